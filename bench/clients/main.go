@@ -7,8 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"time"
 
@@ -23,31 +21,17 @@ func main() {
 	rounds := flag.Int("rounds", 10, "in how many turns")
 	sources := flag.String("clients", "../clients", "directory of the clients, with clients/typescript built")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *sources, *n, *rounds); err != nil {
-		fmt.Fprintln(os.Stderr, "clients:", err)
-		os.Exit(1)
-	}
+	dir := ""
+	machine.Main("clients", &dir, func(ctx context.Context) error { return run(ctx, dir, *sources, *n, *rounds) })
 }
 
-func run(ctx context.Context, sources string, n, rounds int) (err error) {
+func run(ctx context.Context, dir, sources string, n, rounds int) (err error) {
 	if rounds < 1 || n < rounds {
 		return fmt.Errorf("%d locks in %d turns: each turn needs one", n, rounds)
 	}
 	if sources, err = filepath.Abs(sources); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "bench-clients-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	about, err := machine.Describe(dir)
-	if err != nil {
-		return err
-	}
-	fmt.Println(about)
 	etcd, err := servers.Etcd(ctx, dir, servers.EtcdOptions{Gateway: true})
 	if err != nil {
 		return err

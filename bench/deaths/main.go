@@ -7,8 +7,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"time"
 
@@ -40,32 +38,16 @@ func main() {
 	flag.DurationVar(&o.cut, "cut", 30*time.Second, "how long a holder is cut off")
 	flag.StringVar(&o.api, "kube-apiserver", "", "API server of Kubernetes; without it, holders in pods are left out")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "deaths:", err)
-		os.Exit(1)
-	}
+	machine.Main("deaths", &o.dir, func(ctx context.Context) error { return run(ctx, o) })
 }
 
-func run(ctx context.Context, o options) (err error) {
-	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "bench-deaths-"); err != nil {
-			return err
-		}
-		defer os.RemoveAll(o.dir)
-	}
+func run(ctx context.Context, o options) error {
 	w := &world{}
 	defer w.stop()
 	cases, err := w.start(ctx, o)
 	if err != nil {
 		return err
 	}
-	about, err := machine.Describe(o.dir)
-	if err != nil {
-		return err
-	}
-	fmt.Println(about)
 	living, err := bystanders(ctx, cases)
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
@@ -59,35 +58,19 @@ func main() {
 		"extra time for every flush of etcd; needs strace, and leaves out other servers")
 	flag.StringVar(&o.raw, "raw", "", "file for all turns, as JSON lines")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "peers:", err)
-		os.Exit(1)
-	}
+	machine.Main("peers", &o.dir, func(ctx context.Context) error { return run(ctx, o) })
 }
 
-func run(ctx context.Context, o options) (err error) {
+func run(ctx context.Context, o options) error {
 	works, err := o.works()
 	if err != nil {
 		return err
-	}
-	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "bench-peers-"); err != nil {
-			return err
-		}
-		defer os.RemoveAll(o.dir)
 	}
 	contestants, end, err := begin(ctx, o)
 	defer end()
 	if err != nil {
 		return err
 	}
-	about, err := machine.Describe(o.dir)
-	if err != nil {
-		return err
-	}
-	fmt.Println(about)
 	if o.flush > 0 {
 		fmt.Printf("- but etcd's flushes take %v longer\n\n", o.flush)
 	}

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -43,18 +42,13 @@ func main() {
 	flag.StringVar(&o.raw, "raw", "", "file for all figures, as JSON lines")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often everything in the part mass takes its turn")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
+	machine.Main("scale", &o.dir, func(ctx context.Context) error { return run(ctx, o) })
 }
 
 // quota is the size limit of etcd's store: a million locks exceed the default of 2 GiB.
 const quota = 8 << 30
 
-func run(ctx context.Context, o options) (err error) {
+func run(ctx context.Context, o options) error {
 	sizes, err := o.sizes()
 	if err != nil {
 		return err
@@ -68,17 +62,6 @@ func run(ctx context.Context, o options) (err error) {
 	if err := o.checkParts(); err != nil {
 		return err
 	}
-	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "bench-scale-"); err != nil {
-			return err
-		}
-		defer os.RemoveAll(o.dir)
-	}
-	about, err := machine.Describe(o.dir)
-	if err != nil {
-		return err
-	}
-	fmt.Println(about)
 	for _, layout := range layouts {
 		columns, err := grow(ctx, o, layout, sizes)
 		if err != nil {

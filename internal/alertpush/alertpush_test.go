@@ -99,36 +99,34 @@ func TestWhatIsToldOfALockBeforeItsTimeComes(t *testing.T) {
 			"ended":       "with exit code 137 (OOMKilled)", "witness": "eu-1", "why": "the kubelet says so",
 		}, []string{"UnlockerLockAbandoned", "UnlockerLockAlerting"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				config := w.config()
-				config.Policy.DefaultAlertAfter = 0
-				w.holds(w.lock("a", c.change))
-				defer w.start(config)()
-				if c.quiet > 0 {
-					w.wants(w.after(c.quiet - time.Millisecond))
+		t.Run(name, inside(func(w *world) {
+			config := w.config()
+			config.Policy.DefaultAlertAfter = 0
+			w.holds(w.lock("a", c.change))
+			defer w.start(config)()
+			if c.quiet > 0 {
+				w.wants(w.after(c.quiet - time.Millisecond))
+			}
+			told := w.after(time.Millisecond)
+			w.wants(told, "warning "+c.alert+" a +4m0s")
+			for note, part := range c.says {
+				if !strings.Contains(told[0].Annotations[note], part) {
+					w.Errorf("%s: %q, want %q", note, told[0].Annotations[note], part)
 				}
-				told := w.after(time.Millisecond)
-				w.wants(told[:1], "warning "+c.alert+" a +4m0s")
-				for note, part := range c.says {
-					if !strings.Contains(told[0].Annotations[note], part) {
-						w.Errorf("%s: %q, want %q", note, told[0].Annotations[note], part)
-					}
-				}
-				later := map[string]bool{}
-				for _, p := range w.after(time.Minute) {
-					later[p.Labels["alertname"]] = true
-				}
-				if names := slices.Sorted(maps.Keys(later)); !slices.Equal(names, c.later) ||
-					!told[0].StartsAt.Equal(w.began) {
-					w.Errorf("told since %v, and then %v", told[0].StartsAt, names)
-				}
-				w.holds()
-				if over := w.after(time.Second); len(over) != len(c.later) || over[0].EndsAt.After(over[0].at) {
-					w.Errorf("its end is told as %v", over)
-				}
-			})
-		})
+			}
+			later := map[string]bool{}
+			for _, p := range w.after(time.Minute) {
+				later[p.Labels["alertname"]] = true
+			}
+			if names := slices.Sorted(maps.Keys(later)); !slices.Equal(names, c.later) ||
+				!told[0].StartsAt.Equal(w.began) {
+				w.Errorf("told since %v, and then %v", told[0].StartsAt, names)
+			}
+			w.holds()
+			if over := w.after(time.Second); len(over) != len(c.later) || over[0].EndsAt.After(over[0].at) {
+				w.Errorf("its end is told as %v", over)
+			}
+		}))
 	}
 }
 
@@ -443,25 +441,23 @@ func TestAnAlertBeginsNowAtTheLatest(t *testing.T) {
 			r.AutoUnlockAt = time.Time{}
 		}, "UnlockerLockMalformed"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				config := w.config()
-				config.Policy.DefaultAlertAfter = 0
-				w.holds(w.lock("a", c.change))
-				defer w.start(config)()
-				told := w.after(16 * time.Minute)
-				i := slices.IndexFunc(told, func(p posted) bool { return p.Labels["alertname"] == c.want })
-				if i < 0 {
-					w.Fatalf("%s is not told, only %d others", c.want, len(told))
-				}
-				if told[i].StartsAt.After(told[i].at) {
-					w.Errorf("%s begins %v after it was sent", c.want, told[i].StartsAt.Sub(told[i].at))
-				}
-				w.holds()
-				if over := w.after(time.Minute); len(over) == 0 || over[0].EndsAt.After(over[0].at) {
-					w.Errorf("its end is not told: %v", over)
-				}
-			})
-		})
+		t.Run(name, inside(func(w *world) {
+			config := w.config()
+			config.Policy.DefaultAlertAfter = 0
+			w.holds(w.lock("a", c.change))
+			defer w.start(config)()
+			told := w.after(16 * time.Minute)
+			i := slices.IndexFunc(told, func(p posted) bool { return p.Labels["alertname"] == c.want })
+			if i < 0 {
+				w.Fatalf("%s is not told, only %d others", c.want, len(told))
+			}
+			if told[i].StartsAt.After(told[i].at) {
+				w.Errorf("%s begins %v after it was sent", c.want, told[i].StartsAt.Sub(told[i].at))
+			}
+			w.holds()
+			if over := w.after(time.Minute); len(over) == 0 || over[0].EndsAt.After(over[0].at) {
+				w.Errorf("its end is not told: %v", over)
+			}
+		}))
 	}
 }

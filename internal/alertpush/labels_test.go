@@ -91,23 +91,21 @@ func TestAnAlertTellsWhatHappensNext(t *testing.T) {
 				"extends it."},
 		{"expired", "a", true, nil, 15 * time.Minute, "It stays until the cause is gone or somebody unlocks it."},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				config := w.config()
-				config.Removes = c.removes
-				config.Excluded = func(lock string) bool { return strings.HasPrefix(lock, "keep/") }
-				r := w.lock(c.lock)
-				if c.change != nil {
-					c.change(r)
-				}
-				w.holds(r)
-				defer w.start(config)()
-				told := w.after(c.after)
-				if len(told) == 0 || told[len(told)-1].Annotations["next"] != c.want {
-					w.Errorf("%+v", told)
-				}
-			})
-		})
+		t.Run(c.name, inside(func(w *world) {
+			config := w.config()
+			config.Removes = c.removes
+			config.Excluded = func(lock string) bool { return strings.HasPrefix(lock, "keep/") }
+			r := w.lock(c.lock)
+			if c.change != nil {
+				c.change(r)
+			}
+			w.holds(r)
+			defer w.start(config)()
+			told := w.after(c.after)
+			if len(told) == 0 || told[len(told)-1].Annotations["next"] != c.want {
+				w.Errorf("%+v", told)
+			}
+		}))
 	}
 }
 

@@ -119,11 +119,12 @@ type world struct {
 	transport http.RoundTripper
 }
 
-// inWorld tests in a world of its own, with a clock of its own.
-func inWorld(t *testing.T, test func(*world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(newWorld(t)) })
+// inside is a test in a world of its own, with a clock of its own.
+func inside(test func(*world)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(newWorld(t)) }) }
 }
+
+func inWorld(t *testing.T, test func(*world)) { inside(test)(t) }
 
 func newWorld(t *testing.T) *world {
 	return &world{T: t, alertmanager: &alertmanager{}, began: time.Now(), changed: make(chan struct{}),

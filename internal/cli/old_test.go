@@ -29,14 +29,6 @@ func (o old) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, 
 	return o.kv.Range(ctx, r)
 }
 
-func (o old) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	return o.kv.Txn(ctx, r)
-}
-
-func (o old) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
-	return o.maintenance.Alarm(ctx, r)
-}
-
 func (o old) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResponse, error) {
 	s, err := o.maintenance.Status(ctx, r)
 	s.Version = "3.5.21"

@@ -51,8 +51,7 @@ func TestEveryRouteWantsItsPermission(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	people := map[string][]string{
 		"": nil, "nobody": nil, "viewer": {"view"}, "coder": {"view", "backtrace"}, "auditor": {"view", "audit"},
-		"unlocker": {"view", "unlock"},
-		"chief":    {"view", "backtrace", "audit", "unlock"},
+		"unlocker": {"view", "unlock"}, "chief": {"view", "backtrace", "audit", "unlock"},
 	}
 	for _, r := range routes(fingerprint(t, d)) {
 		if r.method == "POST" || r.method == "DELETE" {
@@ -99,8 +98,7 @@ func TestBacktracesNeedTheirPermissionWhereverTheyStand(t *testing.T) {
 	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	hidden := s.dashboard(t, func(c *setup.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
 	for _, path := range []string{"/?density=full", "/lock?name=billing/invoice-run",
-		"/lock/backtrace?name=billing/invoice-run",
-		"/api/v1/lock?name=billing/invoice-run&include=backtrace,fields",
+		"/lock/backtrace?name=billing/invoice-run", "/api/v1/lock?name=billing/invoice-run&include=backtrace,fields",
 		"/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
 		for who, sees := range map[string]bool{"viewer": false, "chief": true} {
 			w := get(d, path, "X-Forwarded-User", who)
@@ -146,15 +144,13 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 			header("X-Forwarded-User", "chief", "X-Forwarded-For", "192.0.2.1")(r)
 			r.RemoteAddr = "[2001:db8::1]:1"
 		}, ""},
-		"a proxy says it twice": {proxy, header("X-Forwarded-User", "chief", "X-Forwarded-User",
-			"viewer"), ""},
+		"a proxy says it twice": {proxy, header("X-Forwarded-User", "chief", "X-Forwarded-User", "viewer"), ""},
 		"a proxy tells groups twice": {proxy, header("X-Forwarded-User", "ann", "X-Forwarded-Groups",
 			"on-call", "X-Forwarded-Groups", "b"), ""},
 		"a name of control characters": {proxy, header("X-Forwarded-User", "chief\u202e"), ""},
 		"a name of blanks":             {proxy, header("X-Forwarded-User", " "), ""},
 		"a name that is too long":      {proxy, header("X-Forwarded-User", strings.Repeat("a", 300)), ""},
-		"a password was checked": {basic, func(r *http.Request) { r.SetBasicAuth("chief", "x") },
-			"chief"},
+		"a password was checked":       {basic, func(r *http.Request) { r.SetBasicAuth("chief", "x") }, "chief"},
 		"a name that the web server does not check": {basic, func(r *http.Request) { r.SetBasicAuth("viewer", "x") },
 			""},
 		"no password":              {basic, func(*http.Request) {}, ""},
@@ -165,8 +161,7 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 		"a certificate with a URI": {mtls,
 			leaf(x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "prod", Path: "/ann"}}}),
 			"spiffe://prod/ann"},
-		"a certificate of a host": {mtls, leaf(x509.Certificate{DNSNames: []string{"ops-1"}}),
-			"ops-1"},
+		"a certificate of a host":                {mtls, leaf(x509.Certificate{DNSNames: []string{"ops-1"}}), "ops-1"},
 		"a certificate with a common name alone": {mtls, leaf(x509.Certificate{}), ""},
 		"a certificate that nobody verified": {mtls, func(r *http.Request) {
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{DNSNames: []string{"ops-1"}}}}

@@ -149,9 +149,8 @@ func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
 			"X-Forwarded-User: chief"), http.StatusUnsupportedMediaType},
 		"announced as too large": {byHand("POST /unlock?name=x", "", form[0], "Content-Length: 99999",
 			"X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
-		"too large in pieces": {byHand("POST /unlock?name=x",
-			"4400\r\n"+strings.Repeat("x", 17<<10)+"\r\n0\r\n\r\n", form[0], "Transfer-Encoding: chunked",
-			"X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
+		"too large in pieces": {byHand("POST /unlock?name=x", "4400\r\n"+strings.Repeat("x", 17<<10)+"\r\n0\r\n\r\n",
+			form[0], "Transfer-Encoding: chunked", "X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
 		"who may, but is silent": {byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: chief")...),
 			http.StatusRequestTimeout},
 	} {
@@ -180,43 +179,37 @@ func TestWhoMayNotGetsBackWhatWasTyped(t *testing.T) {
 	d, forced := operated(t, s, marking(t, s, &done))
 	const reason, ticket = `"the <b>deploy</b> waits`, "OPS-12"
 	for name, c := range map[string]struct {
-		who, page string
-		status    int
-		lost      bool
-		change    func(url.Values)
+		who    string
+		status int
+		lost   bool
+		change func(url.Values)
 	}{
-		"a force unlock without a name":      {"", "unlock", 401, false, nil},
-		"a force unlock by a viewer":         {"viewer", "unlock", 403, false, nil},
-		"a request to finish without a name": {"", "ask", 401, false, nil},
-		"more time by a viewer":              {"viewer", "extend", 403, false, nil},
-		"a note without a name":              {"", "acknowledge", 401, false, nil},
-		"a form that names no hold":          {"", "ask", 401, false, func(f url.Values) { f.Del("token") }},
-		"a body that is no longer than bodies may be": {"", "ask", 401, true,
+		"without a name": {"", 401, false, nil},
+		"by a viewer":    {"viewer", 403, false, nil},
+		"of no hold":     {"", 401, false, func(f url.Values) { f.Del("token") }},
+		"that is longer than bodies may be": {"", 401, true,
 			func(f url.Values) { f.Set("more", strings.Repeat("x", 17<<10)) }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, what := range []string{"unlock", "ask", "extend", "acknowledge"} {
 			form := s.wanted(stuck)
 			form.Set("reason", reason)
 			if c.change != nil {
 				c.change(form)
 			}
-			w := post(d, c.who, actionLink(s, c.page, stuck)+"&from=q%3Dbilling", form)
+			w := post(d, c.who, actionLink(s, what, stuck)+"&from=q%3Dbilling", form)
 			page := w.Body.String()
-			if w.Code != c.status || len(done)+len(*forced) > 0 {
-				t.Fatalf("the answer is %d, and this was done: %v %v", w.Code, done, *forced)
-			}
-			if strings.Contains(page, "<b>deploy") {
-				t.Errorf("what was typed is markup: %s", page)
+			if w.Code != c.status || len(done)+len(*forced) > 0 || strings.Contains(page, "<b>deploy") {
+				t.Fatalf("%s %s: the answer is %d %s, and this was done: %v %v", what, name, w.Code, page, done, *forced)
 			}
 			if kept := strings.Contains(words(page), "You wrote: "+reason+" "+ticket); kept == c.lost {
-				t.Errorf("what was typed is shown: %t; %s", kept, words(page))
+				t.Errorf("%s %s: what was typed is shown: %t; %s", what, name, kept, words(page))
 			}
-			back := `href="` + strings.ReplaceAll(actionLink(s, c.page, stuck), "&", "&amp;") +
+			back := `href="` + strings.ReplaceAll(actionLink(s, what, stuck), "&", "&amp;") +
 				`&amp;from=q=billing">Open the form again</a>`
 			if leads := strings.Contains(page, back); leads != (c.status == 401 && c.change == nil) {
-				t.Errorf("it leads back to the form: %t; %s", leads, page)
+				t.Errorf("%s %s: it leads back to the form: %t; %s", what, name, leads, page)
 			}
-		})
+		}
 	}
 	w := send(d, "", "/api/v1/lock/force-unlock", "application/json", `{"reason":"the deploy"}`)
 	if w.Code != http.StatusUnauthorized || strings.Contains(w.Body.String(), "deploy") {

@@ -60,32 +60,6 @@ func TestSilenceMakesNothingWorse(t *testing.T) {
 	}
 }
 
-func TestAPageThatWasStaleIsLiveAgain(t *testing.T) {
-	s := busy()
-	d := s.dashboard(t)
-	ok(t, d, "/")
-	s.fresh.Synced = false
-	s.fresh.Class = "no leader"
-	s.fresh.Cause = "etcd has no leader, says etcd-0:2379"
-	s.now = s.now.Add(4*time.Minute + 32*time.Second)
-	page := ok(t, d, "/")
-	if strings.Contains(page, "says etcd-0:2379") || !strings.Contains(page, `look=stale`) {
-		t.Error("a page for everybody names the address of etcd, or the icon of the tab does not say that it is stale")
-	}
-	if _, meta := fetch[[]lock](t, d, "/api/v1/locks"); meta["stale"] != true {
-		t.Errorf("the API says %v", meta)
-	}
-	if !d.Ready() {
-		t.Error("the dashboard is not ready: its picture is worth most now")
-	}
-	s.fresh.Heard = s.now
-	page = ok(t, d, "/")
-	wantWords(t, page, "live, 0s ago", "expired billing/invoice-run")
-	if strings.Contains(page, `role="alert"`) {
-		t.Error("the banner stays although etcd is back")
-	}
-}
-
 func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
 	s := newScene()
 	s.fresh = protocol.Freshness{Cause: "connection refused"}
@@ -146,8 +120,7 @@ func TestUnchangedListIsNotSentAgain(t *testing.T) {
 func TestChangesAreSent(t *testing.T) {
 	for name, change := range map[string]func(*scene){
 		"a lock comes": func(s *scene) {
-			s.add(hold{name: "new", held: time.Second, alert: time.Hour,
-				unlock: time.Hour})
+			s.add(hold{name: "new", held: time.Second, alert: time.Hour, unlock: time.Hour})
 		},
 		"a lock goes": func(s *scene) { s.locks = s.locks[1:] },
 		"a lock is extended": func(s *scene) {

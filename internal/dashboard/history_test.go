@@ -21,8 +21,7 @@ import (
 // withAudit gives every caller from the proxy all permissions, and a name.
 func withAudit(c *setup.Config) {
 	c.Access = access.Config{Source: access.SourceBasic, KnownUser: func(string) bool { return true },
-		Permissions: &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace,
-			access.Audit}}}
+		Permissions: &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace, access.Audit}}}
 }
 
 // over adds a past hold to the scene: it began and ended this long ago.
@@ -60,8 +59,7 @@ func TestHistoryTellsHowHoldsEnded(t *testing.T) {
 	s.now = s.now.Add(time.Minute)
 	s.fresh.Heard = s.now
 	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token,
-		Holder:   metadata.Holder{Owner: "drm"},
-		LockedAt: released.LockedAt.Time}, nil)
+		Holder: metadata.Holder{Owner: "drm"}, LockedAt: released.LockedAt.Time}, nil)
 	forced := s.endings[firstKey(s, metadata.EndedForced)]
 	d.Ended(&metadata.Record{Name: forced.Lock, UUID: forced.UUID, Token: forced.Token}, nil) // etcd knows better
 

@@ -21,14 +21,12 @@ import (
 func hostile() []string {
 	return []string{
 		`"><script>alert(1)</script>`, `'><img src=x onerror=alert(1)>`, "javascript:alert(1)",
-		"</title><svg onload=alert(1)>", "{{.}}{{template \"x\"}}",
-		"```", "a\x00b", "\x1b[31mred\x1b[2J", "line\nbreak\r\n\ttab", "gnp.\u202egpj.exe", "\u2066isolate\u2069",
-		"zero\u200bwidth\ufeff", "\u061c\u200e\u200f",
-		"\xff\xfe\xfd", "cut \xe2\x82", "\u2028\u2029", " lead and trail ", "\u00a0\u3000",
-		"z\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301algo", "\U000e0041tag",
-		strings.Repeat("long/", 2000), "..", ".", "/", "//", "a/../b", "%2e%2e%2f", "%", "?q=1&name=x#y", "&amp;&lt;",
-		`back\slash`, "-rf", "--", "$(id)`id`", "=1+1",
-		"😀👩‍👩‍👧", "ключ", "\ue000private", "\u0085next", "\u200b",
+		"</title><svg onload=alert(1)>", "{{.}}{{template \"x\"}}", "```", "a\x00b", "\x1b[31mred\x1b[2J",
+		"line\nbreak\r\n\ttab", "gnp.\u202egpj.exe", "\u2066isolate\u2069", "zero\u200bwidth\ufeff",
+		"\u061c\u200e\u200f", "\xff\xfe\xfd", "cut \xe2\x82", "\u2028\u2029", " lead and trail ", "\u00a0\u3000",
+		"z\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301algo", "\U000e0041tag", strings.Repeat("long/", 2000), "..",
+		".", "/", "//", "a/../b", "%2e%2e%2f", "%", "?q=1&name=x#y", "&amp;&lt;", `back\slash`, "-rf", "--",
+		"$(id)`id`", "=1+1", "😀👩‍👩‍👧", "ключ", "\ue000private", "\u0085next", "\u200b",
 	}
 }
 
@@ -50,15 +48,13 @@ func infested() *scene {
 		})
 		s.wait(text, text, time.Minute)
 		s.add(hold{name: "x" + text + "#1", owner: text, host: text, held: time.Hour, alert: time.Hour,
-			unlock:     time.Hour,
-			attributes: map[string]string{"kind": "semaphore", "permits": text, "limit": text}})
+			unlock: time.Hour, attributes: map[string]string{"kind": "semaphore", "permits": text, "limit": text}})
 		s.wait("x"+text, text, time.Minute)
 	}
 	s.put("values", metadata.Field{Name: "uuid", Value: hostile()[0]},
 		metadata.Field{Name: "alert_at", Value: "\x00soon"}, metadata.Field{Name: "auto_unlock_at", Value: ""},
 		metadata.Field{Name: "metadata", Value: "{\"owner\":3,\"<b>\":\"\u202e\"}"},
-		metadata.Field{Name: "pid", Value: "-1"},
-		metadata.Field{Name: "purpose", Value: strings.Repeat("\x00", 1<<20)},
+		metadata.Field{Name: "pid", Value: "-1"}, metadata.Field{Name: "purpose", Value: strings.Repeat("\x00", 1<<20)},
 		metadata.Field{Name: "alive", Value: "NaN \x1b"})
 	s.foreign = hostile()
 	s.unlockers[0].HeldBack = hostile()
@@ -75,8 +71,7 @@ func infested() *scene {
 		s.endings[fmt.Sprint(i)] = &ending
 		s.actions = append(s.actions, protocol.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text,
 			Source: text, Client: text, UserAgent: text, Lock: text, UUID: text, Token: int64(i), Holder: text,
-			Reason: text,
-			Ticket: text, Result: text})
+			Reason: text, Ticket: text, Result: text})
 	}
 	return s
 }

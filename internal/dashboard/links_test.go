@@ -41,8 +41,7 @@ func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
 			}
 		}
 	}
-	page := ok(t, busy().dashboard(t, func(c *setup.Config) { c.Links = []setup.Link{link} }),
-		"/lock?name="+stuck)
+	page := ok(t, busy().dashboard(t, func(c *setup.Config) { c.Links = []setup.Link{link} }), "/lock?name="+stuck)
 	want := `<a href="https://logs.example/billing?host=billing-7f9c&amp;q=billing%2Finvoice-run&#43;17#` +
 		uuid(stuck) + `" rel="noopener noreferrer" target="_blank">logs</a>`
 	if !strings.Contains(page, want) && !strings.Contains(page, strings.ReplaceAll(want, "&#43;", "+")) {

@@ -83,6 +83,8 @@ func TestQueryFinds(t *testing.T) {
 		"drm -keys-2":                 "drm/rotate-keys",
 		"name:drm":                    "drm/rotate-keys drm/rotate-keys-2",
 		"name:drm/*keys":              "drm/rotate-keys",
+		"name:/":                      "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
+		"name://":                     "",
 		"name:/keys-[0-9]$/":          "drm/rotate-keys-2",
 		"owner:billing,catalog":       "billing/invoice-run catalog/sync/eu",
 		"owner:=Billing":              "billing/invoice-run",

@@ -175,14 +175,13 @@ func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 	bare := s.dashboard(t, func(c *setup.Config) { c.Hosts = nil })
 	for host, c := range map[string]struct{ named, bare int }{
 		"locks.example": {200, 421}, "locks.example:8443": {200, 421}, "LOCKS.example.:9": {200, 421},
-		"mutexdash.locks.svc": {200, 421}, "ops-1:8080": {200, 421},
-		"127.0.0.1": {200, 200}, "127.0.0.1:8080": {200, 200}, "[::1]:8080": {200, 200}, "[::1]": {200, 200},
-		"192.0.2.7:80": {200, 200}, "[fe80::1%25eth0]:80": {200, 200},
-		"localhost": {200, 200}, "localhost:8080": {200, 200}, "LocalHost": {200, 200}, "": {200, 200},
-		"rebound.evil.example": {421, 421}, "rebound.evil.example:8080": {421, 421},
-		"locks.example.evil.example": {421, 421}, "evil-locks.example": {421, 421},
-		"127.0.0.1.evil.example": {421, 421}, "localhost.evil.example": {421, 421}, "1.2.3.4.5": {421, 421},
-		"0x7f000001": {421, 421}, "a@localhost": {421, 421}, "evil.example:80:80": {421, 421},
+		"mutexdash.locks.svc": {200, 421}, "ops-1:8080": {200, 421}, "127.0.0.1": {200, 200},
+		"127.0.0.1:8080": {200, 200}, "[::1]:8080": {200, 200}, "[::1]": {200, 200}, "192.0.2.7:80": {200, 200},
+		"[fe80::1%25eth0]:80": {200, 200}, "localhost": {200, 200}, "localhost:8080": {200, 200},
+		"LocalHost": {200, 200}, "": {200, 200}, "rebound.evil.example": {421, 421},
+		"rebound.evil.example:8080": {421, 421}, "locks.example.evil.example": {421, 421},
+		"evil-locks.example": {421, 421}, "127.0.0.1.evil.example": {421, 421}, "localhost.evil.example": {421, 421},
+		"1.2.3.4.5": {421, 421}, "0x7f000001": {421, 421}, "a@localhost": {421, 421}, "evil.example:80:80": {421, 421},
 	} {
 		for _, path := range []string{"/", "/api/v1/locks", "/lock/backtrace?name=" + stuck, "/help", "/nothing"} {
 			for d, want := range map[*dashboard.Dashboard]int{named: c.named, bare: c.bare} {

@@ -112,9 +112,8 @@ func checkHeaders(t *testing.T, r route, w *httptest.ResponseRecorder) {
 	}
 	for name, want := range map[string]string{
 		"Content-Security-Policy": csp, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
-		"Referrer-Policy":            "no-referrer",
-		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
-		"X-Robots-Tag":       "noindex, nofollow",
+		"Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin", "X-Robots-Tag": "noindex, nofollow",
 		"Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
 		"Cache-Control":      cache,
 	} {

@@ -393,9 +393,8 @@ func ofLists(say *sayings) {
 	s = newScene()
 	for name, ahead := range map[string]time.Duration{
 		"a": 5*time.Minute - time.Second, "b": 4*time.Minute + 29*time.Second, "c": 2 * time.Minute,
-		"d": 119 * time.Second,
-		"e": 59*time.Minute + 40*time.Second, "f": 24*time.Hour - 10*time.Second, "g": 3*24*time.Hour + 40*time.Minute,
-		"h": 240*time.Hour - time.Minute,
+		"d": 119 * time.Second, "e": 59*time.Minute + 40*time.Second, "f": 24*time.Hour - 10*time.Second,
+		"g": 3*24*time.Hour + 40*time.Minute, "h": 240*time.Hour - time.Minute,
 	} {
 		s.add(hold{name: name, owner: "o", held: 5*time.Minute - time.Second, alert: ahead,
 			unlock: ahead + 1000*time.Hour})

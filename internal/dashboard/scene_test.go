@@ -383,9 +383,8 @@ func (s *scene) waiter(lock, owner, host string, pid int64) metadata.Waiter {
 func busy() *scene {
 	s := newScene()
 	s.add(hold{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c",
-		purpose: "nightly invoices, tenant 41",
-		held:    22 * time.Minute, alert: -14 * time.Minute, unlock: 102 * time.Second, alive: "1842 of 2210",
-		backtrace: rubyTrace})
+		purpose: "nightly invoices, tenant 41", held: 22 * time.Minute, alert: -14 * time.Minute,
+		unlock: 102 * time.Second, alive: "1842 of 2210", backtrace: rubyTrace})
 	s.add(hold{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d", purpose: "full sync",
 		held:  48 * time.Minute,
 		alert: -3 * time.Minute, unlock: 12 * time.Minute, attributes: map[string]string{"team": "core"}})
@@ -394,8 +393,7 @@ func busy() *scene {
 	s.add(hold{name: "drm/rotate-keys-2", owner: "drm", host: "drm-10", held: 190 * time.Minute,
 		alert: 90 * time.Second, unlock: 3 * 24 * time.Hour})
 	s.put("legacy/cron", metadata.Field{Name: "uuid", Value: uuid("legacy/cron")},
-		metadata.Field{Name: "hostname", Value: "old-box"},
-		metadata.Field{Name: "alert_at", Value: "soon"},
+		metadata.Field{Name: "hostname", Value: "old-box"}, metadata.Field{Name: "alert_at", Value: "soon"},
 		metadata.Field{Name: "auto_unlock_at", Value: metadata.FormatTime(s.now.Add(time.Hour))})
 	s.wait("billing/invoice-run", "catalog", 9*time.Minute)
 	s.wait("billing/invoice-run", "ops", time.Minute)

@@ -47,8 +47,7 @@ func operated(t testing.TB, s *scene, changes ...func(*setup.Config)) (*dashboar
 func (s *scene) wanted(name string) url.Values {
 	r := s.documents[name]
 	return url.Values{"hold": {r.UUID}, "token": {fmt.Sprint(r.Token)}, "revision": {fmt.Sprint(r.Revision)},
-		"typed":  {name},
-		"reason": {"the pod is dead, node lost"}, "ticket": {"OPS-12"}}
+		"typed": {name}, "reason": {"the pod is dead, node lost"}, "ticket": {"OPS-12"}}
 }
 
 // post sends a form as a browser does.

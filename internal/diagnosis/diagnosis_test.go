@@ -20,8 +20,7 @@ func ago(d time.Duration) time.Time { return now().Add(-d) }
 func held() diagnosis.Facts {
 	return diagnosis.Facts{Now: now(), Judged: staleness.Verdict{State: staleness.Held, AlertAt: now().Add(time.Hour)},
 		Record: &metadata.Record{Name: "a", UUID: "u", Token: 7,
-			Holder:   metadata.Holder{Owner: "o", Hostname: "h", PID: 17},
-			LockedAt: ago(50 * time.Minute)}}
+			Holder: metadata.Holder{Owner: "o", Hostname: "h", PID: 17}, LockedAt: ago(50 * time.Minute)}}
 }
 
 type change func(*diagnosis.Facts)

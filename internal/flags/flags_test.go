@@ -59,24 +59,33 @@ func (p *program) execute(t *testing.T, args ...string) error {
 	return flags.Execute(t.Context(), p.root, args)
 }
 
-// ran is a program that ran with these arguments.
-func ran(t *testing.T, args ...string) *program {
+// typed are the arguments of a line as a shell has it. Variables may come first, and are set.
+func typed(t *testing.T, line string) []string {
+	t.Helper()
+	args := strings.Fields(line)
+	for len(args) > 0 {
+		name, value, _ := strings.Cut(args[0], "=")
+		if name != strings.ToUpper(name) {
+			break
+		}
+		t.Setenv(name, value)
+		args = args[1:]
+	}
+	return args
+}
+
+// ran is a program that ran with such a line.
+func ran(t *testing.T, line string) *program {
 	t.Helper()
 	p := newProgram()
-	if err := p.execute(t, args...); err != nil {
+	if err := p.execute(t, typed(t, line)...); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func environment(t *testing.T, variables map[string]string) {
-	for name, value := range variables {
-		t.Setenv(name, value)
-	}
-}
-
 func TestDefaultsAreThoseOfTheRooms(t *testing.T) {
-	p := ran(t)
+	p := ran(t, "")
 	if diff := cmp.Diff(etcdconn.Defaults(), *p.etcd); diff != "" {
 		t.Error(diff)
 	}
@@ -100,7 +109,7 @@ func TestDefaultsAreThoseOfTheRooms(t *testing.T) {
 
 func TestAbandonedLocksAreReportedUnlessTheOperatorWantsThemUnlocked(t *testing.T) {
 	for word, unlock := range map[string]bool{"report": false, "unlock": true} {
-		p := ran(t, "--sweep.abandoned="+word, "--sweep.abandoned-grace=0s")
+		p := ran(t, "--sweep.abandoned="+word+" --sweep.abandoned-grace=0s")
 		if p.policy.UnlockAbandoned != unlock || p.policy.AbandonedGrace != 0 {
 			t.Errorf("%s: %+v", word, *p.policy)
 		}
@@ -108,54 +117,36 @@ func TestAbandonedLocksAreReportedUnlessTheOperatorWantsThemUnlocked(t *testing.
 }
 
 func TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault(t *testing.T) {
-	all := map[string]string{"ETCDCTL_ENDPOINTS": "c:1,c:2", "UNLOCKER_ETCD_ENDPOINTS": "b:1,b:2"}
-	for name, c := range map[string]struct {
-		environment map[string]string
-		args        []string
-		want        []string
-	}{
-		"flag": {all, []string{"--etcd.endpoints=a:1", "--etcd.endpoints=a:2,a:3"},
-			[]string{"a:1", "a:2", "a:3"}},
-		"own variable":       {all, nil, []string{"b:1", "b:2"}},
-		"etcdctl's variable": {map[string]string{"ETCDCTL_ENDPOINTS": "c:1,c:2"}, nil, []string{"c:1", "c:2"}},
-		"empty counts as unset": {map[string]string{"ETCDCTL_ENDPOINTS": "c:1", "UNLOCKER_ETCD_ENDPOINTS": ""}, nil,
-			[]string{"c:1"}},
-		"default":                {nil, nil, []string{"127.0.0.1:2379"}},
-		"of a command below too": {all, []string{"sweep"}, []string{"b:1", "b:2"}},
+	const all = "ETCDCTL_ENDPOINTS=c:1,c:2 UNLOCKER_ETCD_ENDPOINTS=b:1,b:2 "
+	for line, want := range map[string][]string{
+		all + "--etcd.endpoints=a:1 --etcd.endpoints=a:2,a:3": {"a:1", "a:2", "a:3"},
+		all:                         {"b:1", "b:2"},
+		all + "sweep":               {"b:1", "b:2"},
+		"ETCDCTL_ENDPOINTS=c:1,c:2": {"c:1", "c:2"},
+		"ETCDCTL_ENDPOINTS=c:1 UNLOCKER_ETCD_ENDPOINTS=": {"c:1"}, // empty counts as unset
+		"": {"127.0.0.1:2379"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			environment(t, c.environment)
-			if got := ran(t, c.args...).etcd.Endpoints; !slices.Equal(got, c.want) {
-				t.Errorf("endpoints are %v, want %v", got, c.want)
+		t.Run(line, func(t *testing.T) {
+			if got := ran(t, line).etcd.Endpoints; !slices.Equal(got, want) {
+				t.Errorf("endpoints are %v, want %v", got, want)
 			}
 		})
 	}
 }
 
 func TestPasswordGoesWithItsUser(t *testing.T) {
-	for name, c := range map[string]struct {
-		environment          map[string]string
-		args                 []string
-		user, password, file string
-	}{
-		"etcdctl's user:password": {map[string]string{"ETCDCTL_USER": "root:a:b"}, nil, "root", "a:b", ""},
-		"etcdctl's user and password": {map[string]string{"ETCDCTL_USER": "root", "ETCDCTL_PASSWORD": "a"}, nil,
-			"root", "a", ""},
-		"own variables": {map[string]string{"UNLOCKER_ETCD_USER": "me",
-			"UNLOCKER_ETCD_PASSWORD": "a"}, nil, "me", "a", ""},
-		"own password for etcdctl's user": {map[string]string{"ETCDCTL_USER": "root:a",
-			"UNLOCKER_ETCD_PASSWORD": "b"}, nil, "root", "b", ""},
-		"file for etcdctl's user": {map[string]string{"ETCDCTL_USER": "root:a"},
-			[]string{"--etcd.password-file=f"}, "root", "", "f"},
-		"file before passwords": {map[string]string{"UNLOCKER_ETCD_PASSWORD_FILE": "f",
-			"UNLOCKER_ETCD_PASSWORD": "b", "ETCDCTL_PASSWORD": "c"}, nil, "", "", "f"},
-		"never etcdctl's password for others": {map[string]string{"ETCDCTL_USER": "root:a"}, []string{"--etcd.user=me"},
-			"me", "", ""},
+	for line, want := range map[string]struct{ user, password, file string }{
+		"ETCDCTL_USER=root:a:b":                                                     {"root", "a:b", ""},
+		"ETCDCTL_USER=root ETCDCTL_PASSWORD=a":                                      {"root", "a", ""},
+		"UNLOCKER_ETCD_USER=me UNLOCKER_ETCD_PASSWORD=a":                            {"me", "a", ""},
+		"ETCDCTL_USER=root:a UNLOCKER_ETCD_PASSWORD=b":                              {"root", "b", ""},
+		"ETCDCTL_USER=root:a --etcd.password-file=f":                                {"root", "", "f"},
+		"ETCDCTL_USER=root:a --etcd.user=me":                                        {"me", "", ""}, // never etcdctl's password for others
+		"UNLOCKER_ETCD_PASSWORD_FILE=f UNLOCKER_ETCD_PASSWORD=b ETCDCTL_PASSWORD=c": {"", "", "f"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			environment(t, c.environment)
-			e := ran(t, c.args...).etcd
-			if e.User != c.user || e.Password != c.password || e.PasswordFile != c.file {
+		t.Run(line, func(t *testing.T) {
+			e := ran(t, line).etcd
+			if e.User != want.user || e.Password != want.password || e.PasswordFile != want.file {
 				t.Errorf("user %q, password %q, file %q", e.User, e.Password, e.PasswordFile)
 			}
 		})
@@ -163,7 +154,7 @@ func TestPasswordGoesWithItsUser(t *testing.T) {
 }
 
 func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
-	for says, line := range map[string]string{ // as in a shell: a variable may come first
+	for says, line := range map[string]string{
 		"there is no flag --etcd.endpoint: did you mean --etcd.endpoints?":    "--etcd.endpoint=a:1",
 		"there is no flag --quite-different":                                  "--quite-different",
 		"there is no flag -x":                                                 "-x",
@@ -180,13 +171,8 @@ func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
 		`unknown command "swoop" for "unlocker"`:                              "swoop",
 	} {
 		t.Run(says, func(t *testing.T) {
-			args := strings.Fields(line)
-			if name, value, _ := strings.Cut(args[0], "="); name == strings.ToUpper(name) {
-				t.Setenv(name, value)
-				args = args[1:]
-			}
 			p := newProgram()
-			err := p.execute(t, args...)
+			err := p.execute(t, typed(t, line)...)
 			var usage *flags.UsageError
 			if !errors.As(err, &usage) || usage.ExitCode() != 2 {
 				t.Fatalf("the error is %v, want a usage error", err)

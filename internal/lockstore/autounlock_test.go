@@ -23,8 +23,7 @@ import (
 var errLost = status.Error(codes.Unavailable, "the answer got lost")
 
 func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	removals := w.expired("lock/%d", 200)
 	w.alive(removals[10].Record, at.Add(time.Hour))
 	w.release(removals[20].Record)
@@ -46,8 +45,7 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 
 // Every hostile record we know of, removed in one batch together with sound locks.
 func TestAutoUnlockOfHostileRecords(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	full := map[string]any{}
 	for i := range metadata.MaxAttributes {
 		full[fmt.Sprintf("a%d", i)] = strings.Repeat("<", 900)
@@ -82,8 +80,7 @@ func TestAutoUnlockOfHostileRecords(t *testing.T) {
 }
 
 func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	w.remove(removal(w.hold("a", uuid(1))))
 	lease, ttl := w.leaseOf(w.l.History(uuid(1)))
 	if want := int64((protocol.HistoryRetention + time.Hour).Seconds()); ttl != want {
@@ -101,7 +98,6 @@ func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
 }
 
 func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
-	t.Parallel()
 	line, w := wired(t)
 	removals := w.expired("%d", 20)
 	most := 0
@@ -119,7 +115,6 @@ func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 }
 
 func TestAutoUnlockFinishesTheBatchInFlight(t *testing.T) {
-	t.Parallel()
 	line, w := wired(t)
 	removals := w.expired("%d", 200)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -183,8 +178,7 @@ func writes(req *pb.TxnRequest) bool {
 
 // A batch holds both kinds of removals, and each has its own guards.
 func TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	var removals []metadata.Removal
 	for i := range 6 {
 		r := w.hold(fmt.Sprintf("lock/%d", i), uuid(i))

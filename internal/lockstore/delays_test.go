@@ -32,8 +32,7 @@ func (w world) delay(lock string) metadata.Delay {
 }
 
 func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	removals := w.expired("lock/%d", 64)
 	for i := range removals {
 		removals[i].Delay = []time.Duration{0, 30 * time.Second, 95 * time.Second}[i%3]
@@ -66,8 +65,7 @@ func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
 }
 
 func TestNoDelayFollowsADeadHolder(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	r := w.hold("a", uuid(1))
 	w.prove(r)
 	gone := delayed(r, time.Minute)
@@ -82,8 +80,7 @@ func TestNoDelayFollowsADeadHolder(t *testing.T) {
 }
 
 func TestForceUnlockWithADelay(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	r := w.hold("pool#2", uuid(1), func(d *metadata.Draft) {
 		d.Attributes = map[string]any{"kind": "semaphore", "permits": 3, "limit": 5}
 	})
@@ -99,8 +96,7 @@ func TestForceUnlockWithADelay(t *testing.T) {
 
 // A lease that somebody revoked is replaced, and everything is done once.
 func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	held := w.hold("a", uuid(1))
 	w.remove(delayed(held, time.Minute))
 	first, _ := w.leaseOf(w.l.Delay("a"))
@@ -142,8 +138,7 @@ func TestADelayLastsFromTheRemovalOn(t *testing.T) {
 
 // What holders write cannot keep their locks from being removed.
 func TestADelayAfterAHostileHold(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	long := strings.Repeat("\x01", metadata.MaxTextBytes)
 	r := w.hold("a", uuid(1), func(d *metadata.Draft) {
 		d.Owner = long
@@ -158,8 +153,7 @@ func TestADelayAfterAHostileHold(t *testing.T) {
 }
 
 func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	end := func(d metadata.Delay, id string) error {
 		return w.endDelay(&d, protocol.Action{ID: id, At: metadata.Time{Time: at}, Reason: "it is off"})
 	}

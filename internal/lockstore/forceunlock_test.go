@@ -23,8 +23,7 @@ func action(r *metadata.Record) protocol.Action {
 }
 
 func TestForceUnlock(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
 	w.did(r, action(r))

@@ -19,8 +19,7 @@ import (
 )
 
 func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	for i := range 5 {
 		r := w.hold("a", uuid(10-i))
 		a := action(r)
@@ -47,8 +46,7 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 }
 
 func TestAnnounce(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	p := metadata.Presence{ID: "u1", Now: metadata.Time{Time: at}, Mode: "auto-unlock"}
 	var last lockstore.Head
 	for i := range 3 {
@@ -131,8 +129,7 @@ func (w world) past(most int64) (standing, since []string) {
 }
 
 func TestThePastGoesBackAsFarAsEtcdDoes(t *testing.T) {
-	t.Parallel()
-	w := start(t, quick)
+	w := parallel(t, quick)
 	if standing, since := w.past(100); standing != nil || since != nil {
 		t.Errorf("of an empty etcd: %q, %q", standing, since)
 	}
@@ -176,8 +173,7 @@ func (w world) trims(max, want int) {
 }
 
 func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	w.endings(200)
 	w.hold("a", uuid(1000))
 	w.trims(200, 0)
@@ -193,7 +189,6 @@ func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 }
 
 func TestTrimHistoryKeepsARewrittenEnding(t *testing.T) {
-	t.Parallel()
 	line, w := wired(t)
 	keys := w.endings(3)
 	line.once(func(send func() error) error {
@@ -216,8 +211,7 @@ func TestTrimHistoryMakesRoomInAFullEtcd(t *testing.T) {
 }
 
 func TestTrimHistoryEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	w.endings(100)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

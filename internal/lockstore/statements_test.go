@@ -1,7 +1,6 @@
 package lockstore_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -21,8 +20,7 @@ func death(r *metadata.Record) metadata.Statement {
 }
 
 func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	r := w.hold("a/b", uuid(1))
 	suspicion := death(r)
 	suspicion.Cause = metadata.CauseNodeNotReady
@@ -53,17 +51,14 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 }
 
 func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	r := w.hold("a", uuid(1))
 	for what, change := range map[string]*metadata.Record{
 		"another uuid":   {Name: "a", UUID: uuid(2), Token: r.Token},
 		"another lock":   {Name: "b", UUID: uuid(1), Token: r.Token},
 		"an older token": {Name: "a", UUID: uuid(1), Token: r.Token - 1},
 	} {
-		if err := w.State(t.Context(), death(change)); !errors.Is(err, metadata.ErrChanged) {
-			t.Errorf("%s: %v", what, err)
-		}
+		w.moved(what, w.State(t.Context(), death(change)))
 	}
 	if err := w.State(t.Context(), death(r)); err != nil {
 		t.Fatal(err)
@@ -75,21 +70,14 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 		}
 	}
 	w.release(r)
-	if err := w.State(t.Context(), death(r)); !errors.Is(err, metadata.ErrChanged) {
-		t.Errorf("stated before, and released: %v", err)
-	}
+	w.moved("stated before, and released", w.State(t.Context(), death(r)))
 	next := w.hold("a", uuid(1)) // somebody copied the uuid: the old statement says nothing of this hold
-	if err := w.Suspect(t.Context(), death(r)); !errors.Is(err, metadata.ErrChanged) {
-		t.Errorf("the former hold: %v", err)
-	}
+	w.moved("the former hold", w.Suspect(t.Context(), death(r)))
 	if _, err := locktxn.Detach(w.l, holdOf(next)).Commit(t.Context(), w.etcd); err != nil {
 		t.Fatal(err)
 	}
-	for _, say := range []func(context.Context, metadata.Statement) error{w.State, w.Suspect} {
-		if err := say(t.Context(), death(next)); !errors.Is(err, metadata.ErrChanged) {
-			t.Errorf("a detached hold: %v", err)
-		}
-	}
+	w.moved("a detached hold", w.State(t.Context(), death(next)))
+	w.moved("a detached hold", w.Suspect(t.Context(), death(next)))
 	if got := w.keys(w.l.Deaths()); len(got) > 0 {
 		t.Errorf("deaths: %v", got)
 	}

@@ -71,8 +71,7 @@ func TestWatchLockReportsChanges(t *testing.T) {
 }
 
 func TestWatchLockEndsWhenEnoughWasSeen(t *testing.T) {
-	t.Parallel()
-	w := start(t)
+	w := parallel(t)
 	n := 0
 	if err := w.WatchLock(t.Context(), "a", func() bool { n++; return true }); err != nil || n != 1 {
 		t.Errorf("%d looks, %v", n, err)

@@ -44,14 +44,22 @@ func start(t testing.TB, opts ...lockstore.Option) world {
 	return on(t, etcdtest.Start(t).Client(t), opts...)
 }
 
+// parallel is such a world of a test that others may overtake.
+func parallel(t *testing.T, opts ...lockstore.Option) world {
+	t.Helper()
+	t.Parallel()
+	return start(t, opts...)
+}
+
 func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
 	l := protocol.DefaultLayout()
 	return world{t, lockstore.New(c, l, opts...), c, l}
 }
 
-// wired is a world behind a wire.
-func wired(t testing.TB) (*wire, world) {
+// wired is a world behind a wire, of a test that others may overtake.
+func wired(t *testing.T) (*wire, world) {
 	t.Helper()
+	t.Parallel()
 	line := &wire{}
 	shared := etcdtest.Shared(t)
 	return line, on(t, shared.Within(line.client(t, shared.Endpoint())))
@@ -59,6 +67,7 @@ func wired(t testing.TB) (*wire, world) {
 
 // onBothServers runs a test on an etcd that streams lists, and on one that cannot.
 func onBothServers(t *testing.T, test func(t *testing.T, w world)) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	t.Run("of a server that streams", func(t *testing.T) { test(t, on(t, (&wire{}).client(t, server.Endpoint()))) })
 	t.Run("of an older server", func(t *testing.T) { test(t, on(t, olderThan37().client(t, server.Endpoint()))) })
@@ -208,6 +217,14 @@ func (w world) removeAll(removals []metadata.Removal, changed ...int) {
 		if err != want {
 			w.Errorf("%s: %v, want %v", removals[i].Record.Name, err, want)
 		}
+	}
+}
+
+// moved expects the error of what came too late.
+func (w world) moved(what string, err error) {
+	w.Helper()
+	if !errors.Is(err, metadata.ErrChanged) {
+		w.Errorf("%s: %v", what, err)
 	}
 }
 

@@ -83,15 +83,10 @@ func without(t locktxn.Txn, n int) locktxn.Txn {
 	return t
 }
 
-// ask is an operator's request, and acknowledge an acknowledgement.
-func (s store) ask(r metadata.Request, also ...clientv3.Op) locktxn.Txn {
-	return locktxn.Mark(s.l, locktxn.Hold{Lock: "a", UUID: r.UUID, Token: r.Token}, metadata.FieldAsked,
-		protocol.Marshal(r), clientv3.NoLease, also...)
-}
-
-func (s store) acknowledge(a metadata.Acknowledgement, lease clientv3.LeaseID, audit clientv3.Op) locktxn.Txn {
-	return locktxn.Mark(s.l, locktxn.Hold{Lock: "a", UUID: a.UUID, Token: a.Token}, metadata.FieldAcknowledged,
-		protocol.Marshal(a), lease, audit)
+// acknowledge is an operator's mark.
+func (s store) acknowledge(h locktxn.Hold, by string) locktxn.Txn {
+	a := metadata.Acknowledgement{UUID: h.UUID, Token: h.Token, By: by, Source: "cli", Note: "the disk is full"}
+	return locktxn.Mark(s.l, h, metadata.FieldAcknowledged, protocol.Marshal(a), s.lease(), s.audit())
 }
 
 // A request that is older than the hold does not block a new one.
@@ -133,11 +128,8 @@ func TestMoreTimeDoesNotMoveTheAlertBack(t *testing.T) {
 // Each compare is needed: for each there is a hold that only this compare protects.
 func TestWhatOperatorsWriteIsForOneHold(t *testing.T) {
 	for what, write := range map[string]func(s store, h locktxn.Hold) locktxn.Txn{
-		"ask":      func(s store, h locktxn.Hold) locktxn.Txn { return s.ask(request(h)) },
+		"mark":     func(s store, h locktxn.Hold) locktxn.Txn { return s.acknowledge(h, "ann") },
 		"ask once": func(s store, h locktxn.Hold) locktxn.Txn { return locktxn.AskOnce(s.l, "a", request(h)) },
-		"acknowledge": func(s store, h locktxn.Hold) locktxn.Txn {
-			return s.acknowledge(s.acknowledgement(h, "ann"), s.lease(), s.audit())
-		},
 		"extend": func(s store, h locktxn.Hold) locktxn.Txn {
 			e := s.extension(last)
 			e.Record.UUID, e.Record.Token = h.UUID, h.Token
@@ -179,33 +171,17 @@ func TestMoreTimeIsForWhatWasShown(t *testing.T) {
 	}
 }
 
-func (s store) acknowledgement(h locktxn.Hold, by string) metadata.Acknowledgement {
-	return metadata.Acknowledgement{UUID: h.UUID, Token: h.Token, By: by, Source: "cli", Note: "the disk is full"}
-}
-
 // Each compare is needed: without it, what another person wrote is withdrawn.
 func TestAcknowledgementsAreForWhatWasShown(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
-	audit := s.audit()
-	lease := s.lease()
-	a := s.acknowledgement(h, "ann")
-	s.done("acknowledge", s.acknowledge(a, lease, audit))
+	s.done("acknowledge", s.acknowledge(h, "ann"))
 	shown := s.record("a").Acknowledged
-	if shown == nil || shown.By != "ann" {
-		t.Fatalf("the record has %+v", shown)
-	}
-	s.done("acknowledge again", s.acknowledge(s.acknowledgement(h, "bob"), lease, audit))
-	withdraw := locktxn.WithdrawAcknowledgement(s.l, "a", shown, audit)
+	s.done("acknowledge again", s.acknowledge(h, "bob"))
+	withdraw := locktxn.WithdrawAcknowledgement(s.l, "a", shown, s.audit())
 	s.refused("withdraw what was replaced", withdraw)
 	if now := s.record("a").Acknowledged; now == nil || now.By != "bob" {
 		t.Errorf("the record has %+v", now)
 	}
 	s.done("the same without its guard", without(withdraw, 2))
-	s.done("acknowledge", s.acknowledge(a, lease, audit))
-	s.done("withdraw", locktxn.WithdrawAcknowledgement(s.l, "a", s.record("a").Acknowledged, audit))
-	s.done("release", locktxn.Release(s.l, h))
-	if left := s.keys("a/"); len(left) > 0 {
-		t.Errorf("left: %q", left)
-	}
 }

@@ -51,28 +51,25 @@ func TestWhichWritesKeepALock(t *testing.T) {
 			return []op{put(layout.Field("a", metadata.FieldAlive), metadata.FormatTime(time.Now().Round(0))+" on it")}
 		}, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(3 * 365 * 24 * time.Hour) // times of the protocol have ten digits
-				locked := time.Now().Round(0)
-				w := newWorld()
-				w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
-					d.LockedAt = locked
-					d.AlertAt = locked.Add(time.Second)
-					d.AutoUnlockAt = locked.Add(2 * time.Second)
-				})...)
-				removed := sweep(t, run(t, w.source(), lockview.Options{}))
-				for n := range 30 {
-					time.Sleep(2 * time.Second)
-					w.do(c.write(locked, n)...)
-					w.do(put("/other", "")) // a sign of life
-					synctest.Wait()
-				}
-				if kept := len(removed) == 0; kept != c.keeps {
-					t.Errorf("kept for a minute: %v", kept)
-				}
-			})
-		})
+		t.Run(c.name, simulated(func(t *testing.T, w *world) {
+			time.Sleep(3 * 365 * 24 * time.Hour) // times of the protocol have ten digits
+			locked := time.Now().Round(0)
+			w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
+				d.LockedAt = locked
+				d.AlertAt = locked.Add(time.Second)
+				d.AutoUnlockAt = locked.Add(2 * time.Second)
+			})...)
+			removed := sweep(t, run(t, w.source(), lockview.Options{}))
+			for n := range 30 {
+				time.Sleep(2 * time.Second)
+				w.do(c.write(locked, n)...)
+				w.do(put("/other", "")) // a sign of life
+				synctest.Wait()
+			}
+			if kept := len(removed) == 0; kept != c.keeps {
+				t.Errorf("kept for a minute: %v", kept)
+			}
+		}))
 	}
 }
 
@@ -91,37 +88,33 @@ func TestAHolderWhoseClockIsBehindKeepsItsLock(t *testing.T) {
 		{"that is dead: until its time is over", life, 0},
 		{"that extends every 90 s: until the time after the last extension is over", 90 * time.Second, time.Hour},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(3 * 365 * 24 * time.Hour) // times of the protocol have ten digits
-				clock := func() time.Time { return time.Now().Round(0).Add(-behind) }
-				w := newWorld()
-				removed := sweep(t, run(t, w.source(), lockview.Options{}))
-				w.live(10 * time.Second)
-				w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
-					d.LockedAt = clock()
-					d.AlertAt = clock().Add(time.Minute)
-					d.AutoUnlockAt = clock().Add(life)
-				})...)
-				written := time.Now()
-				for began := time.Now(); time.Since(began)+c.every <= c.lives; {
-					w.live(c.every)
-					w.do(put(layout.Field("a", metadata.FieldAlertAt), metadata.FormatTime(clock().Add(time.Minute))),
-						put(layout.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(clock().Add(life))),
-						put(layout.Field("a", metadata.FieldAlive), metadata.FormatTime(clock())))
-					written = time.Now()
-				}
-				w.live(time.Until(written.Add(life - time.Second)))
-				if n := len(removed); n > 0 {
-					t.Fatalf("removed %d times, the first one more than a second before %v after its last write", n,
-						life)
-				}
-				w.live(10 * time.Second)
-				if len(removed) == 0 {
-					t.Errorf("it is still there 9 s after the %v that its holder asked for", life)
-				}
-			})
-		})
+		t.Run(c.name, simulated(func(t *testing.T, w *world) {
+			time.Sleep(3 * 365 * 24 * time.Hour) // times of the protocol have ten digits
+			clock := func() time.Time { return time.Now().Round(0).Add(-behind) }
+			removed := sweep(t, run(t, w.source(), lockview.Options{}))
+			w.live(10 * time.Second)
+			w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
+				d.LockedAt = clock()
+				d.AlertAt = clock().Add(time.Minute)
+				d.AutoUnlockAt = clock().Add(life)
+			})...)
+			written := time.Now()
+			for began := time.Now(); time.Since(began)+c.every <= c.lives; {
+				w.live(c.every)
+				w.do(put(layout.Field("a", metadata.FieldAlertAt), metadata.FormatTime(clock().Add(time.Minute))),
+					put(layout.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(clock().Add(life))),
+					put(layout.Field("a", metadata.FieldAlive), metadata.FormatTime(clock())))
+				written = time.Now()
+			}
+			w.live(time.Until(written.Add(life - time.Second)))
+			if n := len(removed); n > 0 {
+				t.Fatalf("removed %d times, the first one more than a second before %v after its last write", n, life)
+			}
+			w.live(10 * time.Second)
+			if len(removed) == 0 {
+				t.Errorf("it is still there 9 s after the %v that its holder asked for", life)
+			}
+		}))
 	}
 }
 

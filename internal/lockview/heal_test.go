@@ -26,51 +26,49 @@ func compared(t *testing.T, v *lockview.View, w *world) {
 
 func TestALockWithTooManyKeysDoesNotCountAsHealed(t *testing.T) {
 	for _, keys := range []int{100, 2000} {
-		t.Run(fmt.Sprint(keys, " keys"), func(t *testing.T) {
-			simulate(t, func(t *testing.T, w *world) {
-				attribute := func(n int) string { return layout.Field("a", fmt.Sprintf("f%04d", n)) }
-				ops := lock(t, "a", uuid(1))
-				for n := range keys {
-					ops = append(ops, put(attribute(n), "x"))
-				}
-				w.do(ops...)
-				v := run(t, w.source(), lockview.Options{RelistEvery: time.Minute})
+		t.Run(fmt.Sprint(keys, " keys"), simulated(func(t *testing.T, w *world) {
+			attribute := func(n int) string { return layout.Field("a", fmt.Sprintf("f%04d", n)) }
+			ops := lock(t, "a", uuid(1))
+			for n := range keys {
+				ops = append(ops, put(attribute(n), "x"))
+			}
+			w.do(ops...)
+			v := run(t, w.source(), lockview.Options{RelistEvery: time.Minute})
+			synctest.Wait()
+			first := viewed(v, "a")
+			compared(t, v, w)
+			if viewed(v, "a") != first {
+				t.Error("a record that did not change was replaced")
+			}
+			for _, c := range []struct {
+				what string
+				do   op
+			}{
+				{"a key that is not kept is written again", put(attribute(90), "y")},
+				{"a key is added", put(layout.Field("a", "g"), "y")},
+				{"one is added before those that are kept", put(layout.Field("a", "a"), "y")},
+				{"one that is not kept is deleted", remove(attribute(91))},
+				{"one that is kept is deleted", remove(attribute(1))},
+			} {
+				w.do(c.do)
 				synctest.Wait()
-				first := viewed(v, "a")
 				compared(t, v, w)
-				if viewed(v, "a") != first {
-					t.Error("a record that did not change was replaced")
+				if r := v.Lock("a"); len(r.Attributes) != metadata.MaxAttributes || r.Seen != first.Seen {
+					t.Errorf("%s: %d attributes, %+v", c.what, len(r.Attributes), r.Seen)
 				}
-				for _, c := range []struct {
-					what string
-					do   op
-				}{
-					{"a key that is not kept is written again", put(attribute(90), "y")},
-					{"a key is added", put(layout.Field("a", "g"), "y")},
-					{"one is added before those that are kept", put(layout.Field("a", "a"), "y")},
-					{"one that is not kept is deleted", remove(attribute(91))},
-					{"one that is kept is deleted", remove(attribute(1))},
-				} {
-					w.do(c.do)
-					synctest.Wait()
-					compared(t, v, w)
-					if r := v.Lock("a"); len(r.Attributes) != metadata.MaxAttributes || r.Seen != first.Seen {
-						t.Errorf("%s: %d attributes, %+v", c.what, len(r.Attributes), r.Seen)
-					}
-					exact := viewed(v, "a")
-					if compared(t, v, w); viewed(v, "a") != exact {
-						t.Errorf("%s: the second list replaced the record again", c.what)
-					}
+				exact := viewed(v, "a")
+				if compared(t, v, w); viewed(v, "a") != exact {
+					t.Errorf("%s: the second list replaced the record again", c.what)
 				}
-				w.setDeaf(true)
-				w.do(put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553699999"))
-				w.setDeaf(false)
-				w.live(75 * time.Second)
-				if got := metadata.FormatTime(v.Lock("a").AutoUnlockAt); got != "1553699999" || v.Stats().Healed != 1 {
-					t.Errorf("what the watch did not tell: %s, %d healed", got, v.Stats().Healed)
-				}
-			})
-		})
+			}
+			w.setDeaf(true)
+			w.do(put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553699999"))
+			w.setDeaf(false)
+			w.live(75 * time.Second)
+			if got := metadata.FormatTime(v.Lock("a").AutoUnlockAt); got != "1553699999" || v.Stats().Healed != 1 {
+				t.Errorf("what the watch did not tell: %s, %d healed", got, v.Stats().Healed)
+			}
+		}))
 	}
 }
 

@@ -94,40 +94,29 @@ func TestReadersSeeWholeRevisions(t *testing.T) {
 	readers.Wait()
 }
 
-// busy runs random clients, good and bad, until stop is called. It prints its seed.
-func busy(t testing.TB, c *clientv3.Client) (stop func()) {
+// busy runs a random client, good and bad by turns. It prints its seed.
+func busy(t testing.TB, c *clientv3.Client) *proctest.Task {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	ctx, cancel := context.WithCancel(t.Context())
-	var clients sync.WaitGroup
-	for worker := range 4 {
-		random := rand.New(rand.NewPCG(seed, uint64(worker)))
-		clients.Go(func() {
-			p := &player{t: t, uuids: 1_000_000 * worker}
-			p.get = func(key string) (protocol.KV, bool) {
-				resp, err := c.Get(t.Context(), key)
-				if err != nil || len(resp.Kvs) == 0 {
-					return protocol.KV{}, false
-				}
-				return protocol.KV{Value: resp.Kvs[0].Value, CreateRevision: resp.Kvs[0].CreateRevision}, true
+	random := rand.New(rand.NewPCG(seed, 0))
+	p := &player{t: t, get: func(key string) (protocol.KV, bool) {
+		resp, err := c.Get(t.Context(), key)
+		if err != nil || len(resp.Kvs) == 0 {
+			return protocol.KV{}, false
+		}
+		return protocol.KV{Value: resp.Kvs[0].Value, CreateRevision: resp.Kvs[0].CreateRevision}, true
+	}}
+	return proctest.Go(t, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			p.bytes = make([]byte, 40)
+			for i := range p.bytes {
+				p.bytes[i] = byte(random.Uint32())
 			}
-			for ctx.Err() == nil {
-				p.bytes = make([]byte, 40)
-				for i := range p.bytes {
-					p.bytes[i] = byte(random.Uint32())
-				}
-				ops := onEtcd(p.ops())
-				// not ctx: what is under way at the end would be committed after it
-				try, done := context.WithTimeout(t.Context(), 5*time.Second)
-				_, _ = c.Txn(try).Then(ops...).Commit() // may fail: members die
-				done()
-			}
-		})
-	}
-	return func() {
-		cancel()
-		clients.Wait()
-	}
+			// not ctx: what is under way at the end would be committed after it
+			_, _ = c.Txn(t.Context()).Then(onEtcd(p.ops())...).Commit() // may be refused
+		}
+		return nil
+	})
 }
 
 func onEtcd(all []op) (ops []clientv3.Op) {
@@ -159,7 +148,7 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 	t.Cleanup(func() { c.Close() })
 	store := lockstore.New(c, layout)
 	v := run(t, source(store), lockview.Options{RelistEvery: 200 * time.Millisecond})
-	stop := busy(t, admin)
+	client := busy(t, admin)
 	compact := func() int64 {
 		resp, err := admin.Get(t.Context(), "now")
 		if err != nil {
@@ -179,7 +168,7 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 		proxy.Heal()
 		until(t, v, "a compacted watch", func() bool { return v.Stats().WatchRestarts["compacted"] > restarts })
 	}
-	stop()
+	client.Stop(t)
 	same(t, v, store)
 	if s := v.Stats(); s.Healed != 0 {
 		t.Errorf("%+v", s)

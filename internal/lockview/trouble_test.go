@@ -33,35 +33,32 @@ func TestRetriesBackOff(t *testing.T) {
 		"of the watch, right after each list":  {nil, reason("compacted"), "compacted"},
 		"of the watch, for a reason not known": {nil, errors.New("cosmic rays"), "cosmic rays"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, w *world) {
-				var lists atomic.Int64
-				src := lockview.Source{
-					List: func(ctx context.Context, each func(protocol.KV)) (int64, error) {
-						if lists.Add(1); c.list != nil {
-							return 0, c.list
-						}
-						return w.list(ctx, each)
-					},
-					Watch: func(context.Context, int64, func(int64, []protocol.Event)) error { return c.watch },
-				}
-				v := run(t, src, lockview.Options{})
-				time.Sleep(time.Second)
-				synctest.Wait()
-				if n := lists.Load(); n < 3 || n > 8 {
-					t.Errorf("%d lists in the first second", n)
-				}
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if n := lists.Load(); n < 12 || n > 35 {
-					t.Errorf("%d lists in a minute", n)
-				}
-				if f := v.Fresh(); f.Synced || !strings.Contains(f.Cause, c.cause) ||
-					f.Heard.IsZero() != (c.list != nil) {
-					t.Errorf("%+v", f)
-				}
-			})
-		})
+		t.Run(name, simulated(func(t *testing.T, w *world) {
+			var lists atomic.Int64
+			src := lockview.Source{
+				List: func(ctx context.Context, each func(protocol.KV)) (int64, error) {
+					if lists.Add(1); c.list != nil {
+						return 0, c.list
+					}
+					return w.list(ctx, each)
+				},
+				Watch: func(context.Context, int64, func(int64, []protocol.Event)) error { return c.watch },
+			}
+			v := run(t, src, lockview.Options{})
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n := lists.Load(); n < 3 || n > 8 {
+				t.Errorf("%d lists in the first second", n)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if n := lists.Load(); n < 12 || n > 35 {
+				t.Errorf("%d lists in a minute", n)
+			}
+			if f := v.Fresh(); f.Synced || !strings.Contains(f.Cause, c.cause) || f.Heard.IsZero() != (c.list != nil) {
+				t.Errorf("%+v", f)
+			}
+		}))
 	}
 }
 

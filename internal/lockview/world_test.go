@@ -44,11 +44,12 @@ func newWorld() *world {
 	return &world{kvs: map[string]protocol.KV{}, revision: 1, more: make(chan struct{}), cuts: make(chan struct{})}
 }
 
-// simulate runs a test with a world in a bubble of synctest, where time passes while everybody waits.
-func simulate(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newWorld()) })
+// simulated is a test with a world in a bubble of synctest, where time passes while everybody waits.
+func simulated(test func(t *testing.T, w *world)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newWorld()) }) }
 }
+
+func simulate(t *testing.T, test func(t *testing.T, w *world)) { simulated(test)(t) }
 
 // cut ends all watches.
 func (w *world) cut() {
@@ -299,8 +300,7 @@ func (w *world) truth() shown {
 	}
 	for _, queue := range s.Queues {
 		slices.SortFunc(queue, func(a, b metadata.Waiter) int {
-			return cmp.Or(cmp.Compare(a.Revision, b.Revision),
-				cmp.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID))
 		})
 	}
 	return s

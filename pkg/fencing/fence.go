@@ -43,6 +43,7 @@
 package fencing
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,11 +112,7 @@ func (f Fence) enter(r *http.Request) (token int64, leave func(), err error) {
 	if token, err = FromHeader(r.Header); err != nil {
 		return 0, nil, err
 	}
-	wait := f.Wait
-	if wait == 0 {
-		wait = DefaultWait
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(f.Wait, DefaultWait))
 	defer cancel()
 	leave, err = f.Store.Enter(ctx, f.Resource(r), token)
 	return token, leave, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -22,8 +21,7 @@ const (
 )
 
 func TestForceUnlockEndsTheHoldAndSaysWhoAndWhy(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		st := inspector(t, s.Etcd())
+	onBoth(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		theirs := s.Hold("a", mutex.LockDelay(time.Second))
 		got := make(chan error)
 		waiting := s.Client(mutex.Options{Owner: "billing"})
@@ -45,8 +43,7 @@ func TestForceUnlockEndsTheHoldAndSaysWhoAndWhy(t *testing.T) {
 		if err := <-got; err != nil { // the waiter, after the lock delay
 			t.Error(err)
 		}
-		layout := protocol.DefaultLayout()
-		audit, err := lockstore.New(s.Etcd(), layout).Audit(t.Context(), 10)
+		audit, err := lockstore.New(s.Etcd(), protocol.DefaultLayout()).Audit(t.Context(), 10)
 		if err != nil || len(audit) != 1 {
 			t.Fatalf("the audit trail is %+v, %v", audit, err)
 		}
@@ -60,8 +57,7 @@ func TestForceUnlockEndsTheHoldAndSaysWhoAndWhy(t *testing.T) {
 }
 
 func TestForceUnlockSparesAnotherHold(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		st := inspector(t, s.Etcd())
+	onBoth(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		s.Hold("a").Unlock()
 		first := s.Hold("a")
 		seen := get(t, st, "a").Holder()
@@ -90,9 +86,7 @@ func TestForceUnlockSparesAnotherHold(t *testing.T) {
 }
 
 func TestForceUnlockRefusesWhatNobodyMeans(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.NewInMemory(t)
-		st := inspector(t, s.Etcd())
+	inMemory(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		s.Hold("a")
 		r := &get(t, st, "a").Holder().Record
 		misplaced := *r

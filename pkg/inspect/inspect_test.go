@@ -20,28 +20,29 @@ import (
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
+type test = func(t *testing.T, s *locktest.Server, st *inspect.Inspector)
+
 // onBoth runs a test with a real etcd and with one in memory, and looks for goroutines that are left.
-func onBoth(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
+func onBoth(t *testing.T, test test) {
 	t.Run("real", func(t *testing.T) {
 		before := goleak.IgnoreCurrent()
-		t.Run("", func(t *testing.T) { test(t, locktest.New(t)) })
+		t.Run("", func(t *testing.T) { with(t, locktest.New(t), test) })
 		goleak.VerifyNone(t, before)
 	})
 	t.Run("in memory", func(t *testing.T) { inMemory(t, test) })
 }
 
 // inMemory runs a test in which time passes at once.
-func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
-	synctest.Test(t, func(t *testing.T) { test(t, locktest.NewInMemory(t)) })
+func inMemory(t *testing.T, test test) {
+	synctest.Test(t, func(t *testing.T) { with(t, locktest.NewInMemory(t), test) })
 }
 
-func inspector(t testing.TB, etcd *clientv3.Client) *inspect.Inspector {
-	t.Helper()
-	s, err := inspect.New(etcd, inspect.Options{})
+func with(t *testing.T, s *locktest.Server, test test) {
+	st, err := inspect.New(s.Etcd(), inspect.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	test(t, s, st)
 }
 
 func get(t testing.TB, s *inspect.Inspector, name string) *inspect.State {
@@ -64,8 +65,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 
 // What it lists is shown by its example, and tested in internal/lockstore.
 func TestListEndsWithItsLoopOrWithItsError(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		st := inspector(t, s.Etcd())
+	onBoth(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		for _, name := range []string{"a", "b", "c"} {
 			s.Hold(name)
 		}
@@ -91,8 +91,7 @@ func TestListEndsWithItsLoopOrWithItsError(t *testing.T) {
 }
 
 func TestGetIsEverythingAboutALock(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		st := inspector(t, s.Etcd())
+	onBoth(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		if free := get(t, st, "a"); free.Holder() != nil || free.Holders != nil || free.Waiters != nil ||
 			free.Delays != nil || free.Revision == 0 || free.Name != "a" {
 			t.Errorf("a free lock: %+v", free)
@@ -128,13 +127,13 @@ func TestGetIsEverythingAboutALock(t *testing.T) {
 }
 
 func TestWatchYieldsWhatChanges(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *locktest.Server) {
+	onBoth(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		changes := make(chan string)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for state, err := range inspector(t, s.Etcd()).Watch(ctx, "a") {
+			for state, err := range st.Watch(ctx, "a") {
 				switch {
 				case err != nil:
 					changes <- err.Error()
@@ -181,14 +180,14 @@ func progress(d *metadata.Document) string {
 
 // How the watch outlives an outage and a compaction of a real etcd is tested in internal/lockstore.
 func TestWatchTellsThatItCannotReadAndGoesOn(t *testing.T) {
-	inMemory(t, func(t *testing.T, s *locktest.Server) {
+	inMemory(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		s.Hold("a")
 		seen := make(chan error)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			states := 0
-			for state, err := range inspector(t, s.Etcd()).Watch(t.Context(), "a") {
+			for state, err := range st.Watch(t.Context(), "a") {
 				if (state == nil) == (err == nil) {
 					t.Errorf("%v, %v", state, err)
 				}
@@ -216,9 +215,9 @@ func TestWatchTellsThatItCannotReadAndGoesOn(t *testing.T) {
 }
 
 func TestWatchOfABadNameEndsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inMemory(t, func(t *testing.T, _ *locktest.Server, st *inspect.Inspector) {
 		n := 0
-		for state, err := range inspector(t, locktest.NewInMemory(t).Etcd()).Watch(t.Context(), "") {
+		for state, err := range st.Watch(t.Context(), "") {
 			if n++; state != nil || err == nil {
 				t.Errorf("%v, %v", state, err)
 			}

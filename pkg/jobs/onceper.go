@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,11 +239,7 @@ func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (*mute
 
 // note returns who took a period, and when.
 func (o *once) note(now time.Time) string {
-	owner := quoted(o.owner)
-	if owner == "" {
-		owner = "an unknown owner"
-	}
-	by := fmt.Sprintf("taken %s by %s", instant(now), owner)
+	by := fmt.Sprintf("taken %s by %s", instant(now), cmp.Or(quoted(o.owner), "an unknown owner"))
 	if host := o.about.Hostname; host != "" {
 		by += " on " + quoted(host)
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// sleeping is a step that takes this long, or until its context ends.
+// sleeping is a step that takes this long, or until its context ends. As most do, it does not say why that was.
 func sleeping(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return ctx.Err()
 		case <-time.After(d):
 			return nil
 		}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,9 +74,7 @@ func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 		return nil, fmt.Errorf("tasks: %w", err)
 	}
 	about := locks.Options()
-	if o.Worker == "" {
-		o.Worker = fmt.Sprintf("%s (pid %d)", about.Hostname, os.Getpid())
-	}
+	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s (pid %d)", about.Hostname, os.Getpid()))
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("tasks %q: %w", set, err)
 	}
@@ -84,9 +83,7 @@ func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 
 // complete fills in the defaults and refuses contradictions.
 func (o *TaskOptions) complete() error {
-	if o.Initial == "" {
-		o.Initial = StateNew
-	}
+	o.Initial = cmp.Or(o.Initial, StateNew)
 	if o.Transitions == nil {
 		o.Transitions = map[string][]string{StateNew: {StateDone, StateFailed}, StateFailed: {StateDone, StateFailed}}
 	}

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ type Options struct {
 //
 // Its errors are those of mutex.Client.Lock: a *mutex.HeldError with the leader's record if ctx ends before.
 func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) (*mutex.Lock, error) {
-	if o.Life == 0 {
-		o.Life = DefaultLife
-	}
+	o.Life = cmp.Or(o.Life, DefaultLife)
 	opts := []mutex.Option{mutex.AutoUnlockAfter(o.Life), mutex.AlertAfter(o.Life)}
 	if o.Address != "" {
 		opts = append(opts, mutex.Attribute(AttributeAddress, o.Address))

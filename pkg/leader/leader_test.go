@@ -30,9 +30,6 @@ func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, locktest.NewInMemory(t)) })
 }
 
-// candidates are processes of one program that want to lead.
-func candidates(s *locktest.Server) *mutex.Client { return s.Client(mutex.Options{Owner: "scheduler"}) }
-
 func campaign(t testing.TB, c *mutex.Client, o leader.Options) *mutex.Lock {
 	t.Helper()
 	l, err := leader.Campaign(t.Context(), c, "scheduler", o)
@@ -40,10 +37,6 @@ func campaign(t testing.TB, c *mutex.Client, o leader.Options) *mutex.Lock {
 		t.Fatal(err)
 	}
 	return l
-}
-
-func lead(t testing.TB, c *mutex.Client, o leader.Options, f func(context.Context) error) error {
-	return leader.Lead(t.Context(), c, "scheduler", o, f)
 }
 
 // observe tells what an observer sees until the function that it returns is called.
@@ -86,7 +79,7 @@ func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 		}
 		c := s.Client(mutex.Options{Owner: "scheduler", Hostname: "host-1"})
 		o := leader.Options{Address: "10.0.0.7:80", Lock: []mutex.Option{mutex.Attribute("zone", "north")}}
-		err := lead(t, c, o, func(ctx context.Context) error {
+		err := leader.Lead(t.Context(), c, "scheduler", o, func(ctx context.Context) error {
 			r := current(t, st)
 			if r == nil || r.Owner != "scheduler" || r.Hostname != "host-1" || leader.Address(r) != "10.0.0.7:80" ||
 				r.Attributes["zone"] != "north" || r.Token != mutex.FromContext(ctx).Token() || r.LockedAt.IsZero() {
@@ -127,7 +120,7 @@ func TestLeadersFollowEachOtherInView(t *testing.T) {
 		}
 	}
 	want("nobody")
-	c := candidates(s)
+	c := s.Client(mutex.Options{})
 	first := campaign(t, c, leader.Options{Address: "first"})
 	want("first")
 	second := make(chan *mutex.Lock)
@@ -172,7 +165,8 @@ func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
 func TestLeaderThatIsDeposedStandsAgain(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		terms := 0
-		err := lead(t, candidates(s), leader.Options{}, func(ctx context.Context) error {
+		c := s.Client(mutex.Options{})
+		err := leader.Lead(t.Context(), c, "scheduler", leader.Options{}, func(ctx context.Context) error {
 			if terms++; terms == 2 {
 				return errors.New("enough")
 			}
@@ -193,7 +187,7 @@ func TestLeaderThatIsDeposedStandsAgain(t *testing.T) {
 
 func TestLeadEndsWithItsContext(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
-		c := candidates(s)
+		c := s.Client(mutex.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		err := leader.Lead(ctx, c, "scheduler", leader.Options{}, func(ctx context.Context) error {
 			cancel()
@@ -266,7 +260,8 @@ func TestLeaderWhoseCheckHangsIsReplaced(t *testing.T) {
 			return nil
 		}
 		began := time.Now()
-		err := lead(t, candidates(s), leader.Options{Life: time.Minute, Check: hangs}, func(ctx context.Context) error {
+		o := leader.Options{Life: time.Minute, Check: hangs}
+		err := leader.Lead(t.Context(), s.Client(mutex.Options{}), "scheduler", o, func(ctx context.Context) error {
 			if terms.Add(1) == 1 {
 				<-ctx.Done()
 			}
@@ -281,7 +276,7 @@ func TestLeaderWhoseCheckHangsIsReplaced(t *testing.T) {
 
 func TestLeadershipOutlivesAnOutageShorterThanItsLife(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
-		l := campaign(t, candidates(s), leader.Options{})
+		l := campaign(t, s.Client(mutex.Options{}), leader.Options{})
 		defer l.Unlock()
 		for range 5 {
 			s.Cut()
@@ -301,7 +296,7 @@ func TestLeadershipOutlivesAnOutageShorterThanItsLife(t *testing.T) {
 func TestCampaignRefusesBadOptions(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		for _, o := range []leader.Options{{Life: -1}, {Address: strings.Repeat("x", metadata.MaxTextBytes+1)}} {
-			if _, err := leader.Campaign(t.Context(), candidates(s), "scheduler", o); err == nil {
+			if _, err := leader.Campaign(t.Context(), s.Client(mutex.Options{}), "scheduler", o); err == nil {
 				t.Errorf("%+v was accepted", o)
 			}
 		}

@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -120,9 +121,7 @@ func (s *Server) Client(o mutex.Options) *mutex.Client {
 
 func (s *Server) client(etcd *clientv3.Client, o mutex.Options) *mutex.Client {
 	s.t.Helper()
-	if o.Prefix == "" {
-		o.Prefix = s.layout.Prefix()
-	}
+	o.Prefix = cmp.Or(o.Prefix, s.layout.Prefix())
 	c, err := mutex.New(etcd, o)
 	if err != nil {
 		s.t.Fatal(err)

@@ -125,17 +125,6 @@ func TestDecodeOfAttributes(t *testing.T) {
 	}
 }
 
-func TestProblemReadsAsASentence(t *testing.T) {
-	d := metadata.Decode("a", []metadata.Field{
-		{Name: "uuid", Value: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11"}, {Name: "alert_at", Value: "soon"},
-		{Name: "auto_unlock_at", Value: "1553683500"},
-	})
-	want := `alert_at: "soon" is not a time: want seconds since 1970 with ten digits, like 1553682600.25`
-	if len(d.Problems) != 1 || d.Problems[0].String() != want {
-		t.Errorf("%v, want %s", d.Problems, want)
-	}
-}
-
 func TestAControlCharacterInATextIsFoundWhereverItStands(t *testing.T) {
 	for _, around := range []string{" ", "a", "\x7f", "ä", "\xff"} {
 		for c := range 256 {

@@ -1,7 +1,6 @@
 package mutex
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -267,11 +266,12 @@ func (c *Client) Locker(ctx context.Context, name string, lost func(error), opts
 	if lost == nil {
 		return nil, errors.New("mutex: a Locker needs a function to call when the lock is lost")
 	}
-	if _, err := c.Draft(name, opts...); err != nil {
-		return nil, err
+	a, _, err := c.newAcquisition(ctx, name, opts)
+	if err == nil && a.set.conditional() {
+		err = errors.New("mutex: a Locker waits for the lock, so it takes no If and no Then")
 	}
-	if set, _, err := c.draft(name, opts); err != nil || set.conditional() {
-		return nil, cmp.Or(err, errors.New("mutex: a Locker waits for the lock, so it takes no If and no Then"))
+	if err != nil {
+		return nil, err
 	}
 	return &locker{c: c, ctx: ctx, name: name, lost: lost, opts: opts, turn: make(chan struct{}, 1)}, nil
 }

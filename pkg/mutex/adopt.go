@@ -63,11 +63,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	}
 	doc := readRecord(c.layout, name, r, 0)
 	if doc.Token == 0 || doc.UUID != uuid {
-		lost := &LostError{Lock: name, UUID: uuid, Certain: true, Ending: c.ending(r, 1), At: c.wall()}
-		if doc.Token != 0 {
-			lost.Holder = &doc
-		}
-		return nil, lost
+		return nil, c.lost(locktxn.Hold{Lock: name, UUID: uuid}, r, 1, 0)
 	}
 	if err := set.adopt(&doc.Record); err != nil {
 		return nil, err
@@ -102,11 +98,7 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 	if err != nil || r.Succeeded {
 		return err
 	}
-	lost := &LostError{Lock: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, 0), At: c.wall()}
-	if now := readRecord(c.layout, h.Lock, r, 1); now.Token != 0 {
-		lost.Holder = &now
-	}
-	return lost
+	return c.lost(h, r, 0, 1)
 }
 
 // chosen returns the settings that the options of an adoption give, still without those of the record.

@@ -168,9 +168,7 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 		f.put("/mutexes/a/auto_unlock_at", "soon")
 		l = adopt(t, locks, foreignUUID)
 		<-l.Lost()
-		if err := l.Unlock(); err != nil {
-			t.Errorf("unlock: %v", err)
-		}
+		unlock(t, l)
 		if doc := read(t, f.etcd, "a"); len(doc.Fields) > 0 {
 			t.Errorf("the record stays: %+v", doc.Record)
 		}
@@ -275,19 +273,19 @@ func state(t testing.TB, etcd *clientv3.Client) error {
 }
 
 func TestTheRecordIdentifiesTheProcess(t *testing.T) {
-	type identity struct {
-		given *metadata.Process
-		want  metadata.Process
-	}
-	given := metadata.Process{BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
-		Container: "c"}
-	self := holderproc.Self(holderproc.System())
-	queues(t, map[string]identity{
-		"as this process is": {nil, self}, "as it is told to": {&given, given}, "not at all": {given: &metadata.Process{}},
-	}, func(t *testing.T, q *fake, c identity) {
-		take(t, newClient(t, q.client(), mutex.Options{Process: c.given}), "a")
-		if got := process(t, q.etcd); got != c.want {
-			t.Errorf("got %+v, want %+v", got, c.want)
+	queues(t, map[string]*metadata.Process{
+		"as this process is": nil,
+		"as it is told to": {BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
+			Container: "c"},
+		"not at all": {},
+	}, func(t *testing.T, q *fake, given *metadata.Process) {
+		take(t, newClient(t, q.client(), mutex.Options{Process: given}), "a")
+		want := holderproc.Self(holderproc.System())
+		if given != nil {
+			want = *given
+		}
+		if got := process(t, q.etcd); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
 		}
 		if pid := read(t, q.etcd, "a").PID; pid != int64(os.Getpid()) {
 			t.Errorf("the process id is %d", pid)

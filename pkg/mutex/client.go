@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,12 +131,8 @@ const maxAttemptTimeout = time.Minute
 
 // complete fills in the defaults.
 func (o *Options) complete() error {
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
-	if o.Owner == "" {
-		o.Owner = filepath.Base(os.Args[0])
-	}
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	o.Owner = cmp.Or(o.Owner, filepath.Base(os.Args[0]))
 	if o.Hostname == "" {
 		o.Hostname, _ = os.Hostname() // a machine without a name is no reason not to lock
 	}

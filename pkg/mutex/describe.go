@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ func describe(r *metadata.Record, now time.Time) string {
 // describeHolder is describe without the deadlines.
 func describeHolder(r *metadata.Record, now time.Time) string {
 	var b strings.Builder
-	b.WriteString(or(plain(r.Owner), "an unknown owner"))
+	b.WriteString(cmp.Or(plain(r.Owner), "an unknown owner"))
 	if r.Hostname != "" {
 		b.WriteString(" on " + plain(r.Hostname))
 	}
@@ -55,7 +56,7 @@ func due(t, now time.Time, ahead, past, unknown string) string {
 func describeDelay(d *metadata.Delay, now time.Time) string {
 	line := "a lock delay"
 	if !d.Unreadable {
-		line += " after the hold of " + or(plain(d.Owner), "an unknown owner")
+		line += " after the hold of " + cmp.Or(plain(d.Owner), "an unknown owner")
 		if d.Hostname != "" {
 			line += " on " + plain(d.Hostname)
 		}
@@ -75,7 +76,7 @@ func describeDelay(d *metadata.Delay, now time.Time) string {
 func describeEnding(e *metadata.Ending, now time.Time) string {
 	words, _ := metadata.EndingOf(e.Ended)
 	var b strings.Builder
-	b.WriteString(plain(words.Verb) + " by " + or(plain(e.By), "somebody unknown"))
+	b.WriteString(plain(words.Verb) + " by " + cmp.Or(plain(e.By), "somebody unknown"))
 	if !e.EndedAt.IsZero() {
 		b.WriteString(" " + text.RelativeWords(e.EndedAt.Time, now))
 	}
@@ -93,13 +94,6 @@ func plain(s string) string { return text.Visible(clip(s)) }
 
 func clip(s string) string { return text.Clip(s, maxQuoted) }
 
-func or(s, instead string) string {
-	if s == "" {
-		return instead
-	}
-	return s
-}
-
 // plural is "1 permit" or "2 permits".
 func plural(n int, noun string) string {
 	if n == 1 {
@@ -110,18 +104,12 @@ func plural(n int, noun string) string {
 
 // describeRequest says who asks, when and why: "ann 5 seconds ago: the deploy waits".
 func describeRequest(r *metadata.Request, now time.Time) string {
-	who := or(plain(r.By), "somebody unknown")
+	who := cmp.Or(plain(r.By), "somebody unknown")
 	if r.Source == metadata.SourceWaiter {
 		who += ", who waits for it,"
 	}
-	return who + because(r.At.Time, r.Reason, now)
-}
-
-// because is when something was done, and why.
-func because(at time.Time, reason string, now time.Time) string {
-	when := ""
-	if !at.IsZero() {
-		when = " " + text.RelativeWords(at, now)
+	if !r.At.IsZero() {
+		who += " " + text.RelativeWords(r.At.Time, now)
 	}
-	return when + ": " + or(plain(reason), "no reason given")
+	return who + ": " + cmp.Or(plain(r.Reason), "no reason given")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -226,4 +227,27 @@ func ExampleShared() {
 	// a writer meanwhile: false
 	// writing
 	// <nil>
+}
+
+// compact stands for code of others that takes a sync.Locker.
+func compact(l sync.Locker) {
+	l.Lock()
+	defer l.Unlock()
+	fmt.Println("compacted")
+}
+
+func ExampleClient_Locker() {
+	locks, err := mutex.New(etcd(), mutex.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	stop := func(err error) { log.Fatal(err) } // or close what the code writes to
+	l, err := locks.Locker(context.Background(), "compaction", stop, mutex.AutoUnlockAfter(time.Hour))
+	if err != nil {
+		log.Fatal(err)
+	}
+	compact(l)
+	// Output: compacted
 }

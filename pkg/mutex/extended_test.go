@@ -2,15 +2,14 @@ package mutex_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -19,17 +18,12 @@ import (
 // give gives the holder of lock "a" more time, by an operator's clock that is ahead by this much.
 func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	t.Helper()
-	doc := read(t, f.etcd, "a")
-	now := time.Now().Add(ahead)
-	alertAt, autoUnlockAt := protocol.MoreTime(&doc.Record, d, now)
-	by := metadata.Extension{UUID: doc.UUID, Token: doc.Token, By: "ann", Source: "cli", Reason: "the disk is slow",
-		At: metadata.Time{Time: now}, AutoUnlockAt: metadata.Time{Time: doc.AutoUnlockAt},
-		Seconds: int64(d / time.Second)}
-	txn := locktxn.Extend(layout(t), locktxn.Extension{Record: &doc.Record, AlertAt: metadata.FormatTime(alertAt),
-		AutoUnlockAt: metadata.FormatTime(autoUnlockAt), By: protocol.Marshal(by),
-		Audit: clientv3.OpPut("/mutexes/.audit/1-1", "{}")})
-	if r, err := txn.Commit(t.Context(), f.etcd); err != nil || !r.Succeeded {
-		t.Fatalf("more time: %v, %v", r, err)
+	r := read(t, f.etcd, "a").Record
+	_, err := lockstore.New(f.etcd, layout(t)).Do(t.Context(), protocol.ActionExtend, protocol.Subject{Hold: &r},
+		protocol.Action{ID: rand.Text(), At: metadata.Time{Time: time.Now().Add(ahead)}, Actor: "ann", Source: "cli",
+			Lock: "a", UUID: r.UUID, Token: r.Token, Reason: "the disk is slow", Seconds: int64(d / time.Second)})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

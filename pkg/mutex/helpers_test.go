@@ -46,12 +46,6 @@ func onEtcd(t *testing.T) (*clientv3.Client, *mutex.Client) {
 	return etcd, newClient(t, etcd)
 }
 
-// unconnected returns a client with which any request would panic.
-func unconnected(t testing.TB) *mutex.Client {
-	t.Helper()
-	return newClient(t, clientv3.NewCtxClient(context.Background()))
-}
-
 // take takes a lock, which is given back when the test ends, if it was not before.
 func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
 	t.Helper()
@@ -127,7 +121,7 @@ func enter(t testing.TB, c *mutex.Client, hold *mutex.Lock) *mutex.Lock {
 func waits(t testing.TB, c *mutex.Client, opts ...mutex.Option) <-chan *mutex.Lock {
 	got := make(chan *mutex.Lock, 1)
 	go func() {
-		l, err := c.Lock(context.Background(), "a", opts...)
+		l, err := c.Lock(within(t, 100*time.Hour), "a", opts...)
 		if err != nil {
 			t.Error(err)
 		}

@@ -208,14 +208,6 @@ func (h *holders) lastDelay() *metadata.Delay {
 	return last
 }
 
-// delayRevision is the mod revision of the delay of the lock, 0 when there is none.
-func (h *holders) delayRevision() int64 {
-	if h.delay == nil {
-		return 0
-	}
-	return h.delay.Revision
-}
-
 // gone takes a holder out whose uuid key was deleted, or a delay that is over.
 func (h *holders) gone(of protocol.Layout, lock, key string) {
 	switch k := of.Parse(key); {
@@ -272,12 +264,10 @@ func (h *holders) free(limit int) int {
 		free -= permits(&d, limit)
 	}
 	for _, d := range h.delays {
-		switch {
-		case d.Unreadable:
+		if d.Unreadable {
 			return 0
-		default:
-			free -= max(d.Permits, 1)
 		}
+		free -= max(d.Permits, 1)
 	}
 	return max(free, 0)
 }
@@ -333,6 +323,6 @@ func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 
 // known is what a waiter keeps of the holders, to ask whether they are still the same.
 func (k kind) known(lock string, h holders) locktxn.Known {
-	return locktxn.Known{Lock: lock, Token: h.writer.Token, Delay: h.delayRevision(), Shares: k.shared(),
+	return locktxn.Known{Lock: lock, Token: h.writer.Token, Delay: delayRevision(h.delay), Shares: k.shared(),
 		Revision: h.revision}
 }

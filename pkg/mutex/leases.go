@@ -256,9 +256,7 @@ func (t *tombstones) current() (clientv3.LeaseID, bool) {
 }
 
 // send commits a transaction that leaves a tombstone, until its outcome is known, it is refused or ctx ends.
-func (t *tombstones) send(
-	ctx context.Context, txn func(clientv3.LeaseID) locktxn.Txn,
-) (r etcdretry.Answer, err error) {
+func (t *tombstones) send(ctx context.Context, txn func(clientv3.LeaseID) locktxn.Txn) (r etcdretry.Answer, err error) {
 	for n, indeterminate := 0, false; ; n++ {
 		lease, err := t.grant(ctx)
 		if err == nil {

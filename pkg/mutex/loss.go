@@ -77,12 +77,17 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 		l.learn(locktxn.Fields(l.c.layout, r.Keys(0)))
 		return nil, nil
 	}
-	lost := l.lostError()
-	lost.Ending = l.c.ending(r, 0)
-	if now := readRecord(l.c.layout, l.held.Lock, r, 1); now.Token != 0 {
+	return l.c.lost(l.held, r, 0, 1), nil
+}
+
+// lost is how a hold ended, by the operations of an answer that read the note about it and the record of the lock.
+func (c *Client) lost(h locktxn.Hold, r etcdretry.Answer, note, record int) *LostError {
+	lost := &LostError{Lock: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, note),
+		At: c.wall()}
+	if now := readRecord(c.layout, h.Lock, r, record); now.Token != 0 {
 		lost.Holder = &now
 	}
-	return lost, nil
+	return lost
 }
 
 // ending is the note that the operation with this number read, nil where there is none that says how the hold ended.

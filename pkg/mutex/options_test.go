@@ -61,7 +61,7 @@ func TestDeepBacktraceIsCutAndNeverAnError(t *testing.T) {
 func opts(o ...mutex.Option) []mutex.Option { return o }
 
 func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
-	c := unconnected(t)
+	c := newClient(t, clientv3.NewCtxClient(t.Context())) // any request would panic
 	ctx := context.Background()
 	long := strings.Repeat("x", 257)
 	put := clientv3.OpPut("/x", "")
@@ -183,7 +183,7 @@ func refusedWith(t *testing.T, err error, want string) {
 }
 
 func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	c := unconnected(t)
+	c := newClient(t, clientv3.NewCtxClient(t.Context())) // any request would panic
 	for _, r := range []struct {
 		want, name, reason string
 		d                  time.Duration

@@ -321,27 +321,29 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 		default:
 			return a.explain(err)
 		}
-		held := a.heldError()
-		held.Err = ended(ctx)
-		return held
+		return a.heldUntil(ctx)
 	}
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	r, err := a.c.waiters.leave(left, a.set.kind.claim(a.lock), a.draft.UUID)
 	if err != nil {
 		a.leaveLater()
-		held := a.heldError()
-		held.Err = ended(ctx)
-		return held
+		return a.heldUntil(ctx)
 	}
 	a.c.leases.giveBack(a.queue.lease)
 	a.meet(r)
 	tickets := a.set.kind.claim(a.lock).Reads()
-	held := a.heldError()
+	held := a.heldUntil(ctx)
 	held.Position = a.c.waiters.standing(r, tickets, position, a.holder.UUID)
 	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
 		held.Position = max(held.Position, 2) // nobody ahead was among those that were read
 	}
+	return held
+}
+
+// heldUntil is heldError for a wait that ends with ctx.
+func (a *acquisition) heldUntil(ctx context.Context) *HeldError {
+	held := a.heldError()
 	held.Err = ended(ctx)
 	return held
 }

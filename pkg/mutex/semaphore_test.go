@@ -261,16 +261,16 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 }
 
 func TestALockThatWantsNoDelay(t *testing.T) {
-	type wish struct {
-		option mutex.Option
-		want   time.Duration
-	}
-	queues(t, map[string]wish{"no wish": {nil, time.Minute}, "none": {mutex.LockDelay(0), 0},
-		"its own": {mutex.LockDelay(time.Second), time.Second}}, func(t *testing.T, q *fake, c wish) {
-		take(t, q.locks(), "a", c.option) // whose release leaves no delay
-		doc := read(t, q.etcd, "a")
-		if got := doc.DelayOf(time.Minute); got != c.want {
-			t.Errorf("where the default is a minute: %v, want %v", got, c.want)
+	queue(t, func(t *testing.T, q *fake) {
+		c := q.locks()
+		for want, o := range map[time.Duration]mutex.Option{time.Minute: nil, 0: mutex.LockDelay(0),
+			time.Second: mutex.LockDelay(time.Second)} {
+			l := take(t, c, "a", o)
+			doc := read(t, q.etcd, "a")
+			if got := doc.DelayOf(time.Minute); got != want {
+				t.Errorf("where the default is a minute: %v, want %v", got, want)
+			}
+			unlock(t, l)
 		}
 	})
 }

@@ -84,11 +84,8 @@ func (l *Lock) release() (err error) {
 		if r.Indeterminate && settled {
 			l.releaseLater()
 		}
-		return fmt.Errorf(
-			"unlock %q: %w; if it is not free by then, it is auto-unlocked when its time is up",
-			l.held.Lock,
-			err,
-		)
+		return fmt.Errorf("unlock %q: %w; if it is not free by then, it is auto-unlocked when its time is up",
+			l.held.Lock, err)
 	}
 	if r.Succeeded {
 		return nil

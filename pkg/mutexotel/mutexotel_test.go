@@ -17,7 +17,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -60,11 +59,6 @@ func (w *world) take(ctx context.Context, name string, opts ...mutex.Option) *mu
 		w.Fatal(err)
 	}
 	return l
-}
-
-// caller is a span around calls, and their context.
-func (w *world) caller() (context.Context, oteltrace.Span) {
-	return w.tracer.Tracer("test").Start(w.Context(), "monthly run")
 }
 
 // ended are the spans of this name with these attributes that have ended. There has to be one.
@@ -118,7 +112,7 @@ func (w *world) wantPoints(name string, counts map[string]uint64) {
 
 func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 	bubble(t, func(w *world) {
-		ctx, caller := w.caller()
+		ctx, caller := w.tracer.Tracer("test").Start(w.Context(), "monthly run")
 		l := w.take(ctx, "invoices/7")
 		waiting := make(chan *mutex.Lock)
 		go func() { waiting <- w.take(ctx, "invoices/7") }()
@@ -158,7 +152,7 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 
 func TestAMeasurementLeadsToItsTrace(t *testing.T) {
 	bubble(t, func(w *world) {
-		ctx, caller := w.caller()
+		ctx, caller := w.tracer.Tracer("test").Start(w.Context(), "monthly run")
 		w.take(ctx, "a").Unlock()
 		for name, spans := range map[string][]trace.ReadOnlySpan{"mutex.wait.duration": w.ended("lock wait"),
 			"mutex.hold.duration": w.ended("lock hold")} {
@@ -175,7 +169,7 @@ func TestAMeasurementLeadsToItsTrace(t *testing.T) {
 
 func TestTheRecordNamesTheTrace(t *testing.T) {
 	bubble(t, func(w *world) {
-		ctx, caller := w.caller()
+		ctx, caller := w.tracer.Tracer("test").Start(w.Context(), "monthly run")
 		w.take(ctx, "traced")
 		w.take(w.Context(), "untraced")
 		w.take(ctx, "both", mutex.Attribute(metadata.AttributeTraceID, "of the call"))

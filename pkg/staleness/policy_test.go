@@ -41,19 +41,3 @@ func TestPolicyCheck(t *testing.T) {
 		})
 	}
 }
-
-func TestWordsAreStable(t *testing.T) {
-	var states, reasons []string
-	for _, s := range States() {
-		states = append(states, string(s))
-	}
-	for _, r := range HoldBacks() {
-		reasons = append(reasons, string(r))
-	}
-	if got := strings.Join(states, "|"); got != "held|alerting|abandoned|expired|malformed" {
-		t.Errorf("states are %s; they are labels of metrics and part of the API", got)
-	}
-	if got := strings.Join(reasons, "|"); got != "gap|stale|etcd|clock|revision|brake" {
-		t.Errorf("reasons are %s; they are labels of a metric", got)
-	}
-}

@@ -127,21 +127,19 @@ func TestTheBrakeIsOffForFewLocks(t *testing.T) {
 		{"half is not more than half", 50, 50, 50},
 		{"twenty-one of twenty-one are", 21, 0, 2},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				s.join(t)
-				s.wait(1200 * time.Millisecond) // so that no scan falls on the moment of the removals
-				s.takeMany(c.expiring, c.others)
-				s.wait(2*time.Minute + skew + time.Second)
-				if len(s.removed) != c.removedAfterSecond {
-					t.Errorf("%d removed", len(s.removed))
-				}
-				s.wait(time.Minute)
-				if len(s.removed) != c.expiring {
-					t.Errorf("%d removed in the end", len(s.removed))
-				}
-			})
-		})
+		t.Run(c.name, simulated(func(t *testing.T, s *store) {
+			s.join(t)
+			s.wait(1200 * time.Millisecond) // so that no scan falls on the moment of the removals
+			s.takeMany(c.expiring, c.others)
+			s.wait(2*time.Minute + skew + time.Second)
+			if len(s.removed) != c.removedAfterSecond {
+				t.Errorf("%d removed", len(s.removed))
+			}
+			s.wait(time.Minute)
+			if len(s.removed) != c.expiring {
+				t.Errorf("%d removed in the end", len(s.removed))
+			}
+		}))
 	}
 }
 

@@ -20,17 +20,15 @@ func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
 			},
 			"with nobody to ask": func(t *testing.T, s *store) *node { return s.join(t, withoutMembers) },
 		} {
-			t.Run(by.String()+" "+name, func(t *testing.T) {
-				simulate(t, func(t *testing.T, s *store) {
-					h := s.hold(t, "living", 90*time.Second, 0)
-					n := join(t, s)
-					s.wait(100 * time.Second)
-					n.jump(by)
-					s.wait(long)
-					h.mustHold(t)
-					n.must(t, func(s sweeper.Status) bool { return s.ClockJumps == 1 })
-				})
-			})
+			t.Run(by.String()+" "+name, simulated(func(t *testing.T, s *store) {
+				h := s.hold(t, "living", 90*time.Second, 0)
+				n := join(t, s)
+				s.wait(100 * time.Second)
+				n.jump(by)
+				s.wait(long)
+				h.mustHold(t)
+				n.must(t, func(s sweeper.Status) bool { return s.ClockJumps == 1 })
+			}))
 		}
 	}
 }
@@ -39,30 +37,27 @@ func TestAClockThatWasWrongFromTheStartCostsNobodyALock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		for name, withMembers := range map[string]bool{"with members of etcd to ask": true,
 			"with nobody to ask": false} {
-			t.Run(by.String()+" "+name, func(t *testing.T) {
-				simulate(t, func(t *testing.T, s *store) {
-					h := s.hold(t, "living", 90*time.Second, 0)
-					s.take("dead", time.Minute, 10*time.Minute)
-					s.wait(45 * time.Second)
-					n := s.join(t, ahead(by))
-					if !withMembers {
-						n.leave()
-						n = s.join(t, ahead(by), withoutMembers)
-					}
-					started := time.Now()
-					s.wait(5 * time.Hour)
-					h.mustHold(t)
-					switch at := s.removals("dead"); {
-					case withMembers && len(at) > 0:
-						t.Errorf("a clock that disagrees removed a lock at %v", at)
-					case withMembers && by > 0 && n.Status().HeldBack[staleness.Clock] == 0:
-						t.Errorf("status %+v", n.Status())
-					case !withMembers && (len(at) != 1 || at[0].Sub(started) < 10*time.Minute):
-						t.Errorf("unverified, started at %v, removed at %v: want after the whole time to live", started,
-							at)
-					}
-				})
-			})
+			t.Run(by.String()+" "+name, simulated(func(t *testing.T, s *store) {
+				h := s.hold(t, "living", 90*time.Second, 0)
+				s.take("dead", time.Minute, 10*time.Minute)
+				s.wait(45 * time.Second)
+				n := s.join(t, ahead(by))
+				if !withMembers {
+					n.leave()
+					n = s.join(t, ahead(by), withoutMembers)
+				}
+				started := time.Now()
+				s.wait(5 * time.Hour)
+				h.mustHold(t)
+				switch at := s.removals("dead"); {
+				case withMembers && len(at) > 0:
+					t.Errorf("a clock that disagrees removed a lock at %v", at)
+				case withMembers && by > 0 && n.Status().HeldBack[staleness.Clock] == 0:
+					t.Errorf("status %+v", n.Status())
+				case !withMembers && (len(at) != 1 || at[0].Sub(started) < 10*time.Minute):
+					t.Errorf("unverified, started at %v, removed at %v: want after the whole time to live", started, at)
+				}
+			}))
 		}
 	}
 }
@@ -143,19 +138,17 @@ func TestWhatVerifiesAClock(t *testing.T) {
 			func(*node) []time.Duration { return []time.Duration{1900 * time.Millisecond} }, nil, time.Second,
 			staleness.Verified, -2 * time.Second},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				n := s.join(t, func(n *node, cfg *sweeper.Config) {
-					cfg.Policy.ClockSkew = 100 * time.Millisecond
-					cfg.Offsets = func(context.Context) []time.Duration { return c.members(n) }
-					cfg.Peers = c.peers
-				})
-				s.wait(c.after)
-				n.must(t, func(s sweeper.Status) bool {
-					return s.WallClock == c.want && s.Offset.Round(time.Second) == c.offset
-				})
+		t.Run(c.name, simulated(func(t *testing.T, s *store) {
+			n := s.join(t, func(n *node, cfg *sweeper.Config) {
+				cfg.Policy.ClockSkew = 100 * time.Millisecond
+				cfg.Offsets = func(context.Context) []time.Duration { return c.members(n) }
+				cfg.Peers = c.peers
 			})
-		})
+			s.wait(c.after)
+			n.must(t, func(s sweeper.Status) bool {
+				return s.WallClock == c.want && s.Offset.Round(time.Second) == c.offset
+			})
+		}))
 	}
 }
 
@@ -174,16 +167,14 @@ func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 		{"most are wrong", []time.Duration{time.Hour, time.Hour, 0}, 0, staleness.Wrong},
 		{"a record about itself does not count", nil, 0, staleness.Unverified},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				for _, off := range c.others {
-					s.join(t, withoutMembers, ahead(off))
-				}
-				n := s.join(t, withoutMembers, withPeers, ahead(c.own))
-				s.wait(10 * time.Second)
-				n.must(t, func(s sweeper.Status) bool { return s.WallClock == c.want })
-			})
-		})
+		t.Run(c.name, simulated(func(t *testing.T, s *store) {
+			for _, off := range c.others {
+				s.join(t, withoutMembers, ahead(off))
+			}
+			n := s.join(t, withoutMembers, withPeers, ahead(c.own))
+			s.wait(10 * time.Second)
+			n.must(t, func(s sweeper.Status) bool { return s.WallClock == c.want })
+		}))
 	}
 }
 

@@ -12,30 +12,28 @@ import (
 
 func TestAnAbandonedLockIsRemovedAtTheEndOfTheGrace(t *testing.T) {
 	for _, grace := range []time.Duration{0, 10 * time.Second, 3 * time.Minute} {
-		t.Run(grace.String(), func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				n := s.join(t, unlocksAbandoned(grace))
-				s.take("a", time.Hour, 2*time.Hour)
-				s.wait(7*time.Second + 123*time.Millisecond) // between two scans
-				stated := time.Now()
-				s.state("a")
-				s.wait(4 * time.Minute)
-				s.mustBeRemovedOnceAt(t, "a", stated.Add(grace))
-				want := fmt.Sprintf("its container ended at %s with exit code 137 (OOMKilled), says the witness w-1",
-					stated.Add(-40*time.Second).UTC().Format(time.RFC3339))
-				if got := s.endings["a"]; got.Ended != metadata.EndedAbandoned || got.Why != want || got.By != n.id {
-					t.Errorf("the ending is %+v, want %s", got, want)
+		t.Run(grace.String(), simulated(func(t *testing.T, s *store) {
+			n := s.join(t, unlocksAbandoned(grace))
+			s.take("a", time.Hour, 2*time.Hour)
+			s.wait(7*time.Second + 123*time.Millisecond) // between two scans
+			stated := time.Now()
+			s.state("a")
+			s.wait(4 * time.Minute)
+			s.mustBeRemovedOnceAt(t, "a", stated.Add(grace))
+			want := fmt.Sprintf("its container ended at %s with exit code 137 (OOMKilled), says the witness w-1",
+				stated.Add(-40*time.Second).UTC().Format(time.RFC3339))
+			if got := s.endings["a"]; got.Ended != metadata.EndedAbandoned || got.Why != want || got.By != n.id {
+				t.Errorf("the ending is %+v, want %s", got, want)
+			}
+			for reason, want := range map[string]float64{"abandoned": 1, "deadline": 0} {
+				if got := sample(t, n, "unlocker_removed_locks_total", reason); got != want {
+					t.Errorf("%v locks removed for %s, want %v", got, reason, want)
 				}
-				for reason, want := range map[string]float64{"abandoned": 1, "deadline": 0} {
-					if got := sample(t, n, "unlocker_removed_locks_total", reason); got != want {
-						t.Errorf("%v locks removed for %s, want %v", got, reason, want)
-					}
-				}
-				if lines := n.log("lock removed"); len(lines) != 1 || lines[0]["death"] == nil {
-					t.Errorf("the log says %v", lines)
-				}
-			})
-		})
+			}
+			if lines := n.log("lock removed"); len(lines) != 1 || lines[0]["death"] == nil {
+				t.Errorf("the log says %v", lines)
+			}
+		}))
 	}
 }
 

@@ -22,25 +22,23 @@ func TestAnOutageLongerThanEveryTimeToLiveCostsNobodyALock(t *testing.T) {
 		},
 		"etcd comes back for a moment each time": flapping,
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				s.join(t)
-				s.join(t, withPeers)
-				h := s.hold(t, "living", 90*time.Second, 0)
-				s.take("dead", time.Second, 100*time.Second)
-				s.wait(95*time.Second + 300*time.Millisecond)
-				fault(s)
-				s.wait(10 * time.Minute)
-				s.mustHave(t, "dead")
-				s.recover()
-				recovered := time.Now()
-				s.wait(minWarning)
-				s.mustHave(t, "dead") // the next canary came a moment after the recovery
-				s.wait(time.Hour)
-				h.mustHold(t)
-				s.mustGo(t, "dead", recovered, minWarning, minWarning+2*time.Second)
-			})
-		})
+		t.Run(name, simulated(func(t *testing.T, s *store) {
+			s.join(t)
+			s.join(t, withPeers)
+			h := s.hold(t, "living", 90*time.Second, 0)
+			s.take("dead", time.Second, 100*time.Second)
+			s.wait(95*time.Second + 300*time.Millisecond)
+			fault(s)
+			s.wait(10 * time.Minute)
+			s.mustHave(t, "dead")
+			s.recover()
+			recovered := time.Now()
+			s.wait(minWarning)
+			s.mustHave(t, "dead") // the next canary came a moment after the recovery
+			s.wait(time.Hour)
+			h.mustHold(t)
+			s.mustGo(t, "dead", recovered, minWarning, minWarning+2*time.Second)
+		}))
 	}
 }
 
@@ -107,36 +105,34 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 		{"the view is not complete", stale(sweeper.Freshness{}), time.Minute, staleness.Stale,
 			"the view of the locks is incomplete", soon},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				n := s.join(t)
-				s.take("a", time.Second, 2*time.Minute)
-				s.wait(110*time.Second + 500*time.Millisecond)
-				s.set(func() { c.fault(s, n) })
-				s.wait(c.lasts)
-				s.mustHave(t, "a")
-				if got := n.Status(); c.rule != "" && (got.HeldBack[c.rule] != 1 ||
-					got.Writable == (c.rule == staleness.Etcd) || got.Fresh == (c.rule == staleness.Stale)) {
-					t.Errorf("status %+v", got)
-				}
-				s.set(func() {
-					s.readOnly, s.hang = false, nil
-					n.stale = nil
-				})
-				over := time.Now()
-				s.wait(c.most - 10*time.Second)
-				during := sample(t, n, "unlocker_removal_held_back", "gap")
-				s.wait(time.Hour)
-				if after := sample(t, n, "unlocker_removal_held_back", "gap"); during != 1 || after != 0 {
-					t.Errorf("%v locks were held back by the gap, %v in the end", during, after)
-				}
-				s.mustGo(t, "a", over, minWarning-time.Second, c.most)
-				lines := n.log(gap)
-				if len(lines) == 0 || lines[0]["cause"] != c.cause {
-					t.Errorf("logged %v", lines)
-				}
+		t.Run(c.name, simulated(func(t *testing.T, s *store) {
+			n := s.join(t)
+			s.take("a", time.Second, 2*time.Minute)
+			s.wait(110*time.Second + 500*time.Millisecond)
+			s.set(func() { c.fault(s, n) })
+			s.wait(c.lasts)
+			s.mustHave(t, "a")
+			if got := n.Status(); c.rule != "" && (got.HeldBack[c.rule] != 1 ||
+				got.Writable == (c.rule == staleness.Etcd) || got.Fresh == (c.rule == staleness.Stale)) {
+				t.Errorf("status %+v", got)
+			}
+			s.set(func() {
+				s.readOnly, s.hang = false, nil
+				n.stale = nil
 			})
-		})
+			over := time.Now()
+			s.wait(c.most - 10*time.Second)
+			during := sample(t, n, "unlocker_removal_held_back", "gap")
+			s.wait(time.Hour)
+			if after := sample(t, n, "unlocker_removal_held_back", "gap"); during != 1 || after != 0 {
+				t.Errorf("%v locks were held back by the gap, %v in the end", during, after)
+			}
+			s.mustGo(t, "a", over, minWarning-time.Second, c.most)
+			lines := n.log(gap)
+			if len(lines) == 0 || lines[0]["cause"] != c.cause {
+				t.Errorf("logged %v", lines)
+			}
+		}))
 	}
 }
 

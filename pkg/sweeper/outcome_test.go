@@ -59,25 +59,23 @@ func TestWhatFollowsAnAnswer(t *testing.T) {
 		{"a success is not repeated", []error{nil}, 1, ""},
 		{"a wrong number of answers is a failure", nil, 4, "error"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				tries := 0
-				n := s.join(t, func(_ *node, cfg *sweeper.Config) {
-					cfg.Remove = func(context.Context, []metadata.Removal) []error { tries++; return c.answer }
-				})
-				s.take("a", time.Second, 2*time.Minute)
-				s.wait(2*time.Minute + skew + 9*time.Second)
-				failed := n.log("lock not removed")
-				if tries != c.tries || c.result == "" != (len(failed) == 0) {
-					t.Fatalf("%d tries; logged %v", tries, failed)
-				}
-				for _, line := range failed {
-					if line["result"] != c.result {
-						t.Errorf("logged %v", line)
-					}
-				}
+		t.Run(c.name, simulated(func(t *testing.T, s *store) {
+			tries := 0
+			n := s.join(t, func(_ *node, cfg *sweeper.Config) {
+				cfg.Remove = func(context.Context, []metadata.Removal) []error { tries++; return c.answer }
 			})
-		})
+			s.take("a", time.Second, 2*time.Minute)
+			s.wait(2*time.Minute + skew + 9*time.Second)
+			failed := n.log("lock not removed")
+			if tries != c.tries || c.result == "" != (len(failed) == 0) {
+				t.Fatalf("%d tries; logged %v", tries, failed)
+			}
+			for _, line := range failed {
+				if line["result"] != c.result {
+					t.Errorf("logged %v", line)
+				}
+			}
+		}))
 	}
 }
 

@@ -18,28 +18,26 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 		"a lower revision":                      func(s *store) { s.revision = 1000 },
 		"a lower raft term, the revision ahead": func(s *store) { s.revision, s.term = s.revision+1000, s.term-1 },
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				s.revision = 1_000_000
-				n := s.join(t)
-				s.take("a", time.Second, 2*time.Minute)
-				s.wait(100 * time.Second)
-				s.set(func() { restore(s) })
-				s.wait(long)
-				s.mustHave(t, "a")
-				n.must(t, func(s sweeper.Status) bool { return !s.Forward && s.HeldBack[staleness.Revision] == 1 })
-				n.mustLog(t, 1, "etcd went back to an older state: nothing is removed until this unlocker is restarted, "+
-					"which confirms it")
-				if got := s.presence[n.id].HeldBack; len(got) != 1 || got[0] != "revision" {
-					t.Errorf("announced as held back: %v", got)
-				}
-				n.leave()
-				s.join(t)
-				restarted := time.Now()
-				s.wait(time.Hour)
-				s.mustBeRemovedOnceAt(t, "a", restarted.Add(minWarning))
-			})
-		})
+		t.Run(name, simulated(func(t *testing.T, s *store) {
+			s.revision = 1_000_000
+			n := s.join(t)
+			s.take("a", time.Second, 2*time.Minute)
+			s.wait(100 * time.Second)
+			s.set(func() { restore(s) })
+			s.wait(long)
+			s.mustHave(t, "a")
+			n.must(t, func(s sweeper.Status) bool { return !s.Forward && s.HeldBack[staleness.Revision] == 1 })
+			n.mustLog(t, 1, "etcd went back to an older state: nothing is removed until this unlocker is restarted, "+
+				"which confirms it")
+			if got := s.presence[n.id].HeldBack; len(got) != 1 || got[0] != "revision" {
+				t.Errorf("announced as held back: %v", got)
+			}
+			n.leave()
+			s.join(t)
+			restarted := time.Now()
+			s.wait(time.Hour)
+			s.mustBeRemovedOnceAt(t, "a", restarted.Add(minWarning))
+		}))
 	}
 }
 
@@ -91,18 +89,16 @@ func TestRecordsWithoutAnUnlockerDoNotHoldBack(t *testing.T) {
 		"one that cannot be read":              {ID: "ghost", Revision: math.MinInt64},
 		"the own one of a process before this": {ID: "unlocker-1", Revision: math.MaxInt64},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				s.join(t, func(_ *node,
-					c *sweeper.Config) {
-					c.Peers = func() []sweeper.Peer { return []sweeper.Peer{peer} }
-				})
-				s.take("a", time.Second, 2*time.Minute)
-				deadline := time.Now().Add(2 * time.Minute)
-				s.wait(time.Hour)
-				s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
+		t.Run(name, simulated(func(t *testing.T, s *store) {
+			s.join(t, func(_ *node,
+				c *sweeper.Config) {
+				c.Peers = func() []sweeper.Peer { return []sweeper.Peer{peer} }
 			})
-		})
+			s.take("a", time.Second, 2*time.Minute)
+			deadline := time.Now().Add(2 * time.Minute)
+			s.wait(time.Hour)
+			s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
+		}))
 	}
 }
 

@@ -76,23 +76,21 @@ func TestTwoSweepersRemoveEachLockOnce(t *testing.T) {
 
 func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 	for _, mode := range []sweeper.Mode{sweeper.AlertOnly, sweeper.DryRun} {
-		t.Run(string(mode), func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode = mode })
-				s.take("a", time.Minute, 2*time.Minute)
-				s.wait(time.Hour)
-				if s.mustHave(t, "a"); len(s.commits) > 0 {
-					t.Errorf("asked etcd to remove %v", s.commits)
-				}
-				n.must(t, func(s sweeper.Status) bool { return s.States[staleness.Expired] == 1 })
-				if s.presence[n.id].Mode != string(mode) {
-					t.Errorf("announced %+v", s.presence[n.id])
-				}
-				if p, ok := staleness.Published(s.presence[n.id].Sweep); !ok || p != staleness.DefaultPolicy() {
-					t.Errorf("announced %+v", s.presence[n.id].Sweep)
-				}
-			})
-		})
+		t.Run(string(mode), simulated(func(t *testing.T, s *store) {
+			n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode = mode })
+			s.take("a", time.Minute, 2*time.Minute)
+			s.wait(time.Hour)
+			if s.mustHave(t, "a"); len(s.commits) > 0 {
+				t.Errorf("asked etcd to remove %v", s.commits)
+			}
+			n.must(t, func(s sweeper.Status) bool { return s.States[staleness.Expired] == 1 })
+			if s.presence[n.id].Mode != string(mode) {
+				t.Errorf("announced %+v", s.presence[n.id])
+			}
+			if p, ok := staleness.Published(s.presence[n.id].Sweep); !ok || p != staleness.DefaultPolicy() {
+				t.Errorf("announced %+v", s.presence[n.id].Sweep)
+			}
+		}))
 	}
 }
 
@@ -139,22 +137,20 @@ func withoutDeadlines(r *metadata.Record) {
 
 func TestALockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
 	for _, after := range []time.Duration{0, 2 * time.Hour} {
-		t.Run("default auto-unlock after "+after.String(), func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) { c.Policy.DefaultAutoUnlockAfter = after })
-				s.take("a", 0, 0, withoutDeadlines)
-				taken := time.Now()
-				s.wait(5 * time.Hour)
-				if after == 0 {
-					s.mustHave(t, "a")
-					return
-				}
-				s.mustBeRemovedOnceAt(t, "a", taken.Add(after+skew))
-				if why := s.endings["a"].Why; !strings.Contains(why, "no readable auto_unlock_at") {
-					t.Errorf("why: %s", why)
-				}
-			})
-		})
+		t.Run("default auto-unlock after "+after.String(), simulated(func(t *testing.T, s *store) {
+			s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) { c.Policy.DefaultAutoUnlockAfter = after })
+			s.take("a", 0, 0, withoutDeadlines)
+			taken := time.Now()
+			s.wait(5 * time.Hour)
+			if after == 0 {
+				s.mustHave(t, "a")
+				return
+			}
+			s.mustBeRemovedOnceAt(t, "a", taken.Add(after+skew))
+			if why := s.endings["a"].Why; !strings.Contains(why, "no readable auto_unlock_at") {
+				t.Errorf("why: %s", why)
+			}
+		}))
 	}
 }
 

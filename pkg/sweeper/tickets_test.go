@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -31,36 +30,33 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 		{"not from a view that is not fresh",
 			func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} }, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				waiters := []metadata.Waiter{
-					{Lock: "a", ID: "patient", Revision: 1},
-					{Lock: "a", ID: "overdue", Revision: 2, Ticket: waits(start, time.Minute)},
-					{Lock: "a", ID: "later", Revision: 3, Ticket: waits(start, 10*time.Hour)},
-					{Lock: "a", ID: "of unknown age", Revision: 4,
-						Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: start.Add(time.Minute)}}},
-				}
-				removed := map[string]time.Duration{}
-				s := newStore()
-				s.join(t, func(_ *node, c *sweeper.Config) {
-					c.Queues = func() map[string][]metadata.Waiter { return map[string][]metadata.Waiter{"a": waiters} }
-					c.RemoveTicket = func(_ context.Context, w metadata.Waiter) error {
-						if _, again := removed[w.ID]; again {
-							return metadata.ErrChanged
-						}
-						removed[w.ID] = time.Since(start)
-						return nil
+		t.Run(c.name, simulated(func(t *testing.T, s *store) {
+			start := time.Now()
+			waiters := []metadata.Waiter{
+				{Lock: "a", ID: "patient", Revision: 1},
+				{Lock: "a", ID: "overdue", Revision: 2, Ticket: waits(start, time.Minute)},
+				{Lock: "a", ID: "later", Revision: 3, Ticket: waits(start, 10*time.Hour)},
+				{Lock: "a", ID: "of unknown age", Revision: 4,
+					Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: start.Add(time.Minute)}}},
+			}
+			removed := map[string]time.Duration{}
+			s.join(t, func(_ *node, c *sweeper.Config) {
+				c.Queues = func() map[string][]metadata.Waiter { return map[string][]metadata.Waiter{"a": waiters} }
+				c.RemoveTicket = func(_ context.Context, w metadata.Waiter) error {
+					if _, again := removed[w.ID]; again {
+						return metadata.ErrChanged
 					}
-				}, c.change)
-				s.wait(time.Hour)
-				after, gone := removed["overdue"]
-				if gone != c.want || len(removed) > 1 || gone &&
-					(after < time.Minute+skew || after > time.Minute+skew+5*time.Second) {
-					t.Errorf("removed %v", removed)
+					removed[w.ID] = time.Since(start)
+					return nil
 				}
-			})
-		})
+			}, c.change)
+			s.wait(time.Hour)
+			after, gone := removed["overdue"]
+			if gone != c.want || len(removed) > 1 || gone &&
+				(after < time.Minute+skew || after > time.Minute+skew+5*time.Second) {
+				t.Errorf("removed %v", removed)
+			}
+		}))
 	}
 }
 
@@ -79,29 +75,27 @@ func TestAWaiterWhoseClockIsBehindKeepsItsTicket(t *testing.T) {
 		{"that is ahead", -6 * time.Minute, 2 * time.Minute, 13*time.Minute + skew},
 		{"that is right", 0, 2 * time.Minute, 7*time.Minute + skew},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				start := time.Now()
-				var queues map[string][]metadata.Waiter
-				var removed []time.Duration
-				n := s.join(t, func(_ *node, c *sweeper.Config) {
-					c.Queues = func() map[string][]metadata.Waiter { return queues }
-					c.RemoveTicket = func(context.Context, metadata.Waiter) error {
-						removed = append(removed, time.Since(start))
-						queues = nil
-						return nil
-					}
-				})
-				s.wait(c.queued)
-				began := n.clock()
-				queues = map[string][]metadata.Waiter{"a": {{Lock: "a", ID: "t", Revision: 1, Seen: began,
-					Ticket: waits(time.Now().Add(-c.behind), 5*time.Minute)}}}
-				s.wait(time.Hour)
-				if len(removed) != 1 || removed[0] < c.beyond || removed[0] > c.beyond+6*time.Second {
-					t.Errorf("removed at %v, want at %v", removed, c.beyond)
+		t.Run(c.name, simulated(func(t *testing.T, s *store) {
+			start := time.Now()
+			var queues map[string][]metadata.Waiter
+			var removed []time.Duration
+			n := s.join(t, func(_ *node, c *sweeper.Config) {
+				c.Queues = func() map[string][]metadata.Waiter { return queues }
+				c.RemoveTicket = func(context.Context, metadata.Waiter) error {
+					removed = append(removed, time.Since(start))
+					queues = nil
+					return nil
 				}
 			})
-		})
+			s.wait(c.queued)
+			began := n.clock()
+			queues = map[string][]metadata.Waiter{"a": {{Lock: "a", ID: "t", Revision: 1, Seen: began,
+				Ticket: waits(time.Now().Add(-c.behind), 5*time.Minute)}}}
+			s.wait(time.Hour)
+			if len(removed) != 1 || removed[0] < c.beyond || removed[0] > c.beyond+6*time.Second {
+				t.Errorf("removed at %v, want at %v", removed, c.beyond)
+			}
+		}))
 	}
 }
 
@@ -128,33 +122,31 @@ func TestTicketsDoNotDelayLocks(t *testing.T) {
 			10 * 60 / 5 * 14},
 		{"that changed meanwhile", func(context.Context) error { return metadata.ErrChanged }, 10 * 60 / 5 * 64},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *store) {
-				tries := 0
-				n := s.join(t, func(_ *node, cfg *sweeper.Config) {
-					cfg.Queues = overdue(1000)
-					cfg.RemoveTicket = func(ctx context.Context, _ metadata.Waiter) error {
-						tries++
-						return c.answer(ctx)
-					}
-				})
-				deadline := map[string]time.Time{}
-				for i := range 20 {
-					name := fmt.Sprint("lock-", i)
-					s.take(name, time.Second, time.Minute+time.Duration(i)*10*time.Second)
-					deadline[name] = time.Now().Add(time.Minute + time.Duration(i)*10*time.Second)
-				}
-				s.wait(10 * time.Minute)
-				for name, at := range deadline {
-					s.mustGo(t, name, at, skew, skew+1500*time.Millisecond)
-				}
-				if tries > c.most || tries < 10*60/5-10 {
-					t.Errorf("%d tries, want at most %d", tries, c.most)
-				}
-				if lines := len(n.log("a waiter's ticket is past its timeout")); lines > tries {
-					t.Errorf("%d lines for %d tries", lines, tries)
+		t.Run(c.name, simulated(func(t *testing.T, s *store) {
+			tries := 0
+			n := s.join(t, func(_ *node, cfg *sweeper.Config) {
+				cfg.Queues = overdue(1000)
+				cfg.RemoveTicket = func(ctx context.Context, _ metadata.Waiter) error {
+					tries++
+					return c.answer(ctx)
 				}
 			})
-		})
+			deadline := map[string]time.Time{}
+			for i := range 20 {
+				name := fmt.Sprint("lock-", i)
+				s.take(name, time.Second, time.Minute+time.Duration(i)*10*time.Second)
+				deadline[name] = time.Now().Add(time.Minute + time.Duration(i)*10*time.Second)
+			}
+			s.wait(10 * time.Minute)
+			for name, at := range deadline {
+				s.mustGo(t, name, at, skew, skew+1500*time.Millisecond)
+			}
+			if tries > c.most || tries < 10*60/5-10 {
+				t.Errorf("%d tries, want at most %d", tries, c.most)
+			}
+			if lines := len(n.log("a waiter's ticket is past its timeout")); lines > tries {
+				t.Errorf("%d lines for %d tries", lines, tries)
+			}
+		}))
 	}
 }

@@ -53,11 +53,12 @@ func newStore() *store {
 	}
 }
 
-// simulate runs a test with a store in a bubble of synctest, where time passes while everybody waits.
-func simulate(t *testing.T, test func(t *testing.T, s *store)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newStore()) })
+// simulated is a test with a store in a bubble of synctest, where time passes while everybody waits.
+func simulated(test func(t *testing.T, s *store)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newStore()) }) }
 }
+
+func simulate(t *testing.T, test func(t *testing.T, s *store)) { simulated(test)(t) }
 
 var (
 	errDown    = errors.New("context deadline exceeded")

@@ -70,9 +70,8 @@ func prepare() (end func(), err error) {
 	profile := filepath.Join(programs.Dir, "profile")
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.WindowSize(1300, 800),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("hide-scrollbars", true))...)
+		chromedp.WindowSize(1300, 800), chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))...)
 	var closeBrowser func()
 	chromium, closeBrowser = chromedp.NewContext(allocator)
 	end = func() {

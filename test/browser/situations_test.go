@@ -149,8 +149,7 @@ func TestSituationsOfLocks(t *testing.T) {
 	s.circle()
 	s.show("lock-waits", lockPage("shop/stock"),
 		`document.body.innerText.includes("its process waits for shop/prices")`)
-	s.show("lock-semaphore", lockPage("media/transcoders"),
-		`document.querySelectorAll(".locks tbody").length === 2`)
+	s.show("lock-semaphore", lockPage("media/transcoders"), `document.querySelectorAll(".locks tbody").length === 2`)
 	s.show("lock-malformed", lockPage("reports/weekly"), `document.querySelector(".badge.malformed")`)
 	s.hostile()
 	s.show("lock-hostile", lockPage(hostileName), `document.querySelector(".lock-head .esc")`)
@@ -226,24 +225,48 @@ func TestSituationsOfLists(t *testing.T) {
 	}
 }
 
-// TestSituationsOfClusters has three clusters, one of which is away.
-func TestSituationsOfClusters(t *testing.T) {
+// TestOneOfThreeClustersLeavesThePage shows what a person may find while it is away.
+func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 	t.Parallel()
 	url, stages := newStages(t)
-	s := &situations{stage: stages[0], b: newTab(t, stages...)}
-	stages[1].etcd.Stop()
-	s.b.open(url)
-	s.b.until("the banner", `document.querySelector(".verdict").textContent.includes("etcd of Production US has not")`,
+	us := stages[1]
+	b := newTab(t, stages...)
+	b.open(url)
+	b.until("three clusters", `document.querySelectorAll(".clusters .live").length === 3
+		&& document.querySelectorAll(".locks tbody").length > 12`)
+	us.etcd.Stop()
+	b.until("that it is away",
+		`document.querySelector(".verdict").textContent.includes("etcd of Production US has not")`,
 		2*time.Minute)
+	if away := ask[int](b, `document.querySelectorAll("tbody.away").length`); away != 2 {
+		t.Errorf("%d rows are grey, want 2", away)
+	}
+	b.until("live, as two clusters are there", `document.body.className === "live"`)
+	if chip := ask[string](b, `document.querySelector(".cluster.stale").textContent`); !strings.Contains(chip,
+		"Production US away since ") {
+		t.Errorf("the chip says %q", chip)
+	}
+	stages[2].hold(lock{name: "aaa/new", owner: "qa", host: "qa-1", held: time.Second, alert: -time.Second,
+		unlock: time.Hour})
+	b.until("a new lock elsewhere", `[...document.querySelectorAll(".name")].some((a) => a.href.includes("aaa/new"))`)
+	b.picture("clusters")
+
 	const chips = `document.querySelectorAll(".clusters .cluster").length === 3`
+	s := &situations{stage: stages[0], b: b}
 	for name, page := range map[string]string{"list": "", "list-of-one": "?q=cluster:prod-us", "waiting": "waiting",
 		"timeline": "timeline", "owners": "owners", "history": "history", "status": "status",
 		"which":     "lock?name=billing/invoice-run",
 		"lock-away": "c/prod-us/" + lockPage("orders/settle"), "lock": "c/prod-eu/" + lockPage(held)} {
 		s.show("clusters-"+name, page, chips)
-		low := ask[int](s.b, `Math.min(...[...document.querySelectorAll("a.cluster")].map((a) => a.offsetHeight))`)
+		low := ask[int](b, `Math.min(...[...document.querySelectorAll("a.cluster")].map((a) => a.offsetHeight))`)
 		if low < 39 {
 			t.Errorf("%s has chips of %d px, hard to hit", name, low)
 		}
 	}
+
+	b.size(1280, 800)
+	b.open(url)
+	us.etcd.Restart(t)
+	b.until("all again", `document.querySelectorAll(".clusters .live").length === 3
+		&& !document.querySelector("tbody.away, #alerts .banner")`, 2*time.Minute)
 }

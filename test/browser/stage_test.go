@@ -45,10 +45,8 @@ func newStage(t testing.TB, flags ...string) *stage {
 	s.url = "http://" + address + "/"
 	s.run = func() func() {
 		kill := s.start("mutexdash",
-			append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(),
-				"--web.listen-address=" + address,
-				"--web.ops-address=" + ops,
-				"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
+			append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(), "--web.listen-address=" + address,
+				"--web.ops-address=" + ops, "--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
 		proctest.Answers(t, "http://"+ops+"/readyz", http.StatusOK)
 		s.status = s.url + "api/v1/status"
 		return func() {
@@ -100,8 +98,7 @@ func (s *stage) hold(l lock) string {
 	now := time.Now()
 	fields := append([]string{
 		metadata.FieldUUID, id, metadata.FieldOwner, l.owner, metadata.FieldHostname, l.host, metadata.FieldPurpose,
-		l.purpose,
-		metadata.FieldBacktrace, l.trace, metadata.FieldLockedAt, metadata.FormatTime(now.Add(-l.held)),
+		l.purpose, metadata.FieldBacktrace, l.trace, metadata.FieldLockedAt, metadata.FormatTime(now.Add(-l.held)),
 	}, l.more...)
 	if l.host != "" {
 		fields = append(fields, metadata.FieldPID, cmp.Or(l.pid, "17"))
@@ -208,9 +205,8 @@ func (s *stage) many(n int) {
 	s.t.Helper()
 	for i := range n {
 		s.hold(lock{name: fmt.Sprintf("batch/job-%03d", i), owner: "batch", host: "batch-" + fmt.Sprint(i%7),
-			purpose: "one of many",
-			held:    time.Duration(i*i) * time.Second, alert: time.Hour + time.Duration(i)*time.Minute,
-			unlock: 3 * time.Hour})
+			purpose: "one of many", held: time.Duration(i*i) * time.Second,
+			alert: time.Hour + time.Duration(i)*time.Minute, unlock: 3 * time.Hour})
 	}
 }
 

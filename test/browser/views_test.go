@@ -219,34 +219,3 @@ func newStages(t testing.TB) (url string, stages []*stage) {
 	}
 	return url, stages
 }
-
-func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
-	t.Parallel()
-	url, stages := newStages(t)
-	us := stages[1]
-	b := newTab(t, stages...)
-	b.open(url)
-	b.until("three clusters", `document.querySelectorAll(".clusters .live").length === 3
-		&& document.querySelectorAll(".locks tbody").length > 12`)
-	us.etcd.Stop()
-	b.until("that it is away",
-		`document.querySelector(".verdict").textContent.includes("etcd of Production US has not")`,
-		2*time.Minute)
-	if away := ask[int](b, `document.querySelectorAll("tbody.away").length`); away != 2 {
-		t.Errorf("%d rows are grey, want 2", away)
-	}
-	b.until("live, as two clusters are there", `document.body.className === "live"`)
-	if chip := ask[string](b, `document.querySelector(".cluster.stale").textContent`); !strings.Contains(chip,
-		"Production US away since ") {
-		t.Errorf("the chip says %q", chip)
-	}
-	stages[2].hold(lock{name: "aaa/new", owner: "qa", host: "qa-1", held: time.Second, alert: -time.Second,
-		unlock: time.Hour})
-	b.until("a new lock elsewhere", `[...document.querySelectorAll(".name")].some((a) => a.href.includes("aaa/new"))`)
-	b.picture("clusters")
-	b.size(1280, 800)
-	b.open(url)
-	us.etcd.Restart(t)
-	b.until("all again", `document.querySelectorAll(".clusters .live").length === 3
-		&& !document.querySelector("tbody.away, #alerts .banner")`, 2*time.Minute)
-}

@@ -4,6 +4,7 @@ package browser
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ import (
 func TestServerAndBrowserSayTimeInTheSameWords(t *testing.T) {
 	s, b := staged(t)
 	for i := range 90 { // distances from seconds to weeks, also passed ones
-		d := time.Duration(float64(3*time.Second) * pow(1.18, i))
+		d := time.Duration(float64(3*time.Second) * math.Pow(1.18, float64(i)))
 		ahead := d
 		if i%3 == 0 {
 			ahead = -d
@@ -58,14 +59,6 @@ func TestServerAndBrowserSayTimeInTheSameWords(t *testing.T) {
 	for _, d := range differ[1:] {
 		t.Errorf("the server says, the browser says: %s", d)
 	}
-}
-
-func pow(x float64, n int) float64 {
-	y := 1.0
-	for range n {
-		y *= x
-	}
-	return y
 }
 
 func TestNothingMovesForThoseWhoWantNoMotion(t *testing.T) {

@@ -8,43 +8,34 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// basicChecks are about taking a lock, keeping it and giving it back.
-func basicChecks() []check {
-	return []check{
-		{name: "take and give back", rule: "protocol.md#transactions", needs: []string{"basic"}, short: true,
-			wants: "a lock that is held has a readable record without lease, and nothing is left of a released one",
-			alone: takeAndGiveBack},
-		{name: "held by another", rule: "protocol.md#transactions", needs: []string{"basic"}, short: true, orders: true,
-			wants: "a refusal says who holds the lock, and how many wait for it", pair: heldByAnother},
-		{name: "which process holds it", rule: "protocol/witnesses.md#dead-holders",
-			needs: []string{"basic"}, short: true,
-			wants: "what a record says of the holder's process and pod is true", alone: whichProcess},
-	}
+var basicChecks = []check{
+	{name: "take and give back", rule: "protocol.md#transactions", short: true,
+		wants: "a lock that is held has a readable record without lease, and nothing is left of a released one",
+		alone: takeAndGiveBack},
+	{name: "held by another", rule: "protocol.md#transactions", short: true, orders: true,
+		wants: "a refusal says who holds the lock, and how many wait for it", pair: heldByAnother},
+	{name: "which process holds it", rule: "protocol/witnesses.md#dead-holders", short: true,
+		wants: "what a record says of the holder's process and pod is true", alone: whichProcess},
 }
 
-func takeAndGiveBack(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func takeAndGiveBack(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	before := time.Now()
 	l := d.acquire("billing/invoice-run", want{try: true, purpose: "invoices of August",
 		attributes: map[string]any{"rows": 7, "dry": true, "ticket": "OPS-1"}})
-	r := s.record(l.name)
-	if r.Malformed() || len(r.Problems) > 0 {
-		t.Errorf("the record has problems: %v", r.Problems)
-	}
-	if r.UUID != l.uuid || r.Token != l.token {
-		t.Errorf("the record is of %s with token %d, the driver said %s and %d", r.UUID, r.Token, l.uuid, l.token)
-	}
+	r := s.recordOf(l)
 	if r.Owner != "conformance" || r.Purpose != "invoices of August" || r.Hostname == "" || r.PID == 0 ||
 		r.Client == "" {
 		t.Errorf("the record does not say who holds it: %+v", r.Record)
 	}
-	if want := map[string]any{"rows": "7", "dry": "true", "ticket": "OPS-1"}; !sameText(r.Attributes, want) {
-		t.Errorf("the attributes are %v, want %v", r.Attributes, want)
+	if got, want := fmt.Sprint(r.Attributes), "map[dry:true rows:7 ticket:OPS-1]"; got != want {
+		t.Errorf("the attributes are %s, want %s", got, want)
 	}
 	if r.LockedAt.Before(before.Add(-time.Second)) || r.LockedAt.After(time.Now().Add(time.Second)) {
 		t.Errorf("locked_at is %v, and it is %v", r.LockedAt, time.Now())
@@ -53,24 +44,17 @@ func takeAndGiveBack(t *testing.T, w *world, c *client) {
 		time.Minute || unlock.Round(time.Second) != 2*time.Minute {
 		t.Errorf("the deadlines are %v and %v after locked_at, want 1m and 2m", alert, unlock)
 	}
-	if got := l.check(); got.Lost != nil || got.Asked != nil {
+	if got := l.check(); got.Asked != nil {
 		t.Errorf("a fresh lock: %s", got.line)
 	}
-	if a := l.alive("3 of 9"); a.Error != "" {
-		t.Errorf("alive: %s", a.line)
-	}
+	l.lostNothing()
+	l.mustAlive("3 of 9")
 	after := s.record(l.name)
 	if progress(after) != "3 of 9" || after.AutoUnlockAt.Before(r.AutoUnlockAt) || after.Token != l.token {
 		t.Errorf("after alive the record is %+v, before it was %+v", after.Record, r.Record)
 	}
-	l.mustRelease()
-	s.free(l.name)
-	if e := l.had("lost"); e != nil {
-		t.Errorf("a release is no loss: %s", e.line)
-	}
-	if got := l.check(); got.Lost != nil {
-		t.Errorf("a release is no loss: %s", got.line)
-	}
+	s.ends(l)
+	l.lostNothing()
 	again := d.acquire(l.name, want{try: true})
 	if again.uuid == l.uuid || again.token <= l.token {
 		t.Errorf("the second hold is %s with token %d, the first was %s with %d", again.uuid, again.token, l.uuid,
@@ -79,21 +63,7 @@ func takeAndGiveBack(t *testing.T, w *world, c *client) {
 	again.mustRelease()
 }
 
-// sameText reports whether attributes have the same names and, as text, values.
-func sameText(got, want map[string]any) bool {
-	if len(got) != len(want) {
-		return false
-	}
-	for name := range want {
-		if fmt.Sprint(got[name]) != fmt.Sprint(want[name]) {
-			return false
-		}
-	}
-	return true
-}
-
-func heldByAnother(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func heldByAnother(t *testing.T, s *scene, a, b *client) {
 	one, two := s.open(a), s.open(b)
 	l := one.acquire("shared", want{try: true, purpose: "for the test"})
 	refused := two.try(l.name)
@@ -105,9 +75,7 @@ func heldByAnother(t *testing.T, w *world, a, b *client) {
 	if refused.Message == "" {
 		t.Errorf("there is no message for a human: %s", refused.line)
 	}
-	if got := l.alive("on"); got.Error != "" {
-		t.Errorf("alive after the refusal: %s", got.line)
-	}
+	l.mustAlive("on")
 	if a.claims([]string{"queue"}) {
 		l = heldByWaiting(s, l, two)
 	}
@@ -116,14 +84,12 @@ func heldByAnother(t *testing.T, w *world, a, b *client) {
 	if next.token <= l.token {
 		t.Errorf("token %d came after %d", next.token, l.token)
 	}
-	next.mustRelease()
-	s.free(l.name)
+	s.ends(next)
 }
 
 // heldByWaiting has the holder's own driver wait for the lock and get it, and asks another meanwhile how many wait:
 // some keep their ticket while they hold the lock.
 func heldByWaiting(s *scene, l *lock, other *driver) *lock {
-	s.t.Helper()
 	counts := func(about string, want int) {
 		s.t.Helper()
 		if a := other.try(l.name); a.Error != "held" || a.Waiting != nil && *a.Waiting != want {
@@ -131,8 +97,7 @@ func heldByWaiting(s *scene, l *lock, other *driver) *lock {
 				want)
 		}
 	}
-	wait := l.d.begin(l.name, want{})
-	s.queued(l.name, 1)
+	wait := s.queues(l.d, l.name, want{}, 1)
 	counts("while one waits", 1)
 	l.mustRelease()
 	next := wait.granted()
@@ -142,8 +107,7 @@ func heldByWaiting(s *scene, l *lock, other *driver) *lock {
 
 // whichProcess wants members that may be left out to be true if they are there: a wrong one proves the end of a process
 // that lives.
-func whichProcess(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func whichProcess(t *testing.T, s *scene, c *client) {
 	pod := metadata.Process{PodNamespace: "billing", PodName: "worker-0", PodUID: "9d7c9a9e", Container: "main"}
 	inside := s.identity(c, "POD_NAMESPACE=billing", "POD_NAME=worker-0", "POD_UID=9d7c9a9e", "CONTAINER_NAME=main")
 	if got := ofPod(inside); got != pod && got != (metadata.Process{}) {
@@ -159,14 +123,12 @@ func whichProcess(t *testing.T, w *world, c *client) {
 	}
 }
 
-// ofPod is what identifies the pod.
 func ofPod(p metadata.Process) metadata.Process {
 	return metadata.Process{PodNamespace: p.PodNamespace, PodName: p.PodName, PodUID: p.PodUID, Container: p.Container}
 }
 
 // identity is what the record of a driver with these variables says of its process, compared with what /proc says.
 func (s *scene) identity(c *client, env ...string) metadata.Process {
-	s.t.Helper()
 	d := c.start(s.t, env...)
 	d.must(s.opening())
 	l := d.acquire("identity", want{try: true})
@@ -193,4 +155,118 @@ func (s *scene) identity(c *client, env ...string) metadata.Process {
 		s.t.Errorf("pid_namespace is %d, want %d", r.Process.PIDNamespace, inode)
 	}
 	return *r.Process
+}
+
+var deadlineChecks = []check{
+	{name: "abandoned and unlocked", rule: "protocol.md#the-idea", needs: []string{"queue"}, orders: true,
+		wants: "the lock of a killed holder alerts, is unlocked, and the next waiter gets it", pair: abandoned},
+	{name: "alive", rule: "protocol.md#transactions",
+		wants: "a holder of a short lock keeps it by alive, and loses it in time when it stops", alone: keptAlive},
+	{name: "heartbeat", rule: "protocol.md#transactions", needs: []string{"heartbeat"},
+		wants: "a heartbeat keeps the lock while the process lives, and no longer", alone: heartbeat},
+	{name: "longer by alive", rule: "protocol.md#transactions", needs: []string{"durations"}, short: true,
+		wants: "alive can ask for another time", alone: longer},
+}
+
+func (s *scene) unlocker() (addr string) {
+	addr = proctest.FreeAddr(s.t)
+	proctest.Start(s.t, programs.Command(s.t, "unlocker", "--policy=auto-unlock", "--sweep.min-warning=1500ms",
+		"--sweep.clock-skew=500ms", "--etcd.endpoints="+strings.Join(s.target, ","),
+		"--locks.prefix="+s.layout.Prefix(), "--web.listen-address="+addr, "--web.shutdown-delay=0s",
+		"--metrics.lock-series=all"))
+	proctest.Answers(s.t, "http://"+addr+"/readyz", 200)
+	return addr
+}
+
+func (s *scene) shows(addr, sample string, want float64) {
+	s.t.Helper()
+	eventually(s.t, sample, func() error {
+		got, err := proctest.Metric(addr, sample)
+		if err == nil && got != want {
+			err = fmt.Errorf("%v, want %v", got, want)
+		}
+		return err
+	})
+}
+
+// abandoned kills a holder of a, for whose lock b waits.
+func abandoned(t *testing.T, s *scene, a, b *client) {
+	addr := s.unlocker()
+	dead, next := s.open(a), s.open(b)
+	l := dead.acquire("night/import", want{try: true, alert: 3, unlock: 15, purpose: "import of the night"})
+	wait := s.queues(next, l.name, want{}, 1)
+	dead.kill()
+	s.shows(addr, "unlocker_alerting_locks_total", 1)
+	over := s.record(l.name).AutoUnlockAt
+	got := wait.granted()
+	if got.at.Before(over) {
+		t.Errorf("the lock was given on %v before its deadline", over.Sub(got.at))
+	}
+	if got.token <= l.token {
+		t.Errorf("token %d came after %d", got.token, l.token)
+	}
+	ending := s.keys(s.layout.History(l.uuid))
+	if len(ending) != 1 {
+		t.Errorf("the ending of the hold is not written down: %q", ending)
+	}
+	s.ends(got)
+}
+
+// keptAlive keeps a lock of 12 s for 30 s, then stops. The machine may be busy: a call may take seconds.
+func keptAlive(t *testing.T, s *scene, c *client) {
+	s.unlocker()
+	l := s.open(c).acquire("alive", want{try: true, alert: 6, unlock: 12})
+	end := time.Now().Add(30 * time.Second)
+	for i := 1; time.Now().Before(end); i++ {
+		next := time.Now().Add(2 * time.Second)
+		l.mustAlive(fmt.Sprintf("step %d", i))
+		time.Sleep(time.Until(next))
+	}
+	l.lostNothing()
+	l.lostAs("deadline")
+	s.free(l.name)
+	l.refusesAll()
+}
+
+func heartbeat(t *testing.T, s *scene, c *client) {
+	s.unlocker()
+	d := s.open(c)
+	l := d.acquire("heartbeat", want{try: true, alert: 8, unlock: 12, heartbeat: true})
+	first := s.record(l.name)
+	etcdtest.Eventually(t, "a heartbeat", func() bool { return s.record(l.name).Alive != nil })
+	const beside = "4 of 9, says a process beside it"
+	alive := metadata.FormatTime(time.Now()) + " " + beside
+	s.put(s.layout.Field(l.name, metadata.FieldAlive), alive)
+	end := first.AutoUnlockAt.Add(12 * time.Second)
+	time.Sleep(time.Until(end))
+	l.lostNothing()
+	r := s.record(l.name)
+	if r.UUID != l.uuid || !r.AutoUnlockAt.After(first.AutoUnlockAt) {
+		t.Errorf("the record is %+v", r.Record)
+	}
+	if progress(r) != beside {
+		t.Errorf("a heartbeat is no progress, and it made %q of what another process with the uuid reported",
+			progress(r))
+	}
+	if alert := r.AlertAt.Sub(r.LockedAt); alert > 9*time.Second {
+		t.Errorf("a heartbeat is no progress, and it moved the alert to %v after the acquisition", alert)
+	}
+	d.kill()
+	s.free(l.name)
+}
+
+func longer(t *testing.T, s *scene, c *client) {
+	l := s.open(c).acquire("longer", want{try: true})
+	before := time.Now()
+	l.d.must(request{"do": "alive", "lock": l.number, "progress": "on", "alert_after": 600.0, "unlock_after": 900.0})
+	r := s.record(l.name)
+	for what, at := range map[string]struct{ got, from time.Time }{
+		"alert_at":       {r.AlertAt, before.Add(600 * time.Second)},
+		"auto_unlock_at": {r.AutoUnlockAt, before.Add(900 * time.Second)},
+	} {
+		if late := at.got.Sub(at.from); late < -time.Second || late > *limit {
+			t.Errorf("%s is %s, want about %s", what, metadata.FormatTime(at.got), metadata.FormatTime(at.from))
+		}
+	}
+	s.ends(l)
 }

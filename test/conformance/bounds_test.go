@@ -4,67 +4,40 @@ package conformance
 
 import (
 	"fmt"
-	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// boundChecks are about how long a call may take.
-func boundChecks() []check {
-	return []check{
-		{name: "a wait bounds the call", rule: "protocol.md#how-long-a-call-may-take",
-			needs: []string{"basic"}, short: true,
-			wants: "a call takes no longer than its wait, and a try no longer than the client's timeout, " +
-				"whatever etcd does",
-			alone: waitBoundsCall},
-	}
+var boundChecks = []check{
+	{name: "a wait bounds the call", rule: "protocol.md#how-long-a-call-may-take", short: true,
+		wants: "a call takes no longer than its wait, and a try no longer than the client's timeout, " +
+			"whatever etcd does",
+		alone: waitBoundsCall},
 }
 
 // silent is the endpoint of a server that accepts, and answers nothing.
-func silent(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var accepts sync.WaitGroup
-	accepts.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			t.Cleanup(func() { conn.Close() })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		accepts.Wait()
-	})
-	return "http://" + l.Addr().String()
-}
-
-// refusing is an endpoint at which nobody listens.
-func refusing(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
+func silent(s *scene) string {
+	p := etcdtest.NewProxy(s.t, s.target[0])
+	p.Stall()
+	return p.Endpoint()
 }
 
 // patient is the timeout of the client, in seconds.
 const patient = 2.0
 
-func waitBoundsCall(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func waitBoundsCall(t *testing.T, s *scene, c *client) {
 	s.timeout = patient
 	var calls sync.WaitGroup
 	for about, endpoints := range map[string][]string{
-		"etcd hangs": {silent(t)}, "two members hang": {silent(t), silent(t)}, "etcd is away": {refusing(t)},
+		"etcd hangs": {silent(s)}, "two members hang": {silent(s), silent(s)},
+		"etcd is away": {"http://" + proctest.FreeAddr(t)},
 	} {
 		d := s.open(c, endpoints...)
 		for _, wait := range []float64{0, 0.5, 3} {
@@ -75,8 +48,7 @@ func waitBoundsCall(t *testing.T, w *world, c *client) {
 	calls.Wait()
 }
 
-// isBounded measures a call that cannot succeed. Where it takes too long, the machine may be busy: it is made again,
-// twice.
+// isBounded measures a call that cannot succeed.
 func isBounded(t *testing.T, d *driver, about string, wait float64) {
 	r := want{}.request(fmt.Sprint(about, wait))
 	r["wait"] = wait
@@ -84,24 +56,26 @@ func isBounded(t *testing.T, d *driver, about string, wait float64) {
 	if wait == 0 {
 		most = patient
 	}
-	var took time.Duration
-	for range 3 {
+	inTime(t, fmt.Sprintf("%s, wait %v", about, wait), most, func() (*driver, time.Duration) {
 		began := time.Now()
 		a, err := d.send(r).outcome()
-		if err != nil {
-			t.Error(err)
-			return
+		if err != nil || a.Error != "unavailable" || a.Message == "" {
+			t.Errorf("%s, wait %v: %s, %v, want unavailable and a message", about, wait, a.line, err)
 		}
-		if a.Error != "unavailable" || a.Message == "" {
-			t.Errorf("%s, wait %v: %s, want unavailable and a message", about, wait, a.line)
-		}
-		took = a.at.Sub(began)
-		t.Logf("%s: %s, wait %v: %.2f s", d.client.name, about, wait, took.Seconds())
-		if took <= bound(most, d) {
+		return d, a.at.Sub(began)
+	})
+}
+
+// inTime measures a call. Where it takes too long, the machine may be busy: it is made again, twice.
+func inTime(t *testing.T, about string, most float64, measure func() (*driver, time.Duration)) {
+	for range 2 {
+		if d, took := measure(); took <= bound(most, d) {
 			return
 		}
 	}
-	t.Errorf("%s, wait %v: it took %.1f s", about, wait, took.Seconds())
+	if d, took := measure(); took > bound(most, d) {
+		t.Errorf("%s: it took %.1f s", about, took.Seconds())
+	}
 }
 
 // bound is the rule, and half a second for the driver and a busy machine: or, if that is more, as long as three calls
@@ -118,25 +92,109 @@ func bound(most float64, d *driver) time.Duration {
 
 // fallsSilent measures a wait for a lock that another holds, while etcd falls silent.
 func fallsSilent(t *testing.T, s *scene, c *client) {
-	s.write("held", s.somebody(newUUID()))
+	s.write("held", s.somebody(uuid.NewString()))
 	const wait = 3.0
-	var took time.Duration
-	for range 3 {
+	inTime(t, "etcd falls silent", wait, func() (*driver, time.Duration) {
 		line := newWire(t, s.target[0])
 		d := s.open(c, line.Addr)
 		began := time.Now()
 		call := d.begin("held", want{wait: wait})
-		eventually(t, "a refusal", line.answeredSome)
+		etcdtest.Eventually(t, "a refusal", line.answeredSome)
 		line.stall()
 		a := call.wait()
 		if a.Error != "timeout" || a.Holder == nil {
 			t.Errorf("a wait for a lock that is held says %s, want timeout and the holder", a.line)
 		}
-		took = a.at.Sub(began)
-		t.Logf("%s: etcd falls silent, wait %v: %.2f s", c.name, wait, took.Seconds())
-		if took <= bound(wait, d) {
-			return
+		return d, a.at.Sub(began)
+	})
+}
+
+var orderlyChecks = []check{
+	{name: "orderly end", rule: "protocol.md#the-end-of-a-process", short: true,
+		wants: "a process that is told to end, or ends by itself, gives back what it has", alone: orderlyEnd},
+	{name: "orderly end without etcd", rule: "protocol.md#the-end-of-a-process", short: true,
+		wants: "a process that is told to end does so although etcd is silent", alone: orderlyEndWithoutEtcd},
+}
+
+type end struct {
+	how    string
+	signal syscall.Signal // 0: by itself
+}
+
+func (c *client) ends() []end {
+	all := []end{{how: "SIGTERM", signal: syscall.SIGTERM}, {how: "SIGINT", signal: syscall.SIGINT},
+		{how: "SIGHUP", signal: syscall.SIGHUP}}
+	if c.claims([]string{"exit"}) {
+		all = append(all, end{how: "exit"}, end{how: "error"})
+	}
+	return all
+}
+
+func (e end) of(d *driver) {
+	d.t.Helper()
+	if e.signal == 0 {
+		d.send(request{"do": "end", "how": e.how})
+	} else {
+		proctest.Must(d.t, d.proc.Signal(e.signal))
+	}
+	d.proc.Wait(d.t)
+}
+
+func (e end) fits(status syscall.WaitStatus) bool {
+	switch {
+	case e.signal != 0:
+		return status.Signaled() && status.Signal() == e.signal || status.ExitStatus() == 128+int(e.signal)
+	case e.how == "exit":
+		return status.ExitStatus() == 0
+	}
+	return status.ExitStatus() > 0
+}
+
+func orderlyEnd(t *testing.T, s *scene, c *client) {
+	other := s.open(c)
+	busy := other.acquire("busy", want{try: true})
+	for _, e := range c.ends() {
+		d := s.open(c)
+		l := d.acquire("ends by "+e.how, want{try: true})
+		d.acquire("ends by "+e.how+", too", want{try: true})
+		if c.claims([]string{"queue"}) {
+			s.queues(d, busy.name, want{}, 1)
+		}
+		next := other.begin(l.name, want{})
+		e.of(d)
+		if status := d.proc.State().Sys().(syscall.WaitStatus); !e.fits(status) {
+			t.Errorf("%s: it ended with %#x", e.how, status)
+		}
+		if left := s.tickets(busy.name); len(left) > 0 {
+			t.Errorf("%s: it left its ticket %q", e.how, left)
+		}
+		if left := s.keys(s.layout.Record(l.name + ", too")); len(left) > 0 {
+			t.Fatalf("%s: it left its lock: %q", e.how, left)
+		}
+		next.granted().mustRelease()
+		if left := s.get(s.layout.History(l.uuid)); len(left) > 0 {
+			t.Errorf("%s: somebody else ended its hold: %s", e.how, left[0].Value)
 		}
 	}
-	t.Errorf("etcd falls silent, wait %v: it took %.1f s", wait, took.Seconds())
+	s.ends(busy)
+}
+
+// orderlyEndWithoutEtcd allows the two seconds of the rule, and five for a busy machine.
+func orderlyEndWithoutEtcd(t *testing.T, s *scene, c *client) {
+	const most = 7 * time.Second
+	d, line := s.behindWire(c)
+	l := d.acquire("ends in silence", want{wait: 30})
+	line.stall()
+	began := time.Now()
+	e := c.ends()[0]
+	e.of(d)
+	if took := time.Since(began); took > most {
+		t.Errorf("%s: it took %v to end", e.how, took)
+	}
+	if status := d.proc.State().Sys().(syscall.WaitStatus); !e.fits(status) {
+		t.Errorf("%s: it ended with %#x", e.how, status)
+	}
+	if r := s.record(l.name); r.UUID != "" && r.UUID != l.uuid {
+		t.Errorf("the record is %+v", r.Record)
+	}
 }

@@ -3,27 +3,28 @@
 package conformance
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
 // counterChecks are exact counters: whoever holds the lock adds one to a number, in two steps.
-func counterChecks() []check {
-	return []check{
-		{name: "counter", rule: "protocol.md#the-idea", short: true,
-			wants: "no two processes hold the lock at once, and all get their turns", pair: counterQuiet},
-		{name: "counter, 4 % lost", rule: "protocol.md#errors-are-not-answers", short: true,
-			wants: "the same while requests and answers get lost", pair: counterLossy},
-		{name: "counter, etcd killed", rule: "protocol.md#errors-are-not-answers",
-			wants: "the same while etcd is killed four times", pair: counterKilled},
-	}
+var counterChecks = []check{
+	{name: "counter", rule: "protocol.md#the-idea", short: true,
+		wants: "no two processes hold the lock at once, and all get their turns", pair: counterQuiet},
+	{name: "counter, 4 % lost", rule: "protocol.md#errors-are-not-answers", short: true,
+		wants: "the same while requests and answers get lost", pair: counterLossy},
+	{name: "counter, etcd killed", rule: "protocol.md#errors-are-not-answers",
+		wants: "the same while etcd is killed four times", pair: counterKilled},
 }
 
 // counter is what the processes count together. Nothing protects it but the lock under test.
@@ -43,6 +44,7 @@ func (n *counter) add(l *lock) error {
 	value := n.value
 	time.Sleep(time.Millisecond)
 	n.value = value + 1
+	n.done.Add(1)
 	last := n.last
 	n.last = l.token
 	n.inside.Add(-1)
@@ -52,72 +54,54 @@ func (n *counter) add(l *lock) error {
 	return nil
 }
 
-// count has each driver take the lock so many times, and on until the channel is closed if there is one. It wants every
-// round to have counted.
-func (n *counter) count(t *testing.T, drivers []*driver, rounds int, until <-chan struct{}) {
-	t.Helper()
+// count has each driver take the lock, and wants every round to have counted.
+func (n *counter) count(s *scene, drivers []*driver, more func(round int) bool) {
+	s.t.Helper()
+	s.rounds("counter", drivers, more, want{}, n.add)
+	if n.value != int(n.done.Load()) && !s.t.Failed() {
+		s.t.Errorf("the counter is %d after %d rounds", n.value, n.done.Load())
+	}
+	s.free("counter")
+}
+
+// rounds has each driver take the lock and work, as long as there is more to do.
+func (s *scene) rounds(name string, drivers []*driver, more func(round int) bool, w want, work func(*lock) error) {
 	var all sync.WaitGroup
 	for _, d := range drivers {
 		all.Go(func() {
-			for i := 0; i < rounds || !closed(until); i++ {
-				if err := n.round(d); err != nil {
-					t.Error(err)
+			for i := 0; more(i); i++ {
+				if err := d.begin(name, w).holds(work); err != nil {
+					s.t.Error(err)
 					return
 				}
-				n.done.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	if n.value != int(n.done.Load()) && !t.Failed() {
-		t.Errorf("the counter is %d after %d rounds", n.value, n.done.Load())
-	}
 }
 
-// closed reports whether the channel is closed, or nil.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return c == nil
-	}
-}
+func times(n int) func(round int) bool { return func(round int) bool { return round < n } }
 
-func (n *counter) round(d *driver) error {
-	c, a, err := d.take("counter")
-	if err != nil {
-		return err
-	}
-	l, err := c.lock(a)
+func (c *call) holds(work func(*lock) error) error {
+	a, err := c.outcome()
+	var l *lock
 	if err == nil {
-		err = n.add(l)
+		l, err = c.lock(a)
+	}
+	if err == nil {
+		err = work(l)
 	}
 	if err != nil {
 		return err
 	}
-	a, err = d.send(request{"do": "release", "lock": l.number}).outcome()
+	a, err = c.d.send(request{"do": "release", "lock": l.number}).outcome()
 	if err == nil && a.Error != "" && a.Error != "unavailable" { // then the client goes on by itself
-		err = fmt.Errorf("%s: release: %s", d.client.name, a.line)
+		err = fmt.Errorf("%s: release: %s", c.d.client.name, a.line)
 	}
 	return err
 }
 
-// take takes a lock, by trying again and again if the client cannot wait.
-func (d *driver) take(name string) (*call, answer, error) {
-	waits := d.client.claims([]string{"queue"})
-	for deadline := time.Now().Add(*limit); ; time.Sleep(10 * time.Millisecond) {
-		c := d.begin(name, want{try: !waits})
-		a, err := c.outcome()
-		if waits || err != nil || a.Error != "held" && a.Error != "unavailable" || time.Now().After(deadline) {
-			return c, a, err
-		}
-	}
-}
-
-// several starts so many drivers of both clients.
 func (s *scene) several(a, b *client, each int, endpoints ...string) (drivers []*driver) {
-	s.t.Helper()
 	for range each {
 		drivers = append(drivers, s.open(a, endpoints...), s.open(b, endpoints...))
 	}
@@ -132,57 +116,135 @@ func size() (each, rounds int) {
 	return 4, 6
 }
 
-func counterQuiet(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func counterQuiet(t *testing.T, s *scene, a, b *client) {
 	each, rounds := size()
-	(&counter{}).count(t, s.several(a, b, each), rounds, nil)
-	s.free("counter")
+	(&counter{}).count(s, s.several(a, b, each), times(rounds))
 }
 
-// lossy loses four of a hundred requests and as many answers, half of them in silence.
-func lossy(sent) fate {
-	n := rand.IntN(100)
-	return fate{loseRequest: n < 4, loseAnswer: n >= 4 && n < 8, reset: n%2 == 0}
-}
-
-func counterLossy(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+// lossy are drivers of both clients behind a wire that loses four of a hundred requests and as many answers, half of
+// them in silence.
+func (s *scene) lossy(a, b *client) (drivers []*driver, more func(round int) bool) {
 	s.timeout = 1
-	line := newWire(t, s.target[0])
+	line := newWire(s.t, s.target[0])
 	each, rounds := size()
-	drivers := s.several(a, b, each, line.Addr)
-	line.judgeBy(lossy)
-	(&counter{}).count(t, drivers, rounds, nil)
-	line.judgeBy(nil)
-	s.free("counter")
+	drivers = s.several(a, b, each, line.Addr)
+	line.judgeBy(func(sent) fate {
+		n := rand.IntN(100)
+		return fate{loseRequest: n < 4, loseAnswer: n >= 4 && n < 8, reset: n%2 == 0}
+	})
+	return drivers, times(rounds)
 }
 
-func counterKilled(t *testing.T, _ *world, a, b *client) {
-	m := etcdtest.Cluster(t, 1, etcdtest.Gateway())
-	s := newScene(t, m.Client(t), "/mutexes/", m.Endpoints()...)
+func counterLossy(t *testing.T, s *scene, a, b *client) {
+	drivers, rounds := s.lossy(a, b)
+	(&counter{}).count(s, drivers, rounds)
+}
+
+func counterKilled(t *testing.T, _ *scene, a, b *client) {
+	m, s := cluster(t, 1)
 	s.timeout = 1
 	each, rounds := size()
 	drivers := s.several(a, b, each)
 	n := &counter{}
-	killed := make(chan struct{})
-	counted := make(chan struct{})
-	go func() {
-		defer close(counted)
-		n.count(t, drivers, rounds, killed)
-	}()
+	var killed, ended atomic.Bool
+	var counts sync.WaitGroup
+	counts.Go(func() {
+		defer ended.Store(true)
+		n.count(s, drivers, func(i int) bool { return i < rounds || !killed.Load() })
+	})
 	for range 4 {
 		m.Kill(0)
 		m.Restart(0)
 		m.WaitReady(t)
 		before := n.done.Load()
-		eventually(t, "another round", func() error {
-			if n.done.Load() == before && !closed(counted) {
-				return errors.New("nobody got the lock since etcd answers again")
-			}
-			return nil
-		})
+		etcdtest.Eventually(t, "another round", func() bool { return n.done.Load() > before || ended.Load() })
 	}
-	close(killed)
-	<-counted
-	s.free("counter")
+	killed.Store(true)
+	counts.Wait()
+}
+
+// TestPool has workers of all clients that know semaphores take one of five permits each, 1000 times in all (150 in the
+// short set), while one of them is killed again and again. An unlocker takes the permits of the dead. At no revision of
+// etcd are more than five out.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	const limit, name = 5, "pool"
+	rounds := int64(1000) // which take five minutes: each dead waiter keeps its place for ten seconds
+	if testing.Short() {
+		rounds = 150
+	}
+	s := newWorld(t).scene(t)
+	s.unlocker()
+	w := want{more: permits(limit, 1), alert: 1, unlock: 4}
+	work := (&crowd{}).stays(time.Millisecond)
+	out := s.watchPermits(name)
+	var all sync.WaitGroup
+	var done, killed atomic.Int64
+	names := map[string]bool{}
+	for i, c := range findClients(t) {
+		if !c.claims([]string{"semaphore"}) {
+			continue
+		}
+		names[c.name] = true
+		for worker := range 3 {
+			all.Go(func() {
+				d := s.open(c)
+				for n := 1; done.Load() < rounds; n++ {
+					if err := d.begin(name, w).holds(work); err != nil {
+						t.Error(err)
+						return
+					}
+					done.Add(1)
+					if (n+i+7*worker)%20 == 0 { // each at another time
+						d.begin(name, w)
+						time.Sleep(20 * time.Millisecond)
+						d.kill() // with the permit, or while it waits
+						killed.Add(1)
+						d = s.open(c)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	most, taken := out()
+	t.Logf("%d rounds by %v, %d killed; %d permits were taken, never more than %d out",
+		done.Load(), names, killed.Load(), taken, most)
+	if most > limit || int64(taken) < rounds {
+		t.Errorf("%d permits of %d were out at once, %d were taken", most, limit, taken)
+	}
+}
+
+// watchPermits counts the permits that are out at each revision. The result says how many there were at most, and how
+// many were taken.
+func (s *scene) watchPermits(name string) (count func() (most, taken int)) {
+	ctx, stop := context.WithCancel(context.Background())
+	from, end := s.layout.Shares(name)
+	watch := s.etcd.Watch(ctx, from, clientv3.WithRange(end), clientv3.WithCreatedNotify())
+	<-watch
+	most, taken := 0, 0
+	counted := make(chan struct{})
+	go func() {
+		defer close(counted)
+		out := map[string]bool{}
+		for r := range watch {
+			for _, e := range r.Events {
+				key := string(e.Kv.Key)
+				switch {
+				case !strings.HasSuffix(key, "/uuid"):
+				case e.Type == clientv3.EventTypeDelete:
+					delete(out, key)
+				default:
+					out[key] = true
+					taken++
+					most = max(most, len(out))
+				}
+			}
+		}
+	}()
+	return func() (int, int) {
+		stop()
+		<-counted
+		return most, taken
+	}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// client is a client under test.
 type client struct {
 	name    string
 	place   int // among all clients
@@ -34,30 +33,26 @@ type client struct {
 func (c *client) claims(needs []string) bool {
 	return !slices.ContainsFunc(needs, func(need string) bool {
 		switch {
-		case isLevel(need):
+		case slices.Contains(levels, need):
 			return !slices.Contains(c.info.Levels, need)
-		case slices.Contains(kinds(), need):
+		case slices.Contains(kinds, need):
 			return !slices.Contains(c.info.Kinds, need)
 		}
 		return slices.Contains(c.info.Lacks, need)
 	})
 }
 
-func isLevel(need string) bool {
-	return slices.Contains([]string{"basic", "queue", "kinds", "jobs"}, need)
-}
+var levels = []string{"basic", "queue", "kinds", "jobs"}
 
 // goClient is the Go client, in a process that breaks a rule if it is named.
 func goClient(broken string) *client {
-	c := &client{name: "go"}
-	if broken != "none" {
-		c.name = "go without " + broken
+	name := "go"
+	if broken != "" {
+		name += " without " + broken
 	}
-	c.command = func() *exec.Cmd { return proctest.Self(driverVariable, broken) }
-	return c
+	return &client{name: name, command: func() *exec.Cmd { return proctest.Self(driverVariable, broken) }}
 }
 
-// scriptClient is the client in a directory, by its conformance/run.
 func scriptClient(dir string) *client {
 	return &client{name: filepath.Base(dir), command: func() *exec.Cmd {
 		cmd := exec.Command(filepath.Join(dir, "conformance", "run"))
@@ -66,10 +61,8 @@ func scriptClient(dir string) *client {
 	}}
 }
 
-// request is a line to a driver.
 type request map[string]any
 
-// answer has the members of all answers and events.
 type answer struct {
 	ID      int
 	Error   string
@@ -119,7 +112,6 @@ func (h *holder) UnmarshalJSON(text []byte) error {
 
 type askedBy struct{ By, Reason string }
 
-// driver is a running driver.
 type driver struct {
 	t      testing.TB
 	client *client
@@ -128,43 +120,34 @@ type driver struct {
 
 	mu      sync.Mutex
 	sent    int
-	waiting map[int]chan answer
+	waiting map[int]chan answer // closed at the end of its output, when there is why
+	why     error
 	events  []answer
-	changed chan struct{} // closed when there is another event
-	ended   chan struct{} // closed at the end of its output
-	broken  error         // of its output
-	stderr  lastLines
+	changed chan struct{} // closed when there is another event; nil when none will come
+	stderr  proctest.Log
 }
 
 // start runs a driver until the test ends, with these variables in its environment.
 func (c *client) start(t testing.TB, env ...string) *driver {
-	t.Helper()
-	d := &driver{t: t, client: c, waiting: map[int]chan answer{}, changed: make(chan struct{}),
-		ended: make(chan struct{})}
+	d := &driver{t: t, client: c, waiting: map[int]chan answer{}, changed: make(chan struct{})}
 	cmd := c.command()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a kill gets its children, too
 	//nolint:usetesting // what it started may still write when it ends
 	scratch, err := os.MkdirTemp("", "conformance-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	cmd.Env = append(append(cmd.Environ(), "TMPDIR="+scratch), env...)
 	t.Cleanup(func() { os.RemoveAll(scratch) }) // last: a driver that was killed cannot
 	cmd.Stderr = &d.stderr
-	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr); err != nil {
-		t.Fatal(err)
-	}
-	d.in = in
-	if d.proc, err = proctest.Launch(cmd); err != nil {
-		t.Fatalf("start the driver of %s: %v", c.name, err)
-	}
+	d.in, err = cmd.StdinPipe()
+	proctest.Must(t, errors.Join(outErr, err))
+	d.proc, err = proctest.Launch(cmd)
+	proctest.Must(t, err)
 	go d.read(out)
 	t.Cleanup(func() {
 		d.kill()
 		if text := d.stderr.String(); t.Failed() && text != "" {
-			t.Logf("stderr of %s:\n%s", c.name, text)
+			t.Logf("stderr of %s:\n%s", c.name, text[max(0, len(text)-8000):])
 		}
 	})
 	return d
@@ -172,21 +155,24 @@ func (c *client) start(t testing.TB, env ...string) *driver {
 
 // read takes answers and events until the driver's output ends.
 func (d *driver) read(out io.Reader) {
-	defer close(d.ended)
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
-		if err != nil {
-			return
-		}
 		a := answer{line: strings.TrimSpace(line), at: time.Now()}
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			d.mu.Lock()
-			d.broken = fmt.Errorf("%s printed %q: %w", d.client.name, line, err)
+		if err == nil {
+			err = json.Unmarshal([]byte(line), &a)
+		}
+		d.mu.Lock()
+		if err != nil {
+			d.why = fmt.Errorf("%s printed %q: %w", d.client.name, line, err)
+			for _, waits := range d.waiting {
+				close(waits)
+			}
+			close(d.changed)
+			d.changed = nil
 			d.mu.Unlock()
 			return
 		}
-		d.mu.Lock()
 		if a.Event != "" {
 			d.events = append(d.events, a)
 			close(d.changed)
@@ -205,15 +191,6 @@ func (d *driver) kill() {
 	d.proc.Kill()
 }
 
-// signalGroup sends a signal to the driver and its children.
-func (d *driver) signalGroup(sig syscall.Signal) { syscall.Kill(-d.proc.PID(), sig) }
-
-const (
-	stop   = syscall.SIGSTOP
-	resume = syscall.SIGCONT
-)
-
-// call is a request that was sent.
 type call struct {
 	d      *driver
 	id     int
@@ -221,13 +198,14 @@ type call struct {
 	answer chan answer
 }
 
-// send sends a request.
 func (d *driver) send(r request) *call {
 	d.t.Helper()
 	d.mu.Lock()
 	d.sent++
 	c := &call{d: d, id: d.sent, asks: r, answer: make(chan answer, 1)}
-	d.waiting[c.id] = c.answer
+	if d.waiting[c.id] = c.answer; d.why != nil {
+		close(c.answer)
+	}
 	d.mu.Unlock()
 	r["id"] = c.id
 	line, err := json.Marshal(r)
@@ -243,20 +221,11 @@ func (d *driver) send(r request) *call {
 // outcome waits for the answer. It returns an error if there is none.
 func (c *call) outcome() (answer, error) {
 	select {
-	case a := <-c.answer:
+	case a, told := <-c.answer:
+		if !told {
+			return answer{}, fmt.Errorf("no answer to %v: %w", c.asks, c.d.why)
+		}
 		return a, nil
-	case <-c.d.ended:
-		select {
-		case a := <-c.answer:
-			return a, nil
-		default:
-		}
-		c.d.mu.Lock()
-		defer c.d.mu.Unlock()
-		if c.d.broken != nil {
-			return answer{}, c.d.broken
-		}
-		return answer{}, fmt.Errorf("%s ended without an answer to %v", c.d.client.name, c.asks)
 	case <-time.After(c.patience()):
 		return answer{}, fmt.Errorf("%s did not answer %v within %v", c.d.client.name, c.asks, c.patience())
 	}
@@ -275,26 +244,34 @@ func (c *call) patience() time.Duration {
 	return *limit
 }
 
-// wait waits for the answer, whatever it says.
 func (c *call) wait() answer {
 	c.d.t.Helper()
 	a, err := c.outcome()
-	if err != nil {
-		c.d.t.Fatal(err)
-	}
+	proctest.Must(c.d.t, err)
 	return a
 }
 
-// answered reports whether the answer is there.
-func (c *call) answered() bool { return len(c.answer) > 0 }
+// unanswered wants no answer yet: one would be wrong.
+func (c *call) unanswered(wrong string) {
+	c.d.t.Helper()
+	if len(c.answer) > 0 {
+		c.d.t.Fatalf("%s: %s", wrong, c.wait().line)
+	}
+}
 
-// do sends a request and waits for the answer.
+func (c *call) cancel() {
+	c.d.t.Helper()
+	c.d.must(request{"do": "cancel", "request": c.id})
+	if a := c.wait(); a.Error != "cancelled" {
+		c.d.t.Errorf("a wait that was cancelled says %s", a.line)
+	}
+}
+
 func (d *driver) do(r request) answer {
 	d.t.Helper()
 	return d.send(r).wait()
 }
 
-// must is do of what has to succeed.
 func (d *driver) must(r request) answer {
 	d.t.Helper()
 	c := d.send(r)
@@ -305,7 +282,6 @@ func (d *driver) must(r request) answer {
 	return a
 }
 
-// lock is a lock that a driver holds.
 type lock struct {
 	d      *driver
 	name   string
@@ -347,36 +323,28 @@ func (w want) request(name string) request {
 	return r
 }
 
-// acquire takes the lock, which has to succeed.
 func (d *driver) acquire(name string, w want) *lock {
 	d.t.Helper()
 	return d.begin(name, w).granted()
 }
 
-// try tries to take the lock once and returns the answer.
 func (d *driver) try(name string) answer {
 	d.t.Helper()
 	return d.do(want{try: true}.request(name))
 }
 
-// begin sends an acquisition.
 func (d *driver) begin(name string, w want) *call {
 	d.t.Helper()
 	return d.send(w.request(name))
 }
 
-// granted waits until an acquisition succeeds.
 func (c *call) granted() *lock {
 	c.d.t.Helper()
-	a := c.wait()
-	l, err := c.lock(a)
-	if err != nil {
-		c.d.t.Fatal(err)
-	}
+	l, err := c.lock(c.wait())
+	proctest.Must(c.d.t, err)
 	return l
 }
 
-// lock reads the answer to an acquisition.
 func (c *call) lock(a answer) (*lock, error) {
 	if a.Error != "" {
 		return nil, fmt.Errorf("%s: %v: %s", c.d.client.name, c.asks, a.line)
@@ -388,22 +356,24 @@ func (c *call) lock(a answer) (*lock, error) {
 	return l, nil
 }
 
-// release releases the lock and returns the answer.
 func (l *lock) release() answer {
 	l.d.t.Helper()
 	return l.d.do(request{"do": "release", "lock": l.number})
 }
 
-// mustRelease releases the lock, which has to succeed.
 func (l *lock) mustRelease() {
 	l.d.t.Helper()
 	l.d.must(request{"do": "release", "lock": l.number})
 }
 
-// alive reports progress and returns the answer.
 func (l *lock) alive(progress string) answer {
 	l.d.t.Helper()
 	return l.d.do(request{"do": "alive", "lock": l.number, "progress": progress})
+}
+
+func (l *lock) mustAlive(progress string) {
+	l.d.t.Helper()
+	l.d.must(request{"do": "alive", "lock": l.number, "progress": progress})
 }
 
 func (l *lock) check() answer {
@@ -411,7 +381,6 @@ func (l *lock) check() answer {
 	return l.d.must(request{"do": "check", "lock": l.number})
 }
 
-// event waits for the first event of this kind about the lock.
 func (l *lock) event(kind string) answer {
 	l.d.t.Helper()
 	return l.eventWithin(kind, *limit)
@@ -421,53 +390,40 @@ func (l *lock) eventWithin(kind string, limit time.Duration) answer {
 	l.d.t.Helper()
 	deadline := time.After(limit)
 	for {
-		l.d.mu.Lock()
-		changed := l.d.changed
-		for _, e := range l.d.events {
-			if e.Event == kind && e.Lock == l.number {
-				l.d.mu.Unlock()
-				return e
-			}
+		e, changed := l.had(kind)
+		switch {
+		case e != nil:
+			return *e
+		case changed == nil:
+			l.d.t.Fatalf("no event %q for %q: %v", kind, l.name, l.d.why)
 		}
-		l.d.mu.Unlock()
 		select {
 		case <-changed:
-		case <-l.d.ended:
-			l.d.t.Fatalf("%s ended without an event %q for %q", l.d.client.name, kind, l.name)
 		case <-deadline:
 			l.d.t.Fatalf("%s sent no event %q for %q within %v", l.d.client.name, kind, l.name, limit)
 		}
 	}
 }
 
-// had reports whether there was such an event until now.
-func (l *lock) had(kind string) *answer {
+// had is the first such event until now, if there was one, and what tells of the next event.
+func (l *lock) had(kind string) (*answer, <-chan struct{}) {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
 	for _, e := range l.d.events {
 		if e.Event == kind && e.Lock == l.number {
-			return &e
+			return &e, l.d.changed
 		}
 	}
-	return nil
+	return nil, l.d.changed
 }
 
-// lastLines keeps the end of what a driver prints to stderr.
-type lastLines struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *lastLines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, b...)
-	l.text = l.text[max(0, len(l.text)-8000):]
-	return len(b), nil
-}
-
-func (l *lastLines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.TrimSpace(string(l.text))
+// lostNothing wants no loss to be told of the lock: it is held, or was released.
+func (l *lock) lostNothing() {
+	l.d.t.Helper()
+	if e, _ := l.had("lost"); e != nil {
+		l.d.t.Errorf("it was told of a loss: %s", e.line)
+	}
+	if a := l.check(); a.Lost != nil {
+		l.d.t.Errorf("it says that it is lost: %s", a.line)
+	}
 }

@@ -5,94 +5,87 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// etcdChecks are about what an etcd can be like.
-func etcdChecks() []check {
-	return []check{
-		{name: "etcd hangs for 13 s", rule: "protocol.md#errors-are-not-answers", needs: []string{"queue"},
-			wants: "a holder and its waiters survive an etcd that is silent for a while", pair: etcdHangs},
-		{name: "three members, one dies", rule: "protocol/queue.md#waiting", needs: []string{"basic"},
-			wants: "a client fails over to the members that are left", alone: memberDies},
-		{name: "users and roles", rule: "protocol/operators.md#rights-in-etcd", short: true,
-			wants: "a user with the right on the prefix takes locks, others are refused", alone: users},
-		{name: "login renewed", rule: "protocol.md#errors-are-not-answers", needs: []string{"basic"},
-			wants: "a client logs in again when its token has expired, or users and roles have changed",
-			alone: loginRenewed},
-		{name: "TLS", rule: "protocol.md#a-basic-client", short: true,
-			wants: "a client trusts the given authority and no other, and shows its certificate", alone: withTLS},
-		{name: "out of space", rule: "protocol.md#transactions",
-			wants: "a lock can be released while etcd is full, and none is taken then", alone: outOfSpace},
-	}
+var etcdChecks = []check{
+	{name: "etcd hangs for 13 s", rule: "protocol.md#errors-are-not-answers", needs: []string{"queue"},
+		wants: "a holder and its waiters survive an etcd that is silent for a while", pair: etcdHangs},
+	{name: "three members, one dies", rule: "protocol/queue.md#waiting",
+		wants: "a client fails over to the members that are left", alone: memberDies},
+	{name: "users and roles", rule: "protocol/operators.md#rights-in-etcd", short: true,
+		wants: "a user with the right on the prefix takes locks, others are refused", alone: users},
+	{name: "login renewed", rule: "protocol.md#errors-are-not-answers",
+		wants: "a client logs in again when its token has expired, or users and roles have changed",
+		alone: loginRenewed},
+	{name: "TLS", rule: "protocol.md#a-basic-client", short: true,
+		wants: "a client trusts the given authority and no other, and shows its certificate", alone: withTLS},
+	{name: "out of space", rule: "protocol.md#transactions",
+		wants: "a lock can be released while etcd is full, and none is taken then", alone: outOfSpace},
 }
 
-func plainHTTP() *http.Client { return &http.Client{} }
-
-// etcdHangs stops etcd for 13 s, longer than a ticket's lease lives, under a holder of a and waiters of both.
-func etcdHangs(t *testing.T, _ *world, a, b *client) {
-	m := etcdtest.Cluster(t, 1, etcdtest.Gateway())
+// cluster is an etcd of its own for a check, with so many members, whose drivers wait for an answer for 2 s.
+func cluster(t *testing.T, members int) (*etcdtest.Members, *scene) {
+	m := etcdtest.Cluster(t, members, etcdtest.Gateway())
 	s := newScene(t, m.Client(t), "/mutexes/", m.Endpoints()...)
 	s.timeout = 2
+	return m, s
+}
+
+func server(t *testing.T, opts ...etcdtest.Option) (*etcdtest.Server, *scene) {
+	e := etcdtest.Start(t, append(opts, etcdtest.Gateway())...)
+	return e, newScene(t, e.Client(t), "/mutexes/", e.Endpoint())
+}
+
+// etcdHangs stops etcd for 13 s, longer than a ticket's lease lives, under a holder of a and waiters of both.
+func etcdHangs(t *testing.T, _ *scene, a, b *client) {
+	m, s := cluster(t, 1)
 	l := s.open(a).acquire("hang", want{wait: 30})
-	one := s.open(b).begin(l.name, want{})
-	s.queued(l.name, 1)
-	two := s.open(a).begin(l.name, want{})
-	s.queued(l.name, 2)
+	one := s.queues(s.open(b), l.name, want{}, 1)
+	two := s.queues(s.open(a), l.name, want{}, 2)
 	m.Pause(0)
 	until := time.Now().Add(13 * time.Second)
 	if a := l.alive("into silence"); a.Error != "unavailable" && a.Error != "" {
 		t.Errorf("alive of an etcd that hangs: %s", a.line)
 	}
-	eventually(t, "the end of the hang", func() error { return past(until) })
+	time.Sleep(time.Until(until))
 	m.Resume(0)
 	m.WaitReady(t)
-	if a := l.alive("on"); a.Error != "" {
-		t.Errorf("alive after the hang: %s", a.line)
-	}
-	if e := l.had("lost"); e != nil {
-		t.Errorf("the lock was held for long: %s", e.line)
-	}
+	l.mustAlive("on")
+	l.lostNothing()
 	l.mustRelease()
-	got := make(chan *lock, 2)
-	for _, wait := range []*call{one, two} {
-		go func() {
-			a, err := wait.outcome()
-			if err != nil {
-				t.Error(err)
-			}
-			next, err := wait.lock(a)
-			if err != nil {
-				t.Error(err)
-			}
-			got <- next
-		}()
+	var both sync.WaitGroup
+	for _, wait := range []*call{one, two} { // in any order
+		both.Go(func() {
+			proctest.Must(t, wait.holds(func(*lock) error { return nil }))
+		})
 	}
-	for range 2 {
-		next := <-got
-		if next == nil {
-			t.FailNow()
-		}
-		next.mustRelease()
-	}
+	both.Wait()
 	s.free(l.name)
 }
 
-func memberDies(t *testing.T, _ *world, c *client) {
-	m := etcdtest.Cluster(t, 3, etcdtest.Gateway())
-	s := newScene(t, m.Client(t), "/mutexes/", m.Endpoints()...)
-	s.timeout = 2
+func memberDies(t *testing.T, _ *scene, c *client) {
+	m, s := cluster(t, 3)
 	d := s.open(c)
 	l := d.acquire("members", want{wait: 30})
 	next := s.follows(c, l.name)
 	for i := range 3 {
 		m.Kill(i)
-		eventually(t, fmt.Sprintf("alive without member %d", i), func() error { // an election may take its time
+		// An election may take its time.
+		eventually(t, fmt.Sprintf("alive without member %d", i), func() error {
 			if a := l.alive("on"); a.Error != "" {
 				return errors.New(a.line)
 			}
@@ -107,42 +100,34 @@ func memberDies(t *testing.T, _ *world, c *client) {
 		m.WaitReady(t)
 	}
 	l.mustRelease()
-	next().mustRelease()
-	s.free(l.name)
+	s.ends(next())
 }
 
 // follows has another driver of the client wait for the lock until the function that it returns is called. A client
 // that does not queue begins to wait only then.
 func (s *scene) follows(c *client, name string) (granted func() *lock) {
-	s.t.Helper()
 	d := s.open(c)
 	if !c.claims([]string{"queue"}) {
 		return func() *lock { return d.acquire(name, want{wait: 30}) }
 	}
-	wait := d.begin(name, want{})
-	s.queued(name, 1)
+	wait := s.queues(d, name, want{}, 1)
 	return wait.granted
 }
 
 // secured is an etcd with users, of whom "locks" may take locks.
 func secured(t *testing.T, opts ...etcdtest.Option) (*etcdtest.Server, *scene) {
-	t.Helper()
-	server := etcdtest.Start(t, append(opts, etcdtest.Gateway(), etcdtest.Auth())...)
-	server.AddUser(t, "locks", "open sesame", "/mutexes/", etcdtest.ReadWrite)
-	server.AddUser(t, "elsewhere", "open sesame", "/elsewhere/", etcdtest.ReadWrite)
-	s := newScene(t, server.Client(t), "/mutexes/", server.Endpoint())
+	e, s := server(t, append(opts, etcdtest.Auth())...)
+	e.AddUser(t, "locks", "open sesame", "/mutexes/", etcdtest.ReadWrite)
+	e.AddUser(t, "elsewhere", "open sesame", "/elsewhere/", etcdtest.ReadWrite)
 	s.user, s.password = "locks", "open sesame"
-	return server, s
+	return e, s
 }
 
-func users(t *testing.T, _ *world, c *client) {
+func users(t *testing.T, _ *scene, c *client) {
 	_, s := secured(t)
 	l := s.open(c).acquire("with a user", want{try: true})
-	if a := l.alive("on"); a.Error != "" {
-		t.Errorf("alive: %s", a.line)
-	}
-	l.mustRelease()
-	s.free(l.name)
+	l.mustAlive("on")
+	s.ends(l)
 	for _, bad := range []struct{ about, user, password string }{
 		{"no right on the prefix", "elsewhere", "open sesame"},
 		{"a wrong password", "locks", "wrong"},
@@ -162,36 +147,27 @@ func users(t *testing.T, _ *world, c *client) {
 }
 
 // loginRenewed lets the tokens of an idle holder and of a waiter expire, or of a driver that is idle until then.
-func loginRenewed(t *testing.T, _ *world, c *client) {
-	server, s := secured(t, etcdtest.TokenTTL(2))
+func loginRenewed(t *testing.T, _ *scene, c *client) {
+	e, s := secured(t, etcdtest.TokenTTL(2))
 	d := s.open(c)
 	l := d.acquire("renewed", want{try: true})
 	granted := s.follows(c, l.name)
 	for range 2 {
-		idle := time.Now().Add(5 * time.Second)
-		eventually(t, "an idle time", func() error { return past(idle) })
-		if a := l.alive("on"); a.Error != "" {
-			t.Errorf("alive with an expired token: %s", a.line)
-		}
+		time.Sleep(5 * time.Second)
+		l.mustAlive("on")
 	}
-	server.AddUser(t, "another", "open sesame", "/another/", etcdtest.Read) // all tokens are old now
-	if a := l.alive("on"); a.Error != "" {
-		t.Errorf("alive after the users changed: %s", a.line)
-	}
-	idle := time.Now().Add(5 * time.Second)
-	eventually(t, "an idle time", func() error { return past(idle) })
+	e.AddUser(t, "another", "open sesame", "/another/", etcdtest.Read) // all tokens are old now
+	l.mustAlive("on")
+	time.Sleep(5 * time.Second)
 	l.mustRelease()
-	granted().mustRelease()
-	s.free(l.name)
+	s.ends(granted())
 }
 
-func withTLS(t *testing.T, _ *world, c *client) {
-	server := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.ClientCerts())
-	s := newScene(t, server.Client(t), "/mutexes/", server.Endpoint())
-	s.ca = server.CA().File()
-	s.cert, s.key = server.CA().Issue(t, "client")
-	s.open(c).acquire("with TLS", want{try: true}).mustRelease()
-	s.free("with TLS")
+func withTLS(t *testing.T, _ *scene, c *client) {
+	e, s := server(t, etcdtest.ClientCerts())
+	s.ca = e.CA().File()
+	s.cert, s.key = e.CA().Issue(t, "client")
+	s.ends(s.open(c).acquire("with TLS", want{try: true}))
 	s.timeout = 2
 	s.ca = etcdtest.NewCA(t).File()
 	d := c.start(t)
@@ -208,29 +184,155 @@ func withTLS(t *testing.T, _ *world, c *client) {
 	s.free("untrusted")
 }
 
-func outOfSpace(t *testing.T, _ *world, c *client) {
-	server := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.Quota(8<<20))
-	s := newScene(t, server.Client(t), "/mutexes/", server.Endpoint())
+func outOfSpace(t *testing.T, _ *scene, c *client) {
+	e, s := server(t, etcdtest.Quota(8<<20))
 	s.timeout = 2
 	d := s.open(c)
 	kept := d.acquire("kept", want{try: true})
 	l := d.acquire("released", want{try: true})
-	server.Fill(t, "/fill/")
+	e.Fill(t, "/fill/")
 	if a := l.alive("on"); a.Error != "unavailable" {
 		t.Errorf("alive in a full etcd: %s, want unavailable", a.line)
 	}
 	if a := d.try("taken"); a.Error != "unavailable" && a.Error != "refused" {
 		t.Errorf("a try in a full etcd: %s, want unavailable", a.line)
 	}
-	l.mustRelease()
-	s.free(l.name)
+	s.ends(l)
 	s.staysFree("taken")
-	server.Drain(t, "/fill/")
-	if a := kept.alive("on"); a.Error != "" {
-		t.Errorf("alive after there is room again: %s", a.line)
-	}
+	e.Drain(t, "/fill/")
+	kept.mustAlive("on")
 	kept.mustRelease()
-	d.acquire("taken", want{wait: 30}).mustRelease()
-	s.free("taken")
+	s.ends(d.acquire("taken", want{wait: 30}))
 	s.free(kept.name)
+}
+
+var endpointChecks = []check{
+	{name: "endpoints", rule: "gateway.md#endpoints", short: true,
+		wants: "an endpoint needs no scheme, and one with a password is refused without a word of it",
+		alone: formsOfEndpoints},
+	{name: "a base path", rule: "gateway.md#endpoints", needs: []string{"gateway"}, short: true,
+		wants: "the path of an endpoint goes in front of all others", alone: basePath},
+	{name: "answers that are not etcd's", rule: "gateway.md#endpoints", needs: []string{"gateway"}, short: true,
+		wants: "what is not etcd's JSON is no answer: the next endpoint is asked, and the error names all of them",
+		alone: answersOfOthers},
+}
+
+func formsOfEndpoints(t *testing.T, s *scene, c *client) {
+	s.open(c, strings.TrimPrefix(s.target[0], "http://")).acquire("no scheme", want{try: true}).mustRelease()
+	d := c.start(t)
+	a := d.do(s.opening(strings.Replace(s.target[0], "//", "//ann:open-sesame@", 1)))
+	if a.Error == "" { // it may be noticed later
+		a = d.try("secret")
+	}
+	told := strings.Contains(a.line, "sesame") || strings.Contains(a.line, "ann:")
+	if a.Error != "refused" || a.Message == "" || told {
+		t.Errorf("an endpoint with a user and a password: %s, want refused, and neither of them", a.line)
+	}
+	s.free("secret")
+}
+
+func basePath(t *testing.T, s *scene, c *client) {
+	server := httptest.NewServer(http.StripPrefix("/gw/etcd", proxyTo(t, s.target[0])))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	for _, path := range []string{"/gw/etcd", "/gw/etcd/"} {
+		l := s.open(c, server.URL+path).acquire("base path", want{try: true})
+		l.mustAlive("on")
+		s.forceUnlock(l)
+		l.lostAs("forced")
+	}
+	s.free("base path")
+}
+
+func proxyTo(t *testing.T, endpoint string) http.Handler {
+	target, err := url.Parse(endpoint)
+	proctest.Must(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.FlushInterval = -1 // a watch is a stream
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	return proxy
+}
+
+// moody is a server that passes requests on to etcd, or answers itself.
+type moody struct {
+	*httptest.Server
+	etcd   http.HandlerFunc
+	answer atomic.Value // http.HandlerFunc
+}
+
+func newMoody(t *testing.T, endpoint string) *moody {
+	m := &moody{etcd: proxyTo(t, endpoint).ServeHTTP}
+	m.answer.Store(m.etcd)
+	m.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		m.answer.Load().(http.HandlerFunc)(rw, r)
+	}))
+	t.Cleanup(m.Close)
+	t.Cleanup(m.CloseClientConnections)
+	return m
+}
+
+func says(status int, kind, text string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", kind)
+		rw.WriteHeader(status)
+		fmt.Fprint(rw, text)
+	}
+}
+
+const (
+	page = "text/html"
+	data = "application/json"
+)
+
+// answersOfOthers lets two endpoints be the bad one in turn, as a client stays with the good one.
+func answersOfOthers(t *testing.T, s *scene, c *client) {
+	s.timeout = 3
+	ends := []*moody{newMoody(t, s.target[0]), newMoody(t, s.target[0])}
+	d := s.open(c, ends[0].URL, ends[1].URL)
+	for i, bad := range []struct {
+		about  string
+		answer http.HandlerFunc
+	}{
+		{"a page, 404", says(404, page, "<h1>Not Found</h1>")},
+		{"the gateway is switched off", says(404, "text/plain", "404 page not found\n")},
+		{"a page, 401", says(401, page, "<h1>Unauthorized</h1>")},
+		{"JSON, 403", says(403, data, `{"error":"forbidden"}`)},
+		{"a page, 200", says(200, page, "<h1>Welcome</h1>")},
+		{"JSON, 200", says(200, data, `{"status":"ok"}`)},
+		{"a list, 200", says(200, data, `[]`)},
+		{"nothing, 200", says(200, data, "")},
+		{"a page, 502", says(502, page, "<h1>Bad Gateway</h1>")},
+		{"a connection that ends", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+	} {
+		ends[i%2].answer.Store(bad.answer)
+		ends[(i+1)%2].answer.Store(ends[0].etcd)
+		a := d.do(want{try: true}.request(bad.about))
+		if a.Error != "" {
+			t.Errorf("%s, at the first of two endpoints: %s", bad.about, a.line)
+			continue
+		}
+		d.must(request{"do": "release", "lock": a.Lock})
+		s.free(bad.about)
+	}
+	ends[0].answer.Store(says(404, page, "<h1>Not Found</h1>"))
+	ends[1].answer.Store(says(200, page, "<h1>Welcome</h1>"))
+	a := d.try("nobody answers")
+	if a.Error != "unavailable" {
+		t.Errorf("no endpoint is etcd: %s, want unavailable", a.line)
+	}
+	for _, part := range []string{ends[0].Listener.Addr().String(), ends[1].Listener.Addr().String(), "404", "200"} {
+		if !strings.Contains(a.Message, part) {
+			t.Errorf("no endpoint is etcd: the message does not name %s: %s", part, a.Message)
+		}
+	}
+	ends[0].answer.Store(ends[0].etcd)
+	ends[1].answer.Store(ends[1].etcd)
+	s.staysFree("nobody answers")
+	eventually(t, "a lock afterwards", func() error {
+		if a := d.try("afterwards"); a.Error != "" {
+			time.Sleep(100 * time.Millisecond)
+			return fmt.Errorf("%s", a.line)
+		}
+		return nil
+	})
 }

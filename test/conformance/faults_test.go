@@ -22,11 +22,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// fault is a rule that a Go driver breaks on purpose, to show that the suite notices. A nil fault breaks none.
+// fault is a rule that a Go driver breaks on purpose, to show that the suite notices.
 type fault struct {
 	name   string
 	about  string
@@ -39,164 +40,136 @@ type fault struct {
 	said    func(map[string]any) map[string]any                // changes an answer or an event; nil is silence
 	txn     func(*pb.TxnRequest)                               // changes a transaction
 	answer  func(*pb.TxnRequest, *pb.TxnResponse, error) error // changes what etcd says to it
-	took    func(*pb.TxnRequest, time.Duration)                // learns how long its answer took
+	took    func(time.Duration)                                // learns how long its answer took
 	options []mutex.Option                                     // of each acquisition
 	ends    func(*goDriver)                                    // at the end of the input
 	leaves  bool                                               // at a signal, what it has stays
 }
 
-// faults are all of them, by what the client does without.
-func faults() []*fault {
-	return append(kindFaults(), []*fault{
-		{name: "names", about: "segments are not escaped", check: "vectors: names", says: "the segment of", short: true,
-			said: member("segment", func(m map[string]any) { m["segment"] = "as/it/is" })},
-		{name: "refusals", about: "a long purpose is cut", check: "bad input", says: "a purpose of more than 1 KiB",
-			short: true, request: func(r *goRequest) { r.Purpose = r.Purpose[:min(len(r.Purpose), 100)] }},
-		{name: "token", about: "the token is a number of the process's own", check: "take and give back",
-			says: "the record is of", short: true,
-			said: member("token", func(m map[string]any) { m["token"] = 1 })},
-		{name: "progress", about: "alive writes no progress", check: "take and give back",
-			says: "after alive the record", short: true, txn: eachBranch(dropPuts("/alive"))},
-		{name: "holder", about: "a refusal does not say who holds the lock", check: "held by another", behind: true,
-			says: "was told", short: true, said: member("holder", func(m map[string]any) { m["holder"] = nil })},
-		{name: "pod", about: "a container is named without its pod", check: "which process holds it", short: true,
-			says: "without a pod", txn: metadataMember("container", "main")},
-		{name: "count", about: "the ticket of the holder counts as one that waits", check: "held by another",
-			behind: true, says: "when the waiter has the lock", short: true,
-			said: func(m map[string]any) map[string]any {
-				if m["error"] == "held" {
-					m["waiting"] = 1
-				}
-				return m
-			}},
-		{name: "compare of uuid", about: "an acquire does not compare C(uuid) = 0", check: "held by another",
-			behind: true, says: "want held", short: true, txn: dropCompares("/uuid", pb.Compare_CREATE, true)},
-		{name: "compare of tail", about: "an acquire does not compare C(tail) = 0", check: "a newcomer stays behind",
-			says: "want held, no holder", short: true, txn: dropCompares("/.tail", pb.Compare_CREATE, true)},
-		{name: "compare of token", about: "alive and release do not compare C(uuid) = T",
-			check: "same uuid, another token", says: "want lost", short: true,
-			txn: dropCompares("/uuid", pb.Compare_CREATE, false)},
-		{name: "compare of deadline", about: "alive does not compare V(auto_unlock_at)",
-			check: "deadlines never move back", says: "auto_unlock_at is", short: true,
-			txn: dropCompares("/auto_unlock_at", pb.Compare_VALUE, false)},
-		{name: "compare of tombstone", about: "an acquire does not compare C(.cancelled)", check: "ghost after release",
-			says: "a late send took the lock", txn: dropCompares("/.cancelled/", pb.Compare_CREATE, true)},
-		{name: "cancel", about: "an attempt with an unanswered send is not cancelled", check: "ghost after release",
-			says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
-		{name: "cancel after loss", about: "the same, after a loss", check: "ghost after loss",
-			says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
-		{name: "cancel after refusal", about: "the same, after a refusal", check: "ghost after refusal",
-			says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
-		{name: "resend", about: "what got no answer is not sent again", check: "lost request", says: "refused",
-			short: true, answer: giveUp},
-		{name: "own uuid", about: "its own uuid is not recognised where the holders are read", check: "sent twice",
-			says: "timeout", answer: forgetOwn},
-		{name: "queue", about: "a waiter takes the lock whenever it is free", check: "order in a mixed queue",
-			behind: true, says: "1 tickets for", options: []mutex.Option{mutex.WithoutQueue()}},
-		{name: "clock of the turn", about: "locked_at is when the wait began", check: "order in a mixed queue",
-			behind: true, says: "it counts from the turn", txn: agedTurn},
-		{name: "tail", about: "who leaves as the tail deletes it", check: "the tail is put back",
-			says: "the tail: not within", txn: leaveNoTail},
-		{name: "lean look", about: "a waiter reads the queue whenever it looks", check: "behind a hundred",
-			says: "it read the queue", short: true, txn: scanning},
-		{name: "event of loss", about: "a loss is not told", check: "force unlock", says: `no event "lost"`,
-			said: event("lost", func(map[string]any) map[string]any { return nil })},
-		{name: "reason", about: "every loss is a deletion", check: "force unlock", says: `was lost for "deleted"`,
-			short: true, said: event("lost", func(m map[string]any) map[string]any {
-				m["reason"] = "deleted"
-				return m
-			})},
-		{name: "loss in release", about: "a release of a lost lock says nothing", check: "deleted by hand",
-			says: "release of a lost lock", short: true, said: func(m map[string]any) map[string]any {
-				if m["error"] == "lost" {
-					delete(m, "error")
-				}
-				return m
-			}},
-		{name: "margin", about: "the end of the time is told when it is over", check: "cut off",
-			says: "the lock could be removed", said: event("lost", func(m map[string]any) map[string]any {
-				time.Sleep(4 * time.Second)
-				return m
-			})},
-		{name: "reading", about: "a holder reads its record only once", check: "silent watch of a holder",
-			says: `no event "lost"`, answer: readOnce()},
-		{name: "compare of delay", about: "a lock in its delay is taken", check: "lock delay", short: true,
-			says: "want held, no holder, delayed", txn: dropCompares("/.delays/", pb.Compare_CREATE, true)},
-		{name: "compare of progress", about: "a heartbeat does not compare M(alive)", check: "heartbeat",
-			says: "a heartbeat is no progress, and it made", txn: dropCompares("/alive", pb.Compare_MOD, false)},
-		{name: "lease of tombstones", about: "a tombstone has no lease", check: "ghost after release",
-			says: "has no lease", short: true, txn: eachBranch(unleased("/.cancelled/"))},
-		slowClock(),
-		{name: "event of a request", about: "the holder is not told that it is asked", check: "asked to finish",
-			says: `no event "asked"`, said: event("asked", func(map[string]any) map[string]any { return nil })},
-		{name: "other members", about: "only the first endpoint is used", check: "three members, one dies",
-			says:    "without member 0",
-			request: func(r *goRequest) { r.Endpoints = r.Endpoints[:min(1, len(r.Endpoints))] }},
-		{name: "death", about: "the locks are released at the end of the input", check: "driver ends",
-			says: "the end of a process ended its hold", ends: (*goDriver).releaseAll, short: true},
-		{name: "release at the end", about: "a signal ends the process at once", check: "orderly end",
-			says: "it left its lock", leaves: true, short: true},
-		{name: "bounds", about: "a wait lasts two seconds longer", check: "a wait bounds the call", says: "it took",
-			request: func(r *goRequest) {
-				if r.Wait != nil && *r.Wait > 0 {
-					*r.Wait += 2
-				}
-			}},
-		{name: "harmless texts", about: "what others write is passed on as it is", check: "texts of others",
-			says: "is raw", short: true, said: member("message", func(m map[string]any) { m["message"] = "\x1b[31m" })},
-	}...)
-}
+var faults = append(kindFaults, []*fault{
+	{name: "names", about: "segments are not escaped", check: "vectors: names", says: "the segment of", short: true,
+		said: member("segment", func(m map[string]any) { m["segment"] = "as/it/is" })},
+	{name: "refusals", about: "a long purpose is cut", check: "bad input", says: "a purpose of more than 1 KiB",
+		short: true, request: func(r *goRequest) { r.Purpose = r.Purpose[:min(len(r.Purpose), 100)] }},
+	{name: "token", about: "the token is a number of the process's own", check: "take and give back",
+		says: "the record is of", short: true, said: member("token", func(m map[string]any) { m["token"] = 1 })},
+	{name: "progress", about: "alive writes no progress", check: "take and give back",
+		says: "after alive the record", short: true, txn: eachBranch(dropPuts("/alive"))},
+	{name: "holder", about: "a refusal does not say who holds the lock", check: "held by another", behind: true,
+		says: "was told", short: true, said: member("holder", func(m map[string]any) { m["holder"] = nil })},
+	{name: "pod", about: "a container is named without its pod", check: "which process holds it", short: true,
+		says: "without a pod", txn: metadataMember("container", "main")},
+	{name: "count", about: "the ticket of the holder counts as one that waits", check: "held by another",
+		behind: true, says: "when the waiter has the lock", short: true,
+		said: func(m map[string]any) map[string]any {
+			if m["error"] == "held" {
+				m["waiting"] = 1
+			}
+			return m
+		}},
+	{name: "compare of uuid", about: "an acquire does not compare C(uuid) = 0", check: "held by another",
+		behind: true, says: "want held", short: true, txn: dropCompares("/uuid", pb.Compare_CREATE, true)},
+	{name: "compare of tail", about: "an acquire does not compare C(tail) = 0", check: "a newcomer stays behind",
+		says: "want held, no holder", short: true, txn: dropCompares("/.tail", pb.Compare_CREATE, true)},
+	{name: "compare of token", about: "alive and release do not compare C(uuid) = T", check: "same uuid, another token",
+		says: "want lost", short: true, txn: dropCompares("/uuid", pb.Compare_CREATE, false)},
+	{name: "compare of deadline", about: "alive does not compare V(auto_unlock_at)", check: "deadlines never move back",
+		says: "auto_unlock_at is", short: true, txn: dropCompares("/auto_unlock_at", pb.Compare_VALUE, false)},
+	{name: "compare of tombstone", about: "an acquire does not compare C(.cancelled)", check: "ghost after release",
+		says: "a late send took the lock", txn: dropCompares("/.cancelled/", pb.Compare_CREATE, true)},
+	{name: "cancel", about: "an attempt with an unanswered send is not cancelled", check: "ghost after release",
+		says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
+	{name: "cancel after loss", about: "the same, after a loss", check: "ghost after loss",
+		says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
+	{name: "cancel after refusal", about: "the same, after a refusal", check: "ghost after refusal",
+		says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
+	{name: "resend", about: "what got no answer is not sent again", check: "lost request", says: "refused",
+		short: true, answer: giveUp},
+	{name: "own uuid", about: "its own uuid is not recognised where the holders are read", check: "sent twice",
+		says: "timeout", answer: forgetOwn},
+	{name: "queue", about: "a waiter takes the lock whenever it is free", check: "order in a mixed queue",
+		behind: true, says: "1 tickets for", options: []mutex.Option{mutex.WithoutQueue()}},
+	{name: "clock of the turn", about: "locked_at is when the wait began", check: "order in a mixed queue",
+		behind: true, says: "it counts from the turn", txn: agedTurn},
+	{name: "tail", about: "who leaves as the tail deletes it", check: "the tail is put back",
+		says: "the tail: not within", txn: leaveNoTail},
+	{name: "lean look", about: "a waiter reads the queue whenever it looks", check: "behind a hundred",
+		says: "it read the queue", short: true, txn: scanning},
+	{name: "event of loss", about: "a loss is not told", check: "force unlock", says: `no event "lost"`,
+		said: event("lost", func(map[string]any) map[string]any { return nil })},
+	{name: "reason", about: "every loss is a deletion", check: "force unlock", says: `was lost for "deleted"`,
+		short: true, said: event("lost", func(m map[string]any) map[string]any {
+			m["reason"] = "deleted"
+			return m
+		})},
+	{name: "loss in release", about: "a release of a lost lock says nothing", check: "deleted by hand",
+		says: "release of a lost lock", short: true, said: func(m map[string]any) map[string]any {
+			if m["error"] == "lost" {
+				delete(m, "error")
+			}
+			return m
+		}},
+	{name: "margin", about: "the end of the time is told when it is over", check: "cut off",
+		says: "the lock could be removed", said: event("lost", func(m map[string]any) map[string]any {
+			time.Sleep(4 * time.Second)
+			return m
+		})},
+	{name: "reading", about: "a holder reads its record only once", check: "silent watch of a holder",
+		says: `no event "lost"`, answer: readOnce()},
+	{name: "compare of delay", about: "a lock in its delay is taken", check: "lock delay", short: true,
+		says: "want held, no holder, delayed", txn: dropCompares("/.delays/", pb.Compare_CREATE, true)},
+	{name: "compare of progress", about: "a heartbeat does not compare M(alive)", check: "heartbeat",
+		says: "a heartbeat is no progress, and it made", txn: dropCompares("/alive", pb.Compare_MOD, false)},
+	{name: "lease of tombstones", about: "a tombstone has no lease", check: "ghost after release",
+		says: "has no lease", short: true, txn: eachBranch(unleased("/.cancelled/"))},
+	slowClock(),
+	{name: "event of a request", about: "the holder is not told that it is asked", check: "asked to finish",
+		says: `no event "asked"`, said: event("asked", func(map[string]any) map[string]any { return nil })},
+	{name: "other members", about: "only the first endpoint is used", check: "three members, one dies",
+		says:    "without member 0",
+		request: func(r *goRequest) { r.Endpoints = r.Endpoints[:min(1, len(r.Endpoints))] }},
+	{name: "death", about: "the locks are released at the end of the input", check: "driver ends",
+		says: "the end of a process ended its hold", ends: (*goDriver).releaseAll, short: true},
+	{name: "release at the end", about: "a signal ends the process at once", check: "orderly end",
+		says: "it left its lock", leaves: true, short: true},
+	{name: "bounds", about: "a wait lasts two seconds longer", check: "a wait bounds the call", says: "it took",
+		request: func(r *goRequest) {
+			if r.Wait != nil && *r.Wait > 0 {
+				*r.Wait += 2
+			}
+		}},
+	{name: "harmless texts", about: "what others write is passed on as it is", check: "texts of others",
+		says: "is raw", short: true, said: member("message", func(m map[string]any) { m["message"] = "\x1b[31m" })},
+}...)
 
+// faultNamed is one of them, or that of a sound driver: none.
 func faultNamed(name string) *fault {
-	for _, f := range faults() {
-		if f.name == name {
-			return f
-		}
+	i := slices.IndexFunc(faults, func(f *fault) bool { return f.name == name })
+	if i < 0 {
+		return &fault{}
 	}
-	return nil
-}
-
-// change changes a request.
-func (f *fault) change(r *goRequest) {
-	if f != nil && f.request != nil {
-		f.request(r)
-	}
-}
-
-// say changes an answer or an event. It returns nil for silence.
-func (f *fault) say(members map[string]any) map[string]any {
-	if f == nil || f.said == nil {
-		return members
-	}
-	return f.said(members)
+	return faults[i]
 }
 
 func (f *fault) dialOptions() []grpc.DialOption {
-	if f == nil || f.txn == nil && f.answer == nil && f.took == nil {
-		return nil
-	}
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
 		to *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		txn, isTxn := req.(*pb.TxnRequest)
-		if !isTxn {
-			return send(ctx, method, req, reply, to, opts...)
-		}
-		if f.txn != nil {
+		if isTxn && f.txn != nil {
 			f.txn(txn)
 		}
 		began := time.Now()
 		err := send(ctx, method, req, reply, to, opts...)
-		if f.took != nil {
-			f.took(txn, time.Since(began))
+		if isTxn && f.took != nil {
+			f.took(time.Since(began))
 		}
-		if f.answer != nil {
+		if isTxn && f.answer != nil {
 			err = f.answer(txn, reply.(*pb.TxnResponse), err)
 		}
 		return err
 	})}
 }
 
-// member changes answers that have this member.
 func member(name string, change func(map[string]any)) func(map[string]any) map[string]any {
 	return func(m map[string]any) map[string]any {
 		if _, has := m[name]; has {
@@ -206,7 +179,6 @@ func member(name string, change func(map[string]any)) func(map[string]any) map[s
 	}
 }
 
-// event changes events of this kind.
 func event(kind string, change func(map[string]any) map[string]any) func(map[string]any) map[string]any {
 	return func(m map[string]any) map[string]any {
 		if m["event"] == kind {
@@ -216,7 +188,6 @@ func event(kind string, change func(map[string]any) map[string]any) func(map[str
 	}
 }
 
-// putsUUID reports whether the transaction takes a lock.
 func putsUUID(t *pb.TxnRequest) bool {
 	return slices.ContainsFunc(t.Success, func(op *pb.RequestOp) bool {
 		return strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/uuid")
@@ -243,7 +214,6 @@ func dropCompares(key string, target pb.Compare_CompareTarget, takes bool) func(
 	}
 }
 
-// eachBranch changes the operations of both branches.
 func eachBranch(change func([]*pb.RequestOp) []*pb.RequestOp) func(*pb.TxnRequest) {
 	return func(t *pb.TxnRequest) {
 		t.Success = change(t.Success)
@@ -251,7 +221,6 @@ func eachBranch(change func([]*pb.RequestOp) []*pb.RequestOp) func(*pb.TxnReques
 	}
 }
 
-// dropPuts leaves out puts of such keys.
 func dropPuts(key string) func([]*pb.RequestOp) []*pb.RequestOp {
 	return dropping(key, func(op *pb.RequestOp) []byte { return op.GetRequestPut().GetKey() })
 }
@@ -328,7 +297,6 @@ func scanning(t *pb.TxnRequest) {
 	}
 }
 
-// unleased takes the lease from puts of such keys.
 func unleased(key string) func([]*pb.RequestOp) []*pb.RequestOp {
 	return func(ops []*pb.RequestOp) []*pb.RequestOp {
 		for _, op := range ops {
@@ -365,7 +333,7 @@ func slowClock() *fault {
 	var late atomic.Int64
 	return &fault{name: "clock from the send", about: "the local deadline counts from the answer", check: "slow answer",
 		says: "after the time from which on the lock could be removed",
-		took: func(_ *pb.TxnRequest, d time.Duration) { late.Store(max(late.Load(), int64(d))) },
+		took: func(d time.Duration) { late.Store(max(late.Load(), int64(d))) },
 		said: event("lost", func(m map[string]any) map[string]any {
 			time.Sleep(time.Duration(late.Load()))
 			return m
@@ -398,7 +366,7 @@ func forgetOwn(_ *pb.TxnRequest, r *pb.TxnResponse, err error) error {
 // TestFaults has the suite judge drivers that break a rule: it has to refuse each, for the right reason.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for _, f := range faults() {
+	for _, f := range faults {
 		if testing.Short() && !f.short {
 			continue
 		}
@@ -406,14 +374,12 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			label := goClient(f.name).name
 			if f.behind {
-				label = goClient("none").name + "+" + label
+				label = goClient("").name + "+" + label
 			}
 			args := []string{"-test.run=^TestConformance$/^" + subtest(f.check) + "$/^" + subtest(label) + "$",
 				"-broken=" + f.name, "-programs=" + programs.Dir, "-protocol=" + *protocolDir, "-limit=45s"}
 			path, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, err)
 			out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
 			text := string(out)
 			failed := "--- FAIL: TestConformance/" + strings.ReplaceAll(f.check, " ", "_") + "/"
@@ -427,10 +393,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// subtest is a pattern for the name of a subtest.
 func subtest(name string) string { return regexp.QuoteMeta(strings.ReplaceAll(name, " ", "_")) }
 
-// releaseAll releases what the driver holds.
 func (d *goDriver) releaseAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -3,50 +3,44 @@
 package conformance
 
 import (
-	"bufio"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/jobs"
+	"github.com/clustermutex/unlocker/pkg/leader"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // goDriver is the driver of the Go client. It runs in a process of its own: this test binary once more. It is also the
-// example for the drivers of other languages.
+// example for the drivers of other languages. The vectors of records and documents are in the tests of the packages
+// that decode them.
 type goDriver struct {
 	out    *json.Encoder
 	writes sync.Mutex
-	fault  *fault // a rule that it breaks on purpose; nil for none
+	fault  *fault // a rule that it breaks on purpose
 
 	mu      sync.Mutex
 	timeout time.Duration // of a try
-	etcd    *clientv3.Client
 	client  *mutex.Client
-	locks   map[int]*goLock
+	locks   map[int]goHold                  // by request
 	cancels map[int]context.CancelCauseFunc // of waiting acquisitions, by request
-}
-
-type goLock struct {
-	goHold
-	number int
 }
 
 // goHold is a lock, or several that were taken together.
@@ -57,52 +51,36 @@ type goHold interface {
 	Request() *metadata.Request
 }
 
-// goRequest has the members of all requests.
 type goRequest struct {
 	ID int    `json:"id"`
 	Do string `json:"do"`
 
-	Endpoints             []string
-	Prefix, Owner         string
-	User, Password        string
-	CA, Cert, Key         string
-	Timeout               float64
-	Name, Purpose         string
-	NameBase64            []byte `json:"name_base64"`
-	Wait                  *float64
-	AlertAfter            float64 `json:"alert_after"`
-	UnlockAfter           float64 `json:"unlock_after"`
-	Attributes            map[string]any
-	Heartbeat             bool
-	Lock                  json.RawMessage
-	Progress              string
-	Request               int
-	Segment, Text         string
-	Fields                []vectorField
-	Foreign               []string
-	Step, Kind            string
-	UUID, Value           string
-	Token                 int64
-	ValueBase64           []byte `json:"value_base64"`
-	Input, Body, Answered json.RawMessage
+	Endpoints           []string
+	Prefix, Owner       string
+	User, Password      string
+	CA, Cert, Key       string
+	Timeout             float64
+	Name, Purpose       string
+	NameBase64          []byte `json:"name_base64"`
+	Wait                *float64
+	AlertAfter          float64 `json:"alert_after"`
+	UnlockAfter         float64 `json:"unlock_after"`
+	Attributes          map[string]any
+	Heartbeat           bool
+	Lock                int
+	Progress            string
+	Request             int
+	Segment, Text, Kind string
 	goWants
 }
 
-// runGoDriver answers requests until the input ends.
-func runGoDriver(in io.Reader, out io.Writer, broken string) error {
-	d := &goDriver{out: json.NewEncoder(out), locks: map[int]*goLock{}, cancels: map[int]context.CancelCauseFunc{}}
-	if broken != "" {
-		d.fault = faultNamed(broken)
-		if d.fault == nil {
-			return fmt.Errorf("there is no fault %q", broken)
-		}
-	}
+func (d *goDriver) run(in io.Reader) error {
 	go d.endBySignal()
-	lines := bufio.NewReader(in)
-	for {
-		line, err := lines.ReadBytes('\n')
+	for requests := json.NewDecoder(in); ; {
+		var r goRequest
+		err := requests.Decode(&r)
 		if err == io.EOF {
-			if d.fault != nil && d.fault.ends != nil {
+			if d.fault.ends != nil {
 				d.fault.ends(d)
 			}
 			return nil // at once: what is held stays held, as when a process dies
@@ -110,11 +88,9 @@ func runGoDriver(in io.Reader, out io.Writer, broken string) error {
 		if err != nil {
 			return err
 		}
-		var r goRequest
-		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("%s: %w", line, err)
+		if d.fault.request != nil {
+			d.fault.request(&r)
 		}
-		d.fault.change(&r)
 		d.take(r)
 	}
 }
@@ -124,7 +100,7 @@ func (d *goDriver) endBySignal() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	got := (<-signals).(syscall.Signal)
-	if d.fault == nil || !d.fault.leaves {
+	if !d.fault.leaves {
 		d.giveBack()
 	}
 	signal.Reset(got)
@@ -152,53 +128,48 @@ func (d *goDriver) giveBack() {
 	}
 }
 
-// take answers a request, in a goroutine of its own if that can last.
 func (d *goDriver) take(r goRequest) {
-	switch r.Do {
-	case "acquire", "once":
-		ctx, cancel := context.WithCancelCause(context.Background())
-		d.mu.Lock()
-		d.cancels[r.ID] = cancel
-		d.mu.Unlock()
-		take := d.acquire
-		if r.Do == "once" {
-			take = d.once
-		}
-		go d.answer(r, func() (map[string]any, error) { return take(ctx, r) })
-	case "alive", "release":
-		go d.answer(r, func() (map[string]any, error) { return d.later(r) })
-	default:
-		d.answer(r, func() (map[string]any, error) { return d.now(r) })
+	ctx, cancel := context.WithCancelCause(context.Background())
+	d.mu.Lock()
+	d.cancels[r.ID] = cancel
+	d.mu.Unlock()
+	if slices.Contains([]string{"acquire", "once", "alive", "release"}, r.Do) {
+		go d.answer(ctx, r)
+	} else {
+		d.answer(ctx, r)
 	}
 }
 
-func (d *goDriver) answer(r goRequest, do func() (map[string]any, error)) {
-	members, err := do()
+func (d *goDriver) answer(ctx context.Context, r goRequest) {
+	members, err := d.do(ctx, r)
 	if members == nil {
 		members = map[string]any{}
 	}
 	if err != nil {
-		explain(members, err, r.Wait != nil && *r.Wait == 0)
+		explain(members, err, r.tries())
 	}
 	members["id"] = r.ID
 	d.write(members)
 }
 
+func (r goRequest) tries() bool { return r.Wait != nil && *r.Wait == 0 }
+
 func (d *goDriver) write(members map[string]any) {
 	d.writes.Lock()
 	defer d.writes.Unlock()
-	if members = d.fault.say(members); members != nil {
+	if d.fault.said != nil {
+		members = d.fault.said(members)
+	}
+	if members != nil {
 		d.out.Encode(members)
 	}
 }
 
-// errCancelled is why an acquisition ends that was given up by request.
 var errCancelled = errors.New("cancelled by request")
 
 // errUnsupported is the answer to what this driver's info says that it lacks.
 var errUnsupported = errors.New("unsupported")
 
-// explain turns an error into members of the answer.
 func explain(members map[string]any, err error, try bool) {
 	members["message"] = err.Error()
 	var held *mutex.HeldError
@@ -245,23 +216,29 @@ func reasonOf(lost *mutex.LostError) string {
 	return "deleted"
 }
 
-// now answers what does not wait for etcd.
-func (d *goDriver) now(r goRequest) (map[string]any, error) {
+func (d *goDriver) do(ctx context.Context, r goRequest) (map[string]any, error) {
 	switch r.Do {
 	case "info":
-		return map[string]any{"client": "go", "levels": []string{"basic", "queue", "kinds", "jobs"}, "kinds": goKinds(),
-			"lacks": []string{"transactions", "durations", "gateway", "exit"}}, nil
+		return map[string]any{"client": "go", "levels": levels, "kinds": goKinds,
+			"lacks": []string{"transactions", "durations", "gateway", "exit", "decode", "documents"}}, nil
 	case "open":
 		return nil, d.open(r)
+	case "acquire":
+		return d.acquire(ctx, r)
+	case "once":
+		return d.once(ctx, r)
+	case "release":
+		return nil, d.lock(r).Unlock()
+	case "alive":
+		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+		defer cancel()
+		return nil, d.lock(r).Alive(ctx, r.Progress)
 	case "check":
-		return d.check(d.lock(r)), nil
+		return state(d.lock(r)), nil
 	case "cancel":
 		d.mu.Lock()
-		cancel := d.cancels[r.Request]
-		d.mu.Unlock()
-		if cancel != nil {
-			cancel(errCancelled)
-		}
+		defer d.mu.Unlock()
+		d.cancels[r.Request](errCancelled)
 		return nil, nil
 	case "segment":
 		name := r.Name + string(r.NameBase64)
@@ -272,10 +249,6 @@ func (d *goDriver) now(r goRequest) (map[string]any, error) {
 	case "time":
 		at, err := metadata.ParseTime(r.Text)
 		return map[string]any{"seconds": strconv.FormatInt(at.Unix(), 10), "nanoseconds": at.Nanosecond()}, err
-	case "decode":
-		return decodeRecord(r), nil
-	case "document":
-		return decodeDocument(r), nil
 	}
 	return nil, errUnsupported
 }
@@ -290,56 +263,45 @@ func (d *goDriver) open(r goRequest) error {
 	if err != nil {
 		return err
 	}
-	client, err := mutex.New(etcd, mutex.Options{Prefix: r.Prefix, Owner: r.Owner,
-		AttemptTimeout: seconds(r.Timeout)})
-	if err != nil {
-		return errors.Join(err, etcd.Close())
-	}
 	d.timeout = seconds(r.Timeout)
-	d.etcd, d.client = etcd, client
-	return nil
+	d.client, err = mutex.New(etcd, mutex.Options{Prefix: r.Prefix, Owner: r.Owner, AttemptTimeout: d.timeout})
+	return err
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// forever is the longest hold of a heartbeat here.
-const forever = time.Hour
-
 func (d *goDriver) acquire(ctx context.Context, r goRequest) (map[string]any, error) {
-	l := &goLock{number: r.ID}
-	opts := d.options(r, l)
-	try := r.Wait != nil && *r.Wait == 0
 	if r.Wait != nil {
 		most := seconds(*r.Wait)
-		if try {
+		if r.tries() {
 			most = d.timeout
 		}
 		limited, cancel := context.WithTimeout(ctx, most)
 		defer cancel()
 		ctx = limited
 	}
-	hold, first, err := d.hold(ctx, r, try, opts)
+	l, first, err := d.hold(ctx, r, d.options(r))
 	if err != nil {
 		return nil, err
 	}
-	l.goHold = hold
 	d.mu.Lock()
-	d.locks[l.number] = l
+	d.locks[r.ID] = l
 	d.mu.Unlock()
-	go d.tellLost(l)
-	return map[string]any{"lock": l.number, "uuid": first.UUID(), "token": first.Token()}, nil
+	go func() {
+		<-l.Context().Done()
+		if reason := lossOf(l); reason != nil {
+			d.write(map[string]any{"event": "lost", "lock": r.ID, "reason": reason})
+		}
+	}()
+	return map[string]any{"lock": r.ID, "uuid": first.UUID(), "token": first.Token()}, nil
 }
 
-// options are those of a request.
-func (d *goDriver) options(r goRequest, l *goLock) []mutex.Option {
+func (d *goDriver) options(r goRequest) []mutex.Option {
 	asked := func(request metadata.Request) {
-		d.write(map[string]any{"event": "asked", "lock": l.number, "by": text.Prose(request.By),
+		d.write(map[string]any{"event": "asked", "lock": r.ID, "by": text.Prose(request.By),
 			"reason": text.Prose(request.Reason)})
 	}
-	opts := []mutex.Option{mutex.Purpose(r.Purpose), mutex.OnAsked(asked)}
-	if d.fault != nil {
-		opts = append(opts, d.fault.options...)
-	}
+	opts := append([]mutex.Option{mutex.Purpose(r.Purpose), mutex.OnAsked(asked)}, d.fault.options...)
 	if r.AlertAfter != 0 {
 		opts = append(opts, mutex.AlertAfter(seconds(r.AlertAfter)))
 	}
@@ -347,7 +309,7 @@ func (d *goDriver) options(r goRequest, l *goLock) []mutex.Option {
 		opts = append(opts, mutex.AutoUnlockAfter(seconds(r.UnlockAfter)))
 	}
 	if r.Heartbeat {
-		opts = append(opts, mutex.Heartbeat(forever))
+		opts = append(opts, mutex.Heartbeat(time.Hour))
 	}
 	for name, value := range r.Attributes {
 		opts = append(opts, mutex.Attribute(name, value))
@@ -355,136 +317,113 @@ func (d *goDriver) options(r goRequest, l *goLock) []mutex.Option {
 	return append(opts, r.goWants.options(r.Kind)...)
 }
 
-func (d *goDriver) lock(r goRequest) *goLock {
-	number, _ := strconv.Atoi(string(r.Lock))
+func (d *goDriver) lock(r goRequest) goHold {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.locks[number]
+	return d.locks[r.Lock]
 }
 
-// later does what waits for etcd with a lock that is held.
-func (d *goDriver) later(r goRequest) (map[string]any, error) {
-	l := d.lock(r)
-	if r.Do == "release" {
-		return nil, l.Unlock()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-	defer cancel()
-	return nil, l.Alive(ctx, r.Progress)
-}
-
-func (d *goDriver) check(l *goLock) map[string]any {
-	members := map[string]any{"lost": nil, "asked": nil}
-	var lost *mutex.LostError
-	if errors.As(context.Cause(l.Context()), &lost) {
-		members["lost"] = reasonOf(lost)
-	}
+func state(l goHold) map[string]any {
+	members := map[string]any{"lost": lossOf(l), "asked": nil}
 	if r := l.Request(); r != nil {
 		members["asked"] = map[string]any{"by": text.Prose(r.By), "reason": text.Prose(r.Reason)}
 	}
 	return members
 }
 
-// tellLost sends the event when the lock is lost.
-func (d *goDriver) tellLost(l *goLock) {
-	<-l.Context().Done()
-	var lost *mutex.LostError
-	if errors.As(context.Cause(l.Context()), &lost) {
-		d.write(map[string]any{"event": "lost", "lock": l.number, "reason": reasonOf(lost)})
+// lossOf is the word for why a lock was lost; nil where it was not.
+func lossOf(l goHold) any {
+	if lost, isLost := errors.AsType[*mutex.LostError](context.Cause(l.Context())); isLost {
+		return reasonOf(lost)
 	}
+	return nil
 }
 
-// decodeRecord reads a record of the vectors.
-func decodeRecord(r goRequest) map[string]any {
-	var lock string
-	json.Unmarshal(r.Lock, &lock)
-	record := metadata.Decode(lock, metadataFields(r.Fields), r.Foreign...)
-	decoded := map[string]any{}
-	put := func(name, value string) {
-		if value != "" {
-			decoded[name] = value
+// goWants are the members of requests for more than a lock with one holder.
+type goWants struct {
+	Limit, Weight int
+	Names         []string // of several locks, all or none
+	Life          float64  // of a leader
+	Address       string
+	Every, Offset float64 // of a job that runs once per period
+	Hold          float64 // how long it runs
+	Fails         bool    // its end is an error, and the period is to be given back
+}
+
+var kinds = append(goKinds, "mixed")
+
+// goKinds are those of the Go client, which takes several locks of one kind only.
+var goKinds = []string{"semaphore", "read-write", "together", "once", "back", "leader"}
+
+// errFails is the end of a job that is to fail.
+var errFails = errors.New("as it was asked to")
+
+func (w goWants) options(kind string) []mutex.Option {
+	switch kind {
+	case metadata.HoldsPermits:
+		return []mutex.Option{mutex.Semaphore(w.Limit), mutex.Weight(max(w.Weight, 1))}
+	case metadata.HoldsShared:
+		return []mutex.Option{mutex.Shared()}
+	case metadata.HoldsExclusive:
+		return []mutex.Option{mutex.Exclusive()}
+	}
+	return nil
+}
+
+// hold takes what a request wants. Of several locks, first is the first.
+func (d *goDriver) hold(ctx context.Context, r goRequest, opts []mutex.Option) (goHold, *mutex.Lock, error) {
+	switch {
+	case len(r.Names) > 0:
+		take := d.client.LockAll
+		if r.tries() {
+			take = d.client.TryLockAll
 		}
-	}
-	at := func(name string, t time.Time) {
-		if !t.IsZero() {
-			decoded[name] = metadata.FormatTime(t)
+		all, err := take(ctx, r.Names, opts...)
+		if err != nil {
+			return nil, nil, err
 		}
+		return all, all.All()[0], nil
+	case r.Life > 0:
+		l, err := leader.Campaign(ctx, d.client, r.Name, leader.Options{Life: seconds(r.Life), Address: r.Address})
+		return l, l, err
+	case r.tries():
+		l, err := d.client.TryLock(ctx, r.Name, opts...)
+		return l, l, err
 	}
-	put("uuid", record.UUID)
-	put("owner", record.Owner)
-	put("hostname", record.Hostname)
-	put("purpose", record.Purpose)
-	put("backtrace", record.Backtrace)
-	put("client", record.Client)
-	at("alert_at", record.AlertAt)
-	at("auto_unlock_at", record.AutoUnlockAt)
-	at("locked_at", record.LockedAt)
-	if record.PID != 0 {
-		decoded["pid"] = record.PID
-	}
-	return map[string]any{"decoded": decoded, "malformed": record.Malformed()}
+	l, err := d.client.Lock(ctx, r.Name, opts...)
+	return l, l, err
 }
 
-// decodeDocument reads what others write for a hold, or about it. What is ignored is nil.
-func decodeDocument(r goRequest) map[string]any {
-	value := r.Value + string(r.ValueBase64)
-	field := map[string]string{"request": metadata.FieldAsked, "extension": metadata.FieldExtended,
-		"acknowledgement": metadata.FieldAcknowledged}[r.Kind]
-	record := metadata.Decode("a", []metadata.Field{
-		{Name: metadata.FieldUUID, Value: r.UUID, CreateRevision: r.Token, ModRevision: r.Token},
-		{Name: field, Value: value, CreateRevision: r.Token + 1, ModRevision: r.Token + 1},
-	})
-	var document any
-	switch r.Kind {
-	case "request":
-		document = record.Asked
-	case "extension":
-		document = record.Extended
-	case "acknowledgement":
-		document = record.Acknowledged
-	case "ending":
-		document = readable[metadata.Ending](value)
-	case "ticket":
-		document = readable[metadata.Ticket](value)
-	case "delay":
-		var lock string
-		json.Unmarshal(r.Lock, &lock)
-		document = protocol.ReadDelay(lock, protocol.KV{Value: []byte(value)})
-	}
-	return map[string]any{"decoded": document}
-}
-
-// readable is the document, nil where it cannot be read.
-func readable[T metadata.Ending | metadata.Ticket](value string) *T {
-	document, err := protocol.Unmarshal[T]([]byte(value))
-	if err != nil {
-		return nil
-	}
-	return &document
-}
-
-// vectorField is a field of a record in vectors.json.
-type vectorField struct {
-	Name        string `json:"name"`
-	Value       string `json:"value"`
-	Bytes       string `json:"value_base64,omitempty"`
-	ModRevision int64  `json:"mod_revision,omitempty"`
-}
-
-func metadataFields(fields []vectorField) (all []metadata.Field) {
-	for _, f := range fields {
-		bytes, _ := base64.StdEncoding.DecodeString(f.Bytes)
-		revision := f.ModRevision
-		if revision == 0 {
-			revision = 7
+func (d *goDriver) once(ctx context.Context, r goRequest) (map[string]any, error) {
+	token := int64(0)
+	work := func(ctx context.Context) error {
+		token = mutex.FromContext(ctx).Token()
+		select {
+		case <-ctx.Done():
+		case <-time.After(seconds(r.Hold)):
 		}
-		all = append(all, metadata.Field{Name: f.Name, Value: f.Value + string(bytes), CreateRevision: revision,
-			ModRevision: revision})
+		if r.Fails && ctx.Err() == nil {
+			return errFails
+		}
+		return context.Cause(ctx)
 	}
-	return all
+	opts := []jobs.Option{jobs.PeriodOffset(seconds(r.Offset))}
+	if r.Fails {
+		opts = append(opts, jobs.PeriodBackOnError())
+	}
+	ran, err := jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, opts...)
+	if errors.Is(err, errFails) {
+		err = nil
+	}
+	if held, isHeld := errors.AsType[*mutex.HeldError](err); isHeld {
+		members := map[string]any{}
+		explain(members, held, true)
+		return members, nil
+	}
+	return map[string]any{"ran": ran, "token": token}, err
 }
 
-// driverVariable makes this test binary a Go driver. Its value is the fault that the driver has, or "none".
+// driverVariable makes this test binary a Go driver. Its value is the fault that the driver has; none if empty.
 const driverVariable = "CONFORMANCE_DRIVER"
 
 // goDriverProcess does not return in a process that is a Go driver.
@@ -493,7 +432,9 @@ func goDriverProcess() {
 	if !isDriver {
 		return
 	}
-	if err := runGoDriver(os.Stdin, os.Stdout, strings.TrimPrefix(broken, "none")); err != nil {
+	d := &goDriver{out: json.NewEncoder(os.Stdout), fault: faultNamed(broken), locks: map[int]goHold{},
+		cancels: map[int]context.CancelCauseFunc{}}
+	if err := d.run(os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

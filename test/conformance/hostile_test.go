@@ -15,18 +15,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// hostileChecks are about texts that nobody expects.
-func hostileChecks() []check {
-	return []check{
-		{name: "hostile values", rule: "protocol.md#the-record", short: true,
-			wants: "any name and text is written as it is, and shown by page and mutexctl without harm",
-			alone: hostileValues},
-		{name: "bad input", rule: "protocol.md#lock-names", short: true,
-			wants: "input that readers would report as a problem is refused, and nothing is written", alone: badInput},
-	}
+var hostileChecks = []check{
+	{name: "hostile values", rule: "protocol.md#the-record", short: true,
+		wants: "any name and text is written as it is, and shown by page and mutexctl without harm",
+		alone: hostileValues},
+	{name: "bad input", rule: "protocol.md#lock-names", short: true,
+		wants: "input that readers would report as a problem is refused, and nothing is written", alone: badInput},
 }
 
-// evil are names and texts that are allowed.
 func evil() []string {
 	return []string{
 		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `../../etc/passwd`, `.queue`, `%2F%00`, `a\b"c'`,
@@ -36,7 +32,6 @@ func evil() []string {
 	}
 }
 
-// texts are what a client says of one lock.
 type texts struct{ name, purpose, note, progress string }
 
 // hostileTexts have each text in each place. The short set has each text in one place for a client, and in another one
@@ -58,8 +53,7 @@ func hostileTexts(c *client) (all []texts) {
 	return all
 }
 
-func hostileValues(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func hostileValues(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	addr, ops := proctest.FreeAddr(t), proctest.FreeAddr(t)
 	dash := proctest.Start(t, programs.Command(t, "mutexdash", "--etcd.endpoints="+s.target[0],
@@ -71,9 +65,7 @@ func hostileValues(t *testing.T, w *world, c *client) {
 	var names []string
 	for _, x := range all {
 		l := d.acquire(x.name, want{try: true, purpose: x.purpose, attributes: map[string]any{"note": x.note}})
-		if a := l.alive(x.progress); a.Error != "" {
-			t.Errorf("alive with the progress %q: %s", x.progress, a.line)
-		}
+		l.mustAlive(x.progress)
 		r := s.record(x.name)
 		if len(r.Problems) > 0 || r.Purpose != x.purpose || r.Attributes["note"] != x.note ||
 			strings.TrimSpace(progress(r)) != strings.TrimSpace(x.progress) {
@@ -96,16 +88,11 @@ func hostileValues(t *testing.T, w *world, c *client) {
 	}
 }
 
-// isShown wants mutexctl to show the lock, without anything that a terminal obeys.
 func (s *scene) isShown(name, uuid string) {
-	s.t.Helper()
 	for _, format := range []string{"table", "json"} {
-		r := s.mutexctl("show", "--output="+format, "--", name)
-		if r.Code != 0 || !strings.Contains(r.Stdout, uuid) {
-			s.t.Errorf("mutexctl show -o %s %q: %+v", format, name, r)
-		}
-		if !utf8.ValidString(r.Stdout) || strings.ContainsFunc(r.Stdout, obeyed) {
-			s.t.Errorf("mutexctl show -o %s %q prints what a terminal obeys: %q", format, name, r.Stdout)
+		shown := s.mutexctl("show", "--output="+format, "--", name)
+		if !strings.Contains(shown, uuid) || !utf8.ValidString(shown) || strings.ContainsFunc(shown, obeyed) {
+			s.t.Errorf("mutexctl show -o %s %q shows another lock, or what a terminal obeys: %q", format, name, shown)
 		}
 	}
 }
@@ -116,7 +103,6 @@ func obeyed(r rune) bool {
 
 // seesAll wants the dashboard to have all locks, and pages that run nothing.
 func seesAll(t *testing.T, addr string, names []string) {
-	t.Helper()
 	eventually(t, "the locks in the API", func() error {
 		body := proctest.Answers(t, "http://"+addr+"/api/v1/locks?limit=1000", 200)
 		var answer struct {
@@ -148,15 +134,13 @@ func seesAll(t *testing.T, addr string, names []string) {
 	}
 }
 
-func badInput(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func badInput(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	many := map[string]any{}
 	for i := range metadata.MaxAttributes + 1 {
 		many[fmt.Sprintf("a%d", i)] = i
 	}
-	type bad map[string]any
-	cases := map[string]bad{
+	for about, change := range map[string]request{
 		"a purpose of more than 1 KiB":      {"purpose": strings.Repeat("p", metadata.MaxTextBytes+1)},
 		"65 attributes":                     {"attributes": many},
 		"an attribute that is no name":      {"attributes": map[string]any{"Not A Name": 1}},
@@ -171,13 +155,8 @@ func badInput(t *testing.T, w *world, c *client) {
 		"a name that is empty":              {"name": ""},
 		"a text that has more than 1 KiB":   {"attributes": map[string]any{"note": strings.Repeat("n", 1025)}},
 		"a purpose with half a line of NUL": {"purpose": strings.Repeat("\x00", 2000)},
-	}
-	for about, change := range cases {
-		r := want{try: true}.request("bad input")
-		for member, value := range change {
-			r[member] = value
-		}
-		if a := d.do(r); a.Error != "refused" || a.Message == "" {
+	} {
+		if a := d.do(want{try: true, more: change}.request("bad input")); a.Error != "refused" || a.Message == "" {
 			t.Errorf("%s: %.300s, want refused and a message", about, a.line)
 		}
 	}

@@ -10,11 +10,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func severalTogether(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func severalTogether(t *testing.T, s *scene, a, b *client) {
 	one, other := s.open(a), s.open(b)
 	s.both(other).mustRelease()
 	pair := s.both(one)
@@ -23,8 +24,7 @@ func severalTogether(t *testing.T, w *world, a, b *client) {
 	if r := s.record("account/3"); r.Token != 0 {
 		t.Errorf("one of two was taken although the other is held: %v", r.UUID)
 	}
-	wait := other.begin("account/2", want{more: request{"names": []string{"account/2", "account/3"}}})
-	s.queued("account/2", 1)
+	wait := s.queues(other, "account/2", want{more: request{"names": []string{"account/2", "account/3"}}}, 1)
 	pair.mustRelease()
 	wait.granted().mustRelease()
 	for _, name := range []string{"account/1", "account/2", "account/3"} {
@@ -32,9 +32,7 @@ func severalTogether(t *testing.T, w *world, a, b *client) {
 	}
 }
 
-// both takes two locks at once, and looks at their records.
 func (s *scene) both(d *driver) *lock {
-	s.t.Helper()
 	names := []string{"account/1", "account/2"}
 	pair := d.acquire(names[0], want{try: true, more: request{"names": names}})
 	for _, name := range names {
@@ -48,8 +46,7 @@ func (s *scene) both(d *driver) *lock {
 }
 
 // manyTogether wants more locks than fit into one transaction, while another has the last but one.
-func manyTogether(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func manyTogether(t *testing.T, s *scene, a, b *client) {
 	var names []string
 	for i := range mutex.MaxTogether + 2 {
 		names = append(names, fmt.Sprintf("many/%02d", i))
@@ -91,8 +88,7 @@ func manyTogether(t *testing.T, w *world, a, b *client) {
 }
 
 // kindsTogether takes locks of several kinds together; where a client cannot mix them, permits of each.
-func kindsTogether(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func kindsTogether(t *testing.T, s *scene, a, b *client) {
 	more := request{"names": []string{"catalogue", "pool", "zoo"}}
 	taken, missing := "catalogue#2", "pool"
 	records := []string{"catalogue#1", "pool#1", "zoo"}
@@ -126,7 +122,6 @@ func kindsTogether(t *testing.T, w *world, a, b *client) {
 	}
 }
 
-// once asks for a job that runs once a day.
 func once(d *driver) *call { return d.send(daily()) }
 
 func daily() request {
@@ -134,8 +129,7 @@ func daily() request {
 	return request{"do": "once", "name": "nightly", "every": day, "offset": 5400.0, "hold": 0.1}
 }
 
-func oncePerPeriod(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func oncePerPeriod(t *testing.T, s *scene, a, b *client) {
 	drivers := s.several(a, b, 2)
 	held := drivers[0].acquire("nightly", want{try: true})
 	refused(t, once(drivers[1]).wait(), held)
@@ -164,39 +158,24 @@ func oncePerPeriod(t *testing.T, w *world, a, b *client) {
 	s.free("nightly")
 }
 
-func periodGivenBack(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func periodGivenBack(t *testing.T, s *scene, a, b *client) {
 	one, other := s.open(a), s.open(b)
-	ctx, cancel := s.context()
-	defer cancel()
 	key := s.layout.Period("nightly")
 	const before = "1553682600 taken by somebody else"
-	if _, err := s.etcd.Put(ctx, key, before); err != nil {
-		t.Fatal(err)
-	}
+	s.put(key, before)
 	fails := func(d *driver) string {
-		t.Helper()
 		job := daily()
 		job["fails"] = true
 		if a := d.do(job); a.Error != "" || !a.Ran {
 			t.Errorf("of a job that failed it says %s", a.line)
 		}
 		s.free("nightly")
-		r, err := s.etcd.Get(ctx, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, kv := range r.Kvs {
-			return string(kv.Value)
-		}
-		return ""
+		return s.value(key)
 	}
 	if left := fails(other); left != before {
 		t.Errorf("after a job that failed the period is %q, want %q", left, before)
 	}
-	if _, err := s.etcd.Delete(ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	s.txn(clientv3.OpDelete(key))
 	if left := fails(one); left != "" {
 		t.Errorf("after a job that failed the period is %q, and there was none before", left)
 	}
@@ -209,8 +188,7 @@ func periodGivenBack(t *testing.T, w *world, a, b *client) {
 }
 
 // periodTakenMeanwhile has a client take the period while the claim of another, which read it before, is on its way.
-func periodTakenMeanwhile(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func periodTakenMeanwhile(t *testing.T, s *scene, c *client) {
 	line := newWire(t, s.target[0])
 	late, first := s.open(c, line.Addr), s.open(c)
 	claimed, taken := make(chan struct{}), make(chan struct{})
@@ -236,13 +214,11 @@ func periodTakenMeanwhile(t *testing.T, w *world, c *client) {
 	s.free("nightly")
 }
 
-func leads(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func leads(t *testing.T, s *scene, a, b *client) {
 	one, other := s.open(a), s.open(b)
 	stands := request{"life": 3.0, "address": "10.0.0.1:80"}
 	leader := one.acquire("leader", want{more: stands})
-	wait := other.begin("leader", want{more: stands})
-	s.queued("leader", 1)
+	wait := s.queues(other, "leader", want{more: stands}, 1)
 	s.leading()
 	leader.mustRelease()
 	next := wait.granted()
@@ -250,13 +226,11 @@ func leads(t *testing.T, w *world, a, b *client) {
 		t.Errorf("the next leader has token %d after %d", next.token, leader.token)
 	}
 	s.leading()
-	next.mustRelease()
-	s.free("leader")
+	s.ends(next)
 }
 
 // leading waits until the leader has said where it is, and has given a sign of life.
 func (s *scene) leading() {
-	s.t.Helper()
 	r := s.record("leader")
 	if r.Attributes["address"] != "10.0.0.1:80" {
 		s.t.Errorf("the leader's address is %v", r.Attributes["address"])

@@ -10,52 +10,57 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// kindChecks are about what is more than a lock with one holder.
-func kindChecks() []check {
-	const page = "protocol/kinds.md#"
-	return []check{
-		{name: "transactions: kinds", rule: page + "test-transactions-of-kinds",
-			needs: []string{"kinds", "transactions"}, short: true,
-			wants: "each step of a share has exactly this transaction, and each answer means this",
-			alone: kindTransactions},
-		{name: "semaphore", rule: page + "kinds", needs: []string{"semaphore"}, short: true, orders: true,
-			wants: "so many permits are out and no more, each with a record of its own", pair: semaphore},
-		{name: "permits counted", rule: page + "kinds", needs: []string{"semaphore"}, short: true,
-			wants: "no permit too many is out while requests and answers get lost, and all get their turns",
-			pair:  permitsCounted},
-		{name: "a heavy weight", rule: page + "kinds", needs: []string{"semaphore"}, short: true, orders: true,
-			wants: "nobody overtakes a waiter who wants many permits", pair: heavyWeight},
-		{name: "readers and a writer", rule: page + "kinds", needs: []string{"read-write"}, short: true, orders: true,
-			wants: "readers share, a writer does not, and later readers stay behind it", pair: readersAndWriter},
-		{name: "nobody starves", rule: page + "kinds", needs: []string{"read-write"},
-			wants: "a writer among many readers, and readers among writers, all get their turns", pair: nobodyStarves},
-		{name: "a share given up", rule: page + "kinds", needs: []string{"semaphore"}, short: true,
-			wants: "a waiter for a permit that gives up leaves nothing", alone: shareGivenUp},
-		{name: "ghost of a share", rule: page + "kinds", needs: []string{"semaphore"}, short: true,
-			wants: "a late send of a claim takes no permit when its attempt is over", alone: shareGhost},
-		{name: "lock delay of a share", rule: page + "lock-delays-of-shares", needs: []string{"semaphore"}, short: true,
-			wants: "a permit in its delay counts as taken", alone: shareDelay},
-		{name: "several together", rule: page + "several-locks-and-writes-of-your-own", needs: []string{"together"},
-			short: true, orders: true, wants: "several locks are taken all or none", pair: severalTogether},
-		{name: "many together", rule: page + "several-locks-and-writes-of-your-own", needs: []string{"together"},
-			short: true, wants: "more than fit into a transaction are taken one after the other, all or none",
-			pair: manyTogether},
-		{name: "kinds together", rule: page + "several-locks-and-writes-of-your-own", short: true,
-			needs: []string{"together", "semaphore", "read-write"},
-			wants: "several locks that others may share are taken all or none", pair: kindsTogether},
-		{name: "once per period", rule: page + "jobs-that-run-once-per-period", needs: []string{"once"}, short: true,
-			wants: "one call in each period runs the job, and none while the lock is held", pair: oncePerPeriod},
-		{name: "a period given back", rule: page + "jobs-that-run-once-per-period", needs: []string{"once", "back"},
-			short: true, wants: "a job that failed leaves the period as it was", pair: periodGivenBack},
-		{name: "a period taken meanwhile", rule: page + "jobs-that-run-once-per-period", needs: []string{"once"},
-			short: true, wants: "who read the period before another took it does not run the job",
-			alone: periodTakenMeanwhile},
-		{name: "a leader", rule: page + "leaders", needs: []string{"leader"}, short: true, orders: true,
-			wants: "a leader says where it is and gives signs of life, and another follows it", pair: leads},
-	}
+const kindsPage = "protocol/kinds.md#"
+
+var kindChecks = []check{
+	{name: "transactions: kinds", rule: kindsPage + "test-transactions-of-kinds",
+		needs: []string{"kinds", "transactions"}, short: true,
+		wants: "each step of a share has exactly this transaction, and each answer means this",
+		alone: func(t *testing.T, s *scene, c *client) {
+			bodiesOf("kinds.json")(t, s, c)
+			verdictsOf("kinds.json")(t, s, c)
+		}},
+	{name: "semaphore", rule: kindsPage + "kinds", needs: []string{"semaphore"}, short: true, orders: true,
+		wants: "so many permits are out and no more, each with a record of its own", pair: semaphore},
+	{name: "permits counted", rule: kindsPage + "kinds", needs: []string{"semaphore"}, short: true,
+		wants: "no permit too many is out while requests and answers get lost, and all get their turns",
+		pair:  permitsCounted},
+	{name: "a heavy weight", rule: kindsPage + "kinds", needs: []string{"semaphore"}, short: true, orders: true,
+		wants: "nobody overtakes a waiter who wants many permits", pair: heavyWeight},
+	{name: "readers and a writer", rule: kindsPage + "kinds", needs: []string{"read-write"}, short: true, orders: true,
+		wants: "readers share, a writer does not, and later readers stay behind it", pair: readersAndWriter},
+	{name: "nobody starves", rule: kindsPage + "kinds", needs: []string{"read-write"},
+		wants: "a writer among many readers, and readers among writers, all get their turns", pair: nobodyStarves},
+	{name: "a share given up", rule: kindsPage + "kinds", needs: []string{"semaphore"}, short: true,
+		wants: "a waiter for a permit that gives up leaves nothing", alone: shareGivenUp},
+	{name: "ghost of a share", rule: kindsPage + "kinds", needs: []string{"semaphore"}, short: true,
+		wants: "a late send of a claim takes no permit when its attempt is over", alone: shareGhost},
+	{name: "lock delay of a share", rule: kindsPage + "lock-delays-of-shares", needs: []string{"semaphore"},
+		short: true, wants: "a permit in its delay counts as taken", alone: shareDelay},
+	{name: "several together", rule: kindsPage + "several-locks-and-writes-of-your-own", needs: []string{"together"},
+		short: true, orders: true, wants: "several locks are taken all or none", pair: severalTogether},
+	{name: "many together", rule: kindsPage + "several-locks-and-writes-of-your-own", needs: []string{"together"},
+		short: true, wants: "more than fit into a transaction are taken one after the other, all or none",
+		pair: manyTogether},
+	{name: "kinds together", rule: kindsPage + "several-locks-and-writes-of-your-own", short: true,
+		needs: []string{"together", "semaphore", "read-write"},
+		wants: "several locks that others may share are taken all or none", pair: kindsTogether},
+	{name: "once per period", rule: kindsPage + "jobs-that-run-once-per-period", needs: []string{"once"}, short: true,
+		wants: "one call in each period runs the job, and none while the lock is held", pair: oncePerPeriod},
+	{name: "a period given back", rule: kindsPage + "jobs-that-run-once-per-period", needs: []string{"once", "back"},
+		short: true, wants: "a job that failed leaves the period as it was", pair: periodGivenBack},
+	{name: "a period taken meanwhile", rule: kindsPage + "jobs-that-run-once-per-period", needs: []string{"once"},
+		short: true, wants: "who read the period before another took it does not run the job",
+		alone: periodTakenMeanwhile},
+	{name: "a leader", rule: kindsPage + "leaders", needs: []string{"leader"}, short: true, orders: true,
+		wants: "a leader says where it is and gives signs of life, and another follows it", pair: leads},
 }
 
 func permits(limit, weight int) request {
@@ -78,13 +83,7 @@ func refused(t *testing.T, a answer, holders ...*lock) {
 	}
 }
 
-func kindTransactions(t *testing.T, _ *world, c *client) {
-	bodiesOf(t, c, "kinds.json")
-	verdictsOf(t, c, "kinds.json")
-}
-
-func semaphore(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func semaphore(t *testing.T, s *scene, a, b *client) {
 	const name = "pool/of 3"
 	one, other := s.open(a), s.open(b)
 	var held []*lock
@@ -100,8 +99,7 @@ func semaphore(t *testing.T, w *world, a, b *client) {
 	}
 	refused(t, other.do(want{try: true, more: permits(3, 1)}.request(name)), held...)
 	refused(t, other.do(want{try: true, more: writes}.request(name)), held...)
-	wait := other.begin(name, want{more: permits(3, 1)})
-	s.queued(name, 1)
+	wait := s.queues(other, name, want{more: permits(3, 1)}, 1)
 	held[1].mustRelease()
 	next := wait.granted()
 	if r := s.record(name + "#2"); r.UUID != next.uuid {
@@ -116,8 +114,7 @@ func semaphore(t *testing.T, w *world, a, b *client) {
 	next.mustRelease()
 	all := one.acquire(name, want{try: true, more: permits(3, 3)})
 	refused(t, other.do(want{try: true, more: permits(3, 1)}.request(name)), all)
-	all.mustRelease()
-	s.free(name)
+	s.ends(all)
 }
 
 // crowd counts who is inside at once, of those who may be.
@@ -125,66 +122,36 @@ type crowd struct {
 	inside, most atomic.Int64
 }
 
-func (c *crowd) enter() {
-	n := c.inside.Add(1)
-	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
+func (c *crowd) stays(hold time.Duration) func(*lock) error {
+	return func(*lock) error {
+		n := c.inside.Add(1)
+		for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
+		}
+		time.Sleep(hold)
+		c.inside.Add(-1)
+		return nil
 	}
 }
 
-func (c *crowd) leave() { c.inside.Add(-1) }
-
-// rounds has each driver take the lock so many times.
-func (s *scene) rounds(name string, drivers []*driver, rounds int, w want, hold time.Duration, in *crowd) {
-	var all sync.WaitGroup
-	for _, d := range drivers {
-		all.Go(func() {
-			for range rounds {
-				err := d.holds(name, w, func() {
-					in.enter()
-					time.Sleep(hold)
-					in.leave()
-				})
-				if err != nil {
-					s.t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-}
-
-func permitsCounted(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
-	s.timeout = 1
-	line := newWire(t, s.target[0])
-	each, rounds := size()
-	drivers := s.several(a, b, each, line.Addr)
-	line.judgeBy(lossy)
+func permitsCounted(t *testing.T, s *scene, a, b *client) {
+	drivers, rounds := s.lossy(a, b)
 	in := &crowd{}
-	s.rounds("counted", drivers, rounds, want{more: permits(2, 1)}, 2*time.Millisecond, in)
-	line.judgeBy(nil)
+	s.rounds("counted", drivers, rounds, want{more: permits(2, 1)}, in.stays(2*time.Millisecond))
 	if most := in.most.Load(); most > 2 {
 		t.Errorf("%d had one of two permits at once", most)
 	}
 	s.free("counted")
-	eventually(t, "no permit left", func() error {
-		if left := s.keys(s.layout.Prefix() + "counted#"); len(left) > 0 {
-			return fmt.Errorf("left are %q", left)
-		}
-		return nil
+	etcdtest.Eventually(t, "the end of the last permit", func() bool {
+		return len(s.keys(s.layout.Prefix()+"counted#")) == 0
 	})
 }
 
-func heavyWeight(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func heavyWeight(t *testing.T, s *scene, a, b *client) {
 	const name = "heavy"
 	one, other := s.open(a), s.open(b)
 	small := one.acquire(name, want{try: true, more: permits(5, 1)})
-	heavy := other.begin(name, want{more: permits(5, 5)})
-	s.queued(name, 1)
-	light := s.open(a).begin(name, want{more: permits(5, 1)})
-	s.queued(name, 2)
+	heavy := s.queues(other, name, want{more: permits(5, 5)}, 1)
+	light := s.queues(s.open(a), name, want{more: permits(5, 1)}, 2)
 	for _, newcomer := range []*driver{one, other} {
 		if a := newcomer.do(want{try: true, more: permits(5, 1)}.request(name)); a.Error != "held" {
 			t.Fatalf("a newcomer passed the waiters: %s", a.line)
@@ -192,41 +159,32 @@ func heavyWeight(t *testing.T, w *world, a, b *client) {
 	}
 	small.mustRelease()
 	all := heavy.granted()
-	if light.answered() {
-		t.Errorf("one of five permits was given out beside five: %s", light.wait().line)
-	}
+	light.unanswered("one of five permits was given out beside five")
 	all.mustRelease()
-	light.granted().mustRelease()
-	s.free(name)
+	s.ends(light.granted())
 }
 
-func readersAndWriter(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func readersAndWriter(t *testing.T, s *scene, a, b *client) {
 	const name = "catalogue"
 	one, other := s.open(a), s.open(b)
 	first := one.acquire(name, want{try: true, more: reads})
 	second := other.acquire(name, want{try: true, more: reads})
 	refused(t, other.do(want{try: true, more: writes}.request(name)), first, second)
-	writer := other.begin(name, want{more: writes})
-	s.queued(name, 1)
+	writer := s.queues(other, name, want{more: writes}, 1)
 	var behind []*call
 	for i, d := range []*driver{one, s.open(b)} {
 		behind = append(behind, d.begin(name, want{more: reads}))
 		s.queued(name, 2+i)
 	}
 	first.mustRelease()
-	if writer.answered() {
-		t.Errorf("the writer got in beside a reader: %s", writer.wait().line)
-	}
+	writer.unanswered("the writer got in beside a reader")
 	second.mustRelease()
 	written := writer.granted()
 	if r := s.record(name); r.UUID != written.uuid || r.Attributes["kind"] != metadata.HoldsExclusive {
 		t.Errorf("the writer's record is that of %q, %v", r.UUID, r.Attributes["kind"])
 	}
 	for _, reader := range behind {
-		if reader.answered() {
-			t.Errorf("a reader got in beside the writer: %s", reader.wait().line)
-		}
+		reader.unanswered("a reader got in beside the writer")
 	}
 	written.mustRelease()
 	var reading []*lock
@@ -242,13 +200,12 @@ func readersAndWriter(t *testing.T, w *world, a, b *client) {
 	alone.mustRelease()
 }
 
-func nobodyStarves(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func nobodyStarves(t *testing.T, s *scene, a, b *client) {
 	readers, writers := &crowd{}, &crowd{}
 	drivers := s.several(a, b, 4)
 	var all sync.WaitGroup
-	all.Go(func() { s.rounds("busy", drivers[:6], 10, want{more: reads}, 5*time.Millisecond, readers) })
-	all.Go(func() { s.rounds("busy", drivers[6:], 10, want{more: writes}, time.Millisecond, writers) })
+	all.Go(func() { s.rounds("busy", drivers[:6], times(10), want{more: reads}, readers.stays(5*time.Millisecond)) })
+	all.Go(func() { s.rounds("busy", drivers[6:], times(10), want{more: writes}, writers.stays(time.Millisecond)) })
 	all.Wait()
 	if most := writers.most.Load(); most != 1 {
 		t.Errorf("%d writers were at it at once", most)
@@ -256,8 +213,7 @@ func nobodyStarves(t *testing.T, w *world, a, b *client) {
 	s.free("busy")
 }
 
-func shareGivenUp(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func shareGivenUp(t *testing.T, s *scene, c *client) {
 	const name = "given up"
 	d := s.open(c)
 	l := d.acquire(name, want{try: true, more: permits(1, 1)})
@@ -265,25 +221,16 @@ func shareGivenUp(t *testing.T, w *world, c *client) {
 	if a.Error != "timeout" || a.Holder == nil || a.Holder.UUID != l.uuid {
 		t.Errorf("a wait that is over says %s, want timeout and the holder %s", a.line, l.uuid)
 	}
-	wait := d.begin(name, want{more: permits(1, 1)})
-	s.queued(name, 1)
-	d.must(request{"do": "cancel", "request": wait.id})
-	if a := wait.wait(); a.Error != "cancelled" {
-		t.Errorf("a wait that was cancelled says %s", a.line)
-	}
-	l.mustRelease()
-	s.free(name)
+	wait := s.queues(d, name, want{more: permits(1, 1)}, 1)
+	wait.cancel()
+	s.ends(l)
 	if left := s.keys(s.layout.Prefix() + name); len(left) > 0 {
 		t.Errorf("left are %q", left)
 	}
 }
 
-func shareGhost(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
-	d, line := s.behindWire(c)
-	g := line.holdBack(t, sent.takes)
-	l := d.acquire("ghost", want{wait: 30, more: permits(3, 1)})
-	g.isCaught()
+func shareGhost(t *testing.T, s *scene, c *client) {
+	l, g := s.ghostly(c, want{wait: 30, more: permits(3, 1)})
 	l.mustRelease()
 	s.settles()
 	g.arrives()
@@ -292,18 +239,12 @@ func shareGhost(t *testing.T, w *world, c *client) {
 	}
 }
 
-func shareDelay(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func shareDelay(t *testing.T, s *scene, c *client) {
 	const name = "delayed"
 	d := s.open(c)
 	key := s.layout.Delay(name + "#1")
-	ctx, cancel := s.context()
-	defer cancel()
-	document := fmt.Sprintf(`{"lock":%q,"uuid":%q,"token":7,"permits":2,"ended":"forced","seconds":60}`, name+"#1",
-		newUUID())
-	if _, err := s.etcd.Put(ctx, key, document); err != nil {
-		t.Fatal(err)
-	}
+	s.put(key, fmt.Sprintf(`{"lock":%q,"uuid":%q,"token":7,"permits":2,"ended":"forced","seconds":60}`, name+"#1",
+		uuid.NewString()))
 	l := d.acquire(name, want{try: true, more: permits(3, 1)})
 	if r := s.record(name + "#2"); r.UUID != l.uuid {
 		t.Errorf("the number of a share in its delay was given out: number 2 is that of %q", r.UUID)
@@ -311,12 +252,8 @@ func shareDelay(t *testing.T, w *world, c *client) {
 	if a := d.do(want{try: true, more: permits(3, 1)}.request(name)); a.Error != "held" || !a.Delayed {
 		t.Errorf("with two of three permits in their delay and one taken it says %s, want held and delayed", a.line)
 	}
-	wait := d.begin(name, want{more: permits(3, 2)})
-	s.queued(name, 1)
-	if _, err := s.etcd.Delete(ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	wait := s.queues(d, name, want{more: permits(3, 2)}, 1)
+	s.txn(clientv3.OpDelete(key))
 	wait.granted().mustRelease()
-	l.mustRelease()
-	s.free(name)
+	s.ends(l)
 }

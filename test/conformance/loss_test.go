@@ -3,72 +3,72 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// lossChecks are about holds that end without their holder, and what others tell a holder.
-func lossChecks() []check {
-	return []check{
-		{name: "force unlock", rule: "protocol.md#holding-a-lock", short: true,
-			wants: "a holder learns at once that an operator ended its hold", alone: forceUnlock},
-		{name: "deleted by hand", rule: "protocol.md#holding-a-lock", short: true,
-			wants: "a holder learns at once that its record is gone", alone: deletedByHand},
-		{name: "replaced", rule: "protocol.md#transactions", short: true,
-			wants: "a former holder does not touch the next holder's record", alone: replaced},
-		{name: "same uuid, another token", rule: "protocol.md#errors-are-not-answers", short: true,
-			wants: "alive and release compare the token, not only the uuid", alone: sameUUID},
-		{name: "asked to finish", rule: "protocol.md#what-others-write", needs: []string{"asked"}, short: true,
-			wants: "a holder learns who asks it to finish, and why", alone: askedToFinish},
-		{name: "deadlines never move back", rule: "protocol/operators.md#giving-more-time", short: true,
-			wants: "alive does not shorten what an operator gave", alone: neverBack},
-		{name: "silent watch of a holder", rule: "protocol.md#holding-a-lock",
-			wants: "a holder whose watch is silent reads again by itself", alone: silentWatchOfHolder},
-		{name: "lock delay", rule: "protocol.md#transactions", short: true,
-			wants: "nobody takes a lock in its delay, and a waiter takes it when the delay is over", alone: lockDelay},
-		{name: "slow answer", rule: "protocol.md#transactions",
-			wants: "the local deadline counts from before the send, not from the answer", alone: slowAnswer},
-		{name: "cut off", rule: "protocol.md#transactions",
-			wants: "a holder that cannot reach etcd stops before its lock can be removed", alone: cutOff},
-		{name: "connection refused", rule: "protocol.md#transactions", short: true,
-			wants: "a holder whose etcd is gone stops before its lock can be removed", alone: connectionRefused},
-		{name: "paused", rule: "protocol.md#fencing",
-			wants: "a holder that slept past its deadline does nothing to the next one", alone: paused},
-		{name: "driver ends", rule: "protocol.md#the-idea", short: true,
-			wants: "the end of a process ends no hold", alone: driverEnds},
-	}
+var lossChecks = []check{
+	{name: "force unlock", rule: "protocol.md#holding-a-lock", short: true,
+		wants: "a holder learns at once that an operator ended its hold", alone: forceUnlock},
+	{name: "deleted by hand", rule: "protocol.md#holding-a-lock", short: true,
+		wants: "a holder learns at once that its record is gone", alone: deletedByHand},
+	{name: "replaced", rule: "protocol.md#transactions", short: true,
+		wants: "a former holder does not touch the next holder's record", alone: replaced},
+	{name: "same uuid, another token", rule: "protocol.md#errors-are-not-answers", short: true,
+		wants: "alive and release compare the token, not only the uuid", alone: sameUUID},
+	{name: "asked to finish", rule: "protocol.md#what-others-write", needs: []string{"asked"}, short: true,
+		wants: "a holder learns who asks it to finish, and why", alone: askedToFinish},
+	{name: "deadlines never move back", rule: "protocol/operators.md#giving-more-time", short: true,
+		wants: "alive does not shorten what an operator gave", alone: neverBack},
+	{name: "silent watch of a holder", rule: "protocol.md#holding-a-lock",
+		wants: "a holder whose watch is silent reads again by itself", alone: silentWatchOfHolder},
+	{name: "lock delay", rule: "protocol.md#transactions", short: true,
+		wants: "nobody takes a lock in its delay, and a waiter takes it when the delay is over", alone: lockDelay},
+	{name: "slow answer", rule: "protocol.md#transactions",
+		wants: "the local deadline counts from before the send, not from the answer", alone: slowAnswer},
+	{name: "cut off", rule: "protocol.md#transactions",
+		wants: "a holder that cannot reach etcd stops before its lock can be removed",
+		alone: toldInTime((*wire).stall)},
+	{name: "connection refused", rule: "protocol.md#transactions", short: true,
+		wants: "a holder whose etcd is gone stops before its lock can be removed", alone: toldInTime((*wire).cutOff)},
+	{name: "paused", rule: "protocol.md#fencing",
+		wants: "a holder that slept past its deadline does nothing to the next one", alone: paused},
+	{name: "driver ends", rule: "protocol.md#the-idea", short: true,
+		wants: "the end of a process ends no hold", alone: driverEnds},
 }
 
-// mutexctl runs the real one on the scene.
-func (s *scene) mutexctl(args ...string) proctest.Result {
+// mutexctl runs the real one on the scene, which has to succeed, and returns what it prints.
+func (s *scene) mutexctl(args ...string) string {
 	s.t.Helper()
-	return proctest.Run(s.t, programs.Command(s.t, "mutexctl", append([]string{
+	r := proctest.Run(s.t, programs.Command(s.t, "mutexctl", append([]string{
 		"--etcd.endpoints=" + strings.Join(s.target, ","), "--locks.prefix=" + s.layout.Prefix()}, args...)...))
+	if r.Code != 0 {
+		s.t.Fatalf("mutexctl %q: %+v", args, r)
+	}
+	return r.Stdout
 }
 
 // lostAs waits for the event and wants one of these reasons, and check to say the same.
 func (l *lock) lostAs(reasons ...string) answer {
 	l.d.t.Helper()
 	e := l.event("lost")
-	for _, reason := range reasons {
-		if e.Reason == reason {
-			if got := l.check(); got.Lost == nil || *got.Lost != reason {
-				l.d.t.Errorf("the event says %q, check says %s", reason, got.line)
-			}
-			return e
-		}
+	if !slices.Contains(reasons, e.Reason) {
+		l.d.t.Errorf("%s was lost for %q, want %q", l.name, e.Reason, reasons)
+	} else if got := l.check(); got.Lost == nil || *got.Lost != e.Reason {
+		l.d.t.Errorf("the event says %q, check says %s", e.Reason, got.line)
 	}
-	l.d.t.Errorf("%s was lost for %q, want %q", l.name, e.Reason, reasons)
 	return e
 }
 
-// refusesAll wants alive and release of a lost lock to say so.
 func (l *lock) refusesAll() {
 	l.d.t.Helper()
 	if a := l.alive("still here"); a.Error != "lost" || a.Reason == "" {
@@ -79,58 +79,38 @@ func (l *lock) refusesAll() {
 	}
 }
 
-func forceUnlock(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func forceUnlock(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("night/import", want{try: true})
-	if r := s.mutexctl("force-unlock", l.name, "--uuid="+l.uuid, "--yes", "--reason=node-7 is on fire"); r.Code != 0 {
-		t.Fatalf("force-unlock: %+v", r)
-	}
+	s.forceUnlock(l)
 	l.lostAs("forced")
 	l.refusesAll()
 	s.free(l.name)
 }
 
-// delete deletes the record, as etcdctl del --prefix does.
 func (s *scene) delete(name string) {
-	s.t.Helper()
-	ctx, cancel := s.context()
-	defer cancel()
-	if _, err := s.etcd.Delete(ctx, s.layout.Record(name), clientv3.WithPrefix()); err != nil {
-		s.t.Fatal(err)
-	}
+	s.txn(clientv3.OpDelete(s.layout.Record(name), clientv3.WithPrefix()))
 }
 
 // write puts a record of nobody's, or of the one who is said to hold it.
 func (s *scene) write(name string, fields []metadata.Field) (token int64) {
-	s.t.Helper()
-	ctx, cancel := s.context()
-	defer cancel()
 	var puts []clientv3.Op
 	for _, f := range fields {
 		puts = append(puts, clientv3.OpPut(s.layout.Field(name, f.Name), f.Value))
 	}
-	r, err := s.etcd.Txn(ctx).Then(puts...).Commit()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return r.Header.Revision
+	return s.txn(puts...)
 }
 
 // somebody is the record of another holder.
 func (s *scene) somebody(uuid string) []metadata.Field {
-	s.t.Helper()
 	now := time.Now()
 	fields, err := metadata.Draft{UUID: uuid,
 		Holder: metadata.Holder{Owner: "somebody", Hostname: "elsewhere", PID: 1}, LockedAt: now,
 		AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(time.Hour)}.Fields()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	proctest.Must(s.t, err)
 	return fields
 }
 
-func deletedByHand(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func deletedByHand(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("deleted", want{try: true})
 	s.delete(l.name)
 	l.lostAs("deleted")
@@ -138,11 +118,10 @@ func deletedByHand(t *testing.T, w *world, c *client) {
 	s.free(l.name)
 }
 
-func replaced(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func replaced(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("replaced", want{try: true})
 	s.delete(l.name)
-	other := newUUID()
+	other := uuid.NewString()
 	s.write(l.name, s.somebody(other))
 	l.lostAs("replaced", "deleted") // as it was when the holder looked
 	l.refusesAll()
@@ -152,10 +131,9 @@ func replaced(t *testing.T, w *world, c *client) {
 }
 
 // sameUUID lets a watch say nothing, so that only the transactions can tell.
-func sameUUID(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func sameUUID(t *testing.T, s *scene, c *client) {
 	line := newWire(t, s.target[0])
-	line.judgeBy(func(r sent) fate { return fate{loseAnswer: r.path == "/v3/watch"} })
+	line.judgeBy(func(r sent) fate { return fate{loseAnswer: r.watches()} })
 	for _, step := range []string{"alive", "release"} {
 		l := s.open(c, line.Addr).acquire("again "+step, want{try: true})
 		record := s.record(l.name)
@@ -177,12 +155,9 @@ func sameUUID(t *testing.T, w *world, c *client) {
 	}
 }
 
-func askedToFinish(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func askedToFinish(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("asked", want{try: true})
-	if r := s.mutexctl("ask", l.name, "--reason=the deploy waits"); r.Code != 0 {
-		t.Fatalf("ask: %+v", r)
-	}
+	s.mutexctl("ask", l.name, "--reason=the deploy waits")
 	e := l.event("asked")
 	if e.Reason != "the deploy waits" || e.By == "" {
 		t.Errorf("the event is %s", e.line)
@@ -191,33 +166,27 @@ func askedToFinish(t *testing.T, w *world, c *client) {
 		got.Lost != nil {
 		t.Errorf("check says %s", got.line)
 	}
-	l.mustRelease()
-	s.free(l.name)
+	s.ends(l)
 }
 
-func neverBack(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func neverBack(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("more time", want{try: true})
 	later := metadata.FormatTime(time.Now().Add(time.Hour))
-	s.write(l.name, []metadata.Field{{Name: metadata.FieldAutoUnlockAt, Value: later}})
-	if a := l.alive("on"); a.Error != "" {
-		t.Errorf("alive after more time was given: %s", a.line)
-	}
+	s.put(s.layout.Field(l.name, metadata.FieldAutoUnlockAt), later)
+	l.mustAlive("on")
 	if got := metadata.FormatTime(s.record(l.name).AutoUnlockAt); got != later {
 		t.Errorf("auto_unlock_at is %s, was %s", got, later)
 	}
-	l.mustRelease()
-	s.free(l.name)
+	s.ends(l)
 }
 
 // silentWatchOfHolder has a watch that is never confirmed, and one that brings nothing.
-func silentWatchOfHolder(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func silentWatchOfHolder(t *testing.T, s *scene, c *client) {
 	var locks []*lock
 	for about, f := range map[string]fate{"unconfirmed": {loseAnswer: true}, "mute": {mute: true}} {
 		line := newWire(t, s.target[0])
 		line.judgeBy(func(r sent) fate {
-			if r.path == "/v3/watch" {
+			if r.watches() {
 				return f
 			}
 			return fate{}
@@ -248,8 +217,7 @@ func (w *wire) hasReadOnce() {
 	}
 }
 
-func lockDelay(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func lockDelay(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	l := d.acquire("delayed/import", want{try: true})
 	s.forceUnlock(l, "--lock-delay=6s")
@@ -273,27 +241,19 @@ func lockDelay(t *testing.T, w *world, c *client) {
 	if c.claims([]string{"queue"}) {
 		s.queued(l.name, 1)
 	}
-	if r := s.mutexctl("end-delay", l.name, "--reason=the test"); r.Code != 0 {
-		t.Fatalf("end-delay: %+v", r)
-	}
-	wait.granted().mustRelease()
-	s.free(l.name)
+	s.mutexctl("end-delay", l.name, "--reason=the test")
+	s.ends(wait.granted())
 }
 
-// forceUnlock ends the hold with mutexctl.
 func (s *scene) forceUnlock(l *lock, args ...string) {
 	s.t.Helper()
-	args = append([]string{"force-unlock", l.name, "--uuid=" + l.uuid, "--yes", "--reason=the test"}, args...)
-	if r := s.mutexctl(args...); r.Code != 0 {
-		s.t.Fatalf("force-unlock: %+v", r)
-	}
+	s.mutexctl(append([]string{"force-unlock", l.name, "--uuid=" + l.uuid, "--yes", "--reason=the test"}, args...)...)
 }
 
 // slowAnswer lets the answers to an acquire and to an alive take longer than the margin is, then cuts the holder off.
-func slowAnswer(t *testing.T, w *world, c *client) {
+func slowAnswer(t *testing.T, s *scene, c *client) {
 	const life = 30.0
 	slow := fate{slow: 6 * time.Second}
-	s := w.scene(t)
 	begun := func(name string, first want) (*lock, *wire) {
 		line := newWire(t, s.target[0])
 		d := s.open(c, line.Addr)
@@ -306,9 +266,7 @@ func slowAnswer(t *testing.T, w *world, c *client) {
 	takenLine.stall()
 	extended, extendedLine := begun("alive", want{try: true, alert: life / 2, unlock: life})
 	extendedLine.judgeNext(slow)
-	if a := extended.alive("on"); a.Error != "" {
-		t.Fatalf("alive: %s", a.line)
-	}
+	extended.mustAlive("on")
 	extendedLine.stall()
 	for _, l := range []*lock{taken, extended} {
 		e := l.lostAs("deadline")
@@ -319,52 +277,46 @@ func slowAnswer(t *testing.T, w *world, c *client) {
 	}
 }
 
-func cutOff(t *testing.T, w *world, c *client) { toldInTime(t, w, c, (*wire).stall) }
-
-func connectionRefused(t *testing.T, w *world, c *client) { toldInTime(t, w, c, (*wire).cutOff) }
-
 // toldInTime wants a holder to be told that its time is over, after a good part of it and before its end. What it still
 // has in etcd then goes with its release.
-func toldInTime(t *testing.T, w *world, c *client, cut func(*wire)) {
-	const life = 30.0
-	s := w.scene(t)
-	line := newWire(t, s.target[0])
-	s.timeout = 1
-	d := s.open(c, line.Addr)
-	began := time.Now()
-	l := d.acquire("cut off", want{wait: 30, alert: life / 2, unlock: life})
-	cut(line)
-	e := l.lostAs("deadline")
-	if over := s.record(l.name).AutoUnlockAt; !e.at.Before(over) {
-		t.Errorf("it was told at %v, and the lock could be removed from %v on", e.at, over)
+func toldInTime(cut func(*wire)) func(*testing.T, *scene, *client) {
+	return func(t *testing.T, s *scene, c *client) {
+		const life = 30.0
+		line := newWire(t, s.target[0])
+		s.timeout = 1
+		d := s.open(c, line.Addr)
+		began := time.Now()
+		l := d.acquire("cut off", want{wait: 30, alert: life / 2, unlock: life})
+		cut(line)
+		e := l.lostAs("deadline")
+		if over := s.record(l.name).AutoUnlockAt; !e.at.Before(over) {
+			t.Errorf("it was told at %v, and the lock could be removed from %v on", e.at, over)
+		}
+		if early := e.at.Sub(began); early < seconds(life*0.8) {
+			t.Errorf("it was told %v after the acquisition of a lock for %v s", early, life)
+		}
+		line.heal()
+		if a := l.alive("still here"); a.Error != "lost" {
+			t.Errorf("alive after the loss was told: %s", a.line)
+		}
+		if a := l.release(); a.Error != "" && a.Error != "lost" { // lost, if an earlier send of the release did it
+			t.Errorf("release after the time was over, of a record that is still there: %s", a.line)
+		}
+		s.free(l.name) // there is no unlocker here
 	}
-	if early := e.at.Sub(began); early < seconds(life*0.8) {
-		t.Errorf("it was told %v after the acquisition of a lock for %v s", early, life)
-	}
-	line.heal()
-	if a := l.alive("still here"); a.Error != "lost" {
-		t.Errorf("alive after the loss was told: %s", a.line)
-	}
-	if a := l.release(); a.Error != "" && a.Error != "lost" { // lost, if an earlier send of the release did it
-		t.Errorf("release after the time was over, of a record that is still there: %s", a.line)
-	}
-	s.free(l.name) // there is no unlocker here
 }
 
-func paused(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func paused(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	l := d.acquire("paused", want{try: true, alert: 2, unlock: 4})
-	if err := d.proc.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	d.signalGroup(stop)
+	proctest.Must(t, d.proc.Pause())
+	syscall.Kill(-d.proc.PID(), syscall.SIGSTOP)
 	over := s.record(l.name).AutoUnlockAt
-	eventually(t, "the deadline", func() error { return past(over) })
+	time.Sleep(time.Until(over))
 	s.delete(l.name)
-	other := newUUID()
+	other := uuid.NewString()
 	token := s.write(l.name, s.somebody(other))
-	d.signalGroup(resume)
+	syscall.Kill(-d.proc.PID(), syscall.SIGCONT)
 	d.proc.Resume()
 	l.lostAs("deadline", "replaced", "deleted")
 	l.refusesAll()
@@ -373,17 +325,11 @@ func paused(t *testing.T, w *world, c *client) {
 	}
 }
 
-func driverEnds(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func driverEnds(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	l := d.acquire("process ends", want{try: true})
 	d.in.Close()
-	select {
-	case <-d.proc.Done():
-	case <-time.After(*limit):
-		t.Fatalf("it runs %v after the end of its input", *limit)
-	}
-	if code := d.proc.State().ExitCode(); code != 0 {
+	if code := d.proc.Wait(t); code != 0 {
 		t.Errorf("it ended with %d", code)
 	}
 	if r := s.record(l.name); r.UUID != l.uuid {

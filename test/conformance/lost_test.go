@@ -3,48 +3,46 @@
 package conformance
 
 import (
-	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// lostChecks are about requests and answers that get lost, come twice or come late.
-func lostChecks() []check {
-	return []check{
-		{name: "lost request", rule: "protocol.md#errors-are-not-answers", short: true,
-			wants: "an unanswered request is sent again", alone: lostRequests},
-		{name: "lost answer", rule: "protocol.md#errors-are-not-answers", short: true,
-			wants: "a client recognises its own commit when the answer was lost", alone: lostAnswers},
-		{name: "sent twice", rule: "protocol.md#errors-are-not-answers", short: true,
-			wants: "a compare that fails because of the client's own earlier send is no refusal", alone: sentTwice},
-		{name: "ghost after release", rule: "protocol.md#transactions", short: true,
-			wants: "a late send of an acquire does not take the lock after its release", alone: ghostAfterRelease},
-		{name: "ghost after loss", rule: "protocol.md#transactions", short: true,
-			wants: "a late send of an acquire does not take the lock after its loss", alone: ghostAfterLoss},
-		{name: "ghost after refusal", rule: "protocol.md#transactions", short: true,
-			wants: "a late send of an acquire does not take the lock after a refusal", alone: ghostAfterRefusal},
-		{name: "ghost after cancel", rule: "protocol.md#transactions", needs: []string{"queue"}, short: true,
-			wants: "a late send of an acquire does not take the lock after the caller gave up",
-			alone: ghostAfterCancel},
-		{name: "ghost in the queue", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
-			wants: "a late join of a waiter that gave up leaves nobody in the queue", alone: ghostInTheQueue},
-		{name: "no answer at all", rule: "protocol.md#errors-are-not-answers", short: true,
-			wants: "a try ends although etcd says nothing, and takes nothing later", alone: noAnswerAtAll},
-		{name: "no answer while waiting", rule: "protocol.md#waiting", short: true,
-			wants: "a wait that ends while etcd is silent says who was in the way, or that etcd never answered",
-			alone: noAnswerWhileWaiting},
-		{name: "reuse", rule: "protocol.md#transactions", short: true,
-			wants: "each acquisition of the same name has a uuid of its own and a greater token", alone: reuse},
-	}
+var lostChecks = []check{
+	{name: "lost request", rule: "protocol.md#errors-are-not-answers", short: true,
+		wants: "an unanswered request is sent again", alone: stepsWith(fate{loseRequest: true})},
+	{name: "lost answer", rule: "protocol.md#errors-are-not-answers", short: true,
+		wants: "a client recognises its own commit when the answer was lost", alone: stepsWith(fate{loseAnswer: true})},
+	{name: "sent twice", rule: "protocol.md#errors-are-not-answers", short: true,
+		wants: "a compare that fails because of the client's own earlier send is no refusal", alone: sentTwice},
+	{name: "ghost after release", rule: "protocol.md#transactions", short: true,
+		wants: "a late send of an acquire does not take the lock after its release", alone: ghostAfterRelease},
+	{name: "ghost after loss", rule: "protocol.md#transactions", short: true,
+		wants: "a late send of an acquire does not take the lock after its loss", alone: ghostAfterLoss},
+	{name: "ghost after refusal", rule: "protocol.md#transactions", short: true,
+		wants: "a late send of an acquire does not take the lock after a refusal", alone: ghostAfterRefusal},
+	{name: "ghost after cancel", rule: "protocol.md#transactions", needs: []string{"queue"}, short: true,
+		wants: "a late send of an acquire does not take the lock after the caller gave up", alone: ghostAfterCancel},
+	{name: "ghost in the queue", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
+		wants: "a late join of a waiter that gave up leaves nobody in the queue", alone: ghostInTheQueue},
+	{name: "no answer at all", rule: "protocol.md#errors-are-not-answers", short: true,
+		wants: "a try ends although etcd says nothing, and takes nothing later", alone: noAnswerAtAll},
+	{name: "no answer while waiting", rule: "protocol.md#waiting", short: true,
+		wants: "a wait that ends while etcd is silent says who was in the way, or that etcd never answered",
+		alone: noAnswerWhileWaiting},
+	{name: "reuse", rule: "protocol.md#transactions", short: true,
+		wants: "each acquisition of the same name has a uuid of its own and a greater token", alone: reuse},
 }
 
-// judgeNext gives the next transaction on the wire this fate.
 func (w *wire) judgeNext(f fate) {
 	var first atomic.Bool
 	w.judgeBy(func(r sent) fate {
@@ -57,64 +55,40 @@ func (w *wire) judgeNext(f fate) {
 
 // lossy is a driver of the scene behind a wire, which gives up an answer soon.
 func (s *scene) behindWire(c *client) (*driver, *wire) {
-	s.t.Helper()
 	line := newWire(s.t, s.target[0])
 	s.timeout = 1
 	return s.open(c, line.Addr), line
 }
 
-func lostRequests(t *testing.T, w *world, c *client) {
-	stepsWith(t, w, c, fate{loseRequest: true}, fate{loseRequest: true, reset: true})
-}
-
-func lostAnswers(t *testing.T, w *world, c *client) {
-	stepsWith(t, w, c, fate{loseAnswer: true}, fate{loseAnswer: true, reset: true})
-}
-
-// stepsWith gives the first send of an acquire, an alive and a release each of these fates.
-func stepsWith(t *testing.T, w *world, c *client, fates ...fate) {
-	s := w.scene(t)
-	d, line := s.behindWire(c)
-	for i, f := range fates {
-		line.judgeNext(f)
-		l := d.acquire(fmt.Sprint("lossy ", i), want{wait: 30})
-		if r := s.record(l.name); r.UUID != l.uuid || r.Token != l.token {
-			t.Errorf("%+v: the driver says it is %s with token %d, the record %s and %d", f, l.uuid, l.token, r.UUID,
-				r.Token)
-		}
-		line.judgeNext(f)
-		if a := l.alive("on"); a.Error != "" {
-			t.Errorf("%+v: alive: %s", f, a.line)
-		}
-		if r := s.record(l.name); progress(r) != "on" {
-			t.Errorf("%+v: after alive the record has %q", f, progress(r))
-		}
-		line.judgeNext(f)
-		if a := l.release(); a.Error != "" {
-			t.Errorf("%+v: release: %s", f, a.line)
-		}
-		s.free(l.name)
-		if e := l.had("lost"); e != nil {
-			t.Errorf("%+v: a release is no loss: %s", f, e.line)
+// stepsWith loses the first send of an acquire, an alive and a release, in silence and by the end of the connection.
+func stepsWith(lost fate) func(*testing.T, *scene, *client) {
+	return func(t *testing.T, s *scene, c *client) {
+		d, line := s.behindWire(c)
+		for _, lost.reset = range []bool{false, true} {
+			line.judgeNext(lost)
+			l := d.acquire("lossy", want{wait: 30})
+			s.recordOf(l)
+			line.judgeNext(lost)
+			l.mustAlive("on")
+			if r := s.record(l.name); progress(r) != "on" {
+				t.Errorf("%+v: after alive the record has %q", lost, progress(r))
+			}
+			line.judgeNext(lost)
+			s.ends(l)
+			l.lostNothing()
 		}
 	}
 }
 
-func sentTwice(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func sentTwice(t *testing.T, s *scene, c *client) {
 	d, line := s.behindWire(c)
 	line.judgeNext(fate{twice: true})
 	l := d.acquire("twice", want{wait: 30})
-	if r := s.record(l.name); r.UUID != l.uuid || r.Token != l.token {
-		t.Errorf("the driver says it is %s with token %d, the record %s and %d", l.uuid, l.token, r.UUID, r.Token)
-	}
+	s.recordOf(l)
 	line.judgeNext(fate{twice: true})
-	if a := l.alive("on"); a.Error != "" {
-		t.Errorf("alive: %s", a.line)
-	}
+	l.mustAlive("on")
 	line.judgeBy(nil)
-	l.mustRelease()
-	s.free(l.name)
+	s.ends(l)
 }
 
 // ghost is a transaction that is held back on the wire until free, while its sender has given it up.
@@ -125,9 +99,7 @@ type ghost struct {
 	arrived chan struct{}
 }
 
-// holdBack holds back the first transaction that fits.
 func (w *wire) holdBack(t *testing.T, fits func(sent) bool) *ghost {
-	t.Helper()
 	g := &ghost{t: t, caught: make(chan struct{}), free: make(chan struct{}), arrived: make(chan struct{})}
 	var first atomic.Bool
 	w.judgeBy(func(r sent) fate {
@@ -140,13 +112,11 @@ func (w *wire) holdBack(t *testing.T, fits func(sent) bool) *ghost {
 	return g
 }
 
-// isCaught waits until there is a transaction to be held back.
 func (g *ghost) isCaught() {
 	g.t.Helper()
 	g.waitFor(g.caught, "send")
 }
 
-// arrives lets it go and waits until etcd has answered it.
 func (g *ghost) arrives() {
 	g.t.Helper()
 	close(g.free)
@@ -176,6 +146,14 @@ func (s *scene) staysFree(name string) {
 	s.t.Errorf("a late send took the lock, and nobody holds it: %q", left)
 }
 
+// staysFreeOf lets a late send arrive, and wants nobody to have the lock.
+func (s *scene) staysFreeOf(g *ghost, name string) {
+	s.t.Helper()
+	s.settles()
+	g.arrives()
+	s.staysFree(name)
+}
+
 // settles waits for the tombstone that a client in doubt leaves, so that the late send comes after it. Without one the
 // late send will tell. A tombstone lives as long as a send may be under way, and not forever.
 func (s *scene) settles() {
@@ -193,7 +171,6 @@ func (s *scene) settles() {
 
 // livesLong wants a key to have a lease of an hour at least, and of three at most.
 func (s *scene) livesLong(kv *mvccpb.KeyValue) {
-	s.t.Helper()
 	if kv.Lease == 0 {
 		s.t.Errorf("the tombstone %s has no lease: it would stay forever", kv.Key)
 		return
@@ -201,43 +178,36 @@ func (s *scene) livesLong(kv *mvccpb.KeyValue) {
 	ctx, cancel := s.context()
 	defer cancel()
 	r, err := s.etcd.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	proctest.Must(s.t, err)
 	if least := int64(3600 - limit.Seconds()); r.TTL < least || r.TTL > 3*3600 {
 		s.t.Errorf("the tombstone %s lives for %d s, want an hour", kv.Key, r.TTL)
 	}
 }
 
-func ghostAfterRelease(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+// ghostly takes a lock with a second send, while the first is held back.
+func (s *scene) ghostly(c *client, w want) (*lock, *ghost) {
 	d, line := s.behindWire(c)
-	g := line.holdBack(t, sent.takes)
-	l := d.acquire("ghost", want{wait: 30})
+	g := line.holdBack(s.t, sent.takes)
+	l := d.acquire("ghost", w)
 	g.isCaught()
-	l.mustRelease()
-	s.free(l.name)
-	s.settles()
-	g.arrives()
-	s.staysFree(l.name)
+	return l, g
 }
 
-func ghostAfterLoss(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
-	d, line := s.behindWire(c)
-	g := line.holdBack(t, sent.takes)
-	l := d.acquire("ghost", want{wait: 30})
-	g.isCaught()
+func ghostAfterRelease(t *testing.T, s *scene, c *client) {
+	l, g := s.ghostly(c, want{wait: 30})
+	s.ends(l)
+	s.staysFreeOf(g, l.name)
+}
+
+func ghostAfterLoss(t *testing.T, s *scene, c *client) {
+	l, g := s.ghostly(c, want{wait: 30})
 	s.delete(l.name)
 	l.lostAs("deleted")
-	s.settles()
-	g.arrives()
-	s.staysFree(l.name)
+	s.staysFreeOf(g, l.name)
 }
 
-func ghostAfterRefusal(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
-	s.write("ghost", s.somebody(newUUID()))
+func ghostAfterRefusal(t *testing.T, s *scene, c *client) {
+	s.write("ghost", s.somebody(uuid.NewString()))
 	a, g := s.refusedLate(c, 1)
 	for seconds := 5.0; a.Error == "unavailable" && seconds < limit.Seconds(); seconds *= 5 {
 		g.arrives()
@@ -247,15 +217,12 @@ func ghostAfterRefusal(t *testing.T, w *world, c *client) {
 		t.Errorf("the refused one says %s", a.line)
 	}
 	s.delete("ghost")
-	s.settles()
-	g.arrives()
-	s.staysFree("ghost")
+	s.staysFreeOf(g, "ghost")
 }
 
 // refusedLate is the answer to a try whose first send is held back: it is refused by the second. The client waits so
 // many seconds for etcd's answer to one of them.
 func (s *scene) refusedLate(c *client, seconds float64) (answer, *ghost) {
-	s.t.Helper()
 	line := newWire(s.t, s.target[0])
 	s.timeout = seconds
 	d := s.open(c, line.Addr)
@@ -265,8 +232,7 @@ func (s *scene) refusedLate(c *client, seconds float64) (answer, *ghost) {
 	return try.wait(), g
 }
 
-func ghostAfterCancel(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func ghostAfterCancel(t *testing.T, s *scene, c *client) {
 	d, line := s.behindWire(c)
 	g := line.holdBack(t, sent.takes)
 	wait := d.begin("ghost", want{})
@@ -274,40 +240,27 @@ func ghostAfterCancel(t *testing.T, w *world, c *client) {
 	d.must(request{"do": "cancel", "request": wait.id})
 	if a := wait.wait(); a.Error == "" { // it was granted before
 		l, err := wait.lock(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		l.mustRelease()
 	} else if a.Error != "cancelled" {
 		t.Errorf("a wait that was cancelled says %s", a.line)
 	}
 	s.free("ghost")
-	s.settles()
-	g.arrives()
-	s.staysFree("ghost")
+	s.staysFreeOf(g, "ghost")
 }
 
 // joins reports whether a transaction may join the queue: it puts a ticket, or does so if it cannot take the lock.
 func (s sent) joins() bool {
-	for _, key := range s.all {
-		if strings.Contains(key, "/.queue/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.all, func(key string) bool { return strings.Contains(key, "/.queue/") })
 }
 
-func ghostInTheQueue(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func ghostInTheQueue(t *testing.T, s *scene, c *client) {
 	d, line := s.behindWire(c)
 	l := s.open(c).acquire("ghost", want{try: true})
 	g := line.holdBack(t, sent.joins)
 	wait := d.begin(l.name, want{})
 	g.isCaught()
-	d.must(request{"do": "cancel", "request": wait.id})
-	if a := wait.wait(); a.Error != "cancelled" {
-		t.Errorf("a wait that was cancelled says %s", a.line)
-	}
+	wait.cancel()
 	s.queued(l.name, 0)
 	s.settles()
 	g.arrives()
@@ -315,8 +268,7 @@ func ghostInTheQueue(t *testing.T, w *world, c *client) {
 	s.staysFree(l.name)
 }
 
-func noAnswerAtAll(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func noAnswerAtAll(t *testing.T, s *scene, c *client) {
 	d, line := s.behindWire(c)
 	d.acquire("warm", want{wait: 30}).mustRelease()
 	line.stall()
@@ -325,12 +277,10 @@ func noAnswerAtAll(t *testing.T, w *world, c *client) {
 	}
 	line.heal()
 	s.staysFree("silent")
-	d.acquire("silent", want{wait: 30}).mustRelease()
-	s.free("silent")
+	s.ends(d.acquire("silent", want{wait: 30}))
 }
 
-func noAnswerWhileWaiting(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func noAnswerWhileWaiting(t *testing.T, s *scene, c *client) {
 	holder := s.open(c).acquire("waits", want{try: true, purpose: "held on"})
 	told, toldLine := s.behindWire(c)
 	never, neverLine := s.behindWire(c)
@@ -340,7 +290,7 @@ func noAnswerWhileWaiting(t *testing.T, w *world, c *client) {
 	if c.claims([]string{"queue"}) {
 		s.queued(holder.name, 1)
 	} else {
-		eventually(t, "a refusal", func() error { return toldLine.answeredSome() })
+		etcdtest.Eventually(t, "a refusal", toldLine.answeredSome)
 	}
 	toldLine.stall()
 	if a := wait.wait(); a.Error != "timeout" || a.Holder == nil || a.Holder.UUID != holder.uuid {
@@ -356,18 +306,13 @@ func noAnswerWhileWaiting(t *testing.T, w *world, c *client) {
 	s.staysFree(holder.name)
 }
 
-// answeredSome reports an error until a request was answered.
-func (w *wire) answeredSome() error {
+func (w *wire) answeredSome() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.answered == 0 {
-		return errors.New("none was answered")
-	}
-	return nil
+	return w.answered > 0
 }
 
-func reuse(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func reuse(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	uuids := map[string]bool{}
 	last := int64(0)

@@ -11,11 +11,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// programs are the binaries.
 var programs *proctest.Programs
 
 var (
@@ -46,78 +46,151 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if *programsDir != "" {
-		root, err := filepath.Abs("../..")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		programs = &proctest.Programs{Dir: *programsDir, Root: root}
-		return m.Run()
+	if *programsDir == "" {
+		return proctest.Main(m, &programs, "unlocker", "mutexdash", "mutexctl")
 	}
-	var err error
-	if programs, err = proctest.Build("unlocker", "mutexdash", "mutexctl"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		panic(err)
 	}
-	defer programs.Remove()
+	programs = &proctest.Programs{Dir: *programsDir, Root: root}
 	return m.Run()
 }
 
-// quiet is a log that nobody reads.
-func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
-
 // findClients are the Go client and those that the flag names, each with its info.
 func findClients(t *testing.T) []*client {
-	t.Helper()
-	if *broken != "" {
-		return asked(t, goClient("none"), goClient(*broken))
-	}
-	var dirs []string
-	for dir := range strings.SplitSeq(*clientDirs, ",") {
-		if dir = strings.TrimSpace(dir); dir != "" {
-			dirs = append(dirs, dir)
+	all := []*client{goClient("")}
+	dirs := strings.FieldsFunc(*clientDirs, func(r rune) bool { return r == ',' || r == ' ' })
+	switch {
+	case *broken != "":
+		all = append(all, goClient(*broken))
+	case len(dirs) == 0:
+		found, err := filepath.Glob(filepath.Join(programs.Root, "clients", "*", "conformance"))
+		proctest.Must(t, err)
+		for _, dir := range found {
+			dirs = append(dirs, filepath.Dir(dir))
 		}
 	}
-	if len(dirs) == 0 {
-		found, err := filepath.Glob(filepath.Join(programs.Root, "clients", "*", "conformance", "run"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, run := range found {
-			dirs = append(dirs, filepath.Dir(filepath.Dir(run)))
-		}
-	}
-	all := []*client{goClient("none")}
 	for _, dir := range dirs {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(programs.Root, dir)
 		}
 		all = append(all, scriptClient(dir))
 	}
-	return asked(t, all...)
-}
-
-// asked asks clients for their info.
-func asked(t *testing.T, all ...*client) []*client {
-	t.Helper()
 	for i, c := range all {
 		c.place = i
-		c.ask(t)
+		c.info = c.start(t).must(request{"do": "info"})
+		if c.info.Client == "" || !slices.Contains(c.info.Levels, "basic") ||
+			slices.ContainsFunc(c.info.Levels, func(level string) bool { return !slices.Contains(levels, level) }) {
+			t.Fatalf("%s: a client names itself, has at least the level basic, and no level but %v: %s", c.name, levels,
+				c.info.line)
+		}
 	}
 	return all
 }
 
-// ask asks the client for its info.
-func (c *client) ask(t *testing.T) {
-	t.Helper()
-	c.info = c.start(t).must(request{"do": "info"})
-	if c.info.Client == "" || !slices.Contains(c.info.Levels, "basic") {
-		t.Fatalf("%s: a client names itself and has at least the level basic: %s", c.name, c.info.line)
+type check struct {
+	name  string
+	rule  string   // the section of docs/ that it checks
+	wants string   // what is demanded, in a sentence
+	needs []string // levels, and features that info may say are lacking
+
+	alone  func(*testing.T, *scene, *client)
+	pair   func(t *testing.T, s *scene, a, b *client)
+	orders bool // of a pair: both orders
+	short  bool // belongs to the short set, too
+}
+
+var checks = slices.Concat(pureChecks, basicChecks, queueChecks, lossChecks, lostChecks, counterChecks, deadlineChecks,
+	kindChecks, etcdChecks, hostileChecks, otherChecks, orderlyChecks, boundChecks, endpointChecks)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	clients := findClients(t)
+	w := newWorld(t)
+	all := &results{cells: map[string]map[string][]string{}}
+	t.Cleanup(all.print)
+	for _, c := range checks {
+		if testing.Short() && !c.short {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.alone != nil {
+				for _, one := range clients {
+					all.of(t, c, func(t *testing.T) { c.alone(t, w.scene(t), one) }, one)
+				}
+			}
+			if c.pair != nil {
+				for _, p := range pairs(clients, c.orders) {
+					all.of(t, c, func(t *testing.T) { c.pair(t, w.scene(t), p[0], p[1]) }, p[:]...)
+				}
+			}
+		})
 	}
-	for _, level := range c.info.Levels {
-		if !isLevel(level) {
-			t.Fatalf("%s: there is no level %q", c.name, level)
+}
+
+// pairs are all pairs of clients, each with itself, too. The short set is a ring: each client with the next one, so
+// that each is once the first and once the second. Counters and queues have two processes of each, which meet their
+// own kind.
+func pairs(clients []*client, orders bool) (all [][2]*client) {
+	for i, a := range clients {
+		for j, b := range clients {
+			switch {
+			case testing.Short() && j != (i+1)%len(clients):
+			case !testing.Short() && j < i && !orders:
+			default:
+				all = append(all, [2]*client{a, b})
+			}
+		}
+	}
+	return all
+}
+
+type results struct {
+	mu    sync.Mutex
+	cells map[string]map[string][]string // clients and pairs by check and result
+}
+
+func (r *results) of(t *testing.T, c check, do func(*testing.T), who ...*client) {
+	var names []string
+	claimed := true
+	for _, one := range who {
+		names = append(names, one.name)
+		claimed = claimed && one.claims(c.needs)
+	}
+	label := strings.Join(names, "+")
+	if !claimed {
+		r.note(c.name, "not claimed", label)
+		return
+	}
+	t.Run(label, func(t *testing.T) {
+		t.Parallel()
+		t.Cleanup(func() {
+			result := "ok"
+			if t.Failed() {
+				result = "FAILED"
+				t.Logf("%s: %s (docs/%s)", c.name, c.wants, c.rule)
+			}
+			r.note(c.name, result, label)
+		})
+		do(t)
+	})
+}
+
+func (r *results) note(check, result, label string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cells[check] == nil {
+		r.cells[check] = map[string][]string{}
+	}
+	r.cells[check][result] = append(r.cells[check][result], label)
+}
+
+func (r *results) print() {
+	for _, c := range checks {
+		for _, result := range slices.Sorted(maps.Keys(r.cells[c.name])) {
+			fmt.Printf("%-30s %-11s %s\n", c.name, result, strings.Join(r.cells[c.name][result], " "))
 		}
 	}
 }

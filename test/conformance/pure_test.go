@@ -14,24 +14,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // pureChecks need no etcd: the test vectors and the transactions.
-func pureChecks() []check {
-	return []check{
-		{name: "vectors: names", rule: "protocol.md#lock-names", short: true,
-			wants: "names are written as segments and read back, and bad ones are refused", alone: vectorNames},
-		{name: "vectors: times", rule: "protocol.md#times", short: true,
-			wants: "times are read as these instants, and other text is refused", alone: vectorTimes},
-		{name: "vectors: records", rule: "protocol.md#the-record", needs: []string{"decode"}, short: true,
-			wants: "a record is read, whatever is wrong with it", alone: vectorRecords},
-		{name: "transactions: bodies", rule: "protocol.md#transactions", needs: []string{"transactions"}, short: true,
-			wants: "each step has exactly this transaction", alone: transactionBodies},
-		{name: "transactions: verdicts", rule: "protocol.md#errors-are-not-answers",
-			needs: []string{"transactions"}, short: true,
-			wants: "each answer means exactly this", alone: transactionVerdicts},
-	}
+var pureChecks = []check{
+	{name: "vectors: names", rule: "protocol.md#lock-names", short: true,
+		wants: "names are written as segments and read back, and bad ones are refused", alone: vectorNames},
+	{name: "vectors: times", rule: "protocol.md#times", short: true,
+		wants: "times are read as these instants, and other text is refused", alone: vectorTimes},
+	{name: "vectors: records", rule: "protocol.md#the-record", needs: []string{"decode"}, short: true,
+		wants: "a record is read, whatever is wrong with it", alone: vectorRecords},
+	{name: "transactions: bodies", rule: "protocol.md#transactions", needs: []string{"transactions"}, short: true,
+		wants: "each step has exactly this transaction", alone: bodiesOf("transactions.json")},
+	{name: "transactions: verdicts", rule: "protocol.md#errors-are-not-answers", needs: []string{"transactions"},
+		short: true, wants: "each answer means exactly this", alone: verdictsOf("transactions.json")},
 }
 
 // vectors is docs/protocol/vectors.json, as far as clients read it.
@@ -60,7 +58,6 @@ type vectorName struct {
 	Bytes       string `json:"name_base64"`
 }
 
-// request is the request for the segment of the name.
 func (n vectorName) request() request {
 	if n.Bytes != "" {
 		return request{"do": "segment", "name_base64": n.Bytes}
@@ -69,18 +66,15 @@ func (n vectorName) request() request {
 }
 
 func readProtocol[T any](t *testing.T, file string) (content T) {
-	t.Helper()
 	text, err := os.ReadFile(filepath.Join(*protocolDir, file))
 	if err == nil {
 		err = json.Unmarshal(text, &content)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return content
 }
 
-func vectorNames(t *testing.T, _ *world, c *client) {
+func vectorNames(t *testing.T, _ *scene, c *client) {
 	v := readProtocol[vectors](t, "vectors.json")
 	d := c.start(t)
 	for _, n := range v.Names {
@@ -103,7 +97,7 @@ func vectorNames(t *testing.T, _ *world, c *client) {
 	}
 }
 
-func vectorTimes(t *testing.T, _ *world, c *client) {
+func vectorTimes(t *testing.T, _ *scene, c *client) {
 	v := readProtocol[vectors](t, "vectors.json")
 	d := c.start(t)
 	for _, at := range v.Times {
@@ -123,7 +117,7 @@ func vectorTimes(t *testing.T, _ *world, c *client) {
 // decodedMembers are what all clients read of a record, to say who holds a lock.
 var decodedMembers = []string{"uuid", "owner", "hostname", "purpose", "alert_at", "auto_unlock_at", "locked_at"}
 
-func vectorRecords(t *testing.T, _ *world, c *client) {
+func vectorRecords(t *testing.T, _ *scene, c *client) {
 	v := readProtocol[vectors](t, "vectors.json")
 	d := c.start(t)
 	for _, r := range v.Records {
@@ -184,7 +178,6 @@ func jsonOf(v any) string {
 	return string(text)
 }
 
-// transactions is docs/protocol/transactions.json.
 type transactions struct {
 	Transactions []struct {
 		About, Step string
@@ -210,23 +203,22 @@ func (c *client) sends(step string, given json.RawMessage) bool {
 	return c.claims([]string{"queue"})
 }
 
-func transactionBodies(t *testing.T, _ *world, c *client) { bodiesOf(t, c, "transactions.json") }
-
-func bodiesOf(t *testing.T, c *client, file string) {
-	t.Helper()
-	d := c.start(t)
-	for _, x := range readProtocol[transactions](t, file).Transactions {
-		if !c.sends(x.Step, x.Input) {
-			continue
-		}
-		a := d.do(request{"do": "transaction", "step": x.Step, "input": x.Input})
-		var body any
-		if err := json.Unmarshal(a.Body, &body); err != nil || a.Error != "" {
-			t.Errorf("%s: %s", x.About, a.line)
-			continue
-		}
-		if diff := cmp.Diff(inOneOrder(x.Body), inOneOrder(body)); diff != "" {
-			t.Errorf("%s: %s (-want +got):\n%s", x.Step, x.About, diff)
+func bodiesOf(file string) func(*testing.T, *scene, *client) {
+	return func(t *testing.T, _ *scene, c *client) {
+		d := c.start(t)
+		for _, x := range readProtocol[transactions](t, file).Transactions {
+			if !c.sends(x.Step, x.Input) {
+				continue
+			}
+			a := d.do(request{"do": "transaction", "step": x.Step, "input": x.Input})
+			var body any
+			if err := json.Unmarshal(a.Body, &body); err != nil || a.Error != "" {
+				t.Errorf("%s: %s", x.About, a.line)
+				continue
+			}
+			if diff := cmp.Diff(inOneOrder(x.Body), inOneOrder(body)); diff != "" {
+				t.Errorf("%s: %s (-want +got):\n%s", x.Step, x.About, diff)
+			}
 		}
 	}
 }
@@ -255,35 +247,34 @@ func inOneOrder(body any) any {
 	return body
 }
 
-// transactionVerdicts wants the verdict and the token. The other members of a verdict may be left out; what is said has
-// to be right.
-func transactionVerdicts(t *testing.T, _ *world, c *client) { verdictsOf(t, c, "transactions.json") }
-
-func verdictsOf(t *testing.T, c *client, file string) {
-	t.Helper()
-	d := c.start(t)
-	for _, x := range readProtocol[transactions](t, file).Verdicts {
-		if !c.sends(x["step"].(string), json.RawMessage(jsonOf(x["input"]))) {
-			continue
-		}
-		a := d.do(request{"do": "verdict", "step": x["step"], "input": x["input"], "answer": x["answer"]})
-		got := map[string]any{}
-		if err := json.Unmarshal([]byte(a.line), &got); err != nil || a.Error != "" {
-			t.Errorf("%s: %s: %s", x["step"], x["about"], a.line)
-			continue
-		}
-		for member, want := range x {
-			switch member {
-			case "about", "step", "input", "answer":
+// verdictsOf wants the verdict and the token. The other members of a verdict may be left out; what is said has to be
+// right.
+func verdictsOf(file string) func(*testing.T, *scene, *client) {
+	return func(t *testing.T, _ *scene, c *client) {
+		d := c.start(t)
+		for _, x := range readProtocol[transactions](t, file).Verdicts {
+			if !c.sends(x["step"].(string), json.RawMessage(jsonOf(x["input"]))) {
 				continue
 			}
-			said, isSaid := got[member]
-			if object, isObject := said.(map[string]any); isObject && member == "holder" {
-				said = object["uuid"] // as in the answer to an acquire
+			a := d.do(request{"do": "verdict", "step": x["step"], "input": x["input"], "answer": x["answer"]})
+			got := map[string]any{}
+			if err := json.Unmarshal([]byte(a.line), &got); err != nil || a.Error != "" {
+				t.Errorf("%s: %s: %s", x["step"], x["about"], a.line)
+				continue
 			}
-			if isSaid && said != nil || member == "verdict" || member == "token" {
-				if diff := cmp.Diff(want, said); diff != "" {
-					t.Errorf("%s: %s: %s (-want +got):\n%s", x["step"], x["about"], member, diff)
+			for member, want := range x {
+				switch member {
+				case "about", "step", "input", "answer":
+					continue
+				}
+				said, isSaid := got[member]
+				if object, isObject := said.(map[string]any); isObject && member == "holder" {
+					said = object["uuid"] // as in the answer to an acquire
+				}
+				if isSaid && said != nil || member == "verdict" || member == "token" {
+					if diff := cmp.Diff(want, said); diff != "" {
+						t.Errorf("%s: %s: %s (-want +got):\n%s", x["step"], x["about"], member, diff)
+					}
 				}
 			}
 		}

@@ -4,45 +4,43 @@ package conformance
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// queueChecks are about waiting, in order of arrival.
-func queueChecks() []check {
-	queue := []string{"queue"}
-	return []check{
-		{name: "order in a mixed queue", rule: "protocol/queue.md#the-queue", needs: queue, short: true,
-			wants: "waiters get the lock in the order in which they came", pair: mixedOrder},
-		{name: "a newcomer stays behind", rule: "protocol.md#transactions", needs: queue, short: true,
-			wants: "a newcomer does not take a free lock ahead of the waiters", alone: newcomerStaysBehind},
-		{name: "giving up", rule: "protocol/queue.md#the-queue", needs: queue, short: true,
-			wants: "a waiter that gives up leaves the queue, and those behind it keep their places", alone: givingUp},
-		{name: "the tail is put back", rule: "protocol/queue.md#the-queue", needs: queue, short: true,
-			wants: "a waiter that leaves as the tail sets it to the ticket before its own", alone: tailIsPutBack},
-		{name: "behind a hundred", rule: "protocol/queue.md#the-queue", needs: queue, short: true,
-			wants: "a waiter whose turn comes in order sends a handful of requests, and never reads the queue",
-			alone: behindHundred},
-		{name: "a waiter killed", rule: "protocol/queue.md#the-queue", needs: queue, orders: true,
-			wants: "the place of a dead waiter goes with its lease, and the others keep theirs", pair: waiterKilled},
-		{name: "the last waiter killed", rule: "protocol/queue.md#the-queue", needs: queue, orders: true,
-			wants: "a waiter restores the tail that died with its owner", pair: lastWaiterKilled},
-		{name: "a ticket gone", rule: "protocol/queue.md#the-queue", needs: queue,
-			wants: "a waiter whose ticket is gone joins again", alone: ticketGone},
-		{name: "silent watch of a waiter", rule: "protocol/queue.md#waiting", needs: queue,
-			wants: "a waiter whose watch is silent reads again by itself", alone: silentWatch},
-	}
+var queueChecks = []check{
+	{name: "order in a mixed queue", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
+		wants: "waiters get the lock in the order in which they came", pair: mixedOrder},
+	{name: "a newcomer stays behind", rule: "protocol.md#transactions", needs: []string{"queue"}, short: true,
+		wants: "a newcomer does not take a free lock ahead of the waiters", alone: newcomerStaysBehind},
+	{name: "giving up", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
+		wants: "a waiter that gives up leaves the queue, and those behind it keep their places", alone: givingUp},
+	{name: "the tail is put back", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
+		wants: "a waiter that leaves as the tail sets it to the ticket before its own", alone: tailIsPutBack},
+	{name: "behind a hundred", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
+		wants: "a waiter whose turn comes in order sends a handful of requests, and never reads the queue",
+		alone: behindHundred},
+	{name: "a waiter killed", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, orders: true,
+		wants: "the place of a dead waiter goes with its lease, and the others keep theirs", pair: waiterKilled},
+	{name: "the last waiter killed", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, orders: true,
+		wants: "a waiter restores the tail that died with its owner", pair: lastWaiterKilled},
+	{name: "a ticket gone", rule: "protocol/queue.md#the-queue", needs: []string{"queue"},
+		wants: "a waiter whose ticket is gone joins again", alone: ticketGone},
+	{name: "silent watch of a waiter", rule: "protocol/queue.md#waiting", needs: []string{"queue"},
+		wants: "a waiter whose watch is silent reads again by itself", alone: silentWatch},
 }
 
 // mixedOrder queues two of each client behind a holder.
-func mixedOrder(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func mixedOrder(t *testing.T, s *scene, a, b *client) {
 	holder := s.open(a).acquire("queue/mixed", want{try: true})
 	last := holder.token
 	var waits []*call
@@ -65,13 +63,10 @@ func mixedOrder(t *testing.T, w *world, a, b *client) {
 		}
 		last = current.token
 		for j, later := range waits[i+1:] {
-			if later.answered() {
-				t.Fatalf("waiter %d got the lock before waiter %d: %s", i+1+j, i, later.wait().line)
-			}
+			later.unanswered(fmt.Sprintf("waiter %d got the lock before waiter %d", i+1+j, i))
 		}
 	}
-	current.mustRelease()
-	s.free(holder.name)
+	s.ends(current)
 }
 
 // stranger is a waiter in the queue that never takes its turn.
@@ -83,37 +78,25 @@ type stranger struct {
 }
 
 func (s *scene) stranger(name string) *stranger {
-	s.t.Helper()
 	ctx, cancel := s.context()
 	defer cancel()
-	x := &stranger{s: s, name: name, uuid: newUUID()}
 	lease, err := s.etcd.Grant(ctx, 600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	x.lease = lease.ID
+	proctest.Must(s.t, err)
+	x := &stranger{s: s, name: name, uuid: uuid.NewString(), lease: lease.ID}
 	ticket := fmt.Sprintf(`{"uuid":%q,"owner":"stranger","hostname":"elsewhere","pid":1,"since":"1553682600"}`, x.uuid)
-	_, err = s.etcd.Txn(ctx).Then(
-		clientv3.OpPut(s.layout.Ticket(name, x.uuid), ticket, clientv3.WithLease(x.lease)),
-		clientv3.OpPut(s.layout.Tail(name), x.uuid, clientv3.WithLease(x.lease))).Commit()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.txn(clientv3.OpPut(s.layout.Ticket(name, x.uuid), ticket, clientv3.WithLease(x.lease)),
+		clientv3.OpPut(s.layout.Tail(name), x.uuid, clientv3.WithLease(x.lease)))
 	return x
 }
 
-// dies ends the stranger's lease.
 func (x *stranger) dies() {
-	x.s.t.Helper()
 	ctx, cancel := x.s.context()
 	defer cancel()
-	if _, err := x.s.etcd.Revoke(ctx, x.lease); err != nil {
-		x.s.t.Fatal(err)
-	}
+	_, err := x.s.etcd.Revoke(ctx, x.lease)
+	proctest.Must(x.s.t, err)
 }
 
-func newcomerStaysBehind(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func newcomerStaysBehind(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	x := s.stranger("queue/behind")
 	a := d.try(x.name)
@@ -122,18 +105,13 @@ func newcomerStaysBehind(t *testing.T, w *world, c *client) {
 	} else if a.Error != "held" || a.Holder != nil || a.Waiting == nil || *a.Waiting != 1 {
 		t.Errorf("of a lock that is free and that one waits for it says %s, want held, no holder, waiting 1", a.line)
 	}
-	wait := d.begin(x.name, want{})
-	s.queued(x.name, 2)
-	if wait.answered() {
-		t.Fatalf("it got the lock past the one ahead: %s", wait.wait().line)
-	}
+	wait := s.queues(d, x.name, want{}, 2)
+	wait.unanswered("it got the lock past the one ahead")
 	x.dies()
-	wait.granted().mustRelease()
-	s.free(x.name)
+	s.ends(wait.granted())
 }
 
-func givingUp(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func givingUp(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	l := d.acquire("queue/given-up", want{try: true, purpose: "held on"})
 	timeout := d.do(want{wait: 0.5}.request(l.name))
@@ -141,161 +119,102 @@ func givingUp(t *testing.T, w *world, c *client) {
 		t.Errorf("a wait that is over says %s, want timeout and the holder %s", timeout.line, l.uuid)
 	}
 	s.queued(l.name, 0)
-	first := s.open(c).begin(l.name, want{})
-	s.queued(l.name, 1)
-	middle := d.begin(l.name, want{})
-	s.queued(l.name, 2)
-	last := s.open(c).begin(l.name, want{})
-	s.queued(l.name, 3)
-	d.must(request{"do": "cancel", "request": middle.id})
-	if a := middle.wait(); a.Error != "cancelled" {
-		t.Errorf("a wait that was cancelled says %s", a.line)
-	}
+	first := s.queues(s.open(c), l.name, want{}, 1)
+	middle := s.queues(d, l.name, want{}, 2)
+	last := s.queues(s.open(c), l.name, want{}, 3)
+	middle.cancel()
 	s.queued(l.name, 2)
 	l.mustRelease()
 	next := first.granted()
-	if last.answered() {
-		t.Errorf("the last got the lock beside the first: %s", last.wait().line)
-	}
+	last.unanswered("the last got the lock beside the first")
 	next.mustRelease()
-	last.granted().mustRelease()
-	s.free(l.name)
-}
-
-// tail is whom the tail of the queue names, empty without one.
-func (s *scene) tail(name string) string {
-	s.t.Helper()
-	kvs := s.get(s.layout.Tail(name))
-	if len(kvs) == 0 {
-		return ""
-	}
-	return string(kvs[0].Value)
+	s.ends(last.granted())
 }
 
 func (s *scene) tailIs(name, uuid string) {
 	s.t.Helper()
 	eventually(s.t, "the tail", func() error {
-		if got := s.tail(name); got != uuid {
+		if got := s.value(s.layout.Tail(name)); got != uuid {
 			return fmt.Errorf("it names %q, want %q", got, uuid)
 		}
 		return nil
 	})
 }
 
-func tailIsPutBack(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func tailIsPutBack(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("queue/tail", want{try: true})
 	x := s.stranger(l.name)
 	d := s.open(c)
-	wait := d.begin(l.name, want{})
-	s.queued(l.name, 2)
+	wait := s.queues(d, l.name, want{}, 2)
 	own := s.tickets(l.name)[1]
 	s.tailIs(l.name, own)
-	if !strings.Contains(s.ticket(l.name, own), own) {
-		t.Errorf("the ticket %s does not say whose it is: %s", own, s.ticket(l.name, own))
+	if ticket := s.value(s.layout.Ticket(l.name, own)); !strings.Contains(ticket, own) {
+		t.Errorf("the ticket %s does not say whose it is: %s", own, ticket)
 	}
-	d.must(request{"do": "cancel", "request": wait.id})
-	if a := wait.wait(); a.Error != "cancelled" {
-		t.Errorf("a wait that was cancelled says %s", a.line)
-	}
+	wait.cancel()
 	s.tailIs(l.name, x.uuid)
 	x.dies()
-	l.mustRelease()
-	s.free(l.name)
-}
-
-// ticket is the value of a ticket.
-func (s *scene) ticket(name, uuid string) string {
-	s.t.Helper()
-	kvs := s.get(s.layout.Ticket(name, uuid))
-	if len(kvs) == 0 {
-		s.t.Fatalf("there is no ticket %s", uuid)
-	}
-	return string(kvs[0].Value)
+	s.ends(l)
 }
 
 // waiterKilled kills a waiter of b between two of a.
-func waiterKilled(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func waiterKilled(t *testing.T, s *scene, a, b *client) {
 	l := s.open(a).acquire("queue/killed", want{try: true})
-	first := s.open(a).begin(l.name, want{})
-	s.queued(l.name, 1)
+	first := s.queues(s.open(a), l.name, want{}, 1)
 	dead := s.open(b)
-	dead.begin(l.name, want{})
-	s.queued(l.name, 2)
-	last := s.open(a).begin(l.name, want{})
-	s.queued(l.name, 3)
+	s.queues(dead, l.name, want{}, 2)
+	last := s.queues(s.open(a), l.name, want{}, 3)
 	dead.kill()
 	l.mustRelease()
 	next := first.granted()
 	s.queued(l.name, 1) // its lease is over
-	if last.answered() {
-		t.Fatalf("the last got the lock beside the first: %s", last.wait().line)
-	}
+	last.unanswered("the last got the lock beside the first")
 	next.mustRelease()
-	last.granted().mustRelease()
-	s.free(l.name)
+	s.ends(last.granted())
 }
 
 // lastWaiterKilled kills a waiter of b behind one of a.
-func lastWaiterKilled(t *testing.T, w *world, a, b *client) {
-	s := w.scene(t)
+func lastWaiterKilled(t *testing.T, s *scene, a, b *client) {
 	l := s.open(a).acquire("queue/last", want{try: true})
-	wait := s.open(a).begin(l.name, want{})
-	s.queued(l.name, 1)
+	wait := s.queues(s.open(a), l.name, want{}, 1)
 	own := s.tickets(l.name)[0]
 	dead := s.open(b)
-	dead.begin(l.name, want{})
-	s.queued(l.name, 2)
+	s.queues(dead, l.name, want{}, 2)
 	dead.kill()
 	s.queued(l.name, 1)
 	s.tailIs(l.name, own)
 	l.mustRelease()
-	wait.granted().mustRelease()
-	s.free(l.name)
+	s.ends(wait.granted())
 }
 
-func ticketGone(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func ticketGone(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("queue/gone", want{try: true})
-	wait := s.open(c).begin(l.name, want{})
-	s.queued(l.name, 1)
+	wait := s.queues(s.open(c), l.name, want{}, 1)
 	own := s.tickets(l.name)[0]
-	ctx, cancel := s.context()
-	defer cancel()
-	if _, err := s.etcd.Delete(ctx, s.layout.Ticket(l.name, own)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "another ticket", func() error {
-		if now := s.tickets(l.name); len(now) != 1 || slices.Contains(now, own) {
-			return fmt.Errorf("the tickets are %q, the lost one was %s", now, own)
-		}
-		return nil
+	s.txn(clientv3.OpDelete(s.layout.Ticket(l.name, own)))
+	etcdtest.Eventually(t, "another ticket", func() bool {
+		now := s.tickets(l.name)
+		return len(now) == 1 && now[0] != own
 	})
 	l.mustRelease()
-	wait.granted().mustRelease()
-	s.free(l.name)
+	s.ends(wait.granted())
 }
 
-func silentWatch(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func silentWatch(t *testing.T, s *scene, c *client) {
 	line := newWire(t, s.target[0])
 	l := s.open(c).acquire("queue/silent", want{try: true})
 	d := s.open(c, line.Addr)
-	line.judgeBy(func(r sent) fate { return fate{loseAnswer: r.path == "/v3/watch"} })
-	wait := d.begin(l.name, want{})
-	s.queued(l.name, 1)
+	line.judgeBy(func(r sent) fate { return fate{loseAnswer: r.watches()} })
+	wait := s.queues(d, l.name, want{}, 1)
 	l.mustRelease()
-	wait.granted().mustRelease()
-	s.free(l.name)
+	s.ends(wait.granted())
 }
 
 // manyRequests is more than a waiter needs to join, to learn that the one ahead went, and to take and release the lock.
 const manyRequests = 20
 
 // behindHundred has two waiters behind 99 strangers, who give up one after the other. The last waits through a wire.
-func behindHundred(t *testing.T, w *world, c *client) {
-	s := w.scene(t)
+func behindHundred(t *testing.T, s *scene, c *client) {
 	line := newWire(t, s.target[0])
 	d := s.open(c)
 	l := d.acquire("queue/hundred", want{try: true})
@@ -303,8 +222,7 @@ func behindHundred(t *testing.T, w *world, c *client) {
 	for i := range strangers {
 		strangers[i] = s.stranger(l.name)
 	}
-	next := d.begin(l.name, want{})
-	s.queued(l.name, 100)
+	next := s.queues(d, l.name, want{}, 100)
 	behind := s.open(c, line.Addr)
 	var mu sync.Mutex
 	requests := 0
@@ -318,8 +236,7 @@ func behindHundred(t *testing.T, w *world, c *client) {
 			t.Errorf("it read the queue from %q on, and with it all tickets that there were: %v", key, r.body)
 		}
 	})
-	last := behind.begin(l.name, want{})
-	s.queued(l.name, 101)
+	last := s.queues(behind, l.name, want{}, 101)
 	for _, x := range strangers {
 		x.dies()
 	}
@@ -336,8 +253,7 @@ func behindHundred(t *testing.T, w *world, c *client) {
 		})
 	}
 	taken.mustRelease()
-	last.granted().mustRelease()
-	s.free(l.name)
+	s.ends(last.granted())
 	mu.Lock()
 	defer mu.Unlock()
 	if requests > manyRequests {

@@ -3,36 +3,35 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	gw "github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	etcdgw "go.etcd.io/etcd/api/v3/etcdserverpb/gw"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// wire stands before one member of etcd and does to single requests what a bad network does. It serves the JSON gateway
-// and gRPC on one port, so that the same case is made for clients of both kinds.
+// wire stands before one member of etcd and does to single requests what a bad network does. It serves gRPC, and on the
+// same port etcd's JSON gateway, which asks the wire: the same case is made for clients of both kinds.
 type wire struct {
 	*etcdtest.Relay
-	target *url.URL
-	plain  *httputil.ReverseProxy
-	late   sync.WaitGroup // requests that are under way although nobody waits for them
-	ends   context.Context
+	late sync.WaitGroup // requests that are under way although nobody waits for them
+	ends context.Context
 
 	mu      sync.Mutex
 	judge   func(sent) fate
@@ -47,26 +46,20 @@ type wire struct {
 	reads    int  // requests that were answered since
 }
 
-// sent is a request on its way.
 type sent struct {
-	path string   // of the gateway, like /v3/kv/txn
-	puts []string // keys that a transaction puts if its compares hold
-	all  []string // and if not
-	txn  bool
-	body *pb.TxnRequest // of a transaction; of a read that is one by itself, too
+	method string
+	puts   []string // keys that a transaction puts if its compares hold
+	all    []string // and if not
+	txn    bool
+	body   *pb.TxnRequest // of a transaction; of a read that is one by itself, too
 }
 
-// takes reports whether it is a transaction that takes a lock.
+func (s sent) watches() bool { return s.method == pb.Watch_Watch_FullMethodName }
+
 func (s sent) takes() bool {
-	for _, key := range s.puts {
-		if strings.HasSuffix(key, "/uuid") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.puts, func(key string) bool { return strings.HasSuffix(key, "/uuid") })
 }
 
-// fate is what becomes of a request.
 type fate struct {
 	loseRequest bool          // it never arrives
 	loseAnswer  bool          // it is done, and its answer never arrives
@@ -78,27 +71,33 @@ type fate struct {
 	arrived     func() // called when a held request was done
 }
 
-// newWire runs a wire to the member at endpoint until the end of the test.
 func newWire(t testing.TB, endpoint string) *wire {
-	t.Helper()
-	target, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ends, end := context.WithCancel(context.Background())
-	w := &wire{target: target, ends: ends, streams: map[int]context.CancelFunc{}}
-	w.plain = httputil.NewSingleHostReverseProxy(target)
-	w.plain.FlushInterval = -1 // a watch is a stream
-	w.plain.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	w.plain.Transport = transport
+	w := &wire{ends: ends, streams: map[int]context.CancelFunc{}}
+	gateway := gw.NewServeMux(gw.WithMarshalerOption(gw.MIMEWildcard, &gw.HTTPBodyMarshaler{Marshaler: &gw.JSONPb{
+		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true},
+		UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true}}}), // as etcd does
+		gw.WithErrorHandler(func(ctx context.Context, mux *gw.ServeMux, m gw.Marshaler, rw http.ResponseWriter,
+			r *http.Request, err error) {
+			if errors.Is(err, etcdtest.ErrBroken) {
+				panic(http.ErrAbortHandler)
+			}
+			gw.DefaultHTTPErrorHandler(ctx, mux, m, rw, r, err)
+		}),
+		gw.WithStreamErrorHandler(func(context.Context, error) *status.Status { panic(http.ErrAbortHandler) }))
+	w.Relay = etcdtest.NewRelay(t, endpoint, w.pass, gateway)
+	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(w.Addr, "http://"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	proctest.Must(t, err)
+	for _, register := range []func(context.Context, *gw.ServeMux, *grpc.ClientConn) error{etcdgw.RegisterKVHandler,
+		etcdgw.RegisterWatchHandler, etcdgw.RegisterLeaseHandler, etcdgw.RegisterAuthHandler} {
+		proctest.Must(t, register(ends, gateway, conn))
+	}
 	t.Cleanup(func() {
 		w.heal()
 		end()
 		w.late.Wait()
-		transport.CloseIdleConnections()
 	})
-	w.Relay = etcdtest.NewRelay(t, endpoint, w.grpc, http.HandlerFunc(w.http))
 	return w
 }
 
@@ -125,7 +124,6 @@ func (w *wire) stall() {
 	}
 }
 
-// cutOff ends all connections, and new requests at once, until heal.
 func (w *wire) cutOff() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +133,6 @@ func (w *wire) cutOff() {
 	}
 }
 
-// heal ends stall and cutOff.
 func (w *wire) heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +163,6 @@ func (w *wire) open(ctx context.Context) (open context.Context, end func(), ok b
 	}, true
 }
 
-// notes what was answered.
 func (w *wire) notes(watch bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,8 +177,7 @@ func (w *wire) notes(watch bool) {
 	}
 }
 
-// answers notes what was answered to a request.
-func (w *wire) answers(s sent, read func(proto.Message) error) {
+func (w *wire) answers(s sent, out []byte) {
 	w.notes(false)
 	w.mu.Lock()
 	hear := w.hear
@@ -193,8 +188,8 @@ func (w *wire) answers(s sent, read func(proto.Message) error) {
 	answer := &pb.TxnResponse{}
 	alone := &pb.RangeResponse{}
 	if s.txn {
-		read(answer)
-	} else if read(alone) == nil {
+		proto.Unmarshal(out, answer)
+	} else if proto.Unmarshal(out, alone) == nil {
 		answer.Succeeded = true
 		answer.Responses = []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: alone}}}
 	}
@@ -231,12 +226,13 @@ func (w *wire) fateOf(s sent) fate {
 var errLost = errors.New("lost on the wire")
 
 // carry lets a request meet its fate. send does it once and may be called without anybody waiting for it.
-func carry[A any](ctx context.Context, w *wire, f fate, send func(context.Context) (A, error)) (answer A, err error) {
-	none := func() (A, error) {
+func (w *wire) carry(ctx context.Context, f fate, send func(context.Context) (*etcdtest.Message, error)) (
+	answer *etcdtest.Message, err error) {
+	none := func() (*etcdtest.Message, error) {
 		if !f.reset {
 			<-ctx.Done()
 		}
-		return answer, errLost
+		return nil, errLost
 	}
 	switch {
 	case f.held != nil:
@@ -272,113 +268,23 @@ func carry[A any](ctx context.Context, w *wire, f fate, send func(context.Contex
 	return answer, err
 }
 
-// http passes on a request to the gateway.
-func (w *wire) http(rw http.ResponseWriter, r *http.Request) {
-	ctx, end, ok := w.open(r.Context())
-	if !ok {
-		panic(http.ErrAbortHandler)
-	}
-	defer end()
-	body, err := io.ReadAll(r.Body)
-	if err != nil || !w.passes(ctx) {
-		panic(http.ErrAbortHandler)
-	}
-	s := newSent(r.URL.Path, inJSON(body))
-	if s.path == "/v3/watch" || s.path == "/v3/lease/keepalive" {
-		f := w.fateOf(s)
-		if f.loseAnswer {
-			w.notes(true)
-			<-ctx.Done()
-			panic(http.ErrAbortHandler)
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		w.plain.ServeHTTP(&stalling{ResponseWriter: rw, w: w, ctx: ctx, mute: f.mute}, r.WithContext(ctx))
-		return
-	}
-	type whole struct {
-		status int
-		header http.Header
-		body   []byte
-	}
-	got, err := carry(ctx, w, w.fateOf(s), func(ctx context.Context) (whole, error) {
-		req := r.Clone(ctx)
-		req.RequestURI = ""
-		req.URL.Scheme = w.target.Scheme
-		req.URL.Host = w.target.Host
-		req.Body = io.NopCloser(bytes.NewReader(body))
-		resp, err := w.plain.Transport.RoundTrip(req)
-		if err != nil {
-			return whole{}, err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		return whole{resp.StatusCode, resp.Header, text}, err
-	})
-	if err != nil || !w.passes(ctx) {
-		panic(http.ErrAbortHandler)
-	}
-	defer w.answers(s, inJSON(got.body))
-	for name, values := range got.header {
-		rw.Header()[name] = values
-	}
-	rw.WriteHeader(got.status)
-	rw.Write(got.body)
-}
-
-// stalling is a stream's answer that stops while the wire is stalled, and behind its confirmation if it is mute.
-type stalling struct {
-	http.ResponseWriter
-	w    *wire
-	ctx  context.Context
-	mute bool
-}
-
-func (s *stalling) Write(b []byte) (int, error) {
-	if !s.w.passes(s.ctx) {
-		return 0, errLost
-	}
-	if s.mute {
-		for line := range bytes.Lines(b) {
-			if bytes.Contains(line, []byte(`"created":true`)) {
-				s.w.notes(true)
-				s.ResponseWriter.Write(line)
-			}
-		}
-		return len(b), nil
-	}
-	return s.ResponseWriter.Write(b)
-}
-
-func (s *stalling) Unwrap() http.ResponseWriter { return s.ResponseWriter }
-
-// newSent is a request, whose message read takes apart.
-func newSent(path string, read func(proto.Message) error) sent {
-	s := sent{path: path, txn: path == "/v3/kv/txn"}
-	switch path {
-	case "/v3/kv/txn":
+// newSent is a request, taken apart. What is no transaction puts nothing.
+func newSent(method string, message []byte) sent {
+	s := sent{method: method, txn: method == pb.KV_Txn_FullMethodName}
+	switch method {
+	case pb.KV_Txn_FullMethodName:
 		s.body = &pb.TxnRequest{}
-		read(s.body) // what is none puts nothing
+		proto.Unmarshal(message, s.body)
 		s.puts = putsOf(s.body.Success)
 		s.all = append(slices.Clone(s.puts), putsOf(s.body.Failure)...)
-	case "/v3/kv/range":
+	case pb.KV_Range_FullMethodName:
 		alone := &pb.RangeRequest{}
-		read(alone)
+		proto.Unmarshal(message, alone)
 		s.body = &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: alone}}}}
 	}
 	return s
 }
 
-func inJSON(text []byte) func(proto.Message) error {
-	return func(m proto.Message) error {
-		return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, m)
-	}
-}
-
-func inProto(message []byte) func(proto.Message) error {
-	return func(m proto.Message) error { return proto.Unmarshal(message, m) }
-}
-
-// putsOf are the keys that operations put, in any branch.
 func putsOf(ops []*pb.RequestOp) (keys []string) {
 	for _, op := range ops {
 		if p := op.GetRequestPut(); p != nil {
@@ -390,8 +296,7 @@ func putsOf(ops []*pb.RequestOp) (keys []string) {
 	return keys
 }
 
-// grpc passes on a call.
-func (w *wire) grpc(ctx context.Context, method string, from grpc.ServerStream) error {
+func (w *wire) pass(ctx context.Context, method string, from grpc.ServerStream) error {
 	ctx, end, ok := w.open(ctx)
 	if !ok {
 		return etcdtest.ErrBroken
@@ -401,7 +306,7 @@ func (w *wire) grpc(ctx context.Context, method string, from grpc.ServerStream) 
 		return etcdtest.ErrBroken
 	}
 	if method == pb.Watch_Watch_FullMethodName || method == pb.Lease_LeaseKeepAlive_FullMethodName {
-		f := w.fateOf(sent{path: gatewayPath(method)})
+		f := w.fateOf(sent{method: method})
 		if f.loseAnswer {
 			w.notes(true)
 			<-ctx.Done()
@@ -417,31 +322,21 @@ func (w *wire) grpc(ctx context.Context, method string, from grpc.ServerStream) 
 	if err := from.RecvMsg(in); err != nil {
 		return err
 	}
-	s := newSent(gatewayPath(method), inProto(in.Bytes))
+	s := newSent(method, in.Bytes)
 	md, _ := metadata.FromOutgoingContext(ctx)
-	out, err := carry(ctx, w, w.fateOf(s), func(try context.Context) (*etcdtest.Message, error) {
+	out, err := w.carry(ctx, w.fateOf(s), func(try context.Context) (*etcdtest.Message, error) {
 		return w.Call(metadata.NewOutgoingContext(try, md), method, in)
 	})
-	if errors.Is(err, errLost) || !w.passes(ctx) {
+	if errors.Is(err, errLost) || !w.passes(ctx) || ctx.Err() != nil {
 		return etcdtest.ErrBroken
 	}
 	if err != nil {
 		return err
 	}
-	defer w.answers(s, inProto(out.Bytes))
+	defer w.answers(s, out.Bytes)
 	return from.SendMsg(out)
 }
 
-// gatewayPath is where the gateway has the method, as far as a case asks for it.
-func gatewayPath(method string) string {
-	return map[string]string{
-		pb.KV_Txn_FullMethodName: "/v3/kv/txn", pb.KV_Range_FullMethodName: "/v3/kv/range",
-		pb.Lease_LeaseGrant_FullMethodName: "/v3/lease/grant", pb.Lease_LeaseRevoke_FullMethodName: "/v3/lease/revoke",
-		pb.Auth_Authenticate_FullMethodName: "/v3/auth/authenticate", pb.Watch_Watch_FullMethodName: "/v3/watch",
-	}[method]
-}
-
-// confirms reports whether a message of a watch confirms it.
 func confirms(message []byte) bool {
 	r := &pb.WatchResponse{}
 	return proto.Unmarshal(message, r) == nil && r.Created

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -45,20 +45,15 @@ type scene struct {
 
 // scene is a part of the shared etcd.
 func (w *world) scene(t *testing.T) *scene {
-	t.Helper()
 	return newScene(t, w.etcd, fmt.Sprintf("/c%d/", w.names.Add(1)), w.endpoint)
 }
 
 func newScene(t *testing.T, etcd *clientv3.Client, prefix string, endpoints ...string) *scene {
-	t.Helper()
 	layout, err := protocol.NewLayout(prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return &scene{t: t, etcd: etcd, layout: layout, target: endpoints, timeout: 15}
 }
 
-// open starts a driver of the client, for etcd or for what stands before it.
 func (s *scene) open(c *client, endpoints ...string) *driver {
 	s.t.Helper()
 	d := c.start(s.t)
@@ -95,7 +90,23 @@ func (s *scene) get(key string, opts ...clientv3.OpOption) []*mvccpb.KeyValue {
 	}
 }
 
-// record reads who holds a lock.
+// value is that of a key, empty without one.
+func (s *scene) value(key string) string {
+	s.t.Helper()
+	for _, kv := range s.get(key) {
+		return string(kv.Value)
+	}
+	return ""
+}
+
+func (s *scene) txn(ops ...clientv3.Op) (revision int64) {
+	ctx, cancel := s.context()
+	defer cancel()
+	r, err := s.etcd.Txn(ctx).Then(ops...).Commit()
+	proctest.Must(s.t, err)
+	return r.Header.Revision
+}
+
 func (s *scene) record(name string) metadata.Document {
 	s.t.Helper()
 	var fields []metadata.Field
@@ -110,7 +121,17 @@ func (s *scene) record(name string) metadata.Document {
 	return metadata.Decode(name, fields)
 }
 
-// keys are the keys that begin so.
+// recordOf is the record of a hold, which is sound, and says what the driver said.
+func (s *scene) recordOf(l *lock) metadata.Document {
+	s.t.Helper()
+	r := s.record(l.name)
+	if r.UUID != l.uuid || r.Token != l.token || r.Malformed() || len(r.Problems) > 0 {
+		s.t.Errorf("the record is of %s with token %d and problems %v, the driver said %s and %d", r.UUID, r.Token,
+			r.Problems, l.uuid, l.token)
+	}
+	return r
+}
+
 func (s *scene) keys(prefix string) (keys []string) {
 	s.t.Helper()
 	for _, kv := range s.get(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()) {
@@ -135,7 +156,6 @@ func (s *scene) tickets(name string) (uuids []string) {
 	return uuids
 }
 
-// queued waits until so many wait for the lock.
 func (s *scene) queued(name string, n int) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("%d tickets for %q", n, name), func() error {
@@ -146,7 +166,13 @@ func (s *scene) queued(name string, n int) {
 	})
 }
 
-// free waits until nothing is left of the lock: no record, and nobody in the queue.
+// queues has a driver wait for the lock, behind those who make it so many.
+func (s *scene) queues(d *driver, name string, w want, n int) *call {
+	c := d.begin(name, w)
+	s.queued(name, n)
+	return c
+}
+
 func (s *scene) free(name string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("nothing left of %q", name), func() error {
@@ -172,15 +198,12 @@ func eventually(t *testing.T, what string, try func() error) {
 	}
 }
 
-// past reports an error until the wall clock has passed at.
-func past(at time.Time) error {
-	if left := time.Until(at); left >= 0 {
-		return fmt.Errorf("%v are left", left)
-	}
-	return nil
+// ends releases the lock, and wants nothing to be left of it.
+func (s *scene) ends(l *lock) {
+	s.t.Helper()
+	l.mustRelease()
+	s.free(l.name)
 }
-
-func newUUID() string { return uuid.NewString() }
 
 // progress is what the holder reported last, empty if it did not.
 func progress(d metadata.Document) string {

@@ -5,7 +5,6 @@ package kube
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -86,13 +85,13 @@ func (c *cluster) addKinds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.ask(t, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml", text)
+		c.ask(t, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", text)
 	}
 	proctest.Eventually(t, "the kinds of others", func() error {
 		for _, kind := range []string{"monitoring.coreos.com/v1/servicemonitors",
 			"monitoring.coreos.com/v1/podmonitors", "monitoring.coreos.com/v1/prometheusrules",
 			"gateway.networking.k8s.io/v1/httproutes"} {
-			if _, err := c.Ask("GET", "/apis/"+kind, "", nil); err != nil {
+			if _, err := c.Ask("GET", "/apis/"+kind, nil); err != nil {
 				return err
 			}
 		}
@@ -106,20 +105,18 @@ const monitored = "policy=alert-only,etcd.endpoints={etcd:2379},monitoring.servi
 // Where nobody knows the kinds of the Prometheus operator, asking for them is refused before anything is installed.
 func withoutKinds(t *testing.T, c *cluster) {
 	h := newHelm(t, c, "unmonitored")
-	before := c.inventory(t)
 	got := h.try(t, "install", "locks", chartPath, "--set", monitored)
 	for _, say := range []string{`no matches for kind "PrometheusRule"`, `no matches for kind "ServiceMonitor"`} {
 		if got.Code == 0 || !strings.Contains(got.Stderr, say) {
 			t.Errorf("status %d: %s, want something about %s", got.Code, got.Stderr, say)
 		}
 	}
-	nothingMore(t, c, before)
+	h.leavesNothing(t)
 }
 
 // Where they are known, they are installed, may be left out later, and go with the release.
 func withKinds(t *testing.T, c *cluster) {
 	h := newHelm(t, c, "monitored")
-	before := c.inventory(t)
 	h.run(t, "install", "locks", chartPath, "--set", monitored)
 	monitors := func() (names []string) {
 		for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
@@ -138,20 +135,7 @@ func withKinds(t *testing.T, c *cluster) {
 	if got := monitors(); len(got) != 0 {
 		t.Errorf("no longer wanted, and there: %q", got)
 	}
-	h.run(t, "uninstall", "locks")
-	nothingMore(t, c, before)
-}
-
-// nothingMore waits until the cluster has nothing that it had not before.
-func nothingMore(t *testing.T, c *cluster, before []string) {
-	t.Helper()
-	proctest.Eventually(t, "an empty cluster", func() error {
-		left := slices.DeleteFunc(c.inventory(t), func(name string) bool { return slices.Contains(before, name) })
-		if len(left) != 0 {
-			return fmt.Errorf("there is %q", left)
-		}
-		return nil
-	})
+	h.uninstall(t)
 }
 
 // everyScenario has the API server judge all objects of the chart as it judges those that are created, and all pods in
@@ -176,8 +160,8 @@ func everyScenario(t *testing.T, c *cluster) {
 				continue // is made for the pods
 			}
 			c.makeAccount(m)
-			if _, err := c.Ask("POST", m.path()+"?fieldValidation=Strict&dryRun=All", "application/yaml",
-				[]byte(m.text)); err != nil {
+			_, err := c.Ask("POST", m.path()+"?fieldValidation=Strict&dryRun=All", []byte(m.text))
+			if err != nil {
 				t.Errorf("%s: %s %s: %v", name, m.Kind, m.Metadata.Name, err)
 			}
 			c.judgePods(t, name, m)
@@ -185,7 +169,7 @@ func everyScenario(t *testing.T, c *cluster) {
 	}
 	odd := "metadata: {name: odd}\nspec: {ports: [{port: 80}], surprise: true}"
 	if _, err := c.Ask("POST", "/api/v1/namespaces/locking/services?fieldValidation=Strict&dryRun=All",
-		"application/yaml", []byte(odd)); err == nil || !strings.Contains(err.Error(), "surprise") {
+		[]byte(odd)); err == nil || !strings.Contains(err.Error(), "surprise") {
 		t.Errorf("a member that nobody knows is accepted: %v", err)
 	}
 	for _, kind := range []string{"Deployment", "DaemonSet", "StatefulSet", "Ingress", "HTTPRoute", "ServiceMonitor",
@@ -212,8 +196,7 @@ func (c *cluster) judgePods(t *testing.T, scenario string, m manifest) {
 	}
 	o.Spec.Template["metadata"].(object)["name"] = m.Metadata.Name
 	try := func(namespace string) error {
-		_, err := c.Ask("POST", "/api/v1/namespaces/"+namespace+"/pods?dryRun=All", "application/json",
-			withVolumes(o.Spec.Template))
+		_, err := c.Ask("POST", "/api/v1/namespaces/"+namespace+"/pods?dryRun=All", withVolumes(o.Spec.Template))
 		return err
 	}
 	err := try("locking")
@@ -252,8 +235,7 @@ func withVolumes(pod object) object {
 func (c *cluster) makeAccount(m manifest) {
 	if name := regexp.MustCompile(`serviceAccountName: (\S+)`).FindStringSubmatch(m.text); name != nil {
 		for _, namespace := range []string{"locking", "nodes"} {
-			_, _ = c.Ask("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts", "application/json",
-				object{"metadata": object{"name": name[1]}})
+			_ = c.MakeAccount(namespace, name[1])
 		}
 	}
 }

@@ -39,7 +39,7 @@ func startCluster(t *testing.T) *cluster {
 	})
 	proctest.Eventually(t, "the API server", server.Ready)
 	proctest.Eventually(t, "the API server's own service, which it makes when it is ready", func() error {
-		_, err := server.Ask("GET", "/api/v1/namespaces/default/services/kubernetes", "", nil)
+		_, err := server.Ask("GET", "/api/v1/namespaces/default/services/kubernetes", nil)
 		return err
 	})
 	return &cluster{server, etcd}
@@ -56,18 +56,13 @@ func (c *cluster) kubeconfig(t *testing.T, address, token string) string {
 }
 
 // ask is Ask where a refusal fails the test.
-func (c *cluster) ask(t *testing.T, method, path, contentType string, body any) object {
+func (c *cluster) ask(t *testing.T, method, path string, body any) object {
 	t.Helper()
-	answer, err := c.Ask(method, path, contentType, body)
+	answer, err := c.Ask(method, path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return answer
-}
-
-func (c *cluster) create(t *testing.T, path string, o object) object {
-	t.Helper()
-	return c.ask(t, "POST", path, "application/json", o)
 }
 
 // namespace makes one with the service account that pods need.
@@ -115,7 +110,7 @@ func (p *pod) over(t *testing.T, phase, reason string, statuses ...object) {
 // remove deletes the pod at once: after the end of its containers as its kubelet does, or by force.
 func (p *pod) remove(t *testing.T) {
 	t.Helper()
-	if _, err := p.Server.Ask("DELETE", p.Path(), "application/json", object{"gracePeriodSeconds": 0}); err != nil {
+	if _, err := p.Server.Ask("DELETE", p.Path(), object{"gracePeriodSeconds": 0}); err != nil {
 		t.Fatal(err)
 	}
 }

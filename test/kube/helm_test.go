@@ -31,6 +31,7 @@ type helm struct {
 	namespace  string
 	kubeconfig string
 	home       string
+	before     []string // what was in the cluster
 }
 
 // newHelm makes a namespace whose pods have to be restricted, and works there.
@@ -41,13 +42,13 @@ func newHelm(t *testing.T, c *cluster, namespace string) *helm {
 	}
 	c.namespace(t, namespace)
 	c.secure(t, namespace, "restricted")
-	return &helm{c, namespace, c.kubeconfig(t, c.Address, kubetest.AdminToken), t.TempDir()}
+	return &helm{c, namespace, c.kubeconfig(t, c.Address, kubetest.AdminToken), t.TempDir(), c.inventory(t)}
 }
 
 // secure sets the level of Pod Security that the namespace enforces.
 func (c *cluster) secure(t *testing.T, namespace, level string) {
 	t.Helper()
-	c.ask(t, "PATCH", "/api/v1/namespaces/"+namespace, "application/merge-patch+json",
+	c.ask(t, "PATCH", "/api/v1/namespaces/"+namespace,
 		object{"metadata": object{"labels": object{"pod-security.kubernetes.io/enforce": level}}})
 }
 
@@ -67,6 +68,26 @@ func (h *helm) run(t *testing.T, args ...string) string {
 		t.Fatalf("helm %s: %s%s", strings.Join(args, " "), got.Stdout, got.Stderr)
 	}
 	return got.Stdout
+}
+
+// uninstall uninstalls the release, which leaves nothing.
+func (h *helm) uninstall(t *testing.T) {
+	t.Helper()
+	h.run(t, "uninstall", "locks")
+	h.leavesNothing(t)
+}
+
+// leavesNothing waits until the cluster has nothing that it had not before.
+func (h *helm) leavesNothing(t *testing.T) {
+	t.Helper()
+	proctest.Eventually(t, "an empty cluster", func() error {
+		left := slices.DeleteFunc(h.cluster.inventory(t),
+			func(name string) bool { return slices.Contains(h.before, name) })
+		if len(left) != 0 {
+			return fmt.Errorf("there is %q", left)
+		}
+		return nil
+	})
 }
 
 // oldChart unpacks the chart of the last tag, or of firstChart before there is one.
@@ -90,12 +111,12 @@ git archive "$revision" deploy/helm/unlocker | tar -x -C "$2"`, "bash", firstCha
 func (c *cluster) kinds(t *testing.T) (all []string) {
 	t.Helper()
 	versions := []string{"/api/v1"}
-	for _, group := range c.ask(t, "GET", "/apis", "", nil)["groups"].([]any) {
+	for _, group := range c.ask(t, "GET", "/apis", nil)["groups"].([]any) {
 		preferred := group.(object)["preferredVersion"].(object)["groupVersion"].(string)
 		versions = append(versions, "/apis/"+preferred)
 	}
 	for _, version := range versions {
-		resources, _ := c.ask(t, "GET", version, "", nil)["resources"].([]any)
+		resources, _ := c.ask(t, "GET", version, nil)["resources"].([]any)
 		for _, resource := range resources {
 			r := resource.(object)
 			if verbs, _ := r["verbs"].([]any); slices.Contains(verbs, any("list")) {
@@ -109,7 +130,7 @@ func (c *cluster) kinds(t *testing.T) (all []string) {
 // items lists objects.
 func (c *cluster) items(t *testing.T, path string) (all []object) {
 	t.Helper()
-	items, _ := c.ask(t, "GET", path, "", nil)["items"].([]any)
+	items, _ := c.ask(t, "GET", path, nil)["items"].([]any)
 	for _, item := range items {
 		all = append(all, item.(object))
 	}

@@ -51,7 +51,6 @@ networkPolicy: {enabled: true}
 // life installs, upgrades, rolls back and uninstalls a release. Its objects and settings stay. That programs start with
 // what pods get is shown by test/deploy.
 func life(t *testing.T, h *helm, old string, reuse bool) {
-	before := h.cluster.inventory(t)
 	file, err := h.cluster.File("values.yaml", settings)
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +89,7 @@ func life(t *testing.T, h *helm, old string, reuse bool) {
 			t.Errorf("rolled back is %s\n%v\ninstalled was\n%v", name, is.spec, was.spec)
 		}
 	}
-	h.run(t, "uninstall", "locks")
-	nothingMore(t, h.cluster, before)
+	h.uninstall(t)
 }
 
 // released is an object of a release.
@@ -137,8 +135,8 @@ func (h *helm) mayRun(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"locks-unlocker", "locks-unlocker-mutexdash"} {
 		path := "/apis/apps/v1/namespaces/" + h.namespace + "/deployments/" + name
-		pod := h.cluster.ask(t, "GET", path, "", nil)["spec"].(object)["template"].(object)
-		h.cluster.ask(t, "POST", "/api/v1/namespaces/"+h.namespace+"/pods?dryRun=All", "application/json",
+		pod := h.cluster.ask(t, "GET", path, nil)["spec"].(object)["template"].(object)
+		h.cluster.ask(t, "POST", "/api/v1/namespaces/"+h.namespace+"/pods?dryRun=All",
 			object{"metadata": object{"name": name}, "spec": pod["spec"]})
 	}
 }
@@ -146,7 +144,6 @@ func (h *helm) mayRun(t *testing.T) {
 // trial upgrades the etcd of a trial, whose StatefulSet may hardly change, and uninstalls it.
 func trial(t *testing.T, c *cluster, old string) {
 	h := newHelm(t, c, "trial")
-	before := c.inventory(t)
 	const set = "--set=policy=auto-unlock,etcd.deploy=true"
 	h.run(t, "install", "locks", old, set)
 	was := h.release(t)["statefulsets locks-unlocker-etcd"]
@@ -154,6 +151,5 @@ func trial(t *testing.T, c *cluster, old string) {
 	if is := h.release(t)["statefulsets locks-unlocker-etcd"]; is.uid != was.uid || is.uid == "" {
 		t.Errorf("the etcd was %v and is %v", was, is)
 	}
-	h.run(t, "uninstall", "locks")
-	nothingMore(t, c, before)
+	h.uninstall(t)
 }

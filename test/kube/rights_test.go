@@ -23,7 +23,6 @@ func rights(t *testing.T, c *cluster) {
 		{"nowhere", "kubernetes.pods=true,kubernetes.rbac=false", nil, []string{"nowhere", "shop"}},
 	} {
 		h := newHelm(t, c, row.namespace)
-		before := c.inventory(t)
 		h.run(t, "install", "locks", chartPath, "--set",
 			"policy=alert-only,etcd.endpoints={etcd:2379},witness.enabled=true,"+row.values)
 		for _, namespace := range slices.Concat(row.looks, row.blind) {
@@ -38,8 +37,7 @@ func rights(t *testing.T, c *cluster) {
 				t.Errorf("%s: dashboard and witnesses of nodes may do %q in %s", row.namespace, got, namespace)
 			}
 		}
-		h.run(t, "uninstall", "locks")
-		nothingMore(t, c, before)
+		h.uninstall(t)
 	}
 }
 
@@ -58,9 +56,9 @@ func (c *cluster) rights(t *testing.T, of, account, in string) (more []string) {
 // rules asks as the account.
 func (c *cluster) rules(t *testing.T, of, account, in string) (all []string) {
 	t.Helper()
-	token := c.create(t, "/api/v1/namespaces/"+of+"/serviceaccounts/"+account+"/token",
+	token := c.ask(t, "POST", "/api/v1/namespaces/"+of+"/serviceaccounts/"+account+"/token",
 		object{"spec": object{}})["status"].(object)["token"].(string)
-	answer, err := c.AskAs(token, "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", "application/json",
+	answer, err := c.AskAs(token, "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
 		object{"spec": object{"namespace": in}})
 	if err != nil {
 		t.Fatal(err)

@@ -197,9 +197,9 @@ func withoutRights(t *testing.T, c *cluster) {
 	p.over(t, "Failed", "PodFailed", p.Ended("worker", "1"))
 	h.unsuspected(t)
 	roles := "/apis/rbac.authorization.k8s.io/v1/namespaces/bank/"
-	c.create(t, roles+"roles", object{"metadata": object{"name": "pods"}, "rules": []object{
+	c.ask(t, "POST", roles+"roles", object{"metadata": object{"name": "pods"}, "rules": []object{
 		{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get", "list", "watch"}}}})
-	c.create(t, roles+"rolebindings", object{"metadata": object{"name": "pods"},
+	c.ask(t, "POST", roles+"rolebindings", object{"metadata": object{"name": "pods"},
 		"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "pods"},
 		"subjects": []object{{"kind": "User", "name": "plain", "apiGroup": "rbac.authorization.k8s.io"}}})
 	h.proven(t, metadata.CausePodEnded)

@@ -144,7 +144,8 @@ func overlay(t *testing.T) string {
 				source, err := os.ReadFile(file)
 				proctest.Must(t, err)
 				sources[file] = string(source)
-				sources[filepath.Join(filepath.Dir(file), "zz_faults.go")] = packageClause.FindString(string(source)) + helper
+				beside := filepath.Join(filepath.Dir(file), "zz_faults.go")
+				sources[beside] = packageClause.FindString(string(source)) + helper
 			}
 			sources[file] = f.into(t, sources[file])
 		}

@@ -36,6 +36,8 @@ var readerSuites = []suite{
 	}},
 	{"internal/text", []fault{
 		// Texts of others.
+		{"globs", "shell.go", `strings.HasSuffix(s, part)`, `strings.Contains(s, part)`,
+			"TestGlobsOfASearchKnowOnlyTheAsterisk"},
 		{"text-invisible", "visible.go", `!invisible(r)`, `true`, "TestVisibleShowsEveryByte"},
 		{"text-print", "visible.go", `strconv.IsPrint(r)`, `true`, "TestVisibleShowsEveryByte"},
 		{"text-marks", "visible.go", `marks <= maxMarks`, `true`, "TestVisibleShowsEveryByte"},
@@ -161,8 +163,7 @@ var readerSuites = []suite{
 		{"flag-own", "environment.go", `if «s.own» {`, `false`, "TestPasswordGoesWithItsUser"},
 		{"flag-status", "errors.go", `err == nil || started`, `true || started`,
 			"TestMistakesAreOneSentenceAndStatus2"},
-		{"flag-started", "errors.go", `err == nil || «started»`, `false`,
-			"TestErrorOfARunningCommandIsNotOneOfUsage"},
+		{"flag-started", "errors.go", `err == nil || «started»`, `false`, "TestErrorOfARunningCommandIsNotOneOfUsage"},
 	}},
 	{"internal/flags/clusterfile", []fault{
 		// Files that name clusters.

@@ -1,7 +1,6 @@
 package robustness
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -13,68 +12,70 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// judgement is everything that is known when a run is over.
 type judgement struct {
 	*stage
 	*ledger
-	found func(rule, format string, args ...any)
+	found finder
 	told  []*told
+	known map[holdID]*hold
 	wall  int64 // what to add to a stamp to get nanoseconds of the wall clock
 
 	processes map[string]*child
 	unlocks   map[holdID][]*question
 	toldOf    map[holdID]bool // clients were told that they have them
-	logs      []logLine
+	logs      map[holdID][]logLine
 	braked    bool // there was so much to remove that an unlocker did it slowly
 }
 
-// logLine is a line that an unlocker wrote about a removal.
 type logLine struct {
-	Process              string
 	UUID, Result, Reason string
 	Token                int64
 }
 
-// clock is the wall clock at a stamp.
 func (j *judgement) clock(at int64) time.Time { return time.Unix(0, at+j.wall) }
 
-// judge reads all records of the run and finds violations.
-func (s *stage) judge(found func(rule, format string, args ...any), r *report) {
+func (s *stage) judge() {
 	j := &judgement{
-		stage: s, ledger: newLedger(found), found: found, wall: time.Now().UnixNano() - stamp(),
-		processes: map[string]*child{},
-		unlocks:   map[holdID][]*question{}, toldOf: map[holdID]bool{},
+		stage: s, ledger: newLedger(s.found), found: s.found, wall: time.Now().UnixNano() - stamp(),
+		known: map[holdID]*hold{}, logs: map[holdID][]logLine{}, processes: map[string]*child{},
+		unlocks: map[holdID][]*question{}, toldOf: map[holdID]bool{},
 	}
 	ctx, cancel := timeout(20 * time.Second)
 	defer cancel()
 	if err := s.recorder.catchUp(ctx); err != nil {
-		found(ruleRun, "%v", err)
+		s.found(ruleRun, "%v", err)
 	}
 	changes, err := s.recorder.all()
 	if err != nil {
-		found(ruleRun, "%v", err)
+		s.found(ruleRun, "%v", err)
 	}
 	j.readClients()
 	j.readLogs()
 	j.ledger.read(changes)
 	for _, h := range j.holds {
-		h.wiped = j.wipedBy(h)
+		h.wiped = slices.ContainsFunc(j.wiped, func(w wipe) bool {
+			return w.lock == h.lock && h.gone != 0 && w.from < h.gone && h.gone < w.from+int64(5*time.Second)
+		})
+		j.known[h.id()] = h
 	}
-	r.Ops, r.Unknown, r.Check = checkLinearizable(j.told, j.holds, found)
+	j.linearizable()
 	j.answers()
 	j.removals()
 	j.late()
 	j.dead()
 	j.beliefs()
 	j.keepersLive()
-	s.resource.check(j.holds, found)
-	j.count(r, len(changes))
+	j.fence()
+	for _, h := range j.holds {
+		j.stage.counts["holds: "+cmp.Or(h.goneBy, "left")]++
+	}
+	s.counts["deaths stated"] = len(j.statements)
 }
 
 func (j *judgement) readClients() {
 	for _, p := range slices.Concat(j.former, j.clients) {
 		j.processes[p.name] = p
-		file := j.notes[p]
+		file := p.notes
 		if file == "" {
 			continue
 		}
@@ -90,7 +91,7 @@ func (j *judgement) readClients() {
 			if q.Op == opUnlock {
 				j.unlocks[q.of()] = append(j.unlocks[q.of()], q)
 			}
-			if acquires(q.Op) && q.answer.Said == okay {
+			if q.got() {
 				j.toldOf[q.answer.of()] = true
 			}
 		}
@@ -109,40 +110,31 @@ func (j *judgement) readLogs() {
 		if !strings.HasPrefix(p.name, "unlocker") {
 			continue
 		}
-		f, err := os.Open(p.log)
+		text, err := os.ReadFile(p.log)
 		if err != nil {
 			j.found(ruleRun, "%v", err)
-			continue
 		}
-		scanner := bufio.NewScanner(f)
-		scanner.Buffer(nil, 1<<20)
-		for scanner.Scan() {
-			l := logLine{Process: p.name}
-			if json.Unmarshal(scanner.Bytes(), &l) == nil && l.Result != "" {
-				j.logs = append(j.logs, l)
+		for line := range strings.Lines(string(text)) {
+			l := logLine{}
+			if json.Unmarshal([]byte(line), &l) == nil && l.Result != "" {
+				j.logs[holdID{l.UUID, l.Token}] = append(j.logs[holdID{l.UUID, l.Token}], l)
 			}
-			j.braked = j.braked || strings.Contains(scanner.Text(), `"on":true`)
-			if strings.Contains(scanner.Text(), "panic:") || strings.Contains(scanner.Text(), "DATA RACE") {
-				j.found(ruleRun, "%s: %s", p.name, scanner.Text())
+			j.braked = j.braked || strings.Contains(line, `"on":true`)
+			if strings.Contains(line, "panic:") || strings.Contains(line, "DATA RACE") {
+				j.found(ruleRun, "%s: %s", p.name, line)
 			}
 		}
-		f.Close()
 	}
 }
 
-// answers checks that etcd's history has every hold that a client was granted.
 func (j *judgement) answers() {
-	known := map[holdID]*hold{}
-	for _, h := range j.holds {
-		known[h.id()] = h
-	}
 	for _, t := range j.told {
 		for _, q := range t.questions {
-			if !acquires(q.Op) || q.answer.Said != okay {
+			if !q.got() {
 				continue
 			}
-			h := known[q.answer.of()]
-			if h == nil || h.lock != q.answer.Record || h.question != q.ID {
+			h := j.known[q.answer.of()]
+			if h == nil || h.lock != q.answer.Record || h.Op != q.ID {
 				j.found(ruleAnswer, "%s was told that it holds %q as %s with token %d; etcd knows %v", q.ID, q.Lock,
 					q.answer.UUID, q.answer.Token, h)
 			}
@@ -152,10 +144,6 @@ func (j *judgement) answers() {
 
 // removals checks that every end of a hold had somebody who may end it, in time, and one entry and one line about it.
 func (j *judgement) removals() {
-	lines := map[holdID][]logLine{}
-	for _, l := range j.logs {
-		lines[holdID{l.UUID, l.Token}] = append(lines[holdID{l.UUID, l.Token}], l)
-	}
 	for _, h := range j.holds {
 		switch {
 		case h.gone == 0, h.goneBy == "overwritten":
@@ -163,15 +151,14 @@ func (j *judgement) removals() {
 			j.oneEntry(h)
 		case h.ending != nil:
 			j.oneEntry(h)
-			j.oneLine(h, lines[h.id()])
+			j.oneLine(h)
 			if h.ending.Ended != metadata.EndedAbandoned {
 				j.early(h)
 			}
-		case !h.cancelled:
+		case h.goneBy != "cancelled":
 			j.released(h)
 		}
-		if h.ending == nil && slices.ContainsFunc(lines[h.id()],
-			func(l logLine) bool { return l.Result == "success" }) {
+		if said, _ := j.said(h); h.ending == nil && said > 0 {
 			j.found(ruleLog, "an unlocker says that it removed %v, which was %s", h, h.goneBy)
 		}
 	}
@@ -185,16 +172,8 @@ func (j *judgement) oneEntry(h *hold) {
 
 // oneLine expects one line of success. An unlocker that was killed had no time for it, and one that got no answer says
 // that it does not know.
-func (j *judgement) oneLine(h *hold, lines []logLine) {
-	said := 0
-	doubt := false
-	for _, l := range lines {
-		if l.Result == "success" {
-			said++
-		}
-		doubt = doubt || strings.Contains(l.Reason, "outcome unknown")
-	}
-	excused := doubt
+func (j *judgement) oneLine(h *hold) {
+	said, excused := j.said(h)
 	for _, p := range j.former {
 		excused = excused || p.killed != 0 && p.killed < h.gone+int64(10*time.Second) &&
 			p.killed > h.gone-int64(10*time.Second)
@@ -202,6 +181,17 @@ func (j *judgement) oneLine(h *hold, lines []logLine) {
 	if said > 1 || said == 0 && !excused {
 		j.found(ruleLog, "the removal of %v has %d lines", h, said)
 	}
+}
+
+// said is how many lines say that a hold was removed, and whether one says that this is not known.
+func (j *judgement) said(h *hold) (success int, doubt bool) {
+	for _, l := range j.logs[h.id()] {
+		if l.Result == "success" {
+			success++
+		}
+		doubt = doubt || strings.Contains(l.Reason, "outcome unknown")
+	}
+	return success, doubt
 }
 
 // early checks an auto-unlock against the rules of docs/time.md that can be checked from outside.
@@ -242,16 +232,16 @@ func (j *judgement) released(h *hold) {
 			return
 		}
 	}
-	if j.wipedBy(h) {
+	if h.wiped {
 		return
 	}
-	if (h.way == opAll || h.way == opTryAll) && !j.toldOf[h.id()] {
+	if (h.Way == opAll || h.Way == opTryAll) && !j.toldOf[h.id()] {
 		return // given back because another one of several was not to be had
 	}
-	if h.way == byHand || strings.HasPrefix(h.lock, "keeper/") {
+	if h.Way == byHand || strings.HasPrefix(h.lock, "keeper/") {
 		return
 	}
-	full := slices.ContainsFunc(j.faults, func(f faultDone) bool {
+	full := slices.ContainsFunc(j.faults, func(f *faultDone) bool {
 		return f.name == "etcd: out of space" &&
 			f.from < h.gone
 	})
@@ -263,13 +253,6 @@ func (j *judgement) released(h *hold) {
 	}
 	j.found(ruleRemoval, "%v ended at revision %d, %s after the beginning; its holder did not give it back", h, h.ended,
 		seconds(h.gone, j.began))
-}
-
-// wipedBy reports whether somebody deleted the lock by hand while the hold was there.
-func (j *judgement) wipedBy(h *hold) bool {
-	return slices.ContainsFunc(j.wiped, func(w wipe) bool {
-		return w.lock == h.lock && h.gone != 0 && w.from < h.gone && h.gone < w.from+int64(5*time.Second)
-	})
 }
 
 // late expects every lock of a dead holder to be gone in time: docs/time.md tells by when. What disturbed an unlocker
@@ -305,13 +288,13 @@ func (j *judgement) late() {
 func (j *judgement) beliefs() {
 	forced := map[holdID]bool{}
 	for _, h := range j.holds {
-		forced[h.id()] = j.wipedBy(h) || h.ending != nil && h.ending.Ended == metadata.EndedForced ||
+		forced[h.id()] = h.wiped || h.ending != nil && h.ending.Ended == metadata.EndedForced ||
 			strings.Contains(j.forced.String(), h.uuid)
 	}
 	var all []belief
 	for _, t := range j.told {
 		for _, b := range t.beliefs() {
-			if !forced[holdID{b.uuid, b.token}] && !j.stood(b) {
+			if !forced[b.holdID] && !j.stood(b) {
 				all = append(all, b)
 			}
 		}
@@ -340,16 +323,15 @@ func describe(all []belief, began int64) (text string) {
 	return text
 }
 
+// stood reports whether the process stood still while it believed.
 func (j *judgement) stood(b belief) bool {
 	p := j.processes[b.process]
-	return p != nil && p.pausedIn(b.from, b.to+int64(time.Second))
+	return p != nil && slices.ContainsFunc(p.pauses, func(pause [2]int64) bool {
+		return pause[0] <= b.to+int64(time.Second) && pause[1] >= b.from
+	})
 }
 
-// keepersLive checks that nobody ended the hold of a live holder.
 func (j *judgement) keepersLive() {
-	for _, err := range j.keepers.problems {
-		j.found(ruleKeeper, "%v", err)
-	}
 	for _, h := range j.holds {
 		if j.keepers.live[h.uuid] != "" && h.ending != nil {
 			j.found(ruleKeeper, "%v was %s by %s: %s", h, h.ending.Ended, h.ending.By, h.ending.Why)

@@ -2,8 +2,6 @@ package robustness
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,41 +20,29 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// clientVariable carries a clientConfig to a client process.
 const clientVariable = "ROBUSTNESS_CLIENT"
 
-// clientConfig is what a client process is told.
 type clientConfig struct {
-	Process   string
-	Seed      uint64
-	Endpoints []string
-	Resource  string // URL of the fenced resource
-	Notes     string // file
-	Locks     []string
-	Workers   int
-
-	User, Password     string
-	CACert, Cert, Key  string
-	Clock              time.Duration // how far the wall clock jumps about
-	ForgedToken        bool          // a mutant: the resource gets a number of the process instead of the token
-	Attempt, Unlock    time.Duration // timeouts
-	ShortLife, LongOne time.Duration // times until auto-unlock
-	Margin             time.Duration
-	Plain              bool // one plain lock at a time, and little patience
+	Process     string
+	Seed        uint64
+	Access      access
+	Resource    string // URL of the fenced resource
+	Notes       string // file
+	Locks       []string
+	ForgedToken bool // a mutant: the resource gets a number of the process instead of the token
+	Plain       bool // one plain lock at a time, and little patience
 }
 
 // attributeOp is the attribute of a record that tells which question took the lock, so that etcd's own history can be
 // laid beside what clients were told.
 const attributeOp = "op"
 
-// client makes this process a client, when it was started as one.
 func client() {
 	config, isClient := os.LookupEnv(clientVariable)
 	if !isClient {
@@ -85,13 +71,13 @@ func (c clientConfig) run() error {
 		return err
 	}
 	p := &process{clientConfig: c, notes: notes{file: file}}
-	etcd, err := c.connect()
+	etcd, err := c.Access.connect()
 	if err != nil {
 		return err
 	}
 	locks, err := mutex.New(etcd, mutex.Options{
-		Owner: c.Process, AttemptTimeout: c.Attempt, RequestTimeout: c.Unlock, Now: p.now,
-		Defaults: []mutex.Option{mutex.BacktraceDepth(2), mutex.SafetyMargin(c.Margin)},
+		Owner: c.Process, AttemptTimeout: attemptTimeout, RequestTimeout: unlockTimeout, Now: p.now,
+		Defaults: []mutex.Option{mutex.BacktraceDepth(2), mutex.SafetyMargin(margin)},
 	})
 	if err != nil {
 		return err
@@ -112,33 +98,6 @@ func (c clientConfig) run() error {
 	return nil
 }
 
-func (c clientConfig) connect() (*clientv3.Client, error) {
-	conf := clientv3.Config{
-		Endpoints: c.Endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(), Username: c.User, Password: c.Password,
-		DialTimeout: time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-	}
-	if c.CACert != "" {
-		pem, err := os.ReadFile(c.CACert)
-		if err != nil {
-			return nil, err
-		}
-		conf.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-		conf.TLS.RootCAs.AppendCertsFromPEM(pem)
-		conf.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-			return &pair, err
-		}
-	}
-	for { // with a password it wants a token at once, and etcd may be away
-		etcd, err := clientv3.New(conf)
-		if err == nil || c.User == "" {
-			return etcd, err
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-// process is a client process at work.
 type process struct {
 	clientConfig
 	notes
@@ -155,7 +114,7 @@ func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.offset
 
 func (p *process) work(ctx context.Context) {
 	var wg sync.WaitGroup
-	for i := range p.Workers {
+	for i := range workers {
 		w := &worker{process: p, rand: rand.New(rand.NewPCG(p.Seed, uint64(i)))}
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -166,16 +125,13 @@ func (p *process) work(ctx context.Context) {
 	wg.Go(func() {
 		r := rand.New(rand.NewPCG(p.Seed, 99))
 		for ctx.Err() == nil {
-			if p.Clock > 0 {
-				p.offset.Store(int64(rand.N(2*p.Clock) - p.Clock))
-			}
+			p.offset.Store(int64(rand.N(2*clockOff) - clockOff))
 			sleep(ctx, time.Second+time.Duration(r.Int64N(int64(2*time.Second))))
 		}
 	})
 	wg.Wait()
 }
 
-// worker takes one lock after the other.
 type worker struct {
 	*process
 	rand *rand.Rand
@@ -198,23 +154,23 @@ func (w *worker) ask(l line) (id string, answer func(line)) {
 	}
 }
 
-// turn is one acquisition and everything until its release.
+func (w *worker) askOf(op string, l *mutex.Lock) (id string, answer func(line)) {
+	return w.ask(line{Op: op, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+}
+
 func (w *worker) turn(ctx context.Context) {
 	switch n := w.rand.IntN(100); {
-	case w.Plain:
+	case w.Plain || n >= 22:
 		w.single(ctx)
-	case n < 7:
-		w.several(ctx)
-	case n < 12:
-		w.job(ctx)
-	case n < 22:
+	case n >= 12:
 		w.task(ctx)
+	case n >= 7:
+		w.job(ctx)
 	default:
-		w.single(ctx)
+		w.several(ctx)
 	}
 }
 
-// single is a turn with one lock.
 func (w *worker) single(ctx context.Context) {
 	name := w.Locks[w.rand.IntN(len(w.Locks))]
 	l := w.acquire(ctx, name)
@@ -249,12 +205,10 @@ func (w *worker) single(ctx context.Context) {
 	}
 }
 
-// complain records a violation.
 func (w *worker) complain(format string, args ...any) {
 	w.notes.write(line{At: stamp(), Wrong: fmt.Sprintf(format, args...)})
 }
 
-// follow notes when the hold ends, for whatever reason.
 func (w *worker) follow(ended *sync.WaitGroup, l *mutex.Lock) {
 	ended.Go(func() {
 		<-l.Context().Done()
@@ -264,7 +218,6 @@ func (w *worker) follow(ended *sync.WaitGroup, l *mutex.Lock) {
 	})
 }
 
-// acts does some random actions of a holder.
 func (w *worker) acts(l *mutex.Lock) {
 	for range w.rand.IntN(5) {
 		w.act(l)
@@ -272,15 +225,13 @@ func (w *worker) acts(l *mutex.Lock) {
 	}
 }
 
-// life is how long a hold lasts without an extension.
 func (w *worker) life() time.Duration {
 	if w.chance(50) {
-		return w.LongOne
+		return longLife
 	}
-	return w.ShortLife
+	return shortLife
 }
 
-// timeout is how long an acquisition may take.
 func (w *worker) timeout() time.Duration {
 	if w.Plain {
 		return w.between(200*time.Millisecond, time.Second)
@@ -288,7 +239,6 @@ func (w *worker) timeout() time.Duration {
 	return w.between(300*time.Millisecond, 4*time.Second)
 }
 
-// options are those of an acquisition for this request, in this way.
 func (w *worker) options(id, way string, life time.Duration) []mutex.Option {
 	return []mutex.Option{
 		mutex.AlertAfter(life / 4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id),
@@ -363,33 +313,29 @@ func acquired(l *mutex.Lock, err error) line {
 	return line{Said: nothing, Err: err.Error()}
 }
 
-// act is something that holders do.
 func (w *worker) act(l *mutex.Lock) {
-	switch w.rand.IntN(3) {
-	case 0:
-		w.write(l)
-	case 1:
-		w.alive(l)
-	case 2:
-		w.guarded(l)
-	}
+	something := []func(*mutex.Lock){w.write, w.alive, w.guarded}
+	something[w.rand.IntN(len(something))](l)
 }
 
 func (w *worker) alive(l *mutex.Lock) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.Unlock)
+	ctx, cancel := timeout(unlockTimeout)
 	defer cancel()
-	_, answer := w.ask(line{Op: opAlive, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
-	err := l.Alive(ctx, "at work for", l.UUID())
+	_, answer := w.askOf(opAlive, l)
+	answer(extended(l, l.Alive(ctx, "at work for", l.UUID())))
+}
+
+func extended(l *mutex.Lock, err error) line {
 	a := over(err)
 	a.UUID, a.Token = l.UUID(), l.Token()
 	if err == nil {
 		a.Until = stamp() + int64(time.Until(l.Deadline()))
 	}
-	answer(a)
+	return a
 }
 
 func (w *worker) unlock(l *mutex.Lock) {
-	_, answer := w.ask(line{Op: opUnlock, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+	_, answer := w.askOf(opUnlock, l)
 	answer(over(l.Unlock()))
 }
 
@@ -412,7 +358,7 @@ func (w *worker) write(l *mutex.Lock) {
 	if w.ForgedToken {
 		token = 1_000_000 + w.numbers.Load()
 	}
-	_, answer := w.ask(line{Op: opWrite, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+	_, answer := w.askOf(opWrite, l)
 	request, err := http.NewRequest(http.MethodPost, w.Resource+"/"+url.PathEscape(l.Name()),
 		strings.NewReader(l.UUID()))
 	if err != nil {
@@ -426,19 +372,17 @@ func (w *worker) write(l *mutex.Lock) {
 	}
 	io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-		answer(line{Said: okay})
-	default:
-		answer(line{Said: refused, Err: resp.Status})
+	said := line{Said: okay}
+	if resp.StatusCode != http.StatusOK {
+		said = line{Said: refused, Err: resp.Status}
 	}
+	answer(said)
 }
 
-// guarded writes to a key in the same etcd that only the holder may write.
 func (w *worker) guarded(l *mutex.Lock) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.Attempt)
+	ctx, cancel := timeout(attemptTimeout)
 	defer cancel()
-	_, answer := w.ask(line{Op: opGuard, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+	_, answer := w.askOf(opGuard, l)
 	resp, err := w.etcd.Txn(ctx).If(l.Guard()).Then(clientv3.OpPut(resourcePrefix+l.Name(),
 		strconv.FormatInt(l.Token(), 10))).Commit()
 	switch {
@@ -452,10 +396,8 @@ func (w *worker) guarded(l *mutex.Lock) {
 }
 
 func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
-	case <-t.C:
+	case <-time.After(d):
 	}
 }

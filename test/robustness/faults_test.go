@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,15 +15,9 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// faultDone is a past fault.
-type faultDone struct {
-	name     string
-	from, to int64
-	sweep    bool // it keeps unlockers from removing, or gives them reason to wait
-}
 
 // fault is something that can be broken. do returns what repairs it; nil where it could not be broken at the moment, or
 // where there is nothing to repair.
@@ -30,79 +25,74 @@ type fault struct {
 	name   string
 	weight int
 	most   time.Duration // how long it lasts at most
-	sweep  bool
+	sweep  bool          // it keeps unlockers from removing, or gives them reason to wait
 	do     func(s *stage) (repair func(), done bool)
 }
 
-// open is a fault that lasts.
-type open struct {
+// faultDone is one that was broken: until a time, where there is something to repair.
+type faultDone struct {
 	fault
-	index  int
-	until  time.Time
-	repair func()
+	from, to int64
+	until    time.Time
+	repair   func()
 }
 
 // breakThings breaks one thing after another, some of them at the same time, and repairs them again.
 func (s *stage) breakThings(ctx context.Context) {
-	all := allFaults(s.World, s.Nodes)
-	if s.witness != nil {
-		all = append(all, witnessFaults()...)
-	}
-	faults := slices.DeleteFunc(all,
+	faults := slices.DeleteFunc(s.allFaults(),
 		func(f fault) bool { return slices.Contains(s.Without, f.name) || s.Calm && f.sweep })
 	for i, f := range faults {
 		if slices.Contains(s.Favour, f.name) {
 			faults[i].weight *= 10
 		}
 	}
-	var now []open
+	var now []*faultDone
 	for ctx.Err() == nil {
-		now = s.repairSome(now, time.Now())
+		now = repairSome(now, time.Now())
 		if len(now) < 3 {
 			now = s.breakOne(faults, now)
 		}
 		sleep(ctx, 150*time.Millisecond+time.Duration(s.rand.Int64N(int64(900*time.Millisecond))))
 	}
-	s.repairSome(now, time.Now().Add(time.Hour))
+	repairSome(now, time.Now().Add(time.Hour))
 	s.repairAll()
 }
 
-func (s *stage) breakOne(faults []fault, now []open) []open {
+func (s *stage) breakOne(faults []fault, now []*faultDone) []*faultDone {
 	total := 0
 	for _, f := range faults {
 		total += f.weight
 	}
 	n := s.rand.IntN(total)
 	i := slices.IndexFunc(faults, func(f fault) bool { n -= f.weight; return n < 0 })
-	f := faults[i]
-	from := stamp()
-	repair, done := f.do(s)
-	if !done {
+	f := &faultDone{fault: faults[i], from: stamp()}
+	var done bool
+	if f.repair, done = f.do(s); !done {
 		return now
 	}
+	f.to = stamp()
 	s.counts[f.name]++
-	s.faults = append(s.faults, faultDone{name: f.name, from: from, to: stamp(), sweep: f.sweep})
-	if repair == nil {
+	s.faults = append(s.faults, f)
+	if f.repair == nil {
 		return now
 	}
-	last := 200*time.Millisecond + time.Duration(s.rand.Int64N(int64(f.most)))
-	return append(now, open{f, len(s.faults) - 1, time.Now().Add(last), repair})
+	f.until = time.Now().Add(200*time.Millisecond + time.Duration(s.rand.Int64N(int64(f.most))))
+	return append(now, f)
 }
 
-func (s *stage) repairSome(now []open, at time.Time) []open {
-	return slices.DeleteFunc(now, func(o open) bool {
-		if at.Before(o.until) {
+func repairSome(now []*faultDone, at time.Time) []*faultDone {
+	return slices.DeleteFunc(now, func(f *faultDone) bool {
+		if at.Before(f.until) {
 			return false
 		}
-		o.repair()
-		s.faults[o.index].to = stamp()
+		f.repair()
+		f.to = stamp()
 		return true
 	})
 }
 
-// repairAll makes everything work again.
 func (s *stage) repairAll() {
-	for _, p := range slices.Concat(s.ours, s.theirs) {
+	for _, p := range slices.Concat(s.ours.proxies, s.theirs.proxies) {
 		p.Heal()
 	}
 	for i := range s.down {
@@ -115,14 +105,13 @@ func (s *stage) repairAll() {
 	if s.witness != nil {
 		s.witness.resume()
 	}
-	for _, w := range slices.Concat(s.wires, s.theirsW) {
+	for _, w := range slices.Concat(s.ours.wires, s.theirs.wires) {
 		for name, n := range w.done() {
 			s.counts[name] += n
 		}
 	}
 }
 
-// up brings a member back, however it went.
 func (s *stage) up(i int) {
 	s.members.Resume(i)
 	if s.down[i] {
@@ -132,14 +121,14 @@ func (s *stage) up(i int) {
 }
 
 // kinds of faults of one world.
-func allFaults(world string, nodes int) []fault {
+func (s *stage) allFaults() []fault {
 	all := []fault{
-		{"etcd: member killed", 6, 3 * time.Second, true, (*stage).killMember},
-		{"etcd: member stands still", 5, 3 * time.Second, true, (*stage).pauseMember},
-		{"etcd: all members stand still", 2, 6 * time.Second, true, (*stage).pauseAll},
+		{"etcd: member killed", 6, 3 * time.Second, true, unbroken((*stage).killMember)},
+		{"etcd: member stands still", 5, 3 * time.Second, true, unbroken((*stage).pauseMember)},
+		{"etcd: all members stand still", 2, 6 * time.Second, true, unbroken((*stage).pauseAll)},
 		{"etcd: out of space", 2, 2 * time.Second, true, (*stage).fill},
 		{"etcd: compacted", 6, 0, false, (*stage).compact},
-		{"everything restarted", 1, 0, true, (*stage).restartAll},
+		{"everything restarted", 1, 0, true, unbroken((*stage).restartAll)},
 		{"network of holders: cut", 4, 1500 * time.Millisecond, false, onNet(ours, (*etcdtest.Proxy).Cut)},
 		{"network of holders: silent", 4, 2 * time.Second, false, onNet(ours, (*etcdtest.Proxy).Stall)},
 		{"network of holders: answers lost", 4, 2 * time.Second, false, onNet(ours, (*etcdtest.Proxy).DropAnswers)},
@@ -149,121 +138,111 @@ func allFaults(world string, nodes int) []fault {
 		{"network of unlockers: answers lost", 3, 2 * time.Second, true, onNet(theirs, (*etcdtest.Proxy).DropAnswers)},
 		{"network of unlockers: slow", 3, 2 * time.Second, true, onNet(theirs, slow)},
 		{"client killed", 4, 0, false, (*stage).killClient},
-		{"client stands still", 5, 6 * time.Second, false, (*stage).pauseClient},
+		{"client stands still", 5, 6 * time.Second, false, pausing(anyClient)},
 		{"unlocker killed", 3, 2 * time.Second, true, (*stage).killUnlocker},
 		{"unlocker's clock off", 4, 4 * time.Second, true, (*stage).jumpClock},
-		{"unlocker stands still", 3, 6 * time.Second, true, (*stage).pauseUnlocker},
+		{"unlocker stands still", 3, 6 * time.Second, true, pausing(anyUnlocker)},
 		{"dashboard killed", 1, 0, false, (*stage).killDash},
 		{"lock forced", 5, 0, false, (*stage).force},
 		{"lock and its queue deleted by hand", 4, 0, false, (*stage).wipe},
 	}
-	if nodes > 1 {
-		all = append(all, fault{"etcd: leader killed", 5, 3 * time.Second, true, (*stage).killLeader},
-			fault{"etcd: leader changed", 4, 0, true, (*stage).moveLeader})
+	if s.Nodes > 1 {
+		all = append(all, fault{"etcd: leader killed", 5, 3 * time.Second, true, unbroken((*stage).killLeader)},
+			fault{"etcd: leader changed", 4, 0, true, unbroken((*stage).moveLeader)})
 	}
-	switch world {
+	switch s.World {
 	case loginWorld:
 		all = append(all, fault{"login: all tokens ended", 8, 0, true, (*stage).endTokens})
 	case certificatesWorld:
 		all = append(all, fault{"certificates replaced", 8, 0, true, (*stage).rotate})
 	}
+	if s.witness != nil { // none of these keeps unlockers from removing by the deadlines
+		all = append(all, fault{"witness killed", 3, 3 * time.Second, false, (*stage).killWitness},
+			fault{"witness stands still", 3, 5 * time.Second, false, pausing(theWitness)},
+			fault{"death stated by a stranger", 6, 0, false, (*stage).stateFalsely})
+	}
 	if *disksFlag {
-		all = append(all, fault{"etcd: disk hangs", 10, 4 * time.Second, true, (*stage).hangDisk})
+		all = append(all, fault{"etcd: disk hangs", 10, 4 * time.Second, true, unbroken((*stage).hangDisk)})
 	}
 	return all
 }
 
-// spare is a member that can go without taking the majority along; any, where there is but one.
-func (s *stage) spare() (int, bool) {
-	if slices.Contains(s.down, true) {
-		return 0, false
+// unbroken breaks something of an etcd whose members all run: the majority stays, where there is more than one.
+func unbroken(do func(s *stage) (func(), bool)) func(s *stage) (func(), bool) {
+	return func(s *stage) (func(), bool) {
+		if slices.Contains(s.down, true) {
+			return nil, false
+		}
+		return do(s)
 	}
-	return s.rand.IntN(s.Nodes), true
 }
 
-func (s *stage) killMember() (func(), bool) {
-	i, free := s.spare()
-	if !free {
-		return nil, false
-	}
-	return s.killOf(i), true
-}
+func (s *stage) killMember() (func(), bool) { return s.killOf(s.rand.IntN(s.Nodes)) }
 
-func (s *stage) killOf(i int) func() {
+func (s *stage) killOf(i int) (func(), bool) {
 	s.members.Kill(i)
 	s.down[i] = true
-	return func() { s.up(i) }
+	return func() { s.up(i) }, true
 }
 
 func (s *stage) pauseMember() (func(), bool) {
-	i, free := s.spare()
-	if !free {
-		return nil, false
-	}
-	s.members.Pause(i)
-	s.down[i] = true
-	return func() {
-		s.members.Resume(i)
-		s.down[i] = false
-	}, true
+	i := s.rand.IntN(s.Nodes)
+	return s.standStill(i, i+1)
 }
 
-func (s *stage) pauseAll() (func(), bool) {
-	if slices.Contains(s.down, true) {
-		return nil, false
-	}
-	for i := range s.down {
+func (s *stage) pauseAll() (func(), bool) { return s.standStill(0, s.Nodes) }
+
+// standStill pauses these members, the last of them apart.
+func (s *stage) standStill(from, to int) (func(), bool) {
+	for i := from; i < to; i++ {
 		s.members.Pause(i)
 		s.down[i] = true
 	}
 	return func() {
-		for i := range s.down {
+		for i := from; i < to; i++ {
 			s.members.Resume(i)
 			s.down[i] = false
 		}
 	}, true
 }
 
-// leader is the member that leads.
-func (s *stage) leader() (int, uint64, bool) {
-	var ids []uint64
-	leads := uint64(0)
+func (s *stage) statuses(ctx context.Context) (all []*clientv3.StatusResponse, err error) {
 	for _, e := range s.members.Endpoints() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		status, err := s.direct.Status(ctx, e)
-		cancel()
 		if err != nil {
-			return 0, 0, false
+			return nil, err
 		}
-		ids, leads = append(ids, status.Header.MemberId), status.Leader
+		all = append(all, status)
 	}
-	i := slices.Index(ids, leads)
-	if i < 0 {
-		return 0, 0, false
+	return all, nil
+}
+
+// leader is the member that leads, and the id of another; -1 where that is not known.
+func (s *stage) leader() (leads int, other uint64) {
+	ctx, cancel := timeout(time.Second)
+	defer cancel()
+	all, err := s.statuses(ctx)
+	i := slices.IndexFunc(all, func(m *clientv3.StatusResponse) bool { return m.Header.MemberId == m.Leader })
+	if err != nil || i < 0 {
+		return -1, 0
 	}
-	return i, ids[(i+1)%len(ids)], true
+	return i, all[(i+1)%len(all)].Header.MemberId
 }
 
 func (s *stage) killLeader() (func(), bool) {
-	if _, free := s.spare(); !free {
+	i, _ := s.leader()
+	if i < 0 {
 		return nil, false
 	}
-	i, _, found := s.leader()
-	if !found {
-		return nil, false
-	}
-	return s.killOf(i), true
+	return s.killOf(i)
 }
 
 func (s *stage) moveLeader() (func(), bool) {
-	if _, free := s.spare(); !free {
+	i, next := s.leader()
+	if i < 0 {
 		return nil, false
 	}
-	i, next, found := s.leader()
-	if !found {
-		return nil, false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := timeout(2 * time.Second)
 	defer cancel()
 	to := s.client(s.members.Endpoints()[i : i+1])
 	defer to.Close()
@@ -275,7 +254,7 @@ func (s *stage) moveLeader() (func(), bool) {
 func (s *stage) fill() (func(), bool) {
 	megabyte := strings.Repeat("x", 1<<20)
 	for i := range 2 * quota >> 20 { // etcd counts what it has committed to the disk, so the quota is not the end
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := timeout(2 * time.Second)
 		_, err := s.direct.Put(ctx, fmt.Sprint(fillPrefix, i), megabyte)
 		cancel()
 		if errors.Is(err, rpctypes.ErrNoSpace) {
@@ -333,66 +312,46 @@ func (s *stage) makeRoom() {
 // roomy is an error where a member is still large. A follower compacts when it likes, and its defragmentation keeps
 // what is not compacted yet.
 func (s *stage) roomy(ctx context.Context) error {
-	for _, e := range s.members.Endpoints() {
-		status, err := s.direct.Status(ctx, e)
-		if err != nil {
-			return err
-		}
-		if status.DbSize > quota/2 {
-			return fmt.Errorf("%s still has %d MiB of its quota of %d MiB after its defragmentation", e,
-				status.DbSize>>20, quota>>20)
+	all, err := s.statuses(ctx)
+	for _, m := range all {
+		if m.DbSize > quota/2 {
+			return fmt.Errorf("%x still has %d MiB of its quota of %d MiB after its defragmentation", m.Header.MemberId,
+				m.DbSize>>20, quota>>20)
 		}
 	}
-	return nil
+	return err
 }
 
-// alarms names the alarms that etcd raises, and the size of every member; empty where there are none.
 func (s *stage) alarms(ctx context.Context) (string, error) {
 	r, err := s.direct.AlarmList(ctx)
 	if err != nil || len(r.Alarms) == 0 {
 		return "", err
 	}
-	var raised []string
+	text := "etcd raises an alarm:"
 	for _, a := range r.Alarms {
-		raised = append(raised, fmt.Sprintf("%v at member %x", a.Alarm, a.MemberID))
+		text += fmt.Sprintf(" %v at member %x", a.Alarm, a.MemberID)
 	}
-	for _, e := range s.members.Endpoints() {
-		if status, err := s.direct.Status(ctx, e); err == nil {
-			raised = append(raised, fmt.Sprintf("member %x has %d of %d MiB", status.Header.MemberId,
-				status.DbSize>>20, quota>>20))
-		}
-	}
-	return "etcd raises an alarm: " + strings.Join(raised, ", "), nil
+	return text, nil
 }
 
 // caughtUp waits until every member has applied all that any of them had in its log: one that is behind, and has still
 // to delete and to compact, would raise the alarm again after its defragmentation.
 func (s *stage) caughtUp(ctx context.Context) error {
-	var newest uint64
-	for round := 0; ; round++ {
-		behind := false
-		for _, e := range s.members.Endpoints() {
-			status, err := s.direct.Status(ctx, e)
-			if err != nil {
-				return err
-			}
-			if round == 0 {
-				newest = max(newest, status.RaftIndex)
-			}
-			behind = behind || status.RaftAppliedIndex < newest
-		}
-		if round > 0 && !behind {
-			return nil
-		}
-		sleep(ctx, 20*time.Millisecond)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	all, err := s.statuses(ctx)
+	newest := uint64(0)
+	for _, m := range all {
+		newest = max(newest, m.RaftIndex)
 	}
+	behind := func(m *clientv3.StatusResponse) bool { return m.RaftAppliedIndex < newest }
+	for err == nil && slices.ContainsFunc(all, behind) {
+		sleep(ctx, 20*time.Millisecond)
+		all, err = s.statuses(ctx)
+	}
+	return err
 }
 
 func (s *stage) compact() (func(), bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := timeout(time.Second)
 	defer cancel()
 	s.compactTo(ctx, false)
 	return nil, true
@@ -408,17 +367,11 @@ func (s *stage) compactTo(ctx context.Context, physical bool) {
 }
 
 func (s *stage) restartAll() (func(), bool) {
-	if slices.Contains(s.down, true) {
-		return nil, false
-	}
 	for i := range s.down {
 		s.members.Kill(i)
 	}
 	for i, p := range s.unlockers {
-		if p.Running() {
-			p.kill()
-			s.former = append(s.former, p)
-		}
+		s.ends(p)
 		s.unlockers[i] = s.startUnlocker(i)
 	}
 	s.killClient()
@@ -429,8 +382,8 @@ func (s *stage) restartAll() (func(), bool) {
 	return nil, true
 }
 
-func ours(s *stage) []*etcdtest.Proxy   { return s.ours }
-func theirs(s *stage) []*etcdtest.Proxy { return s.theirs }
+func ours(s *stage) []*etcdtest.Proxy   { return s.ours.proxies }
+func theirs(s *stage) []*etcdtest.Proxy { return s.theirs.proxies }
 
 func slow(p *etcdtest.Proxy) { p.Delay(300 * time.Millisecond) }
 
@@ -453,95 +406,103 @@ func onNet(which func(*stage) []*etcdtest.Proxy, do func(*etcdtest.Proxy)) func(
 	}
 }
 
+func (s *stage) ends(p *child) bool {
+	if !p.Running() {
+		return false
+	}
+	p.kill()
+	s.former = append(s.former, p)
+	return true
+}
+
 func (s *stage) killClient() (func(), bool) {
 	i := s.rand.IntN(len(s.clients))
-	s.clients[i].kill()
-	s.former = append(s.former, s.clients[i])
+	s.ends(s.clients[i])
 	s.clients[i] = s.startClient()
 	return nil, true
 }
 
-func (s *stage) pauseClient() (func(), bool) {
-	p := s.clients[s.rand.IntN(len(s.clients))]
-	p.pause()
-	return p.resume, true
+func theWitness(s *stage) *child  { return s.witness }
+func anyClient(s *stage) *child   { return s.clients[s.rand.IntN(len(s.clients))] }
+func anyUnlocker(s *stage) *child { return s.unlockers[s.rand.IntN(len(s.unlockers))] }
+
+// pausing has a process stand still, if it runs.
+func pausing(which func(s *stage) *child) func(s *stage) (func(), bool) {
+	return func(s *stage) (func(), bool) {
+		p := which(s)
+		if !p.Running() {
+			return nil, false
+		}
+		p.pause()
+		return p.resume, true
+	}
 }
 
 func (s *stage) killUnlocker() (func(), bool) {
 	i := s.rand.IntN(len(s.unlockers))
 	p := s.unlockers[i]
-	if !p.Running() {
-		return nil, false
-	}
-	p.kill()
-	s.former = append(s.former, p)
 	return func() {
 		if s.unlockers[i] == p { // everything may have been restarted meanwhile
 			s.unlockers[i] = s.startUnlocker(i)
 		}
-	}, true
-}
-
-func (s *stage) pauseUnlocker() (func(), bool) {
-	p := s.unlockers[s.rand.IntN(len(s.unlockers))]
-	if !p.Running() {
-		return nil, false
-	}
-	p.pause()
-	return p.resume, true
+	}, s.ends(p)
 }
 
 func (s *stage) killDash() (func(), bool) {
-	s.dash.kill()
-	s.former = append(s.former, s.dash)
+	s.ends(s.dash)
 	s.startDash()
 	return nil, true
 }
 
 // force ends a hold as an operator does who looked at it a moment ago.
 func (s *stage) force() (func(), bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := timeout(2 * time.Second)
 	defer cancel()
-	lock, held := s.held(ctx)
+	shown, held := s.someHold(ctx, func(lock string) bool {
+		return !strings.HasPrefix(lock, "keeper/") && !strings.HasPrefix(lock, "brink/")
+	})
 	if !held {
-		return nil, false
-	}
-	shown, _, err := s.store.Get(ctx, lock)
-	if err != nil || shown.Token == 0 {
 		return nil, false
 	}
 	now := time.Now()
 	s.store.Do(ctx, protocol.ActionForceUnlock, protocol.Subject{Hold: &shown.Record}, protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Reason: "to see what happens",
-		Lock: lock, UUID: shown.UUID, Token: shown.Token, Result: "success",
+		Lock: shown.Name, UUID: shown.UUID, Token: shown.Token, Result: "success",
 	})
 	return nil, true
 }
 
-// held is a lock that a client holds.
-func (s *stage) held(ctx context.Context) (lock string, found bool) {
+// someHold is the hold of one of the locks that fit.
+func (s *stage) someHold(ctx context.Context, fits func(lock string) bool) (shown metadata.Document, found bool) {
+	held, _ := s.held(ctx)
+	maps.DeleteFunc(held, func(lock string, _ int64) bool { return !fits(lock) })
+	if len(held) == 0 {
+		return shown, false
+	}
+	all := slices.Sorted(maps.Keys(held))
+	shown, _, err := s.store.Get(ctx, all[s.rand.IntN(len(all))])
+	return shown, err == nil && shown.Token != 0
+}
+
+// held are the locks that are held and their tokens, as etcd has them.
+func (s *stage) held(ctx context.Context) (map[string]int64, error) {
 	r, err := s.direct.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		return "", false
+		return nil, err
 	}
-	var all []string
+	all := map[string]int64{}
 	for _, kv := range r.Kvs {
-		k := s.layout.Parse(string(kv.Key))
-		if k.Kind == protocol.KindField && k.ID == metadata.FieldUUID && !strings.HasPrefix(k.Lock, "keeper/") &&
-			!strings.HasPrefix(k.Lock, "brink/") {
-			all = append(all, k.Lock)
+		if k := s.layout.Parse(string(kv.Key)); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
+			all[k.Lock] = kv.CreateRevision
 		}
 	}
-	if len(all) == 0 {
-		return "", false
-	}
-	return all[s.rand.IntN(len(all))], true
+	return all, nil
 }
 
 // wipe deletes everything about a lock in one transaction, as an impatient user of etcdctl might.
 func (s *stage) wipe() (func(), bool) {
 	lock := s.locks()[s.rand.IntN(len(s.locks()))]
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := timeout(2 * time.Second)
 	defer cancel()
 	s.wiped = append(s.wiped, wipe{lock, stamp()})
 	s.direct.Txn(ctx).Then(clientv3.OpDelete(s.layout.Record(lock), clientv3.WithPrefix()),
@@ -557,7 +518,7 @@ type wipe struct {
 
 // endTokens makes every token that etcd gave out invalid: a right was changed.
 func (s *stage) endTokens() (func(), bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := timeout(2 * time.Second)
 	defer cancel()
 	_, err := s.direct.UserChangePassword(ctx, etcdtest.RootUser, etcdtest.RootPassword)
 	return nil, err == nil
@@ -569,24 +530,17 @@ func (s *stage) rotate() (func(), bool) {
 		s.members.CA().Issue(s.t, fmt.Sprintf("m%d", i))
 	}
 	s.issue()
-	for _, p := range slices.Concat(s.ours, s.theirs) {
+	for _, p := range slices.Concat(s.ours.proxies, s.theirs.proxies) {
 		p.Cut()
 		p.Heal()
 	}
 	return nil, true
 }
 
-// until tries f until it succeeds.
 func (s *stage) until(what string, f func(context.Context) error) {
-	s.t.Helper()
-	var err error
-	for began := time.Now(); time.Since(began) < 40*time.Second; time.Sleep(100 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		err = f(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-	}
-	s.t.Fatalf("waited without success for %s: %v", what, err)
+	proctest.Eventually(s.t, what, func() error {
+		ctx, cancel := timeout(5 * time.Second)
+		defer cancel()
+		return f(ctx)
+	})
 }

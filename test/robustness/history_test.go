@@ -1,11 +1,12 @@
 package robustness
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,29 +56,25 @@ const (
 // line is one line of a client's notes: what it asks before it asks, what it was told after that. A client that is
 // killed leaves questions without answers.
 type line struct {
-	ID   string `json:"id"`           // of the question: the process and a number
-	At   int64  `json:"at"`           // stamp, taken before the question is sent or after the answer came
-	Op   string `json:"op,omitempty"` // only of a question
-	Lock string `json:"lock,omitempty"`
-	Part int    `json:"part,omitempty"` // of the lock that is asked for, where several can hold it; see whole
+	ID    string   // of the question: the process and a number
+	At    int64    // stamp, taken before the question is sent or after the answer came
+	Op    string   `json:",omitempty"` // only of a question
+	Lock  string   `json:",omitempty"`
+	Part  int      `json:",omitempty"` // of the lock that is asked for, where several can hold it; see whole
+	Names []string `json:",omitempty"` // of a question for several locks
 
-	Names []string `json:"names,omitempty"` // of a question for several locks
+	Said, Err string `json:",omitempty"` // only of an answer
+	Record    string `json:",omitempty"` // of an acquisition: the name under which etcd has it
+	Each      []line `json:",omitempty"` // of an acquisition of several locks: what was told of each
 
-	Said string `json:"said,omitempty"` // only of an answer
-	Err  string `json:"err,omitempty"`
+	UUID  string `json:",omitempty"` // the hold that it is about; of an acquisition only in the answer
+	Token int64  `json:",omitempty"`
+	By    string `json:",omitempty"` // who held the lock instead, by what etcd answered
+	ByTok int64  `json:",omitempty"`
+	Until int64  `json:",omitempty"` // stamp until which the client believes in its hold if nothing comes between
 
-	Record string `json:"record,omitempty"` // of an acquisition: the name under which etcd has it
-	Each   []line `json:"each,omitempty"`   // of an acquisition of several locks: what was told of each
-
-	UUID  string `json:"uuid,omitempty"` // the hold that it is about; of an acquisition only in the answer
-	Token int64  `json:"token,omitempty"`
-	By    string `json:"by,omitempty"` // who held the lock instead, by what etcd answered
-	ByTok int64  `json:"by_token,omitempty"`
-	Until int64  `json:"until,omitempty"` // stamp until which the client believes in its hold if nothing comes between
-
-	Ended bool   `json:"ended,omitempty"` // not an answer: the context of the hold ended
-	Wrong string `json:"wrong,omitempty"` // not an answer: something that the client saw by itself
-	Bye   bool   `json:"bye,omitempty"`   // not an answer: the process ended in order
+	Wrong      string `json:",omitempty"` // not an answer: something that the client saw by itself
+	Ended, Bye bool   `json:",omitempty"` // not an answer: the context of the hold ended; the process ended in order
 }
 
 // notes is where a client writes. A line is on its way to the disk before the question is on its way to etcd.
@@ -108,35 +105,38 @@ type holdID struct {
 // of is the hold that a question or an answer is about.
 func (l line) of() holdID { return holdID{l.UUID, l.Token} }
 
-// question is something that a client asked, with the answer.
 type question struct {
 	line
-	answer   line
-	returned int64 // never without an answer
-	process  string
+	answer line
 }
+
+func (q *question) got() bool { return acquires(q.Op) && q.answer.Said == okay }
 
 // belief is the time in which a client believed that it held a lock.
 type belief struct {
-	lock, uuid string
-	token      int64
-	part       int
-	from, to   int64
-	process    string
+	lock string
+	holdID
+	part     int
+	from, to int64
+	process  string
 }
 
 // whole is how much of a lock there is, in parts: one can have all of it, or several a part each.
 func whole(lock string) int {
-	if base, _, isShare := metadata.ParseShare(lock); isShare {
-		lock = base
-	}
-	switch lock {
+	switch baseOf(lock) {
 	case poolLock:
 		return poolLimit
 	case sharedLock:
 		return manyReaders
 	}
 	return 1
+}
+
+func baseOf(lock string) string {
+	if base, _, isShare := metadata.ParseShare(lock); isShare {
+		return base
+	}
+	return lock
 }
 
 // The locks that several can hold.
@@ -147,11 +147,10 @@ const (
 	manyReaders = 1000
 )
 
-// told is what one client process wrote.
 type told struct {
 	process   string
 	questions []*question
-	ended     map[holdID]int64 // when the context of a hold ended
+	ended     map[holdID]int64 // when its unlock was asked for, or its context ended
 	wrong     []string
 	bye       *line
 	last      int64 // stamp of the last line
@@ -159,18 +158,12 @@ type told struct {
 
 // readNotes reads what a client wrote. The last line of a client that was killed may be half a line.
 func readNotes(process, file string) (*told, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+	text, err := os.ReadFile(file)
 	t := &told{process: process, ended: map[holdID]int64{}}
 	open := map[string][]*question{}
-	scanner := bufio.NewScanner(f)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
+	for one := range bytes.Lines(text) {
 		var l line
-		if json.Unmarshal(scanner.Bytes(), &l) != nil {
+		if json.Unmarshal(one, &l) != nil {
 			continue
 		}
 		t.last = max(t.last, l.At)
@@ -178,12 +171,15 @@ func readNotes(process, file string) (*told, error) {
 		case l.Bye:
 			t.bye = &l
 		case l.Ended:
-			t.ended[l.of()] = l.At
+			t.ends(l)
 		case l.Wrong != "":
 			t.wrong = append(t.wrong, l.Wrong)
 		case l.Op != "":
-			open[l.ID] = l.each(process)
+			open[l.ID] = l.each()
 			t.questions = append(t.questions, open[l.ID]...)
+			if l.Op == opUnlock {
+				t.ends(l)
+			}
 		case q != nil:
 			for _, q := range q {
 				q.take(l)
@@ -191,19 +187,25 @@ func readNotes(process, file string) (*told, error) {
 			delete(open, l.ID)
 		}
 	}
-	return t, scanner.Err()
+	return t, err
+}
+
+func (t *told) ends(l line) {
+	if was := t.ended[l.of()]; was == 0 || l.At < was {
+		t.ended[l.of()] = l.At
+	}
 }
 
 // each is a question for each lock that is asked for.
-func (l line) each(process string) (all []*question) {
+func (l line) each() (all []*question) {
 	if len(l.Names) == 0 {
-		return []*question{{line: l, returned: never, answer: line{Said: maybe}, process: process}}
+		return []*question{{line: l, answer: line{Said: maybe}}}
 	}
 	for _, name := range l.Names {
 		one := l
 		one.Lock = name
 		one.Names = nil
-		all = append(all, one.each(process)...)
+		all = append(all, one.each()...)
 	}
 	return all
 }
@@ -220,31 +222,22 @@ func (q *question) take(l line) {
 		q.Lock = l.Record
 	}
 	q.answer = l
-	if l.Said != maybe {
-		q.returned = l.At
-	}
 }
 
 // beliefs are the times in which the process acted as a holder: from the answer to its acquisition until it began to
 // unlock or its context ended.
 func (t *told) beliefs() (all []belief) {
-	unlocked := map[holdID]int64{}
 	until := map[holdID]int64{}
 	for _, q := range t.questions {
-		if q.Op == opUnlock && unlocked[q.of()] == 0 {
-			unlocked[q.of()] = q.At
-		}
 		until[q.answer.of()] = max(until[q.answer.of()], q.answer.Until)
 	}
 	for _, q := range t.questions {
-		if !acquires(q.Op) || q.answer.Said != okay {
+		if !q.got() {
 			continue
 		}
-		b := belief{q.Lock, q.answer.UUID, q.answer.Token, max(q.Part, 1), q.answer.At, until[q.answer.of()], t.process}
-		for _, end := range []int64{unlocked[q.answer.of()], t.ended[q.answer.of()]} {
-			if end > 0 {
-				b.to = min(b.to, end)
-			}
+		b := belief{q.Lock, q.answer.of(), max(q.Part, 1), q.answer.At, until[q.answer.of()], t.process}
+		if end := t.ended[b.holdID]; end > 0 {
+			b.to = min(b.to, end)
 		}
 		if t.bye == nil {
 			b.to = min(b.to, t.last) // killed: it acted on nothing after that
@@ -257,11 +250,7 @@ func (t *told) beliefs() (all []belief) {
 }
 
 func acquires(op string) bool {
-	switch op {
-	case opTry, opLock, opBarge, opCount, opAll, opTryAll, opOnce, opTask:
-		return true
-	}
-	return false
+	return slices.Contains([]string{opTry, opLock, opBarge, opCount, opAll, opTryAll, opOnce, opTask}, op)
 }
 
 // seconds writes a stamp for people, counted from the beginning of the run.

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -22,7 +25,6 @@ const (
 // errBack is that of a job that wants its period back.
 var errBack = errors.New("once more")
 
-// several takes several locks, all or none.
 func (w *worker) several(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.between(300*time.Millisecond, 4*time.Second))
 	defer cancel()
@@ -36,7 +38,7 @@ func (w *worker) several(ctx context.Context) {
 		take = w.locks.TryLockAll
 	}
 	id, answer := w.ask(line{Op: op, Names: names})
-	all, err := take(ctx, names, append(w.options(id, op, w.LongOne), mutex.Attribute("names", len(names)))...)
+	all, err := take(ctx, names, append(w.options(id, op, longLife), mutex.Attribute("names", len(names)))...)
 	answer(allAcquired(all, err))
 	if err != nil {
 		return
@@ -54,7 +56,7 @@ func (w *worker) several(ctx context.Context) {
 func (w *worker) unlockAll(all *mutex.Locks) {
 	var answers []func(line)
 	for _, l := range all.All() {
-		_, answer := w.ask(line{Op: opUnlock, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+		_, answer := w.askOf(opUnlock, l)
 		answers = append(answers, answer)
 	}
 	all.Unlock()
@@ -81,7 +83,6 @@ func allAcquired(all *mutex.Locks, err error) line {
 	return a
 }
 
-// job runs what is to be run once in each period, over all processes.
 func (w *worker) job(ctx context.Context) {
 	var ended sync.WaitGroup
 	defer ended.Wait()
@@ -99,7 +100,7 @@ func (w *worker) job(ctx context.Context) {
 		if w.chance(3) {
 			<-l.Context().Done()
 		}
-		_, done = w.ask(line{Op: opUnlock, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+		_, done = w.askOf(opUnlock, l)
 		return errBack
 	}, options...)
 	switch {
@@ -114,7 +115,6 @@ func (w *worker) job(ctx context.Context) {
 	}
 }
 
-// task adds a task, now and then, and does one that nobody has.
 func (w *worker) task(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -147,10 +147,9 @@ func (w *worker) task(ctx context.Context) {
 	w.end(t)
 }
 
-// end says what became of a task.
 func (w *worker) end(t *jobs.Task) {
 	l := t.Lock()
-	_, answer := w.ask(line{Op: opUnlock, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+	_, answer := w.askOf(opUnlock, l)
 	end := []func() error{
 		func() error { return t.Finish(jobs.StateDone, "") },
 		func() error { return t.Finish(jobs.StateFailed, "as seen") },
@@ -167,16 +166,14 @@ func (w *worker) end(t *jobs.Task) {
 
 // adopt makes another handle of a hold, and either gives that up or goes on with it. It returns the one that is left.
 func (w *worker) adopt(ended *sync.WaitGroup, l *mutex.Lock) *mutex.Lock {
-	ctx, cancel := context.WithTimeout(context.Background(), w.Unlock)
+	ctx, cancel := timeout(unlockTimeout)
 	defer cancel()
-	_, answer := w.ask(line{Op: opAdopt, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
-	other, err := w.locks.Adopt(ctx, l.Name(), l.UUID(), mutex.SafetyMargin(w.Margin))
-	a := over(err)
-	a.UUID, a.Token = l.UUID(), l.Token()
-	if err == nil {
-		a.Until = stamp() + int64(time.Until(other.Deadline()))
+	_, answer := w.askOf(opAdopt, l)
+	other, err := w.locks.Adopt(ctx, l.Name(), l.UUID(), mutex.SafetyMargin(margin))
+	if err != nil {
+		other = l
 	}
-	answer(a)
+	answer(extended(other, err))
 	if err != nil {
 		return l
 	}
@@ -213,5 +210,100 @@ func (w *worker) again(l *mutex.Lock) {
 	}
 	if err == nil {
 		other.Unlock()
+	}
+}
+
+// countPrefix is where the keys are that are only written together with an acquisition.
+const countPrefix = resourcePrefix + ".count/"
+
+type period struct {
+	value, before string
+	hold          *hold // that took it
+}
+
+// together checks that of several locks which are taken at once all are taken.
+func (g *ledger) together(revision int64) {
+	taken := map[string]int{}
+	for _, h := range g.now {
+		if h.token == revision && h.Way == opTryAll {
+			taken[h.Op]++
+		}
+	}
+	for _, h := range g.now {
+		if n := taken[h.Op]; h.token == revision && h.Way == opTryAll && n != h.Names {
+			g.found(ruleTogether, "%s took %q at revision %d with %d of %d locks", h.uuid, h.lock, h.token, n, h.Names)
+		}
+	}
+}
+
+// counted checks a write that an acquisition does, and that nobody does without it.
+func (g *ledger) counted(k keyed) {
+	lock, isCount := strings.CutPrefix(k.key, countPrefix)
+	if !isCount || k.deleted {
+		return
+	}
+	by, seen, _ := strings.Cut(k.value, " ")
+	if h := g.now[lock]; h == nil || h.token != k.revision || h.Op != by {
+		g.found(ruleCount, "%s wrote %s at revision %d and did not take %q with that, which %v has", by, k.key,
+			k.revision, lock, h)
+	}
+	if was := strconv.FormatInt(g.counts[lock], 10); seen != was {
+		g.found(ruleCount, "%s took %q at revision %d on condition that its key was written at %s, and it was at %s",
+			by, lock, k.revision, seen, was)
+	}
+	g.counts[lock] = k.revision
+}
+
+// periodOf checks that periods only go forward, each with a hold of its own, or back in the end of that hold.
+func (g *ledger) periodOf(k keyed, before map[string]*hold) {
+	was := g.periods[k.Lock]
+	h := g.now[k.Lock]
+	if h != nil && h.token == k.revision {
+		now := parseTime(k.value)
+		last := parseTime(was.value)
+		if said, _ := time.Parse(time.RFC3339Nano, h.Period); !now.After(last) || !now.Equal(said) {
+			g.found(rulePeriod, "%v took the period %v at revision %d after %v, and says that it has %v", h, now,
+				k.revision, last, said)
+		}
+		g.periods[k.Lock] = period{k.value, was.value, h}
+		return
+	}
+	ended := before[k.Lock] != nil && before[k.Lock] == was.hold && h == nil
+	if !ended || k.value != was.before {
+		g.found(rulePeriod, "the period of %q was set from %q to %q at revision %d by nobody", k.Lock, was.value,
+			k.value, k.revision)
+	}
+	g.periods[k.Lock] = period{value: k.value}
+}
+
+// task checks a change of a task: somebody adds it, takes it with its lock, writes it while having the lock, or ends
+// both.
+func (g *ledger) task(k keyed, before map[string]*hold) {
+	lock := k.Lock
+	was := g.tasks[lock]
+	t := protocol.Task{}
+	if !k.deleted {
+		t, _ = protocol.Unmarshal[protocol.Task]([]byte(k.value))
+	}
+	had := before[lock]
+	has := g.now[lock]
+	by := func(h *hold) bool { return strings.HasPrefix(h.Op, t.By+"-") }
+	allowed := false
+	switch {
+	case was == "":
+		allowed = t.State == jobs.StateNew
+	case has != nil && has.token == k.revision:
+		allowed = t.State == protocol.StateInProgress && was != jobs.StateDone && by(has)
+	case had != nil && had == has:
+		allowed = t.State == protocol.StateInProgress && by(has)
+	case had != nil && has == nil:
+		allowed = t.State != protocol.StateInProgress && (k.deleted || by(had))
+	}
+	if !allowed {
+		g.found(ruleTask, "%s: from %q to %q by %s at revision %d, when %v had it before and %v after", lock, was,
+			t.State, t.By, k.revision, had, has)
+	}
+	if g.tasks[lock] = t.State; k.deleted {
+		delete(g.tasks, lock)
 	}
 }

@@ -31,33 +31,33 @@ const (
 // unlockers off as well.
 type keepers struct {
 	layout protocol.Layout
+	found  finder
 	left   leftBehind
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu       sync.Mutex
-	problems []error
-	live     map[string]string // lock by uuid
-	pushed   int               // extensions in the last moment
+	mu   sync.Mutex
+	live map[string]string // lock by uuid
 }
 
-func startKeepers(etcd *clientv3.Client, layout protocol.Layout, seed uint64, brinkmen int) *keepers {
+func (s *stage) startKeepers(etcd *clientv3.Client, brinkmen int) {
 	ctx, stop := context.WithCancel(context.Background())
-	k := &keepers{layout: layout, left: leaveBehind(), stop: stop, live: map[string]string{}}
+	k := &keepers{layout: s.layout, found: s.found, left: leaveBehind(), stop: stop, live: map[string]string{}}
+	s.keepers = k
+	s.t.Cleanup(k.end)
 	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/hand", 0) })
 	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/slow clock", -10*time.Minute) })
 	k.wg.Go(func() { k.keep(ctx, etcd, keptByCommand, 0) })
 	k.wg.Go(func() { k.heartbeat(ctx, etcd, "keeper/library") })
 	for i := range brinkmen {
-		k.wg.Go(func() { k.brinkman(ctx, etcd, fmt.Sprint("brink/", i), rand.New(rand.NewPCG(seed, uint64(7+i)))) })
+		k.wg.Go(func() { k.brinkman(ctx, etcd, fmt.Sprint("brink/", i), rand.New(rand.NewPCG(s.Seed, uint64(7+i)))) })
 	}
-	return k
 }
 
-func (k *keepers) complain(format string, args ...any) {
+func (k *keepers) lives(uuid, lock string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.problems = append(k.problems, fmt.Errorf(format, args...))
+	k.live[uuid] = lock
 }
 
 // byHandHold is a hold of somebody who writes the keys.
@@ -121,7 +121,7 @@ func (h *byHandHold) alive(ctx context.Context) (gone bool, err error) {
 
 func (h *byHandHold) release() {
 	for range 20 {
-		try, cancel := context.WithTimeout(context.Background(), handTry)
+		try, cancel := timeout(handTry)
 		_, err := locktxn.Release(h.layout, h.hold).Commit(try, h.etcd)
 		cancel()
 		if err == nil {
@@ -131,18 +131,15 @@ func (h *byHandHold) release() {
 	}
 }
 
-// keep extends without end.
 func (k *keepers) keep(ctx context.Context, etcd *clientv3.Client, lock string, clock time.Duration) {
 	h := k.take(ctx, etcd, lock, clock, handLife)
 	if h == nil {
 		return
 	}
-	k.mu.Lock()
-	k.live[h.hold.UUID] = lock
-	k.mu.Unlock()
+	k.lives(h.hold.UUID, lock)
 	for ctx.Err() == nil {
 		if gone, _ := h.alive(ctx); gone {
-			k.complain("%q is lost", lock)
+			k.found(ruleKeeper, "%q is lost", lock)
 			return
 		}
 		sleep(ctx, handEvery)
@@ -162,16 +159,14 @@ func (k *keepers) heartbeat(ctx context.Context, etcd *clientv3.Client, lock str
 	if err != nil {
 		return
 	}
-	k.mu.Lock()
-	k.live[l.UUID()] = lock
-	k.mu.Unlock()
+	k.lives(l.UUID(), lock)
 	select {
 	case <-l.Lost():
-		k.complain("%q: %w", lock, context.Cause(l.Context()))
+		k.found(ruleKeeper, "%q: %v", lock, context.Cause(l.Context()))
 	case <-ctx.Done():
 	}
 	if err := l.Unlock(); errors.Is(err, mutex.ErrNotHeld) {
-		k.complain("unlock %q: %w", lock, err)
+		k.found(ruleKeeper, "unlock %q: %v", lock, err)
 	}
 }
 
@@ -184,17 +179,12 @@ func (k *keepers) brinkman(ctx context.Context, etcd *clientv3.Client, lock stri
 		}
 		for gone := false; !gone && ctx.Err() == nil; {
 			sleep(ctx, brinkLife+skew-100*time.Millisecond+time.Duration(r.Int64N(int64(250*time.Millisecond))))
-			if gone, _ = h.alive(ctx); !gone {
-				k.mu.Lock()
-				k.pushed++
-				k.mu.Unlock()
-			}
+			gone, _ = h.alive(ctx)
 		}
 		h.release()
 	}
 }
 
-// end gives everything back.
 func (k *keepers) end() {
 	k.stop()
 	k.wg.Wait()

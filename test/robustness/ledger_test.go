@@ -7,18 +7,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// violation is something that the protocol rules out.
-type violation struct {
-	rule, text string
-}
+type violation struct{ Rule, Text string }
 
-func (v violation) String() string { return v.rule + ": " + v.text }
+func (v violation) String() string { return v.Rule + ": " + v.Text }
 
 // The rules. Each names what a mutant of the protocol breaks.
 const (
@@ -51,30 +49,38 @@ const (
 	ruleRun       = "the run itself failed"
 )
 
-// hold is one hold as etcd knows it.
+type finder func(rule, format string, args ...any)
+
+func collect(all *[]violation) finder {
+	var mu sync.Mutex
+	return func(rule, format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		*all = append(*all, violation{rule, fmt.Sprintf(format, args...)})
+	}
+}
+
 type hold struct {
 	lock, uuid string
 	token      int64
-	question   string // that took it
-	way        string
-	seen       int64 // stamp: when the recorder heard of it
-	kind       string
-	permits    int
-	names      int // of locks that were asked for together
-	period     string
-	writes     []write
+	document
+	writes []write
 
-	gone      int64 // stamp: when the recorder heard of its end; 0 while it stands
-	goneBy    string
-	ended     int64 // revision
-	ending    *metadata.Ending
-	cancelled bool
-	wiped     bool  // deleted by hand, without a note
-	touched   int64 // revision of the last write of alive or of the deadline
-	detached  bool  // from its process
+	gone    int64 // stamp: when the recorder heard of its end; 0 while it stands
+	goneBy  string
+	ended   int64 // revision
+	ending  *metadata.Ending
+	wiped   bool  // deleted by hand, without a note
+	touched int64 // revision of the last write of alive or of the deadline
 }
 
-// write is one setting of the deadlines.
+// document is what the record says.
+type document struct {
+	Op, Way, Kind, Period string // the question that took it, and how
+	Permits, Names        int    // names of locks that were asked for together
+	Detached              bool   // from its process
+}
+
 type write struct {
 	revision int64
 	at       int64
@@ -84,68 +90,62 @@ type write struct {
 
 func (h *hold) id() holdID { return holdID{h.uuid, h.token} }
 
-// part is how much of the lock it has.
 func (h *hold) part() int {
-	switch h.kind {
+	switch h.Kind {
 	case metadata.HoldsPermits:
-		return h.permits
+		return h.Permits
 	case metadata.HoldsExclusive:
 		return whole(h.lock)
 	}
 	return 1
 }
 
-// deadline is the last one.
 func (h *hold) deadline() time.Time { return h.writes[len(h.writes)-1].deadline }
 
-// ticketState is a place in a queue.
-type ticketState struct {
-	created int64
-	holding bool
-}
-
-// ledger goes through etcd's history and knows at each revision what there was.
 type ledger struct {
 	layout protocol.Layout
-	found  func(rule, format string, args ...any)
+	found  finder
 
 	holds   []*hold
 	now     map[string]*hold             // by lock
 	fields  map[string]map[string]string // by lock
-	tickets map[string]map[string]ticketState
+	tickets map[string]map[string]int64  // create revisions by uuid, by lock
 	tails   map[string]string
 	marks   map[string]bool // of cancelled attempts
 	periods map[string]period
 	tasks   map[string]string // states by lock
 	counts  map[string]int64  // revisions by lock
 	endings map[holdID]int    // entries in the history: a late sending of a dead client can take a lock once more
-	actions map[string]protocol.Action
 
 	deaths     map[string]statement // by uuid, what etcd has
 	statements []statement          // of witnesses
 }
 
-func newLedger(found func(rule, format string, args ...any)) *ledger {
+func newLedger(found finder) *ledger {
 	layout, err := protocol.NewLayout(prefix)
 	if err != nil {
 		panic(err)
 	}
 	return &ledger{
 		layout: layout, found: found, now: map[string]*hold{}, fields: map[string]map[string]string{},
-		tickets: map[string]map[string]ticketState{},
-		tails:   map[string]string{}, marks: map[string]bool{}, periods: map[string]period{},
-		tasks:  map[string]string{},
-		counts: map[string]int64{}, endings: map[holdID]int{}, actions: map[string]protocol.Action{},
-		deaths: map[string]statement{},
+		tickets: map[string]map[string]int64{}, tails: map[string]string{}, marks: map[string]bool{},
+		periods: map[string]period{}, tasks: map[string]string{}, counts: map[string]int64{},
+		endings: map[holdID]int{}, deaths: map[string]statement{},
 	}
 }
 
-// read goes through all changes, one revision, which is one transaction, after the other.
+func entry[V any](all map[string]map[string]V, lock string) map[string]V {
+	if all[lock] == nil {
+		all[lock] = map[string]V{}
+	}
+	return all[lock]
+}
+
 func (g *ledger) read(changes []change) {
 	for len(changes) > 0 {
-		n := 1
-		for n < len(changes) && changes[n].revision == changes[0].revision {
-			n++
+		n := slices.IndexFunc(changes, func(c change) bool { return c.revision != changes[0].revision })
+		if n < 0 {
+			n = len(changes)
 		}
 		g.transaction(changes[:n])
 		changes = changes[n:]
@@ -158,17 +158,22 @@ func (g *ledger) transaction(changes []change) {
 	locks := map[string][]keyed{}
 	for _, c := range changes {
 		k := keyed{c, g.layout.Parse(c.key)}
-		if k.Kind == protocol.KindField {
-			locks[k.Lock] = append(locks[k.Lock], k)
-		}
 		byKind[k.Kind] = append(byKind[k.Kind], k)
+		switch k.Kind {
+		case protocol.KindField:
+			locks[k.Lock] = append(locks[k.Lock], k)
+		case protocol.KindForeign, protocol.KindPeriod, protocol.KindTask:
+		default: // it must not stay forever
+			if !c.deleted && !c.lease {
+				g.found(ruleLeft, "%s was written without a lease at revision %d", c.key, c.revision)
+			}
+		}
 	}
-	g.leases(changes)
 	for _, k := range byKind[protocol.KindDeath] {
 		g.stated(k)
 	}
 	was := maps.Clone(g.now)
-	for _, lock := range sorted(locks) {
+	for _, lock := range slices.Sorted(maps.Keys(locks)) {
 		g.record(lock, locks[lock], byKind)
 	}
 	g.together(changes[0].revision)
@@ -201,7 +206,6 @@ func (g *ledger) transaction(changes []change) {
 	for _, k := range byKind[protocol.KindTask] {
 		g.task(k, was)
 	}
-	g.audits(byKind[protocol.KindAudit])
 }
 
 // keyed is a change with its key taken apart.
@@ -210,29 +214,6 @@ type keyed struct {
 	protocol.Key
 }
 
-func sorted[V any](m map[string]V) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// leases expects a lease with everything that must not stay forever.
-func (g *ledger) leases(changes []change) {
-	for _, c := range changes {
-		switch k := g.layout.Parse(c.key); k.Kind {
-		case protocol.KindField, protocol.KindForeign, protocol.KindPeriod, protocol.KindTask:
-		default:
-			if !c.deleted && !c.lease {
-				g.found(ruleLeft, "%s was written without a lease at revision %d", c.key, c.revision)
-			}
-		}
-	}
-}
-
-// record checks what a transaction did to the record of one lock.
 func (g *ledger) record(lock string, changes []keyed, txn map[protocol.Kind][]keyed) {
 	put := map[string]keyed{}
 	gone := map[string]keyed{}
@@ -251,25 +232,20 @@ func (g *ledger) record(lock string, changes []keyed, txn map[protocol.Kind][]ke
 	case len(put) > 0:
 		g.extended(lock, put)
 	}
-	fields := g.fields[lock]
-	if fields == nil {
-		fields = map[string]string{}
-		g.fields[lock] = fields
-	}
+	fields := entry(g.fields, lock)
 	for _, k := range changes {
 		if fields[k.ID] = k.value; k.deleted {
 			delete(fields, k.ID)
 		}
 	}
 	if g.now[lock] == nil && len(fields) > 0 {
-		g.found(ruleKeys, "%q has the keys %v and no uuid at revision %d", lock, sorted(fields), changes[0].revision)
+		g.found(ruleKeys, "%q has the keys %v and no uuid at revision %d", lock, fields, changes[0].revision)
 	}
 }
 
-// taken checks an acquisition.
 func (g *ledger) taken(lock string, put map[string]keyed, txn map[protocol.Kind][]keyed) {
 	key := put[metadata.FieldUUID]
-	h := &hold{lock: lock, uuid: key.value, token: key.revision, seen: key.at}
+	h := &hold{lock: lock, uuid: key.value, token: key.revision}
 	if was := g.now[lock]; was != nil {
 		g.found(ruleOneRecord, "%q was held by %s (token %d) when %s took it at revision %d", lock, was.uuid, was.token,
 			h.uuid, h.token)
@@ -277,28 +253,19 @@ func (g *ledger) taken(lock string, put map[string]keyed, txn map[protocol.Kind]
 		was.goneBy = "overwritten"
 		was.ended = key.revision
 	}
-	var document struct {
-		Op, Way, Kind, Period string
-		Permits, Names        int
-		Detached              bool
-	}
-	_ = json.Unmarshal([]byte(put[metadata.FieldMetadata].value), &document)
-	h.question = document.Op
-	h.way = document.Way
-	h.kind = document.Kind
-	h.permits = document.Permits
-	h.names = document.Names
-	h.period = document.Period
+	json.Unmarshal([]byte(put[metadata.FieldMetadata].value), &h.document)
 	if g.marks[h.uuid] {
 		g.found(ruleCancelled, "%s took %q at revision %d after its cancel was committed", h.uuid, lock, h.token)
 	}
-	h.detached = document.Detached
 	h.writes = append(h.writes, write{h.token, key.at, parseTime(put[metadata.FieldAutoUnlockAt].value),
 		parseTime(put[metadata.FieldLockedAt].value)})
 	g.now[lock] = h
 	g.holds = append(g.holds, h)
-	g.ran(h, txn)
-	if h.kind != "" {
+	ofLock := func(k keyed) bool { return !k.deleted && k.Lock == lock }
+	if h.Way == opOnce && !slices.ContainsFunc(txn[protocol.KindPeriod], ofLock) {
+		g.found(rulePeriod, "%v runs without a period", h)
+	}
+	if h.Kind != "" {
 		g.parts(h)
 		return
 	}
@@ -307,15 +274,12 @@ func (g *ledger) taken(lock string, put map[string]keyed, txn map[protocol.Kind]
 
 // parts checks that who took a part of a lock left the others what they have.
 func (g *ledger) parts(h *hold) {
-	name := h.lock
-	if base, _, isShare := metadata.ParseShare(name); isShare {
-		name = base
-	}
+	name := baseOf(h.lock)
 	permits := 0
 	readers := 0
 	for lock, other := range g.now {
-		if base, _, isShare := metadata.ParseShare(lock); isShare && base == name {
-			permits += other.permits
+		if lock != name && baseOf(lock) == name {
+			permits += other.Permits
 			readers++
 		}
 	}
@@ -323,7 +287,7 @@ func (g *ledger) parts(h *hold) {
 	case writer != nil && readers > 0:
 		g.found(rulePermits, "%s took %q at revision %d: %d have a part of it beside who has all of it", h.uuid, h.lock,
 			h.token, readers)
-	case h.kind == metadata.HoldsPermits && permits > poolLimit:
+	case h.Kind == metadata.HoldsPermits && permits > poolLimit:
 		g.found(rulePermits, "%s took %q at revision %d: %d permits of %d are taken", h.uuid, h.lock, h.token, permits,
 			poolLimit)
 	}
@@ -331,16 +295,14 @@ func (g *ledger) parts(h *hold) {
 
 // order checks that an acquisition kept to the queue.
 func (g *ledger) order(h *hold, txn map[protocol.Kind][]keyed) {
-	for _, k := range txn[protocol.KindTicket] {
-		if k.deleted || k.Lock != h.lock {
-			continue
-		}
+	ofLock := func(k keyed) bool { return !k.deleted && k.Lock == h.lock }
+	if slices.ContainsFunc(txn[protocol.KindTicket], ofLock) {
 		mine, had := g.tickets[h.lock][h.uuid]
 		if !had {
 			g.found(ruleTicket, "%s took its turn of %q at revision %d without a ticket", h.uuid, h.lock, h.token)
 		}
 		for id, other := range g.tickets[h.lock] {
-			if id != h.uuid && other.created < mine.created {
+			if id != h.uuid && other < mine {
 				g.found(ruleQueue, "%s took its turn of %q at revision %d while the older ticket %s was there", h.uuid,
 					h.lock, h.token, id)
 			}
@@ -357,16 +319,15 @@ func (g *ledger) order(h *hold, txn map[protocol.Kind][]keyed) {
 			}
 		}
 	}
-	if queued && h.way != opBarge && h.way != byHand {
+	if queued && h.Way != opBarge && h.Way != byHand {
 		g.found(ruleQueue, "%s took %q at revision %d past the queue that ends with %s", h.uuid, h.lock, h.token, tail)
 	}
 }
 
-// extended checks writes to a record that is there.
 func (g *ledger) extended(lock string, put map[string]keyed) {
 	h := g.now[lock]
 	if h != nil {
-		h.detached = h.detached || put[metadata.FieldDetached].value != ""
+		h.Detached = h.Detached || put[metadata.FieldDetached].value != ""
 		h.touched = max(h.touched, put[metadata.FieldAlive].revision, put[metadata.FieldAutoUnlockAt].revision)
 	}
 	deadline, isThere := put[metadata.FieldAutoUnlockAt]
@@ -392,15 +353,10 @@ func (g *ledger) ended(h *hold, c change, txn map[protocol.Kind][]keyed) {
 	h.gone = c.at
 	h.ended = c.revision
 	h.goneBy = "released"
-	if g.marks[h.uuid] { // where the part that an attempt got is not known, the mark comes first
-		h.cancelled = true
+	cancels := func(k keyed) bool { return !k.deleted && k.ID == h.uuid }
+	// Where the part that an attempt got is not known, the mark comes first.
+	if g.marks[h.uuid] || slices.ContainsFunc(txn[protocol.KindCancelled], cancels) {
 		h.goneBy = "cancelled"
-	}
-	for _, k := range txn[protocol.KindCancelled] {
-		if !k.deleted && k.ID == h.uuid {
-			h.cancelled = true
-			h.goneBy = "cancelled"
-		}
 	}
 	for _, k := range txn[protocol.KindHistory] {
 		e, err := protocol.Unmarshal[metadata.Ending]([]byte(k.value))
@@ -420,26 +376,20 @@ func (g *ledger) ended(h *hold, c change, txn map[protocol.Kind][]keyed) {
 }
 
 func (g *ledger) ticket(k keyed) {
-	all := g.tickets[k.Lock]
-	if all == nil {
-		all = map[string]ticketState{}
-		g.tickets[k.Lock] = all
-	}
+	all := entry(g.tickets, k.Lock)
 	if k.deleted {
 		delete(all, k.ID)
 		return
 	}
-	t, _ := protocol.Unmarshal[metadata.Ticket]([]byte(k.value))
 	if _, had := all[k.ID]; !had && g.marks[k.ID] {
 		g.found(ruleCancelled, "%s joined the queue of %q at revision %d after its cancel was committed", k.ID, k.Lock,
 			k.revision)
 	}
-	all[k.ID] = ticketState{k.created, t.Holding}
+	all[k.ID] = k.created
 }
 
-// guarded checks a write to a key that only the holder may write.
 func (g *ledger) guarded(k keyed) {
-	lock, isResource := cutPrefix(k.key, resourcePrefix)
+	lock, isResource := strings.CutPrefix(k.key, resourcePrefix)
 	if !isResource || k.deleted || strings.HasPrefix(k.key, countPrefix) {
 		return
 	}
@@ -449,29 +399,9 @@ func (g *ledger) guarded(k keyed) {
 	}
 }
 
-func (g *ledger) audits(keys []keyed) {
-	for _, k := range keys {
-		if a, err := protocol.Unmarshal[protocol.Action]([]byte(k.value)); err == nil && !k.deleted {
-			g.actions[a.UUID] = a
-		}
-	}
-}
-
-func cutPrefix(s, prefix string) (string, bool) {
-	if len(s) < len(prefix) || s[:len(prefix)] != prefix {
-		return s, false
-	}
-	return s[len(prefix):], true
-}
-
 // parseTime reads the time at the beginning of a value; none where there is none.
 func parseTime(s string) time.Time {
-	for i, c := range s {
-		if c == ' ' {
-			s = s[:i]
-			break
-		}
-	}
+	s, _, _ = strings.Cut(s, " ")
 	t, err := metadata.ParseTime(s)
 	if err != nil {
 		return time.Time{}
@@ -480,5 +410,5 @@ func parseTime(s string) time.Time {
 }
 
 func (h *hold) String() string {
-	return fmt.Sprintf("%q of %s (token %d, taken by %s)", h.lock, h.uuid, h.token, h.question)
+	return fmt.Sprintf("%q of %s (token %d, taken by %s)", h.lock, h.uuid, h.token, h.Op)
 }

@@ -6,11 +6,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// step is one operation on one lock, as the model sees it.
 type step struct {
 	what  string // below
 	by    string // who asked
@@ -28,13 +25,11 @@ const (
 	stepEnd     = "end"     // uuid's hold ends, by its holder or by somebody else
 )
 
-// lockState is what a lock is: who holds it, and how far its tokens are.
 type lockState struct {
 	holders []holder // in the order of their tokens
 	high    int64
 }
 
-// holder has a part of a lock, or all of it.
 type holder struct {
 	holdID
 	part int
@@ -62,12 +57,6 @@ func lockModel(parts int) porcupine.Model {
 			o := b.(lockState)
 			return s.high == o.high && slices.Equal(s.holders, o.holders)
 		},
-		DescribeOperation: func(input, _ any) string {
-			in := input.(step)
-			return fmt.Sprintf("%s: %s %d of it, %s %d (maybe: %v)", in.by, in.what, in.part, in.uuid, in.token,
-				in.maybe)
-		},
-		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 	}).ToModel()
 }
 
@@ -107,18 +96,15 @@ func (s lockState) after(in step, parts int) (lockState, bool) {
 // way, may have taken the lock all the same: etcd's history has the hold, and the model may place it anywhere after the
 // question. The end of a hold that its holder was not told of comes from etcd's history, too: the unlocker and the
 // person who forces are clients.
-func histories(all []*told, holds []*hold) map[string][]porcupine.Operation {
-	h := &historian{ops: map[string][]porcupine.Operation{}, holds: map[holdID]*hold{}, asked: map[string]*question{},
+func (j *judgement) histories() map[string][]porcupine.Operation {
+	h := &historian{ops: map[string][]porcupine.Operation{}, holds: j.known, asked: map[string]*question{},
 		claimed: map[holdID]bool{}, ended: map[holdID]bool{}}
-	for _, hold := range holds {
-		h.holds[hold.id()] = hold
-	}
-	for _, t := range all {
+	for _, t := range j.told {
 		for _, q := range t.questions {
 			h.question(q)
 		}
 	}
-	for _, hold := range holds {
+	for _, hold := range j.holds {
 		h.hold(hold)
 	}
 	return h.ops
@@ -132,9 +118,7 @@ type historian struct {
 }
 
 func (h *historian) add(lock string, from, to int64, s step) {
-	if base, _, isShare := metadata.ParseShare(lock); isShare {
-		lock = base
-	}
+	lock = baseOf(lock)
 	h.ops[lock] = append(h.ops[lock], porcupine.Operation{Input: s, Call: from, Return: to})
 }
 
@@ -142,7 +126,7 @@ func (h *historian) question(q *question) {
 	h.asked[q.ID] = q
 	a := q.answer
 	switch {
-	case acquires(q.Op) && a.Said == okay:
+	case q.got():
 		h.claimed[a.of()] = true
 		h.add(a.Record, q.At, a.At, step{stepTake, q.ID, a.UUID, a.Token, max(q.Part, 1), false})
 	case acquires(q.Op) && a.Said == refused:
@@ -159,41 +143,38 @@ func (h *historian) question(q *question) {
 	}
 }
 
-// hold adds what only etcd knows.
 func (h *historian) hold(was *hold) {
 	from := int64(0)
-	if q := h.asked[was.question]; q != nil {
+	if q := h.asked[was.Op]; q != nil {
 		from = q.At
 	}
 	if !h.claimed[was.id()] {
-		h.add(was.lock, from, never, step{stepTake, was.question, was.uuid, was.token, was.part(), true})
+		h.add(was.lock, from, never, step{stepTake, was.Op, was.uuid, was.token, was.part(), true})
 	}
 	if was.gone != 0 && !h.ended[was.id()] {
 		h.add(was.lock, from, was.gone, step{stepEnd, was.goneBy, was.uuid, was.token, 0, false})
 	}
 }
 
-// checkLinearizable expects each lock's operations to have an order that is valid for a single lock. It returns how
-// many it checked, how many of them were in doubt, and how long that took.
-func checkLinearizable(all []*told, holds []*hold,
-	found func(rule, format string, args ...any)) (ops, unknown int, took time.Duration) {
-	began := time.Now()
-	for lock, history := range histories(all, holds) {
-		ops += len(history)
+const operations = "operations"
+
+// linearizable expects each lock's operations to have an order that is valid for a single lock.
+func (j *judgement) linearizable() {
+	for lock, history := range j.histories() {
+		j.stage.counts[operations] += len(history)
 		for _, op := range history {
 			if op.Input.(step).maybe {
-				unknown++
+				j.stage.counts["operations in doubt"]++
 			}
 		}
 		switch porcupine.CheckOperationsTimeout(lockModel(whole(lock)), history, 20*time.Second) {
 		case porcupine.Illegal:
 			_, info := porcupine.CheckOperationsVerbose(lockModel(whole(lock)), history, 5*time.Second)
-			found(ruleLinear, "the %d operations on %q: %s", len(history), lock, stuck(info))
+			j.found(ruleLinear, "the %d operations on %q: %s", len(history), lock, stuck(info))
 		case porcupine.Unknown:
-			found(ruleRun, "the %d operations on %q could not be checked within 20 seconds", len(history), lock)
+			j.found(ruleRun, "the %d operations on %q could not be checked within 20 seconds", len(history), lock)
 		}
 	}
-	return ops, unknown, time.Since(began)
 }
 
 // stuck returns how far the longest order goes, and what is next to it in time.

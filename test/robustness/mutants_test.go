@@ -27,58 +27,54 @@ type mutant struct {
 	witness bool // there has to be one
 }
 
-// guard reports whether a compare is to be left out of a transaction.
 type guard func(t *shape, c *pb.Compare) bool
 
 // mutants has one for each guard of docs/protocol.md that a client of this repository can be seen to need. What is
 // missing here, and why, is told in docs/correctness.md.
-func mutants() []*mutant {
-	return []*mutant{
-		{name: "acquire-held", about: "acquire without C(uuid) = 0", drop: in(stepAcquire, created("uuid")),
-			rules: []string{ruleOneRecord}},
-		{name: "acquire-queue", about: "acquire without C(tail) = 0", drop: in(stepAcquire, created(".tail")),
-			rules: []string{ruleQueue}},
-		{name: "acquire-cancelled", about: "acquire without C(.cancelled/uuid) = 0",
-			drop: in(stepAcquire, area(".cancelled/")), rules: []string{ruleCancelled}},
-		{name: "join-cancelled", about: "join without C(.cancelled/uuid) = 0", drop: in(stepJoin, area(".cancelled/")),
-			rules: []string{ruleCancelled}, late: []string{stepAcquire, stepJoin}, plain: true},
-		{name: "turn-place", about: "take the turn without C(ticket) as put", drop: in(stepTurn, ownTicket),
-			rules: []string{ruleTicket, ruleQueue}, favour: []string{"lock and its queue deleted by hand"}},
-		{name: "alive-holder", about: "alive without V(uuid) = mine and C(uuid) = T", drop: in(stepAlive, identity),
-			rules: []string{ruleKeys, ruleDeadline, ruleLinear, ruleKeeper}, late: []string{stepAlive}, plain: true},
-		{name: "alive-forward", about: "alive without V(auto_unlock_at) < new",
-			drop: in(stepAlive, valueOf("auto_unlock_at")), rules: []string{ruleDeadline}},
-		{name: "release-holder", about: "release without V(uuid) = mine and C(uuid) = T",
-			drop: in(stepRelease, identity), rules: []string{ruleRemoval, ruleLinear}},
-		{name: "cancel-holder", about: "cancel without V(uuid) = mine", drop: in(stepCancel, identity),
-			rules: []string{ruleRemoval, ruleLinear}},
-		{name: "sweep-deadline", about: "auto-unlock without M(auto_unlock_at) as seen",
-			drop: in(stepSweep, modified("auto_unlock_at")), rules: []string{ruleEarly, ruleKeeper},
-			length: 20 * time.Second, calm: true},
-		{name: "sweep-blind", about: "auto-unlock without C(uuid) = T and M(auto_unlock_at) as seen",
-			drop: in(stepSweep, anything), rules: []string{ruleEarly, ruleRemoval, ruleHistory, ruleLinear},
-			length: 20 * time.Second, calm: true},
-		{name: "part-range", about: "take a part without the compare of all other parts", drop: overRange,
-			rules: []string{rulePermits, ruleBelief}},
-		{name: "part-lock", about: "take a part without C(uuid) = 0 of the lock itself",
-			drop: in(stepAcquire, lockItself), rules: []string{rulePermits, ruleBelief, ruleLinear}},
-		{name: "condition", about: "acquire without the compares of the caller's", drop: in(stepAcquire, callers),
-			rules: []string{ruleCount}, late: []string{stepAcquire}},
-		{name: "period", about: "take a period without M(period) as seen", drop: in(stepAcquire, area(".periods/")),
-			rules: []string{rulePeriod}, late: []string{stepAcquire}},
-		{name: "task", about: "take a task without M(task) as seen", drop: in(stepAcquire, area(".tasks/")),
-			rules: []string{ruleTask}, late: []string{stepAcquire}},
-		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity),
-			rules: []string{ruleGuard}, late: []string{stepGuarded}, plain: true},
-		{name: "state", about: "state a death without any guard", drop: in(stepState, anything),
-			rules: []string{ruleDead},
-			late:  []string{stepState}, favour: []string{"client killed"}, length: 20 * time.Second, witness: true},
-		{name: "abandoned", about: "remove an abandoned lock without M(.deaths/uuid) as seen",
-			drop: in(stepSweep, area(".deaths/")), rules: []string{ruleDead}, late: []string{stepSweep},
-			favour: []string{"client killed", "death stated by a stranger"}, length: 20 * time.Second, witness: true},
-		{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true,
-			rules: []string{ruleFence}},
-	}
+var mutants = []*mutant{
+	{name: "acquire-held", about: "acquire without C(uuid) = 0", drop: in(stepAcquire, created("uuid")),
+		rules: []string{ruleOneRecord}},
+	{name: "acquire-queue", about: "acquire without C(tail) = 0", drop: in(stepAcquire, created(".tail")),
+		rules: []string{ruleQueue}},
+	{name: "acquire-cancelled", about: "acquire without C(.cancelled/uuid) = 0",
+		drop: in(stepAcquire, area(".cancelled/")), rules: []string{ruleCancelled}},
+	{name: "join-cancelled", about: "join without C(.cancelled/uuid) = 0", drop: in(stepJoin, area(".cancelled/")),
+		rules: []string{ruleCancelled}, late: []string{stepAcquire, stepJoin}, plain: true},
+	{name: "turn-place", about: "take the turn without C(ticket) as put", drop: in(stepTurn, ownTicket),
+		rules: []string{ruleTicket, ruleQueue}, favour: []string{"lock and its queue deleted by hand"}},
+	{name: "alive-holder", about: "alive without V(uuid) = mine and C(uuid) = T", drop: in(stepAlive, identity),
+		rules: []string{ruleKeys, ruleDeadline, ruleLinear, ruleKeeper}, late: []string{stepAlive}, plain: true},
+	{name: "alive-forward", about: "alive without V(auto_unlock_at) < new",
+		drop: in(stepAlive, compares(pb.Compare_VALUE, "auto_unlock_at")), rules: []string{ruleDeadline}},
+	{name: "release-holder", about: "release without V(uuid) = mine and C(uuid) = T",
+		drop: in(stepRelease, identity), rules: []string{ruleRemoval, ruleLinear}},
+	{name: "cancel-holder", about: "cancel without V(uuid) = mine", drop: in(stepCancel, identity),
+		rules: []string{ruleRemoval, ruleLinear}},
+	{name: "sweep-deadline", about: "auto-unlock without M(auto_unlock_at) as seen",
+		drop: in(stepSweep, compares(pb.Compare_MOD, "auto_unlock_at")), rules: []string{ruleEarly, ruleKeeper},
+		length: 20 * time.Second, calm: true},
+	{name: "sweep-blind", about: "auto-unlock without C(uuid) = T and M(auto_unlock_at) as seen",
+		drop: in(stepSweep, anything), rules: []string{ruleEarly, ruleRemoval, ruleHistory, ruleLinear},
+		length: 20 * time.Second, calm: true},
+	{name: "part-range", about: "take a part without the compare of all other parts", drop: overRange,
+		rules: []string{rulePermits, ruleBelief}},
+	{name: "part-lock", about: "take a part without C(uuid) = 0 of the lock itself",
+		drop: in(stepAcquire, lockItself), rules: []string{rulePermits, ruleBelief, ruleLinear}},
+	{name: "condition", about: "acquire without the compares of the caller's", drop: in(stepAcquire, callers),
+		rules: []string{ruleCount}, late: []string{stepAcquire}},
+	{name: "period", about: "take a period without M(period) as seen", drop: in(stepAcquire, area(".periods/")),
+		rules: []string{rulePeriod}, late: []string{stepAcquire}},
+	{name: "task", about: "take a task without M(task) as seen", drop: in(stepAcquire, area(".tasks/")),
+		rules: []string{ruleTask}, late: []string{stepAcquire}},
+	{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity),
+		rules: []string{ruleGuard}, late: []string{stepGuarded}, plain: true},
+	{name: "state", about: "state a death without any guard", drop: in(stepState, anything), rules: []string{ruleDead},
+		late: []string{stepState}, favour: []string{"client killed"}, length: 20 * time.Second, witness: true},
+	{name: "abandoned", about: "remove an abandoned lock without M(.deaths/uuid) as seen",
+		drop: in(stepSweep, area(".deaths/")), rules: []string{ruleDead}, late: []string{stepSweep},
+		favour: []string{"client killed", "death stated by a stranger"}, length: 20 * time.Second, witness: true},
+	{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true,
+		rules: []string{ruleFence}},
 }
 
 // The steps of the protocol that the wire can tell apart.
@@ -93,7 +89,6 @@ const (
 	stepGuarded = "guarded"
 )
 
-// shape is what a transaction does.
 type shape struct {
 	*pb.TxnRequest
 	puts, deletes []string
@@ -112,9 +107,8 @@ func shapeOf(t *pb.TxnRequest) *shape {
 	return s
 }
 
-// step returns which step of the protocol it is.
 func (s *shape) step() string {
-	has := func(keys []string, want func(string) bool) bool { return slices.ContainsFunc(keys, want) }
+	has := slices.ContainsFunc[[]string]
 	in := func(area string) func(string) bool {
 		return func(key string) bool { return strings.HasPrefix(key, prefix+area) }
 	}
@@ -144,7 +138,6 @@ func (s *shape) step() string {
 	return ""
 }
 
-// strip leaves guards out of a transaction and of those in it, and tells how many.
 func (m *mutant) strip(t *pb.TxnRequest) (dropped int) {
 	s := shapeOf(t)
 	before := len(t.Compare)
@@ -165,16 +158,10 @@ func in(step string, c func(*shape, *pb.Compare) bool) guard {
 func anything(*shape, *pb.Compare) bool { return true }
 
 // created is C(key) = 0 of a key that ends so.
-func created(name string) func(*shape, *pb.Compare) bool {
-	return func(_ *shape, c *pb.Compare) bool { return c.Target == pb.Compare_CREATE && last(c) == name }
-}
+func created(name string) func(*shape, *pb.Compare) bool { return compares(pb.Compare_CREATE, name) }
 
-func modified(name string) func(*shape, *pb.Compare) bool {
-	return func(_ *shape, c *pb.Compare) bool { return c.Target == pb.Compare_MOD && last(c) == name }
-}
-
-func valueOf(name string) func(*shape, *pb.Compare) bool {
-	return func(_ *shape, c *pb.Compare) bool { return c.Target == pb.Compare_VALUE && last(c) == name }
+func compares(target pb.Compare_CompareTarget, name string) func(*shape, *pb.Compare) bool {
+	return func(_ *shape, c *pb.Compare) bool { return c.Target == target && last(c) == name }
 }
 
 func area(name string) func(*shape, *pb.Compare) bool {
@@ -189,18 +176,14 @@ func lockItself(t *shape, c *pb.Compare) bool {
 	return created("uuid")(t, c) && !slices.Contains(t.puts, string(c.Key))
 }
 
-// callers is a compare of what lies outside of the protocol.
 func callers(_ *shape, c *pb.Compare) bool { return !strings.HasPrefix(string(c.Key), prefix) }
 
-// overRange is a compare of many keys.
 func overRange(_ *shape, c *pb.Compare) bool { return len(c.RangeEnd) > 0 }
 
 // ownTicket is the compare of the ticket that the transaction puts.
 func ownTicket(t *shape, c *pb.Compare) bool {
-	return slices.Contains(t.puts, string(c.Key)) && inQueue(c)
+	return slices.Contains(t.puts, string(c.Key)) && area(".queue/")(t, c)
 }
-
-func inQueue(c *pb.Compare) bool { return strings.HasPrefix(string(c.Key), prefix+".queue/") }
 
 func last(c *pb.Compare) string {
 	key := string(c.Key)

@@ -3,19 +3,18 @@ package robustness
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // The leases that the programs take, in seconds. A lease of a waiter's ticket has nothing to do after its process.
@@ -23,11 +22,11 @@ const ticketTTL = 10
 
 // comeDown ends the work in order: holders release what they have, then everything left over has to disappear by itself
 // within its bound.
-func (s *stage) comeDown(found func(rule, format string, args ...any)) {
-	s.clearAlarms(found)
+func (s *stage) comeDown() {
+	s.clearAlarms()
 	for _, p := range s.clients {
 		if !p.terminate(40 * time.Second) {
-			found(ruleRun, "%s did not end in order: see %s", p.name, p.log)
+			s.found(ruleRun, "%s did not end in order: see %s", p.name, p.log)
 			p.kill()
 		}
 	}
@@ -43,30 +42,29 @@ func (s *stage) comeDown(found func(rule, format string, args ...any)) {
 		left, err = s.left()
 	}
 	if err != nil {
-		found(ruleRun, "etcd cannot be read after everything was repaired: %v", err)
+		s.found(ruleRun, "etcd cannot be read after everything was repaired: %v", err)
 	}
 	if alarms := s.alarmed(); alarms != "" {
-		found(ruleRun, "%s at the end, and nobody cleared it: no unlocker removes anything meanwhile", alarms)
+		s.found(ruleRun, "%s at the end, and nobody cleared it: no unlocker removes anything meanwhile", alarms)
 	}
 	if len(left) > 0 {
-		found(ruleLeft, "%v after everybody ended: %v", time.Since(began).Round(time.Second), left)
+		s.found(ruleLeft, "%v after everybody ended: %v", time.Since(began).Round(time.Second), left)
 	}
-	s.sameView(found)
-	s.size(found)
+	s.sameView()
+	s.size()
 }
 
 // clearAlarms finds the alarms that were left when every fault was repaired, and makes room, so that what is found
 // after it is not a consequence of them.
-func (s *stage) clearAlarms(found func(rule, format string, args ...any)) {
+func (s *stage) clearAlarms() {
 	if alarms := s.alarmed(); alarms != "" {
-		found(ruleRun, "%s, although room was made after every fault; it is made once more", alarms)
+		s.found(ruleRun, "%s, although room was made after every fault; it is made once more", alarms)
 		s.makeRoom()
 	}
 }
 
 // alarmed names the alarms that etcd raises, once it answers: a token of a login may just have ended.
 func (s *stage) alarmed() (alarms string) {
-	s.t.Helper()
 	s.until("etcd to say which alarms it raises", func(ctx context.Context) (err error) {
 		alarms, err = s.alarms(ctx)
 		return err
@@ -76,7 +74,7 @@ func (s *stage) alarmed() (alarms string) {
 
 // left returns what must be gone when all work has ended: records, tickets, tails, and leases of tickets.
 func (s *stage) left() (all []string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := timeout(5 * time.Second)
 	defer cancel()
 	resp, err := s.direct.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
@@ -107,95 +105,85 @@ func (s *stage) left() (all []string, err error) {
 }
 
 // sameView puts a few locks into etcd and expects the dashboard to show exactly those.
-func (s *stage) sameView(found func(rule, format string, args ...any)) {
+func (s *stage) sameView() {
 	var last error
 	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(200 * time.Millisecond) {
 		if last = s.compareViews(); last == nil {
 			return
 		}
 	}
-	found(ruleView, "%v", last)
+	s.found(ruleView, "%v", last)
 }
 
 func (s *stage) compareViews() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := timeout(5 * time.Second)
 	defer cancel()
-	resp, err := s.direct.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	held, err := s.held(ctx)
 	if err != nil {
 		return err
 	}
-	var want []string
-	for _, kv := range resp.Kvs {
-		if k := s.layout.Parse(string(kv.Key)); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
-			want = append(want, k.Lock+" "+strconv.FormatInt(kv.CreateRevision, 10))
-		}
-	}
-	body, err := fetch(ctx, s.addrs[s.dash], "/api/v1/locks?limit=200")
+	body, err := fetch(s.dash.addr, "/api/v1/locks?limit=200")
 	if err != nil {
 		return err
 	}
 	var answer struct {
-		Data []struct{ Name, Token string }
+		Data []struct {
+			Name  string
+			Token int64 `json:",string"`
+		}
 		Meta struct{ Stale bool }
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
 		return err
 	}
-	var got []string
+	shown := map[string]int64{}
 	for _, l := range answer.Data {
-		got = append(got, l.Name+" "+l.Token)
+		shown[l.Name] = l.Token
 	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if answer.Meta.Stale || !slices.Equal(got, want) {
-		return fmt.Errorf("the dashboard shows %v (stale: %v), etcd has %v", got, answer.Meta.Stale, want)
+	if answer.Meta.Stale || len(answer.Data) != len(held) || !maps.Equal(shown, held) {
+		return fmt.Errorf("the dashboard shows %v (stale: %v), etcd has %v", answer.Data, answer.Meta.Stale, held)
 	}
 	return nil
 }
 
-func fetch(ctx context.Context, addr, path string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = errors.New(resp.Status + ": " + string(body))
+func fetch(addr, path string) (body string, err error) {
+	status, body, err := proctest.Get(&http.Client{}, "http://"+addr+path)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%d: %s", status, body)
 	}
 	return body, err
 }
 
-// size checks that no unlocker grew without bound: neither its memory nor the number of its goroutines.
-func (s *stage) size(found func(rule, format string, args ...any)) {
+func (s *stage) size() {
 	for _, p := range s.unlockers {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		body, err := fetch(ctx, s.addrs[p], "/metrics")
-		cancel()
-		if err != nil {
-			found(ruleRun, "%s does not serve its metrics: %v", p.name, err)
-			continue
-		}
 		for name, most := range map[string]float64{"go_goroutines": 150, "process_resident_memory_bytes": 300 << 20} {
-			value, seen := sample(string(body), name)
-			if !seen || value > most {
-				found(ruleLeft, "%s of %s is %v, at most %v were expected", name, p.name, value, most)
+			if value, err := proctest.Metric(p.addr, name); err != nil || value > most {
+				s.found(ruleLeft, "%s of %s is %v, at most %v were expected: %v", name, p.name, value, most, err)
 			}
 		}
 	}
 }
 
-// sample is the value of a metric without labels.
-func sample(metrics, name string) (float64, bool) {
-	for l := range strings.Lines(metrics) {
-		if rest, found := strings.CutPrefix(l, name+" "); found {
-			value, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
-			return value, err == nil
-		}
+// TestARunThatEndsWithAnAlarmSaysSo fills etcd and has nobody make room: the end of the run names the alarm, and makes
+// room, so that the other checks say something.
+func TestARunThatEndsWithAnAlarmSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, config{Seed: 1, Nodes: 1, World: plainWorld}, t.TempDir())
+	s.members = etcdtest.Cluster(t, 1, s.options()...)
+	s.record()
+	if _, done := s.fill(); !done {
+		t.Fatal("etcd was not filled")
 	}
-	return 0, false
+	if alarms := s.alarmed(); !strings.Contains(alarms, "NOSPACE at member") {
+		t.Fatalf("a full etcd raises no alarm: %q", alarms)
+	}
+	var violations []violation
+	s.found = collect(&violations)
+	s.clearAlarms()
+	if len(violations) != 1 || !strings.Contains(violations[0].Text, "NOSPACE at member") {
+		t.Errorf("the run says nothing of the alarm: %v", violations)
+	}
+	if alarms := s.alarmed(); alarms != "" {
+		t.Errorf("no room was made: %s", alarms)
+	}
 }

@@ -12,28 +12,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 var etcdutl = flag.String("etcdutl", "", "path of etcd's own tool for backups")
 
-// life is that of holds whose holders are gone for good. They still exist when the backup is restored.
 const life = 10 * time.Second
 
-// backup is an etcd that is backed up and restored under its clients.
 type backup struct {
 	*stage
-	etcd  *etcdtest.Server
-	file  string
-	had   map[string]int64 // the holds in the backup
-	locks *mutex.Client
+	etcd *etcdtest.Server
+	file string
+	had  map[string]int64 // the holds in the backup
 
 	kept, late *mutex.Lock // held when the backup was made and ever since; taken since
 	// who waited for the lock of a dead holder when the backup was made; who did so since
@@ -42,78 +43,51 @@ type backup struct {
 
 // newBackup starts an etcd that had this many elections, and its clients. A restored one starts with the first.
 func newBackup(t *testing.T, elections int, flags ...string) *backup {
-	t.Helper()
 	b := &backup{etcd: etcdtest.Start(t)}
 	for range elections {
 		b.etcd.Restart(t)
 	}
 	b.stage = newScene(t, b.etcd.Endpoint())
 	b.file = filepath.Join(b.dir, "backup.db")
-	b.locks = b.locker("billing")
 	b.programs(flags...)
 	return b
 }
 
-func (b *backup) take(lock string, opts ...mutex.Option) *mutex.Lock {
-	b.t.Helper()
-	ctx, cancel := timeout(40 * time.Second)
-	defer cancel()
-	l, err := b.locks.Lock(ctx, lock, opts...)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return l
-}
-
 // make makes the backup while everything runs, and goes on for a while.
 func (b *backup) make() {
-	b.t.Helper()
 	b.kept = b.take("kept", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(time.Minute))
 	returned := b.take("returned", mutex.AutoUnlockAfter(life))
 	b.stale("dead", life)
-	b.early = b.wait(b.locks, "dead", 1)
+	b.early = b.wait("dead", 1)
 	b.had = b.tokens()
 	b.save()
-	b.tardy = b.wait(b.locks, "dead", 2)
+	b.tardy = b.wait("dead", 2)
 	for _, l := range []*mutex.Lock{returned, b.take("passing"), b.take("passing too")} {
-		if err := l.Unlock(); err != nil {
-			b.t.Fatal(err)
-		}
+		proctest.Must(b.t, l.Unlock())
 	}
 	for range 1000 { // what others do: more than is done in the first seconds after a restore
-		if _, err := b.direct.Put(context.Background(), "/elsewhere", ""); err != nil {
-			b.t.Fatal(err)
-		}
+		_, err := b.direct.Put(context.Background(), "/elsewhere", "")
+		proctest.Must(b.t, err)
 	}
 	b.late = b.take("late", mutex.AutoUnlockAfter(time.Minute))
 }
 
 func (b *backup) save() {
-	b.t.Helper()
 	ctx, cancel := timeout(20 * time.Second)
 	defer cancel()
 	from, err := b.direct.Snapshot(ctx)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	proctest.Must(b.t, err)
 	defer from.Close()
 	to, err := os.Create(b.file)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	proctest.Must(b.t, err)
 	_, err = io.Copy(to, from)
-	if err = errors.Join(err, to.Close()); err != nil {
-		b.t.Fatal(err)
-	}
+	proctest.Must(b.t, errors.Join(err, to.Close()))
 }
 
 // restore replaces etcd's data by the backup, and returns when etcd was last unavailable.
 func (b *backup) restore(flags ...string) (away time.Time) {
-	b.t.Helper()
 	b.etcd.Stop()
-	if err := os.RemoveAll(b.etcd.Dir()); err != nil {
-		b.t.Fatal(err)
-	}
+	proctest.Must(b.t, os.RemoveAll(b.etcd.Dir()))
 	ctx, cancel := timeout(time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, *etcdutl,
@@ -133,35 +107,16 @@ func (b *backup) restore(flags ...string) (away time.Time) {
 // those that came later.
 func (b *backup) goesOn() {
 	b.t.Helper()
-	before := b.kept.Token()
-	for _, waiter := range []<-chan *mutex.Lock{b.early, b.tardy} {
-		select {
-		case l := <-waiter:
-			if l.Token() <= before {
-				b.t.Errorf("a token of %d after one of %d", l.Token(), before)
-			}
-			before = l.Token()
-			if err := l.Unlock(); err != nil {
-				b.t.Error(err)
-			}
-		case <-time.After(40 * time.Second):
-			b.t.Fatal("the waiter does not get the lock of the dead holder")
-		}
-	}
+	b.passed(b.tardy, b.passed(b.early, b.kept.Token()))
 	b.gone("dead", "returned")
-	if err := b.kept.Alive(context.Background()); err != nil {
-		b.t.Error(err)
-	}
-	if err := b.kept.Unlock(); err != nil {
-		b.t.Error(err)
-	}
-	b.shown()
+	proctest.Must(b.t, b.kept.Alive(context.Background()))
+	proctest.Must(b.t, b.kept.Unlock())
+	b.sameView()
 }
 
 // asDocumented are the flags with which docs/operations.md restores a backup.
 func asDocumented() []string { return []string{"--bump-revision=1000000000", "--mark-compacted"} }
 
-// short is the warning of unlockers where no holder needs a longer one.
 const short = 3 * time.Second
 
 func briefly() string { return "--sweep.min-warning=" + short.String() }
@@ -176,7 +131,7 @@ func TestARestoreWithRaisedRevisionsIsAGap(t *testing.T) {
 	if lost := lostFor(t, b.late); !lost.Certain {
 		t.Errorf("the hold that the backup does not know: %v", lost)
 	}
-	b.shown()
+	b.sameView()
 	for _, p := range b.unlockers {
 		b.listsAgain(p)
 	}
@@ -184,7 +139,6 @@ func TestARestoreWithRaisedRevisionsIsAGap(t *testing.T) {
 		t.Errorf("a token of %d after one of %d", next.Token(), b.late.Token())
 	}
 	b.goesOn()
-	b.nobodyLost()
 	b.removedOnce(away.Add(warning), "dead", "returned")
 	for _, p := range b.unlockers {
 		if says(t, p, "older state") {
@@ -196,14 +150,10 @@ func TestARestoreWithRaisedRevisionsIsAGap(t *testing.T) {
 // listsAgain expects the watch of an unlocker to have ended: with a compaction, or before that, where the restore took
 // long.
 func (b *backup) listsAgain(unlocker *child) {
-	b.t.Helper()
-	b.until("the watch of "+unlocker.name+" to end", func(ctx context.Context) error {
-		body, err := fetch(ctx, b.addrs[unlocker], "/metrics")
-		if err != nil {
-			return err
-		}
+	proctest.Eventually(b.t, "the end of the watch of "+unlocker.name, func() error {
 		for _, reason := range []string{lockstore.ReasonCompacted, lockstore.ReasonSilent, lockstore.ReasonConnection} {
-			if n, _ := sample(string(body), fmt.Sprintf("unlocker_watch_restarts_total{reason=%q}", reason)); n > 0 {
+			n, _ := proctest.Metric(unlocker.addr, fmt.Sprintf("unlocker_watch_restarts_total{reason=%q}", reason))
+			if n > 0 {
 				return nil
 			}
 		}
@@ -248,9 +198,7 @@ func TestARestoreWithoutRaisedRevisionsWaitsForRestarts(t *testing.T) {
 	b.make()
 	fence := fencing.NewMemory(0)
 	leave, err := fence.Enter(t.Context(), "books", b.late.Token())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	leave()
 	b.restore()
 	lost, is := errors.AsType[*mutex.LostError](b.late.Alive(t.Context()))
@@ -262,7 +210,7 @@ func TestARestoreWithoutRaisedRevisionsWaitsForRestarts(t *testing.T) {
 		!errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("a token of %d after one of %d, and the fence says %v", again.Token(), b.late.Token(), err)
 	}
-	b.shown()
+	b.sameView()
 	var confirmed time.Time
 	for i := range b.unlockers { // the first that is restarted learns from the other
 		b.waitForConfirmation()
@@ -271,4 +219,78 @@ func TestARestoreWithoutRaisedRevisionsWaitsForRestarts(t *testing.T) {
 	}
 	b.goesOn()
 	b.removedOnce(confirmed.Add(short), "dead", "returned")
+}
+
+var older = flag.String("etcd-3.6", "", "path of an etcd 3.6")
+
+// TestEtcdIsUpgradedUnderEverybody replaces the program of one member of etcd 3.6 after the other by 3.7, which is how
+// etcd expects it done: members of both versions work together meanwhile, with what the older ones know.
+func TestEtcdIsUpgradedUnderEverybody(t *testing.T) {
+	t.Parallel()
+	m := etcdtest.Cluster(t, 3, etcdtest.Program(*older))
+	s := newScene(t, m.Endpoints()...)
+	s.programs()
+	s.work(s.client(s.given))
+	s.versions(m, "3.6", 0)
+	s.stillServed("all old")
+	m.Upgrade(0)
+	m.WaitReady(t)
+	s.versions(m, "3.6", 1)
+	s.stillServed("one new")
+	s.sameLists(m)
+	m.Upgrade(1)
+	m.WaitReady(t)
+	s.versions(m, "3.6", 2)
+	s.sameLists(m)
+	m.Upgrade(2)
+	m.WaitReady(t)
+	s.versions(m, "3.7", 3)
+	s.stillServed("all new")
+	s.sameLists(m)
+	s.removedOnce(time.Time{}, "all old", "one new", "all new")
+}
+
+// versions waits until the cluster has this version, and expects this many members of 3.7.
+func (s *stage) versions(m *etcdtest.Members, cluster string, upgraded int) {
+	s.t.Helper()
+	s.until("version "+cluster+" of the cluster", func(ctx context.Context) error {
+		if v := version(s.t, m); !strings.HasPrefix(v, cluster+".") {
+			return fmt.Errorf("it is %s", v)
+		}
+		n := 0
+		for _, endpoint := range m.Endpoints() {
+			status, err := s.direct.Status(ctx, endpoint)
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(status.Version, "3.7.") {
+				n++
+			}
+		}
+		if n != upgraded {
+			return fmt.Errorf("%d members are new", n)
+		}
+		return nil
+	})
+}
+
+// sameLists expects every member to list the same locks to a reader.
+func (s *stage) sameLists(m *etcdtest.Members) {
+	s.t.Helper()
+	for i := range s.Nodes {
+		store := lockstore.New(m.ClientOf(s.t, i), s.layout)
+		n := 0
+		s.until(fmt.Sprintf("a list of member %d", i), func(ctx context.Context) error {
+			n = 0
+			_, err := store.List(ctx, func(kv protocol.KV) {
+				if k := s.layout.Parse(kv.Key); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
+					n++
+				}
+			})
+			return err
+		})
+		if want := len(s.tokens()); n != want {
+			s.t.Errorf("member %d lists %d locks of %d", i, n, want)
+		}
+	}
 }

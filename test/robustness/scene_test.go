@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -21,7 +22,6 @@ import (
 
 // newScene is a stage for one particular fault: nothing is broken at random, and the programs talk to etcd directly.
 func newScene(t testing.TB, endpoints ...string) *stage {
-	t.Helper()
 	s := newStage(t, config{Seed: 1, Nodes: len(endpoints), World: plainWorld}, t.TempDir())
 	t.Cleanup(s.wg.Wait)
 	t.Cleanup(s.showLogs)
@@ -30,7 +30,6 @@ func newScene(t testing.TB, endpoints ...string) *stage {
 	return s
 }
 
-// showLogs shows the end of all logs when the test failed.
 func (s *stage) showLogs() {
 	logs, _ := filepath.Glob(filepath.Join(s.dir, "*.log"))
 	for _, file := range logs {
@@ -40,48 +39,56 @@ func (s *stage) showLogs() {
 	}
 }
 
-// programs starts two unlockers and the dashboard, and returns when the unlockers know the locks.
 func (s *stage) programs(more ...string) {
-	s.t.Helper()
 	for range 2 {
 		s.unlockers = append(s.unlockers, s.startUnlocker(1, more...))
 	}
 	s.startDash()
 	for _, p := range s.unlockers {
-		s.ready(p)
+		proctest.Answers(s.t, "http://"+p.addr+"/readyz", 200)
 	}
 }
 
-func (s *stage) ready(unlocker *child) {
-	s.t.Helper()
-	s.until(unlocker.name+" to be ready", func(ctx context.Context) error {
-		_, err := fetch(ctx, s.addrs[unlocker], "/readyz")
-		return err
-	})
-}
-
-// restartUnlocker replaces an unlocker by a new process.
 func (s *stage) restartUnlocker(i int, more ...string) {
-	s.t.Helper()
 	s.unlockers[i].terminate(20 * time.Second)
 	s.unlockers[i] = s.startUnlocker(1, more...)
-	s.ready(s.unlockers[i])
+	proctest.Answers(s.t, "http://"+s.unlockers[i].addr+"/readyz", 200)
 }
 
-// locker takes locks as programs in Go do, with a connection of its own.
 func (s *stage) locker(owner string) *mutex.Client {
-	s.t.Helper()
 	c, err := mutex.New(s.client(s.given), mutex.Options{Owner: owner})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	proctest.Must(s.t, err)
 	s.t.Cleanup(func() { c.Close() })
 	return c
 }
 
+func (s *stage) take(lock string, opts ...mutex.Option) *mutex.Lock {
+	s.t.Helper()
+	ctx, cancel := timeout(40 * time.Second)
+	defer cancel()
+	l, err := s.locker(lock).Lock(ctx, lock, opts...)
+	proctest.Must(s.t, err)
+	return l
+}
+
+// passed expects a waiter to get a lock, with a token after this one, and returns that. The lock is given back.
+func (s *stage) passed(waits <-chan *mutex.Lock, before int64) (token int64) {
+	s.t.Helper()
+	select {
+	case l := <-waits:
+		if l.Token() <= before {
+			s.t.Errorf("a token of %d after one of %d", l.Token(), before)
+		}
+		proctest.Must(s.t, l.Unlock())
+		return l.Token()
+	case <-time.After(40 * time.Second):
+		s.t.Fatal("the waiter does not get the lock")
+		return 0
+	}
+}
+
 // stale takes a lock for a holder that dies at once.
 func (s *stage) stale(lock string, life time.Duration) *byHandHold {
-	s.t.Helper()
 	ctx, cancel := timeout(40 * time.Second)
 	defer cancel()
 	h := (&keepers{layout: s.layout}).take(ctx, s.direct, lock, 0, life)
@@ -92,8 +99,8 @@ func (s *stage) stale(lock string, life time.Duration) *byHandHold {
 }
 
 // wait queues for a lock, and returns when etcd has this number of tickets.
-func (s *stage) wait(c *mutex.Client, lock string, place int) <-chan *mutex.Lock {
-	s.t.Helper()
+func (s *stage) wait(lock string, place int) <-chan *mutex.Lock {
+	c := s.locker("waiter")
 	got := make(chan *mutex.Lock, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.t.Cleanup(cancel)
@@ -113,9 +120,7 @@ func (s *stage) wait(c *mutex.Client, lock string, place int) <-chan *mutex.Lock
 
 // work makes holders work until the end, through this client, and returns when they hold their locks.
 func (s *stage) work(etcd *clientv3.Client) {
-	s.t.Helper()
-	s.keepers = startKeepers(etcd, s.layout, s.Seed, 0)
-	s.t.Cleanup(s.keepers.end)
+	s.startKeepers(etcd, 0)
 	s.until("the keepers to hold their locks", func(context.Context) error {
 		s.keepers.mu.Lock()
 		defer s.keepers.mu.Unlock()
@@ -126,19 +131,7 @@ func (s *stage) work(etcd *clientv3.Client) {
 	})
 }
 
-// nobodyLost checks that no keeper has lost its lock so far.
-func (s *stage) nobodyLost() {
-	s.t.Helper()
-	s.keepers.mu.Lock()
-	defer s.keepers.mu.Unlock()
-	for _, err := range s.keepers.problems {
-		s.t.Error(err)
-	}
-}
-
-// read reads keys until etcd answers.
 func (s *stage) read(prefix string) (all []*mvccpb.KeyValue) {
-	s.t.Helper()
 	s.until("an answer of etcd", func(ctx context.Context) error {
 		r, err := s.direct.Get(ctx, prefix, clientv3.WithPrefix())
 		if err == nil {
@@ -149,15 +142,12 @@ func (s *stage) read(prefix string) (all []*mvccpb.KeyValue) {
 	return all
 }
 
-// tokens are the locks that are held and their tokens, as etcd has them.
-func (s *stage) tokens() map[string]int64 {
-	s.t.Helper()
-	all := map[string]int64{}
-	for _, kv := range s.read(prefix) {
-		if k := s.layout.Parse(string(kv.Key)); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
-			all[k.Lock] = kv.CreateRevision
-		}
-	}
+// tokens is held once etcd answers.
+func (s *stage) tokens() (all map[string]int64) {
+	s.until("an answer of etcd", func(ctx context.Context) (err error) {
+		all, err = s.held(ctx)
+		return err
+	})
 	return all
 }
 
@@ -167,9 +157,7 @@ func (s *stage) allEndings() map[string][]metadata.Ending {
 	all := map[string][]metadata.Ending{}
 	for _, kv := range s.read(s.layout.Histories()) {
 		e, err := protocol.Unmarshal[metadata.Ending](kv.Value)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		proctest.Must(s.t, err)
 		all[e.Lock] = append(all[e.Lock], e)
 	}
 	return all
@@ -190,7 +178,6 @@ func (s *stage) removedOnce(from time.Time, locks ...string) {
 	}
 }
 
-// gone waits until nobody holds these locks.
 func (s *stage) gone(locks ...string) {
 	s.t.Helper()
 	s.until("the removal of "+strings.Join(locks, ", "), func(context.Context) error {
@@ -204,43 +191,27 @@ func (s *stage) gone(locks ...string) {
 	})
 }
 
-// shown waits until the dashboard shows what etcd has.
-func (s *stage) shown() {
-	s.t.Helper()
-	s.sameView(func(rule, format string, args ...any) {
-		s.t.Helper()
-		s.t.Errorf(rule+": "+format, args...)
-	})
-}
-
 // heldBack waits until an unlocker reports that a rule holds back this many removals.
 func (s *stage) heldBack(unlocker *child, rule staleness.Rule, locks float64) {
 	s.t.Helper()
 	s.metric(unlocker, fmt.Sprintf("unlocker_removal_held_back{reason=%q}", rule), locks)
 }
 
-// metric waits until a metric of an unlocker has this value.
 func (s *stage) metric(unlocker *child, name string, want float64) {
 	s.t.Helper()
-	s.until(unlocker.name+" to show "+name, func(ctx context.Context) error {
-		body, err := fetch(ctx, s.addrs[unlocker], "/metrics")
-		if err != nil {
-			return err
+	proctest.Eventually(s.t, unlocker.name+" to show "+name, func() error {
+		value, err := proctest.Metric(unlocker.addr, name)
+		if err == nil && value != want {
+			err = fmt.Errorf("it is %v, wanted %v", value, want)
 		}
-		if value, _ := sample(string(body), name); value != want {
-			return fmt.Errorf("it is %v, wanted %v", value, want)
-		}
-		return nil
+		return err
 	})
 }
 
-// says reports whether an unlocker wrote this into its log.
 func says(t testing.TB, p *child, text string) bool {
 	t.Helper()
 	log, err := os.ReadFile(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return strings.Contains(string(log), text)
 }
 

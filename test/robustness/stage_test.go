@@ -2,15 +2,16 @@ package robustness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +39,12 @@ const (
 	longLife  = 4 * time.Second
 	margin    = 300 * time.Millisecond
 	quota     = 48 << 20
+
+	// Those of a client process.
+	workers        = 5
+	clockOff       = skew * 9 / 10
+	attemptTimeout = 600 * time.Millisecond
+	unlockTimeout  = 4 * time.Second
 )
 
 // The worlds that a run can take place in.
@@ -62,17 +69,11 @@ type config struct {
 	Witness bool     // one watches the processes
 }
 
-// settle lets the seed decide what is open.
 func (c config) settle() config {
 	r := rand.New(rand.NewPCG(c.Seed, 1))
-	nodes := []int{1, 3, 3}[r.IntN(3)]
-	world := []string{wireWorld, wireWorld, wireWorld, plainWorld, loginWorld, certificatesWorld}[r.IntN(6)]
-	if c.Nodes == 0 {
-		c.Nodes = nodes
-	}
-	if c.World == "" {
-		c.World = world
-	}
+	c.Nodes = cmp.Or(c.Nodes, []int{1, 3, 3}[r.IntN(3)])
+	c.World = cmp.Or(c.World,
+		[]string{wireWorld, wireWorld, wireWorld, plainWorld, loginWorld, certificatesWorld}[r.IntN(6)])
 	c.Witness = r.IntN(4) > 0
 	if c.Mutant != nil {
 		c.Witness = c.Mutant.witness
@@ -84,10 +85,10 @@ func (c config) String() string {
 	return fmt.Sprintf("seed %d, %d nodes, %s, %v", c.Seed, c.Nodes, c.World, c.For)
 }
 
-// stage is everything that runs.
 type stage struct {
 	t testing.TB
 	config
+	found  finder
 	dir    string
 	began  int64
 	rand   *rand.Rand
@@ -103,82 +104,65 @@ type stage struct {
 	store    *lockstore.Store // of the operator who forces
 	forced   bytes.Buffer     // what the store says
 
-	// Holders go one way to etcd, unlockers and the dashboard another.
-	ours, theirs   []*etcdtest.Proxy
-	wires, theirsW []*wire
-	given          []string // what the programs are told of etcd instead, where it is not empty
+	ours, theirs route    // holders go one way to etcd, unlockers and the dashboard another
+	given        []string // what the programs are told of etcd instead, where it is not empty
 
 	unlockers []*child
 	witness   *child // of this machine; nil in a run without one
 	dash      *child
-	addrs     map[*child]string
 	clients   []*child
-	notes     map[*child]string
 	former    []*child // processes that ended
 	spawned   int
 
-	faults    []faultDone
-	wiped     []wipe
-	counts    map[string]int
-	stopWatch context.CancelFunc
-	wg        sync.WaitGroup
+	faults []*faultDone
+	wiped  []wipe
+	counts map[string]int
+	wg     sync.WaitGroup
 }
 
-// setUp starts everything.
-func setUp(t testing.TB, c config, dir string) *stage {
-	t.Helper()
-	s := newStage(t, c, dir)
-	s.members = etcdtest.Cluster(t, c.Nodes, s.options()...)
+func (s *stage) setUp() {
+	s.members = etcdtest.Cluster(s.t, s.Nodes, s.options()...)
 	s.issue()
-	for i, e := range s.members.Endpoints() {
-		s.ours = append(s.ours, etcdtest.NewProxy(t, e))
-		s.theirs = append(s.theirs, etcdtest.NewProxy(t, e))
-		if c.World == wireWorld {
-			s.wires = append(s.wires, newWire(t, s.ours[i].Endpoint(), c.Seed+uint64(i), c.Mutant, false))
-			s.theirsW = append(s.theirsW, newWire(t, s.theirs[i].Endpoint(), c.Seed+uint64(10+i), c.Mutant, true))
-		}
-	}
-	s.direct = s.client(s.members.Endpoints())
-	s.recorder = newRecorder(s.client(s.members.Endpoints()))
-	ctx, stop := context.WithCancel(context.Background())
-	s.stopWatch = stop
-	t.Cleanup(func() { stop(); s.wg.Wait() })
-	s.wg.Go(func() { s.recorder.run(ctx) })
-	s.resource = newResource(t)
-	theirs := s.client(endpoints(s.theirs))
+	s.ours = s.newRoute(0)
+	s.theirs = s.newRoute(10)
+	s.record()
+	s.resource = newResource(s.t)
+	theirs := s.client(s.theirs.proxied())
 	brinkmen := 1
-	if c.Calm {
+	if s.Calm {
 		brinkmen = 8
 	}
-	s.keepers = startKeepers(theirs, s.layout, c.Seed, brinkmen)
-	t.Cleanup(s.keepers.end)
+	s.startKeepers(theirs, brinkmen)
 	s.store = lockstore.New(theirs, s.layout, lockstore.WithLog(zerolog.New(&s.forced)))
 	s.setClock(0)
 	for i := range 2 {
 		s.unlockers = append(s.unlockers, s.startUnlocker(i))
 	}
 	s.startDash()
-	if c.Witness {
+	if s.Witness {
 		s.witness = s.startWitness()
 	}
 	for range 3 {
 		s.clients = append(s.clients, s.startClient())
 	}
-	return s
 }
 
-// newStage is a stage on which nothing runs.
 func newStage(t testing.TB, c config, dir string) *stage {
-	t.Helper()
 	layout, err := protocol.NewLayout(prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return &stage{
 		t: t, config: c, dir: dir, began: stamp(), rand: rand.New(rand.NewPCG(c.Seed, 2)), layout: layout,
-		down:  make([]bool, c.Nodes),
-		addrs: map[*child]string{}, notes: map[*child]string{}, counts: map[string]int{},
+		down: make([]bool, c.Nodes), counts: map[string]int{},
+		found: func(rule, format string, args ...any) { t.Errorf(rule+": "+format, args...) },
 	}
+}
+
+func (s *stage) record() {
+	s.direct = s.client(s.members.Endpoints())
+	s.recorder = &recorder{etcd: s.client(s.members.Endpoints())}
+	ctx, stop := context.WithCancel(context.Background())
+	s.t.Cleanup(func() { stop(); s.wg.Wait() })
+	s.wg.Go(func() { s.recorder.run(ctx) })
 }
 
 func (s *stage) options() []etcdtest.Option {
@@ -195,58 +179,97 @@ func (s *stage) options() []etcdtest.Option {
 	return options
 }
 
-func endpoints(proxies []*etcdtest.Proxy) (all []string) {
-	for _, p := range proxies {
+// route is a way to etcd: through a proxy before each member, and a wire before that, where there are wires.
+type route struct {
+	proxies []*etcdtest.Proxy
+	wires   []*wire
+}
+
+// newRoute makes a way. That of the unlockers, which have few transactions, has another seed.
+func (s *stage) newRoute(seed uint64) (r route) {
+	for i, e := range s.members.Endpoints() {
+		r.proxies = append(r.proxies, etcdtest.NewProxy(s.t, e))
+		if s.World == wireWorld {
+			r.wires = append(r.wires, newWire(s.t, r.proxies[i].Endpoint(), s.Seed+seed+uint64(i), s.Mutant, seed > 0))
+		}
+	}
+	return r
+}
+
+func (r route) proxied() (all []string) {
+	for _, p := range r.proxies {
 		all = append(all, p.Endpoint())
 	}
 	return all
 }
 
-// way is how programs reach etcd: through the wires where there are some.
-func way(proxies []*etcdtest.Proxy, wires []*wire) (all []string) {
-	if len(wires) == 0 {
-		return endpoints(proxies)
-	}
-	for _, w := range wires {
+func (r route) endpoints() (all []string) {
+	for _, w := range r.wires {
 		all = append(all, w.Addr)
+	}
+	if len(all) == 0 {
+		return r.proxied()
 	}
 	return all
 }
 
-// client is one of the run's own, which recovers quickly after a fault.
-func (s *stage) client(endpoints []string) *clientv3.Client {
-	s.t.Helper()
+type access struct {
+	Endpoints         []string
+	User, Password    string
+	CACert, Cert, Key string
+}
+
+func (s *stage) access(endpoints []string) access {
+	a := access{Endpoints: endpoints}
+	switch s.World {
+	case loginWorld:
+		a.User = etcdtest.RootUser
+		a.Password = etcdtest.RootPassword
+	case certificatesWorld:
+		a.CACert = s.members.CA().File()
+		a.Cert = filepath.Join(s.dir, "current", "client.crt")
+		a.Key = filepath.Join(s.dir, "current", "client.key")
+	}
+	return a
+}
+
+func (a access) connect(options ...grpc.DialOption) (*clientv3.Client, error) {
 	conf := clientv3.Config{
-		Endpoints: endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: time.Second,
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5,
-				MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
-		})},
+		Endpoints: a.Endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(), Username: a.User, Password: a.Password,
+		DialTimeout: time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		DialOptions: options,
 	}
-	if s.World == loginWorld {
-		conf.Username = etcdtest.RootUser
-		conf.Password = etcdtest.RootPassword
-	}
-	if s.World == certificatesWorld {
-		cert, key := s.certificate()
-		conf.TLS = &tls.Config{RootCAs: s.members.CA().Pool(), MinVersion: tls.VersionTLS12}
+	if a.CACert != "" {
+		pem, err := os.ReadFile(a.CACert)
+		if err != nil {
+			return nil, err
+		}
+		conf.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		conf.TLS.RootCAs.AppendCertsFromPEM(pem)
 		conf.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cert, key)
+			pair, err := tls.LoadX509KeyPair(a.Cert, a.Key)
 			return &pair, err
 		}
 	}
-	c, err := clientv3.New(conf)
-	if err != nil {
-		s.t.Fatal(err)
+	for { // with a password it wants a token at once, and etcd may be away
+		etcd, err := clientv3.New(conf)
+		if err == nil || a.User == "" {
+			return etcd, err
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
-	s.t.Cleanup(func() { c.Close() })
-	return c
 }
 
-// certificate is that of all clients.
-func (s *stage) certificate() (cert, key string) {
-	return filepath.Join(s.dir, "current", "client.crt"), filepath.Join(s.dir, "current", "client.key")
+// client is one of the run's own, which recovers quickly after a fault.
+func (s *stage) client(endpoints []string) *clientv3.Client {
+	c, err := s.access(endpoints).connect(grpc.WithConnectParams(grpc.ConnectParams{
+		MinConnectTimeout: time.Second,
+		Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5,
+			MaxDelay: 500 * time.Millisecond},
+	}))
+	proctest.Must(s.t, err)
+	s.t.Cleanup(func() { c.Close() })
+	return c
 }
 
 // issue makes clients a new certificate, and puts it in the place of the old one in one step, so that nobody reads half
@@ -264,98 +287,60 @@ func (s *stage) issue() {
 		err = errors.Join(err, os.Rename(file, filepath.Join(dir, filepath.Base(file))))
 	}
 	next := filepath.Join(s.dir, "next")
-	if err = errors.Join(err, os.Symlink(dir, next), os.Rename(next, filepath.Join(s.dir, "current"))); err != nil {
-		s.t.Fatal(err)
-	}
+	proctest.Must(s.t, errors.Join(err, os.Symlink(dir, next), os.Rename(next, filepath.Join(s.dir, "current"))))
 }
 
-// settings are the flags and variables with which our programs reach etcd.
-func (s *stage) settings(program string) (env, args []string) {
+// program starts one of ours, which reaches etcd on the way of the unlockers.
+func (s *stage) program(kind, binary string, args ...string) *child {
 	to := s.given
 	if len(to) == 0 {
-		to = way(s.theirs, s.theirsW)
+		to = s.theirs.endpoints()
 	}
-	args = []string{"--etcd.endpoints=" + strings.Join(to, ",")}
-	switch s.World {
-	case loginWorld:
-		args = append(args, "--etcd.user="+etcdtest.RootUser)
-		env = append(env, strings.ToUpper(program)+"_ETCD_PASSWORD="+etcdtest.RootPassword)
-	case certificatesWorld:
-		cert, key := s.certificate()
-		args = append(args, "--etcd.cacert="+s.members.CA().File(), "--etcd.cert="+cert, "--etcd.key="+key)
-	}
-	return env, args
+	addr := proctest.FreeAddr(s.t)
+	a := s.access(to)
+	cmd := programs.Command(s.t, binary, append(args, "--web.listen-address="+addr, "--web.shutdown-delay=0s",
+		"--log.format=json", "--etcd.endpoints="+strings.Join(to, ","), "--etcd.user="+a.User,
+		"--etcd.cacert="+a.CACert, "--etcd.cert="+a.Cert, "--etcd.key="+a.Key)...)
+	cmd.Env = append(cmd.Env, "UNLOCKER_ETCD_PASSWORD="+a.Password, "MUTEXDASH_ETCD_PASSWORD="+a.Password,
+		clockVariable+"="+s.clockFile())
+	p := launch(s.t, s.name(kind), s.dir, cmd)
+	p.addr = addr
+	return p
 }
 
-// startUnlocker starts one of the two. The clock of the first can be set. What more says goes before what they
-// are told else.
-func (s *stage) startUnlocker(i int, more ...string) *child {
-	s.t.Helper()
+func (s *stage) name(kind string) string {
 	s.spawned++
-	name := fmt.Sprintf("unlocker-%d", s.spawned)
-	addr := proctest.FreeAddr(s.t)
-	env, args := s.settings("unlocker")
-	program := "unlocker"
-	if i == 0 {
-		program = "unlocker-shifted"
-		env = append(env, clockVariable+"="+s.clockFile())
-	}
-	cmd := programs.Command(s.t, program, slices.Concat(args, []string{
+	return fmt.Sprintf("%s-%d", kind, s.spawned)
+}
+
+// startUnlocker starts one of the two. The clock of the first can be set. What more says overrides what they are told
+// else.
+func (s *stage) startUnlocker(i int, more ...string) *child {
+	binary := []string{"unlocker-shifted", "unlocker"}[i]
+	return s.program("unlocker", binary, append([]string{
 		"--policy=auto-unlock", "--sweep.min-warning=" + warning.String(), "--sweep.clock-skew=" + skew.String(),
-		"--web.listen-address=" + addr,
-		"--web.shutdown-delay=0s", "--log.format=json", "--sweep.abandoned=unlock",
-		"--sweep.abandoned-grace=" + abandonedGrace.String(),
-	}, more)...)
-	cmd.Env = append(cmd.Env, env...)
-	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), cmd)
-	s.addrs[p] = addr
-	return p
+		"--sweep.abandoned=unlock", "--sweep.abandoned-grace=" + abandonedGrace.String(),
+	}, more...)...)
 }
 
 func (s *stage) startDash() {
-	s.t.Helper()
-	s.spawned++
-	name := fmt.Sprintf("mutexdash-%d", s.spawned)
-	addr := proctest.FreeAddr(s.t)
-	env, args := s.settings("mutexdash")
-	cmd := programs.Command(s.t, "mutexdash", append(args,
-		"--web.listen-address="+addr, "--web.ops-address="+proctest.FreeAddr(s.t),
-		"--web.shutdown-delay=0s")...)
-	cmd.Env = append(cmd.Env, env...)
-	s.dash = launch(s.t, name, filepath.Join(s.dir, name+".log"), cmd)
-	s.addrs[s.dash] = addr
+	s.dash = s.program("mutexdash", "mutexdash", "--web.ops-address="+proctest.FreeAddr(s.t))
 }
 
 func (s *stage) startClient() *child {
-	s.t.Helper()
-	s.spawned++
-	name := fmt.Sprintf("client-%d", s.spawned)
+	name := s.name("client")
 	c := clientConfig{
-		Process: name, Seed: s.rand.Uint64(), Endpoints: way(s.ours, s.wires), Resource: s.resource.addr,
-		Notes: filepath.Join(s.dir, name+".jsonl"),
-		Locks: s.locks(), Workers: 5, Clock: skew * 9 / 10, Attempt: 600 * time.Millisecond, Unlock: 4 * time.Second,
-		ShortLife: shortLife, LongOne: longLife, Margin: margin, ForgedToken: s.Mutant != nil && s.Mutant.forged,
-		Plain: s.Mutant != nil && s.Mutant.plain,
-	}
-	switch s.World {
-	case loginWorld:
-		c.User = etcdtest.RootUser
-		c.Password = etcdtest.RootPassword
-	case certificatesWorld:
-		c.CACert = s.members.CA().File()
-		c.Cert, c.Key = s.certificate()
+		Process: name, Seed: s.rand.Uint64(), Access: s.access(s.ours.endpoints()), Resource: s.resource.addr,
+		Notes: filepath.Join(s.dir, name+".jsonl"), Locks: s.locks(),
+		ForgedToken: s.Mutant != nil && s.Mutant.forged, Plain: s.Mutant != nil && s.Mutant.plain,
 	}
 	b, err := json.Marshal(c)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	cmd := proctest.Self(clientVariable, string(b))
-	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), cmd)
-	s.notes[p] = c.Notes
+	proctest.Must(s.t, err)
+	p := launch(s.t, name, s.dir, proctest.Self(clientVariable, string(b)))
+	p.notes = c.Notes
 	return p
 }
 
-// locks are the names that clients take. Some are prefixes of others.
 func (c config) locks() []string {
 	all := []string{"a", "a/b", "ab", "c", "d", "e", "ü", ".f", "g", "h", "i", "j"}
 	if c.Locks > 0 {

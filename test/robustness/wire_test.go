@@ -4,8 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,10 +12,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
@@ -40,21 +36,11 @@ type wire struct {
 }
 
 func newWire(t testing.TB, endpoint string, seed uint64, m *mutant, often bool) *wire {
-	t.Helper()
-	target, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := httputil.NewSingleHostReverseProxy(target)
-	plain.ErrorHandler = func(rw http.ResponseWriter, _ *http.Request, _ error) {
-		rw.WriteHeader(http.StatusBadGateway)
-	}
 	w := &wire{mutant: m, often: often, rand: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
-	w.Relay = etcdtest.NewRelay(t, endpoint, w.handle, plain)
+	w.Relay = etcdtest.NewRelay(t, endpoint, w.handle, http.NotFoundHandler())
 	return w
 }
 
-// handle passes on one call.
 func (w *wire) handle(ctx context.Context, method string, from grpc.ServerStream) error {
 	switch method {
 	case pb.KV_Txn_FullMethodName:
@@ -65,7 +51,6 @@ func (w *wire) handle(ctx context.Context, method string, from grpc.ServerStream
 	return w.Pass(ctx, method, from)
 }
 
-// txn passes on a transaction, or does not.
 func (w *wire) txn(ctx context.Context, from grpc.ServerStream) error {
 	in := &etcdtest.Message{}
 	if err := from.RecvMsg(in); err != nil {
@@ -77,26 +62,19 @@ func (w *wire) txn(ctx context.Context, from grpc.ServerStream) error {
 	}
 	fault, delay := w.choose(step)
 	switch fault {
-	case "late":
+	case "late", "overtaken": // who is overtaken goes on at once, and what it asked for is over when this comes
 		w.later(ctx, delay, send)
-		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
-	case "overtaken": // the client goes on at once, and what it asked for is over when this comes
-		w.later(ctx, delay, send)
-		return etcdtest.ErrBroken
 	case "held back": // the client waits for it, and others are first
 		sleep(ctx, delay/6)
-	case "answer lost":
-		if _, err := send(ctx); err != nil {
-			return err
-		}
+	case "answer lost", "broken off", "sent twice":
+		send(ctx)
+	}
+	switch fault {
+	case "late", "answer lost":
 		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
-	case "broken off":
-		send(ctx)
 		return etcdtest.ErrBroken
-	case "sent twice":
-		send(ctx)
+	case "overtaken", "broken off":
+		return etcdtest.ErrBroken
 	}
 	out, err := send(ctx)
 	if err != nil {
@@ -105,7 +83,6 @@ func (w *wire) txn(ctx context.Context, from grpc.ServerStream) error {
 	return from.SendMsg(out)
 }
 
-// later sends a request after its client has given up waiting.
 func (w *wire) later(ctx context.Context, delay time.Duration, send func(context.Context) (*etcdtest.Message, error)) {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	w.late.Go(func() {
@@ -160,9 +137,8 @@ func (w *wire) mutate(in *etcdtest.Message) (out *etcdtest.Message, step string)
 		return in, ""
 	}
 	txn := &pb.TxnRequest{}
-	codec := encoding.GetCodecV2("proto")
-	if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(in.Bytes)}, txn); err != nil {
-		return in, ""
+	if err := proto.Unmarshal(in.Bytes, txn); err != nil {
+		panic(err)
 	}
 	step = shapeOf(txn).step()
 	if n := w.mutant.strip(txn); n > 0 {
@@ -170,14 +146,13 @@ func (w *wire) mutate(in *etcdtest.Message) (out *etcdtest.Message, step string)
 		w.counts["guards left out"] += n
 		w.mu.Unlock()
 	}
-	bytes, err := codec.Marshal(txn)
+	bytes, err := proto.Marshal(txn)
 	if err != nil {
-		return in, step
+		panic(err)
 	}
-	return &etcdtest.Message{Bytes: bytes.Materialize()}, step
+	return &etcdtest.Message{Bytes: bytes}, step
 }
 
-// done waits until nothing is under way and returns what was done to transactions.
 func (w *wire) done() map[string]int {
 	w.calm.Store(true)
 	w.late.Wait()

@@ -1,16 +1,12 @@
 package robustness
 
 import (
-	"context"
-	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,64 +18,19 @@ const stranger = "stranger"
 
 // startWitness starts the witness of this machine. It sees every process of the run end, and reaches etcd on the way of
 // the unlockers, where statements come late, come twice and get lost.
-func (s *stage) startWitness() *child {
-	s.t.Helper()
-	s.spawned++
-	name := fmt.Sprintf("witness-%d", s.spawned)
-	env, args := s.settings("unlocker")
-	cmd := programs.Command(s.t, "unlocker", append(append([]string{"witness"}, args...),
-		"--web.listen-address="+proctest.FreeAddr(s.t), "--web.shutdown-delay=0s", "--log.format=json")...)
-	cmd.Env = append(cmd.Env, env...)
-	return launch(s.t, name, filepath.Join(s.dir, name+".log"), cmd)
-}
-
-// witnessFaults are those of a run with a witness. None of them keeps unlockers from removing by the deadlines.
-func witnessFaults() []fault {
-	return []fault{
-		{"witness killed", 3, 3 * time.Second, false, (*stage).killWitness},
-		{"witness stands still", 3, 5 * time.Second, false, (*stage).pauseWitness},
-		{"death stated by a stranger", 6, 0, false, (*stage).stateFalsely},
-	}
-}
+func (s *stage) startWitness() *child { return s.program("witness", "unlocker", "witness") }
 
 func (s *stage) killWitness() (func(), bool) {
-	if !s.witness.Running() {
-		return nil, false
-	}
-	s.witness.kill()
-	s.former = append(s.former, s.witness)
-	return func() { s.witness = s.startWitness() }, true
-}
-
-func (s *stage) pauseWitness() (func(), bool) {
-	if !s.witness.Running() {
-		return nil, false
-	}
-	p := s.witness
-	p.pause()
-	return p.resume, true
+	return func() { s.witness = s.startWitness() }, s.ends(s.witness)
 }
 
 // stateFalsely says of a hold what nobody may believe: that of another token, of another lock, or without proof. It
 // guards nothing, and replaces what a witness said.
 func (s *stage) stateFalsely() (func(), bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := timeout(2 * time.Second)
 	defer cancel()
-	r, err := s.direct.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		return nil, false
-	}
-	var all []string
-	for _, kv := range r.Kvs {
-		if k := s.layout.Parse(string(kv.Key)); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
-			all = append(all, k.Lock) // those that must not lose theirs, too
-		}
-	}
-	if len(all) == 0 {
-		return nil, false
-	}
-	shown, _, err := s.store.Get(ctx, all[s.rand.IntN(len(all))])
-	if err != nil || shown.Token == 0 {
+	shown, held := s.someHold(ctx, func(string) bool { return true }) // those that must not lose theirs, too
+	if !held {
 		return nil, false
 	}
 	statement := metadata.Statement{
@@ -102,7 +53,6 @@ func (s *stage) stateFalsely() (func(), bool) {
 	return nil, err == nil
 }
 
-// statement is what was said of the end of a hold's process, at a revision of etcd.
 type statement struct {
 	metadata.Statement
 	revision int64
@@ -130,7 +80,7 @@ func (g *ledger) stated(k keyed) {
 	case h == nil || h.uuid != s.UUID || h.token != s.Token:
 		g.found(ruleDead, "a witness stated at revision %d that %s ended (token %d): %q is held by %v", k.revision,
 			s.UUID, s.Token, s.Lock, h)
-	case h.detached:
+	case h.Detached:
 		g.found(ruleDead, "a witness stated at revision %d that %v ended, which is detached from its process",
 			k.revision, h)
 	}
@@ -145,23 +95,21 @@ func (g *ledger) proof(h *hold) {
 	case h.touched > s.revision:
 		g.found(ruleDead, "%v was removed at revision %d: it was extended at %d, after its death was stated at %d", h,
 			h.ended, h.touched, s.revision)
-	case h.detached:
+	case h.Detached:
 		g.found(ruleDead, "%v was removed at revision %d, and is detached from its process", h, h.ended)
 	}
 }
 
 // dead checks that witnesses spoke of processes that had ended, and that nobody else lost a lock for it.
 func (j *judgement) dead() {
-	of := map[holdID]*hold{}
 	for _, h := range j.holds {
-		of[h.id()] = h
 		if h.ending != nil && h.ending.Ended == metadata.EndedAbandoned && !j.hadEnded(h, h.gone) {
 			j.found(ruleDead, "%v was removed %s after the beginning, its process had not ended", h,
 				seconds(h.gone, j.began))
 		}
 	}
 	for _, s := range j.statements {
-		if h := of[holdID{s.UUID, s.Token}]; h != nil && !j.hadEnded(h, s.at) {
+		if h := j.known[holdID{s.UUID, s.Token}]; h != nil && !j.hadEnded(h, s.at) {
 			j.found(ruleDead, "a witness stated %s after the beginning that %v ended, whose process had not",
 				seconds(s.at, j.began), h)
 		}
@@ -171,7 +119,7 @@ func (j *judgement) dead() {
 // hadEnded reports whether the process that took the hold had ended: the questions of a client begin with its name. One
 // that ended in order may have left what it could not give back.
 func (j *judgement) hadEnded(h *hold, at int64) bool {
-	name := h.question[:max(0, strings.LastIndexByte(h.question, '-'))]
+	name := h.Op[:max(0, strings.LastIndexByte(h.Op, '-'))]
 	p := j.processes[name]
 	return p != nil && !p.Running() && (p.killed == 0 || p.killed <= at)
 }

@@ -27,7 +27,7 @@ test("a semaphore has so many permits, each with a record of its own", async () 
   await held[1]?.release();
   held[1] = await take();
   assert.equal(held[1].name, "pool#2", "the lowest number that is free");
-  await assert.rejects(locks.lock("pool", { semaphore: 3, weight: 3, wait: 0.3 }), WaitTimeoutError);
+  await assert.rejects(locks.lock("pool", { semaphore: 3, weight: 3, wait: 2 }), WaitTimeoutError);
   for (const lock of held) await lock.release();
 });
 
@@ -48,9 +48,9 @@ test("several locks are taken all or none", async () => {
   await both.alive("half");
   await both.release();
   const one = await locks.lock("b");
-  await assert.rejects(locks.lockAll(["a", "b"], { wait: 0.5 }), WaitTimeoutError);
+  await assert.rejects(locks.lockAll(["a", "b"], { wait: 2 }), WaitTimeoutError);
   assert.deepEqual(await etcd.read("/mutexes/a/"), {}, "the free one was given back");
-  const waiting = locks.lockAll(["a", "b"], { unlockAfter: 3 });
+  const waiting = locks.lockAll(["a", "b"]);
   const alive = async () => (await etcd.read("/mutexes/a/"))["/mutexes/a/alive"];
   await eventually("why it does not work", async () => (await alive())?.includes("waits for lock"));
   await one.release();
@@ -63,7 +63,7 @@ test("locks of mixed kinds and any number are taken together", async () => {
   assert.deepEqual(all.all.map(({ name }) => name), ["books#1", ...many, "pool#1"]);
   const with25 = (await etcd.read("/mutexes/m00/"))["/mutexes/m00/metadata"];
   assert.match(with25 ?? "", /"together_with":"books, m01, .*, pool"/);
-  await assert.rejects(locks.lockAll(["books", "m"], { exclusive: true, wait: 0.3 }), WaitTimeoutError);
+  await assert.rejects(locks.lockAll(["books", "m"], { exclusive: true, wait: 2 }), WaitTimeoutError);
   await assert.rejects(locks.lockAll(["a"], { exclusive: true, wait: 0 }), RefusedError);
   await assert.rejects(locks.lockAll(["a", { name: "a", shared: true }]), RefusedError);
 });

@@ -38,7 +38,7 @@ For those who type or script it: what ` + "`mutexctl COMMAND --help`" + ` says, 
 	b.WriteString("\n## Flags of all commands\n\nThose of the connection, the prefix and the log are [the daemons']" +
 		"(flags.md#all-daemons). Commands that take a NAME have `--escaped` (`MUTEXCTL_ESCAPED`): read the name in\n" +
 		"the form that mutexctl prints (`\\x1b`, `\\u202e`, `\\\\`). Besides, or with another default:\n\n")
-	b.WriteString(without(flags.Table(root), "MUTEXCTL", sharedFlags(daemonTables())))
+	b.WriteString(without(flags.Table(root), "MUTEXCTL", sharedFlags()))
 	return b.String()
 }
 

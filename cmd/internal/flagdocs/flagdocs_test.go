@@ -41,11 +41,8 @@ func checkPage(t *testing.T, name, now string) {
 }
 
 func flagPage() string {
-	tables := daemonTables()
-	shared := sharedFlags(tables)
-	for program, table := range tables {
-		tables[program] = without(table, program, shared)
-	}
+	shared := sharedFlags()
+	own := func(c *cobra.Command, variables string) string { return without(flags.Table(c), variables, shared) }
 	return fmt.Sprintf(`# Flags of the daemons
 
 <!-- Written by `+"`make docs`"+` from the programs themselves. -->
@@ -74,56 +71,36 @@ The variables begin with `+"`UNLOCKER_`"+`, also of a witness, or `+"`MUTEXDASH_
 
 The flags of the connection, the prefix and the log are those of [all daemons](#all-daemons), with variables that begin
 with `+"`MUTEXCTL_`"+`. Its commands, with their flags and exit statuses, are in [mutexctl.md](mutexctl.md).
-`, head+shared, tables["UNLOCKER"], tables["UNLOCKER witness"], tables["MUTEXDASH"])
+`, head+shared, own(unlocker.Command(), "UNLOCKER"), own(witness(), "UNLOCKER"), own(mutexdash.Command(), "MUTEXDASH"))
 }
 
-// daemonTables has the flags of each daemon, by how its variables begin.
-func daemonTables() map[string]string {
-	return map[string]string{
-		"UNLOCKER":         flags.Table(unlocker.Command()),
-		"UNLOCKER witness": flags.Table(witness()),
-		"MUTEXDASH":        flags.Table(mutexdash.Command()),
-	}
-}
-
-// sharedFlags are the lines that all tables have, with variables that begin with an ellipsis.
-func sharedFlags(tables map[string]string) string {
-	var shared string
-	for line := range strings.Lines(tables["MUTEXDASH"]) {
-		if strings.HasPrefix(line, "| `--") && alike(tables, line) {
-			shared += strings.ReplaceAll(line, "`MUTEXDASH_", "`…_")
+// sharedFlags are the lines that the tables of all daemons have, with variables that begin with an ellipsis.
+func sharedFlags() (shared string) {
+	unlockers := neutral(flags.Table(unlocker.Command()), "UNLOCKER")
+	witnesses := neutral(flags.Table(witness()), "UNLOCKER")
+	for line := range strings.Lines(neutral(flags.Table(mutexdash.Command()), "MUTEXDASH")) {
+		if strings.HasPrefix(line, "| `--") && strings.Contains(unlockers, line) && strings.Contains(witnesses, line) {
+			shared += line
 		}
 	}
 	return shared
 }
 
-const head = "| flag | default | environment | meaning |\n|---|---|---|---|\n"
-
-// alike reports whether each table has a line of the dashboard's, but for the first word of its variables.
-func alike(tables map[string]string, line string) bool {
-	for program, table := range tables {
-		if !strings.Contains(table, strings.ReplaceAll(line, "`MUTEXDASH_", "`"+variable(program))) {
-			return false
-		}
-	}
-	return true
+// neutral has an ellipsis for the first word of the variables.
+func neutral(table, variables string) string {
+	return strings.ReplaceAll(table, "`"+variables+"_", "`…_")
 }
 
+const head = "| flag | default | environment | meaning |\n|---|---|---|---|\n"
+
 // without is a table of a program without the lines that all have.
-func without(table, program, shared string) string {
-	var own string
+func without(table, variables, shared string) (own string) {
 	for line := range strings.Lines(table) {
-		if !strings.Contains(shared, strings.ReplaceAll(line, "`"+variable(program), "`…_")) {
+		if !strings.Contains(shared, neutral(line, variables)) {
 			own += line
 		}
 	}
 	return own
-}
-
-// variable is how the variables of a program begin.
-func variable(program string) string {
-	name, _, _ := strings.Cut(program, " ")
-	return name + "_"
 }
 
 // witness is the command of the unlocker that runs a witness.

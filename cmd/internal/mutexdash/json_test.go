@@ -107,9 +107,8 @@ func printed(t *testing.T, endpoint string, args ...string) (list []object) {
 	}
 	defer out.Close()
 	status := cli.Main(t.Context(), cli.Process{
-		Args:  append(slices.Clone(args), "-o", "json", "--etcd.endpoints="+endpoint),
-		Stdin: os.Stdin, Stdout: out, Stderr: os.Stderr, Now: time.Now,
-		Log: func(string, string) zerolog.Logger { return zerolog.Nop() },
+		Args: append(slices.Clone(args), "-o", "json", "--etcd.endpoints="+endpoint), Stdin: os.Stdin, Stdout: out,
+		Stderr: os.Stderr, Now: time.Now, Log: func(string, string) zerolog.Logger { return zerolog.Nop() },
 	})
 	b, err := os.ReadFile(out.Name())
 	if err != nil || status != cli.ExitOK {

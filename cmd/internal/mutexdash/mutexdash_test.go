@@ -34,8 +34,7 @@ func start(t *testing.T, endpoint string, more ...string) program {
 	t.Helper()
 	p := program{proctest.FreeAddr(t), proctest.FreeAddr(t)}
 	args := append([]string{"--etcd.endpoints=" + endpoint, "--web.listen-address=" + p.pages,
-		"--web.ops-address=" + p.ops,
-		"--web.shutdown-delay=0s", "--log.level=error"}, more...)
+		"--web.ops-address=" + p.ops, "--web.shutdown-delay=0s", "--log.level=error"}, more...)
 	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, mutexdash.Command(), args) })
 	return p
 }
@@ -60,8 +59,7 @@ func take(t *testing.T, c *clientv3.Client, name string) {
 		UUID:     "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003",
 		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-0", PID: 7, Purpose: "invoices"},
 		LockedAt: time.Now().Add(-2 * time.Hour), AlertAt: time.Now().Add(time.Hour),
-		AutoUnlockAt: time.Now().Add(2 * time.Hour),
-		Backtrace:    "app/run.rb:3:in 'go'",
+		AutoUnlockAt: time.Now().Add(2 * time.Hour), Backtrace: "app/run.rb:3:in 'go'",
 	}.Fields()
 	if err != nil {
 		t.Fatal(err)
@@ -236,8 +234,7 @@ func TestPrometheusIsAskedWhoWaited(t *testing.T) {
 		end, err := strconv.ParseInt(r.PostFormValue("end"), 10, 64)
 		start, _ := strconv.ParseInt(r.PostFormValue("start"), 10, 64)
 		asked.Store(fmt.Sprint(r.URL.Path, " ", end-start, "s by ", r.PostForm.Get("step"), " ",
-			r.PostForm.Get("query"),
-			" ", err))
+			r.PostForm.Get("query"), " ", err))
 		text := answer.Load().(string)
 		if text == waited {
 			text = fmt.Sprintf(waited, end, end-60)

@@ -66,8 +66,7 @@ func TestForceUnlockThroughTheWholeProgram(t *testing.T) {
 		status int
 		says   string
 	}{
-		"a role that may write": {etcdtest.ReadWrite, "ann@example.org", true, http.StatusSeeOther,
-			"Done."},
+		"a role that may write": {etcdtest.ReadWrite, "ann@example.org", true, http.StatusSeeOther, "Done."},
 		"a role that only reads": {etcdtest.Read, "ann@example.org", true,
 			http.StatusServiceUnavailable, "Nothing was done: etcd denies permission"},
 		"a role that may write, and no such wish": {etcdtest.ReadWrite, "ann@example.org", false, http.StatusForbidden,

@@ -29,8 +29,7 @@ func plan(bars int) lanes.Plan {
 func parse(lines string) (all []intervals.Interval) {
 	for n, line := range strings.Split(strings.TrimSpace(lines), "\n") {
 		words := strings.Fields(line)
-		i := intervals.Interval{Lock: words[0], Name: words[0], Owner: words[1], Token: int64(n + 1),
-			ID: fmt.Sprint(n)}
+		i := intervals.Interval{Lock: words[0], Name: words[0], Owner: words[1], Token: int64(n + 1), ID: fmt.Sprint(n)}
 		var from, to, alert float64
 		if _, err := fmt.Sscanf(words[2], "%g-%g", &from, &to); err == nil {
 			i.End = minute(to)

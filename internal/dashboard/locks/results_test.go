@@ -56,8 +56,7 @@ func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
 		{Holder: metadata.Holder{Hostname: "invoice-1"}}, {Holder: metadata.Holder{Purpose: "to\ninvoice"}},
 		{Name: "An INVOICE"}, {Holder: metadata.Holder{Owner: "Invoices"}},
 		{Name: "A", Holder: metadata.Holder{Hostname: "invoice-1"}},
-		{Name: "a", Holder: metadata.Holder{Purpose: "INvoice"}},
-		{Name: "\xffinvoice"},
+		{Name: "a", Holder: metadata.Holder{Purpose: "INvoice"}}, {Name: "\xffinvoice"},
 	} {
 		row := NewRow(r, &fate.Fate{}, staleness.Moment{}, &Queue{})
 		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {

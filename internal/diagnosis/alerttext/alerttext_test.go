@@ -30,8 +30,7 @@ func TestTheRulesSayTheSame(t *testing.T) {
 	for name, says := range map[string]alerttext.Text{
 		"alerting":              alerttext.Alerting(billing, at),
 		"alerting, of somebody": alerttext.Alerting(alerttext.Hold{Lock: "l"}, at),
-		"container ended": alerttext.Abandoned(billing,
-			&metadata.Statement{Cause: metadata.CauseContainerEnded}, at),
+		"container ended":       alerttext.Abandoned(billing, &metadata.Statement{Cause: metadata.CauseContainerEnded}, at),
 		"process of somebody ended": alerttext.Abandoned(alerttext.Hold{Lock: "l1"},
 			&metadata.Statement{Cause: metadata.CauseProcessEnded}, at),
 		"rebooted": alerttext.Abandoned(alerttext.Hold{Lock: "l2", Owner: "o"},
@@ -68,9 +67,8 @@ func TestTheWorstIsSaidOfALock(t *testing.T) {
 	now := time.Date(2026, 3, 14, 3, 0, 0, 0, time.UTC)
 	sound := func() *metadata.Record {
 		return &metadata.Record{Name: "a", UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
-			Holder:   metadata.Holder{Owner: "o", Hostname: "h"},
-			LockedAt: now.Add(-time.Hour), AlertAt: now.Add(time.Hour),
-			AutoUnlockAt: now.Add(2 * time.Hour)}
+			Holder: metadata.Holder{Owner: "o", Hostname: "h"}, LockedAt: now.Add(-time.Hour),
+			AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour)}
 	}
 	for want, change := range map[string]func(r *metadata.Record, v *staleness.Verdict){
 		"Lock a is held.": func(*metadata.Record, *staleness.Verdict) {},

@@ -53,8 +53,7 @@ func at(minute int) time.Time { return night.Add(time.Duration(minute) * time.Mi
 // holds makes a process hold a lock since a minute of the night.
 func (w *world) holds(lock, owner string, minute int) *metadata.Record {
 	r := &metadata.Record{Name: lock, UUID: "u", Token: 1,
-		Holder:   metadata.Holder{Owner: owner, Hostname: owner + "-0", PID: 7},
-		LockedAt: at(minute)}
+		Holder: metadata.Holder{Owner: owner, Hostname: owner + "-0", PID: 7}, LockedAt: at(minute)}
 	i, _ := slices.BinarySearchFunc(w.locks, lock,
 		func(r *metadata.Record, lock string) int { return strings.Compare(r.Name, lock) })
 	w.locks = slices.Insert(w.locks, i, r)
@@ -136,8 +135,7 @@ func TestCycles(t *testing.T) {
 		"which somebody waits for":       {"pool#1=a@1 x=b@1 a>x@2 b>pool#1@3", "a>x:b b>pool#1:a @3", nil},
 		"four, along the way": {"la=a@0 lb=b@1 lc=c@2 ld=d@3 a>lc@10 c>lb@10 b>ld@10 d>la@10",
 			"a>lc:c c>lb:b b>ld:d d>la:a @10", nil},
-		"nobody can give a permit": {"pool%a@1 pool%b@2 x=c@1 a>x@3 c>pool@4 b>x@6", "a>x:c c>pool:a+b b>x:c @6",
-			nil},
+		"nobody can give a permit": {"pool%a@1 pool%b@2 x=c@1 a>x@3 c>pool@4 b>x@6", "a>x:c c>pool:a+b b>x:c @6", nil},
 		"neighbours in the order of names": {"pool=a@1 pool!=b@1 pool&c@1 pool#=b@1 pool#:=b@1 poor=b@1 b>pool@2 " +
 			"x=b@1 c>x@3", "b>pool:c c>x:b @3", nil},
 		"somebody unknown can give a permit": {"pool%a@1 pool%?@1 x=b@1 a>x@2 b>pool@2", "",

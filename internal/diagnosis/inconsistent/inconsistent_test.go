@@ -22,10 +22,9 @@ func TestWhatNoClientLeavesInEtcdIsFound(t *testing.T) {
 		delays []metadata.Delay
 		want   string
 	}{
-		"nothing is held":     {nil, nil, ""},
-		"all permits are out": {held{"p#1": permits(2., 3.), "p#2": permits(1., 3.)}, nil, ""},
-		"one permit too many": {held{"p#1": permits(2., 3.), "p#2": permits(2., 3.)}, nil,
-			"p has 4 of 3 permits out"},
+		"nothing is held":      {nil, nil, ""},
+		"all permits are out":  {held{"p#1": permits(2., 3.), "p#2": permits(1., 3.)}, nil, ""},
+		"one permit too many":  {held{"p#1": permits(2., 3.), "p#2": permits(2., 3.)}, nil, "p has 4 of 3 permits out"},
 		"the limit was raised": {held{"p#1": permits(3., 3.), "p#2": permits(2., 5.)}, nil, ""},
 		"the limit was lowered": {held{"p#1": permits(5., 5.), "p#2": permits(1., 3.)}, nil,
 			"p has 6 of 5 permits out"},

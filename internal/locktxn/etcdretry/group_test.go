@@ -3,7 +3,6 @@ package etcdretry_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -119,17 +118,25 @@ func only(txn locktxn.Txn) locktxn.Txn {
 
 func remove(key string) locktxn.Txn { return locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(key)}} }
 
-// sendEach sends transactions, one after the other, without waiting for the answers, until all are answered.
-func sendEach(ctx context.Context, c *etcdretry.Client, txns ...locktxn.Txn) ([]etcdretry.Answer, []error) {
+// send sends transactions, one after the other, without waiting for the answers, which wait returns.
+func send(c *etcdretry.Client, ctx func(i int) context.Context,
+	txns ...locktxn.Txn) (wait func() ([]etcdretry.Answer, []error)) {
 	answers := make([]etcdretry.Answer, len(txns))
 	errs := make([]error, len(txns))
 	var all sync.WaitGroup
 	for i, txn := range txns {
-		all.Go(func() { answers[i], errs[i] = c.Send(ctx, txn) })
+		all.Go(func() { answers[i], errs[i] = c.Send(ctx(i), txn) })
 		synctest.Wait()
 	}
-	all.Wait()
-	return answers, errs
+	return func() ([]etcdretry.Answer, []error) {
+		all.Wait()
+		return answers, errs
+	}
+}
+
+// sendEach sends transactions like this until all are answered.
+func sendEach(ctx context.Context, c *etcdretry.Client, txns ...locktxn.Txn) ([]etcdretry.Answer, []error) {
+	return send(c, func(int) context.Context { return ctx }, txns...)()
 }
 
 func creating(keys ...string) []locktxn.Txn {
@@ -276,35 +283,29 @@ func TestLostAnswerOfASharedRequestIsIndeterminateForEach(t *testing.T) {
 
 func TestSharedRequestLastsAsLongAsSomebodyWaitsForIt(t *testing.T) {
 	atDistance(t, func(t *testing.T, d *distant, c *etcdretry.Client) {
-		sent := make([]context.CancelFunc, 9)
-		errs := make([]error, len(sent))
-		var all sync.WaitGroup
-		for i := range sent {
-			ctx, cancel := context.WithCancel(t.Context())
-			sent[i] = cancel
-			all.Go(func() { _, errs[i] = c.Send(ctx, only(create(fmt.Sprint(i)))) })
-			synctest.Wait()
-		}
-		for i := 1; i < 8; i++ {
-			sent[i]()
-		}
+		ctx, giveUp := context.WithCancel(t.Context())
+		gone := func(i int) bool { return i >= 1 && i <= 7 }
+		wait := send(c, func(i int) context.Context {
+			if gone(i) {
+				return ctx
+			}
+			return t.Context()
+		}, creating(strings.Split("abcdefghi", "")...)...)
+		giveUp()
 		synctest.Wait()
 		if d.ended != 0 {
 			t.Error("the request ended, although one caller still waits")
 		}
-		all.Wait()
+		_, errs := wait()
 		for i, err := range errs {
-			if gone := i >= 1 && i <= 7; gone != errors.Is(err, context.Canceled) || !gone && err != nil {
+			if gone(i) != errors.Is(err, context.Canceled) || !gone(i) && err != nil {
 				t.Errorf("%d: %v", i, err)
 			}
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		for i := range sent {
-			all.Go(func() { _, errs[i] = c.Send(ctx, only(create("again"+fmt.Sprint(i)))) })
-			synctest.Wait()
-		}
-		cancel()
-		all.Wait()
+		ctx, giveUp = context.WithCancel(t.Context())
+		wait = send(c, func(int) context.Context { return ctx }, creating(strings.Split("klmnopqrs", "")...)...)
+		giveUp()
+		wait()
 		synctest.Wait()
 		if d.ended != 2 {
 			t.Errorf("%d requests ended with their callers, want 2", d.ended)
@@ -314,25 +315,17 @@ func TestSharedRequestLastsAsLongAsSomebodyWaitsForIt(t *testing.T) {
 
 func TestCallerThatGivesUpWhileItWaitsIsNotSent(t *testing.T) {
 	atDistance(t, func(t *testing.T, d *distant, c *etcdretry.Client) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		for i, txn := range creating("a", "b", "c") {
-			all.Go(func() {
-				from := t.Context()
-				if i == 1 {
-					from = ctx
-				}
-				_, err := c.Send(from, txn)
-				if (err != nil) != (i == 1) {
-					t.Errorf("%s: %v", txn.Only, err)
-				}
-			})
-			synctest.Wait()
-		}
-		cancel()
-		all.Wait()
-		if want := []string{"a", "c"}; !slices.Equal(d.requests, want) {
-			t.Errorf("requests: %q, want %q", d.requests, want)
+		ctx, giveUp := context.WithCancel(t.Context())
+		wait := send(c, func(i int) context.Context {
+			if i == 1 {
+				return ctx
+			}
+			return t.Context()
+		}, creating("a", "b", "c")...)
+		giveUp()
+		_, errs := wait()
+		if errs[0] != nil || errs[1] == nil || errs[2] != nil || !slices.Equal(d.requests, []string{"a", "c"}) {
+			t.Errorf("requests: %q, %v", d.requests, errs)
 		}
 		_, _ = sendEach(t.Context(), c, creating("e", "f", "g", "h")...)
 		if d.requests[3] != "f g h" {

@@ -11,23 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
-
-func put(t *testing.T, l *etcdmemory.Link, key string, opts ...clientv3.OpOption) {
-	t.Helper()
-	if _, err := l.Client().Put(t.Context(), key, "", opts...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func exists(t *testing.T, l *etcdmemory.Link, key string) bool {
-	t.Helper()
-	r, err := l.Client().Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(r.Kvs) == 1
-}
 
 func TestKeysOfALeaseLiveAsLongAsItIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -38,24 +23,26 @@ func TestKeysOfALeaseLiveAsLongAsItIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		put(t, holder, "a", clientv3.WithLease(lease.ID))
+		if _, err := holder.Client().Put(t.Context(), "a", "", clientv3.WithLease(lease.ID)); err != nil {
+			t.Fatal(err)
+		}
 		alive, err := holder.Client().KeepAlive(t.Context(), lease.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
-		if !exists(t, other, "a") {
-			t.Fatal("the key of a lease that is kept is gone")
+		exists := func(when string, want int64) {
+			t.Helper()
+			if got := etcdtest.Count(t, other.Client(), "a"); got != want {
+				t.Errorf("%s there are %d keys, want %d", when, got, want)
+			}
 		}
+		time.Sleep(time.Hour)
+		exists("while the lease is kept", 1)
 		holder.Cut()
 		time.Sleep(6 * time.Second)
-		if !exists(t, other, "a") {
-			t.Fatal("the key of a lease is gone before its end")
-		}
+		exists("before the lease ends", 1)
 		time.Sleep(5 * time.Second)
-		if exists(t, other, "a") {
-			t.Fatal("the key of a lease is there after its end")
-		}
+		exists("after its end", 0)
 		for range alive { // ends
 		}
 	})
@@ -72,7 +59,7 @@ func TestClientThatIsCutOffMissesNothing(t *testing.T) {
 		if _, err := cut.Client().Get(t.Context(), "a"); status.Code(err) != codes.Unavailable {
 			t.Errorf("a request of a client that is cut off: %v", err)
 		}
-		put(t, other, "a")
+		etcdtest.Put(t, other.Client(), "a", "")
 		time.Sleep(time.Minute)
 		select {
 		case r := <-watch:

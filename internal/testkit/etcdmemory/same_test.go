@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -200,12 +201,10 @@ func (s *side) story(t *testing.T, watch clientv3.WatchChan) (lines []string) {
 	return lines
 }
 
-func (s *side) end(ctx context.Context, t *testing.T) {
+func (s *side) end(t *testing.T) {
 	for _, key := range []string{"b-last", "d-last"} {
-		if _, err := s.Put(ctx, key, ""); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Delete(ctx, key); err != nil {
+		etcdtest.Put(t, s.Client, key, "")
+		if _, err := s.Delete(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -240,17 +239,13 @@ func TestAnEtcdInMemoryAnswersAsARealOne(t *testing.T) {
 				dice{rand.New(rand.NewPCG(n, seed))}.step(ctx, real)
 				dice{rand.New(rand.NewPCG(n, seed))}.step(ctx, memory)
 			}
-			memory.end(ctx, t)
-			real.end(ctx, t)
+			memory.end(t)
+			real.end(t)
 			for i := range told {
 				got := memory.story(t, told[i])
 				want := real.story(t, wanted[i])
-				for n := range max(len(got), len(want)) {
-					if n >= len(got) || n >= len(want) || got[n] != want[n] {
-						t.Errorf("watch %d: in memory\n%s\nreal\n%s", i, strings.Join(got[n:], "\n"),
-							strings.Join(want[n:], "\n"))
-						break
-					}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("watch %d (-real +in memory):\n%s", i, diff)
 				}
 			}
 		})

@@ -96,7 +96,7 @@ func (s *Server) Ready() error {
 	pool.AppendCertsFromPEM(certificate)
 	s.client = &http.Client{Timeout: 30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 16}}
-	_, err = s.Ask("GET", "/readyz", "", nil)
+	_, err = s.Ask("GET", "/readyz", nil)
 	return err
 }
 
@@ -111,15 +111,22 @@ users: [{name: test, user: {token: "%s"}}]
 `, address, s.dir, token))
 }
 
-// Ask sends a request of the administrator and returns the answer. A body of bytes is sent as it is, any other as JSON.
-// A refusal is an error.
-func (s *Server) Ask(method, path, contentType string, body any) (Object, error) {
-	return s.AskAs(AdminToken, method, path, contentType, body)
+// Ask sends a request of the administrator and returns the answer. A body of bytes is YAML and sent as it is, any other
+// becomes JSON. A refusal is an error.
+func (s *Server) Ask(method, path string, body any) (Object, error) {
+	return s.AskAs(AdminToken, method, path, body)
 }
 
 // AskAs is Ask for somebody else's token.
-func (s *Server) AskAs(token, method, path, contentType string, body any) (Object, error) {
+func (s *Server) AskAs(token, method, path string, body any) (Object, error) {
+	contentType := "application/json"
 	text, isText := body.([]byte)
+	switch {
+	case isText:
+		contentType = "application/yaml"
+	case method == "PATCH":
+		contentType = "application/strategic-merge-patch+json"
+	}
 	if !isText && body != nil {
 		var err error
 		if text, err = json.Marshal(body); err != nil {
@@ -153,12 +160,15 @@ func (s *Server) AskAs(token, method, path, contentType string, body any) (Objec
 
 // MakeNamespace makes one with the service account that pods need.
 func (s *Server) MakeNamespace(name string) error {
-	_, err := s.Ask("POST", "/api/v1/namespaces", "application/json", Object{"metadata": Object{"name": name}})
-	if err != nil {
+	if _, err := s.Ask("POST", "/api/v1/namespaces", Object{"metadata": Object{"name": name}}); err != nil {
 		return err
 	}
-	_, err = s.Ask("POST", "/api/v1/namespaces/"+name+"/serviceaccounts", "application/json",
-		Object{"metadata": Object{"name": "default"}})
+	return s.MakeAccount(name, "default")
+}
+
+// MakeAccount makes a service account.
+func (s *Server) MakeAccount(namespace, name string) error {
+	_, err := s.Ask("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts", Object{"metadata": Object{"name": name}})
 	return err
 }
 
@@ -177,7 +187,7 @@ func (s *Server) MakePod(namespace, name, restartPolicy string, age time.Duratio
 		specs = append(specs, Object{"name": container, "image": "example.org/" + container})
 		statuses = append(statuses, p.Running(container, "1", p.Began))
 	}
-	made, err := s.Ask("POST", "/api/v1/namespaces/"+namespace+"/pods", "application/json", Object{
+	made, err := s.Ask("POST", "/api/v1/namespaces/"+namespace+"/pods", Object{
 		"metadata": Object{"name": name},
 		"spec": Object{"nodeName": "node-1", "restartPolicy": restartPolicy, "automountServiceAccountToken": false,
 			"containers": specs},
@@ -195,8 +205,7 @@ func (p *Pod) Path() string { return "/api/v1/namespaces/" + p.Namespace + "/pod
 
 // Report patches the pod's status, as its kubelet does, or a controller.
 func (p *Pod) Report(status Object) error {
-	const patch = "application/strategic-merge-patch+json"
-	_, err := p.Server.Ask("PATCH", p.Path()+"/status", patch, Object{"status": status})
+	_, err := p.Server.Ask("PATCH", p.Path()+"/status", Object{"status": status})
 	return err
 }
 

@@ -28,34 +28,30 @@ import (
 )
 
 func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
-	t.Parallel()
-	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
-		t.Run(about, func(t *testing.T) {
-			w := newWorld(t)
-			one := w.witness(change...)
-			c := w.sleeper()
-			before := w.hold("before", c.Process.Pid, w.identity(c.Process.Pid))
-			w.watches(one, 1)
-			after := w.hold("after", c.Process.Pid, w.identity(c.Process.Pid))
-			w.silent(before, after)
-			killed := time.Now()
-			identity := w.identity(c.Process.Pid)
-			if err := c.Process.Kill(); err != nil { // and nobody reaps it
-				t.Fatal(err)
+	bothWays(t, func(t *testing.T, w *world, change ...func(*Witness)) {
+		one := w.witness(change...)
+		c := w.sleeper()
+		before := w.hold("before", c.Process.Pid, w.identity(c.Process.Pid))
+		w.watches(one, 1)
+		after := w.hold("after", c.Process.Pid, w.identity(c.Process.Pid))
+		w.silent(before, after)
+		killed := time.Now()
+		identity := w.identity(c.Process.Pid)
+		if err := c.Process.Kill(); err != nil { // and nobody reaps it
+			t.Fatal(err)
+		}
+		for _, h := range []locktxn.Hold{before, after} {
+			s := w.death(h)
+			if s.Cause != metadata.CauseProcessEnded || s.EndedAt.Before(killed.Add(-time.Microsecond)) ||
+				s.EndedAt.After(time.Now()) || s.Signal != "SIGKILL" || s.ExitCode != nil ||
+				s.How != "process "+strconv.Itoa(c.Process.Pid)+" on "+w.machine.Hostname+" ended" {
+				t.Errorf("%s: %+v", h.Lock, *s)
 			}
-			for _, h := range []locktxn.Hold{before, after} {
-				s := w.death(h)
-				if s.Cause != metadata.CauseProcessEnded || s.EndedAt.Before(killed.Add(-time.Microsecond)) ||
-					s.EndedAt.After(time.Now()) || s.Signal != "SIGKILL" || s.ExitCode != nil ||
-					s.How != "process "+strconv.Itoa(c.Process.Pid)+" on "+w.machine.Hostname+" ended" {
-					t.Errorf("%s: %+v", h.Lock, *s)
-				}
-			}
-			if s := w.death(w.hold("found", c.Process.Pid, identity)); !s.EndedAt.IsZero() {
-				t.Errorf("found dead: %+v", *s)
-			}
-		})
-	}
+		}
+		if s := w.death(w.hold("found", c.Process.Pid, identity)); !s.EndedAt.IsZero() {
+			t.Errorf("found dead: %+v", *s)
+		}
+	})
 }
 
 func TestAProcessThatEndsDuringTheLookIsNotHidden(t *testing.T) {
@@ -122,23 +118,19 @@ func TestExecIsNoEnd(t *testing.T) {
 }
 
 func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
-	t.Parallel()
-	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
-		t.Run(about, func(t *testing.T) {
-			w := newWorld(t)
-			one := w.witness(change...)
-			c := w.child("env", envThread+"=1", os.Args[0])
-			w.eventually("the end of the first thread", func() bool {
-				s, err := one.processes.proc.stat(int64(c.Process.Pid))
-				return err == nil && s.State == 'Z' && s.Threads > 1
-			})
-			h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
-			w.watches(one, 1)
-			w.silent(h)
-			_ = c.Process.Kill()
-			w.death(h)
+	bothWays(t, func(t *testing.T, w *world, change ...func(*Witness)) {
+		one := w.witness(change...)
+		c := w.child("env", envThread+"=1", os.Args[0])
+		w.eventually("the end of the first thread", func() bool {
+			s, err := one.processes.proc.stat(int64(c.Process.Pid))
+			return err == nil && s.State == 'Z' && s.Threads > 1
 		})
-	}
+		h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+		w.watches(one, 1)
+		w.silent(h)
+		_ = c.Process.Kill()
+		w.death(h)
+	})
 }
 
 func TestARecordByHandIsAsGood(t *testing.T) {
@@ -189,22 +181,18 @@ func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
 }
 
 func TestAnotherProcessWithTheIDProvesTheEnd(t *testing.T) {
-	t.Parallel()
-	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
-		t.Run(about, func(t *testing.T) {
-			w := newWorld(t)
-			c := w.sleeper()
-			living := w.hold("living", c.Process.Pid, w.identity(c.Process.Pid))
-			former := w.identity(c.Process.Pid)
-			former.Start--
-			h := w.hold("former", c.Process.Pid, former)
-			w.witness(change...)
-			if s := w.death(h); s.Cause != metadata.CauseProcessEnded || !s.EndedAt.IsZero() {
-				t.Errorf("%+v", *s)
-			}
-			w.silent(living)
-		})
-	}
+	bothWays(t, func(t *testing.T, w *world, change ...func(*Witness)) {
+		c := w.sleeper()
+		living := w.hold("living", c.Process.Pid, w.identity(c.Process.Pid))
+		former := w.identity(c.Process.Pid)
+		former.Start--
+		h := w.hold("former", c.Process.Pid, former)
+		w.witness(change...)
+		if s := w.death(h); s.Cause != metadata.CauseProcessEnded || !s.EndedAt.IsZero() {
+			t.Errorf("%+v", *s)
+		}
+		w.silent(living)
+	})
 }
 
 func TestNothingIsSaidOfHoldersElsewhereAndOfUnknownOnes(t *testing.T) {

@@ -258,6 +258,13 @@ func noHandles(one *Witness) {
 	one.pauses.poll = 10 * time.Millisecond
 }
 
+// bothWays runs a test with handles of processes, and on a kernel that has none.
+func bothWays(t *testing.T, test func(t *testing.T, w *world, change ...func(*Witness))) {
+	t.Parallel()
+	t.Run("with handles", func(t *testing.T) { test(t, newWorld(t)) })
+	t.Run("without", func(t *testing.T) { test(t, newWorld(t), noHandles) })
+}
+
 func contains(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
