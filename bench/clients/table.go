@@ -15,7 +15,8 @@ func table(all []*contestant) string {
 	for _, c := range all {
 		n := float64(len(c.took))
 		p50, first := stats.Percentile(c.took, 50), stats.Percentile(all[0].took, 50)
-		fmt.Fprintf(&b, "| %s | %d | %.1f | %.1f | %s | %.1f | %.1f | %.1f |\n", c.name, len(c.took), stats.Milliseconds(p50),
+		fmt.Fprintf(&b, "| %s | %d | %.1f | %.1f | %s | %.1f | %.1f | %.1f |\n", c.name, len(c.took),
+			stats.Milliseconds(p50),
 			stats.Milliseconds(stats.Percentile(c.took, 95)), times(float64(p50)/float64(first)), c.counts.Requests/n,
 			c.counts.Watches/n,
 			c.counts.Commits/n)

@@ -51,8 +51,8 @@ func (c *contender) cutting(ctx context.Context, length time.Duration) error {
 }
 
 // observe notes in c.cut what follows a cut that began at began and is to last for length.
-func (c *contender) observe(ctx context.Context, p *proctest.Process, between *etcdtest.Proxy, obtained <-chan obtaining,
-	began time.Time, length time.Duration) error {
+func (c *contender) observe(ctx context.Context, p *proctest.Process, between *etcdtest.Proxy,
+	obtained <-chan obtaining, began time.Time, length time.Duration) error {
 	healed := time.After(length)
 	end := time.After(length + 2*life)
 	for r := &c.cut; ; {

@@ -240,7 +240,7 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 				if _, err := c.extend(ctx, c.calm(i)); err != nil {
 					return err
 				}
-				if err := contest.Wait(ctx, 1200*time.Millisecond); err != nil { // a page's snapshot is at most a second old
+				if err := contest.Wait(ctx, 1200*time.Millisecond); err != nil { // a snapshot is at most a second old
 					return err
 				}
 			}

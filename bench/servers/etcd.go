@@ -21,8 +21,8 @@ type EtcdOptions struct {
 	Flush   time.Duration // extra time for each flush of its log, as on a slower disk
 }
 
-// Etcd runs one etcd member, as this program again, which has to call etcdtest.Member first, in the version of go.mod. It
-// flushes its log as in production.
+// Etcd runs one etcd member in the version of go.mod, as this program again, which has to call etcdtest.Member first.
+// It flushes its log as in production.
 func Etcd(ctx context.Context, dir string, o EtcdOptions) (*Process, error) {
 	dir, err := makeDir(dir, "etcd")
 	if err != nil {

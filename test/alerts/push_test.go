@@ -29,7 +29,8 @@ func TestWithoutPrometheus(t *testing.T) {
 
 	slow := w.take("billing/invoice run", 2*time.Second, time.Hour)
 	w.take("billing/dead", time.Second, 4*time.Second)
-	proctest.Eventually(t, "the former password is refused", func() error { return shows(one.addr, `result="error"} 1`) })
+	proctest.Eventually(t, "the former password is refused",
+		func() error { return shows(one.addr, `result="error"} 1`) })
 	if err := os.WriteFile(login, []byte("basic_auth: {username: unlocker, password: secret}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

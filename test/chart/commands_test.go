@@ -33,8 +33,8 @@ func installed(t *testing.T, also ...map[string]any) release {
 	return mustRender(t, c, all)
 }
 
-// Each kubectl in the documentation is run as it stands there, for the release "locks" in the namespace "locking", as the
-// guide installs it. What it names is there, and its labels find pods.
+// Each kubectl in the documentation is run as it stands there, for the release "locks" in the namespace "locking", as
+// the guide installs it. What it names is there, and its labels find pods.
 func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 	r := installed(t)
 	kinds := map[string]string{

@@ -128,7 +128,7 @@ func (r *release) visit(t *testing.T, v visited) {
 		if status, _, _ := proctest.Get(r.browser(t, false), "https://"+v.address+"/"); status == http.StatusOK {
 			t.Error("the pages are shown without a certificate")
 		}
-		proctest.AnswersTo(t, r.browser(t, true), "https://"+v.address+"/", http.StatusForbidden) // a name, and not that of ann
+		proctest.AnswersTo(t, r.browser(t, true), "https://"+v.address+"/", http.StatusForbidden) // it is not ann
 	case v.has("--web.identity=header"):
 		proctest.Answers(t, "http://"+v.address+"/", http.StatusUnauthorized) // we are not the proxy
 	default:

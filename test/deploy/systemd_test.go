@@ -151,8 +151,8 @@ func (u unit) environment(t *testing.T, etc, program string) (all []string) {
 	return all
 }
 
-// The handbook's instructions create the users of the units, and install all of their files. The units give time to end,
-// and do not repeat mistakes.
+// The handbook's instructions create the users of the units, and install all of their files. The units give time to
+// end, and do not repeat mistakes.
 func TestTheUnitsRunAsUsersThatAreMade(t *testing.T) {
 	users := read(t, repository+"/deploy/systemd/unlocker.sysusers.conf")
 	page := read(t, repository+"/docs/operations.md")

@@ -168,7 +168,8 @@ func (s *Server) MakeNamespace(name string) error {
 
 // MakeAccount makes a service account.
 func (s *Server) MakeAccount(namespace, name string) error {
-	_, err := s.Ask("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts", Object{"metadata": Object{"name": name}})
+	_, err := s.Ask("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts",
+		Object{"metadata": Object{"name": name}})
 	return err
 }
 
