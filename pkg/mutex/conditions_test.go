@@ -36,8 +36,8 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 		if kv := failed.Failed[0].Keys; len(kv) != 1 || string(kv[0].Value) != "broken" {
 			t.Errorf("the first that failed had %v", kv)
 		}
-		refusedWith(t, err, fmt.Sprintf(`lock "a": a condition does not hold: key "/state" is "broken" since revision %d; `+
-			`there is no key "/nothing"`, revision))
+		refusedWith(t, err, fmt.Sprintf(`lock "a": a condition does not hold: key "/state" is "broken" since `+
+			`revision %d; there is no key "/nothing"`, revision))
 		l := take(t, locks, "a")
 		if failed, err := try(mutex.If(ready)); failed == nil || failed.Holder == nil ||
 			failed.Holder.UUID != l.UUID() {
