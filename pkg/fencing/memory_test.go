@@ -75,7 +75,8 @@ func TestTokenThatGaveUpWaitingCountsAllTheSame(t *testing.T) {
 
 func TestMemoryRefusesWhatItCannotKeepAndKeepsWhatItHas(t *testing.T) {
 	m := full(t)
-	if _, err := m.Enter(t.Context(), "new", 9); !errors.Is(err, fencing.ErrFull) || errors.Is(err, fencing.ErrRefused) {
+	if _, err := m.Enter(t.Context(), "new", 9); !errors.Is(err, fencing.ErrFull) ||
+		errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("a new resource: %v", err)
 	}
 	enters(t, m, "another", 2)()

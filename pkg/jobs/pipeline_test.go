@@ -85,7 +85,7 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 		{"it panics", func(world) error { panic("oh") }, false, jobs.StopPanicked, 1, "panic: oh"},
 		{"the caller cancels", func(w world) error {
 			w.cancel(errors.New("the shift is over"))
-			return sleeping(time.Hour)(w)
+			return context.Cause(w)
 		}, false, jobs.StopCancelled, 1, "the shift is over"},
 		{"the caller cancels between steps", func(w world) error { w.cancel(nil); return nil }, false,
 			jobs.StopCancelled, 2, "context canceled"},

@@ -42,8 +42,8 @@ func TestChildHoldsWhatItsParentTook(t *testing.T) {
 		time.Sleep(time.Minute)
 		alive(t, child, "2 of 3")
 		doc := read(t, q.etcd, "a")
-		if alert, unlock := doc.AlertAt.Sub(doc.Alive.At), doc.AutoUnlockAt.Sub(doc.Alive.At); alert != 10*time.Minute ||
-			unlock != 30*time.Minute || doc.Alive.Progress != "2 of 3" {
+		if alert, unlock := doc.AlertAt.Sub(doc.Alive.At), doc.AutoUnlockAt.Sub(doc.Alive.At); alert !=
+			10*time.Minute || unlock != 30*time.Minute || doc.Alive.Progress != "2 of 3" {
 			t.Errorf("alert in %v, auto-unlock in %v, %q", alert, unlock, doc.Alive.Progress)
 		}
 		if !holds(t, q.etcd, child.Guard()) {

@@ -58,7 +58,8 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 		if !isAsked(asked) {
 			t.Fatal("it does not know")
 		}
-		if r := l.Request(); r.By != "ann" || r.Reason != "the deploy waits" || r.Source != "cli" || !r.At.Equal(before) {
+		if r := l.Request(); r.By != "ann" || r.Reason != "the deploy waits" || r.Source != "cli" ||
+			!r.At.Equal(before) {
 			t.Errorf("the request is %+v", r)
 		}
 		time.Sleep(5 * time.Second)
@@ -224,7 +225,8 @@ func TestUrgentWaiterAsksEachHolderOnce(t *testing.T) {
 			}
 			wait(append(opts, mutex.Urgent("deploy of the fix"), mutex.Owner("deploy"))...)
 			r := first.Request()
-			if r == nil || r.By != "deploy" || r.Source != "waiter" || r.Reason != "deploy of the fix" || r.At.IsZero() {
+			if r == nil || r.By != "deploy" || r.Source != "waiter" || r.Reason != "deploy of the fix" ||
+				r.At.IsZero() {
 				t.Fatalf("the request is %+v", r)
 			}
 			const says = `the holder of lock "a" was asked to finish by deploy, who waits for it, `

@@ -36,10 +36,11 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 		if kv := failed.Failed[0].Keys; len(kv) != 1 || string(kv[0].Value) != "broken" {
 			t.Errorf("the first that failed had %v", kv)
 		}
-		refusedWith(t, err, fmt.Sprintf(`lock "a": a condition does not hold: key "/state" is "broken" since revision %d; `+
-			`there is no key "/nothing"`, revision))
+		refusedWith(t, err, fmt.Sprintf(`lock "a": a condition does not hold: key "/state" is "broken" since `+
+			`revision %d; there is no key "/nothing"`, revision))
 		l := take(t, locks, "a")
-		if failed, err := try(mutex.If(ready)); failed == nil || failed.Holder == nil || failed.Holder.UUID != l.UUID() {
+		if failed, err := try(mutex.If(ready)); failed == nil || failed.Holder == nil ||
+			failed.Holder.UUID != l.UUID() {
 			t.Errorf("held, and the condition does not hold: %v", err)
 		}
 		if _, err := try(mutex.If(there)); !errors.Is(err, mutex.ErrHeld) {
@@ -176,7 +177,8 @@ func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
 		}
 		if state, _ := value(t, f.etcd, "/state"); state != "broken" || l.Context().Err() != nil ||
 			read(t, f.etcd, "a").UUID != l.UUID() {
-			t.Errorf("the condition did not hold, but the state is %q, the context %v", state, context.Cause(l.Context()))
+			t.Errorf("the condition did not hold, but the state is %q, the context %v", state,
+				context.Cause(l.Context()))
 		}
 		f.put("/state", "ready")
 		if err := l.UnlockWith(done(), ready); err != nil {
@@ -276,7 +278,8 @@ func TestUnlockWithWhoseConditionFailsWithoutAnAnswerIsUnknown(t *testing.T) {
 		l := take(t, newClient(t, etcd), "a")
 		late := stallFirst(etcd)
 		ready := clientv3.Compare(clientv3.Value("/ready"), "=", "yes")
-		if err := l.UnlockWith(done(), ready); !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, mutex.ErrCondition) {
+		if err := l.UnlockWith(done(), ready); !errors.Is(err, mutex.ErrUnknown) ||
+			!errors.Is(err, mutex.ErrCondition) {
 			t.Errorf("the error is %v", err)
 		}
 		f.put("/ready", "yes")

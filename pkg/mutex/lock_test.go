@@ -135,7 +135,8 @@ func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 		l := take(t, locks, "a")
 		f.away.Store(true)
 		err := l.Unlock()
-		if passed() != 15*time.Second || err == nil || !strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
+		if passed() != 15*time.Second || err == nil ||
+			!strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
 			t.Errorf("after %v: %v", passed(), err)
 		}
 		f.away.Store(false)
@@ -334,12 +335,13 @@ func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
 		}
 		locks := q.locks()
 		take(t, locks, "a", mutex.Purpose("new"), mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(15*time.Second))
-		if held := refused(t, locks, "a").Holder; held.Owner != "billing" || held.Purpose != "new" || held.Alive != nil ||
-			!held.LockedAt.Equal(time.Now()) {
+		if held := refused(t, locks, "a").Holder; held.Owner != "billing" || held.Purpose != "new" ||
+			held.Alive != nil || !held.LockedAt.Equal(time.Now()) {
 			t.Errorf("the holder is %+v", held)
 		}
 		time.Sleep(10 * time.Second)
-		if alive := read(t, q.etcd, "a").Alive; alive == nil || alive.Progress != "" || time.Since(alive.At) > time.Hour {
+		if alive := read(t, q.etcd, "a").Alive; alive == nil || alive.Progress != "" ||
+			time.Since(alive.At) > time.Hour {
 			t.Errorf("the heartbeat says %+v", alive)
 		}
 	})

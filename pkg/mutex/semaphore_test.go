@@ -49,10 +49,11 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 	queues(t, map[string]others{
 		"a lock with a name that begins alike": {map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x",
 			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
-		"a lock with an endless number":         {map[string]string{"a#1234567890/uuid": "x"}, true, true},
-		"a record by a shell":                   {map[string]string{"a#7/uuid": "x"}, true, false},
-		"a record by a shell that says two":     {map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
-		"a record with a number that is none":   {map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
+		"a lock with an endless number":     {map[string]string{"a#1234567890/uuid": "x"}, true, true},
+		"a record by a shell":               {map[string]string{"a#7/uuid": "x"}, true, false},
+		"a record by a shell that says two": {map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
+		"a record with a number that is none": {map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`},
+			false, false},
 		"what is left of a record without uuid": {map[string]string{"a#1/alive": "x"}, true, true},
 		"a foreign key in between":              {map[string]string{"a#1/sub/uuid": "x"}, true, true},
 	}, func(t *testing.T, q *fake, c others) {

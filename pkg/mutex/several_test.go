@@ -22,7 +22,8 @@ func TestAllOrNothing(t *testing.T) {
 		names := []string{"c", "b", "a"}
 		refused := func(err error, b *mutex.Lock) {
 			t.Helper()
-			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Lock != "b" || held.Holder.UUID != b.UUID() {
+			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Lock != "b" ||
+				held.Holder.UUID != b.UUID() {
 				t.Errorf("got %v", err)
 			}
 			unlock(t, b)

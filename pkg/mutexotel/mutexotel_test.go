@@ -132,8 +132,8 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 				w.Errorf("%s is no child of the caller's span", s.Name())
 			}
 		}
-		want := attribute.NewSet(attribute.String("mutex.lock", "invoices/7"), attribute.String("mutex.owner", "billing"),
-			attribute.String("mutex.uuid", l.UUID()), attribute.Int64("mutex.token", l.Token()),
+		want := attribute.NewSet(attribute.String("mutex.lock", "invoices/7"),
+			attribute.String("mutex.owner", "billing"), attribute.String("mutex.uuid", l.UUID()), attribute.Int64("mutex.token", l.Token()),
 			attribute.String("mutex.outcome", "released"))
 		if got := attribute.NewSet(hold.Attributes()...); !got.Equals(&want) {
 			w.Errorf("the hold has %v", hold.Attributes())
