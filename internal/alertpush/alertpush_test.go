@@ -87,8 +87,9 @@ func TestWhatIsToldOfALockBeforeItsTimeComes(t *testing.T) {
 			r.AutoUnlockAt = r.LockedAt.Add(2 * time.Hour)
 		}, 0, "UnlockerHolderClockOff", map[string]string{"description": " ahead of the unlocker's."},
 			[]string{"UnlockerHolderClockOff"}},
-		"it has no readable deadlines": {func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt = time.Time{}, time.Time{} },
-			15 * time.Minute, "UnlockerLockMalformed", nil, []string{"UnlockerLockMalformed"}},
+		"it has no readable deadlines": {func(r *metadata.Record) {
+			r.AlertAt, r.AutoUnlockAt = time.Time{}, time.Time{}
+		}, 15 * time.Minute, "UnlockerLockMalformed", nil, []string{"UnlockerLockMalformed"}},
 		"its holder is dead": {func(r *metadata.Record) {
 			code := 137
 			r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded,

@@ -313,14 +313,15 @@ func TestActionsByTheAPI(t *testing.T) {
 		"extended":                 {extend, "chief", "", `,"seconds":1800`, 200, `"result":"extended"`},
 		"extended without time":    {extend, "chief", "", "", 422, `"code":"bad_seconds"`},
 		"extended for ages":        {extend, "chief", "", `,"seconds":18446744075509`, 422, `"code":"bad_seconds"`},
-		"acknowledged":             {ack, "chief", "reason", `,"seconds":1800,"note":"the disk"`, 200, `"result":"acknowledged"`},
-		"acknowledged briefly":     {ack, "chief", "", `,"seconds":59`, 422, `"code":"bad_seconds"`},
-		"nothing withdrawn":        {ack, "chief", "", `,"withdraw":true`, 409, "nobody has acknowledged it"},
-		"ended":                    {end, "chief", "", `,"revision":"99"`, 200, `"result":"ended"`},
-		"ended blindly":            {end, "chief", "", "", 400, "the revision of the lock delay"},
-		"of another delay":         {end, "chief", "", `,"revision":"98"`, 409, `"code":"delay_over"`},
-		"of another token":         {end, "chief", "token", `,"token":"8","revision":"99"`, 409, `"code":"delay_over"`},
-		"ended for no reason":      {end, "chief", "reason", `,"revision":"99"`, 422, `"code":"bad_reason"`},
+		"acknowledged": {ack, "chief", "reason", `,"seconds":1800,"note":"the disk"`, 200,
+			`"result":"acknowledged"`},
+		"acknowledged briefly": {ack, "chief", "", `,"seconds":59`, 422, `"code":"bad_seconds"`},
+		"nothing withdrawn":    {ack, "chief", "", `,"withdraw":true`, 409, "nobody has acknowledged it"},
+		"ended":                {end, "chief", "", `,"revision":"99"`, 200, `"result":"ended"`},
+		"ended blindly":        {end, "chief", "", "", 400, "the revision of the lock delay"},
+		"of another delay":     {end, "chief", "", `,"revision":"98"`, 409, `"code":"delay_over"`},
+		"of another token":     {end, "chief", "token", `,"token":"8","revision":"99"`, 409, `"code":"delay_over"`},
+		"ended for no reason":  {end, "chief", "reason", `,"revision":"99"`, 422, `"code":"bad_reason"`},
 	} {
 		body := bodyOf(s, c.action, c.drop) + c.more + "}"
 		done = nil

@@ -199,7 +199,8 @@ func TestWhoMayNotGetsBackWhatWasTyped(t *testing.T) {
 			w := post(d, c.who, actionLink(s, what, stuck)+"&from=q%3Dbilling", form)
 			page := w.Body.String()
 			if w.Code != c.status || len(done)+len(*forced) > 0 || strings.Contains(page, "<b>deploy") {
-				t.Fatalf("%s %s: the answer is %d %s, and this was done: %v %v", what, name, w.Code, page, done, *forced)
+				t.Fatalf("%s %s: the answer is %d %s, and this was done: %v %v",
+					what, name, w.Code, page, done, *forced)
 			}
 			if kept := strings.Contains(words(page), "You wrote: "+reason+" "+ticket); kept == c.lost {
 				t.Errorf("%s %s: what was typed is shown: %t; %s", what, name, kept, words(page))

@@ -76,14 +76,15 @@ func TestQueryFinds(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 " +
 			"legacy/cron",
-		"INVOICE":                     "billing/invoice-run",
-		"tenant":                      "billing/invoice-run",
-		`"invoices, tenant"`:          "billing/invoice-run",
-		`"tenant invoices"`:           "",
-		"drm -keys-2":                 "drm/rotate-keys",
-		"name:drm":                    "drm/rotate-keys drm/rotate-keys-2",
-		"name:drm/*keys":              "drm/rotate-keys",
-		"name:/":                      "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
+		"INVOICE":            "billing/invoice-run",
+		"tenant":             "billing/invoice-run",
+		`"invoices, tenant"`: "billing/invoice-run",
+		`"tenant invoices"`:  "",
+		"drm -keys-2":        "drm/rotate-keys",
+		"name:drm":           "drm/rotate-keys drm/rotate-keys-2",
+		"name:drm/*keys":     "drm/rotate-keys",
+		"name:/": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 " +
+			"legacy/cron",
 		"name://":                     "",
 		"name:/keys-[0-9]$/":          "drm/rotate-keys-2",
 		"owner:billing,catalog":       "billing/invoice-run catalog/sync/eu",
@@ -297,8 +298,9 @@ func (s *scene) happens(random *rand.Rand, mono time.Duration) {
 		changed.Alive = &metadata.Alive{At: s.now, Revision: s.revision}
 		changed.Extensions = 30
 	case 3:
-		changed.Heed(&metadata.Statement{Lock: changed.Name, UUID: changed.UUID, Token: changed.Token, Revision: s.revision,
-			Cause: metadata.CauseProcessEnded, EndedAt: metadata.Time{Time: s.now}, Seen: mono}, nil)
+		changed.Heed(&metadata.Statement{Lock: changed.Name, UUID: changed.UUID, Token: changed.Token,
+			Revision: s.revision, Cause: metadata.CauseProcessEnded, EndedAt: metadata.Time{Time: s.now}, Seen: mono},
+			nil)
 	case 4:
 		s.wait(changed.Name, "waiter", time.Minute)
 	case 5:

@@ -67,12 +67,14 @@ func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
 		typed url.Values // nil: the form was only opened
 		says  string     // between the uuid and the name
 	}{
-		"force unlock":       {"unlock", url.Values{"reason": {reason}}, "--reason " + quoted},
-		"ask, opened":        {"ask", nil, "--reason ''"},
-		"ask":                {"ask", url.Values{"reason": {reason}, "ticket": {"OPS-12"}}, "--reason " + quoted + " --ticket OPS-12"},
+		"force unlock": {"unlock", url.Values{"reason": {reason}}, "--reason " + quoted},
+		"ask, opened":  {"ask", nil, "--reason ''"},
+		"ask": {"ask", url.Values{"reason": {reason}, "ticket": {"OPS-12"}},
+			"--reason " + quoted + " --ticket OPS-12"},
 		"ask, with controls": {"ask", url.Values{"reason": {"a \x1b[31m b"}}, `--reason $'a \x1b[31m b'`},
 		"extend, opened":     {"extend", nil, "--by 30m --reason ''"},
-		"extend":             {"extend", url.Values{"reason": {"-x"}, "more": {"own"}, "own": {"1d 2h"}}, "--by 26h --reason -x"},
+		"extend": {"extend", url.Values{"reason": {"-x"}, "more": {"own"}, "own": {"1d 2h"}},
+			"--by 26h --reason -x"},
 		"extend by what nobody can read": {"extend", url.Values{"reason": {"x"}, "more": {"own"}, "own": {"soon"}},
 			"--by 30m --reason x"},
 		"acknowledge, opened": {"acknowledge", nil, "--for 30m"},

@@ -136,12 +136,13 @@ func TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault(t *testing.T) {
 
 func TestPasswordGoesWithItsUser(t *testing.T) {
 	for line, want := range map[string]struct{ user, password, file string }{
-		"ETCDCTL_USER=root:a:b":                                                     {"root", "a:b", ""},
-		"ETCDCTL_USER=root ETCDCTL_PASSWORD=a":                                      {"root", "a", ""},
-		"UNLOCKER_ETCD_USER=me UNLOCKER_ETCD_PASSWORD=a":                            {"me", "a", ""},
-		"ETCDCTL_USER=root:a UNLOCKER_ETCD_PASSWORD=b":                              {"root", "b", ""},
-		"ETCDCTL_USER=root:a --etcd.password-file=f":                                {"root", "", "f"},
-		"ETCDCTL_USER=root:a --etcd.user=me":                                        {"me", "", ""}, // never etcdctl's password for others
+		"ETCDCTL_USER=root:a:b":                          {"root", "a:b", ""},
+		"ETCDCTL_USER=root ETCDCTL_PASSWORD=a":           {"root", "a", ""},
+		"UNLOCKER_ETCD_USER=me UNLOCKER_ETCD_PASSWORD=a": {"me", "a", ""},
+		"ETCDCTL_USER=root:a UNLOCKER_ETCD_PASSWORD=b":   {"root", "b", ""},
+		"ETCDCTL_USER=root:a --etcd.password-file=f":     {"root", "", "f"},
+		// Nobody else gets etcdctl's password.
+		"ETCDCTL_USER=root:a --etcd.user=me":                                        {"me", "", ""},
 		"UNLOCKER_ETCD_PASSWORD_FILE=f UNLOCKER_ETCD_PASSWORD=b ETCDCTL_PASSWORD=c": {"", "", "f"},
 	} {
 		t.Run(line, func(t *testing.T) {

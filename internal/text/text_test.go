@@ -141,7 +141,8 @@ func TestGlobsOfASearchKnowOnlyTheAsterisk(t *testing.T) {
 		want       bool
 	}{
 		{"billing-*", "billing-1", true}, {"billing-*", "billing", false}, {"*", "", true}, {"a*b*c", "aXbYc", true},
-		{"a*b*c", "acb", false}, {"*b", "abc", false}, {"*aab", "aaab", true}, {"a?c", "abc", false}, {"a?c", "a?c", true}, {"", "", true},
+		{"a*b*c", "acb", false}, {"*b", "abc", false}, {"*aab", "aaab", true}, {"a?c", "abc", false},
+		{"a?c", "a?c", true}, {"", "", true},
 	} {
 		if got := text.Matches(c.glob, c.text); got != c.want {
 			t.Errorf("%q matches %q: %v, want %v", c.glob, c.text, got, c.want)

@@ -202,7 +202,8 @@ func TestDraftRefuses(t *testing.T) {
 			"attribute a has 1025 bytes"},
 		"an attribute that is no number": {attribute("a", math.NaN()), "NaN"},
 		"65 attributes":                  {attributes(65, 1), "65 attributes, at most 64 are allowed"},
-		"more than 64 KiB in all":        {attributes(64, strings.Repeat("x", 1024)), "bytes, at most 65536 are allowed"},
+		"more than 64 KiB in all": {attributes(64, strings.Repeat("x", 1024)),
+			"bytes, at most 65536 are allowed"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,10 @@ func heeded(r *metadata.Record) string {
 	for _, fact := range []struct {
 		word string
 		is   bool
-	}{{"death", r.Death != nil}, {"suspicion", r.Suspicion != nil}, {"proven", r.Proven()}, {"disputed", r.Disputed()}} {
+	}{
+		{"death", r.Death != nil}, {"suspicion", r.Suspicion != nil},
+		{"proven", r.Proven()}, {"disputed", r.Disputed()},
+	} {
 		if fact.is {
 			words = append(words, fact.word)
 		}

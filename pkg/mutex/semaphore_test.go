@@ -52,8 +52,8 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 		"a lock with an endless number":     {map[string]string{"a#1234567890/uuid": "x"}, true, true},
 		"a record by a shell":               {map[string]string{"a#7/uuid": "x"}, true, false},
 		"a record by a shell that says two": {map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
-		"a record with a number that is none": {map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`},
-			false, false},
+		"a record with a number that is none": {
+			map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
 		"what is left of a record without uuid": {map[string]string{"a#1/alive": "x"}, true, true},
 		"a foreign key in between":              {map[string]string{"a#1/sub/uuid": "x"}, true, true},
 	}, func(t *testing.T, q *fake, c others) {

@@ -133,8 +133,8 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 			}
 		}
 		want := attribute.NewSet(attribute.String("mutex.lock", "invoices/7"),
-			attribute.String("mutex.owner", "billing"), attribute.String("mutex.uuid", l.UUID()), attribute.Int64("mutex.token", l.Token()),
-			attribute.String("mutex.outcome", "released"))
+			attribute.String("mutex.owner", "billing"), attribute.String("mutex.uuid", l.UUID()),
+			attribute.Int64("mutex.token", l.Token()), attribute.String("mutex.outcome", "released"))
 		if got := attribute.NewSet(hold.Attributes()...); !got.Equals(&want) {
 			w.Errorf("the hold has %v", hold.Attributes())
 		}

@@ -87,7 +87,8 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 		cause string         // that is logged
 		most  time.Duration  // from its end until the removal
 	}{
-		{"a failed canary", func(s *store, _ *node) { s.readOnly = true }, time.Second, "", "etcd takes no writes", soon},
+		{"a failed canary", func(s *store, _ *node) { s.readOnly = true }, time.Second, "", "etcd takes no writes",
+			soon},
 		{"a new raft term", func(s *store, _ *node) { s.term++ }, 0, "", "etcd's raft term changed", soon},
 		{"a small jump forward", jump(1500 * time.Millisecond), 0, "", "the wall clock jumped", soon},
 		{"a small jump back", jump(-1500 * time.Millisecond), 0, "", "the wall clock jumped", soon},

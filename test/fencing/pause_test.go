@@ -54,7 +54,8 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 				t.Fatalf("tokens %d, %d; pages %q, %q", token, next.Token(), s.open.read(), s.fenced.read())
 			}
 			h.Resume()
-			for _, want := range []string{"open <nil>", "fenced " + fencing.ErrRefused.Error(), c.lost, "not held any more: true"} {
+			refused := "fenced " + fencing.ErrRefused.Error()
+			for _, want := range []string{"open <nil>", refused, c.lost, "not held any more: true"} {
 				if got := h.NextLine(t); !strings.HasPrefix(got, want) {
 					t.Errorf("the holder says %q, want %q", got, want)
 				}

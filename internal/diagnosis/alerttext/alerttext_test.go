@@ -30,7 +30,8 @@ func TestTheRulesSayTheSame(t *testing.T) {
 	for name, says := range map[string]alerttext.Text{
 		"alerting":              alerttext.Alerting(billing, at),
 		"alerting, of somebody": alerttext.Alerting(alerttext.Hold{Lock: "l"}, at),
-		"container ended":       alerttext.Abandoned(billing, &metadata.Statement{Cause: metadata.CauseContainerEnded}, at),
+		"container ended": alerttext.Abandoned(billing,
+			&metadata.Statement{Cause: metadata.CauseContainerEnded}, at),
 		"process of somebody ended": alerttext.Abandoned(alerttext.Hold{Lock: "l1"},
 			&metadata.Statement{Cause: metadata.CauseProcessEnded}, at),
 		"rebooted": alerttext.Abandoned(alerttext.Hold{Lock: "l2", Owner: "o"},

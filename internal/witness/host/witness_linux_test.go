@@ -115,7 +115,9 @@ func TestExecIsNoEnd(t *testing.T) {
 func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
 	bothWays(t, func(t *testing.T, w *world, change ...func(*Witness)) {
 		one := w.witness(change...)
-		c := w.child("env", envThread+"=1", os.Args[0])
+		program, err := os.Executable()
+		proctest.Must(w, err)
+		c := w.child("env", envThread+"=1", program)
 		w.eventually("the end of the first thread", func() bool {
 			s, err := one.processes.proc.stat(int64(c.Process.Pid))
 			return err == nil && s.State == 'Z' && s.Threads > 1
