@@ -108,7 +108,7 @@ func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
 		got := waits(t, locks)
-		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(asked) != 1 || asked[0].Lock != "a" || asked[0].Context.Err() != nil {
 			t.Fatalf("the hook was told %v", asked)
 		}
