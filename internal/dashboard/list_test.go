@@ -245,8 +245,8 @@ func TestLimitsHold(t *testing.T) {
 	}
 }
 
-// The picture that grew is that of a dashboard which begins with what there is: orders, versions, and what a person must
-// know first.
+// The picture that grew is that of a dashboard which begins with what there is: orders, versions, and what a person
+// must know first.
 func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
 	s := crowd(60)
 	began := s.now

@@ -107,10 +107,11 @@ func (r *components) join(o options, access access.Config, log zerolog.Logger) e
 // shared is the configuration as far as it is about no cluster.
 func (o options) shared() (setup.Config, error) {
 	config := setup.Config{
-		Explain: etcdconn.Explain, Now: time.Now, ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix,
-		Title: o.title, Environment: o.environment, Version: build.Current().Version, Settings: o.given,
-		HideBacktraces: o.hideBacktraces, FrameAncestors: o.ancestors, MinRefresh: o.minRefresh, HSTS: o.hsts,
-		Hosts: slices.Clone(o.hosts), Alertmanager: o.alertmanager,
+		Explain: etcdconn.Explain, Now: time.Now,
+		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
+		Version: build.Current().Version, Settings: o.given, HideBacktraces: o.hideBacktraces,
+		FrameAncestors: o.ancestors, MinRefresh: o.minRefresh, HSTS: o.hsts, Hosts: slices.Clone(o.hosts),
+		Alertmanager: o.alertmanager,
 	}
 	if name, err := os.Hostname(); err == nil {
 		config.Hosts = append(config.Hosts, name)

@@ -53,7 +53,8 @@ func (o *Operation) ServeAPI(r *site.Request) (site.Answer, error) {
 	switch {
 	case errors.As(err, &wrong):
 		return site.Answer{}, &site.Problem{Status: http.StatusUnprocessableEntity, Code: "bad_" + wrong.code(),
-			Title: "Not done", Detail: wrong.Text}
+			Title:  "Not done",
+			Detail: wrong.Text}
 	case err != nil:
 		return site.Answer{}, err
 	}

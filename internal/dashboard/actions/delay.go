@@ -132,7 +132,8 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 // delayOver says that the lock delay is over, and whether there is another one now.
 func (o *Operation) delayOver(r *site.Request, name string, now *metadata.Delay) error {
 	p := &site.Problem{Status: http.StatusConflict, Code: "delay_over", Title: "Not done", Name: name,
-		Link: o.afterDelay(r, Request{Name: name}), Detail: "Nothing was done. The lock delay that you saw is over."}
+		Link:   o.afterDelay(r, Request{Name: name}),
+		Detail: "Nothing was done. The lock delay that you saw is over."}
 	if now != nil {
 		p.Detail += " There is now " + protocol.DelayWords(now, r.Now) + "."
 	}

@@ -61,11 +61,13 @@ func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 	row := lock.Row
 	from := pages.FromView(o.site.URLs, r)
 	v := markPage{Page: o.site.Page(r, o.form.Tab+" "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
-		Look: row.Display, Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID,
-		Words: o.form, Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
-		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from), Reason: site.BoxText(oneLine(typed.Reason)),
-		Ticket: site.BoxText(oneLine(typed.Ticket)), Wrong: wrong, MaxReason: site.MaxReason, MaxTicket: site.MaxTicket,
-		Required: o.MinWhy > 0, Done: pages.DoneTo(row.Record, r.Now)}
+		Look:    row.Display,
+		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Words: o.form,
+		Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
+		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from),
+		Reason: site.BoxText(oneLine(typed.Reason)), Ticket: site.BoxText(oneLine(typed.Ticket)), Wrong: wrong,
+		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.MinWhy > 0,
+		Done: pages.DoneTo(row.Record, r.Now)}
 	v.Here = "list"
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}

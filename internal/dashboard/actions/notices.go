@@ -41,7 +41,8 @@ func (h *Handler) tell(asked Request, owner string, a protocol.Action) {
 		return
 	}
 	n := noticeJSON{Event: a.Action, ID: a.ID, At: phrase.ISO(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
-		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket, More: a.Seconds, Cluster: h.site.URLs.Cluster}
+		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket, More: a.Seconds,
+		Cluster: h.site.URLs.Cluster}
 	if h.site.URLs.Origin != "" {
 		n.URL = h.site.URLs.Origin + h.site.URLs.Lock(asked.Name, asked.historyID())
 	}

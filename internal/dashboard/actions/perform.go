@@ -233,10 +233,11 @@ func holderLine(at *site.Request, r *metadata.Record) string {
 
 func (o *Operation) newAction(r *site.Request, asked Request, holder string) protocol.Action {
 	return protocol.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)}, Actor: r.Caller.Name,
-		Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent, Action: o.verbOf(asked),
-		Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision, Holder: holder,
-		Reason: asked.Reason, Ticket: asked.Ticket, Result: "success", Seconds: asked.seconds,
+		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)},
+		Actor: r.Caller.Name, Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
+		Action: o.verbOf(asked), Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
+		Holder: holder, Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
+		Seconds: asked.seconds,
 	}
 }
 
@@ -262,7 +263,8 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 	switch {
 	case there && o.moved != "" && errors.Is(cause, metadata.ErrChanged):
 		return &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
-			Link: o.site.URLs.Lock(asked.Name, asked.Hold), Detail: "Nothing was done: " + o.moved + "."}
+			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
+			Detail: "Nothing was done: " + o.moved + "."}
 	case err != nil || there:
 		unknown := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
 			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
@@ -284,7 +286,8 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 // conflict says who holds the lock now, or how the hold ended.
 func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document) error {
 	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
-		Link: h.site.URLs.Lock(asked.Name, ""), Detail: "Nothing was done. The hold that you saw is over"}
+		Link:   h.site.URLs.Lock(asked.Name, ""),
+		Detail: "Nothing was done. The hold that you saw is over"}
 	if ending := h.site.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Ended)
 		if ending.By != "" {

@@ -139,7 +139,8 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 	j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	for _, u := range unlockers {
 		v := unlockerJSON{ID: u.ID, Hostname: lockjson.Known(u.Hostname), Version: lockjson.Known(u.Version),
-			Mode: lockjson.Known(u.Mode), HeldBack: append([]string{}, u.HeldBack...)}
+			Mode:     lockjson.Known(u.Mode),
+			HeldBack: append([]string{}, u.HeldBack...)}
 		v.StartedAt, v.StartedIn = lockjson.Instant(u.StartedAt.Time, now)
 		v.ArrivedAt, v.ArrivedIn = lockjson.Instant(u.Arrived, now)
 		j.Unlockers = append(j.Unlockers, v)

@@ -145,7 +145,8 @@ func (s *Store) Holds(ctx context.Context, now time.Time) ([]Hold, error) {
 
 // Search finds the holds that a request asks for. The error says that the search was stopped.
 func Search(ctx context.Context, asked Request, all []Hold) (Page[Hold], error) {
-	return search(ctx, asked, all, (*Hold).Place, func(h *Hold) bool { return h.Matches(asked.Query) })
+	return search(ctx, asked, all, (*Hold).Place,
+		func(h *Hold) bool { return h.Matches(asked.Query) })
 }
 
 // Newest puts lists of several clusters into one, newest first.

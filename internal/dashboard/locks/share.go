@@ -113,7 +113,8 @@ func (u Use) Words() string {
 		return phrase.Plural(u.Holders, "holder", "holders")
 	}
 	said := fmt.Sprintf("%s of %s taken by %s, ", text.Thousands(u.Permits),
-		phrase.Plural(u.Limit, "permit", "permits"), phrase.Plural(u.Holders, "holder", "holders"))
+		phrase.Plural(u.Limit, "permit", "permits"),
+		phrase.Plural(u.Holders, "holder", "holders"))
 	if free := u.Limit - u.Permits; free > 0 {
 		return said + text.Thousands(free) + " free"
 	}

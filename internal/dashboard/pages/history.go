@@ -94,11 +94,13 @@ type pastView struct {
 
 func (p *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	v := pastView{Word: locks.EndedWord(e.Ended), Name: text.Clip(e.Lock, site.MaxNameShown),
-		URL: p.site.URLs.Lock(e.Lock, e.HistoryID()), Owner: text.Clip(e.Owner, site.MaxWordShown),
-		Host: site.HostPID(e.Hostname, e.PID), Purpose: text.Clip(e.Purpose, site.MaxLineShown),
-		Began: at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, site.MaxLineShown),
-		Why: text.Clip(e.Why, site.MaxLineShown), Done: doneTo(e, at.Now), Alerted: locks.HadAlerted(e), token: e.Token,
-		at: e.EndedAt.Time}
+		URL:   p.site.URLs.Lock(e.Lock, e.HistoryID()),
+		Owner: text.Clip(e.Owner, site.MaxWordShown), Host: site.HostPID(e.Hostname, e.PID),
+		Purpose: text.Clip(e.Purpose, site.MaxLineShown),
+		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, site.MaxLineShown),
+		Why:     text.Clip(e.Why, site.MaxLineShown),
+		Done:    doneTo(e, at.Now),
+		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
@@ -113,8 +115,9 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 	}
 	r.Query(asked.Query)
 	all, unread := p.site.Holds(r)
-	v := historyPage{SearchPage: p.site.SearchPage(r, "history", asked.Query), Total: len(all), Unread: unread.Why,
-		Chips: p.pastChips(asked.Query, all)}
+	v := historyPage{SearchPage: p.site.SearchPage(r, "history", asked.Query), Total: len(all),
+		Unread: unread.Why,
+		Chips:  p.pastChips(asked.Query, all)}
 	v.JSON = p.site.URLs.To("api/v1/history", "q", asked.Query.Text)
 	found, err := history.Search(r.Context(), asked, all)
 	if err != nil {
@@ -200,11 +203,13 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
 		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, site.MaxLineShown),
 			Source: a.Source, Client: text.Clip(a.Client, site.MaxWordShown),
-			Agent: text.Clip(a.UserAgent, site.MaxWordShown), What: actionWords(a.Action),
-			Cluster: p.markIn(r, a.Cluster), Name: text.Clip(a.Lock, site.MaxNameShown),
+			Agent: text.Clip(a.UserAgent, site.MaxWordShown),
+			What:  actionWords(a.Action), Cluster: p.markIn(r, a.Cluster),
+			Name:   text.Clip(a.Lock, site.MaxNameShown),
 			URL:    p.site.URLs.In(a.Cluster).Lock(a.Lock, hold.HistoryID()),
-			Holder: text.Clip(a.Holder, 2*site.MaxLineShown), Reason: text.Clip(a.Reason, 4*site.MaxReason),
-			Ticket: text.Clip(a.Ticket, 4*site.MaxTicket), Result: a.Result})
+			Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
+			Reason: text.Clip(a.Reason, 4*site.MaxReason), Ticket: text.Clip(a.Ticket, 4*site.MaxTicket),
+			Result: a.Result})
 	}
 	if found.Next != (history.Cursor{}) {
 		v.Next = p.site.URLs.To("audit", "q", asked.Query.Text, "after", found.Next.String())

@@ -180,7 +180,8 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 	asked := r.URL.Path + l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields"))
 	h := locks.Hash(s.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
-		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets), xxhash.Sum64String(r.Tag()),
+		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
+		xxhash.Sum64String(r.Tag()),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
 	h = locks.Hash(h, uint64(len(s.Cycles())))
 	for _, l := range unclaimedIn(r) { // time alone makes a lock one of them

@@ -21,7 +21,8 @@ type holdView struct {
 func newHoldView(r *locks.Row, at phrase.Viewpoint) holdView {
 	alert := r.Verdict().AlertAt
 	return holdView{Bar: newBar(r, at.AsOf), Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict()),
-		Late: r.Display != locks.Held && !alert.IsZero() && !alert.After(at.AsOf), Unlock: at.Unlock(r.UnlockAt())}
+		Late:   r.Display != locks.Held && !alert.IsZero() && !alert.After(at.AsOf),
+		Unlock: at.Unlock(r.UnlockAt())}
 }
 
 // bar draws a hold: from when it was taken to its auto-unlock, filled up to now. app.js moves it as it

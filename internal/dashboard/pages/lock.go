@@ -103,7 +103,8 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	c := r.Caller
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
-	v := lockPage{lockFrame: p.lockFrame(r, row.Name), Look: row.Display, Purpose: row.Purpose, Problems: row.Problems}
+	v := lockPage{lockFrame: p.lockFrame(r, row.Name), Look: row.Display, Purpose: row.Purpose,
+		Problems: row.Problems}
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}
 	v.Unread = lock.Unread

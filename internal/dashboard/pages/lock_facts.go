@@ -25,7 +25,8 @@ type timeFact struct {
 }
 
 func facts(r *locks.Row, lock *site.Lock) []fact {
-	list := append(holderFacts(&r.Holder), fact{"hold", r.UUID}, fact{"fencing token", phrase.Known(r.Token)},
+	list := append(holderFacts(&r.Holder),
+		fact{"hold", r.UUID}, fact{"fencing token", phrase.Known(r.Token)},
 		fact{"record revision", phrase.Known(r.Revision)}, fact{"written by", lock.Document.Client},
 		fact{"extended", extended(r.Extensions)})
 	if r.LockDelay > 0 {

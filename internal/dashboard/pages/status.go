@@ -58,7 +58,8 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	}
 	fresh := r.Fresh
 	v := statusPage{Page: p.site.Page(r, "status"), Prefix: p.site.Config.Layout.Prefix(),
-		Endpoints: p.site.Config.Endpoints, Cause: fresh.Cause, Synced: fresh.Synced}
+		Endpoints: p.site.Config.Endpoints,
+		Cause:     fresh.Cause, Synced: fresh.Synced}
 	v.Follows = true
 	v.Here = "status"
 	v.JSON = p.site.URLs.Own("api/v1/status")
@@ -180,7 +181,8 @@ func (p *Pages) about(r *site.Request) []fact {
 		{"address", p.site.URLs.Origin + p.site.URLs.Prefix, p.site.URLs.Origin != ""},
 		{"fastest refresh", text.Duration(p.site.Config.MinRefresh), p.site.Config.MinRefresh >= time.Second},
 		{"in frames of", strings.Join(p.site.Config.FrameAncestors, " "), len(p.site.Config.FrameAncestors) > 0},
-		{"links", text.Thousands(len(p.site.Config.Links)) + " on the page of a lock", len(p.site.Config.Links) > 0},
+		{"links", text.Thousands(len(p.site.Config.Links)) + " on the page of a lock",
+			len(p.site.Config.Links) > 0},
 		{"source links", phrase.Plural(len(p.site.Config.Sources), "prefix", "prefixes"),
 			len(p.site.Config.Sources) > 0},
 	} {
