@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // verdictCase is what an answer means. What follows from it besides, test/conformance compares.
@@ -30,9 +31,7 @@ func TestVerdictsOnErrors(t *testing.T) {
 	errors := 0
 	for _, text := range readFile(t, "transactions.json", 25, 100).Verdicts {
 		var c verdictCase
-		if err := json.Unmarshal(text, &c); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, json.Unmarshal(text, &c))
 		seen[c.Step] = true
 		if c.Answer.Status == http.StatusOK {
 			continue
