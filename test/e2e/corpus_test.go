@@ -129,7 +129,11 @@ func foreignKeys() map[string]string {
 		prefix + ".unlockers/evil": `{"id":"<script>","now":9999999999,"mode":"\u0000"}`,
 		prefix + ".unlockers/junk": "\xff", prefix + ".history/junk": "junk", prefix + ".history/": "x",
 		prefix + ".audit/junk": "junk",
-		prefix + ".cancelled/": "x", prefix + ".other/x": "x", prefix + strings.Repeat("/", 50): "x",
+		// What later versions may write.
+		prefix + ".queue/neighbour/newer": `{"owner":"reports","timeout_at":null,"weights":[1,2],"class":"night"}`,
+		prefix + ".unlockers/newer":       `{"id":"newer","mode":"predictive","held_back":["weather"],"load":{"cpu":0.5}}`,
+		prefix + ".history/newer":         `{"lock":"elsewhere","ended":"transferred","to":{"host":"host-2"}}`,
+		prefix + ".cancelled/":            "x", prefix + ".other/x": "x", prefix + strings.Repeat("/", 50): "x",
 	}
 	for _, text := range evil() {
 		all[prefix+text] = text

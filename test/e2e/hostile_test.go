@@ -32,8 +32,8 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	u := startUnlocker(t, []string{etcd.Endpoint()}, "--metrics.lock-series=all").ready(t)
 	dash := startDashboard(t, etcd.Endpoint())
 	held := len(odd()) + 1
-	shows(t, u.addr, float64(held), "unlocker_locks", "state", "held")
-	shows(t, u.addr, float64(len(malformed())+len(misplaced())), "unlocker_locks", "state", "malformed")
+	shows(t, u.addr, float64(held), `unlocker_locks{state="held"}`)
+	shows(t, u.addr, float64(len(malformed())+len(misplaced())), `unlocker_locks{state="malformed"}`)
 	shows(t, u.addr, 0, "unlocker_lock_series_dropped")
 
 	names := slices.Concat(slices.Collect(maps.Keys(malformed())), slices.Collect(maps.Keys(odd())),
@@ -45,19 +45,19 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 
 	stale := `stale </td><script>alert(1)</script>` + "\x1b[31m\n"
 	write(t, c, keys(map[string]record{stale: expired(evil()[0])}))
-	shows(t, u.addr, 1, "unlocker_removals_total", "result", "success")
+	shows(t, u.addr, 1, `unlocker_removals_total{result="success"}`)
 	same(t, c, before)
 
 	u.Terminate(t)
 	u = startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.default-alert-after=200ms",
 		"--sweep.default-auto-unlock-after=400ms").ready(t)
-	shows(t, u.addr, float64(len(misplaced())), "unlocker_locks", "state", "malformed")
-	shows(t, u.addr, 0, "unlocker_locks", "state", "expired")
+	shows(t, u.addr, float64(len(misplaced())), `unlocker_locks{state="malformed"}`)
+	shows(t, u.addr, 0, `unlocker_locks{state="expired"}`)
 	for key := range keys(malformed()) {
 		delete(before, key)
 	}
 	same(t, c, before)
-	shows(t, u.addr, float64(held), "unlocker_locks", "state", "held")
+	shows(t, u.addr, float64(held), `unlocker_locks{state="held"}`)
 	objects(t, u.Process)
 	objects(t, dash.Process)
 	if !u.Running() || !dash.Running() {

@@ -40,11 +40,11 @@ func TestOnlyWhatTheOperatorWantsIsRemoved(t *testing.T) {
 	for i, mode := range slices.Backward(modes) {
 		u := unlockers[i]
 		kept := float64(len(mode.keeps))
-		shows(t, u.addr, 3-kept, "unlocker_removals_total", "result", "success")
+		shows(t, u.addr, 3-kept, `unlocker_removals_total{result="success"}`)
 		if mode.name != "alerts" {
-			shows(t, u.addr, kept, "unlocker_removals_total", "result", "skipped")
+			shows(t, u.addr, kept, `unlocker_removals_total{result="skipped"}`)
 		}
-		shows(t, u.addr, kept, "unlocker_locks", "state", "expired")
+		shows(t, u.addr, kept, `unlocker_locks{state="expired"}`)
 		for _, segment := range mode.keeps {
 			if len(stored(t, c, "/"+mode.name+"/"+segment+"/uuid")) == 0 {
 				t.Errorf("an unlocker that %s: %s is gone", mode.name, segment)

@@ -1,8 +1,8 @@
 package e2e
 
 import (
-	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -35,26 +35,26 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	stale := plain(t, c, "a", 300*time.Millisecond, 2500*time.Millisecond)
 	saved := plain(t, c, "saved", 300*time.Millisecond, 2500*time.Millisecond)
 
-	shows(t, u.addr, 2, "unlocker_locks", "state", "alerting")
-	shows(t, u.addr, float64(len(neighbours)), "unlocker_locks", "state", "held")
-	if _, found := scrape(t, u.addr, "unlocker_lock_alert_at_timestamp_seconds", "lock", "a", "hostname",
-		"host-1"); !found {
-		t.Error("no series tells when it is alerted about")
+	shows(t, u.addr, 2, `unlocker_locks{state="alerting"}`)
+	shows(t, u.addr, float64(len(neighbours)), `unlocker_locks{state="held"}`)
+	const alertAt = `unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="a",`
+	if err := contains(answers(t, u.addr, "/metrics", http.StatusOK), alertAt); err != nil {
+		t.Error(err)
 	}
 	if names, want := listed(t, etcd.Endpoint()), []string{"A", "a", "a%2Fb", "a/b", "ab",
 		"saved"}; !slices.Equal(names, want) {
 		t.Errorf("mutexctl lists %q, want %q", names, want)
 	}
 
-	shows(t, u.addr, 2, "unlocker_locks", "state", "expired")
+	shows(t, u.addr, 2, `unlocker_locks{state="expired"}`)
 	write(t, c, record{"alert_at": in(time.Hour), "auto_unlock_at": in(time.Hour)}.at(prefix+"saved"))
 	next := plain(t, c, "next", 0, 0)
 
 	gone(t, c, "a")
 	gone(t, c, "next") // and the extended lock before it, by its old deadline
 	lint(t, u.addr)
-	hides(t, u.addr, "unlocker_lock_alert_at_timestamp_seconds", "lock", "a")
-	shows(t, u.addr, 2, "unlocker_removals_total", "result", "success")
+	hides(t, u.addr, alertAt)
+	shows(t, u.addr, 2, `unlocker_removals_total{result="success"}`)
 	all := stored(t, c, prefix)
 	for _, segment := range append(neighbours, "saved") {
 		for _, field := range []string{"uuid", "hostname", "locked_at", "alert_at", "auto_unlock_at"} {
@@ -109,18 +109,9 @@ func checkTrail(t *testing.T, u *unlocker, history map[string]metadata.Ending, i
 // listed are the names of the locks as mutexctl tells them to scripts.
 func listed(t *testing.T, endpoint string) []string {
 	t.Helper()
-	o := command(t, "mutexctl", "list", "--output=json", "--etcd.endpoints="+endpoint)
+	o := command(t, "mutexctl", "list", "--output=name", "--etcd.endpoints="+endpoint)
 	if o.Code != 0 {
 		t.Fatalf("mutexctl list: %d: %s", o.Code, o.Stderr)
 	}
-	var names []string
-	for line := range strings.Lines(o.Stdout) {
-		var lock struct{ Name string }
-		if err := json.Unmarshal([]byte(line), &lock); err != nil {
-			t.Fatalf("mutexctl list: %v: %q", err, line)
-		}
-		names = append(names, lock.Name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(strings.FieldsSeq(o.Stdout))
 }
