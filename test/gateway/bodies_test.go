@@ -28,8 +28,7 @@ import (
 func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, c := range slices.Concat(readFile(t, "transactions.json", 25, 100).Transactions,
-		readFile(t, "kinds.json", 19, 32).Transactions) {
+	for _, c := range cases(t) {
 		t.Run(c.Step+": "+c.About, func(t *testing.T) {
 			seen[c.Step] = true
 			sameBody(t, c.Body, sent(t, fromGo(t, c)))
@@ -40,6 +39,12 @@ func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
 			t.Errorf("no case has the step %s", step)
 		}
 	}
+}
+
+func cases(t *testing.T) []transaction {
+	t.Helper()
+	return slices.Concat(readFile(t, "transactions.json", 25, 100).Transactions,
+		readFile(t, "kinds.json", 19, 32).Transactions)
 }
 
 // sameBody compares a body of a file, which has to be in the canonical form, with the transaction of the Go client.
@@ -65,35 +70,19 @@ func steps() []string {
 func TestWhatOnlyReadsIsNoCommit(t *testing.T) {
 	t.Parallel()
 	reads := 0
-	for _, c := range readFile(t, "transactions.json", 25, 100).Transactions {
-		txn := new(pb.TxnRequest)
-		proctest.Must(t, protojson.Unmarshal(c.Body, txn))
-		operations, nested := flat(txn)
-		if slices.ContainsFunc(operations, func(op *pb.RequestOp) bool { return op.GetRequestRange() == nil }) {
+	for _, c := range cases(t) {
+		has := func(operation string) bool { return strings.Contains(string(c.Body), operation) }
+		if has(`"request_put"`) || has(`"request_delete_range"`) {
 			continue
 		}
 		reads++
-		if nested {
+		if has(`"request_txn"`) {
 			t.Errorf("%s: %s: it only reads, and contains a transaction", c.Step, c.About)
 		}
 	}
 	if reads == 0 {
 		t.Error("there is no step that only reads")
 	}
-}
-
-// flat are the operations of both branches and of the transactions within them.
-func flat(txn *pb.TxnRequest) (operations []*pb.RequestOp, nested bool) {
-	for _, op := range slices.Concat(txn.Success, txn.Failure) {
-		if inner := op.GetRequestTxn(); inner != nil {
-			within, _ := flat(inner)
-			operations = append(operations, within...)
-			nested = true
-			continue
-		}
-		operations = append(operations, op)
-	}
-	return operations, nested
 }
 
 // canonical is the one form that bodies have: names with underscores, what has the default value left out except in
