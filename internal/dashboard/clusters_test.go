@@ -91,7 +91,7 @@ func TestADeadlockAndWhatToDoNameTheCluster(t *testing.T) {
 	w := clusters(t)
 	summary := func(class string) {
 		t.Helper()
-		got, _ := fetchAs[struct{ Verdict lockjson.Verdict }](t, w, "ann", "/api/v1/summary")
+		got, _ := fetch[struct{ Verdict lockjson.Verdict }](t, as{w, "ann"}, "/api/v1/summary")
 		if command := *got.Verdict.Command; got.Verdict.Class != class ||
 			command != "mutexctl show --cluster prod-us billing/settle" {
 			t.Errorf("%s: %s", got.Verdict.Class, command)
@@ -164,11 +164,6 @@ func TestLockWithoutAClusterIsFoundWhereOnlyOneKnowsIt(t *testing.T) {
 		}
 	}
 	w.page(t, "ann", "/c/nowhere/lock?name=nightly/run", http.StatusNotFound)
-}
-
-func fetchAs[T any](t testing.TB, w *world, who, url string) (T, map[string]any) {
-	t.Helper()
-	return fetch[T](t, as{w, who}, url)
 }
 
 // as asks as somebody.
@@ -253,14 +248,14 @@ func TestStatesOfAClusterThatIsAwayAreThoseOfItsLastSignOfLife(t *testing.T) {
 	}
 	w.leaves("staging", 4*time.Minute)
 	states := map[string]string{}
-	data, _ := fetchAs[[]lock](t, w, "ann", "/api/v1/locks?q=name:soon")
+	data, _ := fetch[[]lock](t, as{w, "ann"}, "/api/v1/locks?q=name:soon")
 	for _, l := range data {
 		states[l["cluster"].(string)] = l["state"].(string)
 	}
 	if states["staging"] != "held" || states["prod-eu"] != "alerting" || states["prod-us"] != "alerting" {
 		t.Errorf("the states are %v", states)
 	}
-	ahead, _ := fetchAs[[]lock](t, w, "ann", "/api/v1/locks?q=name:soon+alert:%3E0s")
+	ahead, _ := fetch[[]lock](t, as{w, "ann"}, "/api/v1/locks?q=name:soon+alert:%3E0s")
 	if len(ahead) != 1 || ahead[0]["cluster"] != "staging" {
 		t.Errorf("alerts are ahead in %v", ahead)
 	}
@@ -333,7 +328,7 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 func pageByPage[T any](t *testing.T, w *world, path string, first func(T) string) (clusters []string) {
 	t.Helper()
 	for next := ""; ; {
-		data, meta := fetchAs[T](t, w, "ann", path+"&limit=1"+next)
+		data, meta := fetch[T](t, as{w, "ann"}, path+"&limit=1"+next)
 		clusters = append(clusters, first(data))
 		cursor, more := meta["next"].(string)
 		if !more {
