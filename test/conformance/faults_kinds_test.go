@@ -44,9 +44,7 @@ var kindFaults = []*fault{
 		}},
 	{name: "kinds of several", about: "several locks are plain ones, whatever is wanted", check: "kinds together",
 		behind: true, says: "want refused", short: true, request: func(r *goRequest) {
-			if len(r.Names) > 0 {
-				r.Kind = ""
-			}
+			r.Own = nil
 		}},
 	{name: "rest of several", about: "what was taken is kept when the wait for the next is over",
 		check: "many together", behind: true, says: `nothing left of ["many/00"]`,

@@ -29,8 +29,7 @@ var has = []struct{ row, need string }{
 	{"readers and writers", "read-write"},
 	{"a job once per period over all machines", "once"},
 	{"a period given back by a job that failed", "back"},
-	{"several locks, all or none", "together"},
-	{"several locks, of mixed kinds", "mixed"},
+	{"several locks of any kind, all or none", "together"},
 	{"a leader", "leader"},
 	{"tasks, writes with a lock", "jobs"},
 }

@@ -22,6 +22,7 @@ type mutant struct {
 	favour []string // faults that it takes
 	late   []string // steps that come late more often than not, see wire
 	plain  bool     // clients only take plain locks, and do not wait for long
+	jobs   bool     // half of what clients do is a job
 	calm   bool     // the unlockers have to be at work
 
 	witness bool // there has to be one
@@ -63,7 +64,7 @@ var mutants = []*mutant{
 	{name: "condition", about: "acquire without the compares of the caller's", drop: in(stepAcquire, callers),
 		rules: []string{ruleCount}, late: []string{stepAcquire}},
 	{name: "period", about: "take a period without M(period) as seen", drop: in(stepAcquire, area(".periods/")),
-		rules: []string{rulePeriod}, late: []string{stepAcquire}},
+		rules: []string{rulePeriod}, late: []string{stepAcquire}, jobs: true},
 	{name: "task", about: "take a task without M(task) as seen", drop: in(stepAcquire, area(".tasks/")),
 		rules: []string{ruleTask}, late: []string{stepAcquire}},
 	{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity),
