@@ -79,19 +79,6 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 	}
 }
 
-// What is refused leaves no lease behind, which would stay for a day.
-func TestAnAcknowledgementThatIsNotDoneLeavesNoLease(t *testing.T) {
-	w := parallel(t)
-	r := w.hold("a", uuid(1))
-	w.acknowledged(r, "ann") // the lease of the audit trail is there from now on
-	before := w.leases()
-	w.release(r)
-	w.moved("the action", w.do(r, wanted(protocol.ActionAcknowledge, r)))
-	if after := w.leases(); len(after) != len(before) {
-		t.Errorf("%d leases, before %d", len(after), len(before))
-	}
-}
-
 // The end of the hold is the end of its acknowledgement, however it ends.
 func TestAnAcknowledgementEndsWithItsHold(t *testing.T) {
 	w := parallel(t)

@@ -158,7 +158,7 @@ var unlockerSuites = []suite{
 		{"store-proof", "autounlock.go", `r.Ending.Ended == metadata.EndedAbandoned`, `false`,
 			"TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands"},
 		{"store-full", "forceunlock.go", `err == unknown && locktxn.NoSpace(unknown)`, `false`,
-			"TestForceUnlockInAFullEtcd"},
+			"TestAFullEtcd"},
 		{"store-over", "forceunlock.go", `e.Now.Token == 0`, `false`, "TestWhatOperatorsDoToAHoldThatIsOver"},
 		{"store-possible", "operators.go", `possible(&now.Record)`, `true`,
 			"TestALostExtensionThatCannotHappenIsNoDoubt"},
