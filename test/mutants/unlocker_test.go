@@ -133,7 +133,7 @@ var unlockerSuites = []suite{
 			"TestAutoUnlockWithALostAnswer"},
 		{"store-proof", `r.Ending.Ended == metadata.EndedAbandoned`, `false`,
 			"TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands"},
-		{"store-full", `err == unknown && locktxn.NoSpace(unknown)`, `false`, "TestForceUnlockInAFullEtcd"},
+		{"store-full", `err == unknown && locktxn.NoSpace(unknown)`, `false`, "TestAFullEtcd"},
 		{"store-over", `e.Now.Token == 0`, `false`, "TestWhatOperatorsDoToAHoldThatIsOver"},
 		{"store-possible", `possible(&now.Record)`, `true`, "TestALostExtensionThatCannotHappenIsNoDoubt"},
 		{"store-ranges", `len(ranges) < maxRanges`, `true`, "TestRemovalAmongForeignKeysIsComplete"},
