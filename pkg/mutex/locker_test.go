@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -17,9 +18,7 @@ import (
 func locker(t testing.TB, c *mutex.Client, lost func(error)) sync.Locker {
 	t.Helper()
 	l, err := c.Locker(t.Context(), "a", lost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return l
 }
 
@@ -119,9 +118,7 @@ func TestLockerPanicsInsteadOfRunningCodeWithoutTheLock(t *testing.T) {
 		c := q.locks()
 		take(t, q.locks(), "a")
 		l, err := c.Locker(within(t, time.Minute), "a", notLost(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		if err := panicOf(l.Lock); !errors.Is(err, context.DeadlineExceeded) ||
 			!errors.Is(err, mutex.ErrHeld) || !strings.Contains(err.Error(), `Locker of "a"`) {
 			t.Errorf("it panicked with %v", err)
@@ -154,9 +151,7 @@ func TestLockerWaitsThroughAnOutage(t *testing.T) {
 
 func TestLockerOfAClosedClientIsLost(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, _ *fake, c *mutex.Client, l sync.Locker, told chan error) {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, c.Close())
 		if err := <-told; !errors.Is(err, mutex.ErrClosed) {
 			t.Errorf("it told %v", err)
 		}

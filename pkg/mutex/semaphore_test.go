@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -86,9 +87,7 @@ func BenchmarkPermitBesideOthers(b *testing.B) {
 				take(b, c, "a", mutex.Semaphore(2000))
 			}
 			for b.Loop() {
-				if err := take(b, c, "a", mutex.Semaphore(2000)).Unlock(); err != nil {
-					b.Fatal(err)
-				}
+				proctest.Must(b, take(b, c, "a", mutex.Semaphore(2000)).Unlock())
 			}
 		})
 	}

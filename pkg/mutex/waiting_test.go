@@ -20,6 +20,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -291,9 +292,7 @@ func TestIdleLeasesAreGivenBack(t *testing.T) {
 func leased(t *testing.T, f *fake) int {
 	t.Helper()
 	all, err := f.etcd.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return len(all.Leases)
 }
 
@@ -305,9 +304,7 @@ const foreignUUID = "00000000-0000-4000-8000-000000000001"
 func (q *fake) standIn() {
 	q.Helper()
 	lease, err := q.etcd.Grant(context.Background(), 600)
-	if err != nil {
-		q.Fatal(err)
-	}
+	proctest.Must(q, err)
 	q.do(clientv3.OpPut(layout(q).Ticket("a", foreignUUID), "{}", clientv3.WithLease(lease.ID)),
 		clientv3.OpPut(layout(q).Tail("a"), foreignUUID, clientv3.WithLease(lease.ID)))
 }

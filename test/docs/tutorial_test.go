@@ -68,9 +68,7 @@ func TestTheTutorialRunsAsWritten(t *testing.T) {
 			if !ok {
 				t.Fatalf("%s: the page does not say where to save this", at)
 			}
-			if err := os.WriteFile(filepath.Join(home, file), []byte(change(b.text)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, os.WriteFile(filepath.Join(home, file), []byte(change(b.text)), 0o600))
 		case "sh":
 			terminal := first
 			if b.note == "second terminal" {
@@ -158,9 +156,7 @@ func open(t *testing.T, env []string) *terminal {
 	shell.Env = env
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	keys, err := shell.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	s := &terminal{shell: proctest.Start(t, shell), keys: keys}
 	t.Cleanup(func() { _ = s.signal(syscall.SIGKILL) })
 	return s
@@ -199,9 +195,7 @@ func (s *terminal) shows(t *testing.T, at, commands, shown string, keepRunning b
 // interrupt types Ctrl-C, which ends what runs in the terminal, and closes the terminal.
 func (s *terminal) interrupt(t *testing.T) {
 	t.Helper()
-	if err := s.signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, s.signal(syscall.SIGINT))
 	// A shell that waits for commands ends with the signal, and its pipe with it.
 	if err := s.keys.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
@@ -217,9 +211,7 @@ func environment(t *testing.T) []string {
 	})
 	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS"}
 	values, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for i, value := range strings.Split(strings.TrimSuffix(string(values), "\n"), "\n") {
 		env = append(env, names[i]+"="+value)
 	}

@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -132,8 +133,6 @@ func put(url string, token int64, text string) error {
 func take(t testing.TB, s *locktest.Server, owner, name string) *mutex.Lock {
 	t.Helper()
 	l, err := s.Client(mutex.Options{Owner: owner}).TryLock(context.Background(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return l
 }

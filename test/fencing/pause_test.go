@@ -34,9 +34,7 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 			if _, err := fmt.Sscanf(h.NextLine(t), "held %d", &token); err != nil {
 				t.Fatal(err)
 			}
-			if err := h.Pause(); err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, h.Pause())
 			fmt.Fprintln(h.in, "write") // it would, if it could
 			if c.life == time.Hour {
 				locks.ForceUnlock("page", "its machine does not answer")
@@ -46,9 +44,7 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 			}
 			next := take(t, locks, "next", "page")
 			for _, name := range []string{"open", "fenced"} {
-				if err := put(s.url+"/"+name, next.Token(), "next"); err != nil {
-					t.Fatal(err)
-				}
+				proctest.Must(t, put(s.url+"/"+name, next.Token(), "next"))
 			}
 			if next.Token() <= token || s.open.read() != "next" || s.fenced.read() != "next" {
 				t.Fatalf("tokens %d, %d; pages %q, %q", token, next.Token(), s.open.read(), s.fenced.read())
@@ -63,9 +59,7 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 			if s.open.read() != "late" || s.fenced.read() != "next" {
 				t.Errorf("without a fence %q was written last, behind one %q", s.open.read(), s.fenced.read())
 			}
-			if err := next.Unlock(); err != nil {
-				t.Error(err)
-			}
+			proctest.Must(t, next.Unlock())
 		})
 	}
 }
@@ -80,8 +74,6 @@ func startHolder(t *testing.T, endpoint, url string, life time.Duration) *holder
 	t.Helper()
 	cmd := proctest.Self(holderVariable, endpoint+" "+url+" "+life.String())
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return &holder{Process: proctest.Start(t, cmd), in: in}
 }

@@ -14,6 +14,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
 )
 
@@ -29,9 +30,7 @@ func open(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
 		"?_pragma=busy_timeout(30000)&_pragma=synchronous(0)&_txlock=immediate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	execute(t, db, `CREATE TABLE books (id TEXT PRIMARY KEY, total INTEGER NOT NULL, token INTEGER NOT NULL)`)
 	execute(t, db, `INSERT INTO books VALUES ('may', 100, 5)`)
@@ -157,9 +156,7 @@ func TestTransactionBehindAFence(t *testing.T) {
 			return err
 		})
 	}
-	if err := write(7); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, write(7))
 	if err := write(6); !errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("a former holder: %v", err)
 	}

@@ -17,9 +17,7 @@ import (
 // what the page wants: an etcd with TLS, an Alertmanager, and the packages in the directory. Only the endpoint differs.
 func TestTheHowToForSystemdRunsAsWritten(t *testing.T) {
 	page, err := os.ReadFile(repository + "/docs/howto/systemd.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	found := regexp.MustCompile("(?s)```sh\n(.*?)```\n(?:\n```text\n(.*?)```)?").FindAllStringSubmatch(string(page), -1)
 	if len(found) != 8 {
 		t.Fatalf("the page has %d blocks of commands", len(found))
@@ -28,9 +26,7 @@ func TestTheHowToForSystemdRunsAsWritten(t *testing.T) {
 	m.etcd(t, "-tls /root")
 	for _, program := range []string{"prometheus-alertmanager", "amtool"} {
 		path, err := exec.LookPath(program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		must(t, exec.Command("install", "-m", "755", path, m.root+"/usr/local/bin/"+program))
 	}
 	const templates = "/usr/share/prometheus/alertmanager" // where Debian's looks for them
