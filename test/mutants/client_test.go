@@ -83,7 +83,7 @@ var clientSuites = []suite{
 		{"together-taken", "batch.go", `mine := b.held(s); «len(mine) == len(b.wanted)»`, `len(mine) > 0`,
 			"TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost"},
 		{"together-queue", "batch.go", `n := r.Keys(2 * i).Count; «n > 0»`, `n < 0`, "TestAllOrNothing"},
-		{"permits-free", "holders.go", `k.weight <= h.free(k.limit)`, `true`, "TestSemaphoreGivesItsPermitsAndNoMore"},
+		{"permits-free", "holders.go", `k.weight <= h.free(k.limit)`, `true`, "TestPermitsInTheirDelayAreTaken"},
 		{"permits-other-limit", "holders.go", `free -= «max(d.Permits, 1)»`, `1`, "TestPermitsInTheirDelayAreTaken"},
 		{"writer-delayed", "holders.go", `len(h.shares)+«len(h.delays)» == 0`, `0`,
 			"TestADelayOfAReaderKeepsWritersBackAndNoReaders"},
