@@ -219,9 +219,8 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 		for i := range 100 {
 			ops = append(ops, put(from+i, "done"))
 		}
-		if _, err := etcd.Etcd().Txn(t.Context()).Then(ops...).Commit(); err != nil {
-			t.Fatal(err)
-		}
+		_, err := etcd.Etcd().Txn(t.Context()).Then(ops...).Commit()
+		proctest.Must(t, err)
 	}
 	add(t, s, "1200", "")
 	if all := list(t, s); len(all) != 1201 || all[1200].Name != "1200" {

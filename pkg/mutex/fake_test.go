@@ -259,7 +259,6 @@ func (q *fake) life(key string) time.Duration {
 // revoke ends the lease of a key.
 func (q *fake) revoke(key string) {
 	q.Helper()
-	if _, err := q.etcd.Revoke(context.Background(), q.lease(key)); err != nil {
-		q.Fatal(err)
-	}
+	_, err := q.etcd.Revoke(context.Background(), q.lease(key))
+	proctest.Must(q, err)
 }

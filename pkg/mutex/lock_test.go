@@ -210,9 +210,8 @@ func stallFirst(etcd *clientv3.Client) *stalled {
 // arrive sends the transaction on to etcd.
 func (s *stalled) arrive(t *testing.T) {
 	t.Helper()
-	if _, err := s.txn.Load().send(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.txn.Load().send(context.Background())
+	proctest.Must(t, err)
 }
 
 func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {

@@ -172,9 +172,8 @@ func (s *terminal) shows(t *testing.T, at, commands, shown string, keepRunning b
 	before := len(s.shell.Output())
 	s.lines++
 	mark := fmt.Sprintf("commands %d ended", s.lines)
-	if _, err := fmt.Fprintf(s.keys, "%s\necho '%s'\n", commands, mark); err != nil {
-		t.Fatal(err)
-	}
+	_, err := fmt.Fprintf(s.keys, "%s\necho '%s'\n", commands, mark)
+	proctest.Must(t, err)
 	began := time.Now()
 	for end := began.Add(commandTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		printed, _, done := strings.Cut(s.shell.Output()[before:], mark)

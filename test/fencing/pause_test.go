@@ -31,9 +31,8 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 			locks := locktest.New(t)
 			h := startHolder(t, locks.Endpoint(), s.url, c.life)
 			var token int64
-			if _, err := fmt.Sscanf(h.NextLine(t), "held %d", &token); err != nil {
-				t.Fatal(err)
-			}
+			_, err := fmt.Sscanf(h.NextLine(t), "held %d", &token)
+			proctest.Must(t, err)
 			proctest.Must(t, h.Pause())
 			fmt.Fprintln(h.in, "write") // it would, if it could
 			if c.life == time.Hour {

@@ -39,17 +39,14 @@ func open(t testing.TB) *sql.DB {
 
 func execute(t testing.TB, db *sql.DB, query string, args ...any) {
 	t.Helper()
-	if _, err := db.ExecContext(context.Background(), query, args...); err != nil {
-		t.Fatal(err)
-	}
+	_, err := db.ExecContext(context.Background(), query, args...)
+	proctest.Must(t, err)
 }
 
 func total(t testing.TB, db *sql.DB, id string) (total, token int64) {
 	t.Helper()
-	if err := db.QueryRowContext(context.Background(), `SELECT total, token FROM books WHERE id = ?`, id).Scan(&total,
-		&token); err != nil {
-		t.Fatal(err)
-	}
+	row := db.QueryRowContext(context.Background(), `SELECT total, token FROM books WHERE id = ?`, id)
+	proctest.Must(t, row.Scan(&total, &token))
 	return total, token
 }
 

@@ -98,7 +98,6 @@ func (p *pod) over(t *testing.T, phase, reason string, statuses ...object) {
 // remove deletes the pod at once: after the end of its containers as its kubelet does, or by force.
 func (p *pod) remove(t *testing.T) {
 	t.Helper()
-	if _, err := p.Server.Ask("DELETE", p.Path(), object{"gracePeriodSeconds": 0}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := p.Server.Ask("DELETE", p.Path(), object{"gracePeriodSeconds": 0})
+	proctest.Must(t, err)
 }

@@ -85,9 +85,8 @@ func (w *world) lock(t *testing.T, lock string, process metadata.Process) *hold 
 	for _, f := range fields {
 		puts = append(puts, clientv3.OpPut(w.layout.Field(lock, f.Name), f.Value))
 	}
-	if _, err := w.locks.Txn(t.Context()).Then(puts...).Commit(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.locks.Txn(t.Context()).Then(puts...).Commit()
+	proctest.Must(t, err)
 	return h
 }
 

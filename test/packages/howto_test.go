@@ -32,10 +32,8 @@ func TestTheHowToForSystemdRunsAsWritten(t *testing.T) {
 	const templates = "/usr/share/prometheus/alertmanager" // where Debian's looks for them
 	must(t, exec.Command("mkdir", "-p", m.root+templates))
 	must(t, exec.Command("cp", templates+"/default.tmpl", templates+"/email.tmpl", m.root+templates))
-	if err := os.WriteFile(filepath.Join(m.root, "root/alertmanager.yml"),
-		[]byte("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(filepath.Join(m.root, "root/alertmanager.yml"),
+		[]byte("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"), 0o600))
 	proctest.Start(t, m.command("exec prometheus-alertmanager --config.file=/root/alertmanager.yml "+
 		"--storage.path=/root/alerts --cluster.listen-address= --web.listen-address=127.0.0.1:9093"))
 	m.prints(t, "curl -s http://127.0.0.1:9093/-/ready", "OK")

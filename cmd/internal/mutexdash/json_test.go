@@ -52,9 +52,7 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 		layout.History("gone"): `{"lock":"gone","uuid":"gone","token":7,"ended":"forced",` +
 			`"ended_at":"1553682600","by":"ann"}`,
 	} {
-		if _, err := c.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		etcdtest.Put(t, c, key, value)
 	}
 	p := start(t, etcd.Endpoint())
 	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"waiting":2`)

@@ -63,9 +63,7 @@ func take(t *testing.T, c *clientv3.Client, name string) {
 	}.Fields()
 	proctest.Must(t, err)
 	for _, f := range fields {
-		if _, err := c.Put(t.Context(), layout.Field(name, f.Name), f.Value); err != nil {
-			t.Fatal(err)
-		}
+		etcdtest.Put(t, c, layout.Field(name, f.Name), f.Value)
 	}
 }
 
@@ -176,20 +174,14 @@ func TestARecordAtKeysThatAreNoLocksIsListedAsMalformed(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
-	put := func(key, value string) {
-		t.Helper()
-		if _, err := c.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
-	}
 	write := func(place string) { // what a client that escapes nothing writes for a lock of this name
 		t.Helper()
-		put("/mutexes/"+place+"/uuid", "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003")
-		put("/mutexes/"+place+"/owner", "by-hand")
-		put("/mutexes/"+place+"/auto_unlock_at", "1553682600")
+		etcdtest.Put(t, c, "/mutexes/"+place+"/uuid", "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003")
+		etcdtest.Put(t, c, "/mutexes/"+place+"/owner", "by-hand")
+		etcdtest.Put(t, c, "/mutexes/"+place+"/auto_unlock_at", "1553682600")
 	}
 	write("100%")
-	put("/mutexes/50%/owner", "left over")
+	etcdtest.Put(t, c, "/mutexes/50%/owner", "left over")
 	take(t, c, "100%")
 	p := start(t, etcd.Endpoint())
 	answers(t, p.pages+"/", http.StatusOK, "/mutexes/100%")
@@ -203,9 +195,8 @@ func TestARecordAtKeysThatAreNoLocksIsListedAsMalformed(t *testing.T) {
 	write("a%2fb") // while it watches
 	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 2`)
 	for _, place := range []string{"100%", "a%2fb"} {
-		if _, err := c.Delete(t.Context(), "/mutexes/"+place+"/", clientv3.WithPrefix()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Delete(t.Context(), "/mutexes/"+place+"/", clientv3.WithPrefix())
+		proctest.Must(t, err)
 	}
 	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 0`)
 	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="held"} 1`)
