@@ -33,30 +33,6 @@ func panicOf(f func()) (err error) {
 	return nil
 }
 
-func TestLockerKeepsOthersOut(t *testing.T) {
-	queue(t, func(t *testing.T, q *fake) {
-		lockers := []sync.Locker{locker(t, q.locks(), notLost(t)), locker(t, q.locks(), notLost(t)),
-			locker(t, q.locks(), notLost(t))}
-		inside := 0 // the race detector watches it, too
-		var all sync.WaitGroup
-		for i := range 12 {
-			all.Go(func() {
-				l := lockers[i%len(lockers)]
-				for range 5 {
-					l.Lock()
-					if inside++; inside != 1 {
-						t.Errorf("%d are inside", inside)
-					}
-					time.Sleep(time.Millisecond)
-					inside--
-					l.Unlock()
-				}
-			})
-		}
-		all.Wait()
-	})
-}
-
 // lockerIsLost runs a test of a locked Locker, which is told once that it was lost.
 func lockerIsLost(t *testing.T, test func(t *testing.T, q *fake, c *mutex.Client, l sync.Locker, told chan error)) {
 	t.Helper()

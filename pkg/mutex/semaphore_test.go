@@ -3,7 +3,6 @@ package mutex_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
-	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -54,21 +51,6 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 		}
 		q.delete(mutex.DefaultPrefix + "a#")
 	})
-}
-
-// The cost of the permits that are already taken: each acquisition reads all of them.
-func BenchmarkPermitBesideOthers(b *testing.B) {
-	for _, others := range []int{0, 10, 100, 1000} {
-		b.Run(fmt.Sprintf("%d others", others), func(b *testing.B) {
-			c := newClient(b, etcdtest.Start(b).Client(b))
-			for range others {
-				take(b, c, "a", mutex.Semaphore(2000))
-			}
-			for b.Loop() {
-				proctest.Must(b, take(b, c, "a", mutex.Semaphore(2000)).Unlock())
-			}
-		})
-	}
 }
 
 func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
@@ -177,8 +159,8 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 			t.Errorf("the third permit is %s, while #1 is in its delay", third.Name())
 		}
 		if held := refused(t, c, "a", semaphore); held.Kind != metadata.HoldsPermits || held.Free != 0 ||
-			held.Limit != 4 || held.Weight != 1 || len(held.Holders) != 2 || held.Holder.Token != held.Holders[0].Token ||
-			held.Delay == nil || held.Delay.Permits != 2 || held.Delay.Lock != "a#1" {
+			held.Limit != 4 || held.Weight != 1 || len(held.Holders) != 2 ||
+			held.Holder.Token != held.Holders[0].Token || held.Delay == nil || held.Delay.Permits != 2 || held.Delay.Lock != "a#1" {
 			t.Errorf("told %+v", held)
 		}
 		w := q.wait(q.locks(), semaphore, mutex.Weight(2))

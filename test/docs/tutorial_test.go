@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -101,25 +100,6 @@ func shown(all []block, i int) string {
 	return ""
 }
 
-// matches reports whether a page shows what was printed. In the page, … stands for anything within a line, and on a
-// line of its own for any number of lines. Blanks count as one, because the width of a column depends on what is in it.
-func matches(shown, printed string) bool {
-	var pattern strings.Builder
-	for line := range strings.Lines(shown) {
-		line = strings.Join(strings.Fields(line), " ")
-		if line == "…" {
-			pattern.WriteString(`(?:.*\n)*`)
-			continue
-		}
-		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", ".*") + `\n`)
-	}
-	var got strings.Builder
-	for line := range strings.Lines(printed) {
-		got.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
-	}
-	return regexp.MustCompile(`\A` + pattern.String() + `\z`).MatchString(got.String())
-}
-
 func TestOutputIsComparedWithWhatThePageShows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -136,7 +116,7 @@ func TestOutputIsComparedWithWhatThePageShows(t *testing.T) {
 		{"a\n…\nb\n", "a\n1\n2\n", false},
 		{"a.c\n", "abc\n", false},
 	} {
-		if matches(c.shown, c.printed) != c.want {
+		if proctest.Shows(c.shown, c.printed) != c.want {
 			t.Errorf("%q shown, %q printed: want %v", c.shown, c.printed, c.want)
 		}
 	}
@@ -180,7 +160,7 @@ func (s *terminal) shows(t *testing.T, at, commands, shown string, keepRunning b
 		if !done && !keepRunning {
 			continue
 		}
-		if matches(shown, printed) {
+		if proctest.Shows(shown, printed) {
 			t.Logf("%s: %v", at, time.Since(began).Round(time.Millisecond))
 			return
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	_ "modernc.org/sqlite"
@@ -176,35 +175,5 @@ func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
 	}
 	if now, _ := total(t, db, "may"); now != 100 {
 		t.Errorf("the row has %d", now)
-	}
-}
-
-// All holders write at once, each through its own connection. Each accepted write finds no greater token, so the last
-// one has the greatest.
-func TestConcurrentStatementsNeverGoBack(t *testing.T) {
-	db := open(t)
-	execute(t, db, `CREATE TABLE seen (before INTEGER, after INTEGER)`)
-	execute(t, db, `CREATE TRIGGER t AFTER UPDATE ON books BEGIN INSERT INTO seen VALUES (old.token, new.token); END`)
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for n := range 10 {
-				token := int64(10 + n*8 + (i*5)%8)
-				if err := fencing.Exec(t.Context(), db, token, update, token, token, "may", token); err != nil &&
-					!errors.Is(err, fencing.ErrRefused) {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	var back, writes int
-	if err := db.QueryRowContext(t.Context(),
-		`SELECT count(*) FILTER (WHERE after < before), count(*) FROM seen`).Scan(&back, &writes); err != nil ||
-		back != 0 || writes == 0 {
-		t.Errorf("%d of %d writes went back, %v", back, writes, err)
-	}
-	if now, token := total(t, db, "may"); now != token || token != 10+9*8+7 {
-		t.Errorf("the row has %d by %d", now, token)
 	}
 }
