@@ -206,9 +206,7 @@ func TestItSaysItsVersionAsTheOtherProgramsDo(t *testing.T) {
 func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
 	t.Parallel()
 	dev := start(t, "--no-demo", "--for=1ms")
-	if err := dev.Wait(t); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, dev.Wait(t))
 }
 
 func TestWhatCannotWorkIsSaidInASentence(t *testing.T) {

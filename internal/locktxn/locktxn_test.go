@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -45,9 +46,7 @@ func (s store) commit(t locktxn.Txn) *clientv3.TxnResponse {
 	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 	defer cancel()
 	resp, err := t.Commit(ctx, s.etcd)
-	if err != nil {
-		s.Fatal(err)
-	}
+	proctest.Must(s, err)
 	return resp
 }
 
@@ -98,9 +97,7 @@ func (s store) put(key, value string) (revision int64) {
 func (s store) lease() clientv3.LeaseID {
 	s.Helper()
 	resp, err := s.etcd.Grant(s.Context(), 600)
-	if err != nil {
-		s.Fatal(err)
-	}
+	proctest.Must(s, err)
 	return resp.ID
 }
 

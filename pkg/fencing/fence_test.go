@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
 )
 
@@ -166,14 +167,10 @@ func TestTransportSendsTheTokenOfTheContext(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := &http.Client{Transport: &fencing.Transport{}}
 	r, err := http.NewRequestWithContext(fencing.NewContext(t.Context(), 42), http.MethodPut, server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	r.Header.Set(fencing.Header, "7") // of an earlier hold, say
 	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	answer.Body.Close()
 	if len(got) != 1 || got[0] != "42" {
 		t.Errorf("the server got %q", got)
@@ -186,9 +183,7 @@ func TestTransportSendsTheTokenOfTheContext(t *testing.T) {
 func TestTransportSendsNothingWithoutAToken(t *testing.T) {
 	body := &closing{Reader: strings.NewReader("a")}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://localhost", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	sent := false
 	transport := &fencing.Transport{
 		Base:  roundTrip(func(*http.Request) (*http.Response, error) { sent = true; return nil, io.EOF }),

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
 )
 
@@ -17,9 +18,7 @@ import (
 func enters(t testing.TB, m *fencing.Memory, resource string, token int64) (leave func()) {
 	t.Helper()
 	leave, err := m.Enter(t.Context(), resource, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return leave
 }
 
@@ -52,9 +51,7 @@ func TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut(t *testing.T) {
 			t.Fatal("the newer one got in beside an older write")
 		}
 		leaveToo()
-		if err := <-in; err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, <-in)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -31,9 +32,7 @@ func TestForceUnlockEndsTheHoldAndSaysWhoAndWhy(t *testing.T) {
 		if err := theirs.Alive(t.Context(), "it extends its hold"); err != nil { // which is no other hold
 			t.Fatal(err)
 		}
-		if err := st.ForceUnlock(t.Context(), &seen.Record, by, reason); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, st.ForceUnlock(t.Context(), &seen.Record, by, reason))
 		<-theirs.Lost()
 		lost, isLost := errors.AsType[*mutex.LostError](context.Cause(theirs.Context()))
 		if !isLost || !lost.Certain || lost.Ending == nil || lost.Ending.By != by || lost.Ending.Why != reason ||
@@ -61,9 +60,7 @@ func TestForceUnlockSparesAnotherHold(t *testing.T) {
 		s.Hold("a").Unlock()
 		first := s.Hold("a")
 		seen := get(t, st, "a").Holder()
-		if err := first.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, first.Unlock())
 		refused := func() *inspect.ChangedError {
 			t.Helper()
 			err := st.ForceUnlock(t.Context(), &seen.Record, by, reason)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -39,18 +40,14 @@ func inMemory(t *testing.T, test test) {
 
 func with(t *testing.T, s *locktest.Server, test test) {
 	st, err := inspect.New(s.Etcd(), inspect.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	test(t, s, st)
 }
 
 func get(t testing.TB, s *inspect.Inspector, name string) *inspect.State {
 	t.Helper()
 	state, err := s.Get(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return state
 }
 
@@ -156,9 +153,7 @@ func TestWatchYieldsWhatChanges(t *testing.T) {
 		s.Hold("another")
 		l := s.Hold("a", mutex.LockDelay(time.Minute))
 		want("stranger: ")
-		if err := l.Alive(t.Context(), "half"); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, l.Alive(t.Context(), "half"))
 		want("stranger: half")
 		s.ForceUnlock("a", "the test wants it")
 		want("free, 1 delays")
@@ -200,9 +195,7 @@ func TestWatchTellsThatItCannotReadAndGoesOn(t *testing.T) {
 				}
 			}
 		}()
-		if err := <-seen; err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, <-seen)
 		s.Cut()
 		if err := <-seen; err == nil {
 			t.Error("a state that has not changed came again")

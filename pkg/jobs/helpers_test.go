@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -31,9 +32,7 @@ func client(s *locktest.Server, now func() time.Time) *mutex.Client {
 func set(t testing.TB, s *locktest.Server, o jobs.TaskOptions) *jobs.Tasks {
 	t.Helper()
 	tasks, err := jobs.NewTasks(client(s, time.Now), "invoices", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return tasks
 }
 
@@ -56,9 +55,7 @@ func add(t testing.TB, s *jobs.Tasks, task, data string) {
 func capture(t testing.TB, s *jobs.Tasks, limit int) []*jobs.Task {
 	t.Helper()
 	captured, err := s.Capture(context.Background(), limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return captured
 }
 
@@ -82,18 +79,14 @@ func finish(t testing.TB, task *jobs.Task, state string) {
 func get(t testing.TB, s *jobs.Tasks, task string) jobs.TaskStatus {
 	t.Helper()
 	now, err := s.Get(context.Background(), task)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return now
 }
 
 func list(t testing.TB, s *jobs.Tasks) []jobs.TaskStatus {
 	t.Helper()
 	all, err := s.List(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return all
 }
 

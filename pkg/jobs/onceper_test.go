@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -57,9 +58,7 @@ func once(t testing.TB, c *mutex.Client, every time.Duration, run func(context.C
 func last(t testing.TB, c *mutex.Client) jobs.Period {
 	t.Helper()
 	p, err := jobs.LastPeriod(t.Context(), c, "job")
-	if err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, err)
 	return p
 }
 
@@ -144,9 +143,7 @@ func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if err := jobs.ResetPeriod(t.Context(), c, "job"); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, jobs.ResetPeriod(t.Context(), c, "job"))
 	if p := last(t, c); !p.Start.IsZero() {
 		t.Errorf("after the reset the period is %+v", p)
 	}
@@ -156,9 +153,7 @@ func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
 func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 	s, now, c, _ := machines(t, "2026-08-29T10:00:30Z")
 	lease, err := s.Etcd().Grant(t.Context(), 60)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	announce := func(id, clock string, opts ...clientv3.OpOption) {
 		value := protocol.Marshal(metadata.Presence{ID: id, Now: metadata.Time{Time: at(clock)}})
 		if _, err := s.Etcd().Put(t.Context(), layout(t).Unlocker(id), value, opts...); err != nil {
@@ -231,9 +226,7 @@ func TestPeriodThatSomebodyResetIsNotGivenBack(t *testing.T) {
 	s, _, c, _ := machines(t, "2026-08-29T10:00:00Z")
 	broken := errors.New("broken")
 	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, func(ctx context.Context) error {
-		if err := jobs.ResetPeriod(ctx, c, "job"); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, jobs.ResetPeriod(ctx, c, "job"))
 		return broken
 	}, jobs.PeriodBackOnError())
 	s.AssertFree("job")
@@ -298,7 +291,5 @@ func TestLockAroundAJobIsFoundInside(t *testing.T) {
 		})
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, err)
 }

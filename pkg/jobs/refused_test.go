@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -15,9 +16,7 @@ import (
 func TestWhatCannotBeIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	ctx := context.Background()
 	ok := func(context.Context) error { return nil }
 	once := func(every time.Duration, opts ...jobs.Option) error {
@@ -33,9 +32,7 @@ func TestWhatCannotBeIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		return err
 	}
 	s, err := jobs.NewTasks(locks, "a", jobs.TaskOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	_, noLocks := jobs.NewTasks(nil, "a", jobs.TaskOptions{})
 	_, noClient := jobs.OncePer(ctx, nil, "a", time.Hour, ok)
 	_, noJob := jobs.OncePer(ctx, locks, "", time.Hour, ok)

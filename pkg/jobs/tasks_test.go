@@ -15,6 +15,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -35,9 +36,7 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 	if again := capture(t, s, 5); len(again) != 0 {
 		t.Error("two have the task")
 	}
-	if err := task.Alive(t.Context(), "half"); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, task.Alive(t.Context(), "half"))
 	finish(t, task, "done")
 	now = get(t, s, "1")
 	if now.State != "done" || now.From != "new" || now.Running || now.Attempts != 0 || now.Note != "a note" ||
@@ -95,24 +94,18 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 	}
 	reset := func() error { return s.Reset(t.Context(), "1", "new") }
 	remove := func() error { return s.Remove(t.Context(), "1") }
-	if err := reset(); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, reset())
 	task := one(t, s, 1, "new")
 	for what, err := range map[string]error{"reset": reset(), "remove": remove()} {
 		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Holder.UUID != task.Lock().UUID() {
 			t.Errorf("%s while a worker has it: %v", what, err)
 		}
 	}
-	if err := task.Release(); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, task.Release())
 	if now := get(t, s, "1"); now.State != "new" || now.Attempts != 0 {
 		t.Errorf("after the release: %+v", now)
 	}
-	if err := remove(); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, remove())
 	for what, err := range map[string]error{"reset": reset(), "remove": remove()} {
 		if !errors.Is(err, jobs.ErrNoTask) {
 			t.Errorf("%s a task that is none: %v", what, err)
@@ -186,9 +179,7 @@ func TestListSaysWhatBecameOfEachTask(t *testing.T) {
 	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 1})
 	other, err := jobs.NewTasks(client(etcd, time.Now), "invoices 2", jobs.TaskOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	add(t, other, "of another set", "")
 	for _, name := range []string{"failed", "stuck", "running"} {
 		add(t, s, name, "")
@@ -228,9 +219,8 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 		for i := range 100 {
 			ops = append(ops, put(from+i, "done"))
 		}
-		if _, err := etcd.Etcd().Txn(t.Context()).Then(ops...).Commit(); err != nil {
-			t.Fatal(err)
-		}
+		_, err := etcd.Etcd().Txn(t.Context()).Then(ops...).Commit()
+		proctest.Must(t, err)
 	}
 	add(t, s, "1200", "")
 	if all := list(t, s); len(all) != 1201 || all[1200].Name != "1200" {
@@ -270,9 +260,7 @@ func TestWorkerIsAskedAboutOneTaskAndMayTakeOthers(t *testing.T) {
 			t.Error("the request is taken for another task")
 		default:
 		}
-		if err := errors.Join(first.Release(), second.Release()); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, errors.Join(first.Release(), second.Release()))
 	})
 }
 
@@ -280,9 +268,7 @@ func TestTaskOfADeadWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
 	s, lives := tasks(t, jobs.TaskOptions{MaxAttempts: 2})
 	dies := one(t, set(t, s, jobs.TaskOptions{Worker: "the one that dies"}), 1, "new")
 	for i := range 3 {
-		if err := dies.Save(t.Context(), fmt.Sprint("page ", i+1)); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, dies.Save(t.Context(), fmt.Sprint("page ", i+1)))
 	}
 	if captured := capture(t, lives, 1); len(captured) != 0 {
 		t.Fatal("captured before the auto-unlock")
@@ -295,9 +281,7 @@ func TestTaskOfADeadWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
 	if task.Data() != "page 3" {
 		t.Errorf("it has %q", task.Data())
 	}
-	if err := task.FinishAndRemove(); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, task.FinishAndRemove())
 	if now := get(t, lives, "1"); now.State != "" {
 		t.Errorf("it is still there: %+v", now)
 	}
@@ -387,9 +371,7 @@ func TestLateAddIsRefused(t *testing.T) {
 	})
 	tasks := set(t, s, jobs.TaskOptions{})
 	add(t, tasks, "1", "")
-	if err := one(t, tasks, 1, "new").FinishAndRemove(); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, one(t, tasks, 1, "new").FinishAndRemove())
 	if r, err := late(); err != nil || r.Succeeded {
 		t.Errorf("the late add: %v, %v", r, err)
 	}

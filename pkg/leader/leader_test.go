@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/inspect"
 	"github.com/clustermutex/unlocker/pkg/leader"
 	"github.com/clustermutex/unlocker/pkg/locktest"
@@ -33,9 +34,7 @@ func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
 func campaign(t testing.TB, c *mutex.Client, o leader.Options) *mutex.Lock {
 	t.Helper()
 	l, err := leader.Campaign(t.Context(), c, "scheduler", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return l
 }
 
@@ -56,18 +55,14 @@ func observe(t testing.TB, s *locktest.Server, tell func(*metadata.Record, error
 func inspector(t testing.TB, etcd *clientv3.Client) *inspect.Inspector {
 	t.Helper()
 	s, err := inspect.New(etcd, inspect.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return s
 }
 
 func current(t testing.TB, s *inspect.Inspector) *metadata.Record {
 	t.Helper()
 	r, err := leader.Current(t.Context(), s, "scheduler")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return r
 }
 
@@ -87,9 +82,7 @@ func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, err)
 		if r := current(t, st); r != nil || leader.Address(r) != "" {
 			t.Errorf("after it resigned %+v leads at %q", r, leader.Address(r))
 		}
@@ -126,13 +119,9 @@ func TestLeadersFollowEachOtherInView(t *testing.T) {
 	second := make(chan *mutex.Lock)
 	go func() { second <- campaign(t, c, leader.Options{Address: "second"}) }()
 	s.AwaitWaiters("scheduler", 1)
-	if err := errors.Join(first.Alive(t.Context(), "which is no news"), first.Unlock()); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, errors.Join(first.Alive(t.Context(), "which is no news"), first.Unlock()))
 	want("second")
-	if err := (<-second).Unlock(); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, (<-second).Unlock())
 	want("nobody")
 	stop()
 }
@@ -148,9 +137,7 @@ func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
 			}
 			seen <- err
 		})
-		if err := <-seen; err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, <-seen)
 		s.Cut()
 		if err := <-seen; err == nil {
 			t.Error("the same leader came again")

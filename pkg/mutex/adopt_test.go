@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -21,9 +22,7 @@ import (
 func adopt(t testing.TB, c *mutex.Client, uuid string, opts ...mutex.Option) *mutex.Lock {
 	t.Helper()
 	l, err := c.Adopt(context.Background(), "a", uuid, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	giveBack(t, l)
 	return l
 }
@@ -235,12 +234,8 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		locks := newClient(t, q.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
 		r, err := locks.Reserve(t.Context(), "db", "maintenance, OPS-12", 2*time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := locks.Close(); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, err)
+		proctest.Must(t, locks.Close())
 		time.Sleep(time.Hour)
 		now := read(t, q.etcd, "db")
 		if now.UUID != r.UUID || now.Token != r.Token || r.Lock != "db" || !now.AutoUnlockAt.Equal(r.Until) ||
@@ -249,9 +244,7 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 			t.Errorf("the reservation says %+v, the record %+v", r, now.Record)
 		}
 		l, err := q.locks().Adopt(t.Context(), r.Lock, r.UUID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		unlock(t, l)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -128,14 +129,10 @@ func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
 func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		r, err := locks.TryReserve(t.Context(), "a", "maintenance", time.Hour, mutex.Semaphore(3))
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		ask(t, f, r.Lock, "bob", "before the adoption")
 		l, err := locks.Adopt(t.Context(), r.Lock, r.UUID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		if !isAsked(l.Asked()) || l.Request().By != "bob" {
 			t.Errorf("what was asked before: %+v", l.Request())
 		}

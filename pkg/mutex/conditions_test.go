@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -121,9 +122,7 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 func value(t testing.TB, etcd *clientv3.Client, key string) (string, int64) {
 	t.Helper()
 	r, err := etcd.Get(context.Background(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if len(r.Kvs) == 0 {
 		return "", 0
 	}
@@ -181,9 +180,7 @@ func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
 				context.Cause(l.Context()))
 		}
 		f.put("/state", "ready")
-		if err := l.UnlockWith(done(), ready); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, l.UnlockWith(done(), ready))
 		if state, _ := value(t, f.etcd, "/state"); state != "done" || read(t, f.etcd, "a").Token != 0 {
 			t.Errorf("the state is %q, the lock is held by %s", state, read(t, f.etcd, "a").UUID)
 		}
@@ -209,9 +206,7 @@ func TestReleaseIsNoLossToTheWatch(t *testing.T) {
 		})
 		l := take(t, newClient(t, slow), "a")
 		time.Sleep(time.Second) // it is watched now
-		if err := l.UnlockWith(done()); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, l.UnlockWith(done()))
 		if cause := context.Cause(l.Context()); cause != mutex.ErrUnlocked {
 			t.Fatalf("the context ended with %v", cause)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -22,9 +23,7 @@ func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	_, err := lockstore.New(f.etcd, layout(t)).Do(t.Context(), protocol.ActionExtend, protocol.Subject{Hold: &r},
 		protocol.Action{ID: rand.Text(), At: metadata.Time{Time: time.Now().Add(ahead)}, Actor: "ann", Source: "cli",
 			Lock: "a", UUID: r.UUID, Token: r.Token, Reason: "the disk is slow", Seconds: int64(d / time.Second)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 }
 
 // endsAbout is ends, but for the rounding of deadlines to whole seconds.
@@ -165,9 +164,7 @@ func TestSleepOfTheMachineComesOffTheTimeThatWasGiven(t *testing.T) {
 func TestTimeGivenBeforeAnAdoptionCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		r, err := locks.TryReserve(t.Context(), "a", "maintenance", 10*time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		give(t, f, 20*time.Minute, 0)
 		l := adopt(t, locks, r.UUID, mutex.SafetyMargin(time.Minute))
 		if l.Extended() == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -110,9 +111,7 @@ func (l leases) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantRespo
 func (f *fake) do(ops ...clientv3.Op) int64 {
 	f.Helper()
 	r, err := f.etcd.Txn(context.Background()).Then(ops...).Commit()
-	if err != nil {
-		f.Fatal(err)
-	}
+	proctest.Must(f, err)
 	return r.Header.Revision
 }
 
@@ -151,18 +150,14 @@ func queues[C any](t *testing.T, cases map[string]C, test func(t *testing.T, q *
 func (q *fake) nothingLeft() {
 	q.Helper()
 	keys, err := q.etcd.Get(context.Background(), mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		q.Fatal(err)
-	}
+	proctest.Must(q, err)
 	for _, kv := range keys.Kvs {
 		if !strings.Contains(string(kv.Key), "/.cancelled/") && !strings.Contains(string(kv.Key), "/.history/") {
 			q.Errorf("left: %s", kv.Key)
 		}
 	}
 	leases, err := q.etcd.Leases(context.Background())
-	if err != nil {
-		q.Fatal(err)
-	}
+	proctest.Must(q, err)
 	for _, l := range leases.Leases {
 		ttl, err := q.etcd.TimeToLive(context.Background(), l.ID, clientv3.WithAttachedKeys())
 		if err == nil && ttl.GrantedTTL > 0 && ttl.GrantedTTL <= 10 && !(q.cutShort && len(ttl.Keys) == 0) {
@@ -204,9 +199,7 @@ func (q *fake) waiting() (waiting []metadata.Waiter) {
 	l := layout(q)
 	r, err := q.etcd.Get(context.Background(), l.Queue("a"), clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	if err != nil {
-		q.Fatal(err)
-	}
+	proctest.Must(q, err)
 	for _, kv := range r.Kvs {
 		t, err := protocol.Unmarshal[metadata.Ticket](kv.Value)
 		if key := l.Parse(string(kv.Key)); err == nil && key.Kind == protocol.KindTicket && !t.Holding {
@@ -259,16 +252,13 @@ func (q *fake) lease(key string) clientv3.LeaseID {
 func (q *fake) life(key string) time.Duration {
 	q.Helper()
 	lease, err := q.etcd.TimeToLive(context.Background(), q.lease(key))
-	if err != nil {
-		q.Fatal(err)
-	}
+	proctest.Must(q, err)
 	return time.Duration(lease.GrantedTTL) * time.Second
 }
 
 // revoke ends the lease of a key.
 func (q *fake) revoke(key string) {
 	q.Helper()
-	if _, err := q.etcd.Revoke(context.Background(), q.lease(key)); err != nil {
-		q.Fatal(err)
-	}
+	_, err := q.etcd.Revoke(context.Background(), q.lease(key))
+	proctest.Must(q, err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -27,9 +28,7 @@ func newClient(t testing.TB, etcd *clientv3.Client, opts ...mutex.Options) *mute
 		o = opts[0]
 	}
 	c, err := mutex.New(etcd, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -50,9 +49,7 @@ func onEtcd(t *testing.T) (*clientv3.Client, *mutex.Client) {
 func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
 	t.Helper()
 	l, err := c.TryLock(context.Background(), name, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	giveBack(t, l)
 	return l
 }
@@ -75,9 +72,7 @@ func endHold(t testing.TB, etcd *clientv3.Client, lock, ended, by, why string) {
 	removal := metadata.Removal{Record: &doc.Record, Delay: doc.DelayOf(0),
 		Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now())}
 	store := lockstore.New(etcd, layout(t))
-	if err := errors.Join(store.AutoUnlock(t.Context(), []metadata.Removal{removal})...); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, errors.Join(store.AutoUnlock(t.Context(), []metadata.Removal{removal})...))
 }
 
 type held interface {
@@ -99,9 +94,7 @@ func giveBack(t testing.TB, l held) {
 func takeAll(t testing.TB, c *mutex.Client, names []string, opts ...mutex.Option) *mutex.Locks {
 	t.Helper()
 	all, err := c.LockAll(context.Background(), names, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	giveBack(t, all)
 	return all
 }
@@ -110,9 +103,7 @@ func takeAll(t testing.TB, c *mutex.Client, names []string, opts ...mutex.Option
 func enter(t testing.TB, c *mutex.Client, hold *mutex.Lock) *mutex.Lock {
 	t.Helper()
 	l, err := c.TryLock(hold.Context(), "a", mutex.Reentrant())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	giveBack(t, l)
 	return l
 }
@@ -140,9 +131,7 @@ func unlock(t testing.TB, l interface{ Unlock() error }) {
 
 func alive(t testing.TB, l *mutex.Lock, progress ...string) {
 	t.Helper()
-	if err := l.Alive(context.Background(), progress...); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, l.Alive(context.Background(), progress...))
 }
 
 func wantEmpty(t testing.TB, etcd *clientv3.Client) {
@@ -159,9 +148,7 @@ func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
 	t.Helper()
 	l := layout(t)
 	r, err := etcd.Get(context.Background(), l.Record(lock), clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return metadata.Decode(lock, locktxn.Fields(l, r))
 }
 
@@ -169,9 +156,7 @@ func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
 func holds(t testing.TB, etcd *clientv3.Client, guards ...clientv3.Cmp) bool {
 	t.Helper()
 	r, err := etcd.Txn(context.Background()).If(guards...).Then(clientv3.OpPut("/mine", "1")).Commit()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return r.Succeeded
 }
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -303,9 +304,7 @@ func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
 		Endpoints: []string{server.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(patient)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(func() { etcd.Close() })
 	locks := newClient(t, etcd, mutex.Options{AttemptTimeout: 300 * time.Millisecond})
 	l := take(t, locks, "a")
@@ -315,7 +314,5 @@ func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
 		return etcd.ActiveConnection().GetState() == connectivity.TransientFailure
 	})
 	server.Restart(t)
-	if err := l.Alive(within(t, 20*time.Second)); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, l.Alive(within(t, 20*time.Second)))
 }

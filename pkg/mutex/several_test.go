@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -44,9 +45,7 @@ func TestAllOrNothing(t *testing.T) {
 		}
 		q.delete(layout(t).Ticket("b", foreignUUID)) // the tail is left behind
 		g, err := c.TryLockAll(t.Context(), names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		unlock(t, g)
 	})
 }
@@ -64,9 +63,7 @@ func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
 	}
 	g, err := locks.TryLockAll(t.Context(), names, mutex.Then(writes...),
 		mutex.If(clientv3.Compare(clientv3.Version("/y"), "=", 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if doc := read(t, etcd, names[0]); len(doc.Problems) > 0 ||
 		!strings.HasSuffix(doc.Attributes[mutex.AttributeTogether].(string), "d, "+names[4]+" and 19 more") {
 		t.Errorf("together with %v, %v", doc.Attributes, doc.Problems)
@@ -165,9 +162,7 @@ func TestSeveralLocksWhoseRequestIsSentTwiceAreTheSameHolds(t *testing.T) {
 			return r, err
 		}))
 		both, err := c.TryLockAll(t.Context(), []string{"a", "b"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		if now := read(t, q.etcd, "b"); both.Tokens()["b"] != now.Token {
 			t.Errorf("it holds b with token %d, etcd has %d", both.Tokens()["b"], now.Token)
 		}

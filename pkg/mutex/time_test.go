@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -242,9 +243,7 @@ func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		locks, err := mutex.New(f.client(), mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		l, _ := locks.TryLock(t.Context(), "a")
 		f.away.Store(true)
 		if l.Unlock() == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -216,60 +216,6 @@ func TestPositionInALongQueueIsEstimated(t *testing.T) {
 	})
 }
 
-// Waiters come, give up, lose their places and wait again, in random order. Never do two hold the lock, and in the end
-// nothing is left.
-func TestQueueInDisorder(t *testing.T) {
-	queue(t, func(t *testing.T, q *fake) {
-		q.cutShort = true
-		// of each waiter, by lot
-		patiences := []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 4 * time.Second, 5 * time.Second}
-		var inside, turns, gaveUp atomic.Int64
-		var wg sync.WaitGroup
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		for i := range 24 {
-			c := q.locks()
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					patience, cancel := context.WithTimeout(ctx, patiences[rand.N(len(patiences))])
-					l, err := c.Lock(patience, "a")
-					cancel()
-					if _, held := errors.AsType[*mutex.HeldError](err); err != nil && !held &&
-						!errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("waiter %d: %v", i, err)
-					}
-					if err != nil {
-						gaveUp.Add(1)
-						continue
-					}
-					if n := inside.Add(1); n != 1 {
-						t.Errorf("%d hold the lock", n)
-					}
-					turns.Add(1)
-					time.Sleep(time.Millisecond)
-					inside.Add(-1)
-					unlock(t, l)
-				}
-			})
-		}
-		wg.Go(func() { // somebody who ends the leases of waiters
-			for ctx.Err() == nil {
-				if w := q.waiting(); len(w) > 0 {
-					key := layout(t).Ticket("a", w[rand.N(len(w))].ID)
-					if r, err := q.etcd.Get(ctx, key); err == nil && len(r.Kvs) == 1 {
-						q.etcd.Revoke(ctx, clientv3.LeaseID(r.Kvs[0].Lease))
-					}
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-		})
-		wg.Wait()
-		if turns.Load() == 0 || gaveUp.Load() == 0 {
-			t.Errorf("%d turns, %d gave up", turns.Load(), gaveUp.Load())
-		}
-	})
-}
-
 func TestIdleLeasesAreGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		first := take(t, locks, "a")
@@ -291,9 +237,7 @@ func TestIdleLeasesAreGivenBack(t *testing.T) {
 func leased(t *testing.T, f *fake) int {
 	t.Helper()
 	all, err := f.etcd.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return len(all.Leases)
 }
 
@@ -305,9 +249,7 @@ const foreignUUID = "00000000-0000-4000-8000-000000000001"
 func (q *fake) standIn() {
 	q.Helper()
 	lease, err := q.etcd.Grant(context.Background(), 600)
-	if err != nil {
-		q.Fatal(err)
-	}
+	proctest.Must(q, err)
 	q.do(clientv3.OpPut(layout(q).Ticket("a", foreignUUID), "{}", clientv3.WithLease(lease.ID)),
 		clientv3.OpPut(layout(q).Tail("a"), foreignUUID, clientv3.WithLease(lease.ID)))
 }

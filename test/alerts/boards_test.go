@@ -31,9 +31,7 @@ func TestPicturesOfTheDashboards(t *testing.T) {
 	if *bundle == "" || *pictures == "" {
 		t.Fatal("run this by make boards")
 	}
-	if err := programs.Go("build", "-o", programs.Dir, "./cmd/mutexdev"); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, programs.Go("build", "-o", programs.Dir, "./cmd/mutexdev"))
 	demo := watchedDemo(t)
 	time.Sleep(*during)
 	for name, p := range map[string]part{
@@ -80,15 +78,11 @@ func page(t *testing.T, shown part, prometheus string) (url string) {
 	var board struct {
 		Panels []json.RawMessage `json:"panels"`
 	}
-	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/"+shown.board+".json")), &board); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, json.Unmarshal([]byte(read(t, "deploy/grafana/"+shown.board+".json")), &board))
 	some := board.Panels[:0]
 	for _, raw := range board.Panels {
 		var p struct{ GridPos struct{ Y int } }
-		if err := json.Unmarshal(raw, &p); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, json.Unmarshal(raw, &p))
 		if p.GridPos.Y >= shown.first && p.GridPos.Y < shown.last {
 			some = append(some, raw)
 		}
@@ -96,9 +90,7 @@ func page(t *testing.T, shown part, prometheus string) (url string) {
 	board.Panels = some
 	picture, err := json.Marshal(map[string]any{"board": board, "prometheus": prometheus,
 		"seconds": int(during.Seconds()) - 10, "width": 1400})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="board.css">`+

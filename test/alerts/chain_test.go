@@ -48,9 +48,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	}
 
 	proctest.Eventually(t, "the alert ends when the holder extends", func() error {
-		if err := slow.Alive(t.Context(), "still at it"); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, slow.Alive(t.Context(), "still at it"))
 		if w.told("resolved", "UnlockerLockAlerting", "billing/invoice run") == 0 {
 			return fmt.Errorf("it goes on")
 		}
@@ -137,9 +135,7 @@ func panels(t *testing.T, prometheus, lock string) error {
 				Targets []struct{ Expr string }
 			}
 		}
-		if err := json.Unmarshal([]byte(text), &board); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, json.Unmarshal([]byte(text), &board))
 		for _, p := range board.Panels {
 			for _, target := range p.Targets {
 				asked++
@@ -176,8 +172,6 @@ func answers(t *testing.T, prometheus, query string) int {
 	var answer struct {
 		Data struct{ Result []any }
 	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, json.Unmarshal([]byte(body), &answer))
 	return len(answer.Data.Result)
 }

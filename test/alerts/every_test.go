@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // told is what promtool expects a rule to make: see deploy/prometheus/tests.
@@ -33,9 +35,7 @@ func rulesAlerts(t *testing.T) (all []told) {
 				} `yaml:"alert_rule_test"`
 			}
 		}
-		if err := yaml.Unmarshal([]byte(text), &tests); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, yaml.Unmarshal([]byte(text), &tests))
 		for _, test := range tests.Tests {
 			for _, rule := range test.Rules {
 				if _, known := found[rule.Name]; !known && len(rule.Want) > 0 {
@@ -66,13 +66,9 @@ func TestEveryAlertReadsAsThePageShows(t *testing.T) {
 	})
 	all := rulesAlerts(t)
 	body, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	resp, err := http.Post(r.am+"/api/v2/alerts", "application/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("Alertmanager answers %s", resp.Status)

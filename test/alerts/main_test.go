@@ -51,18 +51,14 @@ func output(t *testing.T, stdin []byte, name string, args ...string) string {
 func file(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func read(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(top + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return string(b)
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var pictures = flag.String("pictures", "", "write pictures into this `directory`")
@@ -34,9 +36,7 @@ func picture(t *testing.T, prometheus string) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(*pictures, "alerts.png"), shot, 0o644)
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, err)
 }
 
 // browser is a tab of a Chromium with nothing in it.

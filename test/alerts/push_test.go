@@ -31,12 +31,8 @@ func TestWithoutPrometheus(t *testing.T) {
 	w.take("billing/dead", time.Second, 4*time.Second)
 	proctest.Eventually(t, "the former password is refused",
 		func() error { return shows(one.addr, `result="error"} 1`) })
-	if err := os.WriteFile(login, []byte("basic_auth: {username: unlocker, password: secret}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(one.Signal(syscall.SIGHUP), two.Signal(syscall.SIGHUP)); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(login, []byte("basic_auth: {username: unlocker, password: secret}\n"), 0o600))
+	proctest.Must(t, errors.Join(one.Signal(syscall.SIGHUP), two.Signal(syscall.SIGHUP)))
 	a := w.wants("firing", "UnlockerLockAlerting", "billing/invoice run")
 	if n := a.Annotations; n["owner"] != "billing" || !strings.Contains(n["frame"], "test/alerts") {
 		t.Errorf("annotations %q", n)
@@ -51,9 +47,7 @@ func TestWithoutPrometheus(t *testing.T) {
 	}
 
 	one.Kill() // the other one goes on
-	if err := slow.Alive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, slow.Alive(t.Context()))
 	w.wants("resolved", "UnlockerLockAlerting", "billing/invoice run")
 
 	slow = w.take("billing/second", time.Second, time.Hour)
@@ -61,9 +55,7 @@ func TestWithoutPrometheus(t *testing.T) {
 	if want := slow.Deadline(); b.StartsAt.After(want) {
 		t.Errorf("it began at %v", b.StartsAt)
 	}
-	if err := shows(two.addr, `result="success"} `, "unlocker_alert_push_alerts "); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, shows(two.addr, `result="success"} `, "unlocker_alert_push_alerts "))
 	two.Kill() // nobody tells Alertmanager any more, and it forgets
 	w.wants("resolved", "UnlockerLockAlerting", "billing/second")
 }

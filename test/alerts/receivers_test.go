@@ -238,22 +238,16 @@ func (m message) parts(t *testing.T) (subject, text, html string) {
 		}
 	}
 	_, params, err := mime.ParseMediaType(letter.Header.Get("Content-Type"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	reader := multipart.NewReader(letter.Body, params["boundary"])
 	for {
 		part, err := reader.NextRawPart()
 		if err == io.EOF {
 			return subject, text, html
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		body, err := io.ReadAll(quotedprintable.NewReader(part))
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		into := &html
 		if strings.HasPrefix(part.Header.Get("Content-Type"), "text/plain") {
 			into = &text
@@ -290,9 +284,7 @@ func (r *receivers) shipped(change ...func(config string) string) (path string) 
 		"alertmanager.yml": text, "unlocker.tmpl": read(r.T, "deploy/alertmanager/unlocker.tmpl"),
 		"smtp": "secret", "slack": r.http.URL + "/slack", "pagerduty": "key", "opsgenie": "key",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			r.Fatal(err)
-		}
+		proctest.Must(r, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	path = filepath.Join(dir, "alertmanager.yml")
 	output(r.T, nil, tool(r.T, "amtool"), "check-config", path)

@@ -45,9 +45,7 @@ func (r *receivers) push(waiting map[string]int, locks ...*metadata.Record) *pus
 		},
 		Log: zerolog.Nop(),
 	})
-	if err != nil {
-		r.Fatal(err)
-	}
+	proctest.Must(r, err)
 	p.Pusher = pusher
 	task := proctest.Go(r.T, pusher.Run)
 	p.kill = func() { task.Stop(r.T) }
@@ -119,9 +117,7 @@ func (r *receivers) showsText(name, got string) {
 		case !found || !ended:
 			continue
 		case *updatePage:
-			if err := os.WriteFile(top+page, []byte(before+begin+got+"```\n"+after), 0o644); err != nil {
-				r.Fatal(err)
-			}
+			proctest.Must(r, os.WriteFile(top+page, []byte(before+begin+got+"```\n"+after), 0o644))
 		case got != shown:
 			r.Errorf("%s shows for %s\n%s\nit is\n%s", page, name, shown, got)
 		}

@@ -67,14 +67,10 @@ func (w *world) dashboard() (ops string) {
 func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 	w.Helper()
 	locks, err := mutex.New(w.client, mutex.Options{Owner: "billing"})
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	l, err := locks.Lock(w.Context(), name, mutex.Purpose("nightly invoices"), mutex.AlertAfter(expect),
 		mutex.AutoUnlockAfter(unlock))
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	w.Cleanup(func() { locks.Close() })
 	return l
 }
@@ -89,9 +85,7 @@ func (w *world) lock(name string, deadline int) {
 		Holder:   metadata.Holder{Owner: "billing", Hostname: "host-1", Purpose: "by hand"},
 		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
 	})...).Commit()
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 }
 
 // puts are what writes a record.

@@ -36,9 +36,7 @@ var rendered = flag.String("rendered", "",
 func load(t testing.TB) *chart.Chart {
 	t.Helper()
 	c, err := loader.Load(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -52,9 +50,7 @@ func scenarios(t testing.TB) map[string]map[string]any {
 	all := map[string]map[string]any{}
 	for _, file := range files {
 		values, err := chartutil.ReadValuesFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all[strings.TrimSuffix(filepath.Base(file), "-values.yaml")] = values
 	}
 	return all
@@ -119,9 +115,7 @@ func (r *release) add(text string) error {
 func mustRender(t testing.TB, c *chart.Chart, values map[string]any) release {
 	t.Helper()
 	r, err := render(t, c, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -132,9 +126,7 @@ func writeDown(t *testing.T, name, text string) {
 		return
 	}
 	path := filepath.Join(*rendered, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 }
 
 // TestEveryScenarioIsWrittenDown leaves the objects for tests that start what is in them.

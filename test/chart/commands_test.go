@@ -49,9 +49,7 @@ func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 	found := 0
 	texts := map[string]string{"NOTES.txt": r.notes}
 	files, err := filepath.Glob(repository + "/docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range append(files, repository+"/README.md", directory+"/README.md") {
 		texts[file] = read(t, file)
 	}
@@ -116,29 +114,6 @@ func TestEverySecretOfTheGuideIsMadeByAStep(t *testing.T) {
 	}
 	if missing := wanted.Difference(known); len(wanted) < 3 || len(missing) > 0 {
 		t.Errorf("of the secrets %q no step makes %q", sets.List(wanted), sets.List(missing))
-	}
-}
-
-// The same role has the same name on all pages, and is made where somebody gets it.
-func TestTheRolesInEtcdHaveOneNameEach(t *testing.T) {
-	known := map[string]sets.Set[string]{"read": sets.New[string](), "readwrite": sets.New[string]()}
-	given := regexp.MustCompile(`(?:grant-permission --prefix=true|user grant-role \S+) (\S+)`)
-	for _, file := range []string{"docs/operations.md", "docs/howto/etcd-roles-and-tls.md"} {
-		const prefix = `(?:--prefix=true )?`
-		permission := regexp.MustCompile(`role grant-permission ` + prefix + `(\S+) ` + prefix + `(\w+) /mutexes/\s`)
-		for _, grant := range permission.FindAllStringSubmatch(page(t, file), -1) {
-			known[grant[2]].Insert(grant[1])
-		}
-		for _, role := range given.FindAllStringSubmatch(page(t, file), -1) {
-			if role[1] != "root" && !strings.Contains(page(t, file), "etcdctl role add "+role[1]+"\n") {
-				t.Errorf("%s gives the role %s, which it does not make", file, role[1])
-			}
-		}
-	}
-	for may, roles := range known {
-		if len(roles) != 1 {
-			t.Errorf("the role that may %s is called %q", may, sets.List(roles))
-		}
 	}
 }
 

@@ -30,18 +30,21 @@ func module(t *testing.T, version string) string {
 		t.Fatalf("%s: %v\n%s", version, err, out)
 	}
 	var found struct{ Dir string }
-	if err := json.Unmarshal(out, &found); err != nil {
+	must(t, json.Unmarshal(out, &found))
+	return found.Dir
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return found.Dir
 }
 
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 

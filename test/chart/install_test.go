@@ -50,9 +50,7 @@ func TestTheNotesAreAboutWhatWasInstalled(t *testing.T) {
 // Grafana's sidecar takes files from ConfigMaps by their label; the files are the dashboards, byte for byte.
 func TestDashboardsComeAsGrafanasSidecarTakesThem(t *testing.T) {
 	boards, err := filepath.Glob(repository + "/deploy/grafana/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := 0
 	for _, o := range mustRender(t, load(t), scenarios(t)["servicemonitor"]).objects {
 		if o.kind != "ConfigMap" {

@@ -49,9 +49,7 @@ func TestTheBaseOfKustomizeIsThatOfTheChart(t *testing.T) {
 	for name, want := range files {
 		path := filepath.Join(kustomize, "base", name)
 		if *update {
-			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(want), 0o644))
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			t.Errorf("%s is out of date (%v): make chart-files", path, err)
@@ -68,19 +66,13 @@ func TestTheBaseOfKustomizeIsThatOfTheChart(t *testing.T) {
 func built(t *testing.T, directory string) release {
 	t.Helper()
 	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := all.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	writeDown(t, "kustomize/example.yaml", string(text))
 	var r release
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		if err := r.add(document); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.add(document))
 	}
 	return r
 }

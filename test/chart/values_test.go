@@ -24,9 +24,7 @@ type setting struct {
 func settings(t *testing.T) (all []setting) {
 	t.Helper()
 	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(read(t, directory+"/values.yaml")), &document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, directory+"/values.yaml")), &document))
 	collect(t, document.Content[0], "", &all)
 	return all
 }
@@ -66,13 +64,9 @@ func comment(head string) string {
 func compact(t *testing.T, node *yaml.Node) string {
 	t.Helper()
 	var v any
-	if err := node.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.Decode(&v))
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -141,9 +135,7 @@ func TestTheTableOfValuesIsThatOfTheChart(t *testing.T) {
 	}
 	now := head + begin + table(t) + end + tail
 	if *update {
-		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(now), 0o644))
 	} else if text != now {
 		t.Errorf("%s is out of date: make chart-files", file)
 	}

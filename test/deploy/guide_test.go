@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var etcdctl = flag.String("etcdctl", "", "etcd's command")
@@ -110,9 +111,7 @@ openssl verify -CAfile ca.crt -purpose sslclient root.crt unlocker.crt mutexdash
 		t.Fatalf("the page shows %d outputs", len(shown))
 	}
 	tools := t.TempDir()
-	if err := os.Symlink(*etcdctl, filepath.Join(tools, "etcdctl")); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.Symlink(*etcdctl, filepath.Join(tools, "etcdctl")))
 	for i, block := range blocks[3:] {
 		script := exec.CommandContext(t.Context(), "bash", "-c", block)
 		script.Dir = directory
@@ -147,9 +146,7 @@ func runs(t *testing.T, directory string, environment []string, blocks ...string
 	seen := filepath.Join(path, "seen")
 	write(t, seen, "")
 	wrapper := fmt.Sprintf("#!/bin/sh\nprintf '%%s ' \"$@\" >> %s\nexec %s \"$@\"\n", seen, *etcdctl)
-	if err := os.WriteFile(filepath.Join(path, "etcdctl"), []byte(wrapper), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(filepath.Join(path, "etcdctl"), []byte(wrapper), 0o700))
 	for _, block := range blocks {
 		script := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", block)
 		script.Dir = directory
@@ -169,9 +166,7 @@ func (m may) check(t *testing.T, who string, config clientv3.Config) {
 	t.Helper()
 	config.Logger = zap.NewNop()
 	c, err := clientv3.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer c.Close()
 	_, readErr := c.Get(t.Context(), "/mutexes/", clientv3.WithPrefix())
 	_, writeErr := c.Put(t.Context(), "/mutexes/"+who, "")

@@ -26,20 +26,14 @@ func TestMain(m *testing.M) {
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	proctest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return string(text)
 }
 

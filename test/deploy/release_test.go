@@ -96,9 +96,7 @@ func readRelease(t *testing.T, file string) *release {
 	t.Helper()
 	r := &release{objects: map[string]map[string]string{}, web: etcdtest.NewCA(t)}
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer f.Close()
 	decoder := yaml.NewDecoder(f)
 	for {

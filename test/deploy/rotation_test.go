@@ -18,9 +18,7 @@ func (s *service) renew(t *testing.T, name, from string) {
 	t.Helper()
 	file := filepath.Join(s.etc, name)
 	write(t, file+".new", read(t, from))
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.Rename(file+".new", file))
 }
 
 // reload does what systemctl reload does: it runs the unit's command.

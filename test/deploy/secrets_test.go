@@ -156,9 +156,7 @@ func (r *release) browser(t *testing.T, certificate bool) *http.Client {
 	config := &tls.Config{RootCAs: r.web.Pool(), MinVersion: tls.VersionTLS12}
 	if certificate {
 		pair, err := tls.LoadX509KeyPair(r.web.Issue(t, "browser"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}

@@ -43,9 +43,7 @@ func runTrialEtcd(t *testing.T, box container) (endpoint string) {
 		}
 		args = append(args, here.Replace(arg))
 	}
-	if err := os.MkdirAll(filepath.Join(root, box.VolumeMounts[0].MountPath), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.MkdirAll(filepath.Join(root, box.VolumeMounts[0].MountPath), 0o700))
 	cmd := proctest.Self(asEtcd, "1")
 	cmd.Args = append(cmd.Args[:1], args...)
 	cmd.Env = []string{asEtcd + "=1"}

@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // ofTheClient is what the pages on the client library and the how-tos take for granted.
@@ -170,9 +172,7 @@ func pages(t *testing.T) (found []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return found
 }
 

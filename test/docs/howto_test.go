@@ -15,9 +15,7 @@ import (
 func TestTheHowTosRunAsWritten(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob(filepath.Join(top, "docs", "howto", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	found := 0
 	for _, page := range pages {
 		if filepath.Base(page) == "README.md" { // how to start what is started here

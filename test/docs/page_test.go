@@ -34,9 +34,7 @@ type block struct {
 func blocks(t *testing.T, page string) (found []block) {
 	t.Helper()
 	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	fence := regexp.MustCompile("(?ms)^(?:<!-- ([^\n]*) -->\n)?[ \t]*```(\\w*)[^\n]*\n(.*?)^[ \t]*```$")
 	for _, at := range fence.FindAllSubmatchIndex(content, -1) {
 		b := block{language: string(content[at[4]:at[5]]), text: string(content[at[6]:at[7]])}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -68,9 +67,7 @@ func TestTheTutorialRunsAsWritten(t *testing.T) {
 			if !ok {
 				t.Fatalf("%s: the page does not say where to save this", at)
 			}
-			if err := os.WriteFile(filepath.Join(home, file), []byte(change(b.text)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, os.WriteFile(filepath.Join(home, file), []byte(change(b.text)), 0o600))
 		case "sh":
 			terminal := first
 			if b.note == "second terminal" {
@@ -103,25 +100,6 @@ func shown(all []block, i int) string {
 	return ""
 }
 
-// matches reports whether a page shows what was printed. In the page, … stands for anything within a line, and on a
-// line of its own for any number of lines. Blanks count as one, because the width of a column depends on what is in it.
-func matches(shown, printed string) bool {
-	var pattern strings.Builder
-	for line := range strings.Lines(shown) {
-		line = strings.Join(strings.Fields(line), " ")
-		if line == "…" {
-			pattern.WriteString(`(?:.*\n)*`)
-			continue
-		}
-		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", ".*") + `\n`)
-	}
-	var got strings.Builder
-	for line := range strings.Lines(printed) {
-		got.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
-	}
-	return regexp.MustCompile(`\A` + pattern.String() + `\z`).MatchString(got.String())
-}
-
 func TestOutputIsComparedWithWhatThePageShows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -138,7 +116,7 @@ func TestOutputIsComparedWithWhatThePageShows(t *testing.T) {
 		{"a\n…\nb\n", "a\n1\n2\n", false},
 		{"a.c\n", "abc\n", false},
 	} {
-		if matches(c.shown, c.printed) != c.want {
+		if proctest.Shows(c.shown, c.printed) != c.want {
 			t.Errorf("%q shown, %q printed: want %v", c.shown, c.printed, c.want)
 		}
 	}
@@ -158,9 +136,7 @@ func open(t *testing.T, env []string) *terminal {
 	shell.Env = env
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	keys, err := shell.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	s := &terminal{shell: proctest.Start(t, shell), keys: keys}
 	t.Cleanup(func() { _ = s.signal(syscall.SIGKILL) })
 	return s
@@ -176,16 +152,15 @@ func (s *terminal) shows(t *testing.T, at, commands, shown string, keepRunning b
 	before := len(s.shell.Output())
 	s.lines++
 	mark := fmt.Sprintf("commands %d ended", s.lines)
-	if _, err := fmt.Fprintf(s.keys, "%s\necho '%s'\n", commands, mark); err != nil {
-		t.Fatal(err)
-	}
+	_, err := fmt.Fprintf(s.keys, "%s\necho '%s'\n", commands, mark)
+	proctest.Must(t, err)
 	began := time.Now()
 	for end := began.Add(commandTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		printed, _, done := strings.Cut(s.shell.Output()[before:], mark)
 		if !done && !keepRunning {
 			continue
 		}
-		if matches(shown, printed) {
+		if proctest.Shows(shown, printed) {
 			t.Logf("%s: %v", at, time.Since(began).Round(time.Millisecond))
 			return
 		}
@@ -199,9 +174,7 @@ func (s *terminal) shows(t *testing.T, at, commands, shown string, keepRunning b
 // interrupt types Ctrl-C, which ends what runs in the terminal, and closes the terminal.
 func (s *terminal) interrupt(t *testing.T) {
 	t.Helper()
-	if err := s.signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, s.signal(syscall.SIGINT))
 	// A shell that waits for commands ends with the signal, and its pipe with it.
 	if err := s.keys.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
@@ -217,9 +190,7 @@ func environment(t *testing.T) []string {
 	})
 	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS"}
 	values, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for i, value := range strings.Split(strings.TrimSuffix(string(values), "\n"), "\n") {
 		env = append(env, names[i]+"="+value)
 	}

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -29,15 +30,11 @@ func TestLateWriteOfAPausedHolder(t *testing.T) {
 	for _, r := range resources(t, s.Etcd()) {
 		t.Run(r.name, func(t *testing.T) {
 			paused := take(t, s, "paused", r.name)
-			if err := paused.Context().Err(); err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, paused.Context().Err())
 			// Here the holder stands still: it has looked and sees nothing of what comes.
 			s.ForceUnlock(r.name, "its machine does not answer") // which spares us to wait for an auto-unlock
 			next := take(t, s, "next", r.name)
-			if err := r.write(next, "next"); err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, r.write(next, "next"))
 			// It wakes up.
 			err := r.write(paused, "late")
 			if errors.Is(err, fencing.ErrRefused) != r.fenced || (err != nil) != r.fenced {

@@ -9,11 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	_ "modernc.org/sqlite"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
 )
 
@@ -29,9 +29,7 @@ func open(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
 		"?_pragma=busy_timeout(30000)&_pragma=synchronous(0)&_txlock=immediate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	execute(t, db, `CREATE TABLE books (id TEXT PRIMARY KEY, total INTEGER NOT NULL, token INTEGER NOT NULL)`)
 	execute(t, db, `INSERT INTO books VALUES ('may', 100, 5)`)
@@ -40,17 +38,14 @@ func open(t testing.TB) *sql.DB {
 
 func execute(t testing.TB, db *sql.DB, query string, args ...any) {
 	t.Helper()
-	if _, err := db.ExecContext(context.Background(), query, args...); err != nil {
-		t.Fatal(err)
-	}
+	_, err := db.ExecContext(context.Background(), query, args...)
+	proctest.Must(t, err)
 }
 
 func total(t testing.TB, db *sql.DB, id string) (total, token int64) {
 	t.Helper()
-	if err := db.QueryRowContext(context.Background(), `SELECT total, token FROM books WHERE id = ?`, id).Scan(&total,
-		&token); err != nil {
-		t.Fatal(err)
-	}
+	row := db.QueryRowContext(context.Background(), `SELECT total, token FROM books WHERE id = ?`, id)
+	proctest.Must(t, row.Scan(&total, &token))
 	return total, token
 }
 
@@ -157,9 +152,7 @@ func TestTransactionBehindAFence(t *testing.T) {
 			return err
 		})
 	}
-	if err := write(7); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, write(7))
 	if err := write(6); !errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("a former holder: %v", err)
 	}
@@ -182,35 +175,5 @@ func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
 	}
 	if now, _ := total(t, db, "may"); now != 100 {
 		t.Errorf("the row has %d", now)
-	}
-}
-
-// All holders write at once, each through its own connection. Each accepted write finds no greater token, so the last
-// one has the greatest.
-func TestConcurrentStatementsNeverGoBack(t *testing.T) {
-	db := open(t)
-	execute(t, db, `CREATE TABLE seen (before INTEGER, after INTEGER)`)
-	execute(t, db, `CREATE TRIGGER t AFTER UPDATE ON books BEGIN INSERT INTO seen VALUES (old.token, new.token); END`)
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for n := range 10 {
-				token := int64(10 + n*8 + (i*5)%8)
-				if err := fencing.Exec(t.Context(), db, token, update, token, token, "may", token); err != nil &&
-					!errors.Is(err, fencing.ErrRefused) {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	var back, writes int
-	if err := db.QueryRowContext(t.Context(),
-		`SELECT count(*) FILTER (WHERE after < before), count(*) FROM seen`).Scan(&back, &writes); err != nil ||
-		back != 0 || writes == 0 {
-		t.Errorf("%d of %d writes went back, %v", back, writes, err)
-	}
-	if now, token := total(t, db, "may"); now != token || token != 10+9*8+7 {
-		t.Errorf("the row has %d by %d", now, token)
 	}
 }

@@ -41,9 +41,7 @@ func scenario(t *testing.T, file string) (all []manifest) {
 	}
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		m := manifest{text: document}
-		if err := yaml.Unmarshal([]byte(document), &m); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, yaml.Unmarshal([]byte(document), &m))
 		if m.Kind != "" {
 			all = append(all, m)
 		}
@@ -82,9 +80,7 @@ func (c *cluster) addKinds(t *testing.T) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		c.ask(t, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", text)
 	}
 	proctest.Eventually(t, "the kinds of others", func() error {
@@ -188,9 +184,7 @@ func (c *cluster) judgePods(t *testing.T, scenario string, m manifest) {
 			Template object `yaml:"template"`
 		} `yaml:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(m.text), &o); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, yaml.Unmarshal([]byte(m.text), &o))
 	if o.Spec.Template == nil {
 		return
 	}

@@ -28,9 +28,7 @@ func startCluster(t *testing.T) *cluster {
 	}
 	etcd := etcdtest.Start(t)
 	server, err := kubetest.Launch(*apiServer, etcd.Endpoint(), proctest.FreeAddr(t), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(func() {
 		server.Process.Kill()
 		if t.Failed() {
@@ -49,9 +47,7 @@ func startCluster(t *testing.T) *cluster {
 func (c *cluster) kubeconfig(t *testing.T, address, token string) string {
 	t.Helper()
 	path, err := c.Kubeconfig(strings.ReplaceAll(t.Name(), "/", "-"), address, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return path
 }
 
@@ -59,18 +55,14 @@ func (c *cluster) kubeconfig(t *testing.T, address, token string) string {
 func (c *cluster) ask(t *testing.T, method, path string, body any) object {
 	t.Helper()
 	answer, err := c.Ask(method, path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return answer
 }
 
 // namespace makes one with the service account that pods need.
 func (c *cluster) namespace(t *testing.T, name string) {
 	t.Helper()
-	if err := c.MakeNamespace(name); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, c.MakeNamespace(name))
 }
 
 // pod is a pod in the API server, whose kubelet the test plays.
@@ -80,18 +72,14 @@ type pod struct{ *kubetest.Pod }
 func podOf(t *testing.T, c *cluster, namespace, name, restartPolicy string, containers ...string) *pod {
 	t.Helper()
 	p, err := c.MakePod(namespace, name, restartPolicy, 10*time.Minute, containers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return &pod{p}
 }
 
 // status patches the pod's status, as its kubelet does, or a controller.
 func (p *pod) status(t *testing.T, status object) {
 	t.Helper()
-	if err := p.Report(status); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, p.Report(status))
 }
 
 // containers reports new states of containers.
@@ -110,7 +98,6 @@ func (p *pod) over(t *testing.T, phase, reason string, statuses ...object) {
 // remove deletes the pod at once: after the end of its containers as its kubelet does, or by force.
 func (p *pod) remove(t *testing.T) {
 	t.Helper()
-	if _, err := p.Server.Ask("DELETE", p.Path(), object{"gracePeriodSeconds": 0}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := p.Server.Ask("DELETE", p.Path(), object{"gracePeriodSeconds": 0})
+	proctest.Must(t, err)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // Releases live on the API server: installed with the chart of the last release, upgraded to this one, rolled back and
@@ -52,9 +54,7 @@ networkPolicy: {enabled: true}
 // what pods get is shown by test/deploy.
 func life(t *testing.T, h *helm, old string, reuse bool) {
 	file, err := h.cluster.File("values.yaml", settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	with := []string{"--values", file}
 
 	h.run(t, append([]string{"install", "locks", old}, with...)...)

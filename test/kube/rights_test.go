@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // rights installs a witness in Kubernetes and a witness on each node, and asks the API server what their accounts may
@@ -60,9 +62,7 @@ func (c *cluster) rules(t *testing.T, of, account, in string) (all []string) {
 		object{"spec": object{}})["status"].(object)["token"].(string)
 	answer, err := c.AskAs(token, "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
 		object{"spec": object{"namespace": in}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	status := answer["status"].(object)
 	if status["incomplete"] != false {
 		t.Errorf("the API server does not say all: %v", status)

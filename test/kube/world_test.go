@@ -80,16 +80,13 @@ func (w *world) lock(t *testing.T, lock string, process metadata.Process) *hold 
 		UUID: h.uuid, Holder: metadata.Holder{Owner: "billing", Hostname: "host", PID: 1}, Process: process,
 		LockedAt: time.Now().Add(-ago), AlertAt: time.Now().Add(time.Hour), AutoUnlockAt: time.Now().Add(2 * time.Hour),
 	}.Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var puts []clientv3.Op
 	for _, f := range fields {
 		puts = append(puts, clientv3.OpPut(w.layout.Field(lock, f.Name), f.Value))
 	}
-	if _, err := w.locks.Txn(t.Context()).Then(puts...).Commit(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.locks.Txn(t.Context()).Then(puts...).Commit()
+	proctest.Must(t, err)
 	return h
 }
 

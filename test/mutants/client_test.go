@@ -68,7 +68,7 @@ var clientSuites = []suite{
 		{"together-taken", `mine := b.held(s); «len(mine) == len(b.wanted)»`, `len(mine) > 0`,
 			"TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost"},
 		{"together-queue", `n := r.Keys(2 * i).Count; «n > 0»`, `n < 0`, "TestAllOrNothing"},
-		{"permits-free", `k.weight <= h.free(k.limit)`, `true`, "TestSemaphoreGivesItsPermitsAndNoMore"},
+		{"permits-free", `k.weight <= h.free(k.limit)`, `true`, "TestPermitsInTheirDelayAreTaken"},
 		{"permits-other-limit", `free -= «max(d.Permits, 1)»`, `1`, "TestPermitsInTheirDelayAreTaken"},
 		{"writer-delayed", `len(h.shares)+«len(h.delays)» == 0`, `0`,
 			"TestADelayOfAReaderKeepsWritersBackAndNoReaders"},

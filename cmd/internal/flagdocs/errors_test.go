@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // A program that rejects a file names the flag in its error: paths alone look alike.
@@ -23,9 +24,7 @@ func TestAFileThatCannotBeUsedIsToldWithItsFlag(t *testing.T) {
 	_, otherKey := ca.Issue(t, "v")
 	missing := filepath.Join(t.TempDir(), "missing")
 	junk := filepath.Join(t.TempDir(), "junk")
-	if err := os.WriteFile(junk, []byte("{junk"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(junk, []byte("{junk"), 0o600))
 	etcd := map[string][]string{
 		"--etcd.cacert":        {"--etcd.cacert=" + missing},
 		"--etcd.cacert ":       {"--etcd.cacert=" + junk},

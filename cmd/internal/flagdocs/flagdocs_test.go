@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var update = flag.Bool("update", false, "write the pages")
@@ -27,14 +28,10 @@ func checkPage(t *testing.T, name, now string) {
 	t.Helper()
 	file := "../../../docs/" + name
 	if *update {
-		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, os.WriteFile(file, []byte(now), 0o644))
 	}
 	written, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if string(written) != now {
 		t.Errorf("docs/%s is out of date: make docs", name)
 	}

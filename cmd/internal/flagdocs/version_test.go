@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestEveryProgramSaysItsVersionInOneShape(t *testing.T) {
@@ -21,9 +22,7 @@ func TestEveryProgramSaysItsVersionInOneShape(t *testing.T) {
 			"unlocker":  func(*os.File) *cobra.Command { return unlocker.Command() },
 		} {
 			out, err := os.CreateTemp(t.TempDir(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, err)
 			c := root(out)
 			c.SetOut(out)
 			c.SetArgs(args)

@@ -19,6 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -29,22 +30,16 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
 	locks, err := mutex.New(c, mutex.Options{Defaults: []mutex.Option{mutex.Owner("billing")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer locks.Close()
 	hold := func(name string, options ...mutex.Option) *mutex.Lock {
 		lock, err := locks.Lock(t.Context(), name, options...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		return lock
 	}
 	plain := hold("nightly/run", mutex.Purpose("the report"), mutex.Attribute("team", "core"))
 	defer plain.Unlock()
-	if err := plain.Alive(t.Context(), "3 of 12"); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, plain.Alive(t.Context(), "3 of 12"))
 	defer hold("pool", mutex.Semaphore(5), mutex.Weight(2)).Unlock()
 	defer hold("pool", mutex.Semaphore(5)).Unlock()
 	defer hold("ledger", mutex.Exclusive()).Unlock()
@@ -57,9 +52,7 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 		layout.History("gone"): `{"lock":"gone","uuid":"gone","token":7,"ended":"forced",` +
 			`"ended_at":"1553682600","by":"ann"}`,
 	} {
-		if _, err := c.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		etcdtest.Put(t, c, key, value)
 	}
 	p := start(t, etcd.Endpoint())
 	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"waiting":2`)
@@ -83,9 +76,7 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 func asked[T any](t *testing.T, p program, path string) T {
 	t.Helper()
 	resp, err := http.Get("http://" + p.pages + "/api/v1/" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	var answer struct{ Data T }
@@ -102,9 +93,7 @@ func asked[T any](t *testing.T, p program, path string) T {
 func printed(t *testing.T, endpoint string, args ...string) (list []object) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer out.Close()
 	status := cli.Main(t.Context(), cli.Process{
 		Args: append(slices.Clone(args), "-o", "json", "--etcd.endpoints="+endpoint), Stdin: os.Stdin, Stdout: out,
@@ -116,9 +105,7 @@ func printed(t *testing.T, endpoint string, args ...string) (list []object) {
 	}
 	for line := range bytes.Lines(b) {
 		var o object
-		if err := json.Unmarshal(line, &o); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, json.Unmarshal(line, &o))
 		list = append(list, o)
 	}
 	return list

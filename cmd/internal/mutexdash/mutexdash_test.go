@@ -196,9 +196,7 @@ func TestARecordAtKeysThatAreNoLocksIsListedAsMalformed(t *testing.T) {
 		"100%/uuid": "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003", "100%/owner": "by-hand",
 		"100%/auto_unlock_at": "1553682600", "50%/owner": "left over",
 	} {
-		if _, err := c.Put(t.Context(), "/mutexes/"+key, value); err != nil {
-			t.Fatal(err)
-		}
+		etcdtest.Put(t, c, "/mutexes/"+key, value)
 	}
 	take(t, c, "100%")
 	p := start(t, etcd.Endpoint())

@@ -219,9 +219,8 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 	for _, probe := range []string{"/-/ready", "/readyz", "/readyz?exclude=etcd"} {
 		answers(t, p.ops+probe, http.StatusOK, "ready")
 	}
-	if _, err := inEU.Delete(t.Context(), "/mutexes/nightly%2Frun/", clientv3.WithPrefix()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := inEU.Delete(t.Context(), "/mutexes/nightly%2Frun/", clientv3.WithPrefix())
+	proctest.Must(t, err)
 	says(t, p, "/?q=cluster:eu", "0</b> of 1 lock")
 	us.Restart(t)
 	says(t, p, "/?q=cluster:us", ` live" href="`, "only/us")

@@ -90,12 +90,10 @@ func scrapes(t *testing.T) map[string]families {
 		put(t, client, l.Ticket("released", waited), ticket+"}")
 		hold(t, client, l, "released", waited, time.Hour, 2*time.Hour,
 			clientv3.OpPut(l.Ticket("released", waited), ticket+`,"holding":true}`))
-		if _, err := client.Delete(t.Context(), l.Ticket("released", waited)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Delete(t.Context(), l.Record("released"), clientv3.WithPrefix()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.Delete(t.Context(), l.Ticket("released", waited))
+		proctest.Must(t, err)
+		_, err = client.Delete(t.Context(), l.Record("released"), clientv3.WithPrefix())
+		proctest.Must(t, err)
 		got["unlocker"] = scrape(t, unlockerAddress, "unlocker_")
 		got["unlocker"][unclaimedSince] = unclaimed
 		got["mutexdash"] = scrape(t, ops, "mutexdash_")
@@ -191,16 +189,14 @@ func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string
 	for _, f := range fields {
 		puts = append(puts, clientv3.OpPut(l.Field(lock, f.Name), f.Value))
 	}
-	if _, err := c.Txn(t.Context()).Then(append(puts, more...)...).Commit(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.Txn(t.Context()).Then(append(puts, more...)...).Commit()
+	proctest.Must(t, err)
 }
 
 func put(t *testing.T, c *clientv3.Client, key, value string, opts ...clientv3.OpOption) {
 	t.Helper()
-	if _, err := c.Put(t.Context(), key, value, opts...); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Put(t.Context(), key, value, opts...)
+	proctest.Must(t, err)
 }
 
 // run runs a program until the test ends, and expects it to exit cleanly.

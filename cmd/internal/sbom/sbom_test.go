@@ -8,21 +8,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestTheBillHasEveryModuleOfTheProgram(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var out strings.Builder
-	if err := run(t.Context(), &out, "v1.2.3", self); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, run(t.Context(), &out, "v1.2.3", self))
 	var d document
-	if err := json.Unmarshal([]byte(out.String()), &d); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, json.Unmarshal([]byte(out.String()), &d))
 	if d.Format != "CycloneDX" || d.Metadata.Component.Version != "v1.2.3" || d.Components[0].Name != "std" {
 		t.Errorf("%+v", d)
 	}
@@ -40,9 +36,7 @@ func TestAModuleIsNamedWithVersionAndChecksum(t *testing.T) {
 	}
 	known := map[string]licence{"example.org/a": {ID: "MIT"}}
 	d, err := bill(info, known, "app", "v1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var purls []string
 	for _, c := range d.Components {
 		purls = append(purls, c.PURL)
@@ -92,13 +86,9 @@ func TestAModuleWithoutALicenceIsRefused(t *testing.T) {
 
 func TestNoticesNameEachModuleOnce(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var out strings.Builder
-	if err := notices(t.Context(), &out, []string{self, self}); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, notices(t.Context(), &out, []string{self, self}))
 	text := out.String()
 	if strings.Count(text, "The standard library of Go") != 1 || !strings.Contains(text, "The Go Authors") {
 		t.Errorf("%s", text)

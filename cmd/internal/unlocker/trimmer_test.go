@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestTheHistoryIsTrimmedEveryMinuteWhateverHappens(t *testing.T) {
@@ -28,9 +30,7 @@ func TestTheHistoryIsTrimmedEveryMinuteWhateverHappens(t *testing.T) {
 		go func() { ended <- h.Run(ctx) }()
 		time.Sleep(10*time.Minute + time.Second)
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, <-ended)
 		if trims < 10 || trims > 11 {
 			t.Errorf("%d times in ten minutes", trims)
 		}

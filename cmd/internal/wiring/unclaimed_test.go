@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -92,9 +93,7 @@ func observed(t *testing.T, layout protocol.Layout, happens <-chan protocol.Even
 func told(t *testing.T, metrics *prometheus.Registry, locks int, since time.Time) {
 	t.Helper()
 	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	got := map[string][]*dto.Metric{}
 	for _, f := range families {
 		got[f.GetName()] = f.GetMetric()
