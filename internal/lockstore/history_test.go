@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -78,13 +79,13 @@ func TestAnnounce(t *testing.T) {
 
 // A member whose disk hangs still answers pings, so clients keep sending it requests in turn.
 func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
-	t.Parallel()
 	for what, hangs := range map[string]func(req any) bool{
 		"a put":           func(req any) bool { _, is := req.(*pb.PutRequest); return is },
 		"a lease's grant": func(req any) bool { _, is := req.(*pb.LeaseGrantRequest); return is },
 	} {
 		var asked atomic.Int32
-		w := behind(t, &wire{hang: func(req any) bool { return hangs(req) && asked.Add(1) == 1 }})
+		line := &wire{hang: func(req any) bool { return hangs(req) && asked.Add(1) == 1 }}
+		w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		if head, err := w.Announce(ctx, metadata.Presence{ID: "u1"}); err != nil || head.Revision == 0 ||

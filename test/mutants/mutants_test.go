@@ -32,7 +32,7 @@ var (
 // fault is a place in the code, and what is wrong there.
 type fault struct {
 	name  string
-	right string // the place, which is unique in the suite's code; the expression is in «» if the place is more than that
+	right string // the place, unique in the suite's code; the expression is in «» if the place is more than that
 	wrong string // another expression of the same type
 	found string // the test that finds it, or test/subtest
 }
