@@ -62,12 +62,9 @@ func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
 	watches() // with the first token
 	untilRefused(t, server)
 	watches()
-	if err := os.WriteFile(file, []byte("new"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.Client(t).UserChangePassword(limit(t, 10*time.Second), "u", "new"); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(file, []byte("new"), 0o600))
+	_, err := server.Client(t).UserChangePassword(limit(t, 10*time.Second), "u", "new")
+	proctest.Must(t, err)
 	watches()
 }
 
@@ -75,14 +72,10 @@ func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
 func untilRefused(t *testing.T, server *etcdtest.Server) {
 	t.Helper()
 	login, err := server.Client(t).Authenticate(limit(t, 10*time.Second), etcdtest.RootUser, etcdtest.RootPassword)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	witness, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Token: login.Token,
 		Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer witness.Close()
 	for err == nil {
 		time.Sleep(1500 * time.Millisecond) // a use prolongs the token
@@ -151,9 +144,7 @@ func TestTransactionIsSentOnce(t *testing.T) {
 	}
 	proxy.Heal()
 	r, err := server.Client(t).Get(limit(t, 10*time.Second), "/m/a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if v := r.Kvs[0].Version; v != 2 {
 		t.Errorf("the key was written %d times, want 2", v)
 	}
@@ -166,9 +157,7 @@ func TestDangerousSettingsAreWarnedOf(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		c, err := etcdconn.New(s, zerolog.New(&log))
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		c.Close()
 		if !strings.Contains(log.String(), text) || !strings.Contains(log.String(), `"level":"warn"`) {
 			t.Errorf("the log does not warn %q: %s", text, &log)
@@ -184,17 +173,14 @@ func as(s *etcdtest.Server, user, password string) etcdconn.Settings {
 // works writes a key.
 func works(t *testing.T, c *clientv3.Client) {
 	t.Helper()
-	if _, err := c.Put(limit(t, 20*time.Second), "/m/a", "1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Put(limit(t, 20*time.Second), "/m/a", "1")
+	proctest.Must(t, err)
 }
 
 func connect(t *testing.T, s etcdconn.Settings, opts ...grpc.DialOption) *clientv3.Client {
 	t.Helper()
 	c, err := etcdconn.New(s, zerolog.Nop(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -208,9 +194,7 @@ func limit(t *testing.T, d time.Duration) context.Context {
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -227,9 +211,7 @@ func copyTo(t *testing.T, to, from string) {
 	if err == nil {
 		err = os.WriteFile(to, b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 }
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // counting returns an etcd, a client, and what counts the client's requests.
@@ -46,9 +47,7 @@ func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
 	t.Parallel()
 	server, c, registry := counting(t)
 	ctx := limit(t, 10*time.Second)
-	if err := list(ctx, c); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, list(ctx, c))
 	if err := list(ctx, c, clientv3.WithRev(1000)); err == nil {
 		t.Fatal("etcd listed at a revision that is to come")
 	}
@@ -93,9 +92,7 @@ func counted(t *testing.T, g prometheus.Gatherer, op, code string, want float64)
 func counter(t *testing.T, g prometheus.Gatherer, op, code string) float64 {
 	t.Helper()
 	families, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			labels := map[string]string{}

@@ -45,18 +45,27 @@ func TestAcknowledge(t *testing.T) {
 	w.audited(a)
 }
 
-// The key moves to the lease of the later acknowledgement: the end of the first lease leaves it alone.
-func TestTheLastAcknowledgementWins(t *testing.T) {
+// The key moves to the lease of the later acknowledgement: the end of the first lease leaves it alone. The end of the
+// hold is its end, however that comes.
+func TestTheLastAcknowledgementStaysUntilItsHoldEnds(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a", uuid(1))
 	w.acknowledged(r, "ann")
 	before := w.leases()
-	w.acknowledged(r, "bob")
+	r = w.acknowledged(r, "bob")
 	for _, l := range before {
 		w.revoke(l.ID)
 	}
 	if now := w.record("a"); now.Acknowledged == nil || now.Acknowledged.By != "bob" {
 		t.Errorf("after the end of the first lease: %+v", now.Acknowledged)
+	}
+	w.did(r, action(r))
+	if got := w.hold("a", uuid(2)); got.Acknowledged != nil || len(w.keys(w.l.Record("a"))) != 4 {
+		t.Errorf("the next hold has %+v: %v", got.Acknowledged, w.keys(w.l.Record("a")))
+	}
+	ending, err := w.Ending(t.Context(), r.HistoryID())
+	if err != nil || ending == nil || ending.Acknowledged == nil || ending.Acknowledged.By != "bob" {
+		t.Errorf("the ending is %+v, %v", ending, err)
 	}
 }
 
@@ -76,32 +85,5 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 	var refused *protocol.RefusedError
 	if err := w.do(now, a); !errors.As(err, &refused) {
 		t.Errorf("withdrawn twice: %v", err)
-	}
-}
-
-// What is refused leaves no lease behind, which would stay for a day.
-func TestAnAcknowledgementThatIsNotDoneLeavesNoLease(t *testing.T) {
-	w := parallel(t)
-	r := w.hold("a", uuid(1))
-	w.acknowledged(r, "ann") // the lease of the audit trail is there from now on
-	before := w.leases()
-	w.release(r)
-	w.moved("the action", w.do(r, wanted(protocol.ActionAcknowledge, r)))
-	if after := w.leases(); len(after) != len(before) {
-		t.Errorf("%d leases, before %d", len(after), len(before))
-	}
-}
-
-// The end of the hold is the end of its acknowledgement, however it ends.
-func TestAnAcknowledgementEndsWithItsHold(t *testing.T) {
-	w := parallel(t)
-	r := w.acknowledged(w.hold("a", uuid(1)), "ann")
-	w.did(r, action(r))
-	if got := w.hold("a", uuid(2)); got.Acknowledged != nil || len(w.keys(w.l.Record("a"))) != 4 {
-		t.Errorf("the next hold has %+v: %v", got.Acknowledged, w.keys(w.l.Record("a")))
-	}
-	ending, err := w.Ending(t.Context(), r.HistoryID())
-	if err != nil || ending == nil || ending.Acknowledged == nil || ending.Acknowledged.By != "ann" {
-		t.Errorf("the ending is %+v, %v", ending, err)
 	}
 }

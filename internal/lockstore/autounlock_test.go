@@ -23,7 +23,7 @@ import (
 var errLost = status.Error(codes.Unavailable, "the answer got lost")
 
 func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	removals := w.expired("lock/%d", 200)
 	w.alive(removals[10].Record, at.Add(time.Hour))
 	w.release(removals[20].Record)
@@ -45,7 +45,7 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 
 // Every hostile record we know of, removed in one batch together with sound locks.
 func TestAutoUnlockOfHostileRecords(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	full := map[string]any{}
 	for i := range metadata.MaxAttributes {
 		full[fmt.Sprintf("a%d", i)] = strings.Repeat("<", 900)

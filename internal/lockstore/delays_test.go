@@ -32,7 +32,7 @@ func (w world) delay(lock string) metadata.Delay {
 }
 
 func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	removals := w.expired("lock/%d", 64)
 	for i := range removals {
 		removals[i].Delay = []time.Duration{0, 30 * time.Second, 95 * time.Second}[i%3]
@@ -118,7 +118,7 @@ func TestADelayLastsFromTheRemovalOn(t *testing.T) {
 		}
 		return nil
 	}}
-	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
+	w := behind(t, line)
 	r := w.hold("a", uuid(1))
 	var removed time.Time
 	line.once(func(send func() error) error {

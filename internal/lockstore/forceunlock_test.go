@@ -1,17 +1,11 @@
 package lockstore_test
 
 import (
-	"bytes"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/rs/zerolog"
 )
 
 func action(r *metadata.Record) protocol.Action {
@@ -39,28 +33,6 @@ func TestForceUnlock(t *testing.T) {
 		if w.get(key)[0].Lease == 0 {
 			t.Errorf("%s has no lease", key)
 		}
-	}
-}
-
-func TestForceUnlockInAFullEtcd(t *testing.T) {
-	t.Parallel()
-	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
-	var log bytes.Buffer
-	w := on(t, s.Client(t), lockstore.WithLog(zerolog.New(&log)))
-	r := w.hold("a", uuid(1))
-	s.Fill(t, "/fill/")
-	w.did(r, action(r))
-	if left := w.keys(w.l.Record("a")); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
-	for _, want := range []string{`"actor":"ann"`, `"lock":"a"`, "the pod is gone for good", "out of space"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %s: %s", want, log.String())
-		}
-	}
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)}); errs[0] == nil ||
-		errors.Is(errs[0], metadata.ErrChanged) {
-		t.Errorf("auto-unlock in a full etcd: %v", errs)
 	}
 }
 

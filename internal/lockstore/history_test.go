@@ -2,7 +2,6 @@ package lockstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -10,11 +9,10 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -46,7 +44,7 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 }
 
 func TestAnnounce(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	p := metadata.Presence{ID: "u1", Now: metadata.Time{Time: at}, Mode: "auto-unlock"}
 	var last lockstore.Head
 	for i := range 3 {
@@ -80,32 +78,19 @@ func TestAnnounce(t *testing.T) {
 
 // A member whose disk hangs still answers pings, so clients keep sending it requests in turn.
 func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
+	t.Parallel()
 	for what, hangs := range map[string]func(req any) bool{
 		"a put":           func(req any) bool { _, is := req.(*pb.PutRequest); return is },
 		"a lease's grant": func(req any) bool { _, is := req.(*pb.LeaseGrantRequest); return is },
 	} {
 		var asked atomic.Int32
-		line := &wire{hang: func(req any) bool { return hangs(req) && asked.Add(1) == 1 }}
-		w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
+		w := behind(t, &wire{hang: func(req any) bool { return hangs(req) && asked.Add(1) == 1 }})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		if head, err := w.Announce(ctx, metadata.Presence{ID: "u1"}); err != nil || head.Revision == 0 ||
 			asked.Load() != 2 {
 			t.Errorf("%s hangs: %+v, %v after %d of them", what, head, err, asked.Load())
 		}
-	}
-}
-
-func TestAnnounceFailsInAFullEtcd(t *testing.T) {
-	t.Parallel()
-	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
-	w := on(t, s.Client(t))
-	if _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); err != nil {
-		t.Fatal(err)
-	}
-	s.Fill(t, "/fill/")
-	if _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); !errors.Is(err, rpctypes.ErrNoSpace) {
-		t.Errorf("error %v, want that there is no space", err)
 	}
 }
 
@@ -122,14 +107,12 @@ func (w world) past(most int64) (standing, since []string) {
 				}
 			}
 		})
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	return standing, since
 }
 
 func TestThePastGoesBackAsFarAsEtcdDoes(t *testing.T) {
-	w := parallel(t, quick)
+	w := alone(t, quick)
 	if standing, since := w.past(100); standing != nil || since != nil {
 		t.Errorf("of an empty etcd: %q, %q", standing, since)
 	}
@@ -173,7 +156,7 @@ func (w world) trims(max, want int) {
 }
 
 func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	w.endings(200)
 	w.hold("a", uuid(1000))
 	w.trims(200, 0)
@@ -184,6 +167,11 @@ func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 	}
 	if w.record("a").UUID != uuid(1000) {
 		t.Error("a lock is gone")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := w.TrimHistory(ctx, 0); n != 0 || err == nil {
+		t.Errorf("%d deleted at the end of the context, %v", n, err)
 	}
 	w.trims(0, 30)
 }
@@ -198,24 +186,5 @@ func TestTrimHistoryKeepsARewrittenEnding(t *testing.T) {
 	w.trims(2, 0)
 	if left := w.keys(w.l.Histories()); len(left) != 3 {
 		t.Errorf("%q are left", left)
-	}
-}
-
-func TestTrimHistoryMakesRoomInAFullEtcd(t *testing.T) {
-	t.Parallel()
-	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
-	w := on(t, s.Client(t))
-	w.endings(5)
-	s.Fill(t, "/fill/")
-	w.trims(1, 4)
-}
-
-func TestTrimHistoryEndsWithItsContext(t *testing.T) {
-	w := parallel(t)
-	w.endings(100)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if n, err := w.TrimHistory(ctx, 0); n != 0 || err == nil {
-		t.Errorf("%d deleted, %v", n, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -52,9 +53,7 @@ func TestList(t *testing.T) {
 				t.Errorf("%+v", kv)
 			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		want := slices.DeleteFunc(w.keys(w.l.Prefix()), func(key string) bool {
 			return slices.ContainsFunc(w.l.Unlisted(),
 				func(area string) bool { return strings.HasPrefix(key, area) })
@@ -79,9 +78,8 @@ func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
 		w.put(want[i], strings.Repeat("x", 1<<20))
 	}
 	var got []string
-	if _, err := w.List(t.Context(), func(kv protocol.KV) { got = append(got, kv.Key) }); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.List(t.Context(), func(kv protocol.KV) { got = append(got, kv.Key) })
+	proctest.Must(t, err)
 	if !slices.Equal(got, want) || line.bytes.Load() > 16<<20 {
 		t.Errorf("%d keys, the largest answer has %d bytes", len(got), line.bytes.Load())
 	}
@@ -117,7 +115,7 @@ func TestListIsOfOneRevision(t *testing.T) {
 }
 
 func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	each(t, 200, func(i int) { w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000)) })
 	keys := 0
 	compact := func(protocol.KV) {
@@ -138,7 +136,7 @@ func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
 }
 
 func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	w.hold("a/b", uuid(2))
 	w.putFields("a", many("0/%d", 1500), "")
 	if d, _, err := w.Get(t.Context(), "a"); err != nil || len(d.Fields) > 0 || d.Token != 0 {
@@ -154,7 +152,7 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 }
 
 func TestThousandsOfAttributesHideNoField(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	w.hold("a", uuid(1))
 	w.putFields("a", many("a%04d", 1100), "x") // before all fields in the order of keys
 	w.putFields("a", unwritten(), "30")
@@ -172,9 +170,8 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 		}
 	}
 	on := protocol.Subject{Hold: &d.Record, Follows: d.DelayOf(0)}
-	if _, err := w.Do(t.Context(), protocol.ActionForceUnlock, on, action(&d.Record)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Do(t.Context(), protocol.ActionForceUnlock, on, action(&d.Record))
+	proctest.Must(t, err)
 	if d := w.delay("a"); d.Seconds != 30 {
 		t.Errorf("the lock delay after the force unlock: %+v", d)
 	}

@@ -1,6 +1,7 @@
 package lockstore_test
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"slices"
@@ -8,9 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -59,7 +64,7 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 		"between two seconds: rounded up": {at.Add(time.Hour - 1), at.Add(90 * time.Minute), at.Add(90 * time.Minute)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := start(t)
+			w := parallel(t)
 			r := w.hold("a", uuid(1))
 			a := wanted(protocol.ActionExtend, r)
 			a.At = metadata.Time{Time: c.now}
@@ -82,7 +87,7 @@ func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 	t.Parallel()
 	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock) {
 		t.Run(string(what), func(t *testing.T) {
-			w := start(t)
+			w := parallel(t)
 			r := w.hold("a", uuid(1))
 			refused := func(says string, token int64) {
 				t.Helper()
@@ -95,8 +100,12 @@ func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 			}
 			w.release(r)
 			refused("nobody holds", 0)
+			leases := len(w.leases()) // that of the audit trail is there from now on
 			next := w.hold("a", uuid(2))
 			refused(`"billing"`, next.Token)
+			if n := len(w.leases()); n != leases { // one of an acknowledgement would stay for a day
+				t.Errorf("%d leases, before %d", n, leases)
+			}
 			if left := w.keys(w.l.Prefix()); len(left) != 4 {
 				t.Errorf("left: %v", left)
 			}
@@ -160,20 +169,46 @@ func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
 	w.moved("the action", w.do(r, wanted(protocol.ActionExtend, r)))
 }
 
-func TestWhatOperatorsDoInAFullEtcd(t *testing.T) {
+// A full etcd takes nothing but deletions. What it cannot write of a force unlock is in the log.
+func TestAFullEtcd(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
+	var log bytes.Buffer
+	w := on(t, s.Client(t), lockstore.WithLog(zerolog.New(&log)))
+	r := w.hold("a", uuid(1000))
+	w.endings(5)
+	_, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"})
+	proctest.Must(t, err)
+	s.Fill(t, "/fill/")
+	if _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Errorf("announce: %v", err)
+	}
+	for what, left := range marks {
+		if err := w.do(r, wanted(what, r)); !errors.Is(err, lockstore.ErrNoSpace) || left(w.record("a")) {
+			t.Errorf("%s: %v, record %+v", what, err, w.record("a"))
+		}
+	}
+	w.did(r, action(r))
+	if left := w.keys(w.l.Record("a")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	for _, want := range []string{`"actor":"ann"`, `"lock":"a"`, "the pod is gone for good", "out of space"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s: %s", want, log.String())
+		}
+	}
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)}); errs[0] == nil ||
+		errors.Is(errs[0], metadata.ErrChanged) {
+		t.Errorf("auto-unlock: %v", errs)
+	}
+	w.trims(1, 4)
+}
+
+// An etcd that runs out of space during a transaction commits it anyway, but answers that it did not.
+func TestWhatOperatorsDoThatAFullEtcdStillDid(t *testing.T) {
 	t.Parallel()
 	for what, left := range marks {
 		t.Run(string(what), func(t *testing.T) {
-			s := etcdtest.Start(t, etcdtest.Quota(4<<20))
-			w := on(t, s.Client(t))
-			r := w.hold("a", uuid(1))
-			s.Fill(t, "/fill/")
-			err := w.do(r, wanted(what, r))
-			if !errors.Is(err, lockstore.ErrNoSpace) || left(w.record("a")) {
-				t.Errorf("error %v, record %+v", err, w.record("a"))
-			}
-		})
-		t.Run(string(what)+" that it still did", func(t *testing.T) {
 			line, w := wired(t)
 			r := w.hold("a", uuid(1))
 			line.fill(func() {})
@@ -229,7 +264,7 @@ func TestWhatOperatorsCannotDo(t *testing.T) {
 		}), false, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := start(t)
+			w := parallel(t)
 			for what, refused := range map[protocol.Verb]bool{protocol.ActionAsk: c.ask,
 				protocol.ActionExtend: c.extends, protocol.ActionAcknowledge: c.acknowledges} {
 				r := w.hold(string(what), uuid(1))

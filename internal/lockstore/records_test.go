@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -44,7 +45,7 @@ func TestRecordsOfThePrefix(t *testing.T) {
 }
 
 func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	r := w.hold("a", uuid(1))
 	w.hold("b", uuid(2))
 	w.prove(r)
@@ -79,9 +80,7 @@ func TestLookIsOneLockAtOneRevision(t *testing.T) {
 	w.put(w.l.Delay("pool#x"), "{}")
 	for _, name := range []string{"pool", "pool#2"} {
 		look, err := w.Look(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		var waiters []string
 		for _, waiter := range look.Waiters {
 			waiters = append(waiters, waiter.Owner)
@@ -103,7 +102,7 @@ func TestLookIsOneLockAtOneRevision(t *testing.T) {
 
 // Leftovers of a record alert forever, so a removal has to delete all of it, and no foreign key.
 func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	// What holding a lock writes lies between the keys "a…" and "v…".
 	cases := map[string]struct {
 		fields, foreign []string
@@ -132,9 +131,7 @@ func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 				} else {
 					err = w.do(r, action(r))
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				proctest.Must(t, err)
 				left := w.keys(w.l.Record(lock))
 				foreign := 0
 				for _, key := range left {
@@ -161,9 +158,7 @@ func TestRemoveTicketRemovesOnlyTheTicketThatWasSeen(t *testing.T) {
 	behind := w.l.Ticket("a", "11")
 	seen := metadata.Waiter{Lock: "a", ID: "1", Revision: w.put(key, "{}")}
 	w.put(behind, "{}")
-	if err := w.RemoveTicket(t.Context(), seen); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, w.RemoveTicket(t.Context(), seen))
 	w.moved("a second time", w.RemoveTicket(t.Context(), seen))
 	w.put(key, "{}") // somebody else queues under the same key
 	w.moved("another's ticket", w.RemoveTicket(t.Context(), seen))

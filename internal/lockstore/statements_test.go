@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -24,13 +25,9 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 	r := w.hold("a/b", uuid(1))
 	suspicion := death(r)
 	suspicion.Cause = metadata.CauseNodeNotReady
-	if err := w.Suspect(t.Context(), suspicion); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, w.Suspect(t.Context(), suspicion))
 	for range 2 {
-		if err := w.State(t.Context(), death(r)); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, w.State(t.Context(), death(r)))
 		if err := w.Suspect(t.Context(), suspicion); err != nil {
 			t.Errorf("a suspicion of what is proven: %v", err)
 		}
@@ -60,9 +57,7 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 	} {
 		w.moved(what, w.State(t.Context(), death(change)))
 	}
-	if err := w.State(t.Context(), death(r)); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, w.State(t.Context(), death(r)))
 	for _, value := range []string{uuid(2), uuid(1)} { // a script overwrites the key, and takes that back
 		w.put(w.l.Field("a", metadata.FieldUUID), value)
 		if err := w.State(t.Context(), death(r)); errors.Is(err, metadata.ErrChanged) != (value == uuid(2)) {
@@ -73,9 +68,8 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 	w.moved("stated before, and released", w.State(t.Context(), death(r)))
 	next := w.hold("a", uuid(1)) // somebody copied the uuid: the old statement says nothing of this hold
 	w.moved("the former hold", w.Suspect(t.Context(), death(r)))
-	if _, err := locktxn.Detach(w.l, holdOf(next)).Commit(t.Context(), w.etcd); err != nil {
-		t.Fatal(err)
-	}
+	_, err := locktxn.Detach(w.l, holdOf(next)).Commit(t.Context(), w.etcd)
+	proctest.Must(t, err)
 	w.moved("a detached hold", w.State(t.Context(), death(next)))
 	w.moved("a detached hold", w.Suspect(t.Context(), death(next)))
 	if got := w.keys(w.l.Deaths()); len(got) > 0 {

@@ -159,20 +159,20 @@ func TestWatchDeliversWholeRevisions(t *testing.T) {
 }
 
 func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {
-	w := parallel(t, quick)
+	w := alone(t, quick)
 	g := w.watch(w.put("/other", "")).lives(3, 0)
 	g.lives(1, w.put("/other", "")) // not below the prefix
 }
 
 func TestWatchEndsWhenCompacted(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	after := w.put(w.l.Prefix()+"a", "1")
 	w.compact(w.put(w.l.Prefix()+"a", "2"))
 	w.watch(after - 1).endsFor(lockstore.ReasonCompacted)
 }
 
 func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
-	w := parallel(t, quick)
+	w := alone(t, quick)
 	now := w.put("/other", "")
 	var reason string
 	etcdtest.Eventually(t, "an answer", func() bool {
@@ -217,7 +217,7 @@ func TestWatchEndsWhenItResumesFarBehind(t *testing.T) {
 
 // After a slow list, a view is far behind when it starts to watch. It catches up: another list would be just as slow.
 func TestWatchThatBeginsFarBehindCatchesUp(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	after := w.put("/other", "")
 	w.writeMuch()
 	w.watch(after).sees(6400)
@@ -239,7 +239,7 @@ func TestWatchEndsWithoutALeader(t *testing.T) {
 
 // A stuck consumer costs memory up to a limit; beyond it, the watch ends.
 func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
-	w := parallel(t)
+	w := alone(t)
 	stuck := make(chan struct{}, 100)
 	release := make(chan struct{})
 	done := make(chan error, 1)

@@ -24,6 +24,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -39,16 +40,24 @@ type world struct {
 	l    protocol.Layout
 }
 
+// start is a world whose etcd is its own: nobody else writes to it, and it may be compacted.
 func start(t testing.TB, opts ...lockstore.Option) world {
 	t.Helper()
 	return on(t, etcdtest.Start(t).Client(t), opts...)
 }
 
-// parallel is such a world of a test that others may overtake.
-func parallel(t *testing.T, opts ...lockstore.Option) world {
+// alone is such a world of a test that others may overtake.
+func alone(t *testing.T, opts ...lockstore.Option) world {
 	t.Helper()
 	t.Parallel()
 	return start(t, opts...)
+}
+
+// parallel is a world in the etcd that tests share: for one that does little, and neither compacts nor streams a list.
+func parallel(t *testing.T) world {
+	t.Helper()
+	t.Parallel()
+	return on(t, etcdtest.Shared(t).Client(t))
 }
 
 func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
@@ -61,8 +70,14 @@ func wired(t *testing.T) (*wire, world) {
 	t.Helper()
 	t.Parallel()
 	line := &wire{}
+	return line, behind(t, line)
+}
+
+// behind is a world in the shared etcd behind a wire.
+func behind(t testing.TB, line *wire) world {
+	t.Helper()
 	shared := etcdtest.Shared(t)
-	return line, on(t, shared.Within(line.client(t, shared.Endpoint())))
+	return on(t, shared.Within(line.client(t, shared.Endpoint())))
 }
 
 // onBothServers runs a test on an etcd that streams lists, and on one that cannot.
@@ -79,9 +94,7 @@ func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
 	for errors.Is(err, rpctypes.ErrInvalidAuthToken) { // the login ended; the client has a new one by now
 		resp, err = w.etcd.Put(w.Context(), key, value, opts...)
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	return resp.Header.Revision
 }
 
@@ -98,12 +111,9 @@ func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadat
 		c(&d)
 	}
 	fields, err := d.Fields()
-	if err != nil {
-		w.Fatal(err)
-	}
-	if _, err := locktxn.Acquire(w.l, locktxn.Sole(lock), uuid, fields, false).Commit(w.Context(), w.etcd); err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
+	_, err = locktxn.Acquire(w.l, locktxn.Sole(lock), uuid, fields, false).Commit(w.Context(), w.etcd)
+	proctest.Must(w, err)
 	return w.record(lock)
 }
 
@@ -113,9 +123,8 @@ func holdOf(r *metadata.Record) locktxn.Hold {
 
 func (w world) release(r *metadata.Record) {
 	w.Helper()
-	if _, err := locktxn.Release(w.l, holdOf(r)).Commit(w.Context(), w.etcd); err != nil {
-		w.Fatal(err)
-	}
+	_, err := locktxn.Release(w.l, holdOf(r)).Commit(w.Context(), w.etcd)
+	proctest.Must(w, err)
 }
 
 // expired takes locks, whose numbers are in their names, and returns what removes them.
@@ -149,18 +158,15 @@ func (w world) putFields(lock string, names []string, value string) {
 		for _, name := range some {
 			puts = append(puts, clientv3.OpPut(w.l.Record(lock)+name, value))
 		}
-		if _, err := w.etcd.Txn(w.Context()).Then(puts...).Commit(); err != nil {
-			w.Fatal(err)
-		}
+		_, err := w.etcd.Txn(w.Context()).Then(puts...).Commit()
+		proctest.Must(w, err)
 	}
 }
 
 func (w world) record(lock string) *metadata.Record {
 	w.Helper()
 	d, _, err := w.Get(w.Context(), lock)
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	return &d.Record
 }
 
@@ -195,9 +201,7 @@ func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
 // did does it, without an error.
 func (w world) did(r *metadata.Record, a protocol.Action) {
 	w.Helper()
-	if err := w.do(r, a); err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, w.do(r, a))
 }
 
 // remove ends a hold as an unlocker does.
@@ -244,9 +248,7 @@ func removal(r *metadata.Record) metadata.Removal {
 func (w world) get(key string, opts ...clientv3.OpOption) []*mvccpb.KeyValue {
 	w.Helper()
 	resp, err := w.etcd.Get(w.Context(), key, opts...)
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	return resp.Kvs
 }
 
@@ -266,42 +268,34 @@ func (w world) leaseOf(key string) (clientv3.LeaseID, int64) {
 		w.Fatalf("%s is not there", key)
 	}
 	ttl, err := w.etcd.TimeToLive(w.Context(), clientv3.LeaseID(kvs[0].Lease))
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	return ttl.ID, ttl.GrantedTTL
 }
 
 func (w world) leases() []clientv3.LeaseStatus {
 	w.Helper()
 	resp, err := w.etcd.Leases(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	return resp.Leases
 }
 
 func (w world) revoke(id clientv3.LeaseID) {
 	w.Helper()
-	if _, err := w.etcd.Revoke(w.Context(), id); err != nil {
-		w.Fatal(err)
-	}
+	_, err := w.etcd.Revoke(w.Context(), id)
+	proctest.Must(w, err)
 }
 
 func (w world) deleteKey(key string) int64 {
 	w.Helper()
 	resp, err := w.etcd.Delete(w.Context(), key)
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	return resp.Header.Revision
 }
 
 func (w world) compact(revision int64) {
 	w.Helper()
-	if _, err := w.etcd.Compact(w.Context(), revision); err != nil {
-		w.Fatal(err)
-	}
+	_, err := w.etcd.Compact(w.Context(), revision)
+	proctest.Must(w, err)
 }
 
 func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
@@ -378,9 +372,7 @@ func dial(t testing.TB, conf clientv3.Config) *clientv3.Client {
 	conf.Logger = zap.NewNop()
 	conf.DialTimeout = 5 * time.Second
 	c, err := clientv3.New(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -41,8 +41,8 @@ func TestADetachedHoldOutlivesItsProcess(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	death := statement(h, metadata.CauseProcessEnded)
-	s.done("suspect", locktxn.Suspect(s.l, death, s.lease()))
 	s.done("state", locktxn.State(s.l, death, s.lease()))
+	s.put(s.l.Suspicion(mine), "{}") // the statement deleted those before it
 	s.done("detach", locktxn.Detach(s.l, h))
 	if left := append(s.keys(".deaths/"), s.keys(".suspicions/")...); len(left) > 0 {
 		t.Errorf("left: %v", left)
