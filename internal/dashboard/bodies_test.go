@@ -71,9 +71,6 @@ func byHand(line, body string, headers ...string) string {
 	return line + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + strings.Join(append(headers, "", ""), "\r\n") + body
 }
 
-// allowed reports whether the requests of these sockets are answered, so that only the answer stays unread.
-func allowed(name string) bool { return strings.HasSuffix(name, "that nobody reads") }
-
 func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 	t.Parallel()
 	s := crowd(60)
@@ -115,7 +112,7 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 				switch code := page(); {
 				case code == http.StatusOK:
 					answered++
-				case code != http.StatusServiceUnavailable || !allowed(name):
+				case code != http.StatusServiceUnavailable || !strings.HasSuffix(name, "that nobody reads"):
 					t.Fatalf("after %d answers the page answers %d", answered, code)
 				case time.Now().After(end):
 					t.Fatal("the page stays busy")

@@ -23,8 +23,9 @@ func TestOrders(t *testing.T) {
 			"name":  "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
 			"-name": "legacy/cron drm/rotate-keys-2 drm/rotate-keys catalog/sync/eu billing/invoice-run",
 			// drm-9 before drm-10
-			"host":    "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
-			"held":    "drm/rotate-keys-2 catalog/sync/eu billing/invoice-run drm/rotate-keys legacy/cron", // unknown last
+			"host": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
+			// unknown last
+			"held":    "drm/rotate-keys-2 catalog/sync/eu billing/invoice-run drm/rotate-keys legacy/cron",
 			"-held":   "drm/rotate-keys billing/invoice-run catalog/sync/eu drm/rotate-keys-2 legacy/cron",
 			"unlock":  "billing/invoice-run catalog/sync/eu drm/rotate-keys legacy/cron drm/rotate-keys-2",
 			"waiters": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",

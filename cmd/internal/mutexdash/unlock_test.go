@@ -139,12 +139,6 @@ func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
 	}
 }
 
-// clusters runs the program with a file of clusters.
-func clusters(t *testing.T, file string, more ...string) program {
-	t.Helper()
-	return startOn(t, "--clusters="+write(t, "clusters.yaml", file), more...)
-}
-
 // page asks as somebody whom a proxy knows.
 func page(t *testing.T, p program, who, method, path string, form url.Values) (status int, text string) {
 	t.Helper()
@@ -191,10 +185,11 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 	take(t, inEU, "nightly/run")
 	take(t, inUS, "nightly/run")
 	take(t, inUS, "only/us")
-	p := clusters(t, fmt.Sprintf("clusters: [{name: eu, endpoints: [%q]}, {name: us, label: America, endpoints: [%q]}]",
-		eu.Endpoint(), us.Endpoint()), "--web.identity=header", "--web.trusted-proxies=127.0.0.1",
-		"--web.enable-force-unlock", "--web.permissions-file="+write(t, "permissions.yaml",
-			"users: {ann: [view, audit, unlock cluster:us]}\n"))
+	file := fmt.Sprintf("clusters: [{name: eu, endpoints: [%q]}, {name: us, label: America, endpoints: [%q]}]",
+		eu.Endpoint(), us.Endpoint())
+	p := startOn(t, "--clusters="+write(t, "clusters.yaml", file), "--web.identity=header",
+		"--web.trusted-proxies=127.0.0.1", "--web.enable-force-unlock",
+		"--web.permissions-file="+write(t, "permissions.yaml", "users: {ann: [view, audit, unlock cluster:us]}\n"))
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 	says(t, p, "/", "/c/eu/lock?name=nightly/run", "/c/us/lock?name=nightly/run",
 		"/c/us/lock?name=only/us", "America")
@@ -230,8 +225,9 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 func TestADashboardOfNoClusterThatIsCurrentIsNotReady(t *testing.T) {
 	t.Parallel()
 	eu := etcdtest.Start(t)
-	p := clusters(t, fmt.Sprintf("clusters: [{name: eu, endpoints: [%q]}, {name: us, endpoints: [%q]}]",
-		eu.Endpoint(), proctest.FreeAddr(t)))
+	file := fmt.Sprintf("clusters: [{name: eu, endpoints: [%q]}, {name: us, endpoints: [%q]}]", eu.Endpoint(),
+		proctest.FreeAddr(t))
+	p := startOn(t, "--clusters="+write(t, "clusters.yaml", file))
 	answers(t, p.ops+"/readyz", http.StatusOK, "ready")
 	eu.Stop()
 	answers(t, p.ops+"/readyz", http.StatusServiceUnavailable, "etcd: the view of no cluster is current: eu: ")
