@@ -111,7 +111,7 @@ func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
 	if want := "LOCKS UNKNOWN: etcd did not answer within 300ms\n"; string(said) != want {
 		t.Errorf("check says %q, want %q", said, want)
 	}
-	if took := time.Since(began); took > enough/2 {
+	if took := time.Since(began); took > proctest.Timeout/2 {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -143,7 +143,7 @@ func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 		if err != nil {
 			t.Errorf("it ended with %v", err)
 		}
-	case <-time.After(enough):
+	case <-time.After(proctest.Timeout):
 		_ = wait.Process.Kill()
 		t.Error("it goes on waiting for a lock that is free")
 	}

@@ -17,12 +17,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-// enough is how long anything may take on a busy machine.
-const enough = 30 * time.Second
 
 // world is what a script can reach beside mutexctl: the keys in etcd, and programs that run in the background.
 type world struct {
@@ -256,7 +254,7 @@ func (w *world) signal(ts *testscript.TestScript, _ bool, args []string) {
 func (w *world) finish(ts *testscript.TestScript, _ bool, args []string) {
 	c := w.running[args[0]]
 	delete(w.running, args[0])
-	timer := time.AfterFunc(enough, func() { _ = c.Process.Kill() })
+	timer := time.AfterFunc(proctest.Timeout, func() { _ = c.Process.Kill() })
 	defer timer.Stop()
 	err := c.Wait()
 	if screen := w.screens[args[0]]; screen != nil {
@@ -291,7 +289,7 @@ func demand(ts *testscript.TestScript, err error, want string) {
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])
 	out := ""
-	for until := time.Now().Add(enough); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(proctest.Timeout); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if len(args) == 2 {
 			b, _ := os.ReadFile(ts.MkAbs(args[1]))
 			out = string(b)
@@ -307,5 +305,5 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 	}
-	ts.Fatalf("%s did not come in %v, only:\n%s", fmt.Sprint(args), enough, out)
+	ts.Fatalf("%s did not come in %v, only:\n%s", fmt.Sprint(args), proctest.Timeout, out)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,10 @@ func TestEveryRouteWantsItsPermission(t *testing.T) {
 			if body := w.Body.String(); want != r.status && (len(may) == 0 && strings.Contains(body, "918273") ||
 				strings.Contains(body, "catalog")) {
 				t.Errorf("%s for %q reveals something about the locks: %s", r.name, who, words(body))
+			}
+			if leads := strings.Contains(w.Body.String(), `href="/audit"`); r.path == "help" &&
+				leads != slices.Contains(may, "audit") {
+				t.Errorf("%q is led to the audit trail: %t", who, leads)
 			}
 			checkHeaders(t, r, w)
 		}

@@ -7,13 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -41,11 +41,7 @@ func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
 func local(t *testing.T) func(*setup.Config) {
 	return func(c *setup.Config) {
 		c.Access = behindProxy(t)
-		proxies, err := access.ParseProxies([]string{"127.0.0.1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Access.TrustedProxies = proxies
+		c.Access.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	}
 }
 

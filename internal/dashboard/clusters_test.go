@@ -91,7 +91,7 @@ func TestADeadlockAndWhatToDoNameTheCluster(t *testing.T) {
 	w := clusters(t)
 	summary := func(class string) {
 		t.Helper()
-		got, _ := fetchAs[struct{ Verdict lockjson.Verdict }](t, w, "ann", "/api/v1/summary")
+		got, _ := fetch[struct{ Verdict lockjson.Verdict }](t, as{w, "ann"}, "/api/v1/summary")
 		if command := *got.Verdict.Command; got.Verdict.Class != class ||
 			command != "mutexctl show --cluster prod-us billing/settle" {
 			t.Errorf("%s: %s", got.Verdict.Class, command)
@@ -164,11 +164,6 @@ func TestLockWithoutAClusterIsFoundWhereOnlyOneKnowsIt(t *testing.T) {
 		}
 	}
 	w.page(t, "ann", "/c/nowhere/lock?name=nightly/run", http.StatusNotFound)
-}
-
-func fetchAs[T any](t testing.TB, w *world, who, url string) (T, map[string]any) {
-	t.Helper()
-	return fetch[T](t, as{w, who}, url)
 }
 
 // as asks as somebody.
@@ -253,14 +248,14 @@ func TestStatesOfAClusterThatIsAwayAreThoseOfItsLastSignOfLife(t *testing.T) {
 	}
 	w.leaves("staging", 4*time.Minute)
 	states := map[string]string{}
-	data, _ := fetchAs[[]lock](t, w, "ann", "/api/v1/locks?q=name:soon")
+	data, _ := fetch[[]lock](t, as{w, "ann"}, "/api/v1/locks?q=name:soon")
 	for _, l := range data {
 		states[l["cluster"].(string)] = l["state"].(string)
 	}
 	if states["staging"] != "held" || states["prod-eu"] != "alerting" || states["prod-us"] != "alerting" {
 		t.Errorf("the states are %v", states)
 	}
-	ahead, _ := fetchAs[[]lock](t, w, "ann", "/api/v1/locks?q=name:soon+alert:%3E0s")
+	ahead, _ := fetch[[]lock](t, as{w, "ann"}, "/api/v1/locks?q=name:soon+alert:%3E0s")
 	if len(ahead) != 1 || ahead[0]["cluster"] != "staging" {
 		t.Errorf("alerts are ahead in %v", ahead)
 	}
@@ -333,7 +328,7 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 func pageByPage[T any](t *testing.T, w *world, path string, first func(T) string) (clusters []string) {
 	t.Helper()
 	for next := ""; ; {
-		data, meta := fetchAs[T](t, w, "ann", path+"&limit=1"+next)
+		data, meta := fetch[T](t, as{w, "ann"}, path+"&limit=1"+next)
 		clusters = append(clusters, first(data))
 		cursor, more := meta["next"].(string)
 		if !more {
@@ -365,9 +360,13 @@ func TestMergedPictureFollowsChanges(t *testing.T) {
 	w := clusters(t)
 	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "5 locks")
 	tag := get(w, "/", "X-Forwarded-User", "ann").Header().Get("ETag")
-	if got := get(w, "/", "X-Forwarded-User", "ann", "If-None-Match", tag); got.Code != http.StatusNotModified {
-		t.Errorf("the same list answers %d", got.Code)
+	answers := func(which string, want int) {
+		t.Helper()
+		if got := get(w, "/", "X-Forwarded-User", "ann", "If-None-Match", tag); got.Code != want {
+			t.Errorf("%s answers %d", which, got.Code)
+		}
 	}
+	answers("the same list", http.StatusNotModified)
 	for _, s := range w.scenes {
 		s.tick(2 * time.Second)
 	}
@@ -384,16 +383,12 @@ func TestMergedPictureFollowsChanges(t *testing.T) {
 	for q, n := range map[string]string{"": "5 locks", "owner:new": "1 of 5", "cluster:prod-us": "2 of 5"} {
 		wantWords(t, w.page(t, "ann", "/?sort=-held&q="+q, http.StatusOK), n)
 	}
-	if got := get(w, "/", "X-Forwarded-User", "ann", "If-None-Match", tag); got.Code != http.StatusOK {
-		t.Errorf("a changed list answers %d", got.Code)
-	}
+	answers("a changed list", http.StatusOK)
 	for _, s := range w.scenes {
 		s.tick(2 * time.Second)
 	}
 	w.leaves("prod-eu", time.Minute)
-	if got := get(w, "/", "X-Forwarded-User", "ann", "If-None-Match", tag); got.Code != http.StatusOK {
-		t.Errorf("the list answers %d after a cluster left", got.Code)
-	}
+	answers("the list after a cluster left", http.StatusOK)
 }
 
 func TestActionsAreCountedByCluster(t *testing.T) {

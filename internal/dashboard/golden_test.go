@@ -17,13 +17,16 @@ import (
 
 var update = flag.Bool("update", false, "write the pages in testdata as they are now")
 
-// golden are pages in their states: how each looked when somebody looked at it.
-func golden() []struct {
+// look is a page in a state.
+type look struct {
 	name  string
 	scene func(testing.TB) *scene
 	path  string
 	like  string // another one, with which only the differences stand there
-} {
+}
+
+// golden are pages in their states: how each looked when somebody looked at it.
+func golden() []look {
 	awhile := func(age time.Duration) func(testing.TB) *scene {
 		return func(t testing.TB) *scene {
 			s := lived(t)
@@ -47,12 +50,7 @@ func golden() []struct {
 			backtrace: "<b>\n" + rubyTrace})
 		return s
 	}
-	return []struct {
-		name  string
-		scene func(testing.TB) *scene
-		path  string
-		like  string
-	}{
+	return []look{
 		{"list", lived, "/", ""},
 		{"list-stale", awhile(4 * time.Minute), "/", "list"},
 		{"list-empty", empty, "/", ""},

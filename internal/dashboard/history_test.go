@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -146,16 +145,6 @@ func TestHistoryComesInPagesWithoutLossOrDouble(t *testing.T) {
 	data, _ := fetch[lock](t, d, "/api/v1/history?from=2026-11-21T03:10:41Z&to=2026-11-21T03:11:41Z")
 	if n := len(data["holds"].([]any)); n != 4 {
 		t.Errorf("%d holds ended in that minute", n)
-	}
-}
-
-func TestOnlyThoseWhoMayAreLedToTheAuditTrail(t *testing.T) {
-	s := lived(t)
-	d := s.dashboard(t, withAudit)
-	for d, leads := range map[*dashboard.Dashboard]bool{d: true, s.dashboard(t): false} {
-		if got := strings.Contains(ok(t, d, "/help"), `href="/audit"`); got != leads {
-			t.Errorf("the navigation leads to the audit trail: %v", got)
-		}
 	}
 }
 

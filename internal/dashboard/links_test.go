@@ -106,15 +106,6 @@ func TestALinkToATraceIsThereWhereTheRecordHasOne(t *testing.T) {
 	}
 }
 
-func source(t *testing.T, text string) stacktrace.SourceLink {
-	t.Helper()
-	link, err := stacktrace.ParseSourceLink(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return link
-}
-
 func TestOwnFramesLeadToTheirCode(t *testing.T) {
 	s := newScene()
 	s.add(hold{name: "a", owner: "a", host: "h", held: 1e9, alert: 1e12, unlock: 2e12,
@@ -123,8 +114,15 @@ app/jobs/invoice_run.rb:64:in 'run'
 /srv/app/../../etc/passwd.rb:1:in 'x'
 /usr/local/bundle/gems/sidekiq-7.2.1/lib/sidekiq/processor.rb:202:in 'execute_job'
 `})
-	links := []stacktrace.SourceLink{source(t, "/srv/app/=https://git.example/app/blob/main/{file}#L{line}"),
-		source(t, "app/=https://git.example/jobs/{file}?line={line}")}
+	var links []stacktrace.SourceLink
+	for _, text := range []string{"/srv/app/=https://git.example/app/blob/main/{file}#L{line}",
+		"app/=https://git.example/jobs/{file}?line={line}"} {
+		link, err := stacktrace.ParseSourceLink(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		links = append(links, link)
+	}
 	page := ok(t, s.dashboard(t, func(c *setup.Config) { c.Sources = links }), "/lock?name=a")
 	var found []string
 	for _, href := range attributes(page, "href") {

@@ -1,10 +1,14 @@
 package dashboard_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,23 +64,36 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 
 func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
 	s := busy()
-	d, done := operated(t, s)
-	other := s.wanted(stuck)
-	other.Set("token", "7") // of another hold
-	for i := range 3 {
-		for range 10 {
-			if w := post(d, fmt.Sprint("u", i), unlockLink(s, stuck), other, "X-Forwarded-Groups",
-				"on-call"); w.Code != http.StatusConflict {
-				t.Fatalf("the answer is %d", w.Code)
+	changed := true
+	d, done := operated(t, s, func(c *setup.Config) {
+		force := c.Operator.(acts)[protocol.ActionForceUnlock]
+		operates(c, func(on protocol.Subject, a protocol.Action) error {
+			if changed {
+				return metadata.ErrChanged
 			}
-		}
-		if w := post(d, fmt.Sprint("u", i), unlockLink(s, stuck), other, "X-Forwarded-Groups",
-			"on-call"); w.Code != http.StatusTooManyRequests {
-			t.Errorf("the eleventh try of one person is answered with %d", w.Code)
+			return force(on, a)
+		}, protocol.ActionForceUnlock)
+	})
+	try := func(who string, form url.Values, want int) {
+		t.Helper()
+		if w := post(d, who, unlockLink(s, stuck), form, "X-Forwarded-Groups", "on-call"); w.Code != want {
+			t.Errorf("%s is answered with %d, want %d", who, w.Code, want)
 		}
 	}
-	if w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck)); w.Code != http.StatusSeeOther || len(*done) != 1 {
-		t.Errorf("a fourth person is answered with %d", w.Code)
+	other := s.wanted(stuck)
+	other.Set("token", "7") // of another hold
+	for _, who := range []string{"u0", "u1", "u2"} {
+		for range 10 {
+			try(who, other, http.StatusConflict)
+		}
+		try(who, other, http.StatusTooManyRequests)
+	}
+	for i := range 40 { // etcd is asked, and does nothing
+		post(d, fmt.Sprint("v", i), unlockLink(s, stuck), s.wanted(stuck), "X-Forwarded-Groups", "on-call")
+	}
+	changed = false
+	if try("chief", s.wanted(stuck), http.StatusSeeOther); len(*done) != 1 {
+		t.Errorf("done were %v", *done)
 	}
 }
 
@@ -107,26 +124,24 @@ func TestTheConfirmationIsNeverFramed(t *testing.T) {
 }
 
 func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
+	check := func(list string) error {
+		proxies, err := access.ParseProxies(strings.Split(list, ","))
+		if err != nil {
+			return err
+		}
+		config := newScene().config()
+		config.Access = access.Config{Source: access.SourceHeader, Header: "X-User", TrustedProxies: proxies}
+		_, err = dashboard.New(config)
+		return err
+	}
 	for _, bad := range []string{"0.0.0.0/1,128.0.0.0/1", "0.0.0.0/0", "::/0", "::/1,8000::/1", "64.0.0.0/2",
 		"2000::/3", "10.0.0.0/7", "::ffff:0.0.0.0/97"} {
-		config := newScene().config()
-		proxies, err := access.ParseProxies(strings.Split(bad, ","))
-		if err == nil {
-			config.Access = access.Config{Source: access.SourceHeader, Header: "X-User", TrustedProxies: proxies}
-			_, err = dashboard.New(config)
-		}
-		if err == nil || !strings.Contains(err.Error(), "lets anybody be anybody") {
+		if err := check(bad); err == nil || !strings.Contains(err.Error(), "lets anybody be anybody") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
 	for _, good := range []string{"10.0.0.0/8", "fc00::/7", "::1", "192.0.2.1", "::ffff:10.1.0.0/112"} {
-		config := newScene().config()
-		proxies, err := access.ParseProxies([]string{good})
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.Access = access.Config{Source: access.SourceHeader, Header: "X-User", TrustedProxies: proxies}
-		if _, err = dashboard.New(config); err != nil {
+		if err := check(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
@@ -185,7 +200,7 @@ func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 	} {
 		for _, path := range []string{"/", "/api/v1/locks", "/lock/backtrace?name=" + stuck, "/help", "/nothing"} {
 			for d, want := range map[*dashboard.Dashboard]int{named: c.named, bare: c.bare} {
-				w := askHost(d, host, path)
+				w := get(d, path, "Host", host)
 				const misdirected = http.StatusMisdirectedRequest
 				if refused := w.Code == misdirected; refused != (want == misdirected) {
 					t.Errorf("%q, %s: the answer is %d, want %d", host, path, w.Code, want)
@@ -207,23 +222,156 @@ func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 	}
 }
 
-func TestRateGivesBackWhatDidNothing(t *testing.T) {
-	s := busy()
-	changed := true
-	d, done := operated(t, s, func(c *setup.Config) {
-		force := c.Operator.(acts)[protocol.ActionForceUnlock]
-		operates(c, func(on protocol.Subject, a protocol.Action) error {
-			if changed {
-				return metadata.ErrChanged
+func TestARegularExpressionIsLimitedByWhatItCompilesTo(t *testing.T) {
+	d := busy().dashboard(t)
+	for _, pattern := range []string{`(.?){999}z$`, `(?:.?){200}`, `[a-z]{400}`, `((a{10}){10}){9}`} {
+		q := url.QueryEscape("name:/" + pattern + "/")
+		wantWords(t, ok(t, d, "/?q="+q), "the regular expression is too costly")
+		if w := get(d, "/api/v1/locks?q="+q); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(),
+			"too costly") {
+			t.Errorf("the API answers %s with %d %s", pattern, w.Code, w.Body)
+		}
+	}
+	uuids := `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`
+	for _, pattern := range []string{uuids, `(?i)^(billing|drm)/.*-[0-9]{1,9}$`} {
+		if w := get(d, "/api/v1/locks?q="+url.QueryEscape("name:/"+pattern+"/")); w.Code != http.StatusOK {
+			t.Errorf("the API answers %s with %d %s", pattern, w.Code, w.Body)
+		}
+	}
+}
+
+// longNames is a scene in which a costly expression takes far longer than any limit.
+func longNames() *scene {
+	s := crowd(20_000)
+	for i, r := range s.locks {
+		r.Name = fmt.Sprintf("%06d/", i) + strings.Repeat("billing/invoice-", 30)
+	}
+	return s
+}
+
+// costly is below the limit of a regular expression, but not by much; n makes it a new one.
+func costly(n int) string { return "/?q=" + url.QueryEscape(fmt.Sprintf("name:/(?:.?){140}%d$/", n)) }
+
+func TestASearchEndsWithItsReader(t *testing.T) {
+	d := longNames().dashboard(t)
+	ok(t, d, "/")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, costly(1), nil))
+	if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "took too long") {
+		t.Errorf("the search went on after its reader had left: %d %.200s", w.Code, words(w.Body.String()))
+	}
+	ok(t, d, "/?q=billing")
+}
+
+func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
+	t.Parallel()
+	d := longNames().dashboard(t)
+	ok(t, d, "/")
+	begin := time.Now()
+	var readers sync.WaitGroup
+	for range 3 { // they share one search
+		readers.Go(func() {
+			if w := get(d, costly(2)); w.Code != http.StatusServiceUnavailable ||
+				!strings.Contains(words(w.Body.String()), "The search took too long") {
+				t.Errorf("the answer is %d %s", w.Code, words(w.Body.String()))
 			}
-			return force(on, a)
-		}, protocol.ActionForceUnlock)
-	})
-	for i := range 40 {
-		post(d, fmt.Sprint("u", i), unlockLink(s, stuck), s.wanted(stuck), "X-Forwarded-Groups", "on-call")
+		})
 	}
-	changed = false
-	if w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck)); w.Code != http.StatusSeeOther || len(*done) != 1 {
-		t.Errorf("after forty that did nothing the answer is %d", w.Code)
+	readers.Wait()
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("the search took %v", took)
 	}
+	ok(t, d, "/")
+}
+
+func TestAnotherSiteMayOnlyLeadHere(t *testing.T) {
+	s := busy()
+	framed := func(c *setup.Config) { c.FrameAncestors = []string{"https://portal.example"} }
+	plain := s.dashboard(t)
+	inFrames := s.dashboard(t, framed)
+	for name, c := range map[string]struct {
+		dashboard        *dashboard.Dashboard
+		site, mode, dest string
+		status           int
+	}{
+		"typed or bookmarked":              {plain, "none", "navigate", "document", 200},
+		"a link of our own":                {plain, "same-origin", "navigate", "document", 200},
+		"our own script":                   {plain, "same-origin", "cors", "empty", 200},
+		"a program":                        {plain, "", "", "", 200},
+		"a link from a chat":               {plain, "cross-site", "navigate", "document", 200},
+		"an image elsewhere":               {plain, "cross-site", "no-cors", "image", 403},
+		"a script elsewhere":               {plain, "cross-site", "cors", "empty", 403},
+		"a script of a sibling":            {plain, "same-site", "no-cors", "script", 403},
+		"a frame elsewhere":                {plain, "cross-site", "navigate", "iframe", 403},
+		"a frame where frames are allowed": {inFrames, "cross-site", "navigate", "iframe", 200},
+		"an object where they are":         {inFrames, "cross-site", "navigate", "object", 403},
+		"an image where they are":          {inFrames, "cross-site", "no-cors", "image", 403},
+	} {
+		for _, path := range []string{"/", "/?q=name:/x/", "/lock?name=" + stuck, "/api/v1/locks", "/locks.csv"} {
+			if w := get(c.dashboard, path, "Sec-Fetch-Site", c.site, "Sec-Fetch-Mode", c.mode, "Sec-Fetch-Dest",
+				c.dest); w.Code != c.status {
+				t.Errorf("%s: GET %s answers %d, want %d", name, path, w.Code, c.status)
+			}
+		}
+	}
+}
+
+func TestPagesOfThePastEndWithTheirReader(t *testing.T) {
+	s := lived(t)
+	d := s.dashboard(t, withAudit)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, path := range []string{"/history?q=name:/x/", "/audit?q=name:/x/", "/waiting?q=name:/x/",
+		"/api/v1/history?q=name:/x/", "/api/v1/audit?q=name:/x/"} {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+		r.SetBasicAuth("ann", "x")
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		if w.Code != http.StatusServiceUnavailable {
+			t.Errorf("GET %s is answered with %d though its reader has left", path, w.Code)
+		}
+	}
+}
+
+func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
+	const held = 100
+	s := crowd(held)
+	change := func() { // all locks at once, from one revision to the next
+		s.change(func() {
+			s.tick(2 * time.Second)
+			s.revision++
+			s.locks = slices.Clone(s.locks)
+			for i, r := range s.locks {
+				changed := *r
+				changed.Revision = s.revision
+				changed.Owner = fmt.Sprint("owner-", s.revision)
+				s.locks[i] = &changed
+			}
+		})
+	}
+	change()
+	d := s.dashboard(t)
+	var viewers sync.WaitGroup
+	for viewer := range 4 {
+		viewers.Go(func() {
+			for i := range 6 {
+				change()
+				data, _ := fetch[[]lock](t, d, "/api/v1/locks?limit=1000&fields=owner&sort="+
+					[]string{"urgency", "owner", "-held"}[(viewer+i)%3])
+				owners := map[any]bool{}
+				for _, l := range data {
+					owners[l["owner"]] = true
+				}
+				if len(data) != held || len(owners) != 1 {
+					t.Errorf("a viewer sees %d locks of %d revisions", len(data), len(owners))
+				}
+				if w := get(d, "/?q=tenant"); w.Code != http.StatusOK {
+					t.Errorf("the list answers %d", w.Code)
+				}
+			}
+		})
+	}
+	viewers.Wait()
 }

@@ -419,15 +419,9 @@ func ask(d http.Handler, method, url string, headers ...string) *httptest.Respon
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	w := httptest.NewRecorder()
-	d.ServeHTTP(w, r)
-	return w
-}
-
-// askHost asks under the name of a host.
-func askHost(d http.Handler, host, url string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, url, nil)
-	r.Host = host
+	if host, is := r.Header["Host"]; is {
+		r.Host = host[0]
+	}
 	w := httptest.NewRecorder()
 	d.ServeHTTP(w, r)
 	return w

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -230,12 +231,7 @@ func shownName(page string) string {
 	_, rest, _ := strings.Cut(page, `<label for="typed">`)
 	_, rest, _ = strings.Cut(rest, "<code>")
 	shown, _, _ := strings.Cut(rest, "</code>")
-	return unescape(shown)
-}
-
-func unescape(s string) string {
-	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&#34;", `"`, "&#39;", "'", "&amp;", "&", "&#43;",
-		"+").Replace(s)
+	return html.UnescapeString(shown)
 }
 
 func lastLine(log string) string {

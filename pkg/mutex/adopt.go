@@ -103,11 +103,7 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 
 // chosen returns the settings that the options of an adoption give, still without those of the record.
 func chosen(opts []Option) (s settings, err error) {
-	for _, o := range opts {
-		if o != nil {
-			o(&s)
-		}
-	}
+	s.apply(opts)
 	return s, errors.Join(s.problems...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -81,7 +82,7 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}
-	fresh, cancel := context.WithTimeout(ctx, b.wanted[0].set.autoUnlockAfter/3)
+	fresh, cancel := context.WithTimeout(ctx, b.shortestLife()/3)
 	defer cancel()
 	r, err := b.c.retry.Send(fresh, txn)
 	switch {
@@ -98,6 +99,14 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 		return b.settle(ctx, r, nil)
 	}
 	return nil, b.refusal(ctx, r)
+}
+
+func (b *batch) shortestLife() time.Duration {
+	life := b.wanted[0].set.autoUnlockAfter
+	for _, a := range b.wanted {
+		life = min(life, a.set.autoUnlockAfter)
+	}
+	return life
 }
 
 // bid makes the records anew.

@@ -193,7 +193,7 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	if err := metadata.CheckName(name); err != nil {
 		return settings{}, metadata.Draft{}, err
 	}
-	set, err := settle(c.opts.Owner, c.opts.Defaults, opts)
+	set, err := settle(name, c.opts.Owner, c.opts.Defaults, opts)
 	if err == nil {
 		err = set.kind.checkName(name)
 	}

@@ -28,7 +28,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	if err == nil && len(wanted) > MaxTogether {
 		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxTogether)
 	}
-	if err == nil && wanted[0].set.kind.shared() {
+	if err == nil && anyShared(wanted) {
 		err = errors.New("TryLockAll takes plain locks only: use LockAll")
 	}
 	if err == nil {
@@ -48,7 +48,8 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 }
 
 // LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of the argument,
-// it takes them sorted by name, so callers do not deadlock as long as each takes all that it needs in one call.
+// it takes them sorted by name, so callers do not deadlock as long as each takes all that it needs in one call. What
+// only one of them needs, such as its kind, is told by [ForLock].
 //
 // It first tries to take all at once, as [Client.TryLockAll] does. If that fails, it keeps the locks that it has while
 // it waits for the next: their auto-unlock is postponed, their alert is not, and their records show what it waits for.
@@ -65,7 +66,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
-	if len(wanted) <= MaxTogether && !wanted[0].set.kind.shared() {
+	if len(wanted) <= MaxTogether && !anyShared(wanted) {
 		began := time.Now()
 		b := &batch{c: c, wanted: wanted}
 		if locks, err := b.try(ctx); err == nil {
@@ -91,13 +92,23 @@ func (c *Client) newAcquisitions(ctx context.Context, names []string, opts []Opt
 	}
 	wanted := make([]*acquisition, len(sorted))
 	for i, name := range sorted {
-		a, _, err := c.newAcquisition(ctx, name, slices.Concat(opts, []Option{heldWith(sorted, i)}))
+		a, _, err := c.newAcquisition(ctx, name, amongOthers(sorted, i, opts))
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}
 		wanted[i] = a
 	}
 	return wanted, nil
+}
+
+func anyShared(wanted []*acquisition) bool {
+	return slices.ContainsFunc(wanted, func(a *acquisition) bool { return a.set.kind.shared() })
+}
+
+// amongOthers are the options of one of several locks.
+func amongOthers(names []string, i int, opts []Option) []Option {
+	all := func(s *settings) { s.together = names }
+	return slices.Concat([]Option{all}, opts, []Option{heldWith(names, i)})
 }
 
 // heldWith names in the record of one lock the others that were taken with it.
@@ -146,7 +157,7 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 		for _, l := range locks {
 			l.waitsFor(name)
 		}
-		l, err := c.Lock(ctx, name, slices.Concat(opts, []Option{heldWith(names, i)})...)
+		l, err := c.Lock(ctx, name, amongOthers(names, i, opts)...)
 		if err != nil {
 			done = true
 			return locks, lostOr(ctx, err)

@@ -3,6 +3,7 @@ package mutex
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -37,6 +38,8 @@ const (
 type Option func(*settings)
 
 type settings struct {
+	lock            string
+	together        []string        // the locks that are taken at once, see ForLock
 	holder          metadata.Holder // without the process, which the client knows
 	alertAfter      time.Duration
 	autoUnlockAfter time.Duration
@@ -244,6 +247,22 @@ func Exclusive() Option {
 	}
 }
 
+// ForLock gives options to one of the locks that [Client.LockAll] takes, beside those for all: permits of one, another
+// for reading. The call fails if it does not take the lock of this name. [If] and [Then] are always for the whole call.
+func ForLock(name string, opts ...Option) Option {
+	return func(s *settings) {
+		switch conditions := len(s.only) + len(s.with); {
+		case s.lock == name:
+			s.apply(opts)
+			if len(s.only)+len(s.with) > conditions {
+				s.problems = append(s.problems, errors.New("If and Then go with the whole call, not with ForLock"))
+			}
+		case !slices.Contains(s.together, name):
+			s.problems = append(s.problems, fmt.Errorf("there are options for the lock %q, which is not asked for", name))
+		}
+	}
+}
+
 // If makes [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold, too, in the same
 // transaction. They compare the caller's own keys in the same etcd. If they do not hold, the error is a
 // [*ConditionError], even if the lock is held at the same time.
@@ -277,20 +296,22 @@ func Documents(d locktxn.Documents) Option {
 }
 
 // settle applies the options in order, fills in the defaults and refuses contradictions.
-func settle(owner string, options ...[]Option) (settings, error) {
-	s := settings{holder: metadata.Holder{Owner: owner}, backtraceDepth: DefaultBacktraceDepth}
-	for _, list := range options {
-		for _, o := range list {
-			if o != nil {
-				o(&s)
-			}
-		}
-	}
+func settle(lock, owner string, options ...[]Option) (settings, error) {
+	s := settings{lock: lock, holder: metadata.Holder{Owner: owner}, backtraceDepth: DefaultBacktraceDepth}
+	s.apply(slices.Concat(options...))
 	if err := errors.Join(s.problems...); err != nil {
 		return s, err
 	}
 	s.complete()
 	return s, errors.Join(s.check(), s.kind.settle(&s.attributes), s.checkReentrant())
+}
+
+func (s *settings) apply(options []Option) {
+	for _, o := range options {
+		if o != nil {
+			o(s)
+		}
+	}
 }
 
 // positive records a problem unless a duration is positive and within reason.

@@ -170,6 +170,13 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 			together(many[:24], mutex.Then(slices.Repeat([]clientv3.Op{put}, 8)...))},
 		{"If and Then go with TryLock and TryLockAll", all([]string{"a"}, write)},
 		{"TryLockAll takes plain locks only: use LockAll", together([]string{"a"}, mutex.Semaphore(3))},
+		{"TryLockAll takes plain locks only: use LockAll",
+			together([]string{"a", "b"}, mutex.ForLock("b", mutex.Shared()))},
+		{`there are options for the lock "b", which is not asked for`, try("a", mutex.ForLock("b", mutex.Shared()))},
+		{`there are options for the lock "c", which is not asked for`,
+			all([]string{"a", "b"}, mutex.ForLock("c", mutex.Shared()))},
+		{"If and Then go with the whole call, not with ForLock",
+			together([]string{"a", "b"}, mutex.ForLock("a", write))},
 	} {
 		refusedWith(t, r.err, r.want)
 	}

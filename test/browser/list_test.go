@@ -4,7 +4,6 @@ package browser
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,32 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
-	s, b := staged(t)
-	s.hold(lock{name: "billing/invoice-run", owner: "billing", host: "billing-0", purpose: "nightly invoices",
-		held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
-	s.hold(lock{name: "catalog/sync", owner: "catalog", host: "catalog-0", held: time.Minute, alert: time.Hour,
-		unlock: 2 * time.Hour})
-	b.open(s.url)
-	b.until("both locks", `document.querySelectorAll(".locks tbody").length === 2`)
-
-	b.press("/")
-	b.press("nightly\r")
-	b.until("the filtered list", `location.search.includes("q=nightly")
-		&& document.querySelectorAll(".locks tbody").length === 1`)
-	if got := b.names(); !slices.Equal(got, []string{"billing/invoice-run"}) {
-		t.Fatalf("the filter leaves %q", got)
-	}
-	b.press("j\r")
-	b.until("the lock page", `document.querySelector(".lock-head h1 .lock-name").textContent === "billing/invoice-run"`)
-	if text := ask[string](b, `document.querySelector(".lock-head").textContent`); !strings.Contains(text,
-		"Held by billing on billing-0") {
-		t.Errorf("the lock page says %q", text)
-	}
-	b.press("u")
-	b.until("the list again", `document.querySelector(".locks")`)
-}
 
 func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 	s, b := staged(t)
@@ -179,7 +152,7 @@ func TestBarsMoveWithoutAReload(t *testing.T) {
 	}
 }
 
-func TestOnAPhoneFactsAndPagesAreFolded(t *testing.T) {
+func TestOnAPhone(t *testing.T) {
 	s, b := everything(t)
 	s.night()
 	s.nights()
@@ -199,9 +172,29 @@ func TestOnAPhoneFactsAndPagesAreFolded(t *testing.T) {
 	b.until("facts and pages", fact+" && "+page)
 	b.click("#theme")
 	b.until("a theme", `document.documentElement.dataset.theme === "light"`)
+	const pressed = `document.querySelector("#zone[aria-label='Local time']").ariaPressed`
+	if got := ask[string](b, pressed); got != "false" {
+		t.Errorf("at first local time is pressed: %s", got)
+	}
+	b.click("#zone")
+	b.until("local time", pressed+` === "true"`)
 	if button := ask[string](b, `getComputedStyle(document.querySelector(".facts dd .copy")).opacity`); button != "0" {
 		t.Error("each fact has a button to copy it, wanted or not")
 	}
+	b.open(s.url)
+	b.until("local time, also elsewhere", pressed+` === "true" &&
+		document.querySelector(".clock").textContent.startsWith("local")`)
+	const targets = "nav a, .locks .name, .count, .paging a, .paging button, input:not([type=hidden])"
+	small := ask[[]string](b, `[...document.querySelectorAll("`+targets+`")]
+		.map((e) => [e, e.getBoundingClientRect()])
+		.filter(([, r]) => r.height > 0 && r.height < 39)
+		.map(([e, r]) => r.height + " " + e.outerHTML.slice(0, 100))`)
+	if len(small) > 0 {
+		t.Errorf("hard to hit:\n%s", strings.Join(small, "\n"))
+	}
+	b.click("#menu > summary")
+	b.click("#zone")
+	b.until("UTC", pressed+` === "false" && document.querySelector(".clock").textContent.startsWith("UTC")`)
 	b.size(1280, 800)
 	b.open(s.url + lockPage(held))
 	if !ask[bool](b, fact+" && "+page) {
@@ -229,22 +222,6 @@ func (s *stage) hostile() {
 	s.hold(lock{name: hostileName, owner: "<img src=x onerror=alert(1)>", host: strings.Repeat("host", 40),
 		purpose: "javascript:alert(1) " + strings.Repeat("long", 60),
 		trace:   "<b>nothing</b>\n" + strings.Repeat("x", 500), held: 60e9, alert: -1e9, unlock: 3600e9})
-}
-
-func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
-	s, b := staged(t)
-	s.night()
-	b.size(360, 740)
-	b.open(s.url)
-	b.until("the locks", `document.querySelectorAll(".locks tbody").length === 12`)
-	const targets = "nav a, .locks .name, .count, .paging a, .paging button, input:not([type=hidden])"
-	small := ask[[]string](b, `[...document.querySelectorAll("`+targets+`")]
-		.map((e) => [e, e.getBoundingClientRect()])
-		.filter(([, r]) => r.height > 0 && r.height < 39)
-		.map(([e, r]) => r.height + " " + e.outerHTML.slice(0, 100))`)
-	if len(small) > 0 {
-		t.Errorf("hard to hit:\n%s", strings.Join(small, "\n"))
-	}
 }
 
 func TestBrowserWouldComplain(t *testing.T) {

@@ -223,6 +223,16 @@ func TestKeys(t *testing.T) {
 	s.night()
 	b.open(s.url)
 	b.until("the list", `document.querySelector(".locks")`)
+	b.press("/")
+	b.press("tenant\r")
+	b.until("the filtered list", `location.search.includes("q=tenant")
+		&& document.querySelectorAll(".locks tbody").length === 1`)
+	b.press("j\r")
+	b.until("the lock page", `document.querySelector(".lock-head h1 .lock-name")?.textContent === "`+held+`"`)
+	b.press("u")
+	b.until("the filtered list again", `location.search.includes("q=tenant") && document.querySelector(".locks")`)
+	b.press("gl")
+	b.until("the whole list", `!location.search && document.querySelector(".locks")`)
 	b.press("2")
 	b.until("alerting ones", `location.search.includes("alerting")
 		&& document.querySelector(".count.alerting[aria-current]")`)
@@ -312,6 +322,13 @@ func TestPageSaysThatTheDashboardIsAwayAndComesBack(t *testing.T) {
 	s.kill()
 	b.until("lost", `document.body.classList.contains("stale") && document.querySelector("[role=alert] #lost")
 		?.textContent.startsWith("Lost contact with the dashboard")`)
+	b.watch(`document.getElementById("lost")?.textContent`)
+	b.until("several tries", `seen.length > 8`)
+	for _, said := range b.seen() {
+		if strings.HasSuffix(said.Value, " 0s.") {
+			t.Errorf("it tries again in no time: %q", said.Value)
+		}
+	}
 	s.release("a")
 	s.run()
 	ask[bool](b, `(document.querySelector(".contact button")?.click(), true)`) // unless it has found it by itself

@@ -5,7 +5,6 @@ package browser
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
@@ -30,7 +29,8 @@ type stage struct {
 	url    string               // of the list
 	run    func() (kill func()) // starts mutexdash
 	kill   func()
-	status string // address of what mutexdash knows of this etcd; empty while it does not run
+	ops    string // address of the metrics of mutexdash; empty while it does not run
+	sample string // says which revision of this etcd mutexdash knows
 	latest int64  // revision of the last thing written
 }
 
@@ -38,7 +38,7 @@ type stage struct {
 func newStage(t testing.TB, flags ...string) *stage {
 	t.Helper()
 	layout := protocol.DefaultLayout()
-	s := &stage{t: t, etcd: etcdtest.Start(t), layout: layout}
+	s := &stage{t: t, etcd: etcdtest.Start(t), layout: layout, sample: "mutexdash_etcd_revision"}
 	s.client = s.etcd.Client(t)
 	address := proctest.FreeAddr(t)
 	ops := proctest.FreeAddr(t)
@@ -48,9 +48,9 @@ func newStage(t testing.TB, flags ...string) *stage {
 			append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(), "--web.listen-address=" + address,
 				"--web.ops-address=" + ops, "--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
 		proctest.Answers(t, "http://"+ops+"/readyz", http.StatusOK)
-		s.status = s.url + "api/v1/status"
+		s.ops = ops
 		return func() {
-			s.status = ""
+			s.ops = ""
 			kill()
 		}
 	}
@@ -171,32 +171,15 @@ func (s *stage) do(ops ...clientv3.Op) {
 // no script looks again.
 func (s *stage) shown() {
 	s.t.Helper()
-	if s.status == "" {
+	if s.ops == "" {
 		return
 	}
-	proctest.Eventually(s.t, fmt.Sprintf("%s shows revision %d", s.status, s.latest), func() error {
-		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.status, http.NoBody)
-		if err != nil {
-			return err
+	proctest.Eventually(s.t, fmt.Sprintf("%s of %d", s.sample, s.latest), func() error {
+		got, err := proctest.Metric(s.ops, s.sample)
+		if err == nil && int64(got) < s.latest {
+			err = fmt.Errorf("it shows revision %.0f", got)
 		}
-		req.Header.Set("X-Forwarded-User", "qa") // everyone may view
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		var answer struct {
-			Data struct {
-				Revision int64 `json:"revision,string"`
-			} `json:"data"`
-		}
-		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-			return err
-		}
-		if answer.Data.Revision < s.latest {
-			return fmt.Errorf("it shows revision %d", answer.Data.Revision)
-		}
-		return nil
+		return err
 	})
 }
 

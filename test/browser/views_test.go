@@ -159,25 +159,6 @@ func TestWithoutNotificationsThereIsNoButtonForThem(t *testing.T) {
 	}
 }
 
-func TestLocalTimeIsAButtonAndIsRemembered(t *testing.T) {
-	s, b := staged(t)
-	b.size(360, 740)
-	b.open(s.url)
-	b.until("the page has loaded", `document.readyState === "complete"`)
-	b.click("#menu > summary")
-	const pressed = `document.querySelector("#zone[aria-label='Local time']").ariaPressed`
-	if got := ask[string](b, pressed); got != "false" {
-		t.Errorf("at first it is %s", got)
-	}
-	b.click("#zone")
-	b.until("local", pressed+` === "true"`)
-	b.open(s.url + "history")
-	b.until("still local", pressed+` === "true" && document.querySelector(".clock").textContent.startsWith("local")`)
-	b.click("#menu > summary")
-	b.click("#zone")
-	b.until("UTC", pressed+` === "false" && document.querySelector(".clock").textContent.startsWith("UTC")`)
-}
-
 // newStages starts three etcds and one mutexdash that shows them. The night is that of the first one.
 func newStages(t testing.TB) (url string, stages []*stage) {
 	t.Helper()
@@ -201,7 +182,8 @@ func newStages(t testing.TB) (url string, stages []*stage) {
 		"--web.shutdown-delay=0s")
 	proctest.Answers(t, "http://"+ops+"/readyz", http.StatusOK)
 	for i, s := range stages {
-		s.status = url + "c/" + []string{"prod-eu", "prod-us", "staging"}[i] + "/api/v1/status"
+		s.ops = ops
+		s.sample = fmt.Sprintf("mutexdash_etcd_revision{cluster=%q}", []string{"prod-eu", "prod-us", "staging"}[i])
 	}
 	stages[0].night()
 	for _, s := range stages[1:] {

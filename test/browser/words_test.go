@@ -163,20 +163,6 @@ func TestWordsForATimeThatHasComeAreASentence(t *testing.T) {
 	}
 }
 
-func TestLostContactNeverRetriesInNoTime(t *testing.T) {
-	s, b := four(t)
-	s.kill()
-	b.until("lost", `document.getElementById("lost")?.textContent.startsWith("Lost contact")`)
-	ask[bool](b, `(window.said = [],
-		new MutationObserver(() => said.push(document.getElementById("lost")?.textContent))
-			.observe(document.getElementById("lost"), { childList: true, characterData: true, subtree: true }),
-		true)`)
-	b.until("several tries", `said.length > 8`)
-	if zero := ask[[]string](b, `said.filter((s) => / 0s\.$/.test(s))`); len(zero) > 0 {
-		t.Errorf("the banner says %q", zero)
-	}
-}
-
 // TestNamesOfLocksAreSeenAtEveryWidth looks at lists in windows from a small phone to a large screen.
 func TestNamesOfLocksAreSeenAtEveryWidth(t *testing.T) {
 	s, b := staged(t)

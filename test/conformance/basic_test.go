@@ -76,14 +76,12 @@ func heldByAnother(t *testing.T, s *scene, a, b *client) {
 		t.Errorf("there is no message for a human: %s", refused.line)
 	}
 	l.mustAlive("on")
-	if a.claims([]string{"queue"}) {
+	if a.claims("queue") {
 		l = heldByWaiting(s, l, two)
 	}
 	l.mustRelease()
 	next := two.acquire(l.name, want{try: true})
-	if next.token <= l.token {
-		t.Errorf("token %d came after %d", next.token, l.token)
-	}
+	next.comesAfter(l)
 	s.ends(next)
 }
 
@@ -158,13 +156,13 @@ func (s *scene) identity(c *client, env ...string) metadata.Process {
 }
 
 var deadlineChecks = []check{
-	{name: "abandoned and unlocked", rule: "protocol.md#the-idea", needs: []string{"queue"}, orders: true,
+	{name: "abandoned and unlocked", rule: "protocol.md#the-idea", needs: "queue", orders: true,
 		wants: "the lock of a killed holder alerts, is unlocked, and the next waiter gets it", pair: abandoned},
 	{name: "alive", rule: "protocol.md#transactions",
 		wants: "a holder of a short lock keeps it by alive, and loses it in time when it stops", alone: keptAlive},
-	{name: "heartbeat", rule: "protocol.md#transactions", needs: []string{"heartbeat"},
+	{name: "heartbeat", rule: "protocol.md#transactions", needs: "heartbeat",
 		wants: "a heartbeat keeps the lock while the process lives, and no longer", alone: heartbeat},
-	{name: "longer by alive", rule: "protocol.md#transactions", needs: []string{"durations"}, short: true,
+	{name: "longer by alive", rule: "protocol.md#transactions", needs: "durations", short: true,
 		wants: "alive can ask for another time", alone: longer},
 }
 
@@ -202,9 +200,7 @@ func abandoned(t *testing.T, s *scene, a, b *client) {
 	if got.at.Before(over) {
 		t.Errorf("the lock was given on %v before its deadline", over.Sub(got.at))
 	}
-	if got.token <= l.token {
-		t.Errorf("token %d came after %d", got.token, l.token)
-	}
+	got.comesAfter(l)
 	ending := s.keys(s.layout.History(l.uuid))
 	if len(ending) != 1 {
 		t.Errorf("the ending of the hold is not written down: %q", ending)

@@ -17,8 +17,7 @@ import (
 
 var boundChecks = []check{
 	{name: "a wait bounds the call", rule: "protocol.md#how-long-a-call-may-take", short: true,
-		wants: "a call takes no longer than its wait, and a try no longer than the client's timeout, " +
-			"whatever etcd does",
+		wants: "a call takes no longer than its wait, and a try no longer than the client's timeout, " + "whatever etcd does",
 		alone: waitBoundsCall},
 }
 
@@ -124,7 +123,7 @@ type end struct {
 func (c *client) ends() []end {
 	all := []end{{how: "SIGTERM", signal: syscall.SIGTERM}, {how: "SIGINT", signal: syscall.SIGINT},
 		{how: "SIGHUP", signal: syscall.SIGHUP}}
-	if c.claims([]string{"exit"}) {
+	if c.claims("exit") {
 		all = append(all, end{how: "exit"}, end{how: "error"})
 	}
 	return all
@@ -157,7 +156,7 @@ func orderlyEnd(t *testing.T, s *scene, c *client) {
 		d := s.open(c)
 		l := d.acquire("ends by "+e.how, want{try: true})
 		d.acquire("ends by "+e.how+", too", want{try: true})
-		if c.claims([]string{"queue"}) {
+		if c.claims("queue") {
 			s.queues(d, busy.name, want{}, 1)
 		}
 		next := other.begin(l.name, want{})

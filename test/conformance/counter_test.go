@@ -182,7 +182,7 @@ func TestPool(t *testing.T) {
 	var done, killed atomic.Int64
 	names := map[string]bool{}
 	for i, c := range findClients(t) {
-		if !c.claims([]string{"semaphore"}) {
+		if !c.claims("semaphore") {
 			continue
 		}
 		names[c.name] = true

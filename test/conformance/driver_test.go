@@ -29,9 +29,9 @@ type client struct {
 	info    answer
 }
 
-// claims reports whether the client says that it has all of these levels and features.
-func (c *client) claims(needs []string) bool {
-	return !slices.ContainsFunc(needs, func(need string) bool {
+// claims reports whether the client says that it has all of these levels and features, which blanks separate.
+func (c *client) claims(needs string) bool {
+	return !slices.ContainsFunc(strings.Fields(needs), func(need string) bool {
 		switch {
 		case slices.Contains(levels, need):
 			return !slices.Contains(c.info.Levels, need)
@@ -289,6 +289,22 @@ type lock struct {
 	uuid   string
 	token  int64
 	at     time.Time // of the answer
+}
+
+// keepsOut wants a wait that is over to name this hold.
+func (l *lock) keepsOut(a answer) {
+	l.d.t.Helper()
+	if a.Error != "timeout" || a.Holder == nil || a.Holder.UUID != l.uuid {
+		l.d.t.Errorf("a wait that is over says %s, want timeout and the holder %s", a.line, l.uuid)
+	}
+}
+
+// comesAfter wants a greater token than that of an earlier hold.
+func (l *lock) comesAfter(earlier *lock) {
+	l.d.t.Helper()
+	if l.token <= earlier.token {
+		l.d.t.Errorf("token %d came after %d", l.token, earlier.token)
+	}
 }
 
 // want is an acquisition. The zero want waits without limit, with 60 s until the alert and 120 s until auto-unlock.

@@ -22,7 +22,7 @@ import (
 )
 
 var etcdChecks = []check{
-	{name: "etcd hangs for 13 s", rule: "protocol.md#errors-are-not-answers", needs: []string{"queue"},
+	{name: "etcd hangs for 13 s", rule: "protocol.md#errors-are-not-answers", needs: "queue",
 		wants: "a holder and its waiters survive an etcd that is silent for a while", pair: etcdHangs},
 	{name: "three members, one dies", rule: "protocol/queue.md#waiting",
 		wants: "a client fails over to the members that are left", alone: memberDies},
@@ -107,7 +107,7 @@ func memberDies(t *testing.T, _ *scene, c *client) {
 // that does not queue begins to wait only then.
 func (s *scene) follows(c *client, name string) (granted func() *lock) {
 	d := s.open(c)
-	if !c.claims([]string{"queue"}) {
+	if !c.claims("queue") {
 		return func() *lock { return d.acquire(name, want{wait: 30}) }
 	}
 	wait := s.queues(d, name, want{}, 1)
@@ -134,16 +134,21 @@ func users(t *testing.T, _ *scene, c *client) {
 		{"no user", "", ""},
 	} {
 		s.user, s.password = bad.user, bad.password
-		d := c.start(t)
-		a := d.do(s.opening()) // may log in at once, or later
-		if a.Error == "" {
-			a = d.try("refused")
-		}
-		if a.Error != "refused" {
+		if a := s.openAndTry(c, "refused"); a.Error != "refused" {
 			t.Errorf("%s: %s, want refused", bad.about, a.line)
 		}
 	}
 	s.free("refused")
+}
+
+// openAndTry is what a client says that cannot take a lock: as soon as it opens, or later.
+func (s *scene) openAndTry(c *client, name string, endpoints ...string) answer {
+	d := c.start(s.t)
+	a := d.do(s.opening(endpoints...))
+	if a.Error == "" {
+		a = d.try(name)
+	}
+	return a
 }
 
 // loginRenewed lets the tokens of an idle holder and of a waiter expire, or of a driver that is idle until then.
@@ -170,14 +175,10 @@ func withTLS(t *testing.T, _ *scene, c *client) {
 	s.ends(s.open(c).acquire("with TLS", want{try: true}))
 	s.timeout = 2
 	s.ca = etcdtest.NewCA(t).File()
-	d := c.start(t)
-	a := d.do(s.opening())
-	if a.Error == "" {
-		a = d.try("untrusted")
-	}
+	a := s.openAndTry(c, "untrusted")
 	trusted := strings.Contains(a.Message, "certificate") && strings.Contains(a.Message, "is not trusted")
 	switch {
-	case !c.claims([]string{"gateway"}) && a.Error == "unavailable":
+	case !c.claims("gateway") && a.Error == "unavailable":
 	case a.Error != "refused" || !trusted:
 		t.Errorf("a server of another authority: %s, want refused, and that its certificate is not trusted", a.line)
 	}
@@ -210,20 +211,16 @@ var endpointChecks = []check{
 	{name: "endpoints", rule: "gateway.md#endpoints", short: true,
 		wants: "an endpoint needs no scheme, and one with a password is refused without a word of it",
 		alone: formsOfEndpoints},
-	{name: "a base path", rule: "gateway.md#endpoints", needs: []string{"gateway"}, short: true,
+	{name: "a base path", rule: "gateway.md#endpoints", needs: "gateway", short: true,
 		wants: "the path of an endpoint goes in front of all others", alone: basePath},
-	{name: "answers that are not etcd's", rule: "gateway.md#endpoints", needs: []string{"gateway"}, short: true,
+	{name: "answers that are not etcd's", rule: "gateway.md#endpoints", needs: "gateway", short: true,
 		wants: "what is not etcd's JSON is no answer: the next endpoint is asked, and the error names all of them",
 		alone: answersOfOthers},
 }
 
 func formsOfEndpoints(t *testing.T, s *scene, c *client) {
 	s.open(c, strings.TrimPrefix(s.target[0], "http://")).acquire("no scheme", want{try: true}).mustRelease()
-	d := c.start(t)
-	a := d.do(s.opening(strings.Replace(s.target[0], "//", "//ann:open-sesame@", 1)))
-	if a.Error == "" { // it may be noticed later
-		a = d.try("secret")
-	}
+	a := s.openAndTry(c, "secret", strings.Replace(s.target[0], "//", "//ann:open-sesame@", 1))
 	told := strings.Contains(a.line, "sesame") || strings.Contains(a.line, "ann:")
 	if a.Error != "refused" || a.Message == "" || told {
 		t.Errorf("an endpoint with a user and a password: %s, want refused, and neither of them", a.line)

@@ -48,15 +48,15 @@ type fault struct {
 
 var faults = append(kindFaults, []*fault{
 	{name: "names", about: "segments are not escaped", check: "vectors: names", says: "the segment of", short: true,
-		said: member("segment", func(m map[string]any) { m["segment"] = "as/it/is" })},
+		said: instead("segment", "as/it/is")},
 	{name: "refusals", about: "a long purpose is cut", check: "bad input", says: "a purpose of more than 1 KiB",
 		short: true, request: func(r *goRequest) { r.Purpose = r.Purpose[:min(len(r.Purpose), 100)] }},
 	{name: "token", about: "the token is a number of the process's own", check: "take and give back",
-		says: "the record is of", short: true, said: member("token", func(m map[string]any) { m["token"] = 1 })},
-	{name: "progress", about: "alive writes no progress", check: "take and give back",
-		says: "after alive the record", short: true, txn: eachBranch(dropPuts("/alive"))},
+		says: "the record is of", short: true, said: instead("token", 1)},
+	{name: "progress", about: "alive writes no progress", check: "take and give back", says: "after alive the record",
+		short: true, txn: eachBranch(dropPuts("/alive"))},
 	{name: "holder", about: "a refusal does not say who holds the lock", check: "held by another", behind: true,
-		says: "was told", short: true, said: member("holder", func(m map[string]any) { m["holder"] = nil })},
+		says: "was told", short: true, said: instead("holder", nil)},
 	{name: "pod", about: "a container is named without its pod", check: "which process holds it", short: true,
 		says: "without a pod", txn: metadataMember("container", "main")},
 	{name: "count", about: "the ticket of the holder counts as one that waits", check: "held by another",
@@ -67,8 +67,8 @@ var faults = append(kindFaults, []*fault{
 			}
 			return m
 		}},
-	{name: "compare of uuid", about: "an acquire does not compare C(uuid) = 0", check: "held by another",
-		behind: true, says: "want held", short: true, txn: dropCompares("/uuid", pb.Compare_CREATE, true)},
+	{name: "compare of uuid", about: "an acquire does not compare C(uuid) = 0", check: "held by another", behind: true,
+		says: "want held", short: true, txn: dropCompares("/uuid", pb.Compare_CREATE, true)},
 	{name: "compare of tail", about: "an acquire does not compare C(tail) = 0", check: "a newcomer stays behind",
 		says: "want held, no holder", short: true, txn: dropCompares("/.tail", pb.Compare_CREATE, true)},
 	{name: "compare of token", about: "alive and release do not compare C(uuid) = T", check: "same uuid, another token",
@@ -83,12 +83,12 @@ var faults = append(kindFaults, []*fault{
 		says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
 	{name: "cancel after refusal", about: "the same, after a refusal", check: "ghost after refusal",
 		says: "a late send took the lock", txn: eachBranch(dropPuts("/.cancelled/"))},
-	{name: "resend", about: "what got no answer is not sent again", check: "lost request", says: "refused",
-		short: true, answer: giveUp},
+	{name: "resend", about: "what got no answer is not sent again", check: "lost request", says: "refused", short: true,
+		answer: giveUp},
 	{name: "own uuid", about: "its own uuid is not recognised where the holders are read", check: "sent twice",
 		says: "timeout", answer: forgetOwn},
-	{name: "queue", about: "a waiter takes the lock whenever it is free", check: "order in a mixed queue",
-		behind: true, says: "1 tickets for", options: []mutex.Option{mutex.WithoutQueue()}},
+	{name: "queue", about: "a waiter takes the lock whenever it is free", check: "order in a mixed queue", behind: true,
+		says: "1 tickets for", options: []mutex.Option{mutex.WithoutQueue()}},
 	{name: "clock of the turn", about: "locked_at is when the wait began", check: "order in a mixed queue",
 		behind: true, says: "it counts from the turn", txn: agedTurn},
 	{name: "tail", about: "who leaves as the tail deletes it", check: "the tail is put back",
@@ -98,10 +98,7 @@ var faults = append(kindFaults, []*fault{
 	{name: "event of loss", about: "a loss is not told", check: "force unlock", says: `no event "lost"`,
 		said: event("lost", func(map[string]any) map[string]any { return nil })},
 	{name: "reason", about: "every loss is a deletion", check: "force unlock", says: `was lost for "deleted"`,
-		short: true, said: event("lost", func(m map[string]any) map[string]any {
-			m["reason"] = "deleted"
-			return m
-		})},
+		short: true, said: instead("reason", "deleted")},
 	{name: "loss in release", about: "a release of a lost lock says nothing", check: "deleted by hand",
 		says: "release of a lost lock", short: true, said: func(m map[string]any) map[string]any {
 			if m["error"] == "lost" {
@@ -120,8 +117,8 @@ var faults = append(kindFaults, []*fault{
 		says: "want held, no holder, delayed", txn: dropCompares("/.delays/", pb.Compare_CREATE, true)},
 	{name: "compare of progress", about: "a heartbeat does not compare M(alive)", check: "heartbeat",
 		says: "a heartbeat is no progress, and it made", txn: dropCompares("/alive", pb.Compare_MOD, false)},
-	{name: "lease of tombstones", about: "a tombstone has no lease", check: "ghost after release",
-		says: "has no lease", short: true, txn: eachBranch(unleased("/.cancelled/"))},
+	{name: "lease of tombstones", about: "a tombstone has no lease", check: "ghost after release", says: "has no lease",
+		short: true, txn: eachBranch(unleased("/.cancelled/"))},
 	slowClock(),
 	{name: "event of a request", about: "the holder is not told that it is asked", check: "asked to finish",
 		says: `no event "asked"`, said: event("asked", func(map[string]any) map[string]any { return nil })},
@@ -138,8 +135,8 @@ var faults = append(kindFaults, []*fault{
 				*r.Wait += 2
 			}
 		}},
-	{name: "harmless texts", about: "what others write is passed on as it is", check: "texts of others",
-		says: "is raw", short: true, said: member("message", func(m map[string]any) { m["message"] = "\x1b[31m" })},
+	{name: "harmless texts", about: "what others write is passed on as it is", check: "texts of others", says: "is raw",
+		short: true, said: instead("message", "\x1b[31m")},
 }...)
 
 // faultNamed is one of them, or that of a sound driver: none.
@@ -170,10 +167,11 @@ func (f *fault) dialOptions() []grpc.DialOption {
 	})}
 }
 
-func member(name string, change func(map[string]any)) func(map[string]any) map[string]any {
+// instead says this of a member that there is.
+func instead(name string, value any) func(map[string]any) map[string]any {
 	return func(m map[string]any) map[string]any {
 		if _, has := m[name]; has {
-			change(m)
+			m[name] = value
 		}
 		return m
 	}

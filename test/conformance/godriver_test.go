@@ -55,22 +55,22 @@ type goRequest struct {
 	ID int    `json:"id"`
 	Do string `json:"do"`
 
-	Endpoints           []string
-	Prefix, Owner       string
-	User, Password      string
-	CA, Cert, Key       string
-	Timeout             float64
-	Name, Purpose       string
-	NameBase64          []byte `json:"name_base64"`
-	Wait                *float64
-	AlertAfter          float64 `json:"alert_after"`
-	UnlockAfter         float64 `json:"unlock_after"`
-	Attributes          map[string]any
-	Heartbeat           bool
-	Lock                int
-	Progress            string
-	Request             int
-	Segment, Text, Kind string
+	Endpoints      []string
+	Prefix, Owner  string
+	User, Password string
+	CA, Cert, Key  string
+	Timeout        float64
+	Name, Purpose  string
+	NameBase64     []byte `json:"name_base64"`
+	Wait           *float64
+	AlertAfter     float64 `json:"alert_after"`
+	UnlockAfter    float64 `json:"unlock_after"`
+	Attributes     map[string]any
+	Heartbeat      bool
+	Lock           int
+	Progress       string
+	Request        int
+	Segment, Text  string
 	goWants
 }
 
@@ -219,7 +219,7 @@ func reasonOf(lost *mutex.LostError) string {
 func (d *goDriver) do(ctx context.Context, r goRequest) (map[string]any, error) {
 	switch r.Do {
 	case "info":
-		return map[string]any{"client": "go", "levels": levels, "kinds": goKinds,
+		return map[string]any{"client": "go", "levels": levels, "kinds": kinds,
 			"lacks": []string{"transactions", "durations", "gateway", "exit", "decode", "documents"}}, nil
 	case "open":
 		return nil, d.open(r)
@@ -314,7 +314,10 @@ func (d *goDriver) options(r goRequest) []mutex.Option {
 	for name, value := range r.Attributes {
 		opts = append(opts, mutex.Attribute(name, value))
 	}
-	return append(opts, r.goWants.options(r.Kind)...)
+	for name, own := range r.Own {
+		opts = append(opts, mutex.ForLock(name, own.options()...))
+	}
+	return append(opts, r.goKind.options()...)
 }
 
 func (d *goDriver) lock(r goRequest) goHold {
@@ -341,27 +344,30 @@ func lossOf(l goHold) any {
 
 // goWants are the members of requests for more than a lock with one holder.
 type goWants struct {
-	Limit, Weight int
-	Names         []string // of several locks, all or none
-	Life          float64  // of a leader
+	goKind
+	Names         []string          // of several locks, all or none
+	Own           map[string]goKind // of single ones
+	Life          float64           // of a leader
 	Address       string
 	Every, Offset float64 // of a job that runs once per period
 	Hold          float64 // how long it runs
 	Fails         bool    // its end is an error, and the period is to be given back
 }
 
-var kinds = append(goKinds, "mixed")
+type goKind struct {
+	Kind          string
+	Limit, Weight int
+}
 
-// goKinds are those of the Go client, which takes several locks of one kind only.
-var goKinds = []string{"semaphore", "read-write", "together", "once", "back", "leader"}
+var kinds = []string{"semaphore", "read-write", "together", "once", "back", "leader"}
 
 // errFails is the end of a job that is to fail.
 var errFails = errors.New("as it was asked to")
 
-func (w goWants) options(kind string) []mutex.Option {
-	switch kind {
+func (k goKind) options() []mutex.Option {
+	switch k.Kind {
 	case metadata.HoldsPermits:
-		return []mutex.Option{mutex.Semaphore(w.Limit), mutex.Weight(max(w.Weight, 1))}
+		return []mutex.Option{mutex.Semaphore(k.Limit), mutex.Weight(max(k.Weight, 1))}
 	case metadata.HoldsShared:
 		return []mutex.Option{mutex.Shared()}
 	case metadata.HoldsExclusive:

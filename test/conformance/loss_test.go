@@ -25,7 +25,7 @@ var lossChecks = []check{
 		wants: "a former holder does not touch the next holder's record", alone: replaced},
 	{name: "same uuid, another token", rule: "protocol.md#errors-are-not-answers", short: true,
 		wants: "alive and release compare the token, not only the uuid", alone: sameUUID},
-	{name: "asked to finish", rule: "protocol.md#what-others-write", needs: []string{"asked"}, short: true,
+	{name: "asked to finish", rule: "protocol.md#what-others-write", needs: "asked", short: true,
 		wants: "a holder learns who asks it to finish, and why", alone: askedToFinish},
 	{name: "deadlines never move back", rule: "protocol/operators.md#giving-more-time", short: true,
 		wants: "alive does not shorten what an operator gave", alone: neverBack},
@@ -42,8 +42,8 @@ var lossChecks = []check{
 		wants: "a holder whose etcd is gone stops before its lock can be removed", alone: toldInTime((*wire).cutOff)},
 	{name: "paused", rule: "protocol.md#fencing",
 		wants: "a holder that slept past its deadline does nothing to the next one", alone: paused},
-	{name: "driver ends", rule: "protocol.md#the-idea", short: true,
-		wants: "the end of a process ends no hold", alone: driverEnds},
+	{name: "driver ends", rule: "protocol.md#the-idea", short: true, wants: "the end of a process ends no hold",
+		alone: driverEnds},
 }
 
 // mutexctl runs the real one on the scene, which has to succeed, and returns what it prints.
@@ -238,7 +238,7 @@ func lockDelay(t *testing.T, s *scene, c *client) {
 	s.forceUnlock(next, "--lock-delay=10m")
 	next.lostAs("forced")
 	wait := d.begin(l.name, want{wait: limit.Seconds()})
-	if c.claims([]string{"queue"}) {
+	if c.claims("queue") {
 		s.queued(l.name, 1)
 	}
 	s.mutexctl("end-delay", l.name, "--reason=the test")

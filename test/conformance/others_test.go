@@ -19,7 +19,7 @@ import (
 )
 
 var otherChecks = []check{
-	{name: "vectors: documents", rule: "protocol.md#what-others-write", needs: []string{"documents"}, short: true,
+	{name: "vectors: documents", rule: "protocol.md#what-others-write", needs: "documents", short: true,
 		wants: "what others write for a holder or a waiter is read, or ignored as a whole", alone: vectorDocuments},
 	{name: "broken keys beside a hold", rule: "protocol.md#what-others-write", short: true,
 		wants: "whatever is written beside its record, a holder keeps its heartbeat, its deadline and its watch",
@@ -151,7 +151,7 @@ func brokenKeysOfHold(t *testing.T, s *scene, c *client) {
 	s.breaks(forced, map[string]string{metadata.FieldAutoUnlockAt: late, metadata.FieldAlertAt: late})
 	ends := d.acquire("broken, ends", want{try: true, alert: life / 2, unlock: life})
 	s.breaks(ends, nil)
-	if c.claims([]string{"heartbeat"}) {
+	if c.claims("heartbeat") {
 		s.beatsOn(d, life)
 	}
 	s.forceUnlock(forced)
@@ -241,7 +241,7 @@ func (a answer) isHarmless(t *testing.T, texts ...string) {
 func textsOfOthers(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("texts", want{try: true})
 	const by, why = `\u001b[31mann\u202e\u200b`, `now\nor\u0007 never \ud800\u2028!`
-	if c.claims([]string{"asked"}) {
+	if c.claims("asked") {
 		s.put(s.layout.Field(l.name, metadata.FieldAsked),
 			fmt.Sprintf(`{"uuid":%q,"token":%d,"by":"%s","reason":"%s"}`, l.uuid, l.token, by, why))
 		e := l.event("asked")

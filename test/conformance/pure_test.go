@@ -23,12 +23,12 @@ var pureChecks = []check{
 		wants: "names are written as segments and read back, and bad ones are refused", alone: vectorNames},
 	{name: "vectors: times", rule: "protocol.md#times", short: true,
 		wants: "times are read as these instants, and other text is refused", alone: vectorTimes},
-	{name: "vectors: records", rule: "protocol.md#the-record", needs: []string{"decode"}, short: true,
+	{name: "vectors: records", rule: "protocol.md#the-record", needs: "decode", short: true,
 		wants: "a record is read, whatever is wrong with it", alone: vectorRecords},
-	{name: "transactions: bodies", rule: "protocol.md#transactions", needs: []string{"transactions"}, short: true,
+	{name: "transactions: bodies", rule: "protocol.md#transactions", needs: "transactions", short: true,
 		wants: "each step has exactly this transaction", alone: bodiesOf("transactions.json")},
-	{name: "transactions: verdicts", rule: "protocol.md#errors-are-not-answers", needs: []string{"transactions"},
-		short: true, wants: "each answer means exactly this", alone: verdictsOf("transactions.json")},
+	{name: "transactions: verdicts", rule: "protocol.md#errors-are-not-answers", needs: "transactions", short: true,
+		wants: "each answer means exactly this", alone: verdictsOf("transactions.json")},
 }
 
 // vectors is docs/protocol/vectors.json, as far as clients read it.
@@ -197,9 +197,9 @@ func (c *client) sends(step string, given json.RawMessage) bool {
 	}
 	switch step {
 	case "acquire", "alive", "release", "cancel", "withdraw":
-		return (!input.Queued || c.claims([]string{"queue"})) && (input.Seen == "" || c.claims([]string{"heartbeat"}))
+		return (!input.Queued || c.claims("queue")) && (input.Seen == "" || c.claims("heartbeat"))
 	}
-	return c.claims([]string{"queue"})
+	return c.claims("queue")
 }
 
 func bodiesOf(file string) func(*testing.T, *scene, *client) {

@@ -18,31 +18,30 @@ import (
 )
 
 var queueChecks = []check{
-	{name: "order in a mixed queue", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
+	{name: "order in a mixed queue", rule: "protocol/queue.md#the-queue", needs: "queue", short: true,
 		wants: "waiters get the lock in the order in which they came", pair: mixedOrder},
-	{name: "a newcomer stays behind", rule: "protocol.md#transactions", needs: []string{"queue"}, short: true,
+	{name: "a newcomer stays behind", rule: "protocol.md#transactions", needs: "queue", short: true,
 		wants: "a newcomer does not take a free lock ahead of the waiters", alone: newcomerStaysBehind},
-	{name: "giving up", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
+	{name: "giving up", rule: "protocol/queue.md#the-queue", needs: "queue", short: true,
 		wants: "a waiter that gives up leaves the queue, and those behind it keep their places", alone: givingUp},
-	{name: "the tail is put back", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
+	{name: "the tail is put back", rule: "protocol/queue.md#the-queue", needs: "queue", short: true,
 		wants: "a waiter that leaves as the tail sets it to the ticket before its own", alone: tailIsPutBack},
-	{name: "behind a hundred", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, short: true,
+	{name: "behind a hundred", rule: "protocol/queue.md#the-queue", needs: "queue", short: true,
 		wants: "a waiter whose turn comes in order sends a handful of requests, and never reads the queue",
 		alone: behindHundred},
-	{name: "a waiter killed", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, orders: true,
+	{name: "a waiter killed", rule: "protocol/queue.md#the-queue", needs: "queue", orders: true,
 		wants: "the place of a dead waiter goes with its lease, and the others keep theirs", pair: waiterKilled},
-	{name: "the last waiter killed", rule: "protocol/queue.md#the-queue", needs: []string{"queue"}, orders: true,
+	{name: "the last waiter killed", rule: "protocol/queue.md#the-queue", needs: "queue", orders: true,
 		wants: "a waiter restores the tail that died with its owner", pair: lastWaiterKilled},
-	{name: "a ticket gone", rule: "protocol/queue.md#the-queue", needs: []string{"queue"},
+	{name: "a ticket gone", rule: "protocol/queue.md#the-queue", needs: "queue",
 		wants: "a waiter whose ticket is gone joins again", alone: ticketGone},
-	{name: "silent watch of a waiter", rule: "protocol/queue.md#waiting", needs: []string{"queue"},
+	{name: "silent watch of a waiter", rule: "protocol/queue.md#waiting", needs: "queue",
 		wants: "a waiter whose watch is silent reads again by itself", alone: silentWatch},
 }
 
 // mixedOrder queues two of each client behind a holder.
 func mixedOrder(t *testing.T, s *scene, a, b *client) {
 	holder := s.open(a).acquire("queue/mixed", want{try: true})
-	last := holder.token
 	var waits []*call
 	for i, c := range []*client{b, a, a, b} {
 		waits = append(waits, s.open(c).begin(holder.name, want{}))
@@ -52,16 +51,14 @@ func mixedOrder(t *testing.T, s *scene, a, b *client) {
 	for i, wait := range waits {
 		freed := time.Now()
 		current.mustRelease()
+		last := current
 		current = wait.granted()
 		// Its writer may round down to milliseconds.
 		if r := s.record(holder.name); r.LockedAt.Before(freed.Truncate(time.Millisecond)) {
 			t.Errorf("locked_at of waiter %d is %v before the lock was free: it counts from the turn", i,
 				freed.Sub(r.LockedAt))
 		}
-		if current.token <= last {
-			t.Errorf("token %d came after %d", current.token, last)
-		}
-		last = current.token
+		current.comesAfter(last)
 		for j, later := range waits[i+1:] {
 			later.unanswered(fmt.Sprintf("waiter %d got the lock before waiter %d", i+1+j, i))
 		}
@@ -114,10 +111,7 @@ func newcomerStaysBehind(t *testing.T, s *scene, c *client) {
 func givingUp(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	l := d.acquire("queue/given-up", want{try: true, purpose: "held on"})
-	timeout := d.do(want{wait: 0.5}.request(l.name))
-	if timeout.Error != "timeout" || timeout.Holder == nil || timeout.Holder.UUID != l.uuid {
-		t.Errorf("a wait that is over says %s, want timeout and the holder %s", timeout.line, l.uuid)
-	}
+	l.keepsOut(d.do(want{wait: 0.5}.request(l.name)))
 	s.queued(l.name, 0)
 	first := s.queues(s.open(c), l.name, want{}, 1)
 	middle := s.queues(d, l.name, want{}, 2)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -39,9 +38,7 @@ func obstacles(t *testing.T) []obstacle {
 func secretFile(t *testing.T, password string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
 	return file
 }
 
@@ -54,19 +51,16 @@ func TestEtcdThatCannotBeUsedIsOneSentence(t *testing.T) {
 			t.Parallel()
 			oneSentence(t, command(t, "mutexctl", append([]string{"list"}, o.args...)...), 1, "mutexctl", o.says...)
 		})
-		t.Run("unlocker with "+o.name, func(t *testing.T) {
-			t.Parallel()
-			addr := proctest.FreeAddr(t)
-			waits(t, start(t, "unlocker",
-				slices.Concat([]string{"--policy=auto-unlock", "--web.listen-address=" + addr}, o.args)...), addr, o)
-		})
-		t.Run("mutexdash with "+o.name, func(t *testing.T) {
-			t.Parallel()
-			addr := proctest.FreeAddr(t)
-			waits(t, start(t, "mutexdash",
-				slices.Concat([]string{"--web.listen-address=127.0.0.1:0", "--web.ops-address=" + addr}, o.args)...),
-				addr, o)
-		})
+		for program, flags := range map[string][]string{
+			"unlocker":  {"--policy=auto-unlock", "--web.listen-address="},
+			"mutexdash": {"--web.listen-address=127.0.0.1:0", "--web.ops-address="},
+		} {
+			t.Run(program+" with "+o.name, func(t *testing.T) {
+				t.Parallel()
+				addr := proctest.FreeAddr(t)
+				waits(t, start(t, program, append([]string{flags[0], flags[1] + addr}, o.args...)...), addr, o)
+			})
+		}
 	}
 }
 
@@ -136,5 +130,48 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 		if code := p.Terminate(t); code != 0 {
 			t.Errorf("%v ends with status %d, want 0", p, code)
 		}
+	}
+}
+
+// TestAWrongSettingIsOneSentence starts programs with settings that cannot work: which there are is tested beside each.
+// The program says in one sentence which and why, and ends at once with status 2: nobody has to wait for a daemon to
+// find out.
+func TestAWrongSettingIsOneSentence(t *testing.T) {
+	t.Parallel()
+	for started, says := range map[string][]string{
+		"mutexctl list --etcd.endpoint=x":              {"--etcd.endpoint", "--etcd.endpoints"},
+		"mutexctl list --etcd.dial-timeout=-1s":        {"dial timeout", "negative"},
+		"mutexctl list --etcd.password-file=/dev/null": {"password", "no user"},
+		"mutexdash --etcd.cacert=/nowhere/ca.crt":      {"/nowhere/ca.crt", "no such file"},
+		"unlocker": {"--policy", "alert-only", "auto-unlock"},
+		"unlocker --policy=alert-only --etcd.endpoints=nonsense":      {"nonsense", "host:port"},
+		"unlocker --policy=delete":                                    {"--policy", "delete", "alert-only"},
+		"unlocker --policy=alert-only --sweep.dry-run":                {"--sweep.dry-run", "--policy=alert-only"},
+		"unlocker --policy=auto-unlock --sweep.min-warning=0":         {"warning", "retry"},
+		"unlocker --policy=alert-only --metrics.lock-series=some":     {"--metrics.lock-series", "some", "alerting"},
+		"unlocker --policy=alert-only --metrics.lock-series-limit=-1": {"--metrics.lock-series-limit", "negative"},
+		"unlocker --policy=alert-only now":                            {"now"},
+		"unlocker --policy=alert-only --web.listen-address=here":      {"here", "host:port"},
+		"unlocker --policy=alert-only --web.config.file=/nowhere.yml": {"/nowhere.yml"},
+	} {
+		t.Run(started, func(t *testing.T) {
+			t.Parallel()
+			words := strings.Fields(started)
+			oneSentence(t, command(t, words[0], words[1:]...), 2, words[0], says...)
+		})
+	}
+}
+
+// oneSentence expects one line of output, with these words in it.
+func oneSentence(t *testing.T, o proctest.Result, code int, program string, says ...string) {
+	t.Helper()
+	if o.Code != code || o.Stdout != "" {
+		t.Errorf("exit status %d, want %d; stdout %q", o.Code, code, o.Stdout)
+	}
+	if !strings.HasPrefix(o.Stderr, program) || strings.Count(o.Stderr, "\n") != 1 || len(o.Stderr) > 400 {
+		t.Errorf("not one sentence: %q", o.Stderr)
+	}
+	if err := contains(o.Stderr, says...); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,10 +1,11 @@
 package e2e
 
 import (
-	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -35,26 +37,26 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	stale := plain(t, c, "a", 300*time.Millisecond, 2500*time.Millisecond)
 	saved := plain(t, c, "saved", 300*time.Millisecond, 2500*time.Millisecond)
 
-	shows(t, u.addr, 2, "unlocker_locks", "state", "alerting")
-	shows(t, u.addr, float64(len(neighbours)), "unlocker_locks", "state", "held")
-	if _, found := scrape(t, u.addr, "unlocker_lock_alert_at_timestamp_seconds", "lock", "a", "hostname",
-		"host-1"); !found {
-		t.Error("no series tells when it is alerted about")
+	shows(t, u.addr, 2, `unlocker_locks{state="alerting"}`)
+	shows(t, u.addr, float64(len(neighbours)), `unlocker_locks{state="held"}`)
+	const alertAt = `unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="a",`
+	if err := contains(answers(t, u.addr, "/metrics", http.StatusOK), alertAt); err != nil {
+		t.Error(err)
 	}
 	if names, want := listed(t, etcd.Endpoint()), []string{"A", "a", "a%2Fb", "a/b", "ab",
 		"saved"}; !slices.Equal(names, want) {
 		t.Errorf("mutexctl lists %q, want %q", names, want)
 	}
 
-	shows(t, u.addr, 2, "unlocker_locks", "state", "expired")
+	shows(t, u.addr, 2, `unlocker_locks{state="expired"}`)
 	write(t, c, record{"alert_at": in(time.Hour), "auto_unlock_at": in(time.Hour)}.at(prefix+"saved"))
 	next := plain(t, c, "next", 0, 0)
 
 	gone(t, c, "a")
 	gone(t, c, "next") // and the extended lock before it, by its old deadline
 	lint(t, u.addr)
-	hides(t, u.addr, "unlocker_lock_alert_at_timestamp_seconds", "lock", "a")
-	shows(t, u.addr, 2, "unlocker_removals_total", "result", "success")
+	hides(t, u.addr, alertAt)
+	shows(t, u.addr, 2, `unlocker_removals_total{result="success"}`)
 	all := stored(t, c, prefix)
 	for _, segment := range append(neighbours, "saved") {
 		for _, field := range []string{"uuid", "hostname", "locked_at", "alert_at", "auto_unlock_at"} {
@@ -109,18 +111,94 @@ func checkTrail(t *testing.T, u *unlocker, history map[string]metadata.Ending, i
 // listed are the names of the locks as mutexctl tells them to scripts.
 func listed(t *testing.T, endpoint string) []string {
 	t.Helper()
-	o := command(t, "mutexctl", "list", "--output=json", "--etcd.endpoints="+endpoint)
+	o := command(t, "mutexctl", "list", "--output=name", "--etcd.endpoints="+endpoint)
 	if o.Code != 0 {
 		t.Fatalf("mutexctl list: %d: %s", o.Code, o.Stderr)
 	}
-	var names []string
-	for line := range strings.Lines(o.Stdout) {
-		var lock struct{ Name string }
-		if err := json.Unmarshal([]byte(line), &lock); err != nil {
-			t.Fatalf("mutexctl list: %v: %q", err, line)
-		}
-		names = append(names, lock.Name)
+	return slices.Sorted(strings.FieldsSeq(o.Stdout))
+}
+
+// TestOnlyWhatTheOperatorWantsIsRemoved runs an unlocker in every mode, each on a prefix of its own and with rights on
+// nothing else, with the same stale locks. When those that come last have removed theirs, the others had the time to.
+func TestOnlyWhatTheOperatorWantsIsRemoved(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Auth())
+	c := etcd.Client(t)
+	modes := []struct {
+		name  string
+		args  []string
+		keeps []string
+	}{
+		{"alerts", []string{"--policy=alert-only"}, []string{"keep%2Fit", "production-db", "other"}},
+		{"tries", []string{"--sweep.dry-run"}, []string{"keep%2Fit", "production-db", "other"}},
+		{"excludes", []string{"--sweep.exclude=keep/*", "--sweep.exclude=*-db"},
+			[]string{"keep%2Fit", "production-db"}},
+		{"removes", nil, nil},
 	}
-	slices.Sort(names)
-	return names
+	var unlockers []*unlocker
+	for _, mode := range modes {
+		prefix := "/" + mode.name + "/"
+		for _, segment := range []string{"keep%2Fit", "production-db", "other"} {
+			write(t, c, expired("x").at(prefix+segment))
+		}
+		etcd.AddUser(t, mode.name, "secret", prefix, etcdtest.ReadWrite)
+		unlockers = append(unlockers, startUnlocker(t, []string{etcd.Endpoint()}, append(mode.args,
+			"--locks.prefix="+prefix, "--etcd.user="+mode.name, "--etcd.password-file="+secretFile(t, "secret"))...).
+			ready(t))
+	}
+	for i, mode := range slices.Backward(modes) {
+		u := unlockers[i]
+		kept := float64(len(mode.keeps))
+		shows(t, u.addr, 3-kept, `unlocker_removals_total{result="success"}`)
+		if mode.name != "alerts" {
+			shows(t, u.addr, kept, `unlocker_removals_total{result="skipped"}`)
+		}
+		shows(t, u.addr, kept, `unlocker_locks{state="expired"}`)
+		for _, segment := range mode.keeps {
+			if len(stored(t, c, "/"+mode.name+"/"+segment+"/uuid")) == 0 {
+				t.Errorf("an unlocker that %s: %s is gone", mode.name, segment)
+			}
+		}
+	}
+}
+
+// TestAnUnlockerEndsInOrder looks at the end by signal: not ready, but working, for the delay; then no trace is left.
+func TestAnUnlockerEndsInOrder(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	c := etcd.Client(t)
+	u := startUnlocker(t, []string{etcd.Endpoint()}, "--web.shutdown-delay=3s").ready(t)
+	present := func() bool { return etcdtest.Count(t, c, prefix+".unlockers/") > 0 }
+	etcdtest.Eventually(t, "the presence record", present)
+
+	u.Signal(syscall.SIGTERM)
+	answers(t, u.addr, "/readyz", 503)
+	answers(t, u.addr, "/livez", 200)
+	answers(t, u.addr, "/metrics", 200)
+	if !present() {
+		t.Error("it left before its delay was over")
+	}
+	if code := u.Wait(t); code != 0 {
+		t.Errorf("exit status %d, want 0", code)
+	}
+	if present() {
+		t.Error("its presence record is left")
+	}
+}
+
+// TestAStatusPageForPeople looks at the page below a path, as behind a proxy.
+func TestAStatusPageForPeople(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	addr := proctest.FreeAddr(t)
+	start(t, "unlocker", "--policy=auto-unlock", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+addr,
+		"--web.external-url=https://ops.example.com/unlocker/")
+	answers(t, addr, "/unlocker/-/ready", 200)
+	answers(t, addr, "/unlocker/-/healthy", 200)
+	page := answers(t, addr, "/unlocker/", 200)
+	if err := contains(page, "Ready.", "auto-unlock", "minimum warning 30s", `href="metrics"`); err != nil {
+		t.Error(err)
+	}
+	answers(t, addr, "/unlocker/nonsense", 404)
+	answers(t, addr, "/", 404)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -18,15 +19,16 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The bodies in transactions.json are the transactions of the Go client, where it has the same. What it does in another
-// way is put together from its parts.
+// The bodies in transactions.json and kinds.json are the transactions of the Go client, where it has the same. What it
+// does in another way is put together from its parts.
 func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, c := range readFile(t, "transactions.json", 25, 100).Transactions {
+	for _, c := range cases(t) {
 		t.Run(c.Step+": "+c.About, func(t *testing.T) {
 			seen[c.Step] = true
 			sameBody(t, c.Body, sent(t, fromGo(t, c)))
@@ -39,13 +41,17 @@ func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
 	}
 }
 
+func cases(t *testing.T) []transaction {
+	t.Helper()
+	return slices.Concat(readFile(t, "transactions.json", 25, 100).Transactions,
+		readFile(t, "kinds.json", 19, 32).Transactions)
+}
+
 // sameBody compares a body of a file, which has to be in the canonical form, with the transaction of the Go client.
 func sameBody(t *testing.T, body json.RawMessage, want *pb.TxnRequest) {
 	t.Helper()
 	got := new(pb.TxnRequest)
-	if err := protojson.Unmarshal(body, got); err != nil { // refuses unknown members
-		t.Fatal(err)
-	}
+	proctest.Must(t, protojson.Unmarshal(body, got)) // refuses unknown members
 	if diff := gocmp.Diff(object(t, canonical(t, got)), object(t, string(body))); diff != "" {
 		t.Errorf("the body differs from the canonical form (-canonical +file):\n%s", diff)
 	}
@@ -64,17 +70,13 @@ func steps() []string {
 func TestWhatOnlyReadsIsNoCommit(t *testing.T) {
 	t.Parallel()
 	reads := 0
-	for _, c := range readFile(t, "transactions.json", 25, 100).Transactions {
-		txn := new(pb.TxnRequest)
-		if err := protojson.Unmarshal(c.Body, txn); err != nil {
-			t.Fatal(err)
-		}
-		operations, nested := flat(txn)
-		if slices.ContainsFunc(operations, func(op *pb.RequestOp) bool { return op.GetRequestRange() == nil }) {
+	for _, c := range cases(t) {
+		has := func(operation string) bool { return strings.Contains(string(c.Body), operation) }
+		if has(`"request_put"`) || has(`"request_delete_range"`) {
 			continue
 		}
 		reads++
-		if nested {
+		if has(`"request_txn"`) {
 			t.Errorf("%s: %s: it only reads, and contains a transaction", c.Step, c.About)
 		}
 	}
@@ -83,28 +85,12 @@ func TestWhatOnlyReadsIsNoCommit(t *testing.T) {
 	}
 }
 
-// flat are the operations of both branches and of the transactions within them.
-func flat(txn *pb.TxnRequest) (operations []*pb.RequestOp, nested bool) {
-	for _, op := range slices.Concat(txn.Success, txn.Failure) {
-		if inner := op.GetRequestTxn(); inner != nil {
-			within, _ := flat(inner)
-			operations = append(operations, within...)
-			nested = true
-			continue
-		}
-		operations = append(operations, op)
-	}
-	return operations, nested
-}
-
 // canonical is the one form that bodies have: names with underscores, what has the default value left out except in
 // compares, numbers of 64 bits as text.
 func canonical(t *testing.T, txn *pb.TxnRequest) string {
 	t.Helper()
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(txn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	body := object(t, string(text))
 	sayResults(body)
 	return toJSON(t, body)
@@ -137,6 +123,7 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	position := locktxn.Position{Lock: i.Lock, UUID: i.UUID, Revision: number(t, i.Position)}
 	lease := clientv3.LeaseID(number(t, i.Lease))
 	record := i.Fields.record()
+	claim := i.claim(t)
 	// What the page reads in the else branch of a release, and the Go client in a request of its own.
 	whyLost := []clientv3.Op{
 		clientv3.OpGet(l.Record(i.Lock), clientv3.WithPrefix()), clientv3.OpGet(l.History(i.UUID)),
@@ -144,15 +131,18 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	leave := locktxn.LeaveBare(l, i.Lock, i.UUID).Then
 	switch c.Step {
 	case "acquire":
-		return locktxn.Acquire(l, locktxn.Sole(i.Lock), i.UUID, record, false)
+		return locktxn.Acquire(l, claim, i.UUID, record, false)
 	case "try":
-		txn := locktxn.Enqueue(l, locktxn.Sole(i.Lock), i.UUID, record, metadata.Ticket{}, 0)
-		txn.Else = txn.Else[:2] // it joins in the same transaction
+		txn := locktxn.Enqueue(l, claim, i.UUID, record, metadata.Ticket{}, 0)
+		txn.Else = txn.Else[:claim.Reads()] // it joins in the same transaction
+		if claim.Shares {
+			txn.Else = append(txn.Else, clientv3.OpGet(l.Tail(i.Lock)))
+		}
 		return txn
 	case "alive":
-		txn := locktxn.Alive(l, hold, i.Fields.get("alert_at"), i.Fields.get("auto_unlock_at"), i.Fields.get("alive"))
+		txn := locktxn.Alive(l, hold, i.Fields["alert_at"], i.Fields["auto_unlock_at"], i.Fields["alive"])
 		if i.Seen != "" {
-			txn = locktxn.Beat(l, hold, i.Fields.get("alert_at"), i.Fields.get("auto_unlock_at"), i.Fields.get("alive"),
+			txn = locktxn.Beat(l, hold, i.Fields["alert_at"], i.Fields["auto_unlock_at"], i.Fields["alive"],
 				number(t, i.Seen))
 		}
 		compares, puts, _ := txn.Then[0].Txn() // where the deadline is as late, it reads and moves the alert
@@ -171,35 +161,38 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		txn := locktxn.ReleaseIndeterminate(l, i.Lock, hold, lease)
 		txn.Else = append(txn.Else, whyLost...)
 		return txn
-	case "cancel":
-		txn := locktxn.Cancel(l, locktxn.Sole(i.Lock), i.UUID, lease)
+	case "cancel", "withdraw":
+		txn := locktxn.Cancel(l, claim, i.UUID, lease)
+		if c.Step == "withdraw" {
+			txn = locktxn.Withdraw(l, claim, i.UUID)
+		}
 		if !i.Queued { // it also leaves a queue
-			txn.Then = txn.Then[:2]
-			txn.Else = txn.Else[:1]
+			waits := func(op clientv3.Op) bool {
+				return op.IsTxn() || strings.HasPrefix(string(op.KeyBytes()), l.Queue(i.Lock))
+			}
+			txn.Then = slices.DeleteFunc(txn.Then, waits)
+			txn.Else = slices.DeleteFunc(txn.Else, waits)
 		}
 		return txn
-	case "withdraw":
-		txn := locktxn.Withdraw(l, locktxn.Sole(i.Lock), i.UUID)
-		if !i.Queued {
-			txn.Then = txn.Then[:1]
-			txn.Else = nil
+	case "look", "scan":
+		ours := locktxn.Look(l, claim, position, i.Before, c.Step == "look")
+		txn := locktxn.Txn{Then: ours.Then}
+		if !claim.Shares {
+			txn.Then = append(place(l, i.Lock, ours), ours.Then[4:]...)
 		}
-		return txn
-	case "look":
-		ours := locktxn.Look(l, locktxn.Sole(i.Lock), position, i.Before, true)
-		txn := locktxn.Txn{Then: place(l, i.Lock, ours)}
 		if i.Before != "" { // Go's client looks for the older ones at once if that is gone
 			txn.Then = append(txn.Then, ours.Else[2])
 		}
+		if c.Step == "scan" { // it reads that when there is no tail
+			txn.Then = append(txn.Then, locktxn.ReadTail(l, i.Lock).Then[1])
+		}
 		return txn
-	case "scan":
-		ours := locktxn.Look(l, locktxn.Sole(i.Lock), position, "", false)
-		newest := locktxn.ReadTail(l, i.Lock).Then[1] // it reads that when there is no tail
-		return locktxn.Txn{Then: append(place(l, i.Lock, ours), ours.Then[4], newest)}
 	case "turn":
-		txn := locktxn.Turn(l, locktxn.Sole(i.Lock), position, "", record, metadata.Ticket{}, 0)
-		txn.Then = append(txn.Then[:len(record)], leave...) // it keeps its ticket, with a mark
-		txn.Else = txn.Else[:3]                             // it reads the tail
+		txn := locktxn.Turn(l, claim, position, "", record, metadata.Ticket{}, 0)
+		if !claim.Shares { // it keeps its ticket, with a mark
+			txn.Then = append(txn.Then[:len(record)], leave...)
+		}
+		txn.Else = txn.Else[:claim.Reads()+1] // it reads the tail
 		return txn
 	case "leave":
 		return locktxn.Leave(l, i.Lock, i.UUID)
@@ -210,7 +203,48 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	case "join":
 		return joins(t, l, i, lease)
 	}
-	t.Fatalf("there is no step %q", c.Step)
+	return jobFromGo(t, l, c.Step, i, lease)
+}
+
+// claim is what a case wants of a lock: all of it, or a share.
+func (i input) claim(t *testing.T) locktxn.Claim {
+	t.Helper()
+	c := locktxn.Sole(i.Lock)
+	if i.Kind != "" {
+		c.Shares = true
+		c.Counts = i.Kind != metadata.HoldsShared
+		c.Counted = number(t, i.Counted)
+	}
+	if i.Share > 0 {
+		c.Record = metadata.ShareName(i.Lock, i.Share)
+	}
+	return c
+}
+
+// jobFromGo builds the transactions of several locks and of jobs.
+func jobFromGo(t *testing.T, l protocol.Layout, step string, i input, lease clientv3.LeaseID) locktxn.Txn {
+	t.Helper()
+	one := []locktxn.BatchLock{{Lock: i.Lock, UUID: i.UUID, Fields: i.Fields.record()}}
+	switch step {
+	case "acquire_all":
+		var all []locktxn.BatchLock
+		for _, of := range i.Locks {
+			all = append(all, locktxn.BatchLock{Lock: of.Lock, UUID: of.UUID, Fields: of.Fields.record()})
+		}
+		return locktxn.Batch(l, all, nil, nil)
+	case "read_period":
+		return locktxn.ReadPeriod(l, i.Lock)
+	case "acquire_once":
+		seen := clientv3.Compare(clientv3.ModRevision(l.Period(i.Lock)), "=", number(t, i.Seen))
+		txn := locktxn.Batch(l, one, []clientv3.Cmp{seen}, []clientv3.Op{clientv3.OpPut(l.Period(i.Lock), i.Taken)})
+		txn.Else[2] = clientv3.OpGet(l.Period(i.Lock)) // it reads that in a transaction
+		return txn
+	case "settle":
+		txn := locktxn.Settle(l, one, lease)
+		txn.Then = append(txn.Then[:1:1], txn.Then[2:]...) // it reads the delay, too
+		return txn
+	}
+	t.Fatalf("there is no step %q", step)
 	return locktxn.Txn{}
 }
 
@@ -253,9 +287,7 @@ func number(t *testing.T, text string) int64 {
 		return 0
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return n
 }
 
@@ -263,9 +295,8 @@ func number(t *testing.T, text string) int64 {
 func sent(t *testing.T, txn locktxn.Txn) *pb.TxnRequest {
 	t.Helper()
 	var c catcher
-	if _, err := txn.Commit(t.Context(), clientv3.NewKVFromKVClient(&c, nil)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := txn.Commit(t.Context(), clientv3.NewKVFromKVClient(&c, nil))
+	proctest.Must(t, err)
 	return c.request
 }
 

@@ -58,9 +58,8 @@ func TestAWatchAnswersWhenItsRequestHasEnded(t *testing.T) {
 	body, writer := io.Pipe()
 	opened := make(chan stream, 1)
 	go func() { opened <- c.stream(t, "/v3/watch", body) }()
-	if _, err := io.WriteString(writer, `{"create_request": `+readKey+`}`); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(writer, `{"create_request": `+readKey+`}`)
+	proctest.Must(t, err)
 	c.must(t, "/v3/kv/put", putKey)
 	other.next(t)
 	select {
@@ -85,15 +84,13 @@ func TestAWatchOutlivesItsToken(t *testing.T) {
 	w := c.stream(t, "/v3/watch", strings.NewReader(`{"create_request": `+readKey+`}`))
 	w.next(t)
 	root := s.Client(t)
-	if _, err := root.UserChangePassword(t.Context(), "billing", "another"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := root.UserChangePassword(t.Context(), "billing", "another")
+	proctest.Must(t, err)
 	if got := onPage(t, c.post(t, "/v3/kv/range", readKey)); got != expired {
 		t.Errorf("after the change of the password, etcd says %q", got)
 	}
-	if _, err := root.Put(t.Context(), "/mutexes/demo/uuid", "1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = root.Put(t.Context(), "/mutexes/demo/uuid", "1")
+	proctest.Must(t, err)
 	if event := w.next(t); !strings.Contains(event, demo) {
 		t.Errorf("the watch says %s", event)
 	}

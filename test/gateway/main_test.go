@@ -9,11 +9,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
@@ -144,8 +147,69 @@ func toJSON(t *testing.T, value any) string {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, encoder.Encode(value))
 	return strings.TrimSpace(b.String())
+}
+
+// file is docs/protocol/transactions.json or kinds.json, which vectors.md and kinds.md there describe.
+type file struct {
+	Protocol     int
+	Prefix       string
+	Transactions []transaction
+	Verdicts     []json.RawMessage
+}
+
+type transaction struct {
+	About, Step string
+	Input       input
+	Body        json.RawMessage
+}
+
+type input struct {
+	Lock, UUID, Token, Ticket, Lease, Position, Before, Seen string
+	Kind, Counted, Taken                                     string
+
+	Limit, Weight, Share int
+	Queued               bool
+	Older                *waiter
+	Fields               fields
+	Locks                []struct {
+		Lock, UUID string
+		Fields     fields
+	}
+}
+
+// waiter is a ticket, as it is compared and named by a tail.
+type waiter struct {
+	Ticket         string `json:"ticket"`
+	CreateRevision string `json:"create_revision"`
+	Lease          string `json:"lease"`
+}
+
+// fields are those of a record, in any order: normal does not mind.
+type fields map[string]string
+
+func (f fields) record() (all []metadata.Field) {
+	for name, value := range f {
+		all = append(all, metadata.Field{Name: name, Value: value})
+	}
+	return all
+}
+
+// readFile reads a file with at least so many transactions and verdicts.
+func readFile(t *testing.T, name string, transactions, verdicts int) file {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/protocol/" + name)
+	proctest.Must(t, err)
+	var f file
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	proctest.Must(t, decoder.Decode(&f))
+	if f.Protocol != 1 || f.Prefix != "/mutexes/" {
+		t.Fatalf("%s is of protocol %d with prefix %q", name, f.Protocol, f.Prefix)
+	}
+	if len(f.Transactions) < transactions || len(f.Verdicts) < verdicts {
+		t.Fatalf("%s has only %d transactions and %d verdicts", name, len(f.Transactions), len(f.Verdicts))
+	}
+	return f
 }

@@ -15,6 +15,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // What docs/gateway.md shows is sent to etcd, in the order of the page, and the answers are compared with the page.
@@ -81,9 +82,7 @@ func blocks(t *testing.T) (all []block) {
 func readPage(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/gateway.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return string(page)
 }
 

@@ -32,17 +32,18 @@ var (
 // fault is a place in the code, and what is wrong there.
 type fault struct {
 	name  string
-	file  string // below the package of the test
-	right string // the place, which is unique in its file; the expression is in «» if the place is more than that
+	right string // the place, which is unique in the suite's code; the expression is in «» if the place is more than that
 	wrong string // another expression of the same type
 	found string // the test that finds it, or test/subtest
 }
 
 // suite is the faults that the tests of a package find.
 type suite struct {
-	dir    string // below the repository
+	code   string // directories, or patterns of some; the first is that of the tests
 	faults []fault
 }
+
+func (s suite) dir() string { return strings.Fields(s.code)[0] }
 
 // suites has a fault for each guard, limit, escape and branch of a judgement that a test is there for.
 var suites = slices.Concat(clientSuites, unlockerSuites, readerSuites, dashboardSuites)
@@ -54,11 +55,12 @@ func TestEachFaultIsFound(t *testing.T) {
 	replaced := overlay(t)
 	known := map[string]bool{}
 	for _, s := range suites {
-		t.Run(s.dir, func(t *testing.T) {
-			tests := testsOf(t, s.dir)
+		dir := s.dir()
+		t.Run(dir, func(t *testing.T) {
+			tests := testsOf(t, dir)
 			for _, f := range s.faults {
 				if test, _, _ := strings.Cut(f.found, "/"); !slices.Contains(tests, test) {
-					t.Errorf("%s is found by %s, which %s does not have", f.name, f.found, s.dir)
+					t.Errorf("%s is found by %s, which %s does not have", f.name, f.found, dir)
 				}
 				if known[f.name] {
 					t.Errorf("two faults are called %s", f.name)
@@ -71,19 +73,19 @@ func TestEachFaultIsFound(t *testing.T) {
 			if len(chosen) == 0 {
 				return
 			}
-			binary := build(t, s.dir, replaced)
+			binary := build(t, dir, replaced)
 			var finders []string
 			for _, f := range chosen {
 				if slices.Contains(finders, f.found) {
 					continue
 				}
 				finders = append(finders, f.found)
-				if out, err := run(s.dir, binary, "", f.found); err != nil {
+				if out, err := run(dir, binary, "", f.found); err != nil {
 					t.Fatalf("%s fails without a fault: %s", f.found, out)
 				}
 			}
 			for _, f := range chosen {
-				t.Run(f.name, func(t *testing.T) { f.find(t, s.dir, binary) })
+				t.Run(f.name, func(t *testing.T) { f.find(t, dir, binary) })
 			}
 		})
 	}
@@ -137,17 +139,9 @@ func overlay(t *testing.T) string {
 	t.Helper()
 	sources := map[string]string{}
 	for _, s := range suites {
+		code := s.read(t, sources)
 		for _, f := range s.faults {
-			file, err := filepath.Abs(filepath.Join(root, s.dir, f.file))
-			proctest.Must(t, err)
-			if sources[file] == "" {
-				source, err := os.ReadFile(file)
-				proctest.Must(t, err)
-				sources[file] = string(source)
-				beside := filepath.Join(filepath.Dir(file), "zz_faults.go")
-				sources[beside] = packageClause.FindString(string(source)) + helper
-			}
-			sources[file] = f.into(t, sources[file])
+			f.into(t, code, sources)
 		}
 	}
 	file, err := proctest.Overlay(t.TempDir(), sources)
@@ -155,22 +149,45 @@ func overlay(t *testing.T) string {
 	return file
 }
 
-// into puts the fault into a source.
-func (f fault) into(t *testing.T, source string) string {
+// read adds the code of a suite to the sources, and returns its files.
+func (s suite) read(t *testing.T, sources map[string]string) (code []string) {
 	t.Helper()
-	place := strings.NewReplacer("«", "", "»", "").Replace(f.right)
-	if n := strings.Count(source, place); n != 1 {
-		t.Errorf("%s: %q is %d times in %s", f.name, place, n, f.file)
-		return source
+	for _, dir := range strings.Fields(s.code) {
+		pattern, err := filepath.Abs(filepath.Join(root, dir, "*.go"))
+		proctest.Must(t, err)
+		files, err := filepath.Glob(pattern)
+		proctest.Must(t, err)
+		files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") })
+		for _, file := range files {
+			if sources[file] == "" {
+				source, err := os.ReadFile(file)
+				proctest.Must(t, err)
+				sources[file] = string(source)
+			}
+		}
+		code = append(code, files...)
 	}
-	before, rest, marked := strings.Cut(f.right, "«")
-	right, after, _ := strings.Cut(rest, "»")
-	if !marked {
-		right = f.right
-		before = ""
+	return code
+}
+
+// into puts the fault into the file of the code that has its place.
+func (f fault) into(t *testing.T, code []string, sources map[string]string) {
+	t.Helper()
+	right := f.right
+	if !strings.Contains(right, "«") {
+		right = "«" + right + "»"
 	}
-	return strings.Replace(source, place, fmt.Sprintf("%sfaultIf(%q, %s, %s)%s", before, f.name, f.wrong, right, after),
-		1)
+	place := strings.NewReplacer("«", "", "»", "").Replace(right)
+	lacks := func(file string) bool { return !strings.Contains(sources[file], place) }
+	in := slices.DeleteFunc(slices.Clone(code), lacks)
+	if len(in) != 1 || strings.Count(sources[in[0]], place) != 1 {
+		t.Errorf("%s: %q is in %q, want one place", f.name, place, in)
+		return
+	}
+	file := in[0]
+	either := strings.NewReplacer("«", fmt.Sprintf("faultIf(%q, %s, ", f.name, f.wrong), "»", ")").Replace(right)
+	sources[filepath.Join(filepath.Dir(file), "zz_faults.go")] = packageClause.FindString(sources[file]) + helper
+	sources[file] = strings.Replace(sources[file], place, either, 1)
 }
 
 var packageClause = regexp.MustCompile(`(?m)^package \w+`)

@@ -37,6 +37,7 @@ type clientConfig struct {
 	Locks       []string
 	ForgedToken bool // a mutant: the resource gets a number of the process instead of the token
 	Plain       bool // one plain lock at a time, and little patience
+	Jobs        bool // half of the turns are jobs
 }
 
 // attributeOp is the attribute of a record that tells which question took the lock, so that etcd's own history can be
@@ -160,6 +161,8 @@ func (w *worker) askOf(op string, l *mutex.Lock) (id string, answer func(line)) 
 
 func (w *worker) turn(ctx context.Context) {
 	switch n := w.rand.IntN(100); {
+	case w.Jobs && n < 50:
+		w.job(ctx)
 	case w.Plain || n >= 22:
 		w.single(ctx)
 	case n >= 12:

@@ -33,7 +33,6 @@ const (
 	ruleLate      = "a dead holder's lock stayed too long"
 	ruleHistory   = "a removal without exactly one entry in the history"
 	ruleLog       = "a removal without exactly one line in the log"
-	ruleToken     = "a token did not grow"
 	ruleFence     = "the fence let a write of nobody in"
 	ruleGuard     = "a guarded write of a former holder got through"
 	ruleBelief    = "two believed to hold a lock at a time"
@@ -169,43 +168,33 @@ func (g *ledger) transaction(changes []change) {
 			}
 		}
 	}
-	for _, k := range byKind[protocol.KindDeath] {
-		g.stated(k)
+	each := func(kind protocol.Kind, do func(keyed)) {
+		for _, k := range byKind[kind] {
+			do(k)
+		}
 	}
+	each(protocol.KindDeath, g.stated)
 	was := maps.Clone(g.now)
 	for _, lock := range slices.Sorted(maps.Keys(locks)) {
 		g.record(lock, locks[lock], byKind)
 	}
 	g.together(changes[0].revision)
-	for _, k := range byKind[protocol.KindTicket] {
-		g.ticket(k)
-	}
-	for _, k := range byKind[protocol.KindTail] {
-		g.tails[k.Lock] = k.value
-		if k.deleted {
+	each(protocol.KindTicket, g.ticket)
+	each(protocol.KindTail, func(k keyed) {
+		if g.tails[k.Lock] = k.value; k.deleted {
 			delete(g.tails, k.Lock)
 		}
-	}
-	for _, k := range byKind[protocol.KindCancelled] {
-		g.marks[k.ID] = !k.deleted
-	}
-	for _, k := range byKind[protocol.KindHistory] {
-		if !k.deleted {
-			if e, err := protocol.Unmarshal[metadata.Ending]([]byte(k.value)); err == nil {
-				g.endings[holdID{k.ID, e.Token}]++
-			}
+	})
+	each(protocol.KindCancelled, func(k keyed) { g.marks[k.ID] = !k.deleted })
+	each(protocol.KindHistory, func(k keyed) {
+		if e, err := protocol.Unmarshal[metadata.Ending]([]byte(k.value)); err == nil && !k.deleted {
+			g.endings[holdID{k.ID, e.Token}]++
 		}
-	}
-	for _, k := range byKind[protocol.KindForeign] {
-		g.guarded(k)
-		g.counted(k)
-	}
-	for _, k := range byKind[protocol.KindPeriod] {
-		g.periodOf(k, was)
-	}
-	for _, k := range byKind[protocol.KindTask] {
-		g.task(k, was)
-	}
+	})
+	each(protocol.KindForeign, g.guarded)
+	each(protocol.KindForeign, g.counted)
+	each(protocol.KindPeriod, func(k keyed) { g.periodOf(k, was) })
+	each(protocol.KindTask, func(k keyed) { g.task(k, was) })
 }
 
 // keyed is a change with its key taken apart.

@@ -333,6 +333,7 @@ func (s *stage) startClient() *child {
 		Process: name, Seed: s.rand.Uint64(), Access: s.access(s.ours.endpoints()), Resource: s.resource.addr,
 		Notes: filepath.Join(s.dir, name+".jsonl"), Locks: s.locks(),
 		ForgedToken: s.Mutant != nil && s.Mutant.forged, Plain: s.Mutant != nil && s.Mutant.plain,
+		Jobs: s.Mutant != nil && s.Mutant.jobs,
 	}
 	b, err := json.Marshal(c)
 	proctest.Must(s.t, err)

@@ -118,7 +118,7 @@ def pure(request: Object) -> Optional[Object]:
         "segment": do_segment, "name": do_name, "time": do_time, "decode": do_decode, "document": do_document,
         "transaction": do_transaction, "verdict": do_verdict,
         "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue", "kinds"],
-                           "kinds": ["semaphore", "read-write", "together", "mixed", "once", "back", "leader"]},
+                           "kinds": ["semaphore", "read-write", "together", "once", "back", "leader"]},
     }
     do = steps.get(request["do"])
     if do is None:

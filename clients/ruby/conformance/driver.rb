@@ -61,7 +61,7 @@ class Driver
     { holder: facts, waiting: error.waiting, delayed: !error.delay.nil? }
   end
 
-  KINDS = %w[semaphore read-write together mixed once back leader].freeze
+  KINDS = %w[semaphore read-write together once back leader].freeze
 
   def do_info(_) = { client: "ruby/#{ClusterMutex::VERSION}", levels: %w[basic queue kinds], kinds: KINDS }
 

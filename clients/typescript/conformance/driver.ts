@@ -14,7 +14,7 @@ import { Keys, type Answer, type Input, type Step } from "../src/transactions.js
 
 interface Request extends Record<string, unknown> { id: number; do: string }
 
-const kinds = ["semaphore", "read-write", "together", "mixed", "once", "back", "leader"];
+const kinds = ["semaphore", "read-write", "together", "once", "back", "leader"];
 
 const locks = new Map<number, Lock | Locks>();
 const acquiring = new Map<number, AbortController>();

@@ -1,7 +1,6 @@
 package mutexdash_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,12 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
-	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -117,14 +113,12 @@ func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 	becomes := func(status int) {
 		t.Helper()
-		last := 0
-		for end := time.Now().Add(20 * time.Second); last != status &&
-			time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			last, _ = page(t, p, "ann", http.MethodGet, "/audit", nil)
-		}
-		if last != status {
-			t.Fatalf("the audit answers %d, want %d", last, status)
-		}
+		proctest.Eventually(t, "the audit", func() error {
+			if got, _ := page(t, p, "ann", http.MethodGet, "/audit", nil); got != status {
+				return fmt.Errorf("it answers %d, want %d", got, status)
+			}
+			return nil
+		})
 	}
 	becomes(http.StatusForbidden)
 	for _, c := range []struct {
@@ -140,11 +134,7 @@ func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
 // clusters runs the program with a file of clusters.
 func clusters(t *testing.T, file string, more ...string) program {
 	t.Helper()
-	p := program{proctest.FreeAddr(t), proctest.FreeAddr(t)}
-	args := append([]string{"--clusters=" + write(t, "clusters.yaml", file), "--web.listen-address=" + p.pages,
-		"--web.ops-address=" + p.ops, "--web.shutdown-delay=0s", "--log.level=error"}, more...)
-	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, mutexdash.Command(), args) })
-	return p
+	return startOn(t, "--clusters="+write(t, "clusters.yaml", file), more...)
 }
 
 // page asks as somebody whom a proxy knows.
@@ -165,23 +155,17 @@ func page(t *testing.T, p program, who, method, path string, form url.Values) (s
 }
 
 // says waits until a page says all of it.
-func says(t *testing.T, p program, path string, within time.Duration, texts ...string) {
+func says(t *testing.T, p program, path string, texts ...string) {
 	t.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+	proctest.Eventually(t, path, func() error {
 		status, body := page(t, p, "ann", http.MethodGet, path, nil)
-		missing := ""
 		for _, text := range texts {
-			if !strings.Contains(body, text) {
-				missing = text
+			if status != http.StatusOK || !strings.Contains(body, text) {
+				return fmt.Errorf("it answers %d and does not say %q: %s", status, text, body)
 			}
 		}
-		if missing == "" && status == http.StatusOK {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s answers %d and does not say %q: %s", path, status, missing, body)
-		}
-	}
+		return nil
+	})
 }
 
 // The same lock is held in both, even with the same uuid.
@@ -198,7 +182,7 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 		"--web.enable-force-unlock", "--web.permissions-file="+write(t, "permissions.yaml",
 			"users: {ann: [view, audit, unlock cluster:us]}\n"))
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
-	says(t, p, "/", proctest.Timeout, "/c/eu/lock?name=nightly/run", "/c/us/lock?name=nightly/run",
+	says(t, p, "/", "/c/eu/lock?name=nightly/run", "/c/us/lock?name=nightly/run",
 		"/c/us/lock?name=only/us", "America")
 	answers(t, p.ops+"/metrics", http.StatusOK, `cluster="us"`)
 
@@ -212,20 +196,20 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 		t.Error("the lock is to go in us, and nowhere else")
 	}
 	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_force_unlocks_total{cluster="us",result="success"} 1`)
-	says(t, p, "/audit", proctest.Timeout, "force unlock", "America")
+	says(t, p, "/audit", "force unlock", "America")
 
 	us.Stop()
-	says(t, p, "/", 2*time.Minute, "etcd of <b>America</b> has not answered for", "/c/us/lock?name=only/us",
+	says(t, p, "/", "etcd of <b>America</b> has not answered for", "/c/us/lock?name=only/us",
 		"/c/eu/lock?name=nightly/run", `<body class="live"`)
-	says(t, p, "/c/us/lock?name=only/us", proctest.Timeout, "etcd has not answered since", "As of ")
+	says(t, p, "/c/us/lock?name=only/us", "etcd has not answered since", "As of ")
 	for _, probe := range []string{"/-/ready", "/readyz", "/readyz?exclude=etcd"} {
 		answers(t, p.ops+probe, http.StatusOK, "ready")
 	}
 	_, err := inEU.Delete(t.Context(), "/mutexes/nightly%2Frun/", clientv3.WithPrefix())
 	proctest.Must(t, err)
-	says(t, p, "/?q=cluster:eu", proctest.Timeout, "0</b> of 1 lock")
+	says(t, p, "/?q=cluster:eu", "0</b> of 1 lock")
 	us.Restart(t)
-	says(t, p, "/?q=cluster:us", 2*time.Minute, ` live" href="`, "only/us")
+	says(t, p, "/?q=cluster:us", ` live" href="`, "only/us")
 }
 
 // One is away, and the other was never there.

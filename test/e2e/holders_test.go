@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -26,10 +30,8 @@ func says(t *testing.T, d *dashboard, path string, words ...string) {
 	t.Helper()
 	proctest.Eventually(t, path, func() error {
 		_, body, err := proctest.Get(http.DefaultClient, "http://"+d.addr+path)
-		for _, word := range words {
-			if err == nil && !strings.Contains(body, word) {
-				err = fmt.Errorf("it does not say %q: %s", word, body)
-			}
+		if err == nil {
+			err = contains(body, words...)
 		}
 		return err
 	})
@@ -48,11 +50,12 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	etcdtest.Put(t, c, prefix+".deaths/"+dead.UUID(), statement("billing/run", dead.UUID(), dead.Token(),
 		"container_ended"))
 
-	shows(t, reporter.addr, 1, "unlocker_locks", "state", "abandoned")
-	shows(t, reporter.addr, 1, "unlocker_statements", "kind", "death", "witness", "kubernetes")
-	if _, found := scrape(t, reporter.addr, "unlocker_lock_holder_ended_timestamp_seconds", "lock", "billing/run",
-		"owner", "billing", "cause", "container_ended"); !found {
-		t.Error("no series tells when its holder ended")
+	shows(t, reporter.addr, 1, `unlocker_locks{state="abandoned"}`)
+	shows(t, reporter.addr, 1, `unlocker_statements{kind="death",witness="kubernetes"}`)
+	if err := contains(answers(t, reporter.addr, "/metrics", http.StatusOK),
+		`unlocker_lock_holder_ended_timestamp_seconds{cause="container_ended",hostname="`,
+		`,lock="billing/run",owner="billing"`); err != nil {
+		t.Error(err)
 	}
 	lint(t, reporter.addr)
 	says(t, d, "/", " is dead: its container ended", `class="badge abandoned"`)
@@ -72,7 +75,7 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	gone(t, c, "billing%2Frun")
 	shows(t, reporter.addr, 1, "unlocker_disagreements")
 	says(t, d, "/status", "Unlockers disagree:</b> sweep.abandoned is report for ", ", unlock for ")
-	shows(t, remover.addr, 1, "unlocker_removed_locks_total", "reason", "abandoned")
+	shows(t, remover.addr, 1, `unlocker_removed_locks_total{reason="abandoned"}`)
 	ending := endings(t, c)[dead.UUID()]
 	if ending.Ended != "abandoned" || !strings.Contains(ending.Why, "with exit code 137 (OOMKilled), says the witness "+
 		"by-hand") {
@@ -87,4 +90,67 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	if err := living.Unlock(); err != nil {
 		t.Errorf("a living holder lost its lock: %v", err)
 	}
+}
+
+// holder is a client of its own, as another process would have it, that holds a lock for a long time.
+func holder(t *testing.T, etcd *clientv3.Client, owner, lock string) (*mutex.Client, *mutex.Lock) {
+	t.Helper()
+	c, err := mutex.New(etcd, mutex.Options{Owner: owner})
+	proctest.Must(t, err)
+	t.Cleanup(func() { c.Close() })
+	l, err := c.TryLock(t.Context(), lock, mutex.AlertAfter(time.Hour), mutex.AutoUnlockAfter(2*time.Hour))
+	proctest.Must(t, err)
+	return c, l
+}
+
+// wait has a client wait for a lock until the context ends.
+func wait(ctx context.Context, t *testing.T, c *mutex.Client, lock string) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Lock(ctx, lock, mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(2*time.Minute))
+		ended <- err
+	}()
+	return ended
+}
+
+// Two holders that wait for each other are counted and named until one of them gives up. Nothing else ends it.
+func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	u := startUnlocker(t, []string{etcd.Endpoint()})
+	billing, _ := holder(t, etcd.Client(t), "billing", "stock")
+	search, _ := holder(t, etcd.Client(t), "search", "orders")
+	impatient, giveUp := context.WithCancel(t.Context())
+	patient, end := context.WithCancel(t.Context())
+	host, err := os.Hostname()
+	proctest.Must(t, err)
+	gaveUp := wait(impatient, t, billing, "orders")
+	waits := wait(patient, t, search, "stock")
+
+	since := fmt.Sprintf(`unlocker_deadlock_since_timestamp_seconds{holders="billing on %s:%d, search on %[1]s:%[2]d",`+
+		`locks="orders, stock"}`, host, os.Getpid())
+	shows(t, u.addr, 1, "unlocker_deadlocks")
+	at, err := proctest.Metric(u.addr, since)
+	if err != nil || time.Since(time.UnixMicro(int64(at*1e6))) > proctest.Timeout {
+		t.Errorf("it is since %v, %v", at, err)
+	}
+	etcdtest.Eventually(t, "a warning", func() bool {
+		return slices.ContainsFunc(objects(t, u.Process), func(line map[string]any) bool {
+			return line["locks"] == "orders, stock" && line["level"] == "warn"
+		})
+	})
+	giveUp()
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("the waiter that gave up got %v", err)
+	}
+	shows(t, u.addr, 0, "unlocker_deadlocks")
+	hides(t, u.addr, since)
+	select {
+	case err := <-waits:
+		t.Errorf("something ended the wait of the other one: %v", err)
+	default:
+	}
+	end()
+	<-waits
 }
