@@ -160,7 +160,8 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 		}
 		if held := refused(t, c, "a", semaphore); held.Kind != metadata.HoldsPermits || held.Free != 0 ||
 			held.Limit != 4 || held.Weight != 1 || len(held.Holders) != 2 ||
-			held.Holder.Token != held.Holders[0].Token || held.Delay == nil || held.Delay.Permits != 2 || held.Delay.Lock != "a#1" {
+			held.Holder.Token != held.Holders[0].Token || held.Delay == nil || held.Delay.Permits != 2 ||
+			held.Delay.Lock != "a#1" {
 			t.Errorf("told %+v", held)
 		}
 		w := q.wait(q.locks(), semaphore, mutex.Weight(2))
