@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var update = flag.Bool("update", false, "write docs/api.txt")
@@ -22,9 +24,7 @@ func TestTheGoAPIKeepsItsPromises(t *testing.T) {
 	const file = "docs/api.txt"
 	now := publicAPI(t)
 	if *update {
-		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, os.WriteFile(file, []byte(now), 0o644))
 	}
 	promised := read(t, file)
 	if promised == now {
@@ -50,9 +50,7 @@ func publicAPI(t *testing.T) string {
 			continue
 		}
 		tree, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		if name := path.Dir(file); ast.FileExports(tree) {
 			packages[name] = append(packages[name], tree.Decls...)
 		}
@@ -105,8 +103,6 @@ func declaration(t *testing.T, set *token.FileSet, d ast.Decl) string {
 func printed(t *testing.T, set *token.FileSet, d ast.Decl) string {
 	t.Helper()
 	var b strings.Builder
-	if err := printer.Fprint(&b, set, d); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, printer.Fprint(&b, set, d))
 	return b.String()
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var update = flag.Bool("update", false, "write what is derived")
@@ -15,9 +17,7 @@ var update = flag.Bool("update", false, "write what is derived")
 func TestTheTemplatesForSlackAreThoseForTextWithEveryValueEscaped(t *testing.T) {
 	const file = "alertmanager/unlocker.tmpl"
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	const last = `{{ define "unlocker.slack.value" }}`
 	before, after, found := strings.Cut(string(b), last)
 	definition, rest, ended := strings.Cut(after, "\n")
@@ -26,9 +26,7 @@ func TestTheTemplatesForSlackAreThoseForTextWithEveryValueEscaped(t *testing.T) 
 	}
 	want := slack(t, before)
 	if *update {
-		if err := os.WriteFile(file, []byte(before+last+definition+"\n"+want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, os.WriteFile(file, []byte(before+last+definition+"\n"+want), 0o644))
 		return
 	}
 	if rest != want {

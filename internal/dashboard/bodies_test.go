@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // served is a dashboard behind a real server, with the limits on time that the programs have. The system keeps little
@@ -51,13 +52,9 @@ func sockets(t *testing.T, server *httptest.Server, n int, bytes string) []net.C
 	list := make([]net.Conn, n)
 	for i := range list {
 		c, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		t.Cleanup(func() { c.Close() })
-		if err := c.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, c.(*net.TCPConn).SetReadBuffer(4<<10))
 		if _, err := io.WriteString(c, bytes); err != nil {
 			t.Fatal(err)
 		}
@@ -94,14 +91,10 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 			sockets(t, server, 300, bytes)
 			page := func() int {
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				proctest.Must(t, err)
 				r.Header.Set("X-Forwarded-User", "viewer")
 				resp, err := http.DefaultClient.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				proctest.Must(t, err)
 				resp.Body.Close()
 				return resp.StatusCode
 			}
@@ -151,13 +144,9 @@ func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
 			t.Parallel()
 			conn := sockets(t, server, 1, c.bytes)[0]
 			// A server that waits for the rest of the body does so for half a minute.
-			if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, err)
 			if resp.StatusCode != c.status || !resp.Close {
 				t.Errorf("the answer is %d, want %d, and the connection ends is %t", resp.StatusCode, c.status,
 					resp.Close)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -144,9 +145,7 @@ func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
 		known[g.name+".html"] = true
 	}
 	files, err := os.ReadDir("testdata/golden")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for _, f := range files {
 		if !known[f.Name()] && !strings.HasPrefix(f.Name(), "sayings-") {
 			t.Errorf("testdata/golden/%s belongs to no page", f.Name())
@@ -188,9 +187,7 @@ func checkGolden(t *testing.T, name, now string) {
 	t.Helper()
 	file := filepath.Join("testdata", "golden", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, os.WriteFile(file, []byte(now), 0o644))
 	}
 	want, err := os.ReadFile(file)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -205,9 +206,7 @@ func TestHostileTextIsExactInTheAPI(t *testing.T) {
 		name := l["name"].(string)
 		if encoded, is := l["name_base64"].(string); is {
 			b, err := base64.StdEncoding.DecodeString(encoded)
-			if err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, err)
 			name = string(b)
 		}
 		document, exists := s.documents[name]
@@ -236,9 +235,7 @@ func checkFields(t *testing.T, document metadata.Document, answer string) {
 			} `json:"fields"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal([]byte(answer), &detail); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, json.Unmarshal([]byte(answer), &detail))
 	got := map[string]string{}
 	for _, f := range detail.Data.Fields {
 		if f.Value != nil {

@@ -19,14 +19,13 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
 	link, err := setup.ParseLink("logs=https://logs.example/{owner}?host={host}&q={name}+{pid}#{hold}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	s := infested()
 	d := s.dashboard(t, func(c *setup.Config) { c.Links = []setup.Link{link} })
 	for _, name := range hostile() {
@@ -82,9 +81,7 @@ func TestOnlyNamedPagesMayFrameOurs(t *testing.T) {
 
 func TestALinkToATraceIsThereWhereTheRecordHasOne(t *testing.T) {
 	link, err := setup.ParseLink("trace=https://traces.example/{trace}?span={span}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	const trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	for _, test := range []struct{ trace, span, want string }{
 		{trace, span, "https://traces.example/" + trace + "?span=" + span},
@@ -118,9 +115,7 @@ app/jobs/invoice_run.rb:64:in 'run'
 	for _, text := range []string{"/srv/app/=https://git.example/app/blob/main/{file}#L{line}",
 		"app/=https://git.example/jobs/{file}?line={line}"} {
 		link, err := stacktrace.ParseSourceLink(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		links = append(links, link)
 	}
 	page := ok(t, s.dashboard(t, func(c *setup.Config) { c.Sources = links }), "/lock?name=a")
@@ -181,9 +176,7 @@ func TestSourcesHaveNoForbiddenConstruct(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 	}
 	if len(seen) != len(forbidden) {
 		t.Errorf("only %v were looked at", seen)
@@ -195,9 +188,7 @@ func size(t *testing.T, b []byte) int {
 	t.Helper()
 	var packed bytes.Buffer
 	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if _, err := z.Write(b); err != nil {
 		t.Fatal(err)
 	}
@@ -240,9 +231,7 @@ func TestAssetsArePackedAndForEver(t *testing.T) {
 	plain := get(d, path)
 	packed := get(d, path, "Accept-Encoding", "br, gzip;q=0.8")
 	z, err := gzip.NewReader(packed.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	unpacked, err := io.ReadAll(z)
 	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) {
 		t.Errorf("packed and plain differ: %v", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -25,9 +26,7 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 		"c=https://logs.example/x/{owner}{host}/y?q={name}", "d=https://logs.example/x/.{host}#{name}",
 		"safe=https://logs.example/log?q={name}#{name}"} {
 		link, err := setup.ParseLink(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		links = append(links, link)
 	}
 	for _, c := range []struct{ name, owner, host string }{{"..", ".", "."}, {".", ".", "."}, {"..", "..", ""},
@@ -146,9 +145,7 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 		}
 	}
 	proxies, err := access.ParseProxies([]string{"::ffff:192.0.2.0/120"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	d := busy().dashboard(t, func(c *setup.Config) {
 		c.Access = behindProxy(t)
 		c.Access.TrustedProxies = proxies

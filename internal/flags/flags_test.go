@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -78,9 +79,7 @@ func typed(t *testing.T, line string) []string {
 func ran(t *testing.T, line string) *program {
 	t.Helper()
 	p := newProgram()
-	if err := p.execute(t, typed(t, line)...); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, p.execute(t, typed(t, line)...))
 	return p
 }
 
@@ -201,9 +200,7 @@ func TestErrorOfARunningCommandIsNotOneOfUsage(t *testing.T) {
 func TestHooksAndRequiredFlagsSeeTheEnvironment(t *testing.T) {
 	t.Setenv("UNLOCKER_POLICY", "alert-only")
 	p := newProgram()
-	if err := p.root.MarkPersistentFlagRequired("policy"); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, p.root.MarkPersistentFlagRequired("policy"))
 	var seen []string
 	p.root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		seen = append(seen, "root "+p.mode)
@@ -211,9 +208,7 @@ func TestHooksAndRequiredFlagsSeeTheEnvironment(t *testing.T) {
 	}
 	p.root.Commands()[0].PersistentPreRun = func(*cobra.Command, []string) { seen = append(seen, "sweep "+p.mode) }
 	for _, args := range [][]string{nil, {"sweep"}} {
-		if err := p.execute(t, args...); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, p.execute(t, args...))
 	}
 	if want := []string{"root alert-only", "sweep alert-only"}; !slices.Equal(seen, want) || len(p.ran) != 2 {
 		t.Errorf("hooks saw %v, want %v; ran %v", seen, want, p.ran)
@@ -224,9 +219,7 @@ func TestFlagForTheCommandLineOnlyHasNoVariable(t *testing.T) {
 	t.Setenv("UNLOCKER_POLICY", "auto-unlock")
 	p := newProgram()
 	flags.CommandLineOnly(p.root.PersistentFlags(), "policy")
-	if err := p.execute(t); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, p.execute(t))
 	if p.mode != "" {
 		t.Errorf("the variable set the flag to %q", p.mode)
 	}
@@ -254,9 +247,7 @@ func TestHelpOfACommandBelowNamesTheSharedFlags(t *testing.T) {
 	for _, args := range [][]string{{"sweep", "--help"}, {"help", "sweep"}} {
 		p := newProgram()
 		p.root.Commands()[0].Flags().Bool("now", false, "at once")
-		if err := p.execute(t, args...); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, p.execute(t, args...))
 		help := p.out.String()
 		if want := "      --now\n          at once\n          [$UNLOCKER_NOW]\n"; !strings.Contains(help, want) {
 			t.Errorf("%v does not show %q:\n%s", args, want, help)

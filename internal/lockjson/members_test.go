@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -73,9 +74,7 @@ const page = "../../docs/json.md"
 
 func TestDocumentedMembersAreThoseOfTheProgram(t *testing.T) {
 	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	text := string(b)
 	for _, s := range shapes() {
 		begin := "## " + s.Title + "\n"
@@ -92,9 +91,7 @@ func TestDocumentedMembersAreThoseOfTheProgram(t *testing.T) {
 		text = written
 	}
 	if *update {
-		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, os.WriteFile(page, []byte(text), 0o644))
 	}
 }
 

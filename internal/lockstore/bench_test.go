@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -80,25 +79,6 @@ func each(tb testing.TB, n int, f func(int)) {
 	workers.Wait()
 	if tb.Failed() {
 		tb.FailNow() // one of them ended early
-	}
-}
-
-// BenchmarkOthersDuringMassExpiry measures taking and releasing other locks while 10,000 are removed.
-func BenchmarkOthersDuringMassExpiry(b *testing.B) {
-	const locks = 10_000
-	for b.Loop() {
-		b.StopTimer()
-		w := on(b, etcdtest.Cluster(b, 1).Client(b)) // a process of its own
-		removals := w.expired("lock/%05d", locks)
-		alone := others(w, func() { time.Sleep(2 * time.Second) })
-		b.StartTimer()
-		during := others(w, func() { w.removeAll(removals) })
-		b.StopTimer()
-		for what, d := range map[string][]time.Duration{"alone": alone, "during": during} {
-			b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, "ms-p50-"+what)
-			b.ReportMetric(float64(d[len(d)*99/100].Microseconds())/1000, "ms-p99-"+what)
-		}
-		b.StartTimer()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -138,16 +139,12 @@ type problem struct {
 func readVectors(t *testing.T) vectors {
 	t.Helper()
 	file, err := os.ReadFile("../../docs/protocol/vectors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var v vectors
 	decoder := json.NewDecoder(bytes.NewReader(file))
 	decoder.UseNumber()
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, decoder.Decode(&v))
 	if v.Protocol != 1 || v.Prefix != protocol.DefaultPrefix {
 		t.Fatalf("the vectors are of protocol %d with prefix %q", v.Protocol, v.Prefix)
 	}
@@ -401,9 +398,7 @@ func same(t *testing.T, want map[string]any, document string) {
 	var got map[string]any
 	decoder := json.NewDecoder(strings.NewReader(document))
 	decoder.UseNumber()
-	if err := decoder.Decode(&got); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, decoder.Decode(&got))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("decoded (-want +got):\n%s", diff)
 	}

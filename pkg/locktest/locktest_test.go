@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -32,9 +33,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
 func take(t *testing.T, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
 	t.Helper()
 	l, err := c.TryLock(context.Background(), name, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return l
 }
 
@@ -166,9 +165,7 @@ func TestHolderDisputesItsDeath(t *testing.T) {
 		s.Extend("a", time.Hour)
 		s.StateDeath("a", "it is said to have been killed")
 		time.Sleep(time.Minute)
-		if err := l.Alive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, l.Alive(t.Context()))
 		said := w.says(func() { s.Abandon("a", "it was killed") })
 		if !strings.Contains(said, `the death of the holder of "a" is not proven`) {
 			t.Errorf("said %q", said)

@@ -13,14 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestDecodeIgnoresTheOrderOfKeys(t *testing.T) {
 	fields, err := draft().Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	want := metadata.Decode("a", fields)
 	backwards := []metadata.Field{fields[3], fields[2], fields[1], fields[0]}
 	if diff := cmp.Diff(want, metadata.Decode("a", backwards)); diff != "" {
@@ -145,9 +144,7 @@ func TestAControlCharacterInATextIsFoundWhereverItStands(t *testing.T) {
 // The tables of the section on the record are what the protocol defines.
 func TestReservedFieldsAreThoseOfTheProtocol(t *testing.T) {
 	page, err := os.ReadFile("../../docs/protocol.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	_, section, _ := strings.Cut(string(page), "\n## The record\n")
 	keys, members, _ := strings.Cut(section, "\n**One key `metadata`**")
 	members, _, _ = strings.Cut(members, "\n- A small client")
@@ -180,9 +177,7 @@ func TestTheProtocolNamesTheMembersOfDocuments(t *testing.T) {
 	} {
 		page, heading, _ := strings.Cut(section, "\n")
 		text, err := os.ReadFile("../../docs/protocol/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		_, after, found := strings.Cut(string(text), "\n"+heading)
 		about, _, _ := strings.Cut(after, "\n#")
 		if !found {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -60,18 +61,14 @@ func TestNoFieldOfARecordIsForgotten(t *testing.T) {
 	d := draft()
 	fill(reflect.ValueOf(&d).Elem())
 	fields, err := d.Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for name, document := range map[string]any{
 		metadata.FieldAsked:        metadata.Request{UUID: d.UUID, Token: 7},
 		metadata.FieldExtended:     metadata.Extension{UUID: d.UUID, Token: 7},
 		metadata.FieldAcknowledged: metadata.Acknowledgement{UUID: d.UUID, Token: 7},
 	} {
 		value, err := json.Marshal(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		fields = append(fields, metadata.Field{Name: name, Value: string(value)})
 	}
 	fields = append(fields, metadata.Field{Name: metadata.FieldAlive, Value: metadata.FormatAlive(d.LockedAt, "")})
@@ -138,9 +135,7 @@ func TestValuesThatLookLikeNothingAreWritten(t *testing.T) {
 		t.Run(member, func(t *testing.T) {
 			d := draft(func(d *metadata.Draft) { d.Attributes = nil }, change)
 			fields, err := d.Fields()
-			if err != nil {
-				t.Fatal(err)
-			}
+			proctest.Must(t, err)
 			if !strings.Contains(fields[3].Value, member) {
 				t.Errorf("written without it: %s", fields[3].Value)
 			}
@@ -153,9 +148,7 @@ func TestDraftLeavesOutWhatIsEmpty(t *testing.T) {
 	fields, err := draft(func(d *metadata.Draft) {
 		*d = metadata.Draft{UUID: d.UUID, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt}
 	}).Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	want := []metadata.Field{
 		{Name: "uuid", Value: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11"},
 		{Name: "alert_at", Value: "1553682900.25"}, {Name: "auto_unlock_at", Value: "1553683500.25"},
@@ -218,9 +211,7 @@ func TestDraftRefuses(t *testing.T) {
 func TestALockNeverFailsBecauseItsBacktraceIsLong(t *testing.T) {
 	frame := "example.com/billing/invoice.(*Run).tenant /src/billing/invoice/run.go:118\n"
 	fields, err := draft(func(d *metadata.Draft) { d.Backtrace = strings.Repeat(frame, 10_000) }).Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	d := metadata.Decode("a", fields)
 	if len(d.Problems) > 0 {
 		t.Errorf("problems: %v", d.Problems)

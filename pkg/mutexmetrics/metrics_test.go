@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/mutexmetrics"
@@ -38,9 +39,7 @@ func bubble(t *testing.T, o mutexmetrics.Options, test func(w *world)) {
 func (w *world) take(name string, opts ...mutex.Option) *mutex.Lock {
 	w.Helper()
 	l, err := w.locks.TryLock(context.Background(), name, opts...)
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	return l
 }
 
@@ -51,9 +50,7 @@ func (w *world) want(samples string) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(w.metrics)
 	families, err := registry.Gather()
-	if err != nil {
-		w.Fatal(err)
-	}
+	proctest.Must(w, err)
 	got := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -249,13 +246,9 @@ func TestWaitsAndHoldsLeadToTheirTrace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, traced(), func(w *world) {
 				l, err := w.locks.Lock(trace(c.id), "a")
-				if err != nil {
-					w.Fatal(err)
-				}
+				proctest.Must(w, err)
 				time.Sleep(time.Minute)
-				if err := l.Unlock(); err != nil {
-					w.Fatal(err)
-				}
+				proctest.Must(w, l.Unlock())
 				w.want(`
 					mutex_wait_seconds count 1
 					mutex_hold_seconds count 1

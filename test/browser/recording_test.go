@@ -92,9 +92,7 @@ type recording struct {
 func newRecording(t *testing.T) *recording {
 	t.Helper()
 	tools, err := proctest.Build("mutexdev", "mutexctl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(tools.Remove)
 	r := &recording{TB: t, home: t.TempDir(), bin: tools.Dir, etcd: proctest.FreeAddr(t), web: proctest.FreeAddr(t)}
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "tutorial.md"))
@@ -132,9 +130,7 @@ u { color: #ff7b72; text-decoration: none }
 
 func (r *recording) check(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	proctest.Must(r, err)
 }
 
 // command is a shell command where the recording is made.

@@ -161,9 +161,7 @@ func (s *stage) do(ops ...clientv3.Op) {
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	done, err := s.client.Txn(ctx).Then(ops...).Commit()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	proctest.Must(s.t, err)
 	s.latest = done.Header.Revision
 }
 
@@ -199,8 +197,6 @@ func (s *stage) record(lock string) *metadata.Record {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	document, _, err := lockstore.New(s.client, s.layout).Get(ctx, lock)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	proctest.Must(s.t, err)
 	return &document.Record
 }

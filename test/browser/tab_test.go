@@ -87,9 +87,7 @@ func (b *tab) troubles() []string {
 
 func (b *tab) check(err error) {
 	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	proctest.Must(b.t, err)
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -172,9 +172,7 @@ func behindProxy(t *testing.T) (s *stage, outside string) {
 	outside = "http://" + proxy.Listener.Addr().String() + path + "/"
 	s = unlockStage(t, "--web.external-url="+outside, "--web.route-prefix=/")
 	inside, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	proxy.Config.Handler = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(inside) // and Host with it
 		r.Out.URL.Path, r.Out.URL.RawPath = strings.TrimPrefix(r.In.URL.Path, path), ""

@@ -175,9 +175,7 @@ func newStages(t testing.TB) (url string, stages []*stage) {
 		stages = append(stages, s)
 	}
 	path := filepath.Join(t.TempDir(), "clusters.yaml")
-	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(path, []byte(file), 0o600))
 	stages[0].start("mutexdash", "--clusters="+path, "--web.listen-address="+address, "--web.ops-address="+ops,
 		"--web.shutdown-delay=0s")
 	proctest.Answers(t, "http://"+ops+"/readyz", http.StatusOK)

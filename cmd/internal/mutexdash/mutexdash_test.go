@@ -67,9 +67,7 @@ func take(t *testing.T, c *clientv3.Client, name string) {
 		LockedAt: time.Now().Add(-2 * time.Hour), AlertAt: time.Now().Add(time.Hour),
 		AutoUnlockAt: time.Now().Add(2 * time.Hour), Backtrace: "app/run.rb:3:in 'go'",
 	}.Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for _, f := range fields {
 		if _, err := c.Put(t.Context(), layout.Field(name, f.Name), f.Value); err != nil {
 			t.Fatal(err)
@@ -104,9 +102,7 @@ func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
 	etcd.AddUser(t, "mutexdash", "secret", protocol.DefaultPrefix, etcdtest.Read)
 	take(t, etcd.Client(t), "nightly/run")
 	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(password, []byte("secret\n"), 0o600))
 	p := start(t, etcd.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+password,
 		"--web.external-url=https://ops.example/locks/")
 	answers(t, p.pages+"/locks/lock?name=nightly/run", http.StatusOK, "app/run.rb:3")
@@ -166,20 +162,14 @@ func TestAnswersUnderTheNamesThatItIsGiven(t *testing.T) {
 		"--web.allowed-hosts=dash.locks.svc,dash")
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 	own, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for host, status := range map[string]int{"locks.example": 200, "dash.locks.svc:8080": 200, "dash": 200,
 		"localhost:8080": 200, own: 200, p.pages: 200, "evil.example": 421} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.pages+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		r.Host = host
 		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != status {
 			t.Errorf("%s is answered with %d, want %d", host, resp.StatusCode, status)

@@ -25,9 +25,7 @@ const hold = "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003" // of the lock that take tak
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -36,9 +34,7 @@ func read(t *testing.T, c *clientv3.Client) metadata.Document {
 	t.Helper()
 	layout := protocol.DefaultLayout()
 	document, _, err := lockstore.New(c, layout).Get(t.Context(), "nightly/run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return document
 }
 
@@ -103,9 +99,7 @@ func TestPasswordOfTheWebServerIsTheIdentity(t *testing.T) {
 	p := start(t, etcd.Endpoint(), "--web.identity=basic", "--web.config.file="+config)
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 	answers(t, p.pages+"/", http.StatusUnauthorized, "Unauthorized")
-	if err := os.WriteFile(config, []byte("basic_auth_users: {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(config, []byte("basic_auth_users: {}\n"), 0o600))
 	answers(t, "ann:x@"+p.pages+"/", http.StatusUnauthorized, "wants to know who you are")
 }
 
@@ -132,9 +126,7 @@ func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
 		status int
 	}{{"everyone: [view, audit]\n", http.StatusOK}, {"everyone: [all]\n", http.StatusOK},
 		{"everyone: [view]\n", http.StatusForbidden}} {
-		if err := os.WriteFile(permissions, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, os.WriteFile(permissions, []byte(c.text), 0o600))
 		becomes(c.status)
 	}
 }
@@ -143,22 +135,16 @@ func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
 func page(t *testing.T, p program, who, method, path string, form url.Values) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.pages+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("X-Forwarded-User", who)
 	r.Header.Set("X-User", who)
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return resp.StatusCode, string(body)
 }
 

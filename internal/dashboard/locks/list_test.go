@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -51,9 +52,7 @@ func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 		for _, query := range []string{"", "-owner:owner-3"} {
 			for _, o := range []lockorder.Order{{By: by}, {By: by, Reverse: true}} {
 				found, err := s.Result(t.Context(), locks.ParseQuery(query), o, now)
-				if err != nil {
-					t.Fatal(err)
-				}
+				proctest.Must(t, err)
 				var forth, back []*locks.Row
 				w := found.Window(o, "list", "", "", 70)
 				for forth = w.Rows; w.Next != ""; forth = slices.Concat(forth, w.Rows) {
@@ -76,9 +75,7 @@ func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 func TestOwnersAddUpToAllLocks(t *testing.T) {
 	s, now := crowd(40_000)
 	found, err := s.Result(t.Context(), locks.ParseQuery(""), lockorder.Parse("name"), now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var sum locks.Counts
 	in := map[metadata.State]int{}
 	for _, g := range found.ByOwner() {

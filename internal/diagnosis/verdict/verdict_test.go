@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -166,14 +167,10 @@ func (k kind) without(t *testing.T, u runs, full string) {
 func golden(t *testing.T, file, text string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	if diff := cmp.Diff(string(want), text); diff != "" {
 		t.Errorf("the sentences differ (go test -update writes them, then read them):\n%s", diff)
 	}

@@ -9,14 +9,13 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags/clusterfile"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "clusters.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -36,9 +35,7 @@ clusters:
     endpoints: ["127.0.0.1:2379"]
 `)
 	list, err := clusterfile.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	want := []clusterfile.Cluster{
 		{Name: "prod-eu", Label: "Production, Europe", Colour: "magenta", Prefix: "/locks/",
 			Endpoints: []string{"https://etcd-0:2379", "https://etcd-1:2379"}, User: "mutexdash",
@@ -89,9 +86,7 @@ func TestUnreadableCredentialsAreRefused(t *testing.T) {
 	list, err := clusterfile.Read(write(t,
 		"clusters: [{name: eu, endpoints: ['x:1'], user: u, password-file: gone}, "+
 			"{name: us, endpoints: ['x:1'], cacert: gone}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for _, c := range list {
 		err := c.Check(etcdconn.Defaults())
 		if err == nil || !strings.Contains(err.Error(), `cluster "`+c.Name+`": `) ||

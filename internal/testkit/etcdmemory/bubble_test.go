@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestKeysOfALeaseLiveAsLongAsItIsKept(t *testing.T) {
@@ -20,16 +21,12 @@ func TestKeysOfALeaseLiveAsLongAsItIsKept(t *testing.T) {
 		holder := connect(t, s)
 		other := connect(t, s)
 		lease, err := holder.Client().Grant(t.Context(), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		if _, err := holder.Client().Put(t.Context(), "a", "", clientv3.WithLease(lease.ID)); err != nil {
 			t.Fatal(err)
 		}
 		alive, err := holder.Client().KeepAlive(t.Context(), lease.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		exists := func(when string, want int64) {
 			t.Helper()
 			if got := etcdtest.Count(t, other.Client(), "a"); got != want {

@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
@@ -20,14 +21,10 @@ func TestSpacesOfASharedEtcdDoNotMeet(t *testing.T) {
 	mine := one.Client(t)
 	etcdtest.Put(t, mine, "a", "1")
 	lease, err := mine.Grant(ctx, 60)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	for c, sees := range map[*clientv3.Client]bool{one.Client(t): true, two.Client(t): false} {
 		leases, err := c.Leases(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proctest.Must(t, err)
 		if got := etcdtest.Count(t, c, "a") == 1; got != sees || (len(leases.Leases) == 1) != sees {
 			t.Errorf("sees %v, leases %v, want %v", got, leases.Leases, sees)
 		}
