@@ -23,18 +23,6 @@ func TestAStatementAssignsOneThought(t *testing.T) {
 	}
 }
 
-// A package comment that stops in mid-sentence was cut when its file was moved or merged. An example may end it.
-func TestPackageCommentsEndWithASentence(t *testing.T) {
-	for _, f := range goFiles(t) {
-		lines := strings.Split(strings.TrimRight(f.tree.Doc.Text(), "\n"), "\n")
-		last := lines[len(lines)-1]
-		if strings.HasPrefix(last, "\t") || last == "" || strings.HasSuffix(last, ".") {
-			continue
-		}
-		t.Errorf("%v: the package comment stops in mid-sentence", f.set.Position(f.tree.Package))
-	}
-}
-
 // goFile is a Go file of the repository.
 type goFile struct {
 	name string // from the top, with slashes

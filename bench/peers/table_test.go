@@ -84,17 +84,3 @@ func TestTargetsAreJudgedByTheMedianRatio(t *testing.T) {
 		}
 	}
 }
-
-func TestWhatWasNotMeasuredIsADash(t *testing.T) {
-	if number(math.NaN()) != "–" || ratio(math.NaN()) != "–" {
-		t.Error("a number was made up")
-	}
-}
-
-func TestWrongFlagsAreRefused(t *testing.T) {
-	for _, o := range []options{{work: "dance"}, {work: handover, waiters: "1"}, {work: handover, waiters: "many"}} {
-		if _, err := o.works(); err == nil {
-			t.Errorf("no error for %+v", o)
-		}
-	}
-}

@@ -28,15 +28,6 @@ func TestMedianIsTheMiddle(t *testing.T) {
 	}
 }
 
-func TestSpreadIsTheExtremes(t *testing.T) {
-	if least, most := stats.Spread([]float64{2, 7, 1}); least != 1 || most != 7 {
-		t.Errorf("spread = %v to %v, want 1 to 7", least, most)
-	}
-	if least, _ := stats.Spread(nil); !math.IsNaN(least) {
-		t.Errorf("spread of nothing begins at %v, want NaN", least)
-	}
-}
-
 func TestRatiosPairRoundsAndLeaveOutWhatWasNotMeasured(t *testing.T) {
 	got := stats.Ratios([]float64{10, 20, math.NaN(), 5, 7}, []float64{5, 5, 1, 0})
 	if want := []float64{2, 4}; !slices.Equal(got, want) {

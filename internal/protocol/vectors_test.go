@@ -201,10 +201,7 @@ func TestVectorsOfTimes(t *testing.T) {
 			if want := time.Unix(c.Seconds, c.Nanoseconds).UTC(); err != nil || got != want {
 				t.Fatalf("%q is read %v, %v, want %v", c.Text, got, err, want)
 			}
-			written := c.Written
-			if written == "" {
-				written = c.Text
-			}
+			written := gocmp.Or(c.Written, c.Text)
 			if got := metadata.FormatTime(got); got != written {
 				t.Errorf("%q is written %q, want %q", c.Text, got, written)
 			}

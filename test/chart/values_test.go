@@ -9,7 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helm-unittest/helm-unittest/pkg/unittest"
+	"github.com/helm-unittest/helm-unittest/pkg/unittest/formatter"
+	"github.com/helm-unittest/helm-unittest/pkg/unittest/printer"
 	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
 )
 
 var update = flag.Bool("update", false, "write the table of values into the chart's README.md")
@@ -171,4 +177,27 @@ func (s setting) like(other setting) bool {
 	_, rest, below := strings.Cut(s.path, ".")
 	_, same, also := strings.Cut(other.path, ".")
 	return below && also && s.path != other.path && rest == same && s.value == other.value && s.comment == other.comment
+}
+
+func TestLintFindsNothing(t *testing.T) {
+	version := chartutil.KubeVersion{Version: kubernetes, Major: "1", Minor: "36"}
+	for name, values := range scenarios(t) {
+		for _, m := range lint.AllWithKubeVersion(directory, values, "locking", &version).Messages {
+			if m.Severity > support.InfoSev {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+	}
+}
+
+// The suites beside the chart are those of `helm unittest`; this runs them as it does.
+func TestSuitesBesideTheChart(t *testing.T) {
+	plain := false
+	runner := unittest.TestRunner{
+		Printer: printer.NewPrinter(os.Stdout, &plain), Formatter: formatter.NewFormatter("", "XUnit"),
+		Strict: true, TestFiles: []string{"tests/*_test.yaml"},
+	}
+	if !runner.RunV3([]string{directory}) {
+		t.Error("a suite failed")
+	}
 }

@@ -1,9 +1,12 @@
+// Package docs holds the documentation to what it shows: the tutorial runs, and every block of Go compiles.
 package docs
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -69,4 +72,79 @@ func runHowTo(t *testing.T, page string, steps []step) {
 		commands := strings.Replace(s.text, "show transcoding\n", "show transcoding\nkill $(jobs -p)\n", 1)
 		shell.shows(t, fmt.Sprintf("%s:%d", page, s.line), commands, s.shown, false)
 	}
+}
+
+// Whoever types the documentation's commands for etcd gets the roles that `mutexctl etcd-setup` makes, and no others.
+func TestTheRolesInTheDocumentationAreThoseOfEtcdSetup(t *testing.T) {
+	t.Parallel()
+	made := ""
+	for _, flag := range []string{"--witness", "--force-unlock"} {
+		cmd := programs.Command(t, "mutexctl", "etcd-setup", "--print", "--client=billing", "--enable-auth", flag)
+		r := proctest.Run(t, cmd)
+		if r.Code != 0 {
+			t.Fatalf("%v: %s", cmd, r.Stderr)
+		}
+		made += "\n" + r.Stdout
+	}
+	role := regexp.MustCompile(`^\s*(etcdctl (?:role \S+|user grant-role) [^#]*)`)
+	found := 0
+	for _, page := range pages(t) {
+		if !strings.HasPrefix(page, "docs/") {
+			continue
+		}
+		for _, b := range blocks(t, filepath.Join(top, page)) {
+			for line := range strings.Lines(b.text) {
+				match := role.FindStringSubmatch(line)
+				if match == nil || strings.Contains(line, "$") { // in a loop, where a test of its own runs it
+					continue
+				}
+				found++
+				if !strings.Contains(made, "\n"+strings.TrimSpace(match[1])+"\n") {
+					t.Errorf("%s:%d: etcd-setup does not do %q", page, b.line, match[1])
+				}
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
+
+// programs are the binaries.
+var programs *proctest.Programs
+
+func TestMain(m *testing.M) {
+	proctest.Overlap()
+	os.Exit(proctest.Main(m, &programs, "mutexdev", "mutexctl"))
+}
+
+// top is the top of the repository.
+var top = filepath.Join("..", "..")
+
+// block is a fenced block of a page.
+type block struct {
+	language string
+	text     string
+	line     int    // of the first line of text, from 1
+	note     string // the HTML comment on the line before the fence, which readers of the page do not see
+}
+
+// blocks reads the fenced blocks of a page, in their order.
+func blocks(t *testing.T, page string) (found []block) {
+	t.Helper()
+	content, err := os.ReadFile(page)
+	proctest.Must(t, err)
+	fence := regexp.MustCompile("(?ms)^(?:<!-- ([^\n]*) -->\n)?[ \t]*```(\\w*)[^\n]*\n(.*?)^[ \t]*```$")
+	for _, at := range fence.FindAllSubmatchIndex(content, -1) {
+		b := block{language: string(content[at[4]:at[5]]), text: string(content[at[6]:at[7]])}
+		b.line = 1 + bytes.Count(content[:at[6]], []byte("\n"))
+		if at[2] >= 0 {
+			b.note = string(content[at[2]:at[3]])
+		}
+		found = append(found, b)
+	}
+	if fences := bytes.Count(content, []byte("```")); fences != 2*len(found) {
+		t.Fatalf("%s has %d fences, and %d blocks", page, fences, len(found))
+	}
+	return found
 }
