@@ -6,12 +6,15 @@ import time
 import unittest
 from contextlib import suppress
 from typing import Any, List
+from unittest import mock
 
 import clustermutex
-from clustermutex import HeldError, RefusedError, WaitTimeoutError
+from clustermutex import HeldError, RefusedError, UnavailableError, WaitTimeoutError
+from clustermutex.gateway import Gateway
 from clustermutex.kinds import Claim, Holders, Need
 from clustermutex.periods import begins
 from clustermutex.record import Delay, Record
+from clustermutex.transactions import Answer
 from tests.etcd import Etcd, eventually, shared, stop_shared
 
 
@@ -39,6 +42,21 @@ class Semaphores(OnEtcd):
         self.assertIn("0 of 3 permits are free, 1 wanted", str(raised.exception))
         held[1].release()
         self.assertEqual(self.taken(semaphore=3).share, 2, "the lowest number that is free")
+
+    def test_a_permit_that_a_lost_send_took_is_given_back(self) -> None:
+        send = Gateway.send
+
+        async def loses(gateway: Gateway, step: str, *rest: Any) -> Answer:
+            answer = await send(gateway, step, *rest)
+            if step != "try":
+                return answer
+            error = UnavailableError("the answer is lost")
+            error.doubt = True
+            raise error
+
+        with mock.patch.object(Gateway, "send", loses), self.assertRaisesRegex(UnavailableError, "is lost"):
+            self.taken(semaphore=3)
+        eventually("a free pool", lambda: not self.etcd.get(f"/mutexes/{self.name}%23"))
 
     def test_alive_is_no_share(self) -> None:
         self.taken(semaphore=2).alive("it creates a key")

@@ -364,7 +364,7 @@ class Attempt:
                 await self._try_once("withdraw", self.txn.withdraw(self.queued), until)
                 raise UnavailableError("etcd has no space for a tombstone")
             if verdict.share is not None:
-                await self._ask("withdraw", self.txn.of(verdict.share).withdraw(False), until)
+                await self.session.gateway.send("withdraw", self.txn.of(verdict.share).withdraw(False), until)
         self.doubt = False
 
     async def _leave(self, until: float) -> None:
