@@ -258,7 +258,7 @@ func ForLock(name string, opts ...Option) Option {
 				s.problems = append(s.problems, errors.New("If and Then go with the whole call, not with ForLock"))
 			}
 		case !slices.Contains(s.together, name):
-			s.problems = append(s.problems, fmt.Errorf("there are options for the lock %q, which is not asked for", name))
+			s.problems = append(s.problems, fmt.Errorf("there are options for %q, which is not asked for", name))
 		}
 	}
 }

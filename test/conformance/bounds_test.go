@@ -17,7 +17,7 @@ import (
 
 var boundChecks = []check{
 	{name: "a wait bounds the call", rule: "protocol.md#how-long-a-call-may-take", short: true,
-		wants: "a call takes no longer than its wait, and a try no longer than the client's timeout, " + "whatever etcd does",
+		wants: "a call takes no longer than its wait, and a try no longer than the timeout, whatever etcd does",
 		alone: waitBoundsCall},
 }
 
