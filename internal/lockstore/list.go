@@ -30,6 +30,9 @@ const (
 	// next, up to maxStallLimit.
 	stallLimit    = 15 * time.Second
 	maxStallLimit = 16 * stallLimit
+	// listTries is how often a range is read before the list fails. Requests go to the members in turn, and a list has
+	// several ranges: with a member that answers but has no leader, no list would ever come to its end.
+	listTries = 3
 )
 
 // List calls each for every key below the prefix except those of [protocol.Layout.Unlisted], in key order, as of the
@@ -67,7 +70,7 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 		from = protocol.End(area)
 	}
 	for _, r := range append(ranges, keyRange{from, protocol.End(s.layout.Prefix())}) {
-		newest, err := s.read(ctx, r, revision, each)
+		newest, err := s.readPast(ctx, r, revision, each)
 		if err != nil {
 			return 0, err
 		}
@@ -76,6 +79,21 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 		}
 	}
 	return revision, nil
+}
+
+// readPast is read that asks another member when one is unavailable before it gave a key.
+func (s *Store) readPast(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
+	given := false
+	first := func(kv protocol.KV) {
+		given = true
+		each(kv)
+	}
+	for n := 1; ; n++ {
+		newest, err := s.read(ctx, r, revision, first)
+		if n == listTries || given || locktxn.Code(err) != codes.Unavailable {
+			return newest, err
+		}
+	}
 }
 
 // read reads one range as of revision (0: the newest), and returns the newest revision.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,24 @@ func TestList(t *testing.T) {
 			t.Errorf("revision %d, want %d", revision, now-1)
 		}
 	})
+}
+
+// Requests go to the members in turn, so a list of several reads asks each of them.
+func TestAListGoesPastAMemberThatRefuses(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	line := &wire{any: func(string) error {
+		if asked.Add(1)%3 == 0 {
+			return rpctypes.ErrGRPCNoLeader
+		}
+		return nil
+	}}
+	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
+	w.hold("a", uuid(1))
+	keys := 0
+	if _, err := w.List(t.Context(), func(protocol.KV) { keys++ }); err != nil || keys != 4 {
+		t.Errorf("%d keys after %d reads: %v", keys, asked.Load(), err)
+	}
 }
 
 // Whoever may take locks may write a megabyte into each key.
