@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -75,6 +76,14 @@ func TestAnnounce(t *testing.T) {
 	if err := w.Leave(t.Context(), "u1"); err != nil || len(w.keys(w.l.Unlockers())) > 0 {
 		t.Errorf("after Leave: %v, %v", w.keys(w.l.Unlockers()), err)
 	}
+}
+
+func TestAnnounceGoesPastAMemberThatRefuses(t *testing.T) {
+	refuses := []error{rpctypes.ErrGRPCNoLeader, nil}
+	line := &wire{puts: func() (err error) { err, refuses = refuses[0], refuses[1:]; return err }}
+	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
+	_, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"})
+	proctest.Must(t, err)
 }
 
 // A member whose disk hangs still answers pings, so clients keep sending it requests in turn.

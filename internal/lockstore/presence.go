@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -23,7 +24,8 @@ type Head struct {
 // Announce writes the presence record of a running unlocker, which expires 10 to 15 s after the last write. It fails if
 // etcd accepts no writes: then holders cannot extend their locks either.
 //
-// After half of its time it writes once more, to another member: one hanging member must not look like a hanging etcd.
+// When a member is unavailable, or half of the time is over, it writes once more, to another: one member must not look
+// like all of etcd.
 func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -44,7 +46,7 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error)
 		}()
 	}
 	write()
-	for leases := 1; ; {
+	for again := 2; ; {
 		select {
 		case <-late.C:
 			write()
@@ -53,8 +55,8 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error)
 			switch {
 			case a.err == nil:
 				return a.head, nil
-			case locktxn.LeaseGone(a.err) && leases > 0:
-				leases--
+			case again > 0 && (locktxn.LeaseGone(a.err) || locktxn.Code(a.err) == codes.Unavailable):
+				again--
 				write()
 			case pending == 0:
 				return Head{}, fmt.Errorf("announce %s: %w", p.ID, a.err)

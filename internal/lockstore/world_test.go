@@ -306,6 +306,7 @@ type wire struct {
 	txn  func(req *pb.TxnRequest, send func() error) error
 	any  func(method string) error // before a stream opens
 	hang func(req any) bool        // nobody answers
+	puts func() error              // before a put
 
 	bytes atomic.Int64 // of the largest answer to a read
 }
@@ -385,6 +386,11 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc
 	if w.hang != nil && w.hang(req) {
 		<-ctx.Done()
 		return status.FromContextError(ctx.Err()).Err()
+	}
+	if _, ok := req.(*pb.PutRequest); ok && w.puts != nil {
+		if err := w.puts(); err != nil {
+			return err
+		}
 	}
 	do := func() error { return send(ctx, method, req, reply, c, opts...) }
 	if r, ok := req.(*pb.TxnRequest); ok && txn != nil {
