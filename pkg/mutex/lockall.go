@@ -81,6 +81,22 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	return together(locks), nil
 }
 
+// ForLock gives options to one of the locks that [Client.LockAll] takes, beside those for all: permits of one, another
+// for reading. The call fails if it does not take the lock of this name. [If] and [Then] are always for the whole call.
+func ForLock(name string, opts ...Option) Option {
+	return func(s *settings) {
+		switch conditions := len(s.only) + len(s.with); {
+		case s.lock == name:
+			s.apply(opts)
+			if len(s.only)+len(s.with) > conditions {
+				s.problems = append(s.problems, errors.New("If and Then go with the whole call, not with ForLock"))
+			}
+		case !slices.Contains(s.together, name):
+			s.problems = append(s.problems, fmt.Errorf("there are options for %q, which is not asked for", name))
+		}
+	}
+}
+
 // newAcquisitions is an acquisition of each lock, in the order of names.
 func (c *Client) newAcquisitions(ctx context.Context, names []string, opts []Option) ([]*acquisition, error) {
 	if len(names) == 0 {

@@ -247,22 +247,6 @@ func Exclusive() Option {
 	}
 }
 
-// ForLock gives options to one of the locks that [Client.LockAll] takes, beside those for all: permits of one, another
-// for reading. The call fails if it does not take the lock of this name. [If] and [Then] are always for the whole call.
-func ForLock(name string, opts ...Option) Option {
-	return func(s *settings) {
-		switch conditions := len(s.only) + len(s.with); {
-		case s.lock == name:
-			s.apply(opts)
-			if len(s.only)+len(s.with) > conditions {
-				s.problems = append(s.problems, errors.New("If and Then go with the whole call, not with ForLock"))
-			}
-		case !slices.Contains(s.together, name):
-			s.problems = append(s.problems, fmt.Errorf("there are options for %q, which is not asked for", name))
-		}
-	}
-}
-
 // If makes [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold, too, in the same
 // transaction. They compare the caller's own keys in the same etcd. If they do not hold, the error is a
 // [*ConditionError], even if the lock is held at the same time.
