@@ -183,6 +183,8 @@ func refusals() []refusal {
 			says: "that you saw is over.", result: "conflict"},
 		{name: "when it was extended", verbs: "extend", fails: metadata.ErrChanged, status: 409,
 			says: "the lock was extended just now", result: "conflict"},
+		{name: "that etcd did not take", verbs: "unlock ask", fails: metadata.ErrChanged, status: 409,
+			says: "Nothing was done: the hold that you saw is over or has changed.", result: "conflict"},
 		{name: "that makes no sense", verbs: marks, fails: &protocol.RefusedError{Why: "the record is odd"},
 			status: 409, says: "Nothing was done: the record is odd."},
 		{name: "while etcd is silent", verbs: ofHolds, change: silent, status: 503, says: "Nothing was done: timeout",

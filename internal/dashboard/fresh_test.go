@@ -95,7 +95,7 @@ func TestUnchangedListIsNotSentAgain(t *testing.T) {
 	d := s.dashboard(t)
 	tag := func(address string) string { return get(d, address).Header().Get("ETag") }
 	for _, address := range []string{"/", "/?q=drm", "/?fragment=rows", "/api/v1/locks", "/api/v1/summary",
-		"/api/v1/locks?fields=name"} {
+		"/api/v1/locks?fields=name", "/?group=owner"} {
 		before := tag(address)
 		s.now, s.fresh.Heard = s.now.Add(5*time.Second), s.fresh.Heard.Add(5*time.Second)
 		w := get(d, address, "If-None-Match", before)
@@ -231,8 +231,7 @@ func silent(s *scene, after time.Duration) func(*setup.Config) {
 		}
 		of(c).history = func(ctx context.Context, _ int) ([]metadata.Ending, error) { return nil, wait(ctx) }
 		of(c).ending = func(ctx context.Context, uuid string) (*metadata.Ending, error) {
-			return s.endings[uuid],
-				wait(ctx)
+			return s.endings[uuid], wait(ctx)
 		}
 	}
 }

@@ -42,7 +42,7 @@ type wording struct {
 	command    string // of mutexctl; empty: as the verb
 	lengthFlag string // of that, for how long it is
 	did        string // what another person has done, after "has"
-	moved      string // what happened when the hold is still there but not as it was; empty: that cannot be
+	moved      string // what happened when the hold is still there but not as it was; empty: nobody knows
 	metric     string // counts what was asked for, by result
 	help       string // of the metric
 	form       formWords
