@@ -37,18 +37,22 @@ module ClusterMutex
 
     # Cancels an attempt: no late send of it can take the lock.
     def cancel(input, till)
-      tombstone = grant(3600, till)
-      found = settle(:cancel, input.merge(lease: tombstone), till:)
-      raise Gateway::FullError, "etcd is out of space" if found[:verdict] == :withdraw
-
-      name = found[:share] && @transactions.share_name(input[:lock], found[:share]) or return
-      settle(:withdraw, { lock: name, uuid: input[:uuid] }, till:)
+      verdict = give_back(:cancel, input.merge(lease: grant(3600, till)), till)
+      raise Gateway::FullError, "etcd is out of space" if verdict == :withdraw
     rescue Gateway::FullError
-      settle(:withdraw, input, till:)
+      give_back(:withdraw, input, till)
       raise
     end
 
     private
+
+    # Sends a cancel or withdraw, and withdraws the record of a share that it finds.
+    def give_back(step, input, till)
+      found = settle(step, input, till:)
+      name = found[:share] && @transactions.share_name(input[:lock], found[:share])
+      settle(:withdraw, { lock: name, uuid: input[:uuid] }, till:) if name
+      found[:verdict]
+    end
 
     # Puts the tail of the queue back to whoever is before this attempt.
     def leave(input, till)
