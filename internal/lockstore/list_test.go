@@ -81,8 +81,10 @@ func TestAListGoesPastAMemberThatRefuses(t *testing.T) {
 	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
 	w.hold("a", uuid(1))
 	keys := 0
-	if _, err := w.List(t.Context(), func(protocol.KV) { keys++ }); err != nil || keys != 4 {
-		t.Errorf("%d keys after %d reads: %v", keys, asked.Load(), err)
+	_, err := w.List(t.Context(), func(protocol.KV) { keys++ })
+	_, late := w.Records(t.Context(), "", func(*metadata.Record) bool { return true })
+	if err != nil || late != nil || keys != 4 {
+		t.Errorf("%d keys after %d reads: %v, %v", keys, asked.Load(), err, late)
 	}
 }
 
