@@ -138,13 +138,13 @@ func refusals() []refusal {
 	}
 	const ofHolds, marks = "unlock ask extend acknowledge", "ask extend acknowledge"
 	return []refusal{
-		{name: "without a name", who: "-", status: 401, says: "wants to know who you are"},
+		{name: "without a name", who: "-", status: 401, says: "needs to know who you are"},
 		{name: "without the permission", who: "viewer", status: 403, says: "needs the permission NEED"},
 		{name: "with that for others", verbs: "ask extend acknowledge", who: "unlocker", status: 403,
 			says: "needs the permission NEED"},
 		{name: "of somebody unknown", who: "nobody", status: 403, says: "needs the permission view"},
 		{name: "for another owner", verbs: "unlock end-delay", who: "catalog-only", status: 403,
-			says: "for locks of other owners"},
+			says: "for other owners' locks"},
 		{name: "from another site", headers: []string{"Sec-Fetch-Site", "cross-site"}, status: 403,
 			says: "another site"},
 		{name: "from a sandboxed page", headers: []string{"Sec-Fetch-Site", "", "Origin", "null"}, status: 403,
@@ -180,9 +180,9 @@ func refusals() []refusal {
 		{name: "of another delay", verbs: "end-delay", set: "revision=98", status: 409,
 			says: "There is now a lock delay", result: "conflict"},
 		{name: "that is over", verbs: "end-delay", fails: metadata.ErrChanged, status: 409,
-			says: "that you saw is over.", result: "conflict"},
+			says: "that you saw has ended.", result: "conflict"},
 		{name: "when it was extended", verbs: "extend", fails: metadata.ErrChanged, status: 409,
-			says: "the lock was extended just now", result: "conflict"},
+			says: "the lock has just been extended", result: "conflict"},
 		{name: "that makes no sense", verbs: marks, fails: &protocol.RefusedError{Why: "the record is odd"},
 			status: 409, says: "Nothing was done: the record is odd."},
 		{name: "while etcd is silent", verbs: ofHolds, change: silent, status: 503, says: "Nothing was done: timeout",
