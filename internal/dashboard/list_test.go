@@ -126,7 +126,7 @@ func TestQueryThatCannotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 		"name:/a/ name:/b/ name:/c/":              "only 2 regular expressions are allowed",
 	} {
 		page := ok(t, d, "/?q="+url.QueryEscape(term+" -zzz"))
-		wantWords(t, page, "Left out ", why)
+		wantWords(t, page, "Ignored ", why)
 		w := get(d, "/api/v1/locks?q="+url.QueryEscape(term))
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"code":"bad_query"`) {
 			t.Errorf("the API answers %q with %d %s", term, w.Code, w.Body)
