@@ -157,12 +157,12 @@ func (c *Client) Unanswered(ctx context.Context, last error) error {
 	ended := Ended(ctx, c.opts.Closed)
 	conn := c.etcd.ActiveConnection()
 	switch {
+	case !errors.Is(last, context.DeadlineExceeded) && !errors.Is(last, context.Canceled):
+		return fmt.Errorf("etcd did not answer (%w): %w", last, ended)
 	case conn != nil && conn.GetState() != connectivity.Ready:
 		return fmt.Errorf("there is no connection to etcd at %s: %w", strings.Join(c.etcd.Endpoints(), ", "), ended)
-	case errors.Is(last, context.DeadlineExceeded): // of the attempt, which says no more
-		return fmt.Errorf("etcd did not answer: %w", ended)
 	}
-	return fmt.Errorf("etcd did not answer (%w): %w", last, ended)
+	return fmt.Errorf("etcd did not answer: %w", ended)
 }
 
 // Grant requests a lease with this time to live, in whole seconds, until it is granted or refused, or ctx ends.
