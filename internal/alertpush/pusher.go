@@ -70,9 +70,9 @@ type Config struct {
 
 // Pusher pushes alerts. Make it with [New].
 type Pusher struct {
-	c       Config
-	peers   []*peer
-	metrics *metrics
+	c     Config
+	peers []*peer
+	*metrics
 
 	// Only Run touches these.
 	alerts alertSet
