@@ -260,7 +260,7 @@ func (o options) reload(r *components, connections *etcdconn.Connections, log ze
 		},
 		Use: func() int {
 			if client, err := o.push.client(); err == nil && r.pusher != nil {
-				r.alertmanager.now.Store(client)
+				r.alertmanager.Store(client)
 			}
 			return connections.Renew()
 		},
