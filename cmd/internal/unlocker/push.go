@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/config"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
@@ -136,19 +136,7 @@ func seriesAttributes(given []string) (map[string]string, error) {
 
 // client returns the client for the Alertmanagers. It rereads files with passwords and certificates as needed.
 func (o pushOptions) client() (*http.Client, error) {
-	settings := config.DefaultHTTPClientConfig
-	if o.configFile != "" {
-		loaded, _, err := config.LoadHTTPConfigFile(o.configFile)
-		if err != nil {
-			return nil, fmt.Errorf("--alertmanager.config.file: %w", err)
-		}
-		settings = *loaded
-	}
-	client, err := config.NewClientFromConfig(settings, "alertmanager")
-	if err != nil {
-		return nil, fmt.Errorf("--alertmanager.config.file: %w", err)
-	}
-	return client, nil
+	return wiring.HTTPClient("alertmanager", o.configFile)
 }
 
 // push connects the pusher to the view and the store; it is nil if not configured.
