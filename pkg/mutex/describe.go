@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// describe is one line: who holds a lock, where, since when, what for, and its deadlines.
+// describe returns one line: who holds a lock, where, since when, what for, and its deadlines.
 func describe(r *metadata.Record, now time.Time) string {
 	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && r.AutoUnlockAt.After(now); together {
 		return describeHolder(r, now) + "; unless extended, it alerts and is auto-unlocked " +
@@ -52,7 +52,7 @@ func due(t, now time.Time, ahead, past, unknown string) string {
 	return past + " " + text.RelativeWords(t, now)
 }
 
-// describeDelay says after whose hold nobody takes the lock, and until when.
+// describeDelay says whose hold a lock delay follows and when it ends.
 func describeDelay(d *metadata.Delay, now time.Time) string {
 	line := "a lock delay"
 	if !d.Unreadable {
@@ -86,7 +86,7 @@ func describeEnding(e *metadata.Ending, now time.Time) string {
 	return b.String()
 }
 
-// maxQuoted is how much text from outside goes into one sentence, in bytes.
+// maxQuoted is how many bytes of outside text go into one sentence.
 const maxQuoted = 120
 
 // plain makes text from outside harmless in a sentence.
