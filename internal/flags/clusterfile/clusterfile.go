@@ -125,7 +125,7 @@ func sentence(err error) error {
 		return fmt.Errorf("%s: there is no key %q", line, key)
 	}
 	text, _, _ = strings.Cut(text, " into ")
-	return errors.New(text + " is of the wrong kind")
+	return errors.New(strings.Replace(text, "cannot unmarshal ", "", 1) + " is of the wrong kind")
 }
 
 // IsName reports whether a cluster can have this name: it stands in addresses, queries and metrics.
