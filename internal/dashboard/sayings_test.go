@@ -133,7 +133,7 @@ func ofLocks(say *sayings) {
 		say.head("excluded", s, name, publishing(func(*staleness.Policy) {}, "*"))
 	}
 
-	say.head("late and silent, and many wait", settling(), "orders/settle")
+	say.head("late and silent, and many waiting", settling(), "orders/settle")
 	s = settling()
 	for i := range 7 {
 		began := s.now.Add(-time.Duration(i+2) * time.Hour)

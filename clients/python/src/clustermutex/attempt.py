@@ -352,20 +352,24 @@ class Attempt:
     async def cancel(self, until: float) -> None:
         """Write the tombstone, so that no late request takes the lock."""
         word = ""
-        while word != "cancelled":
-            try:
+        try:
+            while word != "cancelled":
                 lease = await self.session.tombstone_lease(until, fresh=word == "lease")
-                verdict = await self._ask("cancel", self.txn.cancel(lease, self.queued), until)
-                word = verdict.word
-            except UnavailableError:
-                await self._try_once("withdraw", self.txn.withdraw(self.queued), until)  # etcd may be out of space
-                raise
-            if word == "withdraw":
-                await self._try_once("withdraw", self.txn.withdraw(self.queued), until)
-                raise UnavailableError("etcd is out of space for a tombstone")
-            if verdict.share is not None:
-                await self.session.gateway.send("withdraw", self.txn.of(verdict.share).withdraw(False), until)
+                word = await self._end("cancel", self.txn.cancel(lease, self.queued), until)
+                if word == "withdraw":
+                    raise UnavailableError("etcd is out of space for a tombstone")
+        except UnavailableError:
+            with suppress(MutexError):
+                await self._end("withdraw", self.txn.withdraw(self.queued), self._soon(until))
+            raise
         self.doubt = False
+
+    async def _end(self, step: str, body: Body, until: float) -> str:
+        """Send a cancel or withdraw, and withdraw the record of a share that it finds."""
+        verdict = await self._ask(step, body, until)
+        if verdict.share is not None:
+            await self.session.gateway.send("withdraw", self.txn.of(verdict.share).withdraw(False), until)
+        return verdict.word
 
     async def _leave(self, until: float) -> None:
         for _ in range(MAX_LEAVES):
@@ -402,7 +406,10 @@ class Attempt:
     async def _try_once(self, step: str, body: Body, until: float) -> None:
         """Send a request that may fail: it is repeated later, or what it removes expires."""
         with suppress(MutexError):
-            await self.session.gateway.send(step, body, min(until, clock() + self.session.gateway.timeout))
+            await self.session.gateway.send(step, body, self._soon(until))
+
+    def _soon(self, until: float) -> float:
+        return min(until, clock() + self.session.gateway.timeout)
 
     # -- documents
 

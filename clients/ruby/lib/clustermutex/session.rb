@@ -37,20 +37,24 @@ module ClusterMutex
 
     # Cancels an attempt, so that no late request can take the lock.
     def cancel(input, till)
-      tombstone = grant(3600, till)
-      found = settle(:cancel, input.merge(lease: tombstone), till:)
-      raise Gateway::FullError, "etcd is out of space" if found[:verdict] == :withdraw
-
-      name = found[:share] && @transactions.share_name(input[:lock], found[:share]) or return
-      settle(:withdraw, { lock: name, uuid: input[:uuid] }, till:)
+      verdict = give_back(:cancel, input.merge(lease: grant(3600, till)), till)
+      raise Gateway::FullError, "etcd is out of space" if verdict == :withdraw
     rescue Gateway::FullError
-      settle(:withdraw, input, till:)
+      give_back(:withdraw, input, till)
       raise
     end
 
     private
 
-    # Leaves the queue as its tail: the tail then names the ticket before this one.
+    # Sends a cancel or withdraw, and withdraws the record of a share that it finds.
+    def give_back(step, input, till)
+      found = settle(step, input, till:)
+      name = found[:share] && @transactions.share_name(input[:lock], found[:share])
+      settle(:withdraw, { lock: name, uuid: input[:uuid] }, till:) if name
+      found[:verdict]
+    end
+
+    # Puts the tail of the queue back to whoever is before this attempt.
     def leave(input, till)
       5.times do
         found = settle(:leave, input, till:)
