@@ -281,7 +281,9 @@ func (o *Operation) mayStand(asked Request, there bool, cause error) error {
 			"you try again."}
 	switch {
 	case errors.Is(cause, metadata.ErrChanged):
-		p.Status, p.Code, p.Title = http.StatusConflict, "hold_changed", "Not done"
+		p.Status = http.StatusConflict
+		p.Code = "hold_changed"
+		p.Title = "Not done"
 		p.Detail = "Nothing was done: the hold that you saw has ended or changed. Look at the lock again."
 		if there && o.moved != "" {
 			p.Detail = "Nothing was done: " + o.moved + "."
