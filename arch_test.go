@@ -247,7 +247,7 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 }
 
-func TestLibrariesStayInTheirRooms(t *testing.T) {
+func TestLibrariesStayInTheirPackages(t *testing.T) {
 	for _, f := range sources(t) {
 		for _, imported := range f.imports() {
 			i := slices.IndexFunc(libraries(), func(l library) bool { return below(l.path)(imported + "/") })
@@ -258,7 +258,7 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 	}
 }
 
-func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
+func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 	for _, f := range sources(t) {
 		if !below("pkg/metadata", "pkg/staleness", "internal/protocol", "internal/diagnosis/deadlock",
 			"internal/diagnosis/unclaimed", "internal/diagnosis/verdict", "internal/cli/holdtimes", "internal/lockjson",

@@ -11,7 +11,7 @@ import (
 )
 
 // Links inside the documentation lead somewhere, headings included.
-func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
+func TestDocumentationLinksWork(t *testing.T) {
 	pages := glob(t, 10, "*.md", "*/*.md", "*/*/*.md")
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range pages {
@@ -33,7 +33,7 @@ func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestTheReadmeSaysHowToRunAndToTest(t *testing.T) {
+func TestReadmeSaysHowToRunAndTest(t *testing.T) {
 	for _, command := range []string{"go run ./cmd/mutexdev ", "go test ./... "} {
 		if !strings.Contains(read(t, "README.md"), "\n"+command) {
 			t.Errorf("README.md does not name %s", command)
@@ -42,7 +42,7 @@ func TestTheReadmeSaysHowToRunAndToTest(t *testing.T) {
 }
 
 // Whoever begins at the index finds every page of the documentation.
-func TestEveryPageIsFoundFromTheIndex(t *testing.T) {
+func TestEveryPageIsInTheIndex(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#\s]+\.md)`)
 	found := map[string]bool{}
 	next := []string{"docs/README.md"}
@@ -140,7 +140,7 @@ func reference() map[string]bool {
 }
 
 // A page says first whom it is for, and is read in a quarter of an hour. A table's bars and code are no words.
-func TestPagesSayWhomTheyAreForAndEndSoon(t *testing.T) {
+func TestPagesNameTheirReadersAndStayShort(t *testing.T) {
 	words := regexp.MustCompile(`\S*[\pL\pN]\S*`)
 	code := regexp.MustCompile("(?s)```.*?```")
 	for _, page := range glob(t, 15, "docs/*.md", "docs/protocol/*.md", "docs/howto/*.md") {
@@ -162,7 +162,7 @@ func TestPagesSayWhomTheyAreForAndEndSoon(t *testing.T) {
 }
 
 // Words that were once ours alone do not come back: the documentation has the field's.
-func TestTheDocumentationHasTheWordsOfTheField(t *testing.T) {
+func TestDocumentationUsesTheFieldsTerms(t *testing.T) {
 	dialect := regexp.MustCompile(`(?i)\b(can not|tells whether|on the ground of|deeds?|heed|gentle|bequeath|` +
 		`claimless|unsay|restless|furnish|twins?|mend|patience|watchman|historian|vouch(es)?|chores?|a doubt)\b`)
 	for _, page := range glob(t, 30, "*.md", "docs/*.md", "docs/*/*.md", "clients/*/*.md", "spec/*.md") {

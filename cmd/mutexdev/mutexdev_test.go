@@ -169,7 +169,7 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 	}
 }
 
-func TestDataInADirectoryAreThereTheNextTime(t *testing.T) {
+func TestDataDirectoryPersists(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	first := start(t, "--speed=20", "--data-dir="+dir)
@@ -191,7 +191,7 @@ func TestDataInADirectoryAreThereTheNextTime(t *testing.T) {
 	again.Stop(t)
 }
 
-func TestItSaysItsVersionAsTheOtherProgramsDo(t *testing.T) {
+func TestMutexdevPrintsItsVersion(t *testing.T) {
 	for _, arg := range []string{"version", "--version"} {
 		var out bytes.Buffer
 		c := command()
@@ -203,13 +203,13 @@ func TestItSaysItsVersionAsTheOtherProgramsDo(t *testing.T) {
 	}
 }
 
-func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
+func TestMutexdevEndsAfterTheGivenTime(t *testing.T) {
 	t.Parallel()
 	dev := start(t, "--no-demo", "--for=1ms")
 	proctest.Must(t, dev.Wait(t))
 }
 
-func TestWhatCannotWorkIsSaidInASentence(t *testing.T) {
+func TestBadSettingsAreReportedInOneSentence(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	proctest.Must(t, err)
 	defer taken.Close()
@@ -230,7 +230,7 @@ func TestWhatCannotWorkIsSaidInASentence(t *testing.T) {
 	}
 }
 
-func TestADefaultThatIsTakenIsReplacedAndTold(t *testing.T) {
+func TestDefaultPortInUseIsReplacedAndReported(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	proctest.Must(t, err)
 	defer taken.Close()

@@ -33,7 +33,7 @@ func TestMountedFindsTheTree(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTheWholeTreeProvesNothing(t *testing.T) {
+func TestPartialTreeProvesNothing(t *testing.T) {
 	elsewhere := tree{dir: t.TempDir(), root: "/"}
 	if err := elsewhere.whole(); err == nil {
 		t.Error("a folder passes for the whole tree")
@@ -50,13 +50,13 @@ func TestWhatIsNotTheWholeTreeProvesNothing(t *testing.T) {
 	}
 }
 
-func TestOwnIsWithinWhatIsMounted(t *testing.T) {
+func TestOwnGroupIsWithinTheMount(t *testing.T) {
 	if _, err := (tree{dir: "/cg", root: "/somewhere/else"}).own(); err == nil {
 		t.Error("the group of this process is taken for one below another's")
 	}
 }
 
-func TestAGroupThatCannotBeMadeLeavesNothing(t *testing.T) {
+func TestFailedGroupCreationLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	if g, err := makeBelow(dir, "g"); err == nil { // no cgroup.type
 		t.Errorf("a folder became the group %d", g.ID)
@@ -70,7 +70,7 @@ func TestAGroupThatCannotBeMadeLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestUnitNamesAreFitForSystemdAndTheTree(t *testing.T) {
+func TestUnitNamesAreValidForSystemdAndTheTree(t *testing.T) {
 	for _, lock := range []string{"nightly/report", "../..", strings.Repeat("é", 200), "a\nb \\x2d", "-", ""} {
 		name, other := unitName(lock), unitName(lock)
 		if !regexp.MustCompile(`^mutexctl-[A-Za-z0-9._-]{0,150}$`).MatchString(name) {
@@ -83,7 +83,7 @@ func TestUnitNamesAreFitForSystemdAndTheTree(t *testing.T) {
 }
 
 // Where this machine lets nobody make a cgroup, there is none to look for.
-func TestAGroupIsFoundAsLongAsItIsThere(t *testing.T) {
+func TestGroupIsFoundWhileItExists(t *testing.T) {
 	g, err := Make("a/b")
 	if err != nil {
 		t.Logf("no cgroups here: %v", err)

@@ -49,7 +49,7 @@ func says(t *testing.T, file, words string) {
 	})
 }
 
-func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T) {
+func TestPartitionedCommandEndsBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
@@ -80,7 +80,7 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 }
 
 // An etcd that refuses connections is waited for as a holder is: the command runs when it is back.
-func TestRunWaitsForAnEtcdThatIsAway(t *testing.T) {
+func TestRunWaitsForAnUnreachableEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	server.Stop()
@@ -95,7 +95,7 @@ func TestRunWaitsForAnEtcdThatIsAway(t *testing.T) {
 	}
 }
 
-func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
+func TestSilentEtcdIsUnknownInNagios(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())

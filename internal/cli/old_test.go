@@ -36,7 +36,7 @@ func (o old) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusRespons
 	return s, err
 }
 
-func TestCheckSaysThatEtcdIsTooOld(t *testing.T) {
+func TestCheckReportsAnOutdatedEtcd(t *testing.T) {
 	conn := etcdtest.Start(t).Client(t).ActiveConnection()
 	o := old{kv: pb.NewKVClient(conn), maintenance: pb.NewMaintenanceClient(conn)}
 	server := grpc.NewServer()

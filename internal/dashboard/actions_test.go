@@ -66,7 +66,7 @@ func operators(t testing.TB, s *scene, done *[]protocol.Action, err *error) *das
 	})
 }
 
-func TestAnActionAsksFirstAndIsThenDone(t *testing.T) {
+func TestActionsAskForConfirmation(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d := operators(t, s, &done, new(error))
@@ -261,7 +261,7 @@ func checkKept(t *testing.T, status int, page string, form url.Values) {
 	}
 }
 
-func TestActionsAreOffUnlessSwitchedOn(t *testing.T) {
+func TestActionsAreOffByDefault(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t, delayed(s, free), func(c *setup.Config) { c.Access = behindProxy(t) })
 	for _, v := range verbs(s) {
@@ -287,7 +287,7 @@ func TestActionsAreOffUnlessSwitchedOn(t *testing.T) {
 	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(), "This dashboard is read-only.")
 }
 
-func TestActionsByTheAPI(t *testing.T) {
+func TestActionsThroughTheAPI(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d := operators(t, s, &done, new(error))

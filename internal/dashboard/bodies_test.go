@@ -68,7 +68,7 @@ func byHand(line, body string, headers ...string) string {
 	return line + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + strings.Join(append(headers, "", ""), "\r\n") + body
 }
 
-func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
+func TestIdleSocketsDoNotBlockThePage(t *testing.T) {
 	t.Parallel()
 	s := crowd(60)
 	d, _ := operated(t, s, local(t))
@@ -118,7 +118,7 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
+func TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	s := busy()
 	d, _ := operated(t, s, local(t))
@@ -155,7 +155,7 @@ func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotGetsBackWhatWasTyped(t *testing.T) {
+func TestForbiddenActionKeepsTheTypedText(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d, forced := operated(t, s, marking(t, s, &done))
@@ -200,7 +200,7 @@ func TestWhoMayNotGetsBackWhatWasTyped(t *testing.T) {
 	}
 }
 
-func TestRefusedTriesDoNotFillTheLog(t *testing.T) {
+func TestRefusedAttemptsDoNotFillTheLog(t *testing.T) {
 	s := busy()
 	d, _ := operated(t, s)
 	for range 40 {
@@ -243,7 +243,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.ResponseRecorder.Write(b)
 }
 
-func TestATableIsSentInPieces(t *testing.T) {
+func TestTableIsSentInPieces(t *testing.T) {
 	s := crowd(3000)
 	d := s.dashboard(t)
 	for _, encoding := range []string{"", "gzip"} {
@@ -264,7 +264,7 @@ func TestATableIsSentInPieces(t *testing.T) {
 	}
 }
 
-func TestATableThatCouldNotBeSentWholeDoesNotPassForWhole(t *testing.T) {
+func TestTruncatedTableIsNotTakenForComplete(t *testing.T) {
 	d := crowd(3000).dashboard(t)
 	defer func() {
 		if cause := recover(); cause != http.ErrAbortHandler {

@@ -123,7 +123,7 @@ func golden() []look {
 	}
 }
 
-func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
+func TestPagesLookLikeTheirGoldens(t *testing.T) {
 	t.Parallel()
 	pages := map[string]string{}
 	for _, g := range golden() {

@@ -23,7 +23,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
+func TestConfiguredLinksAreStable(t *testing.T) {
 	link, err := setup.ParseLink("logs=https://logs.example/{owner}?host={host}&q={name}+{pid}#{hold}")
 	proctest.Must(t, err)
 	s := infested()
@@ -48,7 +48,7 @@ func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
 	}
 }
 
-func TestLinksThatCannotBeTrustedAreRefused(t *testing.T) {
+func TestUntrustedLinksAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "logs", "=https://a/", "logs=http://a/", "logs=javascript:alert(1)",
 		"logs=https://{host}/", "logs=https://a.{owner}.example/", "logs=https://u:p@a/",
 		"logs=https:///{name}", "logs=https://a/{nam}", "logs=https://a/{name", "logs=https://a/name}", "logs={name}",
@@ -60,7 +60,7 @@ func TestLinksThatCannotBeTrustedAreRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyNamedPagesMayFrameOurs(t *testing.T) {
+func TestOnlyAllowedSitesMayFrameThePages(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) {
 		c.FrameAncestors = []string{"'self'", "https://portal.example"}
 	})
@@ -79,7 +79,7 @@ func TestOnlyNamedPagesMayFrameOurs(t *testing.T) {
 	}
 }
 
-func TestALinkToATraceIsThereWhereTheRecordHasOne(t *testing.T) {
+func TestTraceLinkAppearsIfTheRecordHasATrace(t *testing.T) {
 	link, err := setup.ParseLink("trace=https://traces.example/{trace}?span={span}")
 	proctest.Must(t, err)
 	const trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -103,7 +103,7 @@ func TestALinkToATraceIsThereWhereTheRecordHasOne(t *testing.T) {
 	}
 }
 
-func TestOwnFramesLeadToTheirCode(t *testing.T) {
+func TestOwnFramesLinkToTheirSource(t *testing.T) {
 	s := newScene()
 	s.add(hold{name: "a", owner: "a", host: "h", held: 1e9, alert: 1e12, unlock: 2e12,
 		backtrace: `/srv/app/my jobs/run#1.rb:118:in 'perform'
@@ -136,7 +136,7 @@ app/jobs/invoice_run.rb:64:in 'run'
 	}
 }
 
-func TestSourceLinksThatCannotBeTrustedAreRefused(t *testing.T) {
+func TestUntrustedSourceLinksAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "/srv/=", "/srv/=https://a/", "/srv/=http://a/{file}", "/srv/=https://{file}/",
 		"/srv/=https://a/{file}{host}", "/srv/=javascript:{file}", "https://u:p@a/{file}"} {
 		if _, err := stacktrace.ParseSourceLink(bad); err == nil {
@@ -157,7 +157,7 @@ var forbidden = map[string]*regexp.Regexp{
 	".css": regexp.MustCompile(`@import|url\(|expression\(`),
 }
 
-func TestSourcesHaveNoForbiddenConstruct(t *testing.T) {
+func TestSourcesHaveNoForbiddenConstructs(t *testing.T) {
 	seen := map[string]int{}
 	for _, root := range []string{".", "../../web"} {
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -225,7 +225,7 @@ func TestPageAndFilesStayWithinTheirBudget(t *testing.T) {
 	}
 }
 
-func TestAssetsArePackedAndForEver(t *testing.T) {
+func TestAssetsAreCompressedAndImmutable(t *testing.T) {
 	d := busy().dashboard(t)
 	path := "/assets/" + fingerprint(t, d) + "/app.js"
 	plain := get(d, path)

@@ -43,7 +43,7 @@ func actionLink(s *scene, page, name string) string {
 	return "/" + page + "?name=" + name + "&hold=" + s.documents[name].UUID
 }
 
-func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
+func TestStaleFormOffersTheEquivalentCommand(t *testing.T) {
 	const reason = "it's the disk"
 	const quoted = `'it'\''s the disk'`
 	s := busy()
@@ -91,7 +91,7 @@ func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
 	}
 }
 
-func TestAnAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
+func TestAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	s := acknowledged(t)
 	var done []protocol.Action
 	var fails error
@@ -135,7 +135,7 @@ func TestAnAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	}
 }
 
-func TestTheSilenceOfAlertmanagerIsLinked(t *testing.T) {
+func TestAlertmanagerSilenceIsLinked(t *testing.T) {
 	s := acknowledged(t)
 	s.add(hold{name: `odd "\ + & name`, owner: "billing", held: time.Hour, alert: -time.Minute, unlock: time.Hour})
 	d := s.dashboard(t, func(c *setup.Config) { c.Alertmanager = "https://alerts.example/am/" })
@@ -184,7 +184,7 @@ func endForm(name string) url.Values {
 
 func endLink(name string) string { return "/end-delay?name=" + name + "&hold=" + delayedHold }
 
-func TestOnlyThoseWhoMayAreLedToTheEndOfALockDelay(t *testing.T) {
+func TestEndDelayLinkNeedsPermission(t *testing.T) {
 	s := busy()
 	d := operators(t, s, new([]protocol.Action), new(error))
 	page := "/lock?name=billing/free"
@@ -201,7 +201,7 @@ func TestOnlyThoseWhoMayAreLedToTheEndOfALockDelay(t *testing.T) {
 	}
 }
 
-func TestTheDelayOfAShareEndsAtThePageOfTheLock(t *testing.T) {
+func TestDelayOfAShareEndsOnTheLockPage(t *testing.T) {
 	s := busy()
 	s.wait("pool", "catalog", time.Minute)
 	var done []protocol.Action
@@ -219,7 +219,7 @@ func TestTheDelayOfAShareEndsAtThePageOfTheLock(t *testing.T) {
 	}
 }
 
-func TestAForceUnlockHasTheLockDelayOfTheRecordOrTheDefault(t *testing.T) {
+func TestForceUnlockUsesTheRecordsLockDelayOrTheDefault(t *testing.T) {
 	for name, c := range map[string]struct {
 		record, standard, want time.Duration
 	}{
@@ -274,7 +274,7 @@ func hidden(page string) url.Values {
 	return f
 }
 
-func TestWhatOthersDidSinceAPersonLookedIsShownFirst(t *testing.T) {
+func TestChangesSinceTheFormWasShownAreShownFirst(t *testing.T) {
 	const free = "drm/rotate-keys" // of which no sign of life is known
 	request := func(by string) func(*scene) {
 		return func(s *scene) {
@@ -364,7 +364,7 @@ func TestWhatOthersDidSinceAPersonLookedIsShownFirst(t *testing.T) {
 	}
 }
 
-func TestTimesMayBeTypedAsThePageWritesThem(t *testing.T) {
+func TestDisplayedTimesCanBeTyped(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d := s.dashboard(t, marking(t, s, &done))

@@ -70,7 +70,7 @@ func routes(assets string) []route {
 	}
 }
 
-func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
+func TestEveryResponseHasTheSecurityHeaders(t *testing.T) {
 	working := busy().dashboard(t, withAudit)
 	assets := fingerprint(t, working)
 	unloaded := newScene()
@@ -159,7 +159,7 @@ func fingerprint(t testing.TB, d http.Handler) string {
 	return ""
 }
 
-func TestOriginOfTheExternalURLMayPost(t *testing.T) {
+func TestExternalURLsOriginMayPost(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) { c.ExternalURL = "https://locks.example/" })
 	if w := ask(d, "POST", "/lock?name=x", "Origin", "https://locks.example"); w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("behind a proxy that changes Host, our own origin gets %d", w.Code)
@@ -224,7 +224,7 @@ func linksOf(t *testing.T, page, prefix string) []string {
 	return links
 }
 
-func TestBareRootAndPrefixWithoutSlashFindTheList(t *testing.T) {
+func TestRootAndPrefixRedirectToTheList(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) { c.ExternalURL = "https://ops.example/a/b/" })
 	for _, path := range []string{"/", "/a/b"} {
 		if w := get(d, path); w.Code != http.StatusFound || w.Header().Get("Location") != "/a/b/" {
@@ -236,7 +236,7 @@ func TestBareRootAndPrefixWithoutSlashFindTheList(t *testing.T) {
 	}
 }
 
-func TestConfigurationThatCannotWorkIsRefused(t *testing.T) {
+func TestBadConfigurationIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*setup.Config){
 		"not http":        func(c *setup.Config) { c.ExternalURL = "ftp://host/" },
 		"without a host":  func(c *setup.Config) { c.ExternalURL = "https:///a" },

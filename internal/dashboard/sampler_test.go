@@ -13,10 +13,10 @@ import (
 
 var worlds = flag.Uint64("worlds", 40, "in how many worlds the sentence of the page is compared with what is true")
 
-// TestTheSentenceIsAboutTheFirstClassThatIsNotEmpty lets an hour pass in several worlds, in each of which locks are
+// TestSentenceDescribesTheFirstNonemptyClass lets an hour pass in several worlds, in each of which locks are
 // taken, beat, fall silent, die and are waited for at random, under unlockers of every kind. At each instant the page
 // names a lock, and what it may be about is told by the plan of the world alone, as docs/adr/0029 has it.
-func TestTheSentenceIsAboutTheFirstClassThatIsNotEmpty(t *testing.T) {
+func TestSentenceDescribesTheFirstNonemptyClass(t *testing.T) {
 	t.Parallel()
 	named := map[string]int{}
 	for seed := range *worlds {

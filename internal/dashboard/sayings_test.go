@@ -25,8 +25,8 @@ type sayings struct {
 	before map[string][]string // answers of the API, by path
 }
 
-// TestWordsLookAsTheyDidWhenSomebodyReadThem: see testdata/golden/sayings-*.txt.
-func TestWordsLookAsTheyDidWhenSomebodyReadThem(t *testing.T) {
+// TestWordsLookLikeTheirGoldens: see testdata/golden/sayings-*.txt.
+func TestWordsLookLikeTheirGoldens(t *testing.T) {
 	t.Parallel()
 	said := &sayings{T: t, before: map[string][]string{}}
 	for _, file := range []struct {

@@ -41,7 +41,7 @@ func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	return s, d
 }
 
-func TestTheTimelineTakesASearchAndAWindow(t *testing.T) {
+func TestTimelineAcceptsASearchAndAWindow(t *testing.T) {
 	_, d := watched(t)
 	for query, lock := range map[string]bool{"owner:=reports": true, "owner:=drm": false, "billing/": true,
 		"-name:billing*": false} {
@@ -55,7 +55,7 @@ func TestTheTimelineTakesASearchAndAWindow(t *testing.T) {
 	}
 }
 
-func TestTheTimelineFollowsTheQueues(t *testing.T) {
+func TestTimelineShowsQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := busy()
 		s.fresh.Heard = s.now
@@ -107,7 +107,7 @@ func eventful(t testing.TB, n int) (*scene, *dashboard.Dashboard) {
 	return s, d
 }
 
-func TestThePictureStaysWithinItsBudget(t *testing.T) {
+func TestTimelineStaysWithinItsBudget(t *testing.T) {
 	_, d := eventful(t, 10_000)
 	for _, window := range []string{"1h", "24h"} {
 		page := []byte(ok(t, d, "/timeline?window="+window))
@@ -163,7 +163,7 @@ func TestBarsOfHolds(t *testing.T) {
 	}
 }
 
-func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
+func TestTimelineIsOrderedAndHasGapsAndHolds(t *testing.T) {
 	s := busy()
 	for i := range 60 {
 		s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Duration(i+2)*time.Hour,
@@ -189,7 +189,7 @@ func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
 	}
 }
 
-func TestTheTimelineOfALockAsksForWhatNobodyWatched(t *testing.T) {
+func TestLockTimelineReadsUnwatchedHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := busy()
 		var err error

@@ -76,7 +76,7 @@ func unlockLink(s *scene, name string) string {
 
 const stuck = "billing/invoice-run"
 
-func TestForceUnlockTellsWhoDidItToWhom(t *testing.T) {
+func TestForceUnlockLogsActorAndHolder(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s)
 	link := unlockLink(s, stuck)
@@ -122,7 +122,7 @@ mutexdash_force_unlocks_total{result="success"} %d
 	}
 }
 
-func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
+func TestForceUnlockWithUnknownOutcomeIsRechecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		really func(s *scene, r *metadata.Record, ours metadata.Ending)
 		status int
@@ -165,7 +165,7 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-func TestForceUnlocksHaveARate(t *testing.T) {
+func TestForceUnlocksAreRateLimited(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s)
 	form := s.wanted(stuck)
@@ -230,7 +230,7 @@ func TestForceUnlockOfHostileNames(t *testing.T) {
 	}
 }
 
-func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
+func TestForceUnlockSendsANotice(t *testing.T) {
 	for name, c := range map[string]struct {
 		typed    string
 		failures int
@@ -315,7 +315,7 @@ func sample(t *testing.T, d *dashboard.Dashboard, name, result string) float64 {
 	return -1
 }
 
-func TestBrowsersAreToldToComeByTLSWhereItIsOurs(t *testing.T) {
+func TestHSTSIsSentOnlyOverTLS(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) { c.HSTS = 180 * 24 * time.Hour })
 	r := httptest.NewRequest("GET", "/", nil)
 	for want, state := range map[string]*tls.ConnectionState{"": nil, "max-age=15552000": {}} {

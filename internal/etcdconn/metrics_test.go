@@ -43,7 +43,7 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 }
 
 // A list fails midway more often than at its start, and may take any length of time: it is measured to its end.
-func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
+func TestStreamsAreCountedWhenTheyEnd(t *testing.T) {
 	t.Parallel()
 	server, c, registry := counting(t)
 	ctx := limit(t, 10*time.Second)

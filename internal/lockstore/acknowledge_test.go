@@ -47,7 +47,7 @@ func TestAcknowledge(t *testing.T) {
 
 // The key moves to the lease of the later acknowledgement: the end of the first lease leaves it alone. The end of the
 // hold is its end, however that comes.
-func TestTheLastAcknowledgementStaysUntilItsHoldEnds(t *testing.T) {
+func TestLastAcknowledgementStaysUntilItsHoldEnds(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a", uuid(1))
 	w.acknowledged(r, "ann")

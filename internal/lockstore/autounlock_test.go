@@ -79,7 +79,7 @@ func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	}
 }
 
-func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
+func TestAutoUnlockReplacesALostLease(t *testing.T) {
 	w := parallel(t)
 	w.remove(removal(w.hold("a", uuid(1))))
 	lease, ttl := w.leaseOf(w.l.History(uuid(1)))
@@ -97,7 +97,7 @@ func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
 	}
 }
 
-func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
+func TestAutoUnlockWithALowerTransactionLimit(t *testing.T) {
 	line, w := wired(t)
 	removals := w.expired("%d", 20)
 	most := 0
@@ -177,7 +177,7 @@ func writes(req *pb.TxnRequest) bool {
 }
 
 // A batch holds both kinds of removals, and each has its own guards.
-func TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
+func TestAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	w := parallel(t)
 	var removals []metadata.Removal
 	for i := range 6 {
@@ -209,7 +209,7 @@ func (g *granted) Grant(context.Context, int64) (*clientv3.LeaseGrantResponse, e
 	return &clientv3.LeaseGrantResponse{ID: g.n}, nil
 }
 
-func TestLeasesAreGrantedAheadForTwoBatches(t *testing.T) {
+func TestLeasesForTwoBatchesAreGrantedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &granted{}
 		l := lockstore.NewLeases(g, 8*24*time.Hour, time.Hour)
@@ -242,7 +242,7 @@ func TestLeasesAreGrantedAheadForTwoBatches(t *testing.T) {
 }
 
 // While thousands of locks are removed, taking and releasing one waits for a batch or two, not for all of them.
-func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
+func TestMassExpiryDoesNotDelayHolders(t *testing.T) {
 	w := start(t)
 	removals := w.expired("due/%d", 3000)
 	during := others(w, func() { w.removeAll(removals) })

@@ -31,7 +31,7 @@ func (w world) delay(lock string) metadata.Delay {
 	return delays[0]
 }
 
-func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
+func TestLockDelayFollowsHoldsThatAskForOne(t *testing.T) {
 	w := alone(t)
 	removals := w.expired("lock/%d", 64)
 	for i := range removals {
@@ -64,7 +64,7 @@ func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
 	}
 }
 
-func TestNoDelayFollowsADeadHolder(t *testing.T) {
+func TestDeadHolderCausesNoDelay(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a", uuid(1))
 	w.prove(r)
@@ -95,7 +95,7 @@ func TestForceUnlockWithADelay(t *testing.T) {
 }
 
 // A lease that somebody revoked is replaced, and everything is done once.
-func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
+func TestDelayWithARevokedLease(t *testing.T) {
 	w := parallel(t)
 	held := w.hold("a", uuid(1))
 	w.remove(delayed(held, time.Minute))
@@ -109,7 +109,7 @@ func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
 }
 
 // A removal that took long does not shorten the delay: its lease is renewed.
-func TestADelayLastsFromTheRemovalOn(t *testing.T) {
+func TestDelayLastsFromTheRemoval(t *testing.T) {
 	t.Parallel()
 	var renewed atomic.Int32
 	line := &wire{any: func(method string) error {
@@ -137,7 +137,7 @@ func TestADelayLastsFromTheRemovalOn(t *testing.T) {
 }
 
 // What holders write cannot keep their locks from being removed.
-func TestADelayAfterAHostileHold(t *testing.T) {
+func TestDelayAfterAHostileHold(t *testing.T) {
 	w := parallel(t)
 	long := strings.Repeat("\x01", metadata.MaxTextBytes)
 	r := w.hold("a", uuid(1), func(d *metadata.Draft) {
@@ -152,7 +152,7 @@ func TestADelayAfterAHostileHold(t *testing.T) {
 	}
 }
 
-func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
+func TestOperatorEndsOnlyTheDisplayedDelay(t *testing.T) {
 	w := parallel(t)
 	end := func(d metadata.Delay, id string) error {
 		return w.endDelay(&d, protocol.Action{ID: id, At: metadata.Time{Time: at}, Reason: "it is off"})
@@ -181,7 +181,7 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 	}
 }
 
-func TestTheEndOfADelayWhoseAnswerIsLost(t *testing.T) {
+func TestEndingADelayWithALostAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		done, replaced bool

@@ -78,7 +78,7 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-func TestAnnounceGoesPastAMemberThatRefuses(t *testing.T) {
+func TestAnnounceSkipsARefusingMember(t *testing.T) {
 	refuses := []error{rpctypes.ErrGRPCNoLeader, nil}
 	line := &wire{puts: func() (err error) { err, refuses = refuses[0], refuses[1:]; return err }}
 	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
@@ -87,7 +87,7 @@ func TestAnnounceGoesPastAMemberThatRefuses(t *testing.T) {
 }
 
 // A member whose disk hangs still answers pings, so clients keep sending it requests in turn.
-func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
+func TestAnnounceSkipsAHangingMember(t *testing.T) {
 	for what, hangs := range map[string]func(req any) bool{
 		"a put":           func(req any) bool { _, is := req.(*pb.PutRequest); return is },
 		"a lease's grant": func(req any) bool { _, is := req.(*pb.LeaseGrantRequest); return is },
@@ -121,7 +121,7 @@ func (w world) past(most int64) (standing, since []string) {
 	return standing, since
 }
 
-func TestThePastGoesBackAsFarAsEtcdDoes(t *testing.T) {
+func TestPastReachesBackToTheCompaction(t *testing.T) {
 	w := alone(t, quick)
 	if standing, since := w.past(100); standing != nil || since != nil {
 		t.Errorf("of an empty etcd: %q, %q", standing, since)

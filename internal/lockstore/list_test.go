@@ -69,7 +69,7 @@ func TestList(t *testing.T) {
 }
 
 // Requests go to the members in turn, so a list of several reads asks each of them.
-func TestAListGoesPastAMemberThatRefuses(t *testing.T) {
+func TestListSkipsARefusingMember(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	line := &wire{any: func(string) error {
@@ -87,7 +87,7 @@ func TestAListGoesPastAMemberThatRefuses(t *testing.T) {
 }
 
 // Whoever may take locks may write a megabyte into each key.
-func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
+func TestListFromAnOlderServerIsReadInBoundedPieces(t *testing.T) {
 	t.Parallel()
 	line := olderThan37()
 	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
@@ -105,7 +105,7 @@ func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
 }
 
 // While a list is read, both locks change in every transaction: a list that mixes revisions shows it.
-func TestListIsOfOneRevision(t *testing.T) {
+func TestListHasOneRevision(t *testing.T) {
 	onBothServers(t, func(t *testing.T, w world) {
 		first := w.l.Prefix() + "!first/uuid"
 		last := w.l.Prefix() + "~last/uuid"
@@ -133,7 +133,7 @@ func TestListIsOfOneRevision(t *testing.T) {
 	})
 }
 
-func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
+func TestListOvertakenByCompactionIsRetried(t *testing.T) {
 	w := alone(t)
 	each(t, 200, func(i int) { w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000)) })
 	keys := 0
@@ -198,7 +198,7 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 
 // A hung member must not cost much, but one that is merely slow must not be abandoned forever. The log must give the
 // silence as the reason, not our own cancellation.
-func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
+func TestStalledListsRaiseTheNextLimit(t *testing.T) {
 	for older, limits := range map[bool][]int{
 		true: {15, 15, 30, 60, 120, 240, 240, 0, 15, 15, 30}, false: {15, 15, 30},
 	} {

@@ -158,7 +158,7 @@ func TestWatchDeliversWholeRevisions(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {
+func TestWatchOfAnIdleEtcdReportsProgress(t *testing.T) {
 	w := alone(t, quick)
 	g := w.watch(w.put("/other", "")).lives(3, 0)
 	g.lives(1, w.put("/other", "")) // not below the prefix
@@ -171,7 +171,7 @@ func TestWatchEndsWhenCompacted(t *testing.T) {
 	w.watch(after - 1).endsFor(lockstore.ReasonCompacted)
 }
 
-func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
+func TestWatchEndsAfterARestore(t *testing.T) {
 	w := alone(t, quick)
 	now := w.put("/other", "")
 	var reason string
@@ -203,7 +203,7 @@ func behindProxy(t *testing.T, opts ...lockstore.Option) (p *etcdtest.Proxy, w, 
 // writeMuch makes 6400 revisions.
 func (w world) writeMuch() { each(w, 6400, func(int) { w.put(w.l.Prefix()+"2", "") }) }
 
-func TestWatchEndsWhenItResumesFarBehind(t *testing.T) {
+func TestWatchEndsIfItResumesFarBehind(t *testing.T) {
 	t.Parallel()
 	p, w, other := behindProxy(t, lockstore.WithPulse(time.Minute)) // the writing may take longer than silence is borne
 	g := w.watch(w.put("/other", ""))
@@ -216,7 +216,7 @@ func TestWatchEndsWhenItResumesFarBehind(t *testing.T) {
 }
 
 // After a slow list, a view is far behind when it starts to watch. It catches up: another list would be just as slow.
-func TestWatchThatBeginsFarBehindCatchesUp(t *testing.T) {
+func TestWatchThatStartsFarBehindCatchesUp(t *testing.T) {
 	w := alone(t)
 	after := w.put("/other", "")
 	w.writeMuch()

@@ -70,7 +70,7 @@ func TestWatchLockReportsChanges(t *testing.T) {
 	}
 }
 
-func TestWatchLockEndsWhenEnoughWasSeen(t *testing.T) {
+func TestWatchLockEndsOnceItsCallbackIsDone(t *testing.T) {
 	w := parallel(t)
 	n := 0
 	if err := w.WatchLock(t.Context(), "a", func() bool { n++; return true }); err != nil || n != 1 {

@@ -38,7 +38,7 @@ func TestAutoUnlock(t *testing.T) {
 	}
 }
 
-func TestRemovalOfNobodysRecord(t *testing.T) {
+func TestRemovalOfARecordWithoutAHolder(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), soon) // no uuid: nobody holds it
 	left := s.removal(s.record("a"), "u1")

@@ -11,7 +11,7 @@ import (
 )
 
 // The changes of one lock, one revision after the other, each compared with what reading all its keys gives.
-func TestEveryChangeGivesWhatAListGives(t *testing.T) {
+func TestEventsYieldTheSameViewAsAList(t *testing.T) {
 	key := func(field string) string { return layout.Field("a", field) }
 	heavy := lock(t, "a", uuid(1), drafts[3])
 	plain := lock(t, "a", uuid(1))

@@ -76,7 +76,7 @@ func followed(t *testing.T, what func(t *testing.T, w *world, v *lockview.View, 
 	})
 }
 
-func TestAStatementIsAttachedToTheHoldItIsFor(t *testing.T) {
+func TestStatementIsAttachedToItsHold(t *testing.T) {
 	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
 		before := v.Lock("a")
 		time.Sleep(7 * time.Second)
@@ -115,7 +115,7 @@ func TestAStatementIsAttachedToTheHoldItIsFor(t *testing.T) {
 	})
 }
 
-func TestStatementsAboutNoLockAreBounded(t *testing.T) {
+func TestStatementsWithoutALockAreBounded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		for i := range 15_000 {

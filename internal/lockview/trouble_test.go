@@ -175,7 +175,7 @@ func TestLostEventsAreHealed(t *testing.T) {
 }
 
 // The watch continues during the list for the comparison, and its events count.
-func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
+func TestHealingKeepsConcurrentChanges(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
@@ -213,7 +213,7 @@ func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 }
 
 // A list may know what the watch has yet to tell.
-func TestAComparisonWaitsForTheWatch(t *testing.T) {
+func TestComparisonWaitsForTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		src := w.source()
@@ -312,7 +312,7 @@ func TestProblemsAreCountedOnce(t *testing.T) {
 
 // Events get lost, watches are cut, lists come at any time: in the end the snapshot is the same, and every hold ended
 // once.
-func TestAnyInterruptionGivesTheSameSnapshot(t *testing.T) {
+func TestInterruptionsYieldTheSameSnapshot(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

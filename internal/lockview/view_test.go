@@ -22,7 +22,7 @@ type ending struct {
 	how        string // "" = released, or nobody could tell
 }
 
-func TestHoldsThatEnd(t *testing.T) {
+func TestEndedHolds(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "before", uuid(1))...)
 		var ended []ending
@@ -74,7 +74,7 @@ func TestHoldsThatEnd(t *testing.T) {
 	})
 }
 
-func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
+func TestUnchangedSnapshotReusesItsSlices(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
@@ -107,7 +107,7 @@ func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
 	})
 }
 
-func TestSeenStamps(t *testing.T) {
+func TestSeenTimes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "kept", uuid(1))...)
 		w.do(lock(t, "extended", uuid(2))...)
@@ -148,7 +148,7 @@ func TestSeenStamps(t *testing.T) {
 	})
 }
 
-func TestWatchedWritesAreStampedAsArrived(t *testing.T) {
+func TestWatchedWritesGetTheirArrivalTime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "listed", uuid(1))...)
 		v := run(t, w.source(), lockview.Options{})
@@ -194,7 +194,7 @@ func TestWatchedWritesAreStampedAsArrived(t *testing.T) {
 	})
 }
 
-func TestSinceWhenATicketIsWatched(t *testing.T) {
+func TestTicketSeenSince(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		ticket := func(since string) op { return put(layout.Ticket("a", "t"), `{"uuid":"t","since":"`+since+`"}`) }
 		seen := func(v *lockview.View, want time.Duration) {
@@ -223,7 +223,7 @@ func TestSinceWhenATicketIsWatched(t *testing.T) {
 }
 
 // A record without a lease stays forever, and must not count as a running unlocker.
-func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
+func TestStalePresenceRecords(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		write := func(id string) {
 			w.do(put(layout.Unlocker(id), protocol.Marshal(metadata.Presence{ID: id, Revision: w.now(),
@@ -382,7 +382,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 }
 
 // A witness of one machine needs few of the locks, and nothing else.
-func TestAViewThatChoosesKeepsNothingElse(t *testing.T) {
+func TestFilteredViewKeepsNothingElse(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		ours := func(d *metadata.Draft) { d.Hostname = "ours" }
 		w.do(lock(t, "a", uuid(1), ours)...)

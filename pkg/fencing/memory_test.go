@@ -32,7 +32,7 @@ func isStale(t testing.TB, m *fencing.Memory, resource string, token, newest int
 	}
 }
 
-func TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut(t *testing.T) {
+func TestNewerTokenWaitsForTheOlderWriteAndExcludesItsHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := fencing.NewMemory(0)
 		leave := enters(t, m, "a", 5)
@@ -55,7 +55,7 @@ func TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut(t *testing.T) {
 	})
 }
 
-func TestTokenThatGaveUpWaitingCountsAllTheSame(t *testing.T) {
+func TestTokenOfACancelledWaitStillCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := fencing.NewMemory(0)
 		leave := enters(t, m, "a", 5)
@@ -70,7 +70,7 @@ func TestTokenThatGaveUpWaitingCountsAllTheSame(t *testing.T) {
 	})
 }
 
-func TestMemoryRefusesWhatItCannotKeepAndKeepsWhatItHas(t *testing.T) {
+func TestFullMemoryStoreRefusesNewEntries(t *testing.T) {
 	m := full(t)
 	if _, err := m.Enter(t.Context(), "new", 9); !errors.Is(err, fencing.ErrFull) ||
 		errors.Is(err, fencing.ErrRefused) {

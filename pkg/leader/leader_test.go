@@ -89,7 +89,7 @@ func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 	})
 }
 
-func TestLeadersFollowEachOtherInView(t *testing.T) {
+func TestObserverSeesSuccessiveLeaders(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	s := locktest.New(t)
@@ -127,7 +127,7 @@ func TestLeadersFollowEachOtherInView(t *testing.T) {
 }
 
 // How the watch outlives that a real etcd is away is tested in internal/lockstore.
-func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
+func TestObserverReportsThatTheLeaderIsUnknown(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		s.Hold("scheduler")
 		seen := make(chan error, 100)
@@ -149,7 +149,7 @@ func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
 	})
 }
 
-func TestLeaderThatIsDeposedStandsAgain(t *testing.T) {
+func TestDeposedLeaderCampaignsAgain(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		terms := 0
 		c := s.Client(mutex.Options{})
@@ -199,7 +199,7 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestLeaderLeadsAsLongAsItIsHealthy(t *testing.T) {
+func TestLeaderLeadsWhileHealthy(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		var log bytes.Buffer
 		var sick atomic.Bool
@@ -261,7 +261,7 @@ func TestLeaderWhoseCheckHangsIsReplaced(t *testing.T) {
 	})
 }
 
-func TestLeadershipOutlivesAnOutageShorterThanItsLife(t *testing.T) {
+func TestLeadershipSurvivesAnOutageShorterThanItsLife(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		l := campaign(t, s.Client(mutex.Options{}), leader.Options{})
 		defer l.Unlock()

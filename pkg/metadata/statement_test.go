@@ -7,7 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestOnlyAStatementAboutTheHoldIsHeeded(t *testing.T) {
+func TestOnlyStatementsAboutTheHoldCount(t *testing.T) {
 	type change = func(*metadata.Record, *metadata.Statement)
 	alive := func(revision int64) change {
 		return func(r *metadata.Record, _ *metadata.Statement) { r.Alive = &metadata.Alive{Revision: revision} }
@@ -109,7 +109,7 @@ func TestPermitsOfARecord(t *testing.T) {
 	}
 }
 
-func TestSharesQueueBeforeTheirLock(t *testing.T) {
+func TestSharesSortBeforeTheirLock(t *testing.T) {
 	for _, c := range []struct{ name, document, want string }{
 		{"a#1", `{"kind":"semaphore"}`, "a"}, {"a#2", `{"kind":"shared"}`, "a"}, {"a", `{"kind":"exclusive"}`, "a"},
 		{"a#1", `{}`, "a#1"}, {"a#1", `{"kind":"exclusive"}`, "a#1"}, {"a#x", `{"kind":"shared"}`, "a#x"},

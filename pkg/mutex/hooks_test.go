@@ -63,7 +63,7 @@ func (d *diary) hooks() mutex.Hooks {
 	}
 }
 
-func TestHooksAreToldTheStoryOfALock(t *testing.T) {
+func TestHooksReportTheLifeOfALock(t *testing.T) {
 	var d diary
 	bubbleWith(t, mutex.Options{Hooks: d.hooks()}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute))
@@ -103,7 +103,7 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 	})
 }
 
-func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
+func TestHookReportsARequestToFinish(t *testing.T) {
 	var asked []mutex.Asking
 	o := mutex.Options{Hooks: mutex.Hooks{Asking: func(e mutex.Asking) { asked = append(asked, e) }}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
@@ -144,7 +144,7 @@ func TestHooksMayUseTheClient(t *testing.T) {
 	})
 }
 
-func TestHooksAreCalledOneAfterTheOther(t *testing.T) {
+func TestHooksAreCalledInSequence(t *testing.T) {
 	var first, second diary
 	bubbleWith(t, mutex.Options{Hooks: first.hooks().And(mutex.Hooks{}).And(second.hooks())},
 		func(t *testing.T, _ *fake, locks *mutex.Client) {
@@ -155,7 +155,7 @@ func TestHooksAreCalledOneAfterTheOther(t *testing.T) {
 		})
 }
 
-func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
+func TestPanickingHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 	names := []string{"a", "b"}
 	nothing := func(context.Context) error { return nil }
 	queues(t, map[string]func(context.Context, *mutex.Client){
@@ -254,7 +254,7 @@ func (l *lines) with(what string) []string {
 	return slices.DeleteFunc(slices.Clone(l.text), func(line string) bool { return !strings.Contains(line, what) })
 }
 
-func TestSilentEtcdIsToldOnce(t *testing.T) {
+func TestSilentEtcdIsReportedOnce(t *testing.T) {
 	var log lines
 	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {
 		for round := range 2 {
@@ -275,7 +275,7 @@ func TestSilentEtcdIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
+func TestSilentConnectionIsReportedWithItsRemedy(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
@@ -296,7 +296,7 @@ func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
 
 // After a long outage gRPC waits for minutes before it tries to connect again, and unlockers wait for the holder for
 // half a minute.
-func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
+func TestHolderRecoversImmediatelyAfterALongOutage(t *testing.T) {
 	server := etcdtest.Start(t)
 	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, Multiplier: 1, MaxDelay: time.Hour},
 		MinConnectTimeout: time.Second}

@@ -49,7 +49,7 @@ func lockerIsLost(t *testing.T, test func(t *testing.T, q *fake, c *mutex.Client
 	})
 }
 
-func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
+func TestLockerReportsALossOnce(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
 		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck")
 		lost := &mutex.LostError{}
@@ -73,7 +73,7 @@ func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
 	})
 }
 
-func TestLockerTellsOfALossThatUnlockFinds(t *testing.T) {
+func TestLockerReportsALossFoundByUnlock(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
 		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck") // which nobody watches yet
 		l.Unlock()
@@ -125,7 +125,7 @@ func TestLockerWaitsThroughAnOutage(t *testing.T) {
 	})
 }
 
-func TestLockerOfAClosedClientIsLost(t *testing.T) {
+func TestLockerReportsAClosedClient(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, _ *fake, c *mutex.Client, l sync.Locker, told chan error) {
 		proctest.Must(t, c.Close())
 		if err := <-told; !errors.Is(err, mutex.ErrClosed) {

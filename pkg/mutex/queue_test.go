@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestTryLockDoesNotPassTheQueue(t *testing.T) {
+func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		foreign := layout(t).Field("a", metadata.FieldUUID)
@@ -40,7 +40,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	})
 }
 
-func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
+func TestDanglingTailBlocksNoWaiter(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		for _, value := range []string{foreignUUID, "", "no uuid", ".tail", strings.Repeat("x", 1<<19)} {
@@ -55,7 +55,7 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
+func TestDeadWaiterBlocksTheQueueForItsLeaseAtMost(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		first := take(t, c, "a")
@@ -139,7 +139,7 @@ func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 }
 
 // Each waiter waits for one release: no thundering herd, and the work does not grow with the queue.
-func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
+func TestCostOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 	queues(t, map[string]int{"2 waiters": 2, "10": 10, "100": 100}, func(t *testing.T, q *fake, waiters int) {
 		var clients []*mutex.Client
 		for range min(waiters, 10) {
@@ -208,7 +208,7 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 }
 
 // The ticket of a holder whose record somebody deletes by hand goes with the holder's lease.
-func TestRecordThatIsDeletedByHandLetsTheNextOneIn(t *testing.T) {
+func TestRecordDeletedByHandAdmitsTheNextWaiter(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		first := take(t, q.locks(), "a")
 		one := q.wait(q.locks())

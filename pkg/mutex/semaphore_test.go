@@ -16,7 +16,7 @@ import (
 
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
 // permit.
-func TestWhatCountsAsAPermit(t *testing.T) {
+func TestPermitCounting(t *testing.T) {
 	type others struct {
 		keys     map[string]string
 		free     bool // for one permit of two
@@ -53,7 +53,7 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 	})
 }
 
-func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
+func TestWithoutQueueOvertakesWaitersForPermits(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
@@ -71,7 +71,7 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 	})
 }
 
-func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
+func TestOnWaitListsPermitHolders(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
@@ -96,7 +96,7 @@ func (q *fake) delayOver(name string) {
 	q.revoke(layout(q).Delay(name))
 }
 
-func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
+func TestNoAcquisitionWithinALockDelay(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		former := take(t, c, "a", mutex.LockDelay(time.Hour), mutex.Purpose("the invoices"))
@@ -124,7 +124,7 @@ func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
 	})
 }
 
-func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
+func TestWaitersOfEveryKindRespectTheDelay(t *testing.T) {
 	queues(t, map[string]mutex.Option{
 		"outside the queue": mutex.WithoutQueue(), "a permit": mutex.Semaphore(3), "a reader": mutex.Shared(),
 		"a writer": mutex.Exclusive(),
@@ -147,7 +147,7 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 	})
 }
 
-func TestPermitsInTheirDelayAreTaken(t *testing.T) {
+func TestPermitsInADelayCountAsTaken(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		semaphore := mutex.Semaphore(4)
@@ -178,7 +178,7 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 	})
 }
 
-func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
+func TestReadersDelayBlocksWritersNotReaders(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
@@ -198,7 +198,7 @@ func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
 }
 
 // What is written there does not matter, only that it is.
-func TestADelayThatCannotBeRead(t *testing.T) {
+func TestUnreadableDelay(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
@@ -214,7 +214,7 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 	})
 }
 
-func TestALockThatWantsNoDelay(t *testing.T) {
+func TestLockWithoutADelay(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		for want, o := range map[time.Duration]mutex.Option{time.Minute: nil, 0: mutex.LockDelay(0),

@@ -81,7 +81,7 @@ func queueUp(c *mutex.Client, waiters int, opts ...mutex.Option) (giveUp func(),
 
 // Whatever happens ahead of it, the waiter ends up knowing its position: others give up in the middle or at the front,
 // or take their turn.
-func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
+func TestPositionIsRightAfterOthersGiveUp(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.put(layout(t).Field("a", metadata.FieldUUID), "x")
 		for i := range 60 {
@@ -115,7 +115,7 @@ func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
 }
 
 // However many waiters of a client report their positions, they read the queue together.
-func TestReportersReadTheQueueTogether(t *testing.T) {
+func TestReportersShareQueueReads(t *testing.T) {
 	const waiters = 200
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
 		first := take(t, q.locks(), "a", kind[0]...)
@@ -216,7 +216,7 @@ func TestPositionInALongQueueIsEstimated(t *testing.T) {
 	})
 }
 
-func TestIdleLeasesAreGivenBack(t *testing.T) {
+func TestIdleLeasesAreRevoked(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		first := take(t, locks, "a")
 		got := waits(t, locks)
@@ -275,7 +275,7 @@ func kindsThatQueue() map[string][2][]mutex.Option {
 }
 
 // The newest waiter dies, and its lease takes the tail along: one of the others puts it back.
-func TestDeathAtTheEndStarvesNobody(t *testing.T) {
+func TestDeathOfTheTailStarvesNoWaiter(t *testing.T) {
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
 		first := take(t, q.locks(), "a", kind[1]...)
 		one := q.wait(q.locks(), kind[0]...)
@@ -290,7 +290,7 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 
 // While etcd refuses puts, the tail cannot be restored. The ticket is deleted anyway, and a remaining waiter restores
 // the tail later.
-func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
+func TestGivingUpAsTailOnAFullEtcd(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		first := take(t, q.locks(), "a")
 		one := q.wait(q.locks())
@@ -314,7 +314,7 @@ func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 }
 
 // The answer to an acquisition is lost, and its repetition finds etcd full: what it took is given back all the same.
-func TestAcquisitionWithTheLastSpaceIsGivenBack(t *testing.T) {
+func TestAcquisitionWithTheLastSpaceIsReleased(t *testing.T) {
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
 		q.loseAnswers.Store(1)
 		time.AfterFunc(time.Second, func() { q.full.Store(true) })

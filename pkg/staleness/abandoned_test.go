@@ -40,7 +40,7 @@ func unlocks(change ...func(*Policy)) Policy {
 func reports(p *Policy) { p.UnlockAbandoned = false }
 func noGrace(p *Policy) { p.AbandonedGrace = 0 }
 
-func TestJudgeOfTheDead(t *testing.T) {
+func TestJudgeDeadHolders(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
 		name   string
@@ -66,7 +66,7 @@ func TestJudgeOfTheDead(t *testing.T) {
 	}
 }
 
-func TestTheVerdictSaysSinceWhenAndUntilWhen(t *testing.T) {
+func TestVerdictHasItsStartAndEnd(t *testing.T) {
 	r := lock(dead(3 * time.Second))
 	v := Judge(r, unlocks(), at(5*time.Second))
 	if v.AbandonedAt != start.Add(3*time.Second) || v.RemoveAt != start.Add(13*time.Second) {
@@ -86,8 +86,8 @@ func TestTheVerdictSaysSinceWhenAndUntilWhen(t *testing.T) {
 	}
 }
 
-// TestDecideOfTheDead: the deadline is at 120 s, the grace 10 s, and the death was first seen at 20 s.
-func TestDecideOfTheDead(t *testing.T) {
+// TestDecideDeadHolders: the deadline is at 120 s, the grace 10 s, and the death was first seen at 20 s.
+func TestDecideDeadHolders(t *testing.T) {
 	const s = time.Second
 	died := lock(dead(20 * s))
 	proof := func(heldBack Rule, at time.Duration) Decision {

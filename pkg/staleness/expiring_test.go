@@ -27,7 +27,7 @@ func record(locked, alive, alert, unlock time.Duration) *metadata.Record {
 	})
 }
 
-func TestALockIsExpiringInTheLastFifthOfItsTermAndTwoMinutesAtMost(t *testing.T) {
+func TestLockExpiringSpan(t *testing.T) {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	for name, c := range map[string]struct {
 		record *metadata.Record

@@ -159,7 +159,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDefaultDeadlinesAreCountedOnTheMonotonicClock(t *testing.T) {
+func TestDefaultDeadlinesUseTheMonotonicClock(t *testing.T) {
 	p := DefaultPolicy()
 	p.DefaultAutoUnlockAfter = 2 * time.Hour
 	r := lock(noAlertAt, noAutoUnlockAt)

@@ -50,7 +50,7 @@ func sample(t *testing.T, n *node, name string, values ...string) float64 {
 	return -1
 }
 
-func TestARemovalHasTheLabelsFromAttributes(t *testing.T) {
+func TestRemovalMetricsHaveAttributeLabels(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Attributes = map[string]string{"team": "team", "service": "app"}

@@ -72,7 +72,7 @@ func TestTwoBatchesAreInFlight(t *testing.T) {
 }
 
 // Each lock is queued twice: the one at the end of a batch must not be in the next one, too, which is sent meanwhile.
-func TestWhatIsInFlightIsNotSentAgain(t *testing.T) {
+func TestRemovalInFlightIsNotSentAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 10 * time.Millisecond })
 		n := s.join(t, slow, unlocksAbandoned(time.Second))
@@ -97,7 +97,7 @@ func TestWhatIsInFlightIsNotSentAgain(t *testing.T) {
 	})
 }
 
-func TestBatchesShrinkWhileTheyDelayOthersAndGrowAgain(t *testing.T) {
+func TestBatchesShrinkWhileTheyDelayOthers(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		crowded := true
 		o, slow := observed(func(n int) time.Duration {
@@ -126,7 +126,7 @@ func TestBatchesShrinkWhileTheyDelayOthersAndGrowAgain(t *testing.T) {
 }
 
 // Where every write takes long, smaller batches would help nobody.
-func TestBatchesDoNotShrinkWhereEveryWriteIsSlow(t *testing.T) {
+func TestBatchesDoNotShrinkIfEveryWriteIsSlow(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 210 * time.Millisecond })
 		s.hang = func(context.Context) error { time.Sleep(200 * time.Millisecond); return nil }
@@ -141,7 +141,7 @@ func TestBatchesDoNotShrinkWhereEveryWriteIsSlow(t *testing.T) {
 }
 
 // What a write takes while locks are removed does not count as usual, however long that lasts.
-func TestBatchesDoNotGrowWithTheDelayThatTheyCause(t *testing.T) {
+func TestBatchesDoNotGrowWithTheirOwnDelay(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 5 * time.Second })
 		s.hang = func(context.Context) error {
@@ -160,7 +160,7 @@ func TestBatchesDoNotGrowWithTheDelayThatTheyCause(t *testing.T) {
 	})
 }
 
-func TestTheBrakeLetsOneRemovalFlyAtATime(t *testing.T) {
+func TestBrakeAllowsOneRemovalInFlight(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 1500 * time.Millisecond })
 		s.join(t, slow)

@@ -111,7 +111,7 @@ const hears = `(() => {
 	};
 })()`
 
-func TestANewLockOfAViewIsNotifiedOnce(t *testing.T) {
+func TestNewLockOfAViewIsNotifiedOnce(t *testing.T) {
 	s, b := staged(t)
 	b.check(second(chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: hears})))
@@ -145,7 +145,7 @@ func TestANewLockOfAViewIsNotifiedOnce(t *testing.T) {
 		!localStorage.getItem("watched")`)
 }
 
-func TestWithoutNotificationsThereIsNoButtonForThem(t *testing.T) {
+func TestNotificationButtonNeedsSupport(t *testing.T) {
 	s, b := staged(t)
 	b.check(second(chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: "delete self.Notification"})))

@@ -42,9 +42,9 @@ func secretFile(t *testing.T, password string) string {
 	return file
 }
 
-// TestEtcdThatCannotBeUsedIsOneSentence runs every program against an etcd that refuses it. A command exits with the
+// TestUnusableEtcdIsOneSentence runs every program against an etcd that refuses it. A command exits with the
 // reason; a daemon stays up, alive but not ready, and gives the reason once in its log and in each answer of /readyz.
-func TestEtcdThatCannotBeUsedIsOneSentence(t *testing.T) {
+func TestUnusableEtcdIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, o := range obstacles(t) {
 		t.Run("mutexctl with "+o.name, func(t *testing.T) {
@@ -100,8 +100,8 @@ func contains(text string, words ...string) error {
 	return nil
 }
 
-// TestDaemonsOutliveEtcd starts the daemons before etcd and stops it under them.
-func TestDaemonsOutliveEtcd(t *testing.T) {
+// TestDaemonsSurviveEtcd starts the daemons before etcd and stops it under them.
+func TestDaemonsSurviveEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	etcd.Stop()
@@ -133,10 +133,10 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 	}
 }
 
-// TestAWrongSettingIsOneSentence starts programs with settings that cannot work: which there are is tested beside each.
+// TestBadSettingIsOneSentence starts programs with settings that cannot work: which there are is tested beside each.
 // The program says in one sentence which and why, and ends at once with status 2: nobody has to wait for a daemon to
 // find out.
-func TestAWrongSettingIsOneSentence(t *testing.T) {
+func TestBadSettingIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for started, says := range map[string][]string{
 		"mutexctl list --etcd.endpoint=x":              {"--etcd.endpoint", "--etcd.endpoints"},

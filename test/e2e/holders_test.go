@@ -37,9 +37,9 @@ func says(t *testing.T, d *dashboard, path string, words ...string) {
 	})
 }
 
-// TestAnAbandonedLockIsReportedThenUnlocked is the life of a statement: state, metric and page say so, and nothing is
+// TestAbandonedLockIsReportedThenUnlocked is the life of a statement: state, metric and page say so, and nothing is
 // removed while the operator wants reports only; then another unlocker removes the lock long before its deadline.
-func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
+func TestAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
@@ -115,7 +115,7 @@ func wait(ctx context.Context, t *testing.T, c *mutex.Client, lock string) <-cha
 }
 
 // Two holders that wait for each other are counted and named until one of them gives up. Nothing else ends it.
-func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
+func TestDeadlockIsReported(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	u := startUnlocker(t, []string{etcd.Endpoint()})

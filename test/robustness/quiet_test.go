@@ -164,9 +164,9 @@ func (s *stage) size() {
 	}
 }
 
-// TestARunThatEndsWithAnAlarmSaysSo fills etcd and has nobody make room: the end of the run names the alarm, and makes
+// TestRunEndingWithAnAlarmReportsIt fills etcd and has nobody make room: the end of the run names the alarm, and makes
 // room, so that the other checks say something.
-func TestARunThatEndsWithAnAlarmSaysSo(t *testing.T) {
+func TestRunEndingWithAnAlarmReportsIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, config{Seed: 1, Nodes: 1, World: plainWorld}, t.TempDir())
 	s.members = etcdtest.Cluster(t, 1, s.options()...)

@@ -129,7 +129,7 @@ func checkPlaces(t *testing.T, file string, panels []panel) {
 	}
 }
 
-func TestDashboardsSpeakOfMetricsThatThereAre(t *testing.T) {
+func TestDashboardsUseExistingMetrics(t *testing.T) {
 	all := known(t)
 	for file, b := range boards(t) {
 		for _, p := range b.Panels {

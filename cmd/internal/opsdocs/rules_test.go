@@ -44,7 +44,7 @@ func alerts(t *testing.T) []rule {
 	return all
 }
 
-func TestAlertsSpeakOfMetricsThatThereAre(t *testing.T) {
+func TestAlertsUseExistingMetrics(t *testing.T) {
 	all := known(t)
 	for _, r := range rules(t) {
 		checkQuery(t, all, r.Alert, r.Expr)
@@ -58,7 +58,7 @@ func TestAlertsSpeakOfMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-func TestAlertsSayWhatPeopleNeed(t *testing.T) {
+func TestAlertsHaveTheRequiredAnnotations(t *testing.T) {
 	for _, r := range alerts(t) {
 		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) {
 			t.Errorf("%s: the severity is %q", r.Alert, r.Labels["severity"])
@@ -149,7 +149,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 }
 
 // Pushed alerts have the names, the severities and the runbooks of the rules.
-func TestPushedAlertsAreThoseOfTheRules(t *testing.T) {
+func TestPushedAlertsMatchTheRules(t *testing.T) {
 	source := read(t, "internal/alertpush/alert.go")
 	names := regexp.MustCompile(`= "(Unlocker\w+)"`).FindAllStringSubmatch(source, -1)
 	if len(names) != 8 {

@@ -10,7 +10,7 @@ import (
 )
 
 // States and endings have one word each. What operators read has all of them, and no other.
-func TestWhatOperatorsReadHasTheWordsForStatesAndEndings(t *testing.T) {
+func TestOperatorTextsUseTheTermsForStatesAndEndings(t *testing.T) {
 	var judged []metadata.State
 	for _, s := range metadata.States() {
 		if s.State != metadata.StateExpiring { // which is held, too

@@ -21,7 +21,7 @@ import (
 
 // A program waits and hangs, and its ticket stays nevertheless. When the holder releases the lock, nobody takes it:
 // that is told after half a minute, and no longer when somebody does.
-func TestThatNobodyTakesALockIsToldUntilSomebodyDoes(t *testing.T) {
+func TestUnclaimedLockIsReportedUntilTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
 			lock   = "orders/settle"

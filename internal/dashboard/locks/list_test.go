@@ -105,8 +105,8 @@ func TestOwnersAddUpToAllLocks(t *testing.T) {
 	}
 }
 
-// TestAClassChangesByTimeAlone: the snapshot says when it must be made anew.
-func TestAClassChangesByTimeAlone(t *testing.T) {
+// TestClassChangesOverTime: the snapshot says when it must be made anew.
+func TestClassChangesOverTime(t *testing.T) {
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) time.Time { return noon.Add(d) }
 	expired := &metadata.Record{Name: "a", UUID: "u", Token: 7, LockedAt: at(-2 * time.Hour),
@@ -128,7 +128,7 @@ func TestAClassChangesByTimeAlone(t *testing.T) {
 	}
 }
 
-func TestAClassChangesWithTheUnlockers(t *testing.T) {
+func TestClassChangesWithTheUnlockers(t *testing.T) {
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	held := []*metadata.Record{{Name: "a", UUID: "u", Token: 7, LockedAt: noon.Add(-2 * time.Hour),
 		AlertAt: noon.Add(-time.Hour), AutoUnlockAt: noon.Add(-30 * time.Second)}}

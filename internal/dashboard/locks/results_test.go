@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
+func TestSharedSearchSurvivesItsFirstReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		locks := []*metadata.Record{{Name: "billing/1"}, {Name: "mail"}}
@@ -50,7 +50,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 	})
 }
 
-func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
+func TestSearchFindsEveryTextIgnoringCase(t *testing.T) {
 	for _, r := range []*metadata.Record{
 		{Name: "an invoice"}, {Holder: metadata.Holder{Owner: "invoices"}},
 		{Holder: metadata.Holder{Hostname: "invoice-1"}}, {Holder: metadata.Holder{Purpose: "to\ninvoice"}},
@@ -68,7 +68,7 @@ func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
 	}
 }
 
-func TestASearchGoesNoFurtherWhenItsReaderLeaves(t *testing.T) {
+func TestSearchStopsWhenItsLastReaderLeaves(t *testing.T) {
 	locks := make([]*metadata.Record, 5000)
 	for i := range locks {
 		locks[i] = &metadata.Record{Name: fmt.Sprintf("%04d", i)}

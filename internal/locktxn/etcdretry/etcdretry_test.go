@@ -36,7 +36,7 @@ func inMemory(t *testing.T, test func(t *testing.T, link *etcdmemory.Link)) {
 	})
 }
 
-func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
+func TestTransactionIsResentUntilItsOutcomeIsKnown(t *testing.T) {
 	lost := context.DeadlineExceeded
 	for _, c := range []struct {
 		name          string
@@ -76,7 +76,7 @@ func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
 	}
 }
 
-func TestSendingEndsWithItsTime(t *testing.T) {
+func TestSendEndsAtItsDeadline(t *testing.T) {
 	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
 		silent := 0
 		retry := etcdretry.New(link.Client(), etcdretry.Options{AttemptTimeout: 2 * time.Second, Closed: errClosed,
@@ -100,7 +100,7 @@ func TestSendingEndsWithItsTime(t *testing.T) {
 	})
 }
 
-func TestEndOfAContextIsToldWithItsCause(t *testing.T) {
+func TestContextErrorHasItsCause(t *testing.T) {
 	shift := errors.New("the shift is over")
 	for cause, want := range map[error]string{
 		nil:       "context canceled",
@@ -115,7 +115,7 @@ func TestEndOfAContextIsToldWithItsCause(t *testing.T) {
 	}
 }
 
-func TestFollowingLooksAtTheBeginningAtEventsAndNowAndThen(t *testing.T) {
+func TestFollowLooksAtStartOnEventsAndPeriodically(t *testing.T) {
 	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
 		etcd := link.Client()
 		retry := etcdretry.New(etcd, etcdretry.Options{AttemptTimeout: 2 * time.Second})

@@ -61,7 +61,7 @@ func TestBootsAreRemembered(t *testing.T) {
 	d.boots("last", "host-1", false, all[maxBoots+1:]...)
 }
 
-func TestBootsOfAnotherMachineAreForgotten(t *testing.T) {
+func TestBootsOfAnotherMachineAreDiscarded(t *testing.T) {
 	t.Parallel()
 	for about, copied := range map[string]func(disk){
 		"another machine id": func(d disk) { d.write("machine-id", "m2\n") },
@@ -81,7 +81,7 @@ func TestBootsOfAnotherMachineAreForgotten(t *testing.T) {
 	d.boots("c", "host-2", false, "b")
 }
 
-func TestBootsThatCannotBeRememberedAreAnError(t *testing.T) {
+func TestFailureToRememberBootsIsAnError(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t)
 	proctest.Must(t, os.WriteFile(filepath.Join(d.state, "boots.json"), []byte("{"), 0o600))

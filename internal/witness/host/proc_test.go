@@ -57,7 +57,7 @@ func (f fake) machine() {
 	f.file("22 27 0:21 / /proc rw - proc proc rw\n", "self", "mountinfo")
 }
 
-func TestProcThatHidesProcessesIsNoticed(t *testing.T) {
+func TestHidepidIsDetected(t *testing.T) {
 	t.Parallel()
 	mount := func(options string) string {
 		return "20 1 0:5 / / rw - ext4 /dev/sda rw\n" +
@@ -97,7 +97,7 @@ func TestProcThatHidesProcessesIsNoticed(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsAWitnessFromSeeingIsOneSentence(t *testing.T) {
+func TestWitnessReportsWhatItCannotSee(t *testing.T) {
 	t.Parallel()
 	remove := func(parts ...string) func(fake) {
 		return func(f fake) { os.RemoveAll(f.path(parts...)) }
@@ -135,7 +135,7 @@ func TestWhatKeepsAWitnessFromSeeingIsOneSentence(t *testing.T) {
 	}
 }
 
-func TestTheProcessesThatMayBeAHolder(t *testing.T) {
+func TestHolderCandidates(t *testing.T) {
 	t.Parallel()
 	const ours, theirs = 7001, 7002
 	f := newFake(t)
@@ -171,7 +171,7 @@ func TestTheProcessesThatMayBeAHolder(t *testing.T) {
 }
 
 // A process of which a search cannot read who it is may be the holder: nothing is proven.
-func TestAProcessThatCannotBeReadIsNotTakenForAnother(t *testing.T) {
+func TestUnreadableProcessIsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
 	for about, spoil := range map[string]func(fake){
 		"no text": func(f fake) {

@@ -22,7 +22,7 @@ func rebooted(t *testing.T) (w *world, before metadata.Process) {
 	return w, before
 }
 
-func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
+func TestRebootEndsHoldersOfEarlierBoots(t *testing.T) {
 	w, before := rebooted(t)
 	c := w.sleeper()
 	now := w.identity(c.Process.Pid)
@@ -44,7 +44,7 @@ func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
 	w.silent(holds["other"], holds["handed"], holds["now"])
 }
 
-func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
+func TestEarlierBootStillTakingLocksIsAnotherMachine(t *testing.T) {
 	w, before := rebooted(t)
 	old := w.hold("old", 17, before)
 	one := w.witness()
@@ -62,7 +62,7 @@ func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
 }
 
 // What was taken while the watch was broken is only seen by the next list.
-func TestAnEarlierBootThatTookALockDuringABreakIsAnotherMachines(t *testing.T) {
+func TestEarlierBootTakingALockDuringABreakIsAnotherMachine(t *testing.T) {
 	w, before := rebooted(t)
 	store := lockstore.New(w.etcd, w.layout)
 	watching := make(chan struct{})

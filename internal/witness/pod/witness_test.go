@@ -269,7 +269,7 @@ func (s *store) eventually(t *testing.T, what string, is func() bool) {
 	})
 }
 
-func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
+func TestDeathIsStatedOnceWithItsDetails(t *testing.T) {
 	a, s, w, _ := running(t, held())
 	a.send("MODIFIED", podIn("Running", over))
 	a.send("MODIFIED", podIn("Running", over))
@@ -289,7 +289,7 @@ func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
 }
 
 // Where nothing happens, an API server may send nothing for long: what then comes might be old.
-func TestAHoldThatIsSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
+func TestHoldSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
 	a, s, w, _ := running(t)
 	late := s.holdLate()
 	proctest.Eventually(t, "the pod to be confirmed", func() error {
@@ -315,7 +315,7 @@ func (s *store) holdLate() *metadata.Record {
 }
 
 // The container may have ended, and been started again, before the hold was seen: the watch just has not said so yet.
-func TestAPodThatDiffersFromWhatWasWatchedIsNotConfirmed(t *testing.T) {
+func TestPodThatDiffersFromTheWatchIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for about, answer := range map[string]string{
 		"its container has ended": podIn("Running", over),
@@ -351,7 +351,7 @@ func isNotConfirmed(t *testing.T, answer string) {
 	}
 }
 
-func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
+func TestFailedStatementIsRetried(t *testing.T) {
 	a, s, _, log := running(t, held())
 	s.fail(errors.New("etcd is away"))
 	a.send("MODIFIED", podIn("Running", over))
@@ -364,7 +364,7 @@ func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
 	}
 }
 
-func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
+func TestEndedHoldIsLeftAlone(t *testing.T) {
 	a, s, w, log := running(t, held())
 	s.fail(fmt.Errorf("state: %w", metadata.ErrChanged))
 	a.send("MODIFIED", podIn("Running", over))
@@ -376,7 +376,7 @@ func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhoRunsIsNotSuspected(t *testing.T) {
+func TestRunningHolderIsNotSuspected(t *testing.T) {
 	_, s, _, _ := running(t)
 	r := held()
 	r.Suspicion = &metadata.Statement{Cause: metadata.CausePodNeverSeen, Witness: metadata.WitnessKubernetes}
@@ -391,7 +391,7 @@ func TestWhoRunsIsNotSuspected(t *testing.T) {
 }
 
 // A node that was lost and came back may be lost again.
-func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
+func TestDispelledSuspicionCanReturn(t *testing.T) {
 	t.Parallel()
 	lost := strings.Replace(podIn("Running", runs), `"phase":"Running"`, `"phase":"Running","reason":"NodeLost"`, 1)
 	a := startAPIServer(t, lost)
@@ -413,7 +413,7 @@ func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
 	s.eventually(t, "another suspicion", func() bool { return len(s.dubbed) == 2 })
 }
 
-func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
+func TestKnownDeathIsNotStatedAgain(t *testing.T) {
 	stated := held()
 	stated.Death = &metadata.Statement{Cause: metadata.CauseContainerEnded}
 	last := held()
@@ -426,7 +426,7 @@ func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
 	}
 }
 
-func TestTroubleIsToldInASentence(t *testing.T) {
+func TestTroubleIsReportedInASentence(t *testing.T) {
 	for status, c := range map[int]struct{ kind, says string }{
 		http.StatusForbidden: {"forbidden", "the API server does not let us see the pods of namespace shop: the role " +
 			"needs get, list and watch for pods"},
@@ -459,7 +459,7 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 	}
 }
 
-func TestWithoutAClusterThereIsOneSentence(t *testing.T) {
+func TestMissingClusterIsReported(t *testing.T) {
 	t.Parallel()
 	for kubeconfig, want := range map[string]string{
 		"":           "this process does not run in a pod, and no kubeconfig is given",
@@ -486,7 +486,7 @@ func shows(t *testing.T, w *pod.Witness, line string) {
 }
 
 // What comes after a break may have happened at any time since the API server was heard from last.
-func TestWhatComesAfterABreakMayHaveHappenedDuringIt(t *testing.T) {
+func TestEventsAfterABreakMayDateFromIt(t *testing.T) {
 	t.Parallel()
 	now := time.Minute
 	w := pod.New(pod.Config{Clock: func() time.Duration { return now }}, nil)

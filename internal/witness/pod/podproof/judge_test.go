@@ -284,7 +284,7 @@ func TestJudgeWithoutThePod(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheHolderIsTold(t *testing.T) {
+func TestHoldersContainerEnd(t *testing.T) {
 	before := restarted()
 	before.Containers[0].Last = end("c2", 150, 200)
 	for about, c := range map[string]struct {
