@@ -43,7 +43,7 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 	}
 }
 
-// Every hostile record we know of, removed in one batch together with sound locks.
+// Every known hostile record is removed in one batch together with sound locks.
 func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	w := alone(t)
 	full := map[string]any{}
@@ -176,7 +176,7 @@ func writes(req *pb.TxnRequest) bool {
 	return false
 }
 
-// A batch holds both kinds of removals, and each has its own guards.
+// A batch may have both kinds of removals, each with its own guards.
 func TestAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	w := parallel(t)
 	var removals []metadata.Removal
@@ -198,7 +198,7 @@ func TestAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	}
 }
 
-// granted counts the leases that were granted, whose ids are 1, 2, 3 …
+// granted counts granted leases, whose IDs are 1, 2, 3 …
 type granted struct {
 	clientv3.Lease
 	n clientv3.LeaseID
@@ -241,7 +241,7 @@ func TestLeasesForTwoBatchesAreGrantedAhead(t *testing.T) {
 	})
 }
 
-// While thousands of locks are removed, taking and releasing one waits for a batch or two, not for all of them.
+// While thousands of locks are removed, taking and releasing one waits for a batch or two, not for all.
 func TestMassExpiryDoesNotDelayHolders(t *testing.T) {
 	w := start(t)
 	removals := w.expired("due/%d", 3000)

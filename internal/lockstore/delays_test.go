@@ -21,7 +21,7 @@ func delayed(r *metadata.Record, d time.Duration) metadata.Removal {
 	return gone
 }
 
-// delay is the only one of the lock or of its shares.
+// delay returns the only delay of the lock and its shares.
 func (w world) delay(lock string) metadata.Delay {
 	w.Helper()
 	delays, _, err := w.Delays(w.Context(), lock)
@@ -94,7 +94,7 @@ func TestForceUnlockWithADelay(t *testing.T) {
 	}
 }
 
-// A lease that somebody revoked is replaced, and everything is done once.
+// A revoked lease is replaced, and the removal happens once.
 func TestDelayWithARevokedLease(t *testing.T) {
 	w := parallel(t)
 	held := w.hold("a", uuid(1))
@@ -108,7 +108,7 @@ func TestDelayWithARevokedLease(t *testing.T) {
 	}
 }
 
-// A removal that took long does not shorten the delay: its lease is renewed.
+// A slow removal does not shorten the delay, because its lease is renewed.
 func TestDelayLastsFromTheRemoval(t *testing.T) {
 	t.Parallel()
 	var renewed atomic.Int32
@@ -136,7 +136,7 @@ func TestDelayLastsFromTheRemoval(t *testing.T) {
 	}
 }
 
-// What holders write cannot keep their locks from being removed.
+// Nothing that holders write can prevent the removal of their locks.
 func TestDelayAfterAHostileHold(t *testing.T) {
 	w := parallel(t)
 	long := strings.Repeat("\x01", metadata.MaxTextBytes)

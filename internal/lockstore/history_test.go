@@ -104,7 +104,7 @@ func TestAnnounceSkipsAHangingMember(t *testing.T) {
 	}
 }
 
-// past is what a read of the past reported: the values of the keys at first, and of those that changed since.
+// past returns what a read of the past reported: the initial values of the keys, and the later changes.
 func (w world) past(most int64) (standing, since []string) {
 	w.Helper()
 	err := w.Past(w.Context(), most, func(kv protocol.KV) { standing = append(standing, string(kv.Value)) },
@@ -146,7 +146,7 @@ func TestPastReachesBackToTheCompaction(t *testing.T) {
 	check(1, []string{"3"}, nil)
 }
 
-// endings writes n of them and returns their keys, the oldest first.
+// endings writes n endings and returns their keys, the oldest first.
 func (w world) endings(n int) (keys []string) {
 	w.Helper()
 	for i := range n {
@@ -157,7 +157,7 @@ func (w world) endings(n int) (keys []string) {
 	return keys
 }
 
-// trims leaves so many endings and expects that so many are deleted.
+// trims trims the history to a number of endings and expects a number of deletions.
 func (w world) trims(max, want int) {
 	w.Helper()
 	if n, err := w.TrimHistory(w.Context(), max); n != want || err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// olderThan37 is a wire to a server that cannot stream.
+// olderThan37 is a wire to a server that cannot stream lists.
 func olderThan37() *wire {
 	return &wire{any: func(method string) error {
 		if method == "RangeStream" {
@@ -86,7 +86,7 @@ func TestListSkipsARefusingMember(t *testing.T) {
 	}
 }
 
-// Whoever may take locks may write a megabyte into each key.
+// A client that may take locks may write a megabyte into each key.
 func TestListFromAnOlderServerIsReadInBoundedPieces(t *testing.T) {
 	t.Parallel()
 	line := olderThan37()
@@ -196,8 +196,8 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 	}
 }
 
-// A hung member must not cost much, but one that is merely slow must not be abandoned forever. The log must give the
-// silence as the reason, not our own cancellation.
+// A hung member must not cost much, but a merely slow one must not be abandoned forever. The log must name the silence
+// as the cause, not our own cancellation.
 func TestStalledListsRaiseTheNextLimit(t *testing.T) {
 	for older, limits := range map[bool][]int{
 		true: {15, 15, 30, 60, 120, 240, 240, 0, 15, 15, 30}, false: {15, 15, 30},

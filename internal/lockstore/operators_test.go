@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// marks are the operator's actions that do not end a hold, and what they leave.
+// marks are the operator's actions that do not end a hold, with the keys that they write.
 var marks = map[protocol.Verb]func(r *metadata.Record) bool{
 	protocol.ActionAsk:         func(r *metadata.Record) bool { return r.Asked != nil },
 	protocol.ActionExtend:      func(r *metadata.Record) bool { return r.Extended != nil },
@@ -169,7 +169,7 @@ func TestImpossibleLateExtensionIsNotInDoubt(t *testing.T) {
 	w.moved("the action", w.do(r, wanted(protocol.ActionExtend, r)))
 }
 
-// A full etcd takes nothing but deletions. What it cannot write of a force unlock is in the log.
+// A full etcd accepts only deletions. What it cannot write of a force unlock is in the log.
 func TestOperationsOnAFullEtcd(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Quota(4<<20))

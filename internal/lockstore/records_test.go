@@ -100,7 +100,7 @@ func TestLookReadsOneLockAtOneRevision(t *testing.T) {
 	}
 }
 
-// Leftovers of a record alert forever, so a removal has to delete all of it, and no foreign key.
+// Leftovers of a record would alert forever, so a removal must delete all of it but no foreign key.
 func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 	w := alone(t)
 	// What holding a lock writes lies between the keys "a…" and "v…".

@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
-// looks is a watch of the lock "a" that goes on; its channel has the revision of etcd at each look.
+// looks is a running watch of lock "a"; its channel has etcd's revision at each look.
 func (w world) looks(ctx context.Context) (looks chan int64, done chan error) {
 	looks = make(chan int64, 10_000)
 	done = make(chan error, 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The changes of one lock, one revision after the other, each compared with what reading all its keys gives.
+// Each change of one lock is compared with the result of reading all its keys.
 func TestEventsYieldTheSameViewAsAList(t *testing.T) {
 	key := func(field string) string { return layout.Field("a", field) }
 	heavy := lock(t, "a", uuid(1), drafts[3])

@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// freed compares what the view says is free with what it should say.
+// freed compares the locks that the view reports as free with the expected ones.
 func freed(t *testing.T, v *lockview.View, what string, want map[string]time.Duration) {
 	t.Helper()
 	synctest.Wait()

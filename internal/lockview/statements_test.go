@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// death is a proof that the holder of the lock, as it is held now, has ended.
+// death returns a proof that the current holder of the lock has ended.
 func death(t *testing.T, w *world, lock string, change ...func(*metadata.Statement)) metadata.Statement {
 	t.Helper()
 	kv, held := w.get(layout.Field(lock, metadata.FieldUUID))
@@ -34,7 +34,7 @@ func death(t *testing.T, w *world, lock string, change ...func(*metadata.Stateme
 
 func stated(st metadata.Statement) op { return put(layout.Death(st.UUID), protocol.Marshal(st)) }
 
-// alive is what the alive call of a holder writes.
+// alive returns the write of a holder's alive call.
 func alive(lock string, n int) []op {
 	at := fmt.Sprintf("15536%05d", 90_000+n)
 	return []op{put(layout.Field(lock, metadata.FieldAlertAt), at),

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// surveyed is what a program learns of all locks.
+// surveyed is what a program learns about all locks.
 type surveyed struct {
 	states map[staleness.State]int
 	off    int // whose holders' clocks are off

@@ -269,7 +269,7 @@ func TestStalePresenceRecords(t *testing.T) {
 	})
 }
 
-// heap is how much memory is in use.
+// heap returns how much memory is in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -309,7 +309,7 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// A lock whose members are keys of their own takes no more memory than one with a document.
+// A lock with a key per member takes no more memory than one with a document.
 func TestPlainKeysAreKeptSmall(t *testing.T) {
 	const locks = 2000
 	w := newWorld()
@@ -381,7 +381,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// A witness of one machine needs few of the locks, and nothing else.
+// The witness of one machine needs only a few locks.
 func TestFilteredViewKeepsNothingElse(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		ours := func(d *metadata.Draft) { d.Hostname = "ours" }

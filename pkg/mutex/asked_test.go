@@ -309,7 +309,7 @@ func TestUrgentNeedsAReason(t *testing.T) {
 				t.Errorf("%q is accepted", reason)
 			}
 		}
-		// What readers would not read is made shorter.
+		// Texts are cut to what readers accept.
 		l := take(t, locks, "a")
 		long := strings.Repeat("<", metadata.MaxTextBytes)
 		locks.Lock(within(t, 10*time.Second), "a", mutex.Urgent(long), mutex.Owner(long))

@@ -86,8 +86,7 @@ func TestLateCommitBeforeTheRefusalIsTheHold(t *testing.T) {
 func TestUnansweredAcquisitionIsUnknownAndUndone(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.loseAnswers.Store(1000)
-		// From the end of the request timeout on nothing arrives: what was taken is given back beside what is checked
-		// here.
+		// After the request timeout nothing arrives: the lock is released while this test checks the rest.
 		time.AfterFunc(5*time.Second-time.Millisecond, func() { f.away.Store(true) })
 		_, err := locks.TryLock(context.Background(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
 		if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
@@ -118,7 +117,7 @@ func TestOldAttemptIsSealedBeforeANewOne(t *testing.T) {
 	})
 }
 
-// value is what a key has, and since which revision.
+// value returns the value of a key and its mod revision.
 func value(t testing.TB, etcd *clientv3.Client, key string) (string, int64) {
 	t.Helper()
 	r, err := etcd.Get(context.Background(), key)
@@ -160,7 +159,7 @@ func TestTooLargeWritesAreRefusedBeforeSending(t *testing.T) {
 	}
 }
 
-// done is what a holder writes with its unlock.
+// done is the write that goes with an unlock.
 func done() []clientv3.Op { return []clientv3.Op{clientv3.OpPut("/state", "done")} }
 
 func TestUnlockWithWritesIsAtomic(t *testing.T) {
@@ -227,7 +226,7 @@ func TestUnlockWithWritesIsAppliedOnceIfTheAnswerIsLost(t *testing.T) {
 	})
 }
 
-// Without its mark, an unlock whose first answer was lost would look like a removal by somebody else.
+// Without its mark, an unlock whose first answer was lost would look like a removal by another client.
 func TestUnlockWithWritesAfterARemovalIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")

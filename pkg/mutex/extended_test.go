@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// give gives the holder of lock "a" more time, by an operator's clock that is ahead by this much.
+// give grants the holder of lock "a" more time, by an operator's clock that is ahead by this much.
 func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	t.Helper()
 	r := read(t, f.etcd, "a").Record
@@ -26,7 +26,7 @@ func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	proctest.Must(t, err)
 }
 
-// endsAbout is ends, but for the rounding of deadlines to whole seconds.
+// endsAbout is like ends but allows for the rounding of deadlines to whole seconds.
 func endsAbout(t testing.TB, l *mutex.Lock, after time.Duration) {
 	t.Helper()
 	<-l.Context().Done()
@@ -115,7 +115,7 @@ func TestGrantedAlertIsNotMovedBack(t *testing.T) {
 		})
 }
 
-// While the time that was given lasts, the deadline in the record is later than any that the holder would write.
+// During granted time, the deadline in the record is later than any that the holder would write.
 func TestHolderDisputesItsDeathDuringGrantedTime(t *testing.T) {
 	bubbles(t, map[string][]mutex.Option{"by alive": nil, "by a heartbeat": {mutex.Heartbeat(3 * time.Hour)}},
 		func(t *testing.T, f *fake, locks *mutex.Client, opts []mutex.Option) {
@@ -209,8 +209,7 @@ func TestHeartbeatKeepsGrantedTime(t *testing.T) {
 	})
 }
 
-// asleep is holding on a machine that can sleep for so long: its wall clock goes on, its monotonic clock and all timers
-// stop.
+// asleep is like holding, on a machine that can sleep: its wall clock advances, its monotonic clock and timers stop.
 func asleep(t *testing.T, test func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration))) {
 	t.Helper()
 	var slept atomic.Int64

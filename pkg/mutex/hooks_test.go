@@ -229,13 +229,13 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 	})
 }
 
-// lines are what a client logs.
+// lines collects a client's log lines.
 type lines struct {
 	mu   sync.Mutex
 	text []string
 }
 
-// options have a client log there.
+// options returns options for a client that logs to l.
 func (l *lines) options() mutex.Options {
 	return mutex.Options{Logger: slog.New(slog.NewTextHandler(l, nil))}
 }
@@ -247,7 +247,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// with are the lines that contain something.
+// with returns the lines that contain a text.
 func (l *lines) with(what string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,8 +294,7 @@ func TestSilentConnectionIsReportedWithItsRemedy(t *testing.T) {
 	<-told
 }
 
-// After a long outage gRPC waits for minutes before it tries to connect again, and unlockers wait for the holder for
-// half a minute.
+// After a long outage, gRPC waits for minutes before it reconnects, but unlockers wait only half a minute for holders.
 func TestHolderRecoversImmediatelyAfterALongOutage(t *testing.T) {
 	server := etcdtest.Start(t)
 	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, Multiplier: 1, MaxDelay: time.Hour},

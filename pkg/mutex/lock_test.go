@@ -152,7 +152,7 @@ func TestUnlockSucceedsIfTheAnswerIsLost(t *testing.T) {
 	})
 }
 
-// The record was deleted by hand, without a note, or the release took effect and its answer was lost: nobody can tell.
+// The record was deleted by hand without a note, or the release took effect and its answer was lost: both look alike.
 func TestUnlockAfterTheDeadlineReportsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.AlertAfter(time.Minute))
@@ -264,7 +264,7 @@ func TestLateRequestAfterItsHoldEndedIsRefused(t *testing.T) {
 	}
 }
 
-// A first sending that comes after its repetition was refused, and after the lock became free, takes nothing.
+// A first request that arrives after its repetition was refused, when the lock is free again, takes nothing.
 func TestLateRequestAfterARefusalIsRefused(t *testing.T) {
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
 		holder := take(t, q.locks(), "a", kind[0]...)
@@ -277,7 +277,7 @@ func TestLateRequestAfterARefusalIsRefused(t *testing.T) {
 	})
 }
 
-// A claim without an answer is repeated and refused, because others have a share: the next claim is another attempt's.
+// An unanswered claim is repeated and refused because others have a share. The next claim belongs to a new attempt.
 func TestClaimAfterAnUnansweredOneHasANewUUID(t *testing.T) {
 	queues(t, map[string]mutex.Option{"permit": mutex.Semaphore(3), "reader": mutex.Shared()},
 		func(t *testing.T, q *fake, o mutex.Option) {
@@ -294,7 +294,7 @@ func TestClaimAfterAnUnansweredOneHasANewUUID(t *testing.T) {
 		})
 }
 
-// A first waiter that missed the answer to its own claim finds its hold when it looks again.
+// The first waiter, if it missed the answer to its own claim, finds its hold at its next look.
 func TestWaiterRecognizesItsOwnHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		take(t, locks, "a")

@@ -26,14 +26,14 @@ func notLost(t testing.TB) func(error) {
 	return func(err error) { t.Errorf("lost: %v", err) }
 }
 
-// panicOf is the error that f panics with.
+// panicOf returns the error that f panics with.
 func panicOf(f func()) (err error) {
 	defer func() { err, _ = recover().(error) }()
 	f()
 	return nil
 }
 
-// lockerIsLost runs a test of a locked Locker, which is told once that it was lost.
+// lockerIsLost runs a test of a locked Locker that must report one loss.
 func lockerIsLost(t *testing.T, test func(t *testing.T, q *fake, c *mutex.Client, l sync.Locker, told chan error)) {
 	t.Helper()
 	queue(t, func(t *testing.T, q *fake) {

@@ -123,7 +123,7 @@ func TestRefusalSaysWhereThisProcessTookTheLock(t *testing.T) {
 	})
 }
 
-// invoices is work as the README shows it: it knows the lock by its context only.
+// invoices is work like in the README: it knows the lock only through its context.
 func invoices(ctx context.Context, tenants int) error {
 	for i := range tenants {
 		time.Sleep(5 * time.Minute)

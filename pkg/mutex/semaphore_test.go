@@ -90,7 +90,7 @@ func TestOnWaitListsPermitHolders(t *testing.T) {
 	})
 }
 
-// delayOver lets etcd end a delay, as it does when the lease ends.
+// delayOver ends a delay as etcd does when the lease expires.
 func (q *fake) delayOver(name string) {
 	q.Helper()
 	q.revoke(layout(q).Delay(name))
@@ -197,7 +197,7 @@ func TestReadersDelayBlocksWritersNotReaders(t *testing.T) {
 	})
 }
 
-// What is written there does not matter, only that it is.
+// The content of the delay does not matter, only its existence.
 func TestUnreadableDelay(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()

@@ -110,7 +110,7 @@ func TestLossOfOneLockEndsTheWaitForTheNext(t *testing.T) {
 	})
 }
 
-// The answer to the acquisition is lost, and one of the locks is taken away before the client can ask again.
+// The answer to the acquisition is lost, and one of the locks is removed before the client can ask again.
 func TestGroupLosesOneLockBeforeALostAnswer(t *testing.T) {
 	type removal struct {
 		lock    string

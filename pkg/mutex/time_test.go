@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// The tests of this file run in a bubble with a clock of its own: hours pass at once, and a goroutine that is left
-// behind when the bubble ends fails the test.
+// The tests of this file run in a synctest bubble: hours pass at once, and a goroutine that outlives the bubble fails
+// the test.
 
 func bubble(t *testing.T, test func(t *testing.T, f *fake, locks *mutex.Client)) {
 	t.Helper()
@@ -33,7 +33,7 @@ func bubbleWith(t *testing.T, o mutex.Options, test func(t *testing.T, f *fake, 
 	})
 }
 
-// bubbles runs a test of each case in a bubble.
+// bubbles runs a test for each case in a bubble.
 func bubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, f *fake, locks *mutex.Client, c C)) {
 	t.Helper()
 	for name, c := range cases {
@@ -43,23 +43,23 @@ func bubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, f 
 	}
 }
 
-// holding runs a test of a holder, from the moment in which it takes the lock.
+// holding runs a test of a holder that has just taken the lock.
 func holding(t *testing.T, test func(t *testing.T, f *fake, l *mutex.Lock)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) { test(t, f, tenMinutes(t, locks)) })
 }
 
-// tenMinutes takes lock "a" for as long, with a margin of one.
+// tenMinutes takes lock "a" for ten minutes, with a safety margin of one.
 func tenMinutes(t testing.TB, c *mutex.Client) *mutex.Lock {
 	t.Helper()
 	return take(t, c, "a", mutex.AlertAfter(3*time.Minute), mutex.AutoUnlockAfter(10*time.Minute),
 		mutex.SafetyMargin(time.Minute))
 }
 
-// passed is the time since the bubble began.
+// passed returns the time since the bubble started.
 func passed() time.Duration { return time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) }
 
-// ends waits for the end of a hold, so long after the bubble began.
+// ends expects a hold to end this long after the bubble started.
 func ends(t testing.TB, l *mutex.Lock, after time.Duration) {
 	t.Helper()
 	<-l.Context().Done()

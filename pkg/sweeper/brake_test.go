@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// takeMany writes locks that expire in two minutes, the first one first, and some that do not.
+// takeMany writes locks that expire in two minutes, in their order, and some that do not.
 func (s *store) takeMany(expiring, others int) {
 	for i := range expiring {
 		s.take(fmt.Sprintf("due-%05d", i), time.Second, 2*time.Minute+time.Duration(i)*time.Millisecond)

@@ -37,7 +37,7 @@ func TestAbandonedLockIsRemovedAfterTheGrace(t *testing.T) {
 	}
 }
 
-// A lock that a scan has queued for its deadline, and its holder's death once more, is removed once.
+// A lock that is queued twice, by a scan for its deadline and for its holder's death, is removed once.
 func TestDeathNearTheDeadlineQueuesNoSecondRemoval(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, unlocksAbandoned(time.Minute))
@@ -72,7 +72,7 @@ func TestReportedAbandonedLockStaysUntilItsDeadline(t *testing.T) {
 	})
 }
 
-// The machine with most of the holders goes down: so many deaths at once engage the brake.
+// The machine with most of the holders goes down: its many deaths engage the brake.
 func TestBrakeAppliesToDeadHolders(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, unlocksAbandoned(10*time.Second))
@@ -95,7 +95,7 @@ func TestBrakeAppliesToDeadHolders(t *testing.T) {
 	})
 }
 
-// The record decides, then the unlocker's default; the dead have no lock delay.
+// The record decides, then the unlocker's default. Abandoned locks have no lock delay.
 func TestAutoUnlockStartsTheLockDelay(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.join(t, unlocksAbandoned(0), func(_ *node, c *sweeper.Config) { c.Policy.LockDelay = 20 * time.Second })

@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// gather collects through a pedantic registry: it refuses double series and labels that are not UTF-8.
+// gather collects through a pedantic registry, which refuses duplicate series and labels that are not UTF-8.
 func gather(t *testing.T, n *node) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -35,7 +35,7 @@ func gather(t *testing.T, n *node) map[string]*dto.MetricFamily {
 	return families
 }
 
-// sample is the value of the series with these label values.
+// sample returns the value of the series with these label values.
 func sample(t *testing.T, n *node, name string, values ...string) float64 {
 	t.Helper()
 	for _, m := range gather(t, n)[name].GetMetric() {

@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// The holders of these tests live, with a time to live of 90 s: after any fault they must still have their locks. One
-// is dead, and its lock must be gone by the published bound.
+// The holders of these tests have a time to live of 90 s. After any fault, live holders must still have their locks,
+// and the dead holder's lock must be gone by the published bound.
 
 func TestOutageLongerThanEveryTimeToLiveCostsNoLock(t *testing.T) {
 	for name, fault := range map[string]func(*store){
@@ -45,7 +45,7 @@ func TestOutageLongerThanEveryTimeToLiveCostsNoLock(t *testing.T) {
 	}
 }
 
-// flapping lets etcd accept writes for shorter times than the holders need.
+// flapping makes etcd accept writes only for shorter times than the holders need.
 func flapping(s *store) {
 	s.stop()
 	for at := time.Minute; at < 10*time.Minute; at += time.Minute {
@@ -140,7 +140,7 @@ func TestGapRestartsTheWarning(t *testing.T) {
 	}
 }
 
-// A role that may only read is refused from the first write on, in the gap that every start is.
+// A read-only role is refused from the first write on, during the gap after the start.
 func TestFailedWritesAreLoggedAtOnceThenRarely(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.set(func() { s.readOnly = true })
@@ -181,8 +181,8 @@ func TestShutdownIsNotAGap(t *testing.T) {
 	})
 }
 
-// A scan of many locks sends batches in between, and learns of their outcomes: what failed is tried again after a
-// second, whenever it failed, and not only when the next scan finds it.
+// A scan of many locks sends batches meanwhile and learns their outcomes. A failed removal is retried after a second,
+// not only when the next scan finds it.
 func TestFailuresDuringAScanAreRetriedSoon(t *testing.T) {
 	t.Parallel()
 	longest := time.Duration(0)

@@ -102,7 +102,7 @@ func TestStalePresencesDoNotHoldBackRemovals(t *testing.T) {
 	}
 }
 
-// Nonsense in a presence record holds removals back only as long as it is written.
+// A nonsensical presence holds removals back only while it is being written.
 func TestLyingPeerDoesNotHoldBackForever(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.join(t, withPeers)

@@ -135,7 +135,7 @@ func TestExcludedLocksAreNotRemoved(t *testing.T) {
 	})
 }
 
-// withoutDeadlines takes the deadlines off a record.
+// withoutDeadlines removes the deadlines from a record.
 func withoutDeadlines(r *metadata.Record) {
 	r.AlertAt = time.Time{}
 	r.AutoUnlockAt = time.Time{}
