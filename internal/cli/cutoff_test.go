@@ -18,12 +18,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The command writes the time into a file as long as it lives, and can only be ended by KILL.
+// The command writes the time into a file while it runs, and can only be ended by KILL.
 const deaf = `trap "" TERM
 echo ready
 while true; do date +%s.%N >beat.new; mv beat.new beat; sleep 0.02; done`
 
-// background starts mutexctl against an etcd. What it says goes to the returned file.
+// background starts mutexctl against an etcd. Its output goes to the returned file.
 func background(t *testing.T, endpoint string, args ...string) (cmd *exec.Cmd, said string) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
@@ -37,7 +37,7 @@ func background(t *testing.T, endpoint string, args ...string) (cmd *exec.Cmd, s
 	return cmd, out.Name()
 }
 
-// says waits until a file is there and has the words.
+// says waits until a file exists and contains the words.
 func says(t *testing.T, file, words string) {
 	t.Helper()
 	proctest.Eventually(t, file+" says "+words, func() error {
@@ -79,7 +79,7 @@ func TestPartitionedCommandEndsBeforeTheLockIsFree(t *testing.T) {
 	says(t, said, `lock "l" may be lost`)
 }
 
-// An etcd that refuses connections is waited for as a holder is: the command runs when it is back.
+// An etcd that refuses connections is waited for like a holder: the command runs once it is back.
 func TestRunWaitsForAnUnreachableEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// old is an etcd that says it is of an old version; what it stores is in another.
+// old is an etcd that reports an old version; another etcd stores its keys.
 type old struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer

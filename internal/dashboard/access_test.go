@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
-// roles are the permissions of the tests' people: the name says what each may do.
+// roles are the permissions of the test users, whose names say what each may do.
 const roles = `
 everyone: []
 users:

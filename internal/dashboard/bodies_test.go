@@ -19,8 +19,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// served is a dashboard behind a real server, with the limits on time that the programs have. The system keeps little
-// of what is sent, so that an answer that nobody reads stays with the server.
+// served is a dashboard behind a real server with the programs' timeouts. Socket buffers are small, so that an unread
+// response stays in the server.
 func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(d)
@@ -98,8 +98,8 @@ func TestIdleSocketsDoNotBlockThePage(t *testing.T) {
 				resp.Body.Close()
 				return resp.StatusCode
 			}
-			// Requests that are allowed are worked on, and 300 at once are more than are taken on: the page is busy
-			// until they are answered, whether or not anybody reads the answers, and then it is free for good.
+			// 300 permitted requests at once exceed the limit: the page is busy until they are answered, whether or not
+			// the responses are read, and then it is free.
 			end := time.Now().Add(time.Minute)
 			for answered := 0; answered < 5; {
 				switch code := page(); {
@@ -228,7 +228,7 @@ func TestRefusedAttemptsDoNotFillTheLog(t *testing.T) {
 	}
 }
 
-// pieces is a client's end that notes the largest piece it was sent, and may leave after the first one.
+// pieces is a client that records the largest piece it received, and may leave after the first one.
 type pieces struct {
 	*httptest.ResponseRecorder
 	largest int

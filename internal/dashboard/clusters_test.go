@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// world is several clusters, and what operators did in each.
+// world is several clusters, with the operators' actions in each.
 type world struct {
 	*dashboard.Dashboard
 	scenes map[string]*scene
@@ -64,7 +64,7 @@ func clusters(t testing.TB, changes ...func(*setup.Config)) *world {
 	return w
 }
 
-// page asks as somebody.
+// page requests a page as a user.
 func (w *world) page(t testing.TB, who, url string, status int) string {
 	t.Helper()
 	got := get(w, url, "X-Forwarded-User", who)
@@ -74,7 +74,7 @@ func (w *world) page(t testing.TB, who, url string, status int) string {
 	return got.Body.String()
 }
 
-// leaves makes a cluster silent since a while.
+// leaves makes a cluster unreachable since a while.
 func (w *world) leaves(name string, since time.Duration) {
 	s := w.scenes[name]
 	s.fresh.Heard = s.now.Add(-since)
@@ -82,7 +82,7 @@ func (w *world) leaves(name string, since time.Duration) {
 	s.away = errAway
 }
 
-// links are the addresses in a page.
+// links returns the URLs in a page.
 func links(page, part string) []string {
 	return slices.DeleteFunc(attributes(page, "href"), func(a string) bool { return !strings.Contains(a, part) })
 }
@@ -166,7 +166,7 @@ func TestLockWithoutAClusterIsFoundIfUnique(t *testing.T) {
 	w.page(t, "ann", "/c/nowhere/lock?name=nightly/run", http.StatusNotFound)
 }
 
-// as asks as somebody.
+// as sends a request as a user.
 type as struct {
 	d   http.Handler
 	who string
@@ -240,7 +240,7 @@ func TestUnreachableClusterIsNamedWhileOthersGoOn(t *testing.T) {
 	}
 }
 
-// What alerts after the last sign of life of its cluster is not known to alert.
+// A lock whose alert time is after its cluster's last sign of life is not known to alert.
 func TestStatesOfAnUnreachableClusterAreAsLastHeard(t *testing.T) {
 	w := clusters(t)
 	for _, s := range w.scenes {
@@ -324,7 +324,7 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 		"Also: 1 more without working unlockers, 1 silent.")
 }
 
-// pageByPage are the clusters of what an API lists, asked one at a time.
+// pageByPage returns the clusters of an API list that is read one item at a time.
 func pageByPage[T any](t *testing.T, w *world, path string, first func(T) string) (clusters []string) {
 	t.Helper()
 	for next := ""; ; {

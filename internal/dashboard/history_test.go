@@ -23,7 +23,7 @@ func withAudit(c *setup.Config) {
 		Permissions: &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace, access.Audit}}}
 }
 
-// over adds a past hold to the scene: it began and ended this long ago.
+// over adds a past hold to the scene, which began and ended this long ago.
 func (s *scene) over(lock, how, by, why string, began, ended time.Duration) metadata.Ending {
 	s.revision++
 	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision,
@@ -171,7 +171,7 @@ func TestCSVCellsAreNoFormulas(t *testing.T) {
 	}
 }
 
-// checkCuts wants no formula wherever a program cuts the lines of a table.
+// checkCuts expects no formula wherever a program splits the lines of a table.
 func checkCuts(t *testing.T, table string, formulas []string) {
 	t.Helper()
 	for line := range strings.Lines(table) {

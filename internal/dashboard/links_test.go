@@ -145,8 +145,8 @@ func TestUntrustedSourceLinksAreRefused(t *testing.T) {
 	}
 }
 
-// forbidden are the constructs by which text from outside becomes markup or script. Two holes of well-known dashboards
-// in 2026 were an innerHTML in a tooltip.
+// forbidden are constructs by which untrusted text becomes markup or script. Two vulnerabilities of well-known
+// dashboards in 2026 were an innerHTML in a tooltip.
 var forbidden = map[string]*regexp.Regexp{
 	".go": regexp.MustCompile(`template\.(HTML|JS|JSStr|URL|CSS|HTMLAttr|Srcset)\b|"text/template"|` +
 		`AddInsecureBypassPattern|Access-Control-`),
@@ -218,8 +218,7 @@ func TestPageAndFilesStayWithinTheirBudget(t *testing.T) {
 		t.Errorf("scripts have %d and styles %d bytes packed, in all %d; the budget is 14,000", sum["scripts"],
 			sum["styles"], both)
 	}
-	// Saved views and notifications have a file and a budget of their own: only those who open the menu, or asked for
-	// notifications, load it.
+	// Saved views and notifications have their own file and budget, because most readers load neither.
 	if sum["views"] > 2_500 {
 		t.Errorf("the script of saved views has %d bytes packed; the budget is 2,500", sum["views"])
 	}

@@ -223,8 +223,7 @@ func TestLimitsApply(t *testing.T) {
 	}
 }
 
-// The picture that grew is that of a dashboard which begins with what there is: orders, versions, and what a person
-// must know first.
+// A snapshot that grew equals that of a freshly started dashboard: orders, versions, and the sentence on top.
 func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 	s := crowd(60)
 	began := s.now
@@ -258,7 +257,7 @@ func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 	}
 }
 
-// happens lets something happen to one of the locks.
+// happens makes a random event happen to one of the locks.
 func (s *scene) happens(random *rand.Rand, mono time.Duration) {
 	s.revision++
 	i := random.IntN(len(s.locks))

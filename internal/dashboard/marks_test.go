@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// marking switches on what takes nothing away from a holder. What is asked of etcd goes to done.
+// marking enables the actions that take nothing away from a holder. Requests to etcd go to done.
 func marking(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) func(*setup.Config) {
 	do := func(_ protocol.Subject, a protocol.Action) error {
 		s.change(func() { *done = append(*done, a) })
@@ -174,7 +174,7 @@ func delayed(s *scene, name string) func(*setup.Config) {
 	}
 }
 
-// delayedHold is the hold of which [delayed] tells.
+// delayedHold is the hold in the delay of [delayed].
 const delayedHold = "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11"
 
 func endForm(name string) url.Values {
@@ -264,7 +264,7 @@ func (s *scene) write(name, field, value string) {
 	s.documents[name] = document
 }
 
-// hidden are the fields of a form that nobody types.
+// hidden returns the hidden fields of a form.
 func hidden(page string) url.Values {
 	f := url.Values{}
 	for _, m := range regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`).

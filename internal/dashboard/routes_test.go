@@ -147,7 +147,7 @@ func checkProblem(t *testing.T, r route, w *httptest.ResponseRecorder, kind stri
 	}
 }
 
-// fingerprint is the part of the addresses of assets that changes with them.
+// fingerprint is the part of asset URLs that changes with their content.
 func fingerprint(t testing.TB, d http.Handler) string {
 	t.Helper()
 	for _, src := range attributes(ok(t, d, "/help"), "src") {
@@ -206,7 +206,7 @@ func TestEveryLinkWorksBelowAnyPrefix(t *testing.T) {
 	}
 }
 
-// linksOf are the addresses in a page; all must begin with the prefix.
+// linksOf returns the URLs in a page; all must begin with the prefix.
 func linksOf(t *testing.T, page, prefix string) []string {
 	t.Helper()
 	var links []string

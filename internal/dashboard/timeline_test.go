@@ -20,8 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// watched is the busy night after most of an hour in which the dashboard saw a release, a waiter that got its lock, and
-// a gap.
+// watched is the busy night after most of an hour with a release, an acquisition after a wait, and a gap.
 func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	t.Helper()
 	s := lived(t)
@@ -119,8 +118,7 @@ func TestTimelineStaysWithinItsBudget(t *testing.T) {
 	}
 }
 
-// A bar is named by its parts from left to right, each with the place where it begins; n is what is to come, and m the
-// mark of the alert.
+// A bar is named by its parts from left to right, each with its start; n is the future, and m marks the alert.
 func TestBarsOfHolds(t *testing.T) {
 	const ago, ahead = time.Hour, time.Minute
 	for name, c := range map[string]struct {

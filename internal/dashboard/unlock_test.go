@@ -45,14 +45,14 @@ func operated(t testing.TB, s *scene, changes ...func(*setup.Config)) (*dashboar
 	return d, &done
 }
 
-// wanted is what the confirmation page sends for a lock of the scene.
+// wanted returns the form that the confirmation page sends for a lock of the scene.
 func (s *scene) wanted(name string) url.Values {
 	r := s.documents[name]
 	return url.Values{"hold": {r.UUID}, "token": {fmt.Sprint(r.Token)}, "revision": {fmt.Sprint(r.Revision)},
 		"typed": {name}, "reason": {"the pod is dead, node lost"}, "ticket": {"OPS-12"}}
 }
 
-// post sends a form as a browser does.
+// post sends a form like a browser.
 func post(d http.Handler, who, link string, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	return send(d, who, link, "application/x-www-form-urlencoded", form.Encode(), headers...)
 }
@@ -296,7 +296,7 @@ func TestForceUnlockSendsANotice(t *testing.T) {
 	}
 }
 
-// sample is the value of a metric of the dashboard with this result.
+// sample returns the value of a dashboard metric with this result.
 func sample(t *testing.T, d *dashboard.Dashboard, name, result string) float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -17,7 +17,7 @@ const (
 
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
-// story makes revisions. Its unlocker writes when tick is called, and its holders' clocks are an hour ahead.
+// story creates revisions. Its unlocker writes when tick is called, and its holders' clocks are an hour ahead.
 type story struct {
 	*testing.T
 	*holdtimes.Past
@@ -92,7 +92,7 @@ func (w *story) lock(name string) *holdtimes.Lock {
 	return nil
 }
 
-// is what is known of a lock, in short.
+// is compares the summary of a lock's hold times.
 func (w *story) is(name string) string {
 	w.Helper()
 	l := w.lock(name)

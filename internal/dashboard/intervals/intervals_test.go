@@ -54,7 +54,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Whatever clocks and the order of arrival do, the holds of one record do not overlap and end after they begin.
+// Whatever the clocks and the order of arrival, the holds of one record do not overlap and end after they begin.
 func TestHoldsOfOneRecordNeverOverlap(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// A picture of 100 minutes: a minute is a percent.
+// A timeline of 100 minutes: one minute is one percent.
 var begin = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
 func minute(n float64) time.Time { return begin.Add(time.Duration(n * float64(time.Minute))) }
@@ -52,7 +52,7 @@ func parse(lines string) (all []intervals.Interval) {
 	return all
 }
 
-// show writes lanes down: rows of bars as owner[x+width], * for the number, ~ for the part past the alert.
+// show formats lanes: rows of bars as owner[x+width], * for the number, ~ for the part past the alert.
 func show(p lanes.Picture) string {
 	var b strings.Builder
 	row := func(bars []lanes.Bar) {
@@ -89,7 +89,7 @@ func show(p lanes.Picture) string {
 	return b.String()
 }
 
-// Nothing is late, and nobody has waited, by what nobody knows.
+// Unknown spans count neither as late nor as waits.
 func TestOpenIntervalsCountUntilEtcdWasLastHeard(t *testing.T) {
 	p := plan(100)
 	p.AsOf = func(lanes.Key) time.Time { return minute(80) }
@@ -146,8 +146,8 @@ func TestUnknownSpansAreDrawn(t *testing.T) {
 	}
 }
 
-// TestRandomHistoryIsDrawnCompletely holds what every picture has: bars within the edges, none over another one in its
-// row, each interval in exactly one, and no more of them than asked for.
+// TestRandomHistoryIsDrawnCompletely checks invariants of every timeline: bars are within the edges and do not overlap
+// in a row, each interval is in exactly one, and there are no more than requested.
 func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 2))
