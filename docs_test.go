@@ -41,7 +41,7 @@ func TestReadmeSaysHowToRunAndTest(t *testing.T) {
 	}
 }
 
-// Whoever begins at the index finds every page of the documentation.
+// Every page of the documentation can be reached from the index.
 func TestEveryPageIsInTheIndex(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#\s]+\.md)`)
 	found := map[string]bool{}
@@ -139,7 +139,7 @@ func reference() map[string]bool {
 	}
 }
 
-// A page says first whom it is for, and is read in a quarter of an hour. A table's bars and code are no words.
+// A page first says whom it is for, and takes at most 15 minutes to read. The bars of tables and code are not words.
 func TestPagesNameTheirReadersAndStayShort(t *testing.T) {
 	words := regexp.MustCompile(`\S*[\pL\pN]\S*`)
 	code := regexp.MustCompile("(?s)```.*?```")
@@ -161,7 +161,7 @@ func TestPagesNameTheirReadersAndStayShort(t *testing.T) {
 	}
 }
 
-// Words that were once ours alone do not come back: the documentation has the field's.
+// The documentation uses the field's terms, not the ones that this project once invented.
 func TestDocumentationUsesTheFieldsTerms(t *testing.T) {
 	dialect := regexp.MustCompile(`(?i)\b(can not|tells whether|on the ground of|deeds?|heed|gentle|bequeath|` +
 		`claimless|unsay|restless|furnish|twins?|mend|patience|watchman|historian|vouch(es)?|chores?|a doubt)\b`)

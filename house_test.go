@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The drawing in docs/architecture.md has every room of the house, and no other.
+// The diagram in docs/architecture.md has every package, and no other.
 func TestDiagramHasEveryPackage(t *testing.T) {
 	drawn := drawing(t)
 	for room := range drawn {

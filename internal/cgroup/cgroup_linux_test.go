@@ -82,7 +82,7 @@ func TestUnitNamesAreValidForSystemdAndTheTree(t *testing.T) {
 	}
 }
 
-// Where this machine lets nobody make a cgroup, there is none to look for.
+// On a machine where no cgroup can be created, there is none to look for.
 func TestGroupIsFoundWhileItExists(t *testing.T) {
 	g, err := Make("a/b")
 	if err != nil {

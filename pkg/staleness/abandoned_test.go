@@ -8,7 +8,7 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// dead attaches a proof that the holder has ended, first seen at that moment.
+// dead attaches a proof of the holder's death, first seen at that moment.
 func dead(seen time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) {
 		r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
@@ -27,7 +27,7 @@ func disputed(r *metadata.Record) {
 
 func detached(r *metadata.Record) { r.Process = &metadata.Process{Detached: true} }
 
-// unlocks is the policy of an operator who wants abandoned locks unlocked, after ten seconds.
+// unlocks is a policy that unlocks abandoned locks after ten seconds.
 func unlocks(change ...func(*Policy)) Policy {
 	p := DefaultPolicy()
 	p.UnlockAbandoned = true

@@ -85,7 +85,7 @@ func TestHolderClockErrorIsReported(t *testing.T) {
 	}
 }
 
-// Our own wall clock may be wrong. Then the holder's seems off, and its deadlines count in elapsed time.
+// If our own wall clock is wrong, the holder's seems off, and its deadlines count in elapsed time.
 func TestOwnClockErrorMovesNoDeadlineOfAWatchedRecord(t *testing.T) {
 	r := lock(arrivedAt(time.Second))
 	r.Seen.Followed = -48 * time.Hour

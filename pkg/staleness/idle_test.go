@@ -9,7 +9,7 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// anyRecord is a record whose times lie around a moment, near the edges of the rules more often than not.
+// anyRecord returns a record with random times around a moment, mostly near the edges of the rules.
 func anyRecord(random *rand.Rand, now time.Duration) *metadata.Record {
 	near := func() time.Duration {
 		const century = 100 * 365 * 24 * time.Hour

@@ -123,7 +123,7 @@ func TestWallClockJumpDoesNotMoveDefaultDeadlines(t *testing.T) {
 	}
 }
 
-// TestNextIsExact: from now until Next the state is the same, at Next it is another.
+// TestNextIsExact: the state stays the same from now until Next, and changes at Next.
 func TestNextIsExact(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

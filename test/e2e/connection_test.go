@@ -12,14 +12,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// obstacle is a reason why etcd cannot be used, and the words of the error.
+// obstacle is a reason why etcd cannot be used, and the expected error.
 type obstacle struct {
 	name string
 	args []string
 	says []string
 }
 
-// obstacles are one of each kind: internal/etcdconn has all of them, and their words.
+// obstacles are one of each kind: internal/etcdconn tests all of them, and their messages.
 func obstacles(t *testing.T) []obstacle {
 	t.Helper()
 	guarded := etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
@@ -43,7 +43,7 @@ func secretFile(t *testing.T, password string) string {
 }
 
 // TestUnusableEtcdIsOneSentence runs every program against an etcd that refuses it. A command exits with the
-// reason; a daemon stays up, alive but not ready, and gives the reason once in its log and in each answer of /readyz.
+// reason; a daemon stays alive but not ready, and reports the reason once in its log and in each response of /readyz.
 func TestUnusableEtcdIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, o := range obstacles(t) {
@@ -64,7 +64,7 @@ func TestUnusableEtcdIsOneSentence(t *testing.T) {
 	}
 }
 
-// waits checks that a daemon waits for etcd and says why.
+// waits checks that a daemon waits for etcd and reports why.
 func waits(t *testing.T, p *proctest.Process, addr string, o obstacle) {
 	t.Helper()
 	told := func() (times int) {
@@ -134,8 +134,7 @@ func TestDaemonsSurviveEtcd(t *testing.T) {
 }
 
 // TestBadSettingIsOneSentence starts programs with settings that cannot work: which there are is tested beside each.
-// The program says in one sentence which and why, and ends at once with status 2: nobody has to wait for a daemon to
-// find out.
+// The program reports in one sentence which and why, and exits at once with status 2.
 func TestBadSettingIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for started, says := range map[string][]string{

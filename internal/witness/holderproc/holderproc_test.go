@@ -16,7 +16,7 @@ import (
 
 const uid = "0b5d7e0a-6d4d-4a3e-9a53-0d7a6c2f9f10"
 
-// stat is a line of /proc/PID/stat, whose program has this name.
+// stat returns a line of /proc/PID/stat for a program with this name.
 func stat(name, state, threads, start string, more ...string) string {
 	return "4711 (" + name + ") " + state + " 1 4711 4711 34817 4711 4194304 1 2 3 4 5 6 7 8 20 0 " + threads +
 		" 0 " + start + " 1000 200" + strings.Repeat(" 0", 27) + strings.Join(more, "")
@@ -130,7 +130,7 @@ func TestPodAndContainerAreReadFromTheMounts(t *testing.T) {
 	}
 }
 
-// machine is a source made of texts.
+// machine is a fake source of files and links.
 type machine map[string]string
 
 func (m machine) source() holderproc.Source {
@@ -227,7 +227,7 @@ func FuzzWhatProcSays(f *testing.F) {
 				t.Errorf("%q has the process id %d", text, pid)
 			}
 		}
-		// Whatever is learned can be written into a record.
+		// Everything that was read must be valid in a record.
 		every := func(string) string { return text }
 		p := holderproc.Self(holderproc.Source{Read: every, Link: every, Getenv: every})
 		for name, value := range p.Members() {

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// disk is the files of a machine that survive a reboot.
+// disk holds the files of a machine that survive a reboot.
 type disk struct {
 	testing.TB
 	dir, state string
@@ -35,7 +35,7 @@ func (d disk) boot(id, hostname string) (Machine, bool, error) {
 	})
 }
 
-// boots expects these earlier boots to be known under the boot with this id.
+// boots expects these earlier boots to be known in the boot with this id.
 func (d disk) boots(id, hostname string, forgets bool, earlier ...string) {
 	d.Helper()
 	m, forgotten, err := d.boot(id, hostname)

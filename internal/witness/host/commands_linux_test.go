@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// commands are how many processes live in cgroups, instead of those of this machine.
+// commands fakes the number of processes in each cgroup.
 type commands struct {
 	mu     sync.Mutex
 	living map[int64]int

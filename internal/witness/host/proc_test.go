@@ -35,8 +35,8 @@ func (f fake) link(target string, parts ...string) {
 	proctest.Must(f, os.Symlink(target, file))
 }
 
-// process adds one: its ids from this /proc's namespace to its own, in which namespace it lives (0: that may not be
-// read), and when it began.
+// process adds a process: its ids from this /proc's namespace down to its own, its namespace (0: unreadable), and its
+// start.
 func (f fake) process(ids string, namespace, start int64) {
 	f.Helper()
 	pid, _, _ := strings.Cut(ids, " ")
@@ -48,7 +48,7 @@ func (f fake) process(ids string, namespace, start int64) {
 	}
 }
 
-// machine makes it the /proc of a witness with process id 9 that sees every process.
+// machine makes it the /proc of a witness with process id 9 that can see every process.
 func (f fake) machine() {
 	f.file("b00b1e5e\n", "sys", "kernel", "random", "boot_id")
 	f.file("NSpid:\t9\nGid:\t0\t0\t0\t0\nGroups:\t\nCapEff:\t0000000000000000\n", "self", "status")
@@ -170,7 +170,7 @@ func TestHolderCandidates(t *testing.T) {
 	}
 }
 
-// A process of which a search cannot read who it is may be the holder: nothing is proven.
+// A process whose identity cannot be read may be the holder: nothing is proven.
 func TestUnreadableProcessIsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
 	for about, spoil := range map[string]func(fake){

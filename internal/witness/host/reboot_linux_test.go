@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// rebooted is a world whose machine has booted since, with a process of the boot before.
+// rebooted is a world after a reboot, with a process of the earlier boot.
 func rebooted(t *testing.T) (w *world, before metadata.Process) {
 	t.Parallel()
 	before = metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
@@ -61,7 +61,7 @@ func TestEarlierBootStillTakingLocksIsAnotherMachine(t *testing.T) {
 	}
 }
 
-// What was taken while the watch was broken is only seen by the next list.
+// Locks taken while the watch was broken are only seen by the next list.
 func TestEarlierBootTakingALockDuringABreakIsAnotherMachine(t *testing.T) {
 	w, before := rebooted(t)
 	store := lockstore.New(w.etcd, w.layout)

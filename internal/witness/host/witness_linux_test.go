@@ -38,7 +38,7 @@ func TestStatementHasTheSignalOfAKilledProcess(t *testing.T) {
 		w.silent(before, after)
 		killed := time.Now()
 		identity := w.identity(c.Process.Pid)
-		if err := c.Process.Kill(); err != nil { // and nobody reaps it
+		if err := c.Process.Kill(); err != nil { // without reaping it
 			t.Fatal(err)
 		}
 		for _, h := range []locktxn.Hold{before, after} {
@@ -226,7 +226,7 @@ func TestHoldersElsewhereAreIgnored(t *testing.T) {
 	}
 }
 
-// A look may come while /proc does not show a process, or not as a whole.
+// A look may happen while /proc does not show a process, or only in part.
 func TestSingleEmptyScanProvesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -461,7 +461,7 @@ func TestHiddenNamespaceIsReportedOnce(t *testing.T) {
 	gone := self
 	gone.Start--
 	h := w.hold("a", c.Process.Pid, gone)
-	const nobody = 1<<22 + 1 // no process has such an id, not even one that began when this one did
+	const nobody = 1<<22 + 1 // above the largest process id
 	other := w.hold("b", nobody, self)
 	w.eventually("its word", func() bool { return strings.Contains(one.log.String(), "cannot be seen from here") })
 	w.shows(one, "w_unseen_processes 2")

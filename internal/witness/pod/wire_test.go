@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/witness/pod/podproof"
 )
 
-// shaped is a pod with one container, "worker", in the shapes that its parts may have.
+// shaped is a pod with one container, "worker", whose parts vary.
 type shaped struct {
 	meta, spec, container string // members
 	status, state, last   string

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// apiServer answers as that of Kubernetes does, about pods. test/kube has the real one.
+// apiServer answers like the Kubernetes API server, for pods only. test/kube uses a real one.
 type apiServer struct {
 	*httptest.Server
 
@@ -40,11 +40,11 @@ type apiServer struct {
 	added   []string // the pods in them
 	changed chan struct{}
 	status  int    // of all answers, if it is not 0
-	now     string // the answer to who asks for a pod
-	asked   int    // how often that was
+	now     string // the answer to a request for a pod
+	asked   int    // the number of such requests
 }
 
-// startAPIServer runs one that knows of one pod. It is confirmed as it is now, to who asks.
+// startAPIServer starts a server that knows one pod, and returns its current state to requests.
 func startAPIServer(t *testing.T, now string) *apiServer {
 	t.Helper()
 	a := &apiServer{changed: make(chan struct{}), now: now}
@@ -56,7 +56,7 @@ func startAPIServer(t *testing.T, now string) *apiServer {
 	return a
 }
 
-// ServeHTTP implements [http.Handler]: every watch begins with all events again, as one with sendInitialEvents.
+// ServeHTTP implements [http.Handler]: every watch starts with all events, as with sendInitialEvents.
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	status := a.status
@@ -127,7 +127,7 @@ func (a *apiServer) refuse(status int) {
 	a.status = status
 }
 
-// podIn is a pod in JSON, with many members that do not matter here.
+// podIn returns a pod in JSON, with many members that do not matter here.
 func podIn(phase, state string) string {
 	return `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"shop","name":"worker-0","uid":"u1",
 "resourceVersion":"11","labels":{"app":"worker"},"annotations":{"long":"text"},"managedFields":[{"manager":"kubelet"}]},
@@ -146,13 +146,13 @@ const (
 type store struct {
 	mu      sync.Mutex
 	locks   []*metadata.Record
-	changed chan struct{} // closed when locks change, once somebody has asked for it
+	changed chan struct{} // closed when locks change; nil until requested
 	err     error
 	tries   int
 	said    []metadata.Statement
 	dubbed  []metadata.Statement
 	taken   []string     // uuids of dispelled suspicions
-	passed  atomic.Int64 // how much time went by besides, in nanoseconds
+	passed  atomic.Int64 // extra time that has passed, in nanoseconds
 }
 
 func (s *store) add(to *[]metadata.Statement) func(context.Context, metadata.Statement) error {
@@ -192,7 +192,7 @@ func (s *store) fail(err error) {
 	s.err = err
 }
 
-// held is a lock that the pod's container took an hour after it had begun.
+// held is a lock that the pod's container took an hour after its start.
 func held() *metadata.Record {
 	return &metadata.Record{Name: "invoices", UUID: "00000000-0000-4000-8000-000000000001", Token: 7,
 		LockedAt: time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC),
@@ -244,7 +244,7 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 	return w, log
 }
 
-// running is a witness that has seen the pod run, with what it watches and where it writes.
+// running starts a witness that has seen the pod run, and returns its API server, store and log.
 func running(t *testing.T, locks ...*metadata.Record) (*apiServer, *store, *pod.Witness, *proctest.Log) {
 	t.Helper()
 	t.Parallel()
@@ -256,7 +256,7 @@ func running(t *testing.T, locks ...*metadata.Record) (*apiServer, *store, *pod.
 	return a, s, w, log
 }
 
-// eventually waits until the store is as it should be.
+// eventually waits until the store satisfies a condition.
 func (s *store) eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	proctest.Eventually(t, what, func() error {
@@ -288,7 +288,7 @@ func TestDeathIsStatedOnceWithItsDetails(t *testing.T) {
 	shows(t, w, `unlocker_kubernetes_statements_total{cause="container_ended",certainty="proof"} 1`)
 }
 
-// Where nothing happens, an API server may send nothing for long: what then comes might be old.
+// An API server may send nothing for a long time if nothing happens, so the next event may be old.
 func TestHoldSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
 	a, s, w, _ := running(t)
 	late := s.holdLate()
@@ -314,7 +314,7 @@ func (s *store) holdLate() *metadata.Record {
 	return late
 }
 
-// The container may have ended, and been started again, before the hold was seen: the watch just has not said so yet.
+// The container may have been restarted before the hold was seen, without the watch reporting it yet.
 func TestPodThatDiffersFromTheWatchIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for about, answer := range map[string]string{
@@ -485,7 +485,7 @@ func shows(t *testing.T, w *pod.Witness, line string) {
 	})
 }
 
-// What comes after a break may have happened at any time since the API server was heard from last.
+// Events after a break may have happened at any time since the API server was last heard.
 func TestEventsAfterABreakMayDateFromIt(t *testing.T) {
 	t.Parallel()
 	now := time.Minute
@@ -501,7 +501,7 @@ func TestEventsAfterABreakMayDateFromIt(t *testing.T) {
 	}
 	is(`{"running": {"startedAt": "2026-01-01T00:00:00Z"}}`)
 	if !w.Status().Synced {
-		t.Error("not synced although all is known")
+		t.Error("not synced although everything is known")
 	}
 	now += 5 * time.Second
 	w.Fail()
