@@ -242,7 +242,7 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 	for dir := range rooms {
 		if !found[dir] {
-			t.Errorf("the table has a row for %s, where there is no code", dir)
+			t.Errorf("the table has a row for %s, which has no code", dir)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestDocumentationLinksWork(t *testing.T) {
 			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s links to %s: %v", page, found[1], err)
 			} else if heading != "" && !headings(read(t, file))[heading] {
-				t.Errorf("%s links to %s, where there is no such heading", page, found[1])
+				t.Errorf("%s links to %s, which lacks this heading", page, found[1])
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func TestTestsNamedInTheDocumentationExist(t *testing.T) {
 	for _, page := range glob(t, 5, "docs/*.md") {
 		for _, found := range named.FindAllStringSubmatch(read(t, page), -1) {
 			if !tests[found[1]] {
-				t.Errorf("%s names %s, and there is no such test", page, found[1])
+				t.Errorf("%s names %s, which is not a test", page, found[1])
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func TestContestantsRotate(t *testing.T) {
 func TestBrokenLockIsDetected(t *testing.T) {
 	turns := run(t, short, 1, contestant("open", &memory{open: true}))
 	if turns[0].Violations == 0 {
-		t.Error("nobody noticed")
+		t.Error("the broken lock was not detected")
 	}
 }
 

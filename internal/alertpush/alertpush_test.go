@@ -125,7 +125,7 @@ func TestAlertsBeforeALocksAlertTime(t *testing.T) {
 			}
 			w.holds()
 			if over := w.after(time.Second); len(over) != len(c.later) || over[0].EndsAt.After(over[0].at) {
-				w.Errorf("its end is told as %v", over)
+				w.Errorf("its end is pushed as %v", over)
 			}
 		}))
 	}

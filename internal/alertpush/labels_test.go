@@ -42,7 +42,7 @@ func TestOwnerAndNamedAttributesAreLabels(t *testing.T) {
 				}
 			}
 			if _, shown := p.Labels["secret"]; shown {
-				w.Error("an attribute that nobody named is a label")
+				w.Error("an attribute that was not configured is a label")
 			}
 		}
 

@@ -145,6 +145,6 @@ func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 		}
 	case <-time.After(proctest.Timeout):
 		_ = wait.Process.Kill()
-		t.Error("it goes on waiting for a lock that is free")
+		t.Error("it still waits for a free lock")
 	}
 }

@@ -143,7 +143,7 @@ func TestUnreadResponseDelaysTheNext(t *testing.T) {
 	})})
 	crowd(t, address, "/", 1)
 	if n := <-taken; n > 1<<20 {
-		t.Errorf("the kernel takes %d bytes that nobody reads", n)
+		t.Errorf("the kernel buffers %d unread bytes", n)
 	}
 }
 

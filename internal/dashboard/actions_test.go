@@ -77,7 +77,7 @@ func TestActionsAskForConfirmation(t *testing.T) {
 		}
 		page = get(d, "/lock?name="+v.lock, "X-Forwarded-User", "viewer").Body.String()
 		if slices.Contains(attributes(page, "href"), v.link()) {
-			t.Errorf("the page of the lock leads somebody who may not to %s", v.link())
+			t.Errorf("the lock page links an unauthorized user to %s", v.link())
 		}
 		if v.page == "unlock" {
 			wantWords(t, page, "Force unlock needs the permission unlock.")

@@ -310,7 +310,7 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 	w.scenes["staging"].unlockers[0].ID = "unlocker-of-staging"
 	for who, knows := range map[string]bool{"ann": true, "bob": false} {
 		if page := w.page(t, who, "/api/v1/status", http.StatusOK); strings.Contains(page, "of-staging") != knows {
-			t.Errorf("%s is told of the unlockers: %s", who, page)
+			t.Errorf("%s sees the unlockers: %s", who, page)
 		}
 	}
 	w.scenes["staging"].unlockers[0].HeldBack = []string{string(staleness.Clock)}

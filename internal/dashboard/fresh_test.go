@@ -264,7 +264,7 @@ func TestLockPageWaitsForASlowEtcd(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if page := page("/lock?name=" + stuck); strings.Contains(page, "no answer within") ||
 			!strings.Contains(page, "/mutexes/") {
-			t.Error("the page that follows has no keys, although etcd answers in 0.8 s")
+			t.Error("the next page has no keys, but etcd answers in 0.8 s")
 		}
 		d = s.dashboard(t, silent(s, 800*time.Millisecond))
 		s.locks = nil // the watch has not shown it yet

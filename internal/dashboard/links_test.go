@@ -132,7 +132,7 @@ app/jobs/invoice_run.rb:64:in 'run'
 		t.Errorf("the frames lead to %q, want %q", found, want)
 	}
 	if plain := ok(t, s.dashboard(t), "/lock?name=a"); strings.Contains(plain, "https://git") {
-		t.Error("there are links that nobody configured")
+		t.Error("found links that were not configured")
 	}
 }
 

@@ -295,6 +295,6 @@ func TestSectionedListIsAsLongAsAPlainOne(t *testing.T) {
 	}
 	wantWords(t, page, "50 owners", "50 more", "show")
 	if !slices.Contains(attributes(page, "href"), "/?q=owner:=service-07") {
-		t.Error("there is no way to the rest of a section")
+		t.Error("a section has no link to the rest")
 	}
 }

@@ -181,7 +181,7 @@ func TestLongNameIsNotReportedAsForeign(t *testing.T) {
 	for path, want := range map[string]int{"/": 1, "/waiting": 1, "/lock?name=" + strings.Repeat("long/", 300): 0,
 		"/lock?name=caf%C3%A9/menu": 1, "/lock?name=" + strings.Repeat("long/", 300) + "%D0%B5": 1} {
 		if n := strings.Count(ok(t, d, path), "non-ASCII name"); n != want {
-			t.Errorf("%.40s says of %d names that they are not ASCII, want %d", path, n, want)
+			t.Errorf("%.40s reports %d names that are not ASCII, want %d", path, n, want)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestFormThatCannotBeShownLeadsBack(t *testing.T) {
 			wantWords(t, w.Body.String(), c.say)
 			back := "/lock?name=" + stuck + "&hold=" + uuid(stuck) + c.back
 			if !slices.Contains(attributes(w.Body.String(), "href"), back) {
-				t.Errorf("%s: there is no way back from %s to the lock", name, form)
+				t.Errorf("%s: %s has no link back to the lock", name, form)
 			}
 		}
 	}

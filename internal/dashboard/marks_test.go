@@ -344,7 +344,7 @@ func TestChangesSinceTheFormWasShownAreShownFirst(t *testing.T) {
 			wantWords(t, page, c.says, c.then)
 			for _, typed := range []string{">the disk is slow</textarea>", `value="OPS-12"`} {
 				if !strings.Contains(page, typed) {
-					t.Errorf("the form has lost what was typed: there is no %s in %s", typed, page)
+					t.Errorf("the form lost the typed text: no %s in %s", typed, page)
 				}
 			}
 			if c.what != "ask" && !strings.Contains(page, `value="1h" checked`) {
@@ -358,7 +358,7 @@ func TestChangesSinceTheFormWasShownAreShownFirst(t *testing.T) {
 				form[field] = value
 			}
 			if w := post(d, "chief", link, form); w.Code != http.StatusSeeOther || len(done) != 1 {
-				t.Errorf("the person who has read it gets %d: %s", w.Code, words(w.Body.String()))
+				t.Errorf("the user who has read it got %d: %s", w.Code, words(w.Body.String()))
 			}
 		})
 	}

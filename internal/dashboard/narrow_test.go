@@ -163,13 +163,13 @@ func TestSensitiveFlagsAreForAuditorsOnly(t *testing.T) {
 		}
 	}
 	if page := words(ok(t, s.dashboard(t), "/status")); strings.Contains(page, "10.1.2.0") {
-		t.Errorf("somebody without a name sees %s", page)
+		t.Errorf("an anonymous user sees %s", page)
 	}
 	s.fresh.Heard = s.now.Add(-time.Hour)
 	for who, told := range map[string]bool{"nobody": false, "viewer": true} {
 		if page := words(get(d, "/help", "X-Forwarded-User", who).Body.String()); strings.Contains(page,
 			"etcd has not answered") != told {
-			t.Errorf("how etcd does is told to %s: %v", who, !told)
+			t.Errorf("%s sees the state of etcd: %v", who, !told)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (p *plan) sample(t *testing.T, d *dashboard.Dashboard) (class string) {
 	if p.looksAt(said.Lock) && slices.ContainsFunc(p.jobs, func(j *job) bool {
 		return classes[truth[j.lock]] == said.Class && !strings.Contains(j.lock, "#") && !p.looksAt(j.lock)
 	}) {
-		t.Errorf("it names a lock that somebody looks at before others: %s", said.Sentence)
+		t.Errorf("it names an acknowledged lock before others: %s", said.Sentence)
 	}
 	return said.Class
 }

@@ -82,7 +82,7 @@ func TestForceUnlockLogsActorAndHolder(t *testing.T) {
 	link := unlockLink(s, stuck)
 	form := s.wanted(stuck)
 	if page := get(d, link, "X-Forwarded-User", "unlocker").Body.String(); strings.Contains(page, "invoice_run.rb") {
-		t.Error("the page shows code to somebody who may not see it")
+		t.Error("the page shows code to an unauthorized user")
 	}
 	w := post(d, "chief", link, form, "X-Forwarded-For", "203.0.113.9, 198.51.100.7", "User-Agent", "a browser\x1b")
 	a := (*done)[0]
@@ -180,7 +180,7 @@ func TestForceUnlocksAreRateLimited(t *testing.T) {
 		t.Errorf("the eleventh try is answered with %d %v", w.Code, w.Header())
 	}
 	if w := post(d, "unlocker", unlockLink(s, stuck), form); w.Code != 422 {
-		t.Errorf("somebody else is answered with %d", w.Code)
+		t.Errorf("another user got status %d", w.Code)
 	}
 	for i := range 30 {
 		name := fmt.Sprint("lock", i)

@@ -226,6 +226,6 @@ func TestHolderWaitsWhereItsProcessQueues(t *testing.T) {
 		t.Errorf("where the holders cannot be read, the error is %v", err)
 	}
 	if r.PID = 0; chain() != nil {
-		t.Error("a process that is not known waits")
+		t.Error("an unknown process waits")
 	}
 }

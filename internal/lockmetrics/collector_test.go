@@ -180,7 +180,7 @@ func TestRemovedLockLeavesNoSeries(t *testing.T) {
 	w := newWorld(lock("late", -time.Minute))
 	c := lockmetrics.New(w.config())
 	if n := testutil.CollectAndCount(c, "unlocker_lock_alert_at_timestamp_seconds"); n != 1 {
-		t.Fatalf("%d series of a lock that is there, want 1", n)
+		t.Fatalf("%d series of an existing lock, want 1", n)
 	}
 	w.locks = nil
 	expect(t, c, "", "unlocker_lock_state", "unlocker_lock_locked_timestamp_seconds",

@@ -38,7 +38,7 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 		t.Errorf("audit %+v, %v", actions, err)
 	}
 	if ending, err := w.Ending(t.Context(), uuid(99)); ending != nil || err != nil {
-		t.Errorf("ending of a hold that nobody ended: %+v, %v", ending, err)
+		t.Errorf("ending of a hold that was not ended: %+v, %v", ending, err)
 	}
 	if _, err := w.Ending(t.Context(), "junk"); err == nil {
 		t.Error("no error for an ending that cannot be read")

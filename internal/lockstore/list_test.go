@@ -159,7 +159,7 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 	w.hold("a/b", uuid(2))
 	w.putFields("a", many("0/%d", 1500), "")
 	if d, _, err := w.Get(t.Context(), "a"); err != nil || len(d.Fields) > 0 || d.Token != 0 {
-		t.Errorf("lock that nobody holds: %+v, %v", d, err)
+		t.Errorf("free lock: %+v, %v", d, err)
 	}
 	r := w.hold("a", uuid(1))
 	now := w.put("/other", "")
@@ -185,7 +185,7 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 		alone := slices.ContainsFunc(d.Fields, named)
 		withQueue := slices.ContainsFunc(look.Whole.Fields, named)
 		if !alone || !withQueue {
-			t.Errorf("%s is there: %v when the record is read alone, %v when with its queue", name, alone, withQueue)
+			t.Errorf("%s exists: %v if the record is read alone, %v if with its queue", name, alone, withQueue)
 		}
 	}
 	on := protocol.Subject{Hold: &d.Record, Follows: d.DelayOf(0)}

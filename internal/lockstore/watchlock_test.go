@@ -37,7 +37,7 @@ func wantLook(t *testing.T, looks <-chan int64, revision int64, what string) {
 				return
 			}
 		case <-late:
-			t.Fatalf("there was no look after %s", what)
+			t.Fatalf("no look after %s", what)
 		}
 	}
 }

@@ -131,7 +131,7 @@ func TestViewHasLockDelays(t *testing.T) {
 		w.do(put(layout.Delay("a"), "unreadable"))
 		synctest.Wait()
 		if v.Changed() == changed {
-			t.Error("nobody was told")
+			t.Error("the acquisition was not reported")
 		}
 		want("two delays", "a", "b")
 		if a, b := v.Delay("a"), v.Delay("b"); !a.Unreadable || b.Owner != "billing" || b.Seconds != 30 ||

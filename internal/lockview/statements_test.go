@@ -18,7 +18,7 @@ func death(t *testing.T, w *world, lock string, change ...func(*metadata.Stateme
 	t.Helper()
 	kv, held := w.get(layout.Field(lock, metadata.FieldUUID))
 	if !held {
-		t.Fatalf("nobody holds %s", lock)
+		t.Fatalf("%s is not held", lock)
 	}
 	code := 137
 	st := metadata.Statement{
@@ -94,7 +94,7 @@ func TestStatementIsAttachedToItsHold(t *testing.T) {
 			t.Error("the statement changed something else")
 		}
 		if v.Changed() == changed {
-			t.Error("nobody was told")
+			t.Error("the death was not reported")
 		}
 		d.want(t, "a")
 
@@ -110,7 +110,7 @@ func TestStatementIsAttachedToItsHold(t *testing.T) {
 		w.do(remove(layout.Death(uuid(1)))) // or its lease expired
 		synctest.Wait()
 		if v.Lock("a").Death != nil {
-			t.Error("a statement that is gone is believed")
+			t.Error("a deleted statement still counts")
 		}
 	})
 }

@@ -94,7 +94,7 @@ func TestUnchangedSnapshotReusesItsSlices(t *testing.T) {
 		select {
 		case <-changed:
 		default:
-			t.Error("a change did not wake those who wait for it")
+			t.Error("a change did not wake its waiters")
 		}
 		now := v.Locks()
 		if !reflect.DeepEqual(*locks[1], copied) || now[1] == locks[1] || now[0] != locks[0] {
@@ -136,11 +136,11 @@ func TestSeenTimes(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		now := v.Clock()
 		if s := seen("extended"); s.First != extended.First || now-s.Changed > 10*time.Second {
-			t.Errorf("extended while nobody watched: %+v at %v", s, now)
+			t.Errorf("extended without a watch: %+v at %v", s, now)
 		}
 		if s := seen("replaced"); s.First != s.Changed || now-s.First > 10*time.Second ||
 			v.Lock("replaced").UUID != uuid(4) {
-			t.Errorf("replaced while nobody watched: %+v at %v", s, now)
+			t.Errorf("replaced without a watch: %+v at %v", s, now)
 		}
 		if seen("kept") != began {
 			t.Errorf("kept: %+v, began %+v", seen("kept"), began)
@@ -370,7 +370,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	settle(t, listed, w)
 	for _, v := range []*lockview.View{v, listed} {
 		if r := v.Lock("a"); r.Asked == nil || r.Process == nil || r.Process.PodUID != "5e9a2a3c" {
-			t.Errorf("what is no attribute was left out, too: asked %+v, process %+v", r.Asked, r.Process)
+			t.Errorf("members other than attributes were dropped, too: asked %+v, process %+v", r.Asked, r.Process)
 		}
 	}
 	w.do(removeAll(layout.Record("a")))
@@ -409,7 +409,7 @@ func TestFilteredViewKeepsNothingElse(t *testing.T) {
 		w.do(rest...)
 		want("what others do", "a")
 		if v.Changed() != changed {
-			t.Error("what others do is told as a change")
+			t.Error("an unrelated event is reported as a change")
 		}
 		w.do(lock(t, "d", uuid(4), ours)...)
 		want("taken", "a", "d")

@@ -214,7 +214,7 @@ func TestAttributesBecomeLabelsInOneOrder(t *testing.T) {
 		t.Errorf("values %q", got)
 	}
 	if got := (text.Attributes{}).Values(map[string]any{"team": "a"}); len(got) != 0 {
-		t.Errorf("attributes that nobody named are the labels %q", got)
+		t.Errorf("attributes that were not configured became labels: %q", got)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestNewerTokenWaitsForTheOlderWriteAndExcludesItsHolder(t *testing.T) {
 		leave() // counts once
 		synctest.Wait()
 		if len(in) > 0 {
-			t.Fatal("the newer one got in beside an older write")
+			t.Fatal("the newer token was admitted during an older write")
 		}
 		leaveToo()
 		proctest.Must(t, <-in)

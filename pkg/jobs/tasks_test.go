@@ -171,7 +171,7 @@ func TestDeletedTaskIsNotRecreated(t *testing.T) {
 	}
 	etcd.AssertFree("invoices/1")
 	if now := get(t, s, "1"); now.State != "" {
-		t.Errorf("it is there again: %+v", now)
+		t.Errorf("the task reappeared: %+v", now)
 	}
 }
 

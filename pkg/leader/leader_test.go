@@ -70,7 +70,7 @@ func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		st := inspector(t, s.Etcd())
 		if r := current(t, st); r != nil {
-			t.Errorf("nobody stood, but %+v leads", r)
+			t.Errorf("without candidates, %+v leads", r)
 		}
 		c := s.Client(mutex.Options{Owner: "scheduler", Hostname: "host-1"})
 		o := leader.Options{Address: "10.0.0.7:80", Lock: []mutex.Option{mutex.Attribute("zone", "north")}}
@@ -190,7 +190,7 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err = leader.Lead(ctx, c, "scheduler", leader.Options{}, func(context.Context) error {
-			t.Error("it leads beside another")
+			t.Error("there are two leaders")
 			return nil
 		})
 		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Holder.Owner != "stranger" {

@@ -51,7 +51,7 @@ func TestOnlyStatementsAboutTheHoldCount(t *testing.T) {
 			}
 			r.Heed(nil, nil)
 			if got := heeded(r); got != "" {
-				t.Errorf("a statement that is gone is still heeded: %q", got)
+				t.Errorf("a deleted statement still counts: %q", got)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestNamesOfShares(t *testing.T) {
 	for _, name := range []string{"", "a", "a#", "#1", "a#0", "a#01", "a#1x", "a#-1", "a#+1", "a# 1", "a#1 ",
 		"a#1000000000", "a1", "a#١"} {
 		if lock, number, ok := metadata.ParseShare(name); ok {
-			t.Errorf("%q passes for share %d of %q", name, number, lock)
+			t.Errorf("%q is accepted as share %d of %q", name, number, lock)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 		asked := l.Asked()
 		time.Sleep(time.Second)
 		if isAsked(asked) || l.Request() != nil || l.AskedError() != nil {
-			t.Error("it was asked before anybody did")
+			t.Error("Asked is closed before any request")
 		}
 		before := time.Now()
 		ask(t, f, "a", "ann", "the deploy waits")

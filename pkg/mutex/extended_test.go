@@ -51,7 +51,7 @@ func TestHolderUsesGrantedTime(t *testing.T) {
 			t.Errorf("by %+v", e)
 		}
 		if len(told) != 1 || told[0].Hold != l || told[0].Extension.By != "ann" {
-			t.Errorf("the hook was told %+v", told)
+			t.Errorf("the hook got %+v", told)
 		}
 		if d := passed() + time.Until(l.Deadline()); d < 39*time.Minute || d > 39*time.Minute+time.Second {
 			t.Errorf("its deadline is after %v", d)
@@ -168,7 +168,7 @@ func TestTimeGrantedBeforeAnAdoptionCountsOnce(t *testing.T) {
 		give(t, f, 20*time.Minute, 0)
 		l := adopt(t, locks, r.UUID, mutex.SafetyMargin(time.Minute))
 		if l.Extended() == nil {
-			t.Error("it does not know who gave it time")
+			t.Error("it does not know who granted the time")
 		}
 		time.Sleep(time.Minute)
 		give(t, f, 10*time.Minute, 0)

@@ -111,12 +111,12 @@ func TestHookReportsARequestToFinish(t *testing.T) {
 		got := waits(t, locks)
 		synctest.Wait()
 		if len(asked) != 1 || asked[0].Lock != "a" || asked[0].Context.Err() != nil {
-			t.Fatalf("the hook was told %v", asked)
+			t.Fatalf("the hook got %v", asked)
 		}
 		f.away.Store(false)
 		<-asked[0].Context.Done() // with the call
 		if locks.Lock(t.Context(), ""); len(asked) != 1 {
-			t.Error("the hook was told of a call that was refused for its arguments")
+			t.Error("the hook was called for a call with bad arguments")
 		}
 		<-got
 	})

@@ -44,7 +44,7 @@ func TestLockEndsWithItsContext(t *testing.T) {
 			l := take(t, q.locks(), "a")
 			time.AfterFunc(time.Second, func() {
 				if w := q.waiting(); o == nil && (len(w) != 1 || time.Until(w[0].TimeoutAt.Time) != 59*time.Second) {
-					t.Errorf("the ticket does not say when it gives up: %+v", w)
+					t.Errorf("the ticket lacks its timeout: %+v", w)
 				}
 			})
 			_, err := q.locks().Lock(within(t, time.Minute), "a", o)
@@ -94,7 +94,7 @@ func TestClosedClientKeepsItsLocksAndTakesNoMore(t *testing.T) {
 			t.Errorf("the hold's context ended with %v", cause)
 		}
 		if read(t, f.etcd, "a").UUID != l.UUID() {
-			t.Error("close gave back a lock that nobody unlocked")
+			t.Error("Close released a lock that was not unlocked")
 		}
 		unlock(t, l)
 	})
@@ -254,7 +254,7 @@ func TestLateRequestAfterItsHoldEndedIsRefused(t *testing.T) {
 				}
 				first.arrive(t)
 				if doc := read(t, q.etcd, l.Name()); len(doc.Fields) > 0 {
-					t.Errorf("held by nobody, as %s with token %d", doc.UUID, doc.Token)
+					t.Errorf("held without a holder, as %s with token %d", doc.UUID, doc.Token)
 				}
 				if life := q.life(layout(t).Cancelled(l.UUID())); life < 30*time.Minute {
 					t.Errorf("the mark lives for %v, a stalled connection may live longer", life)

@@ -44,7 +44,7 @@ func lockerIsLost(t *testing.T, test func(t *testing.T, q *fake, c *mutex.Client
 		test(t, q, c, l, told)
 		synctest.Wait()
 		if len(told) != 0 {
-			t.Errorf("it told once more: %v", <-told)
+			t.Errorf("reported again: %v", <-told)
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestLockerReportsALossOnce(t *testing.T) {
 		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck")
 		lost := &mutex.LostError{}
 		if err := <-told; !errors.As(err, &lost) || lost.Ending.Why != "it is stuck" {
-			t.Fatalf("it told %v", err)
+			t.Fatalf("reported %v", err)
 		}
 		others := make(chan bool) // of this process
 		go func() {
@@ -65,7 +65,7 @@ func TestLockerReportsALossOnce(t *testing.T) {
 		time.Sleep(time.Hour)
 		select {
 		case <-others:
-			t.Error("another goroutine has the Locker beside the one that lost the lock")
+			t.Error("another goroutine got the Locker while one that lost the lock still has it")
 		default:
 		}
 		l.Unlock()
@@ -83,7 +83,7 @@ func TestLockerReportsALossFoundByUnlock(t *testing.T) {
 				t.Errorf("it told %v", err)
 			}
 		default:
-			t.Error("Unlock returned before the loss was told")
+			t.Error("Unlock returned before the loss was reported")
 		}
 	})
 }

@@ -53,7 +53,7 @@ func TestDeepBacktraceIsCutWithoutError(t *testing.T) {
 			t.Errorf("%d bytes, ends with %q", n, doc.Backtrace[n-20:])
 		}
 		if take(t, locks, "b", mutex.BacktraceDepth(0)); read(t, f.etcd, "b").Backtrace != "" {
-			t.Error("a backtrace that nobody wanted")
+			t.Error("an unwanted backtrace")
 		}
 	})
 }

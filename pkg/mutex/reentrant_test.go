@@ -211,7 +211,7 @@ func TestHandleOfSeveralLocksRepresentsAll(t *testing.T) {
 		}
 		q.delete(layout(t).Record("b"))
 		if holds(t, q.etcd, l.Guards()...) {
-			t.Error("a write although one lock was lost")
+			t.Error("a write after the loss of one lock")
 		}
 		if err := l.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("alive: %v", err)

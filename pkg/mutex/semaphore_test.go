@@ -108,7 +108,7 @@ func TestNoAcquisitionWithinALockDelay(t *testing.T) {
 
 		if held := refused(t, c, "a"); held.Holder.Token != 0 || held.Delay == nil ||
 			held.Delay.UUID != former.UUID() || held.Delay.Purpose != "the invoices" || held.Delay.Seconds != 3600 {
-			t.Errorf("a newcomer is told %+v", held)
+			t.Errorf("a newcomer got %+v", held)
 		}
 		if _, err := c.TryLockAll(context.Background(), []string{"b", "a"}); !errors.Is(err, mutex.ErrHeld) {
 			t.Errorf("several locks, one of them in its delay: %v", err)
@@ -184,7 +184,7 @@ func TestReadersDelayBlocksWritersNotReaders(t *testing.T) {
 		take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
 		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
 		if held := refused(t, c, "a", mutex.Exclusive()); held.Delay == nil || held.Holder.Token != 0 {
-			t.Errorf("a writer is told %v", held)
+			t.Errorf("a writer got %v", held)
 		}
 		reader := take(t, q.locks(), "a", mutex.Shared())
 		if reader.Name() != "a#2" {

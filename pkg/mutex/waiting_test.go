@@ -137,7 +137,7 @@ func TestReportersShareQueueReads(t *testing.T) {
 			defer mu.Unlock()
 			told[w.Position]++
 			if w.Holder.UUID != first.UUID() {
-				t.Errorf("position %d is told of the holder %q", w.Position, w.Holder.UUID)
+				t.Errorf("position %d got the holder %q", w.Position, w.Holder.UUID)
 			}
 		}))...)
 		time.Sleep(2 * time.Second)
@@ -210,7 +210,7 @@ func TestPositionInALongQueueIsEstimated(t *testing.T) {
 		giveUp()
 		held, _ := errors.AsType[*mutex.HeldError](<-ended)
 		if held == nil || held.Position < c.least || held.Position > c.most {
-			t.Errorf("it is told: %v", held)
+			t.Errorf("got %v", held)
 		}
 		q.delete(layout(t).Queue("a"))
 	})

@@ -129,7 +129,7 @@ func TestWaitAndHoldAreSpansOfTheCaller(t *testing.T) {
 		for _, s := range append(waits, hold) {
 			if s.Parent().SpanID() != caller.SpanContext().SpanID() ||
 				s.SpanContext().TraceID() != caller.SpanContext().TraceID() {
-				w.Errorf("%s is no child of the caller's span", s.Name())
+				w.Errorf("%s is not a child of the caller's span", s.Name())
 			}
 		}
 		want := attribute.NewSet(attribute.String("mutex.lock", "invoices/7"),
@@ -208,7 +208,7 @@ func TestLossIsAFailedSpan(t *testing.T) {
 			w.Errorf("the events are %v", events)
 		}
 		if all := fmt.Sprint(hold.Attributes(), hold.Events(), hold.Status()); strings.Contains(all, "secret") {
-			w.Errorf("what somebody wrote is in the trace: %s", all)
+			w.Errorf("user-provided text is in the trace: %s", all)
 		}
 		w.wantPoints("mutex.hold.duration", map[string]uint64{
 			"mutex.group=a,mutex.outcome=lost,mutex.reason=forced": 1})

@@ -65,7 +65,7 @@ func TestRemovalMetricsHaveAttributeLabels(t *testing.T) {
 		for _, labels := range [][]string{{"pod-1", "a", "billing", "test", "", "payments"},
 			{"pod-1", "b", "billing", "test", "settler", "pay\ufffdments"}} {
 			if sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", labels...) <= 0 {
-				t.Errorf("there is no removal with the labels %q", labels)
+				t.Errorf("no removal with the labels %q", labels)
 			}
 		}
 	})

@@ -177,7 +177,7 @@ func TestBadValuesAreRefusedWithASentence(t *testing.T) {
 			// What stands between the parts that are filled in.
 			pattern := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(match[1]), "%s", ".*"))
 			if !pattern.MatchString(said.String()) {
-				t.Errorf("nobody provokes %q", match[1])
+				t.Errorf("no case provokes %q", match[1])
 			}
 		}
 	}

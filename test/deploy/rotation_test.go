@@ -60,7 +60,7 @@ func TestRenewedCertificateOfARunningUnitIsUsed(t *testing.T) {
 			proxy.Heal()
 			proctest.Eventually(t, "the permissions of the new certificate", func() error {
 				if strings.Count(s.Output(), "permission") == before {
-					return fmt.Errorf("it still has the permissions of the certificate that is gone")
+					return fmt.Errorf("it still has the permissions of the old certificate")
 				}
 				return nil
 			})

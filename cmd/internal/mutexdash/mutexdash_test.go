@@ -150,7 +150,7 @@ func TestStatusShowsFlagsButNoSecrets(t *testing.T) {
 	_, text := page(t, p, "", http.MethodGet, "/status", nil)
 	for _, secret := range []string{"wholly-secret", "unlock-webhook", "web.listen-address"} {
 		if strings.Contains(text, secret) {
-			t.Errorf("the page reveals %s to everybody: %s", secret, text)
+			t.Errorf("the page reveals %s to all users: %s", secret, text)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func says(t *testing.T, p program, path string, texts ...string) {
 		status, body := page(t, p, "ann", http.MethodGet, path, nil)
 		for _, text := range texts {
 			if status != http.StatusOK || !strings.Contains(body, text) {
-				return fmt.Errorf("it answers %d and does not say %q: %s", status, text, body)
+				return fmt.Errorf("got status %d, want the text %q in: %s", status, text, body)
 			}
 		}
 		return nil

@@ -47,7 +47,7 @@ func TestHandbookCommandsExist(t *testing.T) {
 			name, _, _ := strings.Cut(word, "=")
 			if long, ok := strings.CutPrefix(name, "--"); ok && cmd.Flags().Lookup(long) == nil &&
 				cmd.InheritedFlags().Lookup(long) == nil && cmd.PersistentFlags().Lookup(long) == nil {
-				t.Errorf("%q: there is no flag %s", line[1], name)
+				t.Errorf("%q: unknown flag %s", line[1], name)
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func TestHandbookFlagsExist(t *testing.T) {
 	known := read(t, "docs/flags.md")
 	for _, flag := range regexp.MustCompile("`(--[a-z]+\\.[a-z.-]+)").FindAllStringSubmatch(handbook(t), -1) {
 		if !strings.Contains(known, "`"+flag[1]+" ") && !strings.Contains(known, "`"+flag[1]+"`") {
-			t.Errorf("there is no flag %s", flag[1])
+			t.Errorf("unknown flag %s", flag[1])
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestPagesReferencedInDeployExist(t *testing.T) {
 				place = filepath.Join(filepath.Dir(file), page)
 			}
 			if _, err := os.Stat(place); err != nil {
-				t.Errorf("%s names %s, and there is no such page", file, page)
+				t.Errorf("%s names %s, which does not exist", file, page)
 			}
 		}
 		return nil

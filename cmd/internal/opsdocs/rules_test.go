@@ -143,7 +143,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	}
 	for title := range sections {
 		if regexp.MustCompile(`^(Unlocker|Mutexdash)[A-Z]`).MatchString(title) {
-			t.Errorf("docs/runbooks.md has a section about %s, which is no alert", title)
+			t.Errorf("docs/runbooks.md has a section about %s, which is not an alert", title)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestPushedAlertsMatchTheRules(t *testing.T) {
 	}
 	for _, name := range names {
 		if severities[name[1]] == "" {
-			t.Errorf("%s is pushed, and there is no such rule", name[1])
+			t.Errorf("%s is pushed but has no rule", name[1])
 		}
 	}
 	if !strings.Contains(read(t, "internal/alertpush/annotations.go"), `"`+runbooks+`"`) {

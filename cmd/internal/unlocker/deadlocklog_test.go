@@ -97,7 +97,7 @@ func TestDeadlockLogLineHasWaitersLocksAndTimes(t *testing.T) {
 		`a on host:7 waits for of-b�, held by b� on host:7 and 1 more; ` +
 			`b� on host:7 waits for of-a, held by a on host:7`} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("it does not say %s: %s", want, log.String())
+			t.Errorf("the log lacks %s: %s", want, log.String())
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestSharedSearchSurvivesItsFirstReader(t *testing.T) {
 		key := o.String() + " " + q.Text
 		e, mine := s.results.entry(key)
 		if !mine {
-			t.Fatal("somebody searches already")
+			t.Fatal("a search is already running")
 		}
 		var found *Result
 		var failed error
@@ -41,7 +41,7 @@ func TestSharedSearchSurvivesItsFirstReader(t *testing.T) {
 		left, leave := context.WithCancel(t.Context())
 		leave()
 		if _, err := s.fill(left, e, key, q, o, now); !errors.Is(err, ErrLeft) {
-			t.Errorf("the reader who left gets %v, want %v", err, ErrLeft)
+			t.Errorf("the reader that left got %v, want %v", err, ErrLeft)
 		}
 		<-answered
 		if failed != nil || len(found.Rows) != 1 || found.Rows[0].Name != "billing/1" {

@@ -131,7 +131,7 @@ func TestOtherPodProperties(t *testing.T) {
 		"another condition":            `{"type":"PodScheduled","status":"False","reason":"PodFailed"}`,
 	} {
 		if brief(t, shaped{status: `"phase":"Failed","conditions":[` + condition + `]`}.json()).KubeletEnded {
-			t.Errorf("%s: passes for the kubelet's word", about)
+			t.Errorf("%s: accepted as the kubelet's report", about)
 		}
 	}
 }
