@@ -27,6 +27,15 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
+// Describes reports whether a program's flag says where the locks are, as the file does.
+func Describes(flag string) bool {
+	switch flag {
+	case "etcd.dial-timeout", "etcd.request-timeout", "etcd.keepalive-time", "etcd.keepalive-timeout":
+		return false
+	}
+	return strings.HasPrefix(flag, "etcd.") || flag == "locks.prefix"
+}
+
 // Cluster is an etcd cluster, as the file describes it.
 type Cluster struct {
 	Name   string
