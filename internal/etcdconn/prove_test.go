@@ -197,7 +197,7 @@ func TestProveIsNotCountedAsARequest(t *testing.T) {
 }
 
 // Requests go to the members in turn, and one that is cut off from the others keeps what it is sent for seconds.
-func TestRequestsGoPastAMemberWithoutALeader(t *testing.T) {
+func TestRequestsSkipAMemberWithoutALeader(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	members := func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,

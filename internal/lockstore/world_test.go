@@ -408,7 +408,8 @@ func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientCon
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if w.any != nil {
 		if err := w.any(method[strings.LastIndex(method, "/")+1:]); err != nil {
-			if sent, _ := grpcmeta.FromOutgoingContext(ctx); err == rpctypes.ErrGRPCNoLeader && sent["hasleader"] == nil {
+			sent, _ := grpcmeta.FromOutgoingContext(ctx)
+			if err == rpctypes.ErrGRPCNoLeader && sent["hasleader"] == nil {
 				<-ctx.Done()
 			}
 			return nil, err
