@@ -210,11 +210,10 @@ func TestLimitsApply(t *testing.T) {
 		s.add(hold{name: fmt.Sprintf("lock-%04d", i), held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
 	}
 	d := s.dashboard(t)
-	if n := strings.Count(ok(t, d, "/?limit=100000"), "<tbody"); n != 250 {
-		t.Errorf("a page shows %d rows, want 250 at most", n)
-	}
-	if n := strings.Count(ok(t, d, "/?limit=-1"), "<tbody"); n != 100 {
-		t.Errorf("a page shows %d rows, want the default of 100", n)
+	for limit, want := range map[int]int{100_000: 250, -1: 100} { // at most, and by default
+		if n := strings.Count(ok(t, d, fmt.Sprint("/?limit=", limit)), "<tbody"); n != want {
+			t.Errorf("with a limit of %d, a page shows %d rows, want %d", limit, n, want)
+		}
 	}
 	data, meta := fetch[[]lock](t, d, "/api/v1/locks?limit=1000")
 	rest, _ := fetch[[]lock](t, d, "/api/v1/locks?limit=1000&after="+meta["next"].(string))
