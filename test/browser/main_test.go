@@ -1,11 +1,10 @@
 //go:build browser
 
-// Package browser drives the pages of the real mutexdash with a real Chromium against a real etcd, and looks at them as
-// people do: do they follow, do they keep still while somebody reads, do they say when they are old, can everybody use
-// them.
+// Package browser drives the pages of the real mutexdash with a real Chromium against a real etcd, and checks what
+// users need: that pages update, stay still while being read, show when they are stale, and are accessible.
 //
-// It needs Chromium, axe-core and some time, so it is behind the build tag browser: `make browser`. It also makes the
-// pictures of the documentation: `make screenshots`.
+// It needs Chromium, axe-core and some time, so it has the build tag browser: `make browser`. It also makes the
+// screenshots of the documentation: `make screenshots`.
 package browser
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// What is built or found once for all tests.
+// Things that are built or found once for all tests.
 var (
 	programs *proctest.Programs
 	axe      string          // source of axe-core

@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// four is a stage with four locks that sort as they are named, and a tab that shows them.
+// four returns a stage with four locks in the order of their names, and a tab that shows them.
 func four(t *testing.T) (*stage, *tab) {
 	t.Helper()
 	s, b := staged(t)
@@ -24,7 +24,7 @@ func four(t *testing.T) (*stage, *tab) {
 	return s, b
 }
 
-// fast makes the page ask every two seconds.
+// fast makes the page poll every two seconds.
 func (b *tab) fast() {
 	b.t.Helper()
 	ask[bool](b, `(document.getElementById("every").value = "2",

@@ -58,7 +58,7 @@ func newStage(t testing.TB, flags ...string) *stage {
 	return s
 }
 
-// staged is a stage of a test that runs beside others, and a tab for its pages.
+// staged returns the stage of a parallel test, and a tab for its pages.
 func staged(t *testing.T) (*stage, *tab) {
 	t.Helper()
 	t.Parallel()
@@ -81,7 +81,7 @@ func (s *stage) start(program string, flags ...string) (kill func()) {
 	return proctest.Start(s.t, programs.Command(s.t, program, flags...)).Kill
 }
 
-// lock is what a client without a library writes. Times are distances from now; zero ones are left out.
+// lock is a record as written without a client library. Times are relative to now; zero ones are omitted.
 type lock struct {
 	name, owner, host, purpose, trace string
 	held                              time.Duration // ago
@@ -116,19 +116,19 @@ func (s *stage) hold(l lock) string {
 	return id
 }
 
-// takes is a hold of a minute ago, by o on h, that alerts in so long.
+// takes returns a hold taken a minute ago, by o on h, that alerts after a time.
 func (s *stage) takes(name string, alert time.Duration) {
 	s.t.Helper()
 	s.hold(lock{name: name, owner: "o", host: "h", held: time.Minute, alert: alert, unlock: 9 * time.Hour})
 }
 
-// alerts makes a hold alert since a minute.
+// alerts makes a hold alerting for a minute.
 func (s *stage) alerts(name string) {
 	s.t.Helper()
 	s.put(name, metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
 }
 
-// put writes fields of a lock in one transaction. Empty values are left out.
+// put writes fields of a lock in one transaction. Empty values are omitted.
 func (s *stage) put(name string, fields ...string) {
 	s.t.Helper()
 	var puts []clientv3.Op
@@ -146,7 +146,7 @@ func (s *stage) release(name string) {
 	s.do(clientv3.OpDelete(s.layout.Record(name), clientv3.WithPrefix()))
 }
 
-// wait adds a waiter for a lock, who has waited for this long.
+// wait adds a waiter that has waited for a lock for this long.
 func (s *stage) wait(name, owner, host, purpose string, since time.Duration) {
 	s.t.Helper()
 	now := time.Now()
@@ -165,8 +165,8 @@ func (s *stage) do(ops ...clientv3.Op) {
 	s.latest = done.Header.Revision
 }
 
-// shown waits until mutexdash, if it runs, knows everything that was written: what is opened next shows it, also where
-// no script looks again.
+// shown waits until a running mutexdash knows everything that was written, so that the next page shows it even without
+// scripts.
 func (s *stage) shown() {
 	s.t.Helper()
 	if s.ops == "" {
@@ -191,7 +191,7 @@ func (s *stage) many(n int) {
 	}
 }
 
-// record is the record of the lock as it stands in etcd.
+// record returns the record of a lock in etcd.
 func (s *stage) record(lock string) *metadata.Record {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -23,8 +23,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// tab is a page in a profile of its own. Whatever a test does in it, at its end nothing may have violated the content
-// security policy, and no script may have failed.
+// tab is a page in its own profile. At the end of a test, nothing may have violated the content security policy, and no
+// script may have failed.
 type tab struct {
 	t   testing.TB
 	ctx context.Context
@@ -54,7 +54,7 @@ func newTab(t testing.TB, of ...*stage) *tab {
 	return b
 }
 
-// listen keeps what the browser complains about. Requests that fail are news, not trouble: some tests pull the plug.
+// listen collects the browser's complaints. Failed requests do not count, because some tests cut the connection.
 func (b *tab) listen(event any) {
 	var complaint string
 	switch e := event.(type) {
@@ -100,7 +100,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.check(chromedp.Do(ctx, steps...))
 }
 
-// open opens a page and waits until its scripts have run. It shows what its stages have written until now.
+// open opens a page and waits until its scripts have run. The page shows everything that its stages have written.
 func (b *tab) open(url string) {
 	b.t.Helper()
 	for _, s := range b.of {
@@ -109,7 +109,7 @@ func (b *tab) open(url string) {
 	b.do(chromedp.Navigate(url))
 }
 
-// press types keys as a keyboard does: a key that a script has taken writes no character. It waits for the scripts.
+// press types keys like a keyboard: a key handled by a script writes no character. It waits for the scripts.
 func (b *tab) press(keys string) {
 	b.t.Helper()
 	b.until("the page has loaded", `document.readyState === "complete"`)
@@ -127,7 +127,7 @@ func (b *tab) press(keys string) {
 	}
 }
 
-// point moves the pointer onto the middle of an element.
+// point moves the pointer to the center of an element.
 func (b *tab) point(selector string) {
 	b.t.Helper()
 	at := ask[[]float64](b, fmt.Sprintf(`(() => {
@@ -158,7 +158,7 @@ func (b *tab) until(what, expression string, limit ...time.Duration) {
 	}
 	for deadline := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
-		// fails while a page is being replaced
+		// this fails while a page is being replaced
 		yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		cancel()
 		if yes {
@@ -171,20 +171,20 @@ func (b *tab) until(what, expression string, limit ...time.Duration) {
 	}
 }
 
-// says waits until a page that follows says something.
+// says waits until an updating page contains a text.
 func (b *tab) says(words string) {
 	b.t.Helper()
 	b.until(words, fmt.Sprintf(`document.getElementById("main").innerText.includes(%q)`, words))
 }
 
-// sight is what an expression was in a page from a moment on, in milliseconds.
+// sight is the value of an expression in a page from a moment on, in milliseconds.
 type sight struct {
 	At    float64 `json:"at"`
 	Value string  `json:"value"`
 }
 
-// watch keeps from now on what an expression becomes, also what it is for no longer than an instant: a busy machine
-// does not miss it. One at a time, and until another page is opened.
+// watch records all values of an expression from now on, even brief ones, so that a busy machine misses none. Only one
+// watch runs at a time, until another page is opened.
 func (b *tab) watch(expression string) {
 	b.t.Helper()
 	ask[bool](b, `(() => {
@@ -197,25 +197,25 @@ func (b *tab) watch(expression string) {
 	})()`)
 }
 
-// seen is what the watched expression has been so far.
+// seen returns the values of the watched expression so far.
 func (b *tab) seen() []sight {
 	b.t.Helper()
 	return ask[[]sight](b, "window.seen")
 }
 
-// pass lets time pass in the page, in which something must not happen.
+// pass lets time pass in the page, during which something must not happen.
 func (b *tab) pass(d time.Duration) {
 	b.t.Helper()
 	ask[bool](b, fmt.Sprintf(`new Promise((done) => setTimeout(() => done(true), %d))`, d.Milliseconds()))
 }
 
-// size sets the inside of the window.
+// size sets the inner size of the window.
 func (b *tab) size(width, height int64) {
 	b.t.Helper()
 	b.dense(width, height, 1)
 }
 
-// dense sets the inside of the window, on a screen with so many points for each that a page counts.
+// dense sets the inner size of the window and the device pixel ratio.
 func (b *tab) dense(width, height int64, points float64) {
 	b.t.Helper()
 	b.check(second(chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride,
@@ -223,7 +223,7 @@ func (b *tab) dense(width, height int64, points float64) {
 			Mobile: width < 600})))
 }
 
-// prefer sets what the browser tells pages about its user: pairs of a media feature and its value.
+// prefer sets user preferences: pairs of a media feature and its value.
 func (b *tab) prefer(pairs ...string) {
 	b.t.Helper()
 	var features []*emulation.MediaFeature
@@ -234,14 +234,14 @@ func (b *tab) prefer(pairs ...string) {
 		emulation.SetEmulatedMediaParams{Features: features})))
 }
 
-// slow makes scripts, layout and painting this many times slower.
+// slow throttles scripts, layout and painting by this factor.
 func (b *tab) slow(times float64) {
 	b.t.Helper()
 	b.check(second(chromedp.Call(b.ctx, emulation.SetCPUThrottlingRate,
 		emulation.SetCPUThrottlingRateParams{Rate: times})))
 }
 
-// forgetful makes the tab load every file anew.
+// forgetful disables the tab's cache.
 func (b *tab) forgetful() {
 	b.t.Helper()
 	b.check(second(chromedp.Call(b.ctx, network.Enable, network.EnableParams{})))
@@ -261,13 +261,13 @@ func (b *tab) scripts(on bool) {
 		emulation.SetScriptExecutionDisabledParams{Value: !on})))
 }
 
-// names are the locks in the list, from the top.
+// names returns the locks in the list, from the top.
 func (b *tab) names() []string {
 	b.t.Helper()
 	return ask[[]string](b, `[...document.querySelectorAll(".locks .name")].map((a) => a.textContent)`)
 }
 
-// typeInto types into a field, also where scripts are off.
+// typeInto types into a field, even with scripts disabled.
 func typeInto(selector, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.SendKeys(selector, text)
 }

@@ -85,8 +85,8 @@ func heldByAnother(t *testing.T, s *scene, a, b *client) {
 	s.ends(next)
 }
 
-// heldByWaiting has the holder's own driver wait for the lock and get it, and asks another meanwhile how many wait:
-// some keep their ticket while they hold the lock.
+// heldByWaiting makes a driver get the lock by waiting, and checks how many waiters another driver then sees: some
+// clients keep their ticket while they hold the lock.
 func heldByWaiting(s *scene, l *lock, other *driver) *lock {
 	counts := func(about string, want int) {
 		s.t.Helper()
@@ -103,8 +103,7 @@ func heldByWaiting(s *scene, l *lock, other *driver) *lock {
 	return next
 }
 
-// whichProcess wants members that may be left out to be true if they are there: a wrong one proves the end of a process
-// that lives.
+// whichProcess expects optional members to be true if present: a wrong one would prove the death of a live process.
 func whichProcess(t *testing.T, s *scene, c *client) {
 	pod := metadata.Process{PodNamespace: "billing", PodName: "worker-0", PodUID: "9d7c9a9e", Container: "main"}
 	inside := s.identity(c, "POD_NAMESPACE=billing", "POD_NAME=worker-0", "POD_UID=9d7c9a9e", "CONTAINER_NAME=main")
@@ -125,7 +124,7 @@ func ofPod(p metadata.Process) metadata.Process {
 	return metadata.Process{PodNamespace: p.PodNamespace, PodName: p.PodName, PodUID: p.PodUID, Container: p.Container}
 }
 
-// identity is what the record of a driver with these variables says of its process, compared with what /proc says.
+// identity compares the process identity in a driver's record with /proc, for these environment variables.
 func (s *scene) identity(c *client, env ...string) metadata.Process {
 	d := c.start(s.t, env...)
 	d.must(s.opening())
@@ -187,7 +186,7 @@ func (s *scene) shows(addr, sample string, want float64) {
 	})
 }
 
-// abandoned kills a holder of a, for whose lock b waits.
+// abandoned kills a holder driven by a while b waits for its lock.
 func abandoned(t *testing.T, s *scene, a, b *client) {
 	addr := s.unlocker()
 	dead, next := s.open(a), s.open(b)
@@ -208,7 +207,7 @@ func abandoned(t *testing.T, s *scene, a, b *client) {
 	s.ends(got)
 }
 
-// keptAlive keeps a lock of 12 s for 30 s, then stops. The machine may be busy: a call may take seconds.
+// keptAlive extends a lock of 12 s for 30 s, then stops. Calls may take seconds on a busy machine.
 func keptAlive(t *testing.T, s *scene, c *client) {
 	s.unlocker()
 	l := s.open(c).acquire("alive", want{try: true, alert: 6, unlock: 12})

@@ -21,14 +21,14 @@ var boundChecks = []check{
 		alone: waitBoundsCall},
 }
 
-// silent is the endpoint of a server that accepts, and answers nothing.
+// silent returns the endpoint of a server that accepts connections and never answers.
 func silent(s *scene) string {
 	p := etcdtest.NewProxy(s.t, s.target[0])
 	p.Stall()
 	return p.Endpoint()
 }
 
-// patient is the timeout of the client, in seconds.
+// patient is the client's timeout in seconds.
 const patient = 2.0
 
 func waitBoundsCall(t *testing.T, s *scene, c *client) {
@@ -65,7 +65,7 @@ func isBounded(t *testing.T, d *driver, about string, wait float64) {
 	})
 }
 
-// inTime measures a call. Where it takes too long, the machine may be busy: it is made again, twice.
+// inTime measures a call. A call that takes too long is repeated twice, because the machine may be busy.
 func inTime(t *testing.T, about string, most float64, measure func() (*driver, time.Duration)) {
 	for range 2 {
 		if d, took := measure(); took <= bound(most, d) {
@@ -77,8 +77,8 @@ func inTime(t *testing.T, about string, most float64, measure func() (*driver, t
 	}
 }
 
-// bound is the rule, and half a second for the driver and a busy machine: or, if that is more, as long as three calls
-// take that ask etcd nothing.
+// bound returns the rule's limit, plus half a second for the driver and a busy machine, or the time of three calls
+// without etcd if that is more.
 func bound(most float64, d *driver) time.Duration {
 	began := time.Now()
 	a, err := d.send(want{}.request("")).outcome()
@@ -89,7 +89,7 @@ func bound(most float64, d *driver) time.Duration {
 	return seconds(most+0.5) + max(seconds(0.5), 3*a.at.Sub(began))
 }
 
-// fallsSilent measures a wait for a lock that another holds, while etcd falls silent.
+// fallsSilent measures a wait for a held lock while etcd stops answering.
 func fallsSilent(t *testing.T, s *scene, c *client) {
 	s.write("held", s.somebody(uuid.NewString()))
 	const wait = 3.0
@@ -178,7 +178,7 @@ func orderlyEnd(t *testing.T, s *scene, c *client) {
 	s.ends(busy)
 }
 
-// orderlyEndWithoutEtcd allows the two seconds of the rule, and five for a busy machine.
+// orderlyEndWithoutEtcd allows the rule's two seconds, and five for a busy machine.
 func orderlyEndWithoutEtcd(t *testing.T, s *scene, c *client) {
 	const most = 7 * time.Second
 	d, line := s.behindWire(c)

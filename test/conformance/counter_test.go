@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
-// counterChecks are exact counters: whoever holds the lock adds one to a number, in two steps.
+// counterChecks count exactly: each holder of the lock adds one to a number, in two steps.
 var counterChecks = []check{
 	{name: "counter", rule: "protocol.md#the-idea", short: true,
 		wants: "no two processes hold the lock at once, and all get their turns", pair: counterQuiet},
@@ -27,7 +27,7 @@ var counterChecks = []check{
 		wants: "the same while etcd is killed four times", pair: counterKilled},
 }
 
-// counter is what the processes count together. Nothing protects it but the lock under test.
+// counter is the shared number. Only the lock under test protects it.
 type counter struct {
 	inside atomic.Int64
 	done   atomic.Int64 // rounds
@@ -35,7 +35,7 @@ type counter struct {
 	last   int64
 }
 
-// add is the work of a holder. It returns an error if another holder works, too.
+// add is the work of a holder. It returns an error if another holder works at the same time.
 func (n *counter) add(l *lock) error {
 	if others := n.inside.Add(1) - 1; others != 0 {
 		n.inside.Add(-1)
@@ -54,7 +54,7 @@ func (n *counter) add(l *lock) error {
 	return nil
 }
 
-// count has each driver take the lock, and wants every round to have counted.
+// count makes each driver take the lock, and expects every round to count.
 func (n *counter) count(s *scene, drivers []*driver, more func(round int) bool) {
 	s.t.Helper()
 	s.rounds("counter", drivers, more, want{}, n.add)
@@ -64,7 +64,7 @@ func (n *counter) count(s *scene, drivers []*driver, more func(round int) bool) 
 	s.free("counter")
 }
 
-// rounds has each driver take the lock and work, as long as there is more to do.
+// rounds makes each driver take the lock and work until everything is done.
 func (s *scene) rounds(name string, drivers []*driver, more func(round int) bool, w want, work func(*lock) error) {
 	var all sync.WaitGroup
 	for _, d := range drivers {
@@ -108,7 +108,7 @@ func (s *scene) several(a, b *client, each int, endpoints ...string) (drivers []
 	return drivers
 }
 
-// size is how many processes of each client count how often.
+// size returns how many processes of each client count, and how often.
 func size() (each, rounds int) {
 	if testing.Short() {
 		return 2, 3
@@ -121,8 +121,7 @@ func counterQuiet(t *testing.T, s *scene, a, b *client) {
 	(&counter{}).count(s, s.several(a, b, each), times(rounds))
 }
 
-// lossy are drivers of both clients behind a wire that loses four of a hundred requests and as many answers, half of
-// them in silence.
+// lossy starts drivers of both clients behind a wire that loses 4 % of requests and of answers, half of them silently.
 func (s *scene) lossy(a, b *client) (drivers []*driver, more func(round int) bool) {
 	s.timeout = 1
 	line := newWire(s.t, s.target[0])
@@ -163,9 +162,9 @@ func counterKilled(t *testing.T, _ *scene, a, b *client) {
 	counts.Wait()
 }
 
-// TestPool has workers of all clients that know semaphores take one of five permits each, 1000 times in all (150 in the
-// short set), while one of them is killed again and again. An unlocker takes the permits of the dead. At no revision of
-// etcd are more than five out.
+// TestPool makes workers of all clients with semaphores take one of five permits each, 1000 times in all (150 in the
+// short set), while one of them is killed repeatedly. An unlocker removes dead workers' permits. At no revision of etcd
+// may more than five be taken.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	const limit, name = 5, "pool"
@@ -215,8 +214,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// watchPermits counts the permits that are out at each revision. The result says how many there were at most, and how
-// many were taken.
+// watchPermits counts the taken permits at each revision. It returns the maximum and the number of acquisitions.
 func (s *scene) watchPermits(name string) (count func() (most, taken int)) {
 	ctx, stop := context.WithCancel(context.Background())
 	from, end := s.layout.Shares(name)

@@ -29,7 +29,7 @@ type client struct {
 	info    answer
 }
 
-// claims reports whether the client says that it has all of these levels and features, which blanks separate.
+// claims reports whether the client claims all of these levels and features, which are separated by spaces.
 func (c *client) claims(needs string) bool {
 	return !slices.ContainsFunc(strings.Fields(needs), func(need string) bool {
 		switch {
@@ -44,7 +44,7 @@ func (c *client) claims(needs string) bool {
 
 var levels = []string{"basic", "queue", "kinds", "jobs"}
 
-// goClient is the Go client, in a process that breaks a rule if it is named.
+// goClient returns the Go client, in a process that breaks the named rule, if any.
 func goClient(broken string) *client {
 	name := "go"
 	if broken != "" {
@@ -101,7 +101,7 @@ type answer struct {
 
 type holder struct{ UUID, Owner, Hostname, Purpose string }
 
-// UnmarshalJSON also takes a uuid alone, as verdicts have it.
+// UnmarshalJSON also accepts a bare uuid, as in verdicts.
 func (h *holder) UnmarshalJSON(text []byte) error {
 	if strings.HasPrefix(string(text), `"`) {
 		return json.Unmarshal(text, &h.UUID)
@@ -153,7 +153,7 @@ func (c *client) start(t testing.TB, env ...string) *driver {
 	return d
 }
 
-// read takes answers and events until the driver's output ends.
+// read reads answers and events until the driver's output ends.
 func (d *driver) read(out io.Reader) {
 	lines := bufio.NewReader(out)
 	for {
@@ -185,7 +185,7 @@ func (d *driver) read(out io.Reader) {
 	}
 }
 
-// kill ends the driver as kill -9 does, with its children.
+// kill ends the driver and its children like kill -9.
 func (d *driver) kill() {
 	syscall.Kill(-d.proc.PID(), syscall.SIGKILL)
 	d.proc.Kill()
@@ -231,8 +231,8 @@ func (c *call) outcome() (answer, error) {
 	}
 }
 
-// patience is how long the answer may take. A driver may have to be compiled before it says what it is, and whoever
-// waits for a lock without limit waits for all who are ahead.
+// patience returns how long the answer may take. A driver may have to be compiled before its info, and an unlimited
+// wait for a lock waits for everyone ahead.
 func (c *call) patience() time.Duration {
 	wait, isWait := c.asks["wait"]
 	switch {
@@ -251,7 +251,7 @@ func (c *call) wait() answer {
 	return a
 }
 
-// unanswered wants no answer yet: one would be wrong.
+// unanswered expects no answer yet.
 func (c *call) unanswered(wrong string) {
 	c.d.t.Helper()
 	if len(c.answer) > 0 {
@@ -290,7 +290,7 @@ type lock struct {
 	at     time.Time // of the answer
 }
 
-// keepsOut wants a wait that is over to name this hold.
+// keepsOut expects a wait that is over to name this hold.
 func (l *lock) keepsOut(a answer) {
 	l.d.t.Helper()
 	if a.Error != "timeout" || a.Holder == nil || a.Holder.UUID != l.uuid {
@@ -298,7 +298,7 @@ func (l *lock) keepsOut(a answer) {
 	}
 }
 
-// comesAfter wants a greater token than that of an earlier hold.
+// comesAfter expects a greater token than that of an earlier hold.
 func (l *lock) comesAfter(earlier *lock) {
 	l.d.t.Helper()
 	if l.token <= earlier.token {
@@ -306,7 +306,7 @@ func (l *lock) comesAfter(earlier *lock) {
 	}
 }
 
-// want is an acquisition. The zero want waits without limit, with 60 s until the alert and 120 s until auto-unlock.
+// want describes an acquisition. The zero want waits without limit, with 60 s until alert and 120 s until auto-unlock.
 type want struct {
 	try           bool
 	wait          float64 // seconds; 0 without limit
@@ -420,7 +420,7 @@ func (l *lock) eventWithin(kind string, limit time.Duration) answer {
 	}
 }
 
-// had is the first such event until now, if there was one, and what tells of the next event.
+// had returns the first such event so far, if any, and a channel that signals the next event.
 func (l *lock) had(kind string) (*answer, <-chan struct{}) {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
@@ -432,7 +432,7 @@ func (l *lock) had(kind string) (*answer, <-chan struct{}) {
 	return nil, l.d.changed
 }
 
-// lostNothing wants no loss to be told of the lock: it is held, or was released.
+// lostNothing expects no reported loss of the lock: it is held, or was released.
 func (l *lock) lostNothing() {
 	l.d.t.Helper()
 	if e, _ := l.had("lost"); e != nil {

@@ -37,7 +37,7 @@ var etcdChecks = []check{
 		wants: "a lock can be released while etcd is full, and none is taken then", alone: outOfSpace},
 }
 
-// cluster is an etcd of its own for a check, with so many members, whose drivers wait for an answer for 2 s.
+// cluster starts an etcd for one check, with this many members, whose drivers wait 2 s for an answer.
 func cluster(t *testing.T, members int) (*etcdtest.Members, *scene) {
 	m := etcdtest.Cluster(t, members, etcdtest.Gateway())
 	s := newScene(t, m.Client(t), "/mutexes/", m.Endpoints()...)
@@ -50,7 +50,7 @@ func server(t *testing.T, opts ...etcdtest.Option) (*etcdtest.Server, *scene) {
 	return e, newScene(t, e.Client(t), "/mutexes/", e.Endpoint())
 }
 
-// etcdHangs stops etcd for 13 s, longer than a ticket's lease lives, under a holder of a and waiters of both.
+// etcdHangs stops etcd for 13 s, longer than a ticket's lease, with a holder of a and waiters of both clients.
 func etcdHangs(t *testing.T, _ *scene, a, b *client) {
 	m, s := cluster(t, 1)
 	l := s.open(a).acquire("hang", want{wait: 30})
@@ -84,7 +84,7 @@ func memberDies(t *testing.T, _ *scene, c *client) {
 	next := s.follows(c, l.name)
 	for i := range 3 {
 		m.Kill(i)
-		// An election may take its time.
+		// An election may take a while.
 		eventually(t, fmt.Sprintf("alive without member %d", i), func() error {
 			if a := l.alive("on"); a.Error != "" {
 				return errors.New(a.line)
@@ -103,8 +103,8 @@ func memberDies(t *testing.T, _ *scene, c *client) {
 	s.ends(next())
 }
 
-// follows has another driver of the client wait for the lock until the function that it returns is called. A client
-// that does not queue begins to wait only then.
+// follows makes another driver of the client wait for the lock until the returned function is called. A client without
+// a queue starts to wait only then.
 func (s *scene) follows(c *client, name string) (granted func() *lock) {
 	d := s.open(c)
 	if !c.claims("queue") {
@@ -114,7 +114,7 @@ func (s *scene) follows(c *client, name string) (granted func() *lock) {
 	return wait.granted
 }
 
-// secured is an etcd with users, of whom "locks" may take locks.
+// secured starts an etcd with users, of which "locks" may take locks.
 func secured(t *testing.T, opts ...etcdtest.Option) (*etcdtest.Server, *scene) {
 	e, s := server(t, append(opts, etcdtest.Auth())...)
 	e.AddUser(t, "locks", "open sesame", "/mutexes/", etcdtest.ReadWrite)
@@ -141,7 +141,7 @@ func users(t *testing.T, _ *scene, c *client) {
 	s.free("refused")
 }
 
-// openAndTry is what a client says that cannot take a lock: as soon as it opens, or later.
+// openAndTry returns the error of a client that cannot take a lock, when it opens or later.
 func (s *scene) openAndTry(c *client, name string, endpoints ...string) answer {
 	d := c.start(s.t)
 	a := d.do(s.opening(endpoints...))
@@ -151,7 +151,7 @@ func (s *scene) openAndTry(c *client, name string, endpoints ...string) answer {
 	return a
 }
 
-// loginRenewed lets the tokens of an idle holder and of a waiter expire, or of a driver that is idle until then.
+// loginRenewed lets the auth tokens of an idle holder and a waiter, or of an idle driver, expire.
 func loginRenewed(t *testing.T, _ *scene, c *client) {
 	e, s := secured(t, etcdtest.TokenTTL(2))
 	d := s.open(c)
@@ -250,7 +250,7 @@ func proxyTo(t *testing.T, endpoint string) http.Handler {
 	return proxy
 }
 
-// moody is a server that passes requests on to etcd, or answers itself.
+// moody is a server that forwards requests to etcd, or answers itself.
 type moody struct {
 	*httptest.Server
 	etcd   http.HandlerFunc
@@ -281,7 +281,7 @@ const (
 	data = "application/json"
 )
 
-// answersOfOthers lets two endpoints be the bad one in turn, as a client stays with the good one.
+// answersOfOthers makes each of two endpoints the bad one in turn, because a client stays with the good one.
 func answersOfOthers(t *testing.T, s *scene, c *client) {
 	s.timeout = 3
 	ends := []*moody{newMoody(t, s.target[0]), newMoody(t, s.target[0])}

@@ -27,7 +27,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// fault is a rule that a Go driver breaks on purpose, to show that the suite notices.
+// fault is a rule that a Go driver breaks on purpose, to show that the suite detects it.
 type fault struct {
 	name   string
 	about  string
@@ -139,7 +139,7 @@ var faults = append(kindFaults, []*fault{
 		short: true, said: instead("message", "\x1b[31m")},
 }...)
 
-// faultNamed is one of them, or that of a sound driver: none.
+// faultNamed returns the fault with this name, or an empty one for a sound driver.
 func faultNamed(name string) *fault {
 	i := slices.IndexFunc(faults, func(f *fault) bool { return f.name == name })
 	if i < 0 {
@@ -167,7 +167,7 @@ func (f *fault) dialOptions() []grpc.DialOption {
 	})}
 }
 
-// instead says this of a member that there is.
+// instead replaces the value of an existing member.
 func instead(name string, value any) func(map[string]any) map[string]any {
 	return func(m map[string]any) map[string]any {
 		if _, has := m[name]; has {
@@ -192,7 +192,7 @@ func putsUUID(t *pb.TxnRequest) bool {
 	})
 }
 
-// dropCompares leaves compares of such keys out of transactions that take a lock, or of the others.
+// dropCompares drops compares of such keys from transactions that take a lock, or from the others.
 func dropCompares(key string, target pb.Compare_CompareTarget, takes bool) func(*pb.TxnRequest) {
 	var drop func(t *pb.TxnRequest)
 	drop = func(t *pb.TxnRequest) {
@@ -223,7 +223,7 @@ func dropPuts(key string) func([]*pb.RequestOp) []*pb.RequestOp {
 	return dropping(key, func(op *pb.RequestOp) []byte { return op.GetRequestPut().GetKey() })
 }
 
-// dropDeletes leaves out deletions of such keys.
+// dropDeletes drops deletions of such keys.
 func dropDeletes(key string) func([]*pb.RequestOp) []*pb.RequestOp {
 	return dropping(key, func(op *pb.RequestOp) []byte { return op.GetRequestDeleteRange().GetKey() })
 }
@@ -239,7 +239,7 @@ func dropping(key string, of func(*pb.RequestOp) []byte) func([]*pb.RequestOp) [
 	}
 }
 
-// agedTurn has a record say that its holder has wanted the lock for a minute.
+// agedTurn makes a record claim that its holder asked for the lock a minute ago.
 func agedTurn(t *pb.TxnRequest) {
 	for _, op := range t.Success {
 		if put := op.GetRequestPut(); strings.HasSuffix(string(put.GetKey()), "/metadata") {
@@ -256,7 +256,7 @@ func agedTurn(t *pb.TxnRequest) {
 
 var lockedAt = regexp.MustCompile(`"locked_at":"([0-9.]+)"`)
 
-// metadataMember writes a member of the document beside what the client says.
+// metadataMember adds a member to the client's document.
 func metadataMember(name, value string) func(*pb.TxnRequest) {
 	return func(t *pb.TxnRequest) {
 		for _, op := range t.Success {
@@ -267,7 +267,7 @@ func metadataMember(name, value string) func(*pb.TxnRequest) {
 	}
 }
 
-// leaveNoTail puts no tail but with a ticket.
+// leaveNoTail puts the tail only together with a ticket.
 func leaveNoTail(t *pb.TxnRequest) {
 	ticket := slices.ContainsFunc(t.Success, func(op *pb.RequestOp) bool {
 		key := string(op.GetRequestPut().GetKey())
@@ -278,7 +278,7 @@ func leaveNoTail(t *pb.TxnRequest) {
 	}
 }
 
-// scanning has every look read the oldest ticket, too.
+// scanning makes every look read the oldest ticket, too.
 func scanning(t *pb.TxnRequest) {
 	for _, branch := range []*[]*pb.RequestOp{&t.Success, &t.Failure} {
 		ticket := slices.IndexFunc(*branch, func(op *pb.RequestOp) bool {
@@ -306,7 +306,7 @@ func unleased(key string) func([]*pb.RequestOp) []*pb.RequestOp {
 	}
 }
 
-// readOnce has every read of a hold say what the first one said.
+// readOnce makes every read of a hold return the result of the first.
 func readOnce() func(*pb.TxnRequest, *pb.TxnResponse, error) error {
 	var mu sync.Mutex
 	first := map[string]*pb.TxnResponse{}
@@ -326,7 +326,7 @@ func readOnce() func(*pb.TxnRequest, *pb.TxnResponse, error) error {
 	}
 }
 
-// slowClock counts the local deadline from the arrival of the answer on: as much later as that took.
+// slowClock counts the local deadline from the arrival of the answer, which is too late.
 func slowClock() *fault {
 	var late atomic.Int64
 	return &fault{name: "clock from the send", about: "the local deadline counts from the answer", check: "slow answer",
@@ -338,7 +338,7 @@ func slowClock() *fault {
 		})}
 }
 
-// giveUp makes a refusal of no answer.
+// giveUp turns a missing answer into a refusal.
 func giveUp(_ *pb.TxnRequest, _ *pb.TxnResponse, err error) error {
 	if err != nil {
 		return status.Error(codes.PermissionDenied, "given up")
@@ -346,7 +346,7 @@ func giveUp(_ *pb.TxnRequest, _ *pb.TxnResponse, err error) error {
 	return nil
 }
 
-// forgetOwn makes another's record of the client's own.
+// forgetOwn makes the client's own record look like another's.
 func forgetOwn(_ *pb.TxnRequest, r *pb.TxnResponse, err error) error {
 	if err != nil {
 		return err
@@ -361,7 +361,7 @@ func forgetOwn(_ *pb.TxnRequest, r *pb.TxnResponse, err error) error {
 	return nil
 }
 
-// TestFaults has the suite judge drivers that break a rule: it has to refuse each, for the right reason.
+// TestFaults runs the suite on drivers that break a rule: it must reject each for the right reason.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {

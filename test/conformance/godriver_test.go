@@ -28,9 +28,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// goDriver is the driver of the Go client. It runs in a process of its own: this test binary once more. It is also the
-// example for the drivers of other languages. The vectors of records and documents are in the tests of the packages
-// that decode them.
+// goDriver is the driver of the Go client. It runs this test binary as a separate process. It is also the example for
+// the drivers of other languages. The packages that decode records and documents test their vectors.
 type goDriver struct {
 	out    *json.Encoder
 	writes sync.Mutex
@@ -95,7 +94,7 @@ func (d *goDriver) run(in io.Reader) error {
 	}
 }
 
-// endBySignal gives back what there is, and ends the process as the signal would have.
+// endBySignal releases everything, and ends the process as the signal would have.
 func (d *goDriver) endBySignal() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -107,7 +106,7 @@ func (d *goDriver) endBySignal() {
 	syscall.Kill(os.Getpid(), got)
 }
 
-// giveBack leaves the queues and releases the locks, for two seconds at most.
+// giveBack leaves the queues and releases the locks within two seconds.
 func (d *goDriver) giveBack() {
 	done := make(chan struct{})
 	go func() {
@@ -167,7 +166,7 @@ func (d *goDriver) write(members map[string]any) {
 
 var errCancelled = errors.New("cancelled by request")
 
-// errUnsupported is the answer to what this driver's info says that it lacks.
+// errUnsupported is the answer to requests that this driver does not claim to support.
 var errUnsupported = errors.New("unsupported")
 
 func explain(members map[string]any, err error, try bool) {
@@ -203,7 +202,7 @@ func explain(members map[string]any, err error, try bool) {
 	}
 }
 
-// reasonOf is the word for why a lock was lost.
+// reasonOf returns the word for why a lock was lost.
 func reasonOf(lost *mutex.LostError) string {
 	switch {
 	case !lost.Certain:
@@ -334,7 +333,7 @@ func state(l goHold) map[string]any {
 	return members
 }
 
-// lossOf is the word for why a lock was lost; nil where it was not.
+// lossOf returns the word for why a lock was lost; nil if it was not.
 func lossOf(l goHold) any {
 	if lost, isLost := errors.AsType[*mutex.LostError](context.Cause(l.Context())); isLost {
 		return reasonOf(lost)
@@ -342,7 +341,7 @@ func lossOf(l goHold) any {
 	return nil
 }
 
-// goWants are the members of requests for more than a lock with one holder.
+// goWants are the members of requests for other than plain locks.
 type goWants struct {
 	goKind
 	Names         []string          // of several locks, all or none
@@ -361,7 +360,7 @@ type goKind struct {
 
 var kinds = []string{"semaphore", "read-write", "together", "once", "back", "leader"}
 
-// errFails is the end of a job that is to fail.
+// errFails is the error of a job that must fail.
 var errFails = errors.New("as it was asked to")
 
 func (k goKind) options() []mutex.Option {
@@ -376,7 +375,7 @@ func (k goKind) options() []mutex.Option {
 	return nil
 }
 
-// hold takes what a request wants. Of several locks, first is the first.
+// hold takes the locks of a request; first is the first of several.
 func (d *goDriver) hold(ctx context.Context, r goRequest, opts []mutex.Option) (goHold, *mutex.Lock, error) {
 	switch {
 	case len(r.Names) > 0:
@@ -429,10 +428,10 @@ func (d *goDriver) once(ctx context.Context, r goRequest) (map[string]any, error
 	return map[string]any{"ran": ran, "token": token}, err
 }
 
-// driverVariable makes this test binary a Go driver. Its value is the fault that the driver has; none if empty.
+// driverVariable makes this test binary a Go driver. Its value is the driver's fault; none if empty.
 const driverVariable = "CONFORMANCE_DRIVER"
 
-// goDriverProcess does not return in a process that is a Go driver.
+// goDriverProcess does not return in a Go driver's process.
 func goDriverProcess() {
 	broken, isDriver := os.LookupEnv(driverVariable)
 	if !isDriver {

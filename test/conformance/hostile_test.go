@@ -35,7 +35,7 @@ func evil() []string {
 
 type texts struct{ name, purpose, note, progress string }
 
-// hostileTexts have each text in each place. The short set has each text in one place for a client, and in another one
+// hostileTexts puts each text in each place. The short set puts each text in one place per client, in a different one
 // for the next client.
 func hostileTexts(c *client) (all []texts) {
 	evil := evil()
@@ -102,7 +102,7 @@ func obeyed(r rune) bool {
 	return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// seesAll wants the dashboard to have all locks, and pages that run nothing.
+// seesAll expects the dashboard to have all locks, and pages without injected markup.
 func seesAll(t *testing.T, addr string, names []string) {
 	eventually(t, "the locks in the API", func() error {
 		body := proctest.Answers(t, "http://"+addr+"/api/v1/locks?limit=1000", 200)
@@ -162,7 +162,7 @@ func badInput(t *testing.T, s *scene, c *client) {
 	}
 }
 
-// wide are attributes that are allowed one by one.
+// wide returns attributes that are allowed individually.
 func wide() map[string]any {
 	all := map[string]any{}
 	for i := range metadata.MaxAttributes {

@@ -46,7 +46,7 @@ func (s *scene) both(d *driver) *lock {
 	return pair
 }
 
-// manyTogether wants more locks than fit into one transaction, while another has the last but one.
+// manyTogether takes more locks than fit into one transaction, while another driver holds the last but one.
 func manyTogether(t *testing.T, s *scene, a, b *client) {
 	var names []string
 	for i := range mutex.MaxTogether + 2 {
@@ -172,7 +172,7 @@ func periodGivenBack(t *testing.T, s *scene, a, b *client) {
 	}
 }
 
-// periodTakenMeanwhile has a client take the period while the claim of another, which read it before, is on its way.
+// periodTakenMeanwhile makes a client take the period while the claim of another, which read it before, is in flight.
 func periodTakenMeanwhile(t *testing.T, s *scene, c *client) {
 	line := newWire(t, s.target[0])
 	late, first := s.open(c, line.Addr), s.open(c)
@@ -212,7 +212,7 @@ func leads(t *testing.T, s *scene, a, b *client) {
 	s.ends(next)
 }
 
-// leading waits until the leader has said where it is, and has given a sign of life.
+// leading waits until the leader has published its address and given a sign of life.
 func (s *scene) leading() {
 	r := s.record("leader")
 	if r.Attributes["address"] != "10.0.0.1:80" {
@@ -276,7 +276,7 @@ var kindFaults = []*fault{
 		txn: keepDeadlines},
 }
 
-// dropRangeCompares leaves out compares of ranges: of shares, and of their delays.
+// dropRangeCompares drops compares of ranges: of shares and of their delays.
 func dropRangeCompares(t *pb.TxnRequest) {
 	t.Compare = slices.DeleteFunc(t.Compare, func(c *pb.Compare) bool { return len(c.RangeEnd) > 0 })
 }
@@ -287,14 +287,14 @@ func keepDeadlines(t *pb.TxnRequest) {
 	}
 }
 
-// keepPeriod gives no period back.
+// keepPeriod never gives a period back.
 func keepPeriod(t *pb.TxnRequest) {
 	if !putsUUID(t) {
 		eachBranch(dropPuts("/.periods/"))(t)
 	}
 }
 
-// hide leaves such keys out of what was read.
+// hide removes such keys from reads.
 func hide(key string) func(*pb.TxnRequest, *pb.TxnResponse, error) error {
 	return func(_ *pb.TxnRequest, r *pb.TxnResponse, err error) error {
 		for _, one := range r.Responses {

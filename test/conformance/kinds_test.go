@@ -72,7 +72,7 @@ var (
 	writes = request{"kind": metadata.HoldsExclusive}
 )
 
-// refused wants the answer to a try to name one of these holders.
+// refused expects the answer to a try to name one of these holders.
 func refused(t *testing.T, a answer, holders ...*lock) {
 	t.Helper()
 	if a.Error != "held" || a.Holder == nil {
@@ -117,7 +117,7 @@ func semaphore(t *testing.T, s *scene, a, b *client) {
 	s.ends(all)
 }
 
-// crowd counts who is inside at once, of those who may be.
+// crowd counts how many are inside at once, and the maximum.
 type crowd struct {
 	inside, most atomic.Int64
 }

@@ -46,7 +46,7 @@ var lossChecks = []check{
 		alone: driverEnds},
 }
 
-// mutexctl runs the real one on the scene, which has to succeed, and returns what it prints.
+// mutexctl runs the real mutexctl on the scene, which must succeed, and returns its output.
 func (s *scene) mutexctl(args ...string) string {
 	s.t.Helper()
 	r := proctest.Run(s.t, programs.Command(s.t, "mutexctl", append([]string{
@@ -57,7 +57,7 @@ func (s *scene) mutexctl(args ...string) string {
 	return r.Stdout
 }
 
-// lostAs waits for the event and wants one of these reasons, and check to say the same.
+// lostAs waits for the event and expects one of these reasons, also from check.
 func (l *lock) lostAs(reasons ...string) answer {
 	l.d.t.Helper()
 	e := l.event("lost")
@@ -91,7 +91,7 @@ func (s *scene) delete(name string) {
 	s.txn(clientv3.OpDelete(s.layout.Record(name), clientv3.WithPrefix()))
 }
 
-// write puts a record of nobody's, or of the one who is said to hold it.
+// write puts the fields of a record.
 func (s *scene) write(name string, fields []metadata.Field) (token int64) {
 	var puts []clientv3.Op
 	for _, f := range fields {
@@ -100,7 +100,7 @@ func (s *scene) write(name string, fields []metadata.Field) (token int64) {
 	return s.txn(puts...)
 }
 
-// somebody is the record of another holder.
+// somebody returns the record of another holder.
 func (s *scene) somebody(uuid string) []metadata.Field {
 	now := time.Now()
 	fields, err := metadata.Draft{UUID: uuid,
@@ -130,7 +130,7 @@ func replaced(t *testing.T, s *scene, c *client) {
 	}
 }
 
-// sameUUID lets a watch say nothing, so that only the transactions can tell.
+// sameUUID silences the watch, so that only transactions can reveal the loss.
 func sameUUID(t *testing.T, s *scene, c *client) {
 	line := newWire(t, s.target[0])
 	line.judgeBy(func(r sent) fate { return fate{loseAnswer: r.watches()} })
@@ -180,7 +180,7 @@ func neverBack(t *testing.T, s *scene, c *client) {
 	s.ends(l)
 }
 
-// silentWatchOfHolder has a watch that is never confirmed, and one that brings nothing.
+// silentWatchOfHolder covers a watch that is never confirmed, and one without events.
 func silentWatchOfHolder(t *testing.T, s *scene, c *client) {
 	var locks []*lock
 	for about, f := range map[string]fate{"unconfirmed": {loseAnswer: true}, "mute": {mute: true}} {
@@ -204,7 +204,7 @@ func silentWatchOfHolder(t *testing.T, s *scene, c *client) {
 	}
 }
 
-// hasReadOnce waits for what a holder reads after it opened its watch. One that reads nothing then may still do so
+// hasReadOnce waits for a holder's read after it opened its watch. A holder that reads nothing then may still do so
 // later.
 func (w *wire) hasReadOnce() {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -234,7 +234,7 @@ func lockDelay(t *testing.T, s *scene, c *client) {
 	if left := s.get(s.layout.Delay(l.name)); len(left) > 0 && next.token > left[0].CreateRevision {
 		t.Errorf("it got the lock in its delay: %s", left[0].Value)
 	}
-	// An operator ends a delay early. The waiter need not wait for its lease.
+	// An operator ends a delay early, so the waiter need not wait for its lease to expire.
 	s.forceUnlock(next, "--lock-delay=10m")
 	next.lostAs("forced")
 	wait := d.begin(l.name, want{wait: limit.Seconds()})
@@ -250,7 +250,7 @@ func (s *scene) forceUnlock(l *lock, args ...string) {
 	s.mutexctl(append([]string{"force-unlock", l.name, "--uuid=" + l.uuid, "--yes", "--reason=the test"}, args...)...)
 }
 
-// slowAnswer lets the answers to an acquire and to an alive take longer than the margin is, then cuts the holder off.
+// slowAnswer delays the answers to an acquire and an alive by more than the margin, then cuts the holder off.
 func slowAnswer(t *testing.T, s *scene, c *client) {
 	const life = 30.0
 	slow := fate{slow: 6 * time.Second}
@@ -277,8 +277,8 @@ func slowAnswer(t *testing.T, s *scene, c *client) {
 	}
 }
 
-// toldInTime wants a holder to be told that its time is over, after a good part of it and before its end. What it still
-// has in etcd then goes with its release.
+// toldInTime expects a holder to be told of its deadline after a good part of its time and before the end. Its release
+// then removes what it still has in etcd.
 func toldInTime(cut func(*wire)) func(*testing.T, *scene, *client) {
 	return func(t *testing.T, s *scene, c *client) {
 		const life = 30.0

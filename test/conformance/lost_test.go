@@ -53,14 +53,14 @@ func (w *wire) judgeNext(f fate) {
 	})
 }
 
-// lossy is a driver of the scene behind a wire, which gives up an answer soon.
+// lossy starts a driver of the scene behind a wire, with a short timeout.
 func (s *scene) behindWire(c *client) (*driver, *wire) {
 	line := newWire(s.t, s.target[0])
 	s.timeout = 1
 	return s.open(c, line.Addr), line
 }
 
-// stepsWith loses the first send of an acquire, an alive and a release, in silence and by the end of the connection.
+// stepsWith loses the first send of an acquire, an alive and a release, silently and by closing the connection.
 func stepsWith(lost fate) func(*testing.T, *scene, *client) {
 	return func(t *testing.T, s *scene, c *client) {
 		d, line := s.behindWire(c)
@@ -91,7 +91,7 @@ func sentTwice(t *testing.T, s *scene, c *client) {
 	s.ends(l)
 }
 
-// ghost is a transaction that is held back on the wire until free, while its sender has given it up.
+// ghost is a transaction that the wire holds back until free, after its sender gave up.
 type ghost struct {
 	t       *testing.T
 	caught  chan struct{}
@@ -132,8 +132,8 @@ func (g *ghost) waitFor(c <-chan struct{}, what string) {
 	}
 }
 
-// staysFree wants nobody to hold the lock or to wait for it: at once, or as soon as a client that is cleaning up has
-// done so, long before a deadline of the record.
+// staysFree expects the lock to have no holder and no waiters: at once, or after a client's cleanup, long before a
+// deadline of the record.
 func (s *scene) staysFree(name string) {
 	s.t.Helper()
 	var left []string
@@ -146,7 +146,7 @@ func (s *scene) staysFree(name string) {
 	s.t.Errorf("a late send took the lock, and nobody holds it: %q", left)
 }
 
-// staysFreeOf lets a late send arrive, and wants nobody to have the lock.
+// staysFreeOf lets a late request arrive, and expects the lock to stay free.
 func (s *scene) staysFreeOf(g *ghost, name string) {
 	s.t.Helper()
 	s.settles()
@@ -154,8 +154,8 @@ func (s *scene) staysFreeOf(g *ghost, name string) {
 	s.staysFree(name)
 }
 
-// settles waits for the tombstone that a client in doubt leaves, so that the late send comes after it. Without one the
-// late send will tell. A tombstone lives as long as a send may be under way, and not forever.
+// settles waits for the tombstone of a client in doubt, so that the late request arrives after it. If there is none,
+// the late request will reveal it. A tombstone lives as long as a request may be in flight, not forever.
 func (s *scene) settles() {
 	s.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -169,7 +169,7 @@ func (s *scene) settles() {
 	}
 }
 
-// livesLong wants a key to have a lease of an hour at least, and of three at most.
+// livesLong expects a key to have a lease of one to three hours.
 func (s *scene) livesLong(kv *mvccpb.KeyValue) {
 	if kv.Lease == 0 {
 		s.t.Errorf("the tombstone %s has no lease: it would stay forever", kv.Key)
@@ -184,7 +184,7 @@ func (s *scene) livesLong(kv *mvccpb.KeyValue) {
 	}
 }
 
-// ghostly takes a lock with a second send, while the first is held back.
+// ghostly takes a lock with a second request while the first is held back.
 func (s *scene) ghostly(c *client, w want) (*lock, *ghost) {
 	d, line := s.behindWire(c)
 	g := line.holdBack(s.t, sent.takes)
@@ -220,8 +220,8 @@ func ghostAfterRefusal(t *testing.T, s *scene, c *client) {
 	s.staysFreeOf(g, "ghost")
 }
 
-// refusedLate is the answer to a try whose first send is held back: it is refused by the second. The client waits so
-// many seconds for etcd's answer to one of them.
+// refusedLate returns the answer to a try whose first request is held back and whose second is refused. The client
+// waits for each answer for a number of seconds.
 func (s *scene) refusedLate(c *client, seconds float64) (answer, *ghost) {
 	line := newWire(s.t, s.target[0])
 	s.timeout = seconds

@@ -1,10 +1,9 @@
 //go:build conformance
 
-// Package conformance holds every client to docs/protocol.md, whatever its language: docs/conformance.md says how.
+// Package conformance holds clients in all languages to docs/protocol.md: docs/conformance.md describes how.
 //
-// Each client is a driver process that takes requests and prints answers, one JSON object a line. The etcd is real, so
-// are the unlocker, the dashboard and mutexctl, and between a driver and etcd stands a wire that loses, delays and
-// repeats what passes.
+// Each client is a driver process that reads requests and prints answers, one JSON object per line. etcd, unlocker,
+// dashboard and mutexctl are real. A wire between a driver and etcd loses, delays and repeats messages.
 package conformance
 
 import (
@@ -42,7 +41,7 @@ func TestMain(m *testing.M) {
 	etcdtest.Member()
 	goDriverProcess()
 	flag.Parse()
-	// The gateway of the embedded etcd complains of clients that go away.
+	// The gateway of the embedded etcd logs clients that disconnect.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	os.Exit(run(m))
 }
@@ -59,7 +58,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// findClients are the Go client and those that the flag names, each with its info.
+// findClients returns the Go client and those of the flag, each with its info.
 func findClients(t *testing.T) []*client {
 	all := []*client{goClient("")}
 	dirs := strings.FieldsFunc(*clientDirs, func(r rune) bool { return r == ',' || r == ' ' })
@@ -132,9 +131,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// pairs are all pairs of clients, each with itself, too. The short set is a ring: each client with the next one, so
-// that each is once the first and once the second. Counters and queues have two processes of each, which meet their
-// own kind.
+// pairs returns all pairs of clients, also of each with itself. The short set is a ring, in which each client is once
+// the first and once the second. Counters and queues have two processes of each, so that a client also meets itself.
 func pairs(clients []*client, orders bool) (all [][2]*client) {
 	for i, a := range clients {
 		for j, b := range clients {
@@ -197,13 +195,13 @@ func (r *results) print() {
 	}
 }
 
-// Marks around the table of what each client has, in README.md.
+// Markers around the table of clients' features in README.md.
 const (
 	hasBegins = "<!-- What each client has. -->\n"
 	hasEnds   = "<!-- The end of it. -->\n"
 )
 
-// has are the rows of that table: what a client must claim for it.
+// has are the rows of that table, with what a client must claim for each.
 var has = []struct{ row, need string }{
 	{"deadlines, fencing token, loss noticed", "basic"},
 	{"waits in one queue with all others", "queue"},
@@ -216,7 +214,7 @@ var has = []struct{ row, need string }{
 	{"tasks, writes with a lock", "jobs"},
 }
 
-// TestHas wants the table in README.md to be what the drivers of all clients say.
+// TestHas expects the table in README.md to match the drivers' claims.
 func TestHas(t *testing.T) {
 	if *clientDirs != "" || *broken != "" {
 		return // the table is about all clients
@@ -270,7 +268,7 @@ func titled(name string) string {
 
 var update = flag.Bool("update", false, "write the tables of what each client has")
 
-// TestRulesExist wants the rule that a failed check names to be a heading of the documentation.
+// TestRulesExist expects every rule that a failed check names to be a heading of the documentation.
 func TestRulesExist(t *testing.T) {
 	dropped := regexp.MustCompile(`[^a-z0-9\- ]`)
 	for _, c := range checks {
@@ -291,7 +289,7 @@ func TestRulesExist(t *testing.T) {
 	}
 }
 
-// A parser of JSON may lose the order of the other fields: the suite has to take that.
+// A JSON parser may lose the order of the other fields, which the suite must accept.
 func TestOnlyOrderOfOtherFieldsIsIgnored(t *testing.T) {
 	body := func(keys ...string) any {
 		var operations []any

@@ -39,7 +39,7 @@ type vectorDocument struct {
 
 func (v vectorDocument) value() string { return v.Value + string(v.Bytes) }
 
-// documentMembers are what a client may say of a document.
+// documentMembers are the members that a client may report of a document.
 var documentMembers = []string{"by", "reason", "source", "seconds", "ended", "why", "owner", "hostname", "note"}
 
 func vectorDocuments(t *testing.T, _ *scene, c *client) {
@@ -85,7 +85,7 @@ func (v vectorDocument) isDecoded(t *testing.T, kind string, a answer) {
 	}
 }
 
-// orEmpty is the member, or the empty text or 0 for one that is absent.
+// orEmpty returns the member, or the empty string or 0 if it is absent.
 func orEmpty(member, like any) any {
 	if member != nil {
 		return member
@@ -102,7 +102,7 @@ type vectorField struct {
 	ModRevision int64  `json:"mod_revision"`
 }
 
-// brokenKeys are those of the vectors, by field. The documents are for this hold.
+// brokenKeys returns the broken values of the vectors, by field, with documents for this hold.
 func brokenKeys(t *testing.T, uuid string, token int64) map[string][]string {
 	v := readProtocol[vectors](t, "vectors.json")
 	all := map[string][]string{}
@@ -127,8 +127,8 @@ func brokenKeys(t *testing.T, uuid string, token int64) map[string][]string {
 
 func (s *scene) put(key, value string) { s.txn(clientv3.OpPut(key, value)) }
 
-// breaks writes all of the broken keys beside a hold, one after the other. A deadline that can be read moves that of
-// the holder: it stays.
+// breaks writes all broken keys beside a hold, one after the other. It skips readable
+// deadlines, which would move the holder's.
 func (s *scene) breaks(l *lock, others map[string]string) {
 	for field, values := range brokenKeys(s.t, l.uuid, l.token) {
 		for _, value := range values {
@@ -162,7 +162,7 @@ func brokenKeysOfHold(t *testing.T, s *scene, c *client) {
 	}
 }
 
-// beatsOn wants the heartbeat of a hold to go on after all of that.
+// beatsOn expects the heartbeat of the hold to continue after all of that.
 func (s *scene) beatsOn(d *driver, life float64) {
 	l := d.acquire("broken, beats", want{try: true, alert: life / 2, unlock: life, heartbeat: true})
 	extension := fmt.Sprintf(`{"uuid":%q,"token":%d,"by":"ann","source":"cli","seconds":1800}`, l.uuid, l.token)

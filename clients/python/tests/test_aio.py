@@ -94,7 +94,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((caught.exception.reason, told), ("forced", ["forced"]))
         await asyncio.sleep(0)  # the task itself is not cancelled
 
-    async def test_the_work_may_go_on(self) -> None:
+    async def test_the_work_may_continue_after_a_loss(self) -> None:
         with self.assertRaises(LostError):
             async with self.client.lock(self.name, cancel_on_loss=False) as lock:
                 self.etcd.delete(f"/mutexes/{self.name}/")

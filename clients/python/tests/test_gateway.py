@@ -39,7 +39,7 @@ class Http(unittest.TestCase):
         response.end()
         self.assertEqual((response.status, response.body, response.over), (502, b"<html>", True))
 
-    def test_what_is_no_answer(self) -> None:
+    def test_responses_that_are_not_answers(self) -> None:
         for raw in (b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 x\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
                     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"):
             with self.subTest(raw), self.assertRaises(ValueError):
@@ -177,7 +177,7 @@ class Sending(unittest.TestCase):
         answers: List[Any] = [(429, {"code": 8, "message": "etcdserver: too many requests"}), OK]
         self.assertEqual(self.send(self.gateway(Server(lambda r: answers.pop(0)))).unanswered, False)
 
-    def test_no_is_no(self) -> None:
+    def test_a_refusal_is_final(self) -> None:
         answers: List[Tuple[int, Any, str]] = [
             (403, {"code": 7, "message": "etcdserver: permission denied"}, "etcd refuses: etcdserver: permission den"),
             (400, {"code": 3, "message": "etcdserver: user name is empty"}, "user name is empty"),
@@ -189,7 +189,7 @@ class Sending(unittest.TestCase):
             self.assertFalse(caught.exception.doubt)
             self.assertEqual(len(server.requests), 1)
 
-    def test_what_is_not_etcds_is_no_answer(self) -> None:
+    def test_a_foreign_response_is_not_an_answer(self) -> None:
         for status, body in ((404, "404 page not found"), (401, "<html>"), (200, "<html>"), (200, {"status": "ok"}),
                              (403, {"code": "forbidden", "message": "no"})):
             bad, good = Server(partial(always, (status, body))), Server(lambda r: OK)
@@ -247,7 +247,7 @@ class Sending(unittest.TestCase):
 
 
 class Pools(unittest.TestCase):
-    def test_what_is_not_kept(self) -> None:
+    def test_connections_that_are_not_kept(self) -> None:
         server = parse_endpoint("a:1")
         kept, stale, surplus = (mock.Mock() for _ in range(3))
         pool = Pool()
@@ -275,7 +275,7 @@ class Pools(unittest.TestCase):
 
 
 class Lookouts(unittest.IsolatedAsyncioTestCase):
-    async def test_one_that_ended_takes_no_more_holds(self) -> None:
+    async def test_an_ended_lookout_takes_no_more_holds(self) -> None:
         lookout, hold = Lookout(mock.Mock()), mock.Mock()
         lookout.add(hold)
         self.assertTrue(lookout.room())

@@ -33,7 +33,7 @@ class OnEtcd(unittest.TestCase):
 
 
 class Semaphores(OnEtcd):
-    def test_so_many_and_no_more(self) -> None:
+    def test_a_semaphore_has_a_limited_number_of_permits(self) -> None:
         held = [self.taken(semaphore=3) for _ in range(3)]
         self.assertEqual([lock.share for lock in held], [1, 2, 3])
         with self.assertRaises(HeldError) as raised:
@@ -58,7 +58,7 @@ class Semaphores(OnEtcd):
             self.taken(semaphore=3)
         eventually("a free pool", lambda: not self.etcd.get(f"/mutexes/{self.name}%23"))
 
-    def test_alive_is_no_share(self) -> None:
+    def test_alive_does_not_count_as_a_share(self) -> None:
         self.taken(semaphore=2).alive("it creates a key")
         self.taken(semaphore=2)
 
@@ -163,7 +163,7 @@ class Several(OnEtcd):
         held.release()
         eventually("nothing left", lambda: not self.etcd.tickets(self.name + "%2Fb"))
 
-    def test_gives_back_what_it_has(self) -> None:
+    def test_a_failure_releases_the_locks_taken_so_far(self) -> None:
         held = self.client.lock(self.names()[1], wait=0).acquire()
         with self.assertRaises(WaitTimeoutError):
             self.both(wait=0.5).acquire()

@@ -242,7 +242,7 @@ class Losing(OnEtcd):
         lock = self.client.lock(self.name, on_lost=on_lost, **options).acquire()
         return lock, told, event
 
-    def test_alive_says_so_before_the_watch(self) -> None:
+    def test_alive_reports_a_loss_before_the_watch(self) -> None:
         lock, told, event = self.losing()
         self.etcd.force_unlock(self.name, lock.token, "it\x1b hangs")
         with self.assertRaisesRegex(LostError, r"forced by ann: it\\x1b hangs") as caught:
@@ -260,7 +260,7 @@ class Losing(OnEtcd):
         lock.release()  # it stood until now
         self.assertFalse(self.etcd.fields(self.name))
 
-    def test_leaving_with_says_that_the_work_may_have_run_beside_anothers(self) -> None:
+    def test_leaving_with_reports_that_the_lock_was_lost(self) -> None:
         with self.assertRaisesRegex(LostError, "its record is gone, and whoever removed it left no note"):
             with self.lock:
                 self.etcd.delete(f"/mutexes/{self.name}/")
@@ -305,7 +305,7 @@ class Asked(OnEtcd):
         request = {"uuid": uuid, "token": token, "by": "ann", "source": "cli", "at": "1553682600", "reason": why}
         self.etcd.put(f"/mutexes/{self.name}/asked", json.dumps(request))
 
-    def test_a_leftover_asks_nobody(self) -> None:
+    def test_a_leftover_request_is_ignored(self) -> None:
         self.etcd.put(f"/mutexes/{self.name}/asked", "{}")
         with self.lock as lock:
             lock.alive()
@@ -381,7 +381,7 @@ class Background(OnEtcd):
         for lock in locks[:7] + locks[8:]:
             lock.release()
 
-    def test_a_callback_that_takes_its_time_delays_no_heartbeat(self) -> None:
+    def test_a_slow_callback_delays_no_heartbeat(self) -> None:
         begun, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)
 
@@ -396,7 +396,7 @@ class Background(OnEtcd):
             end = lock.hold._recorded
             eventually("two heartbeats", lambda: lock.hold._recorded > end + 3)
 
-    def test_what_happened_before_the_watch_is_learned(self) -> None:
+    def test_events_before_the_watch_are_noticed(self) -> None:
         """A second hold reopens it at the first one's revision, which etcd has compacted meanwhile."""
         told: List[clustermutex.Request] = []
         with self.client.lock(self.name, on_asked=told.append) as lock:
@@ -448,7 +448,7 @@ say()
 """)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "1\n0\n", ""))
 
-    def test_what_the_process_has_is_given_back_at_its_end(self) -> None:
+    def test_the_process_releases_its_locks_at_exit(self) -> None:
         take = f"import os, signal, sys\nlock = client.lock({self.name!r}).acquire()\n"
         alone = "def no(thread): raise RuntimeError\nimport threading; threading.Thread.start = no\n"  # Python 3.12
         own = "signal.signal(signal.SIGTERM, lambda *_: os._exit(7))\n"
@@ -464,7 +464,7 @@ say()
                 self.assertEqual(bool(self.etcd.fields(self.name)), stays)
                 self.etcd.delete(f"/mutexes/{self.name}/")
 
-    def test_nothing_is_given_back_where_that_is_switched_off(self) -> None:
+    def test_nothing_is_released_if_that_is_turned_off(self) -> None:
         done = self.script(f"""
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as it was before that client
@@ -474,7 +474,7 @@ os.kill(os.getpid(), signal.SIGTERM)
         self.assertEqual(done.returncode, -signal.SIGTERM)
         self.assertTrue(self.etcd.fields(self.name))
 
-    def test_a_loop_that_is_stopped_gives_back_what_it_has(self) -> None:
+    def test_a_stopped_loop_releases_its_locks(self) -> None:
         done = self.script(f"""
 import asyncio, os, signal
 from clustermutex import aio
@@ -552,7 +552,7 @@ class Faults(unittest.TestCase):
         self.assertTrue(waiter.held.wait(LIMIT))
         self.assertIsNone(waiter.end())
 
-    def test_a_release_that_is_interrupted_goes_on(self) -> None:
+    def test_an_interrupted_release_continues(self) -> None:
         lock = self.client.lock("a").acquire()
         self.etcd.hang()
         wait = BlockingFlag.wait

@@ -140,13 +140,13 @@ class Showing(unittest.TestCase):
                          r"bill\x1b[31ming on host-3, which ends in 20 seconds")
         self.assertEqual(record.read_delay("a", b"soon").describe(0), "a lock delay of a hold that was ended")
 
-    def test_text_from_outside_is_harmless(self) -> None:
+    def test_untrusted_text_is_harmless(self) -> None:
         self.assertEqual(record.visible("a\u202eb\x00"), r"a\u202eb\x00")
         self.assertEqual(len(record.visible("x" * 500)), 120)
 
 
 class Errors(unittest.TestCase):
-    def test_they_pass_between_processes(self) -> None:
+    def test_errors_can_be_pickled(self) -> None:
         holder = record.Record("a", "u", 7, attributes={"team": "core"})
         errors: List[clustermutex.MutexError] = [
             clustermutex.HeldError("a", holder, 2, "held"), clustermutex.WaitTimeoutError("a", None, 0, "waited"),

@@ -23,7 +23,7 @@ class FaultsTest < LockTest
     assert_nothing_left
   end
 
-  def test_a_waiter_that_does_not_know_that_it_joined_does_not_count_itself
+  def test_a_waiter_with_an_unanswered_join_does_not_count_itself
     holder = client.lock("a")
     join = "#{prefix}.queue/a/.tail"
     proxy = Faults.new(etcd) do |_, body|
@@ -36,7 +36,7 @@ class FaultsTest < LockTest
     holder.release
   end
 
-  def test_a_release_without_an_answer_goes_on_in_the_background
+  def test_an_unanswered_release_continues_in_the_background
     down = false
     proxy = Faults.new(etcd) { |_, _| :request if down }
     locks = client(proxy.endpoint, timeout: 0.5)
@@ -77,7 +77,7 @@ class FaultsTest < LockTest
     [200, '{"header":7}'], [502, "<h1>Bad Gateway</h1>"], [503, '{"message":"away"}']
   ].freeze
 
-  def test_what_is_not_an_answer_of_etcd_leads_to_the_next_endpoint
+  def test_a_foreign_answer_leads_to_the_next_endpoint
     ANSWERS.each do |code, body|
       other = Faults.new(etcd) { [code, body] }
       client([other.endpoint, etcd.endpoint]).lock("a", wait: 0).release
@@ -87,7 +87,7 @@ class FaultsTest < LockTest
     end
   end
 
-  def test_a_login_that_does_not_help_is_refused_the_second_time
+  def test_a_useless_login_is_refused_the_second_time
     expired = [401, JSON.generate(code: 16, message: "etcdserver: invalid auth token")]
     logins = 0
     proxy = Faults.new(etcd) do |path, _|

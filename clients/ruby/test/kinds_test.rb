@@ -4,7 +4,7 @@ require_relative "helper"
 
 # Semaphores, read-write locks, several locks, jobs once per period, and leaders, as their callers see them.
 class KindsTest < LockTest
-  def test_a_semaphore_has_so_many_permits
+  def test_a_semaphore_has_a_limited_number_of_permits
     held = Array.new(3) { client.lock("pool", wait: 0, semaphore: 3) }
     assert_equal %w[pool#1 pool#2 pool#3], held.map(&:name)
     error = assert_raises(HeldError) { client.lock("pool", wait: 0, semaphore: 3) }
@@ -14,7 +14,7 @@ class KindsTest < LockTest
     assert_raises(WaitTimeoutError) { client.lock("pool", wait: 2, semaphore: 3, weight: 3) }
   end
 
-  def test_what_contradicts_itself_is_refused
+  def test_contradictory_options_are_refused
     [{ semaphore: 0 }, { semaphore: 2, weight: 3 }, { weight: 2 }, { shared: true, exclusive: true },
      { semaphore: 1.5 }, { shared: true, attributes: { kind: "mine" } }].each do |options|
       assert_raises(RefusedError, options) { client.lock("pool", **options) }
@@ -64,7 +64,7 @@ class KindsTest < LockTest
     assert_nothing_left "books"
   end
 
-  def test_one_lock_of_one_names_no_others
+  def test_a_group_of_one_lock_names_no_others
     client.lock_all("a") { refute_includes keys["#{prefix}a/metadata"], "together_with" }
   end
 
@@ -78,7 +78,7 @@ class KindsTest < LockTest
     assert_match "ahead of this machine's clock", error.message
   end
 
-  def test_a_job_that_failed_gives_its_period_back_if_that_is_wanted
+  def test_a_failed_job_gives_its_period_back_on_request
     failed = Class.new(StandardError)
     assert_raises(failed) { client.once_per("job", 86_400, back_on_error: true) { raise failed } }
     assert_empty(keys.keys.grep(/periods/))

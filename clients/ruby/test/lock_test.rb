@@ -34,7 +34,7 @@ class LockingTest < LockTest
     lock.release
   end
 
-  def test_the_refused_learn_who_holds_the_lock
+  def test_a_refusal_says_who_holds_the_lock
     lock = client.lock("a/b", purpose: "the run of August")
     error = assert_raises(HeldError) { client.lock("a/b", wait: 0) }
     assert_instance_of HeldError, error
@@ -93,7 +93,7 @@ class LockingTest < LockTest
     other.release
   end
 
-  def test_a_client_shows_nothing_but_what_its_callers_need
+  def test_inspecting_a_client_reveals_no_secrets
     locks = client(user: "billing", password: "secret")
     assert_equal %i[campaign inspect leader lock lock_all once_per owner],
                  Client.public_instance_methods(false).grep_v(/__/).sort
@@ -118,7 +118,7 @@ class LockingTest < LockTest
     end
   end
 
-  def test_a_name_or_option_that_makes_no_sense_is_refused_in_one_line
+  def test_bad_names_and_options_are_refused_in_one_line
     locks = client
     { "" => {}, "a\nb" => {}, "n" * 257 => {}, nil => {}, "a" => { wait: -1 },
       "b" => { alert_after: 10, unlock_after: 5 },
@@ -185,7 +185,7 @@ class LossTest < LockTest
     end
   end
 
-  def test_the_thread_that_watches_survives_what_nobody_thought_of_and_says_so
+  def test_the_watching_thread_survives_and_reports_unexpected_errors
     read = [200, '{"header":{},"succeeded":true,"responses":5}']
     proxy = Faults.new(etcd) { |_, body| read unless body.include?("compare") }
     reasons = Queue.new
@@ -198,7 +198,7 @@ class LossTest < LockTest
     etcd.delete("#{prefix}a/uuid")
   end
 
-  def test_alive_and_release_tell_a_loss_that_no_watch_has_seen
+  def test_alive_and_release_report_a_loss_that_the_watch_missed
     %w[auto_unlocked abandoned].each do |ended|
       lock = client.lock("a", unlock_after: 20)
       force_unlock(lock, ended)
@@ -221,7 +221,7 @@ class LossTest < LockTest
     assert_nothing_left
   end
 
-  def test_a_request_to_finish_is_heard_once
+  def test_a_request_to_finish_is_reported_once
     asked = Queue.new
     lock = watched(client.lock("a", on_asked: asked.method(:push)))
     request = { uuid: lock.uuid, token: lock.token, by: "ann", source: "cli", at: "1553682600", reason: "the deploy" }
@@ -234,7 +234,7 @@ class LossTest < LockTest
     lock.release
   end
 
-  def test_texts_of_others_control_no_terminal
+  def test_untrusted_texts_cannot_control_a_terminal
     hostile = "\e[2J\u202Eann\u2028\n#{"x" * 3000}"
     asked = Queue.new
     errors = Queue.new
@@ -251,7 +251,7 @@ class LossTest < LockTest
     assert_operator texts.map(&:size).max, :<, 1200
   end
 
-  def test_an_ending_whose_word_is_none_is_as_if_it_were_absent
+  def test_a_malformed_ending_counts_as_absent
     lock = watched(client.lock("a"))
     force_unlock(lock, "\e[31mforced")
     eventually("loss") { lock.lost }

@@ -119,7 +119,7 @@ class ProcessTest < LockTest
     "lock.release; Thread.new { LOCKS.lock('a'); raise 'an error' }.join rescue nil" => 0
   }.freeze
 
-  def test_a_program_that_ends_in_an_orderly_way_releases_what_it_holds
+  def test_a_program_that_exits_normally_releases_its_locks
     ENDS.each do |way, status|
       output, errors, ended = program("lock = LOCKS.lock('a'); $stdout.syswrite('held'); #{way}")
       assert_equal ["held", status], [output, ended.exitstatus || ended.termsig], "#{way}: #{errors}"
@@ -127,7 +127,7 @@ class ProcessTest < LockTest
     end
   end
 
-  def test_a_program_that_does_not_end_in_an_orderly_way_or_does_not_want_it_releases_nothing
+  def test_a_program_that_crashes_or_opts_out_releases_nothing
     ways = { "Process.kill(:KILL, $$); sleep" => {}, "exit!" => {}, "exit" => { release_at_exit: false } }
     ways.each do |way, options|
       program("LOCKS.lock('a'); #{way}", **options)
@@ -136,7 +136,7 @@ class ProcessTest < LockTest
     end
   end
 
-  def test_a_child_that_ends_releases_nothing_of_its_parent
+  def test_an_exiting_child_releases_nothing_of_its_parent
     output, = program(<<~RUBY)
       lock = LOCKS.lock("a")
       Process.wait(fork { exit })
@@ -146,7 +146,7 @@ class ProcessTest < LockTest
     assert_equal "held", output
   end
 
-  def test_a_program_ends_soon_although_etcd_hangs
+  def test_a_program_exits_soon_even_if_etcd_hangs
     server = Etcd.new
     ["LOCKS.lock('a')", "LOCKS.lock('a') { LOCKS.lock('b') { hang; exit } }"].each do |holding|
       began = nil

@@ -1,4 +1,4 @@
-/** The transactions of locks that several hold: each share is a record of its own, beside those of the others. */
+/** The transactions of semaphores and read-write locks: each share has a record of its own. */
 
 import { hasRoom, mineOf, shareName, shareOf, type Holders } from "./kinds.js";
 import { nameOf } from "./record.js";
@@ -27,7 +27,7 @@ const noneSince = (revision = "0", [from, end]: readonly [string, string]) =>
   ({ ...created(from, String(BigInt(revision) + 1n)), range_end: base64(end), result: "LESS" });
 const who = (k: Keys) => [readAll(k), range(...shareRange(k)), range(k.delay, delayRange(k)[1])] as const;
 
-/** Nobody has what is claimed, and no share came since they were counted. */
+/** Compares that the claim is still free, and that no share was added since they were counted. */
 const free = (k: Keys, i: Input) => {
   const own = ofShare(k, i.share);
   return [
@@ -62,7 +62,7 @@ const shares: Partial<Record<Step, (k: Keys, i: Input) => object>> = {
   survey: (k) => ({ success: [...who(k), waiters(k)] }),
 };
 
-/** What a waiter watches that is to await the deletion of a key: as the first for a share, all holders and delays. */
+/** What to watch in order to see a key deleted: the first in line for a share watches all holders and delays. */
 export function watchedFor(k: Keys, i: Input, key: string): object[] {
   const first = i.kind && key === k.field("uuid") ? [shareRange(k), [k.delay, delayRange(k)[1]] as const] : [];
   return [
@@ -71,7 +71,7 @@ export function watchedFor(k: Keys, i: Input, key: string): object[] {
   ].map((range) => ({ ...range, filters: ["NOPUT"] }));
 }
 
-/** Who holds the lock, by what these operations read. */
+/** Who holds the lock, from the reads of these operations. */
 function holdersIn(k: Keys, answer: TxnAnswer, own = 0, shares = 1, delays = 2): Holders {
   const found: Holders = { revision: answer.header.revision, shares: new Map(), delays: new Map() };
   found.whole = holderIn(k, keysIn(answer, own));
@@ -98,7 +98,7 @@ function bySegment(k: Keys, kvs: KeyValue[]): Map<string, KeyValue[]> {
   return all;
 }
 
-/** The number of a share by the segment of its name; 0 for another lock with such a name. */
+/** The number of a share from the segment of its name; 0 for another lock with such a name. */
 function numberOf(k: Keys, segment: string): number {
   try {
     return shareOf(k.lock, nameOf(segment));

@@ -1,4 +1,4 @@
-"""The transactions of locks that several hold: each share is a record of its own, beside those of the others."""
+"""The transactions of semaphores and read-write locks: each share has a record of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Range = Tuple[str, str]
 
 
 class Shares(Transactions):
-    """The transactions of one attempt to get a share of a lock, or all of it. :meth:`of` has those of the hold."""
+    """The transactions of one attempt to get a share of a lock, or all of it. :meth:`of` returns those of the hold."""
 
     def __init__(self, prefix: str, lock: str, uuid: str, need: Need) -> None:
         super().__init__(prefix, lock, uuid)
@@ -29,7 +29,7 @@ class Shares(Transactions):
         return one
 
     def claim(self, holders: Holders, skip: int = 0) -> Claim:
-        known = holders if holders.room(self.need) else Holders()  # else what is right should nobody hold it any more
+        known = holders if holders.room(self.need) else Holders()  # if full, claim as if the lock became free
         return known.claim(self.need, skip)
 
     def acquire(self, fields: Mapping[str, str], claim: Claim = Claim()) -> Body:
@@ -46,7 +46,7 @@ class Shares(Transactions):
         return body
 
     def withdraw(self, queued: bool) -> Body:
-        """Leave the queue, and find out whether there is a record of this attempt; that is withdrawn by itself."""
+        """Leave the queue, and find out whether this attempt has a record, which is withdrawn separately."""
         return txn([], self._who() + (self._leave() if queued else []), [])
 
     def watched(self, key: str) -> List[Watched]:
@@ -56,7 +56,7 @@ class Shares(Transactions):
     # -- parts
 
     def _free(self, claim: Claim) -> List[Body]:
-        """Compare that nobody has what is claimed, and that no share came since they were counted."""
+        """Compare that the claim is still free, and that no share was added since they were counted."""
         record = self.of(claim.share)
         compares = [absent(record.held), absent(self.cancelled), absent(record.delay)]
         if claim.share:
@@ -96,7 +96,7 @@ class Shares(Transactions):
                        {k: read_delay(f"{self.lock}#{k}", value) for k, value in ended.items() if k})
 
     def _share(self, segment: str, of: List[Key]) -> Optional[Record]:
-        """Read one share; None if nobody holds it, or it is another lock with such a name."""
+        """Read one share; None if it is not held, or is another lock with such a name."""
         try:
             name = name_of(segment)
         except ValueError:

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # The steps of locks that several hold: each share is a record of its own, beside those of the others. They have the
-  # names of the others, and "share" in front; the input has a kind.
+  # The steps for semaphores and read-write locks: each share has a record of its own. They have the names of the other
+  # steps with "share" in front; their input has a kind.
   module Shares
     def share_try(lock:, uuid:, fields:, share: 0, **need)
       free = free(lock:, uuid:, share:, **need)
@@ -22,7 +22,7 @@ module ClusterMutex
       { success: [tombstone(lock, uuid, lease), *share_withdraw(lock:, uuid:, queued:)[:success]] }
     end
 
-    # Finds out whether there is a record of the attempt. That is withdrawn by itself.
+    # Finds out whether the attempt has a record, which is withdrawn separately.
     def share_withdraw(lock:, uuid:, queued: false, **)
       { success: [*who(lock), *(queued ? unqueue(lock, uuid) : [])] }
     end
@@ -40,7 +40,7 @@ module ClusterMutex
       all + [share_range(lock), [delay(lock), delay_range(lock).last]]
     end
 
-    # Who holds a lock, by the operations that read the record, the shares and the delays.
+    # Who holds a lock, from the operations that read the record, the shares and the delays.
     def holders(lock, body, record: 0, shares: 1, delays: 2)
       ended = Transactions.keys(body, delays).to_h { |kv| [kv[:key].delete_prefix(delay(lock)), kv[:value]] }
       own = ended.delete("")
@@ -119,7 +119,7 @@ module ClusterMutex
 
     # -- Parts of bodies.
 
-    # Nobody has what is claimed, and no share came since they were counted.
+    # Compares that the claim is still free, and that no share was added since they were counted.
     def free(lock:, uuid:, share:, kind:, counted: 0, **)
       record = share_name(lock, share)
       own = [absent(field(record, "uuid")), absent(cancelled(uuid)), absent(delay(record))]
