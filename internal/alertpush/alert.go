@@ -106,7 +106,7 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 	next = v.Next
 	looked := r.AcknowledgedAt(now.Wall)
 	if looked != nil {
-		next = earlier(next, looked.Until.Time)
+		next = protocol.Earlier(next, looked.Until.Time)
 	}
 	about := func(name, severity string, starts time.Time) {
 		emit(need{p.keyOf(name, r.Name, r.Owner, r.Attributes), severity, starts, r, v.ClockOff, v.AutoUnlockAt,
@@ -117,11 +117,11 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 	}
 	switch seen := now.Mono - r.Seen.First; {
 	case v.State == staleness.Malformed && seen < malformedFor:
-		next = earlier(next, now.Wall.Add(malformedFor-seen))
+		next = protocol.Earlier(next, now.Wall.Add(malformedFor-seen))
 	case v.State == staleness.Malformed:
 		about(lockMalformed, "warning", cmp.Or(r.LockedAt, now.Wall.Add(-seen).Truncate(time.Minute)))
 	case v.State == staleness.Abandoned && now.Wall.Before(v.AlertAt):
-		next = earlier(next, v.AlertAt)
+		next = protocol.Earlier(next, v.AlertAt)
 	case v.State != staleness.Held:
 		about(lockAlerting, "warning", overdueSince(v, now.Wall))
 	}
@@ -130,7 +130,7 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 	}
 	if v.State == staleness.Expired && p.c.Removes && !p.excluded(r.Name) {
 		if critical := v.AutoUnlockAt.Add(expiredFor); now.Wall.Before(critical) {
-			next = earlier(next, critical)
+			next = protocol.Earlier(next, critical)
 		} else {
 			about(lockExpired, "critical", v.AutoUnlockAt)
 		}
@@ -147,14 +147,6 @@ func overdueSince(v staleness.Verdict, now time.Time) time.Time {
 		return v.AutoUnlockAt
 	}
 	return v.AlertAt
-}
-
-// earlier returns the earlier of two times, where zero means none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 const (
@@ -186,7 +178,7 @@ func (p *Pusher) updateDeadlocks(cycles []deadlock.Cycle, now time.Time) (news [
 			continue // its age is unknown
 		}
 		if due := c.Since.Add(deadlockFor); now.Before(due) {
-			p.next = earlier(p.next, due)
+			p.next = protocol.Earlier(p.next, due)
 			continue
 		}
 		if a := p.deadlockAlert(c); p.alerts.set(a, "") {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -91,7 +92,7 @@ func (s alertSet) active(now time.Time) (n int) {
 // was pushed before and no longer fits is neither pushed nor ended.
 func (p *Pusher) needs(locks []*metadata.Record, now staleness.Moment) (needs []need, next time.Time) {
 	for _, r := range locks {
-		next = earlier(next, p.judge(r, now, func(n need) {
+		next = protocol.Earlier(next, p.judge(r, now, func(n need) {
 			n.record = r
 			needs = append(needs, n)
 			if e := p.alerts[n.key]; e != nil && e.ends.IsZero() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/alerttext"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 const (
@@ -179,7 +180,7 @@ func (p *peer) posted(a alert, now time.Time) posted {
 	}
 	starts := a.starts // maybe by a clock that is ahead; Alertmanager refuses what begins after its end
 	for _, latest := range []time.Time{now, ends} {
-		starts = earlier(starts, latest)
+		starts = protocol.Earlier(starts, latest)
 	}
 	return posted{labels, notes, starts.UTC(), ends.UTC(), a.notes["dashboard"]}
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -152,7 +153,7 @@ func (p *Pusher) Run(ctx context.Context) error {
 			resendAt = now.Add(p.c.Resend)
 		}
 		next := p.look(ctx, again)
-		if !p.wait(ctx, changed, until(earlier(next, resendAt), p.c.Now(), p.c.Resend)) {
+		if !p.wait(ctx, changed, until(protocol.Earlier(next, resendAt), p.c.Now(), p.c.Resend)) {
 			return nil
 		}
 	}
@@ -187,7 +188,7 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	stuck := p.deadlocks()
 	free, soon := p.unclaimed()
 	if soon > 0 {
-		p.next = earlier(p.next, now.Wall.Add(soon))
+		p.next = protocol.Earlier(p.next, now.Wall.Add(soon))
 	}
 	if due := !p.next.IsZero() && !now.Wall.Before(p.next); !again && !due && len(ended) == 0 &&
 		identical(locks, p.seen) && alike(stuck, p.cycles) && sameUnclaimed(free, p.free) {
@@ -199,7 +200,7 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	news := p.update(ctx, needs)
 	news = append(news, p.updateDeadlocks(stuck, now.Wall)...)
 	if news = append(news, p.updateUnclaimed(free)...); soon > 0 {
-		p.next = earlier(p.next, now.Wall.Add(soon))
+		p.next = protocol.Earlier(p.next, now.Wall.Add(soon))
 	}
 	for _, e := range ended {
 		a := p.removed(e)

@@ -171,6 +171,16 @@ func judge(r *metadata.Record, now time.Time) staleness.Verdict {
 	return judgeBy(staleness.Policy{}, r, now)
 }
 
+// writeLines writes what describes each of these, one a line.
+func writeLines[T, JSON any](w io.Writer, all []T, describe func(T) JSON) error {
+	for _, v := range all {
+		if err := writeJSON(w, describe(v)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // writeJSON writes v in one line. Unprintable characters, which could control a terminal, become escapes.
 func writeJSON(w io.Writer, v any) error {
 	text, err := json.Marshal(v)

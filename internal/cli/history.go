@@ -65,12 +65,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 	if !o.format.JSON() {
 		return o.table(all, now)
 	}
-	for i := range all {
-		if err := writeJSON(o.app.Stdout, lockjson.NewEnding(&all[i], now)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeLines(o.app.Stdout, all, func(e metadata.Ending) any { return lockjson.NewEnding(&e, now) })
 }
 
 func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {

@@ -110,7 +110,9 @@ func (o *listOptions) run(ctx context.Context) error {
 	}
 	switch o.format.String() {
 	case term.JSONFormat:
-		return o.json(all, shown, now)
+		return writeLines(o.app.Stdout, shown, func(l *lockorder.Lock) any {
+			return newLockJSON(l.Record, all.fate.Policy, all.waiters[l.Queue()], now)
+		})
 	case term.NameFormat:
 		return o.names(shown)
 	}
@@ -145,16 +147,6 @@ func (o *listOptions) wanted(l *lockorder.Lock) bool {
 	return o.globs.match(l.Name) &&
 		(len(o.states) == 0 || slices.ContainsFunc(o.states, inState)) &&
 		(len(o.owners) == 0 || slices.Contains(o.owners, l.Owner))
-}
-
-func (o *listOptions) json(all *snapshot, shown []*lockorder.Lock, now time.Time) error {
-	for _, l := range shown {
-		err := writeJSON(o.app.Stdout, newLockJSON(l.Record, all.fate.Policy, all.waiters[l.Queue()], now))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (o *listOptions) names(shown []*lockorder.Lock) error {

@@ -84,16 +84,13 @@ func (o *periodsOptions) run(ctx context.Context, s *session) error {
 }
 
 func (o *periodsOptions) write(found []periodJSON) error {
+	if o.format.JSON() {
+		return writeLines(o.app.Stdout, found, func(p periodJSON) periodJSON { return p })
+	}
 	var t term.Table
 	now := o.app.Now()
 	t.Row("LOCK", "LAST PERIOD BEGAN", "NOW", "USED UP")
 	for _, p := range found {
-		if o.format.JSON() {
-			if err := writeJSON(o.app.Stdout, p); err != nil {
-				return err
-			}
-			continue
-		}
 		began := "unreadable"
 		running := term.None
 		if p.BeganAt != nil {
@@ -107,9 +104,7 @@ func (o *periodsOptions) write(found []periodJSON) error {
 	if err := t.WriteRows(o.app.Stdout); err != nil {
 		return err
 	}
-	if !o.format.JSON() {
-		fmt.Fprintln(o.app.Stderr, text.Count(len(found), "job"))
-	}
+	fmt.Fprintln(o.app.Stderr, text.Count(len(found), "job"))
 	return nil
 }
 

@@ -93,12 +93,7 @@ func (o *suggestOptions) run(ctx context.Context) error {
 	}
 	rows := o.rows(past.Locks(o.app.Now()), unlocked)
 	if o.format.JSON() {
-		for _, row := range rows {
-			if err := writeJSON(o.app.Stdout, suggestionJSON(row)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return writeLines(o.app.Stdout, rows, suggestionJSON)
 	}
 	if err := suggestionTable(rows).WriteRows(o.app.Stdout); err != nil {
 		return err

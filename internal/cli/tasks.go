@@ -98,12 +98,7 @@ func (o *tasksOptions) run(ctx context.Context, s *session) error {
 	case err != nil:
 		return err
 	case o.format.JSON():
-		for _, t := range found {
-			if err := writeJSON(o.app.Stdout, t); err != nil {
-				return err
-			}
-		}
-		return nil
+		return writeLines(o.app.Stdout, found, func(t taskJSON) any { return t })
 	case o.set == "":
 		return o.sets(found)
 	}

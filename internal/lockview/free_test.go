@@ -116,7 +116,7 @@ func TestViewHasLockDelays(t *testing.T) {
 				return
 			}
 			for i, d := range got {
-				if d.Lock != locks[i] || v.Delay(d.Lock) == nil {
+				if d.Lock != locks[i] || len(v.DelaysAbout(d.Lock)) != 1 {
 					t.Errorf("%s: delay %d is %+v, want that of %s", what, i, d, locks[i])
 				}
 			}
@@ -134,9 +134,9 @@ func TestViewHasLockDelays(t *testing.T) {
 			t.Error("the acquisition was not reported")
 		}
 		want("two delays", "a", "b")
-		if a, b := v.Delay("a"), v.Delay("b"); !a.Unreadable || b.Owner != "billing" || b.Seconds != 30 ||
-			b.Revision == 0 || v.Delay("c") != nil {
-			t.Errorf("%+v, %+v", a, b)
+		if all := v.Delays(); !all[0].Unreadable || all[1].Owner != "billing" || all[1].Seconds != 30 ||
+			all[1].Revision == 0 || len(v.DelaysAbout("c")) != 0 {
+			t.Errorf("%+v", all)
 		}
 		if _, total := v.Foreign(); total != 0 {
 			t.Errorf("%d foreign keys", total)

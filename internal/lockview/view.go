@@ -263,17 +263,6 @@ func (v *View) Delays() []metadata.Delay {
 	})
 }
 
-// Delay returns the delay of a lock or share, or nil.
-func (v *View) Delay(lock string) *metadata.Delay {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	d, ok := v.snap.delays[lock]
-	if !ok {
-		return nil
-	}
-	return &d
-}
-
 // DelaysAbout returns the delays of a lock and of its shares.
 func (v *View) DelaysAbout(lock string) []metadata.Delay {
 	return slices.DeleteFunc(v.Delays(), func(d metadata.Delay) bool {

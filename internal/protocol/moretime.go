@@ -17,19 +17,28 @@ const MaxMoreTime = 7 * 24 * time.Hour
 // MoreTime returns the deadlines of a hold that is given more time: each is moved forward by d from now or, if that is
 // later, from where it is, and the alert is not after the auto-unlock. The times are in whole seconds, rounded up.
 func MoreTime(r *metadata.Record, d time.Duration, now time.Time) (alertAt, autoUnlockAt time.Time) {
-	autoUnlockAt = later(r.AutoUnlockAt, now).Add(d)
-	alertAt = later(r.AlertAt, now).Add(d)
+	autoUnlockAt = Later(r.AutoUnlockAt, now).Add(d)
+	alertAt = Later(r.AlertAt, now).Add(d)
 	if alertAt.After(autoUnlockAt) {
 		alertAt = autoUnlockAt
 	}
 	return upToSeconds(alertAt), upToSeconds(autoUnlockAt)
 }
 
-func later(a, b time.Time) time.Time {
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
+}
+
+// Earlier returns the earlier of two times, where zero means none.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func upToSeconds(t time.Time) time.Time { return t.UTC().Add(time.Second - 1).Truncate(time.Second) }

@@ -76,7 +76,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	}
 	l := &Lock{
 		c: c, set: set, held: hold, wanted: name, site: callSiteOf(""),
-		began: moment{began.monotonic, latest(began.wall, lastAlive(&doc.Record))},
+		began: moment{began.monotonic, protocol.Later(began.wall, lastAlive(&doc.Record))},
 		outer: outer, origin: origin{adopted: true, detached: true},
 		extension: extension{
 			alertTarget: doc.AlertAt, alertFloor: doc.AlertAt,
@@ -162,7 +162,7 @@ func adoptedAlert(given, alert, unlock time.Duration, known bool) time.Duration 
 // lastAlive returns when the holder last wrote its deadlines, by its clock; zero if the record does not say.
 func lastAlive(r *metadata.Record) time.Time {
 	if r.Alive != nil && !r.Alive.At.IsZero() {
-		return latest(r.Alive.At, r.LockedAt)
+		return protocol.Later(r.Alive.At, r.LockedAt)
 	}
 	return r.LockedAt
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -229,7 +230,9 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	if again || err != nil {
 		return again, err
 	}
-	autoUnlockAt = earliest(autoUnlockAt, stored)
+	if stored.Before(autoUnlockAt) {
+		autoUnlockAt = stored
+	}
 	l.extendUntil(start.monotonic.Add(autoUnlockAt.Sub(at)-l.set.safetyMargin), start, autoUnlockAt)
 	return false, l.err()
 }
@@ -315,7 +318,7 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 		l.extension.alertFloor = time.Time{}
 		l.extension.progress = progress
 		if l.extension.alertAfterUnlock {
-			return latest(l.extension.alertTarget, l.alertGranted()), progress
+			return protocol.Later(l.extension.alertTarget, l.alertGranted()), progress
 		}
 	}
 	alertAt := autoUnlockAt
@@ -325,7 +328,7 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 	if alertAt.Before(l.extension.alertFloor) {
 		alertAt = l.extension.alertFloor
 	}
-	return latest(alertAt, l.alertGranted()), l.extension.progress
+	return protocol.Later(alertAt, l.alertGranted()), l.extension.progress
 }
 
 func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {

@@ -105,17 +105,3 @@ func (l *Lock) rewind() {
 		l.deadline.timer.Reset(min(l.timeLeft(), sleepCheck))
 	}
 }
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}

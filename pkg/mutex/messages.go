@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -280,7 +281,7 @@ func (l *Lock) grant(doc *metadata.Document) *metadata.Extension {
 		}
 	}
 	if revision == m.extended && writtenAt(doc, metadata.FieldAlertAt) == revision {
-		m.alertAt = latest(m.alertAt, doc.AlertAt)
+		m.alertAt = protocol.Later(m.alertAt, doc.AlertAt)
 	}
 	if !last {
 		return nil

@@ -44,7 +44,7 @@ var clientSuites = []suite{
 		{"heartbeat-maximum", `next.After(end)`, `false`, "TestHeartbeatEndsAtItsMaximumAndKeepsTheAlert"},
 		{"heartbeat-alert", `l.extension.alertTarget.Before(alertAt)`, `false`,
 			"TestHeartbeatEndsAtItsMaximumAndKeepsTheAlert"},
-		{"heartbeat-granted", `return latest(alertAt, «l.alertGranted()»)`, `time.Time{}`,
+		{"heartbeat-granted", `return protocol.Later(alertAt, «l.alertGranted()»)`, `time.Time{}`,
 			"TestGrantedAlertIsNotMovedBack"},
 		{"holder-asleep", `l.timeLeft() <= 0`, `false`, "TestAliveAfterTooLongASleepIsALoss"},
 		{"holder-another", `return now.Token == l.held.Token && «now.UUID == l.held.UUID»`, `true`,

@@ -2,6 +2,7 @@
 package access
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -108,20 +109,10 @@ func (c *Config) checkProxies() error {
 }
 
 func (c *Config) checkPermissions(on Actions) error {
-	if on.Unlock {
-		if err := c.checkAnyone("force unlock", Unlock); err != nil {
-			return err
-		}
-	}
-	if on.AskAndExtend {
-		if err := c.checkAnyone("asking holders to finish and giving them more time", Ask, Extend); err != nil {
-			return err
-		}
-	}
-	if on.Acknowledge {
-		if err := c.checkAnyone("acknowledging locks", Acknowledge); err != nil {
-			return err
-		}
+	if err := cmp.Or(c.checkAnyone(on, "force unlock", Unlock),
+		c.checkAnyone(on, "asking holders to finish and giving them more time", Ask, Extend),
+		c.checkAnyone(on, "acknowledging locks", Acknowledge)); err != nil {
+		return err
 	}
 	switch {
 	case c.Source == SourceNone && c.Permissions != nil:
@@ -142,11 +133,13 @@ func (c *Config) checkClusters() error {
 }
 
 // checkAnyone refuses an action that is switched on and that nobody may do.
-func (c *Config) checkAnyone(action string, needs ...Permission) error {
-	if c.Source == SourceNone {
+func (c *Config) checkAnyone(on Actions, action string, needs ...Permission) error {
+	switch {
+	case !on.Allow(needs[0]):
+		return nil
+	case c.Source == SourceNone:
 		return fmt.Errorf("%s needs to know who does it: choose an identity other than none", action)
-	}
-	if c.Permissions == nil || !slices.ContainsFunc(needs, c.Permissions.anyone) {
+	case c.Permissions == nil || !slices.ContainsFunc(needs, c.Permissions.anyone):
 		return fmt.Errorf("%s is switched on, but no permission file gives anybody the permission %s", action, needs[0])
 	}
 	return nil

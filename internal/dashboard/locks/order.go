@@ -50,7 +50,7 @@ type sortKey struct {
 // Sort returns rows, which come sorted by name, in the order.
 func Sort(rows []*Row, o lockorder.Order) []*Row {
 	keys := make([]sortKey, len(rows))
-	inChunks(len(rows), minChunk, func(from, to int) struct{} {
+	inChunks(len(rows), func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			p := o.Position(rows[i].sorted())
 			keys[i] = sortKey{p.At, o.TextKey(p.Text), int32(p.Group), int32(i)}

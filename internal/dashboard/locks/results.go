@@ -145,7 +145,7 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) []*Row
 	if q.regexps > 0 {
 		every = 1
 	}
-	return slices.Concat(inChunks(len(s.Rows), minChunk, func(from, to int) (found []*Row) {
+	return slices.Concat(inChunks(len(s.Rows), func(from, to int) (found []*Row) {
 		for i, row := range s.Rows[from:to] {
 			if i%every == 0 && ctx.Err() != nil {
 				return nil

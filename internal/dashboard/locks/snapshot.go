@@ -130,7 +130,7 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by jud
 	s := &Snapshot{at: at.Wall, fate: by.fate, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	waiting := queuesOf(queues, at.Wall)
-	inChunks(len(locks), minChunk, func(from, to int) struct{} {
+	inChunks(len(locks), func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			s.Rows[i] = by.row(locks[i], waiting, at)
 		}
@@ -172,7 +172,7 @@ type total struct {
 
 // totalOf sums up rows.
 func totalOf(rows []*Row) (all total) {
-	for _, part := range inChunks(len(rows), minChunk, func(from, to int) (part total) {
+	for _, part := range inChunks(len(rows), func(from, to int) (part total) {
 		for _, r := range rows[from:to] {
 			part.counts.add(r)
 			part.version += r.Fingerprint
@@ -185,38 +185,24 @@ func totalOf(rows []*Row) (all total) {
 	return all
 }
 
-// minChunk is the number of rows from which a second processor is worth it.
+// minChunk is the number of rows from which a second processor is worth it: a chunk has as many, unless it is the only
+// one.
 const minChunk = 8192
-
-// chunksOf divides n things among the processors: from and to of each chunk. A chunk has at least smallest things,
-// unless it is the only one.
-func chunksOf(n, smallest int) [][2]int {
-	k := max(1, min(runtime.GOMAXPROCS(0), n/smallest))
-	chunks := make([][2]int, k)
-	for i := range chunks {
-		chunks[i] = [2]int{n * i / k, n * (i + 1) / k}
-	}
-	return chunks
-}
 
 // inChunks does something with n things on all processors and returns what came out for each chunk, in order. A panic
 // in a chunk is one of the caller's.
-func inChunks[T any](n, smallest int, do func(from, to int) T) []T {
-	chunks := chunksOf(n, smallest)
-	out := make([]T, len(chunks))
-	causes := make([]any, len(chunks))
-	var others sync.WaitGroup
-	for i := 1; i < len(chunks); i++ {
-		others.Go(func() {
+func inChunks[T any](n int, do func(from, to int) T) []T {
+	k := max(1, min(runtime.GOMAXPROCS(0), n/minChunk))
+	out := make([]T, k)
+	causes := make([]any, k)
+	var all sync.WaitGroup
+	for i := range k {
+		all.Go(func() {
 			defer func() { causes[i] = recover() }()
-			out[i] = do(chunks[i][0], chunks[i][1])
+			out[i] = do(n*i/k, n*(i+1)/k)
 		})
 	}
-	func() {
-		defer func() { causes[0] = recover() }()
-		out[0] = do(chunks[0][0], chunks[0][1])
-	}()
-	others.Wait()
+	all.Wait()
 	for _, cause := range causes {
 		if cause != nil {
 			panic(cause)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -87,7 +88,7 @@ func waiting(n int) string { return text.Thousands(n) + " waiting" }
 
 // comes says when an unlocker ends a lock that alerts, or why none does.
 func (c *Cluster) comes(l *Lock) (s sentence) {
-	at := earlier(l.Judged.AutoUnlockAt, l.Judged.RemoveAt)
+	at := protocol.Earlier(l.Judged.AutoUnlockAt, l.Judged.RemoveAt)
 	paused := fate.Pause(c.Running)
 	switch why := c.stays(l); {
 	case at.IsZero():

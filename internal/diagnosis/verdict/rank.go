@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -103,7 +104,7 @@ func looked(l *Lock) int {
 func (l *Lock) began() time.Time {
 	switch l.Class {
 	case Overdue, Leaving, Dead:
-		return earlier(l.Judged.AbandonedAt, l.Judged.AutoUnlockAt)
+		return protocol.Earlier(l.Judged.AbandonedAt, l.Judged.AutoUnlockAt)
 	case Silent, Late:
 		return l.lateSince()
 	}
@@ -111,12 +112,6 @@ func (l *Lock) began() time.Time {
 }
 
 // lateSince is when the first of the deadlines of a lock that alerts passed.
-func (l *Lock) lateSince() time.Time { return earlier(l.Judged.AlertAt, l.Judged.AutoUnlockAt) }
-
-// earlier is the earlier of two instants, of which zero ones do not count.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+func (l *Lock) lateSince() time.Time {
+	return protocol.Earlier(l.Judged.AlertAt, l.Judged.AutoUnlockAt)
 }
