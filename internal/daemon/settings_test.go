@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-func TestWebSettingsThatCannotWorkAreRefused(t *testing.T) {
+func TestBadWebSettingsAreRefused(t *testing.T) {
 	junk := filepath.Join(t.TempDir(), "web.yml")
 	proctest.Must(t, os.WriteFile(junk, []byte("nonsense: true\n"), 0o600))
 	for says, s := range map[string]daemon.WebSettings{
@@ -44,16 +44,14 @@ func TestRoutePrefixComesFromTheExternalURLUnlessGiven(t *testing.T) {
 		{"https://example/locks", "/a/b/", "/a/b"},
 	} {
 		s := daemon.WebSettings{Address: ":80", ExternalURL: c.url, RoutePrefix: c.prefix}
-		if err := s.Check(); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, s.Check())
 		if got := s.Prefix(); got != c.want {
 			t.Errorf("external URL %q and route prefix %q make %q, want %q", c.url, c.prefix, got, c.want)
 		}
 	}
 }
 
-func TestLogIsOneObjectALineWithTimesInUTC(t *testing.T) {
+func TestLogIsOneJSONObjectPerLine(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	proctest.Must(t, err)
 	defer file.Close()
@@ -83,13 +81,11 @@ func TestLogIsOneObjectALineWithTimesInUTC(t *testing.T) {
 	}
 }
 
-func TestWrongLogSettingsAreRefused(t *testing.T) {
+func TestBadLogSettingsAreRefused(t *testing.T) {
 	for _, s := range []daemon.LogSettings{{Level: "loud", Format: "json"}, {Level: "info", Format: "xml"}, {}} {
 		if s.Check() == nil {
 			t.Errorf("%+v is taken", s)
 		}
 	}
-	if err := (daemon.LogSettings{Level: "info", Format: "auto"}).Check(); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, daemon.LogSettings{Level: "info", Format: "auto"}.Check())
 }

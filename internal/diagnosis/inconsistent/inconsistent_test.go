@@ -15,7 +15,7 @@ func permits(n, limit any) map[string]any {
 	return map[string]any{"kind": "semaphore", "permits": n, "limit": limit}
 }
 
-func TestWhatNoClientLeavesInEtcdIsFound(t *testing.T) {
+func TestInconsistenciesAreFound(t *testing.T) {
 	reader := map[string]any{"kind": "shared"}
 	for name, c := range map[string]struct {
 		held   held
@@ -40,8 +40,8 @@ func TestWhatNoClientLeavesInEtcdIsFound(t *testing.T) {
 			"d has permits out beside 1 reader"},
 		"a lock that is called like a share": {held{"build": nil, "build#7": nil}, nil, ""},
 		"delays": {nil, []metadata.Delay{{Lock: "z", Leased: true}, {Lock: "b\n"}, {Lock: "a", Unreadable: true}},
-			`a has a lock delay without a lease, which stays until somebody ends it; ` +
-				`b\n has a lock delay without a lease, which stays until somebody ends it`},
+			`a has a lock delay without a lease, which stays until an operator ends it; ` +
+				`b\n has a lock delay without a lease, which stays until an operator ends it`},
 	} {
 		var got []string
 		for _, l := range inconsistent.Find(maps.All(c.held), c.delays) {
