@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -161,8 +160,8 @@ func (l Language) run(ctx context.Context, o Options) (says string, err error) {
 	args := append(slices.Clone(l.args[1:]), o.Endpoint, strconv.FormatFloat(o.Speed, 'g', -1, 64))
 	cmd := exec.Command(l.args[0], args...) //nolint:gosec,noctx // a program of ours; its input ends with ctx
 	cmd.Env = append(environment(), l.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for mutexdev, which tells it
-	cmd.WaitDelay = time.Second                           // for what still has its output
+	cmd.SysProcAttr = apart()   // Ctrl-C is for mutexdev, which tells it
+	cmd.WaitDelay = time.Second // for what still has its output
 	var said tail
 	cmd.Stderr = &said
 	in, err := cmd.StdinPipe()
@@ -181,7 +180,7 @@ func (l Language) run(ctx context.Context, o Options) (says string, err error) {
 	case <-ctx.Done():
 	}
 	in.Close()
-	late := time.AfterFunc(releaseTime, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	late := time.AfterFunc(releaseTime, func() { _ = kill(cmd.Process) })
 	defer late.Stop()
 	return "", <-ended
 }

@@ -126,34 +126,6 @@ func (p *Process) State() *os.ProcessState {
 	return p.cmd.ProcessState
 }
 
-// Pause suspends the process. It returns once the process has stopped, because a signal takes effect only later. It
-// returns an error if the process has ended.
-func (p *Process) Pause() error {
-	if p.paused {
-		return nil
-	}
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	p.paused = true
-	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(p.PID(), &status, syscall.WUNTRACED, nil)
-		if err == nil && !status.Stopped() {
-			err = fmt.Errorf("%v ended", p)
-		}
-		if err != syscall.EINTR {
-			return err
-		}
-	}
-}
-
-// Resume continues a paused process.
-func (p *Process) Resume() {
-	p.paused = false
-	p.Signal(syscall.SIGCONT)
-}
-
 // Output returns what the process has printed.
 func (p *Process) Output() string { return p.output.String() }
 

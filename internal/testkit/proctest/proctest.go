@@ -19,7 +19,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -182,7 +181,7 @@ func (p *Programs) build(names []string) error {
 		return err
 	}
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+	if err := exclusive(lock); err != nil {
 		return err
 	}
 	args := []string{"build", LinkerFlags, "-o", linked}
