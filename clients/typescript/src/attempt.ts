@@ -118,7 +118,6 @@ class Attempt {
   readonly #uuid = randomUUID();
   #doubt = false; // a send that may take the lock got no answer
   #taking = false; // such a send has no answer yet, or took the lock
-  #doubtful: Moment | undefined; // when the first such send of the turn began
   #lease = "";
   #position = "";
   #holders = nobody; // of a lock that several can hold, as they were read last
@@ -144,7 +143,7 @@ class Attempt {
       if (rivals >= maxRivals) await sleep(10 + 90 * Math.random());
     }
     if (wait === 0) throw heldBy(this.k.lock, need, await this.#survey(this.call.refusal, true));
-    if (need.kind && this.#doubt) return undefined; // a late claim could stand beside the one that comes in its turn
+    if (this.#doubt) return undefined; // a late claim could stand beside the one in its turn, or have older times
     return this.#queue();
   }
 
@@ -256,8 +255,7 @@ class Attempt {
       const r = await this.#look();
       const older = r.restore;
       if (older) await this.gateway.transact("restore_tail", this.k, this.#input({ older }), this.#patience());
-      if (r.verdict === "held_by_earlier_send") return this.#hold(r, {} as Input, this.#doubtful ?? moment(), true);
-      if (r.verdict === "lost") return undefined;
+      if (r.verdict === "lost" || r.verdict === "held_by_earlier_send") return undefined;
       this.settings.signal?.throwIfAborted();
       if (r.error instanceof RefusedError) throw r.error;
       const left = this.call.giveUpAt - performance.now();
@@ -293,11 +291,9 @@ class Attempt {
     const began = moment();
     const input = this.#input({ position: this.#position, fields: this.#record(began), ...this.#claim() });
     const r = await this.#send("turn", input, began);
-    if (r.doubt) this.#doubtful ??= began;
-    if (r.verdict === "held") return this.#hold(r, input, began, true);
-    if (r.verdict === "held_by_earlier_send") return this.#hold(r, input, this.#doubtful ?? began, true);
+    if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r, input, began, true);
     if (r.error instanceof RefusedError) throw r.error;
-    return r.verdict === "again" ? "again" : undefined; // the times of an unanswered turn are too old to send it again
+    return r.verdict === "again" && !r.doubt ? "again" : undefined; // a late turn would have older times than the next
   }
 
   /** Watches for the deletion of a key, and of my ticket. */
