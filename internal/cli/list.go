@@ -246,7 +246,7 @@ func (all *snapshot) summary(found []*lockorder.Lock, shown int) string {
 		parts = append(parts, text.Count(n, "lock delay")+" (see \"mutexctl delays\")")
 	}
 	if n := len(all.misplaced); n > 0 {
-		parts = append(parts, text.Count(n, "record")+" at the keys of no lock")
+		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
 	}
 	if all.foreign > 0 {
 		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that fit no layout")
@@ -254,7 +254,7 @@ func (all *snapshot) summary(found []*lockorder.Lock, shown int) string {
 	return strings.Join(parts, "; ") + fmt.Sprintf(" (revision %d)", all.revision)
 }
 
-// countStates is "4 locks held, 2 wait" or, where that says too little, "4 locks: 1 expired, 3 held; 2 wait".
+// countStates is "4 locks held; 2 waiting" or, where that says too little, "4 locks: 1 expired, 3 held; 2 waiting".
 func countStates(locks []*lockorder.Lock) string {
 	in := map[metadata.State]int{}
 	queues := map[string]int{}

@@ -141,7 +141,7 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 		return err
 	}
 	tooLarge := func(err error) bool {
-		return err != nil && strings.Contains(err.Error(), "MiB, and etcd takes 1.5 MiB")
+		return err != nil && strings.Contains(err.Error(), "MiB, etcd takes at most 1.5 MiB")
 	}
 	const limit = 3 << 19
 	for _, bytes := range []int{limit, 2 << 20, 3 << 20, 16 << 20} {
@@ -290,7 +290,7 @@ func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 		l := take(t, locks, "a")
 		refusedWith(t, l.UnlockWith([]clientv3.Op{clientv3.OpPut("/mutexes/b/uuid", "")}),
 			`unlock "a": the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`)
-		refusedWith(t, l.UnlockWith([]clientv3.Op{large(3 << 20)}), "MiB, and etcd takes 1.5 MiB")
+		refusedWith(t, l.UnlockWith([]clientv3.Op{large(3 << 20)}), "MiB, etcd takes at most 1.5 MiB")
 		enter(t, locks, l)
 		refusedWith(t, l.UnlockWith(done()), "entered again")
 		if l.Context().Err() != nil {

@@ -155,7 +155,7 @@ func TestWorkBelowSeveralLocksExtendsAll(t *testing.T) {
 }
 
 func TestWorkWithoutALockIsToldSo(t *testing.T) {
-	const says = "no lock is held here: the context is neither that of Do nor that of a lock"
+	const says = "no lock is held here: the context comes neither from Do nor from a lock"
 	bubbles(t, map[string]*mutex.Lock{"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {}},
 		func(t *testing.T, f *fake, _ *mutex.Client, l *mutex.Lock) {
 			for what, err := range map[string]error{

@@ -125,7 +125,7 @@ func TestAliveTellsThatTheDeadlineIsGone(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		f.put("/mutexes/a/auto_unlock_at", "soon")
 		err := l.Alive(context.Background())
-		if err == nil || err.Error() != `alive "a": somebody removed its auto_unlock_at or made it unreadable` {
+		if err == nil || err.Error() != `alive "a": its auto_unlock_at was removed or made unreadable` {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -123,7 +123,7 @@ func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Reques
 	case done.did == "":
 		return nil
 	case done.by == caller:
-		return &FieldError{Text: "You have already " + done.did + ", so nothing was done now. Send this only if you " +
+		return &FieldError{Text: "You have already " + done.did + ", so nothing was done. Send this only if you " +
 			"want to do it again."}
 	default:
 		return &FieldError{Text: done.who + " has " + done.did + " since you looked, so nothing was done. Send yours " +

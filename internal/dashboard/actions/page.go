@@ -119,7 +119,7 @@ func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong 
 	case lock.Row != nil && lock.Row.Misplaced:
 		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
 			Name: lock.Name, Link: o.site.URLs.Lock(lock.Name, ""),
-			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
+			Detail: "This record is at keys that belong to no lock. Its page says how to remove it by hand."}
 	case lock.Row == nil || lock.AskedHold != "":
 		asked := r.URL.Query().Get("hold")
 		return site.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
@@ -285,7 +285,7 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return asked, "", site.BadBody("The form cannot be read.")
+		return asked, "", site.BadBody("The form could not be read.")
 	}
 	asked.Reason = form.Get("reason")
 	asked.Ticket = form.Get("ticket")

@@ -178,12 +178,12 @@ func (s *Site) notHeld(name string, l *Lock) error {
 		p.Detail += " " + phrase.Plural(n, "waiter is", "waiters are") + " in line."
 	}
 	if l.AskedHold != "" {
-		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is " +
+		p.Detail += " This hold has ended, and how is not recorded: its holder released it, or the record is " +
 			"too old."
 	}
 	if l.Unread != "" {
 		p.Detail = "The lock " + text.Visible(name) +
-			" is not among the last known ones, and etcd could not be asked: " +
+			" was not held when etcd was last read, and etcd cannot be read now: " +
 			l.Unread + "."
 	}
 	return p

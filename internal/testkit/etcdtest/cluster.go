@@ -216,9 +216,7 @@ func (m *Members) status(ctx context.Context, t testing.TB, i int) (*clientv3.St
 func (m *Members) launch(i int) {
 	m.t.Helper()
 	p, err := launch(m.confs[i], m.programs[i])
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	proctest.Must(m.t, err)
 	m.procs[i] = p
 }
 
