@@ -48,6 +48,7 @@ func takeAndGiveBack(t *testing.T, s *scene, c *client) {
 		t.Errorf("a fresh lock: %s", got.line)
 	}
 	l.lostNothing()
+	refused(t, d.try(l.name), l)
 	l.mustAlive("3 of 9")
 	after := s.record(l.name)
 	if progress(after) != "3 of 9" || after.AutoUnlockAt.Before(r.AutoUnlockAt) || after.Token != l.token {

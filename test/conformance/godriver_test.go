@@ -99,31 +99,24 @@ func (d *goDriver) endBySignal() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	got := (<-signals).(syscall.Signal)
+	signal.Reset(got)
+	time.AfterFunc(2*time.Second, func() { syscall.Kill(os.Getpid(), got) })
 	if !d.fault.leaves {
 		d.giveBack()
 	}
-	signal.Reset(got)
 	syscall.Kill(os.Getpid(), got)
 }
 
-// giveBack leaves the queues and releases the locks within two seconds.
+// giveBack leaves the queues and releases the locks.
 func (d *goDriver) giveBack() {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d.mu.Lock()
-		for _, cancel := range d.cancels {
-			cancel(errCancelled)
-		}
-		d.mu.Unlock()
-		d.releaseAll()
-		if d.client != nil {
-			d.client.Close()
-		}
-	}()
-	select {
-	case <-done:
-	case <-time.After(2 * time.Second):
+	d.mu.Lock()
+	for _, cancel := range d.cancels {
+		cancel(errCancelled)
+	}
+	d.mu.Unlock()
+	d.releaseAll()
+	if d.client != nil {
+		d.client.Close()
 	}
 }
 
@@ -151,7 +144,7 @@ func (d *goDriver) answer(ctx context.Context, r goRequest) {
 	d.write(members)
 }
 
-func (r goRequest) tries() bool { return r.Wait != nil && *r.Wait == 0 }
+func (r goRequest) tries() bool { return r.Do == "once" || r.Wait != nil && *r.Wait == 0 }
 
 func (d *goDriver) write(members map[string]any) {
 	d.writes.Lock()
@@ -419,11 +412,6 @@ func (d *goDriver) once(ctx context.Context, r goRequest) (map[string]any, error
 	ran, err := jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, opts...)
 	if errors.Is(err, errFails) {
 		err = nil
-	}
-	if held, isHeld := errors.AsType[*mutex.HeldError](err); isHeld {
-		members := map[string]any{}
-		explain(members, held, true)
-		return members, nil
 	}
 	return map[string]any{"ran": ran, "token": token}, err
 }

@@ -42,7 +42,7 @@ var kindChecks = []check{
 		wants: "a waiter for a permit that gives up leaves nothing", alone: shareGivenUp},
 	{name: "ghost of a share", rule: kindsPage + "kinds", needs: "semaphore", short: true,
 		wants: "a late send of a claim takes no permit when its attempt is over", alone: shareGhost},
-	{name: "share in a full etcd", rule: kindsPage + "from-acquire-to-release-of-a-share", needs: "semaphore read-write",
+	{name: "share in a full etcd", rule: kindsPage + "from-acquire-to-release-of-a-share", needs: "semaphore",
 		wants: "who gives up while etcd is out of space gives back what a lost send took", alone: shareInFullEtcd},
 	{name: "lock delay of a share", rule: kindsPage + "lock-delays-of-shares", needs: "semaphore", short: true,
 		wants: "a permit in its delay counts as taken", alone: shareDelay},
@@ -239,18 +239,12 @@ func shareInFullEtcd(t *testing.T, _ *scene, c *client) {
 	s.timeout = 2
 	d := s.open(c, line.Addr)
 	permit := d.begin("permit", want{more: permits(3, 1)})
-	writer := d.begin("writer", want{more: writes, wait: 10})
-	etcdtest.Eventually(t, "both records", func() bool {
-		return s.record("permit#1").UUID != "" && s.record("writer").UUID != ""
-	})
+	etcdtest.Eventually(t, "its record", func() bool { return s.record("permit#1").UUID != "" })
 	e.Fill(t, "/fill/")
 	permit.cancel()
-	if a := writer.wait(); a.Error != "unavailable" {
-		t.Errorf("a wait without any answer says %s, want unavailable", a.line)
-	}
-	s.free("permit#1", "writer")
+	s.free("permit#1")
 	e.Drain(t, "/fill/")
-	etcdtest.Eventually(t, "both tombstones", func() bool { return len(s.keys(s.layout.Cancelled(""))) > 1 })
+	etcdtest.Eventually(t, "its tombstone", func() bool { return len(s.keys(s.layout.Cancelled(""))) > 0 })
 }
 
 func shareDelay(t *testing.T, s *scene, c *client) {

@@ -268,13 +268,18 @@ func slowAnswer(t *testing.T, s *scene, c *client) {
 	extendedLine.judgeNext(slow)
 	extended.mustAlive("on")
 	extendedLine.stall()
-	for _, l := range []*lock{taken, extended} {
-		e := l.lostAs("deadline")
-		if over := s.record(l.name).AutoUnlockAt; !e.at.Before(over) {
-			t.Errorf("%s: it was told %v after the time from which on the lock could be removed", l.name,
-				e.at.Sub(over))
-		}
+	s.endsInTime(taken)
+	s.endsInTime(extended)
+}
+
+// endsInTime wants the holder to be told that its time is over before its record says so.
+func (s *scene) endsInTime(l *lock) (told time.Time) {
+	s.t.Helper()
+	e := l.lostAs("deadline")
+	if over := s.record(l.name).AutoUnlockAt; !e.at.Before(over) {
+		s.t.Errorf("%s: it was told %v after the time from which on the lock could be removed", l.name, e.at.Sub(over))
 	}
+	return e.at
 }
 
 // toldInTime expects a holder to be told of its deadline after a good part of its time and before the end. Its release
@@ -288,11 +293,7 @@ func toldInTime(cut func(*wire)) func(*testing.T, *scene, *client) {
 		began := time.Now()
 		l := d.acquire("cut off", want{wait: 30, alert: life / 2, unlock: life})
 		cut(line)
-		e := l.lostAs("deadline")
-		if over := s.record(l.name).AutoUnlockAt; !e.at.Before(over) {
-			t.Errorf("it was told at %v, and the lock could be removed from %v on", e.at, over)
-		}
-		if early := e.at.Sub(began); early < seconds(life*0.8) {
+		if early := s.endsInTime(l).Sub(began); early < seconds(life*0.8) {
 			t.Errorf("it was told %v after the acquisition of a lock for %v s", early, life)
 		}
 		line.heal()

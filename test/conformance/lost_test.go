@@ -5,11 +5,13 @@ package conformance
 import (
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -32,6 +34,10 @@ var lostChecks = []check{
 		wants: "a late send of an acquire does not take the lock after a refusal", alone: ghostAfterRefusal},
 	{name: "ghost after cancel", rule: "protocol.md#transactions", needs: "queue", short: true,
 		wants: "a late send of an acquire does not take the lock after the caller gave up", alone: ghostAfterCancel},
+	{name: "ghost of a try", rule: "protocol/queue.md#from-acquire-to-release", needs: "queue",
+		wants: "a hold that a late try took, before its sender joined, ends when its record says", alone: ghostOfTry},
+	{name: "ghost of a turn", rule: "protocol/queue.md#from-acquire-to-release", needs: "queue",
+		wants: "a hold that a late turn took, after another was faster, ends when its record says", alone: ghostOfTurn},
 	{name: "ghost in the queue", rule: "protocol/queue.md#the-queue", needs: "queue", short: true,
 		wants: "a late join of a waiter that gave up leaves nobody in the queue", alone: ghostInTheQueue},
 	{name: "no answer at all", rule: "protocol.md#errors-are-not-answers", short: true,
@@ -39,8 +45,6 @@ var lostChecks = []check{
 	{name: "no answer while waiting", rule: "protocol.md#waiting", short: true,
 		wants: "a wait that ends while etcd is silent says who was in the way, or that etcd never answered",
 		alone: noAnswerWhileWaiting},
-	{name: "reuse", rule: "protocol.md#transactions", short: true,
-		wants: "each acquisition of the same name has a uuid of its own and a greater token", alone: reuse},
 }
 
 func (w *wire) judgeNext(f fate) {
@@ -99,7 +103,8 @@ type ghost struct {
 	arrived chan struct{}
 }
 
-func (w *wire) holdBack(t *testing.T, fits func(sent) bool) *ghost {
+// holdBack makes a ghost of the first request that fits. What becomes of the others is up to later.
+func (w *wire) holdBack(t *testing.T, fits func(sent) bool, later func(*ghost, sent) fate) *ghost {
 	g := &ghost{t: t, caught: make(chan struct{}), free: make(chan struct{}), arrived: make(chan struct{})}
 	var first atomic.Bool
 	w.judgeBy(func(r sent) fate {
@@ -107,10 +112,12 @@ func (w *wire) holdBack(t *testing.T, fits func(sent) bool) *ghost {
 			close(g.caught)
 			return fate{held: g.free, arrived: func() { close(g.arrived) }}
 		}
-		return fate{}
+		return later(g, r)
 	})
 	return g
 }
+
+func passes(*ghost, sent) fate { return fate{} }
 
 func (g *ghost) isCaught() {
 	g.t.Helper()
@@ -187,7 +194,7 @@ func (s *scene) livesLong(kv *mvccpb.KeyValue) {
 // ghostly takes a lock with a second request while the first is held back.
 func (s *scene) ghostly(c *client, w want) (*lock, *ghost) {
 	d, line := s.behindWire(c)
-	g := line.holdBack(s.t, sent.takes)
+	g := line.holdBack(s.t, sent.takes, passes)
 	l := d.acquire("ghost", w)
 	g.isCaught()
 	return l, g
@@ -226,7 +233,7 @@ func (s *scene) refusedLate(c *client, seconds float64) (answer, *ghost) {
 	line := newWire(s.t, s.target[0])
 	s.timeout = seconds
 	d := s.open(c, line.Addr)
-	g := line.holdBack(s.t, sent.takes)
+	g := line.holdBack(s.t, sent.takes, passes)
 	try := d.begin("ghost", want{try: true})
 	g.isCaught()
 	return try.wait(), g
@@ -234,7 +241,7 @@ func (s *scene) refusedLate(c *client, seconds float64) (answer, *ghost) {
 
 func ghostAfterCancel(t *testing.T, s *scene, c *client) {
 	d, line := s.behindWire(c)
-	g := line.holdBack(t, sent.takes)
+	g := line.holdBack(t, sent.takes, passes)
 	wait := d.begin("ghost", want{})
 	g.isCaught()
 	d.must(request{"do": "cancel", "request": wait.id})
@@ -249,6 +256,48 @@ func ghostAfterCancel(t *testing.T, s *scene, c *client) {
 	s.staysFreeOf(g, "ghost")
 }
 
+// ghostOfTry lets the ghost take the lock when its sender was refused, which joins when more than the margin has passed.
+func ghostOfTry(t *testing.T, s *scene, c *client) {
+	s.write("late", s.somebody(uuid.NewString()))
+	d, line := s.behindWire(c)
+	end := time.Now().Add(6 * time.Second)
+	var first sync.Once
+	line.holdBack(t, sent.takes, func(g *ghost, r sent) fate {
+		if r.method != pb.Lease_LeaseGrant_FullMethodName {
+			return fate{}
+		}
+		first.Do(func() {
+			s.delete("late")
+			g.arrives()
+		})
+		return fate{loseRequest: time.Now().Before(end)}
+	})
+	s.endsInTime(d.acquire("late", want{alert: 15, unlock: 30}))
+}
+
+// ghostOfTurn has another be faster than the second send of a turn, and the ghost than its next turn.
+func ghostOfTurn(t *testing.T, s *scene, c *client) {
+	other := s.open(c).acquire("late", want{try: true})
+	d, line := s.behindWire(c)
+	wait := s.queues(d, other.name, want{alert: 15, unlock: 30}, 1)
+	var claims atomic.Int64
+	line.holdBack(t, sent.takes, func(g *ghost, r sent) fate {
+		switch {
+		case !r.takes():
+		case claims.Add(1) == 1:
+			s.write(other.name, s.somebody(uuid.NewString()))
+		case claims.Load() == 2:
+			g.arrives()
+		}
+		return fate{}
+	})
+	other.mustRelease()
+	etcdtest.Eventually(t, "another holder", func() bool { return s.record(other.name).Owner == "somebody" })
+	time.Sleep(6 * time.Second)
+	s.delete(other.name)
+	s.endsInTime(wait.granted())
+}
+
 // joins reports whether a transaction may join the queue: it puts a ticket, or does so if it cannot take the lock.
 func (s sent) joins() bool {
 	return slices.ContainsFunc(s.all, func(key string) bool { return strings.Contains(key, "/.queue/") })
@@ -257,7 +306,7 @@ func (s sent) joins() bool {
 func ghostInTheQueue(t *testing.T, s *scene, c *client) {
 	d, line := s.behindWire(c)
 	l := s.open(c).acquire("ghost", want{try: true})
-	g := line.holdBack(t, sent.joins)
+	g := line.holdBack(t, sent.joins, passes)
 	wait := d.begin(l.name, want{})
 	g.isCaught()
 	wait.cancel()
@@ -307,27 +356,4 @@ func (w *wire) answeredSome() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.answered > 0
-}
-
-func reuse(t *testing.T, s *scene, c *client) {
-	d := s.open(c)
-	uuids := map[string]bool{}
-	last := int64(0)
-	rounds := 10
-	if testing.Short() {
-		rounds = 3
-	}
-	for range rounds {
-		l := d.acquire("again", want{wait: 30})
-		if uuids[l.uuid] || l.token <= last {
-			t.Errorf("hold %s with token %d came after %d", l.uuid, l.token, last)
-		}
-		uuids[l.uuid] = true
-		last = l.token
-		if a := d.try(l.name); a.Error == "" {
-			t.Errorf("the holder's own process got the lock again: %s", a.line)
-		}
-		l.mustRelease()
-	}
-	s.free("again")
 }

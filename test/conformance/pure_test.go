@@ -33,8 +33,11 @@ var pureChecks = []check{
 
 // vectors is docs/protocol/vectors.json, as far as clients read it.
 type vectors struct {
-	Names           []struct{ About, Name, Segment string }
-	RefusedNames    []vectorName                      `json:"refused_names"`
+	Names        []struct{ About, Name, Segment string }
+	RefusedNames []struct {
+		About, Name string
+		Bytes       string `json:"name_base64"`
+	} `json:"refused_names"`
 	RefusedSegments []struct{ About, Segment string } `json:"refused_segments"`
 	Times           []struct {
 		About, Text          string
@@ -50,18 +53,6 @@ type vectors struct {
 	}
 	Requests, Extensions, Acknowledgements []vectorDocument
 	Tickets, Endings, Delays               []vectorDocument
-}
-
-type vectorName struct {
-	About, Name string
-	Bytes       string `json:"name_base64"`
-}
-
-func (n vectorName) request() request {
-	if n.Bytes != "" {
-		return request{"do": "segment", "name_base64": n.Bytes}
-	}
-	return request{"do": "segment", "name": n.Name}
 }
 
 func readProtocol[T any](t *testing.T, file string) (content T) {
@@ -85,7 +76,11 @@ func vectorNames(t *testing.T, _ *scene, c *client) {
 		}
 	}
 	for _, n := range v.RefusedNames {
-		if a := d.do(n.request()); a.Error != "refused" {
+		asks := request{"do": "segment", "name": n.Name}
+		if n.Bytes != "" {
+			asks = request{"do": "segment", "name_base64": n.Bytes}
+		}
+		if a := d.do(asks); a.Error != "refused" {
 			t.Errorf("%s: %q %s gives %s, want refused", n.About, n.Name, n.Bytes, a.line)
 		}
 	}

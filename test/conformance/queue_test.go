@@ -113,13 +113,18 @@ func givingUp(t *testing.T, s *scene, c *client) {
 	l := d.acquire("queue/given-up", want{try: true, purpose: "held on"})
 	l.keepsOut(d.do(want{wait: 0.5}.request(l.name)))
 	s.queued(l.name, 0)
+	s.loses(l, c, d, (*call).cancel)
+}
+
+// loses has three wait for the lock, of whom the second goes.
+func (s *scene) loses(l *lock, c *client, second *driver, goes func(*call)) {
 	first := s.queues(s.open(c), l.name, want{}, 1)
-	middle := s.queues(d, l.name, want{}, 2)
+	gone := s.queues(second, l.name, want{}, 2)
 	last := s.queues(s.open(c), l.name, want{}, 3)
-	middle.cancel()
-	s.queued(l.name, 2)
+	goes(gone)
 	l.mustRelease()
 	next := first.granted()
+	s.queued(l.name, 1)
 	last.unanswered("the last got the lock beside the first")
 	next.mustRelease()
 	s.ends(last.granted())
@@ -154,17 +159,7 @@ func tailIsPutBack(t *testing.T, s *scene, c *client) {
 // waiterKilled kills a waiter of b between two of a.
 func waiterKilled(t *testing.T, s *scene, a, b *client) {
 	l := s.open(a).acquire("queue/killed", want{try: true})
-	first := s.queues(s.open(a), l.name, want{}, 1)
-	dead := s.open(b)
-	s.queues(dead, l.name, want{}, 2)
-	last := s.queues(s.open(a), l.name, want{}, 3)
-	dead.kill()
-	l.mustRelease()
-	next := first.granted()
-	s.queued(l.name, 1) // its lease is over
-	last.unanswered("the last got the lock beside the first")
-	next.mustRelease()
-	s.ends(last.granted())
+	s.loses(l, a, s.open(b), func(c *call) { c.d.kill() }) // its place goes with its lease
 }
 
 // lastWaiterKilled kills a waiter of b behind one of a.

@@ -229,7 +229,7 @@ def do_verdict(r: Object) -> Object:
         said[name] = one and {"ticket": one.uuid, "create_revision": str(one.create_revision), "lease": one.lease}
     holder = next(iter(got.holders.all), None) if got.holders else None
     said["holder"] = holder and {"uuid": holder.uuid}
-    said["delayed"] = got.delay is not None
+    said["delayed"] = got.holders is not None and got.holders.delay is not None
     if got.share is not None:
         said["share"] = got.share
     return said

@@ -13,7 +13,7 @@ import clustermutex
 from clustermutex.endpoint import parse_endpoint
 from clustermutex.gateway import Gateway
 from clustermutex.lookout import MOST, Lookout
-from clustermutex.loops import within
+from clustermutex.loops import AsyncIO, within
 from clustermutex.threads import BlockingIO
 from clustermutex.transport import KEEP, MOST_IDLE, Pool, Response, clock, run
 from tests.etcd import LIMIT, eventually
@@ -284,6 +284,22 @@ class Lookouts(unittest.IsolatedAsyncioTestCase):
         for _ in range(MOST):
             lookout.add(hold)
         self.assertFalse(lookout.room())
+
+
+class Connections(unittest.IsolatedAsyncioTestCase):
+    async def test_what_the_server_says_unasked_is_not_taken_for_the_next_answer(self) -> None:
+        async def talks(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            self.addCleanup(writer.close)
+
+        server = await asyncio.start_server(talks, "127.0.0.1", 0)
+        connection = await AsyncIO().connect("127.0.0.1", server.sockets[0].getsockname()[1], None, LIMIT)
+        end = clock() + LIMIT
+        while connection.usable() and clock() < end:
+            await asyncio.sleep(0.01)
+        self.assertFalse(connection.usable())
+        connection.close()
+        server.close()
 
 
 class Cancelling(unittest.IsolatedAsyncioTestCase):

@@ -10,6 +10,7 @@ from unittest import mock
 
 import clustermutex
 from clustermutex import HeldError, RefusedError, UnavailableError, WaitTimeoutError
+from clustermutex.attempt import Attempt
 from clustermutex.gateway import Gateway
 from clustermutex.kinds import Claim, Holders, Need
 from clustermutex.periods import begins
@@ -56,7 +57,12 @@ class Semaphores(OnEtcd):
 
         with mock.patch.object(Gateway, "send", loses), self.assertRaisesRegex(UnavailableError, "is lost"):
             self.taken(semaphore=3)
-        eventually("a free pool", lambda: not self.etcd.get(f"/mutexes/{self.name}%23"))
+        eventually("a free pool", lambda: not self.etcd.get(f"/mutexes/{self.name}#"))
+
+    def test_an_interrupt_right_after_the_answer_gives_the_permit_back(self) -> None:
+        with mock.patch.object(Attempt, "_got", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            self.taken(semaphore=3)
+        eventually("a free pool", lambda: not self.etcd.get(f"/mutexes/{self.name}#"))
 
     def test_alive_does_not_count_as_a_share(self) -> None:
         self.taken(semaphore=2).alive("it creates a key")

@@ -64,6 +64,14 @@ class KindsTest < LockTest
     assert_nothing_left "books"
   end
 
+  def test_each_of_several_ends_by_its_own_record
+    sent = 0
+    proxy = Faults.new(etcd) { |path, _| :answer if path.end_with?("/txn") && (sent += 1) == 1 }
+    client(proxy.endpoint).lock_all("b", "a" => { unlock_after: 900 }, unlock_after: 60, wait: 0) do |both|
+      assert_in_delta 54, both.all.last.time_left, LONG
+    end
+  end
+
   def test_a_group_of_one_lock_names_no_others
     client.lock_all("a") { refute_includes keys["#{prefix}a/metadata"], "together_with" }
   end

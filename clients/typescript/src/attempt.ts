@@ -118,7 +118,6 @@ class Attempt {
   readonly #uuid = randomUUID();
   #doubt = false; // a request that may take the lock got no answer
   #taking = false; // such a request has no answer yet, or took the lock
-  #doubtful: Moment | undefined; // when the first such request of the turn began
   #lease = "";
   #position = "";
   #holders = nobody; // of a semaphore or a read-write lock, as last read
@@ -144,7 +143,7 @@ class Attempt {
       if (rivals >= maxRivals) await sleep(10 + 90 * Math.random());
     }
     if (wait === 0) throw heldBy(this.k.lock, need, await this.#survey(this.call.refusal, true));
-    if (need.kind && this.#doubt) return undefined; // a late claim could add a second share to the one from the queue
+    if (this.#doubt) return undefined; // a late claim could add a second share, or have outdated deadlines
     return this.#queue();
   }
 
@@ -256,8 +255,7 @@ class Attempt {
       const r = await this.#look();
       const older = r.restore;
       if (older) await this.gateway.transact("restore_tail", this.k, this.#input({ older }), this.#patience());
-      if (r.verdict === "held_by_earlier_send") return this.#hold(r, {} as Input, this.#doubtful ?? moment(), true);
-      if (r.verdict === "lost") return undefined;
+      if (r.verdict === "lost" || r.verdict === "held_by_earlier_send") return undefined;
       this.settings.signal?.throwIfAborted();
       if (r.error instanceof RefusedError) throw r.error;
       const left = this.call.giveUpAt - performance.now();
@@ -293,11 +291,9 @@ class Attempt {
     const began = moment();
     const input = this.#input({ position: this.#position, fields: this.#record(began), ...this.#claim() });
     const r = await this.#send("turn", input, began);
-    if (r.doubt) this.#doubtful ??= began;
-    if (r.verdict === "held") return this.#hold(r, input, began, true);
-    if (r.verdict === "held_by_earlier_send") return this.#hold(r, input, this.#doubtful ?? began, true);
+    if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r, input, began, true);
     if (r.error instanceof RefusedError) throw r.error;
-    return r.verdict === "again" ? "again" : undefined; // an unanswered turn has outdated deadlines: do not resend it
+    return r.verdict === "again" && !r.doubt ? "again" : undefined; // an unanswered turn has outdated deadlines
   }
 
   /** Watches for the deletion of a key and of this attempt's ticket. */

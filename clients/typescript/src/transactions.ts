@@ -162,6 +162,10 @@ export const looking = (place: Place) => (k: Keys, i: Input) =>
 export const scanning = (place: Place) => (k: Keys, i: Input) =>
   ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] });
 
+/** The same with a tombstone, whichever branch is done. */
+const entombed = (k: Keys, i: Input, body: { success: object[]; failure?: object[] }) =>
+  ({ ...body, success: [tombstone(k, i), ...body.success], failure: [tombstone(k, i), ...body.failure ?? []] });
+
 /** The body of each step. */
 export const transactions = {
   acquire: (k: Keys, i: Input) => ({
@@ -194,16 +198,8 @@ export const transactions = {
     success: [removeAll(k), ...(i.queued ? dequeue(k, i) : [])],
     failure: [readAll(k), get(k.history(i.uuid)), ...(i.queued ? dequeue(k, i) : [])],
   }),
-  release_in_doubt: (k: Keys, i: Input) => ({
-    compare: held(k, i),
-    success: [tombstone(k, i), removeAll(k), ...dequeue(k, i)],
-    failure: [tombstone(k, i), readAll(k), get(k.history(i.uuid)), ...dequeue(k, i)],
-  }),
-  cancel: (k: Keys, i: Input) => ({
-    compare: [valued(k.field("uuid"), i.uuid)],
-    success: [tombstone(k, i), removeAll(k), ...(i.queued ? dequeue(k, i) : [])],
-    failure: [tombstone(k, i), ...(i.queued ? dequeue(k, i) : [])],
-  }),
+  release_in_doubt: (k: Keys, i: Input) => entombed(k, i, transactions.release(k, { ...i, queued: true })),
+  cancel: (k: Keys, i: Input) => entombed(k, i, transactions.withdraw(k, i)),
   /** Cancels without puts, for an etcd that is out of space. */
   withdraw: (k: Keys, i: Input) => ({
     compare: [valued(k.field("uuid"), i.uuid)],

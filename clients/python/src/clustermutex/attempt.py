@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -64,7 +64,8 @@ async def acquire(session: Session, settings: Settings, trace: str, stop: Flag) 
             return attempt
         except Again:
             await attempt.settle(call.until)
-        except BaseException:
+        except BaseException as error:
+            attempt.doubt |= not isinstance(error, MutexError)  # an interrupt may come between an answer and its note
             if attempt.dirty:
                 session.later(attempt.give_up)
             raise
@@ -175,8 +176,8 @@ class Attempt:
             with suppress(MutexError):
                 _, tickets = await self._survey(max(self.call.until, clock() + AFTERWARDS))
             raise self.held(HeldError, self.holders, tickets)
-        if self.doubt and self.settings.need.kind:
-            raise Again  # a late commit could add a second share beside the one taken from the queue
+        if self.doubt:
+            raise Again  # a late commit could add a second share beside the one from the queue, or have older times
 
     def held(self, kind: Any, holders: Holders, tickets: List[Key]) -> HeldError:
         name, need = self.settings.name, self.settings.need
@@ -231,7 +232,7 @@ class Attempt:
                     await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore), self.call.until)
                 if verdict.word == "turn":
                     verdict = await self._take("turn", partial(self.txn.turn, self.position))
-                if verdict.word == "lost":
+                if verdict.word == "lost" or verdict.word == "again" and verdict.doubt:  # late, it has older times
                     raise Again
                 if verdict.word == "wait" and watch is not None and watched == verdict.watch:
                     if not await self._silence(watch):
@@ -320,11 +321,10 @@ class Attempt:
         try:
             if self.dirty:
                 await self.give_up(min(until, clock() + PATIENCE))
-        except UnavailableError:
+        except BaseException as error:
             self.session.later(self.give_up)
-        except BaseException:  # an interrupt, or a cancelled task
-            self.session.later(self.give_up)
-            raise
+            if not isinstance(error, UnavailableError):
+                raise
         if self._ended:
             await self.call.stop.wait(exits.LIMIT)  # the process is ending: start nothing, report nothing
         if self._ended or self.call.stop.is_set() or clock() >= until:
@@ -389,7 +389,7 @@ class Attempt:
     # -- sending
 
     async def _ask(self, step: str, body: Body, until: float) -> Verdict:
-        """Send a transaction until it is answered. Sets ``doubt`` if it may take the lock later."""
+        """Send a transaction until it is answered. Sets ``doubt``, of the verdict too, if it may be done later."""
         takes = step in ("try", "turn", "join")
         before = self.doubt
         self.doubt = before or takes  # also if this is interrupted
@@ -400,8 +400,9 @@ class Attempt:
             self.doubt = before or takes and error.doubt
             raise
         verdict = self.txn.verdict(step, answer, self.token, self.position, self.before or "")
-        self.doubt = before or takes and (answer.unanswered or verdict.doubt)
-        return verdict
+        late = answer.unanswered or verdict.doubt
+        self.doubt = before or takes and late
+        return replace(verdict, doubt=late)
 
     async def _try_once(self, step: str, body: Body, until: float) -> None:
         """Send a request that may fail: it is repeated later, or what it removes expires."""

@@ -343,10 +343,10 @@ class Hold:
             raise self._error  # another holder may have had the lock since
 
     async def _release(self, until: float) -> Verdict:
-        word = "lease"
-        while self.attempt.doubt and word == "lease":
+        word = ""
+        while self.attempt.doubt and word in ("", "lease"):
             try:
-                lease = await self.attempt.session.tombstone_lease(until, fresh=False)
+                lease = await self.attempt.session.tombstone_lease(until, fresh=word == "lease")
             except UnavailableError:
                 if clock() >= until:
                     raise
@@ -356,8 +356,6 @@ class Hold:
             if word in ("released", "lost"):
                 self.attempt.doubt = False
                 return verdict
-            if word == "lease":
-                await self.attempt.session.tombstone_lease(until, fresh=True)
         return await self._ask("release", self.txn.release(self.token, self.attempt.queued), until)
 
     async def give_up(self) -> None:

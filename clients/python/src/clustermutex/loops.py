@@ -74,7 +74,7 @@ class AsyncConnection:
 
     def usable(self) -> bool:
         return (self._loop is asyncio.get_running_loop() and not self._reader.at_eof()
-                and not self._writer.transport.is_closing())
+                and not self._writer.transport.is_closing() and not getattr(self._reader, "_buffer", b""))
 
     def interrupt(self) -> None:
         self.close()

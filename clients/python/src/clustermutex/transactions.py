@@ -60,7 +60,6 @@ class Verdict:
     restore: Optional[Ticket] = None  # scan: there is no tail, and a new one is to name this ticket
     older: Optional[Ticket] = None  # as_tail: the ticket before mine
     record: List[Key] = field(default_factory=list)  # the keys of the record, if they were read
-    delay: Optional[Key] = None  # refused: the lock delay of an ended hold
     share: Optional[int] = None  # held by an earlier send, cancelled: the share that is mine; 0: the lock itself
     holders: Optional[Holders] = None  # refused, again, turn: who holds the lock
 
@@ -290,8 +289,7 @@ class Transactions:
         if held is not None and held.value == self.uuid.encode():
             return Verdict("held_by_earlier_send", token=held.create_revision)
         if step != "turn":
-            return Verdict("refused", record=list(reads[0]), delay=self._find(reads[1], self.delay),
-                           holders=self.holders(reads))
+            return Verdict("refused", holders=self.holders(reads))
         ticket = self._find(reads[1], self.ticket)
         return Verdict("again" if ticket is not None and ticket.create_revision == position else "lost")
 

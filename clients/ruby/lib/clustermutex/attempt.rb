@@ -67,7 +67,7 @@ module ClusterMutex
 
     def took(found, doubt)
       @doubt = doubt.dup
-      hold(found)
+      hold(found.except(:fields)) # which are those of one of the locks
     end
 
     # refused: no request can have taken the lock, except those in doubt.

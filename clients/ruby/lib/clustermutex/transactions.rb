@@ -58,23 +58,17 @@ module ClusterMutex
     end
 
     def release_in_doubt(lock:, uuid:, token:, lease:, **)
-      leave = unqueue(lock, uuid)
-      tomb = tombstone(lock, uuid, lease)
-      { compare: held(lock, uuid, token), success: [tomb, delete(record(lock), :prefix), *leave],
-        failure: [tomb, *why(lock, uuid), *leave] }
+      entombed(release(lock:, uuid:, token:, queued: true), lock, uuid, lease)
     end
 
     def cancel(lock:, uuid:, lease:, queued: false, **)
-      leave = queued ? unqueue(lock, uuid) : []
-      tomb = tombstone(lock, uuid, lease)
-      { compare: [equals(field(lock, "uuid"), uuid)], success: [tomb, delete(record(lock), :prefix), *leave],
-        failure: [tomb, *leave] }
+      entombed(withdraw(lock:, uuid:, queued:), lock, uuid, lease)
     end
 
     def withdraw(lock:, uuid:, queued: false, **)
       leave = queued ? unqueue(lock, uuid) : []
-      txn(compare: [equals(field(lock, "uuid"), uuid)], success: [delete(record(lock), :prefix), *leave],
-          failure: leave)
+      { compare: [equals(field(lock, "uuid"), uuid)], success: [delete(record(lock), :prefix), *leave],
+        failure: leave }.reject { |_, part| part.empty? }
     end
 
     # Reads whether the hold stands, and what others wrote into its record.
@@ -231,10 +225,6 @@ module ClusterMutex
 
     # -- Parts of bodies.
 
-    def txn(compare:, success:, failure:)
-      { compare:, success:, failure: }.reject { |_, part| part.empty? }
-    end
-
     def b64(bytes) = [bytes].pack("m0")
     def cancelled(uuid) = "#{@prefix}.cancelled/#{uuid}"
     def absent(key) = created(key, 0)
@@ -256,6 +246,11 @@ module ClusterMutex
     end
 
     def tombstone(lock, uuid, lease) = put(cancelled(uuid), lock, lease)
+
+    # The same with a tombstone, whichever branch is done.
+    def entombed(body, lock, uuid, lease)
+      body.merge(%i[success failure].to_h { |branch| [branch, [tombstone(lock, uuid, lease), *body[branch]]] })
+    end
 
     # A range: everything with this prefix, or one key.
     def keys_of(key, to)
