@@ -282,9 +282,4 @@ func (o *checkOptions) verdict(all *snapshot, free []unclaimed.Lock, full bool, 
 	return verdict.Of(c)
 }
 
-func waits(n int) string {
-	if n == 1 {
-		return "1 waits"
-	}
-	return fmt.Sprintf("%d wait", n)
-}
+func waits(n int) string { return fmt.Sprintf("%d waiting", n) }

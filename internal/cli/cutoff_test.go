@@ -53,8 +53,8 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	run, said := background(t, proxy.Endpoint(), "run", "l", "--auto-unlock-after", "3s", "--grace", "300ms", "--",
-		"sh", "-c", deaf)
+	run, said := background(t, proxy.Endpoint(), "run", "l", "--wait", "120s", "--auto-unlock-after", "4s", "--grace",
+		"300ms", "--", "sh", "-c", deaf)
 	beat := filepath.Join(run.Dir, "beat")
 	says(t, beat, "")
 	proxy.Stall()

@@ -97,7 +97,7 @@ func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
 	for _, l := range found[:min(len(found), maxNamed)] {
 		waiting := ""
 		if n := len(all.waiters[l.Name]); n > 0 {
-			waiting = fmt.Sprintf(" (%d wait)", n)
+			waiting = fmt.Sprintf(" (%s)", waits(n))
 		}
 		h.found(pluginWarning, "%v%s", l, waiting)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -61,5 +62,12 @@ func TestACommandWhoseLockWasLostUnderItEndsLikeThat(t *testing.T) {
 		if got := status((&job{}).outcome(work, mutex.ErrNotHeld)); got != want {
 			t.Errorf("after %v the status is %d, want %d", work, got, want)
 		}
+	}
+}
+
+func TestNothingWasDoneToAHoldThatCouldNotBeReadAgain(t *testing.T) {
+	err := (&operatorAction{}).outcome(t.Context(), nil, &metadata.Record{Name: "a"}, "ask", metadata.ErrChanged)
+	if got := err.Error(); status(err) != ExitHeld || got != "nothing was done: a has changed meanwhile: look again" {
+		t.Errorf("the status is %d: %s", status(err), got)
 	}
 }

@@ -250,7 +250,7 @@ func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 		}
 	}
 	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "other").Body.String(),
-		"You see backtraces of other owners only", "You may force-unlock locks of other owners only")
+		"You may see backtraces of other owners' locks only", "You may force-unlock other owners' locks only")
 	if asked, posted := get(d, unlockLink(s, stuck), "X-Forwarded-User", "other"), post(d, "other",
 		unlockLink(s, stuck), s.wanted(stuck)); asked.Code != http.StatusForbidden ||
 		posted.Code != http.StatusForbidden || len(*done) != 0 {

@@ -278,7 +278,7 @@ func receive(w http.ResponseWriter, r *http.Request, kind string, within time.Du
 			Detail: "The body must be " + kind + "."}
 	}
 	tooLarge := &site.Problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
-		Detail: "The body may have 16 KiB."}
+		Detail: "The body may have at most 16 KiB."}
 	if r.ContentLength > maxBody {
 		return tooLarge
 	}
@@ -290,7 +290,7 @@ func receive(w http.ResponseWriter, r *http.Request, kind string, within time.Du
 		return &site.Problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
 			Detail: "The body did not arrive within 2 s. Nothing was done."}
 	case err != nil:
-		return site.BadBody("The body cannot be read.")
+		return site.BadBody("The body could not be read.")
 	case len(body) > maxBody:
 		return tooLarge
 	}

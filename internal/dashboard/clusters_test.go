@@ -105,7 +105,7 @@ func TestADeadlockAndWhatToDoNameTheCluster(t *testing.T) {
 		s.change(func() { s.tick(time.Second) })
 	}
 	summary("deadlock")
-	wantWords(t, w.page(t, "ann", "/waiting", http.StatusOK), "These may wait for each other forever: PROD-US")
+	wantWords(t, w.page(t, "ann", "/waiting", http.StatusOK), "These may be waiting for each other forever: PROD-US")
 }
 
 func TestQueryChoosesClusters(t *testing.T) {
@@ -118,7 +118,7 @@ func TestQueryChoosesClusters(t *testing.T) {
 	}
 	for _, path := range []string{"/", "/waiting", "/history", "/audit", "/owners"} {
 		wantWords(t, w.page(t, "ann", path+"?q=cluster:prod", http.StatusOK),
-			`Left out cluster:prod: there is no cluster "prod"; there are: prod-eu prod-us staging.`)
+			`Ignored cluster:prod: there is no cluster "prod"; there are: prod-eu prod-us staging.`)
 	}
 	w.page(t, "ann", "/api/v1/locks?q=cluster:prod", http.StatusBadRequest)
 	if owners := w.page(t, "ann", "/owners?q=cluster:staging", http.StatusOK); len(links(owners,
@@ -314,13 +314,13 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 		}
 	}
 	w.scenes["staging"].unlockers[0].HeldBack = []string{string(staleness.Clock)}
-	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "Unlockers in STAGING hold back removals:")
+	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "Unlockers in STAGING are holding back removals:")
 	w.scenes["prod-us"].unlockers[0].HeldBack = []string{string(staleness.Clock)}
-	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "Unlockers in PROD-US hold back removals:")
+	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "Unlockers in PROD-US are holding back removals:")
 	w.scenes["prod-eu"].unlockers = nil
 	w.scenes["prod-us"].unlockers = nil
 	wantWords(t, w.page(t, "bob", "/", http.StatusOK),
-		"No unlocker is running in PROD-EU, or none can write to etcd: nothing is removed.",
+		"No unlocker is running in PROD-EU, or none can write to etcd: no lock is auto-unlocked.",
 		"Also: 1 more without working unlockers, 1 silent.")
 }
 

@@ -67,8 +67,8 @@ func (d *Dashboard) misdirected(next http.Handler) http.Handler {
 		}
 		p := &site.Problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
 			Title: "Not the name of this dashboard",
-			Detail: fmt.Sprintf("The request names the host %s, which is not known here. If users reach the "+
-				"dashboard by that name, start it with "+
+			Detail: fmt.Sprintf("The request names the host %s, which this dashboard does not serve. If users reach "+
+				"the dashboard by that name, start it with "+
 				"--web.external-url=https://NAME/, or with --web.allowed-hosts=NAME for one more name.",
 				site.Logged(r.Host))}
 		if d.wantsJSON(r) {

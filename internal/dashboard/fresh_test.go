@@ -54,8 +54,8 @@ func TestSilenceMakesNothingWorse(t *testing.T) {
 				t.Errorf("after %v of silence, %s is %s, want %s", silence, l["name"], l["state"], want[i])
 			}
 		}
-		if page := words(ok(t, d, "/")); silence > 2*time.Second && strings.Contains(page, "goes by itself") {
-			t.Errorf("after %v of silence, a lock is said to go by itself: %s", silence, page)
+		if page := words(ok(t, d, "/")); silence > 2*time.Second && strings.Contains(page, "; auto-unlock") {
+			t.Errorf("after %v of silence, a lock is said to be auto-unlocked soon: %s", silence, page)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestUnchangedListIsNotSentAgain(t *testing.T) {
 	d := s.dashboard(t)
 	tag := func(address string) string { return get(d, address).Header().Get("ETag") }
 	for _, address := range []string{"/", "/?q=drm", "/?fragment=rows", "/api/v1/locks", "/api/v1/summary",
-		"/api/v1/locks?fields=name"} {
+		"/api/v1/locks?fields=name", "/?group=owner"} {
 		before := tag(address)
 		s.now, s.fresh.Heard = s.now.Add(5*time.Second), s.fresh.Heard.Add(5*time.Second)
 		w := get(d, address, "If-None-Match", before)
@@ -231,8 +231,7 @@ func silent(s *scene, after time.Duration) func(*setup.Config) {
 		}
 		of(c).history = func(ctx context.Context, _ int) ([]metadata.Ending, error) { return nil, wait(ctx) }
 		of(c).ending = func(ctx context.Context, uuid string) (*metadata.Ending, error) {
-			return s.endings[uuid],
-				wait(ctx)
+			return s.endings[uuid], wait(ctx)
 		}
 	}
 }
@@ -248,8 +247,8 @@ func TestLockPageDoesNotWaitForASilentEtcd(t *testing.T) {
 			if took := time.Since(start); took > 300*time.Millisecond {
 				t.Errorf("%s takes %v", path, took)
 			}
-			wantWords(t, page, "Not read from etcd: no answer within 300ms. What follows is what the watch showed, "+
-				"as of 03:12:39 UTC; keys are missing.", "Held by billing")
+			wantWords(t, page, "etcd could not be read: no answer within 300ms. The rest is from the watch, as of "+
+				"03:12:39 UTC; some keys are missing.", "Held by billing")
 			time.Sleep(10 * time.Second) // what was asked for ends by itself
 		}
 	})
@@ -260,7 +259,7 @@ func TestLockPageWaitsForAnEtcdThatIsOnlySlow(t *testing.T) {
 		s := lived(t)
 		d, _ := operated(t, s, silent(s, 800*time.Millisecond))
 		page := func(path string) string { return get(d, path, "X-Forwarded-User", "chief").Body.String() }
-		wantWords(t, page("/lock?name="+stuck), "Not read from etcd: no answer within 300ms.", "Force unlock…")
+		wantWords(t, page("/lock?name="+stuck), "etcd could not be read: no answer within 300ms.", "Force unlock…")
 		wantWords(t, page(unlockLink(s, stuck)), "What will happen")
 		time.Sleep(5 * time.Second)
 		if page := page("/lock?name=" + stuck); strings.Contains(page, "no answer within") ||

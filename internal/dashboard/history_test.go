@@ -66,7 +66,7 @@ func TestHistoryTellsHowHoldsEnded(t *testing.T) {
 	}
 
 	page := ok(t, d, "/history")
-	wantWords(t, page, "began to watch 1m ago", "3 holds")
+	wantWords(t, page, "started watching 1m ago", "3 holds")
 	if n := strings.Count(page, "</svg>released"); n != 1 {
 		t.Errorf("%d holds were released, one of them was forced: %s", n, words(page))
 	}
@@ -199,7 +199,7 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 		of(c).history = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
 	})
 	for range 9 {
-		wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: ")
+		wantWords(t, ok(t, d, "/lock?name="+stuck), "etcd could not be read: ")
 	}
 	if asked != 1 {
 		t.Errorf("etcd was asked %d times in the same moment", asked)

@@ -52,7 +52,8 @@ func TestLinksThatCannotBeTrustedAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "logs", "=https://a/", "logs=http://a/", "logs=javascript:alert(1)",
 		"logs=https://{host}/", "logs=https://a.{owner}.example/", "logs=https://u:p@a/",
 		"logs=https:///{name}", "logs=https://a/{nam}", "logs=https://a/{name", "logs=https://a/name}", "logs={name}",
-		"logs=//a/{name}", "logs=https://a?{}"} {
+		"logs=//a/{name}", "logs=https://a?{}", "logs=https://a/b/../{name}", "logs=https://a/./{name}",
+		"logs=https://a/%2e%2E/{name}"} {
 		if _, err := setup.ParseLink(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -61,8 +62,7 @@ func TestLinksThatCannotBeTrustedAreRefused(t *testing.T) {
 
 func TestOnlyNamedPagesMayFrameOurs(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) {
-		c.FrameAncestors = []string{"'self'",
-			"https://portal.example"}
+		c.FrameAncestors = []string{"'self'", "https://portal.example"}
 	})
 	w := get(d, "/")
 	if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp,

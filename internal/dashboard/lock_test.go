@@ -115,7 +115,7 @@ func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
 			t.Error("the version of the list is the same")
 		}
 		s.change(func() { s.away = errAway })
-		wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Not read from etcd: timeout. What follows",
+		wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "etcd could not be read: timeout. The rest is",
 			"app/jobs/invoice_run.rb:118 in perform")
 		later := func(locks []*metadata.Record) func() {
 			return func() {
@@ -200,7 +200,7 @@ func TestAFormThatCannotBeShownLeadsBack(t *testing.T) {
 		refresh, say, back string
 	}{
 		"etcd is silent": {silent, "chief", http.StatusServiceUnavailable, "5", "The form cannot be shown: timeout. " +
-			"Nothing was done. This page looks again every 5 seconds. From a host that reaches etcd: mutexctl ",
+			"Nothing was done. This page retries every 5 seconds. From a host that reaches etcd: mutexctl ",
 			"&from=q=billing"},
 		"the data is stale": {stale, "chief", http.StatusPreconditionFailed, "5",
 			"From a host that reaches etcd: mutexctl ", "&from=q=billing"},
@@ -259,7 +259,7 @@ func TestEveryWordForAStateOrAnEndingIsDrawnExplainedAndFound(t *testing.T) {
 	}
 	found := func(term string) {
 		t.Helper()
-		if page := ok(t, d, "/history?q="+term); strings.Contains(page, "Left out") {
+		if page := ok(t, d, "/history?q="+term); strings.Contains(page, "Ignored") {
 			t.Errorf("nothing is found by %s", term)
 		}
 	}

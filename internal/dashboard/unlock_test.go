@@ -103,7 +103,7 @@ func TestForceUnlockTellsWhoDidItToWhom(t *testing.T) {
 		t.Errorf("the second click is answered with %d, and %d were done", again.Code, len(*done))
 	}
 	wantWords(t, again.Body.String(),
-		"Nothing was done. The hold that you saw is over: force-unlocked by chief 0s ago. Nobody holds the lock now.")
+		"Nothing was done. The hold that you saw has ended: force-unlocked by chief 0s ago. Nobody holds the lock now.")
 	wantForced(t, d, 1, 1, 0, 0)
 }
 
@@ -133,7 +133,7 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 			delete(s.documents, stuck)
 		}, http.StatusSeeOther, "Done."},
 		"still there": {func(*scene, *metadata.Record, metadata.Ending) {}, http.StatusGatewayTimeout,
-			"The hold is still there, but the request may still be on its way."},
+			"The hold is still there, but the change may still arrive."},
 		"nobody can tell": {func(s *scene, _ *metadata.Record, _ metadata.Ending) { s.away = errAway },
 			http.StatusGatewayTimeout,
 			"Look at the lock before you try again."},

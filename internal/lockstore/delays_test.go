@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -173,9 +174,7 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 	if err := end(first, "2"); !errors.Is(err, metadata.ErrChanged) || len(w.keys(w.l.Delays())) != 1 {
 		t.Errorf("the end of a delay that is over: %v; left: %v", err, w.keys(w.l.Delays()))
 	}
-	if err := end(second, "3"); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, end(second, "3"))
 	if got := w.keys(w.l.Audits()); len(got) != 2 {
 		t.Errorf("the audit trail has %v, want the two that were done", got)
 	}

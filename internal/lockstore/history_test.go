@@ -62,17 +62,15 @@ func TestAnnounce(t *testing.T) {
 	if err != nil || got.Revision != 2 || ttl != 15 {
 		t.Errorf("%+v, %v, with a lease of %d s", got, err, ttl)
 	}
-	if _, err := w.List(t.Context(), func(kv protocol.KV) {
+	_, err = w.List(t.Context(), func(kv protocol.KV) {
 		if kv.Lease != int64(id) {
 			t.Errorf("%s is listed with lease %d, want %d", kv.Key, kv.Lease, id)
 		}
-	}); err != nil {
-		t.Error(err)
-	}
+	})
+	proctest.Must(t, err)
 	w.revoke(id) // as after a pause of the process
-	if _, err := w.Announce(t.Context(), p); err != nil {
-		t.Errorf("after the lease was lost: %v", err)
-	}
+	_, err = w.Announce(t.Context(), p)
+	proctest.Must(t, err)
 	if err := w.Leave(t.Context(), "u1"); err != nil || len(w.keys(w.l.Unlockers())) > 0 {
 		t.Errorf("after Leave: %v, %v", w.keys(w.l.Unlockers()), err)
 	}

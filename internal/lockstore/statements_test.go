@@ -28,9 +28,7 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 	proctest.Must(t, w.Suspect(t.Context(), suspicion))
 	for range 2 {
 		proctest.Must(t, w.State(t.Context(), death(r)))
-		if err := w.Suspect(t.Context(), suspicion); err != nil {
-			t.Errorf("a suspicion of what is proven: %v", err)
-		}
+		proctest.Must(t, w.Suspect(t.Context(), suspicion)) // which is proven
 	}
 	if got := w.keys(w.l.Suspicions()); len(got) > 0 {
 		t.Errorf("suspicions: %v", got)
@@ -42,9 +40,7 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 		t.Errorf("stated is %+v for %d s, %v", got, ttl, err)
 	}
 	w.revoke(lease)
-	if err := w.State(t.Context(), death(w.hold("b", uuid(2)))); err != nil {
-		t.Errorf("after the end of the lease: %v", err)
-	}
+	proctest.Must(t, w.State(t.Context(), death(w.hold("b", uuid(2))))) // after the end of the lease
 }
 
 func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {

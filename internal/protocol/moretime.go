@@ -80,7 +80,7 @@ func CheckAsk(r *metadata.Record) error {
 	return nil
 }
 
-var errMisplaced = errors.New("the record lies at the keys of no lock, so no holder watches it")
+var errMisplaced = errors.New("the record is at keys that belong to no lock, so no holder watches it")
 
 // How long an acknowledgement may last: long enough to look, and not so long that it is forgotten.
 const (
@@ -92,7 +92,7 @@ const (
 func CheckAcknowledge(r *metadata.Record) error {
 	switch {
 	case r.Misplaced:
-		return errors.New("the record lies at the keys of no lock, so nothing can be written into it")
+		return errors.New("the record is at keys that belong to no lock, so nothing can be written into it")
 	case r.UUID == "" || r.Token == 0:
 		return errors.New("the record has no uuid that can be read, so an acknowledgement could not name the hold")
 	}

@@ -85,7 +85,7 @@ func check(r *metadata.Record, by, reason string) error {
 	case r == nil || r.Revision == 0:
 		return errors.New("force unlock: the record was not read from etcd")
 	case r.Misplaced:
-		return errors.New("force unlock: the record lies at the keys of no lock")
+		return errors.New("force unlock: the record is at keys that belong to no lock")
 	}
 	if err := protocol.CheckOperator(by); err != nil {
 		return fmt.Errorf("force unlock: %w", err)

@@ -94,14 +94,6 @@ func plain(s string) string { return text.Visible(clip(s)) }
 
 func clip(s string) string { return text.Clip(s, maxQuoted) }
 
-// plural returns "1 permit" or "2 permits".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // describeRequest says who asks, when and why: "ann 5 seconds ago: the deploy waits".
 func describeRequest(r *metadata.Request, now time.Time) string {
 	who := cmp.Or(plain(r.By), "somebody unknown")

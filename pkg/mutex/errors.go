@@ -120,7 +120,7 @@ func (e *HeldError) shared() string {
 	queue := ", but others queue for it"
 	room := len(e.Holders) == 0 || e.Kind == metadata.HoldsShared && e.manner() == "read"
 	if e.Kind == metadata.HoldsPermits {
-		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Lock, e.Free, plural(e.Limit, "permit"))
+		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Lock, e.Free, text.Count(e.Limit, "permit"))
 		line = fmt.Sprintf("%s, %d wanted; held by ", free, e.Weight)
 		queue = ""
 		if room = e.Free >= e.Weight; room {
@@ -158,7 +158,7 @@ func (e *HeldError) several() string {
 		named = append(named, describeHolder(&e.Holders[i].Record, e.At))
 	}
 	if more := len(e.Holders) - fewHolders; more > 0 {
-		named = append(named, plural(more, "other"))
+		named = append(named, text.Count(more, "other"))
 	}
 	var next time.Time
 	for i := range e.Holders {

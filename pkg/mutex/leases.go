@@ -273,8 +273,7 @@ func (t *tombstones) send(ctx context.Context, txn func(clientv3.LeaseID) locktx
 			return etcdretry.Answer{Indeterminate: indeterminate}, err
 		}
 		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
-			err = fmt.Errorf("etcd did not answer (%w): %w", err, ended(ctx))
-			return etcdretry.Answer{Indeterminate: indeterminate}, err
+			return etcdretry.Answer{Indeterminate: indeterminate}, t.retry.Unanswered(ctx, err)
 		}
 	}
 }

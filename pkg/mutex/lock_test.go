@@ -133,7 +133,7 @@ func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
 		f.away.Store(true)
 		err := l.Unlock()
 		if passed() != 15*time.Second || err == nil ||
-			!strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
+			!strings.Contains(err.Error(), `unlock "a": etcd did not answer: context deadline exceeded; `) {
 			t.Errorf("after %v: %v", passed(), err)
 		}
 		f.away.Store(false)

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -43,7 +44,7 @@ func (r *receivers) push(waiting map[string]int, locks ...*metadata.Record) *pus
 		Backtrace: func(context.Context, string, string) (string, error) {
 			return "billing/run.go:88 in main.run", nil
 		},
-		Log: zerolog.Nop(),
+		Client: func() *http.Client { return http.DefaultClient }, Log: zerolog.Nop(),
 	})
 	proctest.Must(r, err)
 	p.Pusher = pusher

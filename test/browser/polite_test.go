@@ -244,27 +244,22 @@ func TestKeys(t *testing.T) {
 	b.until("the list", `location.pathname === "/" && document.querySelector(".locks")`)
 	b.press("?")
 	b.until("help", `location.pathname === "/help" && document.getElementById("keys")`)
-	theme := func() string {
-		return ask[string](b, `document.documentElement.dataset.theme + " "
-			+ getComputedStyle(document.body).backgroundColor`)
+	themes := func(what, want string) {
+		t.Helper()
+		b.press("t")
+		if got := ask[string](b, `document.documentElement.dataset.theme + " "
+			+ getComputedStyle(document.body).backgroundColor`); got != want {
+			t.Errorf("%s gives the theme %s", what, got)
+		}
 	}
-	b.press("t")
-	if got := theme(); got != "light rgb(255, 255, 255)" {
-		t.Errorf("t gives the theme %s", got)
-	}
-	b.press("t")
-	if got := theme(); got != "dark rgb(18, 24, 31)" {
-		t.Errorf("t again gives the theme %s", got)
-	}
+	themes("t", "light rgb(255, 255, 255)")
+	themes("t again", "dark rgb(18, 24, 31)")
 	b.press("z")
 	if clock := ask[string](b, `document.querySelector(".clock").textContent`); !strings.HasPrefix(clock, "local ") {
 		t.Errorf("z gives the clock %q", clock)
 	}
 	ask[bool](b, `(document.getElementById("keys").click(), true)`)
-	b.press("t")
-	if got := theme(); got != "dark rgb(18, 24, 31)" {
-		t.Errorf("keys are switched off, and t gives the theme %s", got)
-	}
+	themes("t, although keys are switched off,", "dark rgb(18, 24, 31)")
 }
 
 func TestEarsHearOfChangesEveryTenSecondsAtMost(t *testing.T) {
@@ -309,6 +304,12 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 	if n := ask[int](b, `document.querySelectorAll(".locks tbody").length`); n != 12 {
 		t.Errorf("%d locks are left of the last known state, want 12", n)
 	}
+	b.open(s.url)
+	b.until("it is said of a list that was opened since, too", `document.querySelector(".verdict.stale")
+		&& document.getElementById("news").textContent.startsWith("etcd has not answered")`)
+	b.open(s.url + lockPage(held))
+	b.until("the banner, of which ears hear once", `document.querySelector("[role=alert] [aria-live=off] time")`)
+	b.open(s.url)
 
 	s.etcd.Restart(t)
 	b.until("live again", `document.body.className === "live" && !document.querySelector("#alerts .banner")`,
@@ -320,7 +321,7 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 func TestPageSaysThatTheDashboardIsAwayAndComesBack(t *testing.T) {
 	s, b := four(t)
 	s.kill()
-	b.until("lost", `document.body.classList.contains("stale") && document.querySelector("[role=alert] #lost")
+	b.until("lost", `document.body.classList.contains("stale") && document.querySelector("[role=alert] #lost[aria-live=off]")
 		?.textContent.startsWith("Lost contact with the dashboard")`)
 	b.watch(`document.getElementById("lost")?.textContent`)
 	b.until("several tries", `seen.length > 8`)

@@ -129,7 +129,7 @@ func TestSituationsOfLocks(t *testing.T) {
 	const list = `document.querySelector(".locks tbody")`
 	id := s.settle(94)
 	s.show("lock-94-waiters", lockPage("orders/settle"),
-		`document.querySelector(".lock-head").innerText.includes("94 wait")`)
+		`document.querySelector(".lock-head").innerText.includes("94 waiting")`)
 	s.do(clientv3.OpPut(s.layout.Death(id), protocol.Marshal(metadata.Statement{Lock: "orders/settle", UUID: id,
 		Token: s.record("orders/settle").Token, Cause: metadata.CauseContainerEnded, ExitCode: new(137),
 		Detail: "OOMKilled", How: "container worker of pod orders/orders-7c9d8f6b5-x2k7p ended",
@@ -161,7 +161,7 @@ func TestSituationsOfLocks(t *testing.T) {
 		s.b.send("looking at the disk of its node")
 	}
 	s.show("lock-asked-extended-acknowledged", lockPage(held),
-		`document.body.innerText.includes("ann@example.org looks at it until")`)
+		`document.body.innerText.includes("ann@example.org is looking at it until")`)
 	s.show("form-withdraw", "acknowledge?name="+held, `document.querySelector("button[name=withdraw]")`)
 
 	ended := s.record("catalog/sync/eu").UUID
@@ -231,7 +231,7 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 		&& document.querySelectorAll(".locks tbody").length > 12`)
 	us.etcd.Stop()
 	b.until("that it is away",
-		`document.querySelector(".verdict").textContent.includes("etcd of Production US has not")
+		`document.querySelector(".verdict").textContent.includes("etcd in Production US has not")
 			&& document.querySelectorAll("tbody.away").length === 2 && document.querySelector(".cluster.stale")`,
 		2*time.Minute)
 	b.until("live, as two clusters are there", `document.body.className === "live"`)

@@ -23,7 +23,7 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
-	const slack = 2 * time.Second // between the deadline and the removal, for who extends in the last moment
+	const slack = 4 * time.Second // between the deadline and the removal, for who extends in the last moment
 	u := startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.clock-skew="+slack.String()).ready(t)
 
 	neighbours := []string{"a%2Fb", "ab", "a%252Fb", "A"}
@@ -34,8 +34,8 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	for _, key := range foreign {
 		etcdtest.Put(t, c, key, "somebody else's")
 	}
-	stale := plain(t, c, "a", 300*time.Millisecond, 2500*time.Millisecond)
-	saved := plain(t, c, "saved", 300*time.Millisecond, 2500*time.Millisecond)
+	stale := plain(t, c, "a", 300*time.Millisecond, 4*time.Second)
+	saved := plain(t, c, "saved", 300*time.Millisecond, 4*time.Second)
 
 	shows(t, u.addr, 2, `unlocker_locks{state="alerting"}`)
 	shows(t, u.addr, float64(len(neighbours)), `unlocker_locks{state="held"}`)

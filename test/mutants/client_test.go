@@ -124,7 +124,7 @@ var clientSuites = []suite{
 		{"period-back", `!failed || !o.giveBack`, `true`, "TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack"},
 		{"period-good-back", `«!failed» || !o.giveBack`, `false`,
 			"TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack"},
-		{"period-reset", `«errors.Is(err, mutex.ErrCondition)»: // somebody`, `false`,
+		{"period-reset", `«errors.Is(err, mutex.ErrCondition)»: // the period`, `false`,
 			"TestPeriodThatSomebodyResetIsNotGivenBack"},
 		{"period-shared", `isShared(draft)`, `false`, "TestWhatCannotBeIsRefusedBeforeEtcdIsAsked"},
 		// Sets of tasks.

@@ -101,9 +101,9 @@ async function leave(gateway: Gateway, k: Keys, input: Input, patience: Patience
 async function cancel(gateway: Gateway, k: Keys, input: Input, patience: Patience): Promise<boolean> {
   const send = (lease: string) => gateway.transact("cancel", k, { ...input, lease }, patience);
   const done = await withTombstone(gateway, patience, "cancel", send);
-  if (done.verdict === "withdraw") await gateway.transact("withdraw", k, input, patience);
-  if (done.share !== undefined) {
-    const lock = shareName(input.lock, done.share);
+  const { share } = done.verdict === "withdraw" ? await gateway.transact("withdraw", k, input, patience) : done;
+  if (share !== undefined) {
+    const lock = shareName(input.lock, share);
     const record = await gateway.transact("withdraw", new Keys(k.prefix, lock), { lock, uuid: input.uuid }, patience);
     if (record.error) return false;
   }

@@ -92,7 +92,7 @@ func TestComesUpWithoutEtcdAndRecoversByItself(t *testing.T) {
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="held"} 1`)
 	etcd.Stop()
-	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "Not read from etcd: ")
+	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "etcd could not be read: ")
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 }
 

@@ -100,7 +100,7 @@ func TestPasswordOfTheWebServerIsTheIdentity(t *testing.T) {
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 	answers(t, p.pages+"/", http.StatusUnauthorized, "Unauthorized")
 	proctest.Must(t, os.WriteFile(config, []byte("basic_auth_users: {}\n"), 0o600))
-	answers(t, "ann:x@"+p.pages+"/", http.StatusUnauthorized, "wants to know who you are")
+	answers(t, "ann:x@"+p.pages+"/", http.StatusUnauthorized, "needs to know who you are")
 }
 
 func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
@@ -194,7 +194,7 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 	says(t, p, "/audit", "force unlock", "America")
 
 	us.Stop()
-	says(t, p, "/", "etcd of <b>America</b> has not answered for", "/c/us/lock?name=only/us",
+	says(t, p, "/", "etcd in <b>America</b> has not answered for", "/c/us/lock?name=only/us",
 		"/c/eu/lock?name=nightly/run", `<body class="live"`)
 	says(t, p, "/c/us/lock?name=only/us", "etcd has not answered since", "As of ")
 	for _, probe := range []string{"/-/ready", "/readyz", "/readyz?exclude=etcd"} {

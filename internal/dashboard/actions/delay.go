@@ -119,7 +119,7 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 	case errors.Is(err, protocol.ErrUnknown):
 		return action, &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown",
 			Title: "Outcome unknown", Link: o.afterDelay(r, asked),
-			Detail: "etcd did not say whether it was done (" + o.site.Config.Explain(err) + "). Look at the lock " +
+			Detail: "etcd did not confirm the change (" + o.site.Config.Explain(err) + "). Look at the lock " +
 				"before you try again."}
 	default:
 		return action, o.notDone(err)
@@ -133,7 +133,7 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 func (o *Operation) delayOver(r *site.Request, name string, now *metadata.Delay) error {
 	p := &site.Problem{Status: http.StatusConflict, Code: "delay_over", Title: "Not done", Name: name,
 		Link:   o.afterDelay(r, Request{Name: name}),
-		Detail: "Nothing was done. The lock delay that you saw is over."}
+		Detail: "Nothing was done. The lock delay that you saw has ended."}
 	if now != nil {
 		p.Detail += " There is now " + protocol.DelayWords(now, r.Now) + "."
 	}

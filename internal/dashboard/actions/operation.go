@@ -42,7 +42,7 @@ type wording struct {
 	command    string // of mutexctl; empty: as the verb
 	lengthFlag string // of that, for how long it is
 	did        string // what another person has done, after "has"
-	moved      string // what happened when the hold is still there but not as it was; empty: that cannot be
+	moved      string // what happened when the hold is still there but not as it was; empty: nobody knows
 	metric     string // counts what was asked for, by result
 	help       string // of the metric
 	form       formWords
@@ -58,7 +58,7 @@ type formWords struct {
 	Do      string // the button
 }
 
-const markOff = " is switched off on this dashboard. A person with write access to etcd can use mutexctl "
+const markOff = " is switched off on this dashboard. Anyone with write access to etcd can use mutexctl "
 
 // wordings are the verbs that there are a form and an address for, in the order in which those are listed.
 func wordings() []struct {
@@ -70,7 +70,7 @@ func wordings() []struct {
 		wording
 	}{
 		{protocol.ActionForceUnlock, wording{page: "unlock", many: "force unlocks", done: "unlocked",
-			off: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
+			off: "Force unlock is switched off on this dashboard. Anyone with write access to etcd can use " +
 				"mutexctl force-unlock.",
 			metric: "mutexdash_force_unlocks_total", help: "Requested force unlocks, by result.",
 		}},
@@ -82,39 +82,39 @@ func wordings() []struct {
 				Effects: []string{
 					"The request is written into the record. The holder keeps the lock: it sees the request if its " +
 						"library watches the lock, and finishes early if it can.",
-					"This page shows whether the holder has been alive since.",
+					"The page of the lock shows whether the holder has called alive since.",
 				},
 				Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
 		}},
 		{protocol.ActionExtend, wording{page: "extend", many: "extensions", done: "extended", lengthFlag: "by",
 			off: "Giving more time" + markOff + "extend.",
-			did: "given it more time", moved: "the lock was extended just now. Look whether it still needs more time",
+			did: "given it more time", moved: "the lock has just been extended. Check whether it still needs more time",
 			metric: "mutexdash_extensions_total", help: "Requests to give holders more time, by result.",
 			form: formWords{Title: "Give more time to the holder of", Tab: "more time for",
 				Effects: []string{
 					"Alert and auto-unlock move forward by this much: from where they are, or from now if they have " +
 						"passed. A lock that alerts stops alerting until then.",
-					"Nothing takes the time back; who waits for the lock may wait that much longer.",
+					"The time cannot be taken back; waiters may wait that much longer.",
 				},
 				HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
 		}},
 		{protocol.ActionAcknowledge, wording{page: "acknowledge", many: "acknowledgements", done: "acknowledged",
 			undone: "withdrawn", command: "ack", lengthFlag: "for",
 			off: "Acknowledging locks" + markOff + "ack.",
-			did: "acknowledged the lock", moved: "somebody else has acknowledged the lock just now",
+			did: "acknowledged the lock", moved: "another operator has just acknowledged the lock",
 			metric: "mutexdash_acknowledgements_total",
 			help:   "Requests to acknowledge locks, and to withdraw that, by result.",
 			form: formWords{Title: "Acknowledge", Tab: "acknowledge",
 				Effects: []string{
-					"Everybody sees your name, the note and the end: here, on the command line, and in alerts about " +
+					"Everyone sees your name, the note and the end: here, on the command line, and in alerts about " +
 						"the lock.",
-					"It silences no alert, and changes nothing for the holder.",
+					"It silences no alert and changes nothing for the holder.",
 					"It ends by itself when the time is over, and with this hold.",
 				},
 				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
 		}},
 		{protocol.ActionEndDelay, wording{page: "end-delay", many: "ends of lock delays", done: "ended",
-			off: "Ending lock delays is switched off on this dashboard. A person with write access to etcd can use " +
+			off: "Ending lock delays is switched off on this dashboard. Anyone with write access to etcd can use " +
 				"mutexctl end-delay.",
 			metric: "mutexdash_delay_ends_total", help: "Requests to end lock delays, by result.",
 		}},
@@ -126,7 +126,7 @@ func newOperations(h *Handler) []*Operation {
 	var all []*Operation
 	for _, w := range wordings() {
 		o := &Operation{Handler: h, verb: w.verb, Facts: w.verb.Facts(), wording: w.wording,
-			rate: rate{many: w.many}, results: newResults(w.metric, w.help)}
+			rate: rate{many: w.many}, results: h.newResults(w.metric, w.help)}
 		o.show = o.showHold
 		o.perform = o.performOnHold
 		o.after = o.afterHold
@@ -159,6 +159,7 @@ func (o *Operation) verbOf(asked Request) protocol.Verb {
 
 // Handler does what operators want, for people and for programs.
 type Handler struct {
+	metrics
 	operations []*Operation
 	site       *site.Site
 	traces     *backtraces.Store
@@ -169,7 +170,8 @@ type Handler struct {
 
 // New returns the handler of a site. Conflicts show programs the lock as the API does.
 func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
-	h := &Handler{site: s, traces: t, api: a, told: newNotices(s.Config.Notify != nil),
+	m := newMetrics()
+	h := &Handler{metrics: m, site: s, traces: t, api: a, told: m.newNotices(s.Config.Notify != nil),
 		notices: make(chan []byte, maxNotices)}
 	h.operations = newOperations(h)
 	return h

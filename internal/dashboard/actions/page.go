@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -41,7 +42,7 @@ type unlockPage struct {
 	confirmForm
 }
 
-// confirmForm is the form that asks for the name of the lock and a reason.
+// confirmForm is the form that asks for a reason, and for the name of a lock that another gets then.
 type confirmForm struct {
 	Shown     string // the name in visible characters
 	Token     int64
@@ -119,7 +120,7 @@ func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong 
 	case lock.Row != nil && lock.Row.Misplaced:
 		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
 			Name: lock.Name, Link: o.site.URLs.Lock(lock.Name, ""),
-			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
+			Detail: "This record is at keys that belong to no lock. Its page says how to remove it by hand."}
 	case lock.Row == nil || lock.AskedHold != "":
 		asked := r.URL.Query().Get("hold")
 		return site.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
@@ -182,7 +183,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
-	v.Share = row.Share.Words()
+	v.Share = protocol.ShareWords(row.Share())
 	v.Whole = pages.WholeOf(row, r, h.site.URLs)
 	if delay := row.Record.DelayOf(h.site.Config.Fate().Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
@@ -285,7 +286,7 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return asked, "", site.BadBody("The form cannot be read.")
+		return asked, "", site.BadBody("The form could not be read.")
 	}
 	asked.Reason = form.Get("reason")
 	asked.Ticket = form.Get("ticket")

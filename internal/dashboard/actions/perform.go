@@ -75,7 +75,7 @@ func notStale(r *site.Request) error {
 	case locks.Stale:
 		return &site.Problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
 			Detail: "etcd was last heard at " + phrase.TimeOfDay(r.Fresh.Heard) + " UTC" + r.Fresh.Why() +
-				", so what you saw may not be so any more. Nothing was done."}
+				", so what you saw may be out of date. Nothing was done."}
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (r *Request) check(what string, minReason int) error {
 // readMore reads for how long it is.
 func (r *Request) readMore(check func(time.Duration) error) error {
 	if r.Besides != "" {
-		return &FieldError{"more", "Which time is it? You chose " + r.Besides + " and typed " +
+		return &FieldError{"more", "Which time do you mean? You chose " + r.Besides + " and typed " +
 			text.Visible(text.Clip(r.More, 20)) + ". Choose what you typed, or delete it."}
 	}
 	d, err := locks.ParseDuration(text.Clip(strings.Join(strings.Fields(r.More), ""), 20))
@@ -114,7 +114,7 @@ func (r *Request) readMore(check func(time.Duration) error) error {
 		return &FieldError{"more", "How much time is that? Write it like 45m, 1h30m or 2d."}
 	}
 	if err := check(d); err != nil {
-		return &FieldError{"more", "That is too little or too much: " + err.Error() + "."}
+		return &FieldError{"more", "That time is not possible: " + err.Error() + "."}
 	}
 	r.seconds = int64(d / time.Second)
 	return nil
@@ -261,18 +261,8 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 	document, err := o.readNow(r.Context(), asked.Name)
 	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
 	switch {
-	case there && o.moved != "" && errors.Is(cause, metadata.ErrChanged):
-		return &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
-			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
-			Detail: "Nothing was done: " + o.moved + "."}
 	case err != nil || there:
-		unknown := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
-			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
-			Detail: "etcd did not say whether it was done (" + o.site.Config.Explain(cause) + "). "}
-		if unknown.Detail += "Look at the lock before you try again."; there {
-			unknown.Detail += " The hold is still there, but the request may still be on its way."
-		}
-		return unknown
+		return o.mayStand(asked, there, cause)
 	case errors.Is(cause, protocol.ErrUnknown) && ours.Ended != "":
 		ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())
 		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
@@ -283,11 +273,32 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 	return o.conflict(r, asked, document)
 }
 
+// mayStand tells what became of a hold that is still there, or that nobody could read again.
+func (o *Operation) mayStand(asked Request, there bool, cause error) error {
+	p := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
+		Name: asked.Name, Link: o.site.URLs.Lock(asked.Name, asked.Hold),
+		Detail: "etcd did not confirm the change (" + o.site.Config.Explain(cause) + "). Look at the lock before " +
+			"you try again."}
+	switch {
+	case errors.Is(cause, metadata.ErrChanged):
+		p.Status = http.StatusConflict
+		p.Code = "hold_changed"
+		p.Title = "Not done"
+		p.Detail = "Nothing was done: the hold that you saw has ended or changed. Look at the lock again."
+		if there && o.moved != "" {
+			p.Detail = "Nothing was done: " + o.moved + "."
+		}
+	case there:
+		p.Detail += " The hold is still there, but the change may still arrive."
+	}
+	return p
+}
+
 // conflict says who holds the lock now, or how the hold ended.
 func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document) error {
 	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
 		Link:   h.site.URLs.Lock(asked.Name, ""),
-		Detail: "Nothing was done. The hold that you saw is over"}
+		Detail: "Nothing was done. The hold that you saw has ended"}
 	if ending := h.site.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Ended)
 		if ending.By != "" {
@@ -301,7 +312,7 @@ func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
 	case now.Token == 0:
-		p.Detail += ". Nobody holds the lock now, but keys of it are there."
+		p.Detail += ". Nobody holds the lock now, but keys of its record remain."
 	default:
 		p.Detail += ". The lock is now held by " + holderLine(r, &now.Record) + "."
 		row := h.site.RowNow(r, &now.Record, nil, nil)

@@ -144,16 +144,16 @@ func Spared(lock string, unlockers []protocol.Unlocker) phrase.Sentence {
 	f := setup.FateBy(unlockers)
 	switch {
 	case len(unlockers) > 0 && !f.Removes:
-		return phrase.Say("The unlocker only watches (").Value(f.Watching).Say("): nothing is removed.")
+		return phrase.Say("The unlocker only watches (").Value(f.Watching).Say("): no lock is removed.")
 	case f.Excludes(lock):
-		return phrase.Say("Unlockers never remove it, by its name.")
+		return phrase.Say("The unlockers exclude it by name.")
 	}
 	return nil
 }
 
 // notKnown says why it is not known what unlockers decide.
 func notKnown(what string, f *fate.Fate) phrase.Sentence {
-	said := phrase.Say(what + " is not known")
+	said := phrase.Say(what + " is unknown")
 	switch n := len(f.Silent); n {
 	case 0:
 		return said.Say(".")

@@ -111,7 +111,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Verdict = p.VerdictOf(r, lock)
 	v.Suspected = suspicion(row.Record, at)
 	v.Sentence = sayHolder(row, at)
-	v.Share = row.Share.Words()
+	v.Share = protocol.ShareWords(row.Share())
 	v.Whole = WholeOf(row, r, p.site.URLs)
 	if lock.AskedHold != "" {
 		v.Current = p.site.URLs.Lock(row.Name, row.UUID)
@@ -148,7 +148,7 @@ func (p *Pages) fillTrace(v *lockPage, c access.Caller, lock *site.Lock) {
 		v.Hidden = p.site.NoBacktraces(c, row.Owner)
 	case lock.Unread != "":
 		if v.Trace = newTraceView(p.traces.Read(p.traces.Of(row).Text)); v.Trace == nil {
-			v.Hidden = "Not read from etcd: " + lock.Unread + "."
+			v.Hidden = "etcd could not be read: " + lock.Unread + "."
 		}
 	default:
 		v.Trace = newTraceView(p.traces.Read(lock.Document.Backtrace))
@@ -162,15 +162,15 @@ func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
 	row := lock.Row
 	switch {
 	case row.Misplaced:
-		v.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as " +
-			"below, when you know that nobody works under it."
+		v.NoForce = "The dashboard cannot remove this record: its keys belong to no lock. Remove it by hand, as " +
+			"below, once you know that no process is working under it."
 	case !p.site.Config.On(protocol.ActionForceUnlock):
 	case !c.MaySome(access.Unlock):
 		v.NoForce = "Force unlock needs the permission unlock."
 	case !c.MayFor(access.Unlock, row.Owner):
-		v.NoForce = "You may force-unlock locks of other owners only."
+		v.NoForce = "You may force-unlock other owners' locks only."
 	case v.Stale || lock.Unread != "" && !lock.Silent:
-		v.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
+		v.NoForce = "No force unlock now: etcd does not answer, so what you see may be out of date."
 	default:
 		v.Force = p.site.URLs.Act("unlock", row.Name, row.UUID, FromView(p.site.URLs, r))
 		v.Framed = len(p.site.Config.FrameAncestors) > 0

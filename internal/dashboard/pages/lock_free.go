@@ -48,7 +48,7 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	}
 	v.Query = lock.Name // to search for
 	if lock.Unread != "" {
-		v.Sentence = phrase.Say("This lock is not among the last known ones, and etcd could not be asked: ").
+		v.Sentence = phrase.Say("This lock was not held when etcd was last read, and etcd cannot be read now: ").
 			Value(lock.Unread).Say(".")
 	} else if said := p.VerdictOf(r, lock); said.Class == verdict.Unclaimed && len(v.Delays) == 0 {
 		v.Look = metadata.StateUnclaimed
@@ -58,7 +58,7 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 		v.Sentence = freeSentence(len(v.Waiters), len(v.Delays) > 0, at)
 	}
 	if v.Last = lastHold(v.Life.last(), at); v.Last == nil {
-		v.Last = phrase.Say("Nobody has held it, as far as this dashboard knows.")
+		v.Last = phrase.Say("This dashboard knows of no earlier hold.")
 	}
 	v.Known = knownSince(v.Life.Since)
 	v.Commands = []Command{{"history", p.site.Mutexctl("history", lock.Name)},
@@ -74,13 +74,13 @@ func freeSentence(waiting int, delayed bool, at phrase.Viewpoint) phrase.Sentenc
 	}
 	switch {
 	case waiting == 0:
-		return s.Say("Nobody holds this lock, and nobody waits for it.")
+		return s.Say("Nobody holds this lock or is waiting for it.")
 	case delayed:
 		return s.Say("Nobody holds this lock. " + phrase.Plural(waiting, "waiter is", "waiters are") +
-			" in line until its delay is over.")
+			" in line until the lock delay is over.")
 	}
-	return s.Say("Nobody holds this lock at the moment. " + phrase.Plural(waiting, "waiter is", "waiters are") +
-		" in line; the first one takes it now.")
+	return s.Say("Nobody holds this lock now. " + phrase.Plural(waiting, "waiter is", "waiters are") +
+		" in line; the first is about to take it.")
 }
 
 // lastHold says who held the lock last and how that ended; nil if that is not known.
@@ -106,11 +106,11 @@ func lastHold(e *metadata.Ending, at phrase.Viewpoint) phrase.Sentence {
 
 // knownSince says how far back the dashboard knows of holds.
 func knownSince(since *phrase.Moment) phrase.Sentence {
-	const kept = "etcd keeps for days how unlockers and operators ended holds; "
+	const kept = "etcd keeps auto-unlocks and force unlocks for days; "
 	if since == nil {
 		return phrase.Say(kept + "releases are known only to a dashboard that saw them.")
 	}
-	return phrase.Say(kept + "of releases this dashboard knows since " + phrase.UTC(since.At) + " (").
+	return phrase.Say(kept + "this dashboard has seen releases only since " + phrase.UTC(since.At) + " (").
 		Time(since).Say(").")
 }
 

@@ -20,14 +20,14 @@ func WaitingSentence(q locks.Queue, at phrase.Viewpoint) phrase.Sentence {
 	longest := at.Lasting(q.Longest)
 	switch {
 	case q.Waiters == 0:
-		return phrase.Say("Nobody waits.")
+		return phrase.Say("No waiters.")
 	case longest == nil:
 		return phrase.Sentence{}.Value(phrase.Plural(q.Waiters, "waiter", "waiters")).Say(".")
 	}
 	if q.Waiters == 1 {
 		return phrase.Sentence{}.Value("1 waiter").Say(", for ").Time(longest).Say(".")
 	}
-	return phrase.Sentence{}.Value(text.Thousands(q.Waiters) + " wait").Say(", longest ").Time(longest).Say(".")
+	return phrase.Sentence{}.Value(text.Thousands(q.Waiters) + " waiting").Say(", longest ").Time(longest).Say(".")
 }
 
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
@@ -133,13 +133,13 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlo
 	}
 	switch {
 	case unlock == nil:
-		return sayAlert(s, r, at).Say(" It never unlocks by itself.")
+		return sayAlert(s, r, at).Say(" It is never auto-unlocked.")
 	case never != nil && (apart || unlock.Kind == "over"):
 		return sayAlert(s, r, at).Sentence(never)
 	case unlock.Kind == "over":
-		return sayAlert(s, r, at).Say(" The auto-unlock is late by ").Time(at.Age(r.Verdict().AutoUnlockAt)).Say(".")
+		return sayAlert(s, r, at).Say(" The auto-unlock is overdue by ").Time(at.Age(r.Verdict().AutoUnlockAt)).Say(".")
 	case unlock.Kind == "":
-		return sayAlert(s, r, at).Say(" Its deadline passed, outcome unknown.")
+		return sayAlert(s, r, at).Say(" Its deadline has passed, outcome unknown.")
 	case apart:
 		return sayAlert(s, r, at).Say(" Auto-unlock ").Time(unlock).Say(".")
 	case !staleness.KeptAlive(r.Record):
@@ -160,7 +160,7 @@ func sayHolder(r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
 		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
 	}
 	if r.Token == 0 {
-		s = s.Say("Not held by anybody, but keys of it are there")
+		s = s.Say("Not held, but keys of its record remain")
 	} else {
 		s = s.Say("Held")
 	}
@@ -193,21 +193,21 @@ func withoutDeadline(r *locks.Row, unlockers []protocol.Unlocker) string {
 	v := r.Verdict()
 	lacking := r.AlertAt.IsZero() && v.AlertAt.IsZero() || r.AutoUnlockAt.IsZero() && v.AutoUnlockAt.IsZero()
 	if f := setup.FateBy(unlockers); lacking && len(f.Silent) > 0 {
-		return notKnown("Whether a default of the unlockers alerts about it or removes it", &f).String()
+		return notKnown("Whether an unlocker's defaults alert about it or remove it", &f).String()
 	}
 	switch {
 	case r.AlertAt.IsZero() && r.Verdict().AlertAt.IsZero():
-		s.WriteString("It never alerts as a lock, only as a malformed one. ")
+		s.WriteString("It alerts only as a malformed record. ")
 	case r.AlertAt.IsZero():
 		s.WriteString("The default policy alerts at " + phrase.UTC(r.Verdict().AlertAt) + ". ")
 	}
 	switch {
 	case r.AutoUnlockAt.IsZero() && r.Verdict().AutoUnlockAt.IsZero():
-		s.WriteString("It is never removed for a deadline that cannot be read: somebody must unlock it.")
+		s.WriteString("It is never removed automatically, because its deadline cannot be read: an operator must unlock it.")
 	case r.AutoUnlockAt.IsZero():
 		s.WriteString("The default policy removes it at " + phrase.UTC(r.Verdict().AutoUnlockAt) + ".")
 	default:
-		s.WriteString("It is removed at its deadline like any other.")
+		s.WriteString("It is removed at its deadline, like any other lock.")
 	}
 	return s.String()
 }
@@ -229,11 +229,11 @@ func skewSentence(r *locks.Row, now time.Time) string {
 	switch off := r.Verdict().ClockOff; {
 	case off < 0:
 		return "clock skew -" + text.Duration(-off) +
-			": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is " +
+			": the holder's clock is behind this dashboard's. The auto-unlock is shown by this dashboard's clock, which is " +
 			"later than the record says"
 	case off > 0:
 		return "clock skew +" + text.Duration(off) +
-			": the holder's clock is ahead of this dashboard's. The alert is shown by the clock here, which is " +
+			": the holder's clock is ahead of this dashboard's. The alert is shown by this dashboard's clock, which is " +
 			"earlier than the record says"
 	case ahead > 5*time.Second:
 		return "clock skew +" + text.Duration(ahead) + ": the holder's clock is ahead of this dashboard's"

@@ -65,7 +65,7 @@ func (p *Pages) lifeOf(r *site.Request, lock *site.Lock) life {
 	l.addGaps(gaps)
 	reach := p.site.History.Reach(r.Now)
 	l.Since = at.Since(reach)
-	l.add(at, "gap", reach, phrase.Say("This dashboard began to watch: releases before are not known"))
+	l.add(at, "gap", reach, phrase.Say("This dashboard started watching; earlier releases are not known"))
 	slices.SortStableFunc(l.Events, func(a, b event) int { return b.at.Compare(a.at) })
 	return l
 }
@@ -132,7 +132,7 @@ func (l *life) addHold(p *Pages, r *locks.Row, named bool, at phrase.Viewpoint) 
 			protocol.ExtendedWords(r.Record, at.Now))
 	}
 	if a := r.AcknowledgedAt(at.Now); a != nil {
-		l.add(at, "done", a.At.Time, phrase.Say("Somebody looks at it"), protocol.AcknowledgedWords(r.Record, at.Now))
+		l.add(at, "done", a.At.Time, phrase.Say("An operator acknowledged it"), protocol.AcknowledgedWords(r.Record, at.Now))
 	}
 	if r.Proven() {
 		what, how := protocol.WhatEnded(r.Death)
@@ -146,7 +146,7 @@ func (l *life) addWaiters(queue []metadata.Waiter, at phrase.Viewpoint) {
 		if i == maxLifeWaiters {
 			return
 		}
-		said := process(w.Owner, w.Hostname, w.PID).Say(" began to wait, and still waits")
+		said := process(w.Owner, w.Hostname, w.PID).Say(" started waiting, and is still waiting")
 		if more := len(queue) - maxLifeWaiters; i == maxLifeWaiters-1 && more > 0 {
 			said = said.Say(", as do " + text.Thousands(more) + " more")
 		}

@@ -91,7 +91,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 			v.Policy = append(v.Policy, fact{"never removed", shown})
 		}
 	} else {
-		v.Unknown = notKnown("How stale locks are treated", &f)
+		v.Unknown = notKnown("How stale locks are handled", &f)
 	}
 	for _, d := range setup.Disagreements(unlockers) {
 		v.Disagree = append(v.Disagree, d.String())
@@ -101,7 +101,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 
 // policyFacts is by what the unlockers decide together.
 func policyFacts(p staleness.Policy) []fact {
-	abandoned := "only reported before their deadlines"
+	abandoned := "reported only, until their deadline"
 	if p.UnlockAbandoned {
 		abandoned = "unlocked " + lasting(p.AbandonedGrace) + " after the proof was seen"
 	}
@@ -177,7 +177,7 @@ func (p *Pages) about(r *site.Request) []fact {
 		ok           bool
 	}{
 		{"backtraces", "hidden", p.site.Config.HideBacktraces},
-		{"force unlocks", "are told to a webhook", p.site.Config.Notify != nil},
+		{"force unlocks", "are posted to a webhook", p.site.Config.Notify != nil},
 		{"address", p.site.URLs.Origin + p.site.URLs.Prefix, p.site.URLs.Origin != ""},
 		{"fastest refresh", text.Duration(p.site.Config.MinRefresh), p.site.Config.MinRefresh >= time.Second},
 		{"in frames of", strings.Join(p.site.Config.FrameAncestors, " "), len(p.site.Config.FrameAncestors) > 0},

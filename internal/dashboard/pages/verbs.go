@@ -124,13 +124,13 @@ func endOf(a *metadata.Acknowledgement) *phrase.Moment {
 	return &phrase.Moment{At: a.Until.Time, Text: a.Until.UTC().Format("15:04") + " UTC"}
 }
 
-// lookedSentence says who looks at a lock: "ann looks at it until 04:10 UTC: the disk is full".
+// lookedSentence says who looks at a lock: "ann is looking at it until 04:10 UTC: the disk is full".
 func lookedSentence(a *metadata.Acknowledgement) phrase.Sentence {
 	if a == nil {
 		return nil
 	}
 	by := cmp.Or(text.Clip(a.By, site.MaxLineShown), "somebody")
-	s := phrase.Sentence{}.Value(by).Say(" looks at it until ").Time(endOf(a))
+	s := phrase.Sentence{}.Value(by).Say(" is looking at it until ").Time(endOf(a))
 	if a.Note == "" {
 		return s.Say(".")
 	}

@@ -92,18 +92,18 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 // Problems without details.
 var (
 	ErrNotFound = &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "No such page",
-		Detail: "There is nothing at this address."}
+		Detail: "There is no page at this address."}
 	ErrMethod = &Problem{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Title: "Not possible here",
-		Detail: "This address does not take such requests."}
+		Detail: "This address does not accept this method."}
 	ErrCrossOrigin = &Problem{Status: http.StatusForbidden, Code: "cross_origin", Title: "Refused",
 		Detail: "The request came from another site."}
 	ErrInternal = &Problem{Status: http.StatusInternalServerError, Code: "internal", Title: "Something broke",
-		Detail: "The dashboard made a mistake. Its log says more."}
+		Detail: "The dashboard failed. Its log says why."}
 	ErrTooSlowSearch = &Problem{Status: http.StatusServiceUnavailable, Code: "too_slow",
 		Title: "The search took too long", Retry: time.Second,
 		Detail: "It was stopped after 2 s. Make the regular expression simpler, or search for a part of the name."}
 	ErrReaderLeft = &Problem{Status: http.StatusServiceUnavailable, Code: "left", Title: "Stopped",
-		Detail: "The reader left before the search was done."}
+		Detail: "The client left before the search finished."}
 	ErrBusy = &Problem{Status: http.StatusServiceUnavailable, Code: "busy", Title: "Too many requests at once",
 		Detail: "Try again in a moment.", Retry: time.Second}
 )

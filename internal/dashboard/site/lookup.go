@@ -113,11 +113,12 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 		return answer{document, revision}, err
 	})
 	document := found.document
-	share := locks.ShareOf(document.Name, document.Attributes)
+	held := &document.Record
+	held.Name = name
 	if err != nil && l.Row != nil {
-		share = l.Row.Share
+		held = l.Row.Record
 	}
-	l.InLine = s.Config.View.Waiters(share.QueueName(name))
+	l.InLine = s.Config.View.Waiters(held.Queue())
 	if err != nil {
 		if l.Silent = errors.Is(err, etcdread.ErrSilent); l.Silent {
 			l.Unread = err.Error()
@@ -178,12 +179,12 @@ func (s *Site) notHeld(name string, l *Lock) error {
 		p.Detail += " " + phrase.Plural(n, "waiter is", "waiters are") + " in line."
 	}
 	if l.AskedHold != "" {
-		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is " +
+		p.Detail += " This hold has ended, and how is not recorded: its holder released it, or the record is " +
 			"too old."
 	}
 	if l.Unread != "" {
 		p.Detail = "The lock " + text.Visible(name) +
-			" is not among the last known ones, and etcd could not be asked: " +
+			" was not held when etcd was last read, and etcd cannot be read now: " +
 			l.Unread + "."
 	}
 	return p

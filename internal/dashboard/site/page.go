@@ -116,7 +116,7 @@ func (s *Site) Page(r *Request, title string) Page {
 	}
 	if level == locks.Stale && !r.Several() {
 		p.Banner = phrase.Say("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
-			Say(")" + fresh.Why() + ". What you see is from then; locks may have changed.")
+			Say(")" + fresh.Why() + ". You see the locks as of then; they may have changed.")
 	}
 	return p
 }

@@ -104,7 +104,7 @@ func (s *Site) AdmitFor(c access.Caller, need access.Permission, owner string) e
 		return nil
 	case c.MaySome(need):
 		return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
-			Detail: c.Shown() + " has the permission " + string(need) + " for locks of other owners, not for this one."}
+			Detail: c.Shown() + " has the permission " + string(need) + " for other owners' locks, not for this one."}
 	}
 	return s.refusal(c, need)
 }
@@ -119,7 +119,7 @@ func (s *Site) refusal(c access.Caller, need access.Permission) error {
 	switch {
 	case c.Unnamed != "":
 		return &Problem{Status: http.StatusUnauthorized, Code: "unauthenticated", Title: "Sign in",
-			Detail: "This dashboard wants to know who you are, and " + c.Unnamed + "."}
+			Detail: "This dashboard needs to know who you are, but " + c.Unnamed + "."}
 	case need == access.Backtrace && s.Config.HideBacktraces && c.May(access.View):
 		return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
 			Detail: "Backtraces are switched off on this dashboard."}
@@ -138,7 +138,7 @@ func (s *Site) NoBacktraces(c access.Caller, owner string) string {
 	case s.Config.HideBacktraces:
 		return "Backtraces are switched off on this dashboard."
 	case c.MaySome(access.Backtrace):
-		return "You see backtraces of other owners only."
+		return "You may see backtraces of other owners' locks only."
 	}
 	return "Backtraces need the permission backtrace."
 }

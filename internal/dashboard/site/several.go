@@ -248,14 +248,14 @@ func severalBanner(r *Request, at phrase.Viewpoint) (said phrase.Sentence, about
 		switch level := part.Level(); {
 		case level == locks.Never:
 			next(part)
-			said = said.Say(" has not answered since the dashboard started, and nothing is known of its locks.")
+			said = said.Say(" has not answered since the dashboard started; nothing is known about its locks.")
 		case level == locks.Stale:
 			next(part)
 			said = said.Say(" is away: etcd has not answered since " + phrase.TimeOfDay(part.Fresh.Heard) + " UTC (").
 				Time(at.Age(part.Fresh.Heard)).Say(")" + part.Fresh.Why() + ". Its locks are shown as of then.")
 		case len(part.Site.Unlockers()) == 0:
 			next(part)
-			said = said.Say(" has no unlocker running: nothing is alerted or removed there.")
+			said = said.Say(" has no unlocker running: no alerts are raised and no locks are removed there.")
 		}
 	}
 	return said, about

@@ -62,7 +62,7 @@ func (s *Site) Unlockers() []protocol.Unlocker { return s.Config.View.Unlockers(
 // NotRead says that etcd could not be asked.
 func (s *Site) NotRead(err error) error {
 	return &Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
-		Detail: "etcd could not be asked: " + s.Config.Explain(err) + ".", Retry: history.RereadEvery}
+		Detail: "etcd could not be read: " + s.Config.Explain(err) + ".", Retry: history.RereadEvery}
 }
 
 // Mutexctl is the command line of a lock of this cluster. The flags are words, of which any may be hostile.

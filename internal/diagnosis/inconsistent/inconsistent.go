@@ -71,7 +71,7 @@ func Find(held iter.Seq2[string, map[string]any], delays []metadata.Delay) []Loc
 	for _, d := range delays {
 		if !d.Leased {
 			found = append(found, Lock{d.Lock, Endless,
-				"has a lock delay without a lease, which stays until somebody ends it"})
+				"has a lock delay without a lease, which stays until an operator ends it"})
 		}
 	}
 	slices.SortFunc(found, func(a, b Lock) int {

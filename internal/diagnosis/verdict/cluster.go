@@ -10,7 +10,7 @@ import (
 func (c *Cluster) stale() (lead sentence, then []sentence) {
 	lead.say("etcd ")
 	if c.Name != "" {
-		lead.say("of ")
+		lead.say("in ")
 		lead.value(c.Name)
 		lead.say(" ")
 	}
@@ -26,9 +26,9 @@ func (c *Cluster) stale() (lead sentence, then []sentence) {
 	lead.say(".")
 	var seen sentence
 	if c.Never {
-		seen.say("Nothing is known of its locks.")
+		seen.say("Nothing is known about its locks.")
 	} else {
-		seen.say("What you see" + pick(c.Name != "", " of its locks", "") + " is from " +
+		seen.say("You see " + pick(c.Name != "", "its locks", "the locks") + " as of " +
 			c.Heard.UTC().Format("15:04:05") + " UTC.")
 	}
 	return lead, []sentence{seen}
@@ -43,16 +43,16 @@ func (c *Cluster) unlockers() (lead sentence, alert string) {
 	disagreements := fate.Disagreements(c.Running)
 	switch paused := c.heldBack(); {
 	case len(c.Running) == 0:
-		lead.say("No unlocker is running" + where + ", or none can write to etcd: nothing is removed.")
+		lead.say("No unlocker is running" + where + ", or none can write to etcd: no lock is auto-unlocked.")
 		return lead, "unlockerdown"
 	case onlyBrake(paused):
-		lead.say("Unlockers" + where + " slow removals down: " + fate.Reasons(paused) + ".")
+		lead.say("Unlockers" + where + " are slowing down removals: " + fate.Reasons(paused) + ".")
 		return lead, "unlockerremovalheldback"
 	case len(paused) > 0:
-		lead.say("Unlockers" + where + " hold back removals: " + fate.Reasons(paused) + ".")
+		lead.say("Unlockers" + where + " are holding back removals: " + fate.Reasons(paused) + ".")
 		return lead, "unlockerremovalheldback"
 	}
-	lead.say("Unlockers" + where + " disagree, so chance decides what becomes of a lock: " +
+	lead.say("Unlockers" + where + " disagree, so a lock's fate depends on which acts first: " +
 		disagreements[0].String() + ".")
 	return lead, "unlockersdisagree"
 }
@@ -81,14 +81,14 @@ func (c *Cluster) deadlock(o *candidate) (lead sentence, then []sentence) {
 	}
 	c.in(&lead)
 	if o.cycle.Since.IsZero() {
-		lead.say(" wait for each other.")
+		lead.say(" are waiting for each other.")
 	} else {
-		lead.say(" have waited for each other for ")
+		lead.say(" have been waiting for each other for ")
 		lead.since(o.cycle.Since)
 		lead.say(".")
 	}
 	var hedge sentence
-	hedge.say("Unless they do several jobs at once, none of them goes on before one gives up or loses a lock.")
+	hedge.say("Unless they do several jobs at once, they are stuck until one gives up or loses a lock.")
 	return lead, []sentence{hedge}
 }
 
@@ -104,9 +104,9 @@ func (c *Cluster) unclaimed(o *candidate) (lead sentence) {
 	}
 	switch n := o.free.Waiters; {
 	case n > 1:
-		lead.say(", first of " + text.Thousands(n) + ",")
+		lead.say(", first of " + text.Thousands(n) + " in line,")
 	default:
-		lead.say(", who alone waits,")
+		lead.say(", the only waiter,")
 	}
 	lead.say(" has not taken it for ")
 	lead.since(o.free.Since)
@@ -128,7 +128,7 @@ func allIsWell(clusters []Cluster, o *candidate) (lead, then diagnosis.Sentence)
 		s.say("no locks are held.")
 		return s.done(), nil
 	case o.lock == nil:
-		s.say(text.Thousands(held) + pick(held == 1, " lock", " locks") + ", nobody waits.")
+		s.say(text.Thousands(held) + pick(held == 1, " lock", " locks") + ", no waiters.")
 		return s.done(), nil
 	}
 	l := o.lock

@@ -68,10 +68,10 @@ func (c *Cluster) overdue(l *Lock) (s sentence, next Step) {
 	case stays != "":
 		s.say(" expired ")
 		s.since(l.Judged.AutoUnlockAt)
-		s.say(" ago and stays: " + stays + ".")
+		s.say(" ago and will not be removed: " + stays + ".")
 		return s, Force
 	case l.Judged.State == staleness.Abandoned:
-		s.say(" is dead, and it should have been unlocked ")
+		s.say(" is dead, and the lock should have been removed ")
 	default:
 		s.say(" should have been removed ")
 	}
@@ -81,7 +81,7 @@ func (c *Cluster) overdue(l *Lock) (s sentence, next Step) {
 	case len(paused) > 0:
 		s.say(": " + fate.Reasons(paused))
 	case len(c.Fate.Silent) > 0:
-		s.say(", as far as is known: " + c.mum())
+		s.say(", but this is not certain: " + c.mum())
 	}
 	s.say(".")
 	return s, ReadRunbook
@@ -101,7 +101,7 @@ func (c *Cluster) silent(l *Lock) (s sentence) {
 	s.say(" is ")
 	s.since(l.lateSince())
 	if diagnosis.Suspected(r) {
-		s.say(" late, and perhaps its holder is dead: ")
+		s.say(" late, and its holder may be dead: ")
 		s.ended(r.Suspicion)
 		s.say(" (suspected, not proven).")
 		return s
@@ -110,7 +110,7 @@ func (c *Cluster) silent(l *Lock) (s sentence) {
 		s.say(" late, and " + pick(l.Shares > 1, "has", "its holder has") + " never reported.")
 		return s
 	}
-	s.say(" late and silent for ")
+	s.say(" late, and " + pick(l.Shares > 1, "has", "its holder has") + " been silent for ")
 	s.since(r.Alive.At)
 	if every := diagnosis.Every(r); every > 0 {
 		s.say(" (usually reports every " + text.Duration(every) + ")")
@@ -135,11 +135,11 @@ func (s *sentence) lives(l *Lock, whose string) {
 	r := l.Holder
 	switch {
 	case whose == "":
-		s.say(pick(r.Alive.Progress == "", "and lives (", "and works ("))
+		s.say(pick(r.Alive.Progress == "", "and is alive (", "and is working ("))
 	case r.Alive.Progress == "":
-		s.say(whose + "process lives (")
+		s.say(whose + "process is alive (")
 	default:
-		s.say(whose + "holder works (")
+		s.say(whose + "holder is working (")
 	}
 	if r.Alive.Progress != "" {
 		s.value(text.Clip(r.Alive.Progress, maxProgress))
@@ -158,9 +158,9 @@ func (c *Cluster) malformed(l *Lock) (s sentence) {
 	about := ""
 	switch {
 	case r.Misplaced:
-		s.say(" lies at the keys of no lock")
+		s.say(" is at keys that belong to no lock")
 	case r.Token == 0:
-		s.say(" has no holder, but keys of a record")
+		s.say(" has no holder, only leftover keys")
 	case l.Judged.AutoUnlockAt.IsZero():
 		s.say(" never ends by itself")
 		about = metadata.FieldAutoUnlockAt
@@ -189,19 +189,19 @@ func (c *Cluster) leaving(l *Lock) (s sentence) {
 	s = c.subject(l, abandoned)
 	s.say(pick(abandoned, " is dead", " has expired"))
 	if paused := c.paused(l); len(paused) > 0 {
-		s.say(", and auto-unlock is paused: " + fate.Reasons(paused) + ".")
+		s.say("; auto-unlock is paused: " + fate.Reasons(paused) + ".")
 		return s
 	}
-	s.say(", and it goes by itself: auto-unlock ")
+	s.say("; auto-unlock ")
 	s.until(pick(abandoned, l.Judged.RemoveAt, l.Judged.OverdueAt(c.Fate.Policy)))
-	s.say(".")
+	s.say(pick(abandoned, ".", " at the latest."))
 	return s
 }
 
 // inTime says of a lock alone that nothing is wrong with it.
 func (c *Cluster) inTime(l *Lock) (s sentence) {
 	if l.Shares > 1 {
-		s.say("All " + text.Thousands(l.Shares) + " holders of ")
+		s.say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ")
 		s.lock(l.Name)
 		c.in(&s)
 		s.say(" are in time.")

@@ -26,7 +26,7 @@ func (c *Cluster) stays(l *Lock) string {
 	case !c.Fate.Removes:
 		return "the unlockers only watch (" + text.Visible(c.Fate.Watching) + ")"
 	case c.Fate.Excludes(l.Holder.Name):
-		return "the unlockers exclude it by its name"
+		return "the unlockers exclude it by name"
 	}
 	return ""
 }
@@ -35,9 +35,9 @@ func (c *Cluster) stays(l *Lock) string {
 func (c *Cluster) leftBy(l *Lock) (s sentence) {
 	switch why := c.stays(l); {
 	case why != "":
-		s.say("Nobody unlocks it: " + why + ".")
+		s.say("No auto-unlock: " + why + ".")
 	case !c.Fate.Known():
-		s.say("Whether it is unlocked now is not known: " + c.mum() + ".")
+		s.say("Whether it will be unlocked is unknown: " + c.mum() + ".")
 	default:
 		s.say("Unlockers only report it.")
 	}
@@ -83,8 +83,7 @@ func (c *Cluster) waits(l *Lock) (s sentence) {
 	return s
 }
 
-// waiting is "1 waits" or "2 wait".
-func waiting(n int) string { return text.Thousands(n) + pick(n == 1, " waits", " wait") }
+func waiting(n int) string { return text.Thousands(n) + " waiting" }
 
 // comes says when an unlocker ends a lock that alerts, or why none does.
 func (c *Cluster) comes(l *Lock) (s sentence) {
@@ -92,7 +91,7 @@ func (c *Cluster) comes(l *Lock) (s sentence) {
 	paused := fate.Pause(c.Running)
 	switch why := c.stays(l); {
 	case at.IsZero():
-		s.say("It never unlocks by itself.")
+		s.say("It is never auto-unlocked.")
 	case why != "":
 		s.say("No auto-unlock: " + why + ".")
 	case onlyBrake(paused):
@@ -110,6 +109,6 @@ func (c *Cluster) comes(l *Lock) (s sentence) {
 // lookedAt says who looks at a lock, and until when.
 func lookedAt(a *metadata.Acknowledgement) (s sentence) {
 	s.value(cmp.Or(a.By, "somebody"))
-	s.say(" looks at it until " + a.Until.UTC().Format("15:04") + " UTC.")
+	s.say(" is looking at it until " + a.Until.UTC().Format("15:04") + " UTC.")
 	return s
 }

@@ -105,8 +105,8 @@ func (k kind) describe() string {
 
 // What the sentence says of who waits and who looks, where they do.
 const (
-	theyWait = " 2 wait, the longest for 9m."
-	annLooks = " ann looks at it until 08:48 UTC."
+	theyWait = " 2 waiting, the longest for 9m."
+	annLooks = " ann is looking at it until 08:48 UTC."
 )
 
 // TestTheTable has each lock of the table under each policy, and what a witness says: its class is that of the table,

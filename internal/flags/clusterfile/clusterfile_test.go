@@ -57,7 +57,7 @@ func TestWrongFileIsRefusedInOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    `it names no cluster: it must begin with "clusters:" and a list`,
 		"clusters: []":                        `it names no cluster`,
-		"- name: a":                           `wrong kind`,
+		"- name: a":                           `line 1: !!seq is of the wrong kind`,
 		"clusters: [{name: a, pasword: b}]":   `line 1: there is no key "pasword"`,
 		"cluster: [{name: a}]":                `there is no key "cluster"`,
 		"clusters: [{endpoints: [a]}]":        `the cluster at place 1 has no name`,

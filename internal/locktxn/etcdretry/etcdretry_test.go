@@ -3,6 +3,7 @@ package etcdretry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,10 +11,12 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var errClosed = errors.New("closed")
@@ -93,11 +96,17 @@ func TestSendingEndsWithItsTime(t *testing.T) {
 		if !errors.Is(err, errClosed) || errors.Is(err, context.Canceled) {
 			t.Errorf("a lease: %v", err)
 		}
-		link.Heal()
-		if lease, err := retry.Grant(t.Context(), time.Minute); lease == 0 || err != nil {
-			t.Errorf("a lease: %v, %v", lease, err)
-		}
 	})
+}
+
+func TestWhereThereIsNoEtcdIsSaid(t *testing.T) {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
+	proctest.Must(t, err)
+	defer etcd.Close()
+	_, err = etcdretry.New(etcd, etcdretry.Options{}).SendFor(t.Context(), time.Millisecond, create("/a"))
+	if want := "there is no connection to etcd at 127.0.0.1:1: context deadline exceeded"; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
 
 func TestEndOfAContextIsToldWithItsCause(t *testing.T) {

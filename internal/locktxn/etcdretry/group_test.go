@@ -17,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 const roundTrip = 5 * time.Millisecond
@@ -218,11 +219,7 @@ func TestSomeTransactionsNeverShareARequest(t *testing.T) {
 				if got := d.requests[len(busy):]; !sameRequests(got, c.want) {
 					t.Errorf("requests: %q, want %q", got, c.want)
 				}
-				for i, err := range errs {
-					if err != nil {
-						t.Errorf("%d: %v", i, err)
-					}
-				}
+				proctest.Must(t, errors.Join(errs...))
 			})
 		})
 	}

@@ -186,7 +186,7 @@ func TestAProcessThatCannotBeReadIsNotTakenForAnother(t *testing.T) {
 		f.machine()
 		f.process("100 1", 4026532001, 500)
 		spoil(f)
-		p := processes{proc: f.proc, own: initialPID, all: true,
+		p := processes{proc: f.proc, all: true,
 			open: func(int64) (*handle, error) { return nil, errNoHandle }}
 		_, seen, err := p.search([]holder{{namespace: 4026532001, pid: 1, start: 500}})
 		if err == nil || len(seen) > 0 {

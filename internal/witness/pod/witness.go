@@ -56,13 +56,13 @@ type Config struct {
 
 // Witness makes statements about the holders of locks from their pods. It is also a Prometheus collector.
 type Witness struct {
-	config  Config
-	api     *API
-	pods    *pods
-	feeds   map[string]*feed // by namespace; "" is all
-	metrics *metrics
-	byPod   map[string][]string // names of locks by the key of their holders' pods, as of the last look at all
-	told    map[hold]told       // what this witness has written
+	config Config
+	api    *API
+	pods   *pods
+	feeds  map[string]*feed // by namespace; "" is all
+	*metrics
+	byPod map[string][]string // names of locks by the key of their holders' pods, as of the last look at all
+	told  map[hold]told       // what this witness has written
 
 	unsaid string // why the last statement could not be written
 
@@ -96,8 +96,9 @@ func (t told) recent(v podproof.Verdict, now time.Duration) bool {
 
 // New returns a witness that watches nothing until it runs.
 func New(c Config, api *API) *Witness {
-	w := &Witness{config: c, api: api, pods: newPods(c.Clock), feeds: map[string]*feed{}, metrics: newMetrics(),
+	w := &Witness{config: c, api: api, pods: newPods(c.Clock), feeds: map[string]*feed{},
 		told: map[hold]told{}, troubles: map[string]*trouble{}, doubts: make(chan doubt, maxDoubts)}
+	w.metrics = newMetrics(w)
 	for _, namespace := range c.Namespaces {
 		w.feeds[namespace] = newFeed(w.pods)
 	}
