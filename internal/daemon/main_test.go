@@ -58,7 +58,7 @@ func TestExitStatusAndSentence(t *testing.T) {
 	}
 }
 
-func TestFirstSignalAsksAndTheSecondEnds(t *testing.T) {
+func TestFirstSignalStopsAndSecondKills(t *testing.T) {
 	for name, want := range map[string]struct {
 		signals []syscall.Signal
 		code    int

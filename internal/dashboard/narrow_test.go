@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
+func TestLockNameCannotTraverseAConfiguredLink(t *testing.T) {
 	var links []setup.Link
 	for _, text := range []string{"a=https://logs.example/team/{name}/log", "b=https://logs.example/{name}",
 		"c=https://logs.example/x/{owner}{host}/y?q={name}", "d=https://logs.example/x/.{host}#{name}",
@@ -55,7 +55,7 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 	}
 }
 
-func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
+func TestIneffectiveAttemptsUseNoQuota(t *testing.T) {
 	s := busy()
 	changed := true
 	d, done := operated(t, s, func(c *setup.Config) {
@@ -92,7 +92,7 @@ func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
 	}
 }
 
-func TestTheConfirmationIsNeverFramed(t *testing.T) {
+func TestConfirmationIsNeverFramed(t *testing.T) {
 	s := busy()
 	d, _ := operated(t, s, func(c *setup.Config) { c.FrameAncestors = []string{"https://portal.example"} })
 	link := unlockLink(s, stuck)
@@ -118,7 +118,7 @@ func TestTheConfirmationIsNeverFramed(t *testing.T) {
 	}
 }
 
-func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
+func TestTrustedProxiesMustBeNarrow(t *testing.T) {
 	check := func(list string) error {
 		proxies, err := access.ParseProxies(strings.Split(list, ","))
 		if err != nil {
@@ -151,7 +151,7 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 	}
 }
 
-func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
+func TestSensitiveFlagsAreForAuditorsOnly(t *testing.T) {
 	s := busy()
 	s.settings = []setup.Setting{{Name: "web.environment", Value: "prod-eu", Public: true},
 		{Name: "web.trusted-proxies", Value: "10.1.2.0/24"}}
@@ -163,18 +163,18 @@ func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
 		}
 	}
 	if page := words(ok(t, s.dashboard(t), "/status")); strings.Contains(page, "10.1.2.0") {
-		t.Errorf("somebody without a name sees %s", page)
+		t.Errorf("an anonymous user sees %s", page)
 	}
 	s.fresh.Heard = s.now.Add(-time.Hour)
 	for who, told := range map[string]bool{"nobody": false, "viewer": true} {
 		if page := words(get(d, "/help", "X-Forwarded-User", who).Body.String()); strings.Contains(page,
 			"etcd has not answered") != told {
-			t.Errorf("how etcd does is told to %s: %v", who, !told)
+			t.Errorf("%s sees the state of etcd: %v", who, !told)
 		}
 	}
 }
 
-func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
+func TestOnlyOwnHostsAreServed(t *testing.T) {
 	s := busy()
 	named := s.dashboard(t, func(c *setup.Config) {
 		c.ExternalURL = "https://locks.example:8443/"
@@ -215,7 +215,7 @@ func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 	}
 }
 
-func TestARegularExpressionIsLimitedByWhatItCompilesTo(t *testing.T) {
+func TestRegexpIsLimitedByCompiledSize(t *testing.T) {
 	d := busy().dashboard(t)
 	for _, pattern := range []string{`(.?){999}z$`, `(?:.?){200}`, `[a-z]{400}`, `((a{10}){10}){9}`} {
 		q := url.QueryEscape("name:/" + pattern + "/")
@@ -245,7 +245,7 @@ func longNames() *scene {
 // costly is below the limit of a regular expression, but not by much; n makes it a new one.
 func costly(n int) string { return "/?q=" + url.QueryEscape(fmt.Sprintf("name:/(?:.?){140}%d$/", n)) }
 
-func TestASearchEndsWithItsReader(t *testing.T) {
+func TestSearchEndsWithItsReader(t *testing.T) {
 	d := longNames().dashboard(t)
 	ok(t, d, "/")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -258,7 +258,7 @@ func TestASearchEndsWithItsReader(t *testing.T) {
 	ok(t, d, "/?q=billing")
 }
 
-func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
+func TestSlowSearchIsStopped(t *testing.T) {
 	t.Parallel()
 	d := longNames().dashboard(t)
 	ok(t, d, "/")
@@ -279,7 +279,7 @@ func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
 	ok(t, d, "/")
 }
 
-func TestAnotherSiteMayOnlyLeadHere(t *testing.T) {
+func TestOtherSitesMayOnlyLinkHere(t *testing.T) {
 	s := busy()
 	plain := s.dashboard(t)
 	inFrames := s.dashboard(t, func(c *setup.Config) { c.FrameAncestors = []string{"https://portal.example"} })
@@ -310,7 +310,7 @@ func TestAnotherSiteMayOnlyLeadHere(t *testing.T) {
 	}
 }
 
-func TestPagesOfThePastEndWithTheirReader(t *testing.T) {
+func TestHistoryQueriesEndWithTheirReader(t *testing.T) {
 	s := lived(t)
 	d := s.dashboard(t, withAudit)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -327,7 +327,7 @@ func TestPagesOfThePastEndWithTheirReader(t *testing.T) {
 	}
 }
 
-func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
+func TestViewersSeeConsistentSnapshotsWhileLocksChange(t *testing.T) {
 	const held = 100
 	s := crowd(held)
 	change := func() { // all locks at once, from one revision to the next

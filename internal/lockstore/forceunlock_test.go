@@ -38,7 +38,7 @@ func TestForceUnlock(t *testing.T) {
 }
 
 // An etcd that runs out of space during a transaction commits it anyway, but answers that it did not.
-func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
+func TestForceUnlockAppliedByAFullEtcd(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(w world, line *wire){
 		"and nobody took it since":  func(world, *wire) {},

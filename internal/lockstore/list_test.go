@@ -24,7 +24,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// olderThan37 is a wire to a server that cannot stream.
+// olderThan37 is a wire to a server that cannot stream lists.
 func olderThan37() *wire {
 	return &wire{any: func(method string) error {
 		if method == "RangeStream" {
@@ -69,7 +69,7 @@ func TestList(t *testing.T) {
 }
 
 // Requests go to the members in turn, so a list of several reads asks each of them.
-func TestAListGoesPastAMemberThatRefuses(t *testing.T) {
+func TestListSkipsARefusingMember(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	line := &wire{any: func(string) error {
@@ -88,8 +88,8 @@ func TestAListGoesPastAMemberThatRefuses(t *testing.T) {
 	}
 }
 
-// Whoever may take locks may write a megabyte into each key.
-func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
+// A client that may take locks may write a megabyte into each key.
+func TestListFromAnOlderServerIsReadInBoundedPieces(t *testing.T) {
 	t.Parallel()
 	line := olderThan37()
 	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
@@ -107,7 +107,7 @@ func TestAListOfAnOlderServerIsReadInPiecesOfBoundedSize(t *testing.T) {
 }
 
 // While a list is read, both locks change in every transaction: a list that mixes revisions shows it.
-func TestListIsOfOneRevision(t *testing.T) {
+func TestListHasOneRevision(t *testing.T) {
 	onBothServers(t, func(t *testing.T, w world) {
 		first := w.l.Prefix() + "!first/uuid"
 		last := w.l.Prefix() + "~last/uuid"
@@ -135,7 +135,7 @@ func TestListIsOfOneRevision(t *testing.T) {
 	})
 }
 
-func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
+func TestListOvertakenByCompactionIsRetried(t *testing.T) {
 	w := alone(t)
 	each(t, 200, func(i int) { w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000)) })
 	keys := 0
@@ -160,7 +160,7 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 	w.hold("a/b", uuid(2))
 	w.putFields("a", many("0/%d", 1500), "")
 	if d, _, err := w.Get(t.Context(), "a"); err != nil || len(d.Fields) > 0 || d.Token != 0 {
-		t.Errorf("lock that nobody holds: %+v, %v", d, err)
+		t.Errorf("free lock: %+v, %v", d, err)
 	}
 	r := w.hold("a", uuid(1))
 	now := w.put("/other", "")
@@ -184,7 +184,7 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 		alone := slices.ContainsFunc(d.Fields, named)
 		withQueue := slices.ContainsFunc(look.Whole.Fields, named)
 		if !alone || !withQueue {
-			t.Errorf("%s is there: %v when the record is read alone, %v when with its queue", name, alone, withQueue)
+			t.Errorf("%s exists: %v if the record is read alone, %v if with its queue", name, alone, withQueue)
 		}
 	}
 	on := protocol.Subject{Hold: &d.Record, Follows: d.DelayOf(0)}
@@ -195,9 +195,9 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 	}
 }
 
-// A hung member must not cost much, but one that is merely slow must not be abandoned forever. The log must give the
-// silence as the reason, not our own cancellation.
-func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
+// A hung member must not cost much, but a merely slow one must not be abandoned forever. The log must name the silence
+// as the cause, not our own cancellation.
+func TestStalledListsRaiseTheNextLimit(t *testing.T) {
 	for older, limits := range map[bool][]int{
 		true: {15, 15, 30, 60, 120, 240, 240, 0, 15, 15, 30}, false: {15, 15, 30},
 	} {

@@ -20,7 +20,7 @@ func death(r *metadata.Record) metadata.Statement {
 		By: "w1", At: metadata.Time{Time: at}}
 }
 
-func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
+func TestStateIsIdempotent(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a/b", uuid(1))
 	suspicion := death(r)
@@ -73,7 +73,7 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 	}
 }
 
-func TestAWitnessNeedsRightsOnItsTwoAreasAlone(t *testing.T) {
+func TestWitnessNeedsRightsOnlyOnItsTwoAreas(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth())
 	root := on(t, server.Client(t))

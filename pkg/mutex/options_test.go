@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestDurationsFollowFromEachOther(t *testing.T) {
+func TestDurationsHaveDependentDefaults(t *testing.T) {
 	type durations struct {
 		defaults, call    []mutex.Option
 		alert, autoUnlock time.Duration
@@ -37,7 +37,7 @@ func TestDurationsFollowFromEachOther(t *testing.T) {
 	})
 }
 
-func TestDeepBacktraceIsCutAndNeverAnError(t *testing.T) {
+func TestDeepBacktraceIsCutWithoutError(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		var dive func(depth int)
 		dive = func(depth int) {
@@ -53,14 +53,14 @@ func TestDeepBacktraceIsCutAndNeverAnError(t *testing.T) {
 			t.Errorf("%d bytes, ends with %q", n, doc.Backtrace[n-20:])
 		}
 		if take(t, locks, "b", mutex.BacktraceDepth(0)); read(t, f.etcd, "b").Backtrace != "" {
-			t.Error("a backtrace that nobody wanted")
+			t.Error("an unwanted backtrace")
 		}
 	})
 }
 
 func opts(o ...mutex.Option) []mutex.Option { return o }
 
-func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestBadOptionsAreRefusedBeforeSending(t *testing.T) {
 	c := newClient(t, clientv3.NewCtxClient(t.Context())) // any request would panic
 	ctx := context.Background()
 	long := strings.Repeat("x", 257)
@@ -189,7 +189,7 @@ func refusedWith(t *testing.T, err error, want string) {
 	}
 }
 
-func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestBadReservationsAreRefusedBeforeSending(t *testing.T) {
 	c := newClient(t, clientv3.NewCtxClient(t.Context())) // any request would panic
 	for _, r := range []struct {
 		want, name, reason string
@@ -213,7 +213,7 @@ func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}
 }
 
-func TestClientThatCannotWorkIsRefused(t *testing.T) {
+func TestBadClientOptionsAreRefused(t *testing.T) {
 	_, noEtcd := mutex.New(nil, mutex.Options{})
 	refusedWith(t, noEtcd, "mutex: no etcd client was given")
 	for want, o := range map[string]mutex.Options{

@@ -127,9 +127,9 @@ func (r *receivers) showsText(name, got string) {
 	r.Fatalf("no page has a place for the message %s", name)
 }
 
-// TestEveryReceiverIsToldWhatThePageShows sends alerts as an unlocker pushes them through Alertmanager, with the
+// TestReceiverMessagesMatchTheDocumentation sends alerts as an unlocker pushes them through Alertmanager, with the
 // shipped configuration, to receivers of every kind.
-func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
+func TestReceiverMessagesMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t)
 
@@ -177,8 +177,8 @@ func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 	}
 }
 
-// TestWhatHasHappenedIsToldOnce: the alert ends a quarter of an hour later, and there is nothing to say about that.
-func TestWhatHasHappenedIsToldOnce(t *testing.T) {
+// TestPastEventsAreAlertedOnce: the alert ends a quarter of an hour later, and there is nothing to say about that.
+func TestPastEventsAreAlertedOnce(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t)
 	one := r.push(nil)

@@ -92,7 +92,7 @@ func TestFocusedRowIsPatchedAroundTheFocus(t *testing.T) {
 	}
 }
 
-func TestDeadlineThatMovesSaysSo(t *testing.T) {
+func TestMovedDeadlineIsMarked(t *testing.T) {
 	s, b := four(t)
 	const deadline = `document.querySelector("tbody:nth-of-type(1) .hold > :last-child").textContent`
 	b.watch(deadline)
@@ -101,7 +101,7 @@ func TestDeadlineThatMovesSaysSo(t *testing.T) {
 	b.until("the new deadline", deadline+`.startsWith("11h")`)
 }
 
-func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
+func TestPausedPageStaysUnchanged(t *testing.T) {
 	s, b := four(t)
 	b.press("p")
 	text := ask[string](b, `document.querySelector("[role=status]").innerText
@@ -126,7 +126,7 @@ func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 	b.until("the page goes on", `document.querySelector(".gone .name")?.textContent === "a"`)
 }
 
-func TestAnswerUnderWayDoesNotChangeAPausedPage(t *testing.T) {
+func TestPendingResponseDoesNotChangeAPausedPage(t *testing.T) {
 	s, b := four(t)
 	ask[bool](b, `(window.held = new Promise((done) => { window.letGo = done; }),
 		window.fetch = ((real) => async (...args) => {
@@ -166,7 +166,7 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 	b.until("the end of the hold", `!document.querySelector(".lock-head.alerting")`)
 }
 
-func TestOtherPagesFollow(t *testing.T) {
+func TestOtherPagesUpdate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.hold(lock{name: "a", owner: "first", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
@@ -189,7 +189,7 @@ func TestOtherPagesFollow(t *testing.T) {
 	history.until("the ended hold", `document.querySelector("table.past")?.textContent.includes("second")`)
 }
 
-func TestSectionsFollowAndStayAsTheyWereOpened(t *testing.T) {
+func TestSectionsUpdateAndStayOpen(t *testing.T) {
 	s, b := staged(t)
 	for _, owner := range []string{"calm", "quiet"} {
 		s.hold(lock{name: owner + "/lock", owner: owner, host: "h", held: time.Minute, alert: time.Hour,
@@ -262,7 +262,7 @@ func TestKeys(t *testing.T) {
 	themes("t, although keys are switched off,", "dark rgb(18, 24, 31)")
 }
 
-func TestEarsHearOfChangesEveryTenSecondsAtMost(t *testing.T) {
+func TestScreenReadersHearChangesEveryTenSecondsAtMost(t *testing.T) {
 	s, b := four(t)
 	if text := ask[string](b, `document.querySelector("#news[aria-live=polite]").textContent`); text != "" {
 		t.Errorf("before anything happens it is said %q", text)
@@ -282,7 +282,7 @@ func TestEarsHearOfChangesEveryTenSecondsAtMost(t *testing.T) {
 	}
 }
 
-func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
+func TestPageShowsStalenessWhileEtcdIsUnreachable(t *testing.T) {
 	s, b := staged(t)
 	s.night()
 	s.unlocker("alert-only")
@@ -318,7 +318,7 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 	b.until("a lock taken after that", `document.querySelector(".locks").textContent.includes("after/the/outage")`)
 }
 
-func TestPageSaysThatTheDashboardIsAwayAndComesBack(t *testing.T) {
+func TestPageShowsThatTheDashboardIsUnreachable(t *testing.T) {
 	s, b := four(t)
 	s.kill()
 	b.until("lost", `document.body.classList.contains("stale") && document.querySelector("[role=alert] #lost[aria-live=off]")
@@ -337,7 +337,7 @@ func TestPageSaysThatTheDashboardIsAwayAndComesBack(t *testing.T) {
 		&& document.querySelector(".gone .name")?.textContent === "a"`)
 }
 
-func TestPageSaysThatThereIsANewBuildAndThatTheLoginHasEnded(t *testing.T) {
+func TestPageReportsNewBuildsAndExpiredLogins(t *testing.T) {
 	s, b := four(t)
 	ask[bool](b, `(document.getElementById("live").dataset.build = "older", true)`)
 	s.release("a")

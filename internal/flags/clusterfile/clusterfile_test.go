@@ -53,7 +53,7 @@ clusters:
 	}
 }
 
-func TestWrongFileIsRefusedInOneSentence(t *testing.T) {
+func TestBadFileIsRefusedInOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    `it names no cluster: it must begin with "clusters:" and a list`,
 		"clusters: []":                        `it names no cluster`,
@@ -82,7 +82,7 @@ func TestWrongFileIsRefusedInOneSentence(t *testing.T) {
 	}
 }
 
-func TestUnreadableCredentialsAreRefused(t *testing.T) {
+func TestUnreadableCredentialFilesAreRefused(t *testing.T) {
 	list, err := clusterfile.Read(write(t,
 		"clusters: [{name: eu, endpoints: ['x:1'], user: u, password-file: gone}, "+
 			"{name: us, endpoints: ['x:1'], cacert: gone}]"))

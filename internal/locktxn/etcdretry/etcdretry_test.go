@@ -39,7 +39,7 @@ func inMemory(t *testing.T, test func(t *testing.T, link *etcdmemory.Link)) {
 	})
 }
 
-func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
+func TestTransactionIsResentUntilItsOutcomeIsKnown(t *testing.T) {
 	lost := context.DeadlineExceeded
 	for _, c := range []struct {
 		name          string
@@ -79,7 +79,7 @@ func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
 	}
 }
 
-func TestSendingEndsWithItsTime(t *testing.T) {
+func TestSendEndsAtItsDeadline(t *testing.T) {
 	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
 		silent := 0
 		retry := etcdretry.New(link.Client(), etcdretry.Options{AttemptTimeout: 2 * time.Second, Closed: errClosed,
@@ -109,7 +109,7 @@ func TestWhereThereIsNoEtcdIsSaid(t *testing.T) {
 	}
 }
 
-func TestEndOfAContextIsToldWithItsCause(t *testing.T) {
+func TestContextErrorHasItsCause(t *testing.T) {
 	shift := errors.New("the shift is over")
 	for cause, want := range map[error]string{
 		nil:       "context canceled",
@@ -124,7 +124,7 @@ func TestEndOfAContextIsToldWithItsCause(t *testing.T) {
 	}
 }
 
-func TestFollowingLooksAtTheBeginningAtEventsAndNowAndThen(t *testing.T) {
+func TestFollowLooksAtStartOnEventsAndPeriodically(t *testing.T) {
 	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
 		etcd := link.Client()
 		retry := etcdretry.New(etcd, etcdretry.Options{AttemptTimeout: 2 * time.Second})
