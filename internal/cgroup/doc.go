@@ -1,4 +1,4 @@
-// Package cgroup makes groups of processes, and looks at them, in the tree of cgroups of Linux, version 2. No process
-// leaves its group by fork, setsid or the closing of descriptors, and the kernel says of a group whether anybody is
-// left in it. Its id is the inode number of its directory, and is not used again before the machine reboots.
+// Package cgroup makes and inspects process groups in Linux's cgroup v2 tree. A process cannot leave its group by fork,
+// setsid or closing descriptors, and the kernel reports whether a group still has processes. The id of a group is the
+// inode number of its directory, which is not reused before the machine reboots.
 package cgroup

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Group is a group for a command and all that it starts.
+// Group is a group for a command and everything that it starts.
 type Group struct {
 	ID  int64
 	dir *os.File
 }
 
-// Make makes a group for the command of this process under a lock: in a scope of its own where systemd runs, which
-// this process enters, else below the group of this process.
+// Make makes a group for the command that this process runs under a lock. If systemd runs, this process enters a new
+// scope and the group is below it; otherwise it is below the group of this process.
 func Make(lock string) (*Group, error) {
 	t, dir, err := own()
 	if err != nil {
@@ -45,10 +45,10 @@ func Make(lock string) (*Group, error) {
 // prefix begins the names of our groups.
 const prefix = "mutexctl-"
 
-// maxName is how much of a lock's name the name of its group has: those end at 255 bytes.
+// maxName is the most bytes of a lock's name in the name of its group, which has at most 255.
 const maxName = 100
 
-// unitName is a name for a group, which systemd takes, too.
+// unitName returns a name for a group that systemd also accepts.
 func unitName(lock string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < 128 && (r == '_' || r == '.' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z') {
@@ -59,8 +59,8 @@ func unitName(lock string) string {
 	return prefix + clean[:min(len(clean), maxName)] + "-" + uuid.NewString()[:8]
 }
 
-// delegated reports whether systemd has left the group to whoever runs there: Delegate=yes. A command under a lock that
-// takes another one stays in its group, and ends with it.
+// delegated reports whether systemd has delegated the group (Delegate=yes). A command under a lock that takes another
+// lock stays in its group, and ends with it.
 func delegated(dir string) bool {
 	if strings.Contains(dir, "/"+prefix) {
 		return true
@@ -74,7 +74,7 @@ func delegated(dir string) bool {
 	return false
 }
 
-// makeBelow makes a group that this process may use as a whole.
+// makeBelow makes a group below own that this process controls.
 func makeBelow(own, name string) (*Group, error) {
 	path := filepath.Join(own, name)
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -88,7 +88,7 @@ func makeBelow(own, name string) (*Group, error) {
 }
 
 func open(path string) (*Group, error) {
-	// Witnesses are other users, and our umask is not for them.
+	// Witnesses run as other users, so the umask must not lock them out.
 	if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // as all cgroups are
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func open(path string) (*Group, error) {
 		return nil, err
 	}
 	if word := strings.TrimSpace(string(kind)); word != "domain" {
-		return nil, fmt.Errorf("the cgroup %s can have threads only: it is %q", path, word)
+		return nil, fmt.Errorf("the cgroup %s can only have threads: it is %q", path, word)
 	}
 	kill := filepath.Join(path, "cgroup.kill")
 	if err := unix.Access(kill, unix.W_OK); err != nil {
@@ -121,7 +121,7 @@ func (g *Group) Dir() *os.File { return g.dir }
 // Of returns the group in an open directory.
 func Of(dir *os.File) *Group { return &Group{dir: dir} }
 
-// file is the path of a file of the group, which is not looked for by name again.
+// file returns the path of a file of the group by descriptor, without another lookup by name.
 func (g *Group) file(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", g.dir.Fd(), name) }
 
 // Evict moves a process of the group to where this process is.
@@ -132,7 +132,7 @@ func (g *Group) Evict(pid int) error {
 // Living returns how many processes live in the group and below it.
 func (g *Group) Living() (int, error) { return count(g.file(".")) }
 
-// Kill kills what lives in the group. It does not wait for the end.
+// Kill kills all processes in the group. It does not wait for their end.
 func (g *Group) Kill() error {
 	err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0)
 	if isGone(err) {
@@ -141,8 +141,8 @@ func (g *Group) Kill() error {
 	return err
 }
 
-// Clear kills what lives in the group and returns how many processes that were. It blocks until they are gone, or done
-// is closed and they had a moment to end.
+// Clear kills all processes in the group and returns how many there were. It blocks until they are gone, or until done
+// is closed and they have had a moment to end.
 func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
 		n, err := g.Living()
@@ -152,28 +152,28 @@ func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
 		case n == 0 || err != nil:
 			return killed, err
 		}
-		if pause > time.Millisecond { // at first it may be one of whose end the kernel has just told
+		if pause > time.Millisecond { // at first it may be a process whose end the kernel has just reported
 			killed = cmp.Or(killed, n)
 			if err := g.Kill(); err != nil {
 				return killed, err
 			}
 		}
-		if pause < 100*time.Millisecond { // the killed need a moment
+		if pause < 100*time.Millisecond { // killed processes need a moment
 			time.Sleep(pause)
 			continue
 		}
 		select {
 		case <-done:
-			return killed, errors.New("they do not end")
+			return killed, errors.New("the processes do not end")
 		case <-time.After(pause):
 		}
 	}
 }
 
-// Remove removes the group, and what the command made below it. It fails as long as somebody lives there.
+// Remove removes the group, and groups that the command made below it. It fails while they have processes.
 func (g *Group) Remove() error { return remove(g.path()) }
 
-// path is where the group is; where it was, with a mark, if it is gone.
+// path returns the path of the group; if it is gone, its former path with a mark.
 func (g *Group) path() string {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", g.dir.Fd()))
 	if err != nil {
@@ -197,5 +197,5 @@ func remove(path string) error {
 	return os.Remove(path)
 }
 
-// Close forgets the group.
+// Close closes the directory of the group.
 func (g *Group) Close() { g.dir.Close() }

@@ -23,43 +23,43 @@ func systemdRuns() bool {
 // scopeTimeout is how long systemd may take.
 const scopeTimeout = 2 * time.Second
 
-// property is a property of a unit, as StartTransientUnit wants it.
+// property is a property of a unit, for StartTransientUnit.
 type property struct {
 	Name  string
 	Value dbus.Variant
 }
 
-// auxiliary is a further unit, of which there is none.
+// auxiliary is an auxiliary unit; we pass none.
 type auxiliary struct {
 	Name       string
 	Properties []property
 }
 
-// enterScope has systemd move this process into a scope of this name, below which it may make groups of its own, and
-// returns its directory.
+// enterScope makes systemd move this process into a scope of this name, below which it may make groups, and returns the
+// directory of the scope.
 func (t tree) enterScope(name, lock string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scopeTimeout)
 	defer cancel()
 	conn, err := manager(ctx)
 	if err != nil {
-		return "", fmt.Errorf("systemd gives no scope: %w", err)
+		return "", fmt.Errorf("systemd created no scope: %w", err)
 	}
 	defer conn.Close()
 	properties := []property{
 		{"Description", dbus.MakeVariant("mutexctl run " + text.Visible(lock))},
 		{"Delegate", dbus.MakeVariant(true)},
 		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
-		{"PIDs", dbus.MakeVariant([]uint32{0})}, // whoever asks
+		{"PIDs", dbus.MakeVariant([]uint32{0})}, // the caller
 	}
 	call := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
 		"org.freedesktop.systemd1.Manager.StartTransientUnit", 0, name, "fail", properties, []auxiliary{})
 	if call.Err != nil {
-		return "", fmt.Errorf("systemd gives no scope: %w", call.Err)
+		return "", fmt.Errorf("systemd created no scope: %w", call.Err)
 	}
 	return t.moved(ctx, name)
 }
 
-// manager connects to the systemd of the system, or of the user. It uses the socket that needs no message bus.
+// manager connects to the system's systemd, or to the user's, by the private socket that needs no message bus.
 func manager(ctx context.Context) (*dbus.Conn, error) {
 	uid := strconv.Itoa(os.Getuid())
 	socket := "/run/systemd/private"
@@ -77,7 +77,7 @@ func manager(ctx context.Context) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// moved waits until this process is in the scope: systemd answers before.
+// moved waits until this process is in the scope, because systemd answers earlier.
 func (t tree) moved(ctx context.Context, scope string) (string, error) {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
@@ -88,7 +88,7 @@ func (t tree) moved(ctx context.Context, scope string) (string, error) {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return "", errors.New("systemd gives no scope: it promised one, and did not move this process there")
+			return "", errors.New("systemd created a scope, but did not move this process there")
 		}
 	}
 }

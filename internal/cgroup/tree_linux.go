@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is the tree of cgroups, or a part of it, as it is mounted.
+// tree is a mounted tree of cgroups, or a part of it.
 type tree struct {
-	dir  string // where
-	root string // the group that is mounted there, as /proc/self/cgroup names groups
+	dir  string // mount point
+	root string // the group that is mounted there, as in /proc/self/cgroup
 }
 
 var errNone = errors.New("no cgroups of version 2 are mounted")
 
-// trees finds where cgroups are mounted.
+// trees finds the mounted trees.
 func trees() ([]tree, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -48,7 +48,7 @@ func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// own finds the group of this process, and the tree that has it.
+// own finds the group of this process and the tree that contains it.
 func own() (tree, string, error) {
 	all, err := trees()
 	if err != nil {
@@ -76,17 +76,17 @@ func (t tree) own() (string, error) {
 		}
 		below, err := filepath.Rel(t.root, path)
 		if err != nil || !filepath.IsLocal(below) {
-			return "", fmt.Errorf("the cgroup %s of this process lies outside of what is mounted at %s", path, t.dir)
+			return "", fmt.Errorf("the cgroup %s of this process is outside the tree mounted at %s", path, t.dir)
 		}
 		return filepath.Join(t.dir, below), nil
 	}
 	return "", errors.New("this process is in no cgroup of version 2")
 }
 
-// root is the inode number of the root of the machine's tree. What is mounted elsewhere has others.
+// root is the inode number of the root of the machine's tree. Roots of partial trees have others.
 const root = 1
 
-// whole returns an error if this is only a part of the machine's tree.
+// whole returns an error if the tree is only a part of the machine's.
 func (t tree) whole() error {
 	var s unix.Stat_t
 	if err := unix.Stat(t.dir, &s); err != nil {
@@ -98,9 +98,8 @@ func (t tree) whole() error {
 	return nil
 }
 
-// Find looks through the tree of the machine for the groups with these ids, and returns them with how many processes
-// live in and below each. A group that it does not return was certainly gone before it returns; an error means that
-// nothing is certain.
+// Find searches the machine's tree for the groups with these ids, and returns how many processes live in and below
+// each. A group that is missing in the result is certainly gone; an error means that nothing is certain.
 func Find(ids map[int64]bool) (map[int64]int, error) {
 	all, err := trees()
 	if err != nil {
@@ -129,8 +128,8 @@ func (t tree) find(ids map[int64]bool) (map[int64]int, error) {
 	return found, err
 }
 
-// walk calls f for the group in a directory and for all below it. One that is removed meanwhile is left out. It is an
-// error if something hides a group: a directory that cannot be read, or a mount.
+// walk calls f for the group in a directory and for all groups below it, except those removed meanwhile. It fails if a
+// group is hidden, by an unreadable directory or a mount.
 func walk(dir string, f func(dir string, id int64) error) error {
 	file, err := os.Open(dir)
 	if isGone(err) {
@@ -166,11 +165,11 @@ func walk(dir string, f func(dir string, id int64) error) error {
 	return nil
 }
 
-// isGone reports whether a group was removed: a file of one that is opened already has no device then.
+// isGone reports whether a group was removed: a file of it that is already open then returns ENODEV.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// count returns how many processes live in the group and below it. If the kernel says that there are some, it is at
-// least one, even if none can be named: they may be of another pid namespace.
+// count returns how many processes live in the group and below it. If the kernel reports some, it is at least one, even
+// if none is visible: they may be in another pid namespace.
 func count(dir string) (int, error) {
 	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
 	if err != nil {
@@ -186,7 +185,7 @@ func count(dir string) (int, error) {
 		return err
 	})
 	if err != nil || n == 0 {
-		return 1, nil //nolint:nilerr // somebody lives there, that much is certain
+		return 1, nil //nolint:nilerr // at least one process certainly lives there
 	}
 	return n, nil
 }

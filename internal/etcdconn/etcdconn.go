@@ -40,8 +40,8 @@ func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Cli
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints,
 		Logger:    zapLogger(log),
-		// Whether to resend a transaction that was not answered is up to the caller: only the caller can tell its own
-		// effect from another's. 1 means "send once"; 0 would be the client's default of 100.
+		// The caller decides whether to resend a transaction that was not answered: only the caller can distinguish its
+		// own effect from another's. 1 means "send once"; 0 would be the client's default of 100.
 		MaxUnaryRetries:      1,
 		DialTimeout:          s.DialTimeout,
 		DialKeepAliveTime:    s.KeepaliveTime,
@@ -183,7 +183,7 @@ func (s Settings) files() (sum [sha256.Size]byte) {
 	return sum
 }
 
-// Error is why etcd cannot be used, in one sentence.
+// Error says why etcd cannot be used, in one sentence.
 type Error struct {
 	Class    Class
 	sentence string
@@ -228,7 +228,7 @@ type Offset struct {
 }
 
 // ClockOffsets asks all endpoints concurrently for their time: the Date header of /version, which needs no permission.
-// It is exact to half a second plus half the round trip.
+// The result is exact to half a second plus half the round trip.
 func ClockOffsets(ctx context.Context, s Settings) []Offset {
 	targets, err := s.targets()
 	if err != nil {

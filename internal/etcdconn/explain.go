@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Class is the kind of an etcd error, as a value for a metric's label.
+// Class is the kind of an etcd error, as a metric label.
 type Class string
 
 // The classes. Errors about the request itself (compacted, lease not found, ...) are Other.
@@ -66,7 +66,7 @@ func explain(err error) (Class, string) {
 	case isStatus && (s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded):
 		return explainConnection(s.Code(), s.Message())
 	case isStatus && strings.Contains(s.Message(), "unexpected HTTP status code"):
-		return Unreachable, "what listens at the etcd endpoint is not etcd"
+		return Unreachable, "the server at the etcd endpoint is not etcd"
 	case errors.Is(err, context.DeadlineExceeded):
 		return Timeout, timeout
 	case errors.Is(err, context.Canceled), s.Code() == codes.Canceled:
@@ -120,10 +120,10 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 	case has(refusedCertificate):
 		return Certificate, refusedCertificate + ": it is not signed by the authority that etcd trusts, or has expired"
 	case has("client certificate"):
-		// of ours: a file that cannot be loaded any more
+		// ours: a file that can no longer be loaded
 		return Certificate, strings.TrimPrefix(reason, handshakeFailed)
 	case has("etcd CA "):
-		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // of ours, too
+		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // also ours
 	case has("x509: certificate signed by unknown authority"):
 		return Certificate, "etcd's certificate is signed by an authority that we do not trust: give the right CA " +
 			"certificate"
@@ -163,13 +163,12 @@ func connectionError(text string) string {
 	return text
 }
 
-// Trouble finds out why etcd cannot be used. It logs each class of reason once per outage, and serves the current one.
-// The failing calls themselves cannot tell: they wait for a connection until they time out, and learn no more than
-// that.
+// Trouble finds out why etcd cannot be used. It logs each class of reason once per outage, and returns the current one.
+// The failing calls themselves do not learn the reason: they wait for a connection until they time out.
 type Trouble struct {
 	Etcd   *clientv3.Client
 	Prefix string // that Prove reads
-	// Well reports whether etcd can be used, from what is known without asking etcd. While it does, etcd is not asked.
+	// Well reports whether etcd can be used, without a request to etcd. While it returns true, Trouble sends none.
 	Well func() bool
 	Log  zerolog.Logger
 

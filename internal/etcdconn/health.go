@@ -17,7 +17,7 @@ import (
 type Health struct {
 	Members []Member // in the order of the endpoints
 	Alarms  []Alarm
-	// Problem is why the alarms are unknown, "" if they are known.
+	// Problem says why the alarms are unknown, "" if they are known.
 	Problem string
 }
 
@@ -39,8 +39,8 @@ type Member struct {
 	Outdated  string // why the version should not be used, "" if it can be
 }
 
-// Outdated returns one sentence about a version of etcd that should not be used; empty for others, and for one that
-// cannot be read.
+// Outdated returns one sentence about a version of etcd that should not be used; empty for others, and for an
+// unreadable version.
 func Outdated(version string) string {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 || major > 3 || minor > 6 {
@@ -53,7 +53,7 @@ func Outdated(version string) string {
 	return "etcd " + version + " may answer reads with outdated data: use at least 3.5.28, 3.6.9 or 3.7"
 }
 
-// CheckVersion is Outdated for the member that answers first; empty also if none does.
+// CheckVersion is Outdated for the member that answers first; empty if none does.
 func CheckVersion(ctx context.Context, c *clientv3.Client) string {
 	s, err := pb.NewMaintenanceClient(c.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	if err != nil {
@@ -123,7 +123,7 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 	return m
 }
 
-// Alarms returns the alarms that members have raised, or a sentence about why they are not known.
+// Alarms returns the alarms that members have raised, or a sentence that says why they are unknown.
 func Alarms(ctx context.Context, c *clientv3.Client) ([]Alarm, string) {
 	list, err := c.AlarmList(ctx)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// security makes TLS connections with the files as they are at that moment, so that rotated certificates need no
-// restart.
+// security makes each TLS connection with the current files, so that rotated certificates need no restart.
 type security struct {
 	settings Settings
 	kept     *Connections // nil if they are not renewed
@@ -68,11 +67,11 @@ func (s security) Clone() credentials.TransportCredentials { return s }
 
 func (security) OverrideServerName(string) error { return nil }
 
-// judged is a connection whose client certificate the server has yet to judge: in TLS 1.3 the client finishes first,
+// judged is a connection whose client certificate the server has not judged yet: in TLS 1.3 the client finishes first,
 // and a refusal looks like any lost connection. So an error before the first response is reported as a refusal.
 type judged struct {
 	net.Conn
-	verdict  string // the error if it is lost now
+	verdict  string // the error if the connection is lost now
 	accepted atomic.Bool
 }
 
@@ -141,7 +140,7 @@ func (l *login) unary(ctx context.Context, method string, req, reply any, cc *gr
 	return invoke(t.add(ctx), method, req, reply, cc, opts...)
 }
 
-// stream gets a fresh token first: a refused one would only show inside the stream.
+// stream gets a fresh token first: a refusal would show only inside the stream.
 func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 	open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if l.settings.User == "" {
@@ -154,7 +153,7 @@ func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	return open(t.add(ctx), desc, cc, method, opts...)
 }
 
-// after returns a ticket with a number above the given one, and gets it if there is none yet.
+// after returns a ticket with a number above the given one, and logs in if there is none yet.
 func (l *login) after(ctx context.Context, cc *grpc.ClientConn, number int, opts []grpc.CallOption) (ticket, error) {
 	if t := l.now(); t.number > number {
 		return t, nil

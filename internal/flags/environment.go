@@ -80,7 +80,7 @@ func FromEnvironment(c *cobra.Command) error {
 // byVariable is the annotation of a flag that a variable has set.
 const byVariable = "set by a variable"
 
-// OnCommandLine reports whether a flag is on the command line; one that a variable has set is not.
+// OnCommandLine reports whether a flag is on the command line, and not set by a variable.
 func OnCommandLine(f *pflag.Flag) bool { return f.Changed && f.Annotations[byVariable] == nil }
 
 func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
@@ -132,7 +132,7 @@ func variables(c *cobra.Command, f *pflag.Flag) []source {
 
 const commandLineOnly = "command line only"
 
-// CommandLineOnly gives flags no variable: a consent given once must not become permanent by an export.
+// CommandLineOnly gives flags no variable, so that a consent given once cannot become permanent by an export.
 func CommandLineOnly(fs *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		if err := fs.SetAnnotation(name, commandLineOnly, []string{"true"}); err != nil {

@@ -54,7 +54,7 @@ func Etcd(fs *pflag.FlagSet) *etcdconn.Settings {
 	return &s
 }
 
-// LockSettings is where the locks are.
+// LockSettings says where the locks are.
 type LockSettings struct {
 	Prefix string // with its final slash
 }
@@ -114,14 +114,14 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 		"how long a lock must alert, without a gap, before it is removed; at least 5s longer than any holder's retry "+
 			"delay")
 	fs.DurationVar(&p.DefaultAlertAfter, "sweep.default-alert-after", p.DefaultAlertAfter,
-		"how long after it was first seen a lock without a readable alert time alerts; 0 is never")
+		"when a lock without a readable alert time alerts, after it was first seen; 0 is never")
 	fs.DurationVar(&p.DefaultAutoUnlockAfter, "sweep.default-auto-unlock-after", p.DefaultAutoUnlockAfter,
-		"how long after it was first seen a lock without a readable deadline is removed; 0 is never")
+		"when a lock without a readable deadline is removed, after it was first seen; 0 is never")
 	fs.DurationVar(&p.AbandonedGrace, "sweep.abandoned-grace", p.AbandonedGrace,
-		"how long an unlocker must have known the proof that a holder has ended before it removes the lock for it")
+		"how long an unlocker must know the proof that a holder has ended before it removes the lock")
 	fs.DurationVar(&p.LockDelay, "sweep.lock-delay", p.LockDelay,
-		"how long nobody is to follow a hold that is ended by force or because of its deadline, if its record does "+
-			"not say; up to 1h, 0 is no delay")
+		"lock delay after a hold that is ended by force or because of its deadline, if its record sets none; up to "+
+			"1h, 0 is no delay")
 	fs.Var((*abandonedValue)(&p.UnlockAbandoned), "sweep.abandoned",
 		"what to do about a lock whose holder a witness has proven to have ended: report, or unlock without waiting "+
 			"for its deadline")
@@ -165,7 +165,7 @@ func (v *prefixValue) Set(prefix string) error {
 	return nil
 }
 
-// abandonedValue is whether abandoned locks are unlocked, as the word report or unlock.
+// abandonedValue is whether abandoned locks are unlocked, written as report or unlock.
 type abandonedValue bool
 
 func (v *abandonedValue) String() string {
@@ -233,8 +233,8 @@ func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
 	}}
 }
 
-// Version makes a program say in a line which build it is: with the flag --version, and with the command version,
-// unless it has such a command already.
+// Version makes a program print its build in one line, with the flag --version and, unless it has such a command
+// already, the command version.
 func Version(root *cobra.Command, line string) {
 	root.Version = line
 	root.SetVersionTemplate("{{.Version}}\n")

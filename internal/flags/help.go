@@ -121,8 +121,8 @@ type group struct {
 	flags []*pflag.Flag
 }
 
-// groups sorts flags: those without a dot first, then the groups in order of definition, those that all programs share
-// last.
+// groups sorts flags: those without a dot first, then the groups in order of definition, with those that all programs
+// share last.
 func groups(flags []*pflag.Flag) []group {
 	var own, shared []string
 	members := map[string][]*pflag.Flag{}
@@ -188,12 +188,12 @@ func titles() map[string]string {
 	return map[string]string{"locks": "Locks", "etcd": "Connection to etcd", "web": "HTTP server", "log": "Log"}
 }
 
-// Table lists the flags of a command in Markdown, with those of the commands above it.
+// Table lists the flags of a command in Markdown, including those of the commands above it.
 func Table(c *cobra.Command) string {
 	return table(c, append(ownFlags(c), inheritedFlags(c)...))
 }
 
-// OwnTable lists in Markdown the flags that the command itself defines. It is empty if there is none but --help.
+// OwnTable lists in Markdown the flags that the command itself defines. It is empty if there are none except --help.
 func OwnTable(c *cobra.Command) string {
 	return table(c, ownFlags(c))
 }

@@ -13,10 +13,10 @@ type Manual struct {
 	Command *cobra.Command
 	Section int // 1: a command of users; 8: of administrators
 	Version string
-	Files   [][2]string // a path, and what the program has it for
+	Files   [][2]string // a path, and what the program uses it for
 }
 
-// Name returns what the page is called: mutexctl-run for "mutexctl run".
+// Name returns the name of the page: mutexctl-run for "mutexctl run".
 func (m Manual) Name() string { return strings.ReplaceAll(m.Command.CommandPath(), " ", "-") }
 
 // Page returns the page in the macros of man(7).
@@ -88,7 +88,7 @@ func (m Manual) options(b *strings.Builder) {
 	}
 }
 
-// prose sets paragraphs. One with an indented line keeps its lines.
+// prose sets paragraphs. A paragraph with an indented line keeps its lines.
 func prose(text string) string {
 	var b strings.Builder
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
@@ -105,7 +105,7 @@ func prose(text string) string {
 	return b.String()
 }
 
-// roff makes text stand for itself.
+// roff escapes text so that it is printed literally.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, `"`, `\(dq`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -1,9 +1,8 @@
-// Package lockjson is the one JSON shape of a lock: of the page's API and of mutexctl. docs/json.md describes it.
+// Package lockjson defines the JSON shape of a lock, for the page's API and for mutexctl. docs/json.md describes it.
 //
-// Names are in snake case. A time is RFC 3339 in UTC with milliseconds, and beside it stands the same in seconds
-// relative to the time of the answer, for callers whose clock is off. Tokens and revisions are strings: JavaScript
-// loses the digits of numbers beyond 2^53. What is not known is null, never 0 or "". Bytes that are not UTF-8 come as
-// base64 in standard encoding.
+// Names are in snake case. A time is RFC 3339 in UTC with milliseconds, followed by the same in seconds relative to the
+// time of the answer, for callers whose clock is off. Tokens and revisions are strings: JavaScript loses the digits of
+// numbers beyond 2^53. Unknown values are null, never 0 or "". Bytes that are not UTF-8 are in standard base64.
 package lockjson
 
 import (
@@ -19,7 +18,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Lock is a lock, or one of the holds of a lock that several can hold. Shape and order of its members are a promise.
+// Lock is a lock, or one of the holds of a lock that several can hold. Its shape and the order of its members are
+// stable.
 type Lock struct {
 	Name       string           `json:"name"`
 	NameBase64 string           `json:"name_base64,omitempty"`
@@ -65,7 +65,7 @@ type Holder struct {
 	Attributes   map[string]any `json:"attributes"`
 }
 
-// Who is a program that holds a lock or waits for it, and what for, as it recorded it.
+// Who is a program that holds a lock or waits for it, and what for, as the program recorded it.
 type Who struct {
 	Owner    *string `json:"owner"`
 	Hostname *string `json:"hostname"`
@@ -84,7 +84,7 @@ type Problem struct {
 	Text   string          `json:"text"`
 }
 
-// New describes the hold of the record as it was judged at now. A nil queue is not known.
+// New describes the hold of the record as judged at now. A nil queue is unknown.
 func New(r *metadata.Record, v staleness.Verdict, q *verdict.Queue, now time.Time) Lock {
 	soon := v.ExpiringAt(r)
 	share := metadata.ShareOf(r.Name, r.Attributes)
@@ -121,7 +121,7 @@ func (l *Lock) wait(q *verdict.Queue, now time.Time) {
 }
 
 // Whole describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of its
-// holders' and described in its words, its permits are those that are taken, and what only a single hold has is null.
+// holders' states, its permits are those taken, and members that only a single hold has are null.
 func Whole(name string, holders []Lock, q *verdict.Queue, now time.Time) Lock {
 	l := Lock{Name: name, NameBase64: Base64(name), Holder: Holder{Attributes: map[string]any{}},
 		Problems: []Problem{}}
@@ -165,7 +165,7 @@ func problems(all []metadata.Problem) []Problem {
 	return list
 }
 
-// Known is nil for the zero value, which stands for "not known".
+// Known returns a pointer to v; nil for the zero value, which means unknown.
 func Known[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -181,7 +181,7 @@ func value[T any](v *T) T {
 	return *v
 }
 
-// Number is a token or a revision, nil for 0.
+// Number returns a token or a revision; nil for 0.
 func Number(n int64) *string {
 	if n == 0 {
 		return nil
@@ -190,7 +190,7 @@ func Number(n int64) *string {
 	return &s
 }
 
-// Instant is t, and its distance from now in seconds; both are nil for the zero time.
+// Instant returns t and its distance from now in seconds; both are nil for the zero time.
 func Instant(t, now time.Time) (at *string, in *float64) {
 	if t.IsZero() {
 		return nil, nil
@@ -200,12 +200,12 @@ func Instant(t, now time.Time) (at *string, in *float64) {
 	return &s, &distance
 }
 
-// Time is an instant for programs, in milliseconds.
+// Time formats an instant for programs, with milliseconds.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
-// Base64 is the exact form of bytes that JSON text cannot carry, and empty for UTF-8.
+// Base64 returns bytes that a JSON string cannot carry in base64; empty for UTF-8.
 func Base64(s string) string {
 	if utf8.ValidString(s) {
 		return ""
@@ -228,13 +228,13 @@ type Document struct {
 	Unread    *string    `json:"unread,omitempty"`
 }
 
-// Diagnosis is what is probably the matter with a holder.
+// Diagnosis is the probable condition of a holder.
 type Diagnosis struct {
 	Holder string `json:"holder"`
 	Why    string `json:"why"`
 }
 
-// NewDiagnosis describes a diagnosis; nil where nothing is known.
+// NewDiagnosis describes a diagnosis; nil if nothing is known.
 func NewDiagnosis(d diagnosis.Diagnosis, now time.Time) *Diagnosis {
 	if d.Word == diagnosis.Unknown {
 		return nil
@@ -252,7 +252,7 @@ type Waiter struct {
 	TimeoutIn *float64 `json:"timeout_at_in_seconds"`
 }
 
-// Waiters describes those who wait for a lock, in their order.
+// Waiters describes the waiters for a lock, in order.
 func Waiters(queue []metadata.Waiter, now time.Time) []Waiter {
 	list := make([]Waiter, len(queue))
 	for i, w := range queue {
@@ -300,7 +300,7 @@ type Ending struct {
 	Cluster      string        `json:"cluster,omitempty"` // of several
 }
 
-// how a hold ended, in the word for it; what is not known stays as it is.
+// how returns the word for how a hold ended; an unknown one unchanged.
 func how(ended string) *string {
 	if words, known := metadata.EndingOf(ended); known {
 		return &words.Word

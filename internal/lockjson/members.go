@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Line describes members of a shape that belong together. The line of a time stands for its distance in seconds, too.
+// Line describes related members of a shape. The line of a time also covers its distance in seconds.
 type Line struct {
 	Members string // separated by comma and blank
 	Text    string
@@ -21,7 +21,7 @@ type Shape struct {
 	Lines []Line
 }
 
-// either lists words: "a, b or c".
+// either returns a list of words: "a, b or c".
 func either(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
@@ -34,7 +34,7 @@ func states() (words []string) {
 	return words
 }
 
-// endings are the words for how a hold ended; those that do not say all have a remark.
+// endings returns the words for how a hold ended, some with a remark.
 func endings() (words []string) {
 	for _, e := range metadata.Endings() {
 		word := e.Word
@@ -69,7 +69,7 @@ func LockShape() Shape {
 		{"clock_offset_seconds", "how far the holder's clock is ahead, negative when behind; null when unknown"},
 		{"process", "which process holds the lock; null when the record does not say"},
 		{"death", "a witness's proof that the holder has ended; null when there is none"},
-		{"suspicion", "a witness's reason to believe so, which proves nothing; null when there is none"},
+		{"suspicion", "a witness's suspicion of it, without proof; null when there is none"},
 		{"asked", "the request to the holder to finish; null when there is none"},
 		{"extended", "who gave the holder more time; null when nobody did"},
 		{"acknowledged", "who looks at the lock now; null when nobody does"},
@@ -79,12 +79,12 @@ func LockShape() Shape {
 	}}
 }
 
-// DocumentShape describes what [Document] has beside the lock.
+// DocumentShape describes the members of [Document] besides those of the lock.
 func DocumentShape() Shape {
 	return Shape{"One lock in full, beside the members of a lock", Document{}, []Line{
-		{"verdict", "what a person must know first of the lock; null when there is nothing to say"},
+		{"verdict", "what a person must know first about the lock; null when there is nothing"},
 		{"client", "the client library that wrote the record"},
-		{"diagnosis", "what is probably the matter with the holder; null when too little is known"},
+		{"diagnosis", "the holder's probable condition; null when too little is known"},
 		{"backtrace", "where in the code the lock was taken; absent when unknown or not asked for"},
 		{"queue", "the waiters in their order"},
 		{"holders", "the holds of a shared lock, each as a lock; else absent"},
@@ -99,7 +99,7 @@ func DocumentShape() Shape {
 func DiagnosisShape() Shape {
 	return Shape{"A diagnosis", Diagnosis{}, []Line{
 		{"holder", "dead, probably_dead, waiting (for another lock), slow or working; dead only with proof"},
-		{"why", "the reason, in a sentence for people"},
+		{"why", "the reason, in a sentence"},
 	}}
 }
 
@@ -139,7 +139,7 @@ func EndingShape() Shape {
 	}}
 }
 
-// Help is the shape for a help text.
+// Help returns the shape for a help text.
 func (s Shape) Help() string {
 	width := 0
 	for _, l := range s.Lines {

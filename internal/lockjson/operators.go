@@ -16,7 +16,7 @@ type Asked struct {
 	Answered *bool    `json:"answered"`
 }
 
-// Extended tells that somebody gave the holder more time.
+// Extended says who gave the holder more time.
 type Extended struct {
 	By           *string  `json:"by"`
 	Source       *string  `json:"source"`
@@ -28,7 +28,7 @@ type Extended struct {
 	AutoUnlockIn *float64 `json:"auto_unlock_at_in_seconds"`
 }
 
-// Acknowledged tells who looks at the lock.
+// Acknowledged says who is looking at the lock.
 type Acknowledged struct {
 	By      *string  `json:"by"`
 	Source  *string  `json:"source"`

@@ -31,7 +31,7 @@ func newProcess(p *metadata.Process) *Process {
 	}
 }
 
-// Statement is what a witness says of the holder.
+// Statement is a witness's statement about the holder.
 type Statement struct {
 	Cause    *string  `json:"cause"`
 	How      *string  `json:"how"`
@@ -61,7 +61,7 @@ func newStatement(s *metadata.Statement, now time.Time) *Statement {
 	return j
 }
 
-// state adds what witnesses say.
+// state adds the witnesses' statements.
 func (l *Lock) state(r *metadata.Record, v staleness.Verdict, now time.Time) {
 	l.Suspicion = newStatement(r.Suspicion, now)
 	if l.Death = newStatement(r.Death, now); l.Death != nil {
@@ -95,7 +95,7 @@ func StatementShape() Shape {
 	}}
 }
 
-// Delay is a lock delay: nobody who knows delays follows a hold that was ended. What cannot be read is null.
+// Delay is a lock delay: clients that support delays do not take the lock. Unreadable members are null.
 type Delay struct {
 	Name       string   `json:"name"`
 	NameBase64 string   `json:"name_base64,omitempty"`
@@ -125,7 +125,7 @@ func NewDelay(d *metadata.Delay, now time.Time) Delay {
 	return j
 }
 
-// Delays describes lock delays, in their order.
+// Delays describes lock delays, in order.
 func Delays(all []metadata.Delay, now time.Time) []Delay {
 	list := make([]Delay, len(all))
 	for i := range all {
@@ -142,15 +142,15 @@ func DelayShape() Shape {
 		{"uuid, token", "the hold that was ended"},
 		{"revision", "the revision of the delay's key, to name this delay"},
 		{"owner, hostname, purpose", "as the former holder recorded them"},
-		{"permits", "of a semaphore: how many that hold had; they are not given out yet"},
+		{"permits", "of a semaphore: how many that hold had; they are not free yet"},
 		{"how, by", "auto-unlocked or force-unlocked; by which unlocker or operator"},
 		{"ended_at", "when the hold was ended"},
-		{"seconds", "how long the delay lasts, at least"},
+		{"seconds", "the least duration of the delay"},
 		{"until", "when it is over, at the earliest; null when the key has no lease and stays"},
 	}}
 }
 
-// Suggestion is how long a lock was held, and the deadlines that this suggests.
+// Suggestion is how long a lock was held, and the deadlines that follow from it.
 type Suggestion struct {
 	Name          string   `json:"name"`
 	NameBase64    string   `json:"name_base64,omitempty"`
@@ -170,7 +170,7 @@ type Suggestion struct {
 	UnlockBetter  *float64 `json:"suggested_auto_unlock_after_seconds"`
 }
 
-// Seconds is a length of time, nil for 0.
+// Seconds returns a duration in seconds; nil for 0.
 func Seconds(d time.Duration) *float64 {
 	if d == 0 {
 		return nil
@@ -185,11 +185,11 @@ func SuggestionShape() Shape {
 		{"name", "the lock's name; the holds of its shares count for it"},
 		{"name_base64", "the exact bytes of a name that is not UTF-8; else absent"},
 		{"holds", "how many holds were measured: those that their holders ended"},
-		{"unmeasured", "how many more of those there were, of which nothing says how long they lasted"},
+		{"unmeasured", "how many more of those there were whose length is unknown"},
 		{"ended_by_others", "how many holds an unlocker or a person ended meanwhile; they are not measured"},
 		{"auto_unlocked", "how many holds an unlocker ended because of their deadline, in the history"},
 		{"held_p50_seconds, held_p95_seconds, held_p99_seconds",
-			"half of the measured holds, 95 % and 99 % of them were not longer"},
+			"50 %, 95 % and 99 % of the measured holds were no longer"},
 		{"held_max_seconds", "the longest hold, of those that still last, too"},
 		{"wait_max_seconds", "the longest wait, of those that still last, too; null when nobody waited"},
 		{"heartbeat", "whether a holder had a heartbeat"},

@@ -13,7 +13,7 @@ type Verdict struct {
 	Command  *string `json:"command"`
 }
 
-// NewVerdict describes a verdict, with its sentence as of the time of the answer, and its command.
+// NewVerdict describes a verdict, with its sentence at the time of the answer, and its command.
 func NewVerdict(v *verdict.Verdict, sentence, command string) *Verdict {
 	return &Verdict{v.Class.String(), v.Class.Severity(), sentence, Known(v.Lock), v.Cluster, Known(string(v.Next)),
 		Known(command)}
@@ -26,12 +26,12 @@ func VerdictShape() Shape {
 		classes = append(classes, c.String())
 	}
 	return Shape{"A verdict", Verdict{}, []Line{
-		{"class", "what it is about: " + either(classes) + "; of several the first that there is"},
+		{"class", "what it is about: " + either(classes) + "; of several the first"},
 		{"severity", "system, bad, alerting, warn or calm"},
-		{"sentence", "all of it, for people"},
+		{"sentence", "the verdict as a sentence"},
 		{"lock", "the lock that it is about; null when it is about none"},
 		{"cluster", "its cluster, for people; only the API of a page of several clusters has it"},
 		{"next", "the next step: status, runbook, cycle, look, force_unlock, more_time or problems; null for none"},
-		{"command", "the same as a command, or the address of a runbook; null for nothing to do"},
+		{"command", "that step as a command, or the address of a runbook; null for none"},
 	}}
 }

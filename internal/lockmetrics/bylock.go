@@ -12,9 +12,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// byLock measures the holds of each lock that their holders ended, and the waits for it, beside the deadlines that the
-// lock has. It knows a limited number of locks: names with a date or a customer in them would otherwise be series
-// forever. The lock of which nothing was measured for longest makes room for another.
+// byLock measures, for each lock, the holds that their holders released and the waits, next to the lock's deadlines. It
+// keeps a limited number of locks: names with a date or a customer in them would otherwise remain series forever. The
+// lock that was not measured for longest makes room for another.
 type byLock struct {
 	limit int
 
@@ -50,7 +50,7 @@ func newByLock(register promauto.Factory, namespace string, limit int) *byLock {
 	}
 }
 
-// ended takes a hold that its holder ended. A share counts for the whole lock.
+// ended records a hold that its holder released. A share counts for the whole lock.
 func (b *byLock) ended(r *metadata.Record, after time.Duration) {
 	if b.limit <= 0 {
 		return
@@ -61,7 +61,7 @@ func (b *byLock) ended(r *metadata.Record, after time.Duration) {
 	b.remember(name)
 	b.held.WithLabelValues(name).Observe(after.Seconds())
 	if r.Alive != nil || r.Extended != nil || r.LockedAt.IsZero() {
-		return // its deadlines are no longer those with which it began
+		return // its deadlines are no longer those that it began with
 	}
 	for gauge, at := range map[*prometheus.GaugeVec]time.Time{
 		b.alertAfter: r.AlertAt, b.autoUnlockAfter: r.AutoUnlockAt,
@@ -72,7 +72,7 @@ func (b *byLock) ended(r *metadata.Record, after time.Duration) {
 	}
 }
 
-// taken takes a hold that began after a wait. Both times are by the clock of the one who waited.
+// taken records a hold that began after a wait. Both times are by the waiter's clock.
 func (b *byLock) taken(r *metadata.Record, w metadata.Waiter) {
 	after := r.LockedAt.Sub(w.Since.Time)
 	if b.limit <= 0 || r.LockedAt.IsZero() || w.Since.IsZero() || after < 0 {
@@ -85,7 +85,7 @@ func (b *byLock) taken(r *metadata.Record, w metadata.Waiter) {
 	b.waited.WithLabelValues(name).Observe(after.Seconds())
 }
 
-// remember notes that something was measured of this lock now.
+// remember notes that this lock was measured now.
 func (b *byLock) remember(name string) {
 	if e := b.known[name]; e != nil {
 		b.recent.MoveToFront(e)

@@ -1,9 +1,10 @@
-// Package lockmetrics exports the held locks to Prometheus. Samples are computed at each scrape, from the same view and
-// by the same judgement as the page and the sweeper use: metrics cannot contradict them, and a lock that is gone leaves
-// no series behind.
+// Package lockmetrics exports the held locks to Prometheus. Samples are computed at each scrape, from the view and the
+// judgement that the page and the sweeper use, too: metrics cannot contradict them, and a lock that is gone leaves no
+// series behind.
 //
-// Lock names, owners and hostnames are what clients wrote into etcd. They become labels only after being made short and
-// printable, and only for as many locks as the limit allows. Two locks that look alike afterwards never break a scrape.
+// Lock names, owners and hostnames are text that clients wrote into etcd. They become labels only after they are made
+// short and printable, and only for as many locks as the limit allows. Two locks with equal labels never break a
+// scrape.
 //
 // Samples are timestamps and counts. Ages are computed by the reader.
 package lockmetrics
@@ -23,11 +24,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Config connects a collector to the view that it exports. Locks and Clock are required; what is left out is not
+// Config connects a collector to the view that it exports. Locks and Clock are required; data without a function is not
 // exported.
 type Config struct {
 	Namespace string                  // the first word of every metric name: unlocker or mutexdash
-	Policy    func() staleness.Policy // by which locks are judged now
+	Policy    func() staleness.Policy // the current policy for judging locks
 
 	Locks func() iter.Seq[*metadata.Record]
 	// Survey returns those of Locks that are due soon; nil: all. SeriesAll needs all of them anyway.
@@ -41,23 +42,23 @@ type Config struct {
 	Alarms   func() ([]string, bool) // alarms that etcd has raised; false if unknown
 
 	Excluded func(lock string) bool // locks that are never removed, by their names
-	Delays   func() int             // the number of lock delays; nil: not known
-	// Inconsistent returns what no client that follows the protocol leaves in etcd; nil: not known.
+	Delays   func() int             // the number of lock delays; nil if unknown
+	// Inconsistent returns states that no client that follows the protocol leaves in etcd; nil if unknown.
 	Inconsistent func() []inconsistent.Lock
-	// Disagreements returns how many settings differ between the running unlockers; nil: not known.
+	// Disagreements returns how many settings differ between the running unlockers; nil if unknown.
 	Disagreements func() int
 	Deadlocks     func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
-	// Unclaimed returns the locks that nobody takes although somebody waits, longest first.
+	// Unclaimed returns the free locks that no waiter takes, longest first.
 	Unclaimed func() ([]unclaimed.Lock, time.Duration)
 
 	Series      Series // which locks get series of their own; none if empty
 	SeriesLimit int    // the most locks with series of their own
 
-	// Attributes are the attributes of a lock that are labels of its series beside its owner, by label.
+	// Attributes maps further labels of a lock's series to attributes of its record.
 	Attributes map[string]string
 }
 
-// Sync is how current the view is.
+// Sync describes how current the view is.
 type Sync struct {
 	Listed   bool      // it has been complete at least once; before that no locks are exported
 	Current  bool      // it is complete, and etcd was heard from within seconds
@@ -65,7 +66,7 @@ type Sync struct {
 	Heard    time.Time // when it was last current
 }
 
-// Activity counts what the view did, by values of the metrics' labels.
+// Activity counts what the view did, by metric label.
 type Activity struct {
 	Resyncs        map[string]uint64 // by reason
 	Events         map[string]uint64 // by type
@@ -73,8 +74,8 @@ type Activity struct {
 	MetadataErrors map[string]uint64 // by reason
 }
 
-// Collector exports the held locks. It is a prometheus.Collector; [Collector.Ended] tells it what cannot be seen at a
-// scrape.
+// Collector exports the held locks. It is a prometheus.Collector; [Collector.Ended] and [Collector.Taken] report what
+// cannot be seen at a scrape.
 type Collector struct {
 	c Config
 	d descs

@@ -50,7 +50,7 @@ func newDescs(namespace string, more []string) descs {
 		longestWaiter: d("longest_waiter_timestamp_seconds",
 			"When the waiter that has waited longest began to wait, by its clock."),
 
-		delays: d("lock_delays", "Lock delays: locks and shares that nobody is to take yet after a hold was ended."),
+		delays: d("lock_delays", "Lock delays: locks and shares that no client may take yet after a hold was ended."),
 
 		inconsistent: d("inconsistent_locks", "Locks in a state that no client leaves: more permits out than there "+
 			"are, "+
@@ -62,7 +62,7 @@ func newDescs(namespace string, more []string) descs {
 		deadlockSince: d("deadlock_since_timestamp_seconds",
 			"When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.",
 			"locks", "holders"),
-		unclaimed: d("unclaimed_locks", "Locks that nobody holds and nobody takes, although somebody waits."),
+		unclaimed: d("unclaimed_locks", "Free locks that no waiter takes."),
 		unclaimedSince: d("lock_unclaimed_since_timestamp_seconds",
 			"When this program saw the lock become free that nobody takes; owner and hostname are of the first in "+
 				"line.",
@@ -91,7 +91,7 @@ func newDescs(namespace string, more []string) descs {
 		holderEnded: holders("lock_holder_ended_timestamp_seconds",
 			"When the holder of an abandoned lock ended, by the witness's clock.", "cause"),
 
-		acknowledged: d("locks_acknowledged", "Held locks that somebody looks at."),
+		acknowledged: d("locks_acknowledged", "Held locks that an operator has acknowledged."),
 		acknowledgedUntil: d("lock_acknowledged_until_timestamp_seconds",
 			"When the acknowledgement of the lock ends.", "lock"),
 

@@ -91,11 +91,11 @@ func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 		c.attributes.Values(r.Attributes))
 }
 
-// series exports each lock and returns how many it exported. A lock whose label is already taken, by accident or by
-// intent to hide it, is left out: a duplicate series would fail the whole scrape.
+// series exports each lock and returns how many it exported. A lock whose label is already taken, by accident or to
+// hide it, is left out: a duplicate series would fail the whole scrape.
 func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter,
 	now time.Time) int {
-	// The registry sorts what it gets, and that is quick if it is sorted.
+	// The registry sorts the samples, which is quick if they are sorted already.
 	slices.SortFunc(locks, func(a, b judged) int { return strings.Compare(a.record.Name, b.record.Name) })
 	taken := make(map[string]bool, len(locks))
 	for _, j := range locks {
@@ -136,8 +136,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// unclaimed exports the locks that nobody takes although somebody waits. A lock whose label is already taken is left
-// out: a duplicate series would fail the whole scrape.
+// unclaimed exports the free locks that no waiter takes. A lock whose label is already taken is left out: a duplicate
+// series would fail the whole scrape.
 func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
 	if c.c.Unclaimed == nil {
 		return
@@ -194,10 +194,10 @@ func newHoldSeconds(register promauto.Factory, namespace string) *prometheus.His
 	return held
 }
 
-// Taken records that somebody got a lock who had waited for it. It is meant to be called by the view.
+// Taken records that a waiter got a lock. The view calls it.
 func (c *Collector) Taken(r *metadata.Record, w metadata.Waiter) { c.byLock.taken(r, w) }
 
-// Ended records the end of a hold; ending is nil if its holder released it. It is meant to be called by the view.
+// Ended records the end of a hold; ending is nil if its holder released it. The view calls it.
 func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
 	ended, after := endOf(r, ending), lasted(r, now)
@@ -207,7 +207,7 @@ func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	}
 }
 
-// endOf is how the hold ended. What cannot be read was written by an operator's tool.
+// endOf returns how the hold ended. An unreadable ending was written by an operator's tool.
 func endOf(r *metadata.Record, ending *metadata.Ending) metadata.EndingWords {
 	if ending == nil {
 		ending = new(metadata.Released(r, time.Time{}))
@@ -234,10 +234,10 @@ const (
 	kindSuspicion = "suspicion"
 )
 
-// witnessOther counts witnesses that are none of the protocol's, whatever they call themselves.
+// witnessOther counts witnesses that the protocol does not know, whatever they call themselves.
 const witnessOther = "other"
 
-// statements sums up what witnesses say of held locks.
+// statements sums up the witnesses' statements about held locks.
 type statements struct {
 	counts   [2]map[string]int // of deaths and of suspicions, by witness
 	disputed int
@@ -267,7 +267,7 @@ func (s *statements) add(j judged) {
 	}
 }
 
-// statements exports what witnesses say.
+// statements exports the sums.
 func (c *Collector) statements(ch chan<- prometheus.Metric, s *statements) {
 	for i, kind := range []string{kindDeath, kindSuspicion} {
 		for _, witness := range []string{metadata.WitnessHost, metadata.WitnessKubernetes, witnessOther} {

@@ -1,4 +1,4 @@
-// Package lockorder is how lists of locks are sorted: on the page, in its API and in a terminal. Pure.
+// Package lockorder sorts lists of locks, for the page, its API and the terminal. It is pure.
 package lockorder
 
 import (
@@ -18,10 +18,10 @@ type Order struct {
 	Reverse bool
 }
 
-// MostUrgent is the default order: by state; in it those locks first that most wait for, and longest; then by deadline.
+// MostUrgent is the default order: by state; then by the most waiters and the longest wait; then by deadline.
 const MostUrgent = "urgency"
 
-// All are what a list can be sorted by.
+// All returns the columns that a list can be sorted by.
 func All() []string {
 	return []string{MostUrgent, "name", "owner", "host", "held", "alert", "unlock", "waiters"}
 }
@@ -42,17 +42,17 @@ func (o Order) String() string {
 	return o.By
 }
 
-// Lock is what a lock is sorted by.
+// Lock has the values that a lock is sorted by.
 type Lock struct {
 	*metadata.Record
 	Cluster string
 	Verdict staleness.Verdict
 	State   metadata.State // of the verdict, or expiring
 	Waiters int
-	Longest time.Time // since when the longest waiter waits; zero = nobody
+	Longest time.Time // since when the longest waiter has waited; zero = none
 }
 
-// urgency orders states: a malformed lock that somebody waits for is as urgent as one that alerts.
+// urgency orders states: a malformed lock with waiters is as urgent as one that alerts.
 func (l *Lock) urgency() int64 {
 	if l.State == metadata.StateMalformed && l.Waiters > 0 {
 		return int64(metadata.StateAlerting.Urgency())
@@ -60,7 +60,7 @@ func (l *Lock) urgency() int64 {
 	return int64(l.State.Urgency())
 }
 
-// deadline is the next thing that happens to the lock by itself; zero = nothing.
+// deadline returns the time of the next automatic change of the lock; zero = none.
 func (l *Lock) deadline() time.Time {
 	v := &l.Verdict
 	switch {
@@ -72,15 +72,15 @@ func (l *Lock) deadline() time.Time {
 	return v.AutoUnlockAt
 }
 
-// waiters is how many wait for the lock, as far as a position can say it.
+// waiters returns how many wait for the lock, up to the most that a position can hold.
 func (l *Lock) waiters() int64 { return int64(min(l.Waiters, 1<<waitersBits-1)) }
 
-// waitersBits is what the number of waiters may take of the group of a position, which has 32 bits while rows are
-// sorted.
+// waitersBits is how many bits of a position's group the number of waiters may take. The group has 32 bits while rows
+// are sorted.
 const waitersBits = 24
 
-// Position is where a lock stands in an order. It outlives the lock: a page begins after a position even when the lock
-// that stood there is gone.
+// Position is the place of a lock in an order. It outlives the lock: a page can begin after a position even if its lock
+// is gone.
 type Position struct {
 	Group int64  `json:"g,omitempty"`
 	At    int64  `json:"a,omitempty"`
@@ -89,7 +89,7 @@ type Position struct {
 	In    string `json:"c,omitempty"` // cluster
 }
 
-// Position of the lock in this order. What is unknown comes last in either direction.
+// Position returns the position of the lock in this order. Unknown values come last in either direction.
 func (o Order) Position(l *Lock) Position {
 	p := Position{Name: l.Name, In: l.Cluster}
 	switch o.By {
@@ -123,7 +123,7 @@ func (o Order) Position(l *Lock) Position {
 	return p
 }
 
-// unknown reports whether the position lacks what this order sorts by.
+// unknown reports whether the position lacks the value that this order sorts by.
 func (o Order) unknown(p *Position) bool {
 	switch o.By {
 	case "owner", "host":
@@ -134,7 +134,7 @@ func (o Order) unknown(p *Position) bool {
 	return p.At == math.MaxInt64
 }
 
-// Instant is a time that sorts; unknown ones come last.
+// Instant returns a time as a sortable number; unknown ones come last.
 func Instant(t time.Time) int64 {
 	if t.IsZero() {
 		return math.MaxInt64
@@ -160,7 +160,7 @@ func (o Order) Compare(a, b *Position) int {
 	return c
 }
 
-// TextKey is what a text is sorted by.
+// TextKey returns the sort key of a text.
 func (o Order) TextKey(text string) string {
 	if o.By == "host" {
 		return natural(text) + "\x00" + text // web-1 and web-01 differ
@@ -168,9 +168,9 @@ func (o Order) TextKey(text string) string {
 	return text
 }
 
-// natural is a text that sorts like the given one with the numbers in it by value: web-9 before web-10. Before the
-// digits of each number, without leading zeros, stands a digit, which compares to other characters as they do, and how
-// many there are.
+// natural returns a sort key that orders the numbers in a text by value: web-9 before web-10. Each number becomes a
+// digit, which compares with other characters as the number does, the count of its digits, and the digits without
+// leading zeros.
 func natural(text string) string {
 	key := make([]byte, 0, 2*len(text))
 	for len(text) > 0 {
@@ -188,5 +188,5 @@ func natural(text string) string {
 	return string(key)
 }
 
-// number is the digits at the start of s.
+// number returns the digits at the start of s.
 func number(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }

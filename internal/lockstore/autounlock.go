@@ -20,13 +20,13 @@ const (
 	batchBytes    = 1 << 20 // etcd allows 1.5 MB
 )
 
-// removal is one removal of a batch, and where its result goes.
+// removal is one removal of a batch, and where to store its result.
 type removal struct {
 	*locktxn.Removal
 	result *error
 }
 
-// bytes returns about how many bytes the removal takes in a request: the name occurs in eight keys.
+// bytes estimates how many bytes the removal takes in a request: the name occurs in eight keys.
 func (r removal) bytes() int {
 	n := 600 + len(r.History()) + 8*len(r.Record.Name)
 	if r.Delayed() {
@@ -41,12 +41,11 @@ type batch struct {
 	lease    clientv3.LeaseID
 }
 
-// AutoUnlock removes stale locks in order, each only if hold and deadline are still as they were judged and, if it
-// ends as [metadata.EndedAbandoned], the proof that its holder has ended. A lock delay follows those
-// that say so. The results are in the same order: nil means
-// that this call removed the lock, and [metadata.ErrChanged] that one of these changed, so that retrying is pointless.
-// After any other error the lock may or may not exist: read it again. When ctx
-// ends, the batch in flight is completed.
+// AutoUnlock removes stale locks in order. It removes each only if the hold and its deadline are as they were judged
+// and, for a removal as [metadata.EndedAbandoned], the proof still stands that the holder has ended. A removal with a
+// Delay leaves a lock delay. The results are in the same order: nil means that this call removed the lock, and
+// [metadata.ErrChanged] that the hold, the deadline or the proof has changed, so that retrying is pointless. After any
+// other error the lock may or may not exist: read it again. When ctx ends, the batch in flight is completed.
 func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
 	results := make([]error, len(removals))
 	batches := make(chan batch, 1) // the next one is prepared while one is in flight
@@ -61,7 +60,7 @@ func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []e
 	return results
 }
 
-// makeBatches sends all removals to batches, each small enough for one transaction.
+// makeBatches splits the removals into batches that each fit into one transaction, and sends them to batches.
 func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, results []error, batches chan<- batch) {
 	defer close(batches)
 	var b batch
@@ -88,7 +87,7 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 			continue
 		}
 		next := removal{prepared, &results[i]}
-		// etcd refuses two puts of one key in one transaction, as two records with the same uuid would need.
+		// etcd refuses two puts of one key in one transaction, which two records with the same uuid would need.
 		id := r.Record.HistoryID()
 		if len(b.removals) == batchRemovals || bytes+next.bytes() > batchBytes || endings[id] {
 			flush()
@@ -101,7 +100,7 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 		}
 	}
 	flush()
-	s.history.prepare(ctx) // while the last batch is in flight: where one call ends with a full batch, another follows
+	s.history.prepare(ctx) // during the last batch: a call that ends with a full batch is followed by another
 }
 
 func (b batch) fail(err error) {
@@ -122,7 +121,7 @@ func (s *Store) removeAll(ctx context.Context, b batch) {
 			*r.result = outcome(r.Removal, resp.Responses[i].GetResponseTxn())
 		}
 	case locktxn.Code(err) == codes.InvalidArgument && n > 1:
-		// Too much for this etcd, or one removal is invalid, which must not stop the rest.
+		// Either the batch is too large for this etcd, or one removal is invalid, which must not stop the rest.
 		s.removeAll(ctx, b.slice(0, n/2))
 		s.removeAll(ctx, b.slice(n/2, n))
 	case locktxn.Refused(err), errors.Is(err, errNotSent):
@@ -182,12 +181,12 @@ func outcome(r *locktxn.Removal, resp *etcdserverpb.TxnResponse) error {
 	return metadata.ErrChanged
 }
 
-// wroteEnding reports whether the history holds the very ending that r writes.
+// wroteEnding reports whether the history has exactly the ending that r writes.
 func wroteEnding(r *locktxn.Removal, history *etcdserverpb.RangeResponse) bool {
 	return len(history.GetKvs()) == 1 && string(history.Kvs[0].Value) == r.History()
 }
 
-// recheck reads what became of a batch whose answer was lost. Sending it again would be just as safe, but the caller
+// recheck reads the outcome of a batch whose answer was lost. Sending it again would be just as safe, but the caller
 // may no longer want these removals.
 func (s *Store) recheck(ctx context.Context, b batch, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -205,8 +204,8 @@ func (s *Store) recheck(ctx context.Context, b batch, cause error) {
 	}
 }
 
-// outcomeByReading returns the outcome of a removal, by what [locktxn.ReadRemoval] read. It stays unknown while the
-// hold is there, because the removal may still be done.
+// outcomeByReading returns the outcome of a removal, from what [locktxn.ReadRemoval] read. It stays unknown while the
+// hold exists, because the removal may still be committed.
 func outcomeByReading(r *locktxn.Removal, look *etcdserverpb.TxnResponse, unknown error) error {
 	uuid := look.Responses[0].GetResponseRange()
 	record := look.Responses[1].GetResponseRange()
@@ -219,7 +218,7 @@ func outcomeByReading(r *locktxn.Removal, look *etcdserverpb.TxnResponse, unknow
 	case r.Record.Token != 0 && wroteEnding(r, history):
 		return nil
 	case r.Record.Token == 0 && record.Count == 0:
-		return nil // it had no holder: all that matters is that it is gone
+		return nil // it had no holder: it only matters that it is gone
 	case token == r.Record.Token:
 		return unknown
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// A lock delay ends with its lease, which is granted before the removal is sent. So that none ends early, the lease is
-// a second longer, and is renewed once if it was not young any more when the removal was committed.
+// A lock delay ends with its lease, which is granted before the removal is sent. So that no delay ends early, the lease
+// is a second longer, and it is renewed once if it was too old when the removal was committed.
 const (
 	delaySlack  = time.Second
 	delayShared = delaySlack / 2 // how long a lease accepts new delays
 )
 
-// delayLeases are the leases of lock delays: removals at about the same time share one of each length.
+// delayLeases are the leases of lock delays: removals at about the same time share one lease per length.
 type delayLeases struct {
 	mu    sync.Mutex
 	byTTL map[time.Duration]*lease
@@ -47,7 +47,8 @@ func (d *delayLeases) discardAll() {
 	clear(d.byTTL)
 }
 
-// delayTTL is the lease of a delay. Long ones are rounded up, so that a thousand different ones need few leases.
+// delayTTL returns the time to live of a delay's lease. Long ones are rounded up, so that a thousand different delays
+// need few leases.
 func delayTTL(d time.Duration) time.Duration {
 	step := time.Second
 	switch {
@@ -59,7 +60,7 @@ func delayTTL(d time.Duration) time.Duration {
 	return (d + step - 1).Truncate(step) + delaySlack
 }
 
-// grantDelays gives a lease to each of the removals that a delay follows. Call renew when they have been committed.
+// grantDelays sets a lease for each removal that a delay follows. Call renew once they have been committed.
 func (s *Store) grantDelays(ctx context.Context,
 	removals ...*locktxn.Removal) (renew func(context.Context), err error) {
 	byLease := map[*lease][]*locktxn.Removal{}
@@ -100,7 +101,7 @@ func (s *Store) grantDelays(ctx context.Context,
 	}, nil
 }
 
-// Delays reads the lock delays of a lock and of its shares, as of the revision that it returns.
+// Delays reads the lock delays of a lock and of its shares, at the revision that it returns.
 func (s *Store) Delays(ctx context.Context, lock string) ([]metadata.Delay, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -142,7 +143,7 @@ func (s *Store) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Acti
 	case locktxn.NoSpace(err):
 		s.log.Warn().Str("lock", d.Lock).Str("uuid", d.UUID).Str("actor", a.Actor).Str("reason", a.Reason).
 			Msg("etcd is out of space: a lock delay is ended without audit")
-		_, err = locktxn.EndDelay(s.layout, d.Lock, d.Revision).Commit(ctx, s.etcd) // else the first one did it
+		_, err = locktxn.EndDelay(s.layout, d.Lock, d.Revision).Commit(ctx, s.etcd) // if it fails, the first one did it
 		return err
 	case locktxn.Refused(err), errors.Is(err, errNotSent):
 		return err
@@ -150,7 +151,7 @@ func (s *Store) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Acti
 	return s.recheckDelay(ctx, d, a, err)
 }
 
-// recheckDelay reads what became of the end of a delay whose answer was lost.
+// recheckDelay reads whether a delay was ended after the answer was lost.
 func (s *Store) recheckDelay(ctx context.Context, d *metadata.Delay, a protocol.Action, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()

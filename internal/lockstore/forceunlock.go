@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ChangedError reports that an operator's action was not done because the lock is no longer as the operator saw it. It
+// ChangedError means that an operator's action was not done because the lock is no longer as the operator saw it. It
 // wraps [metadata.ErrChanged].
 type ChangedError struct {
 	Now metadata.Document // the lock as it is; not held if it has no Fields
@@ -54,8 +54,8 @@ func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a protocol.
 	return err
 }
 
-// forceUnlockSilently removes the hold without records. Its effect cannot be distinguished from a release by the
-// holder, and need not be: the hold is gone, as the operator wanted.
+// forceUnlockSilently removes the hold without records. Its effect looks like a release by the holder, which is enough:
+// the hold is gone, as the operator wanted.
 func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a protocol.Action) error {
 	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).
 		Str("actor", a.Actor).Str("source", a.Source).
@@ -82,7 +82,7 @@ func (e *unknownError) Unwrap() error { return e.error }
 // Is reports whether target is ErrUnknown.
 func (e *unknownError) Is(target error) bool { return target == protocol.ErrUnknown }
 
-var errNotSent = errors.New("no lease for what goes with it")
+var errNotSent = errors.New("no lease for the keys that go with it")
 
 func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 	a protocol.Action) (*clientv3.TxnResponse, error) {
@@ -109,7 +109,7 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 	}
 }
 
-// recheckForced reads what became of a removal whose answer was lost. The outcome stays unknown while the hold exists.
+// recheckForced reads the outcome of a removal whose answer was lost. It stays unknown while the hold exists.
 func (s *Store) recheckForced(ctx context.Context, r *locktxn.Removal, unknown error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()

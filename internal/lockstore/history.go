@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Ending reads how the hold with this uuid (see [metadata.Record.HistoryID]) ended, if its holder did not end it. It
-// returns nil if nothing is recorded: the hold was released, is still there, or ended long ago.
+// Ending reads how the hold with this uuid (see [metadata.Record.HistoryID]) ended, unless its holder released it. It
+// returns nil if nothing is recorded: the hold was released, still exists, or ended long ago.
 func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -34,8 +34,8 @@ func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, erro
 	return &ending, nil
 }
 
-// History reads the endings of the last holds that their holders did not end, newest first, at most limit. Records that
-// cannot be read are left out.
+// History reads the last endings of holds that their holders did not release, newest first, at most limit. Unreadable
+// ones are left out.
 func (s *Store) History(ctx context.Context, limit int) ([]metadata.Ending, error) {
 	// The keys are in order of uuid, so etcd has to sort by revision.
 	return newest[metadata.Ending](ctx, s, s.layout.Histories(), limit, clientv3.SortByModRevision)
@@ -68,16 +68,16 @@ func newest[T metadata.Ending | protocol.Action](ctx context.Context, s *Store, 
 const DefaultHistoryMax = 10_000
 
 const (
-	// trimKeys is how many endings are looked up at once. etcd reads all of them each time, so this is a large number.
+	// trimKeys is how many endings are looked up at once. It is large, because etcd reads all of them each time.
 	trimKeys = 10_000
-	// trimPause lets lock holders go first: a transaction deletes at most 64 endings, and there are ten of them a
+	// trimPause lets lock holders go first: a transaction deletes at most 64 endings, and there are at most ten a
 	// second.
 	trimPause = 100 * time.Millisecond
 )
 
 // TrimHistory deletes all but the newest max endings, and returns how many it deleted. Several unlockers may trim at
-// the same time. An ending that was rewritten meanwhile stays. It also works, and makes room, in an etcd that is out of
-// space.
+// the same time. An ending that was rewritten meanwhile stays. It also works in an etcd that is out of space, and frees
+// space there.
 func (s *Store) TrimHistory(ctx context.Context, max int) (deleted int, err error) {
 	for {
 		oldest, err := s.oldest(ctx, max)
@@ -156,14 +156,14 @@ func (s *Store) deleteEndingsBatch(ctx context.Context, keys []*mvccpb.KeyValue)
 var errCaughtUp = errors.New("caught up")
 
 // pastPatience is how long etcd may be silent while it reads the past. It sends nothing meanwhile, not even signs of
-// life, and begins anew after every thousand revisions.
+// life, until it has read a thousand revisions.
 const pastPatience = 2 * time.Minute
 
-// Past calls standing for every key below the prefix as of one revision, and then each for every revision after it, up
-// to the newest one. It goes back as far as etcd does, but not more than most revisions. After an error, discard what
-// both were given.
+// Past calls standing for every key below the prefix at one revision, and then each for every revision after it, up to
+// the newest. It goes back as far as etcd does, but at most most revisions. After an error, discard what both were
+// given.
 //
-// etcd reads all those revisions at once, of all its keys, whatever their prefix: so most bounds what it costs etcd.
+// etcd reads all those revisions at once, of all its keys, whatever their prefix, so most bounds the cost for etcd.
 func (s *Store) Past(ctx context.Context, most int64, standing func(protocol.KV),
 	each func(revision int64, events []protocol.Event)) error {
 	if err := s.past(ctx, most, standing, each); err != nil {
@@ -212,7 +212,7 @@ func (s *Store) revision(ctx context.Context) (int64, error) {
 	return head.Header.Revision, nil
 }
 
-// readable returns the revision if it can be read, and otherwise the first that can.
+// readable returns the revision if it can be read, and otherwise the first one that can.
 func (s *Store) readable(ctx context.Context, revision int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -220,7 +220,7 @@ func (s *Store) readable(ctx context.Context, revision int64) (int64, error) {
 	if !errors.Is(err, rpctypes.ErrCompacted) {
 		return revision, err
 	}
-	watcher := clientv3.NewWatcher(s.etcd) // only a watch says which it is
+	watcher := clientv3.NewWatcher(s.etcd) // only a watch reports which one that is
 	defer watcher.Close()
 	for resp := range watcher.Watch(clientv3.WithRequireLeader(ctx), s.layout.Prefix(), clientv3.WithRev(revision)) {
 		if resp.CompactRevision > 0 {

@@ -10,11 +10,11 @@ import (
 
 // leaseKeys is how many keys share a lease. A lease per key would cost etcd as much as the key. But with authentication
 // on, every put with a lease makes etcd check the permission for all keys of that lease, while everything else waits:
-// with one lease for all, removing 10,000 locks took a minute.
+// with one lease for all keys, removing 10,000 locks took a minute.
 const leaseKeys = 64
 
-// lease is shared by keys written at about the same time. Then the next lease takes over, and the first expires with
-// its keys. Nothing is kept alive: a key that is written again moves to the newer lease.
+// lease is shared by keys written at about the same time. Later keys get the next lease, and the first expires with its
+// keys. No lease is kept alive: a key that is written again moves to the newer lease.
 type lease struct {
 	etcd  clientv3.Lease
 	ttl   time.Duration
@@ -28,7 +28,7 @@ type lease struct {
 	coming  int // spares that are being granted
 }
 
-// spare is a lease that has no key yet.
+// spare is a lease that has no keys yet.
 type spare struct {
 	id      clientv3.LeaseID
 	granted time.Time
@@ -41,7 +41,7 @@ func newLease(etcd clientv3.Lease, ttl, every time.Duration) *lease {
 	return &lease{etcd: etcd, ttl: ttl, every: every}
 }
 
-// current returns a lease for n keys written now. A caller that waits for a new one does not block others, which may
+// current returns a lease for n keys written now. A caller that waits for a new lease does not block others, which may
 // get theirs from another member.
 func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	if id := l.take(n); id != clientv3.NoLease {
@@ -50,8 +50,8 @@ func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	return l.grant(ctx, n)
 }
 
-// prepare grants a lease ahead if the present one has no room left, so that the next callers need not wait for one. If
-// that fails, the next caller learns why.
+// prepare grants a lease ahead if the present one is full, so that the next callers need not wait. If that fails, the
+// next caller gets the error.
 func (l *lease) prepare(ctx context.Context) {
 	l.mu.Lock()
 	needed := l.id != clientv3.NoLease && l.room == 0 && len(l.spares)+l.coming < maxSpares
@@ -81,7 +81,7 @@ func (l *lease) ask(ctx context.Context) (clientv3.LeaseID, error) {
 	return resp.ID, nil
 }
 
-// grant takes a new lease into use, for n keys at first.
+// grant gets a new lease and uses it, for n keys at first.
 func (l *lease) grant(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	id, err := l.ask(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *lease) grant(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	return id, nil
 }
 
-// use takes s into use, for n keys at first.
+// use makes s the current lease, with n keys at first.
 func (l *lease) use(s spare, n int) {
 	l.id = s.id
 	l.granted = s.granted
@@ -119,12 +119,12 @@ func (l *lease) take(n int) clientv3.LeaseID {
 	return clientv3.NoLease
 }
 
-// discard makes current grant a new lease, because id was revoked, or etcd was restored from an older state.
+// discard makes current grant a new lease, because id was revoked or etcd was restored from an older state.
 func (l *lease) discard(id clientv3.LeaseID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.id == id {
 		l.id = clientv3.NoLease
-		l.spares = nil // which were granted before the one that is gone, or soon after
+		l.spares = nil // they were granted before the lost one, or soon after
 	}
 }

@@ -23,15 +23,15 @@ const (
 	// pageKeys is the page size for servers that cannot stream. They count the remaining keys for every page, so small
 	// pages take quadratic time.
 	pageKeys = 10_000
-	// pageBytes is how large such a page may be. A value may have a megabyte and more.
+	// pageBytes is how large such a page may be. A value may have more than a megabyte.
 	pageBytes = 16 << 20
 	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member. With millions of
-	// keys on a slow disk, a healthy member may need longer to begin, so each list that stalls raises the limit of the
+	// keys on a slow disk, a healthy member may need longer to begin, so each stalled list raises the limit of the
 	// next, up to maxStallLimit.
 	stallLimit    = 15 * time.Second
 	maxStallLimit = 16 * stallLimit
 	// listTries is how often a range is read before the list fails. Requests go to the members in turn, and a list has
-	// several ranges: with a member that answers but has no leader, no list would ever come to its end.
+	// several ranges: if one member answers but has no leader, no list would ever finish.
 	listTries = 3
 )
 
@@ -74,14 +74,14 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 		if err != nil {
 			return 0, err
 		}
-		if revision == 0 { // later answers name a newer one, though they are as of this one
+		if revision == 0 { // later answers name a newer one, although they show this one
 			revision = newest
 		}
 	}
 	return revision, nil
 }
 
-// read reads one range as of revision (0: the newest), and returns the newest revision. It asks another member when one
+// read reads one range at a revision (0: the newest), and returns the newest revision. It asks another member when one
 // is unavailable before it gave a key.
 func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
 	given := false
@@ -190,7 +190,7 @@ func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
 	}
 }
 
-// nextStallLimit returns the limit of the next list: doubled by each consecutive stall but the first.
+// nextStallLimit returns the limit for the next list: doubled by each consecutive stall except the first.
 func (s *Store) nextStallLimit() time.Duration {
 	limit := stallLimit
 	for n := s.stalls.Load(); n > 1 && limit < maxStallLimit; n-- {
@@ -199,7 +199,7 @@ func (s *Store) nextStallLimit() time.Duration {
 	return limit
 }
 
-// stallError reports that a list made no progress for this long.
+// stallError means that a list made no progress for this long.
 type stallError time.Duration
 
 func (e stallError) Error() string {
@@ -208,7 +208,7 @@ func (e stallError) Error() string {
 
 func (stallError) Unwrap() error { return context.DeadlineExceeded }
 
-// withStallLimit returns a context that ends when alive has not been called for limit. What is done with the data that
+// withStallLimit returns a context that ends when alive has not been called for limit. Time spent on data that has
 // arrived does not count.
 func withStallLimit(parent context.Context,
 	limit time.Duration) (ctx context.Context, alive func(use func()), cancel context.CancelFunc) {
@@ -222,7 +222,7 @@ func withStallLimit(parent context.Context,
 	return ctx, alive, func() { timer.Stop(); stop(nil) }
 }
 
-// reason returns why ctx ended, if it did, because the error of etcd's client says less. Otherwise it returns err.
+// reason returns why ctx ended, if it did, because the error of etcd's client says less; otherwise err.
 func reason(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -230,8 +230,8 @@ func reason(ctx context.Context, err error) error {
 	return err
 }
 
-// bounded returns reads that refuse an answer of more bytes, with ResourceExhausted and before it is in memory. etcd
-// knows only limits in keys. What a client without a connection answers is in memory already.
+// bounded returns a KV that refuses larger answers, with ResourceExhausted and before they are in memory. etcd itself
+// limits only the number of keys. The answers of a client without a connection are in memory already.
 func bounded(etcd *clientv3.Client, bytes int) clientv3.KV {
 	if etcd.ActiveConnection() == nil {
 		return etcd
@@ -250,8 +250,8 @@ func (b boundedRange) Range(ctx context.Context, r *pb.RangeRequest,
 	return b.KVClient.Range(ctx, r, append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(b.bytes))...)
 }
 
-// ListPrefix calls each for every key with this prefix, in key order, as of this revision (0: the newest). It is for
-// the areas that [Store.List] leaves out.
+// ListPrefix calls each for every key with this prefix, in key order, at this revision (0: the newest). It is for the
+// areas that [Store.List] leaves out.
 func (s *Store) ListPrefix(ctx context.Context, prefix string, revision int64, each func(protocol.KV)) error {
 	if _, err := s.read(ctx, keyRange{prefix, protocol.End(prefix)}, revision, each); err != nil {
 		return fmt.Errorf("list %s: %w", prefix, err)

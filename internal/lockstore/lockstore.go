@@ -1,8 +1,8 @@
 // Package lockstore reads and removes locks in etcd for readers and operators: it lists, watches, reads and removes
-// locks, reads how holds ended, announces running unlockers, and records what witnesses state. Holders use package
-// mutex instead.
+// locks, reads how holds ended, announces running unlockers, and records the statements of witnesses. Holders use
+// package mutex instead.
 //
-// Every call has a deadline of its own, because etcd's client waits forever if no member answers. Every removal is one
+// Every call has its own deadline, because etcd's client waits forever if no member answers. Every removal is one
 // guarded transaction, and none is sent twice: if the answer is lost, the store reads again and reports what it finds.
 package lockstore
 
@@ -55,8 +55,8 @@ func WithRetention(d time.Duration) Option {
 	return func(s *Store) { s.history.ttl = d + s.history.every }
 }
 
-// WithUnrecorded has f called before a hold is removed by force without history and audit, because etcd is out of
-// space: nothing else will tell of it.
+// WithUnrecorded makes the store call f before it removes a hold by force without history and audit, because etcd is
+// out of space: nothing else records the removal.
 func WithUnrecorded(f func(protocol.Action)) Option { return func(s *Store) { s.unrecorded = f } }
 
 // WithPulse makes a watch ask etcd for a sign of life this often instead of every [Pulse], and end after four times as
@@ -82,7 +82,8 @@ func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 // maxKeys is how many keys of one record's range are read at once: far more than a valid record has.
 const maxKeys = 1000
 
-// Get reads one lock, and the revision at which it was read. A document without Fields means that there is no record.
+// Get reads one lock and returns the revision at which it was read. A document without Fields means that there is no
+// record.
 func (s *Store) Get(ctx context.Context, lock string) (metadata.Document, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -97,7 +98,7 @@ func (s *Store) Get(ctx context.Context, lock string) (metadata.Document, int64,
 	return doc, resp.Header.Revision, nil
 }
 
-// document decodes the first keys of a record's range, as of this revision.
+// document decodes the first keys of a record's range, at this revision.
 func (s *Store) document(ctx context.Context, lock string, resp *clientv3.GetResponse,
 	revision int64) (metadata.Document, error) {
 	fields, foreign := locktxn.Fields(s.layout, resp), s.foreign(resp)
@@ -111,7 +112,7 @@ func (s *Store) document(ctx context.Context, lock string, resp *clientv3.GetRes
 	return metadata.Decode(lock, fields, foreign...), nil
 }
 
-// foreign returns the keys in a record's range that are none of its fields.
+// foreign returns the keys in a record's range that are not fields.
 func (s *Store) foreign(resp *clientv3.GetResponse) []string {
 	var keys []string
 	for _, kv := range resp.Kvs {

@@ -22,8 +22,8 @@ type Look struct {
 	Revision int64
 }
 
-// Look reads everything about one lock at one revision, and then what witnesses say of its holders. The waiters for a
-// share are those for its whole lock.
+// Look reads everything about one lock at one revision, and then the witnesses' statements about its holders. The
+// waiters for a share are those for its whole lock.
 func (s *Store) Look(ctx context.Context, lock string) (Look, error) {
 	look, err := s.look(ctx, lock)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Store) Shares(ctx context.Context, lock string) ([]metadata.Document, e
 	return s.sharesOf(lock, resp), nil
 }
 
-// sharesOf decodes the range of the shares of a lock. Only names count, as they do for clients that take a share.
+// sharesOf decodes the range of the shares of a lock. Only names decide what is a share, as for clients that take one.
 func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.Document {
 	var shares []metadata.Document
 	g := protocol.Gatherer{Each: func(name string, fields []metadata.Field, foreign []string) {
@@ -150,7 +150,7 @@ func InOrder(w []metadata.Waiter) {
 }
 
 // RemoveTicket removes the ticket of a waiter that should have given up by now. It returns [metadata.ErrChanged] if the
-// ticket is gone or another one has its key. After any other error it may or may not be there: read it again.
+// ticket is gone or another one has its key. After any other error the ticket may or may not exist: read it again.
 func (s *Store) RemoveTicket(ctx context.Context, w metadata.Waiter) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -12,17 +12,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Do does what the verb says to what an operator saw, and records the action in the same transaction. Its errors are
+// Do performs a verb on what an operator saw, and records the action in the same transaction. Its errors are
 //
-//   - [metadata.ErrChanged] if that is over or has changed, of a hold as a [*ChangedError],
+//   - [metadata.ErrChanged] if that is over or has changed, for a hold as a [*ChangedError],
 //   - a [*protocol.RefusedError] for what makes no sense,
 //   - [ErrNoSpace] in an etcd that is out of space,
 //
 // after which nothing was done, and [protocol.ErrUnknown]: if etcd's answer is lost, the store does not send again but
-// reads what became of it, and that may leave it open.
+// reads what happened, which may leave the outcome open.
 //
-// An etcd that is out of space keeps nobody from ending a hold or a lock delay: then the log line is the only record,
-// and no lock delay follows.
+// A hold or a lock delay can be ended even if etcd is out of space: then the log line is the only record, and no lock
+// delay follows.
 func (s *Store) Do(ctx context.Context, v protocol.Verb, on protocol.Subject,
 	a protocol.Action) (protocol.Outcome, error) {
 	a.Action = v
@@ -45,10 +45,10 @@ func (s *Store) do(ctx context.Context, v protocol.Verb, on protocol.Subject,
 	case v.Known():
 		return out, s.change(ctx, on.Hold, a)
 	}
-	return out, &protocol.RefusedError{Why: fmt.Sprintf("nobody knows the action %q", v)}
+	return out, &protocol.RefusedError{Why: fmt.Sprintf("there is no action %q", v)}
 }
 
-// change changes the record of the hold in r, as the action says. Only some of that is a mark and no more.
+// change changes the record of the hold in r, as the action says. Some actions only leave a mark.
 func (s *Store) change(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	if err := a.Action.Check(r, a); err != nil {
 		return &protocol.RefusedError{Why: err.Error()}
@@ -62,7 +62,7 @@ func (s *Store) change(ctx context.Context, r *metadata.Record, a protocol.Actio
 	return s.mark(ctx, r, a)
 }
 
-// mark writes the mark that the action leaves, whoever left the one that is there.
+// mark writes the mark that the action leaves, replacing an existing one.
 func (s *Store) mark(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	mark := a.Action.Facts().Mark
 	document := mark.Document(r, a)
@@ -88,8 +88,8 @@ func hold(r *metadata.Record) locktxn.Hold {
 	return locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}
 }
 
-// extend moves the deadlines by the action's Seconds, counted from its At or, if that is later, from each of those that
-// the operator saw; see [protocol.MoreTime]. The hold has changed, too, if its deadline was moved meanwhile.
+// extend moves each deadline by the action's Seconds, counted from its At or, if later, from the deadline that the
+// operator saw; see [protocol.MoreTime]. The hold also counts as changed if its deadline was moved meanwhile.
 func (s *Store) extend(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	by := a.Action.Facts().Mark.Document(r, a)
 	if err := checkSize(by); err != nil {
@@ -104,7 +104,7 @@ func (s *Store) extend(ctx context.Context, r *metadata.Record, a protocol.Actio
 		func(now *metadata.Record) bool { return now.DeadlineRevision == r.DeadlineRevision })
 }
 
-// withdraw ends the acknowledgement in r, if nobody else has acknowledged the hold meanwhile.
+// withdraw ends the acknowledgement in r, unless another has replaced it meanwhile.
 func (s *Store) withdraw(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	return s.act(ctx, r, a,
 		func(audit clientv3.Op) locktxn.Txn {
@@ -115,7 +115,7 @@ func (s *Store) withdraw(ctx context.Context, r *metadata.Record, a protocol.Act
 		})
 }
 
-// leaseOf returns the lease of a mark. It is not shared: such marks are rare, and each ends at a time of its own.
+// leaseOf returns the lease of a mark. It is not shared: such marks are rare, and each ends at a different time.
 func (s *Store) leaseOf(ctx context.Context, mark protocol.Mark, a protocol.Action) (clientv3.LeaseID, error) {
 	if !mark.Leased {
 		return clientv3.NoLease, nil
@@ -132,12 +132,12 @@ func (s *Store) leaseOf(ctx context.Context, mark protocol.Mark, a protocol.Acti
 	return clientv3.NoLease, fmt.Errorf("no lease: %w", err)
 }
 
-// revoke gives back a lease without keys. If that fails, it ends by itself.
+// revoke revokes a lease without keys. If that fails, the lease expires.
 func (s *Store) revoke(ctx context.Context, lease clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	if _, err := s.etcd.Revoke(ctx, lease); err != nil {
-		s.log.Debug().Err(err).Msg("a lease without keys was not revoked; it ends by itself")
+		s.log.Debug().Err(err).Msg("a lease without keys was not revoked; it will expire")
 	}
 }
 
@@ -150,11 +150,11 @@ func checkSize(document string) error {
 		"at most %d are read", len(document), metadata.MaxDocumentBytes)}
 }
 
-// ErrNoSpace is wrapped by the error of an action that etcd did not take because it is out of space.
+// ErrNoSpace is wrapped by the error of an action that etcd refused because it is out of space.
 var ErrNoSpace = errors.New("nothing was done: etcd is out of space and takes no writes")
 
-// act does what an operator wants with the hold in r, and writes the audit record in the same transaction. If etcd's
-// answer is lost, that record shows what became of it. Without one, it may still happen while possible returns true.
+// act performs an operator's action on the hold in r, and writes the audit record in the same transaction. If etcd's
+// answer is lost, that record shows whether it was done. Without one, it may still be done while possible returns true.
 func (s *Store) act(ctx context.Context, r *metadata.Record, a protocol.Action,
 	build func(audit clientv3.Op) locktxn.Txn, possible func(now *metadata.Record) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -173,7 +173,7 @@ func (s *Store) act(ctx context.Context, r *metadata.Record, a protocol.Action,
 	return s.recheckAction(ctx, r, a, possible, err)
 }
 
-// recheckAction reads what became of an action whose answer was lost.
+// recheckAction reads the outcome of an action whose answer was lost.
 func (s *Store) recheckAction(ctx context.Context, r *metadata.Record, a protocol.Action,
 	possible func(now *metadata.Record) bool, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -186,7 +186,7 @@ func (s *Store) recheckAction(ctx context.Context, r *metadata.Record, a protoco
 	switch {
 	case locktxn.Keys(resp, 0).Count > 0:
 		return nil
-	case locktxn.NoSpace(cause): // an answer of etcd's, so nothing is on its way
+	case locktxn.NoSpace(cause): // etcd has answered, so nothing is in flight
 		return fmt.Errorf("%w: %w", ErrNoSpace, cause)
 	case now.UUID == r.UUID && now.Token == r.Token && possible(&now.Record):
 		return &unknownError{cause}
@@ -195,7 +195,7 @@ func (s *Store) recheckAction(ctx context.Context, r *metadata.Record, a protoco
 }
 
 // commitAudited sends a transaction that records the action. If a lease was revoked meanwhile, it sends it once more,
-// with others.
+// with new leases.
 func (s *Store) commitAudited(ctx context.Context, a protocol.Action,
 	build func(audit clientv3.Op) locktxn.Txn) (*clientv3.TxnResponse, error) {
 	for try := 0; ; try++ {

@@ -24,8 +24,8 @@ type Head struct {
 // Announce writes the presence record of a running unlocker, which expires 10 to 15 s after the last write. It fails if
 // etcd accepts no writes: then holders cannot extend their locks either.
 //
-// When a member is unavailable, or half of the time is over, it writes once more, to another: one member must not look
-// like all of etcd.
+// If a member is unavailable, or after half of the time, it writes once more, to another member: an outage of one
+// member must not look like an outage of etcd.
 func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -90,8 +90,8 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	return nil
 }
 
-// Granted returns how long the lease lasts without being renewed; 0 if it is over, or hidden from us because there are
-// keys on it that we may not read.
+// Granted returns how long the lease lasts without being renewed; 0 if it has ended, or is hidden from us because we
+// may not read some of its keys.
 func (s *Store) Granted(ctx context.Context, lease int64) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

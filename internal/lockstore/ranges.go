@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxRanges is how many ranges of one record are deleted if foreign keys lie between its fields. Those that matter
-	// come first.
+	// maxRanges is how many ranges of one record are deleted if foreign keys lie between its fields. The protocol's own
+	// fields come first.
 	maxRanges = 48
 	// maxRangeKeys is how many keys of such a record are read.
 	maxRangeKeys = 10_000
@@ -44,8 +44,8 @@ func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Remov
 	return next, nil
 }
 
-// fieldRuns returns the ranges that hold fields and no foreign keys: one for each run of adjacent fields. The keys are
-// sorted.
+// fieldRuns returns the ranges that contain fields and no foreign keys: one for each run of adjacent fields. The keys
+// are sorted.
 func (s *Store) fieldRuns(keys []*mvccpb.KeyValue) []locktxn.Range {
 	var runs []locktxn.Range
 	open := false // the last run may be extended
@@ -63,8 +63,8 @@ func (s *Store) fieldRuns(keys []*mvccpb.KeyValue) []locktxn.Range {
 	return runs
 }
 
-// rangesToDelete returns as many of the runs as one transaction can delete, first those that make the lock held. The
-// protocol's own fields are always included, even if there were too many keys to read them all.
+// rangesToDelete returns as many of the runs as one transaction can delete, beginning with those that make the lock
+// held. The protocol's own fields are always included, even if there were too many keys to read them all.
 func rangesToDelete(record string, runs []locktxn.Range) []locktxn.Range {
 	var ranges []locktxn.Range
 	for _, field := range metadata.ReservedFields() {
@@ -87,10 +87,10 @@ func rangesToDelete(record string, runs []locktxn.Range) []locktxn.Range {
 	return ranges
 }
 
-// Records calls each for the record of every lock whose name begins with prefix, in key order, as of the revision that
-// it returns, until each returns false. Every value is read once, and no more than a part of them is in memory. Time
-// that each takes does not count as silence of etcd, but if it takes so long that etcd compacts the revision, the list
-// fails. What witnesses say is read first, at the same revision.
+// Records calls each for the record of every lock whose name begins with prefix, in key order, at the revision that it
+// returns, until each returns false. Every value is read once, and only a part of them is in memory at a time. The time
+// spent in each does not count as silence of etcd, but if etcd compacts the revision meanwhile, the list fails. The
+// witnesses' statements are read first, at the same revision.
 func (s *Store) Records(ctx context.Context, prefix string, each func(*metadata.Record) bool) (int64, error) {
 	revision, err := s.records(ctx, prefix, each)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Store) records(ctx context.Context, prefix string, each func(*metadata.
 	return revision, nil
 }
 
-// namesWith are the ranges with the records of all locks whose names begin with prefix.
+// namesWith returns the ranges with the records of all locks whose names begin with prefix.
 func (s *Store) namesWith(prefix string) []keyRange {
 	if prefix == "" {
 		var all []keyRange

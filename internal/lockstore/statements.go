@@ -12,9 +12,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// State records the proof that the holder of a hold has ended. It returns nil, too, if that was stated before, and an
-// error that wraps [metadata.ErrChanged] if the hold is over or was detached from its process: then there is nothing to
-// state. After any other error, call it again with the same statement.
+// State records the proof that the holder of a hold has ended. It also returns nil if that was stated before. The error
+// wraps [metadata.ErrChanged] if the hold is over or was detached from its process, so that there is nothing to state.
+// After any other error, call it again with the same statement.
 func (s *Store) State(ctx context.Context, statement metadata.Statement) error {
 	if err := s.witness(ctx, statement, locktxn.State); err != nil {
 		return fmt.Errorf("state that the holder of %q has ended: %w", statement.Lock, err)
@@ -31,17 +31,17 @@ func (s *Store) Suspect(ctx context.Context, statement metadata.Statement) error
 	return nil
 }
 
-// Dispel takes back the suspicion about the hold with this uuid, if there is one.
+// Dispel withdraws the suspicion about the hold with this uuid, if there is one.
 func (s *Store) Dispel(ctx context.Context, uuid string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := locktxn.Dispel(s.layout, uuid).Commit(ctx, s.etcd); err != nil {
-		return fmt.Errorf("take back the suspicion about the hold %s: %w", uuid, err)
+		return fmt.Errorf("withdraw the suspicion about the hold %s: %w", uuid, err)
 	}
 	return nil
 }
 
-// ProveWitness returns why etcd would refuse statements, or nil. It changes nothing. No hold may have this uuid.
+// ProveWitness returns an error if etcd would refuse statements. It changes nothing. The uuid must be that of no hold.
 func (s *Store) ProveWitness(ctx context.Context, uuid string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (s *Store) ProveWitness(ctx context.Context, uuid string) error {
 	return err
 }
 
-// witness sends a statement. If its lease was revoked meanwhile it is sent once more, with another.
+// witness sends a statement. If its lease was revoked meanwhile, it is sent once more, with another lease.
 func (s *Store) witness(ctx context.Context, statement metadata.Statement,
 	build func(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) locktxn.Txn) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -73,7 +73,7 @@ func (s *Store) witness(ctx context.Context, statement metadata.Statement,
 	}
 }
 
-// stated is nil if the hold stands and its holder's end was stated before.
+// stated returns nil if the hold stands and the end of its holder was stated before.
 func stated(resp *clientv3.TxnResponse, statement metadata.Statement) error {
 	for _, kv := range locktxn.Keys(resp, 0).Kvs {
 		if string(kv.Value) == statement.UUID && kv.CreateRevision == statement.Token &&
@@ -84,17 +84,17 @@ func stated(resp *clientv3.TxnResponse, statement metadata.Statement) error {
 	return metadata.ErrChanged
 }
 
-// holdsAtOnce is how many holds one request asks about, with two of the 128 operations that etcd allows for each.
+// holdsAtOnce is how many holds one request asks about: each takes two of the 128 operations that etcd allows.
 const holdsAtOnce = 60
 
-// ApplyStatements reads what witnesses say of these holds, and sets it in their records.
+// ApplyStatements reads the witnesses' statements about these holds and sets them in the records.
 func (s *Store) ApplyStatements(ctx context.Context, records ...*metadata.Record) error {
 	records = slices.DeleteFunc(slices.Clone(records), func(r *metadata.Record) bool {
-		return !metadata.IsUUID(r.UUID) // and so the end of no key
+		return !metadata.IsUUID(r.UUID) // and therefore in no key
 	})
 	for some := range slices.Chunk(records, holdsAtOnce) {
 		if err := s.applyStatements(ctx, some); err != nil {
-			return fmt.Errorf("read what witnesses say of lock %q: %w", some[0].Name, err)
+			return fmt.Errorf("read the statements about lock %q: %w", some[0].Name, err)
 		}
 	}
 	return nil
@@ -117,7 +117,7 @@ func (s *Store) applyStatements(ctx context.Context, records []*metadata.Record)
 	return nil
 }
 
-// statement is what was read of a statement about the hold; nil if there is none.
+// statement returns the statement about the hold that was read; nil if there is none.
 func statement(r *metadata.Record, read *clientv3.GetResponse) *metadata.Statement {
 	if len(read.Kvs) == 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// Pulse is how often a watch gets a sign of life from an etcd that is well.
+// Pulse is how often a watch gets a sign of life from a healthy etcd.
 const Pulse = 2 * time.Second
 
 const (
@@ -27,11 +27,11 @@ const (
 )
 
 // Watch calls each for everything that happens below the prefix after the revision after. A call gets all events of one
-// revision, never some of them. At every [Pulse] a call without events says that nothing else happened up to that
-// revision. The events are only valid until each returns.
+// revision, never some of them. At every [Pulse] a call without events means that nothing else happened up to that
+// revision. The events are valid only until each returns.
 //
 // It blocks until the watch ends, as every watch does sooner or later, and returns why: a [*WatchError], or the cause
-// of ctx. Then list again and watch from there.
+// of ctx. Then list again and watch from that revision.
 func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error {
 	return s.watch(ctx, after, silentPulses*s.pulse, each)
 }
@@ -42,7 +42,7 @@ func (s *Store) watch(ctx context.Context, after int64, patience time.Duration,
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
 		store: s, end: end, patience: patience, backlog: newBacklog(maxBacklog),
-		// A watcher of its own has a stream of its own, which no other slow watch can block.
+		// A separate watcher has a separate stream, which no other slow watch can block.
 		watcher: clientv3.NewWatcher(s.etcd),
 	}
 	w.seen.Store(after)
@@ -66,11 +66,11 @@ type watch struct {
 	backlog  *backlog
 	seen     atomic.Int64 // highest revision heard of
 	heard    lastTime
-	told     atomic.Bool // the stream has given a sign of life since it was asked last
+	told     atomic.Bool // the stream has given a sign of life since it was last asked
 	synced   bool        // it has caught up once; only receive uses it
 }
 
-// receive takes what etcd sends as fast as it arrives, because etcd's client buffers the rest without bound.
+// receive takes what etcd sends as fast as it arrives, because etcd's client buffers the rest without a limit.
 func (w *watch) receive(ctx context.Context, after int64) {
 	answers := w.watcher.Watch(clientv3.WithRequireLeader(ctx), w.store.layout.Prefix(),
 		clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())
@@ -111,7 +111,7 @@ func (w *watch) take(resp clientv3.WatchResponse) error {
 	return nil
 }
 
-// keepChecking asks for signs of life, and ends the watch when there are none.
+// keepChecking asks for signs of life and ends the watch when there are none.
 func (w *watch) keepChecking(ctx context.Context) {
 	ticker := time.NewTicker(w.store.pulse)
 	defer ticker.Stop()
@@ -139,19 +139,19 @@ func (w *watch) checkAlive(ctx context.Context) error {
 	if quiet := time.Since(w.heard.Load()); quiet >= w.patience {
 		return ended(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond)))
 	}
-	// With other metadata in the context, another stream would be asked. The answer arrives as an event, so an error
-	// here shows as its absence.
+	// Other metadata in the context would select another stream. The answer arrives as an event, so an error here shows
+	// as its absence.
 	_ = w.watcher.RequestProgress(clientv3.WithRequireLeader(ctx))
 	return nil
 }
 
-// probe reads etcd's revision. A watch that starts above it gets no progress reports: until something is written, or
-// forever if etcd was restored from an older state.
+// probe reads etcd's revision. A watch that starts above it gets no progress reports until something is written, or
+// never if etcd was restored from an older state.
 func (w *watch) probe(ctx context.Context) error {
 	seen := w.seen.Load()
 	resp, err := w.store.etcd.Get(ctx, w.store.layout.Prefix())
 	if err != nil {
-		return nil // the silence will be noticed
+		return nil // keepChecking notices the silence
 	}
 	switch now := resp.Header.Revision; {
 	case now < seen:
@@ -163,7 +163,7 @@ func (w *watch) probe(ctx context.Context) error {
 	return nil
 }
 
-// deliver passes on what receive took.
+// deliver passes what receive took to each.
 func (w *watch) deliver(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
 	done := after
 	for {
@@ -210,11 +210,11 @@ func convert(events []*clientv3.Event) []protocol.Event {
 	return converted
 }
 
-// Why a watch ended, in one word. The words are values of a metric's label.
+// Why a watch ended, in one word: the values of a metric label.
 const (
 	ReasonCompacted  = "compacted"  // etcd compacted revisions that the watch still needed
 	ReasonNoLeader   = "no_leader"  // the member lost contact with the majority
-	ReasonToken      = "token"      // the login expired; the next request logs in again
+	ReasonToken      = "token"      // the auth token expired; the next request logs in again
 	ReasonPermission = "permission" // permission to read the prefix was revoked
 	ReasonConnection = "connection"
 	ReasonSilent     = "silent"    // connected, but nothing arrives
@@ -248,7 +248,7 @@ func wentBack(from, to int64) *WatchError {
 		fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to))
 }
 
-// reasonOf classifies an error of a watch. Some are etcd errors that lost their type on the way, and are found by text.
+// reasonOf classifies an error of a watch. Some etcd errors lose their type on the way and are recognized by text.
 func reasonOf(err error) string {
 	for _, known := range []struct {
 		err    error
@@ -277,7 +277,7 @@ func reasonOf(err error) string {
 // backlog is a queue, limited in bytes, between the watch, which must never wait, and its consumer.
 type backlog struct {
 	limit int
-	ready chan struct{} // holds a token while there is something to take
+	ready chan struct{} // has an element while there is something to take
 
 	mu    sync.Mutex
 	queue []clientv3.WatchResponse

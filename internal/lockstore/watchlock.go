@@ -16,10 +16,10 @@ const (
 )
 
 // WatchLock calls read when the lock may have changed: once its watches are open, after changes of its record, of the
-// records of its shares, of their delays and of its queue, and now and then without any. Changes during a call lead to
-// one more. It blocks until read has seen enough, or returns why ctx ended.
+// records of its shares, of their delays and of its queue, and occasionally without any. Changes during a call lead to
+// one more call. It returns when read has seen enough, or with the reason when ctx ends.
 //
-// etcd does not even send events of other locks.
+// etcd does not send events of other locks.
 func (s *Store) WatchLock(ctx context.Context, lock string, read func() (enough bool)) error {
 	for {
 		if s.watchLock(ctx, lock, read) {
@@ -91,7 +91,7 @@ func (s *Store) watchLock(ctx context.Context, lock string, read func() bool) (e
 	}
 }
 
-// newWatcher makes a watcher with its own stream, so that the next attempt gets a new one.
+// newWatcher makes a watcher with its own stream, so that each attempt gets a new one.
 func (s *Store) newWatcher() (w clientv3.Watcher, closeIt func()) {
 	if s.etcd.ActiveConnection() == nil { // an etcd in memory has no streams
 		return s.etcd.Watcher, func() {}

@@ -13,11 +13,12 @@ type BatchLock struct {
 	UUID   string
 	Fields []metadata.Field
 	Barge  bool
-	Tail   int64 // mod revision of the end of a queue in which nobody stands; 0 where there was none
+	Tail   int64 // mod revision of the tail of an empty queue; 0 if there was none
 }
 
-// Batch takes all of the locks, or none, if the caller's own compares hold, too, and does the caller's writes with it.
-// Each lock has the guards that it has alone, so a late send can only be committed while none of them was cancelled.
+// Batch takes all of the locks, or none, if the caller's own compares hold too, and does the caller's writes. Each lock
+// has the same guards as when it is taken alone, so a late send can be committed only if none of them has been
+// cancelled.
 //
 // Else it reads, in the order of the locks, the record and the delay of each, and then what [Failed] reads.
 func Batch(l protocol.Layout, locks []BatchLock, only []clientv3.Cmp, with []clientv3.Op) Txn {
@@ -39,8 +40,8 @@ func Batch(l protocol.Layout, locks []BatchLock, only []clientv3.Cmp, with []cli
 	return t.on(only, with)
 }
 
-// on makes t depend on compares of the caller's, and does the caller's writes with it. Else etcd reports for each
-// compare whether it holds, in a nested transaction that reads the keys if it does not.
+// on makes t depend on the caller's compares and adds the caller's writes. Else it reports for each compare whether it
+// holds, in a nested transaction that reads the keys if it does not.
 func (t Txn) on(only []clientv3.Cmp, with []clientv3.Op) Txn {
 	t.If = append(t.If, only...)
 	t.Then = append(t.Then, with...)
@@ -60,8 +61,8 @@ func readCompared(c clientv3.Cmp) clientv3.Op {
 	return clientv3.OpGet(string(c.KeyBytes()), opts...)
 }
 
-// Failed returns which of the caller's compares did not hold when the transaction was refused, and what their keys had
-// then. first is the number of operations before them.
+// Failed returns which of the caller's compares did not hold when the transaction was refused, with their keys at that
+// time. first is the number of operations before them.
 func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetResponse {
 	failed := map[int]*clientv3.GetResponse{}
 	for i := range compares {
@@ -77,9 +78,9 @@ func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetR
 	return failed
 }
 
-// Settle settles an acquisition of which a send got no answer: after its commit no late one can be committed. It reads
-// the record and the delay of each lock as [Batch] does; the records say whether the acquisition holds the locks. Then
-// it reads the endings of the holds: one may have begun and ended.
+// Settle settles an acquisition with an unanswered send: after its commit no late send can be committed. It reads the
+// record and the delay of each lock as [Batch] does; the records show whether the acquisition holds the locks. Then it
+// reads the endings of the holds: one may have begun and ended.
 func Settle(l protocol.Layout, locks []BatchLock, lease clientv3.LeaseID) Txn {
 	first := locks[0]
 	t := Txn{Then: make([]clientv3.Op, 0, 3*len(locks)+1)}

@@ -9,20 +9,20 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Claim is what an acquisition asks for: a lock that one holds, or of a lock that several can hold a share, which is a
-// record of its own beside those of the others, or all of it, which is the record of the lock itself.
+// Claim is what an acquisition requests: a lock with a single holder or, of a lock that several can hold, either a
+// share, which has its own record next to the others, or all of it, which has the record of the lock itself.
 type Claim struct {
 	Lock   string // whose queue it stands in
 	Record string // what it writes: a share's record, or that of the lock
 	Shares bool   // several can hold the lock
 
-	// Counts says that the claim depends on the shares that others have, as they were at the revision Counted: it is
-	// refused when there is one that came later. Readers do not count.
+	// Counts means that the claim depends on the shares of others, as read at the revision Counted: it is refused if
+	// there is a later one. Readers do not count.
 	Counts  bool
 	Counted int64
 }
 
-// Sole claims a lock that one holds.
+// Sole claims a lock with a single holder.
 func Sole(lock string) Claim { return Claim{Lock: lock, Record: lock} }
 
 // holders reads the record of the lock and its delay; if several can hold it, the record, those of all shares, and the
@@ -37,7 +37,7 @@ func (c Claim) holders(l protocol.Layout) []clientv3.Op {
 		clientv3.OpGet(first, clientv3.WithRange(last))}
 }
 
-// Reads is how many operations read the holders, with which the answers to a claim's transactions begin.
+// Reads returns how many operations read the holders. The answers to a claim's transactions begin with them.
 func (c Claim) Reads() int {
 	if c.Shares {
 		return 3
@@ -48,11 +48,11 @@ func (c Claim) Reads() int {
 // Holders reads the holders.
 func Holders(l protocol.Layout, c Claim) Txn { return Txn{Then: c.holders(l)} }
 
-// take is what all acquisitions have in common: nobody holds what is claimed, no delay keeps it back, and this attempt
-// was not cancelled. A share is taken beside other shares, never beside a holder of the lock, nor during the delay of
-// the lock or of that share. A claim that counts counts the delays of shares, too.
+// take is common to all acquisitions: nobody holds what is claimed, no delay holds it back, and this attempt was not
+// cancelled. A share is taken alongside other shares, but never alongside a holder of the whole lock, nor during the
+// delay of the lock or of that share. A claim that counts also counts the delays of shares.
 //
-// Else it reads the holders, among whom is this attempt itself where an earlier send of it committed.
+// Else it reads the holders, which include this attempt if an earlier send of it was committed.
 func take(l protocol.Layout, c Claim, uuid string, fields []metadata.Field) Txn {
 	record := l.Record(c.Record)
 	t := Txn{
@@ -77,7 +77,7 @@ func take(l protocol.Layout, c Claim, uuid string, fields []metadata.Field) Txn 
 	return t
 }
 
-// noneSince returns what compares that no key of a range was created after a revision.
+// noneSince returns a function that makes the compare that no key of a range was created after the revision.
 func noneSince(revision int64) func(from, end string) clientv3.Cmp {
 	return func(from, end string) clientv3.Cmp {
 		return clientv3.Compare(clientv3.CreateRevision(from).WithRange(end), "<", revision+1)
@@ -99,7 +99,7 @@ func Acquire(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, b
 	return t
 }
 
-// AcquirePast takes what is claimed past a tail behind which nobody queues, and deletes that tail, seen at this mod
+// AcquirePast takes what is claimed despite the tail of an empty queue, and deletes that tail, seen at this mod
 // revision. Else it reads the holders.
 func AcquirePast(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, tail int64) Txn {
 	t := take(l, c, uuid, fields)
@@ -111,7 +111,7 @@ func AcquirePast(l protocol.Layout, c Claim, uuid string, fields []metadata.Fiel
 // Cancel ends an acquisition whose outcome is unknown: after its commit the attempt does not hold the lock, stands in
 // no queue, and no late send of it can be committed. The tombstone lives as long as the lease.
 //
-// Of a lock that several can hold, it reads the holders: if a record of the attempt is among them, take it back with
+// For a lock that several can hold, it reads the holders: if a record of the attempt is among them, withdraw it with
 // [Withdraw]; there will not be another.
 func Cancel(l protocol.Layout, c Claim, uuid string, lease clientv3.LeaseID) Txn {
 	mark := clientv3.OpPut(l.Cancelled(uuid), c.Lock, clientv3.WithLease(lease))
@@ -125,8 +125,8 @@ func Cancel(l protocol.Layout, c Claim, uuid string, lease clientv3.LeaseID) Txn
 	return t
 }
 
-// Withdraw takes back what an acquisition may have got, as [Cancel] does, but does not keep a late send of it from
-// being committed. There is no put in any branch: the way out when etcd is out of space.
+// Withdraw removes what an acquisition may have got, as [Cancel] does, but does not prevent the commit of a late send.
+// No branch has a put, so it works when etcd is out of space.
 func Withdraw(l protocol.Layout, c Claim, uuid string) Txn {
 	settle := leave(l, c.Lock, uuid)
 	if c.Shares {

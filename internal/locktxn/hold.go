@@ -7,20 +7,20 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hold names one hold: a lock and the acquisition that holds it. UUID and Token are compared together, so that a late
-// transaction of an older hold never touches a newer one.
+// Hold identifies one hold: a lock and the acquisition that holds it. UUID and Token are compared together, so that a
+// late transaction of an older hold never touches a newer one.
 type Hold struct {
 	Lock  string
 	UUID  string
 	Token int64 // create revision of the uuid key
 }
 
-// Guard is the compare that holds as long as h does, for the holder's own writes.
+// Guard returns the compare that is true while h is held, for the holder's own writes.
 func Guard(l protocol.Layout, h Hold) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(l.Field(h.Lock, metadata.FieldUUID)), "=", h.Token)
 }
 
-// HeldBy are the compares that hold as long as h does.
+// HeldBy returns the compares that are true while h is held.
 func HeldBy(l protocol.Layout, h Hold) []clientv3.Cmp {
 	key := l.Field(h.Lock, metadata.FieldUUID)
 	return []clientv3.Cmp{
@@ -29,13 +29,13 @@ func HeldBy(l protocol.Layout, h Hold) []clientv3.Cmp {
 	}
 }
 
-// Find reads the record of a lock and the ending of the hold with this uuid: either it is that hold's record, or the
+// Find reads the record of a lock and the ending of the hold with this uuid: either the record is that hold's, or the
 // ending says what became of it.
 func Find(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: []clientv3.Op{read(l, lock), clientv3.OpGet(l.History(uuid))}}
 }
 
-// ReadHold reads whether h is held, and what others may have written into its record: the keys from its alert to an
+// ReadHold reads what others may have written into the record of h, if it is still held: the keys from its alert to an
 // extension, with its deadline and a request between them. Else it reads the ending, if there is one, and the record.
 func ReadHold(l protocol.Layout, h Hold) Txn {
 	return Txn{
@@ -51,16 +51,16 @@ func readOthers(l protocol.Layout, lock string) clientv3.Op {
 		clientv3.WithRange(l.Field(lock, metadata.FieldExtended)+"\x00"))
 }
 
-// Watched is the half-open range of the keys of a record that a holder watches: from a request to its uuid, with its
-// deadline, extensions, and what lies between them, which is written once. Progress is not among them, so a holder is
-// not notified of its own reports.
+// Watched returns the half-open range of the keys of a record that a holder watches: from a request to its uuid, with
+// its deadline, extensions, and the keys between them, which are written once. Progress is not in the range, so a
+// holder is not notified of its own reports.
 func Watched(l protocol.Layout, lock string) (from, end string) {
 	return l.Field(lock, metadata.FieldAsked), l.Field(lock, metadata.FieldUUID) + "\x00"
 }
 
-// Alive writes what the holder says of its work, and moves the deadlines forward, never back: the time format makes the
-// order of bytes the order of times. Where the stored deadline is as late already, the alert still moves forward, and
-// [AsLate] has what was read. Else the hold is lost, and the record says to whom.
+// Alive writes the holder's progress and moves the deadlines forward, never back: the time format makes byte order the
+// order of times. If the stored deadline is already as late, the alert still moves forward, and [AsLate] returns what
+// was read. Else the hold is lost, and the record shows to whom.
 func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 	alert := l.Field(h.Lock, metadata.FieldAlertAt)
 	deadline := l.Field(h.Lock, metadata.FieldAutoUnlockAt)
@@ -77,8 +77,8 @@ func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 	}
 }
 
-// AsLate returns what an [Alive] that was done read of the record, as [ReadHold] does, because the stored deadline was
-// as late already. Otherwise it moved the deadlines, and moved is true.
+// AsLate returns what a successful [Alive] read of the record, as [ReadHold] does, because the stored deadline was
+// already as late. Otherwise Alive moved the deadlines, and moved is true.
 func AsLate(r *clientv3.TxnResponse) (others *clientv3.GetResponse, moved bool) {
 	if len(r.Responses) == 0 || r.Responses[0].GetResponseTxn() == nil {
 		return &clientv3.GetResponse{}, false // not from etcd
@@ -90,17 +90,17 @@ func AsLate(r *clientv3.TxnResponse) (others *clientv3.GetResponse, moved bool) 
 	return Keys(deadlines, 0), false
 }
 
-// Beat is [Alive] of a background task that only knows that the process lives. It is done only while the last progress
-// report is the one seen at this mod revision, 0 for none. Otherwise somebody with the same uuid has reported progress
-// since, and what the background task knows is older.
+// Beat is [Alive] for a background task that knows only that the process lives. It takes effect only if the last
+// progress report is the one seen at this mod revision, 0 for none. Otherwise another process with the uuid has
+// reported progress since, and what the background task knows is outdated.
 func Beat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen int64) Txn {
 	t := Alive(l, h, alertAt, autoUnlockAt, alive)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Field(h.Lock, metadata.FieldAlive)), "=", seen))
 	return t
 }
 
-// Detach says that the hold outlives the process that its record names, and takes back what witnesses said of that
-// process: from then on none can state its death. Else it reads the ending and the record.
+// Detach records that the hold outlives the process that its record names, and deletes the witnesses' statements about
+// that process: from then on none can state its death. Else it reads the ending and the record.
 func Detach(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If: HeldBy(l, h),
@@ -113,8 +113,8 @@ func Detach(l protocol.Layout, h Hold) Txn {
 	}
 }
 
-// Release releases the lock. There is no put in any branch, so it works while etcd is out of space. It reads nothing: a
-// caller that must know why the lock was no longer held sends [ReadHold], and the others need not pay for the branch.
+// Release releases the lock. No branch has a put, so it works while etcd is out of space. It reads nothing: a caller
+// that must know why the lock was no longer held sends [ReadHold], so that the others need not pay for the branch.
 func Release(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
@@ -122,9 +122,9 @@ func Release(l protocol.Layout, h Hold) Txn {
 	}
 }
 
-// ReleaseIndeterminate is [Release] of a hold of which another send of the acquisition is still unanswered: after its
-// commit that send cannot be committed either, and has no ticket. queue is the lock in whose queue it may be. The
-// tombstone lives as long as the lease. Else nothing is released, and the rest is done all the same.
+// ReleaseIndeterminate is [Release] for a hold whose acquisition has another, unanswered send: after its commit that
+// send cannot be committed and has no ticket. queue is the lock in whose queue it may be. The tombstone lives as long
+// as the lease. Else nothing is released, but the rest is done all the same.
 func ReleaseIndeterminate(l protocol.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
 	settle := append(leave(l, queue, h.UUID), clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
 	t := Release(l, h)
@@ -133,9 +133,9 @@ func ReleaseIndeterminate(l protocol.Layout, queue string, h Hold, lease clientv
 	return t
 }
 
-// ReleaseWith releases the lock as release does, and does the caller's writes with it, if the caller's compares hold,
-// too. It leaves a tombstone under the hold's uuid, with this lease, by which a repetition knows that an earlier send
-// did it: the writes cannot be told from those of others, and the record is gone either way.
+// ReleaseWith releases the lock as release does, and does the caller's writes, if the caller's compares hold too. It
+// leaves a tombstone under the hold's uuid, with this lease, which tells a repetition that an earlier send was
+// committed: the writes cannot be distinguished from those of others, and the record is gone either way.
 //
 // Else it reads the tombstone, the record, and then what [Failed] reads.
 func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp,
@@ -146,7 +146,7 @@ func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clie
 	return t.on(only, with)
 }
 
-// HandOver is [Release] of a hold that was got by waiting: it wakes the next waiter.
+// HandOver is [Release] for a hold that was queued for: it wakes the next waiter.
 func HandOver(l protocol.Layout, h Hold) Txn {
 	t := Release(l, h)
 	t.Then = append(t.Then, leave(l, h.Lock, h.UUID)...)

@@ -1,6 +1,6 @@
-// Package locktxn builds the transactions of the lock protocol as data: what is compared, what is written, what is read
-// when a compare fails. They are in one package because the safety of every lock rests on these compares: each one is
-// there because the checked model breaks without it (docs/protocol.md).
+// Package locktxn builds the transactions of the lock protocol as data: what is compared, what is written, and what is
+// read when a compare fails. They are in one package because the safety of every lock rests on these compares: without
+// any one of them the checked model breaks (docs/protocol.md).
 //
 // An error of a commit says nothing about its outcome, and neither does a failed compare alone: etcd's client may have
 // sent the transaction twice. So the Else branches read the record, and the caller compares the uuid that it finds.
@@ -25,8 +25,8 @@ type Txn struct {
 	If         []clientv3.Cmp
 	Then, Else []clientv3.Op
 
-	// Only names the record that the transaction alone is about, if it may share a request with transactions about
-	// others: what it compares and writes belongs to that record, or to one attempt.
+	// Only names the only record that the transaction concerns, if it may share a request with transactions about other
+	// records: all that it compares and writes belongs to that record, or to one attempt.
 	Only string
 }
 
@@ -35,7 +35,7 @@ func (t Txn) Commit(ctx context.Context, kv clientv3.KV) (*clientv3.TxnResponse,
 	return kv.Txn(ctx).If(t.If...).Then(t.Then...).Else(t.Else...).Commit()
 }
 
-// Nest makes one transaction that runs each of ts with its own compares: one that fails does not stop the others.
+// Nest returns one transaction that runs each of ts with its own compares: one that fails does not stop the others.
 func Nest(ts []Txn) Txn {
 	ops := make([]clientv3.Op, len(ts))
 	for i, t := range ts {
@@ -44,14 +44,13 @@ func Nest(ts []Txn) Txn {
 	return Txn{Then: ops}
 }
 
-// MaxOps is how many compares, and how many operations in a branch, etcd takes in one transaction unless configured
-// otherwise.
+// MaxOps is etcd's default limit of compares, and of operations in a branch, in one transaction.
 const MaxOps = 128
 
-// MaxBytes is how large a transaction etcd takes unless configured otherwise (1.5 MiB), less what it adds itself.
+// MaxBytes is etcd's default limit on the size of a transaction (1.5 MiB), less what etcd itself adds.
 const MaxBytes = 3<<19 - 1<<10
 
-// Bytes estimates the size of the transaction, rather too high than too low.
+// Bytes estimates the size of the transaction, erring on the high side.
 func (t Txn) Bytes() int {
 	n := 0
 	for _, c := range t.If {
@@ -69,10 +68,10 @@ func (t Txn) Bytes() int {
 	return n
 }
 
-// perOp is what a compare or an operation takes at most, beside its keys and its value.
+// perOp is the most bytes that a compare or an operation takes besides its keys and its value.
 const perOp = 48
 
-// Keys is what the operation with this number read.
+// Keys returns what operation op read.
 func Keys(r *clientv3.TxnResponse, op int) *clientv3.GetResponse {
 	if op >= len(r.Responses) || r.Responses[op].GetResponseRange() == nil {
 		return &clientv3.GetResponse{} // not from etcd
@@ -80,7 +79,7 @@ func Keys(r *clientv3.TxnResponse, op int) *clientv3.GetResponse {
 	return (*clientv3.GetResponse)(r.Responses[op].GetResponseRange())
 }
 
-// Fields takes the keys of a record out of a range answer.
+// Fields returns the keys of a record in a range answer.
 func Fields(l protocol.Layout, resp *clientv3.GetResponse) []metadata.Field {
 	fields := make([]metadata.Field, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
@@ -94,13 +93,13 @@ func Fields(l protocol.Layout, resp *clientv3.GetResponse) []metadata.Field {
 	return fields
 }
 
-// KV is a key as etcd answers it.
+// KV converts a key from etcd's form.
 func KV(kv *mvccpb.KeyValue) protocol.KV {
 	return protocol.KV{Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision,
 		ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease}
 }
 
-// forward puts a time if the one that is stored is earlier.
+// forward puts a time if the stored one is earlier.
 func forward(key, to string) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "<", to)},
 		[]clientv3.Op{clientv3.OpPut(key, to)}, nil)
@@ -118,12 +117,12 @@ func remove(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix())
 }
 
-// Refused reports whether err means that etcd did not and will not do what was asked: a bad request, too many of them,
-// no permission, a lease that is gone. Every other error says nothing about the outcome: the write may have been done,
-// or may be done later. A refusal speaks only for its own send: an earlier one of the same transaction may still be
-// under way.
+// Refused reports whether err means that etcd did not and will not commit the request: a bad request, too many
+// requests, no permission, a lease that is gone. Any other error leaves the outcome open: the write may have been done,
+// or may be done later. A refusal concerns only its own send: an earlier one of the same transaction may still be in
+// flight.
 //
-// Out of space is no refusal: etcd notices while it applies a transaction that the quota is exceeded, applies it all
+// Out of space is not a refusal: etcd notices that the quota is exceeded while it applies a transaction, applies it all
 // the same and answers with that error. Of 20 KB puts by 32 clients at the limit, one in five was committed this way.
 func Refused(err error) bool {
 	switch Code(err) {
@@ -133,8 +132,8 @@ func Refused(err error) bool {
 	return is(err, rpctypes.ErrTooManyRequests)
 }
 
-// Postponed reports whether etcd did not do what was asked, but may if asked again: it is overloaded, or the token that
-// the user's password bought has expired. etcd's client fails once with the latter, and gets another token.
+// Postponed reports whether etcd did not commit the request, but may if it is sent again: etcd is overloaded, or the
+// user's auth token has expired. etcd's client fails once with the latter and gets another token.
 func Postponed(err error) bool {
 	for _, again := range []error{
 		rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
@@ -146,14 +145,14 @@ func Postponed(err error) bool {
 	return false
 }
 
-// NoSpace reports whether etcd refuses puts until somebody makes room and disarms its alarm. It may have done this last
-// one.
+// NoSpace reports whether etcd refuses puts until space is freed and its alarm disarmed. It may have committed this
+// last one.
 func NoSpace(err error) bool { return is(err, rpctypes.ErrNoSpace) }
 
 // LeaseGone reports whether the request named a lease that no longer exists.
 func LeaseGone(err error) bool { return is(err, rpctypes.ErrLeaseNotFound) }
 
-// Code is the gRPC code of an error of etcd's client, which comes in two shapes.
+// Code returns the gRPC code of an error of etcd's client, which has two forms.
 func Code(err error) codes.Code {
 	var e rpctypes.EtcdError
 	if errors.As(err, &e) {
@@ -162,12 +161,12 @@ func Code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// is compares by text, as the error may not have gone through etcd's client's translation.
+// is also compares by text, because etcd's client may not have translated the error.
 func is(err, target error) bool {
 	return errors.Is(err, target) || errors.Is(rpctypes.Error(err), target)
 }
 
-// Forget deletes a document that belongs to no lock, if it is still the one that was seen at this mod revision.
+// Forget deletes a document that belongs to no lock, if it is still the one seen at this mod revision.
 func Forget(key string, revision int64) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)},
@@ -175,15 +174,15 @@ func Forget(key string, revision int64) Txn {
 	}
 }
 
-// Forbid puts a tombstone without ending the hold. It keeps a late send of an acquisition that was committed once from
-// being committed again after its hold was released, and one of [AddTask] after the task was done and removed. The
-// tombstone lives as long as the lease.
+// Forbid puts a tombstone without ending the hold. It prevents the second commit, by a late send, of an acquisition
+// after its hold was released, or of [AddTask] after the task was done and removed. The tombstone lives as long as the
+// lease.
 func Forbid(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease))}}
 }
 
-// leave deletes the ticket, and the tail if that is the attempt's own: if the attempt is the first, nobody else waits
-// then.
+// leave deletes the ticket, and the tail if it names the attempt. An attempt that is both first and tail is the only
+// waiter.
 func leave(l protocol.Layout, lock, uuid string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(l.Ticket(lock, uuid)),

@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Mark puts a document into the field of the hold h, in the place of an earlier one, for as long as the lease. also are
-// puts that go with it, such as an operator's audit entry.
+// Mark puts a document into the field of the hold h, replacing an earlier one. It lives as long as the lease. also are
+// further puts, such as an operator's audit entry.
 func Mark(l protocol.Layout, h Hold, field, document string, lease clientv3.LeaseID, also ...clientv3.Op) Txn {
 	put := clientv3.OpPut(l.Field(h.Lock, field), document, clientv3.WithLease(lease))
 	return Txn{
@@ -17,7 +17,7 @@ func Mark(l protocol.Layout, h Hold, field, document string, lease clientv3.Leas
 	}
 }
 
-// AskOnce is a [Mark] of a client that waits: it replaces no request that the hold has already. A key asked that is
+// AskOnce is [Mark] for a client that waits: it does not replace an existing request to the hold. An asked key that is
 // older than the hold is a leftover.
 func AskOnce(l protocol.Layout, lock string, r metadata.Request) Txn {
 	hold := Hold{Lock: lock, UUID: r.UUID, Token: r.Token}
@@ -35,8 +35,8 @@ type Extension struct {
 	Audit                 clientv3.Op
 }
 
-// Extend moves both deadlines of a hold forward, if nobody has moved its auto-unlock since it was shown. The alert may
-// have moved alone, and never moves back.
+// Extend moves both deadlines of a hold forward, if its auto-unlock has not moved since it was shown. The alert may
+// have moved alone; it never moves back.
 func Extend(l protocol.Layout, e Extension) Txn {
 	lock := e.Record.Name
 	deadline := l.Field(lock, metadata.FieldAutoUnlockAt)
@@ -63,16 +63,15 @@ func WithdrawAcknowledgement(l protocol.Layout, lock string, a *metadata.Acknowl
 	}
 }
 
-// ReadAction reads whether the action with this audit key was recorded, which happens together with the action, and
+// ReadAction reads whether the action with this audit key was recorded, which is part of the action's transaction, and
 // then the record of its lock.
 func ReadAction(l protocol.Layout, audit, lock string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpGet(audit, clientv3.WithCountOnly()), read(l, lock)}}
 }
 
-// State puts the proof that the holder of a hold has ended, in the place of a suspicion. The statement lives as long as
-// the lease. It is only put while that hold stands, without a statement since it was taken, and has not been detached
-// from its process. Else it reads the uuid key and then the statement: an earlier one, perhaps of an earlier send, is
-// as good.
+// State puts the proof that the holder of a hold has ended, replacing a suspicion. The statement lives as long as the
+// lease. It is put only if that hold stands, has no statement since it was taken, and has not been detached from its
+// process. Else it reads the uuid key and then the statement: an earlier one, perhaps from an earlier send, is as good.
 func State(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Txn {
 	t := witness(l, s)
 	t.Then = []clientv3.Op{
@@ -82,15 +81,15 @@ func State(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Txn 
 	return t
 }
 
-// Suspect puts a suspicion, in the place of an earlier one, under the same conditions as [State].
+// Suspect puts a suspicion, replacing an earlier one, under the same conditions as [State].
 func Suspect(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Txn {
 	t := witness(l, s)
 	t.Then = []clientv3.Op{clientv3.OpPut(l.Suspicion(s.UUID), protocol.Marshal(s), clientv3.WithLease(lease))}
 	return t
 }
 
-// witness is what State and Suspect have in common. A key detached that is older than the hold is a leftover, and a
-// statement that is older is about an earlier hold with its uuid: a late send of the same acquire took the lock again.
+// witness is common to State and Suspect. A detached key that is older than the hold is a leftover, and an older
+// statement is about an earlier hold with the same uuid: a late send of the same acquisition took the lock again.
 func witness(l protocol.Layout, s metadata.Statement) Txn {
 	hold := Hold{Lock: s.Lock, UUID: s.UUID, Token: s.Token}
 	detached := l.Field(s.Lock, metadata.FieldDetached)
@@ -104,12 +103,13 @@ func witness(l protocol.Layout, s metadata.Statement) Txn {
 	}
 }
 
-// Dispel takes a suspicion back.
+// Dispel withdraws a suspicion.
 func Dispel(l protocol.Layout, uuid string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpDelete(l.Suspicion(uuid))}}
 }
 
-// ProveWitness changes nothing; etcd refuses it to clients without the rights of a witness. No hold has this uuid.
+// ProveWitness changes nothing; etcd refuses it to clients without the rights of a witness. The uuid must be that of no
+// hold.
 func ProveWitness(l protocol.Layout, uuid string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpDelete(l.Death(uuid)), clientv3.OpDelete(l.Suspicion(uuid))}}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Position is a position in the queue of a lock: a ticket, which no other attempt ever uses again.
+// Position is a position in the queue of a lock: a ticket, which no other attempt ever uses.
 type Position struct {
 	Lock     string
 	UUID     string // of the attempt; the last part of the ticket's key
@@ -18,8 +18,8 @@ type Position struct {
 }
 
 // Enqueue takes what is claimed as [Acquire] does or else, in the same transaction, joins the queue: it puts the ticket
-// and becomes the tail. A lock that several can hold is queued for only where others queue already: there may be room,
-// by another claim.
+// and becomes the tail. For a lock that several can hold, it joins only if others queue already: otherwise another
+// claim may find room.
 //
 // Else it reads the holders, then answers in a nested transaction, see [Joined].
 func Enqueue(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket,
@@ -36,13 +36,13 @@ func Enqueue(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, t
 	return t
 }
 
-// Join joins the queue no matter who holds the lock. It reads the holders, and answers as [Enqueue] does when that did
-// not take the lock. Without a record to write, it is a fraction of the size.
+// Join joins the queue, whether or not the lock is held. It reads the holders, and answers as an [Enqueue] that did not
+// take the lock. Without a record to write, it is a fraction of the size.
 func Join(l protocol.Layout, c Claim, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
 	return Txn{Then: append(c.holders(l), join(l, c.Lock, uuid, ticket, lease))}
 }
 
-// join puts the ticket and becomes the tail. If the ticket is there already, it reads that.
+// join puts the ticket and becomes the tail. If the ticket exists already, it reads it.
 func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) clientv3.Op {
 	key := l.Ticket(lock, uuid)
 	return clientv3.OpTxn(
@@ -55,9 +55,9 @@ func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 	)
 }
 
-// Joined reads the answer of [Enqueue] or [Join] when it did not take the lock: the create revision of the ticket, 0 if
-// there is none, and the ticket before it, empty if that is not known. Only the send that put the ticket knows it, no
-// repetition.
+// Joined reads the answer of a [Join], or of an [Enqueue] that did not take the lock. It returns the create revision of
+// the ticket, 0 if there is none, and the ticket before it, empty if unknown: only the send that put the ticket knows
+// it, not a repetition.
 func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	if len(r.Responses) == 0 {
 		return 0, ""
@@ -83,11 +83,11 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 }
 
 // Turn takes what is claimed for the first in the queue. before is the ticket that was ahead and is gone; empty for
-// none. The ticket of a sole holder stays, with a mark: its deletion hands the lock over. That of a share goes: the
-// next waiter is the first then, and there may be room for it, too.
+// none. The ticket of a sole holder stays, marked as holding: its deletion hands the lock over. The ticket of a share
+// is deleted: the next waiter is then first, and there may be room for it, too.
 //
-// Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the position is lost;
-// without the tail newcomers overtake the queue, see [RestoreTail].
+// Else it reads the holders, the ticket and the tail: without a ticket and without a hold, the position is lost;
+// without a tail, newcomers overtake the queue, see [RestoreTail].
 func Turn(l protocol.Layout, c Claim, p Position, before string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := take(l, c, p.UUID, fields)
@@ -107,11 +107,11 @@ func Turn(l protocol.Layout, c Claim, p Position, before string, fields []metada
 	return t
 }
 
-// Look reads what a waiter must know. While the ticket before its own is there: its own, the tail and that ticket.
-// Otherwise the holders, its own ticket, the tail and, unless the waiter knows that it is the first, the newest ticket
-// older than its own: none means that it is the first.
+// Look reads what a waiter must know. While the ticket before its own exists, that is its own ticket, the tail and that
+// ticket. Otherwise it is the holders, its own ticket, the tail and, unless the waiter knows that it is the first, the
+// newest ticket older than its own: none means that it is the first.
 //
-// The last of these reads the whole queue in etcd, so it is for waiters that do not know who is ahead.
+// For the last of these etcd reads the whole queue, so it is only for waiters that do not know who is ahead.
 func Look(l protocol.Layout, c Claim, p Position, before string, first bool) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	tail := readTailKey(l, p.Lock)
@@ -139,16 +139,16 @@ func older(l protocol.Layout, p Position, opts ...clientv3.OpOption) clientv3.Op
 	return tickets(l, p.Lock, opts...)
 }
 
-// tickets reads the tickets of a lock without its tail, which sorts before all of them, as tickets begin with a digit
-// or a letter.
+// tickets reads the tickets of a lock without its tail, which sorts before all of them, because tickets begin with a
+// digit or a letter.
 func tickets(l protocol.Layout, lock string, opts ...clientv3.OpOption) clientv3.Op {
 	queue := l.Queue(lock)
 	return clientv3.OpGet(queue+"/", append(opts, clientv3.WithRange(clientv3.GetPrefixRangeEnd(queue)))...)
 }
 
 // Leave takes a waiter out of the queue, unless it is the tail, and reads the rest. If it is the tail, it reads the
-// rest and then the two newest tickets: a waiter leaving as the tail puts the tail back to the ticket before it, see
-// [Newest] and [LeaveAsTail].
+// rest and then the two newest tickets: a waiter that leaves as the tail moves the tail back to the ticket before its
+// own, see [Newest] and [LeaveAsTail].
 func Leave(l protocol.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{isTail(l, lock, uuid)},
@@ -168,20 +168,20 @@ func LeaveTogether(l protocol.Layout, lock string, uuids []string, rest ...clien
 	return t
 }
 
-// StillTail reports whether [LeaveTogether] left the waiter of the operation with this number in the queue: as its
-// tail, it has to leave by [Leave].
+// StillTail reports whether [LeaveTogether] left the waiter of operation op in the queue: as the tail, it has to leave
+// by [Leave].
 func StillTail(r *clientv3.TxnResponse, op int) bool {
 	return op < len(r.Responses) && r.Responses[op].GetResponseTxn().GetSucceeded()
 }
 
-// Last is the newest ticket of a queue, which its tail names. The zero Last is none.
+// Last is the newest ticket of a queue, which its tail names. The zero Last means none.
 type Last struct {
 	UUID     string
 	Revision int64 // create revision of the ticket
 	Lease    clientv3.LeaseID
 }
 
-// Newest is the newest of the tickets in an answer, which has the newest first, without the ticket of this uuid.
+// Newest returns the newest of the tickets in an answer, which has the newest first, except the ticket of the uuid but.
 func Newest(l protocol.Layout, tickets []*mvccpb.KeyValue, but string) Last {
 	for _, kv := range tickets {
 		if id := l.Parse(string(kv.Key)).ID; id != but {
@@ -191,11 +191,11 @@ func Newest(l protocol.Layout, tickets []*mvccpb.KeyValue, but string) Last {
 	return Last{}
 }
 
-// LeaveAsTail takes the newest waiter out of the queue and puts the tail back to the ticket before it, with the lease
-// of that ticket. If there is none, the queue is empty, and the tail goes.
+// LeaveAsTail takes the newest waiter out of the queue and moves the tail back to the ticket before it, with the lease
+// of that ticket. If there is none, the queue is empty, and the tail is deleted.
 //
-// If it fails, one of the two has changed. If it is refused because the lease is gone, so is the ticket before it, or
-// about to be.
+// If its compares fail, one of the two has changed. If it is refused because the lease is gone, the ticket before it is
+// gone, too, or about to be.
 func LeaveAsTail(l protocol.Layout, lock, uuid string, before Last) Txn {
 	t := Txn{If: []clientv3.Cmp{isTail(l, lock, uuid)}, Then: []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}}
 	if before.Revision == 0 {
@@ -207,7 +207,7 @@ func LeaveAsTail(l protocol.Layout, lock, uuid string, before Last) Txn {
 	return t
 }
 
-// LeaveBare takes a waiter out of the queue, and deletes the tail if that is its own: the way out when etcd is out of
+// LeaveBare takes a waiter out of the queue and deletes the tail if it names the waiter. It works when etcd is out of
 // space. Newcomers overtake the queue until another waiter restores the tail.
 func LeaveBare(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: leave(l, lock, uuid)}
@@ -218,8 +218,8 @@ func ReadTail(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{readTailKey(l, lock), newest(l, lock, 1)}}
 }
 
-// RestoreTail puts a tail if there is none although somebody waits: the newest waiter died, and its lease took the tail
-// along. last was the newest ticket when it was read: a waiter that joined since has put a tail.
+// RestoreTail puts a tail if a queue has none: the newest waiter died, and its tail expired with its lease. last was
+// the newest ticket when it was read: a waiter that joined since has put a tail.
 func RestoreTail(l protocol.Layout, lock string, last Last) Txn {
 	return Txn{
 		If: []clientv3.Cmp{
@@ -233,15 +233,15 @@ func RestoreTail(l protocol.Layout, lock string, last Last) Txn {
 // Known is what a waiter knows of the holders of a lock.
 type Known struct {
 	Lock     string
-	Token    int64 // of the record of the lock; 0 where there was none
-	Delay    int64 // mod revision of the delay of the lock; 0 where there was none
+	Token    int64 // of the record of the lock; 0 if there was none
+	Delay    int64 // mod revision of the delay of the lock; 0 if there was none
 	Shares   bool  // several can hold it
 	Revision int64 // at which they were read
 }
 
-// ReadChanges reads whether a waiter still knows all holders. While they are the same, or fewer of those with a
-// share, it counts the keys of the shares and the delays, if several can hold the lock; else it reads the holders and
-// the delays. In both cases it then counts each of these tickets: 1 or 0.
+// ReadChanges reads whether a waiter still knows all holders. If they are the same, or only shares were released, it
+// counts the keys of the shares and the delays, if several can hold the lock; else it reads the holders and the delays.
+// In both cases it then counts each of these tickets: 1 or 0.
 func ReadChanges(l protocol.Layout, k Known, tickets []string) Txn {
 	t := Txn{
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=",
@@ -269,8 +269,8 @@ func newest(l protocol.Layout, lock string, n int64) clientv3.Op {
 		clientv3.SortDescend))
 }
 
-// MaxStanding is how many tickets a waiter that gives up reads. To read those ahead of it, etcd would read the whole
-// queue for each, which grows with the square of their number when many give up at once.
+// MaxStanding is how many tickets a waiter that gives up reads. To read only those ahead of it, etcd would read the
+// whole queue for each waiter: when many give up at once, the cost grows with the square of their number.
 const MaxStanding = 100
 
 // Standing reads the holders, and the keys of up to [MaxStanding] tickets with the number of all.
@@ -278,7 +278,7 @@ func Standing(l protocol.Layout, c Claim) Txn {
 	return Txn{Then: append(c.holders(l), some(l, c.Lock))}
 }
 
-// some reads the first tickets by their keys, which say nothing about their ages.
+// some reads the first tickets in the order of their keys, which is not that of their ages.
 func some(l protocol.Layout, lock string) clientv3.Op {
 	return tickets(l, lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxStanding))
 }
@@ -288,15 +288,15 @@ func Queue(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
 }
 
-// QueueLength counts the tickets and then reads the tail. A client that was refused a lock that nobody holds learns
-// whether anybody queues.
+// QueueLength counts the tickets and then reads the tail. It tells a client that was refused a free lock whether others
+// queue.
 func QueueLength(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithCountOnly()), clientv3.OpGet(l.Tail(lock))}}
 }
 
-// RemoveTicket takes a waiter out of the queue, if its ticket is still the one that was seen. There is no put in any
-// branch: a tail that names the ticket stays, and keeps newcomers behind the queue until its waiter, if it lives, puts
-// it back, or its lease ends.
+// RemoveTicket takes a waiter out of the queue, if its ticket is still the one that was seen. No branch has a put: a
+// tail that names the ticket stays, and keeps newcomers behind the queue until its waiter, if alive, moves it back, or
+// its lease ends.
 func RemoveTicket(l protocol.Layout, w metadata.Waiter) Txn {
 	key := l.Ticket(w.Lock, w.ID)
 	return Txn{

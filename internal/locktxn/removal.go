@@ -7,26 +7,26 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Removal asks to end a hold for its holder. Its record is the one that was judged, or shown to the operator.
+// Removal ends a hold on behalf of its holder. Its record is the one that was judged, or shown to the operator.
 type Removal struct {
 	metadata.Removal
-	// Ranges hold the record's keys. Only needed if Record.Foreign reports that other keys lie in its range: then
-	// exactly these ranges are deleted instead of all of it.
+	// Ranges hold the record's keys. They are needed only if Record.Foreign reports that other keys lie in the record's
+	// range: then exactly these ranges are deleted instead of the whole.
 	Ranges []Range
 	Lease  clientv3.LeaseID // of the history key
 	Audit  *clientv3.Op     // the operator's action; nil for the unlocker
 
-	DelayLease clientv3.LeaseID // of the delay, if there is to be one
+	DelayLease clientv3.LeaseID // of the delay, if one follows
 
-	ending string // value of the history key, once it was asked for
+	ending string // value of the history key, once it was computed
 }
 
-// Delayed reports whether a lock delay follows. None follows the hold of a holder that is proven to have ended.
+// Delayed reports whether a lock delay follows. There is none after a holder that is proven to have ended.
 func (r *Removal) Delayed() bool {
 	return r.Delay > 0 && r.Record.Token != 0 && r.Ending.Ended != metadata.EndedAbandoned
 }
 
-// Range is the keys from From on and before To.
+// Range is the keys from From up to, but not including, To.
 type Range struct{ From, To string }
 
 // AutoUnlock removes the record if it is still the one that was judged: same acquisition, same deadline.
@@ -38,14 +38,14 @@ func AutoUnlock(l protocol.Layout, r *Removal) Txn {
 }
 
 // RemoveAbandoned removes the record if it is still the one that was judged, and the proof that its holder has ended
-// still stands as it was judged: a holder that extended, and a witness that took its statement back, both count.
+// still stands: the holder has not extended since, and the witness has not withdrawn its statement.
 func RemoveAbandoned(l protocol.Layout, r *Removal) Txn {
 	t := AutoUnlock(l, r)
 	proof := int64(-1) // of no key
 	if r.Record.Death != nil {
 		proof = r.Record.Death.Revision
 	}
-	// An [Alive] may write alive without a deadline.
+	// [Alive] may write the alive key without moving the deadline.
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Death(r.Record.UUID)), "=", proof),
 		clientv3.Compare(clientv3.ModRevision(l.Field(r.Record.Name, metadata.FieldAlive)), "<", proof))
 	return t
@@ -71,7 +71,7 @@ func ForceUnlock(l protocol.Layout, r *Removal) Txn {
 	return t
 }
 
-// ForceUnlockSilently is [ForceUnlock] without history and audit: the way out when etcd is out of space.
+// ForceUnlockSilently is [ForceUnlock] without history and audit, for an etcd that is out of space.
 func ForceUnlockSilently(l protocol.Layout, r *Removal) Txn {
 	key := l.Field(r.Record.Name, metadata.FieldUUID)
 	t := Txn{
@@ -101,8 +101,8 @@ func ReadRemoval(l protocol.Layout, r *metadata.Record) Txn {
 	}}
 }
 
-// EndDelay ends a delay that was shown to an operator, seen at this mod revision. also are puts that go with it, such
-// as the operator's audit entry. Else it reads the delay, if there is another one.
+// EndDelay ends a delay that was shown to an operator, seen at this mod revision. also are further puts, such as the
+// operator's audit entry. Else it reads the delay, if there is another one.
 func EndDelay(l protocol.Layout, lock string, revision int64, also ...clientv3.Op) Txn {
 	key := l.Delay(lock)
 	return Txn{
@@ -112,8 +112,8 @@ func EndDelay(l protocol.Layout, lock string, revision int64, also ...clientv3.O
 	}
 }
 
-// History is the value of the history key, which says who ended the hold. It leaves out what would make it larger than
-// a record may be, so that nothing that a client writes can make its own removal too large for etcd.
+// History returns the value of the history key, which says who ended the hold. It leaves out attributes and progress if
+// they would exceed the limit of a record, so that no client can make its own removal too large for etcd.
 func (r *Removal) History() string {
 	if r.ending == "" {
 		r.ending = protocol.Marshal(r.Ending)

@@ -9,8 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ReadTasks reads at most limit tasks of a set, from this one on, and the keys of the held locks of all tasks of the
-// set, as of the same moment.
+// ReadTasks reads at most limit tasks of a set, beginning with from, and the keys of the held locks of all tasks of the
+// set, at the same revision.
 func ReadTasks(l protocol.Layout, set, from string, limit int64) Txn {
 	first := l.Tasks(set)
 	end := protocol.End(l.Tasks(set))
@@ -30,7 +30,7 @@ func ReadTask(l protocol.Layout, set, task string) Txn {
 }
 
 // AddTask adds a task if there is none of that name, unless this attempt is forbidden, see [Forbid]. Else it reads the
-// task that is there.
+// existing task.
 func AddTask(l protocol.Layout, set, task, attempt, value string) Txn {
 	key := l.Task(set, task)
 	return Txn{
@@ -40,8 +40,8 @@ func AddTask(l protocol.Layout, set, task, attempt, value string) Txn {
 	}
 }
 
-// ChangeTask writes a task, or removes it if the value is empty, as long as it is still the one that was seen and
-// nobody works on it. Else it reads what [ReadTask] reads.
+// ChangeTask writes a task, or removes it if the value is empty, if it is still the one that was seen and no worker
+// holds it. Else it reads what [ReadTask] reads.
 func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) Txn {
 	key := l.Task(set, task)
 	t := ReadTask(l, set, task)
@@ -59,8 +59,8 @@ func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) T
 	}
 }
 
-// SaveTask writes the task of a worker that still has it, as long as it is still the one that was seen. Else it reads
-// what [ReadTask] reads.
+// SaveTask writes the task of a worker that still holds it, if it is still the one that was seen. Else it reads what
+// [ReadTask] reads.
 func SaveTask(l protocol.Layout, set, task string, guard clientv3.Cmp, seen int64, value string) Txn {
 	key := l.Task(set, task)
 	return Txn{
@@ -70,20 +70,20 @@ func SaveTask(l protocol.Layout, set, task string, guard clientv3.Cmp, seen int6
 	}
 }
 
-// ReadPeriod reads the last period of the job under a lock, and the running unlockers, whose clocks are witnesses.
+// ReadPeriod reads the last period of the job under a lock, and the running unlockers, whose clocks are compared.
 func ReadPeriod(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(),
 		clientv3.WithLimit(100))}}
 }
 
-// Documents are keys below the prefix that belong to no lock, and that may be written in the transactions that take a
-// lock and give it back. Only packages of this module can name some.
+// Documents are keys below the prefix that belong to no lock and may be written in the transactions that take and
+// release a lock. Only packages of this module can name them.
 type Documents struct{ keys []string }
 
 // NewDocuments returns the documents with these keys.
 func NewDocuments(keys ...string) Documents { return Documents{keys} }
 
-// Cover reports whether the operation is about one of the documents alone.
+// Cover reports whether the operation concerns one of the documents alone.
 func (d Documents) Cover(op clientv3.Op) bool {
 	return len(op.RangeBytes()) == 0 && slices.Contains(d.keys, string(op.KeyBytes()))
 }

@@ -20,10 +20,10 @@ type grouped struct {
 	groups  []group
 	byLock  map[string]int             // indexes into groups
 	endings map[string]*protocol.Event // history records by id
-	left    map[string]metadata.Waiter // that left their queues, by uuid
+	left    map[string]metadata.Waiter // waiters that left their queues, by uuid
 
-	restated []string // locks of which witnesses say something else now
-	moved    []string // locks and shares that may have become free, or no longer are
+	restated []string // locks whose statements have changed
+	moved    []string // locks and shares that may have become free or taken
 }
 
 // leaves notes a waiter whose ticket changed: it may have got the lock.
@@ -40,7 +40,7 @@ func (r *grouped) leaves(q *queue, ticket string) {
 }
 
 // apply applies all events of one revision, which arrived at now. It returns what changed for each lock, and what else
-// the revision says about the holds that began and ended.
+// the revision shows about the holds that began and ended.
 func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (steps []step, told grouped) {
 	var r grouped
 	for i := range events {
@@ -79,7 +79,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 	return append(steps, s.restateAll(v, r.restated)...), r
 }
 
-// applyOther applies an event on a key that is beside the records.
+// applyOther applies an event on a key outside the records.
 func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, now time.Duration) {
 	switch key.Kind {
 	case protocol.KindTicket:
@@ -109,7 +109,7 @@ func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, n
 	}
 }
 
-// add adds a change to its lock's group: nearly always the last one, because a range is deleted in key order.
+// add adds a change to its lock's group, nearly always the last one, because a range is deleted in key order.
 func (r *grouped) add(lock string, c change) {
 	if n := len(r.groups); n > 0 && r.groups[n-1].lock == lock {
 		r.groups[n-1].changes = append(r.groups[n-1].changes, c)
@@ -170,11 +170,11 @@ func (s *snapshot) applyLock(name string, changes []change) step {
 	return step{before, after}
 }
 
-// restateAll attaches to locks what witnesses say now. The caller holds mu of the view.
+// restateAll attaches the current statements to locks. The caller holds mu of the view.
 func (s *snapshot) restateAll(v *View, locks []string) (steps []step) {
 	for _, lock := range locks {
 		if told, ok := s.restate(lock); ok {
-			// a list that is being read may have the record without it
+			// a list that is being read may have the record without the statement
 			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
 			steps = append(steps, told)
 		}
@@ -211,7 +211,7 @@ func (v *View) stamp(s *step, now time.Duration, live bool) {
 	}
 }
 
-// touch notes that a key changed, for readers and for a running comparison. The caller holds mu.
+// touch notes, for readers and for a running comparison, that a key changed. The caller holds mu.
 func (v *View) touch(key protocol.Key) {
 	if key.Kind == protocol.KindTicket {
 		v.queues = nil

@@ -8,9 +8,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// What is read of the documents in etcd beside the records.
+// Reading of the documents outside the records.
 
-// document decodes one of the protocol's documents; ok reports whether it could be read.
+// document decodes one of the protocol's documents; ok reports whether it is readable.
 func document[T metadata.Ticket | metadata.Ending](value []byte) (d T, ok bool) {
 	if len(value) > metadata.MaxRecordBytes { // valid ones are never that large, and decoding costs time
 		return d, false
@@ -22,7 +22,7 @@ func document[T metadata.Ticket | metadata.Ending](value []byte) (d T, ok bool) 
 	return read, true
 }
 
-// clip cuts text from outside to the longest that the protocol allows.
+// clip cuts text from outside to the length that the protocol allows.
 func clip(s string) string {
 	if len(s) <= metadata.MaxTextBytes {
 		return s
@@ -50,8 +50,8 @@ func decodeDelay(lock string, kv protocol.KV) metadata.Delay {
 	return d
 }
 
-// decodeStatement decodes a statement that was first seen at seen; it returns nil if it cannot be read, or is about
-// another hold than its key says.
+// decodeStatement decodes a statement that was first seen at seen; it returns nil if it cannot be read or is about a
+// hold other than the one in its key.
 func decodeStatement(key protocol.Key, kv protocol.KV, in *interner, seen time.Duration) *metadata.Statement {
 	st := protocol.ReadStatement(key.ID, kv)
 	if st == nil {
@@ -80,7 +80,7 @@ func decodeEnding(e *protocol.Event) *metadata.Ending {
 // cannot fill the memory.
 const maxUnlockers = 1000
 
-// unlocker is an unlocker as its record was read last.
+// unlocker is an unlocker as its record was last read.
 type unlocker struct {
 	protocol.Unlocker
 	revision int64
@@ -89,7 +89,7 @@ type unlocker struct {
 }
 
 // runs reports whether the unlocker is running, for a view that last heard from etcd at the given time. While etcd is
-// silent, no unlocker is given up.
+// silent, no unlocker counts as stopped.
 func (u unlocker) runs(heard time.Time) bool {
 	return u.readable && heard.Sub(u.heard) <= protocol.PresenceTTL
 }
@@ -106,17 +106,18 @@ func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time, i *inter
 }
 
 const (
-	// maxLoose is how many statements are kept that are about no lock that is held. One usually follows its record, but
-	// a list reads it first.
+	// maxLoose is how many statements that are not about a held lock are kept. A statement usually follows its record,
+	// but a list reads it first.
 	maxLoose = 10_000
 	// maxLooseBytes bounds the statements that a list keeps until it knows the locks.
 	maxLooseBytes = 64 << 20
 )
 
-// statements holds what witnesses say, by the uuid in the key.
+// statements holds the witnesses' statements, by the uuid in the key.
 type statements struct {
 	deaths, suspicions map[string]*metadata.Statement
-	// loose is at least the number of statements that are about no lock, except of those whose lock went meanwhile.
+	// loose is an upper bound of the statements that are about no lock, not counting those whose lock has been released
+	// since.
 	loose int
 	bytes int // of those listed
 }
@@ -133,7 +134,7 @@ func (s *statements) of(key protocol.Key) map[string]*metadata.Statement {
 	return s.suspicions
 }
 
-// list takes in a statement that a list read.
+// list stores a statement that a list read.
 func (s *statements) list(key protocol.Key, st *metadata.Statement, size int) {
 	if s.bytes += size; st != nil && s.bytes <= maxLooseBytes {
 		s.of(key)[key.ID] = st

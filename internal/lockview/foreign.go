@@ -8,13 +8,13 @@ import (
 const (
 	// maxForeignSample is how many foreign keys are remembered by name.
 	maxForeignSample = 100
-	// maxForeignLocks is how many lock names are remembered that are not held but have foreign keys in their range.
-	// With more of them, every new lock is assumed to have some: deleting it range by range is slower, but never
-	// deletes what is not its own.
+	// maxForeignLocks is how many lock names are remembered that are not held but have foreign keys in their range. If
+	// there are more, every new lock is assumed to have some: deleting it range by range is slower, but never deletes
+	// foreign keys.
 	maxForeignLocks = 10_000
 )
 
-// foreignKeys counts the keys below the prefix that the layout does not know.
+// foreignKeys counts the foreign keys below the prefix.
 type foreignKeys struct {
 	total    int
 	sample   map[string]bool // some of them
@@ -53,7 +53,7 @@ const maxMisplaced = 1000
 // misplaced is a record that a client wrote where no lock's record can be. The prefix of its keys serves as its name.
 type misplaced struct {
 	irregular
-	rec     *metadata.Record // nil while it has no uuid: then its writer does not consider it held
+	rec     *metadata.Record // nil while it has no uuid: its writer does not consider it held
 	stamped bool             // rec.Seen is set
 }
 

@@ -9,27 +9,27 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// held is what the view keeps of each lock. Only its statements and the times at which it was seen are set later,
-// before any reader sees it.
+// held is what the view keeps of each lock. Only its statements and the times at which it was seen are set after
+// construction, before any reader sees it.
 type held struct {
 	metadata.Record
 	size int32     // bytes of all names and values in etcd
-	keys *keyNames // of a canonical lock; nil: it is irregular
+	keys *keyNames // of a canonical lock; nil if it is irregular
 }
 
-// item refers to what the view keeps of a lock; without a record there is none.
+// item refers to what the view keeps of a lock. Without a record there is no lock.
 type item struct {
 	rec *held
-	// idleUntil is what [staleness.IdleUntil] last said of it, in the index; 0 = not asked yet, or it is due soon.
+	// idleUntil is the last result of [staleness.IdleUntil], in the index; 0 = not computed yet, or due soon.
 	idleUntil time.Duration
 }
 
-// sizeOf bounds a size, of which the exact value only counts where it is far smaller.
+// sizeOf limits a size to an int32. The exact value matters only if it is far smaller.
 func sizeOf(size int) int32 { return int32(min(size, math.MaxInt32)) }
 
 func (it item) name() string { return it.rec.Name }
 
-// newItem keeps a record, whose texts share memory with equal ones. It has no keys if it is irregular.
+// newItem makes an item of a record, whose texts share memory with equal ones. An irregular one has no keys.
 func newItem(rec metadata.Record, size int, keys *keyNames, in *interner) item {
 	texts := rec.Name + rec.UUID
 	rec.Name = texts[:len(rec.Name)]
@@ -43,11 +43,11 @@ func newItem(rec metadata.Record, size int, keys *keyNames, in *interner) item {
 	return item{rec: &held{rec, sizeOf(size), keys}}
 }
 
-// maxChunk is chosen so that finding a lock costs about as much as making room for it.
+// maxChunk is chosen so that finding a lock costs about as much as inserting it.
 const maxChunk = 512
 
 // index holds the items sorted by lock name, in chunks. With hundreds of thousands of locks it takes a third of the
-// memory of a map plus a sorted slice, and never has to be sorted again.
+// memory of a map plus a sorted slice, and never needs re-sorting.
 type index struct {
 	chunks [][]item // none is empty
 	count  int
@@ -146,7 +146,7 @@ func (x *index) items() []item {
 	return all
 }
 
-// any reports whether a record whose name lies from one name to another is one that is looked for.
+// any reports whether a record with a name between from and end satisfies is.
 func (x *index) any(from, end string, is func(*held) bool) bool {
 	chunk, pos, _ := x.find(from)
 	for ; chunk < len(x.chunks); chunk++ {
@@ -163,8 +163,8 @@ func (x *index) any(from, end string, is func(*held) bool) bool {
 	return false
 }
 
-// dueSoon returns the locks that are not known to be idle, by name, and counts the others. oldest is when the first of
-// all was taken, by its holder's clock; zero if none says.
+// dueSoon returns the locks that are not known to be idle, sorted by name, and the number of the others. oldest is when
+// the first of all was taken, by its holder's clock; zero if none says.
 func (x *index) dueSoon(now time.Duration) (dueSoon []*held, idle int, oldest time.Time) {
 	for _, chunk := range x.chunks {
 		for _, it := range chunk {

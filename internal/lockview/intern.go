@@ -8,9 +8,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// interner lets what is equal in many records share memory. Without it a lock takes 50 to 60 bytes more for its texts,
-// and 260 more for what identifies its process. Package unique forgets a text at the next garbage collection unless a
-// handle of it is kept, so that locks taken one by one would share little.
+// interner lets equal values in many records share memory. Without it a lock takes 50 to 60 more bytes for its texts,
+// and 260 more for its process. Package unique forgets a text at the next garbage collection unless a handle is kept,
+// so locks taken one by one would share little.
 type interner struct {
 	mu        sync.Mutex
 	texts     map[string]string
@@ -18,10 +18,10 @@ type interner struct {
 	keyNames  map[string]*keyNames // by all names
 }
 
-// maxInterned bounds the memory taken by what occurs once, such as purposes with a number in them.
+// maxInterned bounds the memory for values that occur once, such as purposes with a number in them.
 const maxInterned = 8192
 
-// text returns s or an equal text, which is no part of a larger one.
+// text returns s or an equal text that is not part of a larger one.
 func (i *interner) text(s string) string {
 	if s == "" {
 		return ""
@@ -36,7 +36,7 @@ func (i *interner) text(s string) string {
 	return known
 }
 
-// process makes the locks of one process share what identifies it.
+// process makes the locks of one process share its identity.
 func (i *interner) process(p metadata.Process) *metadata.Process {
 	for _, text := range []*string{&p.BootID, &p.PodNamespace, &p.PodName, &p.PodUID, &p.Container} {
 		*text = i.text(*text)
@@ -57,7 +57,7 @@ func (i *interner) keys(names []string) *keyNames {
 		slices.Sort(names)
 	}
 	all := strings.Join(names, "/")
-	if len(all) > metadata.MaxTextBytes { // no two locks are like that
+	if len(all) > metadata.MaxTextBytes { // no two locks share such keys
 		return &keyNames{names}
 	}
 	i.mu.Lock()
@@ -70,7 +70,7 @@ func (i *interner) keys(names []string) *keyNames {
 	return known
 }
 
-// remember adds to a map, which it begins anew when it is full.
+// remember adds to a map, and starts a new map when it is full.
 func remember[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 	if m == nil || len(m) >= maxInterned {
 		m = make(map[K]V)

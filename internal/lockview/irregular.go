@@ -23,14 +23,14 @@ const (
 )
 
 // irregular is a lock that is not canonical: written key by key by a minimal client, repaired by hand, or hostile. Its
-// keys are kept, so that a change of one of them yields the same record as reading all of them again. Large values are
-// cut to what the record shows of them.
+// keys are kept, so that a change of one key yields the same record as reading all of them again. Large values are cut
+// to what the record shows of them.
 type irregular struct {
 	fields []keptField // sorted by name
 	// surplus counts keys beyond maxFields. These attributes would not be shown anyway, but while they are not in
 	// memory, the size and the choice of attributes are inexact until the next list.
 	surplus int
-	newest  int64 // highest mod revision that a key ever had
+	newest  int64 // highest mod revision of any key so far
 }
 
 // keptField is one key of an irregular lock.
@@ -122,7 +122,7 @@ func tooLarge(size int) metadata.Problem {
 	}
 }
 
-// truncate cuts a field to what is kept of it. The result does not refer to a large value.
+// truncate cuts a field to the part that is kept. The result does not refer to a large value.
 func truncate(f metadata.Field) keptField {
 	k := keptField{Field: f, size: len(f.Name) + len(f.Value)}
 	switch {
@@ -148,8 +148,8 @@ func problemsOf(f metadata.Field) []metadata.Problem {
 	})
 }
 
-// shorten leaves out of a metadata document what is too large to keep. The result decodes as document does, except for
-// the problem that something is too large.
+// shorten drops what is too large to keep from a metadata document. The result decodes to the same as document, except
+// for the problem that something is too large.
 func shorten(document string) string {
 	var all map[string]json.RawMessage
 	if json.Unmarshal([]byte(document), &all) != nil || all == nil {

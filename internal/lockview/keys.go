@@ -9,13 +9,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// A change of one key has to give the record that reading all keys of the lock would give. To keep all keys for that
-// would triple the memory of a lock, so they are kept only where the record does not tell them.
+// A change of one key must yield the same record as reading all keys of the lock. Keeping all keys for that would
+// triple the memory of a lock, so they are kept only if the record does not determine them.
 //
 // A lock is canonical if its keys are exactly uuid, alert_at, auto_unlock_at, metadata and perhaps alive, written as
 // the protocol's transactions write them: uuid and metadata at the token's revision, the others together. It is also
-// canonical if it is plain: the members of the document are keys of their own, without a document. The record of a
-// canonical lock tells what is in its keys, so only their names are kept. All other locks are irregular.
+// canonical if it is plain: the members of the document are separate keys, without a document. The record of a
+// canonical lock determines its keys, so only their names are kept. All other locks are irregular.
 
 // change is an event on one key of a lock.
 type change struct {
@@ -24,7 +24,7 @@ type change struct {
 	event   *protocol.Event
 }
 
-// written returns the key as the event left it.
+// written returns the key after the event.
 func (c change) written() metadata.Field {
 	return metadata.Field{Name: c.field, Value: string(c.event.Value), CreateRevision: c.event.CreateRevision,
 		ModRevision: c.event.ModRevision, Version: c.event.Version}
@@ -33,7 +33,7 @@ func (c change) written() metadata.Field {
 // maxCanonical leaves room for an alive key, so that a canonical lock stays below the size limit of a record.
 const maxCanonical = metadata.MaxRecordBytes - 2*metadata.MaxTextBytes
 
-// keysOf returns the names of the keys of a lock, which decode to rec, if it is canonical.
+// keysOf returns the names of the keys of a lock that decode to rec, if it is canonical.
 func keysOf(rec *metadata.Record, fields []metadata.Field, size int, in *interner) (k *keyNames, canonical bool) {
 	if rec.Problems != nil || size > maxCanonical {
 		return nil, false
@@ -48,7 +48,7 @@ func keysOf(rec *metadata.Record, fields []metadata.Field, size int, in *interne
 	}
 	opaque := 0
 	for _, f := range fields {
-		if f.ModRevision != revisionOf(rec, f.Name) { // the token's, unless somebody wrote another uuid
+		if f.ModRevision != revisionOf(rec, f.Name) { // the token's, unless the uuid was overwritten
 			return nil, false
 		}
 		if isOpaque(f.Name) {
@@ -69,8 +69,8 @@ func keysOf(rec *metadata.Record, fields []metadata.Field, size int, in *interne
 	return in.keys(names), true
 }
 
-// isOpaque reports whether the record does not tell the value of a key, or not as it is written. Its size follows from
-// that of the lock, so a canonical lock has one such key at most.
+// isOpaque reports whether the record does not determine the exact value of a key. Its size follows from that of the
+// lock, so a canonical lock has at most one such key.
 func isOpaque(name string) bool {
 	return name == metadata.FieldMetadata || name == metadata.FieldBacktrace || name == metadata.FieldClient
 }
@@ -101,7 +101,7 @@ func valueOf(r *metadata.Record, name string) (value string, ok bool) {
 	return "", false
 }
 
-// membersOf returns the members of the metadata document that the record tells.
+// membersOf returns the members of the metadata document that the record has.
 func membersOf(r *metadata.Record) map[string]any {
 	members := make(map[string]any, len(r.Attributes)+8)
 	maps.Copy(members, r.Attributes)
@@ -111,13 +111,13 @@ func membersOf(r *metadata.Record) map[string]any {
 	return members
 }
 
-// expand returns the keys of a canonical lock as if they had been read. They decode to the same record, though the
+// expand returns the keys of a canonical lock as if they had been read. They decode to the same record, although the
 // document may be shorter.
 func expand(it item) *irregular {
 	r := &it.rec.Record
 	members := membersOf(r)
 	o := &irregular{}
-	var opaque string // the key that has the rest of the lock's size
+	var opaque string // the key that accounts for the rest of the lock's size
 	for _, name := range it.rec.keys.names {
 		value, ours := valueOf(r, name)
 		switch {
@@ -126,7 +126,7 @@ func expand(it item) *irregular {
 			opaque = name
 			continue
 		default:
-			value, _ = members[name].(string) // it is one: else the lock would not be canonical
+			value, _ = members[name].(string) // a string, or the lock would not be canonical
 		}
 		o.set(keptField{Field: fieldOf(r, name, value), size: len(name) + len(value)})
 	}
@@ -153,8 +153,8 @@ func fieldOf(r *metadata.Record, name, value string) metadata.Field {
 	return f
 }
 
-// madeOf reports whether the keys of a list are those of this canonical lock, by their revisions: a key never has two
-// values at one revision.
+// madeOf reports whether the keys of a list are those of this canonical lock. It compares revisions: a key never has
+// two values at one revision.
 func (h *held) madeOf(fields []metadata.Field) bool {
 	return slices.EqualFunc(h.keys.names, fields, func(name string, f metadata.Field) bool {
 		return f.Name == name && f.ModRevision == revisionOf(&h.Record, name)

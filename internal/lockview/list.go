@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// builder builds a snapshot from a list. A list has all keys of one lock in a row, so the builder never holds the
+// builder builds a snapshot from a list. The keys of a lock are adjacent in a list, so the builder never holds the
 // values of more than one lock.
 type builder struct {
 	view  *View
@@ -140,7 +140,8 @@ func (v *View) unchanged(b *builder) (item, bool) {
 	if !held || has != (b.foreign > 0) || known != b.foreign {
 		return item{}, false
 	}
-	// A list that was reconciled while the lock changed recounted the foreign keys, but left the record alone.
+	// If the lock changed while an earlier list was reconciled, the foreign keys were recounted, but the record was not
+	// updated.
 	if it.rec.Foreign() != has {
 		return item{}, false
 	}
@@ -150,8 +151,8 @@ func (v *View) unchanged(b *builder) (item, bool) {
 	return it, b.surplus == 0 && it.rec.madeOf(b.fields)
 }
 
-// madeOf compares revisions, because a key never has two values at one revision. Of the surplus, which is not kept, it
-// compares number and newest revision.
+// madeOf compares revisions, because a key never has two values at one revision. For the surplus keys, which are not
+// kept, it compares their number and newest revision.
 func (o *irregular) madeOf(b *builder) bool {
 	i, surplus := 0, b.surplus
 	for _, f := range b.fields {

@@ -13,8 +13,8 @@ import (
 // queues holds the waiters of each lock.
 type queues map[string]*queue
 
-// queue holds the waiters of one lock. They are sorted when read, not at every change: a hostile writer may make a
-// queue as long as it likes.
+// queue holds the waiters of one lock. They are sorted when read, not at every change: a hostile writer can make a
+// queue arbitrarily long.
 type queue struct {
 	waiters map[string]metadata.Waiter // by ticket
 	sorted  []metadata.Waiter          // never written to; nil when out of date
@@ -34,7 +34,7 @@ func (q queues) put(w metadata.Waiter) {
 	q[w.Lock].sorted = nil
 }
 
-// seen returns when the waiter was first seen: w.Seen, or earlier if the queue already has it.
+// seen returns when the waiter was first seen: w.Seen, or earlier if the queue already has the waiter.
 func (q queues) seen(w metadata.Waiter) time.Duration {
 	if of := q[w.Lock]; of != nil {
 		if before, known := of.waiters[w.ID]; known && before.Revision == w.Revision &&

@@ -11,15 +11,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// findings are what a list revealed.
+// findings is what a list revealed.
 type findings struct {
 	gone     []*metadata.Record // holds that are over
 	died     []*metadata.Record // holds whose holder is proven to have ended
 	differed int                // locks that differed
 }
 
-// reconcile makes the snapshot match the list in b, except for what was touched meanwhile (nil: nothing). The caller
-// holds mu.
+// reconcile makes the snapshot match the list in b, except for keys touched meanwhile (nil: none). The caller holds mu.
 func (v *View) reconcile(b *builder, t *touched) (n findings) {
 	if t == nil {
 		t = newTouched()
@@ -99,8 +98,8 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 	return steps, differed
 }
 
-// knownInexact reports whether the snapshot was expected to be inexact about the lock, so that the watch missed
-// nothing: the lock has more keys than are kept, or was only assumed to have foreign keys.
+// knownInexact reports whether the snapshot was expected to be inexact about the lock, so that a difference does not
+// mean that the watch missed something: the lock has more keys than are kept, or was only assumed to have foreign keys.
 func (v *View) knownInexact(s *step) bool {
 	if s.before.rec == nil || s.after.rec == nil || s.replaced() || s.moved() {
 		return false
@@ -138,9 +137,9 @@ func (v *View) reconcileUnlockers(listed map[string]unlocker, t *touched) {
 		now, ok := listed[instance]
 		if t.unlockers[instance] || ok && now.revision == known.revision {
 			if !v.state.synced {
-				known.heard = now.heard // what it wrote could not arrive meanwhile
+				known.heard = now.heard // its writes could not arrive meanwhile
 			}
-			listed[instance] = known // which keeps its time of arrival
+			listed[instance] = known // keeps its time of arrival
 		}
 	}
 	maps.DeleteFunc(listed, func(instance string, _ unlocker) bool {
@@ -158,8 +157,8 @@ func (v *View) report(ctx context.Context, found findings) {
 	}
 }
 
-// reportEnded reports holds that a list no longer found. etcd may have recorded how they ended; reading that is cut off
-// after a second, so that many of them do not hold up the view.
+// reportEnded reports holds that a list no longer found. etcd may have their endings; reading them stops after a
+// second, so that many of them do not hold up the view.
 func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -172,8 +171,8 @@ func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
 	}
 }
 
-// reconcileStatements replaces the statements by those of a list, except for what was touched meanwhile. It returns the
-// locks that the difference is about.
+// reconcileStatements replaces the statements by those of a list, except for keys touched meanwhile. It returns the
+// locks whose statements differ.
 func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
 	now := v.snap.stated
 	listed := b.snap.stated
@@ -184,7 +183,7 @@ func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
 			st, ok := after[id]
 			switch {
 			case t.statements[protocol.Key{Kind: kind, ID: id}], ok && b.reuse && st.Revision == known.Revision:
-				after[id] = known // keeps when it was seen first
+				after[id] = known // keeps when it was first seen
 			default:
 				locks = append(locks, known.Lock)
 			}
@@ -209,7 +208,7 @@ func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
 	return slices.Compact(locks)
 }
 
-// reconcileDelays replaces the delays by those of a list, except for what was touched meanwhile.
+// reconcileDelays replaces the delays by those of a list, except for keys touched meanwhile.
 func (v *View) reconcileDelays(listed map[string]metadata.Delay, t *touched) {
 	for lock := range t.delays {
 		delete(listed, lock)

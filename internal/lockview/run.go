@@ -73,7 +73,7 @@ func (v *View) relist(ctx context.Context, reason string) error {
 	return nil
 }
 
-// watch follows etcd from the snapshot's revision on, and compares it with a list every few minutes.
+// watch follows etcd from the snapshot's revision on, and compares the snapshot with a list every few minutes.
 func (v *View) watch(ctx context.Context) error {
 	c := comparison{view: v, next: time.Now().Add(v.opt.RelistEvery)}
 	defer c.stop()
@@ -119,14 +119,14 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	}
 }
 
-// synced notes that the snapshot shows what etcd has at a revision. The caller holds mu.
+// synced notes that the snapshot matches etcd at a revision. The caller holds mu.
 func (v *View) synced(revision int64) {
 	v.state.hear(revision)
 	v.state.sync()
 	v.stats.LastSync = time.Now()
 }
 
-// lost notes that the snapshot is no longer followed, and reports whether that is news.
+// lost notes that the snapshot no longer follows etcd, and reports whether that is news.
 func (v *View) lost(err error) (news bool) {
 	cause := v.opt.Explain(err)
 	v.mu.Lock()
@@ -219,12 +219,12 @@ func (c *comparison) finish(ctx context.Context, b *builder) {
 	}
 	v.mu.Unlock()
 	if found.differed > 0 {
-		v.opt.Log.Error().Int("locks", found.differed).Msg("the watch missed changes of locks, which a list found")
+		v.opt.Log.Error().Int("locks", found.differed).Msg("a list found changes of locks that the watch had missed")
 	}
 	v.report(ctx, found)
 }
 
-// stop cancels a running comparison, and waits until its list has stopped.
+// stop cancels a running comparison and waits until its list has stopped.
 func (c *comparison) stop() {
 	if c.cancel == nil {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// snapshot is what etcd holds at one revision, as far as the view keeps it.
+// snapshot is the part of etcd's contents at one revision that the view keeps.
 type snapshot struct {
 	layout protocol.Layout
 	intern *interner
@@ -20,7 +20,7 @@ type snapshot struct {
 	unlockers  map[string]unlocker
 	stated     statements
 	delays     map[string]metadata.Delay // by lock or share
-	free       map[string]time.Duration  // locks with a queue and without a holder, and since when
+	free       map[string]time.Duration  // locks with a queue but without a holder, and since when
 
 	foreign   foreignKeys
 	misplaced misplacedRecords
@@ -73,7 +73,8 @@ func (s *snapshot) decodeNew(name string, changes []change) (item, *irregular) {
 	return s.decode(name, fields, 0)
 }
 
-// decode decodes all keys of a lock except a surplus. For an irregular lock it also returns the keys to keep.
+// decode decodes the keys of a lock; surplus counts those left out. For an irregular lock it also returns the keys to
+// keep.
 func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (item, *irregular) {
 	if len(fields) == 0 {
 		return item{}, nil
@@ -126,7 +127,7 @@ func (s *snapshot) put(it item, o *irregular) {
 	}
 }
 
-// step is what one revision did to one lock. An item without a record means that there is none.
+// step is the effect of one revision on one lock. An item without a record means that there is none.
 type step struct{ before, after item }
 
 func (s *step) name() string {
@@ -165,7 +166,7 @@ func (s *step) replaced() bool {
 
 // moved reports whether a time changed by which package staleness judges a removal; only a live holder changes those.
 // Any other write, such as an attribute or a foreign key in the record's range, must not count, or it could keep a dead
-// holder's lock forever. Neither must rewriting a deadline unchanged: that is no extension.
+// holder's lock forever. Rewriting a deadline unchanged must not count either: it is not an extension.
 func (s *step) moved() bool {
 	before, after := s.before.rec, s.after.rec
 	return !before.AlertAt.Equal(after.AlertAt) || !before.AutoUnlockAt.Equal(after.AutoUnlockAt) ||
@@ -179,8 +180,8 @@ func aliveAt(r *held) (at time.Time) {
 	return at
 }
 
-// noteFree notes which of the locks are free after a change of them, or of shares of them, at now. It has to be called
-// after every change that can make a difference.
+// noteFree notes which of the locks are free after a change of them, or of their shares, at now. Call it after every
+// change that can make a difference.
 func (s *snapshot) noteFree(names []string, now time.Duration) {
 	for _, name := range names {
 		s.settleFree(name, now)
@@ -200,7 +201,7 @@ func (s *snapshot) settleFree(lock string, now time.Duration) {
 	}
 }
 
-// noteAllFree does so for all locks, after a list.
+// noteAllFree does the same for all locks, after a list.
 func (s *snapshot) noteAllFree(now time.Duration) {
 	for lock := range s.free {
 		s.settleFree(lock, now)
@@ -210,7 +211,7 @@ func (s *snapshot) noteAllFree(now time.Duration) {
 	}
 }
 
-// taken reports whether somebody holds the lock or a part of it, or a delay keeps it from those who wait.
+// taken reports whether the lock or a share of it is held, or a delay keeps waiters from taking it.
 func (s *snapshot) taken(lock string) bool {
 	if it, ok := s.locks.get(lock); ok && it.rec.Token != 0 {
 		return true
@@ -246,7 +247,7 @@ func (s *snapshot) applyStatement(key protocol.Key, st *metadata.Statement) (loc
 	return append(locks, st.Lock)
 }
 
-// dropLoose forgets the statements that are about no lock that is held.
+// dropLoose forgets the statements that are not about a held lock.
 func (s *snapshot) dropLoose() {
 	s.stated.loose = 0
 	loose := func(_ string, st *metadata.Statement) bool { return s.isLoose(st) }
@@ -259,7 +260,7 @@ func (s *snapshot) isLoose(st *metadata.Statement) bool {
 	return !held || it.rec.Death != st && it.rec.Suspicion != st
 }
 
-// boundLoose counts the statements that are about no lock, and forgets them if there are too many.
+// boundLoose counts the statements that are not about a held lock, and forgets them if there are too many.
 func (s *snapshot) boundLoose() {
 	s.stated.loose = 0
 	for _, all := range []map[string]*metadata.Statement{s.stated.deaths, s.stated.suspicions} {
@@ -274,7 +275,7 @@ func (s *snapshot) boundLoose() {
 	}
 }
 
-// heed attaches to a record, which no reader has seen yet, what witnesses say of its hold.
+// heed attaches the statements about its hold to a record that no reader has seen yet.
 func (s *snapshot) heed(it item) {
 	if it.rec == nil || len(s.stated.deaths)+len(s.stated.suspicions) == 0 {
 		return
@@ -282,7 +283,7 @@ func (s *snapshot) heed(it item) {
 	it.rec.Heed(s.stated.deaths[it.rec.UUID], s.stated.suspicions[it.rec.UUID])
 }
 
-// restate attaches to a lock what witnesses say now; ok reports whether that is news.
+// restate attaches the current statements to a lock; ok reports whether they changed.
 func (s *snapshot) restate(name string) (told step, ok bool) {
 	it, held := s.locks.get(name)
 	if !held {

@@ -14,7 +14,7 @@ import (
 // maxSilence is how long the snapshot counts as current without a sign of life from etcd.
 const maxSilence = 10 * time.Second
 
-// state is what Freshness is made of.
+// state is the data behind Freshness.
 type state struct {
 	synced                   bool
 	revision, first, highest int64
@@ -22,7 +22,7 @@ type state struct {
 	cause                    string
 }
 
-// at returns what it says at a moment.
+// at returns the freshness at a moment.
 func (s state) at(now time.Time) protocol.Freshness {
 	f := protocol.Freshness{Synced: s.synced, Revision: s.revision, First: s.first, Highest: s.highest, Heard: s.heard,
 		Since: s.since, Cause: s.cause}
@@ -53,7 +53,7 @@ func (s *state) sync() {
 	}
 }
 
-// lose notes that the snapshot is no longer followed, and reports whether that is news: an outage is, each further
+// lose notes that the snapshot no longer follows etcd, and reports whether that is news: an outage is, each further
 // attempt in it is not.
 func (s *state) lose(cause string) (news bool) {
 	if s.synced {
@@ -65,7 +65,7 @@ func (s *state) lose(cause string) (news bool) {
 	return news
 }
 
-// Reasons to list that are not the end of a watch.
+// Reasons to list other than the end of a watch.
 const (
 	ReasonStart    = "start"    // the first list
 	ReasonPeriodic = "periodic" // to find what the watch may have missed
@@ -146,7 +146,8 @@ func reasonOf(err error) string {
 	return reasonOther
 }
 
-// touched is what the watch reported while a list was being read. The list may show it before or after the change.
+// touched is the keys that the watch reported while a list was being read. The list may show them before or after the
+// change.
 type touched struct {
 	locks, queues, unlockers, delays map[string]bool
 

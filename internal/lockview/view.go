@@ -1,15 +1,15 @@
-// Package lockview keeps an in-memory snapshot of all held locks, which everything else in the process reads.
+// Package lockview keeps an in-memory snapshot of all held locks, from which the rest of the process reads.
 //
-// The snapshot has one writer: a list of etcd's keys, and the watch that follows it. It shows whole revisions only,
-// never half a record. A removal goes to etcd, and its effect comes back through the watch. When the watch ends,
-// the view lists again and reconciles. It also does so every few minutes, because etcd servers have lost events before.
+// The snapshot has one writer: a list of etcd's keys, and the watch that follows it. It shows only whole revisions,
+// never half a record. A removal goes to etcd, and its effect comes back through the watch. When the watch ends, the
+// view lists again and reconciles. It also does so every few minutes, because etcd servers have lost events before.
 //
 // Readers are level-triggered: [View.Changed] only says that something changed.
 //
-// Words: a lock is canonical if its record says all there is to know about its keys, which is why only the record is
-// kept; otherwise it is irregular and its keys are kept, too. A foreign key is one that the layout does not know; a
-// misplaced record consists of foreign keys that look like a lock's. A list is one reading of all keys, a comparison is
-// a list while the watch runs, and to reconcile is to make the snapshot match a list.
+// Terms: a lock is canonical if its record determines its keys, so that only the record is kept; otherwise it is
+// irregular and its keys are kept, too. A foreign key is one that the layout does not know; a misplaced record consists
+// of foreign keys that look like a lock's. A list is one reading of all keys, a comparison is a list while the watch
+// runs, and to reconcile is to make the snapshot match a list.
 //
 // view.go has what readers call, run.go the writer. Both use snapshot.go and its parts, which know nothing of the view.
 package lockview
@@ -30,40 +30,40 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Source is where the snapshot comes from: methods of a lockstore.Store.
+// Source is what the snapshot is read from: methods of a lockstore.Store.
 type Source struct {
-	// List calls each for every key below the prefix, in key order, as of the revision that it returns.
+	// List calls each for every key below the prefix, in key order, at the revision that it returns.
 	List func(ctx context.Context, each func(protocol.KV)) (revision int64, err error)
 	// Watch calls each with the events of every revision after the given one, and every few seconds without events as a
 	// sign of life. It returns why it ended; an error with a method Reason() string is counted under that reason.
 	Watch func(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error
-	// Ending reads how a hold ended, for holds that ended while the view was not watching. Nil: unknown.
+	// Ending reads how a hold ended while the view was not watching; nil if unknown.
 	Ending func(ctx context.Context, id string) (*metadata.Ending, error)
 }
 
 // Options are the optional settings of a View.
 type Options struct {
 	// Ended is called for every hold that ended, in order, after it has left the snapshot. ending is nil if the holder
-	// released the lock, or if the ending is unknown. It must not block: the snapshot stands still meanwhile.
+	// released the lock, or if the ending is unknown. Ended must not block: the snapshot stands still meanwhile.
 	Ended func(r *metadata.Record, ending *metadata.Ending)
-	// Taken is called for every hold that was seen to begin, with its place in the queue, if it waited there. It must
-	// not block either.
+	// Taken is called for every hold that the watch saw begin, with its place in the queue if it waited. It must not
+	// block either.
 	Taken func(r *metadata.Record, w metadata.Waiter)
 	// Died is called for every hold whose holder was proven to have ended, after the snapshot shows it. It must not
 	// block either.
 	Died func(r *metadata.Record)
-	// Keep chooses the locks, by the keys that a list or a new hold has of them; nil: all. A view that chooses keeps
-	// nothing but records and statements.
+	// Keep selects the locks to keep, by the keys that a list or a new hold shows; all if nil. A view with Keep has
+	// only records and statements.
 	Keep func([]metadata.Field) bool
-	// RelistEvery is how often the snapshot is compared with a new list. Zero: five minutes.
+	// RelistEvery is how often the snapshot is compared with a new list; five minutes if zero.
 	RelistEvery time.Duration
-	// Explain turns an error of the source into a sentence for operators. Nil: the error's own text.
+	// Explain turns an error of the source into a sentence for operators; if nil, the error's own text is used.
 	Explain func(error) string
 	Log     zerolog.Logger
 }
 
-// View serves the snapshot. Its methods are safe for concurrent use, cheap, and never wait for etcd. What they return
-// is shared: never write to it.
+// View serves the snapshot. Its methods are safe for concurrent use, cheap, and never wait for etcd. Their results are
+// shared: never modify them.
 type View struct {
 	layout protocol.Layout
 	src    Source
@@ -77,11 +77,11 @@ type View struct {
 	shown   []*metadata.Record           // nil when out of date
 	shownOf uint64                       // the version of the misplaced records in shown
 	queues  map[string][]metadata.Waiter // nil when out of date
-	changed chan struct{}                // nil while nothing waits
+	changed chan struct{}                // nil while no reader waits
 	judged  judged
 	state   state
 	stats   Stats
-	touched *touched // what changed since the running comparison began; nil when none is running
+	touched *touched // keys that changed since the running comparison began; nil if none is running
 }
 
 // New returns a view that is empty until Run has listed the keys.
@@ -115,7 +115,7 @@ func (v *View) Locks() []*metadata.Record {
 	return v.held()
 }
 
-// All goes over the held locks by name.
+// All iterates over the held locks, sorted by name.
 func (v *View) All() iter.Seq[*metadata.Record] { return slices.Values(v.Locks()) }
 
 // held is [View.Locks] for callers that hold mu.
@@ -140,7 +140,7 @@ func (v *View) Lock(name string) *metadata.Record {
 	return &it.rec.Record
 }
 
-// Waiters returns the queue of a lock, first in line first.
+// Waiters returns the queue of a lock, the next waiter first.
 func (v *View) Waiters(name string) []metadata.Waiter {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -174,14 +174,14 @@ func (v *View) Unlockers() []protocol.Unlocker {
 	return all
 }
 
-// Foreign returns some of the keys below the prefix that the layout does not know, and their total number.
+// Foreign returns some of the foreign keys below the prefix, and their total number.
 func (v *View) Foreign() (sample []string, total int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Sorted(maps.Keys(v.snap.foreign.sample)), v.snap.foreign.total
 }
 
-// Changed returns a channel that is closed at the next change of anything the view shows. Signs of life are no change.
+// Changed returns a channel that is closed at the next change of anything the view shows. Signs of life do not count.
 func (v *View) Changed() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -191,7 +191,7 @@ func (v *View) Changed() <-chan struct{} {
 	return v.changed
 }
 
-// announce wakes everything that waits for a change. The caller holds mu.
+// announce wakes all readers that wait for a change. The caller holds mu.
 func (v *View) announce() {
 	if v.changed != nil {
 		close(v.changed)
@@ -203,8 +203,8 @@ func (v *View) announce() {
 func (v *View) Clock() time.Duration { return time.Since(v.began) }
 
 // Shown returns what pages and metrics show: the held locks, and the misplaced records, each under the prefix of its
-// keys unless a lock has that name. It is sorted by name, and the same slice until something changes. To judge, remove
-// or wait, use [View.Locks].
+// keys unless a lock has that name. It is sorted by name, and the same slice until something changes. To judge or
+// remove locks, or to wait, use [View.Locks].
 func (v *View) Shown() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -271,11 +271,11 @@ func (v *View) DelaysAbout(lock string) []metadata.Delay {
 	})
 }
 
-// Free returns the locks that nobody holds although somebody waits, with the time since when that has been so, on
-// [View.Clock]. A lock with holders of only a part of it is not among them: tickets do not say how much their owners
-// want. Neither is a lock in its delay, or one of whose shares is.
+// Free returns the locks that nobody holds although clients wait, with the time since when, on [View.Clock]. It leaves
+// out locks of which shares are held, because tickets do not say how much their owners want, and locks that are in a
+// delay, or one of whose shares is.
 //
-// followed is since when etcd has been watched without interruption; it is false while it is not.
+// followed is since when etcd has been watched without interruption; synced is false while it is not.
 func (v *View) Free() (since map[string]time.Duration, followed time.Duration, synced bool) {
 	synced = v.Fresh().Synced
 	v.mu.Lock()
@@ -283,17 +283,17 @@ func (v *View) Free() (since map[string]time.Duration, followed time.Duration, s
 	return maps.Clone(v.snap.free), max(0, v.state.since.Sub(v.began)), synced
 }
 
-// judged is under which policy and clocks locks were found to be idle.
+// judged is the policy and clocks under which locks were found to be idle.
 type judged struct {
 	policy staleness.Policy
 	epoch  time.Time // what the wall clock showed when the view was created
 }
 
-// idleAtOnce is the number of locks of which it is noted under one lock of the mutex that they are idle.
+// idleAtOnce is the number of locks that are noted as idle while the mutex is held once.
 const idleAtOnce = 500
 
-// Survey returns what there is to judge at a moment of the view's clock. It costs little for locks that are idle, and
-// as much as judging them for the others.
+// Survey returns the locks to judge at a moment of the view's clock. Idle locks cost little; the others cost as much as
+// judging them.
 func (v *View) Survey(p staleness.Policy, now staleness.Moment) staleness.Survey {
 	v.mu.Lock()
 	v.rejudge(p, now)
@@ -318,7 +318,7 @@ func (v *View) Survey(p staleness.Policy, now staleness.Moment) staleness.Survey
 	return staleness.Survey{DueSoon: slices.Values(dueSoon), Idle: idle, Oldest: oldest}
 }
 
-// SurveyShown is [View.Survey] of what [View.Shown] returns.
+// SurveyShown is [View.Survey] for the records of [View.Shown].
 func (v *View) SurveyShown(p staleness.Policy, now staleness.Moment) staleness.Survey {
 	survey := v.Survey(p, now)
 	v.mu.Lock()
@@ -331,8 +331,8 @@ func (v *View) SurveyShown(p staleness.Policy, now staleness.Moment) staleness.S
 	return survey
 }
 
-// rejudge forgets which locks are idle if that was found out under another policy, or if the wall clock has moved
-// against the monotonic one. The caller holds mu.
+// rejudge forgets which locks are idle if they were judged under another policy, or if the wall clock has moved against
+// the monotonic one. The caller holds mu.
 func (v *View) rejudge(p staleness.Policy, now staleness.Moment) {
 	epoch := now.Wall.Add(-now.Mono)
 	if v.judged.policy == p && v.judged.epoch.Sub(epoch).Abs() <= staleness.IdleTolerance {

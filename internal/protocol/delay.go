@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MarshalDelay writes a delay, and shortens what holders wrote until readers read it.
+// MarshalDelay writes a delay, and shortens what holders wrote so that readers accept it.
 func MarshalDelay(d metadata.Delay) string {
 	value := Marshal(d)
 	for most := metadata.MaxTextBytes; len(value) > metadata.MaxDelayBytes && most > 0; most /= 2 {
@@ -19,15 +19,15 @@ func MarshalDelay(d metadata.Delay) string {
 		}
 		value = Marshal(d)
 	}
-	if len(value) > metadata.MaxDelayBytes { // a name that is refused for new locks
+	if len(value) > metadata.MaxDelayBytes { // possible only with a name that new locks cannot have
 		d.Lock = ""
 		value = Marshal(d)
 	}
 	return value
 }
 
-// ReadDelay reads the delay of a lock or share. What cannot be read, or is about another lock, is a delay all the same:
-// only the existence of the key counts.
+// ReadDelay reads the delay of a lock or share. A value that cannot be read, or is about another lock, is a delay all
+// the same: only the existence of the key counts.
 func ReadDelay(lock string, kv KV) metadata.Delay {
 	d, err := metadata.Delay{}, error(nil)
 	if len(kv.Value) <= metadata.MaxDelayBytes {
@@ -41,8 +41,8 @@ func ReadDelay(lock string, kv KV) metadata.Delay {
 	return d
 }
 
-// DelayWords says why nobody takes a lock that nobody holds: `a lock delay of 30s after the hold of "billing" on
-// "host-3", force-unlocked by ann 4s ago, with 0:26 left`. The text in it is made visible.
+// DelayWords says why no client takes a free lock: `a lock delay of 30s after the hold of "billing" on "host-3",
+// force-unlocked by ann 4s ago, with 0:26 left`. Text from outside is made visible.
 func DelayWords(d *metadata.Delay, now time.Time) string {
 	if d.Unreadable {
 		return "a lock delay after a hold of which nothing is known" + unended(d)
@@ -82,8 +82,8 @@ func unended(d *metadata.Delay) string {
 // SourceProgram is the source of an action whose actor a program named, through package inspect.
 const SourceProgram = "program"
 
-// Forced is the removal of the hold that an operator saw, with the ending that tells its holder who did it and why.
-// delay is how long nobody is to follow; it is rounded up to whole seconds.
+// Forced returns the removal of the hold that an operator saw, with the ending that tells its holder who did it and
+// why. delay is how long no client may take the lock afterwards, rounded up to whole seconds.
 func Forced(r *metadata.Record, a Action, delay time.Duration) metadata.Removal {
 	why := a.Reason
 	if a.Ticket != "" {
@@ -95,7 +95,7 @@ func Forced(r *metadata.Record, a Action, delay time.Duration) metadata.Removal 
 	}
 }
 
-// CheckOperator returns what is wrong with the name of an operator, as a sentence, or nil. It is one line of text.
+// CheckOperator returns an error, a sentence, unless the name of an operator is one line of text.
 func CheckOperator(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "":

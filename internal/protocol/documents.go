@@ -16,12 +16,12 @@ type Action struct {
 	Actor     string        `json:"actor"`
 	Source    string        `json:"source"` // where the identity came from: cli, basic, mtls, header, program
 	Client    string        `json:"client,omitempty"`
-	UserAgent string        `json:"user_agent,omitempty"` // program of the person, as it calls itself
+	UserAgent string        `json:"user_agent,omitempty"` // the person's program, as it identifies itself
 	Action    Verb          `json:"action"`
 	Lock      string        `json:"lock"`
 	UUID      string        `json:"uuid"`
 	Token     int64         `json:"token"`
-	Revision  int64         `json:"revision"` // the record's revision as the person saw it
+	Revision  int64         `json:"revision"` // the record's revision that the person saw
 	Holder    string        `json:"holder"`   // one line
 	Reason    string        `json:"reason"`
 	Ticket    string        `json:"ticket,omitempty"`
@@ -30,14 +30,14 @@ type Action struct {
 	Seconds int64 `json:"seconds,omitempty"`
 }
 
-// wire is what is stored as one JSON object in one key.
+// wire is a document that is stored as one JSON object in one key.
 type wire interface {
 	metadata.Ticket | metadata.Ending | metadata.Presence | metadata.Statement | metadata.Request | metadata.Extension |
 		metadata.Acknowledgement | metadata.Delay | Action | Task
 }
 
-// Marshal writes a document. Text that is not UTF-8 is written with replacement characters, so
-// that a hostile record cannot keep its own ending from being recorded.
+// Marshal writes a document. Text that is not UTF-8 is written with replacement characters, so that a hostile record
+// cannot prevent the recording of its own ending.
 func Marshal[T wire](document T) string {
 	b, err := json.Marshal(document)
 	if err != nil {
@@ -53,8 +53,8 @@ func Unmarshal[T wire](value []byte) (T, error) {
 	return document, err
 }
 
-// ReadStatement reads what a witness says of the hold with this uuid, which is the end of its key. It returns nil if
-// that is too long, cannot be read, or names another hold.
+// ReadStatement reads a witness's statement about the hold with this uuid, which is the end of its key. It returns nil
+// if the statement is too long, cannot be read, or names another hold.
 func ReadStatement(uuid string, kv KV) *metadata.Statement {
 	if len(kv.Value) > metadata.MaxStatementBytes {
 		return nil
@@ -67,8 +67,8 @@ func ReadStatement(uuid string, kv KV) *metadata.Statement {
 	return &s
 }
 
-// Gatherer puts locks together from their keys, which come in key order: one lock after the other. So only one lock is
-// in memory at a time, with its backtrace.
+// Gatherer assembles locks from keys in key order, one lock after another, so that only one lock with its backtrace is
+// in memory at a time.
 type Gatherer struct {
 	// Each is called for every lock, with the arguments of [metadata.Decode].
 	Each func(lock string, fields []metadata.Field, foreign []string)
@@ -94,7 +94,7 @@ func (g *Gatherer) Take(key Key, kv KV) {
 	g.fields = append(g.fields, kv.Field(key))
 }
 
-// Flush ends the current lock: call it after the last key. Foreign keys alone are no lock.
+// Flush ends the current lock: call it after the last key. Foreign keys alone are not a lock.
 func (g *Gatherer) Flush() {
 	fields, foreign := g.fields, g.foreign
 	g.fields = nil
@@ -104,9 +104,8 @@ func (g *Gatherer) Flush() {
 	}
 }
 
-// Misplaced takes apart a key that looks like a field of a lock's record, but in a segment that [EncodeName] never
-// writes: somebody holds what they take for a lock. place is the key without the field and its "/", such as
-// "/mutexes/100%".
+// Misplaced parses a key that looks like a field of a lock's record, but in a segment that [EncodeName] never writes:
+// its client believes that it holds a lock. place is the key without the field and its "/", such as "/mutexes/100%".
 func (l Layout) Misplaced(key string) (place, field string, ok bool) {
 	rest, ok := strings.CutPrefix(key, l.prefix)
 	if !ok {

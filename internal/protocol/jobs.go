@@ -13,27 +13,27 @@ import (
 // MaxDataBytes is the length of the longest text that a task carries for its workers.
 const MaxDataBytes = 64 << 10
 
-// StateInProgress is the state of a task that a worker has or had when it died.
+// StateInProgress is the state of a task that a worker holds, or held when it died.
 const StateInProgress = "in_progress"
 
-// Task is the value of a task's key. A task in progress has the lock [TaskLock]; if nobody holds that, its worker is
+// Task is the value of a task's key. A task in progress has the lock [TaskLock]; if nobody holds it, its worker is
 // gone.
 type Task struct {
 	State     string        `json:"state"`
-	From      string        `json:"from,omitempty"` // the state out of which the last worker took it
-	Attempts  int           `json:"attempts"`       // how often it was taken without success
-	Data      string        `json:"data,omitempty"` // of the caller's
+	From      string        `json:"from,omitempty"` // the state that the last worker took it from
+	Attempts  int           `json:"attempts"`       // how often it has been taken without success
+	Data      string        `json:"data,omitempty"` // the caller's
 	Note      string        `json:"note,omitempty"` // what the last worker reported
 	By        string        `json:"by,omitempty"`   // the worker or operator that wrote this
 	AddedAt   metadata.Time `json:"added_at"`
 	ChangedAt metadata.Time `json:"changed_at"` // when the state changed
 }
 
-// TaskLock is the name of the lock of the task's worker.
+// TaskLock returns the name of the lock of the task's worker.
 func TaskLock(set, task string) string { return set + "/" + task }
 
-// CheckTask returns what is wrong with the names of a set and a task, or nil. A set has no "/" in its name, so that no
-// two tasks share a lock; a task may have any.
+// CheckTask returns an error unless the names of a set and a task are valid. The name of a set must not contain "/", so
+// that no two tasks share a lock; that of a task may.
 func CheckTask(set, task string) error {
 	switch {
 	case set == "":
@@ -46,13 +46,13 @@ func CheckTask(set, task string) error {
 	return metadata.CheckName(TaskLock(set, task))
 }
 
-// Period is the value of a period's key: the last one in which a job was run.
+// Period is the value of a period's key: the last period in which a job ran.
 type Period struct {
 	Start time.Time
 	Words string // who took it and when; shown, never interpreted
 }
 
-// FormatPeriod is the value of a period's key: the order of bytes is the order of periods.
+// FormatPeriod returns the value of a period's key. Byte order is the order of periods.
 func FormatPeriod(p Period) string {
 	return metadata.FormatTime(p.Start) + " " + text.Cut(strings.ToValidUTF8(p.Words, "�"), metadata.MaxTextBytes)
 }

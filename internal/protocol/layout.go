@@ -1,7 +1,7 @@
 // Package protocol is the wire format of the lock protocol around the record: where every key lies, the documents below
-// the dotted areas, and how long each of them stays. What a record says is package metadata.
+// the dotted areas, and how long each stays. Package metadata defines the record itself.
 //
-// [Layout] is the only place where keys are built and taken apart.
+// [Layout] is the only place where keys are built and parsed.
 //
 // The package is pure: no clock, no I/O, no etcd.
 package protocol
@@ -37,11 +37,11 @@ const (
 // tail is the last part of a tail's key. No ticket has this name.
 const tail = ".tail"
 
-// Layout builds and takes apart the keys below one prefix. The zero Layout is not usable: see [NewLayout].
+// Layout builds and parses the keys below one prefix. The zero Layout is not usable: see [NewLayout].
 type Layout struct{ prefix string }
 
-// NewLayout returns the layout below prefix, and adds a missing final "/". It refuses an empty prefix, because etcd
-// would then be asked for more than the locks, and one that is not printable UTF-8.
+// NewLayout returns the layout below prefix, and adds a missing final "/". It refuses an empty prefix, below which
+// there would be more than the locks, and one that is not printable UTF-8.
 func NewLayout(prefix string) (Layout, error) {
 	switch {
 	case strings.Trim(prefix, "/") == "":
@@ -52,83 +52,84 @@ func NewLayout(prefix string) (Layout, error) {
 	return Layout{prefix: strings.TrimSuffix(prefix, "/") + "/"}, nil
 }
 
-// DefaultLayout is the layout below [DefaultPrefix].
+// DefaultLayout returns the layout below [DefaultPrefix].
 func DefaultLayout() Layout { return Layout{prefix: DefaultPrefix} }
 
-// Prefix is the prefix with its final "/".
+// Prefix returns the prefix with its final "/".
 func (l Layout) Prefix() string { return l.prefix }
 
-// Record is the prefix of all keys of the lock's record; with [End] it is the range that holds exactly this record.
+// Record returns the prefix of all keys of the lock's record. With [End] it is the range of exactly this record.
 func (l Layout) Record(lock string) string { return l.prefix + EncodeName(lock) + "/" }
 
-// Field is the key of one field of the lock's record.
+// Field returns the key of one field of the lock's record.
 func (l Layout) Field(lock, field string) string { return l.Record(lock) + field }
 
-// Queue is the prefix of the tickets of the lock.
+// Queue returns the prefix of the tickets of the lock.
 func (l Layout) Queue(lock string) string { return l.prefix + areaQueue + EncodeName(lock) + "/" }
 
-// Ticket is the key of one waiter.
+// Ticket returns the key of one waiter.
 func (l Layout) Ticket(lock, ticket string) string { return l.Queue(lock) + ticket }
 
-// Tail is the key that names the newest ticket of the lock's queue.
+// Tail returns the key that names the newest ticket of the lock's queue.
 func (l Layout) Tail(lock string) string { return l.Queue(lock) + tail }
 
-// Cancelled is the key that forbids a late commit of the acquisition with this uuid.
+// Cancelled returns the key that forbids a late commit of the acquisition with this uuid.
 func (l Layout) Cancelled(uuid string) string { return l.prefix + areaCancelled + uuid }
 
-// History is the key of the ending of the hold with this uuid.
+// History returns the key of the ending of the hold with this uuid.
 func (l Layout) History(uuid string) string { return l.prefix + areaHistory + uuid }
 
-// Unlocker is the key of the presence record of one running unlocker.
+// Unlocker returns the key of the presence record of one running unlocker.
 func (l Layout) Unlocker(instance string) string { return l.prefix + areaUnlockers + instance }
 
-// Audit is the key of one operator's action; its keys sort by time.
+// Audit returns the key of one operator's action. These keys sort by time.
 func (l Layout) Audit(at time.Time, id string) string {
 	return l.prefix + areaAudit + metadata.FormatTime(at) + "-" + id
 }
 
-// Period is the key of the last period in which the job under this lock was run.
+// Period returns the key of the last period in which the job under this lock ran.
 func (l Layout) Period(lock string) string { return l.prefix + areaPeriods + EncodeName(lock) }
 
-// Tasks is the prefix of the tasks of one set.
+// Tasks returns the prefix of the tasks of one set.
 func (l Layout) Tasks(set string) string { return l.prefix + areaTasks + EncodeName(set) + "/" }
 
-// Death is the key of a witness's proof that the holder of the hold with this uuid has ended.
+// Death returns the key of a witness's proof that the holder of the hold with this uuid has ended.
 func (l Layout) Death(uuid string) string { return l.prefix + areaDeaths + uuid }
 
-// Suspicion is the key of a witness's reason to believe so, which proves nothing.
+// Suspicion returns the key of a witness's suspicion that the holder has ended.
 func (l Layout) Suspicion(uuid string) string { return l.prefix + areaSuspicions + uuid }
 
-// Delay is the key that keeps others from following a hold of the lock, or of one share, that was ended.
+// Delay returns the key of the lock delay after a hold of the lock, or of one share, that was ended.
 func (l Layout) Delay(lock string) string { return l.prefix + areaDelays + EncodeName(lock) }
 
-// ShareDelays is the half-open range of the delays of all shares of the lock. Like [Layout.Shares], it may have keys of
-// other locks.
+// ShareDelays returns the half-open range of the delays of all shares of the lock. Like [Layout.Shares], it may have
+// keys of other locks.
 func (l Layout) ShareDelays(lock string) (from, end string) {
 	shares := l.Delay(lock) + "#"
 	return shares + "1", shares + ":"
 }
 
-// DelaysAbout is a half-open range with the delay of the lock, those of all its shares, and perhaps those of others.
+// DelaysAbout returns a half-open range with the delay of the lock, those of all its shares, and perhaps those of other
+// locks.
 func (l Layout) DelaysAbout(lock string) (from, end string) {
 	return l.Delay(lock), l.Delay(lock) + "#:"
 }
 
-// Task is the key of one task.
+// Task returns the key of one task.
 func (l Layout) Task(set, task string) string { return l.Tasks(set) + EncodeName(task) }
 
-// LocksOfTasks is the prefix of the records of the locks of a set's tasks.
+// LocksOfTasks returns the prefix of the records of the locks of a set's tasks.
 func (l Layout) LocksOfTasks(set string) string { return l.prefix + EncodeName(TaskLock(set, "")) }
 
-// Shares is the half-open range of keys that holds the records of all shares of the lock. Records of other locks may
-// lie in it ("pool#3rd floor"), never those of shares of another lock that can be written as "pool#" and a number.
+// Shares returns the half-open range of keys with the records of all shares of the lock. Records of other locks may lie
+// in it ("pool#3rd floor"), but not those of shares of another lock whose name is "pool#" and a number.
 func (l Layout) Shares(lock string) (from, end string) {
 	shares := l.prefix + EncodeName(lock) + "#"
 	return shares + "1", shares + ":" // the byte after 9
 }
 
-// Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock. A list
-// of the locks leaves them out, with whatever lies in them.
+// Unlisted returns the areas, as prefixes in key order, that do not say who holds or waits for a lock. A list of the
+// locks leaves them out, with whatever lies in them.
 func (l Layout) Unlisted() []string {
 	areas := []string{areaAudit, areaCancelled, areaHistory, areaPeriods, areaTasks}
 	for i, area := range areas {
@@ -148,12 +149,12 @@ func (l Layout) Deaths() string     { return l.prefix + areaDeaths }
 func (l Layout) Suspicions() string { return l.prefix + areaSuspicions }
 func (l Layout) Delays() string     { return l.prefix + areaDelays }
 
-// Records returns the two half-open key ranges that hold every lock record and no other area.
+// Records returns the two half-open key ranges that contain every lock record and no other area.
 func (l Layout) Records() [2][2]string {
 	return [2][2]string{{l.prefix, l.prefix + "."}, {l.prefix + "/", End(l.prefix)}}
 }
 
-// End is the first key after all keys with this prefix: the end of a half-open range.
+// End returns the first key after all keys with this prefix: the end of a half-open range.
 func End(prefix string) string {
 	b := []byte(prefix)
 	for i := len(b) - 1; i >= 0; i-- {
@@ -165,7 +166,7 @@ func End(prefix string) string {
 	return "\x00"
 }
 
-// Kind is what a key below the prefix is for.
+// Kind is the purpose of a key below the prefix.
 type Kind string
 
 // The kinds of keys.
@@ -177,15 +178,15 @@ const (
 	KindHistory   Kind = "history"   // an ending
 	KindUnlocker  Kind = "unlocker"  // a presence record
 	KindAudit     Kind = "audit"     // an operator's action
-	KindPeriod    Kind = "period"    // the last period in which a job was run
+	KindPeriod    Kind = "period"    // the last period in which a job ran
 	KindTask      Kind = "task"      // a task and its state
 	KindDeath     Kind = "death"     // a witness's proof that a holder has ended
-	KindSuspicion Kind = "suspicion" // a witness's reason to believe so
-	KindDelay     Kind = "delay"     // nobody is to take the lock yet
-	KindForeign   Kind = "foreign"   // nothing of this protocol
+	KindSuspicion Kind = "suspicion" // a witness's suspicion that a holder has ended
+	KindDelay     Kind = "delay"     // a lock delay
+	KindForeign   Kind = "foreign"   // not of this protocol
 )
 
-// Key is a key taken apart.
+// Key is a parsed key.
 type Key struct {
 	Kind Kind
 	// Lock is the lock's name: of fields, of tickets and tails, of periods, of tasks, of delays, and of a foreign key
@@ -196,7 +197,7 @@ type Key struct {
 	ID string
 }
 
-// Parse takes a key apart. A key that fits no layout is KindForeign.
+// Parse parses a key. A key that fits no layout is KindForeign.
 func (l Layout) Parse(key string) Key {
 	rest, ok := strings.CutPrefix(key, l.prefix)
 	if !ok {
@@ -219,7 +220,7 @@ func (l Layout) Parse(key string) Key {
 	return Key{Kind: KindField, Lock: lock, ID: id}
 }
 
-// parseArea takes a key of one of the dotted areas apart.
+// parseArea parses a key of one of the dotted areas.
 func parseArea(area, id string) Key {
 	switch area {
 	case areaQueue:
@@ -252,7 +253,7 @@ func parseArea(area, id string) Key {
 	return Key{Kind: kind, ID: id}
 }
 
-// parseNamed takes apart a key that ends with the name of a lock.
+// parseNamed parses a key that ends with the name of a lock.
 func parseNamed(kind Kind, segment string) Key {
 	lock, err := DecodeName(segment)
 	if err != nil {
@@ -290,10 +291,10 @@ type KV struct {
 	CreateRevision int64
 	ModRevision    int64
 	Version        int64 // how often the key was written since it was created; 0 = unknown
-	Lease          int64 // 0 = the key stays until somebody deletes it
+	Lease          int64 // 0 = the key stays until it is deleted
 }
 
-// Field is the field of a record that the key, as it was parsed, and its value are.
+// Field returns the field of a record from this key and value; key is the parsed key.
 func (kv KV) Field(key Key) metadata.Field {
 	return metadata.Field{
 		Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
@@ -301,7 +302,7 @@ func (kv KV) Field(key Key) metadata.Field {
 	}
 }
 
-// Event is the change of one key; of a deletion only Key and ModRevision are set.
+// Event is the change of one key. For a deletion only Key and ModRevision are set.
 type Event struct {
 	KV
 	Deleted bool
@@ -309,15 +310,15 @@ type Event struct {
 
 // How long everything but locks stays in etcd: docs/protocol/operators.md, All keys. Locks have no lease.
 const (
-	// PresenceTTL is the lease of an unlocker's presence. One that was not written for so long is stale.
+	// PresenceTTL is the lease of an unlocker's presence. One that has not been written for this long is stale.
 	PresenceTTL = 15 * time.Second
 
 	// TicketTTL is the lease of a waiter's ticket and of the tail that names it.
 	TicketTTL = 10 * time.Second
 
-	// CancelledTTL is the lease of the mark of a cancelled attempt: longer than any request can be under way. Linux
-	// gives up a connection after 15 to 18 minutes without an acknowledgement (net.ipv4.tcp_retries2), and delivers
-	// what was sent if the network recovers before that; a proxy may do the same.
+	// CancelledTTL is the lease of the tombstone of a cancelled attempt: longer than any request can be in flight.
+	// Linux gives up a connection after 15 to 18 minutes without an acknowledgement (net.ipv4.tcp_retries2), and
+	// delivers what was sent if the network recovers before that; a proxy may do the same.
 	CancelledTTL = time.Hour
 
 	// HistoryRetention is how long endings are kept unless the operator says otherwise.

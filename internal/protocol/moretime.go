@@ -11,11 +11,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxMoreTime is the most time that an operator can give a holder at once. To give more, look again.
+// MaxMoreTime is the most time that an operator can give a holder at once.
 const MaxMoreTime = 7 * 24 * time.Hour
 
-// MoreTime returns the deadlines of a hold that is given more time: each is moved forward by d from now or, if that is
-// later, from where it is, and the alert is not after the auto-unlock. The times are in whole seconds, rounded up.
+// MoreTime returns the new deadlines of a hold that is given more time: each is d after now or, if that is later, d
+// after the old one; the alert is not after the auto-unlock. They are rounded up to whole seconds.
 func MoreTime(r *metadata.Record, d time.Duration, now time.Time) (alertAt, autoUnlockAt time.Time) {
 	autoUnlockAt = Later(r.AutoUnlockAt, now).Add(d)
 	alertAt = Later(r.AlertAt, now).Add(d)
@@ -43,7 +43,7 @@ func Earlier(a, b time.Time) time.Time {
 
 func upToSeconds(t time.Time) time.Time { return t.UTC().Add(time.Second - 1).Truncate(time.Second) }
 
-// CheckMoreTime returns why a hold cannot be given more time, as a sentence, or nil. now is the operator's clock.
+// CheckMoreTime returns an error, a sentence, if a hold cannot be given more time. now is the operator's clock.
 func CheckMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
 	if err := CheckMoreTimeOf(d); err != nil {
 		return err
@@ -65,7 +65,7 @@ func CheckMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
 	return nil
 }
 
-// CheckMoreTimeOf returns what is wrong with an amount of time to give, as a sentence, or nil.
+// CheckMoreTimeOf returns an error, a sentence, if d cannot be given.
 func CheckMoreTimeOf(d time.Duration) error {
 	switch {
 	case d < time.Second:
@@ -76,7 +76,7 @@ func CheckMoreTimeOf(d time.Duration) error {
 	return nil
 }
 
-// CheckAsk returns why the holder of a record cannot be asked to finish, as a sentence, or nil.
+// CheckAsk returns an error, a sentence, if the holder of a record cannot be asked to finish.
 func CheckAsk(r *metadata.Record) error {
 	switch {
 	case r.Misplaced:
@@ -97,7 +97,7 @@ const (
 	MaxAcknowledgement = 24 * time.Hour
 )
 
-// CheckAcknowledge returns why a hold cannot be acknowledged, as a sentence, or nil.
+// CheckAcknowledge returns an error, a sentence, if a hold cannot be acknowledged.
 func CheckAcknowledge(r *metadata.Record) error {
 	switch {
 	case r.Misplaced:
@@ -108,7 +108,7 @@ func CheckAcknowledge(r *metadata.Record) error {
 	return nil
 }
 
-// CheckAcknowledgeFor returns what is wrong with the length of an acknowledgement, as a sentence, or nil.
+// CheckAcknowledgeFor returns an error, a sentence, if an acknowledgement cannot last d.
 func CheckAcknowledgeFor(d time.Duration) error {
 	switch {
 	case d < MinAcknowledgement:
@@ -119,8 +119,8 @@ func CheckAcknowledgeFor(d time.Duration) error {
 	return nil
 }
 
-// CheckWithdraw returns why an acknowledgement cannot be withdrawn, as a sentence, or nil. One that is over by now can,
-// while its key is there.
+// CheckWithdraw returns an error, a sentence, if an acknowledgement cannot be withdrawn. One that is over can be, as
+// long as its key exists.
 func CheckWithdraw(r *metadata.Record) error {
 	if err := CheckAcknowledge(r); err != nil || r.Acknowledged != nil {
 		return err
@@ -128,7 +128,7 @@ func CheckWithdraw(r *metadata.Record) error {
 	return errors.New("nobody has acknowledged it")
 }
 
-// CheckNote returns what is wrong with the note of an acknowledgement, as a sentence, or nil. It may be empty.
+// CheckNote returns an error, a sentence, unless the note of an acknowledgement is empty or one line of text.
 func CheckNote(note string) error {
 	if !isLine(note) {
 		return fmt.Errorf("the note must be one line of at most %d bytes", metadata.MaxTextBytes)
@@ -136,12 +136,12 @@ func CheckNote(note string) error {
 	return nil
 }
 
-// isLine reports whether a text of an operator's fits where it is kept.
+// isLine reports whether an operator's text is one line of allowed length.
 func isLine(s string) bool {
 	return len(s) <= metadata.MaxTextBytes && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// CheckReason returns what is wrong with an operator's reason, as a sentence, or nil. The reason is one line of text.
+// CheckReason returns an error, a sentence, unless an operator's reason is one line of text.
 func CheckReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":

@@ -7,12 +7,12 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// maxQuoted is how much of a text from outside an error quotes, in bytes.
+// maxQuoted is how many bytes of outside text an error quotes.
 const maxQuoted = 40
 
 // EncodeName writes a lock name as one path segment: "%" as "%25", "/" as "%2F", a leading "." as "%2E", nothing else.
-// So no lock's keys can lie inside another lock's, and the areas of the protocol, which begin with a dot, are out of
-// its reach.
+// So no lock's keys can lie inside another lock's, and no lock can reach the areas of the protocol, which begin with a
+// dot.
 func EncodeName(name string) string {
 	if !strings.ContainsAny(name, "%/") && !strings.HasPrefix(name, ".") {
 		return name
@@ -34,7 +34,7 @@ func EncodeName(name string) string {
 }
 
 // DecodeName reads a path segment back. It fails for a segment that EncodeName never writes ("%41", "a%2fb", ""), so
-// that two different keys cannot pass for the same lock. The name may still be one that [metadata.CheckName] refuses.
+// that two different keys cannot denote the same lock. The name may still be one that [metadata.CheckName] refuses.
 func DecodeName(segment string) (string, error) {
 	if segment == "" || segment[0] == '.' || strings.Contains(segment, "/") {
 		return "", notEncoded(segment)

@@ -13,8 +13,8 @@ const (
 	maxHeldBack      = 16
 )
 
-// ReadPresence reads the presence record of an unlocker by its id, which is the end of its key. It returns nil if that
-// is too long, cannot be read, or lacks the time of writing: no unlocker wrote it.
+// ReadPresence reads the presence record of an unlocker by its id, which is the end of its key. It returns nil if the
+// record is too long, cannot be read, or lacks the time of writing: no unlocker wrote it.
 func ReadPresence(id string, value []byte) *metadata.Presence {
 	if len(value) > MaxPresenceBytes {
 		return nil
@@ -23,7 +23,7 @@ func ReadPresence(id string, value []byte) *metadata.Presence {
 	if err != nil || p.Now.IsZero() {
 		return nil
 	}
-	p.ID = id // the key tells unlockers apart
+	p.ID = id // the key identifies the unlocker
 	for _, shown := range []*string{&p.ID, &p.Hostname, &p.Version, &p.Mode} {
 		*shown = text.Cut(*shown, metadata.MaxTextBytes)
 	}
@@ -36,8 +36,7 @@ func ReadPresence(id string, value []byte) *metadata.Presence {
 
 // Freshness is how current a view of the locks is.
 type Freshness struct {
-	// Synced reports whether the view is what etcd holds: it was listed, the watch follows, and etcd was heard from of
-	// late.
+	// Synced reports whether the view matches etcd: it was listed, the watch follows, and etcd was heard from recently.
 	Synced bool
 	// Revision is the revision that the view shows.
 	Revision int64
@@ -47,9 +46,9 @@ type Freshness struct {
 	// fencing tokens may repeat.
 	Highest int64
 	Heard   time.Time     // when etcd was last heard from; zero = never
-	Pulse   time.Duration // how often etcd gives a sign of life while it is well; 0 = its silence says nothing
+	Pulse   time.Duration // how often a healthy etcd gives a sign of life; 0 = its silence means nothing
 	Since   time.Time     // when Synced last changed
-	Class   string        // what kind of thing keeps it from being synced, in a word or two; for everybody
+	Class   string        // why it is not synced, in a word or two that everyone may see
 	Cause   string        // the same as a sentence, which may name addresses; empty if it is synced
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// subject says what ended, by the cause of a statement.
+// subject returns what ended, according to the cause of a statement.
 func subject(cause string) string {
 	switch cause {
 	case metadata.CauseProcessEnded, metadata.CauseCommandLives:
@@ -32,8 +32,8 @@ func subject(cause string) string {
 	return ""
 }
 
-// WhatEnded says what a statement is about: "its container ended", and how: "with exit code 137 (OOMKilled)", empty if
-// that is not known. Between the two is the place for when. All text from outside is made visible.
+// WhatEnded says what ended, "its container ended", and how, "with exit code 137 (OOMKilled)", empty if unknown. A
+// caller may put the time between the two. Text from outside is made visible.
 func WhatEnded(s *metadata.Statement) (what, how string) {
 	what = cmp.Or(subject(s.Cause), text.Visible(text.Clip(s.Cause, maxWord)))
 	switch {
@@ -51,10 +51,11 @@ func WhatEnded(s *metadata.Statement) (what, how string) {
 	return what, how + "(" + text.Visible(text.Clip(s.Detail, maxWord)) + ")"
 }
 
-// maxWord is the length of the longest word of a witness in a sentence, in bytes.
+// maxWord is the most bytes of a witness's word in a sentence.
 const maxWord = 100
 
-// EndedAt is when the holder ended, by the witness's clock: when it wrote the statement, if it does not know better.
+// EndedAt returns when the holder ended, by the witness's clock; if the witness does not know, when it wrote the
+// statement.
 func EndedAt(s *metadata.Statement) time.Time {
 	if s.EndedAt.IsZero() {
 		return s.At.Time
@@ -62,13 +63,13 @@ func EndedAt(s *metadata.Statement) time.Time {
 	return s.EndedAt.Time
 }
 
-// HowItEnded is what a statement says as one sentence: "its container ended 40s ago with exit code 137 (OOMKilled)".
+// HowItEnded returns a statement as one sentence: "its container ended 40s ago with exit code 137 (OOMKilled)".
 func HowItEnded(s *metadata.Statement, now time.Time) string {
 	return howItEnded(s, func(at time.Time) string { return text.Duration(now.Sub(at)) + " ago" })
 }
 
-// HowItEndedAt is HowItEnded for a sentence that is kept: "its container ended at 2026-11-21T03:12:01Z with exit
-// code 137 (OOMKilled)".
+// HowItEndedAt is HowItEnded for a sentence that is stored: "its container ended at 2026-11-21T03:12:01Z with exit code
+// 137 (OOMKilled)".
 func HowItEndedAt(s *metadata.Statement) string {
 	return howItEnded(s, func(at time.Time) string { return "at " + at.UTC().Format(time.RFC3339) })
 }

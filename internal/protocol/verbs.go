@@ -8,58 +8,58 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Verb is something that an operator does to the hold of another: the word of the audit trail. A newer version may have
-// others.
+// Verb is an operator's action on another's hold, as the audit trail names it. A newer version may have others.
 type Verb string
 
-// What an operator can do to the hold of another.
+// The actions of operators on another's hold.
 const (
 	ActionForceUnlock Verb = "force-unlock" // end it
 	ActionAsk         Verb = "ask"          // ask its holder to finish
 	ActionExtend      Verb = "extend"       // move its deadlines forward
 	ActionEndDelay    Verb = "end-delay"    // end the lock delay after it
-	ActionAcknowledge Verb = "acknowledge"  // say that somebody looks at it
+	ActionAcknowledge Verb = "acknowledge"  // say that an operator is looking at it
 	// ActionWithdraw ends an acknowledgement before its time.
 	ActionWithdraw Verb = "withdraw-acknowledgement"
 )
 
-// Facts are what is true of a verb wherever it is asked for, done or told. Its words stand beside what says them.
+// Facts are the properties of a verb that hold everywhere. Its wording is defined where it is shown.
 type Facts struct {
 	Right  string // the permission that it needs
-	LetsIn bool   // it lets another in: the lock's name is typed, the reason is long, and no frame shows its form
-	Why    string // what the text is called that says why: reason or note
+	LetsIn bool   // lets another client in: the lock's name is typed, the reason is long, no frame shows the form
+	Why    string // the name of the text that says why: reason or note
 	MinWhy int    // characters that a person has to type there
-	Undo   Verb   // takes it back; empty: nothing does
+	Undo   Verb   // the verb that undoes it; empty if there is none
 
 	possible func(r *metadata.Record, a Action) error // nil: always
-	// Time says what is wrong with how long it lasts or how much it gives, as a sentence. Nil: it has no time.
+	// Time returns an error, a sentence, for a duration that the verb cannot last or give; nil if the verb has no
+	// duration.
 	Time func(time.Duration) error
-	// Mark is what it leaves in the record; zero = nothing.
+	// Mark is what the verb leaves in the record; zero = nothing.
 	Mark Mark
 }
 
-// Mark is a document that a verb writes into the record of a hold, in the place of an earlier one.
+// Mark is a document that a verb writes into the record of a hold, replacing an earlier one.
 type Mark struct {
 	Field  string
 	Leased bool // it ends after the action's Seconds, or with the hold
-	// Document is about the hold in r.
+	// Document returns the document about the hold in r.
 	Document func(r *metadata.Record, a Action) string
-	// By is who left the mark that is in the record.
+	// By returns who left the mark in the record.
 	By func(r *metadata.Record) (who string, left bool)
 }
 
-// How many characters a person has to type: enough for a history where something is taken away.
+// How many characters a person has to type: more for verbs that take something away.
 const (
 	minReason     = 1
 	minLongReason = 10
 )
 
-// Facts returns what is true of the verb; nothing of one that this version does not know.
+// Facts returns the properties of the verb; none for a verb that this version does not know.
 func (v Verb) Facts() Facts {
 	switch v {
 	case ActionForceUnlock:
 		return Facts{Right: "unlock", LetsIn: true, Why: "reason", MinWhy: minLongReason}
-	case ActionEndDelay: // which has the effect of a force unlock: the former holder may be at work
+	case ActionEndDelay: // has the effect of a force unlock: the former holder may be at work
 		return Facts{Right: "unlock", LetsIn: true, Why: "reason", MinWhy: minLongReason}
 	case ActionAsk:
 		return Facts{Right: "ask", Why: "reason", MinWhy: minReason,
@@ -84,7 +84,7 @@ func (v Verb) Facts() Facts {
 // Known reports whether this version knows the verb.
 func (v Verb) Known() bool { return v.Facts().Right != "" }
 
-// Possible returns why it makes no sense for the hold in r, as a sentence, or nil, whatever the action's text is.
+// Possible returns an error, a sentence, if the verb makes no sense for the hold in r, whatever the action's text.
 func (v Verb) Possible(r *metadata.Record, a Action) error {
 	if possible := v.Facts().possible; possible != nil {
 		return possible(r, a)
@@ -92,12 +92,12 @@ func (v Verb) Possible(r *metadata.Record, a Action) error {
 	return nil
 }
 
-// PossibleNow is [Verb.Possible] before anybody said how much time it is.
+// PossibleNow is [Verb.Possible] before a duration is chosen.
 func (v Verb) PossibleNow(r *metadata.Record, now time.Time) error {
 	return v.Possible(r, Action{At: metadata.Time{Time: now}, Seconds: 1})
 }
 
-// Check returns why the action makes no sense for the hold in r, as a sentence, or nil.
+// Check returns an error, a sentence, if the action makes no sense for the hold in r.
 func (v Verb) Check(r *metadata.Record, a Action) error {
 	if err := v.Possible(r, a); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (v Verb) Check(r *metadata.Record, a Action) error {
 	return CheckReason(a.Reason)
 }
 
-// Length is the action's Seconds.
+// Length returns the action's Seconds as a duration.
 func (a *Action) Length() time.Duration { return time.Duration(a.Seconds) * time.Second }
 
 func requestOf(r *metadata.Record, a Action) string {
@@ -153,7 +153,7 @@ func acknowledgedBy(r *metadata.Record) (string, bool) {
 	return r.Acknowledged.By, true
 }
 
-// Subject is what an operator saw: that is changed, or nothing.
+// Subject is what an operator saw: either exactly that is changed, or nothing.
 type Subject struct {
 	Hold  *metadata.Record
 	Delay *metadata.Delay // for [ActionEndDelay], instead of a hold
@@ -161,30 +161,29 @@ type Subject struct {
 	Follows time.Duration
 }
 
-// Outcome is what an action wrote beside its mark, or would have written.
+// Outcome is what an action wrote besides its mark, or would have written.
 type Outcome struct {
 	Ending  metadata.Ending // of [ActionForceUnlock]
 	Follows time.Duration   // the lock delay that follows
 }
 
-// ErrUnknown is wrapped by an error after which it is unknown whether an operator's action was done, or may still be
-// done.
+// ErrUnknown is wrapped by an error that leaves open whether an operator's action was done, or may yet be.
 var ErrUnknown = errors.New("outcome unknown")
 
-// RefusedError says why an action makes no sense. Nothing was done.
+// RefusedError means that an action makes no sense. Nothing was done.
 type RefusedError struct{ Why string } // a sentence
 
 // Error returns the reason as a sentence.
 func (e *RefusedError) Error() string { return e.Why }
 
-// sourceWaiter is the source of the request of a client that waits for the lock.
+// sourceWaiter is the source of a request by a client that waits for the lock.
 const sourceWaiter = "waiter"
 
-// maxShown is how many bytes of a text from outside a sentence has.
+// maxShown is how many bytes of outside text a sentence has.
 const maxShown = 240
 
-// AskedWords is the request in a record as one sentence: `asked by ann 2m ago: "the deploy waits"; no answer yet`. The
-// text in it is made visible. It is empty if the holder was not asked.
+// AskedWords returns the request in a record as one sentence: `asked by ann 2m ago: "the deploy waits"; no answer yet`.
+// Text from outside is made visible. It is empty if the holder was not asked.
 func AskedWords(r *metadata.Record, now time.Time) string {
 	switch words := RequestWords(r.Asked, now); {
 	case words == "":
@@ -196,7 +195,7 @@ func AskedWords(r *metadata.Record, now time.Time) string {
 	}
 }
 
-// RequestWords is [AskedWords] without a word about the answer, as of a hold that is over. q may be nil.
+// RequestWords is [AskedWords] without the answer, for a hold that is over. q may be nil.
 func RequestWords(q *metadata.Request, now time.Time) string {
 	if q == nil {
 		return ""
@@ -208,11 +207,11 @@ func RequestWords(q *metadata.Request, now time.Time) string {
 	return "asked by " + by + since(q.At.Time, now) + quoted(q.Reason)
 }
 
-// ExtendedWords is the extension in a record as one sentence: `ann gave 30m more 2m ago: "the disk is slow"`. The text
-// in it is made visible. It is empty if nobody gave the holder more time.
+// ExtendedWords returns the extension in a record as one sentence: `ann gave 30m more 2m ago: "the disk is slow"`. Text
+// from outside is made visible. It is empty if the holder was not given more time.
 func ExtendedWords(r *metadata.Record, now time.Time) string { return ExtensionWords(r.Extended, now) }
 
-// ExtensionWords is [ExtendedWords] of an extension, which may be nil.
+// ExtensionWords is [ExtendedWords] for an extension, which may be nil.
 func ExtensionWords(e *metadata.Extension, now time.Time) string {
 	if e == nil {
 		return ""
@@ -224,8 +223,9 @@ func ExtensionWords(e *metadata.Extension, now time.Time) string {
 	return Person(e.By) + " gave " + amount + since(e.At.Time, now) + quoted(e.Reason)
 }
 
-// AcknowledgedWords is who looks at a hold as one sentence: `acknowledged by ann 5m ago, for another 25m: "the disk is
-// full"`. The text in it is made visible. It is empty if nobody does. Of a hold that is over, see [LookedAtWords].
+// AcknowledgedWords returns who is looking at a hold as one sentence: `acknowledged by ann 5m ago, for another 25m:
+// "the disk is full"`. Text from outside is made visible. It is empty if nobody is. For a hold that is over, see
+// [LookedAtWords].
 func AcknowledgedWords(r *metadata.Record, now time.Time) string {
 	a := r.AcknowledgedAt(now)
 	if a == nil {
@@ -235,7 +235,7 @@ func AcknowledgedWords(r *metadata.Record, now time.Time) string {
 		text.Countdown(a.Until.Sub(now)) + quoted(a.Note)
 }
 
-// LookedAtWords is who looked at a hold when it ended, as one sentence. a may be nil: nobody.
+// LookedAtWords returns who was looking at a hold when it ended, as one sentence. a is nil if nobody was.
 func LookedAtWords(a *metadata.Acknowledgement, now time.Time) string {
 	if a == nil {
 		return ""
@@ -243,7 +243,7 @@ func LookedAtWords(a *metadata.Acknowledgement, now time.Time) string {
 	return "acknowledged by " + Person(a.By) + since(a.At.Time, now) + quoted(a.Note)
 }
 
-// Person is a name in visible characters: of an operator, or the owner of a client.
+// Person returns the name of an operator or owner in visible characters.
 func Person(name string) string {
 	if name == "" {
 		return "somebody"

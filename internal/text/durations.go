@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Time that has passed is rounded down, and time left to the nearest unit, so that five minutes do not show as four a
-// moment later. app.js follows the same rules.
+// Elapsed time is rounded down, and time left to the nearest unit, so that five minutes do not show as four a moment
+// later. app.js follows the same rules.
 
 const day = 24 * time.Hour
 
@@ -121,7 +121,7 @@ func nearest(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// Count is "1 lock", "2 locks" or "2 processes".
+// Count returns "1 lock", "2 locks" or "2 processes".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -132,7 +132,7 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Thousands is n with separators: 100,000.
+// Thousands returns n with separators: 100,000.
 func Thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

@@ -58,7 +58,7 @@ func isLabel(s string) bool {
 // has none.
 type Attributes struct{ labels, names []string }
 
-// NewAttributes returns those of a map from label to attribute.
+// NewAttributes returns the Attributes of a map from label to attribute.
 func NewAttributes(byLabel map[string]string) (a Attributes) {
 	a.labels = slices.Sorted(maps.Keys(byLabel))
 	for _, label := range a.labels {
@@ -70,8 +70,8 @@ func NewAttributes(byLabel map[string]string) (a Attributes) {
 // Labels returns the names of the labels.
 func (a Attributes) Labels() []string { return a.labels }
 
-// Values returns the value of each label. That of an attribute which the record does not have is empty, which
-// Prometheus takes for no label.
+// Values returns the value of each label. It is empty for an attribute that the record does not have, which to
+// Prometheus is the same as no label.
 func (a Attributes) Values(attributes map[string]any) []string {
 	values := make([]string, len(a.names))
 	for i, name := range a.names {
@@ -82,8 +82,8 @@ func (a Attributes) Values(attributes map[string]any) []string {
 	return values
 }
 
-// NameParameter is how the name of a lock travels in the query of a link to the dashboard, before it is escaped. It is
-// never part of a path, where proxies decode and merge slashes. A name that is not UTF-8 travels as base64url.
+// NameParameter returns the query parameter for a lock's name in a link to the dashboard, not yet escaped. Names are
+// never part of a path, where proxies decode and merge slashes. A name that is not UTF-8 is sent as base64url.
 func NameParameter(name string) (key, value string) {
 	if utf8.ValidString(name) {
 		return "name", name

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// ShellOperand is ShellWord for an operand of a command, which is no option even if it begins with a dash.
+// ShellOperand is ShellWord for an operand of a command, which is not an option even if it begins with a dash.
 func ShellOperand(word string) string {
 	if strings.HasPrefix(word, "-") {
 		return "-- " + quote(word)
@@ -15,8 +15,7 @@ func ShellOperand(word string) string {
 	return ShellWord(word)
 }
 
-// ShellWord quotes a word for a POSIX shell where that is needed. What could hide in a terminal is written as an escape
-// of $'…'.
+// ShellWord quotes a word for a POSIX shell if needed. Characters that a terminal could hide are escaped in $'…'.
 func ShellWord(word string) string {
 	if word == "" || strings.TrimFunc(word, isPlain) != "" {
 		return quote(word)

@@ -1,5 +1,5 @@
-// Package text prepares text from outside for display. Anybody with write access to etcd chooses names, owners and
-// purposes, so this is security code, of which there is one copy: the same text looks the same in terminals, logs and
+// Package text prepares text from outside for display. Anyone with write access to etcd chooses names, owners and
+// purposes, so this is security code. There is one copy of it: the same text looks the same in terminals, logs and
 // errors.
 package text
 
@@ -14,10 +14,10 @@ import (
 // maxMarks is how many combining marks one character may have: a pile of them would cover the lines above.
 const maxMarks = 4
 
-// Span is a piece of text that can be shown as it is.
+// Span is a piece of text that can be shown unchanged.
 type Span struct {
 	Text   string
-	Escape bool // Text is the escape of something that cannot be shown as it is
+	Escape bool // Text is the escape of something that cannot be shown unchanged
 }
 
 // Visible writes s so that every byte is visible and none can control a terminal or change the writing direction.
@@ -31,8 +31,8 @@ func Visible(s string) string {
 	return join(escape(s, true))
 }
 
-// Prose is [Visible] for a sentence that quotes text from outside and has already escaped some of it: blanks and
-// backslashes stay.
+// Prose is [Visible] for a sentence that quotes text from outside, some of it already escaped: spaces and backslashes
+// stay.
 func Prose(s string) string {
 	if isVisible(s) {
 		return s
@@ -40,7 +40,7 @@ func Prose(s string) string {
 	return join(escape(s, false))
 }
 
-// Spans is [Visible] in pieces, for a page that marks escapes.
+// Spans returns [Visible] in pieces, for a page that marks escapes.
 func Spans(s string) []Span {
 	if isVisible(s) {
 		return []Span{{Text: s}}
@@ -81,13 +81,12 @@ func escape(s string, exact bool) []Span {
 	return out.spans()
 }
 
-// ambiguousBlank reports whether s has a blank at i that nobody would see, or that would look like the gap between two
-// columns.
+// ambiguousBlank reports whether the blank of s at i would be invisible or look like the gap between two columns.
 func ambiguousBlank(s string, i int) bool {
 	return s[i] == ' ' && (i == 0 || i == len(s)-1 || s[i-1] == ' ')
 }
 
-// isVisible reports whether s surely is its own visible form, as nearly all text is.
+// isVisible reports whether s is certainly its own visible form, like nearly all text.
 func isVisible(s string) bool {
 	if strings.HasPrefix(s, " ") || strings.HasSuffix(s, " ") || strings.Contains(s, "  ") {
 		return false
@@ -182,5 +181,5 @@ func Cut(s string, most int) string {
 			return s[:n]
 		}
 	}
-	return s[:most] // not UTF-8 there, so there is no character to keep whole
+	return s[:most] // not UTF-8 there, so no character to keep whole
 }

@@ -1,9 +1,9 @@
 // Package fencing keeps late writes of a former lock holder out of what the lock protects.
 //
-// A holder may pause between checking its lock and writing, for a garbage collection or with its machine, and resume
-// when another holds the lock. Nothing on its side can stop the write then. So the side that is written to checks:
-// every hold has a token that is greater than those of all earlier holds (Token of a lock of package mutex), each write
-// carries it, and a resource that has seen a greater token refuses the write.
+// A holder may pause between checking its lock and writing, for a garbage collection or because its machine is
+// suspended, and resume when another holds the lock. Nothing on its side can then stop the write, so the resource
+// checks it: every hold has a token that is greater than those of all earlier holds (Token of a lock of package mutex),
+// each write carries it, and a resource that has seen a greater token refuses the write.
 //
 // # Over HTTP
 //
@@ -13,33 +13,33 @@
 //	ctx := fencing.NewContext(lock.Context(), lock.Token())
 //	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, body)
 //
-// The server's [Fence] stands around the handlers that write:
+// The server's [Fence] wraps the handlers that write:
 //
 //	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.Named("books")}
 //	mux.Handle("PUT /books", fence.Handler(books))
 //
 // # In a database
 //
-// The token is a column, and is compared and written by the statement that does the work, see [Exec]:
+// The token is a column that the statement that does the work compares and writes, see [Exec]:
 //
 //	err := fencing.Exec(ctx, db, token,
 //		`UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`, total, token, id, token)
 //
-// A handler that writes to a database wants [Carry] instead of a Fence: it takes the token from the request and leaves
-// the check to the statement, which survives restarts and holds for all replicas.
+// For a handler that writes to a database, use [Carry] instead of a Fence: it takes the token from the request and
+// leaves the check to the statement, which survives restarts and works across replicas.
 //
 // # In the same etcd
 //
-// Nothing of this is needed: put the Guard of the lock among the compares of your transaction.
+// None of this is needed: add the Guard of the lock to the compares of your transaction.
 //
 // # What to know
 //
-//   - Tokens of different locks must not be compared. Give each lock a resource, a row or a column of its own.
-//   - A caller may send the greatest possible token and shut everybody else out. Authenticate first.
+//   - Do not compare tokens of different locks. Give each lock its own resource, row or column.
+//   - A caller may send the greatest possible token and lock out all others. Authenticate first.
 //   - Writes with the same token, which come from one holder, are not ordered.
-//   - A fence that forgets lets late writes in: see [Memory] for what it does not survive.
-//   - After etcd was restored from a backup, tokens may be lower than before; all writes are refused until its revision
-//     is raised.
+//   - A fence that forgets lets late writes in: see [Memory] for what makes it forget.
+//   - After etcd is restored from a backup, tokens may be lower than before; writes are refused until its revision is
+//     raised.
 package fencing
 
 import (
@@ -58,28 +58,28 @@ const DefaultWait = 10 * time.Second
 
 // Store remembers the greatest token of each resource.
 type Store interface {
-	// Enter admits a write. It is a *StaleError if a greater token came before, admitted or not; otherwise the token is
-	// remembered. From the return until leave is called no greater token is admitted, so that no write can be overtaken
-	// between its check and its end; Enter waits for that, until ctx ends. Writes with the same token may be in at the
-	// same time. Leave may be called more than once.
+	// Enter admits a write and remembers its token. The error is a *StaleError if a greater token came before, admitted
+	// or not. Until leave is called no greater token is admitted, so that no write can be overtaken between its check
+	// and its end: Enter waits for older writes to leave, until ctx ends. Writes with the same token may run at the
+	// same time. leave may be called more than once.
 	//
-	// An error of any other kind keeps the write out as well: a fence that does not know does not open.
+	// Any other error refuses the write, too: a fence that does not know stays closed.
 	Enter(ctx context.Context, resource string, token int64) (leave func(), err error)
 }
 
 // Fence is HTTP middleware that lets a request through only if it carries the greatest token of its resource so far.
 //
-// What is kept out gets an answer in application/problem+json: 412 when the token is stale, 428 when there is none, 400
-// when it is not one, 503 when the store cannot tell or an older request takes too long.
+// A refused request gets an answer in application/problem+json: 412 if the token is stale, 428 if there is none, 400 if
+// it is invalid, 503 if the store fails or an older request takes too long.
 type Fence struct {
-	Store    Store                      // needed
-	Resource func(*http.Request) string // needed: what the request writes to, decided by the server; see Named
+	Store    Store                      // required
+	Resource func(*http.Request) string // required: what the request writes to, as the server decides; see Named
 	Wait     time.Duration              // how long a request waits for older ones to leave; DefaultWait when zero
-	// Refused is called for every request that was kept out, for logs and metrics; may be nil.
+	// Refused is called for every refused request, for logs and metrics; may be nil.
 	Refused func(r *http.Request, e error)
 }
 
-// Named returns a Resource function for fences around one resource.
+// Named returns a Resource function for a fence with a single resource.
 func Named(resource string) func(*http.Request) string {
 	return func(*http.Request) string { return resource }
 }
@@ -87,9 +87,9 @@ func Named(resource string) func(*http.Request) string {
 // Handler returns next behind the fence; next finds the token with [FromContext]. It panics if the fence has no Store
 // or no Resource.
 //
-// The write must be over when next returns. A next that leaves work to a goroutine or a queue, as http.TimeoutHandler
-// does after its timeout, lets that work happen outside the fence; so the fence belongs inside of a TimeoutHandler.
-// Give the server a ReadTimeout: a client that stops in the middle of a body stays inside, and newer ones wait.
+// The write must be over when next returns. Work that next leaves to a goroutine or a queue, as http.TimeoutHandler
+// does after its timeout, happens outside the fence, so put the fence inside a TimeoutHandler. Give the server a
+// ReadTimeout: a client that stalls in the middle of a body stays inside the fence, and newer ones wait.
 func (f Fence) Handler(next http.Handler) http.Handler {
 	if f.Store == nil || f.Resource == nil {
 		panic("fencing: a Fence needs a Store and a Resource")
@@ -118,8 +118,8 @@ func (f Fence) enter(r *http.Request) (token int64, leave func(), err error) {
 	return token, leave, err
 }
 
-// Carry returns next for requests that carry a token. next finds the token with [FromContext] and must check it itself,
-// with its write: see [Exec]. Other requests are answered as by a [Fence].
+// Carry returns a handler that calls next for requests with a token. next finds the token with [FromContext] and must
+// check it itself, in its write: see [Exec]. Other requests are answered as by a [Fence].
 func Carry(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := FromHeader(r.Header)
@@ -131,14 +131,14 @@ func Carry(next http.Handler) http.Handler {
 	})
 }
 
-// Header is the field of an HTTP request that carries the token, as a decimal number.
+// Header is the HTTP request header that carries the token, as a decimal number.
 const Header = "Fencing-Token"
 
-// Set writes the token to the header of a request, instead of any other. [Transport] does so by itself.
+// Set sets the token in the header of a request. [Transport] does so by itself.
 func Set(h http.Header, token int64) { h.Set(Header, strconv.FormatInt(token, 10)) }
 
-// FromHeader returns the token of a request. The error is [ErrNoToken] or an [ErrBadToken]. There is one way to write a
-// token: a repeated header, a sign, a blank or a leading zero is refused, because two readers could understand it
+// FromHeader returns the token of a request. The error is [ErrNoToken] or an [ErrBadToken]. A token has exactly one
+// form: a repeated header, a sign, a space or a leading zero is refused, because readers could interpret it
 // differently.
 func FromHeader(h http.Header) (int64, error) {
 	values := h.Values(Header)
@@ -170,11 +170,11 @@ func FromContext(ctx context.Context) int64 {
 	return token
 }
 
-// Transport is an http.RoundTripper that sends the token of the request's context with each request. One is enough for
-// all locks. A request without a token is an error and is not sent: use another client for what needs no lock.
+// Transport is an http.RoundTripper that sends the token of the request's context with each request. One Transport
+// serves all locks. A request without a token fails and is not sent: use another client for requests that need no lock.
 type Transport struct {
-	Base  http.RoundTripper               // what sends the requests; http.DefaultTransport when nil
-	Token func(ctx context.Context) int64 // where the token comes from; FromContext when nil. 0 or less is no token
+	Base  http.RoundTripper               // sends the requests; http.DefaultTransport when nil
+	Token func(ctx context.Context) int64 // returns the token, 0 or less if there is none; FromContext when nil
 }
 
 // RoundTrip sends the request with its token. Neither the request nor its header is changed.
@@ -199,7 +199,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return base.RoundTrip(r)
 }
 
-// problem is the answer to a request that was kept out, as in RFC 9457.
+// problem is the answer to a refused request, as in RFC 9457.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -210,8 +210,8 @@ type problem struct {
 	Newest int64  `json:"newest,omitempty"`
 }
 
-// Answer writes the response to a client whose write was kept out with err, for handlers behind [Carry]. Errors of
-// other packages are answered with 503 and without their text, which might reveal too much.
+// Answer writes the response to a client whose write was refused with err, for handlers behind [Carry]. Errors of other
+// packages are answered with 503 and without their text, which might reveal too much.
 func Answer(w http.ResponseWriter, err error) {
 	p := describe(err)
 	p.Type = "about:blank"
@@ -222,7 +222,7 @@ func Answer(w http.ResponseWriter, err error) {
 		h.Set("Retry-After", "1")
 	}
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // a client that went away needs no answer
+	_ = json.NewEncoder(w).Encode(p) // the client may have gone away
 }
 
 func describe(err error) problem {
@@ -231,12 +231,12 @@ func describe(err error) problem {
 	case errors.As(err, &stale):
 		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "stale_token",
 			Token: stale.Token, Newest: stale.Newest,
-			Detail: "A greater fencing token came before: somebody else got the lock since. Nothing was written. " +
+			Detail: "A greater fencing token came before: another holder has the lock. Nothing was written. " +
 				"Stop the work."}
 	case errors.Is(err, ErrRefused):
 		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "refused",
-			Detail: "The fence refused the write: somebody else got the lock since, or there is nothing of that " +
-				"name. Nothing was written."}
+			Detail: "The fence refused the write: another holder has the lock, or the resource does not exist. " +
+				"Nothing was written."}
 	case errors.Is(err, ErrNoToken):
 		return problem{Title: "A fencing token is needed", Status: http.StatusPreconditionRequired, Code: "no_token",
 			Detail: "Hold the lock and send its token in the header " + Header + "."}
@@ -245,24 +245,24 @@ func describe(err error) problem {
 			Detail: "The header " + Header + " must be there once, with a positive decimal number of 64 bits."}
 	}
 	return problem{Title: "Not now", Status: http.StatusServiceUnavailable, Code: "unavailable",
-		Detail: "Whether the token is the newest could not be told in time. Nothing was written."}
+		Detail: "The token could not be checked in time. Nothing was written."}
 }
 
 var (
-	// ErrRefused matches the error of every write that a fence kept out.
+	// ErrRefused matches the error of every write that a fence refused.
 	ErrRefused = errors.New("refused by the fence")
 
 	// ErrNoToken means that a request or a context carries no token.
 	ErrNoToken = errors.New("no fencing token")
 
-	// ErrBadToken means that a request carries something other than one token.
+	// ErrBadToken means that a request carries something other than one valid token.
 	ErrBadToken = errors.New("not a fencing token")
 
-	// ErrFull means that a [Memory] would have to forget a resource to take another.
+	// ErrFull means that a [Memory] has no room for another resource.
 	ErrFull = errors.New("too many fenced resources")
 )
 
-// StaleError means that a greater token came before: another got the lock since. It is an [ErrRefused].
+// StaleError means that a greater token came before: another client has got the lock since. It is an [ErrRefused].
 type StaleError struct {
 	Resource string
 	Token    int64 // of the write

@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// DefaultResources is how many resources a [Memory] keeps unless told otherwise.
+// DefaultResources is the default limit of a [Memory].
 const DefaultResources = 100_000
 
 // Memory is a [Store] in the memory of this process. It is safe for concurrent use. Know its limits:
 //
-//   - It forgets with the process. After a restart the first token of a resource gets in, whichever it is.
+//   - It forgets when the process ends. After a restart the first token of a resource gets in, whichever it is.
 //   - Each process has its own. Behind a load balancer, each replica knows only what it has seen.
-//   - It never forgets a resource while it runs, because that would open the fence: a new one beyond its limit is
+//   - It never forgets a resource while it runs, because that would open the fence: a new resource beyond its limit is
 //     refused.
 //   - It orders writes, but cannot stop one that hangs. While a handler does not return, newer tokens wait, and are
 //     refused when their time is up.
 //
-// So it fits one process that keeps what it writes, in memory or files of its own, only for as long as it lives. If the
+// So it suits a single process whose data, in memory or in its own files, lasts only as long as the process. If the
 // data is in a database, keep the token in the same row: see [Exec].
 type Memory struct {
 	limit int
@@ -29,14 +29,14 @@ type Memory struct {
 
 // fenced is what a Memory knows of a resource.
 type fenced struct {
-	newest int64         // came in or waits to
-	inside int64         // token of the writes that are in
-	writes int           // how many are in
-	empty  chan struct{} // closed when the last of them left
+	newest int64         // greatest token that came in or waits
+	inside int64         // token of the admitted writes
+	writes int           // how many are admitted
+	empty  chan struct{} // closed when the last of them leaves
 }
 
-// NewMemory returns a store of at most this many resources, [DefaultResources] when limit is 0 or less. An entry takes
-// about 200 bytes and its name.
+// NewMemory returns a store of at most limit resources, [DefaultResources] if limit is 0 or less. An entry takes about
+// 200 bytes plus its name.
 func NewMemory(limit int) *Memory {
 	if limit <= 0 {
 		limit = DefaultResources
@@ -60,7 +60,7 @@ func (m *Memory) Enter(ctx context.Context, resource string, token int64) (leave
 		if token < f.newest {
 			return nil, &StaleError{Resource: resource, Token: token, Newest: f.newest}
 		}
-		// from now on older ones are refused, even if this one gives up waiting: that it exists is enough
+		// from now on older tokens are refused, even if this one gives up waiting
 		f.newest = token
 		if f.writes == 0 || f.inside == token {
 			return m.admit(f, token), nil
@@ -71,7 +71,7 @@ func (m *Memory) Enter(ctx context.Context, resource string, token int64) (leave
 	}
 }
 
-// admit is called with mu.
+// admit lets a write in. The caller holds mu.
 func (m *Memory) admit(f *fenced, token int64) (leave func()) {
 	if f.writes == 0 {
 		f.empty = make(chan struct{})
@@ -87,7 +87,7 @@ func (m *Memory) admit(f *fenced, token int64) (leave func()) {
 	})
 }
 
-// wait is called with mu, and gives it back meanwhile.
+// wait waits until empty is closed or ctx ends. The caller holds mu, which wait releases meanwhile.
 func (m *Memory) wait(ctx context.Context, empty <-chan struct{}) error {
 	m.mu.Unlock()
 	defer m.mu.Lock()

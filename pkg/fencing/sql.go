@@ -12,8 +12,8 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Exec runs a statement that writes one row and carries its own fence: it writes the token, and only where no greater
-// one is.
+// Exec runs a statement that writes one row and contains its own fence: it writes the token, and only if the row has no
+// greater one.
 //
 //	UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?
 //	UPDATE books SET total = $1, token = $2 WHERE id = $3 AND token <= $2
@@ -21,16 +21,16 @@ type Execer interface {
 //	    ON CONFLICT (id) DO UPDATE SET total = excluded.total, token = excluded.token
 //	    WHERE books.token <= excluded.token
 //
-// The error is an [ErrRefused] when no row was written: a greater token is there, or, with UPDATE, no such row. It is
-// another one when more than one row was written; run the statement in a transaction where that can be. The statement
-// is sent as it is, with the placeholders of the database; args must contain the token, because a fence that does not
-// write it forgets.
+// The error is an [ErrRefused] if no row was written: the row has a greater token or, with UPDATE, does not exist. It
+// is another error if more than one row was written; if that can happen, run the statement in a transaction. The
+// statement is sent unchanged, with the placeholders of the database; args must contain the token, because a fence that
+// does not write it forgets.
 //
-// To fence a transaction of several statements let its first be such an UPDATE, of the row in which this lock's token
-// is kept. Others with a token for the row then wait until the transaction ends.
+// To fence a transaction of several statements, begin it with such an UPDATE of the row that keeps this lock's token.
+// Other writers of that row then wait until the transaction ends.
 //
-// MySQL reports rows that were changed, not rows that were found, so a repeated write would look refused: its driver
-// wants clientFoundRows=true.
+// MySQL reports rows that were changed, not rows that were found, so a repeated write would look refused: set
+// clientFoundRows=true in its driver.
 func Exec(ctx context.Context, db Execer, token int64, query string, args ...any) error {
 	if token <= 0 {
 		return fmt.Errorf("write with token %d: %w", token, ErrNoToken)
@@ -45,7 +45,7 @@ func Exec(ctx context.Context, db Execer, token int64, query string, args ...any
 	rows, err := result.RowsAffected()
 	switch {
 	case err != nil:
-		return fmt.Errorf("write with token %d: whether it was done: %w", token, err)
+		return fmt.Errorf("write with token %d: count the written rows: %w", token, err)
 	case rows == 0:
 		return fmt.Errorf("write with token %d: %w: the row has a greater token, or does not exist", token, ErrRefused)
 	case rows > 1:
@@ -54,7 +54,7 @@ func Exec(ctx context.Context, db Execer, token int64, query string, args ...any
 	return nil
 }
 
-// isToken finds the token bare or named.
+// isToken reports whether arg is the token, bare or named.
 func isToken(arg any, token int64) bool {
 	if named, ok := arg.(sql.NamedArg); ok {
 		arg = named.Value

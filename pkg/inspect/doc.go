@@ -1,4 +1,4 @@
-// Package inspect reads locks without taking them, and force-unlocks them: for programs that watch over others, as
+// Package inspect reads locks without taking them, and force-unlocks them: for programs that supervise others, as
 // mutexctl and the dashboard do. To take locks, use package mutex.
 //
 //	inspector, err := inspect.New(etcd, inspect.Options{})
@@ -13,14 +13,14 @@
 // [Inspector.List] streams the records of any number of locks, [Inspector.Get] reads everything about one, and
 // [Inspector.Watch] follows one. [Inspector.ForceUnlock] ends the hold that the caller saw, and no other.
 //
-// What is read is what others wrote. Names, owners, purposes and attributes are foreign text: escape them. Times are
-// those of the holder's clock; package staleness judges them.
+// Names, owners, purposes and attributes are text that other programs wrote: escape them. Times are by the holder's
+// clock; package staleness judges them.
 //
 // # Holds and shares
 //
-// A record is one hold. A plain lock has one holder at most; a semaphore and a read-write lock have several, whose
-// records are called after the lock with a number: "pool#2". List shows each record by itself, Get and Watch put the
-// lock together.
+// A record is one hold. A plain lock has at most one holder; a semaphore or read-write lock may have several, whose
+// records are named after the lock with a number: "pool#2". List yields each record by itself; Get and Watch combine
+// the records of a lock.
 //
 // # Rights
 //

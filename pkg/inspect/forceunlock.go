@@ -14,18 +14,18 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ErrUnknown is wrapped by the error of a force unlock whose answer was lost: it may have been done, or may still be.
+// ErrUnknown is wrapped by the error of a force unlock whose answer was lost: it may have been done, or may yet be.
 // Read the lock again.
-var ErrUnknown = errors.New("it is not known whether it was done")
+var ErrUnknown = errors.New("the outcome is unknown: it may or may not have been done")
 
 // ChangedError means that nothing was done, because the hold that the caller saw is over. It wraps
 // [metadata.ErrChanged].
 type ChangedError struct {
 	Lock string
-	Now  *metadata.Document // who holds the lock now; nil if nobody does or it is not known
+	Now  *metadata.Document // who holds the lock now; nil if nobody does or it is unknown
 }
 
-// Error says who holds the lock now, in one line.
+// Error says in one line who holds the lock now.
 func (e *ChangedError) Error() string {
 	if e.Now == nil {
 		return fmt.Sprintf("nothing was done to %s: the hold is over", text.Visible(e.Lock))
@@ -38,18 +38,18 @@ func (e *ChangedError) Error() string {
 func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
 // ForceUnlock ends the hold in r, whatever its deadlines, as "mutexctl force-unlock" does: in one transaction that
-// compares that this very hold still stands, and records in history and audit trail who did it and why. by names the
-// operator, a person or a program that acts for one; reason is a line that the holder gets to see. A lock delay follows
+// checks that this very hold still stands, and records in the history and the audit trail who did it and why. by names
+// the operator, a person or a program that acts for one; reason is one line that the holder sees. A lock delay follows
 // if the record asks for one.
 //
-// The holder is not stopped. It learns of the loss within a round trip, if its library watches; until then it and the
-// next holder may work at the same time, unless a fence keeps late writes out. Waiting for the auto-unlock is safer.
+// The holder is not stopped. If its library watches, it learns of the loss within a round trip; until then it and the
+// next holder may work at the same time, unless a fence refuses late writes. Waiting for the auto-unlock is safer.
 //
-// nil means that this call ended the hold. A [*ChangedError] means that it was over before, and that nothing was done:
-// that the holder has extended it is not such a change. After an [ErrUnknown] read the lock again.
+// nil means that this call ended the hold. A [*ChangedError] means that the hold was already over and nothing was done;
+// an extension by the holder is not such a change. After an [ErrUnknown] read the lock again.
 //
 // An etcd that is out of space cannot store the records. The hold is ended anyway, without a lock delay, and
-// [Options].Logger is told.
+// [Options].Logger logs it.
 func (i *Inspector) ForceUnlock(ctx context.Context, r *metadata.Record, by, reason string) error {
 	if err := i.forceUnlock(ctx, r, by, reason); err != nil {
 		return fmt.Errorf("inspect: %w", err)
@@ -79,11 +79,11 @@ func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, rea
 	return err
 }
 
-// check refuses what no operator could mean.
+// check refuses arguments that cannot be meant.
 func check(r *metadata.Record, by, reason string) error {
 	switch {
 	case r == nil || r.Revision == 0:
-		return errors.New("force unlock: this is not a record that was read from etcd")
+		return errors.New("force unlock: the record was not read from etcd")
 	case r.Misplaced:
 		return errors.New("force unlock: the record is at keys that belong to no lock")
 	}
@@ -96,7 +96,7 @@ func check(r *metadata.Record, by, reason string) error {
 	return nil
 }
 
-// warn tells of a force unlock that etcd has no record of.
+// warn logs a force unlock that etcd cannot record.
 func warn(to *slog.Logger, a protocol.Action) {
 	if to == nil {
 		return

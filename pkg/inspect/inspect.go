@@ -15,16 +15,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Options are the optional settings of a [Inspector].
+// Options are the optional settings of an [Inspector].
 type Options struct {
 	Prefix string // where the locks live in etcd; mutex.DefaultPrefix when empty
 
-	// Logger logs what is recorded nowhere else: a force unlock in an etcd that is out of space. nil logs nothing.
+	// Logger logs a force unlock in an etcd that is out of space, which is recorded nowhere else. nil logs nothing.
 	Logger *slog.Logger
 }
 
-// Inspector reads and force-unlocks the locks below one prefix. It keeps nothing in memory, and is safe for concurrent
-// use.
+// Inspector reads and force-unlocks the locks below one prefix. It keeps no state and is safe for concurrent use.
 type Inspector struct {
 	locks *lockstore.Store
 }
@@ -46,14 +45,14 @@ func New(etcd *clientv3.Client, o Options) (*Inspector, error) {
 	return &Inspector{lockstore.New(etcd, layout, unrecorded)}, nil
 }
 
-// List yields the record of every hold whose lock's name begins with prefix, in the order of etcd's keys, all as of one
-// revision. An empty prefix means all locks. Every value is read once, and a record is yielded while the next ones
-// arrive, so the locks need not fit into memory. To stop early, break.
+// List yields the record of every hold whose lock name begins with prefix, in the order of etcd's keys, all at one
+// revision. An empty prefix means all locks. Records are yielded as they arrive, so the locks need not fit into memory.
+// To stop early, break.
 //
-// An error is the last thing that is yielded, with a nil record: the list is incomplete then. etcd fails a list whose
-// revision it compacts meanwhile, so do not spend minutes in the loop.
+// An error, with a nil record, is yielded last: the list is then incomplete. The list fails if etcd compacts its
+// revision meanwhile, so do not spend minutes in the loop.
 //
-// A record with the Token 0 is what is left of one: nobody holds that lock.
+// A record whose Token is 0 is a remnant: nobody holds that lock.
 func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[*metadata.Record, error] {
 	return func(yield func(*metadata.Record, error) bool) {
 		_, err := i.locks.Records(ctx, prefix, func(r *metadata.Record) bool { return yield(r, nil) })
@@ -70,7 +69,7 @@ type State struct {
 	// Holders are the records of all holders, the oldest first: none if the lock is free, one of a plain lock.
 	Holders  []metadata.Document
 	Waiters  []metadata.Waiter // the next one first
-	Delays   []metadata.Delay  // lock delays, which keep others from following a hold that was ended
+	Delays   []metadata.Delay  // lock delays, which keep clients from taking the lock
 	Revision int64
 }
 
@@ -82,8 +81,8 @@ func (s *State) Holder() *metadata.Document {
 	return &s.Holders[0]
 }
 
-// Get reads one lock. That nobody holds it is no error. The waiters for a share, such as "pool#2", are those for its
-// whole lock.
+// Get reads one lock. A lock that nobody holds is not an error. The waiters for a share, such as "pool#2", are those
+// for its whole lock.
 func (i *Inspector) Get(ctx context.Context, name string) (*State, error) {
 	if err := metadata.CheckName(name); err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
@@ -100,12 +99,13 @@ func (i *Inspector) Get(ctx context.Context, name string) (*State, error) {
 	return state, nil
 }
 
-// Watch yields the lock as it is now, and again each time that its holders, waiters or delays have changed, until ctx
-// ends or the loop breaks. It yields states and not events: a loop that is slow misses what came and went, never the
-// last state. An interrupted or compacted watch is made again, and the lock read again.
+// Watch yields the lock as it is now, and again whenever its holders, waiters or delays change, until ctx ends or the
+// loop breaks. It yields states, not events: a slow loop may miss intermediate states, but never the last one. After an
+// interrupted or compacted watch, it reads the lock again.
 //
-// An error, with a nil state, says that the lock could not be read, because etcd did not answer or refused. Watch keeps
-// trying: the next state, even if it is the same, says that it could. Only a bad name ends it.
+// An error, with a nil state, means that the lock could not be read, because etcd did not answer or refused. Watch
+// keeps trying and yields the next state that it can read, even if it has not changed. Only an invalid name ends the
+// loop.
 func (i *Inspector) Watch(ctx context.Context, name string) iter.Seq2[*State, error] {
 	return func(yield func(*State, error) bool) {
 		if err := metadata.CheckName(name); err != nil {
@@ -127,11 +127,11 @@ func (i *Inspector) Watch(ctx context.Context, name string) iter.Seq2[*State, er
 			last = now
 			return !yield(now, nil)
 		}
-		_ = i.locks.WatchLock(ctx, name, read) // it ends with ctx or with the loop: both are the caller's
+		_ = i.locks.WatchLock(ctx, name, read) // it ends with ctx or with the loop, both by the caller's choice
 	}
 }
 
-// same reports whether two states differ by nothing but the revision at which they were read.
+// same reports whether two states differ at most in the revision at which they were read.
 func (s *State) same(other *State) bool {
 	if other == nil {
 		return false

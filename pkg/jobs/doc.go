@@ -1,5 +1,5 @@
 // Package jobs runs work under the locks of package mutex: once in each period ([OncePer]), step by step ([Pipeline]),
-// and task by task ([Tasks]). Whatever runs is on the dashboard, like any holder of a lock.
+// and task by task ([Tasks]). Running work is shown on the dashboard, like any holder of a lock.
 //
 //	ran, err := jobs.OncePer(ctx, locks, "daily-report", 24*time.Hour, sendReport)
 //
@@ -9,7 +9,7 @@
 //
 // # Tasks
 //
-// A set of tasks hands each task to one worker at a time, and loses no task when a worker dies.
+// A set of tasks hands each task to one worker at a time and loses no task when a worker dies.
 //
 //	invoices, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{MaxAttempts: 3})
 //	...
@@ -25,20 +25,19 @@
 //	}
 //
 // A task has a state. [Tasks.Capture] takes it from a state such as "new" to "in_progress", and [Task.Finish] from
-// there to one such as "done" or "failed"; [TaskOptions] say which transitions there are. Each change is one
-// transaction in etcd, together with taking or giving back the lock of the task: a task in progress is one whose lock
-// is held.
+// there to one such as "done" or "failed"; [TaskOptions] say which transitions there are. Each change is made in the
+// transaction that takes or releases the lock of the task: a task in progress is one whose lock is held.
 //
-// When a worker dies, the unlocker auto-unlocks the lock of its task when the time is up. The task is still
+// When a worker dies, the unlocker auto-unlocks the lock of its task once its time is up. The task is still
 // "in_progress", but no worker holds it: it is stuck, and the next Capture takes it again, as another attempt. So run
-// an unlocker, and choose durations as for any lock. A worker that was only paused, and resumes after its task was
-// taken away, is refused: Finish and [Task.Save] work only while the lock is held. What it writes elsewhere needs a
-// fence, see [Task.Token].
+// an unlocker, and choose durations as for any lock. A worker that was only paused and resumes after losing its task is
+// refused: Finish and [Task.Save] work only while the lock is held. What it writes elsewhere needs a fence; see
+// [Task.Token].
 //
-// Attempts are counted until the task finishes in a state that is no failure. A task that reached
-// [TaskOptions].MaxAttempts is not captured any more, and [Tasks.List] shows it as exhausted, until somebody calls
-// [Tasks.Reset].
+// Attempts are counted until the task finishes in a state that is not a failure. A task that has reached
+// [TaskOptions].MaxAttempts is no longer captured, and [Tasks.List] shows it as exhausted, until [Tasks.Reset] is
+// called.
 //
-// A set is not a queue of millions. Every Capture reads the set, so keep thousands of tasks in it and remove those that
-// are done ([Task.FinishAndRemove]). Tasks are captured in no particular order.
+// A set is not a queue for millions of tasks. Every Capture reads the set, so keep it to thousands and remove finished
+// tasks ([Task.FinishAndRemove]). Tasks are captured in no particular order.
 package jobs

@@ -18,13 +18,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// The shortest and the longest period of [OncePer]. Clocks of several machines cannot tell shorter ones apart.
+// The shortest and the longest period of [OncePer]. The clocks of several machines cannot distinguish shorter ones.
 const (
 	MinPeriod = time.Second
 	MaxPeriod = 10 * 365 * 24 * time.Hour
 )
 
-// clockTolerance is how much clocks may differ before a call complains.
+// clockTolerance is how much clocks may differ before a call returns an error.
 const clockTolerance = 30 * time.Second
 
 // Option sets one property of a job that runs once per period.
@@ -37,11 +37,11 @@ type options struct {
 }
 
 // PeriodOffset makes the periods begin later by d, which must be shorter than the period: days with an offset of 90
-// minutes begin at 01:30 UTC, and weeks with one of 96 hours on Monday, because 1970 began on a Thursday.
+// minutes begin at 01:30 UTC; weeks with an offset of 96 hours begin on Monday, because 1970 began on a Thursday.
 func PeriodOffset(d time.Duration) Option { return func(o *options) { o.offset = d } }
 
 // PeriodBackOnError gives the period back if the function returns an error or panics, so that another call in the same
-// period runs it again. That takes the lock: if the process was killed or its lock was lost, the period stays used up.
+// period runs it again. That requires the lock: if the process is killed or the lock is lost, the period stays used up.
 func PeriodBackOnError() Option { return func(o *options) { o.giveBack = true } }
 
 // LockOptions sets options of the lock under which the job runs, such as [mutex.AlertAfter] and [mutex.Purpose].
@@ -49,23 +49,23 @@ func LockOptions(opts ...mutex.Option) Option {
 	return func(o *options) { o.lock = append(o.lock, opts...) }
 }
 
-// OncePer runs fn at most once in each period over all replicas, however short fn is and however their clocks differ,
-// and reports whether this call did. Periods are multiples of every since 1970 in UTC, see [PeriodOffset]. Call it as
-// often as you like, for instance ten times in a period from each replica: a call that has nothing to do costs one
-// read.
+// OncePer runs fn at most once in each period across all replicas, however short fn is and however much their clocks
+// differ, and reports whether this call ran it. Periods are multiples of every since 1970 in UTC, see [PeriodOffset].
+// Call it as often as you like, for instance ten times in a period from each replica: a call that finds nothing to do
+// costs one read.
 //
-// The first call to write the period's start gets the period, in the transaction that takes the lock. fn runs under the
+// The first call to write the start of the period gets it, in the transaction that takes the lock. fn runs under the
 // lock, as in [mutex.Client.Do]. Periods only go forward: a clock that is an hour behind runs nothing again.
 //
 //   - false and nil: the period is taken. [LastPeriod] says by whom.
-//   - false and a [*mutex.HeldError]: somebody holds the lock, such as the run of an earlier period. This period is not
-//     used up.
-//   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, which an operator must correct.
+//   - false and a [*mutex.HeldError]: the lock is held, for instance by the run of an earlier period. This period is
+//     not used up.
+//   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, and an operator must correct it.
 //   - true: the error is that of fn and of the lock, as from Do.
 //
-// A period is used up when fn begins. If the process dies then, or fn fails, it is not run again before the next
-// period, unless [PeriodBackOnError] was given. After a [mutex.ErrUnknown] the period may be used up although fn did
-// not run.
+// A period is used up when fn begins. If the process then dies, or fn fails, fn does not run again before the next
+// period, unless [PeriodBackOnError] is given. After a [mutex.ErrUnknown] the period may be used up although fn did not
+// run.
 func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.Duration,
 	fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
 	o, err := newOnce(locks, name, every, fn, opts)
@@ -91,10 +91,10 @@ type once struct {
 	owner  string
 
 	key    string // of the period
-	before string // its value; empty where there was none
+	before string // its previous value; empty if there was none
 }
 
-// newOnce checks all that can be checked without etcd.
+// newOnce checks what can be checked without etcd.
 func newOnce(locks *mutex.Client, name string, every time.Duration, fn func(context.Context) error,
 	opts []Option) (*once, error) {
 	layout, err := layoutOf(locks)
@@ -138,7 +138,7 @@ func isShared(d metadata.Draft) bool {
 	return false
 }
 
-// take takes the period with the lock. The lock is nil where there is nothing to do.
+// take takes the period together with the lock. The lock is nil if there is nothing to do.
 func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.about.RequestTimeout)
 	defer cancel()
@@ -162,9 +162,9 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 	}
 }
 
-// start returns the beginning of the period in which now lies.
+// start returns the beginning of the period that contains now.
 func (o *once) start(now time.Time) (time.Time, error) {
-	if now.Year() < 1970 || now.Year() > 2261 { // nanoseconds fit
+	if now.Year() < 1970 || now.Year() > 2261 { // UnixNano fits
 		return time.Time{}, fmt.Errorf("this machine's clock says %s", instant(now))
 	}
 	since := now.UnixNano() - int64(o.offset)
@@ -175,7 +175,7 @@ func (o *once) start(now time.Time) (time.Time, error) {
 	return time.Unix(0, now.UnixNano()-past).UTC(), nil
 }
 
-// read reports whether the period is due, and the mod revision of the last one's key.
+// read reports whether the period is due, and the mod revision of the period key.
 func (o *once) read(ctx context.Context, start, now time.Time) (seen int64, due bool, err error) {
 	r, err := o.etcd.Send(ctx, locktxn.ReadPeriod(o.layout, o.name))
 	if err != nil {
@@ -192,7 +192,7 @@ func (o *once) read(ctx context.Context, start, now time.Time) (seen int64, due 
 	return seen, true, o.begun(start, now, r)
 }
 
-// isNext reports whether the period comes after the one that was taken last.
+// isNext reports whether the period comes after the last one that was taken.
 func (o *once) isNext(start, now time.Time) (bool, error) {
 	last, err := protocol.ParsePeriod(o.before)
 	switch {
@@ -211,12 +211,12 @@ func (o *once) isNext(start, now time.Time) (bool, error) {
 	return false, nil
 }
 
-// begun refuses a period that has not begun by the clock of any unlocker. Without an unlocker it cannot know.
+// begun refuses a period that has not begun by the clock of any unlocker. Without an unlocker it refuses none.
 func (o *once) begun(start, now time.Time, r etcdretry.Answer) error {
 	var latest metadata.Presence
 	for _, kv := range r.Keys(1).Kvs {
 		p := protocol.ReadPresence(o.layout.Parse(string(kv.Key)).ID, kv.Value)
-		if p != nil && kv.Lease != 0 && p.Now.After(latest.Now.Time) { // without a lease it may be left over
+		if p != nil && kv.Lease != 0 && p.Now.After(latest.Now.Time) { // without a lease it may be a leftover
 			latest = *p
 		}
 	}
@@ -226,7 +226,7 @@ func (o *once) begun(start, now time.Time, r etcdretry.Answer) error {
 	return &ClockError{Lock: o.name, Start: start, Unlocker: latest, At: now}
 }
 
-// try takes the period and the lock, if the period's key is as it was seen.
+// try takes the period and the lock, if the period key has not changed since it was read.
 func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (*mutex.Lock, error) {
 	taken := protocol.FormatPeriod(protocol.Period{Start: start, Words: o.note(now)})
 	return o.locks.TryLock(ctx, o.name, slices.Concat([]mutex.Option{
@@ -237,7 +237,7 @@ func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (*mute
 	}, o.lock)...)
 }
 
-// note returns who took a period, and when.
+// note returns who takes the period, and when.
 func (o *once) note(now time.Time) string {
 	by := fmt.Sprintf("taken %s by %s", instant(now), cmp.Or(quoted(o.owner), "an unknown owner"))
 	if host := o.about.Hostname; host != "" {
@@ -246,7 +246,7 @@ func (o *once) note(now time.Time) string {
 	return fmt.Sprintf("%s, every %v", by, o.every)
 }
 
-// forestalled reports whether another call took a period meanwhile.
+// forestalled reports whether another call took a period in the meantime.
 func (o *once) forestalled(err error) bool {
 	refused, isCondition := errors.AsType[*mutex.ConditionError](err)
 	return isCondition && slices.ContainsFunc(refused.Failed, func(f mutex.FailedCondition) bool {
@@ -254,7 +254,7 @@ func (o *once) forestalled(err error) bool {
 	})
 }
 
-// run runs fn under the lock and gives the lock back, with the period if the options say so.
+// run runs fn under the lock and releases the lock, with the period if the options say so.
 func (o *once) run(ctx context.Context, l *mutex.Lock, fn func(context.Context) error) (err error) {
 	failed := true
 	defer func() {
@@ -282,13 +282,13 @@ func (o *once) unlock(l *mutex.Lock, failed bool) error {
 	switch {
 	case err == nil, errors.Is(err, mutex.ErrNotHeld):
 		return err
-	case errors.Is(err, mutex.ErrCondition): // somebody reset it
+	case errors.Is(err, mutex.ErrCondition): // the period was reset
 		return l.Unlock()
 	}
 	return errors.Join(fmt.Errorf("the period was not given back: %w", err), l.Unlock())
 }
 
-// explain says what was tried, where the error does not say it itself.
+// explain adds the name of the job to an error that does not have it.
 func (o *once) explain(err error) error {
 	_, isPeriod := errors.AsType[*PeriodError](err)
 	_, isClock := errors.AsType[*ClockError](err)

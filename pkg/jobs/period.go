@@ -26,7 +26,7 @@ func layoutOf(locks *mutex.Client) (protocol.Layout, error) {
 	return protocol.NewLayout(locks.Options().Prefix)
 }
 
-// Period is a period in which a job was run.
+// Period is a period in which a job ran.
 type Period struct {
 	Start time.Time
 	Note  string // who took it and when, as text
@@ -54,7 +54,7 @@ func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, 
 }
 
 // ResetPeriod forgets the last period of the job of this name, so that the next [OncePer] runs it, even in the same
-// period. Operators use it to undo what a wrong clock did.
+// period. It undoes the effect of a wrong clock.
 func ResetPeriod(ctx context.Context, locks *mutex.Client, name string) error {
 	layout, err := layoutOf(locks)
 	if err != nil {
@@ -79,8 +79,8 @@ func periodRequest(ctx context.Context, locks *mutex.Client, name string, txn lo
 }
 
 // PeriodError means that a job cannot run, because a period ahead of this machine's clock is taken: either this clock
-// is behind, or the clock of the client that took the period was ahead. Nothing runs until then, by the callers'
-// clocks, unless somebody calls [ResetPeriod].
+// is behind, or the clock of the client that took the period was ahead. Until a caller's clock reaches that period the
+// job does not run, unless [ResetPeriod] is called.
 type PeriodError struct {
 	Lock  string
 	Start time.Time // of the period that the caller wanted
@@ -92,7 +92,7 @@ type PeriodError struct {
 // Error says which period is taken and how to reset it, in one line.
 func (e *PeriodError) Error() string {
 	return fmt.Sprintf("once %q: the period of %s is %s ahead of this machine's clock, and it was %s; "+
-		"no earlier one runs any more, unless its key %s is deleted",
+		"no earlier period runs unless its key %s is deleted",
 		e.Lock, instant(e.Taken.Start), text.DurationWords(e.Taken.Start.Sub(e.At)), quoted(e.Taken.Note), e.Key)
 }
 
@@ -101,18 +101,18 @@ func (e *PeriodError) Error() string {
 type ClockError struct {
 	Lock     string
 	Start    time.Time         // of the period that the caller wanted
-	Unlocker metadata.Presence // the one whose clock is the latest
+	Unlocker metadata.Presence // whose clock is furthest ahead
 	At       time.Time         // wall clock of this process
 }
 
-// Error compares the clocks, in one line.
+// Error compares the clocks in one line.
 func (e *ClockError) Error() string {
 	return fmt.Sprintf("once %q: by the clock of unlocker %s it is %s, and the period of %s has not begun; "+
 		"this machine's clock says %s",
 		e.Lock, quoted(e.Unlocker.ID), instant(e.Unlocker.Now.Time), instant(e.Start), instant(e.At))
 }
 
-// instant formats a time so that clocks can be compared.
+// instant formats a time in full, so that clocks can be compared.
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // quoted makes text from outside harmless in a sentence.

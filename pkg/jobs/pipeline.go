@@ -17,7 +17,7 @@ type Step struct {
 	Run  func(ctx context.Context) error // ctx ends when the lock is lost
 }
 
-// StepState is what became of a step.
+// StepState is the outcome of a step.
 type StepState string
 
 // The states of steps.
@@ -30,21 +30,21 @@ const (
 // Stop is why a pipeline did not reach its end.
 type Stop string
 
-// The reasons. The zero Stop means that it did.
+// The reasons. The zero Stop means that the pipeline reached its end.
 const (
 	StopNotLocked Stop = "not locked" // the lock was not taken
 	StopLost      Stop = "lost"       // the lock was lost, or may be; the error says why
 	StopFailed    Stop = "failed"     // a step returned an error, or etcd refused to confirm the lock
 	StopPanicked  Stop = "panicked"   // a step panicked; the error is a [*PanicError]
 	StopCancelled Stop = "cancelled"  // the caller's context ended, or the client was closed
-	StopAsked     Stop = "asked"      // somebody asked it to finish; the error is a [*mutex.AskedError]
+	StopAsked     Stop = "asked"      // the holder was asked to finish; the error is a [*mutex.AskedError]
 )
 
 // StepReport is the result of one step.
 type StepReport struct {
 	Name  string
 	State StepState
-	Took  time.Duration // 0 if it was not run
+	Took  time.Duration // 0 if it did not run
 	Err   error         // what it returned
 }
 
@@ -65,19 +65,19 @@ type PanicError struct {
 	Stack string
 }
 
-// Error leaves out the stack.
+// Error returns the panic value without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Pipeline takes the lock, waiting for it as [mutex.Client.Lock] does, and runs the steps one after the other. Before
-// each step it calls [mutex.Lock.Alive], which confirms that the lock is still held, extends it and shows the step on
-// the dashboard: so choose durations for the longest step. It stops at the first step that fails or panics, when ctx
-// ends, and when the lock is lost: then no further step begins, and the context of the running step ends.
+// Pipeline takes the lock, waiting for it as [mutex.Client.Lock] does, and runs the steps in order. Before each step it
+// calls [mutex.Lock.Alive], which confirms that the lock is still held, extends it and shows the step on the dashboard,
+// so choose durations for the longest step. It stops at the first step that fails or panics, when ctx ends, and when
+// the lock is lost: then no further step begins, and the context of the running step ends.
 //
-// When somebody asks the holder to finish (see [mutex.Lock.Asked]), the running step goes on, and no further one
-// begins; the error is a [*mutex.AskedError], which says who asked and why. What must not be left half done belongs in
-// one step.
+// When the holder is asked to finish (see [mutex.Lock.Asked]), the running step continues and no further step begins;
+// the error is a [*mutex.AskedError], which says who asked and why. Put work that must not be left half done into one
+// step.
 //
-// The error is that of the report: nil if all steps were done and the lock was held throughout.
+// The error is the report's: nil if all steps were done and the lock was held throughout.
 func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,
 	opts ...mutex.Option) (Report, error) {
 	p := &pipeline{ctx: ctx, steps: steps, report: Report{Lock: name, Steps: make([]StepReport, len(steps))}}
@@ -131,7 +131,7 @@ func (p *pipeline) check(locks *mutex.Client) error {
 	return err
 }
 
-// run runs the steps and gives the lock back.
+// run runs the steps and releases the lock.
 func (p *pipeline) run() {
 	defer func() {
 		if err := p.lock.Unlock(); err != nil && (p.report.Stop == "" || errors.Is(err, mutex.ErrNotHeld)) {
@@ -166,16 +166,16 @@ func (p *pipeline) run() {
 	}
 }
 
-// confirm extends the lock, and waits for the end of its context if its time is up.
+// confirm extends the lock. If its time is up, confirm waits for the end of the lock's context.
 func (p *pipeline) confirm(ctx context.Context, progress string) error {
 	err := p.lock.Alive(ctx, progress)
 	if err != nil && !time.Now().Before(p.lock.Deadline()) {
-		<-p.lock.Context().Done() // about to end, if it did not
+		<-p.lock.Context().Done() // has ended or is about to
 	}
 	return err
 }
 
-// call runs one step. A panic becomes its error.
+// call runs one step. A panic becomes an error.
 func call(ctx context.Context, run func(context.Context) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -217,7 +217,7 @@ func (p *pipeline) stop(err error) {
 	}
 }
 
-// because joins the cause with the error of a step, unless that is the same or only that its context ended.
+// because joins the cause with the error of a step, unless that error is the cause or only says that the context ended.
 func because(cause, err error) error {
 	if errors.Is(err, cause) {
 		return err

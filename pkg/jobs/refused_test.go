@@ -72,7 +72,7 @@ func TestBadInputIsRefusedBeforeSending(t *testing.T) {
 		{`tasks "a": no transition leads out of the initial state "x"`, tasks("a", jobs.TaskOptions{Initial: "x"})},
 		{`tasks "a": the transition out of state "new" leads nowhere`, tasks("a", moves())},
 		{`tasks "a": a state of the transitions is empty`, tasks("a", moves(""))},
-		{`tasks "a": the state "in_progress" is that of every task while a worker holds it`,
+		{`tasks "a": the state "in_progress" is reserved for tasks that a worker holds`,
 			tasks("a", moves("in_progress"))},
 		{`tasks "a": the name of the task is empty`, noTask},
 		{`write task "x" of "a": its data has 65537 bytes, at most 65536 are allowed`, tooLong},

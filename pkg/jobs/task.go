@@ -24,18 +24,18 @@ type Task struct {
 	name    string
 	lock    *mutex.Lock
 	created int64
-	from    string // the state out of which it was captured
+	from    string // the state that it was captured from
 	attempt int
 
 	mu    sync.Mutex
 	doc   protocol.Task // as it stands in etcd
 	seen  int64         // mod revision
-	ended time.Time     // when it was first to end: a repetition has the same bytes
+	ended time.Time     // when it was first ended: a repetition has the same bytes
 }
 
 // Capture takes at most limit tasks that no worker holds, each for this worker alone: those in a state that a
-// transition leads out of, and those that are stuck. It does not wait: there may be fewer, or none. If there is an
-// error, the tasks that were captured before it are returned, too.
+// transition leads out of, and those that are stuck. It does not wait: there may be fewer, or none. The tasks that were
+// captured before an error are returned with it.
 func (s *Tasks) Capture(ctx context.Context, limit int) (captured []*Task, err error) {
 	if limit < 1 {
 		return nil, s.explain("capture", "", fmt.Errorf("the limit is %d, it must be at least 1", limit))
@@ -65,7 +65,7 @@ func (s *Tasks) Capture(ctx context.Context, limit int) (captured []*Task, err e
 	return captured, s.explain("capture", "", errors.Join(failed, err))
 }
 
-// capture takes one task if it is as it was read. Both results are nil if another worker was quicker.
+// capture takes one task if it has not changed since it was read. Both results are nil if another worker was quicker.
 func (s *Tasks) capture(ctx context.Context, now TaskStatus) (*Task, error) {
 	doc := now.doc
 	doc.From = s.from(now)
@@ -94,10 +94,10 @@ func (s *Tasks) capture(ctx context.Context, now TaskStatus) (*Task, error) {
 // Name returns the name of the task.
 func (t *Task) Name() string { return t.name }
 
-// From returns the state that the task was captured from; for a task that was stuck, the state before that.
+// From returns the state that the task was captured from; for a stuck task, the state before it was in progress.
 func (t *Task) From() string { return t.from }
 
-// Attempt returns how often the task was captured without success, including this time.
+// Attempt returns how often the task has been captured without success, including this time.
 func (t *Task) Attempt() int { return t.attempt }
 
 // Data returns what [Tasks.Add] or the last [Task.Save] wrote, by this worker or an earlier one.
@@ -116,17 +116,17 @@ func (t *Task) Context() context.Context { return t.lock.Context() }
 // Token returns the fencing token of this capture, see [mutex.Lock.Token].
 func (t *Task) Token() int64 { return t.lock.Token() }
 
-// Alive reports that the work makes progress, see [mutex.Lock.Alive].
+// Alive reports progress, see [mutex.Lock.Alive].
 func (t *Task) Alive(ctx context.Context, progress ...string) error {
 	return t.lock.Alive(ctx, progress...)
 }
 
-// Asked returns a channel that is closed when somebody asks the worker to give up this task early, see
-// [mutex.Lock.Asked]: it may [Task.Save] what it has and [Task.Release] the task, finish it, or ignore the request. The
-// request is for this task alone; it does not keep [Tasks.Capture] from taking others.
+// Asked returns a channel that is closed when the worker is asked to give up this task early, see [mutex.Lock.Asked]:
+// it may [Task.Save] what it has and [Task.Release] the task, finish it, or ignore the request. The request concerns
+// this task alone; it does not keep [Tasks.Capture] from taking others.
 func (t *Task) Asked() <-chan struct{} { return t.lock.Asked() }
 
-// Finish puts the task into a state that a transition leads to, with a note for operators, and gives its lock back, in
+// Finish puts the task into a state that a transition leads to, with a note for operators, and releases its lock, in
 // one transaction. If this worker has lost the task, the error is a [*mutex.LostError] and nothing is written. After a
 // [mutex.ErrUnknown] call it again with the same arguments.
 func (t *Task) Finish(state, note string) error {
@@ -154,7 +154,7 @@ func (t *Task) Release() error {
 // FinishAndRemove finishes the task and removes it from the set.
 func (t *Task) FinishAndRemove() error { return t.end("finish", nil) }
 
-// end changes the task, or removes it if change is nil, and gives the lock back.
+// end changes the task, or removes it if change is nil, and releases the lock.
 func (t *Task) end(verb string, change func(*protocol.Task)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,14 +170,14 @@ func (t *Task) end(verb string, change func(*protocol.Task)) error {
 		write = clientv3.OpPut(key, protocol.Marshal(doc))
 	}
 	err := t.lock.UnlockWith([]clientv3.Op{write}, clientv3.Compare(clientv3.CreateRevision(key), "=", t.created))
-	if errors.Is(err, mutex.ErrCondition) { // somebody deleted its key by hand, in spite of the lock
+	if errors.Is(err, mutex.ErrCondition) { // its key was deleted by hand, despite the lock
 		err = errors.Join(ErrNoTask, t.lock.Unlock())
 	}
 	return t.set.explain(verb, t.name, err)
 }
 
 // Save replaces the data of the task, for the next worker in case this one does not finish. It works only while the
-// task is held, and no request of this worker that is still under way can overwrite it later.
+// task is held, and no request of this worker that is still in flight can overwrite it later.
 func (t *Task) Save(ctx context.Context, data string) error {
 	if err := t.set.check(t.name, data); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (t *Task) save(ctx context.Context, value string) error {
 			return nil
 		}
 	}
-	return errors.New("another process writes it in spite of the lock")
+	return errors.New("another process writes it despite the lock")
 }
 
 // lost returns how the task was lost.

@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// StateInProgress is the state of a task that a worker holds, and of one that is stuck because its worker is gone.
+// StateInProgress is the state of a task that a worker holds, and of a stuck one, whose worker is gone.
 const StateInProgress = protocol.StateInProgress
 
 // The states of tasks unless [TaskOptions] name others.
@@ -30,9 +30,9 @@ const (
 	StateFailed = "failed"
 )
 
-// TaskOptions are what all tasks of a set have in common. The zero TaskOptions are usable.
+// TaskOptions apply to all tasks of a set. The zero TaskOptions are usable.
 type TaskOptions struct {
-	// Initial is the state of a task that is added; "new" when empty.
+	// Initial is the state of an added task; "new" when empty.
 	Initial string
 
 	// Transitions maps each state that tasks are captured from to the states in which they may finish. If nil, "new"
@@ -109,7 +109,7 @@ func (o *TaskOptions) check() error {
 			case state == "":
 				return errors.New("a state of the transitions is empty")
 			case state == StateInProgress:
-				return fmt.Errorf("the state %q is that of every task while a worker holds it", StateInProgress)
+				return fmt.Errorf("the state %q is reserved for tasks that a worker holds", StateInProgress)
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func (s *Tasks) LockName(task string) string { return protocol.TaskLock(s.name, 
 // ErrNoTask means that there is no such task.
 var ErrNoTask = errors.New("there is no such task")
 
-// commit sends a transaction that is harmless to repeat, until there is an answer.
+// commit sends a transaction that may be repeated, until there is an answer.
 func (s *Tasks) commit(ctx context.Context, txn locktxn.Txn) (etcdretry.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
 	defer cancel()
@@ -142,7 +142,7 @@ func (s *Tasks) check(task, data string) error {
 
 func (s *Tasks) now() time.Time { return s.about.Now().Truncate(time.Millisecond) }
 
-// explain says what was tried.
+// explain adds what was attempted to an error.
 func (s *Tasks) explain(verb, task string, err error) error {
 	switch {
 	case err == nil:
@@ -153,9 +153,9 @@ func (s *Tasks) explain(verb, task string, err error) error {
 	return fmt.Errorf("%s task %q of %q: %w", verb, task, s.name, err)
 }
 
-// Add adds a task in the initial state, with data for its workers: text of at most 64 KiB. It reports whether it did:
-// an existing task of that name stays as it is, whatever its state. After an error the task may have been added, or may
-// still be.
+// Add adds a task in the initial state, with data for its workers: text of at most 64 KiB. It reports whether it added
+// the task: an existing task of that name is not changed, whatever its state. After an error the task may have been
+// added, or may yet be.
 func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err error) {
 	if err := s.check(task, data); err != nil {
 		return false, err
@@ -171,16 +171,16 @@ func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err err
 	if err != nil {
 		return false, s.explain("add", task, err)
 	}
-	// After an answer that was lost, the task that is there may be this one.
+	// If an answer was lost, the existing task may be this one.
 	return r.Succeeded || r.Indeterminate && slices.ContainsFunc(r.Keys(0).Kvs, func(kv *mvccpb.KeyValue) bool {
 		return string(kv.Value) == value
 	}), nil
 }
 
-// forbidden is how long etcd remembers that an attempt must not be committed any more: none is under way for longer.
+// forbidden is how long etcd remembers that an attempt must not be committed: no request is in flight for longer.
 const forbidden = 10 * time.Minute
 
-// forbid keeps late requests of an Add from being committed: the task may be done and removed by then.
+// forbid prevents the commit of late requests of an Add: by then the task may be done and removed.
 func (s *Tasks) forbid(ctx context.Context, task, attempt string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
 	defer cancel()
@@ -240,7 +240,7 @@ type TaskStatus struct {
 	Name      string
 	State     string
 	From      string // the state that the last worker captured it from
-	Attempts  int    // how often it was captured without success
+	Attempts  int    // how often it has been captured without success
 	Data      string // the caller's, for workers
 	Note      string // of the last worker
 	By        string // who changed it last
@@ -249,7 +249,7 @@ type TaskStatus struct {
 
 	Running   bool // a worker holds it
 	Stuck     bool // it is in progress, but its worker is gone
-	Exhausted bool // it is not captured any more, because it reached MaxAttempts
+	Exhausted bool // it reached MaxAttempts and is no longer captured
 
 	doc           protocol.Task
 	created, seen int64 // revisions of its key
@@ -320,7 +320,7 @@ func (s *Tasks) holder(task string, r etcdretry.Answer) metadata.Document {
 	return metadata.Decode(s.LockName(task), locktxn.Fields(s.layout, r.Keys(1)))
 }
 
-// status reads a task. One that cannot be read has no state that anybody captures.
+// status reads a task. One that cannot be read gets a state that no transition leads out of.
 func (s *Tasks) status(task string, created, seen int64, value []byte, running bool) TaskStatus {
 	t, err := protocol.Unmarshal[protocol.Task](value)
 	if err != nil {
@@ -337,7 +337,7 @@ func (s *Tasks) status(task string, created, seen int64, value []byte, running b
 	return now
 }
 
-// from returns the state that a task can be captured from, empty if it cannot.
+// from returns the state that a task can be captured from; empty if it cannot.
 func (s *Tasks) from(now TaskStatus) string {
 	from := now.State
 	if from == StateInProgress {

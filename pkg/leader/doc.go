@@ -1,15 +1,16 @@
-// Package leader elects one of many processes as the leader, and lets all others see which. A leader is the holder of a
-// lock of package mutex: on the dashboard, in mutexctl and in alerts it is one like any other.
+// Package leader elects one of many processes as the leader, and lets the others see which one it is. A leader is the
+// holder of a lock of package mutex: the dashboard, mutexctl and alerts show it like any other holder.
 //
 //	err := leader.Lead(ctx, locks, "scheduler", leader.Options{Address: "10.0.0.7:8080"}, schedule)
 //
-// [Lead] waits until this process leads, runs schedule, and stands again when the leadership was lost; its context ends
-// then. To resign, return. [Campaign] is the same by hand: it returns the lock, whose Unlock resigns.
+// [Lead] waits until this process leads and runs schedule. When the leadership is lost, the context of schedule ends,
+// and Lead becomes a candidate again. To resign, return. [Campaign] does the same by hand: it returns the lock, whose
+// Unlock resigns.
 //
-// While it leads, the process calls alive every third of [Options].Life, if it is healthy by [Options].Check. A leader
-// that dies is replaced after at most Life and what the unlocker takes to remove its lock, earlier if a witness saw it
-// die and the unlocker removes abandoned locks, and never if no unlocker removes any. A leader that resigns is replaced
-// within milliseconds.
+// While it leads, the process calls alive every third of [Options].Life, as long as [Options].Check succeeds. A leader
+// that dies is replaced after at most Life plus the time that the unlocker takes to remove its lock; earlier if a
+// witness saw it die and the unlocker removes abandoned locks; and never if no unlocker removes any. A leader that
+// resigns is replaced within milliseconds.
 //
 // # Observing
 //
@@ -18,7 +19,7 @@
 //	for r, err := range leader.Observe(ctx, inspector, "scheduler") {
 //		switch {
 //		case err != nil:
-//			log.Printf("who leads is not known: %v", err)
+//			log.Printf("the leader is unknown: %v", err)
 //		case r == nil:
 //			log.Print("nobody leads")
 //		default:
@@ -28,8 +29,8 @@
 //
 // # What it cannot promise
 //
-// That there are never two leaders. Like every lock, leadership may end while the process does not look: see package
-// mutex. After a silent leader's context has ended, by this machine's clock, another may lead, but writes that are on
-// their way arrive. Send the token of the lock with every write, or have etcd check its Guard: mutex.FromContext finds
-// the lock in the context of the work.
+// That there are never two leaders. Like any lock, leadership may end while the process is not looking: see package
+// mutex. Once the context of a silent leader has ended, by its machine's clock, another may lead while writes of the
+// first are still in flight. Send the token of the lock with every write, or have etcd check its Guard:
+// mutex.FromContext finds the lock in the context of the work.
 package leader

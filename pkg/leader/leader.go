@@ -10,33 +10,35 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// AttributeAddress is the attribute of a leader's record that says where it can be reached.
+// AttributeAddress is the attribute of a leader's record with the address at which it can be reached.
 const AttributeAddress = "address"
 
-// DefaultLife is the life of a leadership unless [Options] give another.
+// DefaultLife is the life of a leadership unless [Options] set another.
 const DefaultLife = mutex.DefaultHeartbeatLife
 
 // Options are the optional settings of a candidate.
 type Options struct {
-	// Life is how long the leadership outlasts the last sign of life of the leader; [DefaultLife] when zero. The
-	// leader's own context ends a tenth of that earlier, see mutex.SafetyMargin. Leave time for a restart of etcd.
+	// Life is how long a leadership lasts after the leader's last sign of life; [DefaultLife] when zero. The leader's
+	// own context ends a tenth of that earlier, see mutex.SafetyMargin. Allow time for a restart of etcd.
 	Life time.Duration
 
-	// Address says where others reach this process when it leads, see [Address]. It may be empty.
+	// Address is where others can reach this process while it leads, see [Address]. It may be empty.
 	Address string
 
 	// Check is called before each sign of life, with a context that ends when it is too late. While it fails or hangs,
-	// no sign of life is given, so a leader that cannot work is replaced. nil: that the process runs is enough.
+	// no sign of life is given, so a leader that cannot work is replaced. With a nil Check, a running process counts as
+	// healthy.
 	Check func(context.Context) error
 
-	// Lock are further options of the lock, such as mutex.Purpose, mutex.Attribute and mutex.OnWait. They come last.
+	// Lock are further options of the lock, such as mutex.Purpose, mutex.Attribute and mutex.OnWait. They are applied
+	// last.
 	Lock []mutex.Option
 }
 
 // Campaign waits until this process leads, and returns the lock of its leadership. The context of the lock ends when
-// the leadership does; its Unlock resigns, also after a loss. Until then the lock is kept alive in the background.
+// the leadership does. Unlock resigns; call it after a loss, too. Until then the lock is kept alive in the background.
 //
-// Its errors are those of mutex.Client.Lock: a *mutex.HeldError with the leader's record if ctx ends before.
+// Its errors are those of mutex.Client.Lock: a *mutex.HeldError with the leader's record if ctx ends first.
 func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) (*mutex.Lock, error) {
 	o.Life = cmp.Or(o.Life, DefaultLife)
 	opts := []mutex.Option{mutex.AutoUnlockAfter(o.Life), mutex.AlertAfter(o.Life)}
@@ -57,10 +59,10 @@ func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) 
 
 // Lead waits until this process leads, runs lead, and resigns when lead returns or panics. The context of lead ends
 // with ctx, or when the leadership is lost, with a *mutex.LostError as its cause; it carries the lock, see
-// mutex.FromContext. After a loss, Lead waits for lead to return, whatever it returns, and stands again.
+// mutex.FromContext. After a loss, Lead waits for lead to return, ignores its error, and becomes a candidate again.
 //
-// The error is that of lead, joined with that of resigning, or why this process cannot stand: ctx has ended, or one of
-// the errors of [Campaign].
+// The error is that of lead, joined with that of resigning, or the error of [Campaign] if this process did not get to
+// lead.
 func Lead(ctx context.Context, locks *mutex.Client, name string, o Options, lead func(context.Context) error) error {
 	for {
 		l, err := Campaign(ctx, locks, name, o)
@@ -90,7 +92,7 @@ func serve(ctx context.Context, l *mutex.Lock, lead func(context.Context) error)
 	return false, lead(work)
 }
 
-// retry is the pause before a failed sign of life is given again.
+// retry is the pause before another attempt at a failed sign of life.
 const retry = time.Second
 
 // keepAlive gives signs of life until the leadership ends.
@@ -117,7 +119,7 @@ func alive(ctx context.Context, l *mutex.Lock, o Options, within time.Duration) 
 	return l.Alive(ctx)
 }
 
-// pause waits for d, and reports whether ctx goes on.
+// pause waits for d. It reports false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -8,9 +8,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Current returns the record of the leader, nil if nobody leads: its owner, host name and process, its attributes,
-// since when it leads (LockedAt) and its Token, which is greater than that of every leader before. A leader whose
-// AutoUnlockAt has passed is probably dead.
+// Current returns the record of the leader; nil if there is none. It has the owner, host name and process, the
+// attributes, the time since when it leads (LockedAt) and the Token, which is greater than that of every earlier
+// leader. A leader whose AutoUnlockAt has passed is probably dead.
 func Current(ctx context.Context, inspector *inspect.Inspector, name string) (*metadata.Record, error) {
 	state, err := inspector.Get(ctx, name)
 	if err != nil {
@@ -19,11 +19,11 @@ func Current(ctx context.Context, inspector *inspect.Inspector, name string) (*m
 	return recordOf(state), nil
 }
 
-// Observe yields the record of the leader now, nil if nobody leads, and again whenever another process leads, or the
-// same anew, until ctx ends or the loop breaks. Signs of life are not yielded.
+// Observe yields the record of the current leader, nil if there is none, and again whenever the leader changes or is
+// elected anew, until ctx ends or the loop breaks. Signs of life are not yielded.
 //
-// An error says that it is not known who leads, as with inspect.Inspector.Watch: Observe keeps trying, and then yields
-// the leader again.
+// An error means that the leader is unknown, as with inspect.Inspector.Watch: Observe keeps trying, and then yields the
+// leader again.
 func Observe(ctx context.Context, inspector *inspect.Inspector, name string) iter.Seq2[*metadata.Record, error] {
 	return func(yield func(*metadata.Record, error) bool) {
 		const unknown = -1
@@ -52,7 +52,8 @@ func Observe(ctx context.Context, inspector *inspect.Inspector, name string) ite
 	}
 }
 
-// Address returns where a leader said that it can be reached, empty if it did not. It is the leader's own text.
+// Address returns the address in a leader's record; empty if there is none. It is text that the leader wrote: escape
+// it.
 func Address(r *metadata.Record) string {
 	if r == nil {
 		return ""

@@ -1,5 +1,5 @@
-// Package locktest helps to test programs that take locks. It runs an etcd inside the test, and does to the locks what
-// other processes, unlockers and operators would do.
+// Package locktest helps test programs that take locks. It runs an etcd inside the test, and plays the other processes,
+// unlockers and operators.
 //
 //	server := locktest.New(t)
 //	locks := server.Client(mutex.Options{Owner: "billing"})
@@ -8,29 +8,28 @@
 //	server.ForceUnlock("invoices/2026-08", "wrong month")
 //	// now sendInvoices must stop
 //
-// There are two kinds of etcd, with the same verbs:
+// There are two kinds of etcd, with the same methods:
 //
-//   - [New] runs a real one, in the process of the test. It has an [Server.Endpoint], so that other processes can use
-//     it.
-//   - [NewInMemory] is for bubbles of testing/synctest, where time passes at once and sockets do not work: a deadline
-//     of an hour is reached with time.Sleep(time.Hour). It is our own implementation: keys,
-//     transactions, watches and leases behave as in a real etcd, with which a test compares them. It has no users, no
-//     limit of space and no failures but [Server.Cut].
+//   - [New] runs a real one in the test process. Its [Server.Endpoint] lets other processes use it.
+//   - [NewInMemory] is for bubbles of testing/synctest, where time passes at once and sockets do not work:
+//     time.Sleep(time.Hour) reaches a deadline of an hour. It is our own implementation: keys, transactions, watches
+//     and leases behave as in a real etcd, against which a test compares them. It has no users, no space limit and no
+//     failures except [Server.Cut].
 //
-// The lock client is the real one in both cases. A fake would do what its author expects, while the point of such tests
-// is what the client really does when the lock is lost.
+// The lock client is the real one in both cases. A fake would do what its author expects; such tests are about what the
+// client really does when the lock is lost.
 //
 // To simulate that
 //
 //   - another process holds the lock: [Server.Hold]
 //   - the lock is lost during the work: [Server.ForceUnlock], [Server.Expire] and [Server.Abandon]
-//   - a witness says that the holder is dead, rightly or not: [Server.StateDeath]
+//   - a witness reports the holder dead, rightly or not: [Server.StateDeath]
 //   - an operator asks the holder to finish, or gives it more time: [Server.Ask] and [Server.Extend]
 //   - etcd is unreachable: [Server.Cut] and [Server.Heal]
 //   - time passes: [NewInMemory] and time.Sleep in a bubble
 //
 // Everything ends with the test. Failures are reported to the test that created the server, so call the methods from
-// its goroutine.
+// that test's goroutine.
 //
 // The package contains etcd's server: import it in tests only.
 package locktest

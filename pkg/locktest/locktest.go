@@ -21,7 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// timeout is how long to wait for something before the test fails.
+// timeout is how long to wait before the test fails.
 const timeout = 30 * time.Second
 
 // Server is an etcd with locks.
@@ -32,13 +32,13 @@ type Server struct {
 	cut      func()
 	heal     func()
 
-	others   *clientv3.Client // of everything else; never cut off
+	others   *clientv3.Client // for everything else; never cut off
 	stranger *mutex.Client
 	layout   protocol.Layout
 	store    *lockstore.Store
 }
 
-// New runs a real etcd with one member, and its data in a temporary directory.
+// New runs a real etcd with one member. Its data is in a temporary directory.
 func New(t testing.TB) *Server {
 	t.Helper()
 	member := etcdtest.Start(t)
@@ -62,7 +62,7 @@ func NewInMemory(t testing.TB) *Server {
 	return s.under(mutex.DefaultPrefix)
 }
 
-// dial makes a client that reconnects quickly after it was cut off.
+// dial returns a client that reconnects quickly after it was cut off.
 func dial(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	quick := grpc.ConnectParams{
@@ -81,7 +81,7 @@ func dial(t testing.TB, endpoint string) *clientv3.Client {
 	return c
 }
 
-// Under returns a Server for the same etcd, with its locks below another prefix.
+// Under returns a Server for the same etcd with its locks below another prefix.
 func (s *Server) Under(prefix string) *Server {
 	s.t.Helper()
 	other := *s
@@ -97,7 +97,8 @@ func (s *Server) under(prefix string) *Server {
 	return s
 }
 
-// Endpoint returns the URL of a real etcd, for programs that connect by themselves. [Server.Cut] cuts them off, too.
+// Endpoint returns the URL of a real etcd, for programs that make their own connection. [Server.Cut] cuts them off,
+// too.
 func (s *Server) Endpoint() string {
 	s.t.Helper()
 	if s.endpoint == "" {
@@ -107,11 +108,11 @@ func (s *Server) Endpoint() string {
 }
 
 // Etcd returns a client for programs that create their own [mutex.Client]. It is closed when the test ends, so close
-// theirs before.
+// theirs first.
 func (s *Server) Etcd() *clientv3.Client { return s.etcd }
 
 // Client returns a lock client for the program under test. Options.Prefix may be empty. When the test ends, the network
-// is healed and the client closed; the test fails if it has not cleaned up after itself.
+// is healed and the client closed; the test fails if the client cannot finish its cleanup.
 func (s *Server) Client(o mutex.Options) *mutex.Client {
 	s.t.Helper()
 	return s.client(s.etcd, o)
@@ -131,14 +132,14 @@ func (s *Server) client(etcd *clientv3.Client, o mutex.Options) *mutex.Client {
 	return c
 }
 
-// Cut breaks the network between the program under test and etcd until [Server.Heal]: requests fail, and watches fall
+// Cut breaks the network between the program under test and etcd until [Server.Heal]: requests fail, and watches go
 // silent. The methods of Server keep working.
 func (s *Server) Cut() { s.cut() }
 
-// Heal ends the cut.
+// Heal ends the effect of [Server.Cut].
 func (s *Server) Heal() { s.heal() }
 
-// Hold takes a lock for another process on another machine, without waiting. The options are those of
+// Hold takes a lock as another process on another machine, without waiting. The options are those of
 // [mutex.Client.TryLock].
 func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 	s.t.Helper()
@@ -147,21 +148,21 @@ func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 	return l
 }
 
-// ForceUnlock removes a hold as an operator would on the dashboard. Its holder learns the reason; the ending is by
+// ForceUnlock removes a hold as an operator would on the dashboard. The holder learns the reason; the ending names
 // "operator".
 func (s *Server) ForceUnlock(name, reason string) {
 	s.t.Helper()
 	s.do(protocol.ActionForceUnlock, name, protocol.Action{Actor: operator, Reason: reason})
 }
 
-// Expire removes a hold as an unlocker would after its deadline, whatever the time is now.
+// Expire removes a hold as an unlocker would after its deadline, whatever the current time.
 func (s *Server) Expire(name string) {
 	s.t.Helper()
 	s.remove(s.removal(name, metadata.EndedAutoUnlocked, "the test expired it"))
 }
 
-// StateDeath states that the process that holds a lock has ended, as a witness would that has proof; how is a sentence.
-// The lock stays held. Its holder disputes that with its next [mutex.Lock.Alive].
+// StateDeath states that the process that holds a lock has ended, as a witness with proof would; how is a sentence. The
+// lock stays held. Its holder disputes the statement with its next [mutex.Lock.Alive].
 func (s *Server) StateDeath(name, how string) {
 	s.t.Helper()
 	doc := s.held(name)
@@ -170,9 +171,8 @@ func (s *Server) StateDeath(name, how string) {
 	s.must(s.store.State(context.Background(), statement))
 }
 
-// Abandon removes a hold as an unlocker would that believes a witness: with [Server.StateDeath] before, unless that was
-// stated already. The test fails if the holder has disputed it since, or if the hold outlives its process, as a
-// reservation does.
+// Abandon removes a hold as an unlocker that believes a witness would. It calls [Server.StateDeath] first. The test
+// fails if the holder has disputed the statement since, or if the hold outlives its process, as a reservation does.
 func (s *Server) Abandon(name, how string) {
 	s.t.Helper()
 	s.StateDeath(name, how)
@@ -195,7 +195,7 @@ func (s *Server) Ask(name, by, reason string) {
 	s.do(protocol.ActionAsk, name, protocol.Action{Actor: by, Reason: reason})
 }
 
-// Extend gives the holder of a lock so much more time, in whole seconds, as an operator would on the dashboard. See
+// Extend gives the holder of a lock d more time, in whole seconds, as an operator would on the dashboard. See
 // [mutex.Lock.Extended].
 func (s *Server) Extend(name string, d time.Duration) {
 	s.t.Helper()
@@ -203,10 +203,10 @@ func (s *Server) Extend(name string, d time.Duration) {
 		Seconds: int64(d / time.Second)})
 }
 
-// operator is who acts where a test names nobody.
+// operator is the actor if a test names none.
 const operator = "operator"
 
-// do does to the hold of a lock what an operator would.
+// do performs an operator's action on the hold of a lock.
 func (s *Server) do(v protocol.Verb, name string, a protocol.Action) {
 	s.t.Helper()
 	r := s.held(name).Record
@@ -232,7 +232,7 @@ func (s *Server) must(err error) {
 	}
 }
 
-// held returns the record of a lock that must be held.
+// held returns the record of the lock, and ends the test if it is not held.
 func (s *Server) held(name string) metadata.Document {
 	s.t.Helper()
 	doc := s.AssertHeld(name)

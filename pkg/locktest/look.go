@@ -41,7 +41,7 @@ func (s *Server) Waiters(name string) []metadata.Waiter {
 	return waiters
 }
 
-// AssertHeld fails the test if nobody holds the lock. It returns the holder's record, which is empty then.
+// AssertHeld fails the test if nobody holds the lock. It returns the holder's record, empty if there is none.
 func (s *Server) AssertHeld(name string) metadata.Document {
 	s.t.Helper()
 	holder := s.Holder(name)
@@ -60,7 +60,7 @@ func (s *Server) AssertFree(name string) {
 	}
 }
 
-// AssertNothingLeft fails the test if any lock is held or waited for, as none may be after a program has ended.
+// AssertNothingLeft fails the test if any lock is held or waited for: after a program has ended, none should be.
 func (s *Server) AssertNothingLeft() {
 	s.t.Helper()
 	left := map[string]bool{}
@@ -96,18 +96,18 @@ func who(d *metadata.Document) string {
 	return line
 }
 
-// AwaitHeld waits until the lock is held, and returns its record. It fails the test if that takes too long.
+// AwaitHeld waits until the lock is held and returns its record. It fails the test if that takes too long.
 func (s *Server) AwaitHeld(name string) metadata.Document {
 	s.t.Helper()
 	var holder *metadata.Document
-	s.await(fmt.Sprintf("that lock %q is held", name), func() bool { holder = s.Holder(name); return holder != nil })
+	s.await(fmt.Sprintf("lock %q to be held", name), func() bool { holder = s.Holder(name); return holder != nil })
 	return *holder
 }
 
 // AwaitFree waits until nobody holds the lock.
 func (s *Server) AwaitFree(name string) {
 	s.t.Helper()
-	s.await(fmt.Sprintf("that lock %q is free", name), func() bool { return s.Holder(name) == nil })
+	s.await(fmt.Sprintf("lock %q to be free", name), func() bool { return s.Holder(name) == nil })
 }
 
 // AwaitWaiters waits until the lock has exactly n waiters.
@@ -116,7 +116,7 @@ func (s *Server) AwaitWaiters(name string, n int) {
 	s.await(fmt.Sprintf("%d waiters for lock %q", n, name), func() bool { return len(s.Waiters(name)) == n })
 }
 
-// await checks again whenever a key changes, so that in a bubble it lets no time pass itself.
+// await checks again whenever a key changes, so that in a bubble it does not make time pass.
 func (s *Server) await(what string, come func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), timeout)

@@ -10,18 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// How many foreign keys and leftovers of a record its problems name; the rest are counted.
+// The most foreign keys and leftovers that the problems of a record name; the rest are counted.
 const (
 	maxForeign   = 8
 	maxLeftovers = 8
 )
 
 // Decode reads the keys of one lock, in any order. It never fails: what cannot be read is listed in Problems, and the
-// rest of the record counts. Fields that the protocol does not know are attributes; foreign are the keys in the
+// rest of the record is used. Fields that the protocol does not know become attributes; foreign are the keys in the
 // record's range that fit no layout.
 //
-// The record's size is bounded whatever the keys hold, and no small text keeps a large value alive. Only Fields are
-// kept whole.
+// The size of the record is bounded, whatever the keys contain, and no small text keeps a large value in memory. Only
+// Fields are kept whole.
 func Decode(lock string, fields []Field, foreign ...string) Document {
 	d := decoder{}
 	d.decode(lock, fields, foreign)
@@ -67,11 +67,11 @@ func (d *decoder) decode(lock string, fields []Field, foreign []string) {
 type decoder struct {
 	doc        Document
 	fields     []Field // of this hold
-	attributes int     // seen, kept or not
+	attributes int     // seen, whether kept or not
 	brief      bool    // the backtrace is not needed
 }
 
-// leftovers takes out what an earlier hold left behind.
+// leftovers drops keys that an earlier hold left behind.
 func (d *decoder) leftovers() {
 	left := 0
 	for _, f := range d.doc.Fields {
@@ -99,7 +99,7 @@ func (d *decoder) problem(field string, reason Reason, text string) {
 	d.doc.Problems = append(d.doc.Problems, Problem{Field: field, Reason: reason, Text: text})
 }
 
-// key reads one key of the record. It wins over the document's member of that name, which was read before.
+// key reads one key of the record. It overrides the document's member of that name, which was read before.
 func (d *decoder) key(rows *fields, f Field) {
 	row := rows.find(f.Name)
 	if row == nil {
@@ -133,8 +133,8 @@ func (d *decoder) key(rows *fields, f Field) {
 	}
 }
 
-// read reads a value from its own key or from the document. The name is that of the record, not of the row: in a
-// problem it would take the row, and with it the whole document, to the heap.
+// read reads a value from its own key or from the document. The name is the record's, not the row's: a problem that
+// kept the row's name would move the row, and with it the whole document, to the heap.
 func (d *decoder) read(into any, name, value string) {
 	switch at := into.(type) {
 	case *string:
@@ -155,7 +155,7 @@ func (d *decoder) alive(f Field) *Alive {
 	return &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress)), Revision: f.ModRevision}
 }
 
-// document reads a key that somebody else than the holder wrote for this hold: nil if it is for another one, or cannot
+// document reads a key that a writer other than the holder wrote for this hold; nil if it is for another hold or cannot
 // be read.
 func document[T Request | Extension | Acknowledgement](d *decoder, f Field) *T {
 	if len(f.Value) > MaxDocumentBytes {
@@ -219,7 +219,7 @@ func (d *decoder) find(name string) (int, bool) {
 
 const nested = "neither text, number nor boolean"
 
-// attribute keeps a field that the protocol does not know.
+// attribute stores a field that the protocol does not know.
 func (d *decoder) attribute(m member) {
 	if d.attributes++; d.attributes > MaxAttributes {
 		if d.attributes == MaxAttributes+1 {
@@ -277,7 +277,7 @@ func (d *decoder) number(name, value string) int64 {
 	return n
 }
 
-// boolean takes what cannot be read for true, which is the careful reading of detached: the end of the process then
+// boolean reads an unreadable value as true. For detached that is the cautious reading: the end of the process then
 // proves nothing.
 func (d *decoder) boolean(name, value string) bool {
 	if value != "true" && value != "false" {

@@ -13,7 +13,7 @@ type Ticket struct {
 	Holder
 	Since     Time `json:"since"`
 	TimeoutAt Time `json:"timeout_at"`
-	Holding   bool `json:"holding,omitempty"` // its owner has got the lock and no longer waits
+	Holding   bool `json:"holding,omitempty"` // its owner has the lock and no longer waits
 }
 
 // Waiter is a ticket in the queue of a lock. The waiter with the least Revision is next.
@@ -44,7 +44,7 @@ type Ending struct {
 	Why          string         `json:"why"`   // a sentence
 	Asked        *Request       `json:"asked,omitempty"`
 	Extended     *Extension     `json:"extended,omitempty"`
-	// Acknowledged says who looked at the hold when it ended.
+	// Acknowledged says who was looking at the hold when it ended.
 	Acknowledged *Acknowledgement `json:"acknowledged,omitempty"`
 }
 
@@ -56,7 +56,7 @@ func (r *Record) HistoryID() string {
 	return "hold-" + strconv.FormatInt(r.Token, 10)
 }
 
-// HistoryID is where the ending of the hold is recorded.
+// HistoryID returns the id under which the ending of the hold is recorded.
 func (e *Ending) HistoryID() string {
 	r := Record{UUID: e.UUID, Token: e.Token}
 	return r.HistoryID()
@@ -105,7 +105,7 @@ func (r *Record) Answered() bool {
 	return r.Asked != nil && r.Alive != nil && r.Alive.Revision > r.Asked.Revision
 }
 
-// Extension tells that somebody else moved the deadlines of one hold forward.
+// Extension records that an operator moved the deadlines of one hold forward.
 type Extension struct {
 	UUID         string `json:"uuid"`
 	Token        int64  `json:"token"`
@@ -113,28 +113,29 @@ type Extension struct {
 	Source       string `json:"source"` // as of a [Request]
 	At           Time   `json:"at"`
 	Reason       string `json:"reason"`
-	AutoUnlockAt Time   `json:"auto_unlock_at"`    // as it was before
-	Seconds      int64  `json:"seconds,omitempty"` // how much time was given; 0 = not said
+	AutoUnlockAt Time   `json:"auto_unlock_at"`    // before the extension
+	Seconds      int64  `json:"seconds,omitempty"` // how much time was given; 0 = not recorded
 }
 
-// Given is how much time was given; 0 = not known.
+// Given returns how much time was given; 0 = unknown.
 func (e *Extension) Given() time.Duration { return time.Duration(e.Seconds) * time.Second }
 
-// Acknowledgement tells that somebody looks at one hold. It changes nothing for its holder and silences no alert.
+// Acknowledgement records that an operator is looking at one hold. It changes nothing for the holder and silences no
+// alert.
 type Acknowledgement struct {
 	UUID   string `json:"uuid"`
 	Token  int64  `json:"token"`
 	By     string `json:"by"`
 	Source string `json:"source"` // as of a [Request], but never waiter
 	At     Time   `json:"at"`
-	Until  Time   `json:"until"` // when its key goes, by the clock of whoever wrote it
+	Until  Time   `json:"until"` // when its key expires, by its writer's clock
 	Note   string `json:"note"`  // one line; may be empty
 
 	Revision int64 `json:"-"` // mod revision of its key, set by Decode
 }
 
-// AcknowledgedAt returns the acknowledgement of the hold in r that holds at a time, or nil. The end in it counts as
-// much as its key, which may outlive it by as long as etcd was without a leader.
+// AcknowledgedAt returns the acknowledgement of the hold in r that is valid at now, or nil. It ends at its Until even
+// if its key still exists: the key may outlive it by as long as etcd was without a leader.
 func (r *Record) AcknowledgedAt(now time.Time) *Acknowledgement {
 	if a := r.Acknowledged; a != nil && now.Before(a.Until.Time) {
 		return a
@@ -142,25 +143,26 @@ func (r *Record) AcknowledgedAt(now time.Time) *Acknowledgement {
 	return nil
 }
 
-// ErrChanged reports that nothing was removed because the hold has changed since it was judged or shown: it was
-// released, extended, or taken over by another. Read the lock again instead of retrying.
+// ErrChanged means that nothing was removed because the hold has changed since it was judged or shown: it was released,
+// extended, or the lock was taken by another client. Read the lock again instead of retrying.
 var ErrChanged = errors.New("the hold changed")
 
-// Removal is a request to end a hold, and the record of how it ended.
+// Removal is a request to end a hold, with the ending to record.
 type Removal struct {
 	Record *Record
 	Ending Ending
-	// Delay is how long nobody is to follow the hold, in whole seconds; see [Record.DelayOf]. 0 = no delay.
+	// Delay is how long no client may take the lock afterwards, in whole seconds; see [Record.DelayOf]. 0 = no delay.
 	Delay time.Duration
 }
 
-// MaxLockDelay is the longest lock delay. Readers take a longer one for this.
+// MaxLockDelay is the longest lock delay. Readers shorten a longer one to it.
 const MaxLockDelay = time.Hour
 
-// NoLockDelay is the lock delay of a record that wants none, whatever the default of an unlocker.
+// NoLockDelay is the lock delay of a record that asks for none, whatever an unlocker's default.
 const NoLockDelay = -1
 
-// Delay is the value of a delay key: while the key exists, nobody who knows delays takes the lock. Its lease ends it.
+// Delay is the value of a delay key: while the key exists, no client that supports delays takes the lock. It ends with
+// its lease.
 type Delay struct {
 	Lock     string `json:"lock"` // whose hold ended: the lock, or a share of it
 	UUID     string `json:"uuid"` // of that hold, like the next members
@@ -171,15 +173,15 @@ type Delay struct {
 	Permits  int    `json:"permits,omitempty"` // of a semaphore: how many that hold had; 0 = 1
 	Ended    string `json:"ended"`             // EndedAutoUnlocked or EndedForced
 	By       string `json:"by"`                // the unlocker's id or the operator
-	At       Time   `json:"at"`                // when the hold was ended, by the clock of whoever ended it
-	Seconds  int64  `json:"seconds"`           // how long the delay lasts, at least
+	At       Time   `json:"at"`                // when the hold was ended, by the clock of the program that ended it
+	Seconds  int64  `json:"seconds"`           // the least duration of the delay
 
 	Revision   int64 `json:"-"` // mod revision of the key
-	Leased     bool  `json:"-"` // the key goes by itself
+	Leased     bool  `json:"-"` // the key expires
 	Unreadable bool  `json:"-"` // nothing but Lock, Revision and Leased is known
 }
 
-// Until is when the delay is over, give or take what clocks differ and leases are late; zero if that is not known.
+// Until returns when the delay is over, give or take clock differences and late leases; zero if unknown.
 func (d *Delay) Until() time.Time {
 	if d.At.IsZero() || d.Seconds <= 0 || !d.Leased {
 		return time.Time{}
@@ -187,8 +189,8 @@ func (d *Delay) Until() time.Time {
 	return d.At.Add(time.Duration(d.Seconds) * time.Second)
 }
 
-// DelayOf is the lock delay that follows a hold which is ended by force or by its deadline: what its record says or, if
-// it says nothing, standard. Zero means none.
+// DelayOf returns the lock delay that follows a hold ended by force or by its deadline: the one in its record or, if it
+// has none, standard. Zero means none.
 func (r *Record) DelayOf(standard time.Duration) time.Duration {
 	switch {
 	case r.Token == 0 || r.Misplaced: // no hold ends
@@ -199,7 +201,7 @@ func (r *Record) DelayOf(standard time.Duration) time.Duration {
 	return max(r.LockDelay, 0)
 }
 
-// NewDelay returns what to write when a removal is followed by a delay.
+// NewDelay returns the value of the delay key to write with a removal.
 func NewDelay(r Removal) Delay {
 	d := Delay{
 		Lock: r.Record.Name, UUID: r.Record.UUID, Token: r.Record.Token, Owner: r.Record.Owner,
@@ -212,7 +214,7 @@ func NewDelay(r Removal) Delay {
 	return d
 }
 
-// CheckLockDelay returns what is wrong with a lock delay, as a sentence, or nil.
+// CheckLockDelay returns an error, a sentence, if the lock delay is out of range.
 func CheckLockDelay(d time.Duration) error {
 	if d != NoLockDelay && d < 0 || d > MaxLockDelay {
 		return fmt.Errorf("the lock delay is %v, it must be between 0 and %v", d, MaxLockDelay)
@@ -220,22 +222,22 @@ func CheckLockDelay(d time.Duration) error {
 	return nil
 }
 
-// delaySeconds is the member of the document.
+// delaySeconds returns the value of the lock_delay member.
 func delaySeconds(d time.Duration) int64 { return int64(wholeSeconds(max(d, 0)) / time.Second) }
 
 func wholeSeconds(d time.Duration) time.Duration { return (d + time.Second - 1).Truncate(time.Second) }
 
-// lockDelay reads the member: a whole number of seconds.
+// lockDelay reads the lock_delay member, a whole number of seconds.
 func (d *decoder) lockDelay(name, value string) time.Duration {
 	before := len(d.doc.Problems)
 	seconds := d.number(name, value)
 	switch most := int64(MaxLockDelay / time.Second); {
-	case len(d.doc.Problems) > before: // as if the record did not say
+	case len(d.doc.Problems) > before: // unreadable: as if the record had none
 		return 0
 	case seconds == 0:
 		return NoLockDelay
 	case seconds > most:
-		d.problem(name, ReasonTooLarge, fmt.Sprintf("%d seconds, %d count", seconds, most))
+		d.problem(name, ReasonTooLarge, fmt.Sprintf("%d seconds, only %d count", seconds, most))
 		return MaxLockDelay
 	}
 	return time.Duration(seconds) * time.Second

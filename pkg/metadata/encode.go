@@ -20,20 +20,20 @@ type Draft struct {
 	LockedAt     time.Time
 	AlertAt      time.Time
 	AutoUnlockAt time.Time
-	Backtrace    string         // cut to 16 KiB, with a mark, so that a long one fails no lock
-	Process      Process        // what identifies the process with this PID
-	LockDelay    time.Duration  // as of a [Record]; a part of a second counts as a whole one
-	Attributes   map[string]any // text, numbers and booleans by name
+	Backtrace    string         // cut to 16 KiB, with a mark, so that a long one does not fail the lock
+	Process      Process        // identifies the process with this PID
+	LockDelay    time.Duration  // as in a [Record]; rounded up to whole seconds
+	Attributes   map[string]any // text, numbers and booleans, by name
 }
 
-// encodedBytes is what most metadata documents need.
+// encodedBytes is enough for most metadata documents.
 const encodedBytes = 4 << 10
 
 // cutMark ends a backtrace that was cut.
 const cutMark = "\n... cut\n"
 
-// Fields returns the fields of the record: uuid, alert_at, auto_unlock_at and metadata. It fails, with a sentence for
-// the caller, for what [Decode] would report as a problem.
+// Fields returns the fields of the record: uuid, alert_at, auto_unlock_at and metadata. It returns an error, a sentence
+// for the caller, for whatever [Decode] would report as a problem.
 func (d Draft) Fields() ([]Field, error) {
 	doc := d.document()
 	rows := table(&doc, &d.Process)
@@ -60,7 +60,7 @@ func (d Draft) Fields() ([]Field, error) {
 	return fields, nil
 }
 
-// document returns what a reader will read, as far as the table has it.
+// document returns the part of the document that the table covers, as a reader will decode it.
 func (d Draft) document() Document {
 	r := Record{UUID: d.UUID, Holder: d.Holder, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt,
 		LockDelay: d.LockDelay}
@@ -120,7 +120,8 @@ func (d Draft) checkOrder() error {
 	return nil
 }
 
-// encode returns the metadata document: the members that say something, then the attributes. The names need no escapes.
+// encode returns the metadata document: the members that have a value, then the attributes. Their names need no
+// escapes.
 func encode(rows *fields, attributes map[string]any) (string, error) {
 	var b bytes.Buffer
 	b.Grow(encodedBytes)
@@ -147,11 +148,11 @@ func encode(rows *fields, attributes map[string]any) (string, error) {
 			return "", err
 		}
 	}
-	b.WriteByte('}') // there is a locked_at before it
+	b.WriteByte('}') // locked_at is always before it
 	return b.String(), nil
 }
 
-// cutBacktrace keeps whole lines of the newest frames.
+// cutBacktrace keeps the newest frames that fit, as whole lines.
 func cutBacktrace(s string) string {
 	if len(s) <= MaxBacktraceBytes {
 		return s
@@ -171,10 +172,9 @@ func FormatAlive(at time.Time, progress string) string {
 	return FormatTime(at) + " " + cut(strings.ToValidUTF8(progress, "�"), MaxTextBytes)
 }
 
-// IsUUID reports whether s is a UUID as the protocol writes it: 36 characters, hexadecimal digits in lower case.
+// IsUUID reports whether s is a UUID in the protocol's form: 36 characters, with lower-case hexadecimal digits.
 func IsUUID(s string) bool { return checkUUID(s) == nil }
 
-// checkUUID returns an error unless s is a UUID as in [IsUUID].
 func checkUUID(s string) error {
 	ok := len(s) == 36
 	for i := 0; ok && i < len(s); i++ {

@@ -12,16 +12,16 @@ const (
 	FieldAlertAt      = "alert_at"
 	FieldAutoUnlockAt = "auto_unlock_at"
 	FieldAlive        = "alive"
-	FieldAsked        = "asked"    // a [Request], JSON: somebody asks the holder to finish
-	FieldExtended     = "extended" // an [Extension], JSON: somebody gave the holder more time
-	// FieldAcknowledged is an [Acknowledgement], JSON: somebody looks at the lock. The key has a lease.
+	FieldAsked        = "asked"    // a [Request], JSON: the holder is asked to finish
+	FieldExtended     = "extended" // an [Extension], JSON: the holder was given more time
+	// FieldAcknowledged is an [Acknowledgement], JSON: an operator is looking at the lock. The key has a lease.
 	FieldAcknowledged = "acknowledged"
 )
 
 // FieldMetadata is the field of the metadata document, a JSON object.
 const FieldMetadata = "metadata"
 
-// The members of the metadata document. A small client may write each as a key of its own, which then wins.
+// The members of the metadata document. A small client may write each as a separate key, which overrides the member.
 const (
 	FieldOwner     = "owner"
 	FieldHostname  = "hostname"
@@ -46,7 +46,7 @@ const (
 	FieldDetached     = "detached"
 )
 
-// Holder is who holds a lock or waits for it, and what for. All of it may be unknown: empty or 0.
+// Holder is who holds a lock or waits for it, and what for. Any field may be unknown: empty or 0.
 type Holder struct {
 	Owner    string `json:"owner,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
@@ -54,20 +54,20 @@ type Holder struct {
 	Purpose  string `json:"purpose,omitempty"`
 }
 
-// Texts returns its texts, for readers that bound them or share their memory.
+// Texts returns pointers to the texts, for readers that bound them or share their memory.
 func (h *Holder) Texts() []*string { return []*string{&h.Owner, &h.Hostname, &h.Purpose} }
 
-// Process identifies the process that holds a lock, beside its host name and process id, so that a witness can prove
-// its end. A client writes what it can learn; what it cannot is empty or 0.
+// Process identifies the process that holds a lock, in addition to its host name and process id, so that a witness can
+// prove its end. A client writes what it can find out; the rest is empty or 0.
 type Process struct {
-	// BootID names the machine's present boot: /proc/sys/kernel/random/boot_id.
+	// BootID identifies the current boot of the machine: /proc/sys/kernel/random/boot_id.
 	BootID string `json:"boot_id,omitempty"`
-	// Start is when the process began, in clock ticks since boot: /proc/PID/stat, field 22.
+	// Start is when the process started, in clock ticks since boot: /proc/PID/stat, field 22.
 	Start int64 `json:"process_start,omitempty"`
-	// PIDNamespace is where its process id counts: the inode of /proc/PID/ns/pid.
+	// PIDNamespace is the namespace of its process id: the inode of /proc/PID/ns/pid.
 	PIDNamespace int64 `json:"pid_namespace,omitempty"`
-	// CgroupID is where the process runs what works for it, so that its own end is not the end of the work: the inode
-	// of the directory in the file system of cgroups, version 2.
+	// CgroupID is the cgroup in which the process runs its commands, whose end, not its own, ends the work: the inode
+	// of the directory in the cgroup v2 file system.
 	CgroupID int64 `json:"cgroup_id,omitempty"`
 
 	// In Kubernetes, from the downward API.
@@ -76,35 +76,35 @@ type Process struct {
 	PodUID       string `json:"pod_uid,omitempty"`
 	Container    string `json:"container,omitempty"`
 
-	// Detached says that the work outlives the process, as with a reservation: its end proves nothing.
+	// Detached means that the work outlives the process, as with a reservation: its end proves nothing.
 	Detached bool `json:"detached,omitempty"`
 }
 
-// Place is where a field stands in etcd.
+// Place is where a field is stored in etcd.
 type Place int
 
 // The places.
 const (
-	OwnKey      Place = iota // a key of its own, and only there
-	KeyOfOthers              // the same, but others than the holder write it
+	OwnKey      Place = iota // only a separate key
+	KeyOfOthers              // the same, but not written by the holder
 	DocumentKey              // the key of the metadata document
-	Member                   // a member of that document, or a key of its own
+	Member                   // a member of that document, or a separate key
 )
 
-// field is a row of the table: one field to which docs/protocol.md gives a meaning.
+// field is a row of the table: a field that docs/protocol.md defines.
 type field struct {
 	name  string
 	place Place
-	label string // of a fact about the holder, on a page about one lock; empty: the page shows it in a way of its own
-	at    any    // a pointer to where it is kept; its type is the form of the field
+	label string // of a fact about the holder, on a lock's page; empty if the page shows the field in another way
+	at    any    // a pointer to the value; its type determines the form of the field
 }
 
 type fields [numFields]field
 
 const numFields = 25
 
-// table returns the fields of one record, each with its place in d and p. What has a row is read, written, checked and
-// reserved; nothing else is. Those that the protocol acts on are first.
+// table returns the fields of one record, each with a pointer into d or p. Exactly the fields that have a row are read,
+// written, checked and reserved. Those that the protocol acts on come first.
 func table(d *Document, p *Process) fields {
 	return fields{
 		{FieldUUID, OwnKey, "", &d.UUID},
@@ -135,7 +135,7 @@ func table(d *Document, p *Process) fields {
 	}
 }
 
-// find returns the row of a field, nil if the protocol gives it no meaning.
+// find returns the row of a field; nil if the protocol does not define it.
 func (all *fields) find(name string) *field {
 	for i := range all {
 		if all[i].name == name {
@@ -145,7 +145,7 @@ func (all *fields) find(name string) *field {
 	return nil
 }
 
-// written is the value as JSON has it, a time as text; nil if there is nothing to say.
+// written returns the value for JSON, a time as text; nil if it is empty.
 func (f *field) written() any {
 	switch at := f.at.(type) {
 	case *string:
@@ -172,14 +172,14 @@ func (f *field) written() any {
 	return nil
 }
 
-// check returns what is wrong with a value that is about to be written, as a sentence, or nil.
+// check returns an error, a sentence, if the value must not be written.
 func (f *field) check() error {
 	switch at := f.at.(type) {
 	case *string:
 		switch f.name {
 		case FieldUUID:
 			return checkUUID(*at)
-		case FieldBacktrace: // is cut and made valid
+		case FieldBacktrace: // already cut and made valid
 			return nil
 		}
 		return checkText(f.name, *at)
@@ -200,14 +200,14 @@ func (all *fields) check() error {
 	return nil
 }
 
-// IsReserved reports whether docs/protocol.md gives the field a meaning, so that no attribute can have its name.
+// IsReserved reports whether docs/protocol.md defines the field, so that no attribute can have its name.
 func IsReserved(name string) bool {
 	all := table(&Document{}, &Process{})
 	return all.find(name) != nil
 }
 
-// ReservedFields returns the fields in these places to which docs/protocol.md gives a meaning, or those in all places.
-// Those that the protocol acts on are first.
+// ReservedFields returns the names of the fields that docs/protocol.md defines, in these places or, if none is given,
+// in all. Those that the protocol acts on come first.
 func ReservedFields(places ...Place) []string {
 	var names []string
 	for _, f := range table(&Document{}, &Process{}) {
@@ -218,11 +218,11 @@ func ReservedFields(places ...Place) []string {
 	return names
 }
 
-// Fact is a field for people.
+// Fact is a field for display.
 type Fact struct{ Label, Value string }
 
-// Facts returns what a page about one lock shows of its holder as it is; a value may be empty. The purpose has a place
-// of its own there.
+// Facts returns the facts about the holder that a lock's page shows unchanged; a value may be empty. The page shows the
+// purpose separately.
 func (h *Holder) Facts() []Fact {
 	var facts []Fact
 	for _, f := range table(&Document{Record: Record{Holder: *h}}, &Process{}) {
@@ -233,7 +233,7 @@ func (h *Holder) Facts() []Fact {
 	return facts
 }
 
-// Members returns the members of the metadata document that the record tells, as text, without attributes.
+// Members returns the members of the metadata document that the record has, as text, without attributes.
 func (r *Record) Members() map[string]string {
 	process := r.Process
 	if process == nil {
@@ -242,7 +242,7 @@ func (r *Record) Members() map[string]string {
 	return members(&Document{Record: *r}, process)
 }
 
-// Members returns the members of the metadata document that say this, as text.
+// Members returns the members of the metadata document that identify the process, as text.
 func (p *Process) Members() map[string]string { return members(&Document{}, p) }
 
 func members(d *Document, p *Process) map[string]string {
@@ -255,7 +255,7 @@ func members(d *Document, p *Process) map[string]string {
 	return members
 }
 
-// text is the value as a key of its own has it; empty if there is nothing to say.
+// text returns the value as a separate key has it; empty if there is none.
 func (f *field) text() string {
 	if value := f.written(); value != nil {
 		return fmt.Sprint(value)

@@ -11,7 +11,7 @@ import (
 // MaxNameBytes is the length of the longest lock name.
 const MaxNameBytes = 256
 
-// CheckName says what is wrong with a lock name, or nil: 1 to 256 bytes of valid UTF-8 without control characters.
+// CheckName returns an error unless name is a lock name: 1 to 256 bytes of valid UTF-8 without control characters.
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -12,7 +12,7 @@ import (
 type member struct {
 	name string
 	kind kind
-	text string // of a text without its quotes, of everything else as written
+	text string // a string without its quotes, anything else as written
 }
 
 // kind is the kind of a JSON value.
@@ -26,13 +26,13 @@ const (
 	kindNested // an object or an array
 )
 
-// object parses a JSON object, without looking into nested values. The members come sorted by name; of two with
-// the same name the last one counts, as nearly everywhere. Bytes that are not UTF-8 are replaced. ok is false for
-// anything but one object.
+// object parses a JSON object, without looking into nested values. The members are sorted by name; of two with the same
+// name the last one counts, as in most parsers. Bytes that are not UTF-8 are replaced. ok is false for anything but one
+// object.
 //
 // It exists because readers decode every lock when they start, and encoding/json takes three times as long. It handles
 // only the plain cases and leaves the rest (escapes, nesting, bad UTF-8) to encoding/json; a fuzz test compares the
-// two. Nothing it returns shares memory with document, so a short text does not keep a long document alive.
+// two. Nothing it returns shares memory with document, so a short text does not keep a long document in memory.
 //
 // With brief, the text of a backtrace within its limit is left empty.
 func object(document string, brief bool) (members []member, ok bool) {
@@ -77,16 +77,16 @@ func lastOfName(members []member) []member {
 // scanner reads JSON from the front of rest.
 type scanner struct {
 	rest  string
-	plain bool // valid UTF-8, so a text without escapes can be used as it is
+	plain bool // valid UTF-8, so a string without escapes can be used as it is
 }
 
 func (s *scanner) space() {
-	if s.rest != "" && s.rest[0] <= ' ' { // most documents have none, and this is asked between all parts of them
+	if s.rest != "" && s.rest[0] <= ' ' { // most documents have none, and every token gets here
 		s.rest = strings.TrimLeft(s.rest, " \t\r\n")
 	}
 }
 
-// skip takes c and the white space before it, if c comes next.
+// skip consumes c and the white space before it, if c comes next.
 func (s *scanner) skip(c byte) bool {
 	s.space()
 	if s.rest == "" || s.rest[0] != c {
@@ -120,7 +120,7 @@ func (s *scanner) value() (kind, string, bool) {
 	return kindNumber, text, ok
 }
 
-// token reads a number or a literal, up to what ends it.
+// token reads a number or a literal, up to its delimiter.
 func (s *scanner) token() (string, bool) {
 	end := strings.IndexAny(s.rest, ",}] \t\r\n")
 	if end < 0 {
@@ -142,7 +142,7 @@ func (s *scanner) nested() (string, bool) {
 	return string(raw), true
 }
 
-// text reads a text in quotes.
+// text reads a quoted string.
 func (s *scanner) text() (string, bool) {
 	text, escaped, ok := s.raw()
 	if !ok {
@@ -154,7 +154,7 @@ func (s *scanner) text() (string, bool) {
 	return s.unescape(text)
 }
 
-// raw reads a text in quotes as it is written.
+// raw reads a quoted string without unescaping it.
 func (s *scanner) raw() (text string, escaped, ok bool) {
 	if !s.skip('"') {
 		return "", false, false
@@ -176,8 +176,8 @@ func (s *scanner) raw() (text string, escaped, ok bool) {
 	return "", false, false
 }
 
-// hasControl reports whether a byte is a control character, of which a text has none. Eight bytes at a time: backtraces
-// are most of what is read.
+// hasControl reports whether a byte is a control character, which a JSON string must not contain. It checks eight bytes
+// at a time, because backtraces are most of what is read.
 func hasControl(text string) bool {
 	const each = 0x0101010101010101
 	for ; len(text) >= 8; text = text[8:] {
@@ -195,7 +195,7 @@ func hasControl(text string) bool {
 	return false
 }
 
-// pass skips the next text if it needs no check: it is valid, and even in its escaped form within the limit.
+// pass skips the next string if it needs no check: it is valid and, even in its escaped form, within the limit.
 func (s *scanner) pass() bool {
 	ahead := *s
 	text, _, ok := ahead.raw()
@@ -215,7 +215,7 @@ func (s *scanner) pass() bool {
 	}
 }
 
-// unescape replaces \\n and \\t, of which backtraces are full, and leaves other escapes to encoding/json.
+// unescape handles the escapes that backtraces are full of and leaves others to encoding/json.
 func (s *scanner) unescape(text string) (string, bool) {
 	var b strings.Builder
 	b.Grow(len(text))
@@ -226,7 +226,7 @@ func (s *scanner) unescape(text string) (string, bool) {
 			return b.String(), true
 		}
 		b.WriteString(text[from : from+i])
-		switch text[from+i+1] { // there is one: text scanned over it
+		switch text[from+i+1] { // exists: raw has scanned over it
 		case 'n':
 			b.WriteByte('\n')
 		case 't':

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Presence is what a running unlocker writes every second. It proves that etcd accepts writes, and its Now lets
-// unlockers check each other's clocks.
+// Presence is the document that a running unlocker writes every second. It proves that etcd accepts writes, and its Now
+// lets unlockers check each other's clocks.
 type Presence struct {
 	ID        string   `json:"id"`
 	Hostname  string   `json:"hostname"`
@@ -19,12 +19,12 @@ type Presence struct {
 	Revision  int64    `json:"revision"` // the highest revision of etcd that it has seen
 	Mode      string   `json:"mode"`     // alert-only, auto-unlock or dry-run
 	HeldBack  []string `json:"held_back,omitempty"`
-	// Sweep is the policy by which it decides the fate of a stale lock; nil if it publishes none that can be read.
+	// Sweep is the policy that decides what it does about a stale lock; nil if it publishes none that can be read.
 	Sweep *Sweep `json:"sweep,omitempty"`
 }
 
-// Sweep is by what an unlocker decides the fate of a stale lock, beside its mode. Zero means what it means for the
-// unlocker's flag of that name.
+// Sweep is the policy, besides its mode, by which an unlocker decides what to do about a stale lock. Zero means the
+// same as for the unlocker's flag of that name.
 type Sweep struct {
 	ClockSkew              Seconds  `json:"clock_skew"`
 	MinWarning             Seconds  `json:"min_warning"`
@@ -33,7 +33,7 @@ type Sweep struct {
 	Abandoned              string   `json:"abandoned"` // SweepReport or SweepUnlock
 	AbandonedGrace         Seconds  `json:"abandoned_grace"`
 	LockDelay              Seconds  `json:"lock_delay"`
-	Exclude                []string `json:"exclude"` // globs of the names of locks that it never removes
+	Exclude                []string `json:"exclude"` // globs of names of locks that it never removes
 }
 
 // What an unlocker does about a lock whose holder is proven to have ended.
@@ -48,16 +48,16 @@ const (
 	MaxExclusionBytes = MaxNameBytes
 )
 
-// CheckExclude reports what is wrong with the names of locks that an unlocker never removes.
+// CheckExclude checks the globs of locks that an unlocker never removes.
 func CheckExclude(globs []string) error {
 	if len(globs) > MaxExclusions {
-		return fmt.Errorf("%d globs are too many: at most %d are published to who reads the locks", len(globs),
+		return fmt.Errorf("%d globs are too many: at most %d are published to readers of the locks", len(globs),
 			MaxExclusions)
 	}
 	for _, glob := range globs {
 		switch {
 		case glob == "":
-			return errors.New("a glob is empty: give one of lock names, or leave it out")
+			return errors.New("a glob is empty: give a glob of lock names, or leave it out")
 		case len(glob) > MaxExclusionBytes:
 			return fmt.Errorf("a glob has %d bytes, more than %d", len(glob), MaxExclusionBytes)
 		}
@@ -65,8 +65,8 @@ func CheckExclude(globs []string) error {
 	return nil
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. What cannot be read of Sweep makes it nil, and nothing else unreadable:
-// an unlocker of another version runs all the same.
+// UnmarshalJSON implements [json.Unmarshaler]. A Sweep that cannot be read becomes nil and does not fail the rest: an
+// unlocker of another version runs all the same.
 func (p *Presence) UnmarshalJSON(text []byte) error {
 	type plain Presence
 	read := struct {
@@ -81,7 +81,7 @@ func (p *Presence) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// readSweep returns nil unless all members are there and mean something.
+// readSweep returns nil unless all members are present and valid.
 func readSweep(text []byte) *Sweep {
 	if len(text) == 0 {
 		return nil
@@ -106,7 +106,7 @@ func readSweep(text []byte) *Sweep {
 // Seconds is a duration that is written as a JSON number of seconds, from 0 to [MaxSeconds].
 type Seconds time.Duration
 
-// MaxSeconds is the longest, about 31 years; a longer one is written as this.
+// MaxSeconds is the longest duration, about 31 years; a longer one is written as MaxSeconds.
 const MaxSeconds = Seconds(1_000_000_000 * time.Second)
 
 const missing = Seconds(-1)

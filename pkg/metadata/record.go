@@ -2,10 +2,10 @@ package metadata
 
 import "time"
 
-// The attributes that name the trace in which a lock was taken, in the hexadecimal digits of W3C Trace Context.
+// The attributes that name the trace in which a lock was taken, in hexadecimal as in W3C Trace Context.
 const (
 	AttributeTraceID = "trace_id" // 32 digits
-	AttributeSpanID  = "span_id"  // 16 digits: of the span that asked for the lock
+	AttributeSpanID  = "span_id"  // 16 digits: of the span in which the lock was requested
 )
 
 // Limits of a record, in bytes.
@@ -13,13 +13,13 @@ const (
 	MaxTextBytes      = 1 << 10  // any text but the backtrace
 	MaxBacktraceBytes = 16 << 10 // longer ones are cut, with a mark
 	MaxRecordBytes    = 64 << 10 // all keys and values together
-	MaxAttributes     = 64       // in number
+	MaxAttributes     = 64       // a count
 	MaxDocumentBytes  = 2 << 10  // a request, an extension or an acknowledgement
 	MaxStatementBytes = 4 << 10  // a statement; longer ones are not read
-	MaxDelayBytes     = 4 << 10  // what a lock delay says; more is not read
+	MaxDelayBytes     = 4 << 10  // a lock delay; longer ones are not read
 )
 
-// maxNumberBytes is the longest number that is kept as one; longer ones become text.
+// maxNumberBytes is the longest number that stays a number; longer ones become text.
 const maxNumberBytes = 64
 
 // Field is one key of a record, without the prefix that all keys of the record share.
@@ -31,32 +31,33 @@ type Field struct {
 	Version        int64 // how often the key was written since it was created; 0 = unknown
 }
 
-// Record is one hold as the protocol and its readers see it, without large fields.
+// Record is one hold, without its large fields.
 type Record struct {
 	Name string // the lock's name; may be one that [CheckName] refuses, see Problems
-	UUID string // identity of this hold; empty when the uuid key is missing, see Token
+	UUID string // identity of this hold; empty if the uuid key is missing, see Token
 
 	Holder
 
-	LockedAt     time.Time // holder's clock; zero when missing or unreadable, like the two deadlines
+	LockedAt     time.Time // holder's clock; zero if missing or unreadable, like the two deadlines
 	AlertAt      time.Time
 	AutoUnlockAt time.Time
 
-	// LockDelay is how long nobody is to follow this hold if somebody else ends it, in whole seconds; 0 when the record
-	// does not say, NoLockDelay when it wants none.
+	// LockDelay is how long no client may take the lock after this hold is ended by an unlocker or operator, in whole
+	// seconds; 0 if the record does not say, NoLockDelay if it asks for none.
 	LockDelay time.Duration
 
-	// Token is the fencing token, the create revision of the uuid key; 0 if that key is missing: nobody holds the lock.
+	// Token is the fencing token, the create revision of the uuid key; 0 if that key is missing, so that nobody holds
+	// the lock.
 	Token            int64
 	Revision         int64 // highest mod revision of the record's keys
-	DeadlineRevision int64 // mod revision of the auto_unlock_at key, leftover or not; 0 when there is none
-	Extensions       int64 // how often the deadline was moved, as far as the version of its key is known
+	DeadlineRevision int64 // mod revision of the auto_unlock_at key, leftover or not; 0 if there is none
+	Extensions       int64 // how often the deadline was moved, if the version of its key is known
 
-	Alive    *Alive     // the last alive call, nil when there was none
-	Process  *Process   // what identifies the holder's process, nil when the record does not say
-	Asked    *Request   // the request to finish, nil when there is none for this hold
-	Extended *Extension // who gave more time, nil when nobody did in this hold
-	// Acknowledged says who looks at this hold, nil when nobody does; see [Record.AcknowledgedAt].
+	Alive    *Alive     // the last alive call; nil if there was none
+	Process  *Process   // identifies the holder's process; nil if the record does not
+	Asked    *Request   // the request to finish; nil if there is none for this hold
+	Extended *Extension // who gave this hold more time; nil if nobody did
+	// Acknowledged says who is looking at this hold; nil if nobody is. See [Record.AcknowledgedAt].
 	Acknowledged *Acknowledgement
 
 	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
@@ -65,21 +66,21 @@ type Record struct {
 	// Misplaced reports whether the record lies where no lock's keys can be. It is shown, but never removed.
 	Misplaced bool
 
-	// What witnesses say of this hold: nil where they say nothing. Set by [Record.Heed], never by Decode.
+	// The statements of witnesses about this hold; nil if there are none. Set by [Record.Heed], never by Decode.
 	Death     *Statement // see also Proven
 	Suspicion *Statement
 
 	Seen Seen // set by the reader that keeps the record, never by Decode
 }
 
-// Malformed reports whether the record lacks its uuid or a readable deadline, or is misplaced. Other problems are shown
-// but change nothing.
+// Malformed reports whether the record lacks its uuid or a readable deadline, or is misplaced. Other problems are only
+// shown.
 func (r *Record) Malformed() bool {
 	return r.Misplaced || r.UUID == "" || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero()
 }
 
-// Leftover reports whether the field was written before this hold began and so says nothing about it. An unknown
-// revision is 0.
+// Leftover reports whether the field was written before this hold began and therefore says nothing about it. A
+// ModRevision of 0 means unknown.
 func (r *Record) Leftover(f Field) bool { return f.ModRevision > 0 && f.ModRevision < r.Token }
 
 // Foreign reports whether keys that fit no layout lie inside the record's range, so that deleting the range would
@@ -105,14 +106,14 @@ type Alive struct {
 type Seen struct {
 	First   time.Duration // the hold appeared
 	Changed time.Duration // a deadline, locked_at or the time of alive last changed; First if none did
-	// Arrived is when the watch reported the write of [Record.Written]; 0 if a list did, which may be any time later.
+	// Arrived is when a watch reported the write of [Record.Written]; 0 if a list did, which may be any time later.
 	Arrived time.Duration
-	// Followed is since when, as of Arrived, the reader had heard from etcd without interruption. What arrives soon
-	// after an interruption may have been delayed by it.
+	// Followed is since when, as of Arrived, the reader had been hearing from etcd without interruption. What arrives
+	// soon after an interruption may have been delayed by it.
 	Followed time.Duration
 }
 
-// Written is the holder's own clock when it last wrote how long it wants the lock: the time of alive, or else
+// Written returns when the holder, by its own clock, last wrote how long it wants the lock: the time of alive, or else
 // locked_at. It is zero if the record has neither, or neither is before its auto_unlock_at.
 func (r *Record) Written() time.Time {
 	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.Before(r.AutoUnlockAt) {
@@ -124,7 +125,7 @@ func (r *Record) Written() time.Time {
 	return time.Time{}
 }
 
-// Document is everything that etcd holds of one lock: the record, and what is too large to keep for all locks.
+// Document is everything that etcd has about one lock: the record, and what is too large to keep for all locks.
 type Document struct {
 	Record
 	Backtrace string  // newest frame first, one frame a line
@@ -140,8 +141,8 @@ const (
 	ReasonMissing       Reason = "missing"        // a key that the protocol acts on does not exist
 	ReasonBadTime       Reason = "bad_time"       // a time that cannot be read
 	ReasonBadValue      Reason = "bad_value"      // not UTF-8, not a number, not JSON
-	ReasonTooLarge      Reason = "too_large"      // over a limit; what is shown is cut
-	ReasonLeftover      Reason = "leftover"       // a key that an earlier hold left behind; it is not read
+	ReasonTooLarge      Reason = "too_large"      // over a limit; the shown value is cut
+	ReasonLeftover      Reason = "leftover"       // a key that an earlier hold left behind; not read
 	ReasonBadName       Reason = "bad_name"       // a lock name that CheckName refuses
 	ReasonUnknownLayout Reason = "unknown_layout" // a key below the prefix that fits no layout
 )

@@ -13,18 +13,18 @@ const (
 	AttributeLimit   = "limit"   // of a semaphore: the total when this holder took its permits
 )
 
-// The kinds of holders, as values of that attribute.
+// The kinds of holders: values of [AttributeKind].
 const (
 	HoldsPermits   = "semaphore" // has permits of a semaphore
 	HoldsShared    = "shared"    // reads under a read-write lock
-	HoldsExclusive = "exclusive" // writes under it, or keeps a semaphore to itself
+	HoldsExclusive = "exclusive" // writes under a read-write lock, or has a whole semaphore
 )
 
 // maxShareDigits bounds the number of a share, so that every client can parse it.
 const maxShareDigits = 9
 
-// ShareName returns the name of one share of a semaphore or read-write lock, such as "pool#3". Readers that do not know
-// shares treat it as a lock like any other. Shares are numbered from 1.
+// ShareName returns the name of one share of a semaphore or read-write lock, such as "pool#3". Readers that do not
+// support shares treat it like any other lock. Shares are numbered from 1.
 func ShareName(lock string, number int) string { return lock + "#" + strconv.Itoa(number) }
 
 // ParseShare splits the name of a share into lock and number.
@@ -42,18 +42,18 @@ func ParseShare(name string) (lock string, number int, ok bool) {
 	return name[:i], number, true
 }
 
-// Share is how one hold takes part in a semaphore or read-write lock. The zero Share is that of an ordinary lock.
+// Share describes one hold of a semaphore or read-write lock. The zero Share is that of an ordinary lock.
 type Share struct {
-	Lock           string // of which it is a share; empty for a hold of the whole lock
+	Lock           string // the lock that it is a share of; empty for a hold of the whole lock
 	Kind           string // HoldsPermits, HoldsShared or HoldsExclusive
-	Permits, Limit int    // of a semaphore; 0 is not known
+	Permits, Limit int    // of a semaphore; 0 = unknown
 }
 
-// ShareOf reads the share from the name and attributes of a record or an ending. A name alone makes no share: any lock
-// may be called "build#7".
+// ShareOf reads the share from the name and attributes of a record or an ending. The name alone does not make a share:
+// any lock may be called "build#7".
 func ShareOf(name string, attributes map[string]any) Share {
 	kind, _ := attributes[AttributeKind].(string)
-	if kind == "" { // an ordinary lock, as most are
+	if kind == "" { // an ordinary lock, like most
 		return Share{}
 	}
 	lock, _, numbered := ParseShare(name)

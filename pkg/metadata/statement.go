@@ -7,14 +7,14 @@ import (
 
 // Causes of a [Statement]. The first five prove that the holder has ended; the others are only suspicions.
 const (
-	CauseProcessEnded       = "process_ended"       // the kernel saw the process end, or another has its id now
+	CauseProcessEnded       = "process_ended"       // the kernel saw the process end, or another process has its id now
 	CauseRebooted           = "rebooted"            // the machine has booted since
 	CauseContainerEnded     = "container_ended"     // the kubelet reports the container terminated
-	CauseContainerRestarted = "container_restarted" // the kubelet started the container anew since the lock was taken
+	CauseContainerRestarted = "container_restarted" // the kubelet has restarted the container since the lock was taken
 	CausePodEnded           = "pod_ended"           // the kubelet reports the pod succeeded or failed
 
-	CauseCommandLives = "command_lives"  // the process has ended, for certain, and what it started has not
-	CausePodDeleted   = "pod_deleted"    // the pod was deleted while its containers ran, as far as is known
+	CauseCommandLives = "command_lives"  // the process has certainly ended, but what it started has not
+	CausePodDeleted   = "pod_deleted"    // the pod was deleted while, as far as is known, its containers ran
 	CausePodNeverSeen = "pod_never_seen" // no such pod has been seen
 	CauseNodeNotReady = "node_not_ready" // the kubelet of the node is silent
 )
@@ -27,11 +27,11 @@ func Proofs() []string {
 // The witnesses.
 const (
 	WitnessHost       = "host"       // on the holder's machine
-	WitnessKubernetes = "kubernetes" // told by Kubernetes about the holder's pod
+	WitnessKubernetes = "kubernetes" // learns about the holder's pod from Kubernetes
 )
 
-// Statement is what a witness says of the holder of one hold: that it has ended, below .deaths, or that this is likely,
-// below .suspicions. The first is a fact and the second a guess that nothing is removed for.
+// Statement is what a witness says about the holder of one hold: that it has ended, below .deaths, or that this is
+// likely, below .suspicions. The first is a proof; on the second alone no lock is removed.
 type Statement struct {
 	Lock     string `json:"lock"`
 	UUID     string `json:"uuid"`
@@ -40,27 +40,27 @@ type Statement struct {
 	How      string `json:"how"`                 // a sentence
 	EndedAt  Time   `json:"ended_at"`            // when the holder ended, by the witness's clock; null if unknown
 	ExitCode *int   `json:"exit_code,omitempty"` // nil if unknown or if a signal ended it
-	Signal   string `json:"signal,omitempty"`    // that ended it, like SIGKILL
-	Detail   string `json:"detail,omitempty"`    // the witness's own word for it, like OOMKilled
+	Signal   string `json:"signal,omitempty"`    // that ended it, such as SIGKILL
+	Detail   string `json:"detail,omitempty"`    // the source's own word for it, such as OOMKilled
 	Witness  string `json:"witness"`             // host or kubernetes
 	By       string `json:"by"`                  // the witness's instance
 	At       Time   `json:"at"`                  // when this was written
 
-	// Revision is the mod revision of the statement's key, set by whoever read it.
+	// Revision is the mod revision of the statement's key, set by the reader.
 	Revision int64 `json:"-"`
 	// Seen is when the reader first saw this statement, on the clock of [Seen].
 	Seen time.Duration `json:"-"`
 }
 
-// About reports whether the statement is about the hold in r. One about an earlier hold, or another lock, is not.
+// About reports whether the statement is about the hold in r, and not about an earlier hold or another lock.
 func (s *Statement) About(r *Record) bool {
 	return r.Token != 0 && r.UUID != "" && s.Lock == r.Name && s.UUID == r.UUID && s.Token == r.Token
 }
 
-// Proof reports whether the cause is one that proves an end.
+// Proof reports whether the cause proves that the holder has ended.
 func (s *Statement) Proof() bool { return slices.Contains(Proofs(), s.Cause) }
 
-// Heed sets the record's statements to those that are about its hold; a death without a cause that proves it is none.
+// Heed sets the record's statements to those that are about its hold. It ignores a death whose cause does not prove it.
 // Nil means that there is no statement.
 func (r *Record) Heed(death, suspicion *Statement) {
 	r.Death = nil
@@ -76,10 +76,9 @@ func (r *Record) Heed(death, suspicion *Statement) {
 // Proven reports whether the holder is proven to have ended, and its work with it.
 func (r *Record) Proven() bool { return r.Death != nil && !r.Disputed() && !r.detached() }
 
-// Disputed reports whether the hold was extended after the death of its holder was stated: the holder called alive,
-// which may leave the deadline as it is, or the deadline moved, which may leave alive as it is. Either the statement is
-// wrong,
-// or the call was on its way when the holder ended, or an operator gave more time. The death is not believed.
+// Disputed reports whether the hold was extended after the statement that its holder is dead: alive was called or the
+// deadline moved, either of which may leave the other unchanged. Either the statement is wrong, or the call was in
+// flight when the holder ended, or an operator gave more time. The statement is then not believed.
 func (r *Record) Disputed() bool {
 	if r.Death == nil {
 		return false
@@ -87,5 +86,5 @@ func (r *Record) Disputed() bool {
 	return r.DeadlineRevision > r.Death.Revision || r.Alive != nil && r.Alive.Revision > r.Death.Revision
 }
 
-// detached reports whether the work outlives the process, whose end then proves nothing.
+// detached reports whether the work outlives the process, so that the end of the process proves nothing.
 func (r *Record) detached() bool { return r.Process != nil && r.Process.Detached }

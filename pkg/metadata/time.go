@@ -43,7 +43,7 @@ func ParseTime(s string) (time.Time, error) {
 	return time.Unix(seconds, nanos).UTC(), nil
 }
 
-// FormatTime writes t as the protocol does. Instants outside of 1970 to 2286 become the nearest end of that range.
+// FormatTime returns t in the protocol's format. Instants outside 1970 to 2286 become the nearest end of that range.
 func FormatTime(t time.Time) string {
 	seconds := t.Unix()
 	nanos := t.Nanosecond()

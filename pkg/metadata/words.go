@@ -2,13 +2,13 @@ package metadata
 
 import "cmp"
 
-// The words for what a lock is and how a hold ended: page, command line, metrics, JSON, alerts and documentation have
-// them from here. Colours, icons and columns stand beside what draws them, by these words.
+// The words for the state of a lock and for how a hold ended. Pages, command line, metrics, JSON, alerts and
+// documentation take them from here; colours, icons and columns are defined where they are drawn.
 
-// State is what a lock is. Package staleness judges which.
+// State is the state of a lock. Package staleness decides which.
 type State string
 
-// The states of a lock that is held. It is in exactly one of them; an expiring one counts as held, too.
+// The states of a lock that is held. A lock is in exactly one of them; an expiring one counts as held, too.
 const (
 	StateHeld      State = "held"
 	StateAlerting  State = "alerting"
@@ -21,16 +21,16 @@ const (
 // The states of a lock that nobody holds.
 const (
 	StateFree      State = "free"
-	StateUnclaimed State = "unclaimed" // somebody waits, and nobody takes it
+	StateUnclaimed State = "unclaimed" // clients wait, and none takes it
 )
 
-// StateWords is a state and what it means, in sentences.
+// StateWords is a state and its meaning, in sentences.
 type StateWords struct {
 	State State
 	Means string
 }
 
-// States returns the states of a lock that is held, in the order in which they are listed.
+// States returns the states of a held lock, in the order in which they are listed.
 func States() []StateWords {
 	return []StateWords{
 		{StateHeld, "The lock is held, and no deadline has passed."},
@@ -45,7 +45,7 @@ func States() []StateWords {
 	}
 }
 
-// Urgency orders states: what needs a person first has the least.
+// Urgency ranks states: the one that needs a person first has the least.
 func (s State) Urgency() int {
 	switch s {
 	case StateExpired:
@@ -65,11 +65,11 @@ func (s State) Urgency() int {
 // Compare orders states by urgency.
 func (s State) Compare(other State) int { return cmp.Compare(s.Urgency(), other.Urgency()) }
 
-// How a hold ended, as etcd has it. All but the first two are written there; the clients' reasons of a lost hold are
-// the same.
+// How a hold ended, as written to etcd. The first two are never written; clients use the same words as reasons of a
+// lost hold.
 const (
 	EndedReleased     = "released"
-	EndedYielded      = "yielded"       // released by its holder after somebody had asked it to finish
+	EndedYielded      = "yielded"       // released by its holder after it was asked to finish
 	EndedAutoUnlocked = "auto_unlocked" // by an unlocker, past its deadline
 	EndedAbandoned    = "abandoned"     // by an unlocker, because a witness had proof that its holder had ended
 	EndedForced       = "forced"        // by an operator
@@ -77,10 +77,10 @@ const (
 
 // EndingWords says how a hold ended.
 type EndingWords struct {
-	Ended  string // as etcd has it
+	Ended  string // as in etcd
 	Word   string // everywhere else
-	Verb   string // in a sentence, which goes on with who did it
-	Remark string // what the word does not say; may be empty
+	Verb   string // in a sentence that continues with who did it
+	Remark string // what the word leaves out; may be empty
 }
 
 // Endings returns the ways in which holds end.
@@ -94,8 +94,8 @@ func Endings() []EndingWords {
 	}
 }
 
-// EndingOf returns the words for how a hold ended, as etcd has it. What others wrote there is not known: then it is the
-// verb, which whoever shows it has to escape.
+// EndingOf returns the words for an ending, given as in etcd, and whether it is known. An unknown one becomes the Verb:
+// escape it.
 func EndingOf(ended string) (EndingWords, bool) {
 	for _, words := range Endings() {
 		if words.Ended == ended {

@@ -3,8 +3,8 @@
 //	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing", Logger: logger, Hooks: mutexlog.Hooks(logger)})
 //
 // It logs what the library also returns to callers: acquired, extended, released and refused at level debug, given up
-// at info, and failures at warn. What is not returned to a caller, such as a lost lock or a failing heartbeat, is
-// logged by Options.Logger, so set both.
+// at info, and failures at warn. Events that are not returned to a caller, such as a lost lock or a failing heartbeat,
+// are logged to Options.Logger, so set both.
 //
 // The library logs with slog; [Zerolog] turns a zerolog.Logger into an slog logger.
 package mutexlog

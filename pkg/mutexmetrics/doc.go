@@ -15,14 +15,14 @@
 //	mutex_lost_total{reason}          holds that were lost: forced, auto_unlocked, abandoned, removed, time
 //	mutex_releases_total{result}      Unlock: released, lost, error
 //	mutex_asked_total                 requests to finish that holders learned of
-//	mutex_given_time_total            times that somebody gave a holder more time
+//	mutex_given_time_total            times that a holder was given more time
 //
 // All series exist from the start, so that rates include the first event. Several clients of one program may share the
 // metrics. Adopted locks count when they are extended, released or lost, but not as acquired or held.
 //
 // # Labels
 //
-// Lock names are not labels: they contain customer numbers and dates, and each would be a series forever. The
+// Lock names are not labels: they contain customer numbers and dates, and each would remain a series forever. The
 // unlocker's own metrics show which lock is stuck. If a program has a few kinds of work, [Options.Group] derives a
 // label from the name, with at most [Options.MaxGroups] values:
 //
@@ -31,8 +31,8 @@
 // # Exemplars
 //
 // With [Options.Exemplar], each bucket of mutex_wait_seconds and mutex_hold_seconds has the trace of a wait or hold
-// that fell into it: that of the call that took the lock. So Grafana leads from a long hold to what held. Adopted holds
-// have none. With OpenTelemetry:
+// that fell into it: that of the call that took the lock. In Grafana, a long hold then leads to its trace. Adopted
+// holds have none. With OpenTelemetry:
 //
 //	Exemplar: func(ctx context.Context) prometheus.Labels {
 //		span := trace.SpanContextFromContext(ctx)

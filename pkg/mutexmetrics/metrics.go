@@ -23,36 +23,36 @@ const DefaultMaxGroups = 20
 
 // Options change the metrics. The zero Options are usable.
 type Options struct {
-	// Group returns the label "group" for a lock's name; a share such as "pool#2" has the name "pool". It must be safe
-	// for concurrent use. Nil: there is no such label.
+	// Group returns the label "group" for a lock's name; for a share such as "pool#2" it gets the name "pool". It must
+	// be safe for concurrent use. If nil, there is no such label.
 	Group func(lock string) string
 
-	// MaxGroups is how many groups get their own series, in order of appearance; locks of later ones are in the group
-	// [Other]. Zero: [DefaultMaxGroups].
+	// MaxGroups is how many groups get their own series, in order of appearance; locks of later groups are counted in
+	// the group [Other]. [DefaultMaxGroups] if zero.
 	MaxGroups int
 
-	// WaitBuckets and HoldBuckets are those of the histograms, in seconds. Nil: [DefaultWaitBuckets] and
-	// [DefaultHoldBuckets].
+	// WaitBuckets and HoldBuckets are the buckets of the histograms, in seconds; [DefaultWaitBuckets] and
+	// [DefaultHoldBuckets] if nil.
 	WaitBuckets, HoldBuckets []float64
 
-	// Exemplar returns the labels of an exemplar for a wait and the hold after it, such as the id of the trace of ctx,
-	// which is the context of the call that takes the lock; nil if there is none. It must be safe for concurrent use.
-	// Labels that Prometheus does not accept, or of more than [prometheus.ExemplarMaxRunes] runes, are left out. Nil:
-	// there are no exemplars.
+	// Exemplar returns the labels of an exemplar for a wait and the hold after it, such as the trace id from ctx, which
+	// is the context of the call that takes the lock; nil if there is none. It must be safe for concurrent use. Labels
+	// that Prometheus does not accept, or that have more than [prometheus.ExemplarMaxRunes] runes, are left out. If
+	// Exemplar is nil, there are no exemplars.
 	Exemplar func(ctx context.Context) prometheus.Labels
 }
 
-// DefaultWaitBuckets reach from a round trip to etcd to an hour.
+// DefaultWaitBuckets returns buckets from a round trip to etcd up to an hour.
 func DefaultWaitBuckets() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600}
 }
 
-// DefaultHoldBuckets reach from a hundredth of a second to a day.
+// DefaultHoldBuckets returns buckets from a hundredth of a second up to a day.
 func DefaultHoldBuckets() []float64 {
 	return []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
 }
 
-// Metrics is a [prometheus.Collector] that hooks feed.
+// Metrics is a [prometheus.Collector] that is fed by hooks.
 type Metrics struct {
 	acquisitions, extensions, lost, releases *prometheus.CounterVec
 	waiting, held                            *prometheus.GaugeVec
@@ -73,7 +73,7 @@ type series struct {
 
 var _ prometheus.Collector = (*Metrics)(nil)
 
-// New returns metrics. Register them, and give their [Metrics.Hooks] to the clients.
+// New returns metrics. Register them and pass their [Metrics.Hooks] to the clients.
 func New(o Options) *Metrics {
 	var labels []string
 	if o.Group != nil {
@@ -95,7 +95,7 @@ func New(o Options) *Metrics {
 		hold: histogram("mutex_hold_seconds", "Time from taking a lock until it was released or lost.",
 			labels, o.HoldBuckets, DefaultHoldBuckets()),
 		asked: counter("mutex_asked_total", "Requests to finish that holders of locks learned of.", labels),
-		givenTime: counter("mutex_given_time_total", "Times that somebody gave the holder of a lock more time.",
+		givenTime: counter("mutex_given_time_total", "Times that the holder of a lock was given more time.",
 			labels),
 	}
 	m.exemplars = exemplars{of: o.Exemplar, holds: map[*mutex.Lock]prometheus.Labels{}}
@@ -129,7 +129,7 @@ func histogram(name, help string, labels []string, buckets, standard []float64) 
 
 func (m *Metrics) group(name string) *series { return m.series(name) }
 
-// series makes all series with these values of the first labels.
+// series creates all series with these values of the first labels.
 func (m *Metrics) series(labels ...string) *series {
 	released := []mutex.Result{mutex.ResultReleased, mutex.ResultLost, mutex.ResultError}
 	return &series{
@@ -146,7 +146,7 @@ func (m *Metrics) series(labels ...string) *series {
 // counts holds counters by the value of their last label.
 type counts map[string]prometheus.Counter
 
-// add counts one. Unknown words are not counted, because they would create series that nobody expects.
+// add increments the counter of word. Unknown words are not counted, because they would create unexpected series.
 func (c counts) add(word string) {
 	if counter, ok := c[word]; ok {
 		counter.Inc()
@@ -193,7 +193,7 @@ func (m *Metrics) asking(e mutex.Asking) {
 	during(e.Context, m.groups.series(e.Lock).waiting)
 }
 
-// during counts something until its context ends. Not every such end is reported to a hook.
+// during keeps g incremented until ctx ends: hooks do not report every such end.
 func during(ctx context.Context, g prometheus.Gauge) {
 	g.Inc()
 	context.AfterFunc(ctx, g.Dec)
@@ -228,7 +228,7 @@ func (m *Metrics) released(e mutex.Released) {
 	m.ended(e.Hold, reason, e.Held)
 }
 
-// ended counts the end of a hold; reason is empty if it was not lost.
+// ended records the end of a hold; reason is empty if it was not lost.
 func (m *Metrics) ended(l *mutex.Lock, reason mutex.Reason, held time.Duration) {
 	s := m.groups.series(l.Name())
 	observe(s.hold, held, m.exemplars.take(l))
@@ -237,8 +237,8 @@ func (m *Metrics) ended(l *mutex.Lock, reason mutex.Reason, held time.Duration) 
 	}
 }
 
-// exemplars finds the exemplars of waits, and keeps those of holds until they end: the end of a hold has no context of
-// the call that took the lock.
+// exemplars finds the exemplars of waits and keeps those of holds until they end, because the end of a hold does not
+// have the context of the call that took the lock.
 type exemplars struct {
 	of func(ctx context.Context) prometheus.Labels
 
@@ -246,7 +246,7 @@ type exemplars struct {
 	holds map[*mutex.Lock]prometheus.Labels
 }
 
-// labels returns those of an exemplar for what happened in ctx; nil if there is none.
+// labels returns the exemplar for ctx; nil if there is none.
 func (e *exemplars) labels(ctx context.Context) prometheus.Labels {
 	if e.of == nil {
 		return nil
@@ -257,8 +257,8 @@ func (e *exemplars) labels(ctx context.Context) prometheus.Labels {
 	return nil
 }
 
-// keep remembers the exemplar of a hold until take. Who was told of its loss already took nothing, and will not come
-// again; no hook reports a hold that is detached, or whose client is closed.
+// keep remembers the exemplar of a hold until take. If the hold has already ended, its hook has called take and will
+// not again; no hook reports a hold that is detached or whose client is closed.
 func (e *exemplars) keep(l *mutex.Lock, labels prometheus.Labels) {
 	if labels == nil {
 		return
@@ -278,7 +278,7 @@ func (e *exemplars) keep(l *mutex.Lock, labels prometheus.Labels) {
 	})
 }
 
-// take returns the exemplar of a hold, once.
+// take returns the exemplar of a hold and forgets it.
 func (e *exemplars) take(l *mutex.Lock) prometheus.Labels {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -296,7 +296,7 @@ func observe(to prometheus.Observer, took time.Duration, labels prometheus.Label
 	to.Observe(took.Seconds())
 }
 
-// sound reports whether the labels are an exemplar. The library panics for those that are not.
+// sound reports whether the labels are a valid exemplar. The library panics on invalid ones.
 func sound(labels prometheus.Labels) bool {
 	runes := 0
 	for name, value := range labels {
@@ -308,7 +308,7 @@ func sound(labels prometheus.Labels) bool {
 	return len(labels) > 0 && runes <= prometheus.ExemplarMaxRunes
 }
 
-// groups finds the series of a lock's group, and creates them while there are fewer than most.
+// groups finds the series of a lock's group, and creates them while there are fewer than most groups.
 type groups struct {
 	of   func(lock string) string
 	most int

@@ -31,27 +31,27 @@ const (
 	attributeUUID    = attribute.Key("mutex.uuid")
 )
 
-// Outcomes of holds beside the results of Unlock.
+// Outcomes of holds besides the results of Unlock.
 const (
-	outcomeDetached = "detached" // the hold goes on without its process
-	outcomeClosed   = "closed"   // so does this one, until its deadline
+	outcomeDetached = "detached" // the hold continues without its process
+	outcomeClosed   = "closed"   // the same, until its deadline
 )
 
 // Options change where spans and metrics go. The zero Options are usable.
 type Options struct {
-	// Tracers and Meters make the tracer and the instruments. Nil: those that package otel has.
+	// Tracers and Meters make the tracer and the instruments; the global ones of package otel if nil.
 	Tracers trace.TracerProvider
 	Meters  metric.MeterProvider
 
-	// Owner is what the spans call the holder: the Owner of the client's options. Empty: they do not name one.
+	// Owner names the holder in spans: use the Owner of the client's options. If empty, spans have no owner.
 	Owner string
 
-	// Group returns the attribute mutex.group of metrics for the name of a lock, with few values; a share such as
-	// "pool#2" has the name "pool". It must be safe for concurrent use. Nil: there is no such attribute.
+	// Group returns the metric attribute mutex.group for a lock's name, with few values; for a share such as "pool#2"
+	// it gets the name "pool". It must be safe for concurrent use. If nil, there is no such attribute.
 	Group func(lock string) string
 }
 
-// Telemetry makes spans and metrics of what hooks report. It is safe for concurrent use, by several clients, too.
+// Telemetry makes spans and metrics from what hooks report. It is safe for concurrent use, also by several clients.
 type Telemetry struct {
 	o          Options
 	tracer     trace.Tracer
@@ -61,8 +61,7 @@ type Telemetry struct {
 	holds map[*mutex.Lock]trace.Span
 }
 
-// New returns the telemetry. Give its [Telemetry.Hooks] to the clients. The error is that of a meter that refuses an
-// instrument.
+// New returns the telemetry. Pass its [Telemetry.Hooks] to the clients. It fails if a meter refuses an instrument.
 func New(o Options) (*Telemetry, error) {
 	if o.Tracers == nil {
 		o.Tracers = otel.GetTracerProvider()
@@ -119,7 +118,8 @@ func (t *Telemetry) acquired(e mutex.Acquired) {
 	}
 }
 
-// begin starts the span of a hold. It ends by a hook, or when this process no longer keeps the lock: no hook says so.
+// begin starts the span of a hold. A hook ends it, or the end of the hold's context if this process no longer keeps the
+// lock, which no hook reports.
 func (t *Telemetry) begin(ctx context.Context, l *mutex.Lock, now time.Time) {
 	attributes := []attribute.KeyValue{attributeLock.String(l.Name()), attributeToken.Int64(l.Token()),
 		attributeUUID.String(l.UUID())}
@@ -143,7 +143,7 @@ func (t *Telemetry) begin(ctx context.Context, l *mutex.Lock, now time.Time) {
 // held is the span of a hold that is over; nil for one that was adopted.
 type held struct{ trace.Span }
 
-// take returns the span of a hold, once.
+// take returns the span of a hold and forgets it.
 func (t *Telemetry) take(l *mutex.Lock) held {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +152,7 @@ func (t *Telemetry) take(l *mutex.Lock) held {
 	return held{span}
 }
 
-// end ends the span, and returns a context for the measurement.
+// end ends the span and returns a context for the measurement.
 func (h held) end(outcome string, reason mutex.Reason) context.Context {
 	ctx := context.Background()
 	if h.Span == nil {
@@ -193,7 +193,7 @@ func (t *Telemetry) asked(e mutex.Asked) { t.event(e.Hold, "asked to finish") }
 
 func (t *Telemetry) givenTime(e mutex.GivenTime) { t.event(e.Hold, "given more time") }
 
-// event notes something that happened during a hold. What people wrote about it is in the audit trail, not in a trace.
+// event adds an event to the span of a hold. What operators wrote about it is in the audit trail, not in a trace.
 func (t *Telemetry) event(l *mutex.Lock, name string) {
 	t.mu.Lock()
 	span := t.holds[l]
@@ -203,7 +203,7 @@ func (t *Telemetry) event(l *mutex.Lock, name string) {
 	}
 }
 
-// with adds the group of the lock to attributes of a measurement. A share is in the group of the whole lock.
+// with adds the group of the lock to the attributes of a measurement. A share is in the group of the whole lock.
 func (t *Telemetry) with(name string, attributes ...attribute.KeyValue) []attribute.KeyValue {
 	if t.o.Group == nil {
 		return attributes

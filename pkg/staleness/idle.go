@@ -7,25 +7,25 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Survey is what there is to judge among many locks: those that are due soon. Whoever judges all of them every few
-// seconds need not look at the others.
+// Survey selects, among many locks, those that are due soon. A caller that judges all locks every few seconds need not
+// look at the others.
 type Survey struct {
 	DueSoon iter.Seq[*metadata.Record]
-	Idle    int       // how many locks are left out, all of them [Held]
+	Idle    int       // how many locks are left out; all of them are [Held]
 	Oldest  time.Time // the earliest LockedAt of all locks; zero if none says
 }
 
 const (
 	// IdleAhead is how long before its auto-unlock a lock is no longer idle.
 	IdleAhead = 2 * time.Minute
-	// IdleTolerance is how far the wall clock may move against the monotonic one before what [IdleUntil] said no
-	// longer holds.
+	// IdleTolerance is how far the wall clock may move against the monotonic one before a result of [IdleUntil] becomes
+	// invalid.
 	IdleTolerance = time.Second
 )
 
-// IdleUntil returns until when, on the monotonic clock, the lock is idle; 0 if it is not. Until then, unless its
-// record changes, [Judge] says that it is held and nothing more: nobody has stated or acknowledged anything, the
-// holder's clock is not off, and the auto-unlock is more than [IdleAhead] away.
+// IdleUntil returns until when, on the monotonic clock, the lock is idle; 0 if it is not. Until then, unless its record
+// changes, [Judge] returns only that it is held: there are no statements and no acknowledgement, the holder's clock is
+// not off, and the auto-unlock is more than [IdleAhead] away.
 func IdleUntil(r *metadata.Record, p Policy, now Moment) time.Duration {
 	if r.Death != nil || r.Suspicion != nil || r.Acknowledged != nil {
 		return 0
@@ -39,7 +39,7 @@ func IdleUntil(r *metadata.Record, p Policy, now Moment) time.Duration {
 		}
 		until = min(until, moment.mono(d.alert), moment.mono(d.unlock)-IdleAhead)
 	}
-	until -= time.Second // deadlines of the default policy are rounded to it
+	until -= time.Second // deadlines of the default policy are rounded to seconds
 	if until <= now.Mono {
 		return 0
 	}
@@ -61,7 +61,7 @@ const (
 
 // ExpiringAt returns the wall time from which the lock, if it is [Held], is about to be auto-unlocked without an
 // earlier alert: the last fifth of its term, at most two minutes. The term begins with the last sign of life, so a
-// holder that extends in time never gets there. Zero = never, as in every other state: an alert says more.
+// holder that extends in time never gets there. Zero = never, as in every other state: an alert is more important.
 func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
 	if v.State != Held || v.AutoUnlockAt.IsZero() {
 		return time.Time{}
@@ -77,8 +77,8 @@ func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
 	return at
 }
 
-// AlertsAtUnlock reports whether the alert has no time of its own because it coincides with the auto-unlock: there is
-// one only if the holder falls silent, as with a heartbeat, or if a reservation runs out.
+// AlertsAtUnlock reports whether the alert has no time of its own because it coincides with the auto-unlock: it then
+// comes only if the holder falls silent, as with a heartbeat, or if a reservation runs out.
 func (v Verdict) AlertsAtUnlock() bool {
 	return !v.AlertAt.IsZero() && !v.AutoUnlockAt.IsZero() && !v.AlertAt.Before(v.AutoUnlockAt)
 }

@@ -1,16 +1,15 @@
-// Package staleness judges lock records: what state a lock is in, and whether an unlocker may remove it.
+// Package staleness judges lock records: which state a lock is in, and whether an unlocker may remove it.
 //
-// [Judge] returns the state. Metric, alert, page, command line and sweep all use it, so they cannot disagree. [Decide]
-// decides about the removal: yes, or the rule that holds it back and the earliest moment at which the passing of time
-// could allow it.
+// [Judge] returns the state. Metrics, alerts, pages, command line and sweep all use it, so they cannot disagree.
+// [Decide] decides about the removal: it is allowed, or a rule holds it back until, at the earliest, a given moment.
 //
-// The promise behind the rules: a lock is never removed early, there is always an alert first, and the lock of a dead
-// holder never stays. Early is worse than late. Every rule was checked in a model: without any one of them a healthy
-// holder can lose its lock (docs/protocol.md).
+// The rules promise that a lock is never removed early, that there is always an alert first, and that the lock of a
+// dead holder never stays. Removing late is better than removing early. Every rule was checked in a model: without any
+// one of them a healthy holder can lose its lock (docs/protocol.md).
 //
-// The bound to rely on: the lock of a dead holder is gone by auto_unlock_at + 2 skews, if it alerted MinWarning before
-// that, the unlocker's wall clock is verified, and there was no gap. After a gap, and for a lock that alerts late, it
-// takes MinWarning from there; with an unverified clock after a restart, the lock's time to live.
+// The bound: the lock of a dead holder is gone by auto_unlock_at + 2 skews, if it alerted MinWarning before that, the
+// unlocker's wall clock is verified, and there was no gap. After a gap, or if the lock alerts late, it takes MinWarning
+// from there; with an unverified clock after a restart, the lock's time to live.
 //
 // The package is pure: no clock, no I/O, no etcd. Time is a parameter and has two clocks: the wall clock, because
 // another machine wrote the deadlines of a record, and this process's monotonic clock, because a wall clock may jump.
@@ -31,8 +30,8 @@ const (
 	Held      = metadata.StateHeld
 	Abandoned = metadata.StateAbandoned // a witness has proof that the holder has ended
 	Alerting  = metadata.StateAlerting  // past alert_at
-	Expired   = metadata.StateExpired   // past auto_unlock_at: to be removed, or to be proven safe to remove
-	Malformed = metadata.StateMalformed // no uuid or readable deadline, and no default policy took effect yet
+	Expired   = metadata.StateExpired   // past auto_unlock_at: removed as soon as the rules allow it
+	Malformed = metadata.StateMalformed // no uuid or readable deadline, and no default policy is in effect yet
 )
 
 // States returns the states that [Judge] returns, in the order in which they are listed.
@@ -48,9 +47,9 @@ type Moment struct {
 type Verdict struct {
 	State State
 	// AlertAt and AutoUnlockAt are the deadlines in effect, in UTC: the record's, or the default policy's if the record
-	// has none that can be read. Zero = never.
+	// has no readable ones. Zero = never.
 	AlertAt, AutoUnlockAt time.Time
-	// Next is the wall time at which the state changes unless the record does; zero = never.
+	// Next is the wall time at which the state changes unless the record changes; zero = never.
 	Next time.Time
 	// AbandonedAt is when this process first saw the proof that the holder has ended; zero = there is none.
 	AbandonedAt time.Time
@@ -58,14 +57,13 @@ type Verdict struct {
 	// zero = not because of it.
 	RemoveAt time.Time
 	// ClockOff is how far the holder's clock is ahead of ours; negative = behind. It is 0 if the two agree within
-	// [Policy.HolderTolerance], or if nothing is known. If a holder is ahead and its write was not watched arriving, it
-	// is a lower bound. The deadlines in effect are corrected by it if that makes the alert earlier or the auto-unlock
-	// later.
+	// [Policy.HolderTolerance], or if unknown. It is a lower bound if the holder is ahead and no watch saw its write
+	// arrive. The deadlines in effect are corrected by it if that makes the alert earlier or the auto-unlock later.
 	ClockOff time.Duration
 }
 
-// Judge returns the state of the lock. The alert needs no grace period and no proof of a correct clock: better a false
-// alert than none.
+// Judge returns the state of the lock. Alerting needs neither a grace period nor a verified clock: a false alert is
+// better than none.
 func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
 	d := inEffect(r, p, now)
 	v := Verdict{State: d.state(now.Wall), AlertAt: d.alert, AutoUnlockAt: d.unlock, ClockOff: d.clockOff}
@@ -83,7 +81,7 @@ func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
 	return v
 }
 
-// deadlines are the deadlines in effect of one record.
+// deadlines are the deadlines in effect for one record.
 type deadlines struct {
 	alert, unlock   time.Time // zero = never
 	alertByPolicy   bool      // alert is the default policy's
@@ -94,7 +92,7 @@ type deadlines struct {
 }
 
 func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
-	if r.Misplaced { // no unlocker could act on its deadlines
+	if r.Misplaced { // no unlocker can act on its deadlines
 		return deadlines{recordMalformed: true}
 	}
 	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed(), proven: r.Proven(),
@@ -149,11 +147,12 @@ func (d deadlines) warning() time.Time {
 
 func passed(deadline, wall time.Time) bool { return !deadline.IsZero() && !wall.Before(deadline) }
 
-// removalTakes is how long a removal that nothing holds back may take: until the next scan, and in etcd.
+// removalTakes is how long a removal that nothing holds back may take: the wait for the next scan, and the commit in
+// etcd.
 const removalTakes = 5 * time.Second
 
 // OverdueAt returns the wall time by which unlockers with this policy have removed the lock, unless its record changes
-// or something holds them back. Zero = they do not remove it for what it is now.
+// or something holds them back. Zero = they do not remove it in its present state.
 func (v Verdict) OverdueAt(p Policy) time.Time {
 	switch {
 	case v.State == Expired:
@@ -164,22 +163,22 @@ func (v Verdict) OverdueAt(p Policy) time.Time {
 	return time.Time{}
 }
 
-// minHolderTolerance is longer than a write can take to reach us if nothing is wrong: the attempts of a client, plus
-// how late a watch may be before it counts as dead.
+// minHolderTolerance is longer than a write takes to reach us if nothing is wrong: the attempts of a client, plus how
+// late a watch may be before it counts as dead.
 const minHolderTolerance = 30 * time.Second
 
 // HolderTolerance returns how far a holder's clock may differ from ours before it counts as off.
 func (p Policy) HolderTolerance() time.Duration { return max(p.ClockSkew, minHolderTolerance) }
 
-// clockOff returns how far the holder's clock is ahead of ours, or 0 if that is within the tolerance. The holder only
-// counts as behind if the write was watched arriving and cannot have waited on its way for an unavailable etcd. It
+// clockOff returns how far the holder's clock is ahead of ours, or 0 if that is within the tolerance. The holder counts
+// as behind only if a watch saw the write arrive and the write cannot have been delayed by an unavailable etcd. It
 // counts as ahead in any case: no time can be read before it is written.
 func clockOff(r *metadata.Record, p Policy, now Moment) time.Duration {
 	ahead := aheadOf(r, now)
 	if ahead.Abs() <= p.HolderTolerance() {
 		return 0
 	}
-	// rounded, so that it is the same each time although the two clocks are never read at the same instant
+	// rounded to a stable value, because the two clocks are never read at the same instant
 	rounded := ahead.Round(100 * time.Millisecond)
 	seen := r.Seen.Arrived
 	switch behind := -ahead; {
@@ -192,7 +191,7 @@ func clockOff(r *metadata.Record, p Policy, now Moment) time.Duration {
 }
 
 // aheadOf returns by how much the holder's time of writing the record is after our time of its arrival; negative =
-// before; 0 if either is not known.
+// before; 0 if either is unknown.
 func aheadOf(r *metadata.Record, now Moment) time.Duration {
 	written := r.Written()
 	seen := r.Seen.Changed

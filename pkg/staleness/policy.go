@@ -8,15 +8,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Policy is what the operator configured. It belongs to the unlocker and not to the records, so a change applies at
-// once to locks that are already held.
+// Policy is what the operator configured. It belongs to the unlocker, not to the records, so a change applies at once
+// to locks that are already held.
 type Policy struct {
 	// ClockSkew is how far the clocks of two machines may differ. For removal, a deadline counts only once it has
 	// passed by this much.
 	ClockSkew time.Duration
 	// MinWarning is how long an unlocker must itself have seen a lock as alerting or expired, without a gap, before it
-	// removes the lock. It must exceed the largest retry delay of the holders by 5 s: it is the time they get to extend
-	// after an outage, less an interruption too short for an unlocker to notice.
+	// removes the lock. It must exceed the largest retry delay of the holders by 5 s, because it is the time they get
+	// to extend after an outage, less an interruption too short for an unlocker to notice.
 	MinWarning time.Duration
 	// DefaultAlertAfter is when a lock without a readable alert_at alerts, counted from when it was first seen; 0 =
 	// never.
@@ -28,8 +28,8 @@ type Policy struct {
 	UnlockAbandoned bool
 	// AbandonedGrace is how long an unlocker must have known that proof before it does so.
 	AbandonedGrace time.Duration
-	// LockDelay is how long nobody is to follow a hold that is ended by force or because of its deadline, if its record
-	// does not say; 0 = no delay.
+	// LockDelay is how long no client may take the lock after a hold is ended by force or because of its deadline, if
+	// its record does not say; 0 = no delay.
 	LockDelay time.Duration
 }
 
@@ -39,7 +39,7 @@ func DefaultPolicy() Policy {
 		AbandonedGrace: 10 * time.Second}
 }
 
-// Check returns one sentence about what is wrong with the policy, or nil.
+// Check returns an error, one sentence, if the policy is invalid.
 func (p Policy) Check() error {
 	for _, d := range []struct {
 		name  string
@@ -83,7 +83,7 @@ func (p Policy) Publish(exclude []string) *metadata.Sweep {
 	return s
 }
 
-// Published returns the policy that an unlocker announced; ok is false if it announced none that can be followed.
+// Published returns the policy that an unlocker announced; ok is false if it announced no valid one.
 func Published(s *metadata.Sweep) (p Policy, ok bool) {
 	if s == nil {
 		return Policy{}, false

@@ -7,7 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Rule names what holds back the removal of a lock.
+// Rule names a rule that holds back the removal of a lock.
 type Rule string
 
 // The rules that hold back the removal of a lock that is due; these are the values of the metric label reason.
@@ -15,7 +15,7 @@ const (
 	Gap   Rule = "gap"   // not yet shown as alerting or expired for MinWarning since the last gap or extension
 	Stale Rule = "stale" // the view of the locks is not fresh
 	Etcd  Rule = "etcd"  // etcd accepts no writes, so holders cannot extend either
-	// the wall clock disagrees with others, or is unverified and the lock was not watched long enough
+	// the wall clock disagrees with others, or is unverified and the lock has not been watched long enough
 	Clock    Rule = "clock"
 	Revision Rule = "revision" // etcd went back to an older revision, and an unlocker that saw the later one is running
 	Brake    Rule = "brake"    // too many locks are due at once
@@ -24,9 +24,9 @@ const (
 // HoldBacks returns the rules that can hold back a lock that is due and that the operator wants removed.
 func HoldBacks() []Rule { return []Rule{Gap, Stale, Etcd, Clock, Revision, Brake} }
 
-// The other reasons not to remove a lock; with these, nothing is wrong.
+// The other reasons not to remove a lock. With these, nothing is wrong.
 const (
-	// not due, by its deadline, by how long its holder asked for, or by the grace of the dead
+	// not due by its deadline, by how long its holder asked for, or by the grace of abandoned locks
 	Deadline  Rule = "deadline"
 	AlertOnly Rule = "policy"  // the operator wants alerts only
 	Exclude   Rule = "exclude" // the operator excluded the lock by name
@@ -44,11 +44,11 @@ const (
 
 // Conditions are what an unlocker knows about itself when it decides. The zero value allows nothing.
 type Conditions struct {
-	// LastGap is the last moment, on the monotonic clock, at which the unlocker was not observing: the start of its
-	// process, a failed or late canary, a stale view, a new raft term, a clock jump.
+	// LastGap is the last moment, on the monotonic clock, at which the unlocker may have missed something: the start of
+	// its process, a failed or late canary, a stale view, a new raft term, a clock jump.
 	LastGap time.Duration
-	// Writable reports whether a write of its own succeeded within seconds. A read proves nothing: an etcd that is out
-	// of space still serves reads.
+	// Writable reports whether a write of its own succeeded within seconds. A read would prove nothing: an etcd that is
+	// out of space still serves reads.
 	Writable  bool
 	Fresh     bool // the view is complete, and etcd was heard from within seconds
 	WallClock WallClock
@@ -62,20 +62,20 @@ const Never = time.Duration(math.MaxInt64)
 
 // Decision is the answer of [Decide].
 type Decision struct {
-	HeldBack Rule // what holds back the removal; empty = remove it now
+	HeldBack Rule // the rule that holds back the removal; empty = remove it now
 	// At is the earliest moment on the monotonic clock at which the passing of time can allow the removal: the latest
-	// that any rule asks for, given what is now known about the wall clock. It ignores Writable, Fresh, Forward and the
-	// operator's wishes, which do not change with time.
+	// that any rule requires, given what is now known about the wall clock. It ignores Writable, Fresh, Forward and the
+	// operator's configuration, which do not change with time.
 	At time.Duration
-	// Proof reports whether the removal, now or at At, is allowed because the holder is proven to have ended. Then the
-	// commit must also compare that the proof still stands.
+	// Proof reports whether the removal, now or at At, is allowed because the holder is proven to have ended. The
+	// commit must then also check that the proof still stands.
 	Proof bool
 }
 
 // Decide decides whether the lock may be removed: because its deadline has passed, or because its holder is proven to
 // have ended and the operator wants such locks unlocked. With that proof, neither the deadline nor the warning nor the
-// clocks matter: those rules guard a holder that lives and could not extend in time. The rules that guard against being
-// wrong about the record, or about etcd, stay. The last guard is not here: the transaction's compares must still hold
+// clocks matter: those rules protect a live holder that could not extend in time. The rules that guard against errors
+// about the record or about etcd still apply. The last guard is not here: the transaction's compares must still hold
 // when it commits.
 func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 	d := inEffect(r, p, now)
@@ -94,7 +94,7 @@ func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 	return overdue
 }
 
-// forbid returns what forbids any removal now; empty = nothing.
+// forbid returns the rule that forbids any removal now; empty = none.
 func (c Conditions) forbid(r *metadata.Record) Rule {
 	switch {
 	case c.AlertOnly:
@@ -131,9 +131,9 @@ func decideByDeadline(r *metadata.Record, d deadlines, p Policy, c Conditions, n
 	return decision
 }
 
-// saneFrom returns the moment from which a wrong wall clock of ours cannot make the removal early. With an unverified
-// clock, that is when the record has not been extended for its whole time to live on our monotonic clock: a healthy
-// holder would have extended it. A clock known to be wrong cannot be waited out.
+// saneFrom returns the moment from which our wall clock, even if wrong, cannot make the removal early. With an
+// unverified clock, that is when the record has not been extended for its whole time to live on our monotonic clock: a
+// healthy holder would have extended it. A clock known to be wrong cannot be waited out.
 func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
 	switch {
 	case clock == Verified:
@@ -148,7 +148,7 @@ func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
 		return Never
 	}
 	if r.Extended != nil && r.Seen.Arrived != 0 {
-		return grantedUntil(r) // the last change may have been an operator's, who did not begin the time to live anew
+		return grantedUntil(r) // the last change may be an operator's, which did not restart the time to live
 	}
 	return add(r.Seen.Changed, ttl)
 }
@@ -163,8 +163,8 @@ func timeToLive(r *metadata.Record) (time.Duration, bool) {
 }
 
 // grantedUntil returns until when the holder has the lock by our monotonic clock, whatever its own clock shows: its
-// time to live after its write was watched arriving, and what an operator has added to that since. A write that was not
-// watched says nothing.
+// time to live, including what an operator has added since, counted from when a watch saw its write arrive. If no watch
+// did, it returns the earliest moment.
 func grantedUntil(r *metadata.Record) time.Duration {
 	ttl, ok := timeToLive(r)
 	if !ok || r.Seen.Arrived == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// describe adds the whole record except its backtrace to a log line, for later investigation.
+// describe adds the record, except its backtrace, to a log line, for later investigation.
 func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	e.Str("lock", text.Visible(r.Name)).Str("owner", text.Visible(r.Owner)).
 		Str("hostname", text.Visible(r.Hostname)).Int64("pid", r.PID).
@@ -54,7 +54,7 @@ func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	return e
 }
 
-// statement is what a witness says, for a log line.
+// statement returns a witness's statement for a log line.
 func statement(st *metadata.Statement) *zerolog.Event {
 	e := zerolog.Dict().Str("cause", text.Visible(st.Cause)).Str("how", text.Visible(st.How)).
 		Str("witness", text.Visible(st.Witness)).Str("by", text.Visible(st.By))
@@ -78,11 +78,11 @@ func stamp(e *zerolog.Event, key string, t time.Time) {
 	}
 }
 
-// why returns one sentence about why the lock is removed, for the log and the history; proof says that it is because
-// its holder is proven to have ended. The sentence is kept, so it says when and not how long ago.
+// why returns one sentence that says why the lock is removed, for the log and the history; proof means that its holder
+// is proven to have ended. The sentence is stored, so it gives times, not durations up to now.
 func (s *Sweeper) why(r *metadata.Record, proof bool, now staleness.Moment) string {
 	if proof {
-		return fmt.Sprintf("%s, says the witness %s", protocol.HowItEndedAt(r.Death), text.Visible(r.Death.By))
+		return fmt.Sprintf("%s, according to the witness %s", protocol.HowItEndedAt(r.Death), text.Visible(r.Death.By))
 	}
 	why := s.whyOverdue(r, now)
 	if r.Proven() {

@@ -16,18 +16,19 @@ const (
 	// canaryLate is how long one success proves that etcd accepts writes: enough for two writes that barely meet their
 	// timeout.
 	canaryLate = 5 * time.Second
-	// measureEvery is how often the clocks of etcd's members are measured; remeasureAfter, how soon if none answered.
+	// measureEvery is how often the clocks of etcd's members are measured; remeasureAfter, how soon again if none
+	// answered.
 	measureEvery   = time.Minute
 	remeasureAfter = 10 * time.Second
 	measureTimeout = 5 * time.Second
 )
 
-// canary is what writing our own presence record has shown.
+// canary is the result of writing our own presence record.
 type canary struct {
 	tried    bool
-	works    bool          // the last one succeeded
+	works    bool          // the last write succeeded
 	sent     time.Duration // when the last successful one was sent
-	cause    string        // why the last one failed
+	cause    string        // why the last write failed
 	term     uint64
 	revision int64 // the highest seen
 	wentBack bool  // a lower one was seen later
@@ -42,8 +43,8 @@ func (c *canary) see(revision int64) {
 	}
 }
 
-// run writes the presence record every second until ctx ends. That proves that holders can write, too, and shows when
-// etcd was interrupted or went back.
+// run writes the presence record every second until ctx ends. That proves that holders can write, too, and reveals
+// interruptions of etcd and its return to an older state.
 func (o *observer) run(ctx context.Context) {
 	ticker := time.NewTicker(canaryEvery)
 	defer ticker.Stop()
@@ -86,8 +87,8 @@ func (o *observer) announce(ctx context.Context) {
 	o.compare(now, claimed, revision)
 }
 
-// answered records a successful canary. Whether etcd went back is judged by what was known when the canary was sent,
-// because the view may have seen later revisions meanwhile. A lower raft term means the same: it is another cluster's.
+// answered records a successful canary. It compares with what was known when the canary was sent, because the view may
+// have seen later revisions since. A lower raft term also means that etcd went back: it belongs to another cluster.
 func (o *observer) answered(now, sent time.Duration, highest, revision int64, term uint64) {
 	c := &o.canary
 	switch {
@@ -116,8 +117,8 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 }
 
 // compare compares the revision that the canary found with what other unlockers claimed to have seen before: if theirs
-// is higher, etcd went back, perhaps before this process started. The claim ends with the process that makes it. So
-// unlockers may be restarted one by one, and a nonsensical record counts only as long as something rewrites it.
+// is higher, etcd went back, perhaps before this process started. The claim ends with the process that makes it, so
+// unlockers can be restarted one by one, and a nonsensical record counts only as long as something rewrites it.
 func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
 	behind := claimed.revision > revision
 	switch {

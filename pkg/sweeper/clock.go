@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// memberAge is how long the answer of an etcd member about its clock counts.
+	// memberAge is how long a measurement of the clocks of etcd's members is valid.
 	memberAge = 5 * time.Minute
 	// minTolerance is the precision of comparing clocks over the network.
 	minTolerance = 2 * time.Second
 )
 
-// clocks holds the clocks of others. Each is stored as its reading when our monotonic clock was zero. So a jump of our
-// wall clock shows at once, without asking again.
+// clocks holds the clocks of others. Each is stored as its reading when our monotonic clock was zero, so a jump of our
+// wall clock shows at once, without another measurement.
 type clocks struct {
 	peers     map[string]peerClock
 	members   []time.Time
@@ -25,7 +25,7 @@ type clocks struct {
 
 type peerClock struct {
 	shown    time.Time // its clock in its last record
-	zero     time.Time // its clock at our zero
+	zero     time.Time // its clock when our monotonic clock was zero
 	known    bool      // zero is known
 	revision int64     // in its last record
 }
@@ -47,7 +47,7 @@ func (c *clocks) claimed() (highest claim) {
 }
 
 // setPeers updates the clocks of the other unlockers from their presence records. A record counts from its second value
-// on: the first may have been in etcd for a while, and its writer may be dead. Any delay makes our clock seem ahead,
+// on: the first may have been in etcd for a while, and its writer may be dead. A delay makes our clock seem ahead,
 // which can only hold back removals.
 func (c *clocks) setPeers(peers []Peer, self string, mono time.Duration) {
 	heard := make(map[string]peerClock, len(peers))
@@ -67,8 +67,8 @@ func (c *clocks) setPeers(peers []Peer, self string, mono time.Duration) {
 	c.peers = heard
 }
 
-// setMembers updates the clocks of etcd's members from their offsets to ours. It discards them if ours jumped between
-// before and after.
+// setMembers updates the clocks of etcd's members from their offsets to ours. It discards the offsets if our clock
+// jumped between before and after.
 func (c *clocks) setMembers(offsets []time.Duration, before, after staleness.Moment) {
 	if jump(before, after).Abs() > jumpThreshold {
 		return
@@ -80,7 +80,7 @@ func (c *clocks) setMembers(offsets []time.Duration, before, after staleness.Mom
 	}
 }
 
-// verify compares our wall clock with the median of the others'. The offset is positive if ours is ahead.
+// verify compares our wall clock with the median of the others. The offset is positive if ours is ahead.
 func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.WallClock, time.Duration) {
 	var ahead []time.Duration
 	for _, peer := range c.peers {
@@ -106,7 +106,8 @@ func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.Wal
 // tolerance returns how far off a correct clock may seem.
 func tolerance(skew time.Duration) time.Duration { return max(skew, minTolerance) }
 
-// median returns the mean of the two middle values if their number is even: of two that disagree, neither is trusted.
+// median returns the mean of the two middle values if there is an even number: of two that disagree, neither is
+// trusted.
 func median(of []time.Duration) time.Duration {
 	slices.Sort(of)
 	low := of[(len(of)-1)/2]

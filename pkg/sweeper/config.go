@@ -18,7 +18,7 @@ type Mode string
 
 // The modes.
 const (
-	AlertOnly  Mode = "alert-only"  // nothing: alerts leave it to the operator
+	AlertOnly  Mode = "alert-only"  // leaves it to the operator, who is alerted
 	AutoUnlock Mode = "auto-unlock" // removes it
 	DryRun     Mode = "dry-run"     // logs once that it would remove it
 )
@@ -26,7 +26,7 @@ const (
 // Freshness is how current the view is.
 type Freshness struct {
 	Synced   bool          // the view is complete
-	Age      time.Duration // since something was last heard from etcd, on the monotonic clock
+	Age      time.Duration // since etcd was last heard from, on the monotonic clock
 	Revision int64         // of the view
 }
 
@@ -38,7 +38,7 @@ type Peer struct {
 	Revision int64         // the highest revision that it had seen when it wrote the record
 }
 
-// Config connects a sweeper to its surroundings. All functions may be called from several goroutines.
+// Config connects a sweeper to its environment. All functions may be called concurrently.
 type Config struct {
 	ID       string // of this process; unique, also across its restarts
 	Hostname string
@@ -49,10 +49,11 @@ type Config struct {
 	// character.
 	Exclude []string
 
-	// Locks goes over the records held now. The sweeper does not change them, and keeps none: each may be overwritten
-	// by the next one.
+	// Locks iterates over the records of the locks held now. The sweeper neither changes nor keeps them: each may be
+	// overwritten by the next one.
 	Locks func() iter.Seq[*metadata.Record]
-	// Survey returns those of Locks that are due soon at the moment, and how many it left out; default: all.
+	// Survey returns those of Locks that are due soon, as of the moment, and how many it left out; default: all are
+	// returned.
 	Survey func(staleness.Moment) staleness.Survey
 	// Lock returns the current record of one lock, or nil.
 	Lock func(name string) *metadata.Record
@@ -64,12 +65,12 @@ type Config struct {
 	// its success proves that holders can extend.
 	Announce func(context.Context, metadata.Presence) (revision int64, raftTerm uint64, err error)
 	// Remove removes each hold if it is still the one in the record, in one commit. The errors are in the order of the
-	// removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, else = unknown.
+	// removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, any other = unknown.
 	Remove func(context.Context, []metadata.Removal) []error
 
 	// Peers returns the other unlockers; optional. This one may be among them.
 	Peers func() []Peer
-	// Offsets asks the members of etcd for the time and returns how far each one's clock is ahead of ours; optional.
+	// Offsets asks the members of etcd for the time and returns how far each clock is ahead of ours; optional.
 	Offsets func(context.Context) []time.Duration
 	// Queues returns the waiters by lock; optional, together with RemoveTicket.
 	Queues func() map[string][]metadata.Waiter
@@ -79,7 +80,7 @@ type Config struct {
 
 	// EventRetention is how long the time of a removal stays in the metrics; default 1h.
 	EventRetention time.Duration
-	// Attributes are the attributes of a removed lock that are labels of the time of its removal, by label; optional.
+	// Attributes maps labels of the metric of removal times to attributes of the removed lock; optional.
 	Attributes map[string]string
 	// Now is the wall clock; default time.Now.
 	Now func() time.Time

@@ -16,7 +16,7 @@ import (
 // maxUnlocked bounds the series about removals of single locks; the newest are kept.
 const maxUnlocked = 1000
 
-// metrics holds what the sweep itself counts. Which locks exist, and their states, is exported by others at scrape.
+// metrics holds what the sweep itself counts. Package lockmetrics exports the locks and their states.
 type metrics struct {
 	alerting prometheus.Counter
 	lag      prometheus.Histogram
@@ -33,14 +33,14 @@ type metrics struct {
 	unlocked map[lockLabels]removal
 }
 
-// lockLabels identify a removed lock. They hold no uuid, which would make every removal a series of its own.
+// lockLabels identify a removed lock. They have no uuid, which would make every removal a separate series.
 type lockLabels struct {
 	lock, owner, hostname string
-	attributes            string // the values of the labels from attributes, each behind a zero byte
+	attributes            string // the values of the labels from attributes, each after a zero byte
 }
 
-// removal is the last one under the same labels. Its purpose is not part of the key, or every hold could make a series
-// of its own.
+// removal is the last removal under the same labels. Its purpose is not part of the key, or every hold could make a
+// separate series.
 type removal struct {
 	at      time.Time
 	purpose string
@@ -84,7 +84,7 @@ func newMetrics(attributes text.Attributes) *metrics {
 	return m
 }
 
-// removed counts a removal; proof says that its reason was the proof that the holder had ended.
+// removed counts a removal; proof means that the holder was proven to have ended.
 func (m *metrics) removed(r *metadata.Record, proof bool, at time.Time, lag time.Duration) {
 	m.removals.success.Inc()
 	if proof {

@@ -13,10 +13,10 @@ import (
 const (
 	// freshFor is how long the view counts as fresh after a sign of life from etcd.
 	freshFor = 10 * time.Second
-	// listingFor is how long a list may take at the start before that is worth a line in the log.
+	// listingFor is how long the first list may take before it is logged as a gap.
 	listingFor = 10 * time.Second
-	// repeatGap is how often a gap that goes on is logged again, and retellGap how soon at the earliest if another
-	// error of etcd is behind it now.
+	// repeatGap is how often a continuing gap is logged again, and retellGap the least time before it is logged again
+	// because etcd's error has changed.
 	repeatGap = 10 * time.Minute
 	retellGap = time.Minute
 )
@@ -34,7 +34,7 @@ const (
 	gapConfirmed  = "no running unlocker has seen a later state of etcd any more"
 )
 
-// observer knows whether this process can vouch that it saw what holders did.
+// observer knows whether this process can be sure that it has seen what holders did.
 type observer struct {
 	cfg     *Config
 	started time.Time
@@ -55,10 +55,10 @@ type observer struct {
 	synced    bool // the view was complete at the last observation
 	wallClock staleness.WallClock
 	offset    time.Duration // of our wall clock to the others
-	allowed   time.Duration // since when the conditions allow what they allow now
+	allowed   time.Duration // since when the conditions have allowed what they allow now
 	jumps     int64
 	canary    canary
-	writes    []time.Duration // what the last canaries took that no removal delayed, oldest first
+	writes    []time.Duration // durations of the last canaries that no removal delayed, oldest first
 	heldBack  []string        // the rules that hold back removals, for the presence record
 }
 
@@ -92,7 +92,7 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	switch {
 	case !o.canary.tried:
 		o.gap(now.Mono, gapStart, "")
-	case !c.Writable && o.canary.works: // this process was stopped, or its write hangs: that says nothing about etcd
+	case !c.Writable && o.canary.works: // this process was stopped, or its write hangs: that proves nothing about etcd
 		o.gap(now.Mono, gapLate, "")
 	case !c.Writable:
 		o.gap(now.Mono, gapNoWrites, o.canary.cause)
@@ -113,8 +113,8 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	return c, now
 }
 
-// gap records a gap that lasts until now. It is logged when it begins, when its cause changes, and now and then while
-// it lasts. That a process starts needs no line, unless something keeps it from observing.
+// gap records a gap that lasts until now. It is logged when it begins, when its cause changes, and occasionally while
+// it lasts. The start of a process is not logged, unless something keeps it from observing.
 func (o *observer) gap(mono time.Duration, cause, detail string) {
 	if cause == gapIncomplete && o.gapCause == gapStart && mono-o.begun < listingFor {
 		cause = gapStart
@@ -146,7 +146,8 @@ func (o *observer) noGap() {
 	o.inGap = false
 }
 
-// settle updates since when the conditions allow what they allow now, and wakes the sweep when they may allow more.
+// settle updates since when the conditions have allowed what they allow now, and wakes the sweep when they may allow
+// more.
 func (o *observer) settle(c staleness.Conditions, mono time.Duration) {
 	changed := o.wallClock != c.WallClock
 	if changed {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// removeTimeout bounds one commit, including the one that is finished after the end of ctx.
+	// removeTimeout bounds one commit, also one that is finished after the end of ctx.
 	removeTimeout = 10 * time.Second
 
 	maxFailures   = 6 // before a removal is set aside
@@ -23,7 +23,7 @@ const (
 	viewCatchesUp = 10 * time.Second // after a success, if the view still shows the lock
 )
 
-// tried is the outcome of a removal, for one state of one hold.
+// tried is the outcome of an attempted removal, for one state of one hold.
 type tried struct {
 	token    int64
 	deadline int64 // revision of the deadline
@@ -84,16 +84,15 @@ type dueLock struct {
 	proof     bool // it is removed because its holder is proven to have ended
 }
 
-// removeDue removes what is due, batch after batch, until nothing is left, the next scan is due, or ctx ends. It
-// removes at least one batch, because the next scan is already due if the last one took long.
+// removeDue removes due locks, batch after batch, until none is left, the next scan is due, or ctx ends. It removes at
+// least one batch, because the next scan is already due if the last one took long.
 func (s *Sweeper) removeDue(ctx context.Context) {
 	for s.removeBatch(ctx) && s.cfg.Clock() < s.nextScan {
 	}
 	s.land(0)
 }
 
-// removeBatch sends one batch of what is due, and reports whether there was one. Its outcome comes with a later call of
-// land.
+// removeBatch sends one batch of due locks and reports whether there was one. A later call of land returns its outcome.
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
 	s.land(s.together() - 1)
 	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 {
@@ -107,7 +106,7 @@ func (s *Sweeper) removeBatch(ctx context.Context) bool {
 	return len(batch) > 0
 }
 
-// nextBatch takes what is due from the queue and decides anew about each lock, with its current record.
+// nextBatch takes due locks from the queue and decides again about each, with its current record.
 func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueLock {
 	size := s.pace.size
 	if s.brake {
@@ -162,7 +161,7 @@ func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.M
 		Msg("lock not removed")
 }
 
-// flight is a batch that was sent and of whose outcome nothing is known yet.
+// flight is a batch that was sent and whose outcome is not known yet.
 type flight struct {
 	batch    []dueLock
 	removals []metadata.Removal
@@ -176,8 +175,7 @@ type landing struct {
 	at   staleness.Moment
 }
 
-// together returns how many batches may be in flight at once. No batch waits here for another one: each is sent as soon
-// as it is decided.
+// together returns how many batches may be in flight at once.
 func (s *Sweeper) together() int {
 	if s.brake {
 		return 1
@@ -185,7 +183,7 @@ func (s *Sweeper) together() int {
 	return inFlight
 }
 
-// send commits one batch, which is finished even if ctx ends meanwhile. Until it lands, its locks are not tried again.
+// send commits one batch and finishes it even if ctx ends meanwhile. Until it lands, its locks are not tried again.
 func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Moment) {
 	f := flight{batch: batch, removals: make([]metadata.Removal, len(batch)), landed: make(chan landing, 1)}
 	for i, d := range batch {
@@ -263,11 +261,11 @@ func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
 		Int("failures", failures).Stringer("retry_in", wait).Msg("lock not removed")
 }
 
-// maxDeaths bounds the locks that are looked at by name; a scan finds any number.
+// maxDeaths bounds the locks that are looked up by name; a scan finds any number.
 const maxDeaths = 10_000
 
-// Died says that the holder of the lock is now proven to have ended, so that the lock is looked at without waiting for
-// the next scan. It does not block.
+// Died reports that the holder of the lock is now proven to have ended, so that the sweeper looks at it without waiting
+// for the next scan. It does not block.
 func (s *Sweeper) Died(lock string) {
 	s.mu.Lock()
 	if len(s.deaths) <= maxDeaths {

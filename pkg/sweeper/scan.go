@@ -23,20 +23,20 @@ const (
 // maxAlertLines bounds the log lines of one scan about locks that started to alert.
 const maxAlertLines = 100
 
-// findings holds what a scan counted.
+// findings is what a scan counted.
 type findings struct {
 	states   map[staleness.State]int
 	heldBack map[staleness.Rule]int
-	dueSoon  int // locks that are due within a minute, and may be removed
+	dueSoon  int // locks that are due within a minute and may be removed
 	setAside int
 	brake    bool
 }
 
-// scanChunk is the number of locks after which a scan pauses to remove what became due meanwhile.
+// scanChunk is the number of locks after which a scan pauses to remove locks that have become due.
 const scanChunk = 2000
 
-// scan judges every lock that is due soon: it counts states, logs what started to alert, and queues what may become
-// removable soon.
+// scan judges every lock that is due soon: it counts states, logs locks that started to alert, and queues locks that
+// may become removable soon.
 func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
 	s.scanning = true
 	defer func() { s.scanning = false }()
@@ -75,7 +75,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 			soon = append(soon, candidate{at: at, deadline: dueAt, lock: r.Name})
 		}
 	}
-	soon = append(soon, s.retries...) // the scan left them out while they were in flight
+	soon = append(soon, s.retries...) // the scan left them out because they were in flight
 	s.retries = s.retries[:0]
 	s.soon, s.alerting = soon, alerting
 	heap.Init(&s.soon)
@@ -103,8 +103,8 @@ func (s *Sweeper) spared(r *metadata.Record) bool {
 	return s.cfg.Mode != AutoUnlock || s.excluded(r.Name)
 }
 
-// engageBrake slows removals down if so many locks are due that something else must be wrong: a clock, a deployment, a
-// disaster. It slows them down and never stops them.
+// engageBrake slows removals down, but never stops them, if so many locks are due that something else must be wrong: a
+// clock, a deployment, a disaster.
 func (s *Sweeper) engageBrake(f *findings, locks int) {
 	f.brake = f.dueSoon > brakeAbove && 2*f.dueSoon > locks
 	if f.brake {
@@ -174,22 +174,23 @@ type dueQueue struct{ queue }
 func (q dueQueue) Less(i, j int) bool { return q.queue[i].deadline.Before(q.queue[j].deadline) }
 
 const (
-	// delayOthers is how much longer than usual a commit may take at least, and delayTimes how many times as much
-	// longer. Writes of others wait behind all that is in flight, so this is about what they feel of a mass removal.
+	// A commit may take longer than usual by delayOthers, or by delayTimes the usual time if that is more. Other
+	// clients' writes wait behind all that is in flight, so this bounds how much a mass removal slows them.
 	delayOthers = 25 * time.Millisecond
 	delayTimes  = 2
 
-	// inFlight batches keep etcd busy while the outcome of one is settled and the next one is decided. Two small ones
-	// delay others as one large one does.
+	// inFlight batches keep etcd busy while one is settled and the next is decided. Two small batches delay others as
+	// much as a large one.
 	inFlight = 2
 	minBatch = 32
 	maxBatch = 64
 )
 
-// pace decides how many removals are in one commit: as many as others do not mind.
+// pace decides how many removals are in one commit: as many as do not slow other clients too much.
 type pace struct{ size int }
 
-// took adjusts the pace to what a commit of n removals took, where a write that no removal delays takes usual.
+// took adjusts the pace after a commit of n removals that took d. usual is the duration of a write that no removal
+// delays.
 func (p *pace) took(d, usual time.Duration, n int) {
 	allowed := max(delayOthers, delayTimes*usual)
 	switch felt := d - usual; {
@@ -200,10 +201,10 @@ func (p *pace) took(d, usual time.Duration, n int) {
 	}
 }
 
-// writesKept is how many canaries show what a write usually takes.
+// writesKept is the number of canaries that determine how long a write usually takes.
 const writesKept = 60
 
-// wrote notes what a canary took that no removal delayed.
+// wrote records the duration of a canary that no removal delayed.
 func (o *observer) wrote(took time.Duration) {
 	if len(o.writes) == writesKept {
 		o.writes = slices.Delete(o.writes, 0, 1)
@@ -211,7 +212,7 @@ func (o *observer) wrote(took time.Duration) {
 	o.writes = append(o.writes, took)
 }
 
-// usual returns what a write takes that no removal delays: the median of the last ones.
+// usual returns the usual duration of a write that no removal delays: the median of the last ones.
 func (o *observer) usual() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -222,8 +223,8 @@ func (o *observer) usual() time.Duration {
 }
 
 // removeTickets removes the tickets of waiters that should have given up by now, so that they do not block those behind
-// them. Their leases do not end: such a waiter's process is alive, but has forgotten its ticket. This takes at most a
-// quarter of the scan interval, because locks matter more; the next round continues, in random order.
+// them. Their leases do not end: the process of such a waiter is alive, but has forgotten its ticket. This takes at
+// most a quarter of the scan interval, because locks matter more; the next round continues, in random order.
 func (s *Sweeper) removeTickets(ctx context.Context) {
 	c, now := s.conditions()
 	watched := now.Mono-c.LastGap >= s.cfg.Policy.MinWarning
@@ -247,8 +248,8 @@ func (s *Sweeper) removeTickets(ctx context.Context) {
 	}
 }
 
-// overdue reports whether the waiter should have given up by now: by the times that it wrote, and by our monotonic
-// clock in case its clock is behind.
+// overdue reports whether the waiter should have given up by now, both by the times that it wrote and, in case its
+// clock is behind, by our monotonic clock.
 func (s *Sweeper) overdue(w metadata.Waiter, now staleness.Moment) bool {
 	if w.TimeoutAt.IsZero() || w.Since.IsZero() || now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew)) {
 		return false
@@ -256,7 +257,7 @@ func (s *Sweeper) overdue(w metadata.Waiter, now staleness.Moment) bool {
 	return now.Mono-w.Seen >= w.TimeoutAt.Sub(w.Since.Time)
 }
 
-// removeTicket removes one ticket, and reports whether it makes sense to continue with others.
+// removeTicket removes one ticket and reports whether to continue with others.
 func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
 	err := s.cfg.RemoveTicket(ctx, w)
 	if errors.Is(err, metadata.ErrChanged) {

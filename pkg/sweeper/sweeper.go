@@ -4,15 +4,15 @@
 // itself, and how to remove locks. [Sweeper.Run] does three things concurrently:
 //
 //   - It observes itself. Every second it writes its presence to etcd, which proves that holders can write, too. It
-//     compares its wall clock with those of the other unlockers and of etcd's members. And it remembers the last gap:
+//     compares its wall clock with those of the other unlockers and of etcd's members. It also remembers the last gap:
 //     the last moment at which it may have missed what holders did.
 //   - It scans all locks every few seconds, to learn which ones can become due before the next scan.
-//   - It sleeps until package staleness allows the next removal, asks again, and removes in guarded batches, oldest
-//     first. It decides anew before each batch.
+//   - It sleeps until package staleness allows the next removal, and removes locks in guarded batches, oldest first. It
+//     decides again before each batch.
 //
 // Any number of sweepers may run concurrently: the guards of the transaction let exactly one of them remove a lock.
 //
-// There is no state per lock, except for the few that alert or whose removal was tried. A restart loses nothing: it
+// It keeps no state per lock, except for the few that alert or whose removal was tried. A restart loses nothing: it
 // counts as a gap.
 package sweeper
 
@@ -39,10 +39,10 @@ type Sweeper struct {
 
 	// Only the goroutine of the sweep touches these.
 	nextScan time.Duration
-	soon     queue            // what may become removable before the end of the next scan
-	due      dueQueue         // what may be removable now
+	soon     queue            // locks that may become removable before the end of the next scan
+	due      dueQueue         // locks that may be removable now
 	scanning bool             // a scan is running, whose candidates will replace soon and due
-	retries  []candidate      // what was queued again during the scan
+	retries  []candidate      // candidates that were queued again during the scan
 	tried    map[string]tried // by lock: outcomes worth remembering
 	alerting map[string]int64 // by lock: the tokens of alerting holds, so that each is logged once
 	flying   []flight         // batches of removals, oldest first
@@ -57,7 +57,7 @@ type Sweeper struct {
 	deaths []string // locks whose holder was proven dead since the sweep looked last
 }
 
-// New returns a sweeper. It fails, with a sentence for the operator, if the configuration is invalid.
+// New returns a sweeper, or an error, a sentence for the operator, if the configuration is invalid.
 func New(cfg Config) (*Sweeper, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
@@ -110,13 +110,13 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// scanInterval is at most half of the minimum warning. So a lock that changes after a scan cannot become removable
-// before the next scan has seen it, and there is no need to follow every change.
+// scanInterval returns at most half of the minimum warning, so that a lock that changes after a scan cannot become
+// removable before the next scan sees it: the sweeper need not follow every change.
 func (s *Sweeper) scanInterval() time.Duration {
 	return min(maxScanInterval, max(s.cfg.Policy.MinWarning/2, time.Second/4))
 }
 
-// conditions returns what the observer sees and the operator configured.
+// conditions combines what the observer sees with what the operator configured.
 func (s *Sweeper) conditions() (staleness.Conditions, staleness.Moment) {
 	c, now := s.observer.observe()
 	c.AlertOnly = s.cfg.Mode == AlertOnly
@@ -153,7 +153,7 @@ type Status struct {
 	Forward   bool   // etcd did not go back, as far as the running unlockers know
 	Failure   string // why the last write failed
 	WallClock staleness.WallClock
-	Offset    time.Duration // of our wall clock to the median of the others'; positive = ours is ahead
+	Offset    time.Duration // our wall clock minus the median of the others
 	Revision  int64         // the highest seen
 
 	ClockJumps int64
@@ -191,7 +191,7 @@ func (o *observer) report(heldBack []string) {
 	o.heldBack = heldBack
 }
 
-// allowedSince returns since when the conditions allow what they allow now.
+// allowedSince returns since when the conditions have allowed what they allow now.
 func (o *observer) allowedSince() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -124,7 +124,7 @@ var clientSuites = []suite{
 		{"period-back", `!failed || !o.giveBack`, `true`, "TestFailedRunUsesUpItsPeriodUnlessGivenBack"},
 		{"period-good-back", `«!failed» || !o.giveBack`, `false`,
 			"TestFailedRunUsesUpItsPeriodUnlessGivenBack"},
-		{"period-reset", `«errors.Is(err, mutex.ErrCondition)»: // somebody`, `false`,
+		{"period-reset", `«errors.Is(err, mutex.ErrCondition)»: // the period`, `false`,
 			"TestResetPeriodIsNotGivenBack"},
 		{"period-shared", `isShared(draft)`, `false`, "TestBadInputIsRefusedBeforeSending"},
 		// Sets of tasks.

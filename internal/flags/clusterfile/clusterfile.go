@@ -1,5 +1,5 @@
-// Package clusterfile reads the file that names etcd clusters and says how to reach each. The dashboard and mutexctl
-// read the same one. It holds no secrets: passwords and keys are in files that it names.
+// Package clusterfile reads the file that lists etcd clusters and how to reach each. The dashboard and mutexctl read
+// the same file. It contains no secrets: passwords and keys are in files that it names.
 //
 //	clusters:
 //	  - name: prod-eu
@@ -79,7 +79,7 @@ func Read(file string) ([]Cluster, error) {
 	return list, nil
 }
 
-// parse reads the text of a file in a directory, below which it names others.
+// parse reads the text of a cluster file. dir is its directory, to which paths in it are relative.
 func parse(text []byte, dir string) ([]Cluster, error) {
 	var file struct {
 		Clusters []entry `yaml:"clusters"`
@@ -114,7 +114,7 @@ func parse(text []byte, dir string) ([]Cluster, error) {
 	return list, nil
 }
 
-// sentence is an error of the decoder without the names of our types.
+// sentence returns an error of the decoder without the names of our types.
 func sentence(err error) error {
 	var wrong *yaml.TypeError
 	if !errors.As(err, &wrong) || len(wrong.Errors) == 0 {
@@ -128,7 +128,7 @@ func sentence(err error) error {
 	return errors.New(strings.Replace(text, "cannot unmarshal ", "", 1) + " is of the wrong kind")
 }
 
-// IsName reports whether a cluster can have this name: it stands in addresses, queries and metrics.
+// IsName reports whether a cluster can have this name, which appears in addresses, queries and metrics.
 func IsName(name string) bool {
 	const first, rest = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "._-"
 	return name != "" && len(name) < 64 && strings.IndexByte(first, name[0]) >= 0 &&
@@ -162,7 +162,8 @@ func (e entry) cluster(dir string) (Cluster, error) {
 	return c, nil
 }
 
-// Settings are those of a connection to the cluster. What the file cannot say, such as timeouts, is as in base.
+// Settings returns the settings of a connection to the cluster. Settings that the file does not have, such as timeouts,
+// are those of base.
 func (c Cluster) Settings(base etcdconn.Settings) etcdconn.Settings {
 	s := base
 	s.Endpoints = c.Endpoints

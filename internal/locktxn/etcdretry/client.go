@@ -13,9 +13,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Options are what all requests of a [Client] have in common.
+// Options apply to all requests of a [Client].
 type Options struct {
-	// AttemptTimeout is the longest that one attempt waits for an answer, before the next one goes to another member.
+	// AttemptTimeout is how long an attempt waits for an answer before the next one goes to another member.
 	AttemptTimeout time.Duration
 
 	// Closed is the cause of contexts that end because the owner of the client closes, see [Ended]; it may be nil.
@@ -38,7 +38,7 @@ type Client struct {
 	acquiring, releasing *group
 }
 
-// New returns a client that uses etcd, which stays the caller's.
+// New returns a client that uses etcd, which the caller closes.
 func New(etcd *clientv3.Client, o Options) *Client {
 	if o.Answered == nil {
 		o.Answered = func() {}
@@ -49,11 +49,11 @@ func New(etcd *clientv3.Client, o Options) *Client {
 	return &Client{etcd: etcd, opts: o, began: time.Now(), acquiring: newGroup(etcd), releasing: newGroup(etcd)}
 }
 
-// leastAttempt is the shortest attempt, except where the caller's own deadline is sooner.
+// leastAttempt is the shortest attempt, unless the caller's own deadline is sooner.
 const leastAttempt = 100 * time.Millisecond
 
-// Attempt is how long the next attempt may take: a third of the time left, so that a member that hangs leaves time for
-// the others.
+// Attempt returns how long the next attempt may take: at most a third of the time left, so that a member that hangs
+// leaves time for the others.
 func (c *Client) Attempt(ctx context.Context) time.Duration {
 	most := c.opts.AttemptTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -62,8 +62,8 @@ func (c *Client) Attempt(ctx context.Context) time.Duration {
 	return most
 }
 
-// reconnect has gRPC try the connection again now. After a long outage it would wait up to two minutes by itself,
-// unless the caller's etcd client was told otherwise: longer than unlockers wait for a holder that could not extend.
+// reconnect makes gRPC try the connection again now. After a long outage gRPC waits up to two minutes by default:
+// longer than unlockers wait for a holder that could not extend.
 func (c *Client) reconnect() {
 	last := c.reconnected.Load()
 	now := int64(time.Since(c.began))
@@ -83,8 +83,8 @@ const MaxDelay = 2 * time.Second
 
 const firstDelay = 20 * time.Millisecond
 
-// Delay is the pause after the attempt with this number, from 0 on: doubling, with jitter, so that clients that lost
-// the same member do not come back in step.
+// Delay returns the pause after an attempt, numbered from 0: it doubles, with jitter, so that clients that lost the
+// same member do not return in step.
 func Delay(attempt int) time.Duration {
 	d := MaxDelay
 	if attempt < 7 {
@@ -93,10 +93,10 @@ func Delay(attempt int) time.Duration {
 	return Jitter(d)
 }
 
-// Jitter is a random duration between d/2 and d.
+// Jitter returns a random duration between d/2 and d.
 func Jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
 
-// Pause waits and reports whether ctx let it.
+// Pause waits for d. It reports false if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -108,8 +108,8 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Ended is why ctx ended: what errors.Is expects of a context, with the cause where that says more. The cause closed is
-// returned alone, because it is not the caller who ended that context.
+// Ended returns why ctx ended: its error, for errors.Is, with the cause if that says more. The cause closed is returned
+// alone, because the caller did not end that context.
 func Ended(ctx context.Context, closed error) error {
 	err := ctx.Err()
 	cause := context.Cause(ctx)

@@ -13,24 +13,24 @@ const (
 	// openTimeout is how long the opening of a watch may take before it is tried on another stream.
 	openTimeout = 3 * time.Second
 
-	// watchStreams bounds the streams that are tried in turns: etcd's client never closes one that it could not open.
+	// watchStreams bounds the streams that are tried in turn: etcd's client never closes one that it could not open.
 	watchStreams = 4
 )
 
-// Watched is a key to follow, or a range of keys by the options of a watch.
+// Watched is a key to follow, or a range of keys as given by the options.
 type Watched struct {
 	Key     string
 	Options []clientv3.OpOption
 }
 
-// Deleted follows the deletions of a key, with its last value where etcd still knows that.
+// Deleted follows the deletions of a key, with its last value if etcd still has it.
 func Deleted(key string) Watched {
 	return Watched{Key: key, Options: []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
 }
 
 // Follow watches one key, or up to four, and calls check whenever there may be something new: once the watches are
-// open, with the events that come, and now and then without any (recheck), in case a watch went silent or etcd lost an
-// event. It returns when check reports that it has seen enough, or when ctx ends.
+// open, with the events that come, and every recheck without any, in case a watch went silent or etcd lost an event. It
+// returns when check reports that it has seen enough, or when ctx ends.
 //
 // The order makes it both sound and quick. The watch is opened live, without a revision, and check reads only after
 // etcd has confirmed it, so nothing between the two is missed. Reading first and watching from that revision on would
@@ -83,7 +83,7 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, check fu
 	}
 }
 
-// watch opens the watches. It is not ok when that took too long: then the next ones are opened on another stream.
+// watch opens the watches. ok is false if that took too long: the next ones are then opened on another stream.
 func (c *Client) watch(ctx, watch context.Context, stop func(),
 	keys []Watched) (events [4]clientv3.WatchChan, ok bool) {
 	late := time.AfterFunc(openTimeout, stop)
@@ -97,7 +97,8 @@ func (c *Client) watch(ctx, watch context.Context, stop func(),
 	return events, true
 }
 
-// next waits for what a watch says, or for the tick: then nothing came. It is not ok when ctx ends or a watch breaks.
+// next waits for a response of a watch, or for the tick: then came is false. ok is false when ctx ends or a watch
+// breaks.
 func next(ctx context.Context, tick *time.Timer,
 	events [4]clientv3.WatchChan) (w clientv3.WatchResponse, came, ok bool) {
 	select {
@@ -113,9 +114,10 @@ func next(ctx context.Context, tick *time.Timer,
 	return w, true, ok && w.Err() == nil
 }
 
-// stream is a context for a watch that ends with ctx. All watches of a client share one stream to one member. When that
-// one hangs, c.streams is incremented and later watches get another stream, most likely to another member.
-// RequireLeader ends the watches of a member that is cut off from its cluster, which would stay silent forever.
+// stream returns a context for a watch, which ends with ctx. All watches of a client share one stream to one member.
+// When it hangs, c.streams is incremented and later watches get another stream, most likely to another member.
+// RequireLeader ends the watches of a member that is cut off from its cluster, which would otherwise stay silent
+// forever.
 func (c *Client) stream(ctx context.Context) (context.Context, context.CancelFunc) {
 	base := clientv3.WithRequireLeader(context.Background())
 	if n := c.streams.Load() % watchStreams; n > 0 {

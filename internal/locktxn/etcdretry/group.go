@@ -13,19 +13,20 @@ import (
 )
 
 const (
-	// groupSize is how many transactions share a request. As soon as so many wait, they are sent.
+	// groupSize is how many transactions share a request. As soon as this many wait, they are sent.
 	groupSize = 8
 
-	// groupWait is the longest that a transaction waits for others. A member of etcd that hangs holds up nobody else.
+	// groupWait is the longest that a transaction waits for others, also while a request to a member that hangs is in
+	// flight.
 	groupWait = time.Millisecond
 
 	// ungrouped is how long transactions are sent alone after etcd refused several together.
 	ungrouped = 10 * time.Second
 )
 
-// group lets transactions about one record each share requests (ADR 0025): those that come while a request is under way
-// wait until it is answered, until there are groupSize, or for groupWait. A transaction costs etcd less than a request
-// does, so those of a busy client get through faster together. A client with one at a time never waits.
+// group lets transactions that each concern one record share requests (ADR 0025): those that come while a request is in
+// flight wait until it is answered, until there are groupSize, or for groupWait. A transaction costs etcd less than a
+// request, so those of a busy client are faster together. A client with one at a time never waits.
 type group struct {
 	etcd clientv3.KV
 
@@ -36,20 +37,20 @@ type group struct {
 	apart     time.Time   // until then there are no groups
 }
 
-// grouped is a transaction that waits for others, or is under way with them.
+// grouped is a transaction that waits for others, or is in flight with them.
 type grouped struct {
 	ctx      context.Context // of its caller
 	txn      locktxn.Txn
-	request  *request // once it is under way
+	request  *request // once it is in flight
 	answered chan struct{}
 
-	// Known when answered is closed.
+	// Set before answered is closed.
 	resp    *clientv3.TxnResponse
 	err     error
-	refused bool // together with others, perhaps for one of these
+	refused bool // together with others, perhaps because of one of them
 }
 
-// request is one that several callers wait for.
+// request is a request that several callers wait for.
 type request struct {
 	callers int
 	cancel  context.CancelFunc
@@ -62,7 +63,7 @@ func newGroup(etcd clientv3.KV) *group {
 	return g
 }
 
-// groupOf returns the group for a transaction. While etcd is out of space it refuses every request with a put in it, so
+// groupOf returns the group for a transaction. An etcd that is out of space refuses every request with a put in it, so
 // releases, which have none, never share a request with acquisitions.
 func (c *Client) groupOf(txn locktxn.Txn) *group {
 	if slices.ContainsFunc(txn.Then, clientv3.Op.IsPut) {
@@ -91,7 +92,7 @@ func (c *Client) commitGrouped(ctx context.Context, txn locktxn.Txn) (*clientv3.
 	return t.resp, t.err
 }
 
-// enter reports whether txn is to be sent alone, now. Otherwise it waits for others.
+// enter reports whether txn is to be sent alone, now. Otherwise it is queued to wait for others.
 func (g *group) enter(ctx context.Context, txn locktxn.Txn) (t *grouped, alone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +113,7 @@ func (g *group) enter(ctx context.Context, txn locktxn.Txn) (t *grouped, alone b
 
 // alone reports whether txn cannot be sent with those that wait.
 func (g *group) alone(txn locktxn.Txn) bool {
-	sameKeys := func(t *grouped) bool { return t.txn.Only == txn.Only } // which etcd would refuse
+	sameKeys := func(t *grouped) bool { return t.txn.Only == txn.Only } // etcd would refuse both together
 	return slices.ContainsFunc(g.waiting, sameKeys) || txn.Bytes() > locktxn.MaxBytes/groupSize ||
 		time.Now().Before(g.apart)
 }
@@ -140,7 +141,7 @@ func (g *group) send() {
 	g.waiting = nil
 	g.impatient.Stop()
 	g.underWay++
-	// It ends when it has no callers any more. Each of them has a time limit.
+	// It ends when no caller is left. Each of them has a time limit.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(together[0].ctx))
 	r := &request{callers: len(together), cancel: cancel}
 	for _, t := range together {
@@ -196,7 +197,7 @@ func (g *group) commit(ctx context.Context, together []*grouped) {
 	}
 }
 
-// nested is the answer to the transaction with this number.
+// nested returns the answer to transaction i.
 func nested(resp *clientv3.TxnResponse, i int) (*clientv3.TxnResponse, error) {
 	if i >= len(resp.Responses) || resp.Responses[i].GetResponseTxn() == nil {
 		return nil, errTruncated

@@ -20,13 +20,13 @@ type Outcome int
 
 // The outcomes.
 const (
-	Unknown   Outcome = iota // it may have been committed, or may be so later: only etcd can tell
+	Unknown   Outcome = iota // it may have been committed, or may yet be: only etcd knows
 	Refused                  // it was not committed and will not be, however often it is sent
-	Postponed                // it was not committed, but may be when it is sent again
-	Full                     // etcd is out of space: it takes no more writes, but may have taken this last one
+	Postponed                // it was not committed, but may be if it is sent again
+	Full                     // etcd is out of space: it takes no more writes, but may have committed this one
 )
 
-// Judge reads the error of a commit. What is not certain to be a refusal is Unknown.
+// Judge classifies the error of a commit. Whatever is not certainly a refusal is Unknown.
 func Judge(err error) Outcome {
 	switch {
 	case locktxn.Postponed(err):
@@ -42,25 +42,25 @@ func Judge(err error) Outcome {
 // maxRefreshes is how many auth tokens in a row may turn out to be invalid.
 const maxRefreshes = 5
 
-// Answer is what is known of a transaction after it was sent, once or several times.
+// Answer is what is known about a transaction after it was sent, once or several times.
 type Answer struct {
 	*clientv3.TxnResponse // nil when there is none
 
-	// Indeterminate reports whether a sending before the last one ended without an answer: it may have been committed,
-	// or may be so later.
+	// Indeterminate reports whether a send before the last one ended without an answer: it may have been committed, or
+	// may yet be.
 	Indeterminate bool
 }
 
-// Keys is what the operation with this number read.
+// Keys returns what operation op read.
 func (a Answer) Keys(op int) *clientv3.GetResponse { return locktxn.Keys(a.TxnResponse, op) }
 
-// Send commits txn, which must be harmless to repeat, and repeats it, byte for byte, until its outcome is known, it is
+// Send commits txn, which must be safe to repeat, and repeats it, byte for byte, until its outcome is known, it is
 // refused or ctx ends.
 func (c *Client) Send(ctx context.Context, txn locktxn.Txn) (Answer, error) {
 	return c.SendFor(ctx, time.Duration(math.MaxInt64), txn)
 }
 
-// SendFor is Send for so long at most. It is cheaper than a context that ends then, which only a second attempt needs.
+// SendFor is Send with a time limit. It is cheaper than a context with a deadline, which only a second attempt needs.
 func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Txn) (Answer, error) {
 	began := time.Now()
 	var s attempts
@@ -89,14 +89,14 @@ func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 	}
 }
 
-// attempts is what came of the attempts so far.
+// attempts is the result of the attempts so far.
 type attempts struct {
 	answer    Answer
 	last      error
 	refreshes int // of the auth token, in a row
 }
 
-// failed notes that the attempt that was sent at this time failed. The error that it returns is final.
+// failed notes that the attempt that was sent at this time failed. It returns an error if that is final.
 func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err error) error {
 	s.last = err
 	switch Judge(err) {
@@ -124,7 +124,7 @@ func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err er
 	return nil
 }
 
-// commit is one attempt, of so long at most.
+// commit makes one attempt, which takes at most this long.
 func (c *Client) commit(ctx context.Context, most time.Duration, txn locktxn.Txn) (*clientv3.TxnResponse, error) {
 	attempt, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -137,7 +137,7 @@ func (c *Client) commit(ctx context.Context, most time.Duration, txn locktxn.Txn
 	return resp, err
 }
 
-// send sends one request, perhaps with others in it.
+// send sends one transaction, perhaps in a request with others.
 func (c *Client) send(ctx context.Context, txn locktxn.Txn) (*clientv3.TxnResponse, error) {
 	if txn.Only == "" {
 		return txn.Commit(ctx, c.etcd)
@@ -145,9 +145,8 @@ func (c *Client) send(ctx context.Context, txn locktxn.Txn) (*clientv3.TxnRespon
 	return c.commitGrouped(ctx, txn)
 }
 
-// private is a context whose deadline is not sent to etcd. It would be a header that differs in every request, and a
-// timer on the other side, for nothing: etcd has a limit of its own, and a request is cancelled there when it is given
-// up here.
+// private is a context whose deadline is not sent to etcd. It would cost a header that differs in every request, and a
+// timer in etcd, for nothing: etcd has its own limit, and a request is cancelled there when it is given up here.
 type private struct{ context.Context }
 
 func (private) Deadline() (none time.Time, ok bool) { return none, false }

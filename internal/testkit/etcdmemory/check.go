@@ -11,7 +11,7 @@ import (
 const maxOps = 128
 
 // check refuses a transaction that is invalid whatever the keys are. A nested one may have only as many operations as
-// the outer one leaves over.
+// the outer one leaves.
 func check(r *pb.TxnRequest, room int) error {
 	used := max(len(r.Compare), len(r.Success), len(r.Failure))
 	if used > room {

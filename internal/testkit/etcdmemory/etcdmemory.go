@@ -1,5 +1,5 @@
-// Package etcdmemory is an etcd in memory. It is what locktest.NewInMemory offers to users: they test code that takes
-// locks in a bubble of testing/synctest, where time passes at once, and where sockets and so a real etcd cannot work.
+// Package etcdmemory is an etcd in memory. locktest.NewInMemory offers it to users, to test code that takes locks in a
+// bubble of testing/synctest, where time passes at once, and where sockets, and therefore a real etcd, cannot work.
 //
 // Keys, transactions, revisions, watches and leases behave as in etcd: a test sends the same requests to both and
 // compares the answers. There is one member, which never fails. It has no disk, users, quota, alarms or compaction, and
@@ -43,7 +43,7 @@ type Link struct {
 	server *Server
 	client *clientv3.Client
 
-	// Deaf has watches miss what happens while it returns true. Set it before the first of them.
+	// Deaf makes watches miss events while it returns true. Set it before the first watch.
 	Deaf func() bool
 
 	mu     sync.Mutex
@@ -64,7 +64,7 @@ func (s *Server) Connect() *Link {
 // Client returns the client of the link.
 func (l *Link) Client() *clientv3.Client { return l.client }
 
-// Cut makes all requests fail and watches fall silent, until Heal.
+// Cut makes all requests fail and watches go silent, until Heal.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +203,7 @@ func inRange(key string, from, end []byte) bool {
 	return key >= string(from) && key < string(end)
 }
 
-// at returns the keys as of a revision.
+// at returns the keys at a revision.
 func (s *Server) at(revision int64) map[string]*mvccpb.KeyValue {
 	if revision == 0 || revision == s.revision {
 		return s.keys

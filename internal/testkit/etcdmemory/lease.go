@@ -41,7 +41,7 @@ func (k *leaseKeeper) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGran
 	})
 }
 
-// ask has the server answer a request, unless the client is cut off.
+// ask makes the server answer a request, unless the client is cut off.
 func ask[R any](ctx context.Context, k *leaseKeeper, answer func(*Server) (*R, error)) (*R, error) {
 	if err := k.link.pass(ctx); err != nil {
 		return nil, clientv3.ContextError(ctx, err)
@@ -107,8 +107,8 @@ func (k *leaseKeeper) KeepAlive(ctx context.Context,
 	return alive, nil
 }
 
-// keep begins without a timer: when many goroutines of a synctest bubble receive from timers that are due already, the
-// race detector of Go 1.26 may crash.
+// keep begins without a timer: the race detector of Go 1.26 may crash when many goroutines of a synctest bubble receive
+// from timers that are already due.
 func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<- *clientv3.LeaseKeepAliveResponse) {
 	last := time.Now()
 	ttl := firstAnswer

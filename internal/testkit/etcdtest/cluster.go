@@ -47,7 +47,7 @@ func Member() {
 	os.Exit(0)
 }
 
-// member runs until SIGTERM or the end of the test's process.
+// member runs until SIGTERM or the end of the test process.
 func member(config string) error {
 	var c etcdembed.Config
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
@@ -161,7 +161,7 @@ func (m *Members) Restart(i int) {
 // PID returns the process id of member i.
 func (m *Members) PID(i int) int { return m.procs[i].PID() }
 
-// Upgrade has member i go on with this test's own etcd, on the same data, where it was that of Program until now.
+// Upgrade restarts member i, which ran Program, with this test's own etcd on the same data.
 func (m *Members) Upgrade(i int) {
 	m.t.Helper()
 	m.programs[i] = ""

@@ -27,9 +27,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// serverVariable is the environment variable that names a program which calls Member and was built without the race
-// detector. Members are processes of it then: the detector would make etcd many times slower, and finds nothing of ours
-// there.
+// serverVariable is the environment variable that names a program that calls Member and was built without the race
+// detector. Members then run that program: the detector would make etcd many times slower and find nothing in our code.
 const serverVariable = "ETCDTEST_SERVER"
 
 // Server is one etcd member inside the test's process. It is stopped at the end of the test.
@@ -106,7 +105,7 @@ func (s *Server) Restart(t testing.TB) {
 	s.Stop()
 	eventually(t, "a restart", func(context.Context) error {
 		err := s.start()
-		if err != nil && !portTaken(err) { // by itself: the ports are free only a moment after it stopped
+		if err != nil && !portTaken(err) { // the ports are free only a moment after it stopped
 			t.Fatal(err)
 		}
 		return err
@@ -148,7 +147,7 @@ type process struct{ *proctest.Process }
 // Stop kills it.
 func (p process) Stop() { p.Kill() }
 
-// listens returns nil when the member takes connections. It may not be ready: what is sent waits.
+// listens returns nil when the member accepts connections. It may not be ready yet: requests wait.
 func listens(conf etcdembed.Config) error {
 	c, err := net.Dial("tcp", conf.Client)
 	if err != nil {
@@ -273,7 +272,7 @@ func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	return proctest.Launch(cmd)
 }
 
-// MemberCommand is a member as this program again, which has to call Member first.
+// MemberCommand returns a command that runs a member in this program again, which has to call Member first.
 func MemberCommand(c etcdembed.Config) (*exec.Cmd, error) {
 	config, err := json.Marshal(c)
 	return proctest.Self(memberVariable, string(config)), err
@@ -306,12 +305,12 @@ func Count(t testing.TB, etcd *clientv3.Client, prefix string) int64 {
 	return r.Count
 }
 
-// Eventually waits until f returns true, for what no event announces. The test fails if that takes too long.
+// Eventually waits until f returns true, for a change that no event announces. The test fails if that takes too long.
 func Eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	proctest.Eventually(t, what, func() error {
 		if !f() {
-			return errors.New("it did not come")
+			return errors.New("it did not happen")
 		}
 		return nil
 	})

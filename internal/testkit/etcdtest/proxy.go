@@ -36,7 +36,7 @@ func NewProxy(t testing.TB, endpoint string) *Proxy {
 	return p
 }
 
-// LaunchProxy runs a proxy for the server at endpoint, of whatever protocol, until it is closed.
+// LaunchProxy runs a proxy for the server at endpoint, of any protocol, until it is closed.
 func LaunchProxy(endpoint string) (*Proxy, error) {
 	target, err := url.Parse(endpoint)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// Addr is where it listens.
+// Addr returns the address that the proxy listens on.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Endpoint returns the proxy's URL for clients.

@@ -22,27 +22,27 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// Relay stands before one member of etcd and leaves it to its owner what becomes of each call. Unlike Proxy it knows
+// Relay is in front of one member of etcd and lets its owner decide what happens to each call. Unlike Proxy it knows
 // where a call begins.
 type Relay struct {
 	Addr string
 	to   *grpc.ClientConn
 }
 
-// Message is one of gRPC that is passed on as it is.
+// Message is a gRPC message that is passed on unchanged.
 type Message struct{ Bytes []byte }
 
-// verbatim passes messages on without looking at them.
+// verbatim passes messages on without decoding them.
 type verbatim struct{}
 
 func (verbatim) Name() string                    { return "proto" }
 func (verbatim) Marshal(v any) ([]byte, error)   { return v.(*Message).Bytes, nil }
 func (verbatim) Unmarshal(b []byte, v any) error { v.(*Message).Bytes = b; return nil }
 
-// ErrBroken is what a gRPC client is told when its connection breaks.
+// ErrBroken is the error that a gRPC client gets when its connection breaks.
 var ErrBroken = status.Error(codes.Unavailable, "error reading from server: EOF")
 
-// Handler is what a relay does with a call. The context has what is to be sent along.
+// Handler is what a relay does with a call. The context has the metadata to send along.
 type Handler func(ctx context.Context, method string, from grpc.ServerStream) error
 
 // NewRelay serves in front of the member at endpoint until the end of the test: gRPC by call, and everything else by
@@ -79,7 +79,7 @@ func NewRelay(t testing.TB, endpoint string, call Handler, plain http.Handler) *
 	return &Relay{"http://" + l.Addr().String(), to}
 }
 
-// passedOn sends along what came with a call, but for what belongs to its connection.
+// passedOn sends along the metadata of a call, except what belongs to its connection.
 func passedOn(ctx context.Context) context.Context {
 	md, _ := metadata.FromIncomingContext(ctx)
 	md = md.Copy()
@@ -92,7 +92,7 @@ func passedOn(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Call asks the member.
+// Call sends the call to the member.
 func (r *Relay) Call(ctx context.Context, method string, in *Message) (out *Message, err error) {
 	out = &Message{}
 	err = r.to.Invoke(ctx, method, in, out)

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// Space is what one test sees of the etcd that the tests of a package share: its own keys and leases.
+// Space is one test's part of the etcd that the tests of a package share: its own keys and leases.
 type Space struct {
 	prefix string
 	server *Server
@@ -28,8 +28,8 @@ var shared struct { //nolint:gochecknoglobals // as the process has one
 	spaces atomic.Int64
 }
 
-// Shared returns a space of its own for a test that neither stops etcd nor fills it up. The etcd is started for the
-// first one. The package's TestMain must call Main.
+// Shared returns a separate space for a test that neither stops etcd nor fills it up. The first call starts the etcd.
+// The package's TestMain must call Main.
 func Shared(t testing.TB) *Space {
 	t.Helper()
 	shared.Lock()
@@ -65,7 +65,7 @@ func (s *Space) Client(t testing.TB) *clientv3.Client {
 	return s.Within(s.server.Client(t))
 }
 
-// Through returns such a client that reaches the etcd by this endpoint, of a proxy.
+// Through is Client through this endpoint, of a proxy.
 func (s *Space) Through(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	return s.Within(s.server.opts.client(t, nil, endpoint))
@@ -94,7 +94,7 @@ func (l *spaceLeases) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGran
 	return r, err
 }
 
-// Leases lists those of the space that exist.
+// Leases lists the existing leases of the space.
 func (l *spaceLeases) Leases(ctx context.Context) (*clientv3.LeaseLeasesResponse, error) {
 	r, err := l.Lease.Leases(ctx)
 	if err != nil {

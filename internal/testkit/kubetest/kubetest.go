@@ -1,4 +1,4 @@
-// Package kubetest has a real API server of Kubernetes for tests and benchmarks, and pods in it. There is no kubelet:
+// Package kubetest runs a real Kubernetes API server for tests and benchmarks, with pods in it. There is no kubelet:
 // the caller reports what happens to a pod's containers, as a kubelet would.
 package kubetest
 
@@ -32,7 +32,7 @@ const (
 // Object is anything in JSON.
 type Object = map[string]any
 
-// Server is an API server. Its data is in an etcd that it was given.
+// Server is an API server. Its data is in an etcd that the caller provides.
 type Server struct {
 	Address string // host:port, for TLS
 	Process *proctest.Process
@@ -62,7 +62,7 @@ func Launch(program, etcd, address, dir string) (*Server, error) {
 	return s, err
 }
 
-// keys makes those that sign the tokens of service accounts.
+// keys makes the keys that sign the tokens of service accounts.
 func (s *Server) keys() error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Server) Ask(method, path string, body any) (Object, error) {
 	return s.AskAs(AdminToken, method, path, body)
 }
 
-// AskAs is Ask for somebody else's token.
+// AskAs is Ask with another token.
 func (s *Server) AskAs(token, method, path string, body any) (Object, error) {
 	contentType := "application/json"
 	text, isText := body.([]byte)
@@ -158,7 +158,7 @@ func (s *Server) AskAs(token, method, path string, body any) (Object, error) {
 	return answer, err
 }
 
-// MakeNamespace makes one with the service account that pods need.
+// MakeNamespace makes a namespace with the service account that pods need.
 func (s *Server) MakeNamespace(name string) error {
 	if _, err := s.Ask("POST", "/api/v1/namespaces", Object{"metadata": Object{"name": name}}); err != nil {
 		return err
@@ -177,7 +177,7 @@ func (s *Server) MakeAccount(namespace, name string) error {
 type Pod struct {
 	Server               *Server
 	Namespace, Name, UID string
-	Began                time.Time // when its containers did
+	Began                time.Time // when its containers started
 }
 
 // MakePod makes a pod whose containers have run for a while.
@@ -201,7 +201,7 @@ func (s *Server) MakePod(namespace, name, restartPolicy string, age time.Duratio
 		"conditions": []Object{{"type": "Ready", "status": "True"}}})
 }
 
-// Path is where the API server has the pod.
+// Path returns the path of the pod in the API server.
 func (p *Pod) Path() string { return "/api/v1/namespaces/" + p.Namespace + "/pods/" + p.Name }
 
 // Report patches the pod's status, as its kubelet does, or a controller.
@@ -210,30 +210,30 @@ func (p *Pod) Report(status Object) error {
 	return err
 }
 
-// Running is the status of a container that runs: the start is a number of the caller's.
+// Running returns the status of a running container: the start is a number of the caller's.
 func (p *Pod) Running(container, start string, since time.Time) Object {
 	return Status(container, start, Object{"running": Object{"startedAt": rfc3339(since)}}, nil)
 }
 
-// Ended is the status of a container that was killed just now, after it had begun with the pod.
+// Ended returns the status of a container that started with the pod and was killed just now.
 func (p *Pod) Ended(container, start string) Object {
 	return Status(container, start, p.End(container, start), nil)
 }
 
-// Restarted is the status of a container that runs in its second start.
+// Restarted returns the status of a container that was restarted once and runs.
 func (p *Pod) Restarted(container string) Object {
 	return Status(container, "2", Object{"running": Object{"startedAt": rfc3339(time.Now())}}, p.End(container, "1"))
 }
 
-// End is the state of a container that was killed just now.
+// End returns the state of a container that was killed just now.
 func (p *Pod) End(container, start string) Object {
 	return Object{"terminated": Object{"exitCode": 137, "reason": "OOMKilled", "startedAt": rfc3339(p.Began),
 		"finishedAt": rfc3339(time.Now()), "containerID": id(container, start)}}
 }
 
-// Status is that of a container with its state, and with the state before its last restart, if there was one.
+// Status returns the status of a container with its state and, if it was restarted, the state before.
 func Status(container, start string, state, last Object) Object {
-	// null deletes what a patch would keep
+	// null deletes members that a patch would keep
 	whole := Object{"running": nil, "terminated": nil, "waiting": nil}
 	for member, value := range state {
 		whole[member] = value

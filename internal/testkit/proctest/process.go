@@ -159,7 +159,7 @@ func (p *Process) NextLine(t testing.TB) (line string) {
 	return line
 }
 
-// Log is what somebody writes while others read it.
+// Log is written and read concurrently.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

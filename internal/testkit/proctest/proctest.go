@@ -26,16 +26,16 @@ import (
 // Timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
 const Timeout = 2 * time.Minute
 
-// Overlap has as many as eight parallel tests run at a time, where the testing package would run one for each
-// processor: tests of processes and of an etcd mostly wait. The flag -parallel still decides. It is for a TestMain.
+// Overlap lets up to eight parallel tests run at a time, instead of one per processor: tests of processes and of an
+// etcd mostly wait. The flag -parallel still decides. It is for a TestMain.
 func Overlap() {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err) // this is no test
 	}
 }
 
-// FreeAddr returns a free address, host:port, which nobody else gets from here until the test has ended. Its port is
-// below those of outgoing connections, so that it is still free when a program restarts.
+// FreeAddr returns a free address, host:port, that no other call returns until the test has ended. Its port is below
+// those of outgoing connections, so that it is still free when a program restarts.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	addr, reservation, err := reserve()
@@ -55,8 +55,8 @@ func FindAddr() (string, error) {
 	return addr, reservation.Close()
 }
 
-// reserve finds an address that is free for TCP and holds its UDP port, which nobody wants: tests that run at the same
-// time in other processes see that the address is taken before a program listens there.
+// reserve finds an address that is free for TCP and holds its UDP port, which is otherwise unused: tests in other
+// processes see that the address is taken before a program listens there.
 func reserve() (string, net.PacketConn, error) {
 	for range 100 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
@@ -100,7 +100,7 @@ func Answers(t testing.TB, url string, status int) (body string) {
 	return AnswersTo(t, &http.Client{}, url, status)
 }
 
-// AnswersTo is Answers for a client of one's own.
+// AnswersTo is Answers with this client.
 func AnswersTo(t testing.TB, client *http.Client, url string, status int) (body string) {
 	t.Helper()
 	Eventually(t, url, func() error {
@@ -143,13 +143,13 @@ func Metric(addr, sample string) (float64, error) {
 
 // Programs are programs of this repository, built for one run of the tests.
 type Programs struct {
-	Dir  string // of the programs and other files that live as long
+	Dir  string // of the programs and other files with the same lifetime
 	Root string // of the repository
 
 	read sync.Once
 }
 
-// LinkerFlags is the flag for programs that nobody debugs: they are linked in half the time.
+// LinkerFlags omits debug information, which halves the time to link.
 const LinkerFlags = "-ldflags=-s"
 
 // Build builds programs of the directory cmd by name. TestMain calls it, and Remove at the end.
@@ -170,7 +170,7 @@ func Build(names ...string) (*Programs, error) {
 	return p, nil
 }
 
-// build copies what was linked for the tests of another package, unless the sources have changed since.
+// build copies programs that were linked for the tests of another package, unless the sources have changed since.
 func (p *Programs) build(names []string) error {
 	linked := filepath.Join(p.Root, ".tools", "programs")
 	if err := os.MkdirAll(linked, 0o755); err != nil {
@@ -225,8 +225,7 @@ func (p *Programs) Go(args ...string) error {
 	return nil
 }
 
-// Overlay writes sources into dir, by the absolute paths that the compiler is to have them at, and returns the file for
-// -overlay.
+// Overlay writes sources, keyed by the absolute paths that they replace, into dir, and returns the file for -overlay.
 func Overlay(dir string, sources map[string]string) (file string, err error) {
 	replace := map[string]string{}
 	for path, source := range sources {
@@ -257,7 +256,7 @@ func Command(t testing.TB, path string, args ...string) *exec.Cmd {
 }
 
 // Self returns a command that runs this test binary again, with one more environment variable. TestMain must recognize
-// the variable, call EndWithParent, and do something else than run the tests.
+// the variable, call EndWithParent, and not run the tests.
 func Self(variable, value string) *exec.Cmd {
 	path, err := os.Executable()
 	cmd := exec.Command(path, "-test.run=^$") // or tests would run if TestMain ignored the variable

@@ -1,8 +1,8 @@
-// Package holderproc reads what identifies a process forever: the boot of its machine, its pid namespace, when it
-// began, and in Kubernetes its pod and container. A witness needs that to prove the end of a process.
+// Package holderproc reads the permanent identity of a process: the boot of its machine, its pid namespace, its start
+// time, and in Kubernetes its pod and container. A witness needs it to prove the end of the process.
 //
-// What cannot be learned is left out, and never guessed: a wrong identity would prove the end of a process that lives.
-// On other systems than Linux there is nothing to learn but the pod, from the environment.
+// What cannot be read is left out, never guessed: a wrong identity would prove the end of a live process. On systems
+// other than Linux, only the pod can be read, from the environment.
 package holderproc
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Source is where a process learns about itself. What it cannot read is empty.
+// Source is where a process reads about itself. Whatever it cannot read is empty.
 type Source struct {
 	Read   func(file string) string // the content of a small file
 	Link   func(file string) string // the target of a symbolic link
 	Getenv func(name string) string
 }
 
-// initialTime is the inode of the time namespace that every machine begins with.
+// initialTime is the inode of a machine's initial time namespace.
 const initialTime = 4026531834
 
-// Self is the identity of the process that asks, by its own /proc and environment.
+// Self returns the identity of the calling process, from its own /proc and environment.
 func Self(s Source) metadata.Process {
 	p := metadata.Process{
 		PodNamespace: cmp.Or(clean(s.Getenv("POD_NAMESPACE")),
@@ -40,12 +40,12 @@ func Self(s Source) metadata.Process {
 			p.Container = cmp.Or(p.Container, container)
 		}
 	}
-	if p.PodUID == "" && p.PodName == "" { // the other names are none of Kubernetes'
+	if p.PodUID == "" && p.PodName == "" { // the other names are not from Kubernetes
 		p = metadata.Process{}
 	}
 	p.BootID = clean(strings.TrimSpace(s.Read("/proc/sys/kernel/random/boot_id")))
 	if p.BootID == "" {
-		return p // process ids and ticks mean nothing without it
+		return p // process ids and ticks mean nothing without the boot id
 	}
 	p.PIDNamespace, _ = ParseNamespace(s.Link("/proc/self/ns/pid"))
 	if stat, ok := ParseStat(s.Read("/proc/self/stat")); ok && p.PIDNamespace != 0 && s.ticksAreTheMachines() {
@@ -54,8 +54,8 @@ func Self(s Source) metadata.Process {
 	return p
 }
 
-// ticksAreTheMachines reports whether the process counts the ticks since boot as its machine does. In a time namespace
-// of its own it does not, and a witness would look for another process.
+// ticksAreTheMachines reports whether the process counts the ticks since boot as its machine does. In another time
+// namespace it does not, and a witness would look for the wrong process.
 func (s Source) ticksAreTheMachines() bool {
 	link := s.Link("/proc/self/ns/time")
 	if link == "" { // a kernel without time namespaces
@@ -65,7 +65,7 @@ func (s Source) ticksAreTheMachines() bool {
 	return inode == initialTime
 }
 
-// System is the source of the running process.
+// System returns the source of the running process.
 func System() Source {
 	return Source{
 		Read: func(file string) string {
@@ -86,12 +86,12 @@ func System() Source {
 	}
 }
 
-// Stat is what /proc/PID/stat says of a process.
+// Stat is the content of /proc/PID/stat.
 type Stat struct {
 	State    byte  // R, S, D, Z and so on: see proc_pid_stat(5)
-	Threads  int64 // of a process that ended and was not reaped: 1
+	Threads  int64 // 1 for a process that ended and was not reaped
 	Start    int64 // when the process began, in clock ticks since boot; exec does not change it
-	ExitCode int64 // a wait status; 0 while the process runs, and for readers who may not trace it
+	ExitCode int64 // a wait status; 0 while the process runs, and for readers that may not trace it
 }
 
 // The numbers of the fields, as proc_pid_stat(5) counts them.
@@ -102,8 +102,8 @@ const (
 	fieldExitCode = 52
 )
 
-// ParseStat reads the text of /proc/PID/stat. The name of the program, which stands in parentheses, may contain blanks,
-// parentheses and line feeds; what follows its last parenthesis does not.
+// ParseStat reads the text of /proc/PID/stat. The name of the program, in parentheses, may contain spaces, parentheses
+// and line feeds; the text after its last parenthesis does not.
 func ParseStat(text string) (s Stat, ok bool) {
 	end := strings.LastIndexByte(text, ')')
 	if end < 0 {
@@ -128,8 +128,8 @@ func ParseStat(text string) (s Stat, ok bool) {
 	return s, s.Start > 0
 }
 
-// Ended reports whether the process has ended and only waits for its parent to reap it. While other threads of it run,
-// a first thread that ended does not count.
+// Ended reports whether the process has ended and only waits for its parent to reap it. A first thread that ended does
+// not count while other threads run.
 func (s Stat) Ended() bool { return s.State == 'X' || s.State == 'Z' && s.Threads <= 1 }
 
 // ParseNamespace reads the target of a link below /proc/PID/ns, such as pid:[4026531836].

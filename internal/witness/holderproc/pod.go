@@ -8,8 +8,7 @@ import (
 // ParseCgroup reads the UID of the pod from the text of /proc/PID/cgroup, as the kubelet names its groups: with the
 // cgroupfs driver /kubepods/burstable/podUID/CONTAINER, with the systemd driver
 // /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-CONTAINER.scope, where the
-// dashes of the UID are underscores. It is empty outside of a pod, and for a process with a cgroup namespace of its
-// own.
+// dashes of the UID are underscores. It is empty outside of a pod, and for a process in another cgroup namespace.
 func ParseCgroup(text string) (podUID string) {
 	for line := range strings.Lines(text) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -25,7 +24,7 @@ func ParseCgroup(text string) (podUID string) {
 	return ""
 }
 
-// podOfGroup is the UID in the name of one group.
+// podOfGroup returns the UID in the name of one group.
 func podOfGroup(name string) string {
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
 		_, uid, ok := strings.Cut(slice, "-pod")
@@ -43,7 +42,7 @@ func podOfGroup(name string) string {
 
 // ParseMounts reads the UID of the pod and the name of the container from the text of /proc/PID/mountinfo: the kubelet
 // mounts /etc/hosts from .../pods/UID/etc-hosts, and the file for the container's last words from
-// .../pods/UID/containers/NAME/ID. Both are empty where these mounts are not, or where they contradict each other.
+// .../pods/UID/containers/NAME/ID. Both are empty if these mounts do not exist or contradict each other.
 func ParseMounts(text string) (uid, container string) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -63,7 +62,7 @@ func ParseMounts(text string) (uid, container string) {
 	return uid, container
 }
 
-// podOfMount is what one mount says: what is mounted, and where.
+// podOfMount returns the UID and the container of one mount, from what is mounted and where.
 func podOfMount(root, at string) (uid, container string) {
 	parts := strings.Split(root, "/")
 	switch {
@@ -80,8 +79,8 @@ func podOfMount(root, at string) (uid, container string) {
 	return "", ""
 }
 
-// podUID is the text, if it can be the UID of a pod: a UUID, or the 32 hexadecimal digits that the kubelet gives to the
-// pods which it reads from files.
+// podUID returns the text if it can be the UID of a pod: a UUID, or the 32 hexadecimal digits that the kubelet gives to
+// pods that it reads from files.
 func podUID(text string) string {
 	digits := strings.ReplaceAll(text, "-", "")
 	if len(digits) != 32 || strings.Trim(digits, "0123456789abcdef") != "" {
@@ -93,8 +92,8 @@ func podUID(text string) string {
 // maxName is the longest name of an object in Kubernetes.
 const maxName = 253
 
-// clean is the text, if it can be the name or the UID of something in Kubernetes. Anything else is left out: no lock
-// may fail for an environment that says something odd.
+// clean returns the text if it can be the name or the UID of an object in Kubernetes, else nothing: an odd environment
+// must not make a lock fail.
 func clean(text string) string {
 	odd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r)

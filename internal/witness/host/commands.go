@@ -13,8 +13,8 @@ import (
 // outlived reports whether the process has ended, and its command may live.
 func (p *process) outlived() bool { return p.over != nil && len(p.locks) > 0 }
 
-// lookForCommands looks for what the processes left behind that have ended: what lives in their cgroups. Their end
-// comes first, because a process that lives could start its command after the look.
+// lookForCommands looks for processes that are left in the cgroups of ended holders. It looks only after their end,
+// because a live holder could start its command after the look.
 func (w *Witness) lookForCommands(ctx context.Context) {
 	began := time.Now()
 	due, ids := w.left(began)
@@ -37,7 +37,7 @@ func (w *Witness) lookForCommands(ctx context.Context) {
 		default:
 			news = append(news, w.lives(p, n)...)
 			p.next = time.Now().Add(p.pause)
-			if p.pause = 2 * p.pause; p.pause > w.pauses.poll { // it is not being killed: there is no hurry
+			if p.pause = 2 * p.pause; p.pause > w.pauses.poll { // it is not being killed: no hurry
 				p.pause = max(w.pauses.poll, searchShare*took)
 			}
 		}
@@ -48,7 +48,7 @@ func (w *Witness) lookForCommands(ctx context.Context) {
 	}
 }
 
-// left returns the processes whose commands are to be looked for now, and where.
+// left returns the processes whose commands are due for a look, and the ids of their cgroups.
 func (w *Witness) left(now time.Time) (due []*process, ids map[int64]bool) {
 	ids = map[int64]bool{}
 	w.mu.Lock()
@@ -62,8 +62,8 @@ func (w *Witness) left(now time.Time) (due []*process, ids map[int64]bool) {
 	return due, ids
 }
 
-// lives returns what is to be said of a command that goes on although its process has ended: once, and not while it is
-// being killed. It is called with mu.
+// lives returns the statements about a command that outlives its process: once, and not while it is being killed. The
+// caller holds mu.
 func (w *Witness) lives(p *process, n int) (news []metadata.Statement) {
 	if p.reported || p.pause < w.pauses.poll {
 		return nil
@@ -81,7 +81,7 @@ func (w *Witness) lives(p *process, n int) (news []metadata.Statement) {
 	return news
 }
 
-// suspect tells etcd what is only a note, so nothing depends on whether it arrives.
+// suspect writes a suspicion. Nothing depends on whether it arrives.
 func (w *Witness) suspect(ctx context.Context, s metadata.Statement) {
 	log := w.cfg.Log.Info()
 	if err := w.cfg.Suspect(ctx, s); err != nil && !errors.Is(err, metadata.ErrChanged) {
@@ -90,7 +90,7 @@ func (w *Witness) suspect(ctx context.Context, s metadata.Statement) {
 	log.Str("lock", s.Lock).Str("uuid", s.UUID).Int64("token", s.Token).Msg(s.How)
 }
 
-// cannotSeeCgroups says once that commands cannot be seen. It is called with mu.
+// cannotSeeCgroups logs once that commands cannot be seen. The caller holds mu.
 func (w *Witness) cannotSeeCgroups(err error) {
 	if w.blind {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// follow keeps the locks of this machine as the view has them.
+// follow keeps the locks of this machine in line with the view.
 func (w *Witness) follow(ctx context.Context) {
 	away := true
 	for ctx.Err() == nil {
@@ -29,7 +29,7 @@ func (w *Witness) follow(ctx context.Context) {
 	}
 }
 
-// compare takes the locks as they are; first is the revision of the first list of them.
+// compare takes over the current locks; first is the revision of the first list of them.
 func (w *Witness) compare(first int64, records []*metadata.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,14 +54,14 @@ func (w *Witness) compare(first int64, records []*metadata.Record) {
 	}
 }
 
-// update takes a hold as it is, and whether etcd has a statement about it. It is called with mu.
+// update takes over the current state of a hold, and whether etcd has a statement about it. The caller holds mu.
 func (w *Witness) update(h hold, stated bool) {
 	old := w.locks[h.lock]
 	switch {
 	case old == nil || old.uuid != h.uuid || old.token != h.token:
 		w.gone(h.lock)
 		w.came(h)
-	case old.holder != h.holder: // whoever named another process, nobody knows which one holds the lock
+	case old.holder != h.holder: // the record was overwritten: it is unknown which process holds the lock
 		w.gone(h.lock)
 		w.locks[h.lock] = &held{hold: h}
 	case old.shown && !stated: // it was deleted, or expired
@@ -71,7 +71,7 @@ func (w *Witness) update(h hold, stated bool) {
 	w.locks[h.lock].shown = stated
 }
 
-// mayState takes whether etcd would take statements; err is nil if it would.
+// mayState records whether etcd accepts statements; err is nil if it does.
 func (w *Witness) mayState(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +82,7 @@ func (w *Witness) mayState(err error) {
 	w.mute = ""
 }
 
-// fails keeps what is wrong, and logs it if that is news. It is called with mu.
+// fails records a trouble, and logs it if it is new. The caller holds mu.
 func (w *Witness) fails(trouble *string, what string, err error) {
 	sentence := what + ": " + w.cfg.Explain(err)
 	if *trouble != sentence {
@@ -91,8 +91,8 @@ func (w *Witness) fails(trouble *string, what string, err error) {
 	*trouble = sentence
 }
 
-// duplicate notices that an earlier boot of this machine is not over, so that it was another machine's: nothing is said
-// of that any more. It is called with mu.
+// duplicate notices that an earlier boot of this machine is not over, so that it was another machine's: nothing is
+// stated about that boot any more. The caller holds mu.
 func (w *Witness) duplicate(h hold) {
 	w.cfg.Machine.Earlier = slices.DeleteFunc(slices.Clone(w.cfg.Machine.Earlier),
 		func(boot string) bool { return boot == h.holder.boot })
@@ -101,7 +101,7 @@ func (w *Witness) duplicate(h hold) {
 			"copy of the state directory, and reboots prove nothing about that boot any more")
 }
 
-// came adds a hold. It is called with mu.
+// came adds a hold. The caller holds mu.
 func (w *Witness) came(h hold) {
 	l := &held{hold: h}
 	w.locks[h.lock] = l
@@ -122,7 +122,7 @@ func (w *Witness) came(h hold) {
 	}
 }
 
-// gone drops the hold of a lock, if there is one. It is called with mu.
+// gone drops the hold of a lock, if there is one. The caller holds mu.
 func (w *Witness) gone(lock string) {
 	l := w.locks[lock]
 	if l == nil {
@@ -137,7 +137,7 @@ func (w *Witness) gone(lock string) {
 	}
 }
 
-// rebooted says that the holder ended with an earlier boot of this machine.
+// rebooted returns the statement that the holder ended with an earlier boot of this machine.
 func (w *Witness) rebooted(h hold) *metadata.Statement {
 	s := w.statement(h, metadata.CauseRebooted, "the machine "+w.cfg.Machine.Hostname+" has booted since")
 	return &s

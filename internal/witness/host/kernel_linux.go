@@ -17,20 +17,20 @@ func findCgroups(ids map[int64]bool) (living map[int64]int, err error) {
 	return cgroup.Find(ids)
 }
 
-// handle refers to one process, however its id is used later.
+// handle refers to one process, even if its id is reused later.
 type handle struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// openProcess returns a handle of the process that has this id now. [isGone] says of the error that there is none;
-// [isNoHandle], that there is one, perhaps, but no handle.
+// openProcess returns a handle of the process that has this id now. The error satisfies [isGone] if there is no such
+// process, and [isNoHandle] if there may be one, but no handle.
 func openProcess(pid int64) (*handle, error) {
 	fd, err := unix.PidfdOpen(int(pid), 0)
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_open", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that Go's poller takes it: a wait costs no thread
+	if err := unix.SetNonblock(fd, true); err != nil { // so that Go's poller accepts it: a wait costs no thread
 		unix.Close(fd)
 		return nil, err
 	}
@@ -71,13 +71,13 @@ func readable(fd uintptr) bool {
 	}
 }
 
-// The kernel knows the exit code once somebody has reaped the process, which its parent usually does at once.
+// The kernel knows the exit code once the process is reaped, which its parent usually does at once.
 const (
 	reapTries = 5
 	reapPause = 5 * time.Millisecond
 )
 
-// exit is how the process ended, as a wait status, if the kernel tells: from Linux 6.15 on.
+// exit returns how the process ended, as a wait status, if the kernel reports it: from Linux 6.15 on.
 func (h *handle) exit() (status int64, known bool) {
 	for range reapTries {
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
@@ -94,7 +94,7 @@ func (h *handle) exit() (status int64, known bool) {
 	return 0, false
 }
 
-// outcome is the name of the signal that ended a process with this wait status, or else its exit code.
+// outcome returns the signal that ended a process with this wait status, or else its exit code.
 func outcome(status int64) (signal string, code int) {
 	s := syscall.WaitStatus(status)
 	if s.Signaled() {

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// handle refers to one process. There is none: only Linux tells of processes as a witness must know them.
+// handle refers to one process. There is none: only Linux reports on processes as a witness requires.
 type handle struct{}
 
 func findCgroups(map[int64]bool) (map[int64]int, error) { return nil, errors.ErrUnsupported }

@@ -10,14 +10,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// searchShare is how many times as long as a search through all processes took nobody searches again, so that it costs
-// a twentieth of a processor at most.
+// searchShare is how many times the duration of a search through all processes must pass before the next one, so that
+// searching costs at most a twentieth of a processor.
 const searchShare = 20
 
-// searchPause is how long nobody searches after a search that failed.
+// searchPause is the pause after a search that failed.
 const searchPause = 5 * time.Second
 
-// look finds the processes that hold locks, and looks again at those of which the kernel gives no handle.
+// look finds the processes that hold locks, and polls those for which the kernel gives no handle.
 func (w *Witness) look(ctx context.Context) {
 	poll := time.NewTicker(w.pauses.poll)
 	defer poll.Stop()
@@ -40,7 +40,7 @@ func (w *Witness) look(ctx context.Context) {
 	}
 }
 
-// lookForAll looks for the processes that are due, and returns when the next is; zero for none.
+// lookForAll looks for the processes that are due, and returns when the next one is; zero for none.
 func (w *Witness) lookForAll(ctx context.Context) (next time.Time) {
 	began := time.Now()
 	direct, nested := w.wanted(began)
@@ -74,7 +74,7 @@ func (w *Witness) lookForAll(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// wanted reports whether somebody has to look for the process.
+// wanted reports whether the process still has to be found.
 func (p *process) wanted() bool {
 	return p.over == nil && len(p.watchers) == 0 && len(p.locks) > 0 && !p.unseen
 }
@@ -95,7 +95,7 @@ func (w *Witness) wanted(now time.Time) (direct, nested []holder) {
 	return direct, nested
 }
 
-// postpone leaves the other namespaces alone until then.
+// postpone delays the search of the other namespaces until then.
 func (w *Witness) postpone(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +106,7 @@ func (w *Witness) postpone(until time.Time) {
 	}
 }
 
-// found takes what a look for a holder found. A process that is not there is looked for twice before that counts.
+// found records the result of a look for a holder. A process counts as absent only after two looks.
 func (w *Witness) found(h holder, watchers []watcher, seen sight) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +136,7 @@ func (w *Witness) found(h holder, watchers []watcher, seen sight) {
 	}
 }
 
-// cannotSee says once that a holder's process cannot be seen. It is called with mu.
+// cannotSee logs once that a holder's process cannot be seen. The caller holds mu.
 func (w *Witness) cannotSee(p *process) {
 	if w.warned {
 		return
@@ -151,12 +151,12 @@ func (w *Witness) cannotSee(p *process) {
 // await waits for the end of one process.
 func (w *Witness) await(h holder, one watcher) {
 	if one.handle.wait() != nil {
-		return // closed: nobody wants to know
+		return // closed: the end no longer matters
 	}
 	w.over(h, one, w.cfg.Now())
 }
 
-// over takes the end of one process.
+// over records the end of one process.
 func (w *Witness) over(h holder, one watcher, at time.Time) {
 	e := exitOf(one, w.processes.proc, at)
 	w.mu.Lock()
@@ -172,7 +172,7 @@ func (w *Witness) over(h holder, one watcher, at time.Time) {
 	}
 }
 
-// ended takes that a process has certainly ended. From now on nobody starts a command for it. It is called with mu.
+// ended records that a process has certainly ended. From now on it can start no command. The caller holds mu.
 func (w *Witness) ended(p *process, e exit) {
 	if p.cgroup == 0 || len(p.locks) == 0 {
 		w.conclude(p, e)
@@ -184,7 +184,7 @@ func (w *Witness) ended(p *process, e exit) {
 	wake(w.find)
 }
 
-// conclude states the end of a process for all of its locks. It is called with mu.
+// conclude states the end of a process for all of its locks. The caller holds mu.
 func (w *Witness) conclude(p *process, e exit) {
 	delete(w.running, p.holder)
 	for _, l := range p.locks {
@@ -203,7 +203,7 @@ func (w *Witness) conclude(p *process, e exit) {
 	wake(w.publish)
 }
 
-// pollAll looks at the processes of which the kernel gave no handle.
+// pollAll looks at the processes for which the kernel gave no handle.
 func (w *Witness) pollAll() {
 	type one struct {
 		holder
@@ -226,7 +226,7 @@ func (w *Witness) pollAll() {
 	}
 }
 
-// forgetIdle lets go of processes that have held nothing for a while.
+// forgetIdle forgets processes that have held no lock for a while.
 func (w *Witness) forgetIdle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,17 +242,17 @@ func (w *Witness) forgetIdle() {
 type holder struct {
 	boot                  string
 	namespace, pid, start int64 // 0 for one of an earlier boot
-	cgroup                int64 // where its command runs, which may live longer; 0 for none
+	cgroup                int64 // where its command runs, which may outlive it; 0 for none
 }
 
-// hold is what is kept of a lock that a process of this machine holds.
+// hold is a lock that a process of this machine holds.
 type hold struct {
 	lock, uuid string
 	token      int64
 	holder     holder
 }
 
-// Concerns reports whether the keys of a lock may name a boot of this machine: few locks of a cluster do.
+// Concerns reports whether the keys of a lock may name a boot of this machine. Few locks of a cluster do.
 func (m Machine) Concerns(fields []metadata.Field) bool {
 	return slices.ContainsFunc(fields, func(f metadata.Field) bool {
 		if f.Name != metadata.FieldMetadata && f.Name != metadata.FieldBootID {
@@ -264,8 +264,8 @@ func (m Machine) Concerns(fields []metadata.Field) bool {
 	})
 }
 
-// hold returns the hold of a record, if its holder's process is or was one of this machine and can be told from all
-// others.
+// hold returns the hold of a record, if its holder's process is or was on this machine and can be distinguished from
+// all others.
 func (m Machine) hold(r *metadata.Record) (hold, bool) {
 	p := r.Process
 	if p == nil || p.Detached || r.Token == 0 || !metadata.IsUUID(r.UUID) {
@@ -282,7 +282,7 @@ func (m Machine) hold(r *metadata.Record) (hold, bool) {
 	return h, p.BootID == m.BootID && p.Start > 0 && p.PIDNamespace > 0 && r.PID > 0 && !unreadable(r)
 }
 
-// unreadable reports whether the record has a cgroup, and does not say which.
+// unreadable reports whether the record has a cgroup, but one that cannot be read.
 func unreadable(r *metadata.Record) bool {
 	return r.Process.CgroupID < 0 || slices.ContainsFunc(r.Problems, func(p metadata.Problem) bool {
 		return p.Field == metadata.FieldCgroupID && p.Reason != metadata.ReasonLeftover

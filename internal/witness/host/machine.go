@@ -1,9 +1,9 @@
-// Package host proves that holders of locks have ended, because it runs on their machine: it follows the locks
-// in etcd, keeps those that processes of this machine hold, watches these processes, and states the end of one as soon
-// as the kernel tells of it (docs/protocol/witnesses.md).
+// Package host proves that holders of locks have ended, because it runs on their machine: it follows the locks in etcd,
+// keeps those that processes of this machine hold, watches these processes, and states the end of one as soon as the
+// kernel reports it (docs/protocol/witnesses.md).
 //
-// It would rather be silent than wrong. It states an end only of a process that it watched, or that is certainly not
-// there: by its boot id, its pid namespace, its process id and the time when it began.
+// It prefers silence to error. It states the end only of a process that it watched, or that certainly does not exist,
+// by its boot id, pid namespace, process id and start time.
 package host
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 )
 
-// initialPID is the inode of the pid namespace that every machine begins with: it contains all others.
+// initialPID is the inode of a machine's initial pid namespace, which contains all others.
 const initialPID = 4026531836
 
-// Machine is what a witness knows of the machine it runs on.
+// Machine is what a witness knows about its machine.
 type Machine struct {
 	BootID    string
 	Hostname  string
@@ -35,8 +35,8 @@ type Machine struct {
 // SeesAll reports whether the witness sees the processes of all pid namespaces of its machine.
 func (m Machine) SeesAll() bool { return m.Namespace == initialPID }
 
-// ReadMachine reads what there is to know of this machine from /proc. The error is a sentence about what keeps a
-// witness from seeing the processes here.
+// ReadMachine reads about this machine from /proc. The error is a sentence that says why a witness cannot see the
+// processes here.
 func ReadMachine() (Machine, error) { return readMachine(proc{"/proc"}, os.Getpid()) }
 
 func readMachine(p proc, pid int) (Machine, error) {
@@ -74,10 +74,10 @@ func readMachine(p proc, pid int) (Machine, error) {
 	return Machine{BootID: strings.TrimSpace(string(boot)), Hostname: hostname, Namespace: inode}, nil
 }
 
-// maxBoots is how many boots of the machine are remembered: no lock is held for longer.
+// maxBoots is how many boots of the machine are remembered. No lock is held for longer.
 const maxBoots = 32
 
-// boots is what a witness remembers from one boot of its machine to the next.
+// boots is what a witness remembers across boots of its machine.
 type boots struct {
 	Machine  string   `json:"machine"`           // /etc/machine-id
 	Product  string   `json:"product,omitempty"` // of the board or the virtual machine, where it may be read
@@ -85,9 +85,9 @@ type boots struct {
 	Boots    []string `json:"boots"` // boot ids, oldest first
 }
 
-// RememberBoots adds the present boot of the machine to those that the file in this directory remembers, and returns
-// the machine with the earlier ones. A file that another machine wrote, because its disk was copied, is started anew:
-// then forgotten is true. Two machines that are alike in everything must not share the directory.
+// RememberBoots adds the current boot of the machine to the file in this directory, and returns the machine with the
+// earlier boots. A file that another machine wrote, because its disk was copied, is replaced: then forgotten is true.
+// Two machines with the same fingerprint must not share the directory.
 func RememberBoots(m Machine, dir string) (with Machine, forgotten bool, err error) {
 	return rememberBoots(m, dir, fingerprint{
 		machine: []string{"/etc/machine-id", "/var/lib/dbus/machine-id"},
@@ -95,7 +95,7 @@ func RememberBoots(m Machine, dir string) (with Machine, forgotten bool, err err
 	})
 }
 
-// fingerprint is the files that tell machines apart: of each kind the first that can be read.
+// fingerprint is the files that distinguish machines: of each kind, the first that can be read.
 type fingerprint struct{ machine, product []string }
 
 func rememberBoots(m Machine, dir string, id fingerprint) (with Machine, forgotten bool, err error) {
@@ -121,7 +121,7 @@ func rememberBoots(m Machine, dir string, id fingerprint) (with Machine, forgott
 	return m, forgotten, nil
 }
 
-// same reports whether both are of one machine. What one of them could not read says nothing.
+// same reports whether both are of one machine. Values that one of them could not read are ignored.
 func (b boots) same(other boots) bool {
 	return b.Machine == other.Machine && b.Hostname == other.Hostname &&
 		(b.Product == "" || other.Product == "" || b.Product == other.Product)
@@ -150,7 +150,7 @@ func (b boots) write(file string) error {
 	return maybe.WriteFile(file, append(text, '\n'), 0o600)
 }
 
-// first is the text of the first file that can be read.
+// first returns the text of the first file that can be read.
 func first(files []string) string {
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil {

@@ -2,7 +2,7 @@ package host
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// counts are what happened since the start.
+// counts counts events since the start.
 type counts struct {
 	stated map[string]uint64 // by cause
 	failed uint64
@@ -27,7 +27,7 @@ func describe(namespace string) descs {
 	}
 }
 
-// Collector returns the metrics of the witness, with this first word.
+// Collector returns the metrics of the witness in this namespace.
 func (w *Witness) Collector(namespace string) prometheus.Collector {
 	return &collector{w, describe(namespace)}
 }

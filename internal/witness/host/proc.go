@@ -33,8 +33,9 @@ func (p proc) stat(pid int64) (holderproc.Stat, error) {
 }
 
 // isHolder reports whether the process with this id here may be the process of h: it has the id of h in its own
-// namespace, and that is not known to be another than that of h. Who may not trace a process cannot read which one that
-// is; then it is not certain. An error says that the process is there, and cannot be told from others.
+// namespace, and that namespace is not known to differ from that of h. A reader that may not trace a process cannot
+// read its namespace; then the result is not certain. An error means that the process exists, but cannot be
+// distinguished from others.
 func (p proc) isHolder(pid int64, h holder) (may, certain bool, err error) {
 	name := strconv.FormatInt(pid, 10)
 	status, err := os.ReadFile(p.path(name, "status"))
@@ -59,7 +60,7 @@ func (p proc) isHolder(pid int64, h holder) (may, certain bool, err error) {
 	return !ok || inode == h.namespace, ok, nil
 }
 
-// began returns the processes by the time when they began.
+// began returns the processes by start time.
 func (p proc) began() (map[int64][]int64, error) {
 	dir, err := os.Open(p.root)
 	if err != nil {
@@ -86,7 +87,7 @@ func (p proc) began() (map[int64][]int64, error) {
 	return all, nil
 }
 
-// hides returns what keeps this process from seeing all processes of the namespace of this /proc; nil if nothing does.
+// hides returns an error if this process cannot see all processes of the namespace of this /proc.
 func (p proc) hides() error {
 	mounts, err := os.ReadFile(p.path("self", "mountinfo"))
 	if err != nil {
@@ -107,7 +108,7 @@ func (p proc) hides() error {
 		"CAP_SYS_PTRACE or the group of the mount option gid, or mount /proc without hidepid", mode)
 }
 
-// hidden returns the mount options hidepid and gid of the /proc that is mounted last; mode is empty if all see all.
+// hidden returns the mount options hidepid and gid of the /proc mounted last; mode is empty if nothing is hidden.
 func hidden(mountinfo, root string) (mode, group string) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// sight is what a look for a process found.
+// sight is the result of a look for a process.
 type sight int
 
 const (
-	unseen  sight = iota // nothing that proves anything
-	absent               // it is certainly not there
-	present              // it lives, and the watchers know when it ends
+	unseen  sight = iota // nothing is proven
+	absent               // it certainly does not exist
+	present              // it lives, and the watchers notice its end
 )
 
 // processes looks for processes of this machine.
@@ -21,17 +21,17 @@ type processes struct {
 	open func(pid int64) (*handle, error)
 }
 
-// watcher knows when one process ends.
+// watcher notices the end of one process.
 type watcher struct {
 	pid    int64 // in the namespace of the witness
 	start  int64
-	handle *handle // nil where the kernel gave none: then somebody has to look again and again
+	handle *handle // nil if the kernel gave none: then the process is polled
 }
 
 // direct looks for the process of h in the namespace of the witness.
 func (p processes) direct(h holder) (watcher, sight) { return p.watch(h.pid, h, nil) }
 
-// watch opens the process with this id and makes sure that it is the one of h. Another check may be necessary for that.
+// watch opens the process with this id and verifies that it is the process of h, if need be with another check.
 func (p processes) watch(pid int64, h holder, check func() bool) (watcher, sight) {
 	w := watcher{pid: pid, start: h.start}
 	handle, err := p.open(pid)
@@ -41,7 +41,7 @@ func (p processes) watch(pid int64, h holder, check func() bool) (watcher, sight
 	case err == nil:
 		w.handle = handle
 	}
-	// The process of h had begun before. If it is there now, the handle, which is older, is one of it.
+	// The process of h had started before. If it exists now, the older handle refers to it.
 	s := w.look(p.proc)
 	if s == present && check != nil && !check() {
 		s = absent
@@ -65,10 +65,10 @@ func (w watcher) look(p proc) sight {
 	case w.ended(): // since then
 		return absent
 	}
-	return unseen // somebody hides it
+	return unseen // it is hidden
 }
 
-// ended reports whether the process has certainly ended, without a look at /proc.
+// ended reports whether the process has certainly ended, without reading /proc.
 func (w watcher) ended() bool {
 	if w.handle != nil {
 		return w.handle.ended()
@@ -82,14 +82,14 @@ func (w watcher) close() {
 	}
 }
 
-// exit is the wait status of a process that ended, if it can be known.
+// exit returns the wait status of a process that ended, if it is known.
 func (w watcher) exit(p proc) (status int64, known bool) {
 	if w.handle != nil {
 		if status, known = w.handle.exit(); known {
 			return status, true
 		}
 	}
-	s, err := p.stat(w.pid) // as long as nobody has reaped it; others than its owner and root read 0
+	s, err := p.stat(w.pid) // until it is reaped; readers other than its owner and root get 0
 	if err != nil || s.Start != w.start || s.ExitCode == 0 {
 		return 0, false
 	}
@@ -97,7 +97,7 @@ func (w watcher) exit(p proc) (status int64, known bool) {
 }
 
 // search looks for the processes of several holders in all namespaces that the witness sees. If it may not read the
-// namespace of a process, several may be the one: then the holder has ended when all of them have. That is certain only
+// namespace of a process, several processes may match: the holder has ended when all of them have. That is certain only
 // if the witness sees all namespaces.
 func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]sight, error) {
 	if err := p.proc.hides(); err != nil {
@@ -120,8 +120,7 @@ func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]si
 	return found, seen, nil
 }
 
-// searchOne looks for one holder among the processes that began when it did. What cannot be read of one of them proves
-// nothing.
+// searchOne looks for one holder among the processes with its start time. Unreadable ones prove nothing.
 func (p processes) searchOne(h holder, candidates []int64) (found []watcher, seen sight, err error) {
 	is := func(pid int64) bool {
 		may, certain, failed := p.proc.isHolder(pid, h)
@@ -160,7 +159,7 @@ func closeAll(watchers []watcher) {
 	}
 }
 
-// exit is how a holder ended whose last watcher this is.
+// exit is how a holder ended, as its last watcher saw it.
 type exit struct {
 	at     time.Time // zero if nobody saw it
 	signal string

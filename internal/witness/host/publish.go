@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	publishers = 8 // statements on their way at the same time
+	publishers = 8 // statements in flight at the same time
 	lastRetry  = 30 * time.Second
 )
 
-// publishAll states what is to be stated, until etcd has it or the hold is over.
+// publishAll sends all statements, until etcd has them or their holds are over.
 func (w *Witness) publishAll(ctx context.Context) {
 	again := w.pauses.retry
 	for {
@@ -42,7 +42,7 @@ func (w *Witness) stateAll(ctx context.Context) (done bool) {
 	var failed atomic.Bool
 	for _, l := range w.unpublished() {
 		free <- struct{}{}
-		if failed.Load() { // the others would have to wait for etcd, too
+		if failed.Load() { // the others would wait for etcd, too
 			break
 		}
 		all.Go(func() {
@@ -56,8 +56,8 @@ func (w *Witness) stateAll(ctx context.Context) (done bool) {
 	return len(w.unpublished()) == 0
 }
 
-// mayStateAgain asks whether statements are possible if the last word was that they are not, and nothing is left to
-// state that would show it: the hold is over, or there was none.
+// mayStateAgain checks whether statements are possible again, if the last result was that they are not and no statement
+// is left that would show it.
 func (w *Witness) mayStateAgain(ctx context.Context) bool {
 	w.mu.Lock()
 	able := w.mute == ""
@@ -72,7 +72,7 @@ func (w *Witness) mayStateAgain(ctx context.Context) bool {
 	return err == nil
 }
 
-// unpublished returns the holds whose holders have ended, and of which etcd does not know it.
+// unpublished returns the holds whose holders have ended without a statement in etcd.
 func (w *Witness) unpublished() (all []*held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *Witness) state(ctx context.Context, l *held) (done bool) {
 	return true
 }
 
-// report logs and counts a statement that etcd has. It is called with mu.
+// report logs and counts a statement that etcd has. The caller holds mu.
 func (w *Witness) report(l *held) {
 	if l.reported { // stated again
 		return
@@ -128,8 +128,8 @@ func (w *Witness) report(l *held) {
 	event.Msg(s.How)
 }
 
-// missing retracts what was published and is not shown by the view, though it has had the time: it was gone before the
-// view could show it. To state something again does no harm.
+// missing marks published statements that the view does not show in time as unpublished: they were gone before the view
+// could show them. Stating them again does no harm.
 func (w *Witness) missing() {
 	if _, cause := w.cfg.Fresh(); cause != "" {
 		return

@@ -16,18 +16,18 @@ type Config struct {
 	ID      string // of this witness, for its statements
 	Machine Machine
 
-	// Locks returns the locks in etcd: at least those that [Machine.Concerns]. Changed returns a channel that is closed
-	// when they change, or how well they are known.
+	// Locks returns the locks in etcd, at least those that [Machine.Concerns]. Changed returns a channel that is closed
+	// when they or their freshness change.
 	Locks   func() []*metadata.Record
 	Changed func() <-chan struct{}
-	// Fresh returns the revision of the first list of the locks, 0 before it, and why they are not known as they are;
-	// empty if they are.
+	// Fresh returns the revision of the first list of the locks, 0 before it, and why the locks are not current; empty
+	// if they are.
 	Fresh func() (first int64, cause string)
-	// State writes a statement. An error that wraps metadata.ErrChanged says that there is nothing to state any more.
+	// State writes a statement. An error that wraps metadata.ErrChanged means that there is nothing left to state.
 	State func(context.Context, metadata.Statement) error
-	// Suspect writes what is likely, and no proof, with the errors of State.
+	// Suspect writes a suspicion, with the errors of State.
 	Suspect func(context.Context, metadata.Statement) error
-	// Prove returns why etcd would refuse statements, or nil.
+	// Prove returns an error if etcd would refuse statements.
 	Prove   func(context.Context) error
 	Explain func(error) string // an error of etcd as a sentence
 
@@ -42,27 +42,27 @@ type Witness struct {
 	cgroups   func(ids map[int64]bool) (living map[int64]int, err error) // see [cgroup.Find]
 	pauses    pauses
 
-	find    chan struct{} // has room for one: somebody has to look for processes
-	publish chan struct{} // has room for one: there is something to state
+	find    chan struct{} // has room for one: processes have to be looked for
+	publish chan struct{} // has room for one: there are statements to send
 
 	mu        sync.Mutex
 	locks     map[string]*held // by the name of the lock
 	running   map[holder]*process
 	mute      string // why nothing can be stated
 	warned    bool   // of a process that cannot be seen
-	blind     bool   // for cgroups, and has said so
+	blind     bool   // cannot see cgroups, and has logged it
 	counts    counts
-	following sync.WaitGroup // of the processes that are waited for
+	following sync.WaitGroup // goroutines that wait for the end of processes
 }
 
-// pauses are times that tests may shorten.
+// pauses are durations that tests may shorten.
 type pauses struct {
-	soon  time.Duration // until a command that outlives its process is looked at again, for the first time
-	again time.Duration // until a process that is not there is looked for once more
-	poll  time.Duration // between looks at a process of which the kernel gives no handle
-	idle  time.Duration // for which a process is watched that holds nothing any more
-	retry time.Duration // after a statement that failed, for the first time
-	echo  time.Duration // within which a view shows what was published
+	soon  time.Duration // until a command that outlives its process is looked at again, at first
+	again time.Duration // until an absent process is looked for once more
+	poll  time.Duration // between looks at a process for which the kernel gives no handle
+	idle  time.Duration // how long a process that no longer holds a lock is watched
+	retry time.Duration // after a statement that failed, at first
+	echo  time.Duration // how soon a view shows what was published
 }
 
 func defaultPauses() pauses {
@@ -74,7 +74,7 @@ func defaultPauses() pauses {
 type held struct {
 	hold
 	statement *metadata.Statement // once the holder has ended
-	published bool                // etcd took the statement, and has it as far as is known
+	published bool                // etcd accepted the statement and, as far as is known, has it
 	at        time.Time           // when it did
 	shown     bool                // the view shows a statement about this hold
 	reported  bool                // it was logged and counted
@@ -84,7 +84,7 @@ type held struct {
 type process struct {
 	holder
 	locks    map[string]*held
-	looks    int       // that found nothing, one after the other
+	looks    int       // consecutive looks that found nothing
 	next     time.Time // when to look for it, while there is no watcher
 	watchers []watcher
 	unseen   bool
@@ -124,7 +124,7 @@ func (w *Witness) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns nil if the witness knows the locks as they are, and may state what it sees.
+// Synced returns nil if the witness knows the current locks and may make statements.
 func (w *Witness) Synced() error {
 	if _, cause := w.cfg.Fresh(); cause != "" {
 		return errors.New("the locks cannot be followed: " + cause)
@@ -145,5 +145,5 @@ func wake(c chan struct{}) {
 	}
 }
 
-// causes are what a witness of hosts states.
+// causes returns the causes that a host witness states.
 func causes() []string { return []string{metadata.CauseProcessEnded, metadata.CauseRebooted} }

@@ -33,8 +33,8 @@ type API struct {
 }
 
 // Connect returns the connection that kubeconfig files describe together, in their present context; they are listed as
-// in KUBECONFIG. Without a file it is that of the pod in which this process runs, by its service account. Nothing is
-// sent yet.
+// in KUBECONFIG. Without a file it is the connection of the pod in which this process runs, by its service account.
+// Nothing is sent yet.
 func Connect(kubeconfig string) (*API, error) {
 	settings, err := configured(kubeconfig)
 	if err != nil {
@@ -78,7 +78,8 @@ func configured(kubeconfig string) (*rest.Config, error) {
 	return settings, nil
 }
 
-// reflect feeds the pods of a namespace, or of all for "", until ctx ends. The outcome of every request is told.
+// reflect feeds the pods of a namespace, or of all for "", until ctx ends. It calls told with the outcome of every
+// request.
 func (a *API) reflect(ctx context.Context, namespace string, to *feed, told func(error)) {
 	get := func(options metav1.ListOptions) *rest.Request {
 		return a.client.Get().Namespace(namespace).Resource("pods").VersionedParams(&options, metav1.ParameterCodec)
@@ -100,7 +101,7 @@ func (a *API) reflect(ctx context.Context, namespace string, to *feed, told func
 			return w, err
 		},
 	}
-	silent := logr.Discard() // what it logs is told
+	silent := logr.Discard() // told reports what it would log
 	reflector := cache.NewReflectorWithOptions(source, &pod{}, to, cache.ReflectorOptions{
 		Logger: &silent, Name: "pods", TypeDescription: "pods",
 		Backoff: &wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 6, Cap: retryMost},
@@ -108,7 +109,7 @@ func (a *API) reflect(ctx context.Context, namespace string, to *feed, told func
 	reflector.RunWithContext(logr.NewContext(ctx, silent))
 }
 
-// get asks for one pod, as it is now: the answer is from no cache.
+// get reads the current state of one pod, not from a cache.
 func (a *API) get(ctx context.Context, namespace, name string) (*pod, error) {
 	answer, err := a.client.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Get()
 	if err != nil {
@@ -124,18 +125,18 @@ func (a *API) get(ctx context.Context, namespace, name string) (*pod, error) {
 // errHungUp says that a connection ended before its answer.
 var errHungUp = errors.New("it closes connections without an answer")
 
-// hungUp reports whether a watch is the empty one behind which the client hides that error.
+// hungUp reports whether a watch is the empty one by which the client hides that error.
 func hungUp(w watch.Interface) bool {
 	return reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch())
 }
 
-// trouble is why the API server does not tell us about pods.
+// trouble is why the API server does not report on pods.
 type trouble struct {
 	kind string // label of a metric
 	text string // a sentence
 }
 
-// explain says what an error of the API server means; nil for no error.
+// explain returns what an error of the API server means; nil for no error.
 func (a *API) explain(err error, namespace string) *trouble {
 	where := "the pods of all namespaces"
 	if namespace != "" {

@@ -16,16 +16,16 @@ const (
 	// quiet is how long a watch may be silent before it no longer counts as unbroken: a living one sends a bookmark
 	// about every minute.
 	quiet = 90 * time.Second
-	// calm is how long a watch may be silent before the pods of new holds are asked for. An API server has no bookmarks
-	// to send where nothing happens, unless its etcd tells of its progress.
+	// calm is how long a watch may be silent before the pods of new holds are requested. If nothing happens, an API
+	// server has no bookmarks to send, unless its etcd reports its progress.
 	calm = time.Minute
-	// keepGone is how long a pod that is gone is remembered: for locks that are read later than its end.
+	// keepGone is how long a pod that is gone is remembered, for locks that are read after its end.
 	keepGone = 15 * time.Minute
-	// maxGone bounds the number of those that are remembered.
+	// maxGone bounds the number of remembered pods that are gone.
 	maxGone = 20_000
 )
 
-// pods is what is known of the pods, from one watch for each namespace. It is safe for concurrent use.
+// pods holds the known pods, from one watch for each namespace. It is safe for concurrent use.
 type pods struct {
 	clock   func() time.Duration
 	changed chan struct{} // has one element when something changed
@@ -35,7 +35,7 @@ type pods struct {
 	byName map[name]string // UID of the pod that has the name now, or had it last
 	gone   []string        // UIDs, the longest gone first
 
-	touched map[string]bool // keys of pods that changed, as in podKey, until somebody takes them
+	touched map[string]bool // keys of pods that changed, as in podKey, until they are taken
 }
 
 type name struct{ namespace, name string }
@@ -45,7 +45,7 @@ func newPods(clock func() time.Duration) *pods {
 		byName: map[name]string{}, touched: map[string]bool{}}
 }
 
-// find returns the pod with the UID, and the one that has the name; nil where there is none.
+// find returns the pod with the UID and the one with the name; nil if there is none.
 func (p *pods) find(uid, namespace, podName string) (pod, namesake *podproof.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *pods) find(uid, namespace, podName string) (pod, namesake *podproof.Pod
 	return pod, p.byUID[p.byName[name{namespace, podName}]]
 }
 
-// confirm takes what the API server answered when it was asked for a pod, no earlier than at a moment.
+// confirm records the API server's answer to a request for a pod, sent no earlier than at.
 func (p *pods) confirm(answer podproof.Pod, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,14 +68,14 @@ func (p *pods) confirm(answer podproof.Pod, at time.Duration) {
 	}
 }
 
-// count returns the number of pods that are there.
+// count returns the number of pods that exist.
 func (p *pods) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.byUID) - len(p.gone)
 }
 
-// put takes a pod as it is now. The caller holds mu.
+// put stores the current state of a pod. The caller holds mu.
 func (p *pods) put(now podproof.Pod, confirmed, at time.Duration) {
 	known := p.byUID[now.UID]
 	if known != nil && known.Gone != podproof.Never {
@@ -98,7 +98,7 @@ func (p *pods) vanish(uid string, at time.Duration, lost bool) {
 	p.forget(at)
 }
 
-// forget drops pods that are gone for long. The caller holds mu.
+// forget drops pods that have been gone for long. The caller holds mu.
 func (p *pods) forget(at time.Duration) {
 	for len(p.gone) > 0 && (len(p.gone) > maxGone || at-p.byUID[p.gone[0]].Gone > keepGone) {
 		old := p.byUID[p.gone[0]]
@@ -110,7 +110,7 @@ func (p *pods) forget(at time.Duration) {
 	}
 }
 
-// takeTouched returns the keys of the pods that have changed since it was called last.
+// takeTouched returns the keys of the pods that have changed since the last call.
 func (p *pods) takeTouched() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *pods) touch(changed *podproof.Pod) {
 	p.touched[podKey("", changed.Namespace, changed.Name)] = true
 }
 
-// announce wakes who waits for a change.
+// announce wakes readers that wait for a change.
 func (p *pods) announce() {
 	select {
 	case p.changed <- struct{}{}:
@@ -133,18 +133,18 @@ func (p *pods) announce() {
 	}
 }
 
-// feed is where the watch of one namespace, or of all, puts what it sees: a [cache.ReflectorStore].
+// feed stores what the watch of one namespace, or of all, reports: a [cache.ReflectorStore].
 type feed struct {
 	pods *pods
 
 	mu    sync.Mutex
-	uids  map[string]bool // of the pods of this feed that are there
+	uids  map[string]bool // of the existing pods of this feed
 	since time.Duration   // since when it has been complete and current; podproof.Never before it is complete
 	heard time.Duration   // when the API server was heard from last
 
 	broken bool // the API server has not answered since then
-	// behind says that there was a break, after which neither a list nor a bookmark has come: what comes may have
-	// happened meanwhile. Up to the moment settled, all that had happened was known.
+	// behind means that there was a break, and neither a list nor a bookmark has come since: new events may have
+	// happened during the break. Up to the moment settled, all events were known.
 	behind  bool
 	settled time.Duration
 }
@@ -153,8 +153,8 @@ func newFeed(p *pods) *feed {
 	return &feed{pods: p, uids: map[string]bool{}, since: podproof.Never}
 }
 
-// hear notes that the API server was heard from, and returns up to when what was known until now was all that there was
-// to know. The caller holds mu.
+// hear notes that the API server was heard from, and returns the moment up to which the known events were complete. The
+// caller holds mu.
 func (f *feed) hear(at time.Duration) (confirmed time.Duration) {
 	if at-f.heard > quiet {
 		f.fallBehind()
@@ -167,7 +167,7 @@ func (f *feed) hear(at time.Duration) (confirmed time.Duration) {
 	return at
 }
 
-// catchUp notes that all is known that has happened. The caller holds mu, and has called hear.
+// catchUp notes that all events are known. The caller holds mu and has called hear.
 func (f *feed) catchUp(at time.Duration) {
 	if f.behind || f.since == podproof.Never {
 		f.since = at
@@ -191,15 +191,15 @@ func (f *feed) fail() {
 	f.broken = true
 }
 
-// answers reports whether the pods are known and the API server is heard from.
+// answers reports whether the pods are known and the API server answers.
 func (f *feed) answers() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.since != podproof.Never && !f.broken && f.pods.clock()-f.heard <= quiet
 }
 
-// covers reports whether what comes next was news at a moment: the API server has been heard from since, or will have
-// been silent for so short a time that its silence means nothing.
+// covers reports whether the next event will have happened after moment: the API server has been heard from since, or
+// its silence is too short to mean anything.
 func (f *feed) covers(moment time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +228,7 @@ func (f *feed) Add(obj any) error { return f.Update(obj) }
 // Update implements [cache.ReflectorStore].
 func (f *feed) Update(obj any) error { return f.apply(obj, false) }
 
-// Delete implements [cache.ReflectorStore]. The object is the pod as it was last.
+// Delete implements [cache.ReflectorStore]. The object is the last state of the pod.
 func (f *feed) Delete(obj any) error { return f.apply(obj, true) }
 
 func (f *feed) apply(obj any, gone bool) error {
@@ -252,7 +252,7 @@ func (f *feed) apply(obj any, gone bool) error {
 	return nil
 }
 
-// Replace implements [cache.ReflectorStore]: the list is all that is there. What led to it was not watched.
+// Replace implements [cache.ReflectorStore]: the list has all existing pods. The events before it were not watched.
 func (f *feed) Replace(list []any, _ string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -285,7 +285,7 @@ func (f *feed) Replace(list []any, _ string) error {
 // Resync implements [cache.ReflectorStore].
 func (f *feed) Resync() error { return nil }
 
-// Bookmark implements [cache.ReflectorBookmarkStore]: all changes up to now have come.
+// Bookmark implements [cache.ReflectorBookmarkStore]: all changes up to now have arrived.
 func (f *feed) Bookmark(string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -295,7 +295,7 @@ func (f *feed) Bookmark(string) error {
 	return nil
 }
 
-// Transformer implements [cache.TransformingStore]: what a list brings is stripped before the next pod is read.
+// Transformer implements [cache.TransformingStore]: each pod of a list is stripped before the next one is read.
 func (f *feed) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if p, ok := obj.(*pod); ok {
@@ -305,16 +305,16 @@ func (f *feed) Transformer() cache.TransformFunc {
 	}
 }
 
-// maxDoubts is how many pods may wait to be asked for.
+// maxDoubts is how many pods may wait to be confirmed.
 const maxDoubts = 100
 
-// doubt is about a pod: it has not been confirmed since a hold was seen.
+// doubt is a pod that has not been confirmed since a hold was seen.
 type doubt struct {
 	uid   string
 	since time.Duration // when the hold was seen
 }
 
-// doubted returns the pod of a doubt, nil if it was confirmed meanwhile or is not there.
+// doubted returns the pod of a doubt; nil if it was confirmed meanwhile or does not exist.
 func (w *Witness) doubted(d doubt) *podproof.Pod {
 	p, _ := w.pods.find(d.uid, "", "")
 	if p == nil || p.Gone != podproof.Never || p.Confirmed > 0 && p.Confirmed >= d.since {
@@ -323,8 +323,8 @@ func (w *Witness) doubted(d doubt) *podproof.Pod {
 	return p
 }
 
-// doubt asks for the pod of a holder if its end, once it is reported, would not be known to come after the hold was
-// seen. If too many pods wait for that, the next look tries again.
+// doubt requests the pod of a holder if it would not be certain, once its end is reported, that the end came after the
+// hold was seen. If too many pods wait, the next look tries again.
 func (w *Witness) doubt(r *metadata.Record) {
 	d := doubt{r.Process.PodUID, r.Seen.First}
 	f := w.feed(r.Process.PodNamespace)
@@ -337,7 +337,7 @@ func (w *Witness) doubt(r *metadata.Record) {
 	}
 }
 
-// confirm asks for pods until ctx ends. What the API server answers was true after it was asked.
+// confirm requests pods until ctx ends. The API server's answer was true after the request was sent.
 func (w *Witness) confirm(ctx context.Context) {
 	for {
 		select {
@@ -351,7 +351,7 @@ func (w *Witness) confirm(ctx context.Context) {
 	}
 }
 
-// ask asks for one pod. If there is no answer, the next look doubts again.
+// ask requests one pod. If there is no answer, the next look doubts it again.
 func (w *Witness) ask(ctx context.Context, p *podproof.Pod) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

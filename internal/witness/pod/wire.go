@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/witness/pod/podproof"
 )
 
-// pod is what is read of a pod. Everything else, most of it, is skipped while decoding: 10,000 whole pods take hundreds
-// of megabytes.
+// pod is the part of a pod that is read. The rest, which is most of it, is skipped while decoding: 10,000 whole pods
+// take hundreds of megabytes.
 type pod struct {
 	metav1.TypeMeta
 	Metadata objectMeta `json:"metadata"`
@@ -92,7 +92,7 @@ func (p *pod) GetObjectMeta() metav1.Object {
 	}
 }
 
-// DeepCopyObject implements [runtime.Object]. Nothing writes to a pod that was read.
+// DeepCopyObject implements [runtime.Object]. A pod is not modified after it was read.
 func (p *pod) DeepCopyObject() runtime.Object {
 	c := *p
 	return &c
@@ -104,7 +104,7 @@ func (l *podList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// groupVersion is that of pods.
+// groupVersion returns the group and version of pods.
 func groupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
 
 // codecs decode pods.
@@ -116,10 +116,10 @@ func codecs() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
-// staticPod is the annotation of a pod that its node has from a file: the API server only shows it.
+// staticPod is the annotation of a pod that its node reads from a file; the API server only mirrors it.
 const staticPod = "kubernetes.io/config.mirror"
 
-// brief returns what of the pod counts.
+// brief returns the relevant part of the pod.
 func (p *pod) brief() podproof.Pod {
 	_, static := p.Metadata.Annotations[staticPod]
 	b := podproof.Pod{
@@ -164,7 +164,7 @@ func (p *pod) brief() podproof.Pod {
 	return b
 }
 
-// rules reports whether a container has rules of its own for restarts, which may restart all the others, too.
+// rules reports whether a container has its own restart rules, which may restart all the others, too.
 func (p *pod) rules() bool {
 	for _, specs := range [][]containerSpec{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range specs {
@@ -203,7 +203,7 @@ func state(name string, statuses []containerStatus) podproof.Container {
 	return c
 }
 
-// newest sets what is known of the newest incarnation.
+// newest sets what is known about the newest incarnation.
 func (s *containerStatus) newest(c *podproof.Container) {
 	end := s.State.end()
 	switch {
@@ -215,7 +215,7 @@ func (s *containerStatus) newest(c *podproof.Container) {
 		c.ID = s.ContainerID // created, but not started; or its runtime does not answer
 		return
 	case end == nil, end.ID == "" && c.Last != nil && c.Last.ID == s.ContainerID:
-		end = c.Last // it waits to be started again, or has been given up while it did
+		end = c.Last // it waits to be restarted, or was given up while waiting
 		c.Last = nil
 	}
 	c.ID = end.ID
@@ -226,7 +226,7 @@ func (s *containerStatus) newest(c *podproof.Container) {
 	c.End = end
 }
 
-// end returns the end in a state, nil if it is another one.
+// end returns the end in a state; nil if the container has not ended.
 func (s *containerState) end() *podproof.End {
 	t := s.Terminated
 	if t == nil {
@@ -238,7 +238,7 @@ func (s *containerState) end() *podproof.End {
 	}
 }
 
-// kept returns the annotations that count: others may be long.
+// kept returns the relevant annotations: others may be long.
 func (p *pod) kept() map[string]string {
 	if value, static := p.Metadata.Annotations[staticPod]; static {
 		return map[string]string{staticPod: value}

@@ -1,5 +1,5 @@
 // Package pod is a witness in Kubernetes: it watches pods, and states that a holder is dead when its container or pod
-// has ended. Package podproof decides what it believes.
+// has ended. Package podproof judges the evidence.
 package pod
 
 import (
@@ -18,32 +18,33 @@ import (
 )
 
 const (
-	// lookEvery is how often all locks are looked at without a change of any: time alone makes some suspicious, and
-	// what was not written is tried again.
+	// lookEvery is how often all locks are judged without a change: time alone makes some suspicious, and failed writes
+	// are retried.
 	lookEvery = 5 * time.Second
-	// lookPause is the shortest time between two such looks, and lookShare what part of the time they take at most. The
-	// locks of a pod that changed are looked at without delay.
+	// lookPause is the shortest time between two such looks, and lookShare bounds the part of the time that they take.
+	// The locks of a pod that changed are judged without delay.
 	lookPause = 500 * time.Millisecond
 	lookShare = 10
 	// writeTimeout is how long one statement may take.
 	writeTimeout = 5 * time.Second
-	// proveAgain and suspectAgain are how long a statement has to be missing to be written again: its lease may have
-	// ended, or it was lost. A suspicion that somebody else dispelled waits longer: they knew better.
+	// proveAgain and suspectAgain are how long a statement must be missing before it is written again: its lease may
+	// have ended, or it was lost. A suspicion waits longer, because another witness may have dispelled it with better
+	// knowledge.
 	proveAgain   = 5 * time.Minute
 	suspectAgain = 24 * time.Hour
 )
 
-// Config joins a witness to the view and the store.
+// Config connects a witness to the view and the store.
 type Config struct {
 	By         string   // the witness's instance
-	Namespaces []string // whose pods are watched; none: those of all
+	Namespaces []string // whose pods are watched; all if empty
 
 	Locks   func() iter.Seq[*metadata.Record]
 	Lock    func(name string) *metadata.Record // nil if it is not held
 	Changed func() <-chan struct{}
 	Clock   func() time.Duration // of [metadata.Seen]
 
-	// State and Suspect write a statement; an error that is [metadata.ErrChanged] says that the hold is over.
+	// State and Suspect write a statement; an error that is [metadata.ErrChanged] means that the hold is over.
 	State   func(context.Context, metadata.Statement) error
 	Suspect func(context.Context, metadata.Statement) error
 	// Dispel deletes the suspicion about the hold with this uuid.
@@ -53,7 +54,7 @@ type Config struct {
 	Log     zerolog.Logger
 }
 
-// Witness states what the pods of locks' holders tell. It is a Prometheus collector, too.
+// Witness makes statements about the holders of locks from their pods. It is also a Prometheus collector.
 type Witness struct {
 	config Config
 	api    *API
@@ -68,7 +69,7 @@ type Witness struct {
 	mu       sync.Mutex
 	troubles map[string]*trouble // by namespace
 
-	doubts chan doubt // about pods that are to be asked for
+	doubts chan doubt // about pods that have to be confirmed
 }
 
 // hold identifies one hold of a lock.
@@ -84,7 +85,7 @@ type told struct {
 	at        time.Duration // on the clock of [metadata.Seen]
 }
 
-// recent reports whether this was said already, so that it need not be said again.
+// recent reports whether this was written recently, so that it need not be written again.
 func (t told) recent(v podproof.Verdict, now time.Duration) bool {
 	again := suspectAgain
 	if v.Certainty == podproof.Proof {
@@ -107,7 +108,7 @@ func New(c Config, api *API) *Witness {
 	return w
 }
 
-// Run watches pods and states what they tell until ctx ends.
+// Run watches pods and writes statements until ctx ends.
 func (w *Witness) Run(ctx context.Context) error {
 	var feeding sync.WaitGroup
 	defer feeding.Wait()
@@ -163,7 +164,7 @@ func (w *Witness) heard(ctx context.Context, namespace string, f *feed, err erro
 	}
 }
 
-// look judges all locks, and writes what is new.
+// look judges all locks and writes new statements.
 func (w *Witness) look(ctx context.Context) {
 	w.byPod = map[string][]string{}
 	told := map[hold]told{}
@@ -211,7 +212,7 @@ func podKey(uid, namespace, podName string) string {
 
 func holdOf(r *metadata.Record) hold { return hold{r.UUID, r.Token} }
 
-// judge looks for the pod of the record's holder and says what is known of its end.
+// judge finds the pod of the record's holder and returns what is known about its end.
 func (w *Witness) judge(r *metadata.Record) podproof.Verdict {
 	process := r.Process
 	s := podproof.Sight{Now: w.config.Clock()}
@@ -228,8 +229,8 @@ func (w *Witness) judge(r *metadata.Record) podproof.Verdict {
 	return podproof.Judge(r, s)
 }
 
-// watched returns since when all pods of a namespace have been known without a break, podproof.Never if they are not. A
-// record that does not name its namespace could be of any.
+// watched returns since when all pods of a namespace have been known without a break; podproof.Never if they are not. A
+// record without a namespace could be of any.
 func (w *Witness) watched(namespace string) time.Duration {
 	if f := w.feed(namespace); f != nil {
 		return f.unbroken()
@@ -237,7 +238,7 @@ func (w *Witness) watched(namespace string) time.Duration {
 	return podproof.Never
 }
 
-// feed returns the one that has the pods of a namespace, nil if they are not watched.
+// feed returns the feed with the pods of a namespace; nil if they are not watched.
 func (w *Witness) feed(namespace string) *feed {
 	if f, all := w.feeds[""]; all {
 		return f
@@ -245,7 +246,7 @@ func (w *Witness) feed(namespace string) *feed {
 	return w.feeds[namespace]
 }
 
-// tell judges a hold and writes what is new about it.
+// tell judges a hold and writes a new statement about it.
 func (w *Witness) tell(ctx context.Context, r *metadata.Record) {
 	if r.Death != nil {
 		return
@@ -301,12 +302,12 @@ func (w *Witness) dispel(ctx context.Context, r *metadata.Record) {
 	if w.failed(w.config.Dispel(ctx, r.UUID)) {
 		return
 	}
-	delete(w.told, holdOf(r)) // what is suspected from now on is new
+	delete(w.told, holdOf(r)) // a later suspicion is new
 	w.config.Log.Info().Str("lock", r.Name).Str("uuid", r.UUID).Int64("token", r.Token).
 		Msg("the holder of this lock runs: the suspicion is dispelled")
 }
 
-// failed reports whether a statement could not be written, and logs the first failure of a row.
+// failed reports whether a statement could not be written, and logs the first of consecutive failures.
 func (w *Witness) failed(err error) bool {
 	if err == nil || errors.Is(err, metadata.ErrChanged) {
 		w.unsaid = ""
@@ -340,7 +341,7 @@ func statement(r *metadata.Record, v podproof.Verdict, by string, now time.Time)
 	return s
 }
 
-// signals returns the names of the signals that end processes, as far as a runtime reports any.
+// signals returns the names of the signals that end processes, of those that a runtime reports.
 func signals() map[int]string {
 	return map[int]string{1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
 		9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM"}
@@ -359,8 +360,8 @@ func (w *Witness) synced() bool {
 // Status is what a witness sees.
 type Status struct {
 	Pods    int      // that it watches
-	Synced  bool     // whether it knows all and hears of their changes
-	Trouble []string // why not, a sentence for each namespace where the API server said so
+	Synced  bool     // whether it knows all pods and learns of their changes
+	Trouble []string // why not, a sentence for each namespace for which the API server gave a reason
 }
 
 // Status returns what the witness sees now.

@@ -9,13 +9,13 @@ import (
 
 const (
 	// clockMargin is how much later than the lock a container must have started or ended to count as later. Both times
-	// are from the clock of one machine; this is for clocks that are set while they run.
+	// are from the clock of one machine; the margin is for clocks that are adjusted.
 	clockMargin = time.Second
-	// second is what is cut off from the times of Kubernetes at most.
+	// second is the most that the times of Kubernetes are truncated by.
 	second = time.Second
 	// AbsentFor is how long a pod has to be missing to be suspicious: a watch lags behind.
 	AbsentFor = time.Minute
-	// OverdueFor is how long a pod may stay after the time that its containers had to end.
+	// OverdueFor is how long a pod may exist after its containers should have ended.
 	OverdueFor = time.Minute
 )
 
@@ -26,16 +26,16 @@ type Certainty int
 const (
 	Nothing   Certainty = iota // nothing is known, for or against
 	Runs                       // the kubelet reports that the holder's container runs
-	Suspicion                  // there is reason to believe that it has ended
+	Suspicion                  // it has probably ended
 	Proof                      // it has
 )
 
-// String is the certainty in one word.
+// String returns the certainty in one word.
 func (c Certainty) String() string {
 	return [...]string{"nothing", "runs", "suspicion", "proof"}[c]
 }
 
-// Verdict is what a pod says of the holder of a lock. Only a suspicion and a proof have a cause.
+// Verdict is what a pod shows about the holder of a lock. Only a suspicion and a proof have a cause.
 type Verdict struct {
 	Certainty Certainty
 	Cause     string // of a [metadata.Statement]
@@ -43,16 +43,16 @@ type Verdict struct {
 	End       *End   // of the holder's container, nil if unknown
 }
 
-// Sight is where a record's pod was looked for.
+// Sight is the result of looking for a record's pod.
 type Sight struct {
 	Pod      *Pod // with the record's UID; nil if there is none
-	Namesake *Pod // another one of the record's namespace and name; nil if there is none
-	// Absent is for how long the pod has been sought without a break where it has to be; 0 if it was not.
+	Namesake *Pod // another pod with the record's namespace and name; nil if there is none
+	// Absent is how long the watch of the pod's namespace has run without a break and without the pod; 0 if it has not.
 	Absent time.Duration
 	Now    time.Duration // on the clock of [metadata.Seen]
 }
 
-// Judge says what is known of the end of the record's holder.
+// Judge returns what is known about the end of the record's holder.
 func Judge(r *metadata.Record, s Sight) Verdict {
 	process := r.Process
 	if process == nil || process.Detached || r.Token == 0 || r.UUID == "" {
@@ -67,7 +67,7 @@ func Judge(r *metadata.Record, s Sight) Verdict {
 	return absent(process, s)
 }
 
-// withoutUID judges a record that names its pod and not its UID: another pod may have had the name before, so that
+// withoutUID judges a record that has the name of its pod but not its UID: another pod may have had the name before, so
 // nothing is proof.
 func withoutUID(r *metadata.Record, s Sight) Verdict {
 	if r.Process.PodNamespace == "" || r.Process.PodName == "" || s.Namesake == nil {
@@ -81,7 +81,7 @@ func withoutUID(r *metadata.Record, s Sight) Verdict {
 	return v
 }
 
-// absent judges a pod that is not there.
+// absent judges a pod that does not exist.
 func absent(process *metadata.Process, s Sight) Verdict {
 	switch {
 	case s.Namesake != nil && s.Namesake.Static:
@@ -100,7 +100,7 @@ func judgePod(r *metadata.Record, p *Pod, now time.Duration) Verdict {
 	name := r.Process.PodName
 	if p.Static || name != "" && name != p.Name ||
 		r.Process.PodNamespace != "" && r.Process.PodNamespace != p.Namespace {
-		return Verdict{} // a record that contradicts itself says nothing
+		return Verdict{} // a record that contradicts itself proves nothing
 	}
 	v := judgeContainers(r, p)
 	if v.Certainty == Proof {
@@ -112,7 +112,7 @@ func judgePod(r *metadata.Record, p *Pod, now time.Duration) Verdict {
 	return v
 }
 
-// judgeState finds what is suspicious about a pod whose containers ran when last seen.
+// judgeState finds suspicions about a pod whose containers ran when last seen.
 func judgeState(p *Pod, now time.Duration) Verdict {
 	switch {
 	case p.Gone != Never && p.Lost:
@@ -137,7 +137,7 @@ func suspect(cause, how string, args ...any) Verdict {
 
 func title(p *Pod) string { return p.Namespace + "/" + p.Name }
 
-// judgeContainers judges by what the kubelet says of the containers.
+// judgeContainers judges by the kubelet's report about the containers.
 func judgeContainers(r *metadata.Record, p *Pod) Verdict {
 	c := holder(r.Process.Container, p)
 	if last, ok := ended(p); ok {
@@ -158,7 +158,7 @@ func judgeContainers(r *metadata.Record, p *Pod) Verdict {
 	}
 }
 
-// holder returns the container of the holder, nil if the record does not say and there are several.
+// holder returns the holder's container; nil if the record does not name it and there are several.
 func holder(name string, p *Pod) *Container {
 	if name == "" && len(p.Containers) == 1 {
 		return &p.Containers[0]
@@ -166,8 +166,8 @@ func holder(name string, p *Pod) *Container {
 	return p.container(name)
 }
 
-// ended reports whether the pod has ended for good, and when its last container did. A controller that knows nothing of
-// its containers marks a pod as failed, too, when its node is gone.
+// ended reports whether the pod has ended for good, and when its last container did. A controller that knows nothing
+// about its containers also marks a pod as failed, when its node is gone.
 func ended(p *Pod) (last time.Time, ok bool) {
 	if p.Phase != "Succeeded" && p.Phase != "Failed" {
 		return time.Time{}, false
@@ -187,7 +187,7 @@ func ended(p *Pod) (last time.Time, ok bool) {
 	return last, !last.IsZero()
 }
 
-// late is the doubt about a record that was written after the end of what is to have written it.
+// late returns the doubt about a record that was written after its supposed writer had ended.
 func late(r *metadata.Record, end time.Time) string {
 	if r.LockedAt.After(end.Add(second + clockMargin)) {
 		return "by the node's clock, that was before the lock was taken"
@@ -195,7 +195,7 @@ func late(r *metadata.Record, end time.Time) string {
 	return ""
 }
 
-// judgeRunning judges a container that runs: its present incarnation may have begun after the lock was taken.
+// judgeRunning judges a running container: its current incarnation may have started after the lock was taken.
 func judgeRunning(r *metadata.Record, p *Pod, c *Container) Verdict {
 	if r.LockedAt.IsZero() || c.StartedAt.IsZero() || !r.LockedAt.Add(clockMargin).Before(c.StartedAt) {
 		return Verdict{Certainty: Runs}
@@ -211,8 +211,7 @@ func judgeRunning(r *metadata.Record, p *Pod, c *Container) Verdict {
 	return v.unless(doubt(r, p, c.NewSince))
 }
 
-// judgeEnded judges a container that has ended, and may have been started again since by a kubelet that has not said so
-// yet.
+// judgeEnded judges a container that has ended. The kubelet may have restarted it without having reported so yet.
 func judgeEnded(r *metadata.Record, p *Pod, c *Container) Verdict {
 	v := Verdict{Certainty: Proof, Cause: metadata.CauseContainerEnded, End: c.End,
 		How: fmt.Sprintf("the kubelet reports the end of container %s of pod %s", c.Name, title(p))}
@@ -227,18 +226,18 @@ func judgeEnded(r *metadata.Record, p *Pod, c *Container) Verdict {
 	case r.LockedAt.IsZero():
 		return v.unless("the record does not say when it was written, so that a later start may hold the lock")
 	case late(r, finished) != "":
-		return Verdict{} // taken by a later start, which is still to be reported
+		return Verdict{} // taken by a later incarnation that is not reported yet
 	case !r.LockedAt.Add(clockMargin).Before(finished):
 		return v.unless("the lock was taken in the same moment, so that a later start may hold it")
 	case r.LockedAt.Add(clockMargin).Before(c.End.StartedAt):
-		v.Cause = metadata.CauseContainerRestarted // and has ended again
+		v.Cause = metadata.CauseContainerRestarted // and it has ended again
 		v.End = nil
 	}
 	return v.unless(doubt(r, p, c.EndedSince))
 }
 
-// doubt says why the clock of the node alone has to tell in which incarnation of the container the lock was taken, or
-// nothing: then since, the last moment before the change, came after the hold was seen.
+// doubt returns why only the node's clock shows in which incarnation of the container the lock was taken. It is empty
+// if since, the last moment before the change, came after the hold was seen.
 func doubt(r *metadata.Record, p *Pod, since time.Duration) string {
 	switch {
 	case p.OwnClock:
@@ -249,7 +248,7 @@ func doubt(r *metadata.Record, p *Pod, since time.Duration) string {
 	return ""
 }
 
-// unless is the verdict as a suspicion if there is a doubt.
+// unless returns the verdict, as a suspicion if there is a doubt.
 func (v Verdict) unless(doubt string) Verdict {
 	if doubt != "" {
 		v.Certainty = Suspicion

@@ -2,8 +2,8 @@ package podproof
 
 import "time"
 
-// Observe returns the pod now together with what is known from watching it: before is the pod as it was seen until
-// then, nil if it was not. Up to the moment confirmed, before was known to be true.
+// Observe returns the current pod, with what is known from watching it: before is the pod as it was last seen, nil if
+// it was not. before was known to be true up to the moment confirmed.
 func Observe(before *Pod, now Pod, confirmed, at time.Duration) *Pod {
 	now.Gone = Never
 	if now.Deleting != Never && before != nil && before.Deleting != Never {
@@ -12,7 +12,7 @@ func Observe(before *Pod, now Pod, confirmed, at time.Duration) *Pod {
 		now.Deleting = at
 	}
 	if before != nil {
-		now.Confirmed = before.Confirmed // what has begun or ended since had not then
+		now.Confirmed = before.Confirmed // changes since then had not happened yet
 		confirmed = max(confirmed, before.Confirmed)
 	}
 	for i := range now.Containers {
@@ -21,7 +21,7 @@ func Observe(before *Pod, now Pod, confirmed, at time.Duration) *Pod {
 	return &now
 }
 
-// observe sets since when the incarnation is new, and ended.
+// observe sets since when the incarnation has existed and since when it has ended.
 func (c *Container) observe(before *Pod, confirmed time.Duration) {
 	c.NewSince = Never
 	c.EndedSince = Never

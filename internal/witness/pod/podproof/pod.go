@@ -1,13 +1,13 @@
-// Package podproof judges, from what the API server of Kubernetes says of a pod, whether the holder of a lock in it has
-// ended: proof, a suspicion, or nothing. Proof is what a kubelet saw. Nothing else is, because a kubelet that is cut
-// off keeps its containers running: docs/adr/0014-what-a-witness-of-kubernetes-believes.md.
+// Package podproof judges, from what the Kubernetes API server reports about a pod, whether the holder of a lock in it
+// has ended: proof, a suspicion, or nothing. Only what a kubelet saw is proof, because a kubelet that is cut off keeps
+// its containers running: docs/adr/0014-what-a-witness-of-kubernetes-believes.md.
 //
 // The package is pure: no clock, no I/O, no Kubernetes.
 package podproof
 
 import "time"
 
-// Never is the moment of what has not been observed.
+// Never is the moment of an event that has not been observed.
 const Never = time.Duration(-1)
 
 // Pod is a pod as it was last seen. Times of day are those of its node, truncated to seconds; durations are
@@ -19,24 +19,24 @@ type Pod struct {
 
 	Phase      string // Pending, Running, Succeeded, Failed or Unknown
 	Reason     string // of the phase, such as Evicted or NodeLost
-	Disruption string // why somebody ends the pod: the reason of its condition DisruptionTarget
+	Disruption string // why the pod is being ended: the reason of its condition DisruptionTarget
 	// KubeletEnded reports whether the phase is the kubelet's own word: with it comes the condition Ready, with the
 	// reason PodCompleted or PodFailed, which no controller writes.
 	KubeletEnded bool
-	// Static pods have an identity that is not unique in time.
+	// Static pods have an identity that may be reused.
 	Static bool
-	// OwnClock reports whether the containers may have another clock than the node: those in a virtual machine do.
+	// OwnClock reports whether the containers may have a different clock than the node, as in a virtual machine.
 	OwnClock bool
 
 	Containers []Container // all kinds; names are unique in a pod
 
 	Deleting time.Duration // since when it has a deletion timestamp
 	Grace    time.Duration // how long its containers then have
-	Gone     time.Duration // since when it is no longer there
+	Gone     time.Duration // since when it no longer exists
 	// Confirmed is the last moment at which the API server, asked for this pod, said that it is as it is here; 0 if it
 	// was not asked.
 	Confirmed time.Duration
-	Lost      bool // it went while nobody watched, so that its last state was not seen
+	Lost      bool // it disappeared while unwatched, so that its last state was not seen
 }
 
 // Container is one container of a pod: its newest incarnation, and the one before. Each start makes a new incarnation.
@@ -69,7 +69,7 @@ type End struct {
 // lostSight is the kubelet's word for a container that it could not find: it may run, and the end is made up.
 const lostSight = "ContainerStatusUnknown"
 
-// sure reports whether the container's runtime told the kubelet of this end.
+// sure reports whether the container's runtime reported this end to the kubelet.
 func (e *End) sure() bool {
 	return e != nil && e.ID != "" && !e.FinishedAt.IsZero() && e.Reason != lostSight
 }
@@ -84,8 +84,8 @@ func (p *Pod) container(name string) *Container {
 	return nil
 }
 
-// Confirm returns the pod as one that the API server confirmed at a moment, by what it answered. It returns nil if the
-// answer tells of another incarnation of a container, or of an end: then the change is on its way.
+// Confirm returns the pod as confirmed at a moment by the API server's answer. It returns nil if the answer shows
+// another incarnation of a container, or an end: the watch is about to report the change.
 func Confirm(p *Pod, answer Pod, at time.Duration) *Pod {
 	if p.UID != answer.UID || len(p.Containers) != len(answer.Containers) {
 		return nil
