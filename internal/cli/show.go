@@ -32,7 +32,7 @@ func newShow(a *app) *cobra.Command {
 		Short: "Show everything about one lock",
 		Long: `Show who holds a lock, where, since when and why; when it alerts and when it is auto-unlocked; its
 backtrace; what is wrong with its record; and who waits for it. Exits with 4 when nobody holds it, and
-then shows who waits, lock delays, and the last hold that its holder did not end.
+then shows who waits, lock delays, and the last hold that an unlocker or an operator ended.
 
 For a semaphore or read-write lock, show lists all holders and the free permits. To see one holder
 in full, give its own name, such as pool#2.

@@ -66,8 +66,9 @@ func (s *Server) wait(ctx context.Context) error {
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
 			_, port, _ := net.SplitHostPort(s.Address)
-			s.Log.Error().Str("address", s.Address).Msg("another process has the address of " + s.Flag +
-				", so nobody is served there until it ends: as root, ss -ltnp 'sport = :" + port + "' names it")
+			s.Log.Error().Str("address", s.Address).Msg("another process is using the address of " + s.Flag +
+				", so this program cannot serve there until that one ends: as root, ss -ltnp 'sport = :" + port +
+				"' names it")
 		}
 		select {
 		case <-ctx.Done():

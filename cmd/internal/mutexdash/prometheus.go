@@ -30,8 +30,8 @@ type prometheusOptions struct {
 
 func (o *prometheusOptions) define(fs *pflag.FlagSet) {
 	fs.StringVar(&o.url, "prometheus.url", "",
-		"`URL` of a Prometheus that scrapes the unlockers, for when somebody waited before the dashboard ran, on the "+
-			"page of a lock")
+		"`URL` of a Prometheus that scrapes the unlockers, to show waits from before the dashboard started on a "+
+			"lock's page")
 	fs.StringVar(&o.match, "prometheus.match", "",
 		"`matchers` that distinguish these unlockers from others in that Prometheus, such as 'cluster=\"eu\"'")
 	fs.StringVar(&o.configFile, "prometheus.config.file", "",

@@ -40,8 +40,8 @@ func TestWhatNoClientLeavesInEtcdIsFound(t *testing.T) {
 			"d has permits out beside 1 reader"},
 		"a lock that is called like a share": {held{"build": nil, "build#7": nil}, nil, ""},
 		"delays": {nil, []metadata.Delay{{Lock: "z", Leased: true}, {Lock: "b\n"}, {Lock: "a", Unreadable: true}},
-			`a has a lock delay without a lease, which stays until somebody ends it; ` +
-				`b\n has a lock delay without a lease, which stays until somebody ends it`},
+			`a has a lock delay without a lease, which stays until an operator ends it; ` +
+				`b\n has a lock delay without a lease, which stays until an operator ends it`},
 	} {
 		var got []string
 		for _, l := range inconsistent.Find(maps.All(c.held), c.delays) {
