@@ -69,9 +69,9 @@ func (p *Pusher) afterwards(n need) string {
 	case p.excluded(n.record.Name):
 		return "No auto-unlock: the unlockers exclude this lock."
 	case n.name == lockExpired:
-		return "It stays until the cause is gone or somebody unlocks it."
+		return "It stays until the cause is gone or an operator unlocks it."
 	case n.unlock.IsZero():
-		return "No auto-unlock: the record has no time for it."
+		return "No auto-unlock: the record has no auto-unlock time."
 	case n.name == lockAbandoned:
 		return "Auto-unlock at " + at + " at the latest."
 	case staleness.KeptAlive(n.record) && !written.IsZero():

@@ -109,7 +109,7 @@ func Removed(h Hold, at time.Time) Text {
 	lock := Line(h.Lock)
 	return Text{fmt.Sprintf("Lock %s was auto-unlocked.", lock),
 		fmt.Sprintf("%s did not release the lock %s, so an unlocker removed it at %s. "+
-			"Check the holder and its work: somebody else may hold the lock now.", h.atStart(), lock, Instant(at))}
+			"Check the holder and its work: another process may hold the lock now.", h.atStart(), lock, Instant(at))}
 }
 
 // ClockOff is about a lock whose holder's clock is ahead by so much, or behind if that is negative.
@@ -121,7 +121,7 @@ func ClockOff(h Hold, ahead time.Duration) Text {
 	}
 	return Text{fmt.Sprintf("The clock of the holder of lock %s is off.", lock),
 		fmt.Sprintf("The clock of %s, the holder of the lock %s, is %s %s the unlocker's. "+
-			"The times that the holder wrote into the record are wrong by as much.", h.who(), lock,
+			"The times that the holder wrote into the record are wrong by that much.", h.who(), lock,
 			Lasting(ahead.Abs()), side)}
 }
 
@@ -142,16 +142,16 @@ func Unclaimed(first Hold, since time.Time) Text {
 	if first.Owner != "" || first.Host != "" {
 		who = first.who() + ", who is first in line,"
 	}
-	return Text{fmt.Sprintf("Nobody takes the lock %s, although somebody waits for it.", lock),
-		fmt.Sprintf("The lock %s has been free since %s, and %s does not take it. Everybody else waits behind it.",
-			lock, Instant(since), who)}
+	return Text{fmt.Sprintf("Lock %s is free, but the first in line does not take it.", lock),
+		fmt.Sprintf("The lock %s has been free since %s, and %s does not take it. "+
+			"All other waiters are stuck behind it.", lock, Instant(since), who)}
 }
 
 // Deadlock is about processes that wait for each other.
 func Deadlock(locks, holders string, since time.Time) Text {
-	return Text{"Processes wait for each other's locks: " + Line(locks) + ".",
-		Line(holders) + " have waited for each other's locks since " + Instant(since) +
-			". Unless they do several jobs at once, none of them continues until one gives up or loses a lock at its " +
+	return Text{"Processes are waiting for each other's locks: " + Line(locks) + ".",
+		Line(holders) + " have been waiting for each other's locks since " + Instant(since) +
+			". Unless they do several jobs at once, they are stuck until one gives up or loses a lock at its " +
 			"deadline."}
 }
 
