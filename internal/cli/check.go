@@ -218,8 +218,8 @@ func late(ctx context.Context, err error) error {
 // handOver is after what time a second look finds that nearly all hand-overs are done.
 const handOver = 500 * time.Millisecond
 
-// free returns the locks that nobody holds, not even a part of them, although somebody waits, each with its first in
-// line. A lock in its delay is not free.
+// free returns the locks without any holder that have waiters, each with its first in line. A lock in its lock delay is
+// not free.
 func (all *snapshot) free() map[string]metadata.Waiter {
 	taken := map[string]bool{}
 	take := func(name string) {
@@ -270,8 +270,8 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 	return stayed, all, nil
 }
 
-// verdict is what a person must know first of the selected locks, of which these are free and nobody takes them. An
-// etcd that is full keeps unlockers from announcing themselves, so then these are not what is wrong.
+// verdict is what a person must know first about the selected locks; free are the unclaimed ones. A full etcd keeps
+// unlockers from announcing themselves, so their absence then proves nothing.
 func (o *checkOptions) verdict(all *snapshot, free []unclaimed.Lock, full bool, now time.Time) verdict.Verdict {
 	cycles := slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(cycle deadlock.Cycle) bool {
 		return !slices.ContainsFunc(cycle.Locks(), o.globs.match)

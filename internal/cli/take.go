@@ -110,7 +110,7 @@ func (s *session) presentShares(ctx context.Context, w *mutex.Waiting) error {
 const (
 	// reportEvery is the shortest time between two reports about a wait.
 	reportEvery = 3 * time.Second
-	// renewEvery is the longest: somebody who looks at the terminal sees when the wait will end.
+	// renewEvery is the longest, so that the terminal always shows when the wait will end.
 	renewEvery = 30 * time.Second
 )
 

@@ -8,7 +8,7 @@
 // the snapshot when etcd is away.
 //
 // What operators do (package actions) is one transaction each, fenced to the hold that the person saw. Package history
-// knows holds that are over from etcd and, where nobody wrote it there, from what was seen.
+// knows past holds from etcd and, for releases, which leave no trace there, from what the dashboard saw.
 //
 // Everything that comes from a record is hostile until shown: names travel in queries only, text passes through
 // internal/text, html/template escapes the rest, every response carries the headers of headers.go, errors included.

@@ -334,7 +334,7 @@ func (o *Operation) command(asked Request) string {
 	return o.site.Mutexctl(name, asked.Name, slices.Concat(seen, length, why)...)
 }
 
-// time is the amount of time as the command line takes it: what was typed, or what forms suggest if nobody can read it.
+// time is the amount of time as the command line takes it: what was typed, or the form's default if that is unreadable.
 func (r *Request) time() string {
 	d, err := locks.ParseDuration(strings.Join(strings.Fields(r.More), ""))
 	if err != nil || d <= 0 {

@@ -184,7 +184,7 @@ func labelTerm(value string) (matcher, error) {
 	}, nil
 }
 
-// clusterTerm matches clusters by name, or by glob with *. Their names are short and known: a part of one is no name.
+// clusterTerm matches clusters by name, or by glob with *. Their names are short and known, so parts do not match.
 func clusterTerm(value string) matcher {
 	wanted := strings.Split(strings.TrimPrefix(value, "="), ",")
 	return func(r *Row, _ time.Time) bool {
