@@ -97,7 +97,7 @@ func acknowledged(a *metadata.Acknowledgement) string {
 	return "by " + by + ": " + alerttext.Line(a.Note)
 }
 
-// asked is who asked the holder to finish. It has the time and not an age, so that the alert stays the same.
+// asked says who asked the holder to finish. It gives the time instead of an age, so that the alert stays the same.
 func asked(r *metadata.Record) string {
 	if r.Asked == nil {
 		return ""

@@ -135,7 +135,7 @@ func (o *operatorAction) entry(s *session, a protocol.Action) protocol.Action {
 	return a
 }
 
-// outcome is the error of what was done to the hold in r, for people.
+// outcome turns the error of an action on the hold in r into one for the user.
 func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Record, doing string, err error) error {
 	var changed *lockstore.ChangedError
 	var refused *protocol.RefusedError

@@ -256,8 +256,7 @@ type presence struct {
 	lease int64
 }
 
-// running returns the unlockers among these that run: those whose records have a lease that nobody who is gone could
-// have left behind.
+// running returns the unlockers among these that run: those whose lease is too short to outlive its unlocker for long.
 func (s *session) running(ctx context.Context, announced []presence) ([]metadata.Presence, error) {
 	var all []metadata.Presence
 	for _, p := range announced[:min(len(announced), maxUnlockers)] {
@@ -318,8 +317,8 @@ func judgeBy(p staleness.Policy, r *metadata.Record, now time.Time) staleness.Ve
 	return staleness.Judge(stated(r, now), p, staleness.Moment{Wall: now})
 }
 
-// stated is the record as seen by somebody whose monotonic clock shows 0 now and who saw the statement about it when
-// the witness wrote it.
+// stated is the record as an observer sees it whose monotonic clock is 0 now, and who saw the statement when it was
+// written.
 func stated(r *metadata.Record, now time.Time) *metadata.Record {
 	if r.Death == nil || r.Death.At.IsZero() {
 		return r
@@ -353,7 +352,7 @@ func fateOf(f *fate.Fate, r *metadata.Record) string {
 	return ""
 }
 
-// unknownFate says why it is not known what the unlockers decide.
+// unknownFate says why the unlockers' decision is unknown.
 func unknownFate(f *fate.Fate) string {
 	if len(f.Silent) == 1 {
 		return "is unknown: " + fate.Names(f.Silent) + " does not publish its policy"

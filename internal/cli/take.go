@@ -160,7 +160,7 @@ func (t *waitReporter) renewLater() {
 	t.again = time.AfterFunc(renewEvery, t.renewed)
 }
 
-// renewed reports the state as it is now, unless another became known meanwhile.
+// renewed reports the current state, unless a newer one became known meanwhile.
 func (t *waitReporter) renewed() {
 	t.mu.Lock()
 	known := t.newest

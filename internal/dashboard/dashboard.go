@@ -47,7 +47,7 @@ type Dashboard struct {
 }
 
 // New returns a dashboard of one cluster, or of several. It fails, with a sentence for the operator, for a
-// configuration that contradicts itself. What is not about a cluster is that of the first one.
+// configuration that contradicts itself. What does not depend on a cluster is taken from the first one.
 func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 	all := append([]setup.Config{config}, others...)
 	if err := checkAll(all); err != nil {

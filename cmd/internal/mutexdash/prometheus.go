@@ -66,7 +66,7 @@ func (o prometheusOptions) waited() (func(context.Context, string, time.Time, ti
 	return o.ask(client), nil
 }
 
-// ask asks for the waiters of a lock, as all unlockers counted them.
+// ask returns a function that queries how many waiters of a lock the unlockers counted.
 func (o prometheusOptions) ask(client *http.Client) func(context.Context, string, time.Time, time.Time) (
 	[]trends.Sample, error) {
 	return func(ctx context.Context, lock string, from, to time.Time) ([]trends.Sample, error) {

@@ -104,7 +104,7 @@ func (r *components) join(o options, access access.Config, log zerolog.Logger) e
 	return err
 }
 
-// shared is the configuration as far as it is about no cluster.
+// shared is the part of the configuration that does not depend on a cluster.
 func (o options) shared() (setup.Config, error) {
 	config := setup.Config{
 		Explain: etcdconn.Explain, Now: time.Now,

@@ -221,7 +221,7 @@ func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
 		Header: map[string]string{"Location": then}}, nil
 }
 
-// again answers a person of whose wish nothing came, and keeps what was typed: in the form, if that helps.
+// again answers a request that was refused, and keeps what was typed: in the form, if that helps.
 func (o *Operation) again(r *site.Request, typed Request, name string, err error) (a site.Answer, _ error) {
 	var wrong *FieldError
 	if errors.As(err, &wrong) {

@@ -45,7 +45,7 @@ func (r Request) historyID() string {
 }
 
 // FieldError says what is wrong with a field of the form, which is shown again. Without a field, it says what others
-// have done since the form was shown: the person decides anew.
+// have done since the form was shown: the operator decides again.
 type FieldError struct{ Field, Text string }
 
 func (f *FieldError) Error() string { return f.Text }
@@ -316,7 +316,7 @@ func isOvertaken(err error) bool {
 	return errors.As(err, &wrong) && wrong.Field == ""
 }
 
-// record counts a try and writes it to the log, which is the audit trail of what was not done.
+// record counts an attempt and logs it: the log is the audit trail of attempts that were refused.
 func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, err error) {
 	result := "success"
 	var p *site.Problem

@@ -41,7 +41,7 @@ func (s *Share) Words() string {
 	return phrase.Plural(s.permits, "permit", "permits")
 }
 
-// QueueName is the name of the lock in whose line those wait who want what the record holds.
+// QueueName is the name of the lock whose queue has the waiters for what the record holds.
 func (s *Share) QueueName(name string) string {
 	if s == nil || s.Lock == "" {
 		return name

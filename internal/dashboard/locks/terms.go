@@ -94,7 +94,7 @@ func anyOf(value string, texts ...func(*Row) string) matcher {
 	}
 }
 
-// hostTerm matches hosts with their process, or without when it is the whole host that is asked for.
+// hostTerm matches hosts with their process, or without it if the term is the whole host.
 func hostTerm(value string) matcher {
 	full := func(r *Row) string { return HostPID(r.Hostname, r.PID) }
 	if !strings.HasPrefix(value, "=") {

@@ -38,7 +38,7 @@ type Cluster struct {
 	Colour string // one of [Colours]; empty: by its name
 }
 
-// Colours are those that a cluster can have; the first one is that of production.
+// Colours returns the colours that a cluster can have; the first is for production.
 func Colours() []string { return []string{"magenta", "blue", "green", "indigo", "violet", "teal"} }
 
 // Shown is the cluster for people.
