@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/api.txt")
 
-// docs/api.txt is what the public packages declare: a line that goes from it, or changes, breaks somebody's program.
+// docs/api.txt lists what the public packages declare: removing or changing a line breaks users' programs.
 func TestTheGoAPIKeepsItsPromises(t *testing.T) {
 	const file = "docs/api.txt"
 	now := publicAPI(t)
@@ -66,7 +66,7 @@ func publicAPI(t *testing.T) string {
 	return b.String()
 }
 
-// declaration is a line for what is declared, and one for each of its members.
+// declaration returns a line for a declaration, and one for each of its members.
 func declaration(t *testing.T, set *token.FileSet, d ast.Decl) string {
 	t.Helper()
 	switch d := d.(type) {

@@ -242,12 +242,12 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 	for dir := range rooms {
 		if !found[dir] {
-			t.Errorf("the table has a row for %s, where there is no code", dir)
+			t.Errorf("the table has a row for %s, which has no code", dir)
 		}
 	}
 }
 
-func TestLibrariesStayInTheirRooms(t *testing.T) {
+func TestLibrariesStayInTheirPackages(t *testing.T) {
 	for _, f := range sources(t) {
 		for _, imported := range f.imports() {
 			i := slices.IndexFunc(libraries(), func(l library) bool { return below(l.path)(imported + "/") })
@@ -258,7 +258,7 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 	}
 }
 
-func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
+func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 	for _, f := range sources(t) {
 		if !below("pkg/metadata", "pkg/staleness", "internal/protocol", "internal/diagnosis/deadlock",
 			"internal/diagnosis/unclaimed", "internal/diagnosis/verdict", "internal/cli/holdtimes", "internal/lockjson",

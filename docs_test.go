@@ -11,7 +11,7 @@ import (
 )
 
 // Links inside the documentation lead somewhere, headings included.
-func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
+func TestDocumentationLinksWork(t *testing.T) {
 	pages := glob(t, 10, "*.md", "*/*.md", "*/*/*.md")
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range pages {
@@ -27,13 +27,13 @@ func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
 			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s links to %s: %v", page, found[1], err)
 			} else if heading != "" && !headings(read(t, file))[heading] {
-				t.Errorf("%s links to %s, where there is no such heading", page, found[1])
+				t.Errorf("%s links to %s, which lacks this heading", page, found[1])
 			}
 		}
 	}
 }
 
-func TestTheReadmeSaysHowToRunAndToTest(t *testing.T) {
+func TestReadmeSaysHowToRunAndTest(t *testing.T) {
 	for _, command := range []string{"go run ./cmd/mutexdev ", "go test ./... "} {
 		if !strings.Contains(read(t, "README.md"), "\n"+command) {
 			t.Errorf("README.md does not name %s", command)
@@ -41,8 +41,8 @@ func TestTheReadmeSaysHowToRunAndToTest(t *testing.T) {
 	}
 }
 
-// Whoever begins at the index finds every page of the documentation.
-func TestEveryPageIsFoundFromTheIndex(t *testing.T) {
+// Every page of the documentation can be reached from the index.
+func TestEveryPageIsInTheIndex(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#\s]+\.md)`)
 	found := map[string]bool{}
 	next := []string{"docs/README.md"}
@@ -124,7 +124,7 @@ func TestTestsNamedInTheDocumentationExist(t *testing.T) {
 	for _, page := range glob(t, 5, "docs/*.md") {
 		for _, found := range named.FindAllStringSubmatch(read(t, page), -1) {
 			if !tests[found[1]] {
-				t.Errorf("%s names %s, and there is no such test", page, found[1])
+				t.Errorf("%s names %s, which is not a test", page, found[1])
 			}
 		}
 	}
@@ -139,8 +139,8 @@ func reference() map[string]bool {
 	}
 }
 
-// A page says first whom it is for, and is read in a quarter of an hour. A table's bars and code are no words.
-func TestPagesSayWhomTheyAreForAndEndSoon(t *testing.T) {
+// A page first says whom it is for, and takes at most 15 minutes to read. The bars of tables and code are not words.
+func TestPagesNameTheirReadersAndStayShort(t *testing.T) {
 	words := regexp.MustCompile(`\S*[\pL\pN]\S*`)
 	code := regexp.MustCompile("(?s)```.*?```")
 	for _, page := range glob(t, 15, "docs/*.md", "docs/protocol/*.md", "docs/howto/*.md") {
@@ -161,8 +161,8 @@ func TestPagesSayWhomTheyAreForAndEndSoon(t *testing.T) {
 	}
 }
 
-// Words that were once ours alone do not come back: the documentation has the field's.
-func TestTheDocumentationHasTheWordsOfTheField(t *testing.T) {
+// The documentation uses the field's terms, not the ones that this project once invented.
+func TestDocumentationUsesTheFieldsTerms(t *testing.T) {
 	dialect := regexp.MustCompile(`(?i)\b(can not|tells whether|on the ground of|deeds?|heed|gentle|bequeath|` +
 		`claimless|unsay|restless|furnish|twins?|mend|patience|watchman|historian|vouch(es)?|chores?|a doubt)\b`)
 	for _, page := range glob(t, 30, "*.md", "docs/*.md", "docs/*/*.md", "clients/*/*.md", "spec/*.md") {

@@ -14,7 +14,7 @@ import (
 
 // A statement that assigns three values at once hides which belongs to which name. Swaps, and the headers of for, if
 // and switch, have no other way.
-func TestAStatementAssignsOneThought(t *testing.T) {
+func TestAssignmentsAreNotPacked(t *testing.T) {
 	for _, f := range goFiles(t) {
 		for _, at := range packed(f.tree) {
 			t.Errorf("%v assigns three values or more at once: a statement of its own for each is read once",

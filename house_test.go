@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The drawing in docs/architecture.md has every room of the house, and no other.
-func TestTheDrawingHasEveryRoom(t *testing.T) {
+// The diagram in docs/architecture.md has every package, and no other.
+func TestDiagramHasEveryPackage(t *testing.T) {
 	drawn := drawing(t)
 	for room := range drawn {
 		if info, err := os.Stat(room); err != nil || !info.IsDir() {

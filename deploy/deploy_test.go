@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write what is derived")
 
 // A template of Alertmanager cannot escape what another one wrote, so the templates for Slack are copies in which every
 // value is escaped. Nobody has to keep them alike by hand.
-func TestTheTemplatesForSlackAreThoseForTextWithEveryValueEscaped(t *testing.T) {
+func TestSlackTemplatesEscapeEveryValue(t *testing.T) {
 	const file = "alertmanager/unlocker.tmpl"
 	b, err := os.ReadFile(file)
 	proctest.Must(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/servers"
 )
 
-func TestTheTableComparesWithTheFirst(t *testing.T) {
+func TestTableComparesWithTheFirst(t *testing.T) {
 	times := func(ms ...int) (took []time.Duration) {
 		for _, n := range ms {
 			took = append(took, time.Duration(n)*time.Millisecond)
@@ -29,7 +29,7 @@ func TestTheTableComparesWithTheFirst(t *testing.T) {
 	}
 }
 
-func TestTimesAreCountedAndRead(t *testing.T) {
+func TestTimesAreCountedAndParsed(t *testing.T) {
 	got, err := parse(" 1500 20\n", 2)
 	if want := []time.Duration{1500 * time.Microsecond, 20 * time.Microsecond}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)

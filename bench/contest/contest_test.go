@@ -57,7 +57,7 @@ func run(t *testing.T, work contest.Work, rounds int, cs ...contest.Contestant) 
 	return turns
 }
 
-func TestContestantsTakeTurnsAndEachRoundBeginsWithAnother(t *testing.T) {
+func TestContestantsRotate(t *testing.T) {
 	turns := run(t, short, 3, contestant("a", good()), contestant("b", good()), contestant("c", good()))
 	order := ""
 	for _, turn := range turns {
@@ -78,14 +78,14 @@ func TestContestantsTakeTurnsAndEachRoundBeginsWithAnother(t *testing.T) {
 	}
 }
 
-func TestALockThatLetsTwoInIsCaught(t *testing.T) {
+func TestBrokenLockIsDetected(t *testing.T) {
 	turns := run(t, short, 1, contestant("open", &memory{open: true}))
 	if turns[0].Violations == 0 {
-		t.Error("nobody noticed")
+		t.Error("the broken lock was not detected")
 	}
 }
 
-func TestWhatLocksNothingDoesNotCompeteForALock(t *testing.T) {
+func TestBaselineDoesNotCompeteForALock(t *testing.T) {
 	limit := contestant("limit", good())
 	limit.Exclusive = false
 	turns := run(t, short, 1, limit, contestant("a", good()))
@@ -94,7 +94,7 @@ func TestWhatLocksNothingDoesNotCompeteForALock(t *testing.T) {
 	}
 }
 
-func TestClientsThatDoNotCompeteHaveLocksOfTheirOwn(t *testing.T) {
+func TestUncontendedClientsHaveSeparateLocks(t *testing.T) {
 	m := good()
 	work := short
 	work.Contend = false
@@ -104,7 +104,7 @@ func TestClientsThatDoNotCompeteHaveLocksOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestCountersAreThoseOfTheTurn(t *testing.T) {
+func TestCountersCoverOnlyTheTurn(t *testing.T) {
 	c := contestant("a", good())
 	n := 0.0
 	c.Counters = func(context.Context) (contest.Counters, error) { n += 10; return contest.Counters{Requests: n}, nil }

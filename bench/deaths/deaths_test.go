@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestTheTablesShowWhatWasMeasured(t *testing.T) {
+func TestTablesShowTheMeasurements(t *testing.T) {
 	cases := []*contender{
 		{name: "a", waits: []time.Duration{3 * time.Second, 20 * time.Millisecond, 40 * time.Millisecond},
 			cutOff: true, cut: cutResult{kept: true}},

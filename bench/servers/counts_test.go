@@ -22,13 +22,13 @@ etcd_server_proposals_committed_total 1.5e+06
 	}
 }
 
-func TestMetricsOfSomethingElseAreAnError(t *testing.T) {
+func TestForeignMetricsAreAnError(t *testing.T) {
 	if _, err := etcdCounts(strings.NewReader("go_goroutines 7\n")); err == nil {
 		t.Error("no error")
 	}
 }
 
-func TestZooKeepersAnswerIsRead(t *testing.T) {
+func TestZooKeepersAnswerIsParsed(t *testing.T) {
 	received, logged, err := readCounts(strings.NewReader("Zookeeper version: 3.8.0\n" +
 		"Received: 12345\nSent: 12344\nZxid: 0x20000000a\nMode: standalone\n"))
 	if err != nil || received != 12345 || logged != 10 {
@@ -40,26 +40,26 @@ func TestZooKeepersAnswerIsRead(t *testing.T) {
 	}
 }
 
-func TestTheProcessorTimeOfThisProcessCanBeRead(t *testing.T) {
+func TestOwnProcessorTimeCanBeRead(t *testing.T) {
 	if d, err := cpuOf(os.Getpid()); err != nil || d < 0 {
 		t.Errorf("%v, %v", d, err)
 	}
 }
 
-func TestAProgramNameWithBlanksAndParenthesesIsSkipped(t *testing.T) {
+func TestStatParsingSkipsAnyProgramName(t *testing.T) {
 	if got := afterCommand("17 (a) b (c)) S 1 2"); len(got) != 3 || got[0] != "S" {
 		t.Errorf("%q", got)
 	}
 }
 
-func TestAMissingProgramIsAnErrorThatNamesItsPackage(t *testing.T) {
+func TestMissingProgramErrorNamesItsPackage(t *testing.T) {
 	_, err := need("no-such-program", "no-such-package")
 	if err == nil || !strings.Contains(err.Error(), "no-such-package") {
 		t.Errorf("error = %v", err)
 	}
 }
 
-func TestTheMemoryOfThisProcessCanBeRead(t *testing.T) {
+func TestOwnMemoryCanBeRead(t *testing.T) {
 	now, err := memoryOf(os.Getpid(), "RssAnon")
 	if err != nil || now < 1<<20 {
 		t.Errorf("%d bytes, %v", now, err)

@@ -28,7 +28,7 @@ func TestMedianIsTheMiddle(t *testing.T) {
 	}
 }
 
-func TestRatiosPairRoundsAndLeaveOutWhatWasNotMeasured(t *testing.T) {
+func TestRatiosPairRoundsAndSkipMissingOnes(t *testing.T) {
 	got := stats.Ratios([]float64{10, 20, math.NaN(), 5, 7}, []float64{5, 5, 1, 0})
 	if want := []float64{2, 4}; !slices.Equal(got, want) {
 		t.Errorf("ratios = %v, want %v", got, want)

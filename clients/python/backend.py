@@ -40,7 +40,7 @@ def build_wheel(directory: str, config_settings: Any = None, metadata_directory:
 
 
 def build_editable(directory: str, config_settings: Any = None, metadata_directory: Optional[str] = None) -> str:
-    """Write a wheel that leads to the sources here."""
+    """Write a wheel that points to the sources here."""
     return _wheel(directory, {"clustermutex.pth": f"{HERE / 'src'}\n".encode()})
 
 

@@ -3,19 +3,19 @@
 #	. ./mutex.sh
 #	mutex_run nightly/report --purpose 'monthly report' -- ./report.sh
 #
-# It speaks https://github.com/clustermutex/unlocker, docs/protocol.md, level basic. Nothing but names that begin with
-# mutex, MUTEX or _mutex is left in your shell: all else happens in subshells. Times are hundredths of a second of a
-# clock that nobody sets; those of etcd are milliseconds since 1970.
+# It implements level basic of docs/protocol.md in https://github.com/clustermutex/unlocker. It only adds names that
+# begin with mutex, MUTEX or _mutex to your shell: everything else happens in subshells. Times are hundredths of a
+# second of a monotonic clock; times in etcd are milliseconds since 1970.
 # shellcheck shell=sh
 
-# ---- In jq: the state {lock, uuid, token, …} becomes the body of a step, and its answer a verdict.
+# ---- In jq: from the state {lock, uuid, token, …} to the body of a step, and from its answer to a verdict.
 
 _mutex_program='
 def refuse($why): "\($why)\n" | halt_error(2);
 def escape: split("%") | join("%25") | split("/") | join("%2F") | if startswith(".") then "%2E" + .[1:] else . end;
 def segment:
   if . == "" then refuse("the lock name is empty")
-  elif utf8bytelength > 256 then refuse("the lock name has \(utf8bytelength) bytes, at most 256 are allowed")
+  elif utf8bytelength > 256 then refuse("the lock name has \(utf8bytelength) bytes; at most 256 are allowed")
   elif explode | any(. < 32 or (. > 126 and . < 160)) then refuse("the lock name contains a control character")
   elif index("\ufffd") then refuse("the lock name is not valid UTF-8") else escape end;
 def is_time: type == "string" and test("\\A[0-9]{10}(\\.[0-9]{1,9})?\\z");
@@ -26,16 +26,16 @@ def visible: .[:120] | gsub("[\\p{C}\\p{Zl}\\p{Zp}]"; "\ufffd");
 def moment: (tonumber - now | round) as $s | if $s > 0 then "in \($s) s" else "\(-$s) s ago" end;
 def unb64: if . == null or . == "" then "" else @base64d end;
 
-# The record that is written.
+# Writing the record.
 def reserved: ["uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata", "owner",
   "hostname", "pid", "locked_at", "purpose", "backtrace", "client", "boot_id", "process_start", "pid_namespace",
   "cgroup_id", "pod_namespace", "pod_name", "pod_uid", "container", "detached", "lock_delay"];
-def at_most($max; $what): if . > $max then refuse("\($what): \(.), at most \($max) are allowed") else empty end;
+def at_most($max; $what): if . > $max then refuse("\($what): \(.); at most \($max) are allowed") else empty end;
 def attribute: (.key | tojson) as $name
   | if .key | test("\\A[a-z][a-z0-9_]{0,62}\\z") | not then refuse("attribute \($name): want a name like build_1")
-    elif .key | IN(reserved[]) then refuse("attribute \($name): that name belongs to the protocol")
+    elif .key | IN(reserved[]) then refuse("attribute \($name): the name is reserved by the protocol")
     else (.value | utf8bytelength | at_most(1024; "bytes of attribute \($name)")), . end;
-# The pod and its container. Without the name or uid of a pod, the rest belongs to something else.
+# The pod and its container. Without a pod name or uid, the other variables are not from Kubernetes.
 def pod:
   { pod_namespace: env.POD_NAMESPACE, pod_name: env.POD_NAME, pod_uid: env.POD_UID, container: env.CONTAINER_NAME }
   | with_entries(select(.value | strings | test("\\A[A-Za-z0-9._-]{1,253}\\z")))
@@ -48,7 +48,7 @@ def fields($at; $alert; $unlock; $members; $attributes):
     ($attributes | length | at_most(64; "attributes")),
     (to_entries | map((.key + .value) | utf8bytelength) | add | at_most(65536; "bytes of the record")), .;
 
-# The record that is read: field -> text. Halves of surrogate pairs are replaced; numbers that JSON lacks spoil it.
+# Reading the record: field -> text. Lone surrogates are replaced; numbers that JSON lacks make it unreadable.
 def document:
   gsub("\\\\(?<e>u[dD][89abAB][0-9a-fA-F]{2}\\\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)";
     if .e | test("\\Au[dD]...\\z") then "\\ufffd" else "\\" + .e end)
@@ -65,7 +65,7 @@ def by: [if (.owner // "") == "" then "an unknown owner" else .owner | visible e
   (.locked_at | strings | ", taken \(moment)"), (.purpose | strings | select(. != "") | " for \"\(visible)\""),
   (.auto_unlock_at | strings | "; unless extended, it is auto-unlocked \(moment)")] | join("");
 
-# Keys, and parts of transactions.
+# Keys and parts of transactions.
 def rec: $prefix + (.lock | segment) + "/";
 def beside($area): $prefix + $area + "/" + (.lock | segment);
 def compare($key; $target; $member; $value):
@@ -101,9 +101,9 @@ def body($step):
     success: [put(beside(".periods"); .mark)], failure: [get(beside(".periods"))] }
   else error("no step \($step)") end;
 
-# What an answer {status, body}, {status, text}, {none} or {none, unsent} means for the state that made the body.
+# What an answer {status, body}, {status, text}, {none} or {none, unsent} means, given the state behind the request.
 def kvs($a; $n): $a.body.responses[$n].response_range.kvs // [];
-# What is read of the record, without foreign keys and what an earlier hold left behind.
+# The record as read, without foreign keys and leftovers of an earlier hold.
 def held($a): rec as $rec
   | [kvs($a; 0)[] | .name = (.key | unb64) | select(.name | startswith($rec)) | .name |= .[($rec | length):]
      | select(.name | test("\\A[a-z][a-z0-9_]{0,62}\\z"))] as $all
@@ -116,14 +116,14 @@ def loss($a): held($a).is as $held | .token as $token | [kvs($a; 1)[0].value | u
   | if . then { verdict: "lost", reason: .ended, ended: true, held: $held,
       said: ([(.by | strings | " by \(visible)"), (.why | strings | ": \(visible)")] | join("")) }
     else { verdict: "lost", reason: (if $held then "replaced" else "deleted" end), held: $held } end;
-# What an answer says that is no result: [verdict, doubt, message].
+# What an error answer means: [verdict, doubt, message]; null for a result.
 def failure($a):
   ($a.body | objects | if .error | type == "object" then .error else . end) // {} | . as $b
   | (if (.code | type) == "number" and has("message") then .code else -1 end) as $code
   | (.message // "" | tostring) as $m | "HTTP \($a.status): \($m | visible)" as $said
   | if $a.none then ["resend", ($a.unsent | not), ""]
     elif $a.status == 200 and ($b.header | type) == "object" then null
-    elif $code == -1 then ["resend", true, "HTTP \($a.status), which is no answer of etcd\u0027s"]
+    elif $code == -1 then ["resend", true, "HTTP \($a.status), which is not an answer from etcd"]
     elif $code == 16 or $code == 3 and ($m | test("user name is empty|revision of auth store is old"))
       then ["login", false, $said]
     elif $code == 5 and ($m | test("lease")) then ["lease", false, $said]
@@ -162,9 +162,9 @@ def assignments: to_entries[]
   | "v_\(.key)=\($value | @sh)";
 '
 
-# ---- Requests: curl, several endpoints, TLS, login, and a bound for every call.
+# ---- Requests: curl, several endpoints, TLS, login, and a time limit for every call.
 
-# In each subshell first: options and settings of its own. The variables are those of mutexctl and etcdctl.
+# Sets up each subshell: its options and settings. The environment variables are those of mutexctl and etcdctl.
 _mutex_setup() {
 	set +aeCuvx
 	set -f
@@ -200,13 +200,13 @@ _mutex_endpoint() {
 	endpoints="$endpoints ${url%%:*}://$host$path"
 }
 
-# now: by the clock that goes on while the machine sleeps. Without /proc, the wall clock.
+# now: by a clock that advances while the machine sleeps; without /proc, the wall clock.
 _mutex_now() {
 	read -r now _ 2>/dev/null </proc/uptime || now=$(date +%s).00
 	now=$((${now%.*} * 100 + 1${now#*.} - 100))
 }
 
-# cs: a duration like 90, 0.5, 10m, 24h. Fails for anything else.
+# cs: the hundredths of a duration like 90, 0.5, 10m or 24h. Fails for anything else.
 _mutex_duration() {
 	cs=$(awk -v t="$1" 'BEGIN { if (t !~ /^[0-9]+(\.[0-9]+)?[smhd]?$/ || length(t) > 12) exit 2
 		printf "%.0f", t * (t ~ /m$/ ? 6000 : t ~ /h$/ ? 360000 : t ~ /d$/ ? 8640000 : 100) }')
@@ -214,7 +214,7 @@ _mutex_duration() {
 
 _mutex_seconds() { printf '%d.%02d' $(($1 / 100)) $(($1 % 100)); }
 
-_mutex_eval() { # PROGRAM [OPTION...]: jq, with the state as input, and stdin as $raw
+_mutex_eval() { # PROGRAM [OPTION...]: jq with the state as input and stdin as $raw
 	program=$1
 	shift
 	jq -Rsrc "$@" --arg prefix "$prefix" --arg lock "$name" --arg uuid "$uuid" --arg token "$token" --arg lease "$lease" \
@@ -222,7 +222,7 @@ _mutex_eval() { # PROGRAM [OPTION...]: jq, with the state as input, and stdin as
 		. as $raw | { $lock, $uuid, $token, $lease, $seen, $mark, $unanswered } | '"$program"
 }
 
-# answer: what came back, the text and a line with the status; or unsent or none, and then cause says why.
+# answer: the text that came back and a line with the status; or unsent or none, and then cause says why.
 _mutex_post() { # URL HUNDREDTHS BODY
 	limit=$(_mutex_seconds "$2")
 	answer=$(printf '%s' "$3" | curl -q -sS --noproxy '*' --max-time "$limit" ${ca:+--cacert "$ca"} \
@@ -240,7 +240,7 @@ _mutex_post() { # URL HUNDREDTHS BODY
 	esac
 }
 
-# v_message: why each endpoint gave no answer. Fails if no certificate of theirs is trusted: waiting will not mend that.
+# v_message: why each endpoint did not answer. Fails if none has a trusted certificate, which waiting will not fix.
 _mutex_causes() {
 	v_message='' place=0 trusted=''
 	for one in $endpoints; do
@@ -256,14 +256,14 @@ _mutex_causes() {
 	[ -n "$trusted" ]
 }
 
-# Sends the same BODY until an answer settles it: v_verdict and others are what it means. Fails with 1 when the time is
-# up, 2 when etcd refuses. unanswered: an earlier send may be committed yet.
+# Sends the same BODY until an answer settles it; sets v_verdict and others to its meaning. Fails with 1 if the time is
+# up, 2 if etcd refuses. unanswered: an earlier send may still be committed.
 _mutex_send() { # STEP TILL [BODY [PATH]]
 	unanswered=false logins=0 pause=5
 	set -- "$1" "$2" "${3:-$(_mutex_eval "body(\"$1\")" </dev/null)}" "${4:-/v3/kv/txn}"
 	while :; do
 		step=$1 request=$3 path=$4
-		if [ -n "$user" ] && [ -z "$login" ]; then # the password is in no argument and no file
+		if [ -n "$user" ] && [ -z "$login" ]; then # the password must not appear in arguments or files
 			step=login path=/v3/auth/authenticate
 			request=$(_mutex_a=$user _mutex_b=$password jq -nc '{ name: env._mutex_a, password: env._mutex_b }')
 		fi
@@ -272,7 +272,7 @@ _mutex_send() { # STEP TILL [BODY [PATH]]
 		left=$((($2 - now) / 3 < timeout ? ($2 - now) / 3 : timeout))
 		_mutex_post "$endpoint$path" $((left > 10 ? left : 10)) "$request"
 		v_verdict=resend v_doubt=false v_message=''
-		case $answer in # jq takes long to start
+		case $answer in # without jq, which is slow to start
 		unsent) ;;
 		none) v_doubt=true ;;
 		*) eval "$(printf '%s' "$answer" | _mutex_eval "verdict(\"$step\"; \$raw | answer) | assignments")" ;;
@@ -300,18 +300,18 @@ _mutex_send() { # STEP TILL [BODY [PATH]]
 	done
 }
 
-# endpoint: the one that answered last, or the one after one that did not; chosen: its place.
+# endpoint: the one that answered last, or the next after one that did not; chosen: its index.
 _mutex_choose() {
-	# shellcheck disable=SC2086 # the words are wanted
+	# shellcheck disable=SC2086 # word splitting is intended
 	set -- $endpoints
 	chosen=$((current % $#))
 	shift $chosen
 	endpoint=$1
 }
 
-# ---- Take, extend, lose, release: in subshells, with MUTEX_HOLD as their variables.
+# ---- Take, extend, lose, release: in subshells, with their variables in MUTEX_HOLD.
 
-# Says what went wrong, to people and as the JSON that becomes MUTEX_ERROR: WORD STATUS MESSAGE. Returns the status.
+# Reports an error on stderr and as the JSON for MUTEX_ERROR: WORD STATUS MESSAGE. Returns the status.
 _mutex_fail() {
 	jq -nc --arg error "$1" --arg message "$3" --argjson holder "${v_facts:-null}" --argjson delayed "$v_delayed" \
 		--arg reason "$v_reason" '{ $error, $message, $holder, $delayed, $reason }'
@@ -319,12 +319,12 @@ _mutex_fail() {
 	return "$2"
 }
 
-_mutex_runs() { # PID: it runs, and is no zombie
+_mutex_runs() { # PID: it runs and is not a zombie
 	kill -0 "$1" 2>/dev/null || return 1
 	[ ! -r "/proc/$1/stat" ] || ! read -r stat <"/proc/$1/stat" || case ${stat##*)} in ' Z'*) return 1 ;; esac
 }
 
-_mutex_option() { # NAME VALUE; words: how many it took
+_mutex_option() { # NAME VALUE; words: how many arguments it used
 	words=2
 	case $1 in
 	--quiet) words=1 quiet=yes ;;
@@ -342,7 +342,7 @@ _mutex_option() { # NAME VALUE; words: how many it took
 	esac
 }
 
-# Reads lock or run, NAME [OPTION...] [-- COMMAND...]. taken: how many words come before COMMAND, without the first.
+# Parses lock or run, NAME [OPTION...] [-- COMMAND...]. taken: how many words precede COMMAND, without the first.
 _mutex_options() {
 	wait_='' alert='' unlock='' grace=500 purpose='' attributes='{}' per='' offset=0 quiet=''
 	owner=${MUTEXCTL_OWNER:-${0##*/}}
@@ -350,7 +350,7 @@ _mutex_options() {
 	shift $(($# < 2 ? $# : 2))
 	while [ $# -gt 0 ] && [ "$1" != -- ]; do
 		_mutex_option "$1" "${2-}" 2>/dev/null && [ $# -ge $words ] ||
-			_mutex_fail refused 2 "what does $1 ${2-} mean?" || return
+			_mutex_fail refused 2 "unknown option or bad value: $1 ${2-}" || return
 		shift $words
 	done
 	taken=$((taken - $#))
@@ -367,10 +367,10 @@ _mutex_options() {
 		[ "$alert" -le "$unlock" ] || _mutex_fail refused 2 "the alert would come after the auto-unlock" || return
 	fi
 	[ "$alert" -gt 0 ] && [ "$unlock" -ge $((margin * 2)) ] && [ "$unlock" -ge 100 ] ||
-		_mutex_fail refused 2 "the auto-unlock comes too soon"
+		_mutex_fail refused 2 "the auto-unlock is too soon"
 }
 
-# Prints the time by the wall clock, and the body that takes the lock from then on.
+# Prints the time by the wall clock, and the body that takes the lock at that time.
 _mutex_record() {
 	_mutex_eval '(now * 1000 | floor) as $at | .fields = fields($at; $alert * 10; $unlock * 10; { $owner, $hostname,
 		pid: ($pid | tonumber), $purpose, $backtrace, client: "shell/0.2.0", $boot_id, pid_namespace:
@@ -381,7 +381,7 @@ _mutex_record() {
 		--arg namespace "$(readlink /proc/self/ns/pid 2>/dev/null | tr -dc 0-9)" </dev/null
 }
 
-# Takes the lock. 0: held. 1: etcd did not answer or refused. 3: another has it.
+# Takes the lock. 0: held. 1: etcd did not answer or refused. 3: another process holds it.
 _mutex_acquire() {
 	refused='' doubt=false till=$((began + ${wait_:-99999999999}))
 	[ "$wait_" != 0 ] || till=$((began + timeout))
@@ -402,7 +402,7 @@ _mutex_acquire() {
 		esac
 		_mutex_now
 		[ "$doubt" = false ] || _mutex_cancel $((till < now + 10 ? 10 : till < now + timeout ? till - now : timeout)) ||
-			left_over="; what was sent may still be done, and then holds the lock until it is auto-unlocked, as $uuid"
+			left_over="; the request may still take the lock, as $uuid, until its auto-unlock"
 		[ $outcome != 2 ] || _mutex_fail refused 1 "etcd refuses: $message$left_over" || return
 		_mutex_now
 		if [ "$wait_" = 0 ] || [ "$now" -ge $till ]; then
@@ -412,7 +412,7 @@ _mutex_acquire() {
 		fi
 		[ $outcome = 0 ] || continue
 		[ -n "$quiet" ] || printf 'mutex.sh: waiting: %s\n' "$refused" >&2
-		quiet=yes pause=$((50 + 0x${uuid%%-*} % 100)) # nobody queues, so nobody may keep step with another
+		quiet=yes pause=$((50 + 0x${uuid%%-*} % 100)) # there is no queue, so waiters must not retry in step
 		sleep "$(_mutex_seconds $((pause < till - now ? pause : till - now)))"
 	done
 }
@@ -423,7 +423,7 @@ _mutex_describe() {
 		--argjson facts "${v_facts:-null}" --argjson delayed "$v_delayed" </dev/null
 }
 
-# Keeps a send that may be under way from taking the lock. Fails if that could not be settled within HUNDREDTHS.
+# Keeps a request that may be in flight from taking the lock. Fails if that is not settled within HUNDREDTHS.
 _mutex_cancel() {
 	_mutex_now
 	end=$((now + $1))
@@ -431,11 +431,11 @@ _mutex_cancel() {
 		lease=$v_id
 		_mutex_send cancel $end && [ "$v_verdict" = cancelled ] && return
 	fi
-	case $v_message in *"space exceeded"*) _mutex_send withdraw $end ;; esac # no room for the tombstone
+	case $v_message in *"space exceeded"*) _mutex_send withdraw $end ;; esac # etcd is out of space for a tombstone
 	return 1
 }
 
-# Says that the hold is over, and settles what might take the lock once more.
+# Reports that the hold is over, and cancels requests that might take the lock again.
 _mutex_is_lost() {
 	lost="lock \"$name\" is lost: $v_reason${v_said:-}" status=4
 	[ "$v_reason" != deadline ] || status=5
@@ -451,17 +451,17 @@ _mutex_release() { # HUNDREDTHS
 	_mutex_send release $end
 	outcome=$? verdict=$v_verdict message=$v_message unsure=$unanswered
 	[ "$verdict" != lost ] || _mutex_is_lost || return
-	[ "$doubt" = false ] || _mutex_cancel 200 || printf 'mutex.sh: %s may take "%s" once more\n' "$uuid" "$name" >&2
+	[ "$doubt" = false ] || _mutex_cancel 200 || printf 'mutex.sh: %s may take "%s" again\n' "$uuid" "$name" >&2
 	[ $outcome != 2 ] || _mutex_fail refused 1 "etcd refuses: $message" || return
 	[ $outcome = 0 ] || _mutex_fail unavailable 1 "etcd did not answer: $message; the lock stays until its auto-unlock" ||
 		return
 	[ -z "$late" ] || [ "$unsure" = false ] || { v_reason=deadline && _mutex_is_lost; }
 }
 
-# Extends the hold: PROGRESS. A heartbeat names the alert and the mod revision of alive that it has read, too.
+# Extends the hold: PROGRESS. A heartbeat also passes the alert time and the mod revision of alive that it has read.
 _mutex_extend() {
 	_mutex_now
-	sent=$now seen=${3:-} # never behind a wall clock that was set back
+	sent=$now seen=${3:-} # the deadlines advance even if the wall clock was set back
 	body=$(_mutex_eval '([now * 1000 | floor, $least] | max) as $at | .fields = { auto_unlock_at: ($at + $unlock | time),
 		alert_at: ([if .seen == "" then $at else $first end + $alert, $at + $unlock] | min | time),
 		alive: ([($at | time), ($progress | cut(1024) | select(. != ""))] | join(" ")) }
@@ -472,8 +472,8 @@ _mutex_extend() {
 	[ "$v_verdict" != still_held ] || deadline=$((sent + unlock - margin))
 }
 
-# Watches over the hold until it is lost, the shell that has it is gone, or COMMAND has ended, which v_reason says;
-# extends it every BEAT hundredths, if that is not 0: BEAT [COMMAND].
+# Keeps the hold until it is lost, its shell is gone, or COMMAND has ended, and sets v_reason to which it was. Extends
+# it every BEAT hundredths unless that is 0: BEAT [COMMAND].
 _mutex_keep() {
 	look=0 beat=$(($1 == 0 ? deadline + 99999999999 : since + $1)) period=$(($1 > 0 && $1 < 500 ? $1 : 500)) v_reason=''
 	while _mutex_now && [ -z "$v_reason" ]; do
@@ -499,7 +499,7 @@ _mutex_keep() {
 	done
 }
 
-# The keeper of mutex_run: COMMAND NAME. Ends the command when the lock is lost, or the shell is gone.
+# The keeper of mutex_run: COMMAND NAME. Ends the command if the lock is lost or the shell is gone.
 _mutex_guard() {
 	trap '' HUP INT QUIT
 	nap=''
@@ -507,7 +507,7 @@ _mutex_guard() {
 	_mutex_setup && _mutex_adopt "$2" && _mutex_load || exit 1
 	_mutex_keep $(((unlock - margin) / 3 < 2000 ? (unlock - margin) / 3 : 2000)) "$1"
 	trap '' TERM
-	[ "$v_reason" != ended ] || exit 0 # a TERM that comes before its trap may get lost
+	[ "$v_reason" != ended ] || exit 0 # a TERM that arrives before its trap is set may get lost
 	printf 'mutex.sh: lock "%s" is lost: %s; ending the command\n' "$name" "$v_reason${v_said:-}" >&2
 	_mutex_stop "$1"
 	[ "$v_reason" != orphaned ] || _mutex_release 1500 >/dev/null
@@ -515,7 +515,7 @@ _mutex_guard() {
 	exit 5
 }
 
-# TERM to COMMAND and all that it started, and KILL after the grace.
+# Sends TERM to COMMAND and all its descendants, then KILL after the grace.
 _mutex_stop() {
 	all=$(ps -A -o pid= -o ppid= 2>/dev/null | awk -v top="$1" '{ parent[$1] = $2 } END { for (p in parent) {
 		q = p; while (q in parent && q != top) q = parent[q]; if (q == top) print p } }')
@@ -532,7 +532,7 @@ _mutex_stop() {
 	for one in ${all:-$1}; do kill -s KILL "$one" 2>/dev/null; done
 }
 
-# In a subshell of lock or run: prints the variables of the hold; nothing if the period is used up.
+# Runs lock or run in a subshell: prints the variables of the hold; nothing if the period is used up.
 _mutex_take() {
 	_mutex_setup && _mutex_options "$@" || return
 	begins=$(date +%s)
@@ -558,9 +558,9 @@ _mutex_take() {
 
 _mutex_used_up() { [ -n "$quiet" ] || printf 'mutex.sh: not run: the period is used up: %s\n' "$v_mark" >&2; }
 
-# ---- What scripts call.
+# ---- The functions for scripts.
 
-# FUNCTION [ARGUMENT...] in a subshell: its output is _mutex_out, or MUTEX_ERROR if it fails.
+# Runs FUNCTION [ARGUMENT...] in a subshell: its output goes to _mutex_out, or to MUTEX_ERROR if it fails.
 _mutex_call() {
 	MUTEX_ERROR='' _mutex_self=$(exec sh -c 'echo $PPID')
 	_mutex_out=$(self=$_mutex_self && "$@") && return
@@ -569,7 +569,7 @@ _mutex_call() {
 	return "$1"
 }
 
-# Makes MUTEX_NAME, MUTEX_UUID, MUTEX_TOKEN and MUTEX_HOLD of _mutex_out.
+# Sets MUTEX_NAME, MUTEX_UUID, MUTEX_TOKEN and MUTEX_HOLD from _mutex_out.
 _mutex_adopt() {
 	MUTEX_NAME=$1 MUTEX_HOLD=$_mutex_out
 	MUTEX_UUID=${_mutex_out#*uuid=} MUTEX_TOKEN=${_mutex_out#*token=}
@@ -578,15 +578,15 @@ _mutex_adopt() {
 }
 
 # mutex_lock NAME [OPTION...] takes a lock for this shell, and sets MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN.
-# 1: etcd did not answer or refused; 2: bad input; 3: another has it. MUTEX_ERROR says more, in JSON.
+# 1: etcd did not answer or refused; 2: bad input; 3: another process holds it. MUTEX_ERROR has the details as JSON.
 mutex_lock() {
-	[ -z "${_mutex_mine:-}" ] || { echo "mutex.sh: this shell holds \"$MUTEX_NAME\" already" >&2; return 2; }
+	[ -z "${_mutex_mine:-}" ] || { echo "mutex.sh: this shell already holds \"$MUTEX_NAME\"" >&2; return 2; }
 	_mutex_call _mutex_take lock "$@" || return
 	_mutex_adopt "$1"
 	_mutex_mine=$_mutex_self
 	[ "${MUTEX_RELEASE_AT_EXIT:-yes}" = yes ] || return 0
 	_mutex_traps || return 0
-	for _mutex_sig in EXIT HUP INT TERM; do # a script with a trap of its own knows better
+	for _mutex_sig in EXIT HUP INT TERM; do # unless the script has its own trap
 		# shellcheck disable=SC2064 # now, not later
 		printf '%s\n' "$_mutex_saved" | grep -Eq " (SIG)?$_mutex_sig\$" || trap "_mutex_at_end $_mutex_sig" $_mutex_sig
 	done
@@ -607,8 +607,8 @@ _mutex_at_end() {
 	kill -s "$1" "$(exec sh -c 'echo $PPID')"
 }
 
-# mutex_alive [PROGRESS] says that the work goes on, and postpones both deadlines. It fails if the lock is lost: 3 if
-# another has it, 4 if nobody has, 5 if etcd was out of reach for too long; 1: etcd did not answer, and the hold stands.
+# mutex_alive [PROGRESS] reports progress and extends both deadlines. It fails if the lock is lost: 3 if another process
+# holds it, 4 if it is free, 5 if etcd was unreachable for too long. 1: etcd did not answer, and the hold is unchanged.
 mutex_alive() {
 	_mutex_call _mutex_alive "${1-}" || return
 	MUTEX_HOLD="${MUTEX_HOLD%deadline=*}deadline=$_mutex_out"
@@ -626,14 +626,14 @@ _mutex_alive() {
 }
 
 _mutex_load() {
-	[ -n "${MUTEX_HOLD:-}" ] || { echo "mutex.sh: there is no lock" >&2; return 4; }
+	[ -n "${MUTEX_HOLD:-}" ] || { echo "mutex.sh: no lock is held" >&2; return 4; }
 	name=$MUTEX_NAME
 	eval "$MUTEX_HOLD"
 }
 
-# mutex_unlock gives the lock back. Like mutex_alive, it fails if the lock had been lost before.
+# mutex_unlock releases the lock. Like mutex_alive, it fails if the lock was already lost.
 mutex_unlock() {
-	[ -n "${_mutex_mine:-}" ] || { echo "mutex.sh: this shell has no lock" >&2; return 4; }
+	[ -n "${_mutex_mine:-}" ] || { echo "mutex.sh: this shell holds no lock" >&2; return 4; }
 	if _mutex_call _mutex_unlock; then set -- 0; else set -- $?; fi
 	unset _mutex_mine MUTEX_NAME MUTEX_UUID MUTEX_TOKEN MUTEX_HOLD
 	return "$1"
@@ -644,16 +644,16 @@ _mutex_unlock() { # [NAME]: of mutex_run
 	_mutex_setup && _mutex_load && _mutex_release "${_mutex_patience:-1500}"
 }
 
-# mutex_run NAME [OPTION...] -- COMMAND [ARGUMENT...] takes the lock, runs the command, and gives the lock back. Extends
-# the lock meanwhile, and ends the command when the lock is lost. Returns the command's status; 1, 2, 3 as mutex_lock,
-# 5 if the lock was lost. HUP, INT, QUIT and TERM end the command, and then do what they do without mutex_run.
+# mutex_run NAME [OPTION...] -- COMMAND [ARGUMENT...] takes the lock, runs the command, and releases the lock. Meanwhile
+# it extends the lock, and ends the command if the lock is lost. Returns the command's status; 1, 2, 3 like mutex_lock;
+# 5 if the lock was lost. HUP, INT, QUIT and TERM end the command, then act as they would without mutex_run.
 mutex_run() {
 	_mutex_call _mutex_take run "$@" || return
 	[ -n "$_mutex_out" ] || return 0 # the period is used up
 	_mutex_traps || _mutex_saved=''
 	_mutex_got='' _mutex_command='' _mutex_name=$1 _mutex_words=${_mutex_out#*taken=}
 	shift "${_mutex_words%% *}"
-	for _mutex_sig in HUP INT QUIT TERM; do # a shell starts commands in the background deaf to INT and QUIT
+	for _mutex_sig in HUP INT QUIT TERM; do # background commands of a shell ignore INT and QUIT
 		# shellcheck disable=SC2064 # now, not later
 		trap "_mutex_got=$_mutex_sig; kill -s TERM \${_mutex_command:-} 2>/dev/null || :" $_mutex_sig
 	done
@@ -665,7 +665,7 @@ mutex_run() {
 	while :; do
 		_mutex_before=$_mutex_got
 		if wait $_mutex_command; then set -- 0; else set -- $?; fi
-		# A signal ends the wait, not the command.
+		# A signal interrupts the wait, not the command.
 		if [ "$_mutex_got" = "$_mutex_before" ] || ! kill -0 $_mutex_command 2>/dev/null; then break; fi
 	done
 	kill $_mutex_keeper 2>/dev/null || :

@@ -86,7 +86,7 @@ func TestEveryLanguageReleasesItsLockWhenMutexdevEnds(t *testing.T) {
 				stays = stays || lock.Name == "reports/weekly"
 			}
 			if n != held || !stays {
-				return fmt.Errorf("%d are held, want %d; a lock that stays is there: %v", n, held, stays)
+				return fmt.Errorf("%d locks are held, want %d; the lasting lock is held: %v", n, held, stays)
 			}
 			return nil
 		}

@@ -77,7 +77,7 @@ func (s *started) addresses(t *testing.T) (dashboard, unlocker string) {
 		find := func(what string) string {
 			found := regexp.MustCompile(what + ` +http://([0-9.:]+)/`).FindStringSubmatch(guide)
 			if found == nil {
-				t.Fatalf("the guide does not say where the %s is:\n%s", what, guide)
+				t.Fatalf("the guide lacks the address of the %s:\n%s", what, guide)
 			}
 			return found[1]
 		}
@@ -118,7 +118,7 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 	dev := start(t, "--speed=20")
 	dashboard, unlocker := dev.addresses(t)
 	if !strings.Contains(dev.said, "no Ruby on this machine: the demo's Ruby holder is left out\n") {
-		t.Errorf("the guide does not say what this machine lacks:\n%s", dev.said)
+		t.Errorf("the guide does not list missing languages:\n%s", dev.said)
 	}
 
 	states := map[string]map[string]bool{}
@@ -169,7 +169,7 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 	}
 }
 
-func TestDataInADirectoryAreThereTheNextTime(t *testing.T) {
+func TestDataDirectoryPersists(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	first := start(t, "--speed=20", "--data-dir="+dir)
@@ -191,7 +191,7 @@ func TestDataInADirectoryAreThereTheNextTime(t *testing.T) {
 	again.Stop(t)
 }
 
-func TestItSaysItsVersionAsTheOtherProgramsDo(t *testing.T) {
+func TestMutexdevPrintsItsVersion(t *testing.T) {
 	for _, arg := range []string{"version", "--version"} {
 		var out bytes.Buffer
 		c := command()
@@ -203,13 +203,13 @@ func TestItSaysItsVersionAsTheOtherProgramsDo(t *testing.T) {
 	}
 }
 
-func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
+func TestMutexdevEndsAfterTheGivenTime(t *testing.T) {
 	t.Parallel()
 	dev := start(t, "--no-demo", "--for=1ms")
 	proctest.Must(t, dev.Wait(t))
 }
 
-func TestWhatCannotWorkIsSaidInASentence(t *testing.T) {
+func TestBadSettingsAreReportedInOneSentence(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	proctest.Must(t, err)
 	defer taken.Close()
@@ -230,7 +230,7 @@ func TestWhatCannotWorkIsSaidInASentence(t *testing.T) {
 	}
 }
 
-func TestADefaultThatIsTakenIsReplacedAndTold(t *testing.T) {
+func TestDefaultPortInUseIsReplacedAndReported(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	proctest.Must(t, err)
 	defer taken.Close()
@@ -247,7 +247,7 @@ func TestClientsWithoutGRPCCanUseItsEtcd(t *testing.T) {
 	dev.addresses(t)
 	endpoint := regexp.MustCompile(`(?m)^ +etcd +(\S+)`).FindStringSubmatch(dev.said)
 	if endpoint == nil {
-		t.Fatalf("the guide does not say where etcd is:\n%s", dev.said)
+		t.Fatalf("the guide lacks the address of etcd:\n%s", dev.said)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
 	answer, err := client.Post("http://"+endpoint[1]+"/v3/kv/range", "application/json",

@@ -215,20 +215,12 @@ func (p *Pusher) deadlockAlert(c deadlock.Cycle) alert {
 
 // describe returns a sentence for each wait of the cycle.
 func describe(c deadlock.Cycle) string {
-	var sentences []string
-	for _, w := range c.Waits[:min(len(c.Waits), maxWaits)] {
-		held := alerttext.Line(w.Held[0].String())
-		if others := len(w.Held) - 1; others > 0 {
-			held += fmt.Sprintf(" and %d more", others)
-		}
-		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", alerttext.Line(w.Who.String()),
-			alerttext.Line(w.Lock),
-			held))
+	waits, more := c.Say(maxWaits, alerttext.Line)
+	said := strings.Join(waits, ". ") + "."
+	if more > 0 {
+		said += fmt.Sprintf(" There are %d more in the cycle.", more)
 	}
-	if more := len(c.Waits) - len(sentences); more > 0 {
-		sentences = append(sentences, fmt.Sprintf("There are %d more in the cycle.", more))
-	}
-	return strings.Join(sentences, " ")
+	return said
 }
 
 // maxUnclaimed is how many alerts about locks that nobody takes are pushed, the longest first.

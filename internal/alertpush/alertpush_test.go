@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testing.T) {
+func TestAlertIsSentWhenDueRepeatedAndResolved(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.lock("billing/run #1")
 		w.holds(r)
@@ -45,7 +45,7 @@ func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testin
 }
 
 // Who looks at a lock stands in its alert as long as it is so, and silences nothing.
-func TestAnAlertTellsWhoAskedWhoGaveTimeAndWhoLooks(t *testing.T) {
+func TestAlertHasRequestExtensionAndAcknowledgement(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.lock("nightly")
 		at := metadata.Time{Time: time.Unix(1_553_682_600, 0)}
@@ -73,7 +73,7 @@ func TestAnAlertTellsWhoAskedWhoGaveTimeAndWhoLooks(t *testing.T) {
 	})
 }
 
-func TestWhatIsToldOfALockBeforeItsTimeComes(t *testing.T) {
+func TestAlertsBeforeALocksAlertTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*metadata.Record)
 		quiet  time.Duration // before it is told
@@ -125,7 +125,7 @@ func TestWhatIsToldOfALockBeforeItsTimeComes(t *testing.T) {
 			}
 			w.holds()
 			if over := w.after(time.Second); len(over) != len(c.later) || over[0].EndsAt.After(over[0].at) {
-				w.Errorf("its end is told as %v", over)
+				w.Errorf("its end is pushed as %v", over)
 			}
 		}))
 	}
@@ -157,7 +157,7 @@ func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 	}
 }
 
-func TestARestartAndAnotherUnlockerTellOfTheSameAlert(t *testing.T) {
+func TestAlertIdentityIsStableAcrossUnlockers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.holds(w.lock("a"))
 		stop := w.start(w.config())
@@ -179,7 +179,7 @@ func TestARestartAndAnotherUnlockerTellOfTheSameAlert(t *testing.T) {
 	})
 }
 
-func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.T) {
+func TestOverdueLockIsCriticalIfLocksAreRemoved(t *testing.T) {
 	for _, that := range []struct {
 		removes, excluded bool
 		want              []string
@@ -205,7 +205,7 @@ func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.
 	}
 }
 
-func TestThatALockWasRemovedIsToldForAQuarterOfAnHour(t *testing.T) {
+func TestRemovalAlertLastsAQuarterOfAnHour(t *testing.T) {
 	for _, how := range []string{metadata.EndedAutoUnlocked, metadata.EndedAbandoned} {
 		inWorld(t, func(w *world) {
 			defer w.start(w.config())()
@@ -236,7 +236,7 @@ func TestThatALockWasRemovedIsToldForAQuarterOfAnHour(t *testing.T) {
 	}
 }
 
-func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
+func TestLatestAlertsAreKeptDuringAnOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.is(func() (int, error) { return 0, errDown })
 		w.holds(w.lock("a"), w.lock("b"))
@@ -261,7 +261,7 @@ func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
 	})
 }
 
-func TestARequestThatIsRefusedIsNotSentAgainAsItWas(t *testing.T) {
+func TestRefusedRequestIsNotResentUnchanged(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
 		inWorld(t, func(w *world) {
 			w.is(func() (int, error) { return status, nil })
@@ -283,7 +283,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) { return t(req) }
 
-func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
+func TestHangingAlertmanagerDoesNotDelayOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.transport = transport(func(req *http.Request) (*http.Response, error) {
 			if req.URL.Host == "hangs:9093" {
@@ -311,7 +311,7 @@ func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestTooManyAlertsAreCutAndNoneOfThemIsEndedForThat(t *testing.T) {
+func TestTooManyAlertsAreCutWithoutResolvingAny(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var locks []*metadata.Record
 		for i := range 1500 {
@@ -339,7 +339,7 @@ func TestTooManyAlertsAreCutAndNoneOfThemIsEndedForThat(t *testing.T) {
 	})
 }
 
-func TestWhatStrangersWroteIsShortAndPrintable(t *testing.T) {
+func TestUntrustedTextIsShortAndPrintable(t *testing.T) {
 	inWorld(t, func(w *world) {
 		evil := strings.Repeat("\u202e\x1b[31m\n<b>\xff", 200)
 		w.traces = func(string, string) (string, error) { return "\n" + evil, nil }
@@ -369,7 +369,7 @@ func TestWhatStrangersWroteIsShortAndPrintable(t *testing.T) {
 	})
 }
 
-func TestWhereTheLockWasTakenIsReadOnceAndAgainWhenThatFails(t *testing.T) {
+func TestBacktraceIsReadOnceAndRetriedAfterAFailure(t *testing.T) {
 	inWorld(t, func(w *world) {
 		read := w.traces
 		w.readsTraces(func(string, string) (string, error) { return "", errDown })
@@ -388,7 +388,7 @@ func TestWhereTheLockWasTakenIsReadOnceAndAgainWhenThatFails(t *testing.T) {
 	})
 }
 
-func TestChangesThatAreNoneOfLocksAreNotTold(t *testing.T) {
+func TestUnrelatedChangesAreNotPushed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.lock("a")
 		same := []*metadata.Record{r}
@@ -405,7 +405,7 @@ func TestChangesThatAreNoneOfLocksAreNotTold(t *testing.T) {
 	})
 }
 
-func TestWhatCannotWorkIsASentence(t *testing.T) {
+func TestBadConfigurationIsOneSentence(t *testing.T) {
 	for says, change := range map[string]func(*alertpush.Config){
 		"there is no address":                       func(c *alertpush.Config) { c.URLs = nil },
 		"less than a second":                        func(c *alertpush.Config) { c.Resend = time.Millisecond },
@@ -422,7 +422,7 @@ func TestWhatCannotWorkIsASentence(t *testing.T) {
 
 // Times in statements and records come from the clocks of others. Alertmanager refuses an alert that begins after its
 // end.
-func TestAnAlertBeginsNowAtTheLatest(t *testing.T) {
+func TestAlertStartIsNotInTheFuture(t *testing.T) {
 	ahead := func() metadata.Time { return metadata.Time{Time: time.Now().Add(24 * time.Hour)} }
 	for name, c := range map[string]struct {
 		change func(*metadata.Record)

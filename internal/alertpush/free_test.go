@@ -21,7 +21,7 @@ func cycle(since time.Time) deadlock.Cycle {
 	}}
 }
 
-func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *testing.T) {
+func TestDeadlockIsPushedAfterAMinuteAndResolved(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.holds(w.lock("orders"))
 		var cycles []deadlock.Cycle
@@ -80,7 +80,7 @@ func checkCycle(t *testing.T, got posted, began time.Time) {
 	}
 }
 
-func TestThatNobodyTakesALockIsPushedWhenItIsDueAndEndsWithTheFirstTurn(t *testing.T) {
+func TestUnclaimedAlertEndsWithTheFirstAcquisition(t *testing.T) {
 	inWorld(t, func(w *world) {
 		began := time.Now()
 		var taken bool

@@ -42,7 +42,7 @@ func TestOwnerAndNamedAttributesAreLabels(t *testing.T) {
 				}
 			}
 			if _, shown := p.Labels["secret"]; shown {
-				w.Error("an attribute that nobody named is a label")
+				w.Error("an attribute that was not configured is a label")
 			}
 		}
 
@@ -64,7 +64,7 @@ func TestOwnerAndNamedAttributesAreLabels(t *testing.T) {
 	})
 }
 
-func TestAnAlertTellsWhatHappensNext(t *testing.T) {
+func TestAlertSaysWhatHappensNext(t *testing.T) {
 	at := func(d time.Duration) string {
 		return "2000-01-01 00:" + time.Unix(0, 0).UTC().Add(d).Format("04:05") + "Z"
 	}
@@ -114,7 +114,7 @@ func TestAnAlertTellsWhatHappensNext(t *testing.T) {
 }
 
 // The number of waiters changes all the time: an alert is not sent for it, but whenever it is sent it is right.
-func TestHowManyWaitGoesAlong(t *testing.T) {
+func TestAlertHasTheNumberOfWaiters(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.config()
 		waiting := 0
@@ -147,7 +147,7 @@ func TestHowManyWaitGoesAlong(t *testing.T) {
 
 // What is pushed reads as what Prometheus' rules make of the same lock. promtool tests the rules against this file, and
 // internal/diagnosis/alerttext compares all other texts with it.
-func TestWhatIsNextReadsAsInTheRules(t *testing.T) {
+func TestNextStepMatchesTheRules(t *testing.T) {
 	b, err := os.ReadFile("../../deploy/prometheus/tests/locks.test.yaml")
 	proctest.Must(t, err)
 	rules := normal(string(b))

@@ -4,34 +4,35 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 type metrics struct {
+	prometheus.Collector
 	pushes          *prometheus.CounterVec
 	lastSuccess     *prometheus.GaugeVec
 	alerts, leftOut prometheus.Gauge
 }
 
 func newMetrics() *metrics {
+	all := prometheus.NewRegistry()
+	register := promauto.With(all)
 	return &metrics{
-		pushes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Collector: all,
+		pushes: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "unlocker_alert_pushes_total", Help: "Requests that push alerts to an Alertmanager, by result.",
 		}, []string{"alertmanager", "result"}),
-		lastSuccess: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		lastSuccess: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "unlocker_alert_push_last_success_timestamp_seconds",
 			Help: "When the Alertmanager last accepted alerts; 0 is never.",
 		}, []string{"alertmanager"}),
-		alerts: prometheus.NewGauge(prometheus.GaugeOpts{
+		alerts: register.NewGauge(prometheus.GaugeOpts{
 			Name: "unlocker_alert_push_alerts", Help: "Active alerts that are pushed.",
 		}),
-		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
+		leftOut: register.NewGauge(prometheus.GaugeOpts{
 			Name: "unlocker_alert_push_left_out", Help: "Active alerts that are not pushed because there are too many.",
 		}),
 	}
-}
-
-func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.pushes, m.lastSuccess, m.alerts, m.leftOut}
 }
 
 // counts are the metrics of one Alertmanager.
@@ -48,18 +49,4 @@ func (m *metrics) of(url string) counts {
 func (c counts) success(at time.Time) {
 	c.succeeded.Inc()
 	c.last.Set(float64(at.UnixMilli()) / 1000)
-}
-
-// Describe implements [prometheus.Collector].
-func (p *Pusher) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range p.metrics.all() {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (p *Pusher) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range p.metrics.all() {
-		c.Collect(ch)
-	}
 }

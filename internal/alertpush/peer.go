@@ -202,7 +202,7 @@ func (p *peer) post(ctx context.Context, alerts []alert) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "unlocker")
-	resp, err := p.c.Client.Do(req)
+	resp, err := p.c.Client().Do(req)
 	if err != nil {
 		return err
 	}

@@ -64,15 +64,15 @@ type Config struct {
 	// Backtrace reads where in the code the hold with this uuid took the lock; empty if unknown. Optional.
 	Backtrace func(ctx context.Context, lock, uuid string) (string, error)
 
-	Client *http.Client // with the credentials that the Alertmanagers require; default: a plain client
+	Client func() *http.Client // the present one, with the credentials that the Alertmanagers require
 	Log    zerolog.Logger
 }
 
 // Pusher pushes alerts. Make it with [New].
 type Pusher struct {
-	c       Config
-	peers   []*peer
-	metrics *metrics
+	c     Config
+	peers []*peer
+	*metrics
 
 	// Only Run touches these.
 	alerts alertSet
@@ -93,9 +93,6 @@ func New(c Config) (*Pusher, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.Client == nil {
-		c.Client = &http.Client{}
 	}
 	p := &Pusher{c: c, metrics: newMetrics(), alerts: alertSet{}, wake: make(chan struct{}, 1)}
 	for _, url := range c.URLs {

@@ -159,7 +159,7 @@ func (w *world) config() alertpush.Config {
 			w.lookups++
 			return w.traces(lock, uuid)
 		},
-		Client: &http.Client{Transport: transport},
+		Client: func() *http.Client { return &http.Client{Transport: transport} },
 		Log:    zerolog.New(&w.log),
 	}
 }

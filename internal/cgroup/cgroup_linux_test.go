@@ -33,57 +33,57 @@ func TestMountedFindsTheTree(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTheWholeTreeProvesNothing(t *testing.T) {
+func TestPartialTreeProvesNothing(t *testing.T) {
 	elsewhere := tree{dir: t.TempDir(), root: "/"}
 	if err := elsewhere.whole(); err == nil {
-		t.Error("a folder passes for the whole tree")
+		t.Error("a plain directory passes as the whole tree")
 	}
 	if _, err := elsewhere.find(map[int64]bool{7: true}); err == nil {
-		t.Error("nothing was found, for certain, where there are no cgroups")
+		t.Error("find without a cgroup tree returned no error")
 	}
 	if err := walk(elsewhere.dir, func(string, int64) error { return nil }); err == nil ||
 		!strings.Contains(err.Error(), "mounted over") {
-		t.Errorf("a folder that is no cgroup: %v", err)
+		t.Errorf("a directory that is not a cgroup: %v", err)
 	}
 	if err := walk(filepath.Join(elsewhere.dir, "gone"), nil); err != nil {
 		t.Errorf("a cgroup that was removed meanwhile: %v", err)
 	}
 }
 
-func TestOwnIsWithinWhatIsMounted(t *testing.T) {
+func TestOwnGroupIsWithinTheMount(t *testing.T) {
 	if _, err := (tree{dir: "/cg", root: "/somewhere/else"}).own(); err == nil {
 		t.Error("the group of this process is taken for one below another's")
 	}
 }
 
-func TestAGroupThatCannotBeMadeLeavesNothing(t *testing.T) {
+func TestFailedGroupCreationLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	if g, err := makeBelow(dir, "g"); err == nil { // no cgroup.type
-		t.Errorf("a folder became the group %d", g.ID)
+		t.Errorf("a plain directory became group %d", g.ID)
 	}
 	proctest.Must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	if _, err := makeBelow(filepath.Join(dir, "file"), "g"); err == nil {
 		t.Error("a group was made below a file")
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "g*")); left != nil {
-		t.Errorf("left is %v", left)
+		t.Errorf("leftovers: %v", left)
 	}
 }
 
-func TestUnitNamesAreFitForSystemdAndTheTree(t *testing.T) {
+func TestUnitNamesAreValidForSystemdAndTheTree(t *testing.T) {
 	for _, lock := range []string{"nightly/report", "../..", strings.Repeat("é", 200), "a\nb \\x2d", "-", ""} {
 		name, other := unitName(lock), unitName(lock)
 		if !regexp.MustCompile(`^mutexctl-[A-Za-z0-9._-]{0,150}$`).MatchString(name) {
 			t.Errorf("%q becomes %q", lock, name)
 		}
 		if name == other {
-			t.Errorf("two groups have the name %s", name)
+			t.Errorf("two groups are named %s", name)
 		}
 	}
 }
 
-// Where this machine lets nobody make a cgroup, there is none to look for.
-func TestAGroupIsFoundAsLongAsItIsThere(t *testing.T) {
+// On a machine where no cgroup can be created, there is none to look for.
+func TestGroupIsFoundWhileItExists(t *testing.T) {
 	g, err := Make("a/b")
 	if err != nil {
 		t.Logf("no cgroups here: %v", err)
@@ -114,7 +114,7 @@ func TestAGroupIsFoundAsLongAsItIsThere(t *testing.T) {
 		t.Errorf("%d processes live in and below the group, want 2", n)
 	}
 	if err := g.Remove(); err == nil {
-		t.Error("a group was removed although somebody lives there")
+		t.Error("a group with processes was removed")
 	}
 	over := make(chan struct{}) // the lock was lost before, as in the grace period
 	close(over)
@@ -125,10 +125,10 @@ func TestAGroupIsFoundAsLongAsItIsThere(t *testing.T) {
 		t.Error(err)
 	}
 	if _, found := find(); found {
-		t.Error("a group was found that is gone")
+		t.Error("a removed group was found")
 	}
 	if n, err := g.Clear(nil); n != 0 || err != nil {
-		t.Errorf("a group that is gone was cleared of %d, %v", n, err)
+		t.Errorf("clearing a removed group: %d processes, %v", n, err)
 	}
 }
 

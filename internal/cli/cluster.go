@@ -68,20 +68,11 @@ func chosen() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// isConnection reports whether a flag says where the locks are, as a file of clusters does.
-func isConnection(f *pflag.Flag) bool {
-	switch f.Name {
-	case "etcd.dial-timeout", "etcd.request-timeout", "etcd.keepalive-time", "etcd.keepalive-timeout":
-		return false
-	}
-	return strings.HasPrefix(f.Name, "etcd.") || f.Name == "locks.prefix"
-}
-
 // wanted is the name of the cluster that the command is about; empty: the one that flags and variables describe.
 // Somebody who says where etcd is does not mean the cluster that was chosen for all commands.
 func (c *clusterFlags) wanted() (string, error) {
 	described := false
-	c.flags.VisitAll(func(f *pflag.Flag) { described = described || f.Changed && isConnection(f) })
+	c.flags.VisitAll(func(f *pflag.Flag) { described = described || f.Changed && clusterfile.Describes(f.Name) })
 	if c.name != "" || described {
 		return c.name, nil
 	}

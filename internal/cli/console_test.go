@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// console ID COMMAND... runs a program in the background on a terminal of its own, whose screen is the file ID.out.
+// console ID COMMAND... runs a program in the background on its own terminal, whose screen is the file ID.out.
 func (w *world) console(ts *testscript.TestScript, _ bool, args []string) {
 	file, terminal, err := openTerminal()
 	ts.Check(err)
@@ -42,13 +42,13 @@ func (w *world) console(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { file.Close() })
 }
 
-// screen is the end of a terminal at which the person sits.
+// screen is the user's end of a terminal.
 type screen struct {
 	file *os.File
 	dark chan struct{} // closed when all that was written is in the file
 }
 
-// keys ID TEXT types on a console; ^C and ^Z are what they are on a keyboard, and \n is return.
+// keys ID TEXT types on a console; ^C and ^Z are control characters, and \n is return.
 func (w *world) keys(ts *testscript.TestScript, _ bool, args []string) {
 	text := strings.NewReplacer("^C", "\x03", "^Z", "\x1a", `\n`, "\n").Replace(args[1])
 	_, err := w.screens[args[0]].file.WriteString(text)

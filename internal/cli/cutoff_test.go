@@ -18,12 +18,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The command writes the time into a file as long as it lives, and can only be ended by KILL.
+// The command writes the time into a file while it runs, and can only be ended by KILL.
 const deaf = `trap "" TERM
 echo ready
 while true; do date +%s.%N >beat.new; mv beat.new beat; sleep 0.02; done`
 
-// background starts mutexctl against an etcd. What it says goes to the returned file.
+// background starts mutexctl against an etcd. Its output goes to the returned file.
 func background(t *testing.T, endpoint string, args ...string) (cmd *exec.Cmd, said string) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
@@ -37,7 +37,7 @@ func background(t *testing.T, endpoint string, args ...string) (cmd *exec.Cmd, s
 	return cmd, out.Name()
 }
 
-// says waits until a file is there and has the words.
+// says waits until a file exists and contains the words.
 func says(t *testing.T, file, words string) {
 	t.Helper()
 	proctest.Eventually(t, file+" says "+words, func() error {
@@ -49,12 +49,12 @@ func says(t *testing.T, file, words string) {
 	})
 }
 
-func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T) {
+func TestPartitionedCommandEndsBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	run, said := background(t, proxy.Endpoint(), "run", "l", "--auto-unlock-after", "3s", "--grace", "300ms", "--",
-		"sh", "-c", deaf)
+	run, said := background(t, proxy.Endpoint(), "run", "l", "--wait", "120s", "--auto-unlock-after", "4s", "--grace",
+		"300ms", "--", "sh", "-c", deaf)
 	beat := filepath.Join(run.Dir, "beat")
 	says(t, beat, "")
 	proxy.Stall()
@@ -79,8 +79,8 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 	says(t, said, `lock "l" may be lost`)
 }
 
-// An etcd that refuses connections is waited for as a holder is: the command runs when it is back.
-func TestRunWaitsForAnEtcdThatIsAway(t *testing.T) {
+// An etcd that refuses connections is waited for like a holder: the command runs once it is back.
+func TestRunWaitsForAnUnreachableEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	server.Stop()
@@ -95,7 +95,7 @@ func TestRunWaitsForAnEtcdThatIsAway(t *testing.T) {
 	}
 }
 
-func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
+func TestSilentEtcdIsUnknownInNagios(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
@@ -145,6 +145,6 @@ func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 		}
 	case <-time.After(proctest.Timeout):
 		_ = wait.Process.Kill()
-		t.Error("it goes on waiting for a lock that is free")
+		t.Error("it still waits for a free lock")
 	}
 }

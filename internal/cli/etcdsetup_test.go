@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
-// TestScriptsOfEtcdSetup runs the scripts in testdata/etcd-setup, each against an etcd of its own without users, and
-// CERTS against one that asks for certificates.
+// TestScriptsOfEtcdSetup runs the scripts in testdata/etcd-setup, each against its own etcd without users, and CERTS
+// against one that requires certificates.
 func TestScriptsOfEtcdSetup(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob("testdata/etcd-setup/*.txtar")

@@ -89,7 +89,7 @@ func who(r *metadata.Record) string { return whoAs(&r.Holder, metadata.ShareOf(r
 
 func whoAs(h *metadata.Holder, s metadata.Share) string {
 	name := shortText(h.Owner) + " on " + hostPID(h)
-	if share := shareText(s); share != "" {
+	if share := protocol.ShareWords(s); share != "" {
 		name += " as " + share
 	}
 	return name
@@ -109,20 +109,6 @@ func (s *session) holder(r *metadata.Record) string {
 		line += ", whose end is proven: " + protocol.HowItEnded(r.Death, now)
 	}
 	return line + ", uuid " + shortText(r.UUID)
-}
-
-// shareText is how a holder holds a semaphore or read-write lock: "2 of 5 permits", "reader", "exclusive"; empty for
-// an ordinary lock.
-func shareText(s metadata.Share) string {
-	switch {
-	case s.Kind == metadata.HoldsPermits && s.Limit > 0:
-		return fmt.Sprintf("%d of %s", s.Permits, text.Count(s.Limit, "permit"))
-	case s.Kind == metadata.HoldsPermits:
-		return text.Count(s.Permits, "permit")
-	case s.Kind == metadata.HoldsShared:
-		return "reader"
-	}
-	return s.Kind
 }
 
 func stateColour(s staleness.State) term.Colour {

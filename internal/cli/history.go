@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -85,7 +86,7 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 		}
 		ways[how]++
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
-			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))), how, wholeText(e.By), orNone(askedBy(e)),
+			orNone(protocol.ShareWords(metadata.ShareOf(e.Lock, e.Attributes))), how, wholeText(e.By), orNone(askedBy(e)),
 			orNone(givenBy(e)), orNone(lookedAtBy(e)), wholeText(e.Owner), withPID(wholeText(e.Hostname), e.PID),
 			age(e.LockedAt.Time, e.EndedAt.Time), wholeText(e.Why))
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -186,7 +186,7 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 	for _, l := range shown {
 		r := l.Record
 		abandoned = abandoned || l.State == staleness.Abandoned
-		t.Row(string(l.State), text.Visible(r.Name), orNone(shareText(metadata.ShareOf(r.Name, r.Attributes))),
+		t.Row(string(l.State), text.Visible(r.Name), orNone(protocol.ShareWords(metadata.ShareOf(r.Name, r.Attributes))),
 			orNone(endedWords(r, now)), orNone(clockAhead(judge(r, now))), orNone(acknowledged(r, now)),
 			wholeText(r.Owner), withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, now),
 			relative(r.AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))
@@ -350,34 +350,3 @@ func (s *session) view(ctx context.Context,
 		<-done
 	}
 }
-
-// use is how much of a semaphore or read-write lock is taken.
-type use struct {
-	kind                    string
-	holders, permits, limit int
-}
-
-func useOf(holders []*metadata.Record) use {
-	u := use{holders: len(holders)}
-	for _, r := range holders {
-		share := metadata.ShareOf(r.Name, r.Attributes)
-		u.kind = cmp.Or(u.kind, share.Kind)
-		u.limit = max(u.limit, share.Limit)
-		u.permits += r.Permits()
-	}
-	return u
-}
-
-// text is, for example, "semaphore, 5 of 8 permits taken by 3 holders, 3 free".
-func (u use) text() string {
-	switch {
-	case u.kind == metadata.HoldsShared:
-		return "read-write lock, " + text.Count(u.holders, "reader")
-	case u.limit == 0:
-		return text.Count(u.holders, "holder")
-	}
-	return fmt.Sprintf("semaphore, %d of %s taken by %s, %d free", u.permits, text.Count(u.limit, "permit"),
-		text.Count(u.holders, "holder"), u.free(u.limit))
-}
-
-func (u use) free(limit int) int { return max(limit-u.permits, 0) }

@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// old is an etcd that says it is of an old version; what it stores is in another.
+// old is an etcd that reports an old version; another etcd stores its keys.
 type old struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer
@@ -36,7 +36,7 @@ func (o old) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusRespons
 	return s, err
 }
 
-func TestCheckSaysThatEtcdIsTooOld(t *testing.T) {
+func TestCheckReportsAnOutdatedEtcd(t *testing.T) {
 	conn := etcdtest.Start(t).Client(t).ActiveConnection()
 	o := old{kv: pb.NewKVClient(conn), maintenance: pb.NewMaintenanceClient(conn)}
 	server := grpc.NewServer()

@@ -78,11 +78,22 @@ func (p *page) lock(l *look) {
 		p.fact("state", "free: nobody holds it")
 	}
 	if len(holders) > 0 {
-		p.fact("kind", useOf(holders).text())
+		p.fact("kind", kindWords(protocol.UseOf(holders)))
 	}
 	for _, r := range holders {
 		p.holder(r)
 	}
+}
+
+// kindWords are, for example, "semaphore, 5 of 8 permits taken by 3 holders, 3 free".
+func kindWords(u protocol.Use) string {
+	switch {
+	case u.Readers > 0:
+		return "read-write lock, " + u.Words()
+	case u.Limit > 0:
+		return "semaphore, " + u.Words()
+	}
+	return u.Words()
 }
 
 // holder shows one holder of a shared lock.
@@ -105,9 +116,9 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 		p.fact("diagnosis", d.String(p.now))
 	}
 	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
-		p.fact("kind", shareText(share)+" of "+text.Visible(share.Lock))
+		p.fact("kind", protocol.ShareWords(share)+" of "+text.Visible(share.Lock))
 	} else if share.Kind != "" {
-		p.fact("kind", shareText(share))
+		p.fact("kind", protocol.ShareWords(share))
 	}
 	for _, fact := range doc.Facts() {
 		p.fact(fact.Label, text.Visible(fact.Value))

@@ -45,8 +45,8 @@ func hearSignals() {
 	}
 }
 
-// TestScripts runs the scripts in testdata, each with a prefix of its own in one real etcd. Beside the commands of
-// testscript they have those of world.
+// TestScripts runs the scripts in testdata, each with its own prefix in one real etcd. They have the commands of
+// testscript and of world.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	hearSignals()
@@ -100,7 +100,7 @@ func condition(name string) (bool, error) {
 	return err == nil, nil
 }
 
-// TestScriptsOfUsers runs the scripts in testdata/rights in an etcd where a reader and a writer have rights on one
+// TestScriptsOfUsers runs the scripts in testdata/rights in an etcd where a reader and a writer have permissions on one
 // prefix.
 func TestScriptsOfUsers(t *testing.T) {
 	t.Parallel()
@@ -118,7 +118,7 @@ func TestScriptsOfUsers(t *testing.T) {
 	})
 }
 
-// TestScriptsOnAFullEtcd runs the scripts in testdata/full as a user who may only read an etcd that is out of space.
+// TestScriptsOnAFullEtcd runs the scripts in testdata/full as a read-only user of an etcd that is out of space.
 func TestScriptsOnAFullEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth(), etcdtest.Quota(4<<20))

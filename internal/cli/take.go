@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -200,8 +201,8 @@ func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 		for i := range w.Holders {
 			records[i] = &w.Holders[i].Record
 		}
-		if u := useOf(records); len(records) == 0 || records[0].Name != w.Lock {
-			held.Free = u.free(k.semaphore)
+		if u := protocol.UseOf(records); len(records) == 0 || records[0].Name != w.Lock {
+			held.Free = max(k.semaphore-u.Permits, 0)
 		}
 	}
 	return held

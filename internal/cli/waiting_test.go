@@ -8,10 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
+func TestWaitIsReportedOnChangesAndEveryHalfMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var said []time.Duration
@@ -56,10 +57,17 @@ func TestAWaitIsReportedWhenItChangesAndAsItIsEveryHalfMinute(t *testing.T) {
 	})
 }
 
-func TestACommandWhoseLockWasLostUnderItEndsLikeThat(t *testing.T) {
+func TestLostLockOverridesTheCommandsStatus(t *testing.T) {
 	for work, want := range map[error]int{nil: ExitLost, &statusError{status: 7}: ExitLost} {
 		if got := status((&job{}).outcome(work, mutex.ErrNotHeld)); got != want {
 			t.Errorf("after %v the status is %d, want %d", work, got, want)
 		}
+	}
+}
+
+func TestUnreadableHoldIsReportedAsUnchanged(t *testing.T) {
+	err := (&operatorAction{}).outcome(t.Context(), nil, &metadata.Record{Name: "a"}, "ask", metadata.ErrChanged)
+	if got := err.Error(); status(err) != ExitHeld || got != "nothing was done: a has changed meanwhile: look again" {
+		t.Errorf("the status is %d: %s", status(err), got)
 	}
 }

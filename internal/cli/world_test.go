@@ -22,7 +22,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// world is what a script can reach beside mutexctl: the keys in etcd, and programs that run in the background.
+// world is what a script can use besides mutexctl: the keys in etcd, and programs in the background.
 type world struct {
 	client  *clientv3.Client
 	layout  protocol.Layout
@@ -43,7 +43,7 @@ func newWorld(e *testscript.Env, client *clientv3.Client) (*world, error) {
 		screens: map[string]*screen{}, clock: time.Unix(1_700_000_000, 0), ended: ended, stop: stop}, err
 }
 
-// end ends what a failed script left running.
+// end stops what a failed script left running.
 func (w *world) end() {
 	w.stop()
 	for _, c := range w.running {
@@ -58,14 +58,14 @@ func in(f func(*world, *testscript.TestScript, bool, []string)) func(*testscript
 	}
 }
 
-// put KEY VALUE writes a key below the prefix. Both may have the escapes of Go.
+// put KEY VALUE writes a key below the prefix. Both may have Go escapes.
 func (w *world) put(ts *testscript.TestScript, _ bool, args []string) {
 	_, err := w.client.Put(context.Background(), w.layout.Prefix()+unquote(ts, args[0]), unquote(ts, args[1]))
 	ts.Check(err)
 }
 
-// leased KEY VALUE [TTL] writes a key below the prefix with a lease, of the length that an unlocker's presence has,
-// which is kept alive as long as the test needs it.
+// leased KEY VALUE [TTL] writes a key below the prefix with a lease, by default as long as that of an unlocker's
+// presence, and keeps the lease alive during the test.
 func (w *world) leased(ts *testscript.TestScript, _ bool, args []string) {
 	ttl := protocol.PresenceTTL
 	if len(args) > 2 {
@@ -122,7 +122,7 @@ func (w *world) unlocker(ts *testscript.TestScript, _ bool, args []string) {
 		protocol.PresenceTTL)
 }
 
-// lock NAME [FIELD=VALUE...] writes a record by hand, one key a field. Times are relative: alert_at=-5m.
+// lock NAME [FIELD=VALUE...] writes a record by hand, one key per field. Times are relative: alert_at=-5m.
 func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 	fields := map[string]string{
 		"uuid": "11111111-2222-4333-8444-555555555555", "hostname": "billing-1", "pid": "77", "owner": "billing",
@@ -152,7 +152,7 @@ func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// held NAME COUNT DURATION writes holds that are over, while an unlocker runs: as long as the duration, by its clock.
+// held NAME COUNT DURATION writes ended holds of this duration, by the clock of a running unlocker.
 func (w *world) held(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -174,7 +174,7 @@ func (w *world) held(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// stated NAME CAUSE [suspicion] writes what a witness says of the holder of the lock.
+// stated NAME CAUSE [suspicion] writes a witness's statement about the holder of the lock.
 func (w *world) stated(ts *testscript.TestScript, _ bool, args []string) {
 	resp, err := w.client.Get(context.Background(), w.layout.Field(args[0], metadata.FieldUUID))
 	ts.Check(err)
@@ -250,7 +250,7 @@ func (w *world) signal(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(w.running[args[0]].Process.Signal(signals[args[1]]))
 }
 
-// finish ID STATUS waits for a program and demands its status.
+// finish ID STATUS waits for a program and checks its exit status.
 func (w *world) finish(ts *testscript.TestScript, _ bool, args []string) {
 	c := w.running[args[0]]
 	delete(w.running, args[0])
@@ -265,7 +265,7 @@ func (w *world) finish(ts *testscript.TestScript, _ bool, args []string) {
 	demand(ts, err, args[1])
 }
 
-// status NUMBER COMMAND... runs a program and demands its status.
+// status NUMBER COMMAND... runs a program and checks its exit status.
 func status(ts *testscript.TestScript, _ bool, args []string) {
 	demand(ts, ts.Exec(args[1], args[2:]...), args[0])
 }
@@ -284,8 +284,8 @@ func demand(ts *testscript.TestScript, err error, want string) {
 	}
 }
 
-// eventually PATTERN COMMAND... repeats a program until its output matches. With a file's name instead of the command
-// it reads that.
+// eventually PATTERN COMMAND... repeats a program until its output matches. With a file name instead of the command, it
+// reads the file.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])
 	out := ""

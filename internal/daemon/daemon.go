@@ -54,7 +54,7 @@ func complain(w io.Writer, name string, err error) int {
 	if err == nil {
 		return ExitOK
 	}
-	sentence := strings.ReplaceAll(err.Error(), "\n", "; ")
+	sentence := strings.NewReplacer(":\n  ", ": ", "\n  ", "; ", "\n", "; ").Replace(err.Error())
 	var hint interface{ Hint() string }
 	if errors.As(err, &hint) {
 		sentence += "; " + hint.Hint()

@@ -19,7 +19,7 @@ const scene = "DAEMON_TEST_SCENE"
 func TestMain(m *testing.M) {
 	play, known := map[string]func(context.Context) error{
 		"well":   func(context.Context) error { return nil },
-		"broken": func(context.Context) error { return errors.New("the disk is gone") },
+		"broken": func(context.Context) error { return errors.New("disks:\n  a is gone\n  b is full\nbye") },
 		"misused": func(context.Context) error {
 			return fmt.Errorf("check: %w", daemon.Usage(errors.New("no such policy")))
 		},
@@ -48,7 +48,7 @@ func TestExitStatusAndSentence(t *testing.T) {
 		stderr string
 	}{
 		"well":    {0, ""},
-		"broken":  {1, "unlocker: the disk is gone\n"},
+		"broken":  {1, "unlocker: disks: a is gone; b is full; bye\n"},
 		"misused": {2, "unlocker: check: no such policy\n"},
 	} {
 		got := proctest.Run(t, proctest.Self(scene, name))
@@ -58,7 +58,7 @@ func TestExitStatusAndSentence(t *testing.T) {
 	}
 }
 
-func TestFirstSignalAsksAndTheSecondEnds(t *testing.T) {
+func TestFirstSignalStopsAndSecondKills(t *testing.T) {
 	for name, want := range map[string]struct {
 		signals []syscall.Signal
 		code    int

@@ -93,7 +93,7 @@ func TestProbesFollowReadinessAndLivenessDoesNot(t *testing.T) {
 	expect("at the end", 503, "not ready: shutting down\n")
 }
 
-func TestMetricsAreServedAndProfilesOnlyWhenWanted(t *testing.T) {
+func TestMetricsAreServedAndProfilesOnlyOnRequest(t *testing.T) {
 	for _, pprof := range []bool{false, true} {
 		registry := daemon.NewRegistry("unlocker")
 		ops := daemon.Ops{Ready: &daemon.Readiness{}, Metrics: registry, Pprof: pprof, Log: zerolog.Nop()}
@@ -126,7 +126,7 @@ func crowd(t *testing.T, address, path string, connections int) {
 }
 
 // Otherwise the kernel would take dozens of pages for a reader that is not there, and all of them would be made.
-func TestAnAnswerThatNobodyReadsHoldsUpTheNextOne(t *testing.T) {
+func TestUnreadResponseDelaysTheNext(t *testing.T) {
 	taken := make(chan int)
 	address, _ := serve(t, &daemon.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
@@ -143,7 +143,7 @@ func TestAnAnswerThatNobodyReadsHoldsUpTheNextOne(t *testing.T) {
 	})})
 	crowd(t, address, "/", 1)
 	if n := <-taken; n > 1<<20 {
-		t.Errorf("the kernel takes %d bytes that nobody reads", n)
+		t.Errorf("the kernel buffers %d unread bytes", n)
 	}
 }
 
@@ -162,7 +162,7 @@ func (g *gathered) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func TestScrapesAreAnsweredBesideThoseThatReadNothing(t *testing.T) {
+func TestStalledScrapesDoNotBlockOthers(t *testing.T) {
 	registry := daemon.NewRegistry("unlocker")
 	counts := &gathered{desc: prometheus.NewDesc("unlocker_many", "Many.", []string{"lock"}, nil)}
 	registry.MustRegister(counts)
@@ -197,7 +197,7 @@ func (d *deaf) SetWriteDeadline(time.Time) error {
 	return nil
 }
 
-func TestOfTooManyScrapesThatReadNothingTheOldestIsCutOff(t *testing.T) {
+func TestOldestStalledScrapeIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ops := daemon.Ops{Ready: &daemon.Readiness{}, Metrics: prometheus.NewRegistry(), Log: zerolog.Nop()}
 		handler := ops.Handler()
@@ -276,7 +276,7 @@ func TestRequestThatDoesNotEndIsCutOff(t *testing.T) {
 	}
 }
 
-func TestWebConfigurationBringsTLSAndUsers(t *testing.T) {
+func TestWebConfigurationEnablesTLSAndUsers(t *testing.T) {
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "server")
 	config := filepath.Join(t.TempDir(), "web.yml")
@@ -319,7 +319,7 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func TestATakenAddressIsWaitedFor(t *testing.T) {
+func TestDaemonWaitsForAnAddressInUse(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	proctest.Must(t, err)
 	defer other.Close()
@@ -367,7 +367,7 @@ func calls(ctx context.Context, url string) {
 	}
 }
 
-func TestWhoWaitsForAnAddressStops(t *testing.T) {
+func TestWaitForAnAddressCanBeStopped(t *testing.T) {
 	address, _ := serve(t, &daemon.Server{Handler: http.NotFoundHandler()})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-func TestWebSettingsThatCannotWorkAreRefused(t *testing.T) {
+func TestBadWebSettingsAreRefused(t *testing.T) {
 	junk := filepath.Join(t.TempDir(), "web.yml")
 	proctest.Must(t, os.WriteFile(junk, []byte("nonsense: true\n"), 0o600))
 	for says, s := range map[string]daemon.WebSettings{
@@ -53,7 +53,7 @@ func TestRoutePrefixComesFromTheExternalURLUnlessGiven(t *testing.T) {
 	}
 }
 
-func TestLogIsOneObjectALineWithTimesInUTC(t *testing.T) {
+func TestLogIsOneJSONObjectPerLine(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	proctest.Must(t, err)
 	defer file.Close()
@@ -83,7 +83,7 @@ func TestLogIsOneObjectALineWithTimesInUTC(t *testing.T) {
 	}
 }
 
-func TestWrongLogSettingsAreRefused(t *testing.T) {
+func TestBadLogSettingsAreRefused(t *testing.T) {
 	for _, s := range []daemon.LogSettings{{Level: "loud", Format: "json"}, {Level: "info", Format: "xml"}, {}} {
 		if s.Check() == nil {
 			t.Errorf("%+v is taken", s)

@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
-// roles are the permissions of the tests' people: the name says what each may do.
+// roles are the permissions of the test users, whose names say what each may do.
 const roles = `
 everyone: []
 users:
@@ -48,7 +48,7 @@ func behindProxy(t testing.TB) access.Config {
 	}
 }
 
-func TestEveryRouteWantsItsPermission(t *testing.T) {
+func TestEveryRouteRequiresItsPermission(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	people := map[string][]string{
 		"": nil, "nobody": nil, "viewer": {"view"}, "coder": {"view", "backtrace"}, "auditor": {"view", "audit"},
@@ -84,7 +84,7 @@ func TestEveryRouteWantsItsPermission(t *testing.T) {
 	}
 }
 
-func TestReadingNeverChangesAnything(t *testing.T) {
+func TestReadRequestsChangeNothing(t *testing.T) {
 	s := lived(t)
 	d, done := operated(t, s)
 	for _, r := range append(routes(fingerprint(t, d)), route{method: "GET", path: unlockLink(s, stuck)[1:]},
@@ -98,7 +98,7 @@ func TestReadingNeverChangesAnything(t *testing.T) {
 	wantForced(t, d, 0, 0, 0, 0)
 }
 
-func TestBacktracesNeedTheirPermissionWhereverTheyStand(t *testing.T) {
+func TestBacktracesNeedTheirPermissionEverywhere(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	hidden := s.dashboard(t, func(c *setup.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
@@ -117,7 +117,7 @@ func TestBacktracesNeedTheirPermissionWhereverTheyStand(t *testing.T) {
 	}
 }
 
-func TestCallerIsWhoTheSourceSays(t *testing.T) {
+func TestCallerComesFromTheConfiguredSource(t *testing.T) {
 	proxy := behindProxy(t)
 	leaf := func(c x509.Certificate) func(*http.Request) {
 		return func(r *http.Request) { r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{&c}}} }
@@ -189,7 +189,7 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 	}
 }
 
-func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
+func TestContradictoryAccessSettingsAreRefused(t *testing.T) {
 	never := func(string) bool { return false }
 	for says, access := range map[string]access.Config{
 		"trusted proxies": {Source: access.SourceHeader, Header: "X-User"},
@@ -233,7 +233,7 @@ func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
 	}
 }
 
-func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
+func TestPermissionsByOwnerCoverOnlyThatOwner(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s, func(c *setup.Config) {
 		c.Access.Permissions = parsed(t,
@@ -271,7 +271,7 @@ func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 	}
 }
 
-func TestPermissionsThatChangedCountAtOnce(t *testing.T) {
+func TestChangedPermissionsApplyAtOnce(t *testing.T) {
 	now := parsed(t, "users: {ann: [view]}")
 	d := busy().dashboard(t, func(c *setup.Config) {
 		c.Access = behindProxy(t)

@@ -31,7 +31,7 @@ type verb struct {
 
 const free = "billing/free" // which nobody holds, and which has a lock delay
 
-// verbs are all of them, with forms that are in order.
+// verbs are all actions, with valid forms.
 func verbs(s *scene) []verb {
 	return []verb{
 		{"unlock", protocol.ActionForceUnlock, "force-unlock", "force_unlocks", "unlock", stuck, s.wanted(stuck)},
@@ -50,7 +50,7 @@ func (v verb) count(t *testing.T, d *dashboard.Dashboard, result string) float64
 	return sample(t, d, "mutexdash_"+v.counter+"_total", result)
 }
 
-// operators is a dashboard on which all actions are switched on. What is asked of etcd goes to done, and ends with err.
+// operators returns a dashboard with all actions enabled. Requests to etcd go to done and return err.
 func operators(t testing.TB, s *scene, done *[]protocol.Action, err *error) *dashboard.Dashboard {
 	do := func(on protocol.Subject, a protocol.Action) error {
 		if d := on.Delay; a.Action == protocol.ActionEndDelay && (d.Lock != free || d.Revision != 99) {
@@ -66,7 +66,7 @@ func operators(t testing.TB, s *scene, done *[]protocol.Action, err *error) *das
 	})
 }
 
-func TestAnActionAsksFirstAndIsThenDone(t *testing.T) {
+func TestActionsAskForConfirmation(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d := operators(t, s, &done, new(error))
@@ -77,7 +77,7 @@ func TestAnActionAsksFirstAndIsThenDone(t *testing.T) {
 		}
 		page = get(d, "/lock?name="+v.lock, "X-Forwarded-User", "viewer").Body.String()
 		if slices.Contains(attributes(page, "href"), v.link()) {
-			t.Errorf("the page of the lock leads somebody who may not to %s", v.link())
+			t.Errorf("the lock page links an unauthorized user to %s", v.link())
 		}
 		if v.page == "unlock" {
 			wantWords(t, page, "Force unlock needs the permission unlock.")
@@ -111,7 +111,7 @@ func TestAnActionAsksFirstAndIsThenDone(t *testing.T) {
 	}
 }
 
-// refusal is a form of which nothing comes.
+// refusal is a form that must be refused.
 type refusal struct {
 	name    string
 	verbs   string // to which it happens; empty: to all
@@ -183,6 +183,8 @@ func refusals() []refusal {
 			says: "that you saw has ended.", result: "conflict"},
 		{name: "when it was extended", verbs: "extend", fails: metadata.ErrChanged, status: 409,
 			says: "the lock has just been extended", result: "conflict"},
+		{name: "that etcd did not take", verbs: "unlock ask", fails: metadata.ErrChanged, status: 409,
+			says: "Nothing was done: the hold that you saw has ended or changed.", result: "conflict"},
 		{name: "that makes no sense", verbs: marks, fails: &protocol.RefusedError{Why: "the record is odd"},
 			status: 409, says: "Nothing was done: the record is odd."},
 		{name: "while etcd is silent", verbs: ofHolds, change: silent, status: 503, says: "Nothing was done: timeout",
@@ -223,7 +225,7 @@ func TestActionsAreRefused(t *testing.T) {
 				}
 				result := cmp.Or(r.result, "denied")
 				before := v.count(t, d, result)
-				// each of those who may has tries of its own
+				// each permitted user has a separate quota
 				w := post(d, strings.TrimPrefix(cmp.Or(r.who, r.name), "-"), v.link(), form, append(r.headers,
 					"X-Forwarded-Groups", map[bool]string{true: "chiefs"}[r.who == ""])...)
 				if w.Code != r.status || r.fails == nil && len(done) > 0 ||
@@ -245,7 +247,7 @@ func TestActionsAreRefused(t *testing.T) {
 	}
 }
 
-// checkKept wants what was typed into a form that was refused: in the form, or beside it.
+// checkKept checks that the text typed into a refused form is still in the form, or next to it.
 func checkKept(t *testing.T, status int, page string, form url.Values) {
 	t.Helper()
 	switch status {
@@ -259,7 +261,7 @@ func checkKept(t *testing.T, status int, page string, form url.Values) {
 	}
 }
 
-func TestActionsAreOffUnlessSwitchedOn(t *testing.T) {
+func TestActionsAreOffByDefault(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t, delayed(s, free), func(c *setup.Config) { c.Access = behindProxy(t) })
 	for _, v := range verbs(s) {
@@ -285,7 +287,7 @@ func TestActionsAreOffUnlessSwitchedOn(t *testing.T) {
 	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(), "This dashboard is read-only.")
 }
 
-func TestActionsByTheAPI(t *testing.T) {
+func TestActionsThroughTheAPI(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d := operators(t, s, &done, new(error))
@@ -348,7 +350,7 @@ func TestActionsByTheAPI(t *testing.T) {
 	}
 }
 
-// bodyOf is the beginning of what a program sends for an action, without a member.
+// bodyOf returns a program's request body for an action, without one member.
 func bodyOf(s *scene, action protocol.Verb, without string) string {
 	name, id := stuck, s.documents[stuck].UUID
 	token := s.documents[stuck].Token

@@ -36,13 +36,13 @@ func crowd(n int) *scene {
 	return s
 }
 
-// request is what a viewer asks for, and what happens before.
+// request is a viewer's request, and what happens before it.
 type request struct {
 	name string
 	ask  func(s *scene, i int) (address string)
 }
 
-// requests are those of viewers who have nothing yet.
+// requests are first requests, without cached parts.
 func requests() []request {
 	return []request{
 		{"cached", func(*scene, int) string { return "/" }},
@@ -58,7 +58,7 @@ func requests() []request {
 	}
 }
 
-// tick lets time go on, so that there is a new picture.
+// tick advances time, so that there is a new snapshot.
 func (s *scene) tick(d time.Duration) {
 	s.now = s.now.Add(d)
 	s.fresh.Heard = s.now
@@ -82,8 +82,8 @@ func (s *scene) changeMany(from, n int) {
 	}
 }
 
-// BenchmarkList measures what a viewer waits for, and what part of the budget that is: above 1 is too much, on a
-// machine with nothing else to do.
+// BenchmarkList measures a viewer's waiting time, absolute and as a share of the budget, which must be below 1 on an
+// idle machine.
 func BenchmarkList(b *testing.B) {
 	for _, c := range []struct {
 		locks  int
@@ -107,7 +107,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// measure reports the p95 of answers, and what part of the budget that is.
+// measure reports the p95 of responses, absolute and as a share of the budget.
 func measure(b *testing.B, d http.Handler, budget time.Duration, ask func(i int) (address, etag string)) {
 	took := make([]time.Duration, 0, b.N)
 	for i := 0; b.Loop(); i++ {
@@ -124,9 +124,9 @@ func measure(b *testing.B, d http.Handler, budget time.Duration, ask func(i int)
 	b.ReportMetric(float64(p95)/float64(budget), "of-budget")
 }
 
-// BenchmarkViewers measures a second of 50 viewers with ten different views who look every five seconds. ns/op is what
-// a second costs: the budget is 20 ms (2 % of a processor) while nothing changes, 500 ms with 100,000 locks and 100
-// changes in the second.
+// BenchmarkViewers measures a second of 50 viewers with ten different views that refresh every five seconds. ns/op is
+// the cost of a second: the budget is 20 ms (2 % of a processor) while nothing changes, 500 ms with 100,000 locks and
+// 100 changes in the second.
 func BenchmarkViewers(b *testing.B) {
 	for _, c := range []struct{ locks, changes int }{{10_000, 0}, {100_000, 0}, {10_000, 100}, {100_000, 100}} {
 		b.Run(fmt.Sprintf("locks=%d/changes=%d", c.locks, c.changes), func(b *testing.B) {
@@ -146,12 +146,12 @@ func BenchmarkViewers(b *testing.B) {
 	}
 }
 
-// views are what viewers look at.
+// views are the URLs that viewers request.
 var views = [...]string{"/", "/?q=state:alerting", "/?q=owner:service-07", "/?q=tenant-00", "/?sort=held",
 	"/?q=held:%3E30m", "/?q=name:/tenant-0.*[13579]/",
 	"/?group=owner", "/?q=host:service-11&sort=unlock", "/?limit=250&density=full"}
 
-// second is a second in which some locks change and each view is asked for once.
+// second is a second in which some locks change and each view is requested once.
 func (s *scene) second(d http.Handler, etags *[len(views)]string, changes, i int) {
 	s.tick(time.Second)
 	if changes > 0 {

@@ -19,8 +19,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// served is a dashboard behind a real server, with the limits on time that the programs have. The system keeps little
-// of what is sent, so that an answer that nobody reads stays with the server.
+// served is a dashboard behind a real server with the programs' timeouts. Socket buffers are small, so that an unread
+// response stays in the server.
 func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(d)
@@ -68,7 +68,7 @@ func byHand(line, body string, headers ...string) string {
 	return line + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + strings.Join(append(headers, "", ""), "\r\n") + body
 }
 
-func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
+func TestIdleSocketsDoNotBlockThePage(t *testing.T) {
 	t.Parallel()
 	s := crowd(60)
 	d, _ := operated(t, s, local(t))
@@ -98,8 +98,8 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 				resp.Body.Close()
 				return resp.StatusCode
 			}
-			// Requests that are allowed are worked on, and 300 at once are more than are taken on: the page is busy
-			// until they are answered, whether or not anybody reads the answers, and then it is free for good.
+			// 300 permitted requests at once exceed the limit: the page is busy until they are answered, whether or not
+			// the responses are read, and then it is free.
 			end := time.Now().Add(time.Minute)
 			for answered := 0; answered < 5; {
 				switch code := page(); {
@@ -118,7 +118,7 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
+func TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	s := busy()
 	d, _ := operated(t, s, local(t))
@@ -155,7 +155,7 @@ func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotGetsBackWhatWasTyped(t *testing.T) {
+func TestForbiddenActionKeepsTheTypedText(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d, forced := operated(t, s, marking(t, s, &done))
@@ -200,7 +200,7 @@ func TestWhoMayNotGetsBackWhatWasTyped(t *testing.T) {
 	}
 }
 
-func TestRefusedTriesDoNotFillTheLog(t *testing.T) {
+func TestRefusedAttemptsDoNotFillTheLog(t *testing.T) {
 	s := busy()
 	d, _ := operated(t, s)
 	for range 40 {
@@ -228,7 +228,7 @@ func TestRefusedTriesDoNotFillTheLog(t *testing.T) {
 	}
 }
 
-// pieces is a client's end that notes the largest piece it was sent, and may leave after the first one.
+// pieces is a client that records the largest piece it received, and may leave after the first one.
 type pieces struct {
 	*httptest.ResponseRecorder
 	largest int
@@ -243,7 +243,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.ResponseRecorder.Write(b)
 }
 
-func TestATableIsSentInPieces(t *testing.T) {
+func TestTableIsSentInPieces(t *testing.T) {
 	s := crowd(3000)
 	d := s.dashboard(t)
 	for _, encoding := range []string{"", "gzip"} {
@@ -264,7 +264,7 @@ func TestATableIsSentInPieces(t *testing.T) {
 	}
 }
 
-func TestATableThatCouldNotBeSentWholeDoesNotPassForWhole(t *testing.T) {
+func TestTruncatedTableIsNotTakenForComplete(t *testing.T) {
 	d := crowd(3000).dashboard(t)
 	defer func() {
 		if cause := recover(); cause != http.ErrAbortHandler {

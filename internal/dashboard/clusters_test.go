@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// world is several clusters, and what operators did in each.
+// world is several clusters, with the operators' actions in each.
 type world struct {
 	*dashboard.Dashboard
 	scenes map[string]*scene
@@ -64,7 +64,7 @@ func clusters(t testing.TB, changes ...func(*setup.Config)) *world {
 	return w
 }
 
-// page asks as somebody.
+// page requests a page as a user.
 func (w *world) page(t testing.TB, who, url string, status int) string {
 	t.Helper()
 	got := get(w, url, "X-Forwarded-User", who)
@@ -74,7 +74,7 @@ func (w *world) page(t testing.TB, who, url string, status int) string {
 	return got.Body.String()
 }
 
-// leaves makes a cluster silent since a while.
+// leaves makes a cluster unreachable since a while.
 func (w *world) leaves(name string, since time.Duration) {
 	s := w.scenes[name]
 	s.fresh.Heard = s.now.Add(-since)
@@ -82,12 +82,12 @@ func (w *world) leaves(name string, since time.Duration) {
 	s.away = errAway
 }
 
-// links are the addresses in a page.
+// links returns the URLs in a page.
 func links(page, part string) []string {
 	return slices.DeleteFunc(attributes(page, "href"), func(a string) bool { return !strings.Contains(a, part) })
 }
 
-func TestADeadlockAndWhatToDoNameTheCluster(t *testing.T) {
+func TestDeadlockAdviceNamesTheCluster(t *testing.T) {
 	w := clusters(t)
 	summary := func(class string) {
 		t.Helper()
@@ -108,7 +108,7 @@ func TestADeadlockAndWhatToDoNameTheCluster(t *testing.T) {
 	wantWords(t, w.page(t, "ann", "/waiting", http.StatusOK), "These may be waiting for each other forever: PROD-US")
 }
 
-func TestQueryChoosesClusters(t *testing.T) {
+func TestQuerySelectsClusters(t *testing.T) {
 	w := clusters(t)
 	for q, want := range map[string]string{
 		"cluster:prod-eu": "1 of 5 locks", "cluster:prod-*": "3 of 5 locks", "cluster:prod-eu,staging": "3 of 5 locks",
@@ -142,7 +142,7 @@ func TestQueryChoosesClusters(t *testing.T) {
 	}
 }
 
-func TestLockWithoutAClusterIsFoundWhereOnlyOneKnowsIt(t *testing.T) {
+func TestLockWithoutAClusterIsFoundIfUnique(t *testing.T) {
 	w := clusters(t)
 	for _, path := range []string{"lock", "unlock", "ask", "lock/backtrace"} {
 		got := get(w, "/"+path+"?name=only-staging&hold=x", "X-Forwarded-User", "ann")
@@ -166,7 +166,7 @@ func TestLockWithoutAClusterIsFoundWhereOnlyOneKnowsIt(t *testing.T) {
 	w.page(t, "ann", "/c/nowhere/lock?name=nightly/run", http.StatusNotFound)
 }
 
-// as asks as somebody.
+// as sends a request as a user.
 type as struct {
 	d   http.Handler
 	who string
@@ -186,7 +186,7 @@ func (w *world) act(t testing.TB, who, cluster, form string) int {
 }
 
 // The name, and even the hold's uuid, are the same in all three clusters.
-func TestActionsTouchTheLockOfTheirClusterOnly(t *testing.T) {
+func TestActionsAffectOnlyTheirCluster(t *testing.T) {
 	w := clusters(t)
 	for i, cluster := range []string{"prod-us", "staging", "prod-eu"} {
 		for _, form := range []string{"unlock", "ask", "extend"} {
@@ -211,7 +211,7 @@ func TestActionsTouchTheLockOfTheirClusterOnly(t *testing.T) {
 	}
 }
 
-func TestClusterThatIsAwayIsNamedAndTheOthersGoOn(t *testing.T) {
+func TestUnreachableClusterIsNamedWhileOthersGoOn(t *testing.T) {
 	w := clusters(t)
 	w.leaves("prod-us", 4*time.Minute)
 	page := w.page(t, "ann", "/", http.StatusOK)
@@ -240,8 +240,8 @@ func TestClusterThatIsAwayIsNamedAndTheOthersGoOn(t *testing.T) {
 	}
 }
 
-// What alerts after the last sign of life of its cluster is not known to alert.
-func TestStatesOfAClusterThatIsAwayAreThoseOfItsLastSignOfLife(t *testing.T) {
+// A lock whose alert time is after its cluster's last sign of life is not known to alert.
+func TestStatesOfAnUnreachableClusterAreAsLastHeard(t *testing.T) {
 	w := clusters(t)
 	for _, s := range w.scenes {
 		s.add(hold{name: "soon", owner: "x", host: "x-1", held: time.Hour, alert: -time.Minute, unlock: time.Hour})
@@ -261,7 +261,7 @@ func TestStatesOfAClusterThatIsAwayAreThoseOfItsLastSignOfLife(t *testing.T) {
 	}
 }
 
-func TestPermissionsCanBeForSomeClusters(t *testing.T) {
+func TestPermissionsByCluster(t *testing.T) {
 	permissions := parsed(t, `
 everyone: [view cluster:prod-*]
 users:
@@ -301,7 +301,7 @@ users:
 	}
 }
 
-func TestUnlockersOfOtherClustersAreNotTold(t *testing.T) {
+func TestUnlockersOfHiddenClustersAreNotShown(t *testing.T) {
 	permissions := parsed(t, `
 everyone: [view cluster:prod-*]
 users: {ann: [view], chief: [unlock, ask, extend]}
@@ -310,7 +310,7 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 	w.scenes["staging"].unlockers[0].ID = "unlocker-of-staging"
 	for who, knows := range map[string]bool{"ann": true, "bob": false} {
 		if page := w.page(t, who, "/api/v1/status", http.StatusOK); strings.Contains(page, "of-staging") != knows {
-			t.Errorf("%s is told of the unlockers: %s", who, page)
+			t.Errorf("%s sees the unlockers: %s", who, page)
 		}
 	}
 	w.scenes["staging"].unlockers[0].HeldBack = []string{string(staleness.Clock)}
@@ -324,7 +324,7 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 		"Also: 1 more without working unlockers, 1 silent.")
 }
 
-// pageByPage are the clusters of what an API lists, asked one at a time.
+// pageByPage returns the clusters of an API list that is read one item at a time.
 func pageByPage[T any](t *testing.T, w *world, path string, first func(T) string) (clusters []string) {
 	t.Helper()
 	for next := ""; ; {
@@ -339,7 +339,7 @@ func pageByPage[T any](t *testing.T, w *world, path string, first func(T) string
 }
 
 // Records of the same moment and token are not lost between two pages of an API, nor are locks of one name.
-func TestHistoryOfSeveralClustersGoesOnAtTheRightHold(t *testing.T) {
+func TestPagedHistoryOfSeveralClustersResumesCorrectly(t *testing.T) {
 	w := clusters(t)
 	for name, s := range w.scenes {
 		s.endings["e"] = &metadata.Ending{Lock: "nightly/run", UUID: "e", Token: 7, Ended: metadata.EndedForced,
@@ -356,7 +356,7 @@ func TestHistoryOfSeveralClustersGoesOnAtTheRightHold(t *testing.T) {
 	}
 }
 
-func TestMergedPictureFollowsChanges(t *testing.T) {
+func TestMergedSnapshotFollowsChanges(t *testing.T) {
 	w := clusters(t)
 	wantWords(t, w.page(t, "ann", "/", http.StatusOK), "5 locks")
 	tag := get(w, "/", "X-Forwarded-User", "ann").Header().Get("ETag")
@@ -411,7 +411,7 @@ func TestActionsAreCountedByCluster(t *testing.T) {
 	}
 }
 
-func TestOneClusterWithANameKeepsItsAddresses(t *testing.T) {
+func TestSingleNamedClusterKeepsItsURLs(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) { c.Cluster = setup.Cluster{Name: "prod-eu"} })
 	page := ok(t, d, "/")
 	if stray := links(page, "/c/"); len(stray) > 0 {

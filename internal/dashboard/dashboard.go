@@ -31,13 +31,13 @@ import (
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
-	server             // what is shown: one cluster, or several together
+	server // what is shown: one cluster, or several together
+	*metrics
 	clusters []*server // each of several; nil where there is only one
 	hosts    hosts
 	urls     site.URLs
 	route    string // prefix under which requests arrive
 	assets   assets
-	metrics  *metrics
 	tickets  chan struct{} // of the requests that are worked on
 	streams  chan struct{} // of the answers that are sent while they are made
 	kept     chan struct{} // of the forms that are read though they are refused
@@ -53,7 +53,7 @@ func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 	if err := checkAll(all); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{metrics: newMetrics(), tickets: make(chan struct{}, maxRequests),
+	d := &Dashboard{tickets: make(chan struct{}, maxRequests),
 		streams: make(chan struct{}, maxStreams), kept: make(chan struct{}, maxKept)}
 	if err := d.prefixes(&all[0]); err != nil {
 		return nil, err
@@ -68,6 +68,7 @@ func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 		return nil, err
 	}
 	d.build(all, templates)
+	d.metrics = newMetrics(d.servers())
 	d.handler, err = d.routes()
 	return d, err
 }

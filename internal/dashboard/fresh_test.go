@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestPageSaysHowFreshItIs(t *testing.T) {
+func TestPageShowsItsFreshness(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t)
 	for age, says := range map[time.Duration]string{
@@ -38,7 +38,7 @@ func TestPageSaysHowFreshItIs(t *testing.T) {
 	}
 }
 
-func TestSilenceMakesNothingWorse(t *testing.T) {
+func TestSilenceWorsensNoState(t *testing.T) {
 	for silence, want := range map[time.Duration][]string{ // of etcd, which gives a sign of life every two seconds
 		2 * time.Second: {"alerting", "expired"}, 3 * time.Second: {"held", "alerting"},
 		28 * time.Second: {"held", "alerting"},
@@ -60,7 +60,7 @@ func TestSilenceMakesNothingWorse(t *testing.T) {
 	}
 }
 
-func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
+func TestUnloadedViewIsNotShownAsQuiet(t *testing.T) {
 	s := newScene()
 	s.fresh = protocol.Freshness{Cause: "connection refused"}
 	d := s.dashboard(t)
@@ -95,7 +95,7 @@ func TestUnchangedListIsNotSentAgain(t *testing.T) {
 	d := s.dashboard(t)
 	tag := func(address string) string { return get(d, address).Header().Get("ETag") }
 	for _, address := range []string{"/", "/?q=drm", "/?fragment=rows", "/api/v1/locks", "/api/v1/summary",
-		"/api/v1/locks?fields=name"} {
+		"/api/v1/locks?fields=name", "/?group=owner"} {
 		before := tag(address)
 		s.now, s.fresh.Heard = s.now.Add(5*time.Second), s.fresh.Heard.Add(5*time.Second)
 		w := get(d, address, "If-None-Match", before)
@@ -168,7 +168,7 @@ func TestChangesAreSent(t *testing.T) {
 	}
 }
 
-func TestMetricsCountByRouteAndNeverByName(t *testing.T) {
+func TestMetricsCountByRouteNotByName(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t)
 	get(d, "/lock?name=billing/invoice-run")
@@ -194,7 +194,7 @@ mutexdash_http_requests_total{code="405",handler="none",method="other"} 1
 	}
 }
 
-func TestTagsAreComparedWhole(t *testing.T) {
+func TestETagsAreComparedWhole(t *testing.T) {
 	d := newScene().dashboard(t)
 	tag := get(d, "/").Header().Get("ETag")
 	for _, c := range []struct {
@@ -231,8 +231,7 @@ func silent(s *scene, after time.Duration) func(*setup.Config) {
 		}
 		of(c).history = func(ctx context.Context, _ int) ([]metadata.Ending, error) { return nil, wait(ctx) }
 		of(c).ending = func(ctx context.Context, uuid string) (*metadata.Ending, error) {
-			return s.endings[uuid],
-				wait(ctx)
+			return s.endings[uuid], wait(ctx)
 		}
 	}
 }
@@ -255,7 +254,7 @@ func TestLockPageDoesNotWaitForASilentEtcd(t *testing.T) {
 	})
 }
 
-func TestLockPageWaitsForAnEtcdThatIsOnlySlow(t *testing.T) {
+func TestLockPageWaitsForASlowEtcd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lived(t)
 		d, _ := operated(t, s, silent(s, 800*time.Millisecond))
@@ -265,7 +264,7 @@ func TestLockPageWaitsForAnEtcdThatIsOnlySlow(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if page := page("/lock?name=" + stuck); strings.Contains(page, "no answer within") ||
 			!strings.Contains(page, "/mutexes/") {
-			t.Error("the page that follows has no keys, although etcd answers in 0.8 s")
+			t.Error("the next page has no keys, but etcd answers in 0.8 s")
 		}
 		d = s.dashboard(t, silent(s, 800*time.Millisecond))
 		s.locks = nil // the watch has not shown it yet
@@ -273,7 +272,7 @@ func TestLockPageWaitsForAnEtcdThatIsOnlySlow(t *testing.T) {
 	})
 }
 
-func TestARecordThatBreaksAReadDoesNotEndTheDashboard(t *testing.T) {
+func TestPanicWhileReadingARecordDoesNotEndTheDashboard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, after := range map[string]time.Duration{"while a page waits": 0,
 			"after the page has gone on": time.Second} {
@@ -298,7 +297,7 @@ func TestARecordThatBreaksAReadDoesNotEndTheDashboard(t *testing.T) {
 	})
 }
 
-func TestTooManyAtOnceAreRefused(t *testing.T) {
+func TestTooManyConcurrentRequestsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lived(t)
 		d := s.dashboard(t, func(c *setup.Config) {

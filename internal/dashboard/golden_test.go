@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -26,7 +27,7 @@ type look struct {
 	like  string // another one, with which only the differences stand there
 }
 
-// golden are pages in their states: how each looked when somebody looked at it.
+// golden are pages in their states, as they looked when they were reviewed.
 func golden() []look {
 	awhile := func(age time.Duration) func(testing.TB) *scene {
 		return func(t testing.TB) *scene {
@@ -123,20 +124,22 @@ func golden() []look {
 	}
 }
 
-func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
+func TestPagesLookLikeTheirGoldens(t *testing.T) {
 	t.Parallel()
 	pages := map[string]string{}
-	for _, g := range golden() {
-		s := g.scene(t)
-		d, _ := operated(t, s, marking(t, s, new([]protocol.Action)))
-		w := get(d, g.path, "X-Forwarded-User", "chief")
-		page := fmt.Sprintf("<!-- %d -->\n%s", w.Code, essence(w.Body.String()))
-		pages[g.name] = page
-		if g.like != "" {
-			page = apart(page, pages[g.like])
+	synctest.Test(t, func(t *testing.T) { // no read behind a page is late
+		for _, g := range golden() {
+			s := g.scene(t)
+			d, _ := operated(t, s, marking(t, s, new([]protocol.Action)))
+			w := get(d, g.path, "X-Forwarded-User", "chief")
+			page := fmt.Sprintf("<!-- %d -->\n%s", w.Code, essence(w.Body.String()))
+			pages[g.name] = page
+			if g.like != "" {
+				page = apart(page, pages[g.like])
+			}
+			checkGolden(t, g.name+".html", page)
 		}
-		checkGolden(t, g.name+".html", page)
-	}
+	})
 	if *update {
 		return
 	}
@@ -153,7 +156,8 @@ func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
 	}
 }
 
-// essence returns what differs from page to page: the title, the banner, and everything between navigation and footer.
+// essence returns the parts that differ between pages: the title, the banner, and everything between navigation and
+// footer.
 func essence(page string) string {
 	page = regexp.MustCompile(`assets/[0-9a-f]{12}/`).ReplaceAllString(page, "assets/…/")
 	page = regexp.MustCompile(`data-etag="[^"]*"`).ReplaceAllString(page, `data-etag="…"`)
@@ -164,8 +168,7 @@ func essence(page string) string {
 	return strings.Join(kept, "\n") + "\n"
 }
 
-// apart are the lines that a page does not have of another one, and those that it has instead. Revisions are no
-// difference.
+// apart returns a diff of two pages by lines. Revisions do not count as differences.
 func apart(page, other string) string {
 	lines := func(s string) []string {
 		return strings.Split(regexp.MustCompile(`9182\d\d`).ReplaceAllString(s, "9182…"), "\n")

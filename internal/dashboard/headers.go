@@ -185,7 +185,7 @@ func squeezer(name string) *strings.Replacer {
 	if path.Ext(name) == ".css" {
 		return strings.NewReplacer(": ", ":", " { ", "{", " {", "{", "; }", "}", " }", "}", "; ", ";", ", ", ",")
 	}
-	return strings.NewReplacer(" = ", "=", " => ", "=>", " === ", "===", " !== ", "!==")
+	return strings.NewReplacer(" = ", "=", " => ", "=>", " === ", "===", " !== ", "!==", " ? ", "?", " : ", ":")
 }
 
 // compact leaves out what only readers of a source need: indentation, and lines that are nothing but a comment.

@@ -23,7 +23,7 @@ func withAudit(c *setup.Config) {
 		Permissions: &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace, access.Audit}}}
 }
 
-// over adds a past hold to the scene: it began and ended this long ago.
+// over adds a past hold to the scene, which began and ended this long ago.
 func (s *scene) over(lock, how, by, why string, began, ended time.Duration) metadata.Ending {
 	s.revision++
 	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision,
@@ -50,7 +50,7 @@ func lived(t testing.TB) *scene {
 	return s
 }
 
-func TestHistoryTellsHowHoldsEnded(t *testing.T) {
+func TestHistoryShowsHowHoldsEnded(t *testing.T) {
 	s := lived(t)
 	d := s.dashboard(t)
 	released := s.over("drm/rotate-keys", metadata.EndedReleased, "", "", time.Hour, 0)
@@ -87,7 +87,7 @@ func TestHistoryTellsHowHoldsEnded(t *testing.T) {
 	wantWords(t, ok(t, d, link), "This hold ended 0s ago (released).")
 }
 
-func TestHistoryIsHonestAboutGaps(t *testing.T) {
+func TestHistoryShowsGaps(t *testing.T) {
 	s := lived(t)
 	d := s.dashboard(t)
 	ok(t, d, "/history")
@@ -102,7 +102,7 @@ func TestHistoryIsHonestAboutGaps(t *testing.T) {
 	}
 }
 
-func TestHistoryComesInPagesWithoutLossOrDouble(t *testing.T) {
+func TestHistoryPagesHaveNoGapsOrDuplicates(t *testing.T) {
 	s := busy()
 	for i := range 57 {
 		// four at a time
@@ -142,7 +142,7 @@ func TestHistoryComesInPagesWithoutLossOrDouble(t *testing.T) {
 	}
 }
 
-func TestACellIsNoFormulaWhereverAProgramCutsTheLine(t *testing.T) {
+func TestCSVCellsAreNoFormulas(t *testing.T) {
 	s := infested()
 	formulas := []string{"=1+1", "+1", "-1", "@SUM(1)", "＝1+1", "＋1", "－1", "＠SUM(1)", "﹦1"}
 	for i, formula := range formulas {
@@ -171,7 +171,7 @@ func TestACellIsNoFormulaWhereverAProgramCutsTheLine(t *testing.T) {
 	}
 }
 
-// checkCuts wants no formula wherever a program cuts the lines of a table.
+// checkCuts expects no formula wherever a program splits the lines of a table.
 func checkCuts(t *testing.T, table string, formulas []string) {
 	t.Helper()
 	for line := range strings.Lines(table) {
@@ -191,7 +191,7 @@ func checkCuts(t *testing.T, table string, formulas []string) {
 	}
 }
 
-func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
+func TestHistoryQueriesToASilentEtcdAreShared(t *testing.T) {
 	s := lived(t)
 	s.away = errAway
 	asked := 0
@@ -210,7 +210,7 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 	}
 }
 
-func TestAPageHasOneSearchBoxAndItSearchesThePage(t *testing.T) {
+func TestEachPageHasOneSearchBox(t *testing.T) {
 	s := lived(t)
 	d, _ := operated(t, s)
 	for path, what := range map[string]string{"/": "locks", "/waiting": "waiting", "/history": "history",

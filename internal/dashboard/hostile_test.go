@@ -77,7 +77,7 @@ func infested() *scene {
 	return s
 }
 
-// pages are the addresses of everything that shows text from outside.
+// pages are the URLs of everything that shows untrusted text.
 func pages() []string {
 	list := []string{"/", "/?density=full&limit=250", "/?group=owner&limit=250",
 		"/?cols=purpose,hold,token,revision,alive,labels&limit=250", "/status", "/help", "/waiting", "/owners",
@@ -109,7 +109,7 @@ func TestHostileTextIsShownAndHarmless(t *testing.T) {
 	}
 }
 
-// checkHarmless reads a page as a browser would, and looks for anything that came from the data and is more than text.
+// checkHarmless parses a page like a browser, and looks for data that became more than text.
 func checkHarmless(t *testing.T, address, page string) {
 	t.Helper()
 	if !utf8.ValidString(page) {
@@ -178,8 +178,7 @@ func checkAttribute(t *testing.T, address string, a xml.Attr) {
 	}
 }
 
-// deceptive is the first character in the text that a reader cannot see or that changes how others are seen; -1 =
-// none.
+// deceptive returns the first character in the text that is invisible or changes the display of others; -1 = none.
 func deceptive(text string) rune {
 	for _, r := range text {
 		if r != '\n' && r != '\t' && r != '…' &&

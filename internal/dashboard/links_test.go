@@ -23,7 +23,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
+func TestConfiguredLinksAreStable(t *testing.T) {
 	link, err := setup.ParseLink("logs=https://logs.example/{owner}?host={host}&q={name}+{pid}#{hold}")
 	proctest.Must(t, err)
 	s := infested()
@@ -48,21 +48,21 @@ func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
 	}
 }
 
-func TestLinksThatCannotBeTrustedAreRefused(t *testing.T) {
+func TestUntrustedLinksAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "logs", "=https://a/", "logs=http://a/", "logs=javascript:alert(1)",
 		"logs=https://{host}/", "logs=https://a.{owner}.example/", "logs=https://u:p@a/",
 		"logs=https:///{name}", "logs=https://a/{nam}", "logs=https://a/{name", "logs=https://a/name}", "logs={name}",
-		"logs=//a/{name}", "logs=https://a?{}"} {
+		"logs=//a/{name}", "logs=https://a?{}", "logs=https://a/b/../{name}", "logs=https://a/./{name}",
+		"logs=https://a/%2e%2E/{name}"} {
 		if _, err := setup.ParseLink(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
-func TestOnlyNamedPagesMayFrameOurs(t *testing.T) {
+func TestOnlyAllowedSitesMayFrameThePages(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) {
-		c.FrameAncestors = []string{"'self'",
-			"https://portal.example"}
+		c.FrameAncestors = []string{"'self'", "https://portal.example"}
 	})
 	w := get(d, "/")
 	if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp,
@@ -79,7 +79,7 @@ func TestOnlyNamedPagesMayFrameOurs(t *testing.T) {
 	}
 }
 
-func TestALinkToATraceIsThereWhereTheRecordHasOne(t *testing.T) {
+func TestTraceLinkAppearsIfTheRecordHasATrace(t *testing.T) {
 	link, err := setup.ParseLink("trace=https://traces.example/{trace}?span={span}")
 	proctest.Must(t, err)
 	const trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -103,7 +103,7 @@ func TestALinkToATraceIsThereWhereTheRecordHasOne(t *testing.T) {
 	}
 }
 
-func TestOwnFramesLeadToTheirCode(t *testing.T) {
+func TestOwnFramesLinkToTheirSource(t *testing.T) {
 	s := newScene()
 	s.add(hold{name: "a", owner: "a", host: "h", held: 1e9, alert: 1e12, unlock: 2e12,
 		backtrace: `/srv/app/my jobs/run#1.rb:118:in 'perform'
@@ -132,11 +132,11 @@ app/jobs/invoice_run.rb:64:in 'run'
 		t.Errorf("the frames lead to %q, want %q", found, want)
 	}
 	if plain := ok(t, s.dashboard(t), "/lock?name=a"); strings.Contains(plain, "https://git") {
-		t.Error("there are links that nobody configured")
+		t.Error("found links that were not configured")
 	}
 }
 
-func TestSourceLinksThatCannotBeTrustedAreRefused(t *testing.T) {
+func TestUntrustedSourceLinksAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "/srv/=", "/srv/=https://a/", "/srv/=http://a/{file}", "/srv/=https://{file}/",
 		"/srv/=https://a/{file}{host}", "/srv/=javascript:{file}", "https://u:p@a/{file}"} {
 		if _, err := stacktrace.ParseSourceLink(bad); err == nil {
@@ -145,8 +145,8 @@ func TestSourceLinksThatCannotBeTrustedAreRefused(t *testing.T) {
 	}
 }
 
-// forbidden are the constructs by which text from outside becomes markup or script. Two holes of well-known dashboards
-// in 2026 were an innerHTML in a tooltip.
+// forbidden are constructs by which untrusted text becomes markup or script. Two vulnerabilities of well-known
+// dashboards in 2026 were an innerHTML in a tooltip.
 var forbidden = map[string]*regexp.Regexp{
 	".go": regexp.MustCompile(`template\.(HTML|JS|JSStr|URL|CSS|HTMLAttr|Srcset)\b|"text/template"|` +
 		`AddInsecureBypassPattern|Access-Control-`),
@@ -157,7 +157,7 @@ var forbidden = map[string]*regexp.Regexp{
 	".css": regexp.MustCompile(`@import|url\(|expression\(`),
 }
 
-func TestSourcesHaveNoForbiddenConstruct(t *testing.T) {
+func TestSourcesHaveNoForbiddenConstructs(t *testing.T) {
 	seen := map[string]int{}
 	for _, root := range []string{".", "../../web"} {
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -218,14 +218,13 @@ func TestPageAndFilesStayWithinTheirBudget(t *testing.T) {
 		t.Errorf("scripts have %d and styles %d bytes packed, in all %d; the budget is 14,000", sum["scripts"],
 			sum["styles"], both)
 	}
-	// Saved views and notifications have a file and a budget of their own: only those who open the menu, or asked for
-	// notifications, load it.
+	// Saved views and notifications have their own file and budget, because most readers load neither.
 	if sum["views"] > 2_500 {
 		t.Errorf("the script of saved views has %d bytes packed; the budget is 2,500", sum["views"])
 	}
 }
 
-func TestAssetsArePackedAndForEver(t *testing.T) {
+func TestAssetsAreCompressedAndImmutable(t *testing.T) {
 	d := busy().dashboard(t)
 	path := "/assets/" + fingerprint(t, d) + "/app.js"
 	plain := get(d, path)

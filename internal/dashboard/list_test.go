@@ -107,7 +107,7 @@ func TestQueryFinds(t *testing.T) {
 	}
 }
 
-func TestQueryThatCannotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
+func TestBadQueryTermIsReportedAndTheRestApplies(t *testing.T) {
 	d := busy().dashboard(t)
 	for term, why := range map[string]string{
 		"color:red":              "no such key; there are: name owner host",
@@ -139,7 +139,7 @@ func TestQueryThatCannotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 	wantWords(t, page, "2 of 5 locks", "drm/rotate-keys")
 }
 
-func TestAPISaysWhatItCannotRead(t *testing.T) {
+func TestAPIReportsBadQueries(t *testing.T) {
 	d := busy().dashboard(t)
 	for parameter, why := range map[string]string{
 		"sort=colour": "there are urgency", "limit=0": "a number from 1 to 1000",
@@ -154,7 +154,7 @@ func TestAPISaysWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestLinkOfAnOwnerOrHostLeadsToItsLocksAlone(t *testing.T) {
+func TestOwnerAndHostLinksListOnlyTheirLocks(t *testing.T) {
 	s := newScene()
 	for _, owner := range []string{"api", "api-gateway", "api,web", "an api", `an "api" 2"`} {
 		for _, lock := range []string{"/a", "/b"} {
@@ -184,7 +184,7 @@ func link(page, rel string) string {
 	return html.UnescapeString(m[1])
 }
 
-func TestPagingGoesBackTheWayItCame(t *testing.T) {
+func TestPagingBackRetracesItsSteps(t *testing.T) {
 	s := newScene()
 	for i := range 120 {
 		s.add(hold{name: fmt.Sprintf("lock-%03d", i), held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
@@ -204,17 +204,16 @@ func TestPagingGoesBackTheWayItCame(t *testing.T) {
 	wantWords(t, ok(t, d, strings.Replace(link(first, "next"), "limit=50", "limit=50&sort=name", 1)), "1–50 of 120")
 }
 
-func TestLimitsHold(t *testing.T) {
+func TestLimitsApply(t *testing.T) {
 	s := newScene()
 	for i := range 1100 {
 		s.add(hold{name: fmt.Sprintf("lock-%04d", i), held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
 	}
 	d := s.dashboard(t)
-	if n := strings.Count(ok(t, d, "/?limit=100000"), "<tbody"); n != 250 {
-		t.Errorf("a page shows %d rows, want 250 at most", n)
-	}
-	if n := strings.Count(ok(t, d, "/?limit=-1"), "<tbody"); n != 100 {
-		t.Errorf("a page shows %d rows, want the default of 100", n)
+	for limit, want := range map[int]int{100_000: 250, -1: 100} { // at most, and by default
+		if n := strings.Count(ok(t, d, fmt.Sprint("/?limit=", limit)), "<tbody"); n != want {
+			t.Errorf("with a limit of %d, a page shows %d rows, want %d", limit, n, want)
+		}
 	}
 	data, meta := fetch[[]lock](t, d, "/api/v1/locks?limit=1000")
 	rest, _ := fetch[[]lock](t, d, "/api/v1/locks?limit=1000&after="+meta["next"].(string))
@@ -223,9 +222,8 @@ func TestLimitsHold(t *testing.T) {
 	}
 }
 
-// The picture that grew is that of a dashboard which begins with what there is: orders, versions, and what a person
-// must know first.
-func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
+// A snapshot that grew equals that of a freshly started dashboard: orders, versions, and the sentence on top.
+func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 	s := crowd(60)
 	began := s.now
 	clock := func() time.Duration { return time.Hour + s.now.Sub(began) }
@@ -258,7 +256,7 @@ func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
 	}
 }
 
-// happens lets something happen to one of the locks.
+// happens makes a random event happen to one of the locks.
 func (s *scene) happens(random *rand.Rand, mono time.Duration) {
 	s.revision++
 	i := random.IntN(len(s.locks))
@@ -289,18 +287,13 @@ func (s *scene) happens(random *rand.Rand, mono time.Duration) {
 	s.locks[i] = &changed
 }
 
-func TestAListInSectionsIsAsLongAsAList(t *testing.T) {
-	d := busy().dashboard(t)
-	tag := get(d, "/?group=owner").Header().Get("ETag")
-	if w := get(d, "/?group=owner", "If-None-Match", tag); w.Code != http.StatusNotModified {
-		t.Errorf("the same sections are sent again: %d", w.Code)
-	}
+func TestSectionedListIsAsLongAsAPlainOne(t *testing.T) {
 	page := ok(t, crowd(5000).dashboard(t), "/?group=owner&limit=100")
 	if n := strings.Count(page, "<tbody"); n != 100 {
 		t.Errorf("sections have %d rows in all, want 100", n)
 	}
 	wantWords(t, page, "50 owners", "50 more", "show")
 	if !slices.Contains(attributes(page, "href"), "/?q=owner:=service-07") {
-		t.Error("there is no way to the rest of a section")
+		t.Error("a section has no link to the rest")
 	}
 }

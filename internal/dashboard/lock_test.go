@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestAHolderWhoseClockIsOffHasABadge(t *testing.T) {
+func TestHolderWithAWrongClockHasABadge(t *testing.T) {
 	s := busy()
 	s.add(hold{name: "behind", owner: "o", held: 6 * time.Minute, alert: -5 * time.Minute, unlock: -time.Minute})
 	s.add(hold{name: "tomorrow", owner: "o", held: -24 * time.Hour, alert: 25 * time.Hour, unlock: 26 * time.Hour})
@@ -87,7 +87,7 @@ at node:internal/process/task_queues:95:5`, "file:///srv/app/jobs/invoice.js:31 
 	}
 }
 
-func TestNamesThatNoLockCanHaveAreRefused(t *testing.T) {
+func TestImpossibleLockNamesAreRefused(t *testing.T) {
 	d := busy().dashboard(t)
 	if w := get(d, "/api/v1/lock?name=billing/other"); w.Code != http.StatusNotFound {
 		t.Errorf("for a lock that is free the API answers %d", w.Code)
@@ -100,7 +100,7 @@ func TestNamesThatNoLockCanHaveAreRefused(t *testing.T) {
 	}
 }
 
-func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
+func TestCallerOfALockIsListedAndKnownWithoutEtcd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := busy()
 		d := s.dashboard(t)
@@ -137,7 +137,7 @@ func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
 	})
 }
 
-func TestLockPageLeadsBackToTheViewOfTheListThatLedToIt(t *testing.T) {
+func TestLockPageLinksBackToItsList(t *testing.T) {
 	d, _ := operated(t, busy())
 	view := "/?q=state:alerting+owner:billing&sort=-held&density=full"
 	page := func(link string) string { return get(d, link, "X-Forwarded-User", "chief").Body.String() }
@@ -170,7 +170,7 @@ func TestLockPageLeadsBackToTheViewOfTheListThatLedToIt(t *testing.T) {
 	}
 }
 
-func TestALongNameIsNotSaidToBeForeign(t *testing.T) {
+func TestLongNameIsNotReportedAsForeign(t *testing.T) {
 	s := newScene()
 	for _, name := range []string{strings.Repeat("long/", 300), "caf\u00e9/menu", strings.Repeat("long/", 300) +
 		"\u0435"} {
@@ -181,12 +181,12 @@ func TestALongNameIsNotSaidToBeForeign(t *testing.T) {
 	for path, want := range map[string]int{"/": 1, "/waiting": 1, "/lock?name=" + strings.Repeat("long/", 300): 0,
 		"/lock?name=caf%C3%A9/menu": 1, "/lock?name=" + strings.Repeat("long/", 300) + "%D0%B5": 1} {
 		if n := strings.Count(ok(t, d, path), "non-ASCII name"); n != want {
-			t.Errorf("%.40s says of %d names that they are not ASCII, want %d", path, n, want)
+			t.Errorf("%.40s reports %d names that are not ASCII, want %d", path, n, want)
 		}
 	}
 }
 
-func TestAFormThatCannotBeShownLeadsBack(t *testing.T) {
+func TestFormThatCannotBeShownLeadsBack(t *testing.T) {
 	silent := lived(t)
 	silent.away = errAway // and the silence is too short to be noticed
 	stale := lived(t)
@@ -216,13 +216,13 @@ func TestAFormThatCannotBeShownLeadsBack(t *testing.T) {
 			wantWords(t, w.Body.String(), c.say)
 			back := "/lock?name=" + stuck + "&hold=" + uuid(stuck) + c.back
 			if !slices.Contains(attributes(w.Body.String(), "href"), back) {
-				t.Errorf("%s: there is no way back from %s to the lock", name, form)
+				t.Errorf("%s: %s has no link back to the lock", name, form)
 			}
 		}
 	}
 }
 
-func TestOnlyWhatMayBeAPodIsLookedForInKubernetes(t *testing.T) {
+func TestOnlyPlausiblePodsAreLookedUp(t *testing.T) {
 	s := newScene()
 	const pod, process = "kubectl get pod ", "ssh HOST ps -o lstart,args -p 17"
 	d := s.dashboard(t)
@@ -244,7 +244,7 @@ func TestOnlyWhatMayBeAPodIsLookedForInKubernetes(t *testing.T) {
 }
 
 // States and endings have a badge, an icon and a term that finds them.
-func TestEveryWordForAStateOrAnEndingIsDrawnExplainedAndFound(t *testing.T) {
+func TestEveryStateAndEndingIsStyledExplainedAndSearchable(t *testing.T) {
 	d := busy().dashboard(t)
 	style := ok(t, d, regexp.MustCompile(`/[^" ]*app[^" ]*\.css[^" ]*`).FindString(ok(t, d, "/")))
 	help := ok(t, d, "/help")

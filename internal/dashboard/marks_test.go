@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// marking switches on what takes nothing away from a holder. What is asked of etcd goes to done.
+// marking enables the actions that take nothing away from a holder. Requests to etcd go to done.
 func marking(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) func(*setup.Config) {
 	do := func(_ protocol.Subject, a protocol.Action) error {
 		s.change(func() { *done = append(*done, a) })
@@ -43,7 +43,7 @@ func actionLink(s *scene, page, name string) string {
 	return "/" + page + "?name=" + name + "&hold=" + s.documents[name].UUID
 }
 
-func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
+func TestStaleFormOffersTheEquivalentCommand(t *testing.T) {
 	const reason = "it's the disk"
 	const quoted = `'it'\''s the disk'`
 	s := busy()
@@ -91,7 +91,7 @@ func TestWhileStaleTheCommandDoesWhatTheFormWanted(t *testing.T) {
 	}
 }
 
-func TestAnAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
+func TestAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	s := acknowledged(t)
 	var done []protocol.Action
 	var fails error
@@ -135,7 +135,7 @@ func TestAnAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	}
 }
 
-func TestTheSilenceOfAlertmanagerIsLinked(t *testing.T) {
+func TestAlertmanagerSilenceIsLinked(t *testing.T) {
 	s := acknowledged(t)
 	s.add(hold{name: `odd "\ + & name`, owner: "billing", held: time.Hour, alert: -time.Minute, unlock: time.Hour})
 	d := s.dashboard(t, func(c *setup.Config) { c.Alertmanager = "https://alerts.example/am/" })
@@ -174,7 +174,7 @@ func delayed(s *scene, name string) func(*setup.Config) {
 	}
 }
 
-// delayedHold is the hold of which [delayed] tells.
+// delayedHold is the hold in the delay of [delayed].
 const delayedHold = "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11"
 
 func endForm(name string) url.Values {
@@ -184,7 +184,7 @@ func endForm(name string) url.Values {
 
 func endLink(name string) string { return "/end-delay?name=" + name + "&hold=" + delayedHold }
 
-func TestOnlyThoseWhoMayAreLedToTheEndOfALockDelay(t *testing.T) {
+func TestEndDelayLinkNeedsPermission(t *testing.T) {
 	s := busy()
 	d := operators(t, s, new([]protocol.Action), new(error))
 	page := "/lock?name=billing/free"
@@ -201,7 +201,7 @@ func TestOnlyThoseWhoMayAreLedToTheEndOfALockDelay(t *testing.T) {
 	}
 }
 
-func TestTheDelayOfAShareEndsAtThePageOfTheLock(t *testing.T) {
+func TestDelayOfAShareEndsOnTheLockPage(t *testing.T) {
 	s := busy()
 	s.wait("pool", "catalog", time.Minute)
 	var done []protocol.Action
@@ -219,7 +219,7 @@ func TestTheDelayOfAShareEndsAtThePageOfTheLock(t *testing.T) {
 	}
 }
 
-func TestAForceUnlockHasTheLockDelayOfTheRecordOrTheDefault(t *testing.T) {
+func TestForceUnlockUsesTheRecordsLockDelayOrTheDefault(t *testing.T) {
 	for name, c := range map[string]struct {
 		record, standard, want time.Duration
 	}{
@@ -264,7 +264,7 @@ func (s *scene) write(name, field, value string) {
 	s.documents[name] = document
 }
 
-// hidden are the fields of a form that nobody types.
+// hidden returns the hidden fields of a form.
 func hidden(page string) url.Values {
 	f := url.Values{}
 	for _, m := range regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`).
@@ -274,7 +274,7 @@ func hidden(page string) url.Values {
 	return f
 }
 
-func TestWhatOthersDidSinceAPersonLookedIsShownFirst(t *testing.T) {
+func TestChangesSinceTheFormWasShownAreShownFirst(t *testing.T) {
 	const free = "drm/rotate-keys" // of which no sign of life is known
 	request := func(by string) func(*scene) {
 		return func(s *scene) {
@@ -344,7 +344,7 @@ func TestWhatOthersDidSinceAPersonLookedIsShownFirst(t *testing.T) {
 			wantWords(t, page, c.says, c.then)
 			for _, typed := range []string{">the disk is slow</textarea>", `value="OPS-12"`} {
 				if !strings.Contains(page, typed) {
-					t.Errorf("the form has lost what was typed: there is no %s in %s", typed, page)
+					t.Errorf("the form lost the typed text: no %s in %s", typed, page)
 				}
 			}
 			if c.what != "ask" && !strings.Contains(page, `value="1h" checked`) {
@@ -358,13 +358,13 @@ func TestWhatOthersDidSinceAPersonLookedIsShownFirst(t *testing.T) {
 				form[field] = value
 			}
 			if w := post(d, "chief", link, form); w.Code != http.StatusSeeOther || len(done) != 1 {
-				t.Errorf("the person who has read it gets %d: %s", w.Code, words(w.Body.String()))
+				t.Errorf("the user who has read it got %d: %s", w.Code, words(w.Body.String()))
 			}
 		})
 	}
 }
 
-func TestTimesMayBeTypedAsThePageWritesThem(t *testing.T) {
+func TestDisplayedTimesCanBeTyped(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d := s.dashboard(t, marking(t, s, &done))

@@ -8,41 +8,31 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics are the dashboard's own; the locks are counted by package lockmetrics. None carries the name of a lock.
 type metrics struct {
+	prometheus.Collector
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 }
 
-func newMetrics() *metrics {
+func newMetrics(servers []*server) *metrics {
+	all := prometheus.NewRegistry()
+	for _, c := range servers {
+		all.MustRegister(c.collector())
+	}
+	register := promauto.With(all)
 	return &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Collector: all,
+		requests: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "mutexdash_http_requests_total", Help: "Requests answered, by route.",
 		}, []string{"handler", "method", "code"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: register.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mutexdash_http_request_duration_seconds", Help: "Time to answer a request, by route.",
 			Buckets: []float64{.001, .005, .025, .1, .25, 1, 5},
 		}, []string{"handler", "method"}),
-	}
-}
-
-// Describe is part of [prometheus.Collector].
-func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) {
-	d.metrics.requests.Describe(ch)
-	d.metrics.seconds.Describe(ch)
-	for _, c := range d.servers() {
-		c.collector().Describe(ch)
-	}
-}
-
-// Collect is part of [prometheus.Collector]: the dashboard is the collector of its metrics.
-func (d *Dashboard) Collect(ch chan<- prometheus.Metric) {
-	d.metrics.requests.Collect(ch)
-	d.metrics.seconds.Collect(ch)
-	for _, c := range d.servers() {
-		c.collector().Collect(ch)
 	}
 }
 

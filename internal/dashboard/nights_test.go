@@ -48,8 +48,7 @@ func unlocksAbandonedSoon(c *setup.Config) {
 	})(c)
 }
 
-// beating puts a lock into the scene whose heartbeat puts off a deadline of a minute every 20 seconds, last at the
-// given age.
+// beating adds a lock whose heartbeat extends a deadline of a minute every 20 seconds, last at the given age.
 func beating(s *scene, name string, age time.Duration) {
 	at := func(ago time.Duration) string { return metadata.FormatTime(s.now.Add(-ago)) }
 	s.put(name,
@@ -86,8 +85,8 @@ func neglected() *scene {
 	return s
 }
 
-// pool is a semaphore of five permits of which four are taken by three holders, a catalogue with two readers, and a
-// writer that has the ledger to itself.
+// pool is a semaphore with four of five permits taken by three holders, a catalogue with two readers, and a ledger with
+// a writer.
 func pool() *scene {
 	s := newScene()
 	permits := func(n string) map[string]string {
@@ -115,7 +114,7 @@ func pool() *scene {
 	return s
 }
 
-// wants makes a process, which may hold locks, wait for one.
+// wants makes a process wait for a lock.
 func (s *scene) wants(owner, host, lock string) {
 	s.queues[lock] = append(s.queues[lock], s.waiter(lock, owner, host, 17))
 }
@@ -135,7 +134,7 @@ func gone() *scene {
 	return s
 }
 
-// acknowledged is a scene in which ann looks at stuck until 03:42:41.
+// acknowledged is a scene in which ann acknowledged stuck until 03:42:41.
 func acknowledged(t testing.TB) *scene {
 	s := lived(t)
 	s.acknowledge(stuck, "ann", "looking at the <disk>", 30*time.Minute)
@@ -165,7 +164,7 @@ func asked(t testing.TB) *scene {
 	return s
 }
 
-// blocking is a scene of locks that are late alike, but for who waits for them, and of two malformed ones.
+// blocking is a scene of equally late locks with different waiters, and of two malformed ones.
 func blocking() *scene {
 	s := newScene()
 	for _, name := range []string{"calm", "one", "two/late", "two/early", "many"} {

@@ -70,7 +70,7 @@ func routes(assets string) []route {
 	}
 }
 
-func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
+func TestEveryResponseHasTheSecurityHeaders(t *testing.T) {
 	working := busy().dashboard(t, withAudit)
 	assets := fingerprint(t, working)
 	unloaded := newScene()
@@ -147,7 +147,7 @@ func checkProblem(t *testing.T, r route, w *httptest.ResponseRecorder, kind stri
 	}
 }
 
-// fingerprint is the part of the addresses of assets that changes with them.
+// fingerprint is the part of asset URLs that changes with their content.
 func fingerprint(t testing.TB, d http.Handler) string {
 	t.Helper()
 	for _, src := range attributes(ok(t, d, "/help"), "src") {
@@ -159,13 +159,12 @@ func fingerprint(t testing.TB, d http.Handler) string {
 	return ""
 }
 
-func TestOriginOfTheExternalURLMayPost(t *testing.T) {
+func TestExternalURLsOriginMayPost(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) { c.ExternalURL = "https://locks.example/" })
-	if w := ask(d, "POST", "/lock?name=x", "Origin", "https://locks.example"); w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("behind a proxy that changes Host, our own origin gets %d", w.Code)
-	}
-	if w := ask(d, "POST", "/lock?name=x", "Origin", "https://evil.example"); w.Code != http.StatusForbidden {
-		t.Errorf("another origin gets %d", w.Code)
+	for origin, want := range map[string]int{"locks": http.StatusMethodNotAllowed, "evil": http.StatusForbidden} {
+		if w := ask(d, "POST", "/lock?name=x", "Origin", "https://"+origin+".example"); w.Code != want {
+			t.Errorf("behind a proxy that changes Host, the origin %s gets %d, want %d", origin, w.Code, want)
+		}
 	}
 }
 
@@ -206,7 +205,7 @@ func TestEveryLinkWorksBelowAnyPrefix(t *testing.T) {
 	}
 }
 
-// linksOf are the addresses in a page; all must begin with the prefix.
+// linksOf returns the URLs in a page; all must begin with the prefix.
 func linksOf(t *testing.T, page, prefix string) []string {
 	t.Helper()
 	var links []string
@@ -224,7 +223,7 @@ func linksOf(t *testing.T, page, prefix string) []string {
 	return links
 }
 
-func TestBareRootAndPrefixWithoutSlashFindTheList(t *testing.T) {
+func TestRootAndPrefixRedirectToTheList(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) { c.ExternalURL = "https://ops.example/a/b/" })
 	for _, path := range []string{"/", "/a/b"} {
 		if w := get(d, path); w.Code != http.StatusFound || w.Header().Get("Location") != "/a/b/" {
@@ -236,7 +235,7 @@ func TestBareRootAndPrefixWithoutSlashFindTheList(t *testing.T) {
 	}
 }
 
-func TestConfigurationThatCannotWorkIsRefused(t *testing.T) {
+func TestBadConfigurationIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*setup.Config){
 		"not http":        func(c *setup.Config) { c.ExternalURL = "ftp://host/" },
 		"without a host":  func(c *setup.Config) { c.ExternalURL = "https:///a" },

@@ -13,10 +13,10 @@ import (
 
 var worlds = flag.Uint64("worlds", 40, "in how many worlds the sentence of the page is compared with what is true")
 
-// TestTheSentenceIsAboutTheFirstClassThatIsNotEmpty lets an hour pass in several worlds, in each of which locks are
+// TestSentenceDescribesTheFirstNonemptyClass lets an hour pass in several worlds, in each of which locks are
 // taken, beat, fall silent, die and are waited for at random, under unlockers of every kind. At each instant the page
-// names a lock, and what it may be about is told by the plan of the world alone, as docs/adr/0029 has it.
-func TestTheSentenceIsAboutTheFirstClassThatIsNotEmpty(t *testing.T) {
+// names a lock. Which ones it may name follows from the plan of the world alone, as docs/adr/0029 describes.
+func TestSentenceDescribesTheFirstNonemptyClass(t *testing.T) {
 	t.Parallel()
 	named := map[string]int{}
 	for seed := range *worlds {
@@ -42,7 +42,7 @@ func TestTheSentenceIsAboutTheFirstClassThatIsNotEmpty(t *testing.T) {
 var classes = []string{"stale", "unlockers", "deadlock", "unclaimed", "overdue", "dead", "silent", "late", "malformed",
 	"leaving", "calm"}
 
-// The places of the classes in the table.
+// The indexes of the classes in the table.
 const (
 	isStale = iota
 	isUnlockers
@@ -57,7 +57,7 @@ const (
 	isCalm
 )
 
-// sample asks what a person must know first, and compares with what is true.
+// sample compares the sentence on top with the truth.
 func (p *plan) sample(t *testing.T, d *dashboard.Dashboard) (class string) {
 	t.Helper()
 	got, _ := fetch[struct {
@@ -77,19 +77,19 @@ func (p *plan) sample(t *testing.T, d *dashboard.Dashboard) (class string) {
 	if p.looksAt(said.Lock) && slices.ContainsFunc(p.jobs, func(j *job) bool {
 		return classes[truth[j.lock]] == said.Class && !strings.Contains(j.lock, "#") && !p.looksAt(j.lock)
 	}) {
-		t.Errorf("it names a lock that somebody looks at before others: %s", said.Sentence)
+		t.Errorf("it names an acknowledged lock before others: %s", said.Sentence)
 	}
 	return said.Class
 }
 
-// looksAt reports whether somebody looks at a lock that one process holds, and that is not just held.
+// looksAt reports whether a lock with one holder, in a state other than held, is acknowledged.
 func (p *plan) looksAt(lock string) bool {
 	return slices.ContainsFunc(p.jobs, func(j *job) bool {
 		return j.lock == lock && p.classOf(j) != isCalm && j.looked.After(p.now())
 	})
 }
 
-// truth is the class of everything that a sentence can be about: locks by name, and the rest without one.
+// truth returns the class of everything that the sentence can be about: locks by name, and the rest without one.
 func (p *plan) truth() map[string]int {
 	truth := map[string]int{"": isCalm}
 	for _, j := range p.jobs {
@@ -117,7 +117,7 @@ func (p *plan) truth() map[string]int {
 	return truth
 }
 
-// classOf is the class of a lock as the table has it.
+// classOf returns the class of a lock according to the table.
 func (p *plan) classOf(j *job) int {
 	now := p.now()
 	unlocks := !p.regime.watches && !p.regime.none &&
@@ -146,8 +146,8 @@ func (p *plan) classOf(j *job) int {
 	return isLate
 }
 
-// silentFrom is the last moment at which a process does not count as silent: three times its rhythm after its last
-// report. Of one report nobody knows a rhythm, so then that is its promise.
+// silentFrom returns the last moment at which a process does not count as silent: three times its rhythm after its last
+// report. A single report has no rhythm, so its promise counts.
 func (j *job) silentFrom() time.Time {
 	n := len(j.reports)
 	if n == 0 {

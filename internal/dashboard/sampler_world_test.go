@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// job is a process that holds a lock, as the world has it: what the table asks, in plain words.
+// job is a process that holds a lock, with the facts that the table needs.
 type job struct {
 	lock          string
 	taken         time.Time
@@ -28,7 +28,7 @@ type job struct {
 	looked        time.Time // until when somebody looks
 }
 
-// plan is a world: what happens in it, and what is true.
+// plan is a simulated world: its events, and the truth about it.
 type plan struct {
 	*scene
 	chance  *rand.Rand
@@ -78,12 +78,12 @@ func (p *plan) shown(c *setup.Config) {
 
 func (p *plan) one(in int) bool { return p.chance.IntN(in) == 0 }
 
-// upTo is a time of whole seconds.
+// upTo returns a random duration of whole seconds.
 func (p *plan) upTo(d time.Duration) time.Duration {
 	return time.Duration(1+p.chance.Int64N(int64(d/time.Second))) * time.Second
 }
 
-// happens lets time pass and, more often than not, something happen. Where nothing does, nothing is written.
+// happens lets time pass and usually an event happen. Without an event, nothing is written.
 func (p *plan) happens() {
 	p.scene.now = p.next()
 	written := len(p.locks) == 0
@@ -106,7 +106,7 @@ func (p *plan) happens() {
 	p.unlockers = p.regime.unlockers(p.now())
 }
 
-// changes lets a lock be taken or released, and something befall a process.
+// changes takes or releases a lock, and makes something happen to a process.
 func (p *plan) changes() {
 	p.blocked = p.one(25)
 	switch {
@@ -121,7 +121,7 @@ func (p *plan) changes() {
 	}
 }
 
-// next is the next instant: often one at which something becomes different by time alone, or the last before it.
+// next returns the next instant: often one at which something changes by time alone, or the last before it.
 func (p *plan) next() time.Time {
 	soonest := p.now().Add(time.Second)
 	var turns []time.Time
@@ -138,7 +138,7 @@ func (p *plan) next() time.Time {
 	return p.now().Truncate(time.Second).Add(p.upTo(40*time.Second) + time.Second)
 }
 
-// takes is a process that takes a lock now.
+// takes returns a process that takes a lock now.
 func (p *plan) takes() *job {
 	now := p.now().Truncate(time.Second)
 	j := &job{taken: now, alert: now.Add(p.upTo(2 * time.Minute)), unreadable: p.one(8)}
@@ -155,7 +155,7 @@ func (p *plan) takes() *job {
 	return j
 }
 
-// works lets a process report as often as it does, and returns whether it did.
+// works lets a process report if its rhythm says so, and reports whether it did.
 func (j *job) works(now time.Time) (reported bool) {
 	for j.beats > 0 {
 		last := j.taken
@@ -181,7 +181,7 @@ func (j *job) report(at time.Time) {
 	}
 }
 
-// befalls lets something happen to a process, or to its lock.
+// befalls makes something happen to a process or to its lock.
 func (p *plan) befalls(j *job) {
 	now := p.now().Truncate(time.Second)
 	switch p.chance.IntN(6) {
@@ -202,7 +202,7 @@ func (p *plan) befalls(j *job) {
 	}
 }
 
-// publish writes down the world as etcd has it.
+// publish writes the world as it would be in etcd.
 func (p *plan) publish() {
 	p.locks = nil
 	p.queues = map[string][]metadata.Waiter{}
@@ -250,7 +250,7 @@ func (r regime) unlockers(now time.Time) (all []protocol.Unlocker) {
 	return all
 }
 
-// record is a process's lock as it lies in etcd.
+// record returns a process's lock as in etcd.
 func (p *plan) record(j *job, pid int64) *metadata.Record {
 	unlock := metadata.FormatTime(j.unlock)
 	if j.unreadable {
@@ -284,7 +284,7 @@ func (p *plan) record(j *job, pid int64) *metadata.Record {
 	return &r
 }
 
-// stated is what a witness says since then, and whether it said so after all that the record has.
+// stated returns a witness's statement, and whether it came after all of the record's writes.
 func (p *plan) stated(r *metadata.Record, at time.Time, last bool) *metadata.Statement {
 	if at.IsZero() {
 		return nil

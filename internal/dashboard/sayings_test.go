@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
@@ -18,29 +19,31 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// sayings are what pages and the API say in many situations: all of it stands in a file, which somebody has read.
+// sayings collects the texts of pages and the API in many situations, for a reviewed golden file.
 type sayings struct {
 	*testing.T
 	text   strings.Builder
 	before map[string][]string // answers of the API, by path
 }
 
-// TestWordsLookAsTheyDidWhenSomebodyReadThem: see testdata/golden/sayings-*.txt.
-func TestWordsLookAsTheyDidWhenSomebodyReadThem(t *testing.T) {
+// TestWordsLookLikeTheirGoldens: see testdata/golden/sayings-*.txt.
+func TestWordsLookLikeTheirGoldens(t *testing.T) {
 	t.Parallel()
-	said := &sayings{T: t, before: map[string][]string{}}
-	for _, file := range []struct {
-		name string
-		say  func(*sayings)
-	}{{"locks", ofLocks}, {"ends", ofEnds}, {"lists", ofLists}, {"verdicts", ofVerdicts}, {"clusters", ofClusters},
-		{"others", ofOthers}} {
-		said.text.Reset()
-		file.say(said)
-		checkGolden(t, "sayings-"+file.name+".txt", said.text.String())
-	}
+	synctest.Test(t, func(t *testing.T) { // no read behind a page is late
+		said := &sayings{T: t, before: map[string][]string{}}
+		for _, file := range []struct {
+			name string
+			say  func(*sayings)
+		}{{"locks", ofLocks}, {"ends", ofEnds}, {"lists", ofLists}, {"verdicts", ofVerdicts}, {"clusters", ofClusters},
+			{"others", ofOthers}} {
+			said.text.Reset()
+			file.say(said)
+			checkGolden(t, "sayings-"+file.name+".txt", said.text.String())
+		}
+	})
 }
 
-// in asks for a page as somebody who may do everything, and notes what it says.
+// in requests a page as a user with all permissions, and records its text.
 func (s *sayings) in(situation string, of *scene, path string, changes ...func(*setup.Config)) {
 	s.Helper()
 	changes = append([]func(*setup.Config){marking(s, of, new([]protocol.Action))}, changes...)
@@ -48,7 +51,7 @@ func (s *sayings) in(situation string, of *scene, path string, changes ...func(*
 	s.page(situation, d, path)
 }
 
-// page is for a page of which more than one thing is said.
+// page is for a page of which several parts matter.
 func (s *sayings) page(situation string, d http.Handler, path string) {
 	s.Helper()
 	w := get(d, path, "X-Forwarded-User", "chief")
@@ -80,7 +83,7 @@ func (s *sayings) part(which, situation string, of *scene, lock string, changes 
 	fmt.Fprintf(&s.text, "# %s: %s\n\n%s\n", situation, lock, paragraphs(part))
 }
 
-// paragraphs are the words of a part of a page, a line for each paragraph and row, without what pages have alike.
+// paragraphs returns the text of a part of a page, a line per paragraph and row, without what all pages share.
 func paragraphs(part string) string {
 	part = regexp.MustCompile(`(?s)<select.*?</select>|<section aria-labelledby="h-look">.*`).ReplaceAllString(part, "")
 	marked := regexp.MustCompile(`</(p|h\d|li|tr|summary|dd|option|label|caption|ul)>`).ReplaceAllString(part, "¶$0")
@@ -93,7 +96,7 @@ func paragraphs(part string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// indented is an answer of the API, without what nobody knows.
+// indented returns an API response without its unknown members.
 func indented(t testing.TB, text string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -103,7 +106,7 @@ func indented(t testing.TB, text string) string {
 	return regexp.MustCompile(`(?m)^.*: null,?\n`).ReplaceAllString(b.String(), "") + "\n"
 }
 
-// unlike is an answer of the API as its difference from that of those before, for the same path, which is most like it.
+// unlike returns an API response as a diff from the most similar earlier one for the same path.
 func (s *sayings) unlike(path, answer string) string {
 	path, _, _ = strings.Cut(path, "?")
 	shortest := answer
@@ -269,7 +272,7 @@ func ofDeaths(say *sayings) {
 	say.in("disputed, and a command lives", s, "/", unlocksAbandoned)
 }
 
-// ofEnds is what is said of holds that are over.
+// ofEnds covers the texts about ended holds.
 func ofEnds(say *sayings) {
 	s := busy()
 	old := metadata.NewEnding(s.locks[0], metadata.EndedAutoUnlocked, "eu-1", "its deadline passed",
@@ -468,7 +471,7 @@ func ofLists(say *sayings) {
 	say.in("a reader waits for a writer", s, "/waiting")
 }
 
-// ofVerdicts is the beginning of the list with its links. Which sentence it is is tested where it is decided.
+// ofVerdicts covers the top of the list with its links. The choice of the sentence is tested where it is made.
 func ofVerdicts(say *sayings) {
 	for _, c := range []struct {
 		situation string
@@ -543,7 +546,7 @@ func ofClusters(say *sayings) {
 	say.page("none ever answered", w, "/")
 }
 
-// ofOthers is what is said of unlockers, of etcd, and in forms.
+// ofOthers covers the texts about unlockers and etcd, and in forms.
 func ofOthers(say *sayings) {
 	s := busy()
 	s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})

@@ -72,7 +72,7 @@ func unlocker(id string, arrived time.Time) protocol.Unlocker {
 		Sweep: staleness.DefaultPolicy().Publish(nil)}}
 }
 
-// publishing makes all unlockers publish another policy.
+// publishing makes all unlockers publish a different policy.
 func publishing(change func(*staleness.Policy), exclude ...string) func(*setup.Config) {
 	return func(c *setup.Config) {
 		running := of(c).unlockers
@@ -88,8 +88,7 @@ func publishing(change func(*staleness.Policy), exclude ...string) func(*setup.C
 	}
 }
 
-// copied are records that nobody writes to, as in a view: the same slice as long as they are, and the same record as
-// long as it says the same.
+// copied are immutable records, like those of a view: the slice and its records stay the same until they change.
 func copied(records func() []*metadata.Record) func() []*metadata.Record {
 	var mu sync.Mutex
 	var of, now []*metadata.Record
@@ -115,7 +114,7 @@ func copied(records func() []*metadata.Record) func() []*metadata.Record {
 	}
 }
 
-// sources are a view and a store of a test, of which each method can be another one.
+// sources are a test's view and store, in which each method can be replaced.
 type sources struct {
 	clock     func() time.Duration
 	shown     func() []*metadata.Record
@@ -130,7 +129,7 @@ type sources struct {
 	audit     func(ctx context.Context, limit int) ([]protocol.Action, error)
 }
 
-// of are the sources in a configuration of a scene.
+// of returns the sources in the configuration of a scene.
 func of(c *setup.Config) *sources { return c.View.(*sources) }
 
 func (s *sources) Shown() []*metadata.Record                { return s.shown() }
@@ -201,10 +200,10 @@ func (s *scene) config() setup.Config {
 	}
 }
 
-// act is what an operator's action does in a test.
+// act is the effect of an operator's action in a test.
 type act func(on protocol.Subject, a protocol.Action) error
 
-// acts is an operator of a test, by verb.
+// acts is a test's operator, by verb.
 type acts map[protocol.Verb]act
 
 // Do implements [setup.Operator].
@@ -219,7 +218,7 @@ func (m acts) Do(_ context.Context, v protocol.Verb, on protocol.Subject,
 	return out, m[v](on, a)
 }
 
-// operates switches these verbs on.
+// operates enables these verbs.
 func operates(c *setup.Config, do act, verbs ...protocol.Verb) {
 	all, _ := c.Operator.(acts)
 	all = maps.Clone(all)
@@ -240,7 +239,7 @@ func operates(c *setup.Config, do act, verbs ...protocol.Verb) {
 	c.Operator = all
 }
 
-// read makes a closure safe beside [scene.change].
+// read makes a closure safe for concurrent use with [scene.change].
 func read[T any](s *scene, get func() T) func() T {
 	return func() T {
 		s.mu.Lock()
@@ -249,14 +248,14 @@ func read[T any](s *scene, get func() T) func() T {
 	}
 }
 
-// change changes the scene while something runs beside the test.
+// change changes the scene while something else runs concurrently.
 func (s *scene) change(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	do()
 }
 
-// dashboard is the handler; changes touch the configuration before.
+// dashboard returns the handler, after applying changes to the configuration.
 func (s *scene) dashboard(t testing.TB, changes ...func(*setup.Config)) *dashboard.Dashboard {
 	t.Helper()
 	config := s.config()
@@ -270,7 +269,7 @@ func (s *scene) dashboard(t testing.TB, changes ...func(*setup.Config)) *dashboa
 	return d
 }
 
-// hold describes a lock for a scene; times are distances from now, zero ones are left out of the record.
+// hold describes a lock for a scene. Times are relative to now; zero ones are omitted from the record.
 type hold struct {
 	name, owner, host, purpose string
 	held                       time.Duration // ago
@@ -302,12 +301,12 @@ func (s *scene) add(h hold) {
 	s.put(h.name, fields...)
 }
 
-// state makes a witness say that the holder of the lock has ended, a while ago.
+// state adds a witness's statement that the holder of the lock ended a while ago.
 func (s *scene) state(name string, ago time.Duration, change ...func(*metadata.Statement)) {
 	s.witness(name, ago, func(r *metadata.Record, st *metadata.Statement) { r.Heed(st, r.Suspicion) }, change...)
 }
 
-// suspect makes a witness suspect so.
+// suspect adds a witness's suspicion of that.
 func (s *scene) suspect(name string, ago time.Duration, change ...func(*metadata.Statement)) {
 	s.witness(name, ago, func(r *metadata.Record, st *metadata.Statement) { r.Heed(r.Death, st) }, change...)
 }
@@ -352,7 +351,7 @@ func (s *scene) put(name string, fields ...metadata.Field) {
 	slices.SortFunc(s.locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// uuid is an identity that the name decides.
+// uuid derives a UUID from a name.
 func uuid(name string) string {
 	h := uint64(1469598103934665603)
 	for _, c := range []byte(name) {
@@ -367,7 +366,7 @@ func (s *scene) wait(lock, owner string, since time.Duration) {
 	s.queues[lock] = append(s.queues[lock], w)
 }
 
-// waiter is the next in the queue of the lock.
+// waiter adds a waiter to the end of the lock's queue.
 func (s *scene) waiter(lock, owner, host string, pid int64) metadata.Waiter {
 	w := metadata.Waiter{Lock: lock, ID: owner, Revision: int64(len(s.queues[lock]) + 1)}
 	w.Owner = owner
@@ -379,7 +378,7 @@ func (s *scene) waiter(lock, owner, host string, pid int64) metadata.Waiter {
 	return w
 }
 
-// busy is the night of the mock-up in the design: one lock expiring, two alerting, one malformed, some at peace.
+// busy is the night of the mock-up in the design: one lock expiring, two alerting, one malformed, some just held.
 func busy() *scene {
 	s := newScene()
 	s.add(hold{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c",
@@ -408,7 +407,7 @@ const rubyTrace = `app/jobs/invoice_run.rb:118:in 'perform'
 
 var errAway = errors.New("timeout")
 
-// get asks the handler; headers come in pairs.
+// get sends a request to the handler; headers come in pairs.
 func get(d http.Handler, url string, headers ...string) *httptest.ResponseRecorder {
 	return ask(d, http.MethodGet, url, headers...)
 }
@@ -427,7 +426,7 @@ func ask(d http.Handler, method, url string, headers ...string) *httptest.Respon
 	return w
 }
 
-// ok asks and wants 200.
+// ok sends a request and expects status 200.
 func ok(t testing.TB, d http.Handler, url string) string {
 	t.Helper()
 	w := get(d, url)
@@ -437,7 +436,7 @@ func ok(t testing.TB, d http.Handler, url string) string {
 	return w.Body.String()
 }
 
-// fetch asks the API and reads the answer.
+// fetch requests JSON from the API and decodes it.
 func fetch[T any](t testing.TB, d http.Handler, url string) (data T, meta map[string]any) {
 	t.Helper()
 	var answer struct {
@@ -450,10 +449,10 @@ func fetch[T any](t testing.TB, d http.Handler, url string) (data T, meta map[st
 	return answer.Data, answer.Meta
 }
 
-// lock is a lock in an answer of the API.
+// lock is a lock in an API response.
 type lock = map[string]any
 
-// names asks the API for a list and returns the names in it.
+// names requests a list from the API and returns its names.
 func names(t testing.TB, d http.Handler, url string) []string {
 	t.Helper()
 	data, _ := fetch[[]lock](t, d, url)
@@ -464,7 +463,7 @@ func names(t testing.TB, d http.Handler, url string) []string {
 	return list
 }
 
-// words is the text of a page in one line, as a reader sees it.
+// words returns the visible text of a page in one line.
 func words(page string) string {
 	var text strings.Builder
 	script := false // inside of a button that only scripts show
@@ -503,7 +502,7 @@ func classOf(e xml.StartElement) string {
 	return ""
 }
 
-// walk reads HTML and calls each for every token; the error is nil for a page that is well-formed.
+// walk parses HTML and calls each for every token. The error is nil for a well-formed page.
 func walk(page string, each func(xml.Token)) error {
 	d := xml.NewDecoder(strings.NewReader(page))
 	d.Strict = false

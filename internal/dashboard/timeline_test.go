@@ -20,8 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// watched is the busy night after most of an hour in which the dashboard saw a release, a waiter that got its lock, and
-// a gap.
+// watched is the busy night after most of an hour with a release, an acquisition after a wait, and a gap.
 func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	t.Helper()
 	s := lived(t)
@@ -41,7 +40,7 @@ func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	return s, d
 }
 
-func TestTheTimelineTakesASearchAndAWindow(t *testing.T) {
+func TestTimelineAcceptsASearchAndAWindow(t *testing.T) {
 	_, d := watched(t)
 	for query, lock := range map[string]bool{"owner:=reports": true, "owner:=drm": false, "billing/": true,
 		"-name:billing*": false} {
@@ -55,7 +54,7 @@ func TestTheTimelineTakesASearchAndAWindow(t *testing.T) {
 	}
 }
 
-func TestTheTimelineFollowsTheQueues(t *testing.T) {
+func TestTimelineShowsQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := busy()
 		s.fresh.Heard = s.now
@@ -107,7 +106,7 @@ func eventful(t testing.TB, n int) (*scene, *dashboard.Dashboard) {
 	return s, d
 }
 
-func TestThePictureStaysWithinItsBudget(t *testing.T) {
+func TestTimelineStaysWithinItsBudget(t *testing.T) {
 	_, d := eventful(t, 10_000)
 	for _, window := range []string{"1h", "24h"} {
 		page := []byte(ok(t, d, "/timeline?window="+window))
@@ -119,8 +118,7 @@ func TestThePictureStaysWithinItsBudget(t *testing.T) {
 	}
 }
 
-// A bar is named by its parts from left to right, each with the place where it begins; n is what is to come, and m the
-// mark of the alert.
+// A bar is named by its parts from left to right, each with its start; n is the future, and m marks the alert.
 func TestBarsOfHolds(t *testing.T) {
 	const ago, ahead = time.Hour, time.Minute
 	for name, c := range map[string]struct {
@@ -163,7 +161,7 @@ func TestBarsOfHolds(t *testing.T) {
 	}
 }
 
-func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
+func TestTimelineIsOrderedAndHasGapsAndHolds(t *testing.T) {
 	s := busy()
 	for i := range 60 {
 		s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Duration(i+2)*time.Hour,
@@ -189,7 +187,7 @@ func TestTheTimelineIsInOrderAndHasGapsAndHolds(t *testing.T) {
 	}
 }
 
-func TestTheTimelineOfALockAsksForWhatNobodyWatched(t *testing.T) {
+func TestLockTimelineReadsUnwatchedHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := busy()
 		var err error

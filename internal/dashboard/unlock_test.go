@@ -45,14 +45,14 @@ func operated(t testing.TB, s *scene, changes ...func(*setup.Config)) (*dashboar
 	return d, &done
 }
 
-// wanted is what the confirmation page sends for a lock of the scene.
+// wanted returns the form that the confirmation page sends for a lock of the scene.
 func (s *scene) wanted(name string) url.Values {
 	r := s.documents[name]
 	return url.Values{"hold": {r.UUID}, "token": {fmt.Sprint(r.Token)}, "revision": {fmt.Sprint(r.Revision)},
 		"typed": {name}, "reason": {"the pod is dead, node lost"}, "ticket": {"OPS-12"}}
 }
 
-// post sends a form as a browser does.
+// post sends a form like a browser.
 func post(d http.Handler, who, link string, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	return send(d, who, link, "application/x-www-form-urlencoded", form.Encode(), headers...)
 }
@@ -76,13 +76,13 @@ func unlockLink(s *scene, name string) string {
 
 const stuck = "billing/invoice-run"
 
-func TestForceUnlockTellsWhoDidItToWhom(t *testing.T) {
+func TestForceUnlockLogsActorAndHolder(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s)
 	link := unlockLink(s, stuck)
 	form := s.wanted(stuck)
 	if page := get(d, link, "X-Forwarded-User", "unlocker").Body.String(); strings.Contains(page, "invoice_run.rb") {
-		t.Error("the page shows code to somebody who may not see it")
+		t.Error("the page shows code to an unauthorized user")
 	}
 	w := post(d, "chief", link, form, "X-Forwarded-For", "203.0.113.9, 198.51.100.7", "User-Agent", "a browser\x1b")
 	a := (*done)[0]
@@ -122,7 +122,7 @@ mutexdash_force_unlocks_total{result="success"} %d
 	}
 }
 
-func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
+func TestForceUnlockWithUnknownOutcomeIsRechecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		really func(s *scene, r *metadata.Record, ours metadata.Ending)
 		status int
@@ -165,7 +165,7 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-func TestForceUnlocksHaveARate(t *testing.T) {
+func TestForceUnlocksAreRateLimited(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s)
 	form := s.wanted(stuck)
@@ -180,7 +180,7 @@ func TestForceUnlocksHaveARate(t *testing.T) {
 		t.Errorf("the eleventh try is answered with %d %v", w.Code, w.Header())
 	}
 	if w := post(d, "unlocker", unlockLink(s, stuck), form); w.Code != 422 {
-		t.Errorf("somebody else is answered with %d", w.Code)
+		t.Errorf("another user got status %d", w.Code)
 	}
 	for i := range 30 {
 		name := fmt.Sprint("lock", i)
@@ -230,7 +230,7 @@ func TestForceUnlockOfHostileNames(t *testing.T) {
 	}
 }
 
-func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
+func TestForceUnlockSendsANotice(t *testing.T) {
 	for name, c := range map[string]struct {
 		typed    string
 		failures int
@@ -296,7 +296,7 @@ func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
 	}
 }
 
-// sample is the value of a metric of the dashboard with this result.
+// sample returns the value of a dashboard metric with this result.
 func sample(t *testing.T, d *dashboard.Dashboard, name, result string) float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -315,7 +315,7 @@ func sample(t *testing.T, d *dashboard.Dashboard, name, result string) float64 {
 	return -1
 }
 
-func TestBrowsersAreToldToComeByTLSWhereItIsOurs(t *testing.T) {
+func TestHSTSIsSentOnlyOverTLS(t *testing.T) {
 	d := busy().dashboard(t, func(c *setup.Config) { c.HSTS = 180 * 24 * time.Hour })
 	r := httptest.NewRequest("GET", "/", nil)
 	for want, state := range map[string]*tls.ConnectionState{"": nil, "max-age=15552000": {}} {

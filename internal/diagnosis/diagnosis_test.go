@@ -55,7 +55,7 @@ func statement(cause string, revision int64) *metadata.Statement {
 		EndedAt: metadata.Time{Time: ago(40 * time.Second)}}
 }
 
-func TestADiagnosisIsNeverMoreCertainThanTheFacts(t *testing.T) {
+func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 	dies := func(revision int64) change {
 		return func(f *diagnosis.Facts) { f.Record.Heed(statement(metadata.CauseProcessEnded, revision), nil) }
 	}
@@ -156,7 +156,7 @@ func TestUsualNeedsFiveHolds(t *testing.T) {
 	}
 }
 
-func TestPastHoldsThatOnlyOthersEndedAreNoMeasureOfTheUsual(t *testing.T) {
+func TestHoldsEndedByOthersAreNotUsual(t *testing.T) {
 	ending := func(how string) metadata.Ending {
 		return metadata.Ending{Ended: how, LockedAt: metadata.Time{Time: ago(time.Hour)},
 			EndedAt: metadata.Time{Time: now()}}
@@ -174,7 +174,7 @@ func TestPastHoldsThatOnlyOthersEndedAreNoMeasureOfTheUsual(t *testing.T) {
 	}
 }
 
-func TestAHolderWaitsForTheLockInWhoseLineItsProcessStands(t *testing.T) {
+func TestHolderWaitsWhereItsProcessQueues(t *testing.T) {
 	r := held().Record
 	waiter := func(owner, host string, pid int64, since time.Duration, holding bool) metadata.Waiter {
 		return metadata.Waiter{Ticket: metadata.Ticket{Holder: metadata.Holder{Owner: owner, Hostname: host, PID: pid},
@@ -226,6 +226,6 @@ func TestAHolderWaitsForTheLockInWhoseLineItsProcessStands(t *testing.T) {
 		t.Errorf("where the holders cannot be read, the error is %v", err)
 	}
 	if r.PID = 0; chain() != nil {
-		t.Error("a process that is not known waits")
+		t.Error("an unknown process waits")
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-func TestClientIsMadeAndRecoversWhileEtcdIsAway(t *testing.T) {
+func TestClientStartsWithoutEtcdAndRecovers(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth())
 	server.AddUser(t, "u", "secret", "/m/", etcdtest.ReadWrite)
@@ -86,7 +86,7 @@ func untilRefused(t *testing.T, server *etcdtest.Server) {
 	}
 }
 
-func TestUserIsNoObstacleWithoutAuth(t *testing.T) {
+func TestUserIsIgnoredWithoutAuth(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	works(t, connect(t, as(server, "u", "secret")))
@@ -110,7 +110,7 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 	works(t, c)
 }
 
-func TestOnlyConnectionsThatWereMadeWithOtherFilesAreRenewed(t *testing.T) {
+func TestOnlyConnectionsWithOutdatedFilesAreRenewed(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.ClientCerts())
 	first, key := server.CA().Issue(t, "u")
@@ -150,7 +150,7 @@ func TestTransactionIsSentOnce(t *testing.T) {
 	}
 }
 
-func TestDangerousSettingsAreWarnedOf(t *testing.T) {
+func TestDangerousSettingsCauseWarnings(t *testing.T) {
 	for text, s := range map[string]etcdconn.Settings{
 		"not verified": {Endpoints: []string{"https://127.0.0.1:1"}, InsecureSkipVerify: true},
 		"without TLS":  {Endpoints: []string{"http://127.0.0.1:1"}, User: "u", Password: "p"},
@@ -216,7 +216,7 @@ func copyTo(t *testing.T, to, from string) {
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
-func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
+func TestTroubleIsLoggedOnceUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	log := &proctest.Log{}

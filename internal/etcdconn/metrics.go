@@ -8,25 +8,30 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 )
 
 // Requests measures the requests of a client to etcd: every one that is sent, retries included, and lists that etcd
-// streams. Watches and other two-way streams do not count as requests. It is a prometheus.Collector.
+// streams. Watches and other two-way streams do not count as requests.
 type Requests struct {
+	prometheus.Collector
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
 // NewRequests returns the metrics <namespace>_etcd_requests_total and <namespace>_etcd_request_duration_seconds.
 func NewRequests(namespace string) *Requests {
+	all := prometheus.NewRegistry()
+	register := promauto.With(all)
 	return &Requests{
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Collector: all,
+		total: register.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "etcd_requests_total",
 			Help: "Requests to etcd, by operation and gRPC status code.",
 		}, []string{"op", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: register.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "etcd_request_duration_seconds",
 			Help:    "Time until etcd answered or the request was given up.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
@@ -38,18 +43,6 @@ func NewRequests(namespace string) *Requests {
 func (r *Requests) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.measure),
 		grpc.WithChainStreamInterceptor(r.measureStream)}
-}
-
-// Describe implements prometheus.Collector.
-func (r *Requests) Describe(ch chan<- *prometheus.Desc) {
-	r.total.Describe(ch)
-	r.duration.Describe(ch)
-}
-
-// Collect implements prometheus.Collector.
-func (r *Requests) Collect(ch chan<- prometheus.Metric) {
-	r.total.Collect(ch)
-	r.duration.Collect(ch)
 }
 
 func (r *Requests) measure(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,

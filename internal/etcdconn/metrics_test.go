@@ -43,13 +43,13 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 }
 
 // A list fails midway more often than at its start, and may take any length of time: it is measured to its end.
-func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
+func TestStreamsAreCountedWhenTheyEnd(t *testing.T) {
 	t.Parallel()
 	server, c, registry := counting(t)
 	ctx := limit(t, 10*time.Second)
 	proctest.Must(t, list(ctx, c))
 	if err := list(ctx, c, clientv3.WithRev(1000)); err == nil {
-		t.Fatal("etcd listed at a revision that is to come")
+		t.Fatal("etcd listed at a future revision")
 	}
 	watching := c.Watch(ctx, "a", clientv3.WithCreatedNotify())
 	<-watching
@@ -57,13 +57,13 @@ func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
 	gone, stop := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer stop()
 	if err := list(gone, c); err == nil {
-		t.Fatal("nobody listed")
+		t.Fatal("a list from a stopped etcd succeeded")
 	}
 	counted(t, registry, "rangestream", "OK", 1)
 	counted(t, registry, "rangestream", "OutOfRange", 1)
 	if n := counter(t, registry, "rangestream", "Unavailable") + counter(t, registry, "rangestream",
 		"DeadlineExceeded"); n == 0 {
-		t.Error("a list that found nobody is not counted")
+		t.Error("a failed list is not counted")
 	}
 	if n, err := testutil.GatherAndCount(registry, "x_etcd_request_duration_seconds"); n != 1 || err != nil {
 		t.Errorf("durations of %d operations, want those of lists only, %v", n, err)

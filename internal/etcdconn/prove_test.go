@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-func TestProveSaysWhatIsWrong(t *testing.T) {
+func TestProveReportsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	plain := etcdtest.Start(t)
 	secure := etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
@@ -158,7 +158,7 @@ func TestLostMajorityIsExplained(t *testing.T) {
 	}
 }
 
-func TestAnswersOfEtcdHaveAClass(t *testing.T) {
+func TestEtcdErrorsAreClassified(t *testing.T) {
 	for err, class := range map[error]etcdconn.Class{
 		rpctypes.ErrTooManyRequests: etcdconn.Overloaded,
 		rpctypes.ErrCorrupt:         etcdconn.Corrupt,
@@ -177,7 +177,7 @@ func TestAnswersOfEtcdHaveAClass(t *testing.T) {
 }
 
 // To return one key of a range etcd counts all others: half a second with a million locks.
-func TestProveHasEtcdCountNothing(t *testing.T) {
+func TestProveIsNotCountedAsARequest(t *testing.T) {
 	t.Parallel()
 	var reply *pb.RangeResponse
 	answered := func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,

@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+func TestBadSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
@@ -75,7 +75,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-func TestSettingsThatCanWorkAreTaken(t *testing.T) {
+func TestValidSettingsAreAccepted(t *testing.T) {
 	t.Parallel()
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
@@ -101,7 +101,7 @@ func TestSettingsThatCanWorkAreTaken(t *testing.T) {
 	}
 }
 
-func TestMembersTellTheirTimeOfDay(t *testing.T) {
+func TestMembersReportTheirClock(t *testing.T) {
 	t.Parallel()
 	plain := etcdtest.Start(t)
 	mutual := etcdtest.Start(t, etcdtest.ClientCerts())

@@ -83,7 +83,7 @@ func ran(t *testing.T, line string) *program {
 	return p
 }
 
-func TestDefaultsAreThoseOfTheRooms(t *testing.T) {
+func TestDefaultsMatchThePackages(t *testing.T) {
 	p := ran(t, "")
 	if diff := cmp.Diff(etcdconn.Defaults(), *p.etcd); diff != "" {
 		t.Error(diff)
@@ -106,7 +106,7 @@ func TestDefaultsAreThoseOfTheRooms(t *testing.T) {
 	}
 }
 
-func TestAbandonedLocksAreReportedUnlessTheOperatorWantsThemUnlocked(t *testing.T) {
+func TestAbandonedLocksAreOnlyReportedByDefault(t *testing.T) {
 	for word, unlock := range map[string]bool{"report": false, "unlock": true} {
 		p := ran(t, "--sweep.abandoned="+word+" --sweep.abandoned-grace=0s")
 		if p.policy.UnlockAbandoned != unlock || p.policy.AbandonedGrace != 0 {
@@ -133,7 +133,7 @@ func TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault(t *testing.T) {
 	}
 }
 
-func TestPasswordGoesWithItsUser(t *testing.T) {
+func TestPasswordNeedsItsUser(t *testing.T) {
 	for line, want := range map[string]struct{ user, password, file string }{
 		"ETCDCTL_USER=root:a:b":                          {"root", "a:b", ""},
 		"ETCDCTL_USER=root ETCDCTL_PASSWORD=a":           {"root", "a", ""},
@@ -153,7 +153,7 @@ func TestPasswordGoesWithItsUser(t *testing.T) {
 	}
 }
 
-func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
+func TestUsageErrorsAreOneSentenceAndStatus2(t *testing.T) {
 	for says, line := range map[string]string{
 		"there is no flag --etcd.endpoint: did you mean --etcd.endpoints?":    "--etcd.endpoint=a:1",
 		"there is no flag --quite-different":                                  "--quite-different",
@@ -187,7 +187,7 @@ func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
 	}
 }
 
-func TestErrorOfARunningCommandIsNotOneOfUsage(t *testing.T) {
+func TestRuntimeErrorIsNotAUsageError(t *testing.T) {
 	p := newProgram()
 	broken := errors.New("broken")
 	p.root.RunE = func(*cobra.Command, []string) error { return broken }
@@ -215,7 +215,7 @@ func TestHooksAndRequiredFlagsSeeTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestFlagForTheCommandLineOnlyHasNoVariable(t *testing.T) {
+func TestCommandLineOnlyFlagHasNoVariable(t *testing.T) {
 	t.Setenv("UNLOCKER_POLICY", "auto-unlock")
 	p := newProgram()
 	flags.CommandLineOnly(p.root.PersistentFlags(), "policy")
@@ -225,7 +225,7 @@ func TestFlagForTheCommandLineOnlyHasNoVariable(t *testing.T) {
 	}
 }
 
-func TestHelpTellsEveryFlagWithDefaultAndVariableInGroups(t *testing.T) {
+func TestHelpListsEveryFlagInGroups(t *testing.T) {
 	p := ran(t, "--help")
 	help := p.out.String()
 	for _, want := range []string{
@@ -243,7 +243,7 @@ func TestHelpTellsEveryFlagWithDefaultAndVariableInGroups(t *testing.T) {
 	tellsOnce(t, p, help)
 }
 
-func TestHelpOfACommandBelowNamesTheSharedFlags(t *testing.T) {
+func TestHelpOfASubcommandNamesSharedFlags(t *testing.T) {
 	for _, args := range [][]string{{"sweep", "--help"}, {"help", "sweep"}} {
 		p := newProgram()
 		p.root.Commands()[0].Flags().Bool("now", false, "at once")
@@ -265,7 +265,7 @@ func tellsOnce(t *testing.T, p *program, help string) {
 	})
 }
 
-func TestACommandWithoutEnvironmentLooksAtItsCommandLineOnly(t *testing.T) {
+func TestCommandWithoutEnvironmentUsesOnlyItsCommandLine(t *testing.T) {
 	t.Setenv("UNLOCKER_ETCD_USER", "eve")
 	t.Setenv("ETCDCTL_ENDPOINTS", "elsewhere:2379")
 	cmd := &cobra.Command{Use: "unlocker", RunE: func(*cobra.Command, []string) error { return nil }}
@@ -280,7 +280,7 @@ func TestACommandWithoutEnvironmentLooksAtItsCommandLineOnly(t *testing.T) {
 	}
 }
 
-func TestAManualShowsTheCommandAsItIs(t *testing.T) {
+func TestManualMatchesTheCommand(t *testing.T) {
 	root := &cobra.Command{Use: "tool", Run: func(*cobra.Command, []string) {}}
 	cmd := &cobra.Command{
 		Use: "do NAME", Short: "Do it", Run: func(*cobra.Command, []string) {},

@@ -72,7 +72,7 @@ func table(s lockjson.Shape) string {
 
 const page = "../../docs/json.md"
 
-func TestDocumentedMembersAreThoseOfTheProgram(t *testing.T) {
+func TestDocumentedMembersMatchTheProgram(t *testing.T) {
 	b, err := os.ReadFile(page)
 	proctest.Must(t, err)
 	text := string(b)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -25,19 +26,19 @@ type byLock struct {
 	alertAfter, autoUnlockAfter *prometheus.GaugeVec
 }
 
-func newByLock(namespace string, limit int) *byLock {
+func newByLock(register promauto.Factory, namespace string, limit int) *byLock {
 	gauges := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help},
+		return register.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help},
 			[]string{"lock"})
 	}
 	return &byLock{limit: limit, recent: list.New(), known: map[string]*list.Element{},
-		held: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		held: register.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "lock_hold_seconds",
 			Help: "How long the lock was held, in holds that their holders ended; " +
 				"with --metrics.lock-series=all only.",
 			Buckets: holdBuckets(),
 		}, []string{"lock"}),
-		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		waited: register.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "lock_wait_seconds",
 			Help:    "How long those waited in the lock's queue who got it; with --metrics.lock-series=all only.",
 			Buckets: holdBuckets(),
@@ -47,10 +48,6 @@ func newByLock(namespace string, limit int) *byLock {
 		autoUnlockAfter: gauges("lock_auto_unlock_after_seconds",
 			"Time until the auto-unlock of the lock, as its last hold began; with --metrics.lock-series=all only."),
 	}
-}
-
-func (b *byLock) collectors() []prometheus.Collector {
-	return []prometheus.Collector{b.held, b.waited, b.alertAfter, b.autoUnlockAfter}
 }
 
 // ended takes a hold that its holder ended. A share counts for the whole lock.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
@@ -80,8 +81,9 @@ type Collector struct {
 
 	attributes text.Attributes
 
-	held   *prometheus.HistogramVec
-	byLock *byLock
+	counted *prometheus.Registry // what is not computed at a scrape: held and byLock
+	held    *prometheus.HistogramVec
+	byLock  *byLock
 }
 
 // New returns a collector; it is not registered.
@@ -97,17 +99,18 @@ func New(c Config) *Collector {
 		limit = c.SeriesLimit
 	}
 	attributes := text.NewAttributes(c.Attributes)
-	return &Collector{c: c, d: newDescs(c.Namespace, attributes.Labels()), attributes: attributes,
-		held: newHoldSeconds(c.Namespace), byLock: newByLock(c.Namespace, limit)}
+	counted := prometheus.NewRegistry()
+	register := promauto.With(counted)
+	return &Collector{c: c, d: newDescs(c.Namespace, attributes.Labels()), attributes: attributes, counted: counted,
+		held: newHoldSeconds(register, c.Namespace), byLock: newByLock(register, c.Namespace, limit)}
 }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	c.d.describe(ch)
-	c.held.Describe(ch)
-	for _, m := range c.byLock.collectors() {
-		m.Describe(ch)
+	for _, d := range c.d.all {
+		ch <- d
 	}
+	c.counted.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -137,10 +140,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if c.c.Alarms != nil {
 		c.alarms(ch)
 	}
-	c.held.Collect(ch)
-	for _, m := range c.byLock.collectors() {
-		m.Collect(ch)
-	}
+	c.counted.Collect(ch)
 }
 
 func (c *Collector) inconsistent(ch chan<- prometheus.Metric) {

@@ -105,7 +105,7 @@ func expect(t *testing.T, c prometheus.Collector, want string, others ...string)
 	}
 }
 
-func TestEveryStateIsCountedAndOnlyThoseThatNeedPeopleHaveSeries(t *testing.T) {
+func TestOnlyLocksThatNeedAttentionHaveSeries(t *testing.T) {
 	unreadable := lock("unreadable", time.Hour)
 	unreadable.AutoUnlockAt = time.Time{}
 	w := newWorld(lock("calm", time.Hour), lock("late", -time.Minute), lock("very late", -2*time.Hour), unreadable)
@@ -128,7 +128,7 @@ unlocker_oldest_lock_timestamp_seconds 1.6999964e+09
 `)
 }
 
-func TestALockThatIsNeverRemovedIsSaidToBeExcluded(t *testing.T) {
+func TestNeverRemovedLockIsReportedAsExcluded(t *testing.T) {
 	config := newWorld(lock("calm", time.Hour), lock("late", -time.Minute), lock("later", -time.Minute)).config()
 	config.Excluded = func(lock string) bool { return lock != "later" }
 	expect(t, lockmetrics.New(config), `
@@ -136,7 +136,7 @@ unlocker_lock_excluded{lock="late"} 1
 `)
 }
 
-func TestAHolderThatExtendsItsLockIsKnown(t *testing.T) {
+func TestExtendingHolderIsRecognized(t *testing.T) {
 	beats := lock("beats", -time.Minute)
 	beats.Alive = &metadata.Alive{At: now.Add(-5 * time.Second)}
 	reserved := lock("reserved", -time.Minute)
@@ -147,7 +147,7 @@ unlocker_lock_alive_timestamp_seconds{lock="beats"} 1.699999995e+09
 `)
 }
 
-func TestWhatIsInconsistentIsCountedByKind(t *testing.T) {
+func TestInconsistenciesAreCountedByKind(t *testing.T) {
 	config := newWorld().config()
 	config.Inconsistent = func() []inconsistent.Lock {
 		return []inconsistent.Lock{{Name: "a", Kind: inconsistent.Oversold}, {Name: "b", Kind: inconsistent.Oversold},
@@ -176,11 +176,11 @@ unlocker_waiters 4
 `)
 }
 
-func TestALockThatIsGoneLeavesNoSeries(t *testing.T) {
+func TestRemovedLockLeavesNoSeries(t *testing.T) {
 	w := newWorld(lock("late", -time.Minute))
 	c := lockmetrics.New(w.config())
 	if n := testutil.CollectAndCount(c, "unlocker_lock_alert_at_timestamp_seconds"); n != 1 {
-		t.Fatalf("%d series of a lock that is there, want 1", n)
+		t.Fatalf("%d series of an existing lock, want 1", n)
 	}
 	w.locks = nil
 	expect(t, c, "", "unlocker_lock_state", "unlocker_lock_locked_timestamp_seconds",
@@ -188,7 +188,7 @@ func TestALockThatIsGoneLeavesNoSeries(t *testing.T) {
 		"unlocker_lock_waiters", "unlocker_oldest_lock_timestamp_seconds")
 }
 
-func TestNothingIsSaidAboutLocksBeforeTheFirstList(t *testing.T) {
+func TestNoLockMetricsBeforeTheFirstList(t *testing.T) {
 	w := newWorld()
 	w.sync = lockmetrics.Sync{}
 	expect(t, lockmetrics.New(w.config()), `
@@ -196,7 +196,7 @@ unlocker_etcd_up 0
 `, "unlocker_locks", "unlocker_waiters", "unlocker_etcd_revision", "unlocker_last_sync_timestamp_seconds")
 }
 
-func TestAStalePictureIsStillShown(t *testing.T) {
+func TestStaleSnapshotIsStillExported(t *testing.T) {
 	w := newWorld(lock("late", -time.Minute))
 	w.sync.Current = false
 	expect(t, lockmetrics.New(w.config()), `
@@ -207,7 +207,7 @@ unlocker_lock_locked_timestamp_seconds{hostname="host-1",lock="late",owner="bill
 `)
 }
 
-func TestAlarmsAreShownOnlyWhenTheyAreKnown(t *testing.T) {
+func TestAlarmsAreExportedOnlyIfKnown(t *testing.T) {
 	w := newWorld()
 	config := w.config()
 	known := false
@@ -238,7 +238,7 @@ func TestTheModeDecidesWhichLocksHaveSeries(t *testing.T) {
 	}
 }
 
-func TestTheMostOverdueLocksKeepTheirSeriesWhenThereAreTooMany(t *testing.T) {
+func TestMostOverdueLocksKeepTheirSeries(t *testing.T) {
 	w := newWorld()
 	for i := range 100 {
 		w.locks = append(w.locks, lock(fmt.Sprintf("lock-%02d", i), time.Duration((i*37)%100-200)*time.Minute))

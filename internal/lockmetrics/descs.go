@@ -29,17 +29,21 @@ type descs struct {
 	up, alarm, revision, lastSync *prometheus.Desc
 
 	resyncs, events, restarts, metadataErrors *prometheus.Desc
+
+	all []*prometheus.Desc
 }
 
 // newDescs returns them; more are the labels beside the holder of a lock.
 func newDescs(namespace string, more []string) descs {
+	var all []*prometheus.Desc
 	d := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+		all = append(all, prometheus.NewDesc(namespace+"_"+name, help, labels, nil))
+		return all[len(all)-1]
 	}
 	holders := func(name, help string, labels ...string) *prometheus.Desc {
 		return d(name, help, slices.Concat([]string{"lock", "owner", "hostname"}, labels, more)...)
 	}
-	return descs{
+	made := descs{
 		locks:   d("locks", "Held locks by state.", "state"),
 		waiters: d("waiters", "Waiters, over all locks."),
 		oldest:  d("oldest_lock_timestamp_seconds", "When the lock held longest was taken, by its holder's clock."),
@@ -102,22 +106,8 @@ func newDescs(namespace string, more []string) descs {
 			"reason"),
 		metadataErrors: d("metadata_errors_total", "Problems found when reading lock records, by reason.", "reason"),
 	}
-}
-
-func (d descs) describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{
-		d.locks, d.waiters, d.oldest, d.longestWaiter, d.delays, d.inconsistent, d.disagreements,
-		d.deadlocks, d.deadlockSince,
-		d.unclaimed, d.unclaimedSince,
-		d.lockState, d.lockedAt, d.alertAt, d.autoUnlockAt, d.aliveAt, d.lockExcluded, d.lockInfo, d.lockWaiters,
-		d.dropped,
-		d.clocksOff, d.clockOffset,
-		d.statements, d.disputed, d.holderEnded, d.acknowledged, d.acknowledgedUntil,
-		d.up, d.alarm, d.revision, d.lastSync,
-		d.resyncs, d.events, d.restarts, d.metadataErrors,
-	} {
-		ch <- desc
-	}
+	made.all = all
+	return made
 }
 
 // Series selects the locks that get series of their own.

@@ -55,7 +55,7 @@ func everything(w *world) []prometheus.Collector {
 	return []prometheus.Collector{lockmetrics.New(config), lockmetrics.PolicyInfo("unlocker", "alert-only")}
 }
 
-func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
+func TestNamesPassPromtoolCheckMetrics(t *testing.T) {
 	ahead := lock("of a holder whose clock is ahead", 2*time.Hour)
 	ahead.LockedAt = now.Add(time.Hour)
 	families := gather(t, everything(newWorld(acknowledged("late", -time.Minute, time.Minute), ahead,

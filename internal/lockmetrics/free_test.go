@@ -20,7 +20,7 @@ func nobodyTakes(series lockmetrics.Series, free ...unclaimed.Lock) *lockmetrics
 	return lockmetrics.New(config)
 }
 
-func TestLocksThatNobodyTakesAreCountedAndNamed(t *testing.T) {
+func TestUnclaimedLocksAreCountedAndNamed(t *testing.T) {
 	metrics := []string{"unlocker_unclaimed_locks", "unlocker_lock_unclaimed_since_timestamp_seconds"}
 	const counted = "\nunlocker_unclaimed_locks %d\n"
 	first := metadata.Waiter{Ticket: metadata.Ticket{Holder: metadata.Holder{Owner: "search\x00", Hostname: "host-2"}}}
@@ -64,7 +64,7 @@ func stuck(cycles ...deadlock.Cycle) *lockmetrics.Collector {
 	return lockmetrics.New(config)
 }
 
-func TestProcessesThatWaitForEachOtherAreCountedAndNamed(t *testing.T) {
+func TestDeadlockedProcessesAreCountedAndNamed(t *testing.T) {
 	expect(t, stuck(cycle("stock", "orders", now.Add(-time.Minute))), `
 unlocker_deadlock_since_timestamp_seconds{holders="billing on host-1:7, search on host-2:8",locks="orders, stock"} 1.69999994e+09
 unlocker_deadlocks 1
@@ -98,7 +98,7 @@ func TestHostileNamesInCyclesDoNotBreakAScrape(t *testing.T) {
 	expect(t, stuck(cycle("a", "b", time.Time{})), "", "unlocker_deadlock_since_timestamp_seconds") // nobody knows
 }
 
-func TestWhoWaitsForAShareWaitsForTheWholeLock(t *testing.T) {
+func TestWaitersForSharesCountForTheWholeLock(t *testing.T) {
 	share := lock("pool#2", -time.Minute)
 	share.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsPermits}
 	w := newWorld(share, lock("build#7", -time.Minute))

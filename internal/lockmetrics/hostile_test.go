@@ -45,7 +45,7 @@ func gather(t *testing.T, c ...prometheus.Collector) map[string]*dto.MetricFamil
 	return byName
 }
 
-func TestHostileTextBecomesShortPrintableLabelsAndEveryLockStaysVisible(t *testing.T) {
+func TestHostileTextBecomesShortPrintableLabels(t *testing.T) {
 	w := newWorld()
 	for _, name := range hostile {
 		r := lock(name, -time.Minute)
@@ -77,7 +77,7 @@ func TestHostileTextBecomesShortPrintableLabelsAndEveryLockStaysVisible(t *testi
 	}
 }
 
-func TestALockThatTakesAnothersLabelIsDroppedAndCounted(t *testing.T) {
+func TestDuplicateLabelIsDroppedAndCounted(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	stolen := lockLabels(t, lock(long, -time.Minute))[0]
 	w := newWorld(lock(stolen, -time.Second), lock(long, -time.Minute))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -106,16 +106,9 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		}
 		taken[name] = true
 		gauge(ch, c.d.lockState, 1, c.holder(r, string(j.verdict.State))...)
-		holder := prometheus.MakeLabelPairs(c.d.lockedAt, c.holder(r))
-		for _, s := range [...]sample{
-			{c.d.lockedAt, holder, r.LockedAt},
-			{c.d.alertAt, holder, j.verdict.AlertAt},
-			{c.d.autoUnlockAt, holder, j.verdict.AutoUnlockAt},
-		} {
-			if !s.at.IsZero() {
-				ch <- s
-			}
-		}
+		instant(ch, c.d.lockedAt, r.LockedAt, c.holder(r)...)
+		instant(ch, c.d.alertAt, j.verdict.AlertAt, c.holder(r)...)
+		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, c.holder(r)...)
 		if staleness.KeptAlive(r) {
 			instant(ch, c.d.aliveAt, r.Written(), name)
 		}
@@ -133,24 +126,6 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		}
 	}
 	return len(taken)
-}
-
-// sample is an instant of a lock. Those of one lock share their labels.
-type sample struct {
-	desc   *prometheus.Desc
-	labels []*dto.LabelPair
-	at     time.Time
-}
-
-// Desc implements [prometheus.Metric].
-func (s sample) Desc() *prometheus.Desc { return s.desc }
-
-// Write implements [prometheus.Metric].
-func (s sample) Write(m *dto.Metric) error {
-	value := seconds(s.at)
-	m.Label = s.labels
-	m.Gauge = &dto.Gauge{Value: &value}
-	return nil
 }
 
 // earlier returns the earlier of two times, where zero means none.
@@ -206,8 +181,8 @@ func holdBuckets() []float64 {
 	return []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
 }
 
-func newHoldSeconds(namespace string) *prometheus.HistogramVec {
-	held := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+func newHoldSeconds(register promauto.Factory, namespace string) *prometheus.HistogramVec {
+	held := register.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace,
 		Name:      "hold_seconds",
 		Help:      "How long locks were held, by how the hold ended.",

@@ -20,7 +20,7 @@ func acknowledged(name string, alert, left time.Duration) *metadata.Record {
 }
 
 // The sum counts all locks; series have only those that have others, and never the name of a person.
-func TestWhoLooksAtLocksIsCounted(t *testing.T) {
+func TestAcknowledgementsAreCounted(t *testing.T) {
 	w := newWorld(acknowledged("calm", time.Hour, time.Minute), acknowledged("late", -time.Minute, time.Minute),
 		acknowledged("over", -time.Minute, 0), lock("other", -time.Minute))
 	expect(t, lockmetrics.New(w.config()), `
@@ -51,7 +51,7 @@ unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="b",owner="billi
 	}
 }
 
-func TestHoldersWhoseClockIsOffAreCountedAndShown(t *testing.T) {
+func TestHoldersWithWrongClocksAreCountedAndShown(t *testing.T) {
 	// taken is a lock that arrived a minute ago, by a holder whose clock is ahead.
 	taken := func(name string, ahead time.Duration) *metadata.Record {
 		r := lock(name, time.Hour)
@@ -78,7 +78,7 @@ unlocker_lock_holder_clock_offset_seconds{hostname="host-1",lock="behind",owner=
 
 // Alerts show what a lock is for. The text comes from a separate series, bounded like those of the lock, whose labels
 // no hold changes.
-func TestThePurposeHasASeriesWhereTheLockHasSome(t *testing.T) {
+func TestPurposeHasASeriesIfTheLockHas(t *testing.T) {
 	w := newWorld()
 	for i := range 20 {
 		r := lock(fmt.Sprintf("late-%02d", i), -time.Minute*time.Duration(20-i))
@@ -112,7 +112,7 @@ func stated(name, witness string, change ...func(*metadata.Record, *metadata.Sta
 	return r
 }
 
-func TestWhatWitnessesSayIsCounted(t *testing.T) {
+func TestStatementsAreCounted(t *testing.T) {
 	suspected := lock("suspected", time.Hour)
 	suspected.Heed(nil, &metadata.Statement{Lock: "suspected", UUID: suspected.UUID, Token: suspected.Token,
 		Cause: metadata.CausePodDeleted, Witness: metadata.WitnessKubernetes})
@@ -164,7 +164,7 @@ func byLock(t *testing.T, c *lockmetrics.Collector, name string) map[string]floa
 	return got
 }
 
-func TestHoldsAreMeasuredByLockWhereAllLocksHaveSeries(t *testing.T) {
+func TestHoldsAreMeasuredByLockIfAllLocksHaveSeries(t *testing.T) {
 	w := newWorld()
 	config := w.config()
 	config.Series, config.SeriesLimit = lockmetrics.SeriesAll, 2

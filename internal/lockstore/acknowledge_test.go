@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// acknowledged is the hold in r after somebody has acknowledged it.
+// acknowledged returns the hold in r after an acknowledgement.
 func (w world) acknowledged(r *metadata.Record, who string) *metadata.Record {
 	w.Helper()
 	a := wanted(protocol.ActionAcknowledge, r)
@@ -45,9 +45,9 @@ func TestAcknowledge(t *testing.T) {
 	w.audited(a)
 }
 
-// The key moves to the lease of the later acknowledgement: the end of the first lease leaves it alone. The end of the
-// hold is its end, however that comes.
-func TestTheLastAcknowledgementStaysUntilItsHoldEnds(t *testing.T) {
+// The key moves to the lease of the later acknowledgement, so it survives the end of the first lease. It ends with the
+// hold, however the hold ends.
+func TestLastAcknowledgementStaysUntilItsHoldEnds(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a", uuid(1))
 	w.acknowledged(r, "ann")

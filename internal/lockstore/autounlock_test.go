@@ -43,7 +43,7 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 	}
 }
 
-// Every hostile record we know of, removed in one batch together with sound locks.
+// Every known hostile record is removed in one batch together with sound locks.
 func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	w := alone(t)
 	full := map[string]any{}
@@ -79,7 +79,7 @@ func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	}
 }
 
-func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
+func TestAutoUnlockReplacesALostLease(t *testing.T) {
 	w := parallel(t)
 	w.remove(removal(w.hold("a", uuid(1))))
 	lease, ttl := w.leaseOf(w.l.History(uuid(1)))
@@ -97,7 +97,7 @@ func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
 	}
 }
 
-func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
+func TestAutoUnlockWithALowerTransactionLimit(t *testing.T) {
 	line, w := wired(t)
 	removals := w.expired("%d", 20)
 	most := 0
@@ -176,8 +176,8 @@ func writes(req *pb.TxnRequest) bool {
 	return false
 }
 
-// A batch holds both kinds of removals, and each has its own guards.
-func TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
+// A batch may have both kinds of removals, each with its own guards.
+func TestAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	w := parallel(t)
 	var removals []metadata.Removal
 	for i := range 6 {
@@ -198,7 +198,7 @@ func TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	}
 }
 
-// granted counts the leases that were granted, whose ids are 1, 2, 3 …
+// granted counts granted leases, whose IDs are 1, 2, 3 …
 type granted struct {
 	clientv3.Lease
 	n clientv3.LeaseID
@@ -209,7 +209,7 @@ func (g *granted) Grant(context.Context, int64) (*clientv3.LeaseGrantResponse, e
 	return &clientv3.LeaseGrantResponse{ID: g.n}, nil
 }
 
-func TestLeasesAreGrantedAheadForTwoBatches(t *testing.T) {
+func TestLeasesForTwoBatchesAreGrantedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &granted{}
 		l := lockstore.NewLeases(g, 8*24*time.Hour, time.Hour)
@@ -241,8 +241,8 @@ func TestLeasesAreGrantedAheadForTwoBatches(t *testing.T) {
 	})
 }
 
-// While thousands of locks are removed, taking and releasing one waits for a batch or two, not for all of them.
-func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
+// While thousands of locks are removed, taking and releasing one waits for a batch or two, not for all.
+func TestMassExpiryDoesNotDelayHolders(t *testing.T) {
 	w := start(t)
 	removals := w.expired("due/%d", 3000)
 	during := others(w, func() { w.removeAll(removals) })

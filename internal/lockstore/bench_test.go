@@ -82,8 +82,7 @@ func each(tb testing.TB, n int, f func(int)) {
 	}
 }
 
-// others has 16 clients take and release locks of their own until f returns, and returns how long each time took,
-// sorted.
+// others lets 16 clients take and release their own locks until f returns. It returns the sorted latencies.
 func others(w world, f func()) (took []time.Duration) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var clients sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -21,7 +22,7 @@ func delayed(r *metadata.Record, d time.Duration) metadata.Removal {
 	return gone
 }
 
-// delay is the only one of the lock or of its shares.
+// delay returns the only delay of the lock and its shares.
 func (w world) delay(lock string) metadata.Delay {
 	w.Helper()
 	delays, _, err := w.Delays(w.Context(), lock)
@@ -31,7 +32,7 @@ func (w world) delay(lock string) metadata.Delay {
 	return delays[0]
 }
 
-func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
+func TestLockDelayFollowsHoldsThatAskForOne(t *testing.T) {
 	w := alone(t)
 	removals := w.expired("lock/%d", 64)
 	for i := range removals {
@@ -64,7 +65,7 @@ func TestADelayFollowsTheHoldsThatAskForOne(t *testing.T) {
 	}
 }
 
-func TestNoDelayFollowsADeadHolder(t *testing.T) {
+func TestDeadHolderCausesNoDelay(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a", uuid(1))
 	w.prove(r)
@@ -94,8 +95,8 @@ func TestForceUnlockWithADelay(t *testing.T) {
 	}
 }
 
-// A lease that somebody revoked is replaced, and everything is done once.
-func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
+// A revoked lease is replaced, and the removal happens once.
+func TestDelayWithARevokedLease(t *testing.T) {
 	w := parallel(t)
 	held := w.hold("a", uuid(1))
 	w.remove(delayed(held, time.Minute))
@@ -108,8 +109,8 @@ func TestADelayWhoseLeaseWasRevoked(t *testing.T) {
 	}
 }
 
-// A removal that took long does not shorten the delay: its lease is renewed.
-func TestADelayLastsFromTheRemovalOn(t *testing.T) {
+// A slow removal does not shorten the delay, because its lease is renewed.
+func TestDelayLastsFromTheRemoval(t *testing.T) {
 	t.Parallel()
 	var renewed atomic.Int32
 	line := &wire{any: func(method string) error {
@@ -136,8 +137,8 @@ func TestADelayLastsFromTheRemovalOn(t *testing.T) {
 	}
 }
 
-// What holders write cannot keep their locks from being removed.
-func TestADelayAfterAHostileHold(t *testing.T) {
+// Nothing that holders write can prevent the removal of their locks.
+func TestDelayAfterAHostileHold(t *testing.T) {
 	w := parallel(t)
 	long := strings.Repeat("\x01", metadata.MaxTextBytes)
 	r := w.hold("a", uuid(1), func(d *metadata.Draft) {
@@ -152,7 +153,7 @@ func TestADelayAfterAHostileHold(t *testing.T) {
 	}
 }
 
-func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
+func TestOperatorEndsOnlyTheDisplayedDelay(t *testing.T) {
 	w := parallel(t)
 	end := func(d metadata.Delay, id string) error {
 		return w.endDelay(&d, protocol.Action{ID: id, At: metadata.Time{Time: at}, Reason: "it is off"})
@@ -173,15 +174,13 @@ func TestAnOperatorEndsOnlyTheDelayThatWasSeen(t *testing.T) {
 	if err := end(first, "2"); !errors.Is(err, metadata.ErrChanged) || len(w.keys(w.l.Delays())) != 1 {
 		t.Errorf("the end of a delay that is over: %v; left: %v", err, w.keys(w.l.Delays()))
 	}
-	if err := end(second, "3"); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, end(second, "3"))
 	if got := w.keys(w.l.Audits()); len(got) != 2 {
 		t.Errorf("the audit trail has %v, want the two that were done", got)
 	}
 }
 
-func TestTheEndOfADelayWhoseAnswerIsLost(t *testing.T) {
+func TestEndingADelayWithALostAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		done, replaced bool

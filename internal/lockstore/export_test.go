@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Leases are leases that keys share.
+// Leases exports shared leases for tests.
 type Leases struct{ l *lease }
 
 // NewLeases returns leases that last ttl, each of which takes new keys for as long as every.
@@ -18,8 +18,8 @@ func NewLeases(etcd clientv3.Lease, ttl, every time.Duration) Leases {
 // Current returns a lease for n keys.
 func (l Leases) Current(n int) (clientv3.LeaseID, error) { return l.l.current(context.Background(), n) }
 
-// Prepare grants a lease ahead if that is of use.
+// Prepare grants a lease ahead if that is useful.
 func (l Leases) Prepare() { l.l.prepare(context.Background()) }
 
-// Discard says that the lease is gone.
+// Discard forgets a lease that is gone.
 func (l Leases) Discard(id clientv3.LeaseID) { l.l.discard(id) }

@@ -38,7 +38,7 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 		t.Errorf("audit %+v, %v", actions, err)
 	}
 	if ending, err := w.Ending(t.Context(), uuid(99)); ending != nil || err != nil {
-		t.Errorf("ending of a hold that nobody ended: %+v, %v", ending, err)
+		t.Errorf("ending of a hold that was not ended: %+v, %v", ending, err)
 	}
 	if _, err := w.Ending(t.Context(), "junk"); err == nil {
 		t.Error("no error for an ending that cannot be read")
@@ -62,23 +62,21 @@ func TestAnnounce(t *testing.T) {
 	if err != nil || got.Revision != 2 || ttl != 15 {
 		t.Errorf("%+v, %v, with a lease of %d s", got, err, ttl)
 	}
-	if _, err := w.List(t.Context(), func(kv protocol.KV) {
+	_, err = w.List(t.Context(), func(kv protocol.KV) {
 		if kv.Lease != int64(id) {
 			t.Errorf("%s is listed with lease %d, want %d", kv.Key, kv.Lease, id)
 		}
-	}); err != nil {
-		t.Error(err)
-	}
+	})
+	proctest.Must(t, err)
 	w.revoke(id) // as after a pause of the process
-	if _, err := w.Announce(t.Context(), p); err != nil {
-		t.Errorf("after the lease was lost: %v", err)
-	}
+	_, err = w.Announce(t.Context(), p)
+	proctest.Must(t, err)
 	if err := w.Leave(t.Context(), "u1"); err != nil || len(w.keys(w.l.Unlockers())) > 0 {
 		t.Errorf("after Leave: %v, %v", w.keys(w.l.Unlockers()), err)
 	}
 }
 
-func TestAnnounceGoesPastAMemberThatRefuses(t *testing.T) {
+func TestAnnounceSkipsARefusingMember(t *testing.T) {
 	refuses := []error{rpctypes.ErrGRPCNoLeader, nil}
 	line := &wire{puts: func() (err error) { err, refuses = refuses[0], refuses[1:]; return err }}
 	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
@@ -87,7 +85,7 @@ func TestAnnounceGoesPastAMemberThatRefuses(t *testing.T) {
 }
 
 // A member whose disk hangs still answers pings, so clients keep sending it requests in turn.
-func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
+func TestAnnounceSkipsAHangingMember(t *testing.T) {
 	for what, hangs := range map[string]func(req any) bool{
 		"a put":           func(req any) bool { _, is := req.(*pb.PutRequest); return is },
 		"a lease's grant": func(req any) bool { _, is := req.(*pb.LeaseGrantRequest); return is },
@@ -104,7 +102,7 @@ func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
 	}
 }
 
-// past is what a read of the past reported: the values of the keys at first, and of those that changed since.
+// past returns what a read of the past reported: the initial values of the keys, and the later changes.
 func (w world) past(most int64) (standing, since []string) {
 	w.Helper()
 	err := w.Past(w.Context(), most, func(kv protocol.KV) { standing = append(standing, string(kv.Value)) },
@@ -121,7 +119,7 @@ func (w world) past(most int64) (standing, since []string) {
 	return standing, since
 }
 
-func TestThePastGoesBackAsFarAsEtcdDoes(t *testing.T) {
+func TestPastReachesBackToTheCompaction(t *testing.T) {
 	w := alone(t, quick)
 	if standing, since := w.past(100); standing != nil || since != nil {
 		t.Errorf("of an empty etcd: %q, %q", standing, since)
@@ -146,7 +144,7 @@ func TestThePastGoesBackAsFarAsEtcdDoes(t *testing.T) {
 	check(1, []string{"3"}, nil)
 }
 
-// endings writes n of them and returns their keys, the oldest first.
+// endings writes n endings and returns their keys, the oldest first.
 func (w world) endings(n int) (keys []string) {
 	w.Helper()
 	for i := range n {
@@ -157,7 +155,7 @@ func (w world) endings(n int) (keys []string) {
 	return keys
 }
 
-// trims leaves so many endings and expects that so many are deleted.
+// trims trims the history to a number of endings and expects a number of deletions.
 func (w world) trims(max, want int) {
 	w.Helper()
 	if n, err := w.TrimHistory(w.Context(), max); n != want || err != nil {

@@ -70,7 +70,7 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 		from = protocol.End(area)
 	}
 	for _, r := range append(ranges, keyRange{from, protocol.End(s.layout.Prefix())}) {
-		newest, err := s.readPast(ctx, r, revision, each)
+		newest, err := s.read(ctx, r, revision, each)
 		if err != nil {
 			return 0, err
 		}
@@ -81,23 +81,23 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 	return revision, nil
 }
 
-// readPast is read that asks another member when one is unavailable before it gave a key.
-func (s *Store) readPast(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
+// read reads one range as of revision (0: the newest), and returns the newest revision. It asks another member when one
+// is unavailable before it gave a key.
+func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
 	given := false
 	first := func(kv protocol.KV) {
 		given = true
 		each(kv)
 	}
 	for n := 1; ; n++ {
-		newest, err := s.read(ctx, r, revision, first)
+		newest, err := s.readOnce(ctx, r, revision, first)
 		if n == listTries || given || locktxn.Code(err) != codes.Unavailable {
 			return newest, err
 		}
 	}
 }
 
-// read reads one range as of revision (0: the newest), and returns the newest revision.
-func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
+func (s *Store) readOnce(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
 	if !s.noStreams.Load() {
 		at, err := s.stream(ctx, r, revision, each)
 		if locktxn.Code(err) != codes.Unimplemented {

@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// marks are the operator's actions that do not end a hold, and what they leave.
+// marks are the operator's actions that do not end a hold, with the keys that they write.
 var marks = map[protocol.Verb]func(r *metadata.Record) bool{
 	protocol.ActionAsk:         func(r *metadata.Record) bool { return r.Asked != nil },
 	protocol.ActionExtend:      func(r *metadata.Record) bool { return r.Extended != nil },
@@ -83,7 +83,7 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 	}
 }
 
-func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
+func TestOperationsOnAnEndedHold(t *testing.T) {
 	t.Parallel()
 	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock) {
 		t.Run(string(what), func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestWhatOperatorsDoToAHoldThatIsOver(t *testing.T) {
 	}
 }
 
-func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
+func TestOperationsWithALostAnswer(t *testing.T) {
 	t.Parallel()
 	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock, protocol.ActionWithdraw) {
 		unknown := func(err error) bool { return errors.Is(err, protocol.ErrUnknown) }
@@ -159,7 +159,7 @@ func TestWhatOperatorsDoWithALostAnswer(t *testing.T) {
 }
 
 // Once the deadline has moved, the compare can no longer succeed, so no request can still take effect.
-func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
+func TestImpossibleLateExtensionIsNotInDoubt(t *testing.T) {
 	line, w := wired(t)
 	r := w.hold("a", uuid(1))
 	line.once(func(func() error) error {
@@ -169,8 +169,8 @@ func TestALostExtensionThatCannotHappenIsNoDoubt(t *testing.T) {
 	w.moved("the action", w.do(r, wanted(protocol.ActionExtend, r)))
 }
 
-// A full etcd takes nothing but deletions. What it cannot write of a force unlock is in the log.
-func TestAFullEtcd(t *testing.T) {
+// A full etcd accepts only deletions. What it cannot write of a force unlock is in the log.
+func TestOperationsOnAFullEtcd(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
 	var log bytes.Buffer
@@ -205,7 +205,7 @@ func TestAFullEtcd(t *testing.T) {
 }
 
 // An etcd that runs out of space during a transaction commits it anyway, but answers that it did not.
-func TestWhatOperatorsDoThatAFullEtcdStillDid(t *testing.T) {
+func TestOperationsAppliedByAFullEtcd(t *testing.T) {
 	t.Parallel()
 	for what, left := range marks {
 		t.Run(string(what), func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestWhatOperatorsDoThatAFullEtcdStillDid(t *testing.T) {
 	}
 }
 
-func TestWhatOperatorsCannotDo(t *testing.T) {
+func TestRefusedOperations(t *testing.T) {
 	t.Parallel()
 	type change = func(r *metadata.Record, a *protocol.Action)
 	reason := func(reason string) change {

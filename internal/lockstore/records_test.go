@@ -44,7 +44,7 @@ func TestRecordsOfThePrefix(t *testing.T) {
 	})
 }
 
-func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
+func TestRecordsIncludeStatements(t *testing.T) {
 	w := alone(t)
 	r := w.hold("a", uuid(1))
 	w.hold("b", uuid(2))
@@ -63,7 +63,7 @@ func TestRecordsHaveWhatWitnessesSay(t *testing.T) {
 	}
 }
 
-func TestLookIsOneLockAtOneRevision(t *testing.T) {
+func TestLookReadsOneLockAtOneRevision(t *testing.T) {
 	w := parallel(t)
 	permits := func(d *metadata.Draft) {
 		d.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsPermits, metadata.AttributePermits: 1,
@@ -100,7 +100,7 @@ func TestLookIsOneLockAtOneRevision(t *testing.T) {
 	}
 }
 
-// Leftovers of a record alert forever, so a removal has to delete all of it, and no foreign key.
+// Leftovers of a record would alert forever, so a removal must delete all of it but no foreign key.
 func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 	w := alone(t)
 	// What holding a lock writes lies between the keys "a…" and "v…".
@@ -152,7 +152,7 @@ func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 	}
 }
 
-func TestRemoveTicketRemovesOnlyTheTicketThatWasSeen(t *testing.T) {
+func TestRemoveTicketRemovesOnlyTheSeenTicket(t *testing.T) {
 	w := parallel(t)
 	key := w.l.Ticket("a", "1")
 	behind := w.l.Ticket("a", "11")

@@ -20,7 +20,7 @@ func death(r *metadata.Record) metadata.Statement {
 		By: "w1", At: metadata.Time{Time: at}}
 }
 
-func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
+func TestStateIsIdempotent(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a/b", uuid(1))
 	suspicion := death(r)
@@ -28,9 +28,7 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 	proctest.Must(t, w.Suspect(t.Context(), suspicion))
 	for range 2 {
 		proctest.Must(t, w.State(t.Context(), death(r)))
-		if err := w.Suspect(t.Context(), suspicion); err != nil {
-			t.Errorf("a suspicion of what is proven: %v", err)
-		}
+		proctest.Must(t, w.Suspect(t.Context(), suspicion)) // which is proven
 	}
 	if got := w.keys(w.l.Suspicions()); len(got) > 0 {
 		t.Errorf("suspicions: %v", got)
@@ -42,9 +40,7 @@ func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
 		t.Errorf("stated is %+v for %d s, %v", got, ttl, err)
 	}
 	w.revoke(lease)
-	if err := w.State(t.Context(), death(w.hold("b", uuid(2)))); err != nil {
-		t.Errorf("after the end of the lease: %v", err)
-	}
+	proctest.Must(t, w.State(t.Context(), death(w.hold("b", uuid(2))))) // after the end of the lease
 }
 
 func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
@@ -77,7 +73,7 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 	}
 }
 
-func TestAWitnessNeedsRightsOnItsTwoAreasAlone(t *testing.T) {
+func TestWitnessNeedsRightsOnlyOnItsTwoAreas(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Auth())
 	root := on(t, server.Client(t))

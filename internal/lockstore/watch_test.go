@@ -75,8 +75,8 @@ func (g *watching) saw() (turns []string, revision int64, signs int) {
 	return slices.Clone(g.turns), g.revision, g.signs
 }
 
-// goesOn returns the watch, or another one from the same revision if it ended because nothing was heard: a machine that
-// is busy for four pulses is silent, too.
+// goesOn returns the watch, or a new one from the same revision if it ended because of silence, which a busy machine
+// can cause, too.
 func (g *watching) goesOn() *watching {
 	g.world.Helper()
 	if len(g.done) == 0 {
@@ -88,7 +88,7 @@ func (g *watching) goesOn() *watching {
 	return g.world.watch(g.after)
 }
 
-// sees waits for so many revisions with events.
+// sees waits for n revisions with events.
 func (g *watching) sees(n int) {
 	g.world.Helper()
 	etcdtest.Eventually(g.world, fmt.Sprintf("revision %d of the watch", n), func() bool {
@@ -97,7 +97,7 @@ func (g *watching) sees(n int) {
 	})
 }
 
-// lives waits for so many signs of life, the last of which is at this revision or a later one.
+// lives waits for n signs of life, the last at this revision or a later one.
 func (g *watching) lives(signs int, revision int64) *watching {
 	g.world.Helper()
 	etcdtest.Eventually(g.world, "a sign of life", func() bool {
@@ -158,7 +158,7 @@ func TestWatchDeliversWholeRevisions(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {
+func TestWatchOfAnIdleEtcdReportsProgress(t *testing.T) {
 	w := alone(t, quick)
 	g := w.watch(w.put("/other", "")).lives(3, 0)
 	g.lives(1, w.put("/other", "")) // not below the prefix
@@ -171,7 +171,7 @@ func TestWatchEndsWhenCompacted(t *testing.T) {
 	w.watch(after - 1).endsFor(lockstore.ReasonCompacted)
 }
 
-func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
+func TestWatchEndsAfterARestore(t *testing.T) {
 	w := alone(t, quick)
 	now := w.put("/other", "")
 	var reason string
@@ -192,7 +192,7 @@ func TestWatchEndsWhenTheNetworkIsSilent(t *testing.T) {
 	g.endsFor(lockstore.ReasonSilent)
 }
 
-// behindProxy is a world behind a proxy, and another one that is not.
+// behindProxy returns two worlds on one etcd, the first behind a proxy.
 func behindProxy(t *testing.T, opts ...lockstore.Option) (p *etcdtest.Proxy, w, other world) {
 	t.Helper()
 	s := etcdtest.Start(t)
@@ -203,7 +203,7 @@ func behindProxy(t *testing.T, opts ...lockstore.Option) (p *etcdtest.Proxy, w, 
 // writeMuch makes 6400 revisions.
 func (w world) writeMuch() { each(w, 6400, func(int) { w.put(w.l.Prefix()+"2", "") }) }
 
-func TestWatchEndsWhenItResumesFarBehind(t *testing.T) {
+func TestWatchEndsIfItResumesFarBehind(t *testing.T) {
 	t.Parallel()
 	p, w, other := behindProxy(t, lockstore.WithPulse(time.Minute)) // the writing may take longer than silence is borne
 	g := w.watch(w.put("/other", ""))
@@ -216,7 +216,7 @@ func TestWatchEndsWhenItResumesFarBehind(t *testing.T) {
 }
 
 // After a slow list, a view is far behind when it starts to watch. It catches up: another list would be just as slow.
-func TestWatchThatBeginsFarBehindCatchesUp(t *testing.T) {
+func TestWatchThatStartsFarBehindCatchesUp(t *testing.T) {
 	w := alone(t)
 	after := w.put("/other", "")
 	w.writeMuch()

@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 )
 
-// looks is a watch of the lock "a" that goes on; its channel has the revision of etcd at each look.
+// looks is a running watch of lock "a"; its channel has etcd's revision at each look.
 func (w world) looks(ctx context.Context) (looks chan int64, done chan error) {
 	looks = make(chan int64, 10_000)
 	done = make(chan error, 1)
@@ -37,7 +37,7 @@ func wantLook(t *testing.T, looks <-chan int64, revision int64, what string) {
 				return
 			}
 		case <-late:
-			t.Fatalf("there was no look after %s", what)
+			t.Fatalf("no look after %s", what)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestWatchLockReportsChanges(t *testing.T) {
 	}
 }
 
-func TestWatchLockEndsWhenEnoughWasSeen(t *testing.T) {
+func TestWatchLockEndsOnceItsCallbackIsDone(t *testing.T) {
 	w := parallel(t)
 	n := 0
 	if err := w.WatchLock(t.Context(), "a", func() bool { n++; return true }); err != nil || n != 1 {

@@ -40,20 +40,20 @@ type world struct {
 	l    protocol.Layout
 }
 
-// start is a world whose etcd is its own: nobody else writes to it, and it may be compacted.
+// start returns a world with its own etcd: no other test writes to it, and it may be compacted.
 func start(t testing.TB, opts ...lockstore.Option) world {
 	t.Helper()
 	return on(t, etcdtest.Start(t).Client(t), opts...)
 }
 
-// alone is such a world of a test that others may overtake.
+// alone is like start, for a parallel test.
 func alone(t *testing.T, opts ...lockstore.Option) world {
 	t.Helper()
 	t.Parallel()
 	return start(t, opts...)
 }
 
-// parallel is a world in the etcd that tests share: for one that does little, and neither compacts nor streams a list.
+// parallel returns a world in the shared etcd, for light tests that neither compact nor stream lists.
 func parallel(t *testing.T) world {
 	t.Helper()
 	t.Parallel()
@@ -65,7 +65,7 @@ func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
 	return world{t, lockstore.New(c, l, opts...), c, l}
 }
 
-// wired is a world behind a wire, of a test that others may overtake.
+// wired returns a world behind a wire, for a parallel test.
 func wired(t *testing.T) (*wire, world) {
 	t.Helper()
 	t.Parallel()
@@ -73,7 +73,7 @@ func wired(t *testing.T) (*wire, world) {
 	return line, behind(t, line)
 }
 
-// behind is a world in the shared etcd behind a wire.
+// behind returns a world in the shared etcd behind a wire.
 func behind(t testing.TB, line *wire) world {
 	t.Helper()
 	shared := etcdtest.Shared(t)
@@ -127,7 +127,7 @@ func (w world) release(r *metadata.Record) {
 	proctest.Must(w, err)
 }
 
-// expired takes locks, whose numbers are in their names, and returns what removes them.
+// expired takes numbered locks and returns their removals.
 func (w world) expired(format string, n int) []metadata.Removal {
 	w.Helper()
 	removals := make([]metadata.Removal, n)
@@ -150,7 +150,7 @@ func many(format string, n int) (names []string) {
 	return names
 }
 
-// putFields writes keys of a record that say the same.
+// putFields writes the same value to fields of a record.
 func (w world) putFields(lock string, names []string, value string) {
 	w.Helper()
 	for some := range slices.Chunk(names, 100) {
@@ -179,7 +179,7 @@ func (w world) alive(r *metadata.Record, deadline time.Time) {
 	}
 }
 
-// prove writes what a witness proves of a hold, and has the record heed it.
+// prove writes a witness's proof about a hold and adds it to the record.
 func (w world) prove(r *metadata.Record) {
 	w.Helper()
 	st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
@@ -187,7 +187,7 @@ func (w world) prove(r *metadata.Record) {
 	r.Heed(&st, nil)
 }
 
-// do does to a hold what an operator wants.
+// do runs an operator's action on a hold.
 func (w world) do(r *metadata.Record, a protocol.Action) error {
 	_, err := w.Do(w.Context(), a.Action, protocol.Subject{Hold: r}, a)
 	return err
@@ -198,19 +198,19 @@ func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
 	return err
 }
 
-// did does it, without an error.
+// did is like do but fails the test on an error.
 func (w world) did(r *metadata.Record, a protocol.Action) {
 	w.Helper()
 	proctest.Must(w, w.do(r, a))
 }
 
-// remove ends a hold as an unlocker does.
+// remove ends a hold like an unlocker.
 func (w world) remove(r metadata.Removal) {
 	w.Helper()
 	w.removeAll([]metadata.Removal{r})
 }
 
-// removeAll ends holds as an unlocker does, but for these, which have changed.
+// removeAll ends holds like an unlocker, except those that have changed.
 func (w world) removeAll(removals []metadata.Removal, changed ...int) {
 	w.Helper()
 	for i, err := range w.AutoUnlock(w.Context(), removals) {
@@ -224,7 +224,7 @@ func (w world) removeAll(removals []metadata.Removal, changed ...int) {
 	}
 }
 
-// moved expects the error of what came too late.
+// moved expects the error of an action that came too late.
 func (w world) moved(what string, err error) {
 	w.Helper()
 	if !errors.Is(err, metadata.ErrChanged) {
@@ -232,7 +232,7 @@ func (w world) moved(what string, err error) {
 	}
 }
 
-// audited checks that the audit trail is this action alone.
+// audited checks that the audit trail has only this action.
 func (w world) audited(a protocol.Action) {
 	w.Helper()
 	if actions, err := w.Audit(w.Context(), 10); err != nil || len(actions) != 1 || actions[0] != a {
@@ -260,7 +260,7 @@ func (w world) keys(prefix string) (keys []string) {
 	return keys
 }
 
-// leaseOf is the lease of a key: its number, and the length in seconds for which it was granted.
+// leaseOf returns the lease of a key: its ID, and the granted time to live in seconds.
 func (w world) leaseOf(key string) (clientv3.LeaseID, int64) {
 	w.Helper()
 	kvs := w.get(key)
@@ -300,7 +300,7 @@ func (w world) compact(revision int64) {
 
 func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
 
-// wire stands between a client and its etcd and manipulates requests as a test needs.
+// wire sits between a client and its etcd and manipulates requests for a test.
 type wire struct {
 	mu   sync.Mutex
 	txn  func(req *pb.TxnRequest, send func() error) error
@@ -317,7 +317,7 @@ func (w *wire) onTxn(f func(req *pb.TxnRequest, send func() error) error) {
 	w.txn = f
 }
 
-// once is onTxn for the next transaction alone.
+// once is like onTxn for the next transaction only.
 func (w *wire) once(f func(send func() error) error) {
 	w.onTxn(func(_ *pb.TxnRequest, send func() error) error {
 		w.onTxn(nil)
@@ -325,8 +325,8 @@ func (w *wire) once(f func(send func() error) error) {
 	})
 }
 
-// fill commits the next transaction as an etcd does that runs out of space with it: it answers that it did not. Then
-// something else happens.
+// fill commits the next transaction like an etcd that thereby runs out of space, which answers that it did not. Then it
+// calls a function.
 func (w *wire) fill(then func()) {
 	w.once(func(send func() error) error {
 		if err := send(); err != nil {
@@ -337,7 +337,7 @@ func (w *wire) fill(then func()) {
 	})
 }
 
-// lose loses the answers to writes, which are committed or not. Then something else happens.
+// lose loses the answers to writes, committed or not. Then it calls a function.
 func (w *wire) lose(committed bool, then func()) {
 	w.onTxn(func(req *pb.TxnRequest, send func() error) error {
 		if !writes(req) {
@@ -355,7 +355,7 @@ func (w *wire) lose(committed bool, then func()) {
 	})
 }
 
-// client is a client with the wire.
+// client returns a client behind the wire.
 func (w *wire) client(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	return dial(t, clientv3.Config{Endpoints: []string{endpoint}, DialOptions: []grpc.DialOption{

@@ -37,7 +37,7 @@ func (s store) turn(p locktxn.Position, before string, lease clientv3.LeaseID) l
 	return locktxn.Turn(s.l, locktxn.Sole(p.Lock), p, before, fieldsOf(p.UUID), metadata.Ticket{UUID: p.UUID}, lease)
 }
 
-func TestNoTurnBeforeTheOneBefore(t *testing.T) {
+func TestNoTurnBeforeTheTicketAhead(t *testing.T) {
 	s := start(t)
 	lease := s.lease()
 	h := s.hold("a", mine)
@@ -49,7 +49,7 @@ func TestNoTurnBeforeTheOneBefore(t *testing.T) {
 	s.done("a turn", s.turn(two, attempt(1), lease))
 }
 
-func TestEnqueueSentAgain(t *testing.T) {
+func TestResentEnqueue(t *testing.T) {
 	s := start(t)
 	lease := s.lease()
 	h := s.hold("a", mine)
@@ -74,7 +74,7 @@ func TestEnqueueSentAgain(t *testing.T) {
 	}
 }
 
-func TestTailIsPutBack(t *testing.T) {
+func TestTailIsRestored(t *testing.T) {
 	s := start(t)
 	lease, other := s.lease(), s.lease()
 	s.hold("a", mine)
@@ -107,7 +107,7 @@ func TestTailIsPutBack(t *testing.T) {
 	}
 }
 
-func TestTailBehindWhichNobodyQueues(t *testing.T) {
+func TestTailWithoutAQueue(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Tail("a"), mine)
 	tail := locktxn.Keys(s.commit(locktxn.Queue(s.l, "a")), 1).Kvs[0].ModRevision
@@ -122,7 +122,7 @@ func TestTailBehindWhichNobodyQueues(t *testing.T) {
 	}
 }
 
-func TestRemovalTakesTheTicketOfTheHolderAlong(t *testing.T) {
+func TestRemovalDeletesTheHoldersTicket(t *testing.T) {
 	for name, remove := range map[string]func(protocol.Layout, *locktxn.Removal) locktxn.Txn{
 		"auto-unlock": locktxn.AutoUnlock, "force-unlock": locktxn.ForceUnlock,
 		"without records": locktxn.ForceUnlockSilently,

@@ -38,7 +38,7 @@ func TestAutoUnlock(t *testing.T) {
 	}
 }
 
-func TestRemovalOfNobodysRecord(t *testing.T) {
+func TestRemovalOfARecordWithoutAHolder(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), soon) // no uuid: nobody holds it
 	left := s.removal(s.record("a"), "u1")
@@ -50,7 +50,7 @@ func TestRemovalOfNobodysRecord(t *testing.T) {
 	s.put(s.l.Field("c", metadata.FieldAutoUnlockAt), soon)
 	s.done("auto-unlock", locktxn.AutoUnlock(s.l, s.removal(s.record("c"), "u1")))
 	if got := append(s.keys("c/"), s.keys(".history/")...); len(got) > 0 {
-		t.Errorf("left of a record that nobody held: %v", got)
+		t.Errorf("leftovers of a record without a holder: %v", got)
 	}
 }
 

@@ -17,7 +17,7 @@ func statement(h locktxn.Hold, cause string) metadata.Statement {
 }
 
 // A late send of an acquire takes the lock for a holder that was dead before, with the uuid of its first hold.
-func TestTheDeathIsStatedOfASecondHoldWithTheSameUUID(t *testing.T) {
+func TestDeathOfASecondHoldWithTheSameUUID(t *testing.T) {
 	s := start(t)
 	first := s.hold("a", mine)
 	s.done("state", locktxn.State(s.l, statement(first, metadata.CauseProcessEnded), s.lease()))
@@ -37,7 +37,7 @@ func TestTheDeathIsStatedOfASecondHoldWithTheSameUUID(t *testing.T) {
 	}
 }
 
-func TestADetachedHoldOutlivesItsProcess(t *testing.T) {
+func TestDetachedHoldOutlivesItsProcess(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	death := statement(h, metadata.CauseProcessEnded)
@@ -55,7 +55,7 @@ func TestADetachedHoldOutlivesItsProcess(t *testing.T) {
 	s.refused("detach another", locktxn.Detach(s.l, locktxn.Hold{Lock: "a", UUID: mine, Token: h.Token + 1}))
 }
 
-func TestALeftoverOfADetachedHoldSaysNothing(t *testing.T) {
+func TestLeftoverOfADetachedHoldIsIgnored(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Field("a", metadata.FieldDetached), "true")
 	h := s.hold("a", mine)
@@ -126,7 +126,7 @@ func TestMoreTimeDoesNotMoveTheAlertBack(t *testing.T) {
 }
 
 // Each compare is needed: for each there is a hold that only this compare protects.
-func TestWhatOperatorsWriteIsForOneHold(t *testing.T) {
+func TestOperatorNotesAreForOneHold(t *testing.T) {
 	for what, write := range map[string]func(s store, h locktxn.Hold) locktxn.Txn{
 		"mark":     func(s store, h locktxn.Hold) locktxn.Txn { return s.acknowledge(h, "ann") },
 		"ask once": func(s store, h locktxn.Hold) locktxn.Txn { return locktxn.AskOnce(s.l, "a", request(h)) },
@@ -155,7 +155,7 @@ func TestWhatOperatorsWriteIsForOneHold(t *testing.T) {
 }
 
 // Each compare is needed: for each there is a deadline that only this compare protects.
-func TestMoreTimeIsForWhatWasShown(t *testing.T) {
+func TestMoreTimeAppliesToTheDisplayedHold(t *testing.T) {
 	for n, change := range map[int]func(s store, e *locktxn.Extension){
 		2: func(s store, e *locktxn.Extension) { // it is written meanwhile
 			s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(e.Record.AutoUnlockAt))
@@ -172,7 +172,7 @@ func TestMoreTimeIsForWhatWasShown(t *testing.T) {
 }
 
 // Each compare is needed: without it, what another person wrote is withdrawn.
-func TestAcknowledgementsAreForWhatWasShown(t *testing.T) {
+func TestAcknowledgementAppliesToTheDisplayedHold(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	s.done("acknowledge", s.acknowledge(h, "ann"))

@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The changes of one lock, one revision after the other, each compared with what reading all its keys gives.
-func TestEveryChangeGivesWhatAListGives(t *testing.T) {
+// Each change of one lock is compared with the result of reading all its keys.
+func TestEventsYieldTheSameViewAsAList(t *testing.T) {
 	key := func(field string) string { return layout.Field("a", field) }
 	heavy := lock(t, "a", uuid(1), drafts[3])
 	plain := lock(t, "a", uuid(1))

@@ -33,6 +33,6 @@ func IdleAfterAChange() bool {
 	x.put(item{rec: before})
 	x.put(item{rec: after})
 	x.noteIdle(item{rec: before, idleUntil: time.Minute})
-	_, idle := x.dueSoon(0)
+	_, idle, _ := x.dueSoon(0)
 	return idle > 0
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Foreign writes into the range of a dead holder's lock must not keep it; writes of a living holder must, whatever its
-// clock shows. An unlocker's warning begins anew with each change.
-func TestWhichWritesKeepALock(t *testing.T) {
+// Foreign writes into the range of a dead holder's lock must not keep it; writes of a live holder must, whatever its
+// clock shows. Each change restarts an unlocker's warning.
+func TestWritesThatKeepALock(t *testing.T) {
 	field := func(name, value string) op { return put(layout.Field("a", name), value) }
 	alertAt := func(later time.Duration) op {
 		return field(metadata.FieldAlertAt, metadata.FormatTime(draft(uuid(1)).AlertAt.Add(later)))

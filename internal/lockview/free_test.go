@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// freed compares what the view says is free with what it should say.
+// freed compares the locks that the view reports as free with the expected ones.
 func freed(t *testing.T, v *lockview.View, what string, want map[string]time.Duration) {
 	t.Helper()
 	synctest.Wait()
@@ -21,7 +21,7 @@ func freed(t *testing.T, v *lockview.View, what string, want map[string]time.Dur
 	}
 }
 
-func TestALockIsFreeFromItsReleaseUntilSomebodyTakesIt(t *testing.T) {
+func TestLockIsFreeBetweenHolds(t *testing.T) {
 	followed(t, func(t *testing.T, w *world, v *lockview.View, _ *died) {
 		none := map[string]time.Duration{}
 		freed(t, v, "held, and nobody waits", none)
@@ -55,7 +55,7 @@ func TestALockIsFreeFromItsReleaseUntilSomebodyTakesIt(t *testing.T) {
 	})
 }
 
-func TestWhatKeepsALockFromBeingFree(t *testing.T) {
+func TestLockIsNotFreeWhile(t *testing.T) {
 	delay := func(lock string) op {
 		return put(layout.Delay(lock), protocol.Marshal(metadata.Delay{Lock: lock, Seconds: 30}))
 	}
@@ -106,7 +106,7 @@ func TestWhatKeepsALockFromBeingFree(t *testing.T) {
 	}
 }
 
-func TestTheViewHasTheLockDelays(t *testing.T) {
+func TestViewHasLockDelays(t *testing.T) {
 	followed(t, func(t *testing.T, w *world, v *lockview.View, _ *died) {
 		want := func(what string, locks ...string) {
 			t.Helper()
@@ -131,7 +131,7 @@ func TestTheViewHasTheLockDelays(t *testing.T) {
 		w.do(put(layout.Delay("a"), "unreadable"))
 		synctest.Wait()
 		if v.Changed() == changed {
-			t.Error("nobody was told")
+			t.Error("the acquisition was not reported")
 		}
 		want("two delays", "a", "b")
 		if a, b := v.Delay("a"), v.Delay("b"); !a.Unreadable || b.Owner != "billing" || b.Seconds != 30 ||
@@ -154,7 +154,7 @@ func TestTheViewHasTheLockDelays(t *testing.T) {
 	})
 }
 
-func TestWhoGetsALockAfterWaitingIsTold(t *testing.T) {
+func TestAcquisitionAfterAWaitIsReported(t *testing.T) {
 	w := newWorld()
 	w.do(put(layout.Ticket("a", uuid(2)), `{"uuid":"`+uuid(2)+`","since":"1773457200"}`),
 		put(layout.Ticket("a", uuid(3)), `{"uuid":"`+uuid(3)+`","since":"1773457201"}`),

@@ -25,7 +25,7 @@ func draft(uuid string) metadata.Draft {
 	}
 }
 
-// player turns bytes into operations of good and bad clients.
+// player turns bytes into operations of well-behaved and bad clients.
 type player struct {
 	t     testing.TB
 	bytes []byte
@@ -72,7 +72,7 @@ var (
 		layout.Task("invoices", "42")[len(layout.Prefix()):]}
 )
 
-// drafts are the ways to write a record with the client library.
+// drafts are the record variants of the client library.
 var drafts = []func(*metadata.Draft){
 	func(*metadata.Draft) {},
 	func(d *metadata.Draft) {
@@ -103,10 +103,10 @@ func crowded(n int) string {
 	return `{"owner":"many"` + b.String() + `}`
 }
 
-// turn does one revision.
+// turn commits one revision.
 func (p *player) turn() { p.w.do(p.ops()...) }
 
-// ops are one to three things in one revision, as far as etcd takes them in one transaction.
+// ops returns one to three operations for one revision, if etcd accepts them in one transaction.
 func (p *player) ops() (allowed []op) {
 	var ops []op
 	for range 1 + p.next(3) {
@@ -191,7 +191,7 @@ func (p *player) plain(name, id string) []op {
 	return ops
 }
 
-// statement is what a witness, good or bad, does about a lock.
+// statement returns the operations of a good or bad witness on a lock.
 func (p *player) statement(name string) op {
 	id := uuid(1 + p.next(max(1, p.uuids)))
 	if current, ok := p.get(layout.Field(name, metadata.FieldUUID)); ok && p.next(4) > 0 {

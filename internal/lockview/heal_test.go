@@ -24,7 +24,7 @@ func compared(t *testing.T, v *lockview.View, w *world) {
 	}
 }
 
-func TestALockWithTooManyKeysDoesNotCountAsHealed(t *testing.T) {
+func TestLockWithTooManyKeysIsNotHealed(t *testing.T) {
 	for _, keys := range []int{100, 2000} {
 		t.Run(fmt.Sprint(keys, " keys"), simulated(func(t *testing.T, w *world) {
 			attribute := func(n int) string { return layout.Field("a", fmt.Sprintf("f%04d", n)) }

@@ -51,7 +51,6 @@ const maxChunk = 512
 type index struct {
 	chunks [][]item // none is empty
 	count  int
-	first  *held // the one taken first, by its holder's clock; nil = not known, or none says when
 }
 
 // find returns the chunk, and the position in it, where name is or would be.
@@ -80,7 +79,6 @@ func (x *index) put(it item) {
 	chunk, pos, found := x.find(it.name())
 	switch {
 	case found:
-		x.rank(x.chunks[chunk][pos].rec, it.rec)
 		x.chunks[chunk][pos] = it
 		return
 	case len(x.chunks) == 0:
@@ -90,7 +88,6 @@ func (x *index) put(it item) {
 		pos = len(x.chunks[chunk])
 	}
 	x.count++
-	x.rank(nil, it.rec)
 	x.chunks[chunk] = slices.Insert(x.chunks[chunk], pos, it)
 	if full := x.chunks[chunk]; len(full) == maxChunk {
 		half := maxChunk / 2
@@ -110,7 +107,6 @@ func (x *index) remove(name string) {
 		return
 	}
 	x.count--
-	x.rank(x.chunks[chunk][pos].rec, nil)
 	rest := slices.Delete(x.chunks[chunk], pos, pos+1)
 	x.chunks[chunk] = rest
 	switch {
@@ -167,10 +163,14 @@ func (x *index) any(from, end string, is func(*held) bool) bool {
 	return false
 }
 
-// dueSoon returns the locks that are not known to be idle, by name, and counts the others.
-func (x *index) dueSoon(now time.Duration) (dueSoon []*held, idle int) {
+// dueSoon returns the locks that are not known to be idle, by name, and counts the others. oldest is when the first of
+// all was taken, by its holder's clock; zero if none says.
+func (x *index) dueSoon(now time.Duration) (dueSoon []*held, idle int, oldest time.Time) {
 	for _, chunk := range x.chunks {
 		for _, it := range chunk {
+			if at := it.rec.LockedAt; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+				oldest = at
+			}
 			if it.idleUntil > now {
 				idle++
 			} else {
@@ -178,7 +178,7 @@ func (x *index) dueSoon(now time.Duration) (dueSoon []*held, idle int) {
 			}
 		}
 	}
-	return dueSoon, idle
+	return dueSoon, idle, oldest
 }
 
 // noteIdle notes until when a lock is idle, unless it has changed.
@@ -195,40 +195,4 @@ func (x *index) forgetIdle() {
 			chunk[i].idleUntil = 0
 		}
 	}
-}
-
-// oldest returns when the lock that was taken first was taken, by its holder's clock; zero if none says.
-func (x *index) oldest() time.Time {
-	if x.first == nil {
-		for _, chunk := range x.chunks {
-			for _, it := range chunk {
-				x.first = earlier(x.first, it.rec)
-			}
-		}
-	}
-	if x.first == nil {
-		return time.Time{}
-	}
-	return x.first.LockedAt
-}
-
-// rank notes which lock was taken first when a record comes, goes, or takes the place of another one of the same lock.
-func (x *index) rank(before, after *held) {
-	switch {
-	case x.first == nil:
-	case x.first != before:
-		x.first = earlier(x.first, after)
-	case after != nil && after.LockedAt.Equal(before.LockedAt):
-		x.first = after
-	default:
-		x.first = nil
-	}
-}
-
-// earlier returns the one of two locks that was taken first. Both may be nil.
-func earlier(a, b *held) *held {
-	if b == nil || b.LockedAt.IsZero() || a != nil && !b.LockedAt.Before(a.LockedAt) {
-		return a
-	}
-	return b
 }

@@ -26,7 +26,7 @@ func source(s *lockstore.Store) lockview.Source {
 	return lockview.Source{List: s.List, Watch: s.Watch, Ending: s.Ending}
 }
 
-// until waits until f is true of the view, looking again whenever it changed.
+// until waits until f returns true, calling it whenever the view changes.
 func until(t testing.TB, v *lockview.View, what string, f func() bool) {
 	t.Helper()
 	late := time.After(2 * time.Minute)
@@ -55,8 +55,7 @@ func same(t testing.TB, v *lockview.View, s *lockstore.Store) {
 	differ(t, "the view and etcd", show(v), show(fresh))
 }
 
-// Each revision changes two locks, each with keys that belong together. Readers that poll all the time must never see
-// half of one.
+// Each revision changes two locks, each with keys that belong together. Polling readers must never see half of one.
 func TestReadersSeeWholeRevisions(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -94,7 +93,7 @@ func TestReadersSeeWholeRevisions(t *testing.T) {
 	readers.Wait()
 }
 
-// busy runs a random client, good and bad by turns. It prints its seed.
+// busy runs a random client that alternates between good and bad behavior. It prints its seed.
 func busy(t testing.TB, c *clientv3.Client) *proctest.Task {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -112,7 +111,7 @@ func busy(t testing.TB, c *clientv3.Client) *proctest.Task {
 			for i := range p.bytes {
 				p.bytes[i] = byte(random.Uint32())
 			}
-			// not ctx: what is under way at the end would be committed after it
+			// not ctx: requests in flight at the end would be committed after it
 			_, _ = c.Txn(t.Context()).Then(onEtcd(p.ops())...).Commit() // may be refused
 		}
 		return nil
@@ -133,8 +132,8 @@ func onEtcd(all []op) (ops []clientv3.Op) {
 	return ops
 }
 
-// The view follows random clients while the history is compacted all the time up to the newest revision, the connection
-// is cut again and again, and lists come between.
+// The view follows random clients while the history is constantly compacted to the newest revision, the connection is
+// cut repeatedly, and lists interleave.
 func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

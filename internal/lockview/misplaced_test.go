@@ -19,7 +19,7 @@ func placesOf(list []*metadata.Record) (places []string) {
 	return places
 }
 
-func TestMisplacedRecordsAreShownAndNeverJudged(t *testing.T) {
+func TestMisplacedRecordsAreShownButNotJudged(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "100%", uuid(1))...)
 		w.do(put("/mutexes/100%/uuid", uuid(2)), put("/mutexes/100%/owner", "by-hand"),
@@ -66,7 +66,7 @@ func TestMisplacedRecordsAreShownAndNeverJudged(t *testing.T) {
 	})
 }
 
-func TestNoWriterFillsTheViewWithUnlockersOrMisplacedRecords(t *testing.T) {
+func TestUnlockersAndMisplacedRecordsAreBounded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		v := run(t, w.source(), lockview.Options{})
 		settle(t, v, w)

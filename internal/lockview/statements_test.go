@@ -13,12 +13,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// death is a proof that the holder of the lock, as it is held now, has ended.
+// death returns a proof that the current holder of the lock has ended.
 func death(t *testing.T, w *world, lock string, change ...func(*metadata.Statement)) metadata.Statement {
 	t.Helper()
 	kv, held := w.get(layout.Field(lock, metadata.FieldUUID))
 	if !held {
-		t.Fatalf("nobody holds %s", lock)
+		t.Fatalf("%s is not held", lock)
 	}
 	code := 137
 	st := metadata.Statement{
@@ -34,7 +34,7 @@ func death(t *testing.T, w *world, lock string, change ...func(*metadata.Stateme
 
 func stated(st metadata.Statement) op { return put(layout.Death(st.UUID), protocol.Marshal(st)) }
 
-// alive is what the alive call of a holder writes.
+// alive returns the write of a holder's alive call.
 func alive(lock string, n int) []op {
 	at := fmt.Sprintf("15536%05d", 90_000+n)
 	return []op{put(layout.Field(lock, metadata.FieldAlertAt), at),
@@ -76,7 +76,7 @@ func followed(t *testing.T, what func(t *testing.T, w *world, v *lockview.View, 
 	})
 }
 
-func TestAStatementIsAttachedToTheHoldItIsFor(t *testing.T) {
+func TestStatementIsAttachedToItsHold(t *testing.T) {
 	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
 		before := v.Lock("a")
 		time.Sleep(7 * time.Second)
@@ -94,7 +94,7 @@ func TestAStatementIsAttachedToTheHoldItIsFor(t *testing.T) {
 			t.Error("the statement changed something else")
 		}
 		if v.Changed() == changed {
-			t.Error("nobody was told")
+			t.Error("the death was not reported")
 		}
 		d.want(t, "a")
 
@@ -110,12 +110,12 @@ func TestAStatementIsAttachedToTheHoldItIsFor(t *testing.T) {
 		w.do(remove(layout.Death(uuid(1)))) // or its lease expired
 		synctest.Wait()
 		if v.Lock("a").Death != nil {
-			t.Error("a statement that is gone is believed")
+			t.Error("a deleted statement still counts")
 		}
 	})
 }
 
-func TestStatementsAboutNoLockAreBounded(t *testing.T) {
+func TestStatementsWithoutALockAreBounded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		for i := range 15_000 {

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// surveyed is what a program learns of all locks.
+// surveyed is what a program learns about all locks.
 type surveyed struct {
 	states map[staleness.State]int
 	off    int // whose holders' clocks are off
@@ -36,13 +36,13 @@ func judge(survey staleness.Survey, p staleness.Policy, now staleness.Moment) (s
 	return s, judged
 }
 
-func TestALockThatChangedWhileItWasFoundIdleIsNot(t *testing.T) {
+func TestLockThatChangesMeanwhileIsNotIdle(t *testing.T) {
 	if lockview.IdleAfterAChange() {
 		t.Error("what was found out of the record before counts for the one after")
 	}
 }
 
-func TestASurveyMissesNothing(t *testing.T) {
+func TestSurveyMissesNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, 4))
 		w := newWorld()

@@ -125,7 +125,7 @@ func TestFreshness(t *testing.T) {
 	})
 }
 
-// The next periodic list finds events that a server lost.
+// The next periodic list finds events that were lost.
 func TestLostEventsAreHealed(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "kept", uuid(1))...)
@@ -174,8 +174,8 @@ func TestLostEventsAreHealed(t *testing.T) {
 	})
 }
 
-// The watch continues during the list for the comparison, and its events count.
-func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
+// The watch continues while the list for the comparison runs, and its events count.
+func TestHealingKeepsConcurrentChanges(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
@@ -212,8 +212,8 @@ func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 	})
 }
 
-// A list may know what the watch has yet to tell.
-func TestAComparisonWaitsForTheWatch(t *testing.T) {
+// A list may be ahead of the watch.
+func TestComparisonWaitsForTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		src := w.source()
@@ -310,9 +310,8 @@ func TestProblemsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// Events get lost, watches are cut, lists come at any time: in the end the snapshot is the same, and every hold ended
-// once.
-func TestAnyInterruptionGivesTheSameSnapshot(t *testing.T) {
+// Events are lost, watches are cut, lists happen at any time: the final snapshot is the same, and every hold ends once.
+func TestInterruptionsYieldTheSameSnapshot(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

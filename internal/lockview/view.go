@@ -308,8 +308,7 @@ const idleAtOnce = 500
 func (v *View) Survey(p staleness.Policy, now staleness.Moment) staleness.Survey {
 	v.mu.Lock()
 	v.rejudge(p, now)
-	candidates, idle := v.snap.locks.dueSoon(now.Mono)
-	oldest := v.snap.locks.oldest()
+	candidates, idle, oldest := v.snap.locks.dueSoon(now.Mono)
 	v.mu.Unlock()
 
 	var dueSoon []*metadata.Record

@@ -22,7 +22,7 @@ type ending struct {
 	how        string // "" = released, or nobody could tell
 }
 
-func TestHoldsThatEnd(t *testing.T) {
+func TestEndedHolds(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "before", uuid(1))...)
 		var ended []ending
@@ -74,7 +74,7 @@ func TestHoldsThatEnd(t *testing.T) {
 	})
 }
 
-func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
+func TestUnchangedSnapshotReusesItsSlices(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
@@ -94,7 +94,7 @@ func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
 		select {
 		case <-changed:
 		default:
-			t.Error("a change did not wake those who wait for it")
+			t.Error("a change did not wake its waiters")
 		}
 		now := v.Locks()
 		if !reflect.DeepEqual(*locks[1], copied) || now[1] == locks[1] || now[0] != locks[0] {
@@ -107,7 +107,7 @@ func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
 	})
 }
 
-func TestSeenStamps(t *testing.T) {
+func TestSeenTimes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "kept", uuid(1))...)
 		w.do(lock(t, "extended", uuid(2))...)
@@ -136,11 +136,11 @@ func TestSeenStamps(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		now := v.Clock()
 		if s := seen("extended"); s.First != extended.First || now-s.Changed > 10*time.Second {
-			t.Errorf("extended while nobody watched: %+v at %v", s, now)
+			t.Errorf("extended without a watch: %+v at %v", s, now)
 		}
 		if s := seen("replaced"); s.First != s.Changed || now-s.First > 10*time.Second ||
 			v.Lock("replaced").UUID != uuid(4) {
-			t.Errorf("replaced while nobody watched: %+v at %v", s, now)
+			t.Errorf("replaced without a watch: %+v at %v", s, now)
 		}
 		if seen("kept") != began {
 			t.Errorf("kept: %+v, began %+v", seen("kept"), began)
@@ -148,7 +148,7 @@ func TestSeenStamps(t *testing.T) {
 	})
 }
 
-func TestWatchedWritesAreStampedAsArrived(t *testing.T) {
+func TestWatchedWritesGetTheirArrivalTime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "listed", uuid(1))...)
 		v := run(t, w.source(), lockview.Options{})
@@ -194,7 +194,7 @@ func TestWatchedWritesAreStampedAsArrived(t *testing.T) {
 	})
 }
 
-func TestSinceWhenATicketIsWatched(t *testing.T) {
+func TestTicketSeenSince(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		ticket := func(since string) op { return put(layout.Ticket("a", "t"), `{"uuid":"t","since":"`+since+`"}`) }
 		seen := func(v *lockview.View, want time.Duration) {
@@ -223,7 +223,7 @@ func TestSinceWhenATicketIsWatched(t *testing.T) {
 }
 
 // A record without a lease stays forever, and must not count as a running unlocker.
-func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
+func TestStalePresenceRecords(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		write := func(id string) {
 			w.do(put(layout.Unlocker(id), protocol.Marshal(metadata.Presence{ID: id, Revision: w.now(),
@@ -269,7 +269,7 @@ func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 	})
 }
 
-// heap is how much memory is in use.
+// heap returns how much memory is in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -309,7 +309,7 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// A lock whose members are keys of their own takes no more memory than one with a document.
+// A lock with a key per member takes no more memory than one with a document.
 func TestPlainKeysAreKeptSmall(t *testing.T) {
 	const locks = 2000
 	w := newWorld()
@@ -370,7 +370,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	settle(t, listed, w)
 	for _, v := range []*lockview.View{v, listed} {
 		if r := v.Lock("a"); r.Asked == nil || r.Process == nil || r.Process.PodUID != "5e9a2a3c" {
-			t.Errorf("what is no attribute was left out, too: asked %+v, process %+v", r.Asked, r.Process)
+			t.Errorf("members other than attributes were dropped, too: asked %+v, process %+v", r.Asked, r.Process)
 		}
 	}
 	w.do(removeAll(layout.Record("a")))
@@ -381,8 +381,8 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// A witness of one machine needs few of the locks, and nothing else.
-func TestAViewThatChoosesKeepsNothingElse(t *testing.T) {
+// The witness of one machine needs only a few locks.
+func TestFilteredViewKeepsNothingElse(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		ours := func(d *metadata.Draft) { d.Hostname = "ours" }
 		w.do(lock(t, "a", uuid(1), ours)...)
@@ -409,7 +409,7 @@ func TestAViewThatChoosesKeepsNothingElse(t *testing.T) {
 		w.do(rest...)
 		want("what others do", "a")
 		if v.Changed() != changed {
-			t.Error("what others do is told as a change")
+			t.Error("an unrelated event is reported as a change")
 		}
 		w.do(lock(t, "d", uuid(4), ours)...)
 		want("taken", "a", "d")

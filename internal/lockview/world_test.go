@@ -22,7 +22,7 @@ import (
 
 var layout = protocol.DefaultLayout()
 
-// world is what etcd would hold, and tell those who watch.
+// world is the content of a simulated etcd, with its watchers.
 type world struct {
 	mu       sync.Mutex
 	kvs      map[string]protocol.KV
@@ -44,7 +44,7 @@ func newWorld() *world {
 	return &world{kvs: map[string]protocol.KV{}, revision: 1, more: make(chan struct{}), cuts: make(chan struct{})}
 }
 
-// simulated is a test with a world in a bubble of synctest, where time passes while everybody waits.
+// simulated wraps a test with a world in a synctest bubble.
 func simulated(test func(t *testing.T, w *world)) func(*testing.T) {
 	return func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newWorld()) }) }
 }
@@ -76,7 +76,7 @@ func put(key, value string) op   { return op{key: key, value: value} }
 func remove(key string) op       { return op{key: key, remove: true} }
 func removeAll(prefix string) op { return op{key: prefix, remove: true, prefix: true} }
 
-// do does all ops in one revision.
+// do applies all ops in one revision.
 func (w *world) do(ops ...op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +188,7 @@ func (w *world) now() int64 {
 	return w.revision
 }
 
-// live lets time pass, with signs of life.
+// live lets time pass, with signs of life from etcd.
 func (w *world) live(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(3*time.Second, time.Until(end))) {
 		w.do(put("/other", ""))
@@ -196,7 +196,7 @@ func (w *world) live(d time.Duration) {
 	synctest.Wait()
 }
 
-// viewed is the record that the view keeps of a lock, or nil: another one after every change.
+// viewed returns the view's record of a lock, or nil: a new one after every change.
 func viewed(v *lockview.View, name string) *metadata.Record {
 	for _, r := range v.Locks() {
 		if r.Name == name {
@@ -228,7 +228,7 @@ func run(t testing.TB, src lockview.Source, o lockview.Options) *lockview.View {
 	return v
 }
 
-// lock is the ops that take a lock as the client library does.
+// lock returns the ops with which the client library takes a lock.
 func lock(t testing.TB, name, uuid string, change ...func(*metadata.Draft)) []op {
 	t.Helper()
 	d := draft(uuid)
@@ -244,7 +244,7 @@ func lock(t testing.TB, name, uuid string, change ...func(*metadata.Draft)) []op
 	return ops
 }
 
-// shown is a view's snapshot in a form that can be compared: without the times of seeing, problems in order.
+// shown returns a view's snapshot in comparable form: without seen times, with sorted problems.
 type shown struct {
 	Locks     []metadata.Record
 	Queues    map[string][]metadata.Waiter
@@ -252,7 +252,7 @@ type shown struct {
 	Foreign   int
 }
 
-// truth is what a view has to show of the world, computed without the view's shortcuts.
+// truth returns what a view must show of the world, computed without the view's shortcuts.
 func (w *world) truth() shown {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -322,7 +322,7 @@ func show(v *lockview.View) shown {
 	return s
 }
 
-// plainly also says only that there are foreign keys, which the view counts and Decode names.
+// plainly also reduces foreign keys to their existence: the view counts them, Decode names them.
 func plainly(r *metadata.Record) metadata.Record {
 	c := *r
 	c.Seen = metadata.Seen{}

@@ -72,7 +72,7 @@ func roundTrip[T document](t *testing.T, document T) {
 	}
 }
 
-func TestALockDelayInWords(t *testing.T) {
+func TestLockDelayDescription(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 12, 41, 0, time.UTC)
 	auto := metadata.Delay{Lock: "a", Owner: "billing", Hostname: "host-3", Ended: metadata.EndedAutoUnlocked,
 		At: metadata.Time{Time: now.Add(-4 * time.Second)}, Seconds: 30, Leased: true}
@@ -106,7 +106,7 @@ func presence(members string) string {
 	return `{"id":"x","mode":"auto-unlock","now":"1553682600",` + members + `}`
 }
 
-func TestAPresenceRecordIsReadAsFarAsItCanBe(t *testing.T) {
+func TestPresenceIsReadAsFarAsPossible(t *testing.T) {
 	want := &metadata.Sweep{ClockSkew: metadata.Seconds(5 * time.Second),
 		MinWarning:        metadata.Seconds(30250 * time.Millisecond),
 		DefaultAlertAfter: metadata.Seconds(time.Hour), Abandoned: metadata.SweepUnlock,
@@ -154,7 +154,7 @@ func TestAPresenceRecordIsReadAsFarAsItCanBe(t *testing.T) {
 	}
 }
 
-func TestWhatAWitnessSaysIsOneSentence(t *testing.T) {
+func TestStatementDescriptionIsOneSentence(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	code := func(n int) *int { return &n }
 	for _, c := range []struct {
@@ -181,7 +181,7 @@ func TestWhatAWitnessSaysIsOneSentence(t *testing.T) {
 	}
 }
 
-func TestAStatementThatNamesAnotherHoldThanItsKeyIsNotRead(t *testing.T) {
+func TestStatementForAnotherHoldThanItsKeyIsIgnored(t *testing.T) {
 	const mine, other = "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b12"
 	s := metadata.Statement{Lock: "a", UUID: mine, Token: 7, Cause: metadata.CauseProcessEnded}
 	kv := protocol.KV{Value: []byte(protocol.Marshal(s)), ModRevision: 9}

@@ -55,7 +55,7 @@ func TestFormatTimeKeepsToItsRange(t *testing.T) {
 	}
 }
 
-func TestRangeOfSharesHoldsThemAll(t *testing.T) {
+func TestRangeOfSharesHasAllShares(t *testing.T) {
 	l := protocol.DefaultLayout()
 	for _, lock := range []string{"a", "a/b", ".a", "a%", "a#b"} {
 		from, end := l.Shares(lock)
@@ -73,7 +73,7 @@ func TestRangeOfSharesHoldsThemAll(t *testing.T) {
 	}
 }
 
-func TestTasksHaveNamesThatShareNoLock(t *testing.T) {
+func TestTaskNamesCollideWithNoLock(t *testing.T) {
 	for _, c := range []struct{ about, set, task, want string }{
 		{"a set and a task", "invoices", "42", ""},
 		{"a task like a path", "invoices", "2026/42", ""},
@@ -96,7 +96,7 @@ func TestTasksHaveNamesThatShareNoLock(t *testing.T) {
 	}
 }
 
-func TestPeriodsSortByTheirBeginning(t *testing.T) {
+func TestPeriodsSortByTheirStart(t *testing.T) {
 	var values []string
 	for _, start := range rising() {
 		for _, words := range []string{"", "taken by z", "~"} {
@@ -117,7 +117,7 @@ func TestPeriodsSortByTheirBeginning(t *testing.T) {
 	}
 }
 
-func TestUnlistedAreasStandInTheOrderOfKeys(t *testing.T) {
+func TestUnlistedAreasAreInKeyOrder(t *testing.T) {
 	l := protocol.DefaultLayout()
 	areas := l.Unlisted()
 	if !slices.IsSorted(areas) || slices.Contains(areas, l.Queues()) || slices.Contains(areas, l.Unlockers()) {

@@ -358,7 +358,7 @@ func testDocuments[T metadata.Ticket | metadata.Ending](t *testing.T, cases []do
 	}
 }
 
-func TestVectorsOfWhatOthersWrite(t *testing.T) {
+func TestVectorsOfNotes(t *testing.T) {
 	v := readVectors(t)
 	for field, cases := range map[string][]forHoldVector{metadata.FieldAsked: v.Requests,
 		metadata.FieldExtended: v.Extensions, metadata.FieldAcknowledged: v.Acknowledgements} {

@@ -84,7 +84,7 @@ func FuzzVisibleCanBeReadBackAndDrivesNoTerminal(f *testing.F) {
 	})
 }
 
-func TestTextThatNobodyPrintedIsRefused(t *testing.T) {
+func TestUnquotableTextIsRefused(t *testing.T) {
 	for _, s := range []string{`a\`, `\q`, `\x4`, `\u12`, "\xff", `\'`} {
 		if name, err := text.Parse(s); err == nil {
 			t.Errorf("%q was read as %q", s, name)
@@ -99,7 +99,7 @@ func TestEscapesAreMarked(t *testing.T) {
 	}
 }
 
-func TestNoCharacterIsCutInTwo(t *testing.T) {
+func TestCutKeepsWholeCharacters(t *testing.T) {
 	for most, want := range map[int]string{0: "", 1: "a", 2: "a", 3: "a", 4: "a漢", 5: "a漢b", 9: "a漢b"} {
 		if got := text.Cut("a漢b", most); got != want {
 			t.Errorf("cut to %d bytes it is %q, want %q", most, got, want)
@@ -135,7 +135,7 @@ func TestGlobsMatchWholeNames(t *testing.T) {
 	}
 }
 
-func TestGlobsOfASearchKnowOnlyTheAsterisk(t *testing.T) {
+func TestSearchGlobsSupportOnlyTheAsterisk(t *testing.T) {
 	for _, c := range []struct {
 		glob, text string
 		want       bool
@@ -150,7 +150,7 @@ func TestGlobsOfASearchKnowOnlyTheAsterisk(t *testing.T) {
 	}
 }
 
-func TestWordsAreSafeInAShell(t *testing.T) {
+func TestWordsAreShellSafe(t *testing.T) {
 	for word, want := range map[string]string{
 		"a/b-1":      "a/b-1",
 		"":           "''",
@@ -214,13 +214,13 @@ func TestAttributesBecomeLabelsInOneOrder(t *testing.T) {
 		t.Errorf("values %q", got)
 	}
 	if got := (text.Attributes{}).Values(map[string]any{"team": "a"}); len(got) != 0 {
-		t.Errorf("attributes that nobody named are the labels %q", got)
+		t.Errorf("attributes that were not configured became labels: %q", got)
 	}
 }
 
 const day = 24 * time.Hour
 
-func TestTimesAreWrittenAsPeopleReadThem(t *testing.T) {
+func TestDurationsAreReadable(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	for d, want := range map[time.Duration][2]string{
 		0:                           {"0s", "0s ago"},

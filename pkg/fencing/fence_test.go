@@ -25,7 +25,7 @@ func send(h http.Handler, path string, token ...string) *httptest.ResponseRecord
 	return w
 }
 
-func TestFenceLetsTheNewestHolderIn(t *testing.T) {
+func TestFenceAdmitsTheNewestHolder(t *testing.T) {
 	var written []int64
 	var refused []error
 	fence := fencing.Fence{
@@ -79,7 +79,7 @@ func TestFenceLetsTheNewestHolderIn(t *testing.T) {
 	}
 }
 
-func TestFenceThatDoesNotKnowStaysClosed(t *testing.T) {
+func TestFenceStaysClosedIfItsStoreFails(t *testing.T) {
 	for name, store := range map[string]fencing.Store{
 		"a store that fails": enter(func(context.Context) (func(), error) {
 			return nil, errors.New("disk of host-7 is full")
@@ -104,7 +104,7 @@ func TestFenceThatDoesNotKnowStaysClosed(t *testing.T) {
 	}
 }
 
-func TestFenceIsLeftWhenTheHandlerPanics(t *testing.T) {
+func TestFenceIsReleasedIfTheHandlerPanics(t *testing.T) {
 	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.Named("a"), Wait: time.Minute}
 	func() {
 		defer func() { _ = recover() }()
@@ -116,7 +116,7 @@ func TestFenceIsLeftWhenTheHandlerPanics(t *testing.T) {
 	}
 }
 
-func TestFenceWithoutAStoreIsNotBuilt(t *testing.T) {
+func TestFenceRequiresAStore(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("a fence that cannot refuse was built")

@@ -32,7 +32,7 @@ func isStale(t testing.TB, m *fencing.Memory, resource string, token, newest int
 	}
 }
 
-func TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut(t *testing.T) {
+func TestNewerTokenWaitsForTheOlderWriteAndExcludesItsHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := fencing.NewMemory(0)
 		leave := enters(t, m, "a", 5)
@@ -48,14 +48,14 @@ func TestNewerTokenWaitsForTheOlderWriteAndShutsItsHolderOut(t *testing.T) {
 		leave() // counts once
 		synctest.Wait()
 		if len(in) > 0 {
-			t.Fatal("the newer one got in beside an older write")
+			t.Fatal("the newer token was admitted during an older write")
 		}
 		leaveToo()
 		proctest.Must(t, <-in)
 	})
 }
 
-func TestTokenThatGaveUpWaitingCountsAllTheSame(t *testing.T) {
+func TestTokenOfACancelledWaitStillCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := fencing.NewMemory(0)
 		leave := enters(t, m, "a", 5)
@@ -70,7 +70,7 @@ func TestTokenThatGaveUpWaitingCountsAllTheSame(t *testing.T) {
 	})
 }
 
-func TestMemoryRefusesWhatItCannotKeepAndKeepsWhatItHas(t *testing.T) {
+func TestFullMemoryStoreRefusesNewEntries(t *testing.T) {
 	m := full(t)
 	if _, err := m.Enter(t.Context(), "new", 9); !errors.Is(err, fencing.ErrFull) ||
 		errors.Is(err, fencing.ErrRefused) {

@@ -21,7 +21,7 @@ const (
 	reason = "node-7 is dead"
 )
 
-func TestForceUnlockEndsTheHoldAndSaysWhoAndWhy(t *testing.T) {
+func TestForceUnlockEndsTheHoldWithActorAndReason(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		theirs := s.Hold("a", mutex.LockDelay(time.Second))
 		got := make(chan error)
@@ -82,7 +82,7 @@ func TestForceUnlockSparesAnotherHold(t *testing.T) {
 	})
 }
 
-func TestForceUnlockRefusesWhatNobodyMeans(t *testing.T) {
+func TestForceUnlockRefusesBadInput(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		s.Hold("a")
 		r := &get(t, st, "a").Holder().Record

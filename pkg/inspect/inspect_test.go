@@ -51,7 +51,7 @@ func get(t testing.TB, s *inspect.Inspector, name string) *inspect.State {
 	return state
 }
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNewRefusesBadOptions(t *testing.T) {
 	if _, err := inspect.New(nil, inspect.Options{}); err == nil {
 		t.Error("an inspector without etcd")
 	}
@@ -61,7 +61,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 }
 
 // What it lists is shown by its example, and tested in internal/lockstore.
-func TestListEndsWithItsLoopOrWithItsError(t *testing.T) {
+func TestListEndsWithItsLoopOrError(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		for _, name := range []string{"a", "b", "c"} {
 			s.Hold(name)
@@ -87,7 +87,7 @@ func TestListEndsWithItsLoopOrWithItsError(t *testing.T) {
 	})
 }
 
-func TestGetIsEverythingAboutALock(t *testing.T) {
+func TestGetReturnsEverythingAboutALock(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		if free := get(t, st, "a"); free.Holder() != nil || free.Holders != nil || free.Waiters != nil ||
 			free.Delays != nil || free.Revision == 0 || free.Name != "a" {
@@ -174,7 +174,7 @@ func progress(d *metadata.Document) string {
 }
 
 // How the watch outlives an outage and a compaction of a real etcd is tested in internal/lockstore.
-func TestWatchTellsThatItCannotReadAndGoesOn(t *testing.T) {
+func TestWatchReportsReadErrorsAndContinues(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		s.Hold("a")
 		seen := make(chan error)

@@ -88,7 +88,7 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 	}
 }
 
-func TestBeginningsOfPeriods(t *testing.T) {
+func TestPeriodStarts(t *testing.T) {
 	for _, c := range []struct {
 		every  time.Duration
 		offset time.Duration
@@ -113,7 +113,7 @@ func TestBeginningsOfPeriods(t *testing.T) {
 	}
 }
 
-func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
+func TestEarlierRunDoesNotUseUpThisPeriod(t *testing.T) {
 	_, now, one, two := machines(t, "2026-08-29T10:00:00Z")
 	var j job
 	once(t, one, time.Hour, func(context.Context) error {
@@ -127,7 +127,7 @@ func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
 	once(t, two, time.Hour, j.run, true)
 }
 
-func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
+func TestClockSetBackRunsNoPeriodAgain(t *testing.T) {
 	_, now, c, _ := machines(t, "2026-08-29T10:00:00Z")
 	var j job
 	once(t, c, 10*time.Minute, j.run, true)
@@ -150,7 +150,7 @@ func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
 	once(t, c, 10*time.Minute, j.run, true)
 }
 
-func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
+func TestClockAheadOfAllUnlockersUsesNoPeriodUp(t *testing.T) {
 	s, now, c, _ := machines(t, "2026-08-29T10:00:30Z")
 	lease, err := s.Etcd().Grant(t.Context(), 60)
 	proctest.Must(t, err)
@@ -185,7 +185,7 @@ func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 	}
 }
 
-func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
+func TestFailedRunUsesUpItsPeriodUnlessGivenBack(t *testing.T) {
 	for _, opts := range [][]jobs.Option{nil, {jobs.PeriodBackOnError()}} {
 		s, now, c, _ := machines(t, "2026-08-29T10:00:00Z")
 		good := &job{}
@@ -222,7 +222,7 @@ func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
 	}
 }
 
-func TestPeriodThatSomebodyResetIsNotGivenBack(t *testing.T) {
+func TestResetPeriodIsNotGivenBack(t *testing.T) {
 	s, _, c, _ := machines(t, "2026-08-29T10:00:00Z")
 	broken := errors.New("broken")
 	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, func(ctx context.Context) error {
@@ -248,7 +248,7 @@ func TestKilledRunIsNotRunAgain(t *testing.T) {
 	}
 }
 
-func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
+func TestUnreadablePeriodIsReported(t *testing.T) {
 	s, _, c, _ := machines(t, "2026-08-29T10:00:00Z")
 	etcdtest.Put(t, s.Etcd(), layout(t).Period("job"), "soon")
 	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, new(job).run)
@@ -262,7 +262,7 @@ func TestPeriodThatCannotBeReadIsTold(t *testing.T) {
 }
 
 // The backtrace in a job's lock should start with the user's own code.
-func TestBacktracesBeginWithTheCallerOfThisPackage(t *testing.T) {
+func TestBacktracesStartAtTheCaller(t *testing.T) {
 	s, tasks := tasks(t, jobs.TaskOptions{})
 	locks := s.Client(mutex.Options{})
 	var seen []string
@@ -283,7 +283,7 @@ func TestBacktracesBeginWithTheCallerOfThisPackage(t *testing.T) {
 	}
 }
 
-func TestLockAroundAJobIsFoundInside(t *testing.T) {
+func TestLockOfAJobIsInItsContext(t *testing.T) {
 	locks := locktest.NewInMemory(t).Client(mutex.Options{})
 	err := locks.Do(t.Context(), "a", func(ctx context.Context) error {
 		_, err := jobs.OncePer(ctx, locks, "b", time.Hour, func(ctx context.Context) error {

@@ -27,7 +27,7 @@ func sleeping(d time.Duration) func(context.Context) error {
 	}
 }
 
-func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
+func TestStepsRunInOrderAndReportProgress(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
 		disturb(s, func(send commit) (*clientv3.TxnResponse, error) {
 			time.Sleep(time.Millisecond)
@@ -64,7 +64,7 @@ func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 	})
 }
 
-func TestPipelineTellsWhyItStopped(t *testing.T) {
+func TestPipelineReportsWhyItStopped(t *testing.T) {
 	type world struct {
 		context.Context
 		*locktest.Server
@@ -148,7 +148,7 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 	}
 }
 
-func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
+func TestPipelineWithoutItsLockRunsNothing(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
 		s.Hold("deploy")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestWhatCannotBeIsRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestBadInputIsRefusedBeforeSending(t *testing.T) {
 	// without any connection: a request would panic
 	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	proctest.Must(t, err)

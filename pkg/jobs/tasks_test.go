@@ -83,7 +83,7 @@ func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 	}
 }
 
-func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
+func TestFailedTaskIsRetriedUpToTheMaximum(t *testing.T) {
 	_, s := tasks(t, jobs.TaskOptions{MaxAttempts: 3})
 	for i, from := range []string{"new", "failed", "failed"} {
 		finish(t, one(t, s, i+1, from), "failed")
@@ -113,7 +113,7 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 	}
 }
 
-func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
+func TestTransitionsUseTheCallersContext(t *testing.T) {
 	_, s := tasks(t, jobs.TaskOptions{
 		Initial:     "uploaded",
 		Transitions: map[string][]string{"uploaded": {"encoded", "broken"}, "encoded": {"published"}},
@@ -154,7 +154,7 @@ func TestTaskIsSafeForConcurrentUse(t *testing.T) {
 	finish(t, task, jobs.StateDone)
 }
 
-func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
+func TestDeletedTaskIsNotRecreated(t *testing.T) {
 	etcd, s := tasks(t, jobs.TaskOptions{})
 	task := one(t, s, 1, "new")
 	etcd.Etcd().Delete(t.Context(), layout(t).Task("invoices", "1"))
@@ -171,11 +171,11 @@ func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
 	}
 	etcd.AssertFree("invoices/1")
 	if now := get(t, s, "1"); now.State != "" {
-		t.Errorf("it is there again: %+v", now)
+		t.Errorf("the task reappeared: %+v", now)
 	}
 }
 
-func TestListSaysWhatBecameOfEachTask(t *testing.T) {
+func TestListHasTheStateOfEachTask(t *testing.T) {
 	etcd := locktest.NewInMemory(t)
 	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 1})
 	other, err := jobs.NewTasks(client(etcd, time.Now), "invoices 2", jobs.TaskOptions{})
@@ -231,7 +231,7 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 	}
 }
 
-func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
+func TestAddIsIdempotent(t *testing.T) {
 	etcd, s := tasks(t, jobs.TaskOptions{})
 	one(t, s, 1, "new")
 	if added, err := s.Add(t.Context(), "1", "y"); added || err != nil {
@@ -245,7 +245,7 @@ func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestWorkerIsAskedAboutOneTaskAndMayTakeOthers(t *testing.T) {
+func TestWorkerAskedToFinishOneTaskMayTakeOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		etcd, s := tasks(t, jobs.TaskOptions{})
 		add(t, s, "2", "")
@@ -313,7 +313,7 @@ func TestLateWorkerIsRefused(t *testing.T) {
 	finish(t, next, "done")
 }
 
-func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
+func TestLostAnswersRepeatNothing(t *testing.T) {
 	for name, lost := range map[string]func(n int64) bool{
 		"every second answer": func(n int64) bool { return n%2 != 0 },
 		"every third":         func(n int64) bool { return n%3 == 0 },

@@ -70,7 +70,7 @@ func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		st := inspector(t, s.Etcd())
 		if r := current(t, st); r != nil {
-			t.Errorf("nobody stood, but %+v leads", r)
+			t.Errorf("without candidates, %+v leads", r)
 		}
 		c := s.Client(mutex.Options{Owner: "scheduler", Hostname: "host-1"})
 		o := leader.Options{Address: "10.0.0.7:80", Lock: []mutex.Option{mutex.Attribute("zone", "north")}}
@@ -89,7 +89,7 @@ func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 	})
 }
 
-func TestLeadersFollowEachOtherInView(t *testing.T) {
+func TestObserverSeesSuccessiveLeaders(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	s := locktest.New(t)
@@ -127,7 +127,7 @@ func TestLeadersFollowEachOtherInView(t *testing.T) {
 }
 
 // How the watch outlives that a real etcd is away is tested in internal/lockstore.
-func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
+func TestObserverReportsThatTheLeaderIsUnknown(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		s.Hold("scheduler")
 		seen := make(chan error, 100)
@@ -149,7 +149,7 @@ func TestObserverTellsThatItDoesNotKnow(t *testing.T) {
 	})
 }
 
-func TestLeaderThatIsDeposedStandsAgain(t *testing.T) {
+func TestDeposedLeaderCampaignsAgain(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		terms := 0
 		c := s.Client(mutex.Options{})
@@ -190,7 +190,7 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err = leader.Lead(ctx, c, "scheduler", leader.Options{}, func(context.Context) error {
-			t.Error("it leads beside another")
+			t.Error("there are two leaders")
 			return nil
 		})
 		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Holder.Owner != "stranger" {
@@ -199,7 +199,7 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestLeaderLeadsAsLongAsItIsHealthy(t *testing.T) {
+func TestLeaderLeadsWhileHealthy(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		var log bytes.Buffer
 		var sick atomic.Bool
@@ -261,7 +261,7 @@ func TestLeaderWhoseCheckHangsIsReplaced(t *testing.T) {
 	})
 }
 
-func TestLeadershipOutlivesAnOutageShorterThanItsLife(t *testing.T) {
+func TestLeadershipSurvivesAnOutageShorterThanItsLife(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		l := campaign(t, s.Client(mutex.Options{}), leader.Options{})
 		defer l.Unlock()

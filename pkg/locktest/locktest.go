@@ -91,9 +91,7 @@ func (s *Server) Under(prefix string) *Server {
 func (s *Server) under(prefix string) *Server {
 	s.t.Helper()
 	layout, err := protocol.NewLayout(prefix)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	s.layout, s.store = layout, lockstore.New(s.others, layout)
 	s.stranger = s.client(s.others, mutex.Options{Owner: "stranger", Hostname: "elsewhere"})
 	return s
@@ -123,9 +121,7 @@ func (s *Server) client(etcd *clientv3.Client, o mutex.Options) *mutex.Client {
 	s.t.Helper()
 	o.Prefix = cmp.Or(o.Prefix, s.layout.Prefix())
 	c, err := mutex.New(etcd, o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	s.t.Cleanup(func() {
 		s.heal()
 		if err := c.Close(); err != nil {
@@ -147,9 +143,7 @@ func (s *Server) Heal() { s.heal() }
 func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 	s.t.Helper()
 	l, err := s.stranger.TryLock(context.Background(), name, opts...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	return l
 }
 
@@ -173,9 +167,7 @@ func (s *Server) StateDeath(name, how string) {
 	doc := s.held(name)
 	statement := metadata.Statement{Lock: name, UUID: doc.UUID, Token: doc.Token, Cause: metadata.CauseProcessEnded,
 		How: how, Witness: metadata.WitnessHost, By: "locktest", At: metadata.Time{Time: time.Now()}}
-	if err := s.store.State(context.Background(), statement); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(s.store.State(context.Background(), statement))
 }
 
 // Abandon removes a hold as an unlocker would that believes a witness: with [Server.StateDeath] before, unless that was
@@ -228,7 +220,14 @@ func (s *Server) do(v protocol.Verb, name string, a protocol.Action) {
 	a.Holder = r.Owner
 	a.Result = "success"
 	on := protocol.Subject{Hold: &r, Follows: r.DelayOf(0)}
-	if _, err := s.store.Do(context.Background(), v, on, a); err != nil {
+	_, err := s.store.Do(context.Background(), v, on, a)
+	s.must(err)
+}
+
+// must ends the test with an error.
+func (s *Server) must(err error) {
+	s.t.Helper()
+	if err != nil {
 		s.t.Fatal(err)
 	}
 }

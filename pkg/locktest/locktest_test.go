@@ -37,7 +37,7 @@ func take(t *testing.T, c *mutex.Client, name string, opts ...mutex.Option) *mut
 	return l
 }
 
-func TestSomebodyElseHoldsTheLockAndDies(t *testing.T) {
+func TestAnotherHolderDies(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		locks := s.Client(mutex.Options{Owner: "billing"})
 		s.Hold("a", mutex.Purpose("dinner"))
@@ -68,7 +68,7 @@ func TestSomebodyElseHoldsTheLockAndDies(t *testing.T) {
 	})
 }
 
-func TestLockIsLostInTheMiddle(t *testing.T) {
+func TestLockIsLostDuringWork(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		locks := s.Client(mutex.Options{})
 		for how, c := range map[string]struct {
@@ -101,7 +101,7 @@ func TestLockIsLostInTheMiddle(t *testing.T) {
 	})
 }
 
-func TestEtcdIsAway(t *testing.T) {
+func TestEtcdIsUnreachable(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		locks := s.Client(mutex.Options{RequestTimeout: 3 * time.Second})
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(2*time.Second))
@@ -124,7 +124,7 @@ func TestEtcdIsAway(t *testing.T) {
 	})
 }
 
-func TestOtherPrefixesAreOtherLocks(t *testing.T) {
+func TestPrefixesSeparateLocks(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		other := s.Under("/other")
 		take(t, other.Client(mutex.Options{}), "a")

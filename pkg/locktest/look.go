@@ -18,9 +18,7 @@ import (
 func (s *Server) Holder(name string) *metadata.Document {
 	s.t.Helper()
 	doc, _, err := s.store.Get(context.Background(), name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	if doc.Token == 0 {
 		return nil
 	}
@@ -83,9 +81,7 @@ func (s *Server) get(prefix string, opts ...clientv3.OpOption) []*mvccpb.KeyValu
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	r, err := s.others.Get(ctx, prefix, append(opts, clientv3.WithPrefix())...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	return r.Kvs
 }
 

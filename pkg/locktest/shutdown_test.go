@@ -112,7 +112,7 @@ func terminate(t *testing.T, p *proctest.Process) {
 	awaitTwice(t, p, "told to stop")
 }
 
-func TestServiceThatIsToldToStopLeavesNothing(t *testing.T) {
+func TestStoppedServiceLeavesNothing(t *testing.T) {
 	s := locktest.New(t)
 	taken := s.Hold("taken")
 	p := start(t, s, "obedient")

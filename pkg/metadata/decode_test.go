@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestDecodeIgnoresTheOrderOfKeys(t *testing.T) {
+func TestDecodeIgnoresKeyOrder(t *testing.T) {
 	fields, err := draft().Fields()
 	proctest.Must(t, err)
 	want := metadata.Decode("a", fields)
@@ -59,7 +59,7 @@ func TestDecodeIsBounded(t *testing.T) {
 			if len(d.Problems) <= 3 && name != "as many nulls" {
 				t.Errorf("only these problems: %v", d.Problems)
 			}
-			// TestDecodeKeepsNoLargeValueAlive checks that it keeps nothing of the bytes it was read from.
+			// TestDecodeRetainsNoLargeValue checks that it keeps nothing of the bytes it was read from.
 			if b, err := json.Marshal(d.Record); err != nil || len(b) > 200<<10 {
 				t.Errorf("the record keeps %d KiB, %v", len(b)>>10, err)
 			}
@@ -80,7 +80,7 @@ func TestDecodeIsBounded(t *testing.T) {
 	})
 }
 
-func TestDecodeKeepsNoLargeValueAlive(t *testing.T) {
+func TestDecodeRetainsNoLargeValue(t *testing.T) {
 	const records = 50
 	kept := make([]metadata.Record, 0, records)
 	before := heap()
@@ -124,7 +124,7 @@ func TestDecodeOfAttributes(t *testing.T) {
 	}
 }
 
-func TestAControlCharacterInATextIsFoundWhereverItStands(t *testing.T) {
+func TestControlCharactersAreFoundAnywhere(t *testing.T) {
 	for _, around := range []string{" ", "a", "\x7f", "ä", "\xff"} {
 		for c := range 256 {
 			if c == '"' || c == '\\' {
@@ -142,7 +142,7 @@ func TestAControlCharacterInATextIsFoundWhereverItStands(t *testing.T) {
 }
 
 // The tables of the section on the record are what the protocol defines.
-func TestReservedFieldsAreThoseOfTheProtocol(t *testing.T) {
+func TestReservedFieldsMatchTheProtocol(t *testing.T) {
 	page, err := os.ReadFile("../../docs/protocol.md")
 	proctest.Must(t, err)
 	_, section, _ := strings.Cut(string(page), "\n## The record\n")
@@ -165,7 +165,7 @@ func TestReservedFieldsAreThoseOfTheProtocol(t *testing.T) {
 }
 
 // The protocol names each member of each document.
-func TestTheProtocolNamesTheMembersOfDocuments(t *testing.T) {
+func TestProtocolDocumentsEveryMember(t *testing.T) {
 	for section, document := range map[string]any{
 		"queue.md\n## Ticket\n":               metadata.Ticket{},
 		"witnesses.md\n## Statement\n":        metadata.Statement{},

@@ -57,7 +57,7 @@ func readBack(t *testing.T, d metadata.Draft, got metadata.Document) {
 }
 
 // A field that is added to a draft or a record, and not to the table, is zero here.
-func TestNoFieldOfARecordIsForgotten(t *testing.T) {
+func TestEveryFieldOfARecordIsCovered(t *testing.T) {
 	d := draft()
 	fill(reflect.ValueOf(&d).Elem())
 	fields, err := d.Fields()
@@ -124,7 +124,7 @@ func zeros(v reflect.Value) (names []string) {
 	return names
 }
 
-func TestValuesThatLookLikeNothingAreWritten(t *testing.T) {
+func TestZeroLikeValuesAreWritten(t *testing.T) {
 	for member, change := range map[string]func(*metadata.Draft){
 		`"lock_delay":0`:           func(d *metadata.Draft) { d.LockDelay = metadata.NoLockDelay },
 		`"locked_at":"0000000000"`: func(d *metadata.Draft) { d.LockedAt = time.Unix(0, 0).UTC() },
@@ -144,7 +144,7 @@ func TestValuesThatLookLikeNothingAreWritten(t *testing.T) {
 	}
 }
 
-func TestDraftLeavesOutWhatIsEmpty(t *testing.T) {
+func TestDraftOmitsEmptyMembers(t *testing.T) {
 	fields, err := draft(func(d *metadata.Draft) {
 		*d = metadata.Draft{UUID: d.UUID, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt}
 	}).Fields()
@@ -208,7 +208,7 @@ func TestDraftRefuses(t *testing.T) {
 	}
 }
 
-func TestALockNeverFailsBecauseItsBacktraceIsLong(t *testing.T) {
+func TestLongBacktraceNeverFailsALock(t *testing.T) {
 	frame := "example.com/billing/invoice.(*Run).tenant /src/billing/invoice/run.go:118\n"
 	fields, err := draft(func(d *metadata.Draft) { d.Backtrace = strings.Repeat(frame, 10_000) }).Fields()
 	proctest.Must(t, err)
@@ -225,7 +225,7 @@ func TestALockNeverFailsBecauseItsBacktraceIsLong(t *testing.T) {
 	}
 }
 
-func TestAliveIsReadBackAsWritten(t *testing.T) {
+func TestAliveRoundTrips(t *testing.T) {
 	at := time.Unix(1_553_682_700, 5).UTC()
 	for name, c := range map[string]struct{ progress, want string }{
 		"without a note":                    {"", ""},

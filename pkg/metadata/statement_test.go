@@ -7,7 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestOnlyAStatementAboutTheHoldIsHeeded(t *testing.T) {
+func TestOnlyStatementsAboutTheHoldCount(t *testing.T) {
 	type change = func(*metadata.Record, *metadata.Statement)
 	alive := func(revision int64) change {
 		return func(r *metadata.Record, _ *metadata.Statement) { r.Alive = &metadata.Alive{Revision: revision} }
@@ -51,7 +51,7 @@ func TestOnlyAStatementAboutTheHoldIsHeeded(t *testing.T) {
 			}
 			r.Heed(nil, nil)
 			if got := heeded(r); got != "" {
-				t.Errorf("a statement that is gone is still heeded: %q", got)
+				t.Errorf("a deleted statement still counts: %q", got)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestNamesOfShares(t *testing.T) {
 	for _, name := range []string{"", "a", "a#", "#1", "a#0", "a#01", "a#1x", "a#-1", "a#+1", "a# 1", "a#1 ",
 		"a#1000000000", "a1", "a#١"} {
 		if lock, number, ok := metadata.ParseShare(name); ok {
-			t.Errorf("%q passes for share %d of %q", name, number, lock)
+			t.Errorf("%q is accepted as share %d of %q", name, number, lock)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestPermitsOfARecord(t *testing.T) {
 	}
 }
 
-func TestSharesQueueBeforeTheirLock(t *testing.T) {
+func TestSharesSortBeforeTheirLock(t *testing.T) {
 	for _, c := range []struct{ name, document, want string }{
 		{"a#1", `{"kind":"semaphore"}`, "a"}, {"a#2", `{"kind":"shared"}`, "a"}, {"a", `{"kind":"exclusive"}`, "a"},
 		{"a#1", `{}`, "a#1"}, {"a#1", `{"kind":"exclusive"}`, "a#1"}, {"a#x", `{"kind":"shared"}`, "a#x"},

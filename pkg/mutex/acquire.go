@@ -14,7 +14,7 @@ import (
 )
 
 // Lock takes the lock. While others hold it or are ahead in the queue, it waits until ctx ends; then the error is a
-// [*HeldError] if the holder is known. If ctx does not end it waits forever, even through outages of etcd.
+// [*HeldError] if the holder is known. Unless ctx ends, it waits forever, even through outages of etcd.
 //
 // A bad name or option is an error before any request is sent.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
@@ -44,8 +44,8 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	return a.queueUp(ctx, b)
 }
 
-// TryLock takes the lock if it is free and nobody queues for it; otherwise the error is a [*HeldError]. It never waits
-// for a holder, and waits for etcd no longer than [Options].RequestTimeout.
+// TryLock takes the lock if it is free and no client queues for it; otherwise the error is a [*HeldError]. It never
+// waits for a holder, and waits for etcd no longer than [Options].RequestTimeout.
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(ctx, name, opts)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 	return l, a.explain(err)
 }
 
-// Do takes the lock, waiting for it as [Client.Lock] does, runs fn, and gives the lock back when fn returns or panics.
+// Do takes the lock, waiting for it as [Client.Lock] does, runs fn, and releases the lock when fn returns or panics.
 // The context of fn ends with ctx, or when the lock is lost, with the [*LostError] as its cause; [FromContext] finds
 // the handle in it.
 //
@@ -88,12 +88,12 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(ctx)
 }
 
-// errWaits refuses conditions where the call may wait: they would have to hold when its turn comes, after a ticket, a
+// errWaits refuses conditions in a call that may wait: they would have to hold when its turn comes, after a ticket, a
 // lease and three different transactions, each of which may be repeated.
-var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a " +
-	"transaction of your own")
+var errWaits = errors.New("only TryLock and TryLockAll take If and Then: to wait, take the lock and use its Guard " +
+	"in a transaction of your own")
 
-// newAcquisition checks what can be checked without etcd and makes the first bid.
+// newAcquisition checks the name and options, and makes the first bid.
 func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option) (*acquisition, bid, error) {
 	if of := c.opts.ContextOptions; of != nil {
 		opts = slices.Concat(of(ctx), opts)
@@ -107,7 +107,7 @@ func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option)
 	return a, b, err
 }
 
-// barge takes the lock as soon as it is free, whoever else waits for it.
+// barge takes the lock as soon as it is free, no matter who waits for it.
 func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 	l, err := a.try(ctx, b)
 	held, isHeld := errors.AsType[*HeldError](err)
@@ -116,7 +116,7 @@ func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 	}
 	defer a.report(ctx)()
 	for isHeld && ctx.Err() == nil {
-		delayed := a.holders.delayed() // is followed, too
+		delayed := a.holders.delayed() // the delay is followed, too
 		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
 			if old(events, a.seen) {
 				return false
@@ -142,12 +142,12 @@ func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 	return nil, a.explain(err)
 }
 
-// old reports whether the last read was newer than all of the events.
+// old reports whether all of the events are older than the last read.
 func old(events []*clientv3.Event, seen int64) bool {
 	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
 }
 
-// notifyAsking calls the hook for an acquisition that begins, and ends no later than ctx.
+// notifyAsking calls the hook for an acquisition that begins and ends no later than ctx.
 func (a *acquisition) notifyAsking(ctx context.Context) {
 	if hook := a.c.opts.Hooks.Asking; hook != nil {
 		hook(Asking{Lock: a.lock, Context: ctx})
@@ -163,7 +163,7 @@ func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
 	}
 }
 
-// unlockOnPanic returns a function that gives the locks back when a hook panics: nobody will ever have their handles.
+// unlockOnPanic returns a function that releases the locks if a hook panics: no caller will ever have their handles.
 func unlockOnPanic(locks ...*Lock) func() {
 	return func() {
 		if value := recover(); value != nil {
@@ -193,8 +193,8 @@ func acquireResult(err error) Result {
 	return ResultError
 }
 
-// again looks for a hold of the wanted lock among those under which ctx was made, at whatever depth: it is entered
-// again, or the error is an [*AlreadyHeldError]. Without one both are nil.
+// again looks for a hold of the wanted lock among those under which ctx was made, at any depth. It enters that hold
+// again, or returns an [*AlreadyHeldError]. If there is no such hold, both results are nil.
 func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 	a.outer = FromContext(ctx)
 	for l := a.outer; l != nil; l = l.outer {
@@ -216,7 +216,7 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 	return nil, nil
 }
 
-// already is the error of a caller that holds one of several locks that it wants together.
+// already returns an error if the caller holds one of the locks that it wants together.
 func already(ctx context.Context, wanted []*acquisition) error {
 	for _, a := range wanted {
 		if a.set.reentrant {
@@ -229,7 +229,7 @@ func already(ctx context.Context, wanted []*acquisition) error {
 	return nil
 }
 
-// enter makes another handle of the hold, nil when it has ended.
+// enter returns another handle of the hold; nil if the hold has ended.
 func (l *Lock) enter(outer *Lock) *Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,27 +248,28 @@ func (l *Lock) enter(outer *Lock) *Lock {
 // Locker returns the lock as a [sync.Locker], for code that takes one and cannot be changed. Prefer [Client.Do]: code
 // under a Locker does not learn that the lock was lost.
 //
-// Lock waits as [Client.Lock] does, through outages of etcd, and returns only when the lock is held. If it cannot be
-// had, because ctx ended, the client was closed or etcd refused, Lock panics with an error that wraps the reason: to
-// return would run the code without the lock, and to block would hide why it does not run. Unlock panics if the lock is
-// not locked. Other errors of giving it back are logged, and the release goes on in the background.
+// Lock waits as [Client.Lock] does, through outages of etcd, and returns only when the lock is held. If it cannot get
+// the lock, because ctx ended, the client was closed or etcd refused, Lock panics with an error that wraps the reason:
+// returning would run the code without the lock, and blocking would hide why it does not run. Unlock panics if the lock
+// is not locked. It logs other errors, and the release continues in the background.
 //
-// lost is called, once for each Lock, when the hold ended or may have while the code runs, and with what error: usually
-// a [*LostError]. Another may hold the lock from then on. Nothing else can stop the code, so lost should: by ending the
-// process, or by closing what the code writes to. It must not be nil. If the loss is found only by Unlock, lost is
-// called before Unlock returns.
+// lost is called at most once for each Lock, with the error, usually a [*LostError], if the hold ends or may have ended
+// while the code runs. From then on another client may hold the lock. Nothing else can stop the code, so lost should:
+// by ending the process, or by closing what the code writes to. It must not be nil. If only Unlock discovers the loss,
+// lost is called before Unlock returns.
 //
 // Nobody calls [Lock.Alive] for such code: choose an [AutoUnlockAfter] longer than it takes, or a [Heartbeat].
 //
 // Within the process the Locker behaves like a [sync.Mutex]: one goroutine has it at a time, even after a loss, until
-// its Unlock. So it takes one share of a semaphore or read-write lock at most; make a Locker for each goroutine there.
+// its Unlock. So it takes at most one share of a semaphore or read-write lock; for those, make one Locker per
+// goroutine.
 func (c *Client) Locker(ctx context.Context, name string, lost func(error), opts ...Option) (sync.Locker, error) {
 	if lost == nil {
 		return nil, errors.New("mutex: a Locker needs a function to call when the lock is lost")
 	}
 	a, _, err := c.newAcquisition(ctx, name, opts)
 	if err == nil && a.set.conditional() {
-		err = errors.New("mutex: a Locker waits for the lock, so it takes no If and no Then")
+		err = errors.New("mutex: a Locker waits for the lock, so it takes neither If nor Then")
 	}
 	if err != nil {
 		return nil, err
@@ -287,7 +288,6 @@ type locker struct {
 	hold atomic.Pointer[Lock]
 }
 
-// Lock takes the lock or panics.
 func (k *locker) Lock() {
 	select {
 	case k.turn <- struct{}{}:
@@ -307,7 +307,6 @@ func (k *locker) Lock() {
 	k.hold.Store(l)
 }
 
-// Unlock gives the lock back.
 func (k *locker) Unlock() {
 	l := k.hold.Swap(nil)
 	if l == nil {
@@ -320,7 +319,7 @@ func (k *locker) Unlock() {
 	case errors.Is(err, ErrNotHeld):
 		k.lost(err)
 	default:
-		k.c.log(slog.LevelWarn, "a Locker was not given back yet", l.about(slog.Any("error", err))...)
+		k.c.log(slog.LevelWarn, "a Locker was not released yet", l.about(slog.Any("error", err))...)
 	}
 }
 

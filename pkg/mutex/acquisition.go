@@ -15,14 +15,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// acquisition is one call that wants one lock. Its uuid becomes that of the hold. It gets a new one, for another
-// attempt, when an outcome stayed unknown or its position in the queue was lost.
+// acquisition is one call that wants one lock. Its uuid becomes that of the hold. It gets a new uuid, for another
+// attempt, when an outcome stays unknown or its position in the queue is lost.
 type acquisition struct {
 	c      *Client
 	caller context.Context // for hooks
 	lock   string
 	set    settings
-	draft  metadata.Draft // but for the times
+	draft  metadata.Draft // without the times
 	site   callSite       // of the call
 	outer  *Lock          // the innermost hold under which it is made
 
@@ -31,24 +31,24 @@ type acquisition struct {
 	holders holders
 	holder  metadata.Document // the oldest of them
 
-	// indeterminate says that an earlier sending may still be committed, although there was an answer since.
+	// indeterminate means that an earlier request may still be committed, although etcd has answered since.
 	indeterminate bool
 
 	queue    queueEntry
 	reported Waiting // to OnWait
 }
 
-// queueEntry is what an acquisition has in the queue of its lock. The zero queueEntry is nothing.
+// queueEntry is what an acquisition has in the queue of its lock. The zero queueEntry means nothing.
 type queueEntry struct {
-	lease    *lease // serves this attempt only; may be there before the position
+	lease    *lease // serves this attempt only; may exist before the position
 	position locktxn.Position
 	ticket   metadata.Ticket
 
-	before string // uuid of the ticket before it; empty when there is none or it is not known
-	first  bool   // for certain; no ticket ever gets in before it
+	before string // uuid of the ticket before it; empty if there is none or it is unknown
+	first  bool   // for certain: no ticket can get in before it any more
 }
 
-// bid is what is sent to etcd to get the lock. Its deadlines count from before the first sending; a repetition has the
+// bid is what is sent to etcd to get the lock. Its deadlines count from before the first request; a repetition has the
 // same bytes.
 type bid struct {
 	moment // monotonic for the local deadline, wall for the record
@@ -67,8 +67,8 @@ func (a *acquisition) bid() (bid, error) {
 	return b, nil
 }
 
-// maxRivals is how often a share is claimed at once past others who claim one at the same time. After that, pauses or
-// the queue bring order into it.
+// maxRivals is how often a share is claimed again without a pause when others claim one at the same time. After that,
+// pauses or the queue separate the rivals.
 const maxRivals = 3
 
 var (
@@ -81,7 +81,7 @@ var (
 
 var errPositionLost = errors.New("the position in the queue was lost")
 
-// try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the
+// try requests the lock, beginning with bid b, until the outcome is definite: a hold, a [*HeldError], a refusal, or the
 // end of ctx.
 func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 	for n := 0; ; n++ {
@@ -98,7 +98,7 @@ func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 	}
 }
 
-// tryOnce sends the bid without queueing, after so many refusals.
+// tryOnce sends the bid without queueing. refusals counts the earlier refusals.
 func (a *acquisition) tryOnce(ctx context.Context, b bid, refusals int) (*Lock, error) {
 	claim := a.next(refusals)
 	l, r, err := a.commit(ctx, b, claim, locktxn.Acquire(a.c.layout, claim, a.draft.UUID, b.fields, a.set.barge))
@@ -116,7 +116,7 @@ func (a *acquisition) tryOnce(ctx context.Context, b bid, refusals int) (*Lock, 
 	return nil, errRivals
 }
 
-// tryPast takes a lock that has room and was refused: others queue for it, or the last of them died and left the tail
+// tryPast takes a lock that has room but was refused: others queue for it, or the last of them died and left the tail
 // of the queue behind.
 func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 	r, err := a.c.retry.Send(ctx, locktxn.QueueLength(a.c.layout, a.lock))
@@ -130,7 +130,7 @@ func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 		return nil, held
 	}
 	if len(tail) == 0 || a.set.barge {
-		a.abandon() // the queue is gone; if there was none, this attempt was cancelled by somebody
+		a.abandon() // the queue is gone; if there was none, this attempt was cancelled
 		return nil, errStale
 	}
 	b, err := a.bid()
@@ -147,13 +147,13 @@ func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 	if !a.holders.room(a.set.kind) {
 		return nil, a.heldError()
 	}
-	return nil, errStale // somebody came between
+	return nil, errStale // another client came between
 }
 
-// next is what to claim by what is known of the holders. If they left no room when last read, it is what is right
-// should nobody hold the lock any more.
+// next returns what to claim, given the known holders. If they left no room when last read, it assumes that the lock
+// has become free.
 //
-// Readers that were refused again are spread over the vacant shares, because others claim one at the same time.
+// Readers that were refused more than once spread over the vacant shares, because others claim one at the same time.
 func (a *acquisition) next(refusals int) locktxn.Claim {
 	k := a.set.kind
 	if !k.shared() {
@@ -169,7 +169,7 @@ func (a *acquisition) next(refusals int) locktxn.Claim {
 	return a.holders.claim(a.lock, k, skip)
 }
 
-// propose sends a transaction with a bid for as long as the bid is fresh.
+// propose sends a transaction with a bid while the bid is fresh.
 func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (etcdretry.Answer, error) {
 	began := time.Now()
 	fresh := a.set.autoUnlockAfter / 3
@@ -186,8 +186,8 @@ func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (etcdretry.A
 	return r, err
 }
 
-// commit sends a transaction that takes what is claimed or reads the holders, until there is an answer: a hold, or what
-// it read. Where the outcome stays unknown the attempt is over and the acquisition begins another.
+// commit sends a transaction that takes the claim or reads the holders, until there is an answer: a hold, or what it
+// read. If the outcome stays unknown, the attempt is over and the acquisition begins another.
 func (a *acquisition) commit(ctx context.Context, b bid, claim locktxn.Claim,
 	txn locktxn.Txn) (*Lock, etcdretry.Answer, error) {
 	r, err := a.propose(ctx, txn)
@@ -203,14 +203,14 @@ func (a *acquisition) commit(ctx context.Context, b bid, claim locktxn.Claim,
 	return l, r, err
 }
 
-// meet keeps the holders, which an answer has first.
+// meet stores the holders, which are the first operations of an answer.
 func (a *acquisition) meet(r etcdretry.Answer) {
 	a.seen = r.Header.Revision
 	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r)
 	a.holder = a.holders.oldest()
 }
 
-// found is the hold of an earlier sending whose answer was lost; nil when there is none.
+// found returns the hold of an earlier request whose answer was lost; nil if there is none.
 func (a *acquisition) found(b bid) (*Lock, error) {
 	mine, ok := a.holders.mine(a.draft.UUID)
 	if !ok {
@@ -219,7 +219,7 @@ func (a *acquisition) found(b bid) (*Lock, error) {
 	return a.hold(b, mine.Name, mine.Token, mine.AutoUnlockAt)
 }
 
-// hold is the handle of a lock that etcd says is ours, by this record.
+// hold makes the handle of a lock that was taken with this record.
 func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.Time) (*Lock, error) {
 	c := a.c
 	l := &Lock{
@@ -237,7 +237,7 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 		a.indeterminate = false
 	}
 	switch lease := a.queue.lease; {
-	case a.queue.position.Revision != 0 && !a.set.kind.shared(): // the ticket is kept, with its mark
+	case a.queue.position.Revision != 0 && !a.set.kind.shared(): // the ticket stays, marked as holding
 		l.origin.lease = lease
 	case lease != nil && l.origin.cancel != nil:
 		c.leases.drop(lease)
@@ -252,7 +252,7 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 	return l, nil
 }
 
-// ends are the keys whose deletion tells the first in the queue that a hold or a lock delay is over.
+// ends returns the keys whose deletion tells the first in the queue that a hold or a lock delay is over.
 func (a *acquisition) ends() []etcdretry.Watched {
 	layout := a.c.layout
 	keys := []etcdretry.Watched{etcdretry.Deleted(layout.Field(a.lock, metadata.FieldUUID))}
@@ -275,7 +275,7 @@ func deletedIn(from, end string) etcdretry.Watched {
 		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
 }
 
-// abandon leaves a uuid whose sendings may still be committed to the background and goes on with a new one.
+// abandon leaves a uuid whose requests may still be committed to the background and continues with a new one.
 func (a *acquisition) abandon() {
 	lease := a.queue.lease
 	if lease != nil {
@@ -290,7 +290,7 @@ func (a *acquisition) abandon() {
 	a.draft.UUID = uuid.NewString()
 }
 
-// canceller cancels this attempt, whatever the acquisition goes on with.
+// canceller returns a function that cancels this attempt, even after the acquisition has begun another.
 func (a *acquisition) canceller() func(context.Context) error {
 	c := a.c
 	lock := a.lock
@@ -302,14 +302,14 @@ func (a *acquisition) canceller() func(context.Context) error {
 // cancelLater cancels this attempt in the background.
 func (a *acquisition) cancelLater() { a.c.cancelLater(a.lock, a.draft.UUID, a.canceller()) }
 
-// abandonIndeterminate abandons a uuid of which a sending was not answered.
+// abandonIndeterminate abandons a uuid with an unanswered request.
 func (a *acquisition) abandonIndeterminate() {
 	if a.indeterminate {
 		a.abandon()
 	}
 }
 
-// leaveLater gives up whatever this attempt has in the queue, in the background, and goes on with a new uuid.
+// leaveLater gives up whatever this attempt has in the queue, in the background, and continues with a new uuid.
 func (a *acquisition) leaveLater() {
 	if a.indeterminate {
 		a.abandon()
@@ -317,13 +317,13 @@ func (a *acquisition) leaveLater() {
 	}
 	if a.queue.lease != nil {
 		a.c.leaveLater(a.lock, a.draft.UUID)
-		a.c.leases.drop(a.queue.lease) // and with it what is still under way
+		a.c.leases.drop(a.queue.lease) // and with it, requests still in flight
 	}
 	a.queue = queueEntry{}
 	a.draft.UUID = uuid.NewString()
 }
 
-// explain says what was tried, where the error does not say it itself.
+// explain adds the name of the lock to an error that does not have it.
 func (a *acquisition) explain(err error) error {
 	if _, isHeld := errors.AsType[*HeldError](err); err == nil || isHeld || errors.Is(err, ErrCondition) ||
 		errors.Is(err, ErrNotHeld) {
@@ -332,7 +332,7 @@ func (a *acquisition) explain(err error) error {
 	return fmt.Errorf("lock %q: %w", a.lock, err)
 }
 
-// heldError names the holder by the last answer.
+// heldError returns the error that names the holder, as of the last answer.
 func (a *acquisition) heldError() *HeldError {
 	held := &HeldError{Lock: a.lock, Holder: a.holder, At: a.c.wall(), Where: a.c.holds.where(a.holder.UUID)}
 	k := a.set.kind

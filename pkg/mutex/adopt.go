@@ -12,26 +12,26 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Adopt returns a handle of an existing hold, by the lock's name and the hold's uuid: of a lock that another process
-// took, such as a parent or one that handed on its work. The handle works like one of [Client.Lock]: its context ends
+// Adopt returns a handle of an existing hold, given the lock's name and the hold's uuid: of a lock that another process
+// took, such as a parent or one that hands on its work. The handle works like one from [Client.Lock]: its context ends
 // when the hold does, Alive extends it, Guard and Token fence with it.
 //
 // Both processes may have a handle at the same time; they share one hold, and each sees the other's extensions. Unlock
-// of either ends it for both, which the other takes for a loss. So one of them unlocks, usually the one that took the
+// by either ends it for both, which the other sees as a loss. So one of them unlocks, usually the one that took the
 // lock, and the other calls [Lock.Detach]. To hand a hold over for good, detach and leave the Unlock to the adopter.
 //
 // The time left follows from the record and this machine's clock, which must not be behind by more than the safety
-// margin, as for every holder. If the time is up but nobody has removed the hold yet, Adopt extends it.
+// margin, as for every holder. If the time is up but the hold has not been removed yet, Adopt extends it.
 //
 // From then on the end of the process that took the lock proves nothing: the record says that the hold is detached from
-// it. With [ForHolder] it does not, because that process goes on.
+// it. [ForHolder] leaves the record as it is, because that process remains the holder.
 //
-// Only [ForHolder] and options about time count; the client's Defaults do not. Without options, Alive postpones the
+// Only [ForHolder] and options about time apply; the client's Defaults do not. Without options, Alive postpones the
 // alert and the auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much,
-// Alive returns an error. If the record has no readable deadline, the handle's context has ended, and only Unlock is of
-// use.
+// Alive returns an error. If the record has no readable deadline, the handle's context has ended, and only Unlock is
+// useful.
 //
-// If another holds the lock, or nobody does, the error is a [*LostError].
+// If the lock has another holder, or none, the error is a [*LostError].
 func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (*Lock, error) {
 	l, err := c.adopt(ctx, name, uuid, opts)
 	if _, isLost := errors.AsType[*LostError](err); err == nil || isLost {
@@ -87,12 +87,11 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	return l, l.live(ctx, &doc)
 }
 
-// ForHolder says of an adoption that the process that took the lock remains its holder: the handle only reports for it,
-// as a child does that calls Alive or releases the lock. When that process ends, the lock is abandoned.
+// ForHolder makes [Client.Adopt] leave the process that took the lock its holder: the handle only acts for it, like a
+// child process that calls Alive or releases the lock. When that process ends, the lock is abandoned.
 func ForHolder() Option { return func(s *settings) { s.forHolder = true } }
 
-// detach says in the record that the hold outlives the process that took it. The error is a [*LostError] if the hold is
-// over.
+// detach records that the hold outlives the process that took it. The error is a [*LostError] if the hold is over.
 func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 	r, err := c.retry.Send(ctx, locktxn.Detach(c.layout, h))
 	if err != nil || r.Succeeded {
@@ -101,15 +100,15 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 	return c.lost(h, r, 0, 1)
 }
 
-// chosen returns the settings that the options of an adoption give, still without those of the record.
+// chosen returns the settings from the options of an adoption, still without those from the record.
 func chosen(opts []Option) (s settings, err error) {
 	s.apply(opts)
 	return s, errors.Join(s.problems...)
 }
 
-// adopt fills in from the record what the options left open: the deadlines as far from now as their last writer wanted.
-// If that was a heartbeat, the alert had come closer since the last real progress, so with a given life it keeps its
-// share of that.
+// adopt fills in from the record what the options left open: the deadlines are as far from now as their last writer set
+// them. If that was a heartbeat, the alert has come closer since the last real progress, so a given time until
+// auto-unlock keeps the ratio of the two.
 func (s *settings) adopt(r *metadata.Record) error {
 	alert, unlock, known := durations(r)
 	if s.alertAfter == 0 {
@@ -122,12 +121,12 @@ func (s *settings) adopt(r *metadata.Record) error {
 		s.safetyMargin = min(max(s.autoUnlockAfter, unlock, 0)/10, maxSafetyMargin)
 	}
 	switch {
-	case s.autoUnlockAfter == 0: // said when it is needed
+	case s.autoUnlockAfter == 0: // extend reports it when needed
 		return nil
 	case s.maximumHold > 0:
 		s.alertAfter = min(s.alertAfter, s.maximumHold)
 		return s.check()
-	case s.alertAfter > s.autoUnlockAfter: // somebody else has a heartbeat
+	case s.alertAfter > s.autoUnlockAfter: // another process has a heartbeat
 		relaxed := *s
 		relaxed.alertAfter = s.autoUnlockAfter
 		return relaxed.check()
@@ -149,7 +148,7 @@ func durations(r *metadata.Record) (alert, unlock time.Duration, known bool) {
 	return alert, unlock, known
 }
 
-// adoptedAlert returns the time until alert if the options give only that until auto-unlock, or neither.
+// adoptedAlert returns the time until alert if the options give only the time until auto-unlock, or neither.
 func adoptedAlert(given, alert, unlock time.Duration, known bool) time.Duration {
 	switch {
 	case given == 0 && known:
@@ -168,7 +167,7 @@ func lastAlive(r *metadata.Record) time.Time {
 	return r.LockedAt
 }
 
-// remember keeps the progress in the record, so that a heartbeat repeats it.
+// remember stores the progress from the record, so that a heartbeat repeats it.
 func (l *Lock) remember(doc *metadata.Document) {
 	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i >= 0 {
@@ -186,7 +185,7 @@ func (l *Lock) remember(doc *metadata.Document) {
 	}
 }
 
-// live starts the handle of an adopted hold. It first extends one whose time is up.
+// live starts the handle of an adopted hold. It first extends a hold whose time is up.
 func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	l.prepare()
 	l.deadline.until = l.began.monotonic
@@ -208,13 +207,13 @@ func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	return nil
 }
 
-// Detach ends the handle and leaves the hold to the process that has adopted it or will, by name and [Lock.UUID], or to
-// the auto-unlock. The context ends with [ErrDetached], a heartbeat stops, and Unlock does nothing from then on. All
+// Detach ends the handle and leaves the hold to the process that adopts it, by name and [Lock.UUID], or to the
+// auto-unlock. The context ends with [ErrDetached], a heartbeat stops, and Unlock does nothing from then on. All
 // handles of the hold in this process that [Reentrant] made are detached with it.
 //
-// It waits until etcd knows that the end of this process proves nothing about the hold any more, no longer than the
-// request timeout, and then goes on trying in the background: a process that ends before that, without [Client.Close],
-// takes the lock with [Detached]. An adopted handle, and one that was taken Detached, is detached at once.
+// It waits until the record says that the end of this process proves nothing about the hold, at most for the request
+// timeout, and then keeps trying in the background. A process that may end before that, without [Client.Close], should
+// take the lock with [Detached]. A handle that was adopted or taken with Detached is detached at once.
 func (l *Lock) Detach() {
 	switch {
 	case l.none():
@@ -237,7 +236,7 @@ func (l *Lock) Detach() {
 	}
 }
 
-// recordDetached has the record say that the hold outlives this process. A hold that is lost needs no such word.
+// recordDetached records that the hold outlives this process, unless the hold is lost.
 func (l *Lock) recordDetached() {
 	c := l.c
 	record := func(ctx context.Context) error {
@@ -255,11 +254,11 @@ func (l *Lock) recordDetached() {
 	}
 }
 
-// AttributeReserved is the attribute of the record of a reserved lock; its value is true. No process holds such a lock,
-// and the pid in the record is that of a program that may have ended.
+// AttributeReserved is the attribute that marks the record of a reservation; its value is true. No process holds such a
+// lock, and the pid in the record is that of a program that may have ended.
 const AttributeReserved = "reserved"
 
-// Reservation is a hold that no process keeps. To give it back or extend it, use [Client.Adopt] with its name and UUID.
+// Reservation is a hold without a process. To release or extend it, use [Client.Adopt] with its name and UUID.
 type Reservation struct {
 	Lock  string    // the name of the record, see [Lock.Name]
 	UUID  string    // of the hold
@@ -268,14 +267,13 @@ type Reservation struct {
 }
 
 // Reserve takes the lock for the duration d and leaves it held, even after this process has ended: for maintenance, or
-// to stop programs during an investigation. It waits for the lock as [Client.Lock] does.
+// to keep programs stopped during an investigation. It waits for the lock as [Client.Lock] does.
 //
 // The reason becomes the purpose of the record and must not be empty, because no process can explain the hold. Nothing
 // extends it: when the time is up, an alert is raised and the lock is auto-unlocked. For an earlier alert, add
 // [AlertAfter].
 //
-// Locks of all kinds can be reserved, such as a whole semaphore with [Exclusive]. [Heartbeat] and [Reentrant] are
-// refused.
+// Locks of all kinds can be reserved; [Exclusive] reserves a whole semaphore. [Heartbeat] and [Reentrant] are refused.
 func (c *Client) Reserve(ctx context.Context, name, reason string, d time.Duration,
 	opts ...Option) (Reservation, error) {
 	return reserve(reason, d, opts, func(opts []Option) (*Lock, error) { return c.Lock(ctx, name, opts...) })
@@ -304,7 +302,7 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 	return Reservation{Lock: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: l.began.wall.Add(d)}, nil
 }
 
-// unattended refuses what a hold without a process cannot have.
+// unattended refuses options that need a process.
 func unattended(s *settings) {
 	switch {
 	case s.holder.Purpose == "":

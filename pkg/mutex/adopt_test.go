@@ -56,7 +56,7 @@ func TestChildHoldsWhatItsParentTook(t *testing.T) {
 	})
 }
 
-func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
+func TestAdoptRefusesAnotherProcessesHold(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		parent := take(t, q.locks(), "a", mutex.Purpose("invoices"))
 		const notHeld = `lock "a" is not held as ` + foreignUUID
@@ -80,7 +80,7 @@ func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
 	})
 }
 
-func TestEachSeesThatTheOtherExtends(t *testing.T) {
+func TestParentAndChildSeeEachOthersExtensions(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		parent := take(t, q.locks(), "a", mutex.AutoUnlockAfter(time.Minute))
 		locks := q.locks()
@@ -121,7 +121,7 @@ func TestHoldIsHandedOver(t *testing.T) {
 	})
 }
 
-func TestAdoptedHoldKeepsItsTime(t *testing.T) {
+func TestAdoptionKeepsTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour), mutex.SafetyMargin(time.Minute))
 		time.Sleep(50 * time.Minute)
@@ -131,7 +131,7 @@ func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 }
 
 // The child's clock is behind the parent's. The record shows that it cannot be that early.
-func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
+func TestAdoptionWithAClockThatIsBehind(t *testing.T) {
 	bubbleWith(t, mutex.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }},
 		func(t *testing.T, f *fake, slow *mutex.Client) {
 			locks := newClient(t, f.client(), mutex.Options{})
@@ -143,7 +143,7 @@ func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 		})
 }
 
-func TestHoldWhoseTimeIsOverIsExtendedByItsAdoption(t *testing.T) {
+func TestAdoptionExtendsAnOverdueHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour))
 		alert := read(t, f.etcd, "a").AlertAt
@@ -155,7 +155,7 @@ func TestHoldWhoseTimeIsOverIsExtendedByItsAdoption(t *testing.T) {
 	})
 }
 
-func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
+func TestAdoptedHoldWithoutReadableTimesCanBeReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.put("/mutexes/a/uuid", foreignUUID)
 		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
@@ -176,7 +176,7 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 }
 
 // A script under the process reports progress, as mutexctl alive does; the process's heartbeat must not overwrite it.
-func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
+func TestHeartbeatKeepsProgressAndAlertOfAScript(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AlertAfter(2*time.Minute), mutex.AutoUnlockAfter(time.Minute),
 			mutex.Heartbeat(24*time.Hour))
@@ -211,7 +211,7 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 }
 
 // Parent and child each send heartbeats for one hold; neither mistakes the other's for progress.
-func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
+func TestHeartbeatsOfParentAndChildDoNotPostponeTheAlert(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),
 			mutex.Heartbeat(24*time.Hour))
@@ -230,7 +230,7 @@ func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 	})
 }
 
-func TestReservationOutlivesWhoMadeIt(t *testing.T) {
+func TestReservationOutlivesItsMaker(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		locks := newClient(t, q.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
 		r, err := locks.Reserve(t.Context(), "db", "maintenance, OPS-12", 2*time.Hour)
@@ -287,7 +287,7 @@ func TestTheRecordIdentifiesTheProcess(t *testing.T) {
 	})
 }
 
-func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
+func TestAdoptedHoldSurvivesDeathOfFirstProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
 		if err := state(t, f.etcd); err != nil { // too early, or true: it ended right after it handed the hold on
@@ -311,7 +311,7 @@ func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
 	})
 }
 
-func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
+func TestReportingForTheHolderKeepsItsIdentity(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		tool := adopt(t, newClient(t, f.client()), l.UUID(), mutex.ForHolder())
 		alive(t, tool, "half")
@@ -325,7 +325,7 @@ func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
 	})
 }
 
-func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
+func TestDetachIsRecordedOnceEtcdIsBack(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		f.away.Store(true)
 		l.Detach()

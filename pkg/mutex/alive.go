@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// prepare makes what a handle needs before anybody has it.
+// prepare makes what a handle needs before it is published.
 func (l *Lock) prepare() {
 	l.lost = make(chan struct{})
 	l.extension.mutex = make(chan struct{}, 1)
@@ -24,7 +24,7 @@ func (l *Lock) prepare() {
 	l.watch, l.stop = context.WithCancel(context.Background())
 }
 
-// begin starts what runs as long as the hold does: its timer, its watch and its heartbeat.
+// begin starts what runs while the hold lasts: its timer, its watch and its heartbeat.
 func (l *Lock) begin() error {
 	c := l.c
 	c.holds.add(l.held.UUID, &l.site)
@@ -46,19 +46,18 @@ func (l *Lock) begin() error {
 }
 
 const (
-	// watchAfter is how long a hold must last to be watched. Most are shorter, and no lock is taken away that quickly:
-	// a watch for each of them costs a tenth of all that 64 busy clients get done (BenchmarkUncontended). One watch on
-	// the whole prefix would cost the holder nothing, but have every client of a cluster read the events of all locks
-	// of all others.
+	// watchAfter is how long a hold must last to be watched. Most are shorter, and no lock is removed that quickly:
+	// watching each of them costs a tenth of the throughput of 64 busy clients (BenchmarkUncontended). One watch on the
+	// whole prefix would cost the holder nothing, but every client of a cluster would read the events of all locks of
+	// all other clients.
 	watchAfter = 100 * time.Millisecond
 
-	// holderRecheck is how often a holder reads its record although no event came, in case a watch went silent or etcd
-	// lost an event.
+	// holderRecheck is how often a holder reads its record without an event, in case a watch went silent or lost one.
 	holderRecheck = time.Minute
 )
 
-// due runs when the hold is no longer a short one, then every sleepCheck, and at the local deadline, which an extension
-// may have moved. One timer serves all, because a timer is much of what a short hold costs.
+// due runs when the hold is no longer short, then every sleepCheck, and at the local deadline, which an extension may
+// have moved. One timer serves all three, because a timer is a large part of the cost of a short hold.
 func (l *Lock) due() {
 	l.mu.Lock()
 	left := l.timeLeft()
@@ -107,8 +106,8 @@ func (l *Lock) observe() {
 	}, etcdretry.Watched{Key: from, Options: []clientv3.OpOption{clientv3.WithRange(end)}})
 }
 
-// goneBy reports whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow
-// member opens begins in the past.
+// goneBy reports whether one of the events ended the hold. Events older than the hold do not count: a watch on a slow
+// member begins in the past.
 func (l *Lock) goneBy(events []*clientv3.Event) bool {
 	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
 	for _, e := range events {
@@ -120,11 +119,11 @@ func (l *Lock) goneBy(events []*clientv3.Event) bool {
 	return false
 }
 
-// Alive reports that the work makes progress. It moves both deadlines, to the durations of the acquisition from now on,
-// and shows the progress, joined by spaces, with the lock.
+// Alive reports progress. It moves both deadlines to the durations of the acquisition, counted from now, and shows the
+// progress, joined by spaces, with the lock.
 //
-// nil means that etcd confirmed the hold. A [*LostError] means that it is over, and that the handle's context has
-// ended. After any other error the hold stands as before, until the deadline that it had.
+// nil means that etcd confirmed the hold. A [*LostError] means that the hold is over and the handle's context has
+// ended. After any other error the hold stands as before, with its previous deadline.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	if l.none() {
 		return errNoHold
@@ -152,11 +151,11 @@ func (g *Locks) Alive(ctx context.Context, progress ...string) error {
 	return each(g.locks, func(l *Lock) error { return l.Alive(ctx, progress...) })
 }
 
-// maxBeat bounds the time between two heartbeats, so that an outage of etcd finds nearly all of a long hold left.
+// maxBeat bounds the time between two heartbeats, so that a long hold has nearly all of its time left when etcd fails.
 const maxBeat = 20 * time.Second
 
-// beat is the heartbeat until ctx ends: an extension each third of the time that is left after one, or [maxBeat], with
-// at most as much for an attempt, and as often as etcd allows while it fails.
+// beat sends heartbeats until ctx ends: one every third of the time that an extension gives, at most [maxBeat] apart,
+// and more often while they fail. An attempt may take as long as that interval.
 func (l *Lock) beat(ctx context.Context) {
 	interval := min((l.set.autoUnlockAfter-l.set.safetyMargin)/3, maxBeat)
 	for next := interval; etcdretry.Pause(ctx, next); {
@@ -176,7 +175,7 @@ func (l *Lock) beat(ctx context.Context) {
 	}
 }
 
-// maxOvertaken bounds how often a heartbeat begins anew because another process with the uuid extended the hold.
+// maxOvertaken bounds how often a heartbeat restarts because another process with the uuid extended the hold.
 const maxOvertaken = 5
 
 // extend moves the deadlines. Extensions of one hold take turns, so that the last one wins.
@@ -185,7 +184,7 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 		return err
 	}
 	if l.set.autoUnlockAfter == 0 {
-		return errors.New("its record does not say for how long it was taken: adopt it with AutoUnlockAfter")
+		return errors.New("its record does not say how long it was taken for: adopt it with AutoUnlockAfter")
 	}
 	defer func(began time.Time) { l.notifyExtended(began, heartbeat, err) }(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, l.Deadline())
@@ -206,8 +205,8 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 	return errors.New("other processes with the same uuid keep extending it")
 }
 
-// extendOnce makes one extension. again reports that a heartbeat needs another one, because it knew less than the
-// record.
+// extendOnce makes one extension. again reports that a heartbeat must be sent again, because the record has newer
+// progress.
 func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) (again bool, err error) {
 	start := l.c.moment()
 	at := l.clock()
@@ -235,8 +234,8 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	return false, l.err()
 }
 
-// answered returns the auto-unlock that the record has after an extension to autoUnlockAt, or whether another process
-// with the uuid reported progress first, which only a heartbeat asks.
+// answered returns the auto-unlock in the record after an extension to autoUnlockAt. again reports that another process
+// with the uuid reported progress first; only heartbeats check for that.
 func (l *Lock) answered(ctx context.Context, r etcdretry.Answer, autoUnlockAt time.Time, alive string) (
 	stored time.Time, again bool, err error) {
 	var now metadata.Document
@@ -253,12 +252,12 @@ func (l *Lock) answered(ctx context.Context, r etcdretry.Answer, autoUnlockAt ti
 	case other && !r.Succeeded:
 		return time.Time{}, true, nil
 	case now.AutoUnlockAt.IsZero():
-		return time.Time{}, false, errors.New("somebody removed its auto_unlock_at or made it unreadable")
+		return time.Time{}, false, errors.New("its auto_unlock_at was removed or made unreadable")
 	}
 	return now.AutoUnlockAt, false, nil
 }
 
-// reported notes that the record has this handle's alive, with this revision.
+// reported notes that the record has this handle's alive field, at this revision.
 func (l *Lock) reported(revision int64, heartbeat bool, progress string) {
 	l.extension.lastAliveRevision = revision
 	if heartbeat {
@@ -269,7 +268,8 @@ func (l *Lock) reported(revision int64, heartbeat bool, progress string) {
 	l.extension.progress = progress
 }
 
-// nextAutoUnlock is the auto-unlock that an extension at this time writes: a heartbeat never passes the maximum hold.
+// nextAutoUnlock returns the auto-unlock that an extension at this time writes. A heartbeat never exceeds the maximum
+// hold.
 func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 	next := at.Add(l.set.autoUnlockAfter)
 	if end := l.began.wall.Add(l.set.maximumHold); heartbeat && l.set.maximumHold > 0 && next.After(end) {
@@ -278,8 +278,8 @@ func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 	return next
 }
 
-// catchUp takes over what another process with the uuid, such as a script below this one, wrote about the work since
-// this handle did, and reports whether there was anything. What this extension wrote itself does not count.
+// catchUp takes over the progress that another process with the uuid, such as a child script, reported after this
+// handle last did, and reports whether there was any. What this extension wrote itself does not count.
 func (l *Lock) catchUp(now *metadata.Document, alive string) bool {
 	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i < 0 {
@@ -304,9 +304,9 @@ func (l *Lock) catchUp(now *metadata.Document, alive string) bool {
 	return true
 }
 
-// plan returns the alert and the progress that an extension writes, and keeps them. A heartbeat repeats those of the
-// last Alive, from whatever process, and moves the alert neither back nor past the auto-unlock. Neither of the two has
-// the alert come before the one that an operator granted.
+// plan returns the alert and the progress that an extension writes, and stores them. A heartbeat repeats those of the
+// last Alive of any process, and moves the alert neither back nor past the auto-unlock. Neither an Alive nor a
+// heartbeat sets the alert before one that an operator granted.
 func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -52,7 +52,7 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 		asked := l.Asked()
 		time.Sleep(time.Second)
 		if isAsked(asked) || l.Request() != nil || l.AskedError() != nil {
-			t.Error("it was asked before anybody did")
+			t.Error("Asked is closed before any request")
 		}
 		before := time.Now()
 		ask(t, f, "a", "ann", "the deploy waits")
@@ -83,7 +83,7 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 	})
 }
 
-func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
+func TestRequestIsSeenRegardlessOfTiming(t *testing.T) {
 	bubbles(t, map[string]func(*fake){
 		"before the watch":       func(*fake) {},
 		"while it watches":       func(*fake) { time.Sleep(time.Second) },
@@ -99,7 +99,7 @@ func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
 	})
 }
 
-func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
+func TestRequestForAnotherHoldIsIgnored(t *testing.T) {
 	bubbles(t, map[string]func(*metadata.Request){
 		"another uuid":  func(r *metadata.Request) { r.UUID = foreignUUID },
 		"another token": func(r *metadata.Request) { r.Token++ },
@@ -126,7 +126,7 @@ func TestRequestThatIsNotForThisHoldIsIgnored(t *testing.T) {
 	})
 }
 
-func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
+func TestEveryHandleSeesTheRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		r, err := locks.TryReserve(t.Context(), "a", "maintenance", time.Hour, mutex.Semaphore(3))
 		proctest.Must(t, err)
@@ -149,7 +149,7 @@ func TestEveryHandleLearnsOfTheRequest(t *testing.T) {
 	})
 }
 
-func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
+func TestRequestForOneLockReachesAllTakenTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		both := takeAll(t, locks, []string{"a", "b"})
 		early := both.Asked()
@@ -177,7 +177,7 @@ func TestLocksTakenTogetherAreAskedWhenOneIs(t *testing.T) {
 }
 
 // A holder that works in OnAsked must still learn of a loss at once.
-func TestSlowOnAskedKeepsNothingBack(t *testing.T) {
+func TestSlowOnAskedBlocksNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		var told []string
 		l := take(t, locks, "a", mutex.OnAsked(func(r metadata.Request) {
@@ -247,7 +247,7 @@ func TestUrgentWaiterAsksEachHolderOnce(t *testing.T) {
 		})
 }
 
-func TestUrgentWaiterAsksThoseInItsWay(t *testing.T) {
+func TestUrgentWaiterAsksEveryBlockingHolder(t *testing.T) {
 	type kind = []mutex.Option
 	reads, writes := kind{mutex.Shared()}, kind{mutex.Exclusive()}
 	of := func(limit int, weight int) kind { return kind{mutex.Semaphore(limit), mutex.Weight(weight)} }
@@ -284,7 +284,7 @@ func TestUrgentWaiterAsksThoseInItsWay(t *testing.T) {
 	})
 }
 
-func TestFailureToAskDoesNotEndTheWait(t *testing.T) {
+func TestFailedRequestDoesNotEndTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		asks := 0
 		l := take(t, locks, "a")
@@ -309,7 +309,7 @@ func TestUrgentNeedsAReason(t *testing.T) {
 				t.Errorf("%q is accepted", reason)
 			}
 		}
-		// What readers would not read is made shorter.
+		// Texts are cut to what readers accept.
 		l := take(t, locks, "a")
 		long := strings.Repeat("<", metadata.MaxTextBytes)
 		locks.Lock(within(t, 10*time.Second), "a", mutex.Urgent(long), mutex.Owner(long))

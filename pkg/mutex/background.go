@@ -19,23 +19,23 @@ import (
 // logger logs what cannot be returned to any caller. The zero logger is silent.
 type logger struct{ to *slog.Logger }
 
-// log adds a line. Attributes are strings, numbers, durations and errors.
+// log writes a line. Attributes are strings, numbers, durations and errors.
 func (l logger) log(level slog.Level, message string, attributes ...slog.Attr) {
 	if l.to != nil {
 		l.to.LogAttrs(context.Background(), level, message, attributes...)
 	}
 }
 
-// background counts what runs for a client besides the calls that return at once, so that Close can wait for it.
+// background counts the waiting calls and the goroutines of a client, so that Close can wait for them.
 type background struct {
 	mu      sync.Mutex
-	closing bool           // nothing is taken any more
-	closed  bool           // nothing is begun in the background any more
+	closing bool           // no more locks are taken
+	closed  bool           // no more goroutines are started
 	waiting sync.WaitGroup // calls that wait for a lock
 	running sync.WaitGroup // goroutines of holds and cleanups
 }
 
-// beginWait counts one more call that waits for a lock, until done, unless the client is closed.
+// beginWait counts a call that waits for a lock, until done is called. ok is false if the client is closed.
 func (b *background) beginWait() (done func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,7 +57,7 @@ func (b *background) spawn(f func()) bool {
 	return true
 }
 
-// beginClose refuses new waits, and reports whether this call is the first.
+// beginClose refuses new waits and reports whether this call is the first.
 func (b *background) beginClose() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +73,7 @@ func (b *background) isClosed() bool {
 	return b.closing
 }
 
-// endWaits waits for the calls that wait for a lock, or until ctx ends. After that nothing is begun any more.
+// endWaits waits until no call waits for a lock any more, or ctx ends. After that no goroutine is started.
 func (b *background) endWaits(ctx context.Context) {
 	awaitAll(ctx, &b.waiting)
 	b.mu.Lock()
@@ -81,14 +81,13 @@ func (b *background) endWaits(ctx context.Context) {
 	b.closed = true
 }
 
-// rest waits for the goroutines, but not forever: a hook there may have called Close.
+// rest waits for the goroutines, but not forever: a hook in one of them may have called Close.
 func (b *background) rest(most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	awaitAll(ctx, &b.running)
 }
 
-// awaitAll waits until all have ended, or ctx has.
 func awaitAll(ctx context.Context, all *sync.WaitGroup) {
 	ended := make(chan struct{})
 	go func() { all.Wait(); close(ended) }()
@@ -99,17 +98,16 @@ func awaitAll(ctx context.Context, all *sync.WaitGroup) {
 }
 
 const (
-	// maxCleanups bounds memory through long outages of etcd. The oldest are given up: their records are auto-unlocked.
+	// maxCleanups bounds memory during long outages of etcd. The oldest are given up: their records are auto-unlocked.
 	maxCleanups    = 10_000
-	cleanupTimeout = 10 * time.Second // of one round of one cleanup
+	cleanupTimeout = 10 * time.Second // of one attempt at a cleanup
 
-	// maxCleaners bounds how many are done at a time: many waiters may give up at once, at an etcd that is slow.
+	// maxCleaners bounds how many run at a time: many waiters may give up at once while etcd is slow.
 	maxCleaners = 8
 )
 
-// cleanups are requests that no caller waits for. They are repeated in the background until etcd's answer is definite,
-// a few at a time, but those of one attempt one after the other. There are goroutines only while there is something to
-// do.
+// cleanups are requests that no caller waits for. They are repeated in the background until etcd's answer is definite:
+// a few at a time, and those of one attempt in sequence. There are goroutines only while there is work.
 type cleanups struct {
 	logger
 	background *background
@@ -124,11 +122,10 @@ type cleanups struct {
 
 type cleanup struct {
 	lock, uuid string                      // of the attempt
-	until      time.Time                   // then it is given up
+	until      time.Time                   // when it is given up
 	do         func(context.Context) error // nil when the outcome is definite
 }
 
-// later adds a cleanup.
 func (w *cleanups) later(do cleanup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,12 +171,12 @@ func (w *cleanups) work() {
 }
 
 func (w *cleanups) giveUp(do cleanup, err error) {
-	w.log(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
+	w.log(slog.LevelWarn, "not cleaned up: what is left will be auto-unlocked",
 		slog.String("lock", do.lock), slog.String("uuid", do.uuid), slog.Any("error", err))
 }
 
-// next takes the oldest cleanup of an attempt that has none under way, or ends the goroutine. The goroutine's cleanup
-// of the attempt done is over.
+// next takes the oldest cleanup whose attempt has none under way, or ends the goroutine. done is the attempt whose
+// cleanup the goroutine has just finished.
 func (w *cleanups) next(done string) (cleanup, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,14 +199,14 @@ func (w *cleanups) next(done string) (cleanup, bool) {
 	return do, true
 }
 
-// again puts a cleanup back behind the others, so that one that fails does not keep them waiting.
+// again puts a cleanup back at the end, so that one that fails does not delay the others.
 func (w *cleanups) again(do cleanup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.list = append(w.list, do)
 }
 
-// drain waits until all is done or ctx ends, and returns how many cleanups are left.
+// drain waits until no cleanup is left or ctx ends, and returns how many are left.
 func (w *cleanups) drain(ctx context.Context) int {
 	w.mu.Lock()
 	idle := w.idle
@@ -230,7 +227,7 @@ func (w *cleanups) drain(ctx context.Context) int {
 // silentAfter is how long etcd must leave all requests of a client unanswered before that is logged.
 const silentAfter = 3 * time.Second
 
-// silence is a time in which etcd answered no request of a client. It is logged once when it has lasted for a while,
+// silence is a period in which etcd answers no request of a client. It is logged once when it has lasted for a while,
 // and once when it is over.
 type silence struct {
 	logger
@@ -242,7 +239,7 @@ type silence struct {
 	logged bool      // that it lasts
 }
 
-// unanswered notes that a request that was sent at this time was not answered.
+// unanswered notes that a request sent at this time was not answered.
 func (s *silence) unanswered(sent time.Time, err error) {
 	s.mu.Lock()
 	if s.since.IsZero() {
@@ -259,14 +256,13 @@ func (s *silence) unanswered(sent time.Time, err error) {
 	message := "etcd does not answer; requests are repeated"
 	if conn := s.etcd.ActiveConnection(); conn != nil && conn.GetState() == connectivity.Ready {
 		message = "etcd does not answer on a connection that is open; " +
-			"without DialKeepAliveTime a dead one may be kept for a quarter of an hour"
+			"without DialKeepAliveTime a dead one may stay open for a quarter of an hour"
 	}
 	endpoints := strings.Join(s.etcd.Endpoints(), ",")
 	s.log(slog.LevelWarn, message, slog.String("endpoints", endpoints), slog.Duration("for", lasts),
 		slog.Any("error", err))
 }
 
-// answered notes that etcd answered.
 func (s *silence) answered() {
 	if !s.quiet.Load() {
 		return

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// ownModule names this code in build information and in stack frames.
+// ownModule is the path of this module in build information and stack frames.
 const ownModule = "github.com/clustermutex/unlocker"
 
 // isOwn reports whether the function belongs to this package or to jobs, not to their caller.
@@ -23,14 +23,14 @@ const ownFrames = 8
 // stack has the program counters of a call stack of the usual depth. Unused ones are 0.
 type stack [DefaultBacktraceDepth + ownFrames]uintptr
 
-// traces formats call stacks. A program takes its locks at few call sites, again and again, and naming the frames costs
-// several times what finding them does: so the text is kept.
+// traces formats call stacks and caches the text: a program takes its locks at few call sites, again and again, and
+// naming the frames costs several times what finding them does.
 type traces struct {
 	mu    sync.Mutex
 	known map[stack]string
 }
 
-// maxTraces bounds the memory of a program that takes locks from everywhere.
+// maxTraces bounds the memory of a program with many call sites.
 const maxTraces = 256
 
 // take returns the call stack of the caller of this package, newest frame first, one frame a line: "file:line in
@@ -78,7 +78,7 @@ func frames(pcs []uintptr, depth int) string {
 	return b.String()
 }
 
-// library returns the client member of the records: this library and its version, if the build knows it.
+// library returns the client member of the records: the name of this library and, if the build has it, its version.
 func library() string {
 	const name = "unlocker-go"
 	info, ok := debug.ReadBuildInfo()
@@ -93,14 +93,14 @@ func library() string {
 	return name
 }
 
-// callSite is the line of code that took a lock. It is kept in its cheapest form, and formatted on demand.
+// callSite is the line of code that took a lock. It is kept in its cheapest form and formatted on demand.
 type callSite struct {
 	trace string // the backtrace of the record
 	pcs   [ownFrames + 2]uintptr
 	n     int
 }
 
-// callSiteOf returns the line that calls this package. It is in the backtrace, if there is one.
+// callSiteOf returns the line that called this package, which is the first line of the backtrace if there is one.
 func callSiteOf(backtrace string) callSite {
 	p := callSite{trace: backtrace}
 	if backtrace == "" {
@@ -109,7 +109,7 @@ func callSiteOf(backtrace string) callSite {
 	return p
 }
 
-// String is "file:line".
+// String returns "file:line".
 func (p *callSite) String() string {
 	trace := p.trace
 	if trace == "" {
@@ -122,7 +122,7 @@ func (p *callSite) String() string {
 	return at
 }
 
-// holds are the lines of code that took the holds of a client, by their uuids.
+// holds has the call sites that took the holds of a client, by uuid.
 type holds struct {
 	mu  sync.Mutex
 	all map[string]*callSite
@@ -145,7 +145,7 @@ func (h *holds) remove(uuid string, site *callSite) {
 	}
 }
 
-// where is the line of code that took the hold with this uuid; empty unless this client has a handle of it.
+// where returns the line of code that took the hold with this uuid; empty unless this client has a handle of it.
 func (h *holds) where(uuid string) string {
 	h.mu.Lock()
 	site := h.all[uuid]

@@ -19,8 +19,8 @@ import (
 // writes. It never waits.
 //
 // The outcome of a single acquisition may stay indeterminate, that of a batch must not: a late commit would do the
-// caller's writes again, or take some locks after others were given back. So a sending without an answer is sealed
-// before its outcome is reported.
+// caller's writes again, or take some locks after others were released. So an unanswered request is settled before its
+// outcome is reported.
 type batch struct {
 	c      *Client
 	wanted []*acquisition // by name
@@ -33,14 +33,14 @@ type batch struct {
 // readsPerLock is how many operations read one lock.
 const readsPerLock = 2
 
-// opsPerLock is how many operations one lock takes at most: the keys of its record and the tail of its queue. One more
-// must be left for the report on each condition: etcd counts nested operations on top.
+// opsPerLock is the most operations that one lock takes: the keys of its record and the tail of its queue. Each
+// condition needs one more for its report: etcd counts nested operations, too.
 const opsPerLock = 5
 
 // tryOn takes the lock if the caller's conditions hold.
 func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
 	if a.set.kind.shared() {
-		return nil, a.explain(errors.New("If and Then go with plain locks, not with those that several can hold"))
+		return nil, a.explain(errors.New("If and Then work with plain locks only, not with those several can hold"))
 	}
 	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
 	locks, err := j.try(ctx)
@@ -50,7 +50,7 @@ func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
 	return locks[0], nil
 }
 
-// try takes the locks, sending until the answer is definite.
+// try takes the locks, repeating the request until the outcome is definite.
 func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 	room := locktxn.MaxOps - 1 - opsPerLock*len(b.wanted)
 	if err := b.c.checkWrites(b.only, b.with, b.wanted[0].set.documents, room); err != nil {
@@ -73,7 +73,7 @@ func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 	}
 }
 
-// attempt makes one bid. [errStale] asks for another.
+// attempt makes one bid. The error [errStale] asks for another.
 func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := b.bid(); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (b *batch) shortestLife() time.Duration {
 	return life
 }
 
-// bid makes the records anew.
+// bid makes new records.
 func (b *batch) bid() error {
 	b.bids = b.bids[:0]
 	for _, a := range b.wanted {
@@ -131,8 +131,8 @@ func (b *batch) sent() []locktxn.BatchLock {
 	return locks
 }
 
-// settle makes the outcome of sendings without an answer determinate: no late one is committed any more, and the locks
-// are held or not. r and err are what came of the sendings.
+// settle makes the outcome of unanswered requests definite: none of them can be committed later, and the locks are held
+// or not. r and err are the result of the requests.
 func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
 	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Settle(b.c.layout, b.sent(), lease)
@@ -164,7 +164,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 	return nil, err
 }
 
-// held are the locks that this attempt holds, by what the first operations read.
+// held returns the locks that this attempt holds, as the first operations read them.
 func (b *batch) held(r etcdretry.Answer) (mine []*acquisition) {
 	for i, a := range b.wanted {
 		if now := readRecord(b.c.layout, a.lock, r, readsPerLock*i); now.Token != 0 && now.UUID == a.draft.UUID {
@@ -174,8 +174,8 @@ func (b *batch) held(r etcdretry.Answer) (mine []*acquisition) {
 	return mine
 }
 
-// lostBefore is the error if the locks were taken, and one of them taken away again, before this process heard of it;
-// mine are still there.
+// lostBefore returns an error if the locks were taken and one of them was removed again before this process learned of
+// it; mine are still held.
 func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool) error {
 	for i, a := range b.wanted {
 		ending := b.c.ending(s, readsPerLock*len(b.wanted)+i)
@@ -187,7 +187,7 @@ func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool
 	return nil
 }
 
-// withdraw gives back those of the locks that are held, when others are not any more.
+// withdraw releases the locks that are still held after others were lost.
 func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
 		if _, err := b.c.retry.Send(ctx, locktxn.Withdraw(b.c.layout, locktxn.Sole(a.lock), a.draft.UUID)); err != nil {
@@ -196,7 +196,7 @@ func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	}
 }
 
-// hold makes the handles. at returns the token and, where it was read, the record of each.
+// hold makes the handles. at returns the token of each lock and, if it was read, its record.
 func (b *batch) hold(at func(i int) (int64, metadata.Document)) (locks []*Lock, err error) {
 	for i, a := range b.wanted {
 		token, now := at(i)
@@ -217,7 +217,7 @@ func (b *batch) hold(at func(i int) (int64, metadata.Document)) (locks []*Lock, 
 	return locks, nil
 }
 
-// refusal is why the locks were not taken, by what the transaction read.
+// refusal returns why the locks were not taken, from what the transaction read.
 func (b *batch) refusal(ctx context.Context, r etcdretry.Answer) error {
 	var held *HeldError
 	for i, a := range b.wanted {
@@ -239,8 +239,8 @@ func (b *batch) refusal(ctx context.Context, r etcdretry.Answer) error {
 	return b.queued(ctx)
 }
 
-// queued finds out why locks that nobody holds were refused: others queue for them, or the ends of queues were left
-// behind when the last one in them died. Otherwise what stood in the way is gone by now.
+// queued finds out why locks that nobody holds were refused: others queue for them, or the tails of queues were left
+// behind when their last waiters died. Otherwise the obstacle is gone by now.
 func (b *batch) queued(ctx context.Context) error {
 	r, err := b.c.retry.Send(ctx, locktxn.Queues(b.c.layout, b.sent()))
 	if err != nil {

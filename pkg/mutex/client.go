@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// DefaultPrefix is where the locks live in etcd unless [Options] say otherwise.
+// DefaultPrefix is where the locks live in etcd unless [Options].Prefix says otherwise.
 const DefaultPrefix = "/mutexes/"
 
 // Options apply to all locks of a [Client]. The zero Options are usable.
@@ -29,27 +29,27 @@ type Options struct {
 	Owner    string // the program or service that holds the locks; the name of the running program when empty
 	Hostname string // the machine or pod; the system's host name when empty
 
-	// Process identifies this process in the records, so that a witness can prove its end and its locks need not wait
-	// for their deadlines. nil is what New learns from /proc and the environment; an empty one says nothing.
+	// Process identifies this process in the records, so that a witness can prove that it ended and its locks need not
+	// wait for their deadlines. If nil, New fills it in from /proc and the environment; an empty one identifies
+	// nothing.
 	Process *metadata.Process
 
-	// Defaults are applied to every lock before the options of the call, which win.
+	// Defaults apply to every lock; the options of the call override them.
 	Defaults []Option
 
 	// ContextOptions returns options for a lock from the context of the call that takes it, such as an [Attribute] with
-	// the id of a trace. They win against Defaults, and those of the call win against them. nil: there are none.
+	// a trace id. They override Defaults, and the options of the call override them. nil returns none.
 	ContextOptions func(ctx context.Context) []Option
 
-	// AttemptTimeout is the longest that one request waits for etcd's answer before it is sent again, to another member
-	// where there is one; 2s when zero, at most a minute. A request gets at most a third of the time that its caller
-	// still has.
+	// AttemptTimeout is how long a request waits for etcd's answer before it is sent again, to another member if there
+	// is one; 2s when zero, at most a minute. A request gets at most a third of the time its caller has left.
 	AttemptTimeout time.Duration
 
-	// RequestTimeout bounds what must not wait forever, whatever the caller's context: TryLock, Unlock and Close; 15s
-	// when zero.
+	// RequestTimeout bounds the calls that must not wait forever, whatever the caller's context: TryLock, Unlock and
+	// Close; 15s when zero.
 	RequestTimeout time.Duration
 
-	// Logger logs what cannot be returned to a caller: lost holds, cleanup in the background. nil logs nothing. Package
+	// Logger logs what cannot be returned to a caller: lost holds, background cleanup. nil logs nothing. Package
 	// mutexlog makes one from a zerolog.Logger.
 	Logger *slog.Logger
 
@@ -73,7 +73,7 @@ type Client struct {
 
 	ctx    context.Context // ends with Close; its cause is [ErrClosed]
 	cancel context.CancelCauseFunc
-	// ends when Close begins, so that waiters leave the queue while they can
+	// ends when Close begins, so that waiters leave the queue while requests can still be sent
 	waits   context.Context
 	giveUps context.CancelCauseFunc
 	retry   *etcdretry.Client
@@ -92,9 +92,9 @@ type Client struct {
 //
 //   - MaxUnaryRetries: 1, because this package repeats requests itself and knows what became of them;
 //   - DialKeepAliveTime: 10 * time.Second. Without it, a connection whose other end vanished silently, because a
-//     machine, a firewall or a network died, is kept for a quarter of an hour or longer. All requests to that member go
-//     unanswered, and if there is no other member, holds are lost when their time is over. This package can neither see
-//     the setting nor close the connection; it logs when an open connection does not answer.
+//     machine, a firewall or a network died, stays open for a quarter of an hour or longer. All requests to that member
+//     go unanswered, and if there is no other member, holds are lost when their time is up. This package can neither
+//     see the setting nor close the connection; it logs when an open connection does not answer.
 func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if etcd == nil {
 		return nil, errors.New("mutex: no etcd client was given")
@@ -134,7 +134,7 @@ func (o *Options) complete() error {
 	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
 	o.Owner = cmp.Or(o.Owner, filepath.Base(os.Args[0]))
 	if o.Hostname == "" {
-		o.Hostname, _ = os.Hostname() // a machine without a name is no reason not to lock
+		o.Hostname, _ = os.Hostname() // a machine without a name may lock all the same
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -167,12 +167,12 @@ func (o *Options) complete() error {
 // Options returns those of [New], with the defaults filled in. Their Prefix ends in "/".
 func (c *Client) Options() Options { return c.opts }
 
-// Etcd returns what the client sends its requests with, for packages of this module that are built on locks. Its type
-// is internal.
+// Etcd returns the sender of the client's requests, for packages of this module that are built on locks. Its type is
+// internal.
 func (c *Client) Etcd() *etcdretry.Client { return c.retry }
 
-// Draft returns what the record of the lock would say if it was taken now with these options. The error is about the
-// name or the options: no request is sent.
+// Draft returns the record that the lock would have if it were taken now with these options. It checks the name and the
+// options, and sends no request.
 func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
 	set, d, err := c.draft(name, opts)
 	if err != nil {
@@ -185,7 +185,7 @@ func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
 	return d, nil
 }
 
-// draft settles the options of a call, and makes a record of them that still has no times.
+// draft settles the options of a call and makes a record from them, without times.
 func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, error) {
 	if c.isClosed() {
 		return settings{}, metadata.Draft{}, ErrClosed
@@ -211,9 +211,9 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 }
 
 // Close ends the client. Waiting calls leave the queue and return [ErrClosed]. Close waits for them and for the cleanup
-// of acquisitions that were given up, for at most the request timeout, and then for at most as long again for running
-// hooks. The error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are
-// auto-unlocked, as when a process dies: their contexts end with [ErrClosed], and their Unlock still works.
+// of abandoned acquisitions, at most for the request timeout, and then at most as long again for running hooks. The
+// error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are auto-unlocked, as
+// when a process dies; their contexts end with [ErrClosed], and Unlock still works on them.
 func (c *Client) Close() error {
 	if !c.beginClose() {
 		return nil
@@ -238,11 +238,11 @@ type moment struct{ monotonic, wall time.Time }
 
 func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 
-// wall is the time that is written into records.
+// wall returns the time to write into records.
 func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
 
 // MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this
-// before it removes a lock, so that after an outage of etcd a live holder gets to extend first.
+// before it removes a lock, so that a live holder can extend first after an outage of etcd.
 const MaxRetryDelay = etcdretry.MaxDelay
 
 // cancelLater cancels an attempt in the background.
@@ -250,8 +250,9 @@ func (c *Client) cancelLater(lock, uuid string, cancel func(context.Context) err
 	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL), do: cancel})
 }
 
-// cancelClaim ends the attempt with this uuid, whose outcome is unknown: afterwards nothing is held by it and nothing
-// will be, and it stands in no queue. Which share it may have is learned only by the tombstone, and withdrawn after it.
+// cancelClaim ends the attempt with this uuid, whose outcome is unknown: afterwards it holds nothing, never will, and
+// stands in no queue. Only the transaction that writes the tombstone shows which share the attempt may have; it is
+// withdrawn afterwards.
 func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid string) error {
 	claim := k.claim(lock)
 	r, err := c.cancelAttempt(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
@@ -268,8 +269,8 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 	return err
 }
 
-// cancelAttempt commits a transaction that cancels an attempt, with the lease of its tombstone. Where etcd has no space
-// for a tombstone, what the attempt acquired with the last space is at least withdrawn.
+// cancelAttempt commits a transaction that cancels an attempt, with the lease of its tombstone. If etcd has no space
+// for a tombstone, it withdraws at least what the attempt acquired with the last space.
 func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID) locktxn.Txn,
 	withdraw locktxn.Txn) (r etcdretry.Answer, err error) {
 	lease, err := c.tombstones.grant(ctx)
@@ -285,7 +286,7 @@ func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID
 	return r, err
 }
 
-// leaveLater is leaveAlone in the background, of an attempt whose lease is revoked after that.
+// leaveLater is leaveAlone in the background, for an attempt whose lease is revoked afterwards.
 func (c *Client) leaveLater(lock, uuid string) {
 	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
 		do: func(ctx context.Context) error {
@@ -294,7 +295,7 @@ func (c *Client) leaveLater(lock, uuid string) {
 		}})
 }
 
-// forbidLater keeps late sendings of an acquisition from taking the lock once more after an adopter gave its hold back.
+// forbidLater keeps late requests of an acquisition from taking the lock again after an adopter gave its hold back.
 func (c *Client) forbidLater(lock, uuid string) {
 	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
 		do: func(ctx context.Context) error {

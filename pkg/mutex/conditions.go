@@ -15,16 +15,16 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// UnlockWith gives the lock back and writes the caller's own keys in the same transaction, if the compares hold, too:
-// the writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of
-// the locks, as for [Then].
+// UnlockWith releases the lock and writes the caller's own keys in the same transaction, if the compares hold: the
+// writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of the
+// locks, as for [Then].
 //
-// nil means that both happened. After a [*LostError] the hold was over before, and nothing was written. After any other
-// error, such as a [*ConditionError], the lock is held as before.
+// nil means that both happened. A [*LostError] means that the hold was already over and nothing was written. After any
+// other error, such as a [*ConditionError], the lock is held as before.
 //
 // After an [ErrUnknown] call UnlockWith again with the same writes to learn what became of them, or [Lock.Unlock] to
-// give up. An ErrUnknown may be a ConditionError, too: the condition did not hold when etcd answered, but an earlier
-// request was not answered, and may still be committed if the condition comes to hold.
+// give up. An ErrUnknown may also be a ConditionError: the condition did not hold when etcd answered, but an earlier
+// request went unanswered and may still be committed once the condition holds.
 //
 // It tries for [Options].RequestTimeout. Unlike Unlock it needs an etcd that accepts writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
@@ -49,7 +49,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 	defer cancel()
 	select {
-	case l.extension.mutex <- struct{}{}: // an extension that comes after the release would take it for a loss
+	case l.extension.mutex <- struct{}{}: // an extension after the release would report a loss
 		defer func() { <-l.extension.mutex }()
 	case <-ctx.Done():
 		return l.causeOr(ctx.Err())
@@ -60,7 +60,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 	defer l.beginRelease()()
 	tombstone := tombstoneOf(writes)
 	tombstones := l.c.releases
-	if l.origin.cancel != nil { // the tombstone also keeps out what is still on its way of the acquisition
+	if l.origin.cancel != nil { // the tombstone also blocks acquisition requests in flight
 		tombstones = l.c.tombstones
 	}
 	r, err := tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
@@ -80,11 +80,11 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 	return l.refusal(r, only)
 }
 
-// alone is an error unless this handle is the only one of its hold.
+// alone returns an error unless this handle is the only one of its hold.
 func (l *Lock) alone() error {
 	hold := l.root()
 	if l.forGroup {
-		return errors.New("this handle stands for several locks, and UnlockWith gives one back: take it from Locks.All")
+		return errors.New("this handle stands for several locks, and UnlockWith releases one: take it from Locks.All")
 	}
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *Lock) alone() error {
 	return nil
 }
 
-// checkRelease refuses what etcd would refuse, and what would reach into the locks.
+// checkRelease refuses what etcd would refuse, and writes to keys of the locks.
 func (l *Lock) checkRelease(release locktxn.Txn, writes []clientv3.Op, only []clientv3.Cmp) error {
 	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1
 	if err := l.c.checkWrites(only, writes, l.set.documents, room); err != nil {
@@ -104,7 +104,7 @@ func (l *Lock) checkRelease(release locktxn.Txn, writes []clientv3.Op, only []cl
 	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, writes))
 }
 
-// tombstoneOf is the same for the same writes.
+// tombstoneOf returns the value of a tombstone: the same for the same writes.
 func tombstoneOf(writes []clientv3.Op) string {
 	sum := sha256.New()
 	for _, w := range writes {
@@ -113,13 +113,13 @@ func tombstoneOf(writes []clientv3.Op) string {
 	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
 }
 
-// entombed reports whether the tombstone is that of an earlier sending of the same writes.
+// entombed reports whether the tombstone is from an earlier request with the same writes.
 func (l *Lock) entombed(r etcdretry.Answer, tombstone string) bool {
 	kvs := r.Keys(0).Kvs
 	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
 }
 
-// finishRelease ends the handle of a lock that was given back.
+// finishRelease ends the handle of a lock that was released.
 func (l *Lock) finishRelease() error {
 	if l.finish(ErrUnlocked) {
 		l.notifyReleased(nil)
@@ -128,19 +128,19 @@ func (l *Lock) finishRelease() error {
 	return nil
 }
 
-// refusal is why a hold that stands was not released, by what the transaction read.
+// refusal returns why a hold that stands was not released, from what the transaction read.
 func (l *Lock) refusal(r etcdretry.Answer, only []clientv3.Cmp) error {
 	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
 	case failed == nil:
-		return ErrUnknown // the answer is none of etcd's
-	case r.Indeterminate: // an earlier sending may still come, and find that they hold
+		return ErrUnknown // etcd would not answer so
+	case r.Indeterminate: // an earlier request may still arrive and find that they hold
 		return fmt.Errorf("%w: %w", ErrUnknown, failed)
 	default:
 		return failed
 	}
 }
 
-// checkWrites refuses what etcd would refuse, and what would reach into the locks.
+// checkWrites refuses what etcd would refuse, and writes to keys of the locks.
 func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, documents locktxn.Documents, room int) error {
 	if n := max(len(only), len(with)); n > room {
 		return fmt.Errorf("%d conditions or writes, at most %d fit into the transaction", n, room)
@@ -154,7 +154,7 @@ func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, documents 
 		key := string(op.KeyBytes())
 		switch {
 		case !op.IsPut() && !op.IsDelete():
-			return errors.New("Then takes puts and deletions: reads and transactions would have nowhere to answer to")
+			return errors.New("Then takes puts and deletions only: it cannot return what reads and transactions answer")
 		case key == "":
 			return errors.New("a write names no key")
 		case c.reaches(key, string(op.RangeBytes())) && !documents.Cover(op):
@@ -165,17 +165,18 @@ func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, documents 
 	return nil
 }
 
-// checkSize refuses what etcd would refuse for its size: only one of its answers to that says that nothing was done.
+// checkSize refuses transactions that are too large for etcd, not all of whose answers to them say that nothing was
+// done.
 func checkSize(t locktxn.Txn) error {
 	if n := t.Bytes(); n > locktxn.MaxBytes {
 		const mebibyte = 1 << 20
-		return fmt.Errorf("the conditions and writes make a transaction of %.1f MiB, and etcd takes 1.5 MiB",
+		return fmt.Errorf("the conditions and writes make a transaction of %.1f MiB, etcd takes at most 1.5 MiB",
 			float64(n)/mebibyte)
 	}
 	return nil
 }
 
-// reaches reports whether the key, or the range up to end, is one of the protocol's.
+// reaches reports whether the key, or the range from it up to end, contains keys of the protocol.
 func (c *Client) reaches(key, end string) bool {
 	prefix := c.layout.Prefix()
 	if end == "" {
@@ -184,8 +185,8 @@ func (c *Client) reaches(key, end string) bool {
 	return (end == "\x00" || end > prefix) && key < protocol.End(prefix)
 }
 
-// failed is the error of compares of the caller's that did not hold, nil where all did. first is the number of the
-// operation that tells of the first one.
+// failed returns the error about those of the caller's compares that did not hold; nil if all did. first is the number
+// of the operation that reports on the first compare.
 func (c *Client) failed(lock string, r etcdretry.Answer, first int, only []clientv3.Cmp) *ConditionError {
 	failed := locktxn.Failed(r.TxnResponse, first, len(only))
 	if len(failed) == 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
+func TestFailedConditionReportsTheValueInEtcd(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		locks := q.locks()
 		revision := q.put("/state", "broken")
@@ -53,7 +53,7 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 	})
 }
 
-func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
+func TestLateCommitBeforeTheRefusalIsTheHold(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		holder := take(t, q.locks(), "a")
 		sent := 0
@@ -83,11 +83,10 @@ func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
 	})
 }
 
-func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
+func TestUnansweredAcquisitionIsUnknownAndUndone(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.loseAnswers.Store(1000)
-		// From the end of the request timeout on nothing arrives: what was taken is given back beside what is checked
-		// here.
+		// After the request timeout nothing arrives: the lock is released while this test checks the rest.
 		time.AfterFunc(5*time.Second-time.Millisecond, func() { f.away.Store(true) })
 		_, err := locks.TryLock(context.Background(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
 		if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
@@ -106,7 +105,7 @@ func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 	})
 }
 
-func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
+func TestOldAttemptIsSealedBeforeANewOne(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
 		time.AfterFunc(6*time.Second, func() { f.away.Store(false) })
@@ -118,7 +117,7 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 	})
 }
 
-// value is what a key has, and since which revision.
+// value returns the value of a key and its mod revision.
 func value(t testing.TB, etcd *clientv3.Client, key string) (string, int64) {
 	t.Helper()
 	r, err := etcd.Get(context.Background(), key)
@@ -131,7 +130,7 @@ func value(t testing.TB, etcd *clientv3.Client, key string) (string, int64) {
 
 func large(bytes int) clientv3.Op { return clientv3.OpPut("/mine", strings.Repeat("x", bytes)) }
 
-func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
+func TestTooLargeWritesAreRefusedBeforeSending(t *testing.T) {
 	_, locks := onEtcd(t)
 	try := func(bytes int) error {
 		l, err := locks.TryLock(t.Context(), "a", mutex.Then(large(bytes)))
@@ -141,7 +140,7 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 		return err
 	}
 	tooLarge := func(err error) bool {
-		return err != nil && strings.Contains(err.Error(), "MiB, and etcd takes 1.5 MiB")
+		return err != nil && strings.Contains(err.Error(), "MiB, etcd takes at most 1.5 MiB")
 	}
 	const limit = 3 << 19
 	for _, bytes := range []int{limit, 2 << 20, 3 << 20, 16 << 20} {
@@ -160,10 +159,10 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 	}
 }
 
-// done is what a holder writes with its unlock.
+// done is the write that goes with an unlock.
 func done() []clientv3.Op { return []clientv3.Op{clientv3.OpPut("/state", "done")} }
 
-func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
+func TestUnlockWithWritesIsAtomic(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.Heartbeat(time.Hour))
 		time.Sleep(time.Second) // it is watched now
@@ -195,7 +194,7 @@ func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
 }
 
 // The watch hears of the release before the caller does.
-func TestReleaseIsNoLossToTheWatch(t *testing.T) {
+func TestWatchDoesNotReportAReleaseAsLoss(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		slow := onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 			r, err := txn.send(ctx)
@@ -213,7 +212,7 @@ func TestReleaseIsNoLossToTheWatch(t *testing.T) {
 	})
 }
 
-func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
+func TestUnlockWithWritesIsAppliedOnceIfTheAnswerIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.loseAnswers.Store(1)
@@ -227,8 +226,8 @@ func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
 	})
 }
 
-// Without its mark, an unlock whose first answer was lost would look like a removal by somebody else.
-func TestUnlockWithWritesThatSomebodyForestalledIsALoss(t *testing.T) {
+// Without its mark, an unlock whose first answer was lost would look like a removal by another client.
+func TestUnlockWithWritesAfterARemovalIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.away.Store(true)
@@ -243,7 +242,7 @@ func TestUnlockWithWritesThatSomebodyForestalledIsALoss(t *testing.T) {
 	})
 }
 
-func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
+func TestUnansweredUnlockCanBeRetried(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.away.Store(true)
@@ -267,7 +266,7 @@ func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
 }
 
 // The first attempt is still in flight when the second is refused: the condition may hold when it arrives.
-func TestUnlockWithWhoseConditionFailsWithoutAnAnswerIsUnknown(t *testing.T) {
+func TestUnlockWithFailedConditionAndLostAnswerIsUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		etcd := f.client()
 		l := take(t, newClient(t, etcd), "a")
@@ -285,12 +284,12 @@ func TestUnlockWithWhoseConditionFailsWithoutAnAnswerIsUnknown(t *testing.T) {
 	})
 }
 
-func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
+func TestUnlockWithRefusesBadInput(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		refusedWith(t, l.UnlockWith([]clientv3.Op{clientv3.OpPut("/mutexes/b/uuid", "")}),
 			`unlock "a": the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`)
-		refusedWith(t, l.UnlockWith([]clientv3.Op{large(3 << 20)}), "MiB, and etcd takes 1.5 MiB")
+		refusedWith(t, l.UnlockWith([]clientv3.Op{large(3 << 20)}), "MiB, etcd takes at most 1.5 MiB")
 		enter(t, locks, l)
 		refusedWith(t, l.UnlockWith(done()), "entered again")
 		if l.Context().Err() != nil {
@@ -299,7 +298,7 @@ func TestUnlockWithRefusesWhatCannotWork(t *testing.T) {
 	})
 }
 
-func TestUnlockWithNeedsAnEtcdThatHasSpace(t *testing.T) {
+func TestUnlockWithFailsOnAFullEtcd(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		l := take(t, q.locks(), "a")
 		q.full.Store(true)

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// sleepCheck is how often a holder checks whether its machine slept. Timers stand still while it does.
+	// sleepCheck is how often a holder checks whether its machine slept. Timers stand still during sleep.
 	sleepCheck = 2 * time.Second
 
-	// leastSleep is the difference between the clocks that is taken for a sleep. Smaller ones come from rounding, and
+	// leastSleep is the least difference between the clocks that counts as sleep. Smaller ones come from rounding, and
 	// from a wall clock that is being slewed.
 	leastSleep = time.Second
 )
 
-// clock is the wall clock for the deadlines of this hold. When that clock is set back while the lock is held, the
-// deadlines still move on with the time that passes.
+// clock returns the wall-clock time for the deadlines of this hold. If that clock is set back while the lock is held,
+// the deadlines still advance with the time that passes.
 func (l *Lock) clock() time.Time {
 	at := l.c.wall()
 	passed := l.began.wall.Add(time.Since(l.began.monotonic)).Truncate(time.Millisecond)
@@ -26,10 +26,10 @@ func (l *Lock) clock() time.Time {
 	return at
 }
 
-// timeLeft is how far away the local deadline is. The monotonic clock stands still while the machine sleeps or a
-// hypervisor has stopped it, and the deadlines in the record do not: so what the wall clock gained on it is deducted. A
-// wall clock that was set forward looks the same and costs holds their time, too: better lost than held twice. The
-// caller holds mu.
+// timeLeft returns how far away the local deadline is. The monotonic clock stands still while the machine sleeps or a
+// hypervisor has stopped it, but the deadlines in the record do not, so timeLeft deducts what the wall clock gained on
+// it. A wall clock that was set forward looks the same and also costs holds their time: better lost than held twice.
+// The caller holds mu.
 func (l *Lock) timeLeft() time.Duration {
 	now := l.c.moment()
 	left := l.deadline.until.Sub(now.monotonic)
@@ -40,8 +40,8 @@ func (l *Lock) timeLeft() time.Duration {
 	return left
 }
 
-// extendUntil moves the local deadline, never back, after an extension that wrote this auto-unlock. It is counted since
-// a moment before the extension was sent.
+// extendUntil moves the local deadline, never back, after an extension that wrote this auto-unlock. The deadline counts
+// from since, a moment before the extension was sent.
 func (l *Lock) extendUntil(t time.Time, since moment, autoUnlockAt time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,17 +55,17 @@ func (l *Lock) extendUntil(t time.Time, since moment, autoUnlockAt time.Time) {
 	left := l.timeLeft()
 	l.deadline.until = t
 	l.deadline.counted = since
-	if l.timeLeft() < left { // each less the sleep since it is counted
+	if l.timeLeft() < left { // each less the sleep since it began to count
 		l.deadline = before
 		return
 	}
 	l.rewind()
 }
 
-// postpone moves the local deadline, never back, by as much as somebody else postponed the auto-unlock in the record:
-// another process with the uuid, or an operator, whose clock is not this machine's. So the difference to the
-// auto-unlock that the handle knew counts, and not how far away the new one is. An extension whose writer counted from
-// its own clock gives no more than it says. The caller holds mu.
+// postpone moves the local deadline, never back, by as much as another writer postponed the auto-unlock in the record:
+// another process with the uuid, or an operator. The writer's clock is not this machine's, so what counts is the
+// difference from the auto-unlock that the handle knew, not how far away the new one is. An extension whose writer
+// counted from its own clock gives no more than it says. The caller holds mu.
 func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.Extension) {
 	if l.cause != nil || !autoUnlockAt.After(l.deadline.recorded) {
 		return
@@ -85,8 +85,8 @@ func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.Extension) {
 	}
 }
 
-// given is how much time an extension gave from the moment when it was written, if its writer counted from its own
-// clock. It does so when that shows a later time than the auto-unlock before.
+// given returns how much time an extension gave from the moment it was written, if its writer counted from its own
+// clock. A writer does so when its clock was past the previous auto-unlock.
 func given(autoUnlockAt time.Time, by *metadata.Extension) (time.Duration, bool) {
 	if by == nil || by.AutoUnlockAt.IsZero() {
 		return 0, false

@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// describe is one line: who holds a lock, where, since when, what for, and its deadlines.
+// describe returns one line: who holds a lock, where, since when, what for, and its deadlines.
 func describe(r *metadata.Record, now time.Time) string {
 	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && r.AutoUnlockAt.After(now); together {
 		return describeHolder(r, now) + "; unless extended, it alerts and is auto-unlocked " +
@@ -52,7 +52,7 @@ func due(t, now time.Time, ahead, past, unknown string) string {
 	return past + " " + text.RelativeWords(t, now)
 }
 
-// describeDelay says after whose hold nobody takes the lock, and until when.
+// describeDelay says whose hold a lock delay follows and when it ends.
 func describeDelay(d *metadata.Delay, now time.Time) string {
 	line := "a lock delay"
 	if !d.Unreadable {
@@ -86,21 +86,13 @@ func describeEnding(e *metadata.Ending, now time.Time) string {
 	return b.String()
 }
 
-// maxQuoted is how much text from outside goes into one sentence, in bytes.
+// maxQuoted is how many bytes of outside text go into one sentence.
 const maxQuoted = 120
 
 // plain makes text from outside harmless in a sentence.
 func plain(s string) string { return text.Visible(clip(s)) }
 
 func clip(s string) string { return text.Clip(s, maxQuoted) }
-
-// plural is "1 permit" or "2 permits".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // describeRequest says who asks, when and why: "ann 5 seconds ago: the deploy waits".
 func describeRequest(r *metadata.Request, now time.Time) string {

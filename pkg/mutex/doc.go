@@ -6,59 +6,59 @@
 //	err = locks.Do(ctx, "invoices/2026-08", sendInvoices,
 //		mutex.Purpose("send the invoices of August"),
 //		mutex.AlertAfter(10*time.Minute), // then an alert is raised
-//		mutex.AutoUnlockAfter(time.Hour)) // then the lock is taken away
+//		mutex.AutoUnlockAfter(time.Hour)) // then the lock is removed
 //
 // [Client.Lock] waits for the lock, [Client.TryLock] does not, and [Client.Do] runs a function under it. The [Lock]
 // that they return reports progress ([Lock.Alive]) and gives the lock back ([Lock.Unlock]). A lock is one record in
-// etcd, and has no lease. If its holder dies, it stays held until its auto-unlock: then the unlocker, a service of its
-// own, warns and removes it.
+// etcd, and has no lease. If its holder dies, it stays held until its auto-unlock time; then the unlocker, a separate
+// service, warns and removes it.
 //
 // # What it promises
 //
-//   - There is one record per name. An acquisition counts once, however many answers get lost and requests are
-//     repeated: the record's UUID distinguishes a repetition from a rival. An acquisition that is given up while its
-//     outcome is unknown is undone in the background, and cannot succeed later.
+//   - There is one record per name. An acquisition takes effect once, however many answers are lost and requests
+//     repeated: the record's UUID tells a repetition from a rival. An acquisition that is abandoned while its outcome
+//     is unknown is undone in the background and cannot succeed later.
 //   - [Lock.Token] grows with every acquisition of any lock in the same etcd.
-//   - Only a person may remove a lock before its auto-unlock. The unlocker never removes one because etcd was away and
-//     the holder could not extend.
+//   - Before its auto-unlock time, only a person removes a lock, or the unlocker on proof that the holder is dead. The
+//     unlocker never removes a lock because etcd was away and the holder could not extend.
 //   - [Lock.Context] ends within a round trip when the lock is taken away, with a [*LostError] that says by whom and
 //     why. If etcd cannot be reached, it ends before the auto-unlock, by this machine's monotonic clock.
-//   - Waiting does not poll. A waiter learns of a release by a watch, in milliseconds.
-//   - Waiters get the lock in order of arrival, see Waiting.
+//   - Waiting does not poll. A waiter learns of a release from a watch, within milliseconds.
+//   - Waiters get the lock in order of arrival; see Waiting.
 //
 // # What it cannot promise
 //
-// That two processes never work at the same time. A process may stop between checking its context and writing: for a
-// garbage collection, a page fault, a suspended machine. When it resumes the lock may be another's, and no lock service
-// can keep its write from leaving the machine. Only the resource that is written to can refuse it. Have it check the
-// fence:
+// That two processes never work at the same time. A process may stall between checking its context and writing, for a
+// garbage collection, a page fault or a suspended machine. When it resumes, another process may hold the lock, and no
+// lock service can stop its write from leaving the machine. Only the resource that is written to can refuse it. Have it
+// check the fence:
 //
 //   - In the same etcd, add [Lock.Guard] to the compares of your transaction: it commits only while the lock is held.
-//   - Elsewhere, send [Lock.Token] with every write, let the resource keep the greatest token that it has seen, and
+//   - Elsewhere, send [Lock.Token] with every write, and have the resource keep the greatest token it has seen and
 //     refuse smaller ones: UPDATE … SET …, token = $1 WHERE id = $2 AND token <= $1. Package fencing does this for SQL
 //     and HTTP.
 //
-// A lock without a fence saves work that should not be done twice. It does not protect what must not be.
+// Without a fence, a lock saves duplicate work. It does not guarantee that nothing is done twice.
 //
 // # Waiting
 //
 // [Client.Lock] queues. Each waiter has a visible ticket in etcd and follows the one before it: a release wakes one
-// waiter, and a hold that was waited for takes four requests however long the queue is. Meanwhile [OnWait] reports the
-// holder and the position in the queue, at the cost of at most one small request a second. If the wait is given up, the
-// [*HeldError] has both.
+// waiter, and a lock that was waited for costs four requests, however long the queue is. Meanwhile [OnWait] reports the
+// holder and the position in the queue, at the cost of at most one small request a second. If the wait ends without the
+// lock, the [*HeldError] has both.
 //
 // A waiter that dies delays those behind it by at most ten seconds, the time to live of its lease. One that is cut off
 // for longer loses its position, notices, and joins the queue again at the end. If the newest waiter dies, newcomers
-// may pass the queue until another waiter notices, within ten seconds. Otherwise nobody is overtaken, except by clients
-// that do not queue: those that do not know of the queue, and [WithoutQueue]. Readers and light permits cannot keep out
-// a waiting writer or a heavy weight, however often they come.
+// may overtake the queue until another waiter notices, within ten seconds. Otherwise no waiter is overtaken, except by
+// clients that do not queue: those that do not support the queue, and those that use [WithoutQueue]. A stream of
+// readers cannot starve a waiting writer, nor light weights a heavy one.
 //
-// Bound ctx, by a deadline or otherwise: the wait has no end of its own. While etcd cannot be reached, Lock waits for
+// Bound ctx, by a deadline or otherwise: the wait has no limit of its own. While etcd cannot be reached, Lock waits for
 // etcd as it would for a holder.
 //
 // # As a sync.Locker
 //
-// The Lock of a sync.Locker has neither a context nor an error, so the code under it cannot learn that the lock was
+// Lock of a sync.Locker takes no context and returns no error, so the code under it cannot learn that the lock was
 // lost. [Client.Locker] makes one for code that cannot be changed: it panics rather than run code without the lock, and
 // calls a function of yours when the lock is lost. Everywhere else use [Client.Do].
 //
@@ -67,39 +67,40 @@
 //   - [Client.LockAll] and [Client.TryLockAll] take several locks, all or none.
 //   - [If] and [Then] compare and write your own keys in the transaction that takes the lock, [Lock.UnlockWith] in the
 //     one that releases it.
-//   - [Lock.Asked] tells a holder that somebody wants it to finish early, an operator or a waiter with [Urgent], and
-//     [Lock.Extended] who gave it more time.
+//   - [Lock.Asked] tells a holder that an operator, or a waiter with [Urgent], wants it to finish early;
+//     [Lock.Extended] says who gave it more time.
 //   - Package leader elects a leader, and package inspect reads locks without taking them.
 //   - Package jobs is built on locks: work that runs once per period, step by step, or task by task.
 //
 // # Which durations to choose
 //
 // [AlertAfter] is how long the work takes on a bad day; after that, an alert is raised. [AutoUnlockAfter] is how long
-// others can wait for a dead holder; allow time for somebody to look at the alert first. Without either they are 5 and
-// 15 minutes; with one of them the other is three times or a third of it. Both start anew at every [Lock.Alive]. Call
-// it where the work has made a step, not from a timer, and say which step: a holder that hangs is found by its silence.
+// others can wait for a dead holder; allow time for a person to look at the alert first. The defaults are 5 and 15
+// minutes; if only one is given, AutoUnlockAfter is three times AlertAfter. Both restart at every [Lock.Alive]. Call it
+// where the work has made a step, not from a timer, and say which step: a holder that hangs is found by its silence.
 //
 // If steps are long or unknown and the lock must be free soon after a crash, use [Heartbeat] with a short
-// AutoUnlockAfter. The process then extends by itself while it lives, up to the maximum hold, and the alert still comes
-// after AlertAfter.
+// AutoUnlockAfter. The client then extends the lock while the process lives, up to the maximum hold, and the alert
+// still comes after AlertAfter.
 //
 // The context ends a [SafetyMargin] before the auto-unlock: a tenth of the time, at most 30 seconds. It should be
 // longer than the work takes to stop.
 //
 // # Errors
 //
-// Names and options are checked before etcd is asked. What etcd answers becomes one of these:
+// Names and options are checked before the first request. After that, the errors are:
 //
-//   - [*HeldError], an [ErrHeld]: another holds the lock or is ahead in the queue. The text is one readable line; the
-//     fields are for programs. Lock returns it when ctx ends during the wait, and it wraps the context's error then.
-//   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. From Alive, from Unlock and as the cause of the
+//   - [*HeldError], an [ErrHeld]: another client holds the lock or is ahead in the queue. The text is one readable
+//     line; the fields are for programs. Lock returns it when ctx ends during the wait; it then wraps the context's
+//     error.
+//   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. Returned by Alive and Unlock, and the cause of the
 //     context.
 //   - [ErrUnlocked], an [ErrNotHeld]: the cause of the context after Unlock.
 //   - [*ConditionError], an [ErrCondition]: a compare of your own did not hold.
 //   - [ErrUnknown]: etcd did not answer, and your own writes may have been done.
 //   - [ErrClosed]: the client was closed.
 //   - Any other: etcd refused or did not answer in time. After Lock and TryLock the lock is not held. After Alive the
-//     hold stands as before. After Unlock the release goes on in the background until the client is closed.
+//     hold stands as before. After Unlock the release is retried in the background until the client is closed.
 //
 // # The etcd client
 //

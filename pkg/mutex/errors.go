@@ -17,32 +17,32 @@ import (
 )
 
 var (
-	// ErrHeld matches every [*HeldError]: the lock is held, or others queue for it.
+	// ErrHeld matches every [*HeldError]: the lock is held, or other clients queue for it.
 	ErrHeld = errors.New("held by another")
 
 	// ErrNotHeld matches every error that means that the caller no longer holds the lock.
-	ErrNotHeld = errors.New("not held any more")
+	ErrNotHeld = errors.New("no longer held")
 
-	// ErrUnlocked is the cause with which a handle's context ends when its holder unlocks. It is an ErrNotHeld.
+	// ErrUnlocked is the cause with which a handle's context ends when its holder unlocks. It is an [ErrNotHeld].
 	ErrUnlocked = fmt.Errorf("unlocked by its holder: %w", ErrNotHeld)
 
-	// ErrDetached is the cause with which a handle's context ends when its holder gives up the handle but not the hold.
-	// It is an [ErrNotHeld].
+	// ErrDetached is the cause with which a handle's context ends when [Lock.Detach] gives up the handle but not the
+	// hold. It is an [ErrNotHeld].
 	ErrDetached = fmt.Errorf("the handle was detached from its hold: %w", ErrNotHeld)
 
 	// ErrClosed means that the client was closed.
 	ErrClosed = errors.New("the lock client is closed")
 )
 
-// ErrCondition matches every [*ConditionError]: nothing was done, because a compare of the caller did not hold.
+// ErrCondition matches every [*ConditionError]: nothing was done, because one of the caller's compares did not hold.
 var ErrCondition = errors.New("a condition does not hold")
 
-// ErrUnknown means that etcd did not answer in time, so the request with the caller's own writes may have been
-// committed, or not. The caller's keys show which. A lock that was taken is given back in the background.
-var ErrUnknown = errors.New("it is not known whether it was done")
+// ErrUnknown means that etcd did not answer in time, so the request with the caller's own writes may or may not have
+// been committed. The caller's keys show which. A lock that was taken is released in the background.
+var ErrUnknown = errors.New("the outcome is unknown: it may or may not have been done")
 
-// HeldError means that another holds the lock or is ahead in the queue, or that nobody is to take it yet. Its text is
-// one line: who holds it, where, since when, what for, and when the alert and the auto-unlock are due. It is an
+// HeldError means that another client holds the lock or is ahead in the queue, or that a lock delay keeps it free. Its
+// text is one line: who holds it, where, since when, what for, and when the alert and the auto-unlock are due. It is an
 // [ErrHeld].
 type HeldError struct {
 	Lock string
@@ -51,20 +51,20 @@ type HeldError struct {
 	Holder metadata.Document
 	At     time.Time // wall clock of this process
 
-	// Position is the caller's position in the queue when it gave up; 1 is next. Where more than a hundred queue, it is
-	// an estimate. From TryLock of a free lock for which others queue, it is the position that the caller would have
-	// had. 0 if unknown.
+	// Position is the caller's position in the queue when it gave up; 1 is next. If more than a hundred clients queue,
+	// it is an estimate. From TryLock of a free lock that others queue for, it is the position that the caller would
+	// have had. 0 if unknown.
 	Position int
 
 	// Kind is how the caller wanted to share the lock: metadata.HoldsPermits, HoldsShared or HoldsExclusive; empty for
-	// a plain lock, of which the fields below say nothing. Holders are all holders, the oldest first; Holder is the
-	// first of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
+	// a plain lock, for which the fields below are zero. Holders are all holders, the oldest first; Holder is the first
+	// of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
 	Kind                string
 	Holders             []metadata.Document
 	Free, Limit, Weight int
 
-	// Delay is the lock delay that keeps the caller from following a hold that was ended; nil if none does. Of several
-	// it is the last to end.
+	// Delay is the lock delay that keeps the caller from taking the lock; nil if there is none. Of several it is the
+	// last to end.
 	Delay *metadata.Delay
 
 	// Where is the file and line that took the hold of Holder, if this process did.
@@ -103,10 +103,10 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // Unwrap returns why the caller stopped waiting.
 func (e *HeldError) Unwrap() error { return e.Err }
 
-// fewHolders is how many of many holders are named in a line.
+// fewHolders is the most holders that a line names.
 const fewHolders = 3
 
-// sharing is one line: why a lock that several can hold has no room, or who is ahead.
+// sharing returns one line that says why a lock that several can hold has no room, or who is ahead.
 func (e *HeldError) sharing() string {
 	line := e.shared()
 	if e.Delay != nil {
@@ -120,7 +120,7 @@ func (e *HeldError) shared() string {
 	queue := ", but others queue for it"
 	room := len(e.Holders) == 0 || e.Kind == metadata.HoldsShared && e.manner() == "read"
 	if e.Kind == metadata.HoldsPermits {
-		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Lock, e.Free, plural(e.Limit, "permit"))
+		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Lock, e.Free, text.Count(e.Limit, "permit"))
 		line = fmt.Sprintf("%s, %d wanted; held by ", free, e.Weight)
 		queue = ""
 		if room = e.Free >= e.Weight; room {
@@ -143,7 +143,7 @@ func (e *HeldError) shared() string {
 	return line
 }
 
-// manner is how the lock is held.
+// manner returns how the lock is held.
 func (e *HeldError) manner() string {
 	if len(e.Holders) > 0 && e.Holders[0].Attributes[metadata.AttributeKind] == metadata.HoldsShared {
 		return "read"
@@ -151,14 +151,14 @@ func (e *HeldError) manner() string {
 	return "held"
 }
 
-// several names a few of the holders, and says when the next of them is auto-unlocked.
+// several names a few of the holders and says when the next one is auto-unlocked.
 func (e *HeldError) several() string {
 	var named []string
 	for i := range min(len(e.Holders), fewHolders) {
 		named = append(named, describeHolder(&e.Holders[i].Record, e.At))
 	}
 	if more := len(e.Holders) - fewHolders; more > 0 {
-		named = append(named, plural(more, "other"))
+		named = append(named, text.Count(more, "other"))
 	}
 	var next time.Time
 	for i := range e.Holders {
@@ -179,15 +179,15 @@ type LostError struct {
 	Token int64 // 0 if [Client.Adopt] found no such hold
 
 	// Certain reports that the hold is over. Otherwise its time ran out on this machine's clock before etcd confirmed
-	// an extension: it may still stand, but must not be relied on.
+	// an extension: the hold may still stand, but must not be relied on.
 	Certain bool
 
-	Ending *metadata.Ending   // who ended it and why; nil if no note was left
-	Holder *metadata.Document // who holds the lock now; nil if nobody does or it is not known
+	Ending *metadata.Ending   // who ended it and why; nil if no ending was recorded
+	Holder *metadata.Document // who holds the lock now; nil if nobody does or it is unknown
 	At     time.Time          // when this process learned of it, wall clock
 }
 
-// Error says who ended the hold and why, as far as that is known, in one line.
+// Error says in one line who ended the hold and why, as far as is known.
 func (e *LostError) Error() string {
 	switch {
 	case e.Token == 0 && e.Certain:
@@ -202,7 +202,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("lock %q was lost: its record is gone, and whoever removed it left no note", e.Lock)
 }
 
-// notFound is the line about a hold that could not be adopted.
+// notFound returns the line about a hold that could not be adopted.
 func (e *LostError) notFound() string {
 	line := fmt.Sprintf("lock %q is not held as %s", e.Lock, plain(e.UUID))
 	if e.Ending != nil {
@@ -218,7 +218,7 @@ func (e *LostError) notFound() string {
 func (e *LostError) Is(target error) bool { return target == ErrNotHeld }
 
 // AlreadyHeldError means that the caller would wait for itself: its context was made under a hold of the lock that it
-// wants. With [Reentrant] it would enter that hold again.
+// wants. With [Reentrant] the call would enter that hold again.
 type AlreadyHeldError struct {
 	Lock  string
 	Where string    // file and line of the call that took it
@@ -232,7 +232,8 @@ func (e *AlreadyHeldError) Error() string {
 		text.RelativeWords(e.Since, e.At))
 }
 
-// ConditionError means that nothing was done, because compares of the caller did not hold. It is an [ErrCondition].
+// ConditionError means that nothing was done, because some of the caller's compares did not hold. It is an
+// [ErrCondition].
 type ConditionError struct {
 	Lock   string
 	Failed []FailedCondition
@@ -240,13 +241,13 @@ type ConditionError struct {
 	At     time.Time          // wall clock of this process
 }
 
-// FailedCondition is a compare that did not hold, and what etcd had then.
+// FailedCondition is a compare that did not hold, with the keys that etcd had then.
 type FailedCondition struct {
 	Compare clientv3.Cmp
 	Keys    []*mvccpb.KeyValue // the key, or the first keys of the range; empty if there was none
 }
 
-// Error says what stood in the way, in one line.
+// Error names the conditions that did not hold, in one line.
 func (e *ConditionError) Error() string {
 	facts := make([]string, len(e.Failed))
 	for i, f := range e.Failed {
@@ -258,7 +259,7 @@ func (e *ConditionError) Error() string {
 // Is makes every ConditionError an [ErrCondition].
 func (e *ConditionError) Is(target error) bool { return target == ErrCondition }
 
-// String describes what the key had.
+// String describes the key and its value.
 func (f FailedCondition) String() string {
 	switch len(f.Keys) {
 	case 0:
@@ -271,28 +272,28 @@ func (f FailedCondition) String() string {
 	return fmt.Sprintf("there are keys from %s on", strconv.Quote(clip(string(f.Keys[0].Key))))
 }
 
-// errNoHold is the error of a handle of no hold.
+// errNoHold is the error of a handle without a hold.
 var errNoHold error = noHold{}
 
 type noHold struct{}
 
 func (noHold) Error() string {
-	return "no lock is held here: the context is neither that of Do nor that of a lock"
+	return "no lock is held here: the context comes neither from Do nor from a lock"
 }
 
 func (noHold) Is(target error) bool { return target == ErrNotHeld }
 
-// ended is why ctx ended.
+// ended returns why ctx ended.
 func ended(ctx context.Context) error { return etcdretry.Ended(ctx, ErrClosed) }
 
-// AskedError says that work ended early because somebody asked for it.
+// AskedError means that work ended early because the holder was asked to finish.
 type AskedError struct {
-	Lock    string // its name
+	Lock    string
 	Request metadata.Request
 	At      time.Time // when the work ended, wall clock
 }
 
-// Error is one line, in which text from outside is made harmless.
+// Error returns one line, in which text from outside is made harmless.
 func (e *AskedError) Error() string {
 	by := describeRequest(&e.Request, e.At)
 	return fmt.Sprintf("the holder of lock %q was asked to finish by %s", clip(e.Lock), by)

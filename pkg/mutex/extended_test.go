@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// give gives the holder of lock "a" more time, by an operator's clock that is ahead by this much.
+// give grants the holder of lock "a" more time, by an operator's clock that is ahead by this much.
 func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	t.Helper()
 	r := read(t, f.etcd, "a").Record
@@ -26,7 +26,7 @@ func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	proctest.Must(t, err)
 }
 
-// endsAbout is ends, but for the rounding of deadlines to whole seconds.
+// endsAbout is like ends but allows for the rounding of deadlines to whole seconds.
 func endsAbout(t testing.TB, l *mutex.Lock, after time.Duration) {
 	t.Helper()
 	<-l.Context().Done()
@@ -35,7 +35,7 @@ func endsAbout(t testing.TB, l *mutex.Lock, after time.Duration) {
 	}
 }
 
-func TestHolderCountsOnTheTimeItIsGiven(t *testing.T) {
+func TestHolderUsesGrantedTime(t *testing.T) {
 	var told []mutex.GivenTime
 	o := mutex.Options{Hooks: mutex.Hooks{GivenTime: func(e mutex.GivenTime) { told = append(told, e) }}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
@@ -51,7 +51,7 @@ func TestHolderCountsOnTheTimeItIsGiven(t *testing.T) {
 			t.Errorf("by %+v", e)
 		}
 		if len(told) != 1 || told[0].Hold != l || told[0].Extension.By != "ann" {
-			t.Errorf("the hook was told %+v", told)
+			t.Errorf("the hook got %+v", told)
 		}
 		if d := passed() + time.Until(l.Deadline()); d < 39*time.Minute || d > 39*time.Minute+time.Second {
 			t.Errorf("its deadline is after %v", d)
@@ -60,7 +60,7 @@ func TestHolderCountsOnTheTimeItIsGiven(t *testing.T) {
 	})
 }
 
-func TestOperatorsClockDoesNotCount(t *testing.T) {
+func TestGrantedTimeIgnoresTheOperatorsClock(t *testing.T) {
 	bubbles(t, map[string]struct{ ahead, want time.Duration }{
 		"it is right":                        {0, 39 * time.Minute},
 		"it is behind":                       {-2 * time.Hour, 39 * time.Minute},
@@ -74,7 +74,7 @@ func TestOperatorsClockDoesNotCount(t *testing.T) {
 	})
 }
 
-func TestTimeThatWasGivenIsNotTakenBack(t *testing.T) {
+func TestGrantedTimeIsNeverReduced(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		time.Sleep(5 * time.Minute)
 		give(t, f, 30*time.Minute, 0)
@@ -96,7 +96,7 @@ func TestTimeThatWasGivenIsNotTakenBack(t *testing.T) {
 }
 
 // While a lock alerts, an operator moves the alert beyond the one that its holder would set next.
-func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
+func TestGrantedAlertIsNotMovedBack(t *testing.T) {
 	bubbles(t, map[string]bool{"seen": false, "seen late": true},
 		func(t *testing.T, f *fake, locks *mutex.Client, deaf bool) {
 			l := take(t, locks, "a", mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(10*time.Minute))
@@ -115,8 +115,8 @@ func TestAlertThatWasGrantedIsNotMovedBack(t *testing.T) {
 		})
 }
 
-// While the time that was given lasts, the deadline in the record is later than any that the holder would write.
-func TestHolderDisputesItsDeathWhileItHasTimeThatWasGiven(t *testing.T) {
+// During granted time, the deadline in the record is later than any that the holder would write.
+func TestHolderDisputesItsDeathDuringGrantedTime(t *testing.T) {
 	bubbles(t, map[string][]mutex.Option{"by alive": nil, "by a heartbeat": {mutex.Heartbeat(3 * time.Hour)}},
 		func(t *testing.T, f *fake, locks *mutex.Client, opts []mutex.Option) {
 			l := take(t, locks, "a", append(opts, mutex.AutoUnlockAfter(10*time.Minute))...)
@@ -137,7 +137,7 @@ func TestHolderDisputesItsDeathWhileItHasTimeThatWasGiven(t *testing.T) {
 		})
 }
 
-func TestTimeIsGivenWhileTheWatchIsLost(t *testing.T) {
+func TestTimeIsGrantedWhileTheWatchIsLost(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		time.Sleep(5 * time.Minute)
 		f.deaf.Store(true)
@@ -147,7 +147,7 @@ func TestTimeIsGivenWhileTheWatchIsLost(t *testing.T) {
 	})
 }
 
-func TestSleepOfTheMachineComesOffTheTimeThatWasGiven(t *testing.T) {
+func TestMachineSleepCountsAgainstGrantedTime(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		time.Sleep(time.Minute)
 		sleep(5 * time.Minute)
@@ -161,14 +161,14 @@ func TestSleepOfTheMachineComesOffTheTimeThatWasGiven(t *testing.T) {
 	})
 }
 
-func TestTimeGivenBeforeAnAdoptionCountsOnce(t *testing.T) {
+func TestTimeGrantedBeforeAnAdoptionCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		r, err := locks.TryReserve(t.Context(), "a", "maintenance", 10*time.Minute)
 		proctest.Must(t, err)
 		give(t, f, 20*time.Minute, 0)
 		l := adopt(t, locks, r.UUID, mutex.SafetyMargin(time.Minute))
 		if l.Extended() == nil {
-			t.Error("it does not know who gave it time")
+			t.Error("it does not know who granted the time")
 		}
 		time.Sleep(time.Minute)
 		give(t, f, 10*time.Minute, 0)
@@ -176,7 +176,7 @@ func TestTimeGivenBeforeAnAdoptionCountsOnce(t *testing.T) {
 	})
 }
 
-func TestNobodyShortensTheTime(t *testing.T) {
+func TestNoExtensionShortensTheTime(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		time.Sleep(time.Second)
 		for _, value := range []string{metadata.FormatTime(time.Now().Add(time.Minute)), "soon", ""} {
@@ -186,7 +186,7 @@ func TestNobodyShortensTheTime(t *testing.T) {
 	})
 }
 
-func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
+func TestHeartbeatKeepsGrantedTime(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Minute),
 			mutex.Heartbeat(3*time.Hour))
@@ -209,8 +209,7 @@ func TestHeartbeatKeepsWhatWasGiven(t *testing.T) {
 	})
 }
 
-// asleep is holding on a machine that can sleep for so long: its wall clock goes on, its monotonic clock and all timers
-// stop.
+// asleep is like holding, on a machine that can sleep: its wall clock advances, its monotonic clock and timers stop.
 func asleep(t *testing.T, test func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration))) {
 	t.Helper()
 	var slept atomic.Int64
@@ -220,7 +219,7 @@ func asleep(t *testing.T, test func(t *testing.T, f *fake, l *mutex.Lock, sleep 
 	})
 }
 
-func TestHolderWhoseMachineSleptStopsWhenItWakes(t *testing.T) {
+func TestHolderStopsWhenItsMachineWakes(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		time.Sleep(time.Minute)
 		f.away.Store(true)
@@ -242,7 +241,7 @@ func TestHolderWhoseMachineSleptStopsWhenItWakes(t *testing.T) {
 	})
 }
 
-func TestAliveAfterASleepThatWasTooLongIsALoss(t *testing.T) {
+func TestAliveAfterTooLongASleepIsALoss(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		before := read(t, f.etcd, "a").AutoUnlockAt
 		sleep(9 * time.Minute)
@@ -255,7 +254,7 @@ func TestAliveAfterASleepThatWasTooLongIsALoss(t *testing.T) {
 	})
 }
 
-func TestSleepIsTakenOffOnce(t *testing.T) {
+func TestSleepIsSubtractedOnce(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		for range 5 {
 			sleep(5 * time.Minute)
@@ -267,7 +266,7 @@ func TestSleepIsTakenOffOnce(t *testing.T) {
 }
 
 // A write by another process with the same uuid counts from before a sleep, and the next extension from after it.
-func TestExtensionAfterASleepCountsBesideThatOfAnother(t *testing.T) {
+func TestExtensionAfterASleepCombinesWithAnother(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		time.Sleep(time.Second)
 		sleep(5 * time.Minute)

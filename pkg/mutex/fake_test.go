@@ -21,7 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// fake is an etcd in memory that loses what the clients under test send or should hear.
+// fake is an in-memory etcd that can lose requests and answers of the clients under test.
 type fake struct {
 	testing.TB
 	server *etcdmemory.Server
@@ -36,8 +36,7 @@ type fake struct {
 	mu   sync.Mutex
 	sent []time.Time // transactions, as clients sent them
 
-	// cutShort says that waiters may give up while etcd grants them a lease, whose number nobody learns then: it ends
-	// by itself.
+	// cutShort says that waiters may give up while etcd grants them a lease. No client learns its ID; it expires.
 	cutShort bool
 }
 
@@ -107,7 +106,7 @@ func (l leases) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantRespo
 	return l.Lease.Grant(ctx, ttl)
 }
 
-// do is a transaction of somebody else. It returns its revision.
+// do commits another client's transaction and returns its revision.
 func (f *fake) do(ops ...clientv3.Op) int64 {
 	f.Helper()
 	r, err := f.etcd.Txn(context.Background()).Then(ops...).Commit()
@@ -120,13 +119,13 @@ func (f *fake) put(key, value string) int64 {
 	return f.do(clientv3.OpPut(key, value))
 }
 
-// delete deletes all that begins with this.
+// delete deletes all keys with this prefix.
 func (f *fake) delete(prefix string) {
 	f.Helper()
 	f.do(clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 }
 
-// queue runs a test about those who wait for lock "a", one client and one waiter each, that leaves nothing.
+// queue runs a test with waiters for lock "a", one client each, and expects that it leaves nothing.
 func queue(t *testing.T, test func(t *testing.T, q *fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +135,7 @@ func queue(t *testing.T, test func(t *testing.T, q *fake)) {
 	})
 }
 
-// queues runs such a test of each case.
+// queues runs such a test for each case.
 func queues[C any](t *testing.T, cases map[string]C, test func(t *testing.T, q *fake, c C)) {
 	t.Helper()
 	for name, c := range cases {
@@ -166,10 +165,10 @@ func (q *fake) nothingLeft() {
 	}
 }
 
-// locks is one more client, with an etcd client of its own.
+// locks returns another client, with its own etcd client.
 func (q *fake) locks() *mutex.Client { return newClient(q, q.client()) }
 
-// waiter is somebody who queues.
+// waiter is a client in the queue.
 type waiter struct {
 	got    chan *mutex.Lock
 	err    error
@@ -177,7 +176,7 @@ type waiter struct {
 	cancel context.CancelFunc
 }
 
-// wait starts one more waiter with this client, and returns when its ticket is in etcd.
+// wait starts another waiter with this client, and returns once its ticket is in etcd.
 func (q *fake) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
 	q.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -224,7 +223,7 @@ func (q *fake) turn(w *waiter) *mutex.Lock {
 	return nil
 }
 
-// turns has the waiters hold the lock in this order, with greater and greater tokens.
+// turns expects the waiters to hold the lock in this order, with increasing tokens.
 func (q *fake) turns(waiters ...*waiter) {
 	q.Helper()
 	last := int64(0)
@@ -238,7 +237,7 @@ func (q *fake) turns(waiters ...*waiter) {
 	}
 }
 
-// lease is that of a key.
+// lease returns the lease of a key.
 func (q *fake) lease(key string) clientv3.LeaseID {
 	q.Helper()
 	r, err := q.etcd.Get(context.Background(), key)
@@ -248,7 +247,7 @@ func (q *fake) lease(key string) clientv3.LeaseID {
 	return clientv3.LeaseID(r.Kvs[0].Lease)
 }
 
-// life is how long the lease of a key was granted for.
+// life returns the granted time to live of a key's lease.
 func (q *fake) life(key string) time.Duration {
 	q.Helper()
 	lease, err := q.etcd.TimeToLive(context.Background(), q.lease(key))

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
-// newClient returns a client that is closed, and has cleaned up, when the test ends.
+// newClient returns a client that cleans up and closes when the test ends.
 func newClient(t testing.TB, etcd *clientv3.Client, opts ...mutex.Options) *mutex.Client {
 	t.Helper()
 	o := mutex.Options{Owner: "billing", Hostname: "host-1"}
@@ -45,7 +45,7 @@ func onEtcd(t *testing.T) (*clientv3.Client, *mutex.Client) {
 	return etcd, newClient(t, etcd)
 }
 
-// take takes a lock, which is given back when the test ends, if it was not before.
+// take takes a lock that is released at the end of the test at the latest.
 func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
 	t.Helper()
 	l, err := c.TryLock(context.Background(), name, opts...)
@@ -54,7 +54,7 @@ func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mut
 	return l
 }
 
-// refused tries to take a lock that it cannot get, and returns who is in the way.
+// refused tries to take a lock that it cannot get, and returns the HeldError.
 func refused(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.HeldError {
 	t.Helper()
 	_, err := c.TryLock(t.Context(), name, opts...)
@@ -65,7 +65,7 @@ func refused(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *
 	return held
 }
 
-// endHold ends a hold as an unlocker or a person does, with the delay that its record asks for.
+// endHold ends a hold like an unlocker or an operator, with the lock delay of its record.
 func endHold(t testing.TB, etcd *clientv3.Client, lock, ended, by, why string) {
 	t.Helper()
 	doc := read(t, etcd, lock)
@@ -99,7 +99,7 @@ func takeAll(t testing.TB, c *mutex.Client, names []string, opts ...mutex.Option
 	return all
 }
 
-// enter enters the hold of lock "a" again.
+// enter reenters the hold of lock "a".
 func enter(t testing.TB, c *mutex.Client, hold *mutex.Lock) *mutex.Lock {
 	t.Helper()
 	l, err := c.TryLock(hold.Context(), "a", mutex.Reentrant())
@@ -143,7 +143,7 @@ func wantEmpty(t testing.TB, etcd *clientv3.Client) {
 
 func layout(testing.TB) protocol.Layout { return protocol.DefaultLayout() }
 
-// read is the record of a lock as etcd has it.
+// read returns the record of a lock in etcd.
 func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
 	t.Helper()
 	l := layout(t)
@@ -160,14 +160,14 @@ func holds(t testing.TB, etcd *clientv3.Client, guards ...clientv3.Cmp) bool {
 	return r.Succeeded
 }
 
-// within returns a context that ends after this time.
+// within returns a context with this timeout.
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// txns stands between a client and etcd's transactions.
+// txns intercepts a client's transactions.
 type txns struct {
 	clientv3.KV
 	commit commit
@@ -177,13 +177,13 @@ func (k *txns) Txn(ctx context.Context) clientv3.Txn { return &heldTxn{k: k, ctx
 
 type commit = func(context.Context, *heldTxn) (*clientv3.TxnResponse, error)
 
-// onTxn has each transaction of a client done by a function.
+// onTxn replaces the transactions of a client with a function.
 func onTxn(etcd *clientv3.Client, f commit) *clientv3.Client {
 	etcd.KV = &txns{KV: etcd.KV, commit: f}
 	return etcd
 }
 
-// heldTxn is a transaction that is not sent yet.
+// heldTxn is a transaction that is held back.
 type heldTxn struct {
 	k                *txns
 	ctx              context.Context
@@ -196,7 +196,7 @@ func (t *heldTxn) Then(o ...clientv3.Op) clientv3.Txn     { t.thenOps = o; retur
 func (t *heldTxn) Else(o ...clientv3.Op) clientv3.Txn     { t.elseOps = o; return t }
 func (t *heldTxn) Commit() (*clientv3.TxnResponse, error) { return t.k.commit(t.ctx, t) }
 
-// send passes the transaction on.
+// send sends the transaction to etcd.
 func (t *heldTxn) send(ctx context.Context) (*clientv3.TxnResponse, error) {
 	return t.k.KV.Txn(ctx).If(t.cmps...).Then(t.thenOps...).Else(t.elseOps...).Commit()
 }

@@ -16,17 +16,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// kind is how a lock is shared with others. The zero kind is the plain lock, which is not. All kinds are claimed by one
-// machine, [acquisition.try] and [acquisition.queueUp]: what differs is in this file.
+// kind is how a lock is shared with others. The zero kind is the plain lock, which is not shared. All kinds are claimed
+// by the same code, [acquisition.try] and [acquisition.queueUp]: what differs is in this file.
 type kind struct {
 	name   string // a value of the record's attribute kind; empty for a plain lock
 	limit  int    // of a semaphore
 	weight int    // permits asked for; 0 is 1
 
-	options []string // that chose it, to say which of them contradict each other
+	options []string // that chose it, to name those that contradict each other
 }
 
-// maxReaders is how many readers a read-write lock must have names for.
+// maxReaders is how many readers the length of a name leaves room for.
 const maxReaders = 99_999
 
 // MaxLimit is the greatest number of permits of a semaphore.
@@ -68,13 +68,13 @@ func (k *kind) settle(attributes *map[string]any) error {
 	return nil
 }
 
-// checkName wants a name whose shares have valid names, too, and are nobody else's.
+// checkName refuses a name whose shares would have invalid names or names of another lock.
 func (k kind) checkName(name string) error {
 	if !k.shared() {
 		return nil
 	}
 	if lock, number, ok := metadata.ParseShare(name); ok {
-		return fmt.Errorf("the name ends like that of share %d of the lock %q: choose one that does not end in # and "+
+		return fmt.Errorf("the name looks like share %d of the lock %q: choose one that does not end in # and "+
 			"a number", number, lock)
 	}
 	most := maxReaders
@@ -88,7 +88,7 @@ func (k kind) checkName(name string) error {
 	return nil
 }
 
-// covers reports whether a hold of this kind allows all that one of the other is for: a reader may not write, and two
+// covers reports whether a hold of this kind permits all that one of kind wants does: a reader may not write, and two
 // permits are not three.
 func (k kind) covers(wants kind) bool {
 	switch {
@@ -100,13 +100,13 @@ func (k kind) covers(wants kind) bool {
 	return false
 }
 
-// claim names a lock of this kind, for what is read of it.
+// claim returns a claim that only names the lock, to read its holders.
 func (k kind) claim(lock string) locktxn.Claim {
 	return locktxn.Claim{Lock: lock, Record: lock, Shares: k.shared()}
 }
 
-// inTheWay returns which of the holders would have to finish for one more of this kind: all of them for a writer, the
-// writer for a reader, and for permits those who were there first and have enough of them.
+// inTheWay returns the holders that would have to finish to make room for one more of this kind: all of them for a
+// writer, the writer for a reader, and for permits the oldest holders that have enough of them.
 func (k kind) inTheWay(lock string, of []metadata.Document) (some []metadata.Document) {
 	missing := max(k.weight, 1) - k.limit
 	for _, d := range of {
@@ -125,24 +125,24 @@ func (k kind) inTheWay(lock string, of []metadata.Document) (some []metadata.Doc
 	return some
 }
 
-// holders are those of a lock at one revision. Holds that ended since may have been removed; later ones are not among
-// them. The zero holders are nobody, as before anything is known.
+// holders are the holders of a lock at one revision. Holds that ended since may have been removed; later ones are not
+// included. The zero holders have no holder, as before the first read.
 type holders struct {
 	revision int64
 	writer   metadata.Document         // its Token is 0 when there is none
 	shares   map[int]metadata.Document // by number
 
-	// Holds that were ended, whose holders may still be at work.
+	// Lock delays, after holds whose holders may still be working.
 	delay  *metadata.Delay        // that of the lock; nil when there is none
 	delays map[int]metadata.Delay // those of shares, by number
 }
 
-// readRecord decodes the record that the operation with this number read.
+// readRecord decodes the record that operation op read.
 func readRecord(of protocol.Layout, lock string, a etcdretry.Answer, op int) metadata.Document {
 	return metadata.Decode(lock, locktxn.Fields(of, a.Keys(op)))
 }
 
-// readHolders returns those of a lock of this kind in an answer, which has them first, see [locktxn.Claim].
+// readHolders returns the holders of a lock of this kind from the first operations of an answer, see [locktxn.Claim].
 func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Answer) holders {
 	h := holders{revision: a.Header.Revision, writer: readRecord(of, lock, a, 0)}
 	if !k.shared() {
@@ -163,7 +163,7 @@ func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Answer) ho
 	return h
 }
 
-// readShares returns those of a lock, by number, from the keys of all of them in their order.
+// readShares returns the shares of a lock, by number, from all of their keys in order.
 func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int]metadata.Document {
 	shares := map[int]metadata.Document{}
 	for len(kvs) > 0 {
@@ -183,7 +183,7 @@ func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int
 	return shares
 }
 
-// readDelay returns the delay of a lock among those that operation op read; nil when there is none.
+// readDelay returns the delay of a lock among those that operation op read; nil if there is none.
 func readDelay(of protocol.Layout, lock string, a etcdretry.Answer, op int) *metadata.Delay {
 	for _, kv := range a.Keys(op).Kvs {
 		if key := of.Parse(string(kv.Key)); key.Kind == protocol.KindDelay && key.Lock == lock {
@@ -197,7 +197,7 @@ func readDelay(of protocol.Layout, lock string, a etcdretry.Answer, op int) *met
 // delayed reports whether there are lock delays.
 func (h *holders) delayed() bool { return h.delay != nil || len(h.delays) > 0 }
 
-// lastDelay is the delay that lasts longest, as far as is known; nil when there is none.
+// lastDelay returns the delay that lasts longest, as far as is known; nil if there is none.
 func (h *holders) lastDelay() *metadata.Delay {
 	last := h.delay
 	for _, number := range slices.Sorted(maps.Keys(h.delays)) {
@@ -208,7 +208,7 @@ func (h *holders) lastDelay() *metadata.Delay {
 	return last
 }
 
-// gone takes a holder out whose uuid key was deleted, or a delay that is over.
+// gone removes the holder whose uuid key was deleted, or the delay that is over.
 func (h *holders) gone(of protocol.Layout, lock, key string) {
 	switch k := of.Parse(key); {
 	case k.Kind == protocol.KindDelay && k.Lock == lock:
@@ -227,7 +227,7 @@ func (h *holders) gone(of protocol.Layout, lock, key string) {
 	}
 }
 
-// all are the holders, the oldest first.
+// all returns the holders, the oldest first.
 func (h *holders) all() []metadata.Document {
 	all := slices.SortedFunc(maps.Values(h.shares), func(a, b metadata.Document) int { return int(a.Token - b.Token) })
 	if h.writer.Token != 0 {
@@ -236,7 +236,7 @@ func (h *holders) all() []metadata.Document {
 	return all
 }
 
-// oldest is the first of all of them; where there is none, what was read of the lock's own record.
+// oldest returns the first of all holders; if there is none, what was read of the lock's own record.
 func (h *holders) oldest() metadata.Document {
 	if all := h.all(); len(all) > 0 {
 		return all[0]
@@ -244,7 +244,7 @@ func (h *holders) oldest() metadata.Document {
 	return h.writer
 }
 
-// mine is the record of this acquisition, if an earlier sending of it got through.
+// mine returns the record with this uuid, if an earlier request of the acquisition was committed.
 func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	for _, d := range h.all() {
 		if d.UUID == uuid {
@@ -254,7 +254,7 @@ func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	return metadata.Document{}, false
 }
 
-// free is how many of so many permits are left. Those in their delay are not.
+// free returns how many of limit permits are left. Permits in a lock delay do not count as free.
 func (h *holders) free(limit int) int {
 	if h.writer.Token != 0 || h.delay != nil {
 		return 0
@@ -272,8 +272,8 @@ func (h *holders) free(limit int) int {
 	return max(free, 0)
 }
 
-// permits is how many of so many permits a share has. A record that says nothing about permits has one; an unreadable
-// number counts as all of them.
+// permits returns how many of limit permits a share has. A record that says nothing about permits has one; an
+// unreadable number counts as all of them.
 func permits(d *metadata.Document, limit int) int {
 	if n := d.Permits(); n != 0 {
 		return n
@@ -294,7 +294,7 @@ func (h *holders) room(k kind) bool {
 	return true
 }
 
-// vacant is the lowest number without a share or its delay, but for so many others that are vacant too.
+// vacant returns the lowest number without a share or a delay, after skipping this many vacant ones.
 func (h *holders) vacant(skip int) int {
 	for n := 1; ; n++ {
 		_, taken := h.shares[n]
@@ -308,7 +308,7 @@ func (h *holders) vacant(skip int) int {
 	}
 }
 
-// claim is what to ask for when these are the holders.
+// claim returns what to claim when these are the holders.
 func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 	c := locktxn.Claim{Lock: lock, Record: lock, Shares: true, Counts: true, Counted: h.revision}
 	switch k.name {
@@ -321,7 +321,7 @@ func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 	return c
 }
 
-// known is what a waiter keeps of the holders, to ask whether they are still the same.
+// known returns what a waiter keeps of the holders, to check later whether they are still the same.
 func (k kind) known(lock string, h holders) locktxn.Known {
 	return locktxn.Known{Lock: lock, Token: h.writer.Token, Delay: delayRevision(h.delay), Shares: k.shared(),
 		Revision: h.revision}

@@ -10,14 +10,13 @@ import (
 // Hooks observe the locks of a client: for metrics, traces and tests. A nil hook costs nothing. Package mutexmetrics
 // has hooks for Prometheus, mutexotel for OpenTelemetry, mutexlog for logs.
 //
-// A hook is called in the goroutine of the call it observes, with no lock of this package held, so it may use the
-// client; Lock, Alive and Unlock return after it. Asked, GivenTime, Lost, and Extended of a heartbeat come from
-// goroutines of the client. Hooks of one client may run at the same time. Nothing recovers from a panic in a hook: it
-// ends the program, or unwinds the caller. If Acquired panics its lock is given back, because nobody will ever have the
-// handle.
+// A hook runs in the goroutine of the call it observes, with no mutex of this package held, so it may use the client;
+// Lock, Alive and Unlock return after it. Asked, GivenTime, Lost, and Extended of a heartbeat run in goroutines of the
+// client. Hooks of one client may run concurrently. Nothing recovers a panic in a hook: it ends the program, or unwinds
+// the caller. If Acquired panics, its lock is released, because no caller will ever have the handle.
 type Hooks struct {
-	// Asking is called when a Lock or Do begins, before the first request: Acquired would never report a wait that does
-	// not end.
+	// Asking is called when a Lock or Do begins, before the first request. A wait that never ends is never reported by
+	// Acquired.
 	Asking func(Asking)
 
 	// Acquired is called at the end of each Lock, TryLock and Do. It is not called for bad arguments, for
@@ -27,18 +26,17 @@ type Hooks struct {
 	// Extended is called after each Alive and each heartbeat.
 	Extended func(Extended)
 
-	// Asked is called when somebody asks the holder of a lock to finish, and again for each later request; see
-	// [Lock.Asked].
+	// Asked is called when the holder of a lock is asked to finish, and again for each later request; see [Lock.Asked].
 	Asked func(Asked)
 
-	// GivenTime is called when somebody gave the holder of a lock more time; see [Lock.Extended].
+	// GivenTime is called when the holder of a lock was given more time; see [Lock.Extended].
 	GivenTime func(GivenTime)
 
-	// Lost is called when a handle ends that its holder did not end. For each handle that ends, either Lost or Released
+	// Lost is called when a handle ends without its holder's doing. For each handle that ends, either Lost or Released
 	// is called, except after [Lock.Detach] and [Client.Close].
 	Lost func(Lost)
 
-	// Released is called after each Unlock that gives a hold back, or finds only then that it is gone.
+	// Released is called after each Unlock that releases a hold, or discovers that it is gone.
 	Released func(Released)
 }
 
@@ -48,9 +46,9 @@ type Result string
 // The results.
 const (
 	ResultAcquired Result = "acquired"
-	ResultHeld     Result = "held"     // another holds it or is ahead in the queue, and the call does not wait
+	ResultHeld     Result = "held"     // another client holds it or is ahead in the queue, and the call does not wait
 	ResultGaveUp   Result = "gave_up"  // the caller's context ended, or the client was closed
-	ResultRefused  Result = "refused"  // a condition of the caller's did not hold
+	ResultRefused  Result = "refused"  // one of the caller's conditions did not hold
 	ResultExtended Result = "extended" // etcd confirmed the hold
 	ResultReleased Result = "released" // it was held until now and is free
 	ResultLost     Result = "lost"     // it had been lost before
@@ -74,9 +72,9 @@ type Asking struct {
 // Acquired is the end of a wait for a lock.
 type Acquired struct {
 	Lock    string          // as the caller named it
-	Context context.Context // the caller's, which may have ended; for its values, such as the span of a trace
+	Context context.Context // the caller's, which may have ended; for values such as a trace span
 	Result  Result
-	Waited  time.Duration // from the call until its end; without a rival it is the round trip to etcd
+	Waited  time.Duration // from the call until its end; without a rival, the round trip to etcd
 	Hold    *Lock         // nil unless acquired
 	Err     error         // nil if acquired
 }
@@ -108,10 +106,10 @@ type Reason string
 // The reasons.
 const (
 	ReasonForced       Reason = metadata.EndedForced       // a person removed it
-	ReasonAutoUnlocked Reason = metadata.EndedAutoUnlocked // an unlocker did, because it was not extended in time
-	ReasonAbandoned    Reason = metadata.EndedAbandoned    // an unlocker did: a witness said that its holder was dead
-	ReasonRemoved      Reason = "removed"                  // it was removed without a note
-	ReasonTime         Reason = "time"                     // its time ran out here, unconfirmed: it may still stand
+	ReasonAutoUnlocked Reason = metadata.EndedAutoUnlocked // an unlocker did: it was not extended in time
+	ReasonAbandoned    Reason = metadata.EndedAbandoned    // an unlocker did: its holder was proven dead
+	ReasonRemoved      Reason = "removed"                  // it was removed and no ending was recorded
+	ReasonTime         Reason = "time"                     // its time ran out unconfirmed: it may still stand
 )
 
 // LostReasons returns the reasons of [Lost].

@@ -63,7 +63,7 @@ func (d *diary) hooks() mutex.Hooks {
 	}
 }
 
-func TestHooksAreToldTheStoryOfALock(t *testing.T) {
+func TestHooksReportTheLifeOfALock(t *testing.T) {
 	var d diary
 	bubbleWith(t, mutex.Options{Hooks: d.hooks()}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute))
@@ -103,7 +103,7 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 	})
 }
 
-func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
+func TestHookReportsARequestToFinish(t *testing.T) {
 	var asked []mutex.Asking
 	o := mutex.Options{Hooks: mutex.Hooks{Asking: func(e mutex.Asking) { asked = append(asked, e) }}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
@@ -111,12 +111,12 @@ func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
 		got := waits(t, locks)
 		synctest.Wait()
 		if len(asked) != 1 || asked[0].Lock != "a" || asked[0].Context.Err() != nil {
-			t.Fatalf("the hook was told %v", asked)
+			t.Fatalf("the hook got %v", asked)
 		}
 		f.away.Store(false)
 		<-asked[0].Context.Done() // with the call
 		if locks.Lock(t.Context(), ""); len(asked) != 1 {
-			t.Error("the hook was told of a call that was refused for its arguments")
+			t.Error("the hook was called for a call with bad arguments")
 		}
 		<-got
 	})
@@ -144,7 +144,7 @@ func TestHooksMayUseTheClient(t *testing.T) {
 	})
 }
 
-func TestHooksAreCalledOneAfterTheOther(t *testing.T) {
+func TestHooksAreCalledInSequence(t *testing.T) {
 	var first, second diary
 	bubbleWith(t, mutex.Options{Hooks: first.hooks().And(mutex.Hooks{}).And(second.hooks())},
 		func(t *testing.T, _ *fake, locks *mutex.Client) {
@@ -155,7 +155,7 @@ func TestHooksAreCalledOneAfterTheOther(t *testing.T) {
 		})
 }
 
-func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
+func TestPanickingHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 	names := []string{"a", "b"}
 	nothing := func(context.Context) error { return nil }
 	queues(t, map[string]func(context.Context, *mutex.Client){
@@ -229,13 +229,13 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 	})
 }
 
-// lines are what a client logs.
+// lines collects a client's log lines.
 type lines struct {
 	mu   sync.Mutex
 	text []string
 }
 
-// options have a client log there.
+// options returns options for a client that logs to l.
 func (l *lines) options() mutex.Options {
 	return mutex.Options{Logger: slog.New(slog.NewTextHandler(l, nil))}
 }
@@ -247,14 +247,14 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// with are the lines that contain something.
+// with returns the lines that contain a text.
 func (l *lines) with(what string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.text), func(line string) bool { return !strings.Contains(line, what) })
 }
 
-func TestSilentEtcdIsToldOnce(t *testing.T) {
+func TestSilentEtcdIsReportedOnce(t *testing.T) {
 	var log lines
 	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {
 		for round := range 2 {
@@ -275,7 +275,7 @@ func TestSilentEtcdIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
+func TestSilentConnectionIsReportedWithItsRemedy(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
@@ -294,9 +294,8 @@ func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
 	<-told
 }
 
-// After a long outage gRPC waits for minutes before it tries to connect again, and unlockers wait for the holder for
-// half a minute.
-func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
+// After a long outage, gRPC waits for minutes before it reconnects, but unlockers wait only half a minute for holders.
+func TestHolderRecoversImmediatelyAfterALongOutage(t *testing.T) {
 	server := etcdtest.Start(t)
 	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, Multiplier: 1, MaxDelay: time.Hour},
 		MinConnectTimeout: time.Second}

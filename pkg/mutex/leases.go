@@ -25,21 +25,21 @@ const revokeTimeout = 250 * time.Millisecond
 // maxRevokers bounds how many leases are revoked at a time when the client closes.
 const maxRevokers = 16
 
-// lease carries the ticket of one attempt at a time. It serves another attempt only if the one before has ended for
-// certain: a request that is still under way could put its ticket back. Otherwise the lease is revoked, so that etcd
-// refuses such requests.
+// lease carries the ticket of one attempt at a time. It serves another attempt only if the previous one has ended for
+// certain: a request still in flight could put its ticket back. Otherwise the lease is revoked, so that etcd refuses
+// such requests.
 type lease struct {
 	id    clientv3.LeaseID
-	ctx   context.Context // ends when it is to be used no more
+	ctx   context.Context // ends when the lease must not be used any more
 	stop  context.CancelFunc
-	kept  context.Context // ends when it is not kept alive any more
+	kept  context.Context // ends when the lease is no longer kept alive
 	since time.Time       // when it became idle
 	once  sync.Once       // revoke
 
-	attempt atomic.Pointer[string] // uuid of the one that it serves or served last
+	attempt atomic.Pointer[string] // uuid of the attempt that it serves or last served
 }
 
-// leases are those of a client.
+// leases are the leases of a client.
 type leases struct {
 	etcd       *clientv3.Client
 	retry      *etcdretry.Client
@@ -50,11 +50,11 @@ type leases struct {
 	mu    sync.Mutex
 	ended bool // close has begun
 	all   map[*lease]bool
-	idle  []*lease    // carry no ticket; the one that was used last is at the end
+	idle  []*lease    // carry no ticket; the most recently used is last
 	timer *time.Timer // nil when none is idle
 }
 
-// takeIdle returns a lease that is at hand, or nil.
+// takeIdle returns an idle lease, or nil.
 func (p *leases) takeIdle() *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
 // serve notes the attempt whose ticket a lease may carry from now on.
 func (p *leases) serve(l *lease, uuid string) { l.attempt.Store(&uuid) }
 
-// serves returns the attempt that the lease serves or served last, empty if there was none.
+// serves returns the attempt that the lease serves or last served; empty if there was none.
 func (l *lease) serves() string {
 	if uuid := l.attempt.Load(); uuid != nil {
 		return *uuid
@@ -127,7 +127,7 @@ func (p *leases) remove(l *lease) {
 	delete(p.all, l)
 }
 
-// giveBack keeps a lease, to which nothing is attached, for the next wait.
+// giveBack keeps a lease that has no keys attached for the next wait.
 func (p *leases) giveBack(l *lease) {
 	if l.ctx.Err() != nil {
 		return // revoked, or about to be
@@ -137,10 +137,10 @@ func (p *leases) giveBack(l *lease) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
 	defer cancel()
-	_ = p.revoke(ctx, l) // else it ends by itself
+	_ = p.revoke(ctx, l) // else it expires
 }
 
-// keep makes a lease an idle one, until close revokes them. After that it does nothing.
+// keep makes a lease idle, unless the client is closing.
 func (p *leases) keep(l *lease) (kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +155,7 @@ func (p *leases) keep(l *lease) (kept bool) {
 	return true
 }
 
-// dropIdle revokes the leases that were idle for too long.
+// dropIdle revokes the leases that have been idle for too long.
 func (p *leases) dropIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +169,7 @@ func (p *leases) dropIdle() {
 	}
 }
 
-// drop revokes a lease in the background, with everything that is attached to it or may still come to be.
+// drop revokes a lease in the background, with all keys that are or may still become attached to it.
 func (p *leases) drop(l *lease) {
 	l.once.Do(func() {
 		l.stop()
@@ -190,8 +190,8 @@ func (p *leases) revoke(ctx context.Context, l *lease) error {
 	return err
 }
 
-// close revokes all leases, so that nobody has to wait for them, as far as etcd answers: the others end by themselves.
-// A hold needs none: without the holder's ticket the next in the queue waits for the lock itself.
+// close revokes all leases, so that no waiter is delayed by them. If etcd does not answer, the rest expire. A hold
+// needs no lease: without the holder's ticket, the next in the queue waits for the lock itself.
 func (p *leases) close(ctx context.Context) {
 	p.mu.Lock()
 	all := slices.Collect(maps.Keys(p.all))
@@ -208,7 +208,7 @@ func (p *leases) close(ctx context.Context) {
 		revokers.Go(func() {
 			for _, l := range part {
 				if p.revoke(ctx, l) != nil {
-					cancel() // of the others, too
+					cancel() // the others would fail, too
 					return
 				}
 			}
@@ -218,7 +218,7 @@ func (p *leases) close(ctx context.Context) {
 }
 
 // tombstones are keys under the uuids of acquisitions that must not be committed any more. Many share one lease, which
-// keeps each of them for at least life.
+// keeps each for at least life.
 type tombstones struct {
 	etcd  *clientv3.Client
 	retry *etcdretry.Client
@@ -229,7 +229,7 @@ type tombstones struct {
 	until time.Time // when the lease is too old for new tombstones
 }
 
-// grant returns a lease for tombstones. Two calls at once may each make one.
+// grant returns a lease for tombstones. Concurrent calls may each make one.
 func (t *tombstones) grant(ctx context.Context) (clientv3.LeaseID, error) {
 	const shared = time.Minute
 	if lease, ok := t.current(); ok {
@@ -255,7 +255,8 @@ func (t *tombstones) current() (clientv3.LeaseID, bool) {
 	return t.lease, time.Now().Before(t.until)
 }
 
-// send commits a transaction that leaves a tombstone, until its outcome is known, it is refused or ctx ends.
+// send commits a transaction that leaves a tombstone, and repeats it until its outcome is known, it is refused or ctx
+// ends.
 func (t *tombstones) send(ctx context.Context, txn func(clientv3.LeaseID) locktxn.Txn) (r etcdretry.Answer, err error) {
 	for n, indeterminate := 0, false; ; n++ {
 		lease, err := t.grant(ctx)
@@ -272,8 +273,7 @@ func (t *tombstones) send(ctx context.Context, txn func(clientv3.LeaseID) locktx
 			return etcdretry.Answer{Indeterminate: indeterminate}, err
 		}
 		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
-			err = fmt.Errorf("etcd did not answer (%w): %w", err, ended(ctx))
-			return etcdretry.Answer{Indeterminate: indeterminate}, err
+			return etcdretry.Answer{Indeterminate: indeterminate}, t.retry.Unanswered(ctx, err)
 		}
 	}
 }
@@ -287,6 +287,6 @@ func (t *tombstones) forget(lease clientv3.LeaseID) {
 	}
 }
 
-// releaseLife is how long etcd remembers a release with the caller's own writes, whose client repeats it for its
-// request timeout.
+// releaseLife is how long etcd remembers a release with the caller's own writes. Its client repeats it for the request
+// timeout.
 const releaseLife = 10 * time.Minute

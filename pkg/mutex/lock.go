@@ -40,41 +40,40 @@ type Lock struct {
 	cause     error // why the handle ended; nil while it is held
 	deadline  deadline
 	extension extension
-	messages  *messages // what others wrote for the holder; nil until there is something, or the holder wants to know
+	messages  *messages // what others wrote for the holder; nil until there is something or the holder asks
 	reentry   reentry
 	unlocking unlocking
 }
 
-// origin is how a handle got its hold, and so what else has to end with it.
+// origin is how a handle got its hold, and therefore what else has to end with it.
 type origin struct {
-	lease   *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
-	adopted bool   // another handle took it, and may have a ticket
-	// detached says that the end of this process does not prove the hold's end: the record says so, or names another
-	// one.
+	lease   *lease // of the ticket, as long as the hold lasts; nil if the lock was not queued for
+	adopted bool   // another handle took it and may have a ticket
+	// detached means that the end of this process does not prove the end of the hold: the record says so, or names
+	// another process.
 	detached bool
 
-	// cancel keeps sendings of the acquisition that may still be on their way from being committed; nil when there are
-	// none.
+	// cancel prevents the commit of acquisition requests that may still be in flight; nil if there are none.
 	cancel func(context.Context) error
 }
 
 // deadline is when the handle ends by this machine's clock. mu guards it.
 type deadline struct {
 	until    time.Time   // monotonic
-	counted  moment      // since when it is counted
-	recorded time.Time   // the auto-unlock in the record that it follows from, wall clock; zero if that is unknown
-	timer    *time.Timer // runs due: first for the watch of a hold that is not short, then at the deadline
+	counted  moment      // when it began to count
+	recorded time.Time   // the auto-unlock in the record that it follows from, wall clock; zero if unknown
+	timer    *time.Timer // runs due: first to start the watch of a hold that is not short, then at the deadline
 	watched  bool        // the watch was started
 }
 
-// extension is what a handle knows of the deadlines and the progress in its record. mu guards the fields below mutex.
+// extension is what a handle knows of the deadlines and progress in its record. mu guards the fields below mutex.
 type extension struct {
 	mutex             chan struct{} // held by whoever extends
-	lastAliveRevision int64         // by the holder of mutex: of the record's last field alive known here; 0 for none
+	lastAliveRevision int64         // guarded by mutex: of the last alive field known here; 0 for none
 
 	alertTarget      time.Time // when the work is late, wall clock
-	alertFloor       time.Time // when another process with the uuid wants the alert, wall clock: not before
-	alertAfterUnlock bool      // the alert may come after the auto-unlock, which others put off
+	alertFloor       time.Time // the earliest alert that another process with the uuid wants, wall clock
+	alertAfterUnlock bool      // the alert may come after the auto-unlock, which other processes postpone
 	progress         string    // the last note
 }
 
@@ -83,14 +82,14 @@ type extension struct {
 type messages struct {
 	request   *metadata.Request // the latest; nil when there is none
 	requested int64             // its revision
-	asked     chan struct{}     // closed with the first request; nil until somebody wants to know
+	asked     chan struct{}     // closed by the first request; nil until the holder asks for it
 	listeners []func()          // called with the first request, without mu
 
 	extension *metadata.Extension // the latest; nil when there is none
 	extended  int64               // its revision
-	alertAt   time.Time           // the alert that it granted, wall clock; zero if that is not known
+	alertAt   time.Time           // the alert that it granted, wall clock; zero if unknown
 
-	delivering                           bool // a goroutine tells the holder
+	delivering                           bool // a goroutine is informing the holder
 	deliveredRequest, deliveredExtension int64
 }
 
@@ -101,7 +100,7 @@ type reentry struct {
 	released bool  // this handle was unlocked
 }
 
-// unlocking is what is known of the end that the holder asks for.
+// unlocking is the state of the holder's release.
 type unlocking struct {
 	once     sync.Once
 	err      error
@@ -117,7 +116,7 @@ func (l *Lock) Name() string {
 	return l.held.Lock
 }
 
-// UUID returns what identifies this hold, in the record and in the history.
+// UUID returns the UUID of this hold, which identifies it in the record and in the history.
 func (l *Lock) UUID() string {
 	if l.none() {
 		return ""
@@ -127,7 +126,8 @@ func (l *Lock) UUID() string {
 
 // Token returns the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same
 // etcd, and does not change while the lock is held. A resource that refuses tokens smaller than the greatest it has
-// seen is safe from holders that do not know yet that they lost the lock. Without a hold it is 0, which is not a token.
+// seen is safe from holders that do not yet know that they lost the lock. Without a hold it is 0, which is not a valid
+// token.
 func (l *Lock) Token() int64 {
 	if l.none() {
 		return 0
@@ -148,14 +148,14 @@ func (l *Lock) Guard() clientv3.Cmp {
 	case l.none():
 		return never()
 	case l.forGroup:
-		l.c.log(slog.LevelWarn, "Guard fences one lock, and these are several: use Guards", l.about()...)
+		l.c.log(slog.LevelWarn, "Guard fences one lock, this handle is of several: use Guards", l.about()...)
 		return never()
 	}
 	return locktxn.Guard(l.c.layout, l.held)
 }
 
-// Guards returns compares for the caller's own transactions in the same etcd: they commit only while the lock is held,
-// and all locks that were taken together with it.
+// Guards returns compares for the caller's own transactions in the same etcd: they commit only while the lock, and
+// every lock that was taken together with it, is held.
 func (l *Lock) Guards() []clientv3.Cmp {
 	if !l.none() && l.group != nil {
 		return l.group.Guards()
@@ -164,8 +164,8 @@ func (l *Lock) Guards() []clientv3.Cmp {
 }
 
 // Context returns a context that ends when this process must no longer act as the holder. context.Cause says why: a
-// [*LostError], [ErrUnlocked], [ErrDetached] or [ErrClosed]. It carries the handle, see [FromContext], but no value and
-// no deadline of the context that the lock was taken with, which is for the wait.
+// [*LostError], [ErrUnlocked], [ErrDetached] or [ErrClosed]. It carries the handle, see [FromContext], but neither
+// values nor the deadline of the context that the lock was taken with, which is for the wait.
 func (l *Lock) Context() context.Context {
 	if l.none() {
 		return noContext()
@@ -198,13 +198,13 @@ func (l *Lock) Deadline() time.Time {
 	return l.deadline.until
 }
 
-// about are the attributes of a hold.
+// about returns the log attributes of a hold.
 func (l *Lock) about(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("lock", l.held.Lock), slog.String("uuid", l.held.UUID),
 		slog.Int64("token", l.held.Token)}, more...)
 }
 
-// root is the handle that the acquisition made.
+// root returns the handle that the acquisition made.
 func (l *Lock) root() *Lock {
 	if l.reentry.of != nil {
 		return l.reentry.of
@@ -215,7 +215,7 @@ func (l *Lock) root() *Lock {
 // none reports whether the handle is nil, or was not made by this package.
 func (l *Lock) none() bool { return l == nil || l.c == nil }
 
-// noContext returns the context of a handle of no hold: it has ended.
+// noContext returns the context of a handle without a hold: one that has ended.
 func noContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errNoHold)
@@ -231,8 +231,8 @@ type handleKey struct{}
 // [Lock.Context] or [Locks.Context]. Without one it is nil. All methods of a nil handle can be called: those with an
 // error return an [ErrNotHeld].
 //
-// Below [Client.LockAll] and [Client.TryLockAll] it stands for all of the locks: Alive extends all, Context and Lost
-// end with the first that is lost, Deadline is the earliest, Unlock gives all back, and Token is the greatest, which
+// Under [Client.LockAll] and [Client.TryLockAll] it stands for all of the locks: Alive extends all, Context and Lost
+// end with the first that is lost, Deadline is the earliest, Unlock releases all, and Token is the greatest, which
 // every later holder of any of them exceeds. Fence writes in the same etcd with [Lock.Guards]. Name and UUID are those
 // of the first lock.
 func FromContext(ctx context.Context) *Lock {
@@ -288,8 +288,8 @@ func (g *Locks) Guards() []clientv3.Cmp {
 	return guards
 }
 
-// Context returns a context that ends as soon as one of the locks is lost or given back. Its cause is that of
-// [Lock.Context] of that lock. [FromContext] finds a handle in it that stands for all of them.
+// Context returns a context that ends as soon as one of the locks is lost or released, with the cause of that lock's
+// [Lock.Context]. [FromContext] finds a handle in it that stands for all of them.
 func (g *Locks) Context() context.Context { return g.ctx }
 
 // Deadline returns when the context ends unless [Locks.Alive] extends all locks.
@@ -297,7 +297,7 @@ func (g *Locks) Deadline() time.Time {
 	return slices.MinFunc(g.locks, func(a, b *Lock) int { return a.Deadline().Compare(b.Deadline()) }).Deadline()
 }
 
-// each calls f for all locks at once, so that an etcd that does not answer is waited for once.
+// each calls f for all locks at once, so that it waits only once for an etcd that does not answer.
 func each(locks []*Lock, f func(*Lock) error) error {
 	errs := make([]error, len(locks))
 	var all sync.WaitGroup

@@ -13,16 +13,16 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxTogether is how many locks [Client.TryLockAll] takes at most: as many as fit into one transaction of an etcd with
-// its usual limit of 128 operations.
+// MaxTogether is the most locks that [Client.TryLockAll] takes: as many as fit into one transaction with etcd's default
+// limit of 128 operations.
 const MaxTogether = 24
 
-// AttributeTogether is the attribute of a record that names the locks it was taken with.
+// AttributeTogether is the attribute of a record that names the other locks that were taken with it.
 const AttributeTogether = "together_with"
 
 // TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If a lock is held,
-// or others queue for it, the error is a [*HeldError] that names the first such lock. It takes at most [MaxTogether]
-// locks, and accepts [If] and [Then]. All locks have the same token.
+// or others queue for it, the error is a [*HeldError] about the first such lock. It takes at most [MaxTogether] locks,
+// and accepts [If] and [Then]. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(ctx, names, opts)
 	if err == nil && len(wanted) > MaxTogether {
@@ -47,14 +47,14 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	return together(locks), nil
 }
 
-// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of the argument,
-// it takes them sorted by name, so callers do not deadlock as long as each takes all that it needs in one call. What
-// only one of them needs, such as its kind, is told by [ForLock].
+// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. It always takes them sorted by name,
+// so callers do not deadlock as long as each takes all that it needs in one call. [ForLock] gives options to one of the
+// locks, such as its kind.
 //
 // It first tries to take all at once, as [Client.TryLockAll] does. If that fails, it keeps the locks that it has while
-// it waits for the next: their auto-unlock is postponed, their alert is not, and their records show what it waits for.
-// If one is lost meanwhile, or the wait ends, all are given back, and the error is that of the lock that was lost or
-// not taken.
+// it waits for the next: their auto-unlock is postponed, their alert is not, and their records show what the caller
+// waits for. If one is lost meanwhile, or the wait ends, all are released, and the error is that of the lock that was
+// lost or not taken.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(ctx, names, opts)
 	if err == nil && wanted[0].set.conditional() {
@@ -81,23 +81,24 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	return together(locks), nil
 }
 
-// ForLock gives options to one of the locks that [Client.LockAll] takes, beside those for all: permits of one, another
-// for reading. The call fails if it does not take the lock of this name. [If] and [Then] are always for the whole call.
+// ForLock gives options to one of the locks that [Client.LockAll] takes, in addition to those for all: permits of one,
+// another for reading. The call fails if it does not take a lock of this name. [If] and [Then] always apply to the
+// whole call.
 func ForLock(name string, opts ...Option) Option {
 	return func(s *settings) {
 		switch conditions := len(s.only) + len(s.with); {
 		case s.lock == name:
 			s.apply(opts)
 			if len(s.only)+len(s.with) > conditions {
-				s.problems = append(s.problems, errors.New("If and Then go with the whole call, not with ForLock"))
+				s.problems = append(s.problems, errors.New("If and Then apply to the whole call, not to ForLock"))
 			}
 		case !slices.Contains(s.together, name):
-			s.problems = append(s.problems, fmt.Errorf("there are options for %q, which is not asked for", name))
+			s.problems = append(s.problems, fmt.Errorf("there are options for %q, which is not among the locks", name))
 		}
 	}
 }
 
-// newAcquisitions is an acquisition of each lock, in the order of names.
+// newAcquisitions returns an acquisition of each lock, sorted by name.
 func (c *Client) newAcquisitions(ctx context.Context, names []string, opts []Option) ([]*acquisition, error) {
 	if len(names) == 0 {
 		return nil, errors.New("no lock is named")
@@ -121,13 +122,13 @@ func anyShared(wanted []*acquisition) bool {
 	return slices.ContainsFunc(wanted, func(a *acquisition) bool { return a.set.kind.shared() })
 }
 
-// amongOthers are the options of one of several locks.
+// amongOthers returns the options of one of several locks.
 func amongOthers(names []string, i int, opts []Option) []Option {
 	all := func(s *settings) { s.together = names }
 	return slices.Concat([]Option{all}, opts, []Option{heldWith(names, i)})
 }
 
-// heldWith names in the record of one lock the others that were taken with it.
+// heldWith names, in the record of one lock, the others that were taken with it.
 func heldWith(names []string, i int) Option {
 	if len(names) == 1 {
 		return nil
@@ -145,12 +146,12 @@ func heldWith(names []string, i int) Option {
 	return Attribute(AttributeTogether, text)
 }
 
-// lockInOrder takes one lock after the other.
+// lockInOrder takes one lock after another.
 func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []Option) (locks []*Lock, err error) {
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(caller)
 	var keeping sync.WaitGroup
-	done := false // else somebody's hook panics
+	done := false // stays false if a hook panics
 	defer func() {
 		cancel(nil)
 		keeping.Wait()
@@ -188,7 +189,7 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 	return locks, nil
 }
 
-// lostOr is the loss for which ctx ended, if it did for one: it says more than that the wait is over.
+// lostOr returns the loss that ended ctx, if one did: it says more than that the wait is over.
 func lostOr(ctx context.Context, err error) error {
 	if lost, isLost := context.Cause(ctx).(*LostError); isLost {
 		return lost
@@ -196,7 +197,7 @@ func lostOr(ctx context.Context, err error) error {
 	return err
 }
 
-// unlessLost leaves out of the errors of giving back what err says already.
+// unlessLost drops the error of the release if err already reports the loss.
 func unlessLost(giveBack, err error) error {
 	if errors.Is(err, ErrNotHeld) {
 		return nil
@@ -204,25 +205,25 @@ func unlessLost(giveBack, err error) error {
 	return giveBack
 }
 
-// waitsFor has the next extension write into the record what keeps the holder from working.
+// waitsFor makes the next extension record which lock the holder waits for.
 func (l *Lock) waitsFor(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.extension.progress = "waits for lock " + strconv.Quote(name)
 }
 
-// started has the durations count from now on, when all locks are there. Each is confirmed after the last one was
+// started makes the durations count from now, when all locks are held. Each hold is confirmed after the last lock was
 // taken, so any later holder of one has a greater token than all of these.
 func started(ctx context.Context, locks []*Lock) error {
 	return each(locks, func(l *Lock) error { return l.Alive(ctx) })
 }
 
-// together makes one handle of several.
+// together makes one handle of several locks.
 func together(locks []*Lock) *Locks {
 	g := &Locks{locks: locks}
 	outer := locks[0].outer
 	for _, l := range slices.Backward(locks) {
-		l.outer, outer = outer, l // the holder of one of them holds them all
+		l.outer, outer = outer, l // the holder of one holds them all
 		l.group = g
 	}
 	handle := g.handle()
@@ -244,7 +245,7 @@ func together(locks []*Lock) *Locks {
 	return g
 }
 
-// handle is the handle that stands for all locks.
+// handle returns the handle that stands for all locks.
 func (g *Locks) handle() *Lock {
 	first := g.locks[0]
 	if len(g.locks) == 1 {
@@ -256,7 +257,7 @@ func (g *Locks) handle() *Lock {
 	}
 }
 
-// notifyAcquired calls the hook for each lock that was taken, or for the one because of which none was.
+// notifyAcquired calls the hook for each lock that was taken, or for the one that prevented it.
 func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
 	defer unlockOnPanic(locks...)()
 	for i, l := range locks {
@@ -276,7 +277,7 @@ func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
 	failed.notifyAcquired(began, nil, err)
 }
 
-// explainAll says what was tried, where the error does not say it itself.
+// explainAll adds the names of the locks to an error that does not have them.
 func explainAll(names []string, err error) error {
 	if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrCondition) ||
 		errors.Is(err, ErrNotHeld) {
@@ -285,7 +286,7 @@ func explainAll(names []string, err error) error {
 	return fmt.Errorf("lock %s: %w", quoted(names), err)
 }
 
-// quoted is "a", "b" and 3 more.
+// quoted returns `"a", "b" and 3 more`.
 func quoted(names []string) string {
 	const most = 5
 	var b strings.Builder

@@ -26,14 +26,14 @@ func notLost(t testing.TB) func(error) {
 	return func(err error) { t.Errorf("lost: %v", err) }
 }
 
-// panicOf is the error that f panics with.
+// panicOf returns the error that f panics with.
 func panicOf(f func()) (err error) {
 	defer func() { err, _ = recover().(error) }()
 	f()
 	return nil
 }
 
-// lockerIsLost runs a test of a locked Locker, which is told once that it was lost.
+// lockerIsLost runs a test of a locked Locker that must report one loss.
 func lockerIsLost(t *testing.T, test func(t *testing.T, q *fake, c *mutex.Client, l sync.Locker, told chan error)) {
 	t.Helper()
 	queue(t, func(t *testing.T, q *fake) {
@@ -44,17 +44,17 @@ func lockerIsLost(t *testing.T, test func(t *testing.T, q *fake, c *mutex.Client
 		test(t, q, c, l, told)
 		synctest.Wait()
 		if len(told) != 0 {
-			t.Errorf("it told once more: %v", <-told)
+			t.Errorf("reported again: %v", <-told)
 		}
 	})
 }
 
-func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
+func TestLockerReportsALossOnce(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
 		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck")
 		lost := &mutex.LostError{}
 		if err := <-told; !errors.As(err, &lost) || lost.Ending.Why != "it is stuck" {
-			t.Fatalf("it told %v", err)
+			t.Fatalf("reported %v", err)
 		}
 		others := make(chan bool) // of this process
 		go func() {
@@ -65,7 +65,7 @@ func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
 		time.Sleep(time.Hour)
 		select {
 		case <-others:
-			t.Error("another goroutine has the Locker beside the one that lost the lock")
+			t.Error("another goroutine got the Locker while one that lost the lock still has it")
 		default:
 		}
 		l.Unlock()
@@ -73,7 +73,7 @@ func TestLockerTellsOnceThatTheLockWasLost(t *testing.T) {
 	})
 }
 
-func TestLockerTellsOfALossThatUnlockFinds(t *testing.T) {
+func TestLockerReportsALossFoundByUnlock(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
 		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck") // which nobody watches yet
 		l.Unlock()
@@ -83,7 +83,7 @@ func TestLockerTellsOfALossThatUnlockFinds(t *testing.T) {
 				t.Errorf("it told %v", err)
 			}
 		default:
-			t.Error("Unlock returned before the loss was told")
+			t.Error("Unlock returned before the loss was reported")
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestLockerWaitsThroughAnOutage(t *testing.T) {
 	})
 }
 
-func TestLockerOfAClosedClientIsLost(t *testing.T) {
+func TestLockerReportsAClosedClient(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, _ *fake, c *mutex.Client, l sync.Locker, told chan error) {
 		proctest.Must(t, c.Close())
 		if err := <-told; !errors.Is(err, mutex.ErrClosed) {

@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// noteTimeout is how long a holder that knows that it lost the lock tries to read why, before it stops without knowing.
+// noteTimeout is how long a holder that lost the lock tries to read why before it stops without knowing.
 const noteTimeout = 250 * time.Millisecond
 
 // err returns why the handle ended, nil while it is held.
@@ -24,7 +24,7 @@ func (l *Lock) err() error {
 	return l.cause
 }
 
-// causeOr returns why the handle ended, if it did, which says more than the error that followed from it.
+// causeOr returns why the handle ended, if it did: that says more than err, which followed from it.
 func (l *Lock) causeOr(err error) error {
 	if ended := l.err(); ended != nil {
 		return ended
@@ -53,7 +53,7 @@ func (l *Lock) runOut() {
 	l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
 }
 
-// gone ends the handle because another holds the lock in etcd, or nobody, and finds out how the hold ended.
+// gone ends the handle because its hold is no longer in etcd, and finds out how the hold ended.
 func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 	return l.lose(lost)
 }
 
-// verify asks etcd whether the hold stands: nil, or how it was lost.
+// verify asks etcd whether the hold stands. It returns nil if so, else how the hold was lost.
 func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 	r, err := l.c.retry.Send(ctx, locktxn.ReadHold(l.c.layout, l.held))
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 	return l.c.lost(l.held, r, 0, 1), nil
 }
 
-// lost is how a hold ended, by the operations of an answer that read the note about it and the record of the lock.
+// lost returns how a hold ended, from the operations of an answer that read its ending and the record of the lock.
 func (c *Client) lost(h locktxn.Hold, r etcdretry.Answer, note, record int) *LostError {
 	lost := &LostError{Lock: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, note),
 		At: c.wall()}
@@ -90,7 +90,7 @@ func (c *Client) lost(h locktxn.Hold, r etcdretry.Answer, note, record int) *Los
 	return lost
 }
 
-// ending is the note that the operation with this number read, nil where there is none that says how the hold ended.
+// ending returns the ending that operation op read; nil if there is none that says how the hold ended.
 func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
 	for _, kv := range r.Keys(op).Kvs {
 		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil && e.Ended != "" {
@@ -100,7 +100,7 @@ func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
 	return nil
 }
 
-// lostError says that the hold is certainly gone.
+// lostError returns an error that says that the hold is certainly gone.
 func (l *Lock) lostError() *LostError {
 	return &LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, Certain: true, At: l.c.wall()}
 }
@@ -120,7 +120,7 @@ func (l *Lock) notifyLost(why *LostError) {
 	}
 }
 
-// finish ends the handle for the first cause that comes; later ones change nothing.
+// finish ends the handle with the first cause; later ones change nothing.
 func (l *Lock) finish(cause error) (first bool) {
 	l.mu.Lock()
 	first = l.cause == nil
@@ -146,13 +146,13 @@ func (l *Lock) finish(cause error) (first bool) {
 		l.detach()
 	}
 	if l.origin.lease != nil && cause != ErrUnlocked {
-		l.c.leases.drop(l.origin.lease) // the next in the queue does not have to wait for this process
+		l.c.leases.drop(l.origin.lease) // so that the next in the queue need not wait for this process
 	}
 	return true
 }
 
-// cancelAcquisition keeps sendings of the acquisition that are still on their way from being committed after the end of
-// the hold, in the background.
+// cancelAcquisition prevents, in the background, that acquisition requests still in flight are committed after the end
+// of the hold.
 func (l *Lock) cancelAcquisition() {
 	if l.origin.cancel != nil {
 		l.c.cancelLater(l.wanted, l.held.UUID, l.origin.cancel)

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestHoldThatSomebodyEnds(t *testing.T) {
+func TestHoldEndedByOthersIsALoss(t *testing.T) {
 	type end struct {
 		by   func(t *testing.T, etcd *clientv3.Client)
 		want string
@@ -59,7 +59,7 @@ func TestHoldThatSomebodyEnds(t *testing.T) {
 	})
 }
 
-func TestAliveOfAHoldThatAnotherUUIDReplacedIsALoss(t *testing.T) {
+func TestAliveOfAReplacedHoldIsALoss(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		f.put("/mutexes/a/uuid", foreignUUID) // the token stays
 		if err := l.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) {
@@ -68,7 +68,7 @@ func TestAliveOfAHoldThatAnotherUUIDReplacedIsALoss(t *testing.T) {
 	})
 }
 
-func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
+func TestDoReportsALossDuringItsFunction(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		err := q.locks().Do(t.Context(), "a", func(ctx context.Context) error {
 			endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake")
@@ -84,7 +84,7 @@ func TestDoTellsThatTheLockWasLostMeanwhile(t *testing.T) {
 	})
 }
 
-func TestHoldThatIsExtendedAtOnceIsWatchedAllTheSame(t *testing.T) {
+func TestImmediatelyExtendedHoldIsStillWatched(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		alive(t, l)
 		time.Sleep(time.Second)
@@ -93,7 +93,7 @@ func TestHoldThatIsExtendedAtOnceIsWatchedAllTheSame(t *testing.T) {
 	})
 }
 
-func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
+func TestAliveAndUnlockNoticeTheLossOfAShortHold(t *testing.T) {
 	queues(t, map[string]func(*mutex.Lock) error{
 		"alive":  func(l *mutex.Lock) error { return l.Alive(context.Background()) },
 		"unlock": (*mutex.Lock).Unlock,
@@ -110,7 +110,7 @@ func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
 	})
 }
 
-func TestRefusalsInWords(t *testing.T) {
+func TestRefusalMessages(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	by := func(owner string, alert, autoUnlock time.Duration) metadata.Document {
 		return metadata.Document{Record: metadata.Record{Token: 7, Holder: metadata.Holder{Owner: owner},

@@ -11,13 +11,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Asked returns a channel that is closed when somebody asks the holder to finish: an operator, or a client that waits
-// with [Urgent]. [Lock.Request] says who and why. It is a question, and the lock stays held: finish early if the work
-// can, and otherwise answer by the text of the next [Lock.Alive], which is shown beside the request.
+// Asked returns a channel that is closed when an operator, or a client that waits with [Urgent], asks the holder to
+// finish. [Lock.Request] says who and why. The lock stays held: finish early if the work can; otherwise answer with the
+// text of the next [Lock.Alive], which is shown beside the request.
 //
-// Requests are noticed at once, but not in the first tenth of a second of a hold, and within a minute if etcd cannot be
-// reached. The channel stays as it is when the hold ends. A handle that stands for several locks is asked when the
-// holder of any of them is. Without a hold the channel is nil.
+// Requests are noticed at once, except in the first tenth of a second of a hold, and within a minute if a watch misses
+// them. The end of the hold does not close the channel. A handle that stands for several locks is asked when the holder
+// of any of them is. Without a hold the channel is nil.
 func (l *Lock) Asked() <-chan struct{} {
 	if l.none() {
 		return nil
@@ -38,7 +38,7 @@ func (l *Lock) Asked() <-chan struct{} {
 	return asked
 }
 
-// Request returns the latest request to finish, nil if nobody asked. Its texts are whatever its writer wrote: escape
+// Request returns the latest request to finish; nil if there is none. Its texts are whatever its writer wrote: escape
 // them, or show an [AskedError], which does.
 func (l *Lock) Request() *metadata.Request {
 	if l.none() {
@@ -48,7 +48,7 @@ func (l *Lock) Request() *metadata.Request {
 	return request
 }
 
-// Extended returns who last gave this hold more time, and why, nil if nobody did.
+// Extended returns who last gave this hold more time, and why; nil if nobody did.
 func (l *Lock) Extended() *metadata.Extension {
 	if l.none() {
 		return nil
@@ -62,8 +62,8 @@ func (l *Lock) Extended() *metadata.Extension {
 	return hold.messages.extension
 }
 
-// AskedError returns an error for work that ends because it was asked to, nil if nobody asked: as the cause of a
-// context, or for the work to return.
+// AskedError returns an [*AskedError] for work that ends because it was asked to, as its error or as the cause of a
+// context; nil if there is no request.
 func (l *Lock) AskedError() error {
 	if l.none() {
 		return nil
@@ -83,7 +83,7 @@ func (g *Locks) Asked() <-chan struct{} {
 	return g.whole.Asked()
 }
 
-// Request is [Lock.Request] for any of the locks: the latest.
+// Request returns the latest [Lock.Request] of any of the locks.
 func (g *Locks) Request() *metadata.Request {
 	if g == nil {
 		return nil
@@ -91,7 +91,7 @@ func (g *Locks) Request() *metadata.Request {
 	return g.whole.Request()
 }
 
-// members are the handles of acquisitions whose requests concern this one.
+// members returns the handles whose requests concern this one.
 func (l *Lock) members() []*Lock {
 	if l.reentry.of != nil && l.group != nil { // the work needs all of them
 		return l.group.locks
@@ -99,7 +99,7 @@ func (l *Lock) members() []*Lock {
 	return []*Lock{l.root()}
 }
 
-// latestRequest returns the latest request to one of these holders, and whom it asks; nil if there is none.
+// latestRequest returns the latest request to one of these handles, and which handle; nil if there is none.
 func latestRequest(locks []*Lock) (whom *Lock, request *metadata.Request) {
 	latest := int64(0)
 	for _, l := range locks {
@@ -138,7 +138,7 @@ func (l *Lock) closeAsked() {
 	}
 }
 
-// whenAsked calls f when the first request comes, at once if there is one.
+// whenAsked calls f when the first request comes, or at once if there is one.
 func (l *Lock) whenAsked(f func()) {
 	l.mu.Lock()
 	m := l.received()
@@ -152,7 +152,7 @@ func (l *Lock) whenAsked(f func()) {
 	}
 }
 
-// received returns what is known, to add to it. The caller holds mu.
+// received returns the messages, creating them if needed. The caller holds mu.
 func (l *Lock) received() *messages {
 	if l.messages == nil {
 		l.messages = &messages{}
@@ -160,7 +160,7 @@ func (l *Lock) received() *messages {
 	return l.messages
 }
 
-// alertGranted returns the alert that an operator granted, zero if none did. The caller holds mu.
+// alertGranted returns the alert that an operator granted; zero if none did. The caller holds mu.
 func (l *Lock) alertGranted() time.Time {
 	if l.messages == nil {
 		return time.Time{}
@@ -168,8 +168,8 @@ func (l *Lock) alertGranted() time.Time {
 	return l.messages.alertAt
 }
 
-// learnFrom takes over what others wrote, by the events of a watch. It reports whether one of them gave more time: then
-// the alert, which is not watched, has to be read.
+// learnFrom takes over what others wrote, from the events of a watch. It reports whether one of them gave more time:
+// the alert, which is not watched, then has to be read.
 func (l *Lock) learnFrom(events []*clientv3.Event) (extended bool) {
 	var fields []metadata.Field
 	record := l.c.layout.Record(l.held.Lock)
@@ -188,7 +188,7 @@ func (l *Lock) learnFrom(events []*clientv3.Event) (extended bool) {
 		fields = slices.DeleteFunc(fields, func(f metadata.Field) bool { return f.Name == name })
 		fields = append(fields, metadata.Field{Name: name, Value: string(e.Kv.Value), ModRevision: e.Kv.ModRevision})
 	}
-	// That alone comes after each of the holder's own extensions.
+	// This event alone follows each of the holder's own extensions.
 	if len(fields) == 1 && fields[0].Name == metadata.FieldAutoUnlockAt {
 		l.deadlineIs(fields[0].Value)
 	} else if len(fields) > 0 {
@@ -206,7 +206,7 @@ func (l *Lock) deadlineIs(value string) {
 	}
 }
 
-// learn takes over what others wrote into these fields of the hold's record.
+// learn takes over what others wrote into these fields of the record.
 func (l *Lock) learn(fields []metadata.Field) {
 	doc := l.decode(fields)
 	l.learnAll(&doc)
@@ -218,8 +218,8 @@ func (l *Lock) decode(fields []metadata.Field) metadata.Document {
 		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
 }
 
-// learnAll takes over what others wrote into the hold's record. A request or extension that cannot be read, or is meant
-// for another hold, is not in it.
+// learnAll takes over what others wrote into the record. The document does not have a request or extension that cannot
+// be read or is meant for another hold.
 func (l *Lock) learnAll(doc *metadata.Document) {
 	l.mu.Lock()
 	if l.cause != nil {
@@ -246,8 +246,8 @@ func (l *Lock) learnAll(doc *metadata.Document) {
 	}
 }
 
-// request takes over a request with this revision, and returns whom to call because it is the first. The caller holds
-// mu.
+// request takes over a request with this revision and returns the listeners to call if it is the first. The caller
+// holds mu.
 func (l *Lock) request(r *metadata.Request, revision int64) (listeners []func()) {
 	m := l.received()
 	if revision <= m.requested {
@@ -263,7 +263,7 @@ func (l *Lock) request(r *metadata.Request, revision int64) (listeners []func())
 	return listeners
 }
 
-// grant takes over an extension, and returns it if it wrote the auto-unlock in the record. The caller holds mu.
+// grant takes over an extension and returns it if it wrote the auto-unlock in the record. The caller holds mu.
 func (l *Lock) grant(doc *metadata.Document) *metadata.Extension {
 	e := doc.Extended
 	if e == nil {
@@ -288,7 +288,7 @@ func (l *Lock) grant(doc *metadata.Document) *metadata.Extension {
 	return e
 }
 
-// writtenAt returns the mod revision of a field, 0 if the record does not have it.
+// writtenAt returns the mod revision of a field; 0 if the record does not have it.
 func writtenAt(doc *metadata.Document, field string) int64 {
 	for _, f := range doc.Fields {
 		if f.Name == field {
@@ -298,7 +298,7 @@ func writtenAt(doc *metadata.Document, field string) int64 {
 	return 0
 }
 
-// deliver reports what is new to the log, the hooks and the holder, until there is nothing.
+// deliver reports new messages to the log, the hooks and the holder, until there are none.
 func (l *Lock) deliver() {
 	for {
 		l.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The durations of a lock for which neither the client nor the call gives any. If only one of the two is given, the
-// other follows from it: AutoUnlockAfter is three times AlertAfter.
+// The durations of a lock when neither the client nor the call sets them. If only one is set, the other follows from
+// it: AutoUnlockAfter is three times AlertAfter.
 const (
 	DefaultAlertAfter      = 5 * time.Minute
 	DefaultAutoUnlockAfter = 3 * DefaultAlertAfter
@@ -25,7 +25,7 @@ const (
 // DefaultBacktraceDepth is the number of stack frames in a record.
 const DefaultBacktraceDepth = 30
 
-// DefaultHeartbeatLife is the time until auto-unlock of a lock with a heartbeat, unless the options give another.
+// DefaultHeartbeatLife is the time until auto-unlock of a lock with a heartbeat, unless the options set another.
 const DefaultHeartbeatLife = time.Minute
 
 const (
@@ -51,14 +51,14 @@ type settings struct {
 	barge           bool
 	reentrant       bool
 	detached        bool // the hold outlives the process
-	forHolder       bool // an adoption: the holder goes on
+	forHolder       bool // an adoption that leaves the hold to its holder
 	onWait          func(Waiting)
 	onAsked         func(metadata.Request)
-	urgent          string // why the holder is asked to finish; empty: it is not
+	urgent          string // why the holder is asked to finish; empty if it is not
 	kind            kind
-	only            []clientv3.Cmp // conditions and writes of the caller's, see If and Then
+	only            []clientv3.Cmp // the caller's conditions and writes, see If and Then
 	with            []clientv3.Op
-	documents       locktxn.Documents // below the prefix, that may be written all the same
+	documents       locktxn.Documents // keys below the prefix that Then may write
 
 	problems []error
 }
@@ -66,44 +66,44 @@ type settings struct {
 // Owner names the program or service that holds the lock. It overrides that of the client.
 func Owner(name string) Option { return func(s *settings) { s.holder.Owner = name } }
 
-// Purpose is one line that tells whoever is paged what this lock is for.
+// Purpose is one line that tells whoever is paged what the lock is for.
 func Purpose(text string) Option { return func(s *settings) { s.holder.Purpose = text } }
 
-// AlertAfter is how long the work takes on a bad day. An alert is raised once this time has passed since the
+// AlertAfter is how long the work takes on a bad day. An alert is raised once this much time has passed since the
 // acquisition or the last [Lock.Alive]. It must be positive, and no longer than [AutoUnlockAfter] unless there is a
 // [Heartbeat].
 func AlertAfter(d time.Duration) Option {
 	return func(s *settings) { s.alertAfter = s.positive("time until alert", d) }
 }
 
-// AutoUnlockAfter is when the lock is taken away from a silent holder, counted from the acquisition or the last
-// [Lock.Alive]. It must be at least 100 ms. The handle's context ends a little earlier, see [SafetyMargin].
+// AutoUnlockAfter is when a silent holder loses the lock, counted from the acquisition or the last [Lock.Alive]. It
+// must be at least 100 ms. The handle's context ends a little earlier; see [SafetyMargin].
 func AutoUnlockAfter(d time.Duration) Option {
 	return func(s *settings) { s.autoUnlockAfter = s.positive("time until auto-unlock", d) }
 }
 
-// SafetyMargin is how long before the auto-unlock the handle's context ends, so that the work has stopped when another
-// gets the lock. It should be longer than the work takes to stop. The default is a tenth of the time until auto-unlock,
-// at most 30 seconds.
+// SafetyMargin is how long before the auto-unlock the handle's context ends, so that the work has stopped before
+// another client gets the lock. It should be longer than the work takes to stop. The default is a tenth of the time
+// until auto-unlock, at most 30 seconds.
 func SafetyMargin(d time.Duration) Option {
 	return func(s *settings) { s.safetyMargin = s.positive("safety margin", d) }
 }
 
 // Heartbeat extends the time until auto-unlock in the background while the process lives, at least every 20 seconds, up
-// to the maximum hold, which is counted from the acquisition. A short [AutoUnlockAfter] is enough then, and the lock of
-// a dead process is soon free; a longer one outlasts longer outages of etcd. Being alive is not progress: heartbeats do
-// not postpone the alert.
+// to the maximum hold, which is counted from the acquisition. A short [AutoUnlockAfter] is then enough, and the lock of
+// a dead process is soon free; a longer one survives longer outages of etcd. Heartbeats prove that the process lives,
+// not that the work progresses, so they do not postpone the alert.
 func Heartbeat(maximumHold time.Duration) Option {
 	return func(s *settings) { s.maximumHold = s.positive("maximum hold of the heartbeat", maximumHold) }
 }
 
-// LockDelay keeps others from following the hold for this long if somebody else ends it, by force or because of its
-// deadline: its holder may still be at work for a moment. A release by the holder has no delay, and neither has the end
-// of a holder that is proven dead. It is rounded up to whole seconds, and at most an hour. An unlocker may have a
-// default for holds without this option; zero wants none in any case.
+// LockDelay keeps other clients from taking the lock for this long after the hold is ended by force or because of its
+// deadline, because its holder may still be working for a moment. There is no delay after a release by the holder, or
+// when the holder is proven dead. It is rounded up to whole seconds, and at most an hour. An unlocker may have a
+// default for holds without this option; zero means no delay in any case.
 //
-// Only clients that know lock delays wait for their end: those of this module and of its version or a later one. A
-// resource that must not obey a former holder checks the token, see [Lock.Token].
+// Only clients that support lock delays observe them: those of this module, of this version or later. A resource that
+// must not obey a former holder checks the token; see [Lock.Token].
 func LockDelay(d time.Duration) Option {
 	return func(s *settings) {
 		if d < 0 || d > metadata.MaxLockDelay {
@@ -116,8 +116,8 @@ func LockDelay(d time.Duration) Option {
 	}
 }
 
-// Attribute adds a value to the record that is shown with the lock and in its history: a ticket, a build, a number of
-// rows. The value is text, a number or a boolean.
+// Attribute adds a value to the record, such as a ticket, a build or a number of rows. It is shown with the lock and in
+// its history. The value is text, a number or a boolean.
 func Attribute(name string, value any) Option {
 	return func(s *settings) {
 		if s.attributes == nil {
@@ -127,7 +127,7 @@ func Attribute(name string, value any) Option {
 	}
 }
 
-// BacktraceDepth is the number of stack frames that the record keeps of the call that took the lock, 0 to 1000.
+// BacktraceDepth is how many stack frames of the call that takes the lock the record keeps, 0 to 1000.
 func BacktraceDepth(frames int) Option {
 	return func(s *settings) {
 		if frames < 0 || frames > 1000 {
@@ -138,26 +138,26 @@ func BacktraceDepth(frames int) Option {
 	}
 }
 
-// Detached says that the work goes on when this process has ended, because another process takes it over: the end of
-// this one is no proof that the lock is abandoned. [Client.Reserve] says so by itself, and [Lock.Detach] and
-// [Client.Adopt] say so later: give it where this process may end before either of them could reach etcd.
+// Detached declares that the work continues after this process ends, because another process takes it over: the end of
+// this process does not prove that the lock is abandoned. [Client.Reserve] implies it, and [Lock.Detach] and
+// [Client.Adopt] declare it later; use the option if this process may end before either of them reaches etcd.
 func Detached() Option { return func(s *settings) { s.detached = true } }
 
-// WithoutQueue takes the lock as soon as it is free, past the queue: for work that must not wait its turn, such as an
-// operator's. A release wakes all waiters without a queue at once, and any of them may get the lock.
+// WithoutQueue takes the lock as soon as it is free, ahead of the queue: for work that must not wait its turn, such as
+// an operator's. A release wakes all waiters without a queue at once, and any of them may get the lock.
 func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
 
 // OnWait calls f while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed,
-// which is checked about once a second. The calls come one after the other, from a goroutine of their own, and Lock
-// does not return before the last of them has.
+// which is checked about once a second. The calls are sequential, in a separate goroutine, and Lock does not return
+// before the last of them has.
 func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
 
-// Urgent has [Client.Lock] ask the holder to finish early, as an operator may: each holder whose turn comes while the
-// call waits, once, with this reason. Holders learn it as their [Lock.Asked] says, and may ignore it. The place in the
-// queue stays what it is. Of a lock that several can hold, those are asked who would have to finish.
+// Urgent makes [Client.Lock] ask the holder to finish early, as an operator may. It asks each holder that it waits for
+// once, with this reason. Holders learn of it through [Lock.Asked] and may ignore it. The position in the queue does
+// not change. For a lock that several can hold, it asks those that would have to finish.
 //
-// A holder that somebody has asked already is not asked again. If asking fails, the wait goes on. It costs a small
-// request each second of the wait, as [OnWait] does. Calls that do not wait ask nobody.
+// A holder that has already been asked is not asked again. If the request fails, the wait continues. It costs a small
+// request per second of waiting, as [OnWait] does. Calls that do not wait ask nobody.
 func Urgent(reason string) Option {
 	return func(s *settings) {
 		if err := checkReason(reason); err != nil {
@@ -167,10 +167,9 @@ func Urgent(reason string) Option {
 	}
 }
 
-// OnAsked calls f when somebody asks the holder to finish: an operator, or a client that waits with [Urgent]. It is
-// called again for a later request. The calls come one after the other, from a goroutine of their own, and for a short
-// while after the lock was released. The texts of the request are whatever its writer wrote: escape them. See
-// [Lock.Asked].
+// OnAsked calls f when an operator, or a client that waits with [Urgent], asks the holder to finish, and again for each
+// later request. The calls are sequential, in a separate goroutine, and may continue for a short while after the lock
+// is released. The texts of the request are whatever its writer wrote: escape them. See [Lock.Asked].
 func OnAsked(f func(metadata.Request)) Option { return func(s *settings) { s.onAsked = f } }
 
 // Waiting is the state of the wait for a lock.
@@ -183,8 +182,8 @@ type Waiting struct {
 	Holder  metadata.Document
 	Holders []metadata.Document
 
-	// Delay is what keeps others from following a hold that was ended; nil if nothing does. Of several it is the last
-	// to end.
+	// Delay is the lock delay that keeps other clients from taking the lock; nil if there is none. Of several it is the
+	// last to end.
 	Delay *metadata.Delay
 
 	Since time.Time // when the wait began, wall clock
@@ -192,19 +191,18 @@ type Waiting struct {
 }
 
 // Reentrant lets [Client.Lock], [Client.TryLock] and [Client.Do] enter a hold of the lock again if ctx was made under
-// it, by [Client.Do] or [Lock.Context]: they return another handle of that hold at once. The lock is given back, and
-// the context of the outer handle ends, when the last handle is unlocked.
+// it, by [Client.Do] or [Lock.Context]: they return another handle of that hold at once. The lock is released, and the
+// context of the outer handle ends, when the last handle is unlocked.
 //
-// The other options of the inner call are ignored: purpose and times are the outer one's. Without this option the call
-// fails with an [*AlreadyHeldError].
+// The other options of the inner call are ignored: purpose and times are those of the outer call. Without this option
+// the call fails with an [*AlreadyHeldError].
 func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 
-// Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are out at a time, over all
-// clients. [Weight] says how many are taken; the default is one. All clients should give the same limit. While it
-// changes, in a rolling update, each keeps to its own and takes no permit beyond it.
+// Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are held at a time, across
+// all clients. [Weight] sets how many are taken; the default is one. All clients should use the same limit. While it
+// changes, in a rolling update, each client keeps to its own and takes no permit beyond it.
 //
-// The permit is a record of its own under the name of the lock, # and the lowest number that is free: [Lock.Name] is
-// "pool#2".
+// The permit has its own record, named after the lock, # and the lowest free number: [Lock.Name] is "pool#2".
 func Semaphore(limit int) Option {
 	return func(s *settings) {
 		s.kind.name, s.kind.limit = metadata.HoldsPermits, limit
@@ -217,7 +215,7 @@ func Semaphore(limit int) Option {
 }
 
 // Weight is how many permits of a [Semaphore] are taken, all or none. A heavy weight waits at the head of the queue
-// until enough are free, and nobody behind it overtakes it.
+// until enough are free, and no waiter behind it overtakes it.
 func Weight(permits int) Option {
 	return func(s *settings) {
 		s.kind.weight = permits
@@ -227,10 +225,10 @@ func Weight(permits int) Option {
 	}
 }
 
-// Shared takes a read-write lock for reading: beside other readers, not beside a writer. Readers queue behind a waiting
-// writer, so they cannot keep it out.
+// Shared takes a read-write lock for reading: alongside other readers, but not alongside a writer. Readers queue behind
+// a waiting writer, so they cannot starve it.
 //
-// The reader is a record of its own under the name of the lock, # and a number: [Lock.Name] is "catalogue#2".
+// The reader has its own record, named after the lock, # and a number: [Lock.Name] is "catalogue#2".
 func Shared() Option {
 	return func(s *settings) {
 		s.kind.name = metadata.HoldsShared
@@ -238,8 +236,8 @@ func Shared() Option {
 	}
 }
 
-// Exclusive takes a read-write lock for writing: beside nobody. It also takes all permits of a [Semaphore]. A plain
-// lock of the same name is not exclusive: it ignores those that share the lock.
+// Exclusive takes a read-write lock for writing, alone. It also takes all permits of a [Semaphore]. A plain lock of the
+// same name is not exclusive: it ignores the shares of the lock.
 func Exclusive() Option {
 	return func(s *settings) {
 		s.kind.name = metadata.HoldsExclusive
@@ -247,24 +245,24 @@ func Exclusive() Option {
 	}
 }
 
-// If makes [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold, too, in the same
+// If makes [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold too, in the same
 // transaction. They compare the caller's own keys in the same etcd. If they do not hold, the error is a
-// [*ConditionError], even if the lock is held at the same time.
+// [*ConditionError], even if the lock is also held.
 //
-// Calls that wait refuse it: take the lock, then compare in a transaction with [Lock.Guard].
+// Calls that wait refuse this option: take the lock, then compare in a transaction with [Lock.Guard].
 func If(compares ...clientv3.Cmp) Option {
 	return func(s *settings) { s.only = append(s.only, compares...) }
 }
 
 // Then makes [Client.TryLock] and [Client.TryLockAll] write the caller's own keys, by puts and deletions, in the
 // transaction that takes the lock. The lock is taken if and only if the writes are done, at the revision [Lock.Token].
-// They are done once, however often an answer gets lost and the request is repeated.
+// They are done once, however often an answer is lost and the request repeated.
 //
-// After an error they were not done and will not be, unless it is an [ErrUnknown], or a [*LostError]: then the lock was
-// taken away before this process knew that it had it.
+// After an error the writes were not done and will not be, unless it is an [ErrUnknown], or a [*LostError]: then the
+// lock was removed before this process knew that it had taken it.
 //
 // The keys must lie outside the prefix of the locks, and the whole transaction must be smaller than 1.5 MiB. Calls that
-// wait refuse the option, see [If].
+// wait refuse the option; see [If].
 func Then(writes ...clientv3.Op) Option {
 	return func(s *settings) { s.with = append(s.with, writes...) }
 }
@@ -298,7 +296,7 @@ func (s *settings) apply(options []Option) {
 	}
 }
 
-// positive records a problem unless a duration is positive and within reason.
+// positive records a problem unless the duration is positive and at most maxDuration.
 func (s *settings) positive(name string, d time.Duration) time.Duration {
 	switch {
 	case d <= 0:
@@ -354,7 +352,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// checkReentrant refuses what would not be done if the hold existed already.
+// checkReentrant refuses conditions and writes that an existing hold would skip.
 func (s *settings) checkReentrant() error {
 	if s.reentrant && s.conditional() {
 		return errors.New("If and Then cannot be Reentrant: a hold that is entered again is not taken again")
@@ -369,7 +367,7 @@ func (s *settings) stamp(d *metadata.Draft, now time.Time) {
 	d.AlertAt = now.Add(min(s.alertAfter, s.autoUnlockAfter))
 }
 
-// conditional reports whether the acquisition has conditions or writes of the caller's.
+// conditional reports whether the acquisition has conditions or writes of the caller.
 func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
 
 // checkReason returns what is wrong with the reason of a request.

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestDurationsFollowFromEachOther(t *testing.T) {
+func TestDurationsHaveDependentDefaults(t *testing.T) {
 	type durations struct {
 		defaults, call    []mutex.Option
 		alert, autoUnlock time.Duration
@@ -37,7 +37,7 @@ func TestDurationsFollowFromEachOther(t *testing.T) {
 	})
 }
 
-func TestDeepBacktraceIsCutAndNeverAnError(t *testing.T) {
+func TestDeepBacktraceIsCutWithoutError(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		var dive func(depth int)
 		dive = func(depth int) {
@@ -53,14 +53,14 @@ func TestDeepBacktraceIsCutAndNeverAnError(t *testing.T) {
 			t.Errorf("%d bytes, ends with %q", n, doc.Backtrace[n-20:])
 		}
 		if take(t, locks, "b", mutex.BacktraceDepth(0)); read(t, f.etcd, "b").Backtrace != "" {
-			t.Error("a backtrace that nobody wanted")
+			t.Error("an unwanted backtrace")
 		}
 	})
 }
 
 func opts(o ...mutex.Option) []mutex.Option { return o }
 
-func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestBadOptionsAreRefusedBeforeSending(t *testing.T) {
 	c := newClient(t, clientv3.NewCtxClient(t.Context())) // any request would panic
 	ctx := context.Background()
 	long := strings.Repeat("x", 257)
@@ -92,7 +92,7 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"mutex: a Locker needs a function to call when the lock is lost", locker("a", nil)},
 		{"the lock name is empty", locker("", notLost(t))},
 		{"it must be positive", locker("a", notLost(t), mutex.AlertAfter(-1))},
-		{"it takes no If and no Then", locker("a", notLost(t), write)},
+		{"it takes neither If nor Then", locker("a", notLost(t), write)},
 		{`lock "": the lock name is empty`, try("")},
 		{`lock "` + long + `": the lock name has 257 bytes, at most 256 are allowed`, try(long)},
 		{"the time until alert is 0s, it must be positive", try("a", mutex.AlertAfter(0))},
@@ -134,9 +134,9 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"lies among the locks", then(clientv3.OpDelete("\x00", clientv3.WithFromKey()))},
 		{"123 conditions or writes, at most 122 fit into the transaction",
 			then(slices.Repeat([]clientv3.Op{put}, 123)...)},
-		{"If and Then go with TryLock and TryLockAll", wait("a", write)},
-		{"If and Then go with TryLock and TryLockAll", c.Do(ctx, "a", nothing, holds)},
-		{"If and Then go with plain locks", try("a", mutex.Semaphore(3), write)},
+		{"only TryLock and TryLockAll take If and Then", wait("a", write)},
+		{"only TryLock and TryLockAll take If and Then", c.Do(ctx, "a", nothing, holds)},
+		{"If and Then work with plain locks only", try("a", mutex.Semaphore(3), write)},
 		{`lock "a": If and Then cannot be Reentrant: a hold that is entered again is not taken again`,
 			try("a", mutex.Reentrant(), write)},
 
@@ -153,7 +153,7 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 			try("a", mutex.Exclusive(), mutex.Semaphore(3))},
 		{`lock "a": attribute "permits": with the option Semaphore the name belongs to the protocol`,
 			try("a", mutex.Semaphore(3), mutex.Attribute("permits", 2))},
-		{`the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`,
+		{`the name looks like share 7 of the lock "a": choose one that does not end in # and a number`,
 			try("a#7", mutex.Shared())},
 		{"the lock name has 256 bytes, at most 253 leave room for the numbers of its shares",
 			wait(long[:256], mutex.Semaphore(99))},
@@ -168,14 +168,14 @@ func TestWhatCannotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 			together(many)},
 		{"8 conditions or writes, at most 7 fit into the transaction",
 			together(many[:24], mutex.Then(slices.Repeat([]clientv3.Op{put}, 8)...))},
-		{"If and Then go with TryLock and TryLockAll", all([]string{"a"}, write)},
+		{"only TryLock and TryLockAll take If and Then", all([]string{"a"}, write)},
 		{"TryLockAll takes plain locks only: use LockAll", together([]string{"a"}, mutex.Semaphore(3))},
 		{"TryLockAll takes plain locks only: use LockAll",
 			together([]string{"a", "b"}, mutex.ForLock("b", mutex.Shared()))},
-		{`there are options for "b", which is not asked for`, try("a", mutex.ForLock("b", mutex.Shared()))},
-		{`there are options for "c", which is not asked for`,
+		{`there are options for "b", which is not among the locks`, try("a", mutex.ForLock("b", mutex.Shared()))},
+		{`there are options for "c", which is not among the locks`,
 			all([]string{"a", "b"}, mutex.ForLock("c", mutex.Shared()))},
-		{"If and Then go with the whole call, not with ForLock",
+		{"If and Then apply to the whole call, not to ForLock",
 			together([]string{"a", "b"}, mutex.ForLock("a", write))},
 	} {
 		refusedWith(t, r.err, r.want)
@@ -189,7 +189,7 @@ func refusedWith(t *testing.T, err error, want string) {
 	}
 }
 
-func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+func TestBadReservationsAreRefusedBeforeSending(t *testing.T) {
 	c := newClient(t, clientv3.NewCtxClient(t.Context())) // any request would panic
 	for _, r := range []struct {
 		want, name, reason string
@@ -213,7 +213,7 @@ func TestReservationsThatCannotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}
 }
 
-func TestClientThatCannotWorkIsRefused(t *testing.T) {
+func TestBadClientOptionsAreRefused(t *testing.T) {
 	_, noEtcd := mutex.New(nil, mutex.Options{})
 	refusedWith(t, noEtcd, "mutex: no etcd client was given")
 	for want, o := range map[string]mutex.Options{

@@ -14,11 +14,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waiterRecheck is how often a waiter reads the queue although its watch is silent: a safety net, not the way in which
-// it learns that the lock is free.
+// waiterRecheck is how often a waiter reads the queue while its watch is silent: a safety net, not how it learns that
+// the lock is free.
 const waiterRecheck = 10 * time.Second
 
-// queueUp takes the lock, waiting for its turn.
+// queueUp waits for the turn of this acquisition and takes the lock.
 func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 	for n := 0; ; n++ {
 		if l, err = a.join(ctx, b); l == nil && err == nil {
@@ -46,7 +46,7 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 
 // join takes the lock or joins its queue. If both results are nil, the acquisition is in the queue.
 //
-// Where a lease is at hand, one request does either. A client whose locks nobody else wants never asks for one.
+// If an idle lease exists, one request does either. A client whose locks nobody else wants never gets a lease.
 func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 	if a.queue.lease == nil {
 		a.queue.lease = a.c.leases.takeIdle()
@@ -63,8 +63,9 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 	return nil, a.getInLine(ctx, b)
 }
 
-// enter claims the lock after so many refusals and, if it has a lease, joins the others who queue. Without one, queued
-// reports whether to get one: others queue, there is nothing to share, or the outcome of a sending is indeterminate.
+// enter claims the lock and, if it has a lease, joins the queue otherwise. refusals counts the earlier refusals.
+// Without a lease, queued reports whether to get one: others queue, there is nothing to share, or the outcome of a
+// request is indeterminate.
 func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, queued bool, err error) {
 	claim := a.next(refusals)
 	if a.queue.lease == nil {
@@ -73,7 +74,7 @@ func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, 
 			return l, false, err
 		}
 		queued = a.indeterminate || !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0
-		// A late commit could pass those before this waiter, and both would wait for each other.
+		// A late commit could overtake the waiters ahead of this one, and they would wait for each other.
 		a.abandonIndeterminate()
 		return nil, queued, nil
 	}
@@ -86,7 +87,7 @@ func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, 
 	return l, false, err
 }
 
-// getInLine joins the queue no matter who holds the lock.
+// getInLine joins the queue, whether or not the lock is held.
 func (a *acquisition) getInLine(ctx context.Context, b bid) (err error) {
 	if a.queue.lease == nil {
 		if a.queue.lease, err = a.c.leases.grant(ctx); err != nil {
@@ -106,7 +107,7 @@ func (a *acquisition) getInLine(ctx context.Context, b bid) (err error) {
 	return nil
 }
 
-// prepareTicket makes what others see of this waiter, before anything is sent that may put it.
+// prepareTicket makes the ticket that others see, before any request that may put it.
 func (a *acquisition) prepareTicket(ctx context.Context, b bid) {
 	t := metadata.Ticket{UUID: a.draft.UUID, Holder: a.draft.Holder, Since: metadata.Time{Time: b.wall}}
 	if end, ok := ctx.Deadline(); ok {
@@ -116,10 +117,10 @@ func (a *acquisition) prepareTicket(ctx context.Context, b bid) {
 	a.c.leases.serve(a.queue.lease, a.draft.UUID)
 }
 
-// joined keeps the position in the queue from an answer.
+// joined stores the position in the queue from an answer.
 //
-// An attempt that does not know whether it joined before begins anew. Otherwise a late claim of the same uuid could be
-// committed beside the one that it makes when its turn comes.
+// An attempt that does not know whether an earlier request joined starts over. Otherwise a late claim with the same
+// uuid could be committed besides the one that it makes when its turn comes.
 func (a *acquisition) joined(r etcdretry.Answer, err error) error {
 	switch {
 	case locktxn.LeaseGone(err):
@@ -138,7 +139,7 @@ func (a *acquisition) joined(r etcdretry.Answer, err error) error {
 	return nil
 }
 
-// await waits for the turn of this acquisition, and takes the lock.
+// await waits for the turn of a queued acquisition and takes the lock.
 func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	for l == nil && err == nil && ctx.Err() == nil {
 		l, err = a.follow(ctx)
@@ -146,13 +147,13 @@ func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	return l, err
 }
 
-// follow watches the ticket ahead, or the ends of holds if this one is the first. Its own ticket, without which it is
-// no longer in the queue, ends with its lease: it is watched when that is not kept alive any more. That somebody else
-// deleted it is found by the next look at the queue, as a watch for it would cost each wait as much as the other one.
+// follow watches the ticket ahead or, if this one is the first, the ends of holds. Its own ticket, without which it is
+// no longer in the queue, ends with its lease, so it is watched once the lease is no longer kept alive. If another
+// client deletes the ticket, the next look at the queue finds that: watching for it would double the cost of each wait.
 func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	layout := a.c.layout
 	before := a.queue.before
-	delayed := a.holders.delayed() // is followed, too
+	delayed := a.holders.delayed() // the delay is followed, too
 	var keys []etcdretry.Watched
 	if before != "" {
 		keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, before)))
@@ -173,8 +174,8 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	return l, err
 }
 
-// advance acts on events of the keys that a waiter follows, or, without events, on whatever may have happened. If both
-// results are nil, the wait goes on.
+// advance acts on events of the keys that a waiter follows or, without events, looks at the queue. If both results are
+// nil, the wait continues.
 func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
 	look := len(events) == 0
 	ended := false
@@ -192,7 +193,7 @@ func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*L
 			a.holders = holders{}
 			a.queue.first = true
 			ended = true
-		default: // the one ahead gave up, died, or took a share; or a late sending of the turn was committed
+		default: // the waiter ahead gave up, died, or took a share; or a late request of the turn was committed
 			look = true
 		}
 	}
@@ -205,7 +206,7 @@ func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*L
 	return nil, nil
 }
 
-// holding reports whether a ticket bears the mark of a holder: then its deletion means that the lock was handed over.
+// holding reports whether a ticket is marked as a holder's: then its deletion means that the lock was handed over.
 func holding(ticket *mvccpb.KeyValue) bool {
 	if ticket == nil {
 		return false
@@ -214,14 +215,14 @@ func holding(ticket *mvccpb.KeyValue) bool {
 	return err == nil && t.Holding
 }
 
-// look finds the ticket before this one and the holders, and takes the lock if it is its turn.
+// look finds the ticket before this one and the holders, and takes the lock if its turn has come.
 func (a *acquisition) look(ctx context.Context) (*Lock, error) {
 	claim := a.set.kind.claim(a.lock)
 	r, err := a.c.retry.Send(ctx, locktxn.Look(a.c.layout, claim, a.queue.position, a.queue.before, a.queue.first))
 	switch {
 	case err != nil:
 		return nil, err
-	case !r.Succeeded: // the one before it still is
+	case !r.Succeeded: // the ticket before it is still there
 		a.seen = r.Header.Revision
 		if len(r.Keys(0).Kvs) == 0 {
 			return nil, errPositionLost
@@ -252,7 +253,7 @@ func (a *acquisition) look(ctx context.Context) (*Lock, error) {
 	return a.turn(ctx)
 }
 
-// foundLate is found for a claim that was made before.
+// foundLate is found for an earlier claim.
 func (a *acquisition) foundLate() (*Lock, error) {
 	if _, ok := a.holders.mine(a.draft.UUID); !ok {
 		return nil, nil
@@ -281,7 +282,7 @@ func (a *acquisition) turn(ctx context.Context) (*Lock, error) {
 		case len(r.Keys(own).Kvs) == 0, !claim.Shares && a.holders.room(a.set.kind):
 			return nil, errPositionLost
 		}
-		// There is a lock delay, or somebody came between past the queue, or the ticket of a holder ended before its
+		// There is a lock delay, or another client took the lock past the queue, or a holder's ticket ended before its
 		// hold.
 		a.queue.before = ""
 		a.keepTail(ctx, r, own+1)
@@ -292,8 +293,8 @@ func (a *acquisition) turn(ctx context.Context) (*Lock, error) {
 	return nil, nil
 }
 
-// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
-// keeps it from that is no error.
+// keepTail restores the tail if operation op of an answer found none. It ignores errors, because it runs again at the
+// next check.
 func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
 	if len(r.Keys(op).Kvs) > 0 {
 		return
@@ -307,7 +308,7 @@ func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) 
 	}
 }
 
-// giveUp leaves the queue because ctx ended. The error names the holder and has the position.
+// giveUp leaves the queue because ctx ended. The error has the holder and the position.
 func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	position := a.queue.position
 	first := a.queue.first
@@ -316,7 +317,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 		a.leaveLater()
 		switch {
 		case known:
-		case err == nil, err == errStale, err == errPositionLost: // meant for this package only: try again
+		case err == nil, err == errStale, err == errPositionLost: // internal: they mean try again
 			return a.explain(ended(ctx))
 		default:
 			return a.explain(err)
@@ -336,7 +337,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	held := a.heldUntil(ctx)
 	held.Position = a.c.waiters.standing(r, tickets, position, a.holder.UUID)
 	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
-		held.Position = max(held.Position, 2) // nobody ahead was among those that were read
+		held.Position = max(held.Position, 2) // no ticket ahead was among those read
 	}
 	return held
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestTryLockDoesNotPassTheQueue(t *testing.T) {
+func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		foreign := layout(t).Field("a", metadata.FieldUUID)
@@ -40,7 +40,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	})
 }
 
-func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
+func TestDanglingTailBlocksNoWaiter(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		for _, value := range []string{foreignUUID, "", "no uuid", ".tail", strings.Repeat("x", 1<<19)} {
@@ -55,7 +55,7 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
+func TestDeadWaiterBlocksTheQueueForItsLeaseAtMost(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		first := take(t, c, "a")
@@ -80,8 +80,8 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 	})
 }
 
-// A send that joins the queue, and that etcd commits after its waiter gave up, leaves nothing: neither one that takes
-// the lock or joins, as a client with a lease at hand sends it, nor the join of one that had to ask for a lease.
+// A join that etcd commits after its waiter gave up leaves nothing, whether it is combined with a try, as by a client
+// with a lease at hand, or sent alone, as by one that had to ask for a lease.
 func TestLateJoinLeavesNothing(t *testing.T) {
 	queues(t, map[string]bool{"with a lease": true, "without one": false}, lateJoinLeavesNothing)
 }
@@ -123,7 +123,7 @@ func lateJoinLeavesNothing(t *testing.T, q *fake, leased bool) {
 	}
 }
 
-// joinsTheQueue reports whether a transaction puts a ticket, by itself or where it does not take the lock.
+// joinsTheQueue reports whether a transaction puts a ticket, always or if it does not take the lock.
 func joinsTheQueue(txn *heldTxn) bool {
 	ops := txn.elseOps
 	if len(txn.cmps) == 0 {
@@ -132,14 +132,14 @@ func joinsTheQueue(txn *heldTxn) bool {
 	return len(ops) == 3 && ops[0].IsGet() && ops[2].IsTxn()
 }
 
-// unhurried returns a client that does not retry just because the machine is busy.
+// unhurried returns a client that does not retry because of a busy machine.
 func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	t.Helper()
 	return newClient(t, etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
 }
 
 // Each waiter waits for one release: no thundering herd, and the work does not grow with the queue.
-func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
+func TestCostOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 	queues(t, map[string]int{"2 waiters": 2, "10": 10, "100": 100}, func(t *testing.T, q *fake, waiters int) {
 		var clients []*mutex.Client
 		for range min(waiters, 10) {
@@ -176,7 +176,7 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 	})
 }
 
-// watches counts those that a client opens.
+// watches counts the watches that a client opens.
 type watches struct {
 	clientv3.Watcher
 	opened *atomic.Int64
@@ -187,7 +187,7 @@ func (w watches) Watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 	return w.Watcher.Watch(ctx, key, opts...)
 }
 
-// A waiter behind one of another client watches one key.
+// A waiter behind another client's waiter watches one key.
 func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		first := take(t, q.locks(), "a")
@@ -207,8 +207,8 @@ func TestWaiterBehindAnotherClientWatchesOneKey(t *testing.T) {
 	})
 }
 
-// The ticket of a holder whose record somebody deletes by hand goes with the holder's lease.
-func TestRecordThatIsDeletedByHandLetsTheNextOneIn(t *testing.T) {
+// The ticket of a holder whose record was deleted by hand expires with the holder's lease.
+func TestRecordDeletedByHandAdmitsTheNextWaiter(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		first := take(t, q.locks(), "a")
 		one := q.wait(q.locks())

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestWhoAsksForItsOwnLockIsToldWhereItTookIt(t *testing.T) {
+func TestSelfDeadlockErrorSaysWhereTheLockWasTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
 		nothing := func(context.Context) error { t.Error("it ran"); return nil }
 		for about, again := range map[string]func(context.Context) error{
@@ -41,7 +41,7 @@ func TestWhoAsksForItsOwnLockIsToldWhereItTookIt(t *testing.T) {
 	})
 }
 
-func TestHoldThatEndedIsNoneOfTheCallers(t *testing.T) {
+func TestEndedHoldIsNotReentered(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		unlock(t, l)
@@ -50,7 +50,7 @@ func TestHoldThatEndedIsNoneOfTheCallers(t *testing.T) {
 	})
 }
 
-func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
+func TestLastUnlockReleasesAReentrantHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		outer := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
 		inner := enter(t, locks, outer)
@@ -89,7 +89,7 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 	})
 }
 
-func TestInnerHandleIsLostWithItsHold(t *testing.T) {
+func TestLossOfAHoldReachesInnerHandles(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		outer := take(t, locks, "a")
 		inner := enter(t, locks, outer)
@@ -109,7 +109,7 @@ func TestInnerHandleIsLostWithItsHold(t *testing.T) {
 	})
 }
 
-func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
+func TestRefusalSaysWhereThisProcessTookTheLock(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		take(t, locks, "a")
 		held := refused(t, locks, "a")
@@ -123,7 +123,7 @@ func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
 	})
 }
 
-// invoices is work as the README shows it: it knows the lock by its context only.
+// invoices is work like in the README: it knows the lock only through its context.
 func invoices(ctx context.Context, tenants int) error {
 	for i := range tenants {
 		time.Sleep(5 * time.Minute)
@@ -135,7 +135,7 @@ func invoices(ctx context.Context, tenants int) error {
 	return nil
 }
 
-func TestWorkBelowSeveralLocksExtendsAll(t *testing.T) {
+func TestWorkUnderSeveralLocksExtendsAll(t *testing.T) {
 	bubbles(t, map[string]bool{"directly": false, "in an inner Do": true},
 		func(t *testing.T, f *fake, locks *mutex.Client, reentrant bool) {
 			both := takeAll(t, locks, []string{"b", "a"}, mutex.AutoUnlockAfter(10*time.Minute))
@@ -154,8 +154,8 @@ func TestWorkBelowSeveralLocksExtendsAll(t *testing.T) {
 		})
 }
 
-func TestWorkWithoutALockIsToldSo(t *testing.T) {
-	const says = "no lock is held here: the context is neither that of Do nor that of a lock"
+func TestWorkWithoutALockIsAnError(t *testing.T) {
+	const says = "no lock is held here: the context comes neither from Do nor from a lock"
 	bubbles(t, map[string]*mutex.Lock{"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {}},
 		func(t *testing.T, f *fake, _ *mutex.Client, l *mutex.Lock) {
 			for what, err := range map[string]error{
@@ -189,7 +189,7 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 	}
 }
 
-func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
+func TestHandleOfSeveralLocksRepresentsAll(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		locks := q.locks()
 		other := take(t, locks, "b")
@@ -211,7 +211,7 @@ func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
 		}
 		q.delete(layout(t).Record("b"))
 		if holds(t, q.etcd, l.Guards()...) {
-			t.Error("a write although one lock was lost")
+			t.Error("a write after the loss of one lock")
 		}
 		if err := l.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("alive: %v", err)

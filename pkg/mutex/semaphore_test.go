@@ -16,7 +16,7 @@ import (
 
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
 // permit.
-func TestWhatCountsAsAPermit(t *testing.T) {
+func TestPermitCounting(t *testing.T) {
 	type others struct {
 		keys     map[string]string
 		free     bool // for one permit of two
@@ -53,7 +53,7 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 	})
 }
 
-func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
+func TestWithoutQueueOvertakesWaitersForPermits(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
@@ -71,7 +71,7 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 	})
 }
 
-func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
+func TestOnWaitListsPermitHolders(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
@@ -90,13 +90,13 @@ func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
 	})
 }
 
-// delayOver lets etcd end a delay, as it does when the lease ends.
+// delayOver ends a delay as etcd does when the lease expires.
 func (q *fake) delayOver(name string) {
 	q.Helper()
 	q.revoke(layout(q).Delay(name))
 }
 
-func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
+func TestNoAcquisitionWithinALockDelay(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		former := take(t, c, "a", mutex.LockDelay(time.Hour), mutex.Purpose("the invoices"))
@@ -108,7 +108,7 @@ func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
 
 		if held := refused(t, c, "a"); held.Holder.Token != 0 || held.Delay == nil ||
 			held.Delay.UUID != former.UUID() || held.Delay.Purpose != "the invoices" || held.Delay.Seconds != 3600 {
-			t.Errorf("a newcomer is told %+v", held)
+			t.Errorf("a newcomer got %+v", held)
 		}
 		if _, err := c.TryLockAll(context.Background(), []string{"b", "a"}); !errors.Is(err, mutex.ErrHeld) {
 			t.Errorf("several locks, one of them in its delay: %v", err)
@@ -124,7 +124,7 @@ func TestNobodyFollowsAHoldWithinItsDelay(t *testing.T) {
 	})
 }
 
-func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
+func TestWaitersOfEveryKindRespectTheDelay(t *testing.T) {
 	queues(t, map[string]mutex.Option{
 		"outside the queue": mutex.WithoutQueue(), "a permit": mutex.Semaphore(3), "a reader": mutex.Shared(),
 		"a writer": mutex.Exclusive(),
@@ -147,7 +147,7 @@ func TestWaitersOfEveryKindWaitForTheDelay(t *testing.T) {
 	})
 }
 
-func TestPermitsInTheirDelayAreTaken(t *testing.T) {
+func TestPermitsInADelayCountAsTaken(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		semaphore := mutex.Semaphore(4)
@@ -178,13 +178,13 @@ func TestPermitsInTheirDelayAreTaken(t *testing.T) {
 	})
 }
 
-func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
+func TestReadersDelayBlocksWritersNotReaders(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
 		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
 		if held := refused(t, c, "a", mutex.Exclusive()); held.Delay == nil || held.Holder.Token != 0 {
-			t.Errorf("a writer is told %v", held)
+			t.Errorf("a writer got %v", held)
 		}
 		reader := take(t, q.locks(), "a", mutex.Shared())
 		if reader.Name() != "a#2" {
@@ -197,8 +197,8 @@ func TestADelayOfAReaderKeepsWritersBackAndNoReaders(t *testing.T) {
 	})
 }
 
-// What is written there does not matter, only that it is.
-func TestADelayThatCannotBeRead(t *testing.T) {
+// The content of the delay does not matter, only its existence.
+func TestUnreadableDelay(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
@@ -214,7 +214,7 @@ func TestADelayThatCannotBeRead(t *testing.T) {
 	})
 }
 
-func TestALockThatWantsNoDelay(t *testing.T) {
+func TestLockWithoutADelay(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		for want, o := range map[time.Duration]mutex.Option{time.Minute: nil, 0: mutex.LockDelay(0),

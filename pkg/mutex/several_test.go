@@ -50,7 +50,7 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
+func TestMostLocksInOneTransaction(t *testing.T) {
 	etcd, locks := onEtcd(t)
 	names := make([]string, mutex.MaxTogether)
 	for i := range names {
@@ -72,7 +72,7 @@ func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
 	wantEmpty(t, etcd)
 }
 
-func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
+func TestAcquiredLocksStayHeldWhileWaitingForTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		b := take(t, locks, "b", mutex.AutoUnlockAfter(2*time.Hour))
 		begin := time.Now()
@@ -99,7 +99,7 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
+func TestLossOfOneLockEndsTheWaitForTheNext(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		take(t, q.locks(), "b")
 		time.AfterFunc(2*time.Second, func() { q.delete(layout(t).Record("a")) })
@@ -110,8 +110,8 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 	})
 }
 
-// The answer to the acquisition is lost, and one of the locks is taken away before the client can ask again.
-func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
+// The answer to the acquisition is lost, and one of the locks is removed before the client can ask again.
+func TestGroupLosesOneLockBeforeALostAnswer(t *testing.T) {
 	type removal struct {
 		lock    string
 		another bool // has it then
@@ -152,7 +152,7 @@ func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 	})
 }
 
-func TestSeveralLocksWhoseRequestIsSentTwiceAreTheSameHolds(t *testing.T) {
+func TestResentRequestForSeveralLocksYieldsTheSameHolds(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := newClient(t, onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 			r, err := txn.send(ctx)

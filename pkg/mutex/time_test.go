@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// The tests of this file run in a bubble with a clock of its own: hours pass at once, and a goroutine that is left
-// behind when the bubble ends fails the test.
+// The tests of this file run in a synctest bubble: hours pass at once, and a goroutine that outlives the bubble fails
+// the test.
 
 func bubble(t *testing.T, test func(t *testing.T, f *fake, locks *mutex.Client)) {
 	t.Helper()
@@ -33,7 +33,7 @@ func bubbleWith(t *testing.T, o mutex.Options, test func(t *testing.T, f *fake, 
 	})
 }
 
-// bubbles runs a test of each case in a bubble.
+// bubbles runs a test for each case in a bubble.
 func bubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, f *fake, locks *mutex.Client, c C)) {
 	t.Helper()
 	for name, c := range cases {
@@ -43,23 +43,23 @@ func bubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, f 
 	}
 }
 
-// holding runs a test of a holder, from the moment in which it takes the lock.
+// holding runs a test of a holder that has just taken the lock.
 func holding(t *testing.T, test func(t *testing.T, f *fake, l *mutex.Lock)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) { test(t, f, tenMinutes(t, locks)) })
 }
 
-// tenMinutes takes lock "a" for as long, with a margin of one.
+// tenMinutes takes lock "a" for ten minutes, with a safety margin of one.
 func tenMinutes(t testing.TB, c *mutex.Client) *mutex.Lock {
 	t.Helper()
 	return take(t, c, "a", mutex.AlertAfter(3*time.Minute), mutex.AutoUnlockAfter(10*time.Minute),
 		mutex.SafetyMargin(time.Minute))
 }
 
-// passed is the time since the bubble began.
+// passed returns the time since the bubble started.
 func passed() time.Duration { return time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) }
 
-// ends waits for the end of a hold, so long after the bubble began.
+// ends expects a hold to end this long after the bubble started.
 func ends(t testing.TB, l *mutex.Lock, after time.Duration) {
 	t.Helper()
 	<-l.Context().Done()
@@ -68,7 +68,7 @@ func ends(t testing.TB, l *mutex.Lock, after time.Duration) {
 	}
 }
 
-func TestHolderThatIsCutOffStopsBeforeTheAutoUnlock(t *testing.T) {
+func TestPartitionedHolderStopsBeforeTheAutoUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.latency.Store(int64(time.Second))
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(10*time.Second))
@@ -109,7 +109,7 @@ func TestAliveMovesBothDeadlines(t *testing.T) {
 	})
 }
 
-func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
+func TestClockSetBackMovesNoDeadline(t *testing.T) {
 	asleep(t, func(t *testing.T, f *fake, l *mutex.Lock, sleep func(time.Duration)) {
 		time.Sleep(5 * time.Minute)
 		sleep(-time.Hour)
@@ -121,17 +121,17 @@ func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
 	})
 }
 
-func TestAliveTellsThatTheDeadlineIsGone(t *testing.T) {
+func TestAliveReportsAMissingDeadline(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		f.put("/mutexes/a/auto_unlock_at", "soon")
 		err := l.Alive(context.Background())
-		if err == nil || err.Error() != `alive "a": somebody removed its auto_unlock_at or made it unreadable` {
+		if err == nil || err.Error() != `alive "a": its auto_unlock_at was removed or made unreadable` {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
+func TestHeartbeatEndsAtItsMaximumAndKeepsTheAlert(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),
 			mutex.Heartbeat(time.Hour))
@@ -159,7 +159,7 @@ func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 	})
 }
 
-func TestLockRetriesWithTheSameUUIDUntilItKnows(t *testing.T) {
+func TestLockRetriesWithTheSameUUIDUntilSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.loseAnswers.Store(2)
 		l := take(t, locks, "a")
@@ -193,7 +193,7 @@ func TestAttemptsLeaveTimeForOthers(t *testing.T) {
 	})
 }
 
-func TestLockGivenUpWithoutAnAnswerIsCleanedUp(t *testing.T) {
+func TestUnansweredLockThatIsGivenUpIsCleanedUp(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		for name, take := range map[string]func(context.Context, string, ...mutex.Option) (*mutex.Lock, error){
 			"Lock": locks.Lock, "TryLock": locks.TryLock,
@@ -211,7 +211,7 @@ func TestLockGivenUpWithoutAnAnswerIsCleanedUp(t *testing.T) {
 	})
 }
 
-func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
+func TestCleanupEventuallyGivesUp(t *testing.T) {
 	var log lines
 	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
@@ -239,7 +239,7 @@ func TestWaitThroughALongOutageGetsFreshDeadlines(t *testing.T) {
 	})
 }
 
-func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
+func TestCloseReportsUnfinishedCleanups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		locks, err := mutex.New(f.client(), mutex.Options{})
@@ -259,7 +259,7 @@ func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
 	})
 }
 
-func TestFewCleanUpsAreUnderWayAtATime(t *testing.T) {
+func TestCleanupsAreLimitedInNumber(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.loseAnswers.Store(1 << 30)
 		ctx := within(t, time.Second)

@@ -13,11 +13,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back
-// however the work ended: it tries for [Options].RequestTimeout, and then goes on in the background.
+// Unlock ends the handle's context and releases the lock. It takes no context, because a lock must be released however
+// the work ended: it tries for [Options].RequestTimeout, and then continues in the background.
 //
 // nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work
-// may have run while another held the lock. Calling Unlock again does nothing and returns the same.
+// may have run while another client held the lock. Calling Unlock again does nothing and returns the same.
 func (l *Lock) Unlock() error {
 	switch {
 	case l.none():
@@ -29,7 +29,7 @@ func (l *Lock) Unlock() error {
 	return l.unlocking.err
 }
 
-// Unlock gives all locks back, even if some were lost. The error joins those of the locks.
+// Unlock releases all locks, even if some were lost. The error joins those of the locks.
 func (g *Locks) Unlock() error {
 	if g == nil || len(g.locks) == 0 {
 		return errNoHold
@@ -38,10 +38,9 @@ func (g *Locks) Unlock() error {
 	return unlockAll(g.locks)
 }
 
-// unlockAll gives locks back.
 func unlockAll(locks []*Lock) error { return each(locks, (*Lock).Unlock) }
 
-// exit gives one handle of the hold back, and the hold with the last one.
+// exit ends one handle of the hold, and releases the hold with the last one.
 func (l *Lock) exit() error {
 	hold := l.root()
 	if l != hold {
@@ -84,7 +83,7 @@ func (l *Lock) release() (err error) {
 		if r.Indeterminate && settled {
 			l.releaseLater()
 		}
-		return fmt.Errorf("unlock %q: %w; if it is not free by then, it is auto-unlocked when its time is up",
+		return fmt.Errorf("unlock %q: %w; unless the release succeeds later, it is auto-unlocked when its time is up",
 			l.held.Lock, err)
 	}
 	if r.Succeeded {
@@ -102,8 +101,8 @@ func (l *Lock) releaseTxn() locktxn.Txn {
 	return txn
 }
 
-// sendRelease gives the hold back. If a sending of its acquisition may still be on its way, it keeps that from being
-// committed: settled reports that it did, or did not have to.
+// sendRelease releases the hold. If a request of its acquisition may still be in flight, it prevents its commit:
+// settled reports that it did, or did not have to.
 func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
 	if l.origin.cancel != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
@@ -130,9 +129,9 @@ func (l *Lock) freeLease(definite bool) {
 	}
 }
 
-// notReleased explains why there was nothing to give back. After a sending without an answer that one was most likely
-// committed: then there is no note about the end of the hold, and it is no error. But a holder whose time had run out
-// before is not told that it held the lock until now, and neither is any holder if the note cannot be read.
+// notReleased explains why there was nothing to release. If an earlier request went unanswered, most likely that one
+// was committed: then no ending is recorded, and it is not an error. But notReleased never says that the lock was held
+// until now to a holder whose time had already run out, or if the ending cannot be read.
 func (l *Lock) notReleased(end time.Time, r etcdretry.Answer) error {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
@@ -153,7 +152,7 @@ func (l *Lock) notReleased(end time.Time, r etcdretry.Answer) error {
 	return nil
 }
 
-// releaseLater goes on giving the lock back, for as long as it would be held.
+// releaseLater retries the release in the background, for as long as the lock would be held.
 func (l *Lock) releaseLater() {
 	until := time.Now().Add(l.set.autoUnlockAfter)
 	l.c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
@@ -162,7 +161,7 @@ func (l *Lock) releaseLater() {
 	}})
 }
 
-// beginRelease keeps the watch from taking the release for a loss, until the function that it returns is called.
+// beginRelease keeps the watch from mistaking the release for a loss, until done is called.
 func (l *Lock) beginRelease() (done func()) {
 	ended := make(chan struct{})
 	l.mu.Lock()
@@ -171,7 +170,7 @@ func (l *Lock) beginRelease() (done func()) {
 	return func() { close(ended) }
 }
 
-// releasedMeanwhile waits for a release that is under way, and reports whether the hold was given back by it.
+// releasedMeanwhile waits for a release that is under way and reports whether it released the hold.
 func (l *Lock) releasedMeanwhile() bool {
 	l.mu.Lock()
 	leaving := l.unlocking.underWay

@@ -14,28 +14,28 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// waiters are what the waiters of one client share: the queues as one of them read them for all, and the requests by
-// which they leave together. Everything that many waiters at once would make slow is here, behind one lock.
+// waiters is what the waiters of one client share: the queues, which one of them reads for all, and the requests by
+// which they leave together. Whatever many concurrent waiters would make slow is here, behind one mutex.
 type waiters struct {
 	retry  *etcdretry.Client
 	layout protocol.Layout
 
 	mu      sync.Mutex
 	queues  map[string]*queueView // by lock
-	leaving map[exitKey][]*exit   // who gathers; there is an entry while somebody sends
+	leaving map[exitKey][]*exit   // who gathers; there is an entry while a waiter sends
 }
 
-// readQueueEvery is how often a client reads the whole queue of one lock, at most.
+// readQueueEvery is the least time between two reads of the whole queue of a lock by one client.
 const readQueueEvery = 100 * time.Millisecond
 
-// queueView is the queue before one lock, as the waiters of a client with [OnWait] or [Urgent] learn their position
-// from it. Many that come at once would otherwise read the queue once each, which grows with the square of their
+// queueView is the queue of one lock, from which the waiters of a client with [OnWait] or [Urgent] learn their
+// position. If each read the queue for itself, the cost of many that come at once would grow with the square of their
 // number. mu of waiters guards it.
 type queueView struct {
 	users    int             // waiters of this client
 	reading  <-chan struct{} // closed when a read is over; nil if there is none
 	last     time.Time       // of the last read
-	revision int64           // that it was read at; 0 before the first read
+	revision int64           // of the last read; 0 before the first
 	tickets  []queueTicket   // the oldest first
 }
 
@@ -44,7 +44,7 @@ type queueTicket struct {
 	revision int64 // create revision
 }
 
-// view keeps the queue before a lock for other waiters until done is called.
+// view returns the queue of a lock, shared with other waiters until done is called.
 func (w *waiters) view(lock string) (q *queueView, done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *waiters) view(lock string) (q *queueView, done func()) {
 	}
 }
 
-// ahead returns the tickets older than a position, the oldest first. Some may be gone.
+// ahead returns the uuids of the tickets older than a position, the oldest first. Some may be gone.
 func (w *waiters) ahead(ctx context.Context, q *queueView, p locktxn.Position) ([]string, error) {
 	for {
 		w.mu.Lock()
@@ -99,7 +99,7 @@ func (w *waiters) ahead(ctx context.Context, q *queueView, p locktxn.Position) (
 	}
 }
 
-// read reads a queue after a rest.
+// read reads a queue after a pause.
 func (w *waiters) read(ctx context.Context, q *queueView, lock string, rest time.Duration) error {
 	if !etcdretry.Pause(ctx, rest) {
 		return ctx.Err()
@@ -133,22 +133,22 @@ func (q *queueView) older(p locktxn.Position) []string {
 	return uuids
 }
 
-// maxExits is how many waiters leave a queue by one request. etcd takes 128 operations in one transaction by default.
+// maxExits is how many waiters leave a queue in one request. By default etcd takes 128 operations in one transaction.
 const maxExits = 64
 
-// exitKey tells which waiters can leave together. While a request takes some out of the queue, others that give up
-// gather for the next one. A thousand that give up at once, because the client closes or their time is over, would
-// otherwise send a thousand transactions, of which most would not be answered in time.
+// exitKey identifies the waiters that can leave together. While a request takes some out of the queue, others that give
+// up gather for the next one. A thousand that give up at once, because the client closes or their time is up, would
+// otherwise send a thousand transactions, most of which would not be answered in time.
 type exitKey struct {
 	lock   string
-	shares bool // they read the same
+	shares bool // the waiters read the shares, too
 }
 
 // exit is one waiter that gives up.
 type exit struct {
 	uuid string
 
-	// ready is closed when the waiter is out of the queue, is its tail, or is to send the next request.
+	// ready is closed when the waiter is out of the queue, is its tail, or must send the next request.
 	ready chan struct{}
 	sends bool
 	tail  bool
@@ -180,7 +180,7 @@ func (w *waiters) leave(ctx context.Context, claim locktxn.Claim, uuid string) (
 		if others := w.others(key); len(others) > 0 {
 			w.sendExits(ctx, claim.Lock, standing, append(others, e))
 		} else {
-			e.tail = true // for all that is known
+			e.tail = true // possibly
 		}
 	}
 	if e.tail {
@@ -189,7 +189,7 @@ func (w *waiters) leave(ctx context.Context, claim locktxn.Claim, uuid string) (
 	return e.r, e.err
 }
 
-// gather has a waiter send, or else gather with others.
+// gather lets a waiter send if no other is sending; otherwise it joins those that gather.
 func (w *waiters) gather(key exitKey, e *exit) (sends bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -206,7 +206,7 @@ func (w *waiters) gather(key exitKey, e *exit) (sends bool) {
 	return true
 }
 
-// withdraw takes back that a waiter gathered. It cannot when others have begun to act on it.
+// withdraw takes a waiter out of those that gather. It reports false if a sender has already taken it along.
 func (w *waiters) withdraw(key exitKey, e *exit) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +218,7 @@ func (w *waiters) withdraw(key exitKey, e *exit) bool {
 	return true
 }
 
-// others takes those who leave together with the sender.
+// others takes the waiters that leave together with the sender.
 func (w *waiters) others(key exitKey) []*exit {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,7 +228,7 @@ func (w *waiters) others(key exitKey) []*exit {
 	return others
 }
 
-// pass has the next one send, if somebody has gathered meanwhile.
+// pass makes the next waiter send, if any have gathered meanwhile.
 func (w *waiters) pass(key exitKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -259,14 +259,13 @@ func (w *waiters) sendExits(ctx context.Context, lock string, standing []clientv
 	}
 }
 
-// maxLeaves is how often a waiter tries to put the tail back while those before it leave, too.
+// maxLeaves is how often a waiter tries to move the tail back while those before it leave, too.
 const maxLeaves = 5
 
-// leaveAlone gives up what an attempt has in the queue, if anything, and answers with what the operations read
-// meanwhile.
+// leaveAlone gives up what an attempt has in the queue, if anything, and returns what the operations read.
 //
-// The tail of a queue keeps newcomers behind the waiters. So a waiter that leaves as the tail puts it back to the
-// ticket before it. If the newest waiter dies instead, another puts it back when it finds out.
+// The tail of a queue keeps newcomers behind the waiters, so a waiter that leaves as the tail moves it back to the
+// ticket before its own. If the newest waiter dies instead, another waiter restores the tail when it notices.
 func (w *waiters) leaveAlone(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r etcdretry.Answer,
 	err error) {
 	for range maxLeaves {
@@ -289,8 +288,8 @@ func (w *waiters) leaveAlone(ctx context.Context, lock, uuid string, read ...cli
 	return r, err
 }
 
-// standing is how far ahead in the queue a position was, by the tickets that the operation with this number read. That
-// of the holder does not wait. If only some were read, it is an estimate: keys of tickets are in no order.
+// standing returns the place of a position in the queue, 1 for the first, from the tickets that operation op read. The
+// holder's ticket does not count. If only some were read, it is an estimate, because ticket keys are in no order.
 func (w *waiters) standing(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
 	tickets := r.Keys(op)
 	unread := int(tickets.Count) - len(tickets.Kvs)

@@ -15,18 +15,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// reportEvery is how often a waiter with [OnWait] or [Urgent] asks for the state of the queue, at most.
+// reportEvery is the least time between two requests of a waiter with [OnWait] or [Urgent] for the state of the queue.
 const reportEvery = time.Second
 
-// A refresh reads so many of the tickets ahead, however many there are: the first of the queue, and some of the others
-// in rotation.
+// A refresh reads at most this many of the tickets ahead: the first in the queue, and some of the others in rotation.
 const (
 	nearTickets = 4
 	farTickets  = 4
 )
 
 // report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, and asks
-// the holders if the wait is [Urgent], until stop is called. No call is under way when stop returns.
+// the holders if the wait is [Urgent], until stop is called. No call is running when stop returns.
 func (a *acquisition) report(ctx context.Context) (stop func()) {
 	if a.set.onWait == nil && a.set.urgent == "" {
 		return func() {}
@@ -64,8 +63,8 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 
 // waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It learns the
 // queue once, from [waiters]. A refresh reads whether the holders have changed, and a few tickets, so that its cost
-// does not grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up
-// far ahead is noticed when the rotation comes to its ticket.
+// does not grow with the queue. When a waiter holds the lock, all tickets before its own are gone; a waiter far ahead
+// that gave up is noticed when the rotation reaches its ticket.
 type waitStatus struct {
 	c        *Client
 	kind     kind
@@ -75,10 +74,10 @@ type waitStatus struct {
 	listed bool          // the tickets ahead are known
 	known  locktxn.Known // of the holders: none before the first refresh
 	keys   int           // of shares, at that revision
-	delays int           // as many keys of delays
+	delays int           // of delays, at that revision
 	status Waiting
-	ahead  []string // tickets before it that may still be there, the oldest first
-	far    int      // which of the far ones is asked for next
+	ahead  []string // tickets before it that may still exist, the oldest first
+	far    int      // which of the far ones is read next
 }
 
 // refresh reads who holds the lock and who is ahead.
@@ -101,7 +100,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	case !r.Succeeded:
 		v.read(r)
 	case v.known.Shares && (int(r.Keys(0).Count) != v.keys || int(r.Keys(1).Count) != v.delays):
-		// somebody gave a share back, or a delay is over
+		// a share was released, or a delay is over
 		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.kind.claim(v.position.Lock))); err == nil {
 			v.read(r)
 		}
@@ -130,7 +129,7 @@ func (v *waitStatus) probes() []string {
 	return probes
 }
 
-// read takes the holders from an answer, which has them first.
+// read takes the holders from the first operations of an answer.
 func (v *waitStatus) read(r etcdretry.Answer) {
 	h := readHolders(v.c.layout, v.position.Lock, v.kind, r)
 	v.known = v.kind.known(v.position.Lock, h)
@@ -159,18 +158,18 @@ func sameHolds(a, b []metadata.Document) bool {
 	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
 }
 
-// urgency asks holders to finish because somebody waits with [Urgent]. Without a reason it asks nobody.
+// urgency asks holders to finish for a wait with [Urgent]. Without a reason it asks nobody.
 type urgency struct {
 	c      *Client
 	lock   string
 	kind   kind
-	by     string // the owner who waits
+	by     string // the owner that waits
 	reason string
 
-	asked []string // uuids of present holders that need not be asked again
+	asked []string // uuids of present holders that are not asked again
 }
 
-// ask asks each of the present holders that is in the way, once.
+// ask asks each present holder that is in the way, once.
 func (u *urgency) ask(ctx context.Context, w Waiting) {
 	if u.reason == "" {
 		return
@@ -191,7 +190,8 @@ func (u *urgency) ask(ctx context.Context, w Waiting) {
 	}
 }
 
-// askOne asks one holder. It reports whether that is settled: etcd took or refused it, or the holder has been asked.
+// askOne asks one holder. It reports whether that is settled: etcd accepted or refused the request, or the holder had
+// already been asked.
 func (u *urgency) askOne(ctx context.Context, d *metadata.Document) bool {
 	r := metadata.Request{UUID: d.UUID, Token: d.Token, By: u.by, Source: metadata.SourceWaiter,
 		At: metadata.Time{Time: u.c.wall()}, Reason: u.reason}
@@ -208,7 +208,7 @@ func (u *urgency) askOne(ctx context.Context, d *metadata.Document) bool {
 	return final
 }
 
-// shorten makes a request small enough for its readers.
+// shorten clips the texts of a request that its readers would refuse as too large.
 func shorten(r *metadata.Request) {
 	for most := metadata.MaxTextBytes; len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes; most /= 2 {
 		r.By = text.Clip(r.By, most)

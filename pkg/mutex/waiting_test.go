@@ -26,7 +26,7 @@ import (
 
 func ahead(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
 
-// A waiter that reports its position reads it at most once a second, and reads no more when the queue is longer.
+// A waiter that reports its position reads it at most once a second, and does not read more from a longer queue.
 func TestIdleWaitsAskLittle(t *testing.T) {
 	sizes := map[string]int64{}
 	for _, n := range []int{20, 400} {
@@ -68,7 +68,7 @@ func TestIdleWaitsAskLittle(t *testing.T) {
 	}
 }
 
-// queueUp has a client wait so many times for lock "a". It returns how all give up, and where each wait ends.
+// queueUp starts waits for lock "a". It returns a function that gives all of them up, and a channel with their results.
 func queueUp(c *mutex.Client, waiters int, opts ...mutex.Option) (giveUp func(), ended chan error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended = make(chan error, waiters)
@@ -81,7 +81,7 @@ func queueUp(c *mutex.Client, waiters int, opts ...mutex.Option) (giveUp func(),
 
 // Whatever happens ahead of it, the waiter ends up knowing its position: others give up in the middle or at the front,
 // or take their turn.
-func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
+func TestPositionIsRightAfterOthersGiveUp(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.put(layout(t).Field("a", metadata.FieldUUID), "x")
 		for i := range 60 {
@@ -115,7 +115,7 @@ func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
 }
 
 // However many waiters of a client report their positions, they read the queue together.
-func TestReportersReadTheQueueTogether(t *testing.T) {
+func TestReportersShareQueueReads(t *testing.T) {
 	const waiters = 200
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
 		first := take(t, q.locks(), "a", kind[0]...)
@@ -137,7 +137,7 @@ func TestReportersReadTheQueueTogether(t *testing.T) {
 			defer mu.Unlock()
 			told[w.Position]++
 			if w.Holder.UUID != first.UUID() {
-				t.Errorf("position %d is told of the holder %q", w.Position, w.Holder.UUID)
+				t.Errorf("position %d got the holder %q", w.Position, w.Holder.UUID)
 			}
 		}))...)
 		time.Sleep(2 * time.Second)
@@ -155,8 +155,8 @@ func TestReportersReadTheQueueTogether(t *testing.T) {
 	})
 }
 
-// However many waiters of a client give up at once, they leave by few requests, each is told its position, and whoever
-// waits before and behind them keeps its own.
+// However many waiters of a client give up at once, they leave with few requests and learn their positions, and the
+// waiters before and behind them keep theirs.
 func TestManyGiveUpTogether(t *testing.T) {
 	const waiters = 200
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
@@ -186,8 +186,8 @@ func TestManyGiveUpTogether(t *testing.T) {
 	})
 }
 
-// In a queue of more than a hundred, the position in an error is an estimate, which counts the others only: it is exact
-// where nobody is behind.
+// In a queue of more than a hundred, the position in an error is an estimate that counts only the others: it is exact
+// for the last waiter.
 func TestPositionInALongQueueIsEstimated(t *testing.T) {
 	type places struct{ ahead, behind, least, most int }
 	queues(t, map[string]places{
@@ -210,13 +210,13 @@ func TestPositionInALongQueueIsEstimated(t *testing.T) {
 		giveUp()
 		held, _ := errors.AsType[*mutex.HeldError](<-ended)
 		if held == nil || held.Position < c.least || held.Position > c.most {
-			t.Errorf("it is told: %v", held)
+			t.Errorf("got %v", held)
 		}
 		q.delete(layout(t).Queue("a"))
 	})
 }
 
-func TestIdleLeasesAreGivenBack(t *testing.T) {
+func TestIdleLeasesAreRevoked(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		first := take(t, locks, "a")
 		got := waits(t, locks)
@@ -233,7 +233,7 @@ func TestIdleLeasesAreGivenBack(t *testing.T) {
 	})
 }
 
-// leased counts the leases.
+// leased returns the number of leases.
 func leased(t *testing.T, f *fake) int {
 	t.Helper()
 	all, err := f.etcd.Leases(t.Context())
@@ -264,8 +264,7 @@ func (q *fake) tailIs(w *waiter) {
 	})
 }
 
-// kindsThatQueue are the options of a waiter, and of newcomers that would pass it where the queue does not keep them
-// back.
+// kindsThatQueue returns the options of a waiter, and of newcomers that would overtake it without the queue.
 func kindsThatQueue() map[string][2][]mutex.Option {
 	return map[string][2][]mutex.Option{
 		"plain":   {nil, nil},
@@ -274,8 +273,8 @@ func kindsThatQueue() map[string][2][]mutex.Option {
 	}
 }
 
-// The newest waiter dies, and its lease takes the tail along: one of the others puts it back.
-func TestDeathAtTheEndStarvesNobody(t *testing.T) {
+// The newest waiter dies, and the tail expires with its lease: one of the others restores it.
+func TestDeathOfTheTailStarvesNoWaiter(t *testing.T) {
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
 		first := take(t, q.locks(), "a", kind[1]...)
 		one := q.wait(q.locks(), kind[0]...)
@@ -290,7 +289,7 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 
 // While etcd refuses puts, the tail cannot be restored. The ticket is deleted anyway, and a remaining waiter restores
 // the tail later.
-func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
+func TestGivingUpAsTailOnAFullEtcd(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		first := take(t, q.locks(), "a")
 		one := q.wait(q.locks())
@@ -313,8 +312,8 @@ func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 	})
 }
 
-// The answer to an acquisition is lost, and its repetition finds etcd full: what it took is given back all the same.
-func TestAcquisitionWithTheLastSpaceIsGivenBack(t *testing.T) {
+// The answer to an acquisition is lost, and its repetition finds etcd full: the lock is released anyway.
+func TestAcquisitionWithTheLastSpaceIsReleased(t *testing.T) {
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
 		q.loseAnswers.Store(1)
 		time.AfterFunc(time.Second, func() { q.full.Store(true) })

@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
-func TestLogTellsTheStoryOfALock(t *testing.T) {
+func TestLogCoversTheLifeOfALock(t *testing.T) {
 	var plain, zero bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.NewInMemory(t)

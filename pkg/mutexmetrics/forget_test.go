@@ -12,7 +12,7 @@ import (
 )
 
 // A program that takes locks for years does not remember those that it took.
-func TestNothingIsKeptOfHoldsThatAreOver(t *testing.T) {
+func TestEndedHoldsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.NewInMemory(t)
 		traced := prometheus.Labels{"trace_id": "1"}

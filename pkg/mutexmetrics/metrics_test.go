@@ -78,7 +78,7 @@ func (w *world) want(samples string) {
 	}
 }
 
-func TestMetricsTellTheStoryOfLocks(t *testing.T) {
+func TestMetricsCoverTheLifeOfLocks(t *testing.T) {
 	bubble(t, mutexmetrics.Options{}, func(w *world) {
 		w.want(`
 			mutex_acquisitions_total acquired 0
@@ -135,7 +135,7 @@ func TestMetricsTellTheStoryOfLocks(t *testing.T) {
 	})
 }
 
-func TestMetricsTellWhyLocksAreLost(t *testing.T) {
+func TestMetricsReportWhyLocksAreLost(t *testing.T) {
 	bubble(t, mutexmetrics.Options{}, func(w *world) {
 		l := w.take("forced")
 		w.server.ForceUnlock("forced", "wrong month")
@@ -235,7 +235,7 @@ func traced() mutexmetrics.Options {
 
 func trace(id string) context.Context { return context.WithValue(context.Background(), traceKey{}, id) }
 
-func TestWaitsAndHoldsLeadToTheirTrace(t *testing.T) {
+func TestWaitsAndHoldsHaveExemplars(t *testing.T) {
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
 	for name, c := range map[string]struct{ id, wait, hold string }{
 		"a trace":          {id, `0.001: trace_id="` + id + `"`, `60.0: trace_id="` + id + `"`},
@@ -265,7 +265,7 @@ func TestWaitsAndHoldsLeadToTheirTrace(t *testing.T) {
 }
 
 // Each hold has the trace of its own call, however it ends.
-func TestALostHoldLeadsToItsTrace(t *testing.T) {
+func TestLostHoldHasAnExemplar(t *testing.T) {
 	bubble(t, traced(), func(w *world) {
 		for _, name := range []string{"kept", "lost"} {
 			if _, err := w.locks.TryLock(trace(name), name); err != nil {

@@ -35,7 +35,7 @@ func Example() {
 	}
 }
 
-func TestThePageShowsWhatCompiles(t *testing.T) {
+func TestDocumentedExampleCompiles(t *testing.T) {
 	page, err := os.ReadFile("../../docs/client-jobs.md")
 	if err != nil {
 		t.Fatal(err)

@@ -110,7 +110,7 @@ func (w *world) wantPoints(name string, counts map[string]uint64) {
 	}
 }
 
-func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
+func TestWaitAndHoldAreSpansOfTheCaller(t *testing.T) {
 	bubble(t, func(w *world) {
 		ctx, caller := w.tracer.Tracer("test").Start(w.Context(), "monthly run")
 		l := w.take(ctx, "invoices/7")
@@ -129,7 +129,7 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 		for _, s := range append(waits, hold) {
 			if s.Parent().SpanID() != caller.SpanContext().SpanID() ||
 				s.SpanContext().TraceID() != caller.SpanContext().TraceID() {
-				w.Errorf("%s is no child of the caller's span", s.Name())
+				w.Errorf("%s is not a child of the caller's span", s.Name())
 			}
 		}
 		want := attribute.NewSet(attribute.String("mutex.lock", "invoices/7"),
@@ -150,7 +150,7 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 	})
 }
 
-func TestAMeasurementLeadsToItsTrace(t *testing.T) {
+func TestMeasurementHasAnExemplar(t *testing.T) {
 	bubble(t, func(w *world) {
 		ctx, caller := w.tracer.Tracer("test").Start(w.Context(), "monthly run")
 		w.take(ctx, "a").Unlock()
@@ -167,7 +167,7 @@ func TestAMeasurementLeadsToItsTrace(t *testing.T) {
 	})
 }
 
-func TestTheRecordNamesTheTrace(t *testing.T) {
+func TestRecordHasTheTrace(t *testing.T) {
 	bubble(t, func(w *world) {
 		ctx, caller := w.tracer.Tracer("test").Start(w.Context(), "monthly run")
 		w.take(ctx, "traced")
@@ -186,7 +186,7 @@ func TestTheRecordNamesTheTrace(t *testing.T) {
 	})
 }
 
-func TestALossIsAFailedSpan(t *testing.T) {
+func TestLossIsAFailedSpan(t *testing.T) {
 	bubble(t, func(w *world) {
 		l := w.take(w.Context(), "a")
 		time.Sleep(time.Second) // it is watched now
@@ -208,14 +208,14 @@ func TestALossIsAFailedSpan(t *testing.T) {
 			w.Errorf("the events are %v", events)
 		}
 		if all := fmt.Sprint(hold.Attributes(), hold.Events(), hold.Status()); strings.Contains(all, "secret") {
-			w.Errorf("what somebody wrote is in the trace: %s", all)
+			w.Errorf("user-provided text is in the trace: %s", all)
 		}
 		w.wantPoints("mutex.hold.duration", map[string]uint64{
 			"mutex.group=a,mutex.outcome=lost,mutex.reason=forced": 1})
 	})
 }
 
-func TestOnlyAnErrorIsAFailedWait(t *testing.T) {
+func TestOnlyErrorsAreFailedWaits(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.take(w.Context(), "a")
 		ctx, cancel := context.WithCancelCause(w.Context())
@@ -231,7 +231,7 @@ func TestOnlyAnErrorIsAFailedWait(t *testing.T) {
 	})
 }
 
-func TestAHoldThatItsProcessNoLongerKeepsEndsAsASpan(t *testing.T) {
+func TestDetachedHoldEndsItsSpan(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.take(w.Context(), "detached").Detach()
 		w.ended("lock hold", attribute.String("mutex.outcome", "detached"))

@@ -8,7 +8,7 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// dead attaches a proof that the holder has ended, first seen at that moment.
+// dead attaches a proof of the holder's death, first seen at that moment.
 func dead(seen time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) {
 		r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
@@ -27,7 +27,7 @@ func disputed(r *metadata.Record) {
 
 func detached(r *metadata.Record) { r.Process = &metadata.Process{Detached: true} }
 
-// unlocks is the policy of an operator who wants abandoned locks unlocked, after ten seconds.
+// unlocks is a policy that unlocks abandoned locks after ten seconds.
 func unlocks(change ...func(*Policy)) Policy {
 	p := DefaultPolicy()
 	p.UnlockAbandoned = true
@@ -40,7 +40,7 @@ func unlocks(change ...func(*Policy)) Policy {
 func reports(p *Policy) { p.UnlockAbandoned = false }
 func noGrace(p *Policy) { p.AbandonedGrace = 0 }
 
-func TestJudgeOfTheDead(t *testing.T) {
+func TestJudgeDeadHolders(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
 		name   string
@@ -66,7 +66,7 @@ func TestJudgeOfTheDead(t *testing.T) {
 	}
 }
 
-func TestTheVerdictSaysSinceWhenAndUntilWhen(t *testing.T) {
+func TestVerdictHasItsStartAndEnd(t *testing.T) {
 	r := lock(dead(3 * time.Second))
 	v := Judge(r, unlocks(), at(5*time.Second))
 	if v.AbandonedAt != start.Add(3*time.Second) || v.RemoveAt != start.Add(13*time.Second) {
@@ -86,8 +86,8 @@ func TestTheVerdictSaysSinceWhenAndUntilWhen(t *testing.T) {
 	}
 }
 
-// TestDecideOfTheDead: the deadline is at 120 s, the grace 10 s, and the death was first seen at 20 s.
-func TestDecideOfTheDead(t *testing.T) {
+// TestDecideDeadHolders: the deadline is at 120 s, the grace 10 s, and the death was first seen at 20 s.
+func TestDecideDeadHolders(t *testing.T) {
 	const s = time.Second
 	died := lock(dead(20 * s))
 	proof := func(heldBack Rule, at time.Duration) Decision {

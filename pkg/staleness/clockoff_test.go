@@ -8,7 +8,7 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-func TestAHoldersClockThatIsOffShows(t *testing.T) {
+func TestHolderClockErrorIsReported(t *testing.T) {
 	const (
 		day = 24 * time.Hour
 		now = 8 * time.Hour // since start; the locks alert a minute after they were taken, and end a minute later
@@ -85,8 +85,8 @@ func TestAHoldersClockThatIsOffShows(t *testing.T) {
 	}
 }
 
-// Our own wall clock may be wrong. Then the holder's seems off, and its deadlines count in elapsed time.
-func TestAClockOfOursThatIsOffMovesNoDeadlineOfARecordThatWasWatched(t *testing.T) {
+// If our own wall clock is wrong, the holder's seems off, and its deadlines count in elapsed time.
+func TestOwnClockErrorMovesNoDeadlineOfAWatchedRecord(t *testing.T) {
 	r := lock(arrivedAt(time.Second))
 	r.Seen.Followed = -48 * time.Hour
 	for _, off := range []time.Duration{-24 * time.Hour, -time.Minute, time.Minute, 24 * time.Hour} {

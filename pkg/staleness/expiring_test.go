@@ -8,7 +8,7 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// record is a lock with deadlines at these times after start, the last sign of life at alive; 0 leaves a time out.
+// record returns a lock with deadlines at these times after start, the last sign of life at alive; 0 omits a time.
 func record(locked, alive, alert, unlock time.Duration) *metadata.Record {
 	at := func(d time.Duration) time.Time {
 		if d == 0 {
@@ -27,7 +27,7 @@ func record(locked, alive, alert, unlock time.Duration) *metadata.Record {
 	})
 }
 
-func TestALockIsExpiringInTheLastFifthOfItsTermAndTwoMinutesAtMost(t *testing.T) {
+func TestLockExpiringSpan(t *testing.T) {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	for name, c := range map[string]struct {
 		record *metadata.Record

@@ -9,7 +9,7 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// anyRecord is a record whose times lie around a moment, near the edges of the rules more often than not.
+// anyRecord returns a record with random times around a moment, mostly near the edges of the rules.
 func anyRecord(random *rand.Rand, now time.Duration) *metadata.Record {
 	near := func() time.Duration {
 		const century = 100 * 365 * 24 * time.Hour
@@ -53,7 +53,7 @@ func anyRecord(random *rand.Rand, now time.Duration) *metadata.Record {
 	return r
 }
 
-func TestNothingIsMissedInALockThatIsIdle(t *testing.T) {
+func TestIdleLockMissesNoChange(t *testing.T) {
 	const now = 400 * 24 * time.Hour
 	random := rand.New(rand.NewPCG(1, 2))
 	idle := 0
@@ -94,7 +94,7 @@ func TestNothingIsMissedInALockThatIsIdle(t *testing.T) {
 	}
 }
 
-func TestAnOrdinaryLockIsIdleUntilShortlyBeforeItAlerts(t *testing.T) {
+func TestOrdinaryLockIsIdleUntilShortlyBeforeItsAlert(t *testing.T) {
 	const h = time.Hour
 	late := record(-h, 0, h, 2*h)
 	late.Seen.Arrived = 1

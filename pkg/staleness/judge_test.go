@@ -102,7 +102,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestDefaultDeadlinesReadTheSameAtEveryCall(t *testing.T) {
+func TestDefaultDeadlinesAreStable(t *testing.T) {
 	r := lock(noAlertAt, noAutoUnlockAt)
 	first := Judge(r, DefaultPolicy(), at(time.Minute+1))
 	for i := range 1000 {
@@ -114,7 +114,7 @@ func TestDefaultDeadlinesReadTheSameAtEveryCall(t *testing.T) {
 	}
 }
 
-func TestAJumpOfTheWallClockDoesNotMoveDefaultDeadlines(t *testing.T) {
+func TestWallClockJumpDoesNotMoveDefaultDeadlines(t *testing.T) {
 	r := lock(noAlertAt, noAutoUnlockAt)
 	jumped := Moment{Wall: start.Add(5 * time.Hour), Mono: 59 * time.Minute}
 	if got := Judge(r, DefaultPolicy(), jumped); got.State != Malformed ||
@@ -123,7 +123,7 @@ func TestAJumpOfTheWallClockDoesNotMoveDefaultDeadlines(t *testing.T) {
 	}
 }
 
-// TestNextIsExact: from now until Next the state is the same, at Next it is another.
+// TestNextIsExact: the state stays the same from now until Next, and changes at Next.
 func TestNextIsExact(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

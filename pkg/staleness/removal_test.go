@@ -9,7 +9,7 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// good are the conditions of an unlocker without any trouble since start.
+// good are the conditions of an unlocker without trouble since start.
 func good(change ...func(*Conditions)) Conditions {
 	c := Conditions{Writable: true, Fresh: true, Forward: true, WallClock: Verified}
 	for _, f := range change {
@@ -45,12 +45,12 @@ func behind(d time.Duration) func(*metadata.Record) {
 	}
 }
 
-// arrivedAt returns a record whose arrival was observed by a watcher that had been there from the start.
+// arrivedAt returns a record whose arrival was watched.
 func arrivedAt(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) { r.Seen.Changed, r.Seen.Arrived = d, d }
 }
 
-// givenAt returns a record that was last changed by an operator who gave more time.
+// givenAt returns a record whose last change was an operator giving more time.
 func givenAt(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) {
 		r.Extended = &metadata.Extension{By: "ann"}
@@ -159,7 +159,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDefaultDeadlinesAreCountedOnTheMonotonicClock(t *testing.T) {
+func TestDefaultDeadlinesUseTheMonotonicClock(t *testing.T) {
 	p := DefaultPolicy()
 	p.DefaultAutoUnlockAfter = 2 * time.Hour
 	r := lock(noAlertAt, noAutoUnlockAt)

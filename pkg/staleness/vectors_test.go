@@ -13,8 +13,7 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// The states in docs/protocol/vectors.json are those without a default policy. What the records decode to is checked in
-// package metadata.
+// The states in docs/protocol/vectors.json assume no default policy. Package metadata checks how the records decode.
 func TestVectorsOfStates(t *testing.T) {
 	file, err := os.ReadFile("../../docs/protocol/vectors.json")
 	proctest.Must(t, err)

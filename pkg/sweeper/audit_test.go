@@ -16,7 +16,7 @@ func excluding(globs ...string) func(*node, *sweeper.Config) {
 	return func(_ *node, c *sweeper.Config) { c.Exclude = globs }
 }
 
-func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
+func TestAuditLineHasTheWholeRecord(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("billing/invoice/42", time.Minute, 2*time.Minute, func(r *metadata.Record) {
@@ -87,7 +87,7 @@ func TestHostileRecordsCannotForgeTheLog(t *testing.T) {
 	})
 }
 
-func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
+func TestAlertStartIsLoggedOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("a", time.Minute, time.Hour)
@@ -113,7 +113,7 @@ func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestALockThatExpiresWithoutAlertingFirstIsLoggedToo(t *testing.T) {
+func TestExpiryWithoutPriorAlertIsLogged(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("a", time.Minute, time.Minute)
@@ -122,7 +122,7 @@ func TestALockThatExpiresWithoutAlertingFirstIsLoggedToo(t *testing.T) {
 	})
 }
 
-func TestAlertsAreLoggedAsSoonAsTheViewIsComplete(t *testing.T) {
+func TestAlertsAreLoggedOnceTheViewIsComplete(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} })
 		s.wait(2 * time.Second)
@@ -133,7 +133,7 @@ func TestAlertsAreLoggedAsSoonAsTheViewIsComplete(t *testing.T) {
 	})
 }
 
-func TestAFloodOfAlertsIsCountedNotLogged(t *testing.T) {
+func TestAlertFloodIsCountedNotLogged(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.takeMany(1000, 2000)
 		s.wait(10 * time.Second)

@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestRemovalsAreForgottenThoughNobodyAsksForMetrics(t *testing.T) {
+func TestRemovalsAreForgottenWithoutScrapes(t *testing.T) {
 	m := newMetrics(text.Attributes{})
 	for i := range 2*maxUnlocked + 1 {
 		m.removed(&metadata.Record{Name: fmt.Sprint(i)}, false, time.Unix(int64(i), 0), 0)
@@ -19,7 +19,7 @@ func TestRemovalsAreForgottenThoughNobodyAsksForMetrics(t *testing.T) {
 	}
 }
 
-func TestMoreDeathsThanAreRememberedAreFoundByAScan(t *testing.T) {
+func TestScanFindsDeathsBeyondTheRememberedOnes(t *testing.T) {
 	s := &Sweeper{nextScan: time.Hour, arrived: make(chan struct{}, 1)}
 	for range 2 * maxDeaths {
 		s.Died("a")

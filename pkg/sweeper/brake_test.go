@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// takeMany writes locks that expire in two minutes, the first one first, and some that do not.
+// takeMany writes locks that expire in two minutes, in their order, and some that do not.
 func (s *store) takeMany(expiring, others int) {
 	for i := range expiring {
 		s.take(fmt.Sprintf("due-%05d", i), time.Second, 2*time.Minute+time.Duration(i)*time.Millisecond)
@@ -45,7 +45,7 @@ func TestMassExpiryIsRemovedInBatchesOldestFirst(t *testing.T) {
 	})
 }
 
-func TestTheBrakeSlowsButNeverStops(t *testing.T) {
+func TestBrakeSlowsButNeverStops(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.takeMany(100, 40)
 		n := s.join(t)
@@ -70,7 +70,7 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 
 // After a start, any lock may become removable first; here it is the one with the latest deadline. Then all of them may
 // be removed.
-func TestTheBrakeTakesTheOldestOfThoseThatMayBeRemoved(t *testing.T) {
+func TestBrakePrefersTheOldestRemovableLocks(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.takeMany(30, 0)
 		s.wait(10 * time.Minute)
@@ -106,7 +106,7 @@ func TestTheBrakeTakesTheOldestOfThoseThatMayBeRemoved(t *testing.T) {
 	})
 }
 
-func TestTheBrakeSeesWhatIsComing(t *testing.T) {
+func TestBrakeCountsLocksAboutToBeDue(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.takeMany(100, 0)
@@ -117,7 +117,7 @@ func TestTheBrakeSeesWhatIsComing(t *testing.T) {
 	})
 }
 
-func TestTheBrakeIsOffForFewLocks(t *testing.T) {
+func TestBrakeIsOffForFewLocks(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		expiring, others   int

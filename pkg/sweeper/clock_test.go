@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
+func TestClockJumpCostsNoLock(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		for name, join := range map[string]func(*testing.T, *store) *node{
@@ -33,7 +33,7 @@ func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
 	}
 }
 
-func TestAClockThatWasWrongFromTheStartCostsNobodyALock(t *testing.T) {
+func TestClockWrongFromTheStartCostsNoLock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		for name, withMembers := range map[string]bool{"with members of etcd to ask": true,
 			"with nobody to ask": false} {
@@ -62,7 +62,7 @@ func TestAClockThatWasWrongFromTheStartCostsNobodyALock(t *testing.T) {
 	}
 }
 
-func TestAnUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
+func TestUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, withoutMembers)
 		s.take("watched from its beginning", time.Second, 5*time.Minute)
@@ -84,7 +84,7 @@ func TestAnUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
 	})
 }
 
-func TestAClockThatGetsVerifiedAllowsRemovalAtOnce(t *testing.T) {
+func TestClockVerificationAllowsRemovalAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.take("a", time.Second, time.Hour)
 		s.wait(2 * time.Hour)
@@ -102,7 +102,7 @@ func TestAClockThatGetsVerifiedAllowsRemovalAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhatVerifiesAClock(t *testing.T) {
+func TestClockVerification(t *testing.T) {
 	once := func(n *node) []time.Duration {
 		if n.clock() == 0 {
 			return []time.Duration{0}
@@ -152,7 +152,7 @@ func TestWhatVerifiesAClock(t *testing.T) {
 	}
 }
 
-func TestTheMedianOfOthersIsTrusted(t *testing.T) {
+func TestMedianOfPeerClocksIsTrusted(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		others []time.Duration
@@ -178,7 +178,7 @@ func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 	}
 }
 
-func TestAGonePeersClockDoesNotCount(t *testing.T) {
+func TestClockOfAGonePeerDoesNotCount(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		old := s.join(t, withoutMembers, ahead(time.Hour))
 		s.wait(10 * time.Second)

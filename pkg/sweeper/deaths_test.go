@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-func TestAnAbandonedLockIsRemovedAtTheEndOfTheGrace(t *testing.T) {
+func TestAbandonedLockIsRemovedAfterTheGrace(t *testing.T) {
 	for _, grace := range []time.Duration{0, 10 * time.Second, 3 * time.Minute} {
 		t.Run(grace.String(), simulated(func(t *testing.T, s *store) {
 			n := s.join(t, unlocksAbandoned(grace))
@@ -37,8 +37,8 @@ func TestAnAbandonedLockIsRemovedAtTheEndOfTheGrace(t *testing.T) {
 	}
 }
 
-// A lock that a scan has queued for its deadline, and its holder's death once more, is removed once.
-func TestADeathShortlyBeforeTheDeadlineQueuesNoSecondRemoval(t *testing.T) {
+// A lock that is queued twice, by a scan for its deadline and for its holder's death, is removed once.
+func TestDeathNearTheDeadlineQueuesNoSecondRemoval(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, unlocksAbandoned(time.Minute))
 		s.take("a", time.Second, 2*time.Minute+9*time.Second)
@@ -53,7 +53,7 @@ func TestADeathShortlyBeforeTheDeadlineQueuesNoSecondRemoval(t *testing.T) {
 	})
 }
 
-func TestALockThatIsOnlyReportedStaysUntilItsDeadline(t *testing.T) {
+func TestReportedAbandonedLockStaysUntilItsDeadline(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		n.watches = true
@@ -72,8 +72,8 @@ func TestALockThatIsOnlyReportedStaysUntilItsDeadline(t *testing.T) {
 	})
 }
 
-// The machine with most of the holders goes down: so many deaths at once engage the brake.
-func TestTheBrakeHoldsForTheDeadToo(t *testing.T) {
+// The machine with most of the holders goes down: its many deaths engage the brake.
+func TestBrakeAppliesToDeadHolders(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, unlocksAbandoned(10*time.Second))
 		for i := range 100 {
@@ -95,8 +95,8 @@ func TestTheBrakeHoldsForTheDeadToo(t *testing.T) {
 	})
 }
 
-// The record decides, then the unlocker's default; the dead have no lock delay.
-func TestALockDelayFollowsWhatItsDeadlineEnded(t *testing.T) {
+// The record decides, then the unlocker's default. Abandoned locks have no lock delay.
+func TestAutoUnlockStartsTheLockDelay(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.join(t, unlocksAbandoned(0), func(_ *node, c *sweeper.Config) { c.Policy.LockDelay = 20 * time.Second })
 		delay := func(d time.Duration) func(*metadata.Record) {

@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// gather collects through a pedantic registry: it refuses double series and labels that are not UTF-8.
+// gather collects through a pedantic registry, which refuses duplicate series and labels that are not UTF-8.
 func gather(t *testing.T, n *node) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -35,7 +35,7 @@ func gather(t *testing.T, n *node) map[string]*dto.MetricFamily {
 	return families
 }
 
-// sample is the value of the series with these label values.
+// sample returns the value of the series with these label values.
 func sample(t *testing.T, n *node, name string, values ...string) float64 {
 	t.Helper()
 	for _, m := range gather(t, n)[name].GetMetric() {
@@ -50,7 +50,7 @@ func sample(t *testing.T, n *node, name string, values ...string) float64 {
 	return -1
 }
 
-func TestARemovalHasTheLabelsFromAttributes(t *testing.T) {
+func TestRemovalMetricsHaveAttributeLabels(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Attributes = map[string]string{"team": "team", "service": "app"}
@@ -65,7 +65,7 @@ func TestARemovalHasTheLabelsFromAttributes(t *testing.T) {
 		for _, labels := range [][]string{{"pod-1", "a", "billing", "test", "", "payments"},
 			{"pod-1", "b", "billing", "test", "settler", "pay\ufffdments"}} {
 			if sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", labels...) <= 0 {
-				t.Errorf("there is no removal with the labels %q", labels)
+				t.Errorf("no removal with the labels %q", labels)
 			}
 		}
 	})

@@ -12,10 +12,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// The holders of these tests live, with a time to live of 90 s: after any fault they must still have their locks. One
-// is dead, and its lock must be gone by the published bound.
+// The holders of these tests have a time to live of 90 s. After any fault, live holders must still have their locks,
+// and the dead holder's lock must be gone by the published bound.
 
-func TestAnOutageLongerThanEveryTimeToLiveCostsNobodyALock(t *testing.T) {
+func TestOutageLongerThanEveryTimeToLiveCostsNoLock(t *testing.T) {
 	for name, fault := range map[string]func(*store){
 		"etcd is down":                  (*store).stop,
 		"etcd has no space: reads work": func(s *store) { s.set(func() { s.readOnly = true }) },
@@ -45,7 +45,7 @@ func TestAnOutageLongerThanEveryTimeToLiveCostsNobodyALock(t *testing.T) {
 	}
 }
 
-// flapping lets etcd accept writes for shorter times than the holders need.
+// flapping makes etcd accept writes only for shorter times than the holders need.
 func flapping(s *store) {
 	s.stop()
 	for at := time.Minute; at < 10*time.Minute; at += time.Minute {
@@ -54,7 +54,7 @@ func flapping(s *store) {
 	}
 }
 
-func TestARestartDuringAnOutageForgetsNothingThatMatters(t *testing.T) {
+func TestRestartDuringAnOutageCostsNoLock(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		h := s.hold(t, "living", 90*time.Second, 0)
@@ -75,7 +75,7 @@ func TestARestartDuringAnOutageForgetsNothingThatMatters(t *testing.T) {
 
 const gap = "gap: the minimum warning of all locks starts over"
 
-func TestGapsStartTheWarningAnew(t *testing.T) {
+func TestGapRestartsTheWarning(t *testing.T) {
 	hangs := func(hang func(context.Context) error) func(*store, *node) {
 		return func(s *store, _ *node) { s.hang = hang }
 	}
@@ -140,8 +140,8 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 	}
 }
 
-// A role that may only read is refused from the first write on, in the gap that every start is.
-func TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain(t *testing.T) {
+// A read-only role is refused from the first write on, during the gap after the start.
+func TestFailedWritesAreLoggedAtOnceThenRarely(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.set(func() { s.readOnly = true })
 		n := s.join(t)
@@ -159,7 +159,7 @@ func TestAnUnlockerThatCannotWriteSaysSoAtOnceThenSeldomAndWhenItCanAgain(t *tes
 	})
 }
 
-func TestAStartIsNotLoggedAsTrouble(t *testing.T) {
+func TestStartIsNotLoggedAsTrouble(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} })
 		s.wait(8 * time.Second) // the first list takes a while
@@ -170,7 +170,7 @@ func TestAStartIsNotLoggedAsTrouble(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheProcessIsNotAGap(t *testing.T) {
+func TestShutdownIsNotAGap(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.wait(time.Minute)
@@ -181,9 +181,9 @@ func TestTheEndOfTheProcessIsNotAGap(t *testing.T) {
 	})
 }
 
-// A scan of many locks sends batches in between, and learns of their outcomes: what failed is tried again after a
-// second, whenever it failed, and not only when the next scan finds it.
-func TestWhatFailsDuringAScanIsTriedAgainSoon(t *testing.T) {
+// A scan of many locks sends batches meanwhile and learns their outcomes. A failed removal is retried after a second,
+// not only when the next scan finds it.
+func TestFailuresDuringAScanAreRetriedSoon(t *testing.T) {
 	t.Parallel()
 	longest := time.Duration(0)
 	for _, offset := range []time.Duration{0, 2500 * time.Millisecond, 4500 * time.Millisecond} { // scans are 5 s apart

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
+func TestFailingRemovalBacksOff(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("bad", time.Minute, 2*time.Minute)
@@ -33,7 +33,7 @@ func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
 	})
 }
 
-func TestAnExtensionForgetsOldFailures(t *testing.T) {
+func TestExtensionClearsRemovalFailures(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.take("bad", time.Minute, 2*time.Minute)
@@ -48,7 +48,7 @@ func TestAnExtensionForgetsOldFailures(t *testing.T) {
 	})
 }
 
-func TestWhatFollowsAnAnswer(t *testing.T) {
+func TestRemovalOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer []error
@@ -79,7 +79,7 @@ func TestWhatFollowsAnAnswer(t *testing.T) {
 	}
 }
 
-func TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne(t *testing.T) {
+func TestNewHoldWithoutDeadlinesIsNotMistakenForTheOld(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Mode = sweeper.DryRun
@@ -94,7 +94,7 @@ func TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne(t *testing.T) {
 	})
 }
 
-func TestRemovalsInFlightAreFinishedAndNoOtherIsStarted(t *testing.T) {
+func TestShutdownFinishesRemovalsInFlight(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.delay = time.Second
 		n := s.join(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// commits notes what is sent, when, and what else is in flight then.
+// commits records what is sent, when, and what else is in flight.
 type commits struct {
 	mu       sync.Mutex
 	takes    func(n int) time.Duration // what a commit of n removals takes
@@ -46,7 +46,7 @@ func (c *commits) flying() int {
 	return c.inFlight
 }
 
-// observed has the node's removals noted, each of which takes as long as takes says.
+// observed records the node's removals, each of which takes the time that takes returns.
 func observed(takes func(n int) time.Duration) (*commits, func(*node, *sweeper.Config)) {
 	o := &commits{takes: takes, sent: map[string][]time.Time{}}
 	return o, func(n *node, c *sweeper.Config) {
@@ -71,8 +71,8 @@ func TestTwoBatchesAreInFlight(t *testing.T) {
 	})
 }
 
-// Each lock is queued twice: the one at the end of a batch must not be in the next one, too, which is sent meanwhile.
-func TestWhatIsInFlightIsNotSentAgain(t *testing.T) {
+// Each lock is queued twice: the last one of a batch must not be in the next batch, too, which is sent meanwhile.
+func TestRemovalInFlightIsNotSentAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 10 * time.Millisecond })
 		n := s.join(t, slow, unlocksAbandoned(time.Second))
@@ -97,7 +97,7 @@ func TestWhatIsInFlightIsNotSentAgain(t *testing.T) {
 	})
 }
 
-func TestBatchesShrinkWhileTheyDelayOthersAndGrowAgain(t *testing.T) {
+func TestBatchesShrinkWhileTheyDelayOthers(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		crowded := true
 		o, slow := observed(func(n int) time.Duration {
@@ -125,8 +125,8 @@ func TestBatchesShrinkWhileTheyDelayOthersAndGrowAgain(t *testing.T) {
 	})
 }
 
-// Where every write takes long, smaller batches would help nobody.
-func TestBatchesDoNotShrinkWhereEveryWriteIsSlow(t *testing.T) {
+// If every write is slow, smaller batches do not help.
+func TestBatchesDoNotShrinkIfEveryWriteIsSlow(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 210 * time.Millisecond })
 		s.hang = func(context.Context) error { time.Sleep(200 * time.Millisecond); return nil }
@@ -140,8 +140,8 @@ func TestBatchesDoNotShrinkWhereEveryWriteIsSlow(t *testing.T) {
 	})
 }
 
-// What a write takes while locks are removed does not count as usual, however long that lasts.
-func TestBatchesDoNotGrowWithTheDelayThatTheyCause(t *testing.T) {
+// The latency of writes during removals does not count as usual, however long it lasts.
+func TestBatchesDoNotGrowWithTheirOwnDelay(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 5 * time.Second })
 		s.hang = func(context.Context) error {
@@ -160,7 +160,7 @@ func TestBatchesDoNotGrowWithTheDelayThatTheyCause(t *testing.T) {
 	})
 }
 
-func TestTheBrakeLetsOneRemovalFlyAtATime(t *testing.T) {
+func TestBrakeAllowsOneRemovalInFlight(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		o, slow := observed(func(int) time.Duration { return 1500 * time.Millisecond })
 		s.join(t, slow)

@@ -13,7 +13,7 @@ import (
 // long is enough time for a fault to show.
 const long = 3 * time.Hour
 
-func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
+func TestRestoredEtcdStopsRemovalsUntilARestart(t *testing.T) {
 	for name, restore := range map[string]func(*store){
 		"a lower revision":                      func(s *store) { s.revision = 1000 },
 		"a lower raft term, the revision ahead": func(s *store) { s.revision, s.term = s.revision+1000, s.term-1 },
@@ -42,7 +42,7 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 }
 
 // An unlocker that starts after a restore cannot notice it; one that ran before does.
-func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
+func TestPeersRevealARestoredEtcd(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.revision = 1_000_000
 		old := s.join(t, withPeers)
@@ -62,7 +62,7 @@ func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
 	})
 }
 
-func TestUnlockersThatAreRestartedInTurnConfirmThatEtcdWentBack(t *testing.T) {
+func TestUnlockersRestartedInTurnConfirmARestore(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.revision = 1_000_000
 		first := s.join(t, withPeers)
@@ -82,7 +82,7 @@ func TestUnlockersThatAreRestartedInTurnConfirmThatEtcdWentBack(t *testing.T) {
 	})
 }
 
-func TestRecordsWithoutAnUnlockerDoNotHoldBack(t *testing.T) {
+func TestStalePresencesDoNotHoldBackRemovals(t *testing.T) {
 	for name, peer := range map[string]sweeper.Peer{
 		"one that was left over":               {ID: "ghost", Age: 20 * time.Second, Revision: 1_000_000},
 		"one that never moves":                 {ID: "ghost", Revision: math.MaxInt64},
@@ -102,8 +102,8 @@ func TestRecordsWithoutAnUnlockerDoNotHoldBack(t *testing.T) {
 	}
 }
 
-// Nonsense in a presence record holds removals back only as long as it is written.
-func TestAPeerThatLiesDoesNotHoldBackForEver(t *testing.T) {
+// A nonsensical presence holds removals back only while it is being written.
+func TestLyingPeerDoesNotHoldBackForever(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.join(t, withPeers)
 		s.take("a", time.Second, 2*time.Minute)

@@ -43,7 +43,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	f := findings{states: map[staleness.State]int{}, heldBack: map[staleness.Rule]int{}}
 	alerting := make(map[string]int64, len(s.alerting))
 	horizon := now.Mono + 2*s.scanInterval()
-	soon := s.recycled[:0]
+	soon := make(queue, 0, len(s.soon))
 	started := 0
 	survey := s.cfg.Survey(now)
 	f.states[staleness.Held] = survey.Idle
@@ -77,7 +77,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	}
 	soon = append(soon, s.retries...) // the scan left them out while they were in flight
 	s.retries = s.retries[:0]
-	s.soon, s.recycled, s.alerting = soon, s.soon, alerting
+	s.soon, s.alerting = soon, alerting
 	heap.Init(&s.soon)
 	s.due.queue = s.due.queue[:0]
 	f.setAside = s.forgetTried()
@@ -100,7 +100,7 @@ func (s *Sweeper) dueAt(v staleness.Verdict) time.Time {
 
 // spared reports whether the operator does not want the lock removed.
 func (s *Sweeper) spared(r *metadata.Record) bool {
-	return s.cfg.Mode != AutoUnlock || s.excluded != nil && s.excluded(r.Name)
+	return s.cfg.Mode != AutoUnlock || s.excluded(r.Name)
 }
 
 // engageBrake slows removals down if so many locks are due that something else must be wrong: a clock, a deployment, a

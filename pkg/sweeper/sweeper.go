@@ -40,7 +40,6 @@ type Sweeper struct {
 	// Only the goroutine of the sweep touches these.
 	nextScan time.Duration
 	soon     queue            // what may become removable before the end of the next scan
-	recycled queue            // the memory of soon's predecessor
 	due      dueQueue         // what may be removable now
 	scanning bool             // a scan is running, whose candidates will replace soon and due
 	retries  []candidate      // what was queued again during the scan
@@ -64,11 +63,11 @@ func New(cfg Config) (*Sweeper, error) {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
 	cfg.setDefaults()
-	excluded, err := excluder(cfg.Exclude)
+	excluded, err := text.Globs(cfg.Exclude...)
 	if err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	s := &Sweeper{cfg: cfg, excluded: excluded, tried: map[string]tried{}, pace: pace{maxBatch},
+	s := &Sweeper{cfg: cfg, excluded: excluded.MatchString, tried: map[string]tried{}, pace: pace{maxBatch},
 		metrics: newMetrics(text.NewAttributes(cfg.Attributes)),
 		arrived: make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)
@@ -197,16 +196,4 @@ func (o *observer) allowedSince() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.allowed
-}
-
-// excluder returns a function that reports whether a lock's name matches one of the globs; nil without globs.
-func excluder(globs []string) (func(lock string) bool, error) {
-	if len(globs) == 0 {
-		return nil, nil
-	}
-	names, err := text.Globs(globs...)
-	if err != nil {
-		return nil, err
-	}
-	return names.MatchString, nil
 }

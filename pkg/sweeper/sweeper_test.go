@@ -17,7 +17,7 @@ const (
 	minWarning = 30 * time.Second
 )
 
-func TestADeadHoldersLockIsRemovedAtTheExactMoment(t *testing.T) {
+func TestDeadHoldersLockIsRemovedExactlyWhenDue(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.wait(40*time.Second + 123*time.Millisecond)
@@ -39,7 +39,7 @@ func TestADeadHoldersLockIsRemovedAtTheExactMoment(t *testing.T) {
 	})
 }
 
-func TestAnExtensionBetweenDecisionAndDeletionWins(t *testing.T) {
+func TestExtensionBetweenDecisionAndDeletionWins(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
 		s.wait(minWarning)
@@ -101,7 +101,7 @@ func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 	}
 }
 
-func TestADryRunSaysOnceForEachDeadlineWhatItWouldRemove(t *testing.T) {
+func TestDryRunReportsEachDeadlineOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode = sweeper.DryRun })
 		s.take("a", time.Minute, 2*time.Minute)
@@ -118,7 +118,7 @@ func TestADryRunSaysOnceForEachDeadlineWhatItWouldRemove(t *testing.T) {
 	})
 }
 
-func TestExcludedLocksAreSparedByName(t *testing.T) {
+func TestExcludedLocksAreNotRemoved(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, excluding("billing/*", "job-?", "a.b"))
 		spared := []string{"billing/invoice/42", "billing/", "job-1", "a.b", "billing/\nnewline"}
@@ -135,14 +135,14 @@ func TestExcludedLocksAreSparedByName(t *testing.T) {
 	})
 }
 
-// withoutDeadlines takes the deadlines off a record.
+// withoutDeadlines removes the deadlines from a record.
 func withoutDeadlines(r *metadata.Record) {
 	r.AlertAt = time.Time{}
 	r.AutoUnlockAt = time.Time{}
 	r.DeadlineRevision = 0
 }
 
-func TestALockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
+func TestLockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
 	for _, after := range []time.Duration{0, 2 * time.Hour} {
 		t.Run("default auto-unlock after "+after.String(), simulated(func(t *testing.T, s *store) {
 			s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) { c.Policy.DefaultAutoUnlockAfter = after })
@@ -161,7 +161,7 @@ func TestALockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
 	}
 }
 
-func TestAMassExpiryDoesNotBlindTheSweeper(t *testing.T) {
+func TestMassExpiryDoesNotBlindTheSweeper(t *testing.T) {
 	t.Parallel()
 	simulate(t, func(t *testing.T, s *store) {
 		s.delay = time.Second
@@ -180,7 +180,7 @@ func TestAMassExpiryDoesNotBlindTheSweeper(t *testing.T) {
 	})
 }
 
-func TestBadConfigurationsAreRefusedWithASentence(t *testing.T) {
+func TestBadConfigurationIsRefused(t *testing.T) {
 	fine := func() sweeper.Config {
 		return sweeper.Config{
 			ID: "x", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),

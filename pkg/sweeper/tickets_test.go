@@ -65,7 +65,7 @@ func waits(now time.Time, limit time.Duration) metadata.Ticket {
 	return metadata.Ticket{Since: metadata.Time{Time: now}, TimeoutAt: metadata.Time{Time: now.Add(limit)}}
 }
 
-func TestAWaiterWhoseClockIsBehindKeepsItsTicket(t *testing.T) {
+func TestWaiterWithAClockBehindKeepsItsTicket(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		behind         time.Duration

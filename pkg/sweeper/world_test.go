@@ -53,7 +53,7 @@ func newStore() *store {
 	}
 }
 
-// simulated is a test with a store in a bubble of synctest, where time passes while everybody waits.
+// simulated wraps a test with a store in a synctest bubble.
 func simulated(test func(t *testing.T, s *store)) func(*testing.T) {
 	return func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newStore()) }) }
 }
@@ -80,7 +80,7 @@ func (s *store) set(change func()) {
 func (s *store) stop()    { s.set(func() { s.down = true }) }
 func (s *store) recover() { s.set(func() { s.down, s.readOnly = false, false }) }
 
-// take writes a lock by a holder whose clock is right, for whom it alerts and ends after these times.
+// take writes a lock whose holder's clock is right, with an alert and an auto-unlock after these times.
 func (s *store) take(name string, alertAfter, unlockAfter time.Duration, change ...func(*metadata.Record)) {
 	now := time.Now().Round(0)
 	s.set(func() {
@@ -279,7 +279,7 @@ func (n *node) jump(d time.Duration) {
 	n.ahead += d
 }
 
-// locks goes over the records by name, and overwrites each with the next one.
+// locks iterates over the records by name, reusing one record.
 func (n *node) locks() iter.Seq[*metadata.Record] {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
@@ -296,7 +296,7 @@ func (n *node) locks() iter.Seq[*metadata.Record] {
 	}
 }
 
-// lock returns another copy each time.
+// lock returns a new copy each time.
 func (n *node) lock(name string) *metadata.Record {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
@@ -339,7 +339,7 @@ func (n *node) Write(line []byte) (int, error) {
 	return n.logged.Write(line)
 }
 
-// log are the lines with this message so far.
+// log returns the lines with this message so far.
 func (n *node) log(message string) []map[string]any {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -353,7 +353,7 @@ func (n *node) log(message string) []map[string]any {
 	return found
 }
 
-// must wants this of its status.
+// must checks the status.
 func (n *node) must(t *testing.T, is func(sweeper.Status) bool) {
 	t.Helper()
 	if s := n.Status(); !is(s) {
@@ -361,7 +361,7 @@ func (n *node) must(t *testing.T, is func(sweeper.Status) bool) {
 	}
 }
 
-// mustLog wants this message so often, the last time with these fields: name, value and so on.
+// mustLog expects this message n times, the last time with these fields: name, value and so on.
 func (n *node) mustLog(t *testing.T, times int, message string, fields ...any) {
 	t.Helper()
 	lines := n.log(message)
@@ -376,7 +376,7 @@ func (n *node) mustLog(t *testing.T, times int, message string, fields ...any) {
 	}
 }
 
-// survey leaves out the locks that are idle.
+// survey omits idle locks.
 func survey(all iter.Seq[*metadata.Record], p staleness.Policy, now staleness.Moment) staleness.Survey {
 	s := staleness.Survey{}
 	var dueSoon []*metadata.Record
@@ -446,8 +446,8 @@ func ahead(d time.Duration) func(*node, *sweeper.Config) {
 	return func(n *node, _ *sweeper.Config) { n.ahead = d }
 }
 
-// wait lets time pass, and then everything happen that is due. The mutex orders what the test does before and after
-// with what the sweepers do, because all their calls take it.
+// wait lets time pass and everything due happen. The mutex orders the test before and after the sweepers' actions,
+// because all their calls take it.
 func (s *store) wait(d time.Duration) {
 	s.set(func() {})
 	time.Sleep(d)
@@ -477,7 +477,7 @@ func (s *store) mustBeRemovedOnceAt(t *testing.T, name string, at time.Time) {
 	}
 }
 
-// mustGo wants a lock to be removed once, so long after a moment.
+// mustGo expects a lock to be removed once, this long after a moment.
 func (s *store) mustGo(t *testing.T, name string, since time.Time, least, most time.Duration) {
 	t.Helper()
 	if at := s.removals(name); len(at) != 1 || at[0].Sub(since) < least || at[0].Sub(since) > most {

@@ -78,7 +78,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 		t.Errorf("the alert is %v", down)
 	}
 	if w.told("resolved", "UnlockerLockAlerting", "stuck") > 0 {
-		t.Error("a lock that nobody watches any more is said to be well")
+		t.Error("the alert of a lock that is no longer watched was resolved")
 	}
 }
 

@@ -56,9 +56,9 @@ func rulesAlerts(t *testing.T) (all []told) {
 	return all
 }
 
-// TestEveryAlertReadsAsThePageShows sends an alert of each rule through Alertmanager to the chat or the pager. Without
+// TestAlertTextsMatchTheDocumentation sends an alert of each rule through Alertmanager to the chat or the pager. Without
 // the inhibitions, because they do not all fire at once.
-func TestEveryAlertReadsAsThePageShows(t *testing.T) {
+func TestAlertTextsMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t, func(config string) string {
 		config, _, _ = strings.Cut(config, "\ninhibit_rules:\n")

@@ -88,7 +88,7 @@ func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {
 	output(t, nil, promtool, "check", "config", top+"deploy/prometheus/prometheus.example.yml")
 }
 
-func TestTheExampleOfAlertmanagerSendsAlertsWhereTheyBelong(t *testing.T) {
+func TestAlertmanagerExampleRoutesAlerts(t *testing.T) {
 	t.Parallel()
 	amtool := tool(t, "amtool")
 	example := top + "deploy/alertmanager/alertmanager.example.yml"

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -43,7 +44,7 @@ func (r *receivers) push(waiting map[string]int, locks ...*metadata.Record) *pus
 		Backtrace: func(context.Context, string, string) (string, error) {
 			return "billing/run.go:88 in main.run", nil
 		},
-		Log: zerolog.Nop(),
+		Client: func() *http.Client { return http.DefaultClient }, Log: zerolog.Nop(),
 	})
 	proctest.Must(r, err)
 	p.Pusher = pusher
@@ -126,9 +127,9 @@ func (r *receivers) showsText(name, got string) {
 	r.Fatalf("no page has a place for the message %s", name)
 }
 
-// TestEveryReceiverIsToldWhatThePageShows sends alerts as an unlocker pushes them through Alertmanager, with the
+// TestReceiverMessagesMatchTheDocumentation sends alerts as an unlocker pushes them through Alertmanager, with the
 // shipped configuration, to receivers of every kind.
-func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
+func TestReceiverMessagesMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t)
 
@@ -176,8 +177,8 @@ func TestEveryReceiverIsToldWhatThePageShows(t *testing.T) {
 	}
 }
 
-// TestWhatHasHappenedIsToldOnce: the alert ends a quarter of an hour later, and there is nothing to say about that.
-func TestWhatHasHappenedIsToldOnce(t *testing.T) {
+// TestPastEventsAreAlertedOnce: the alert ends a quarter of an hour later, and there is nothing to say about that.
+func TestPastEventsAreAlertedOnce(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t)
 	one := r.push(nil)

@@ -108,7 +108,7 @@ func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 	b.until("the word comes back", `document.querySelector("[aria-labelledby=h-trace] .copy").textContent === "copy"`)
 }
 
-func TestButtonThatCopiesIsOutOfTheWayOfRows(t *testing.T) {
+func TestCopyButtonDoesNotCoverRows(t *testing.T) {
 	s, b := staged(t)
 	s.night()
 	b.open(s.url + "?q=owner:billing")
@@ -202,7 +202,7 @@ func TestOnAPhone(t *testing.T) {
 	}
 }
 
-func TestAPrintSaysWhereAndWhenItIsFrom(t *testing.T) {
+func TestPrintoutHasItsOriginAndTime(t *testing.T) {
 	s, b := staged(t)
 	s.night()
 	b.open(s.url + "?q=billing")
@@ -224,7 +224,7 @@ func (s *stage) hostile() {
 		trace:   "<b>nothing</b>\n" + strings.Repeat("x", 500), held: 60e9, alert: -1e9, unlock: 3600e9})
 }
 
-func TestBrowserWouldComplain(t *testing.T) {
+func TestBrowserErrorsAreReported(t *testing.T) {
 	s, b := staged(t)
 	b.open(s.url)
 	ask[bool](b, `document.body.append(Object.assign(document.createElement("p"), {style: "color: red"})),

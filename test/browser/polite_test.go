@@ -92,7 +92,7 @@ func TestFocusedRowIsPatchedAroundTheFocus(t *testing.T) {
 	}
 }
 
-func TestDeadlineThatMovesSaysSo(t *testing.T) {
+func TestMovedDeadlineIsMarked(t *testing.T) {
 	s, b := four(t)
 	const deadline = `document.querySelector("tbody:nth-of-type(1) .hold > :last-child").textContent`
 	b.watch(deadline)
@@ -101,7 +101,7 @@ func TestDeadlineThatMovesSaysSo(t *testing.T) {
 	b.until("the new deadline", deadline+`.startsWith("11h")`)
 }
 
-func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
+func TestPausedPageStaysUnchanged(t *testing.T) {
 	s, b := four(t)
 	b.press("p")
 	text := ask[string](b, `document.querySelector("[role=status]").innerText
@@ -126,7 +126,7 @@ func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 	b.until("the page goes on", `document.querySelector(".gone .name")?.textContent === "a"`)
 }
 
-func TestAnswerUnderWayDoesNotChangeAPausedPage(t *testing.T) {
+func TestPendingResponseDoesNotChangeAPausedPage(t *testing.T) {
 	s, b := four(t)
 	ask[bool](b, `(window.held = new Promise((done) => { window.letGo = done; }),
 		window.fetch = ((real) => async (...args) => {
@@ -166,7 +166,7 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 	b.until("the end of the hold", `!document.querySelector(".lock-head.alerting")`)
 }
 
-func TestOtherPagesFollow(t *testing.T) {
+func TestOtherPagesUpdate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.hold(lock{name: "a", owner: "first", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
@@ -189,7 +189,7 @@ func TestOtherPagesFollow(t *testing.T) {
 	history.until("the ended hold", `document.querySelector("table.past")?.textContent.includes("second")`)
 }
 
-func TestSectionsFollowAndStayAsTheyWereOpened(t *testing.T) {
+func TestSectionsUpdateAndStayOpen(t *testing.T) {
 	s, b := staged(t)
 	for _, owner := range []string{"calm", "quiet"} {
 		s.hold(lock{name: owner + "/lock", owner: owner, host: "h", held: time.Minute, alert: time.Hour,
@@ -244,30 +244,25 @@ func TestKeys(t *testing.T) {
 	b.until("the list", `location.pathname === "/" && document.querySelector(".locks")`)
 	b.press("?")
 	b.until("help", `location.pathname === "/help" && document.getElementById("keys")`)
-	theme := func() string {
-		return ask[string](b, `document.documentElement.dataset.theme + " "
-			+ getComputedStyle(document.body).backgroundColor`)
+	themes := func(what, want string) {
+		t.Helper()
+		b.press("t")
+		if got := ask[string](b, `document.documentElement.dataset.theme + " "
+			+ getComputedStyle(document.body).backgroundColor`); got != want {
+			t.Errorf("%s gives the theme %s", what, got)
+		}
 	}
-	b.press("t")
-	if got := theme(); got != "light rgb(255, 255, 255)" {
-		t.Errorf("t gives the theme %s", got)
-	}
-	b.press("t")
-	if got := theme(); got != "dark rgb(18, 24, 31)" {
-		t.Errorf("t again gives the theme %s", got)
-	}
+	themes("t", "light rgb(255, 255, 255)")
+	themes("t again", "dark rgb(18, 24, 31)")
 	b.press("z")
 	if clock := ask[string](b, `document.querySelector(".clock").textContent`); !strings.HasPrefix(clock, "local ") {
 		t.Errorf("z gives the clock %q", clock)
 	}
 	ask[bool](b, `(document.getElementById("keys").click(), true)`)
-	b.press("t")
-	if got := theme(); got != "dark rgb(18, 24, 31)" {
-		t.Errorf("keys are switched off, and t gives the theme %s", got)
-	}
+	themes("t, although keys are switched off,", "dark rgb(18, 24, 31)")
 }
 
-func TestEarsHearOfChangesEveryTenSecondsAtMost(t *testing.T) {
+func TestScreenReadersHearChangesEveryTenSecondsAtMost(t *testing.T) {
 	s, b := four(t)
 	if text := ask[string](b, `document.querySelector("#news[aria-live=polite]").textContent`); text != "" {
 		t.Errorf("before anything happens it is said %q", text)
@@ -287,7 +282,7 @@ func TestEarsHearOfChangesEveryTenSecondsAtMost(t *testing.T) {
 	}
 }
 
-func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
+func TestPageShowsStalenessWhileEtcdIsUnreachable(t *testing.T) {
 	s, b := staged(t)
 	s.night()
 	s.unlocker("alert-only")
@@ -309,6 +304,12 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 	if n := ask[int](b, `document.querySelectorAll(".locks tbody").length`); n != 12 {
 		t.Errorf("%d locks are left of the last known state, want 12", n)
 	}
+	b.open(s.url)
+	b.until("it is said of a list that was opened since, too", `document.querySelector(".verdict.stale")
+		&& document.getElementById("news").textContent.startsWith("etcd has not answered")`)
+	b.open(s.url + lockPage(held))
+	b.until("the banner, of which ears hear once", `document.querySelector("[role=alert] [aria-live=off] time")`)
+	b.open(s.url)
 
 	s.etcd.Restart(t)
 	b.until("live again", `document.body.className === "live" && !document.querySelector("#alerts .banner")`,
@@ -317,10 +318,10 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 	b.until("a lock taken after that", `document.querySelector(".locks").textContent.includes("after/the/outage")`)
 }
 
-func TestPageSaysThatTheDashboardIsAwayAndComesBack(t *testing.T) {
+func TestPageShowsThatTheDashboardIsUnreachable(t *testing.T) {
 	s, b := four(t)
 	s.kill()
-	b.until("lost", `document.body.classList.contains("stale") && document.querySelector("[role=alert] #lost")
+	b.until("lost", `document.body.classList.contains("stale") && document.querySelector("[role=alert] #lost[aria-live=off]")
 		?.textContent.startsWith("Lost contact with the dashboard")`)
 	b.watch(`document.getElementById("lost")?.textContent`)
 	b.until("several tries", `seen.length > 8`)
@@ -336,7 +337,7 @@ func TestPageSaysThatTheDashboardIsAwayAndComesBack(t *testing.T) {
 		&& document.querySelector(".gone .name")?.textContent === "a"`)
 }
 
-func TestPageSaysThatThereIsANewBuildAndThatTheLoginHasEnded(t *testing.T) {
+func TestPageReportsNewBuildsAndExpiredLogins(t *testing.T) {
 	s, b := four(t)
 	ask[bool](b, `(document.getElementById("live").dataset.build = "older", true)`)
 	s.release("a")

@@ -83,7 +83,7 @@ func (b *tab) confirm(s *stage) {
 	b.until("the page that asks", `document.readyState === "complete" && document.querySelector("form.force")`)
 }
 
-func TestTheHeadOfAFormFollowsTheLock(t *testing.T) {
+func TestFormHeaderFollowsTheLock(t *testing.T) {
 	s := unlockStage(t)
 	b := newTab(t, s)
 	s.night()
@@ -108,7 +108,7 @@ func TestTheHeadOfAFormFollowsTheLock(t *testing.T) {
 	}
 }
 
-func TestTheFormBeginsAtItsBeginningWithTheFocusOnWhatCancels(t *testing.T) {
+func TestFormOpensAtTheTopWithCancelFocused(t *testing.T) {
 	s := unlockStage(t)
 	b := newTab(t, s)
 	s.night()
@@ -139,7 +139,7 @@ func (b *tab) send(reason string) {
 	b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
 }
 
-func TestWhatWasTypedOutlivesTheLogin(t *testing.T) {
+func TestTypedTextSurvivesALogin(t *testing.T) {
 	s, b := everything(t)
 	s.night()
 	b.act(s.stage, "ask")

@@ -111,7 +111,7 @@ const hears = `(() => {
 	};
 })()`
 
-func TestANewLockOfAViewIsNotifiedOnce(t *testing.T) {
+func TestNewLockOfAViewIsNotifiedOnce(t *testing.T) {
 	s, b := staged(t)
 	b.check(second(chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: hears})))
@@ -124,7 +124,7 @@ func TestANewLockOfAViewIsNotifiedOnce(t *testing.T) {
 	b.until("the old one", `document.querySelectorAll(".locks tbody").length === 1`)
 	b.keep("late")
 	if ask[bool](b, `sessionStorage.getItem("asked") === "yes"`) {
-		t.Fatal("somebody who asked for nothing is asked for a permission")
+		t.Fatal("the page asked for a permission without a request")
 	}
 	b.click(`.views button[aria-label="Notify: late"]`)
 	b.until("on", `document.querySelector(".views [aria-label^=Notify]").ariaPressed === "true"`)
@@ -145,13 +145,13 @@ func TestANewLockOfAViewIsNotifiedOnce(t *testing.T) {
 		!localStorage.getItem("watched")`)
 }
 
-func TestWithoutNotificationsThereIsNoButtonForThem(t *testing.T) {
+func TestNotificationButtonNeedsSupport(t *testing.T) {
 	s, b := staged(t)
 	b.check(second(chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: "delete self.Notification"})))
 	b.open(s.url)
 	if ask[bool](b, `performance.getEntriesByType("resource").some((e) => e.name.endsWith("/views.js"))`) {
-		t.Error("the script of saved views is loaded by somebody who has none")
+		t.Error("the script of saved views was loaded without saved views")
 	}
 	b.keep("all")
 	if n := ask[int](b, `document.querySelectorAll(".views [aria-label^=Notify]").length`); n != 0 {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestServerAndBrowserSayTimeInTheSameWords(t *testing.T) {
+func TestServerAndBrowserFormatTimesAlike(t *testing.T) {
 	s, b := staged(t)
 	for i := range 90 { // distances from seconds to weeks, also passed ones
 		d := time.Duration(float64(3*time.Second) * math.Pow(1.18, float64(i)))
@@ -61,7 +61,7 @@ func TestServerAndBrowserSayTimeInTheSameWords(t *testing.T) {
 	}
 }
 
-func TestNothingMovesForThoseWhoWantNoMotion(t *testing.T) {
+func TestReducedMotionIsRespected(t *testing.T) {
 	s, b := staged(t)
 	s.hold(lock{name: "a", owner: "o", host: "h", held: 5 * time.Second, alert: 50 * time.Second,
 		unlock: 118 * time.Second})
@@ -81,7 +81,7 @@ func TestNothingMovesForThoseWhoWantNoMotion(t *testing.T) {
 	}
 }
 
-func TestSecondVisitAsksOnlyForThePage(t *testing.T) {
+func TestSecondVisitRequestsOnlyThePage(t *testing.T) {
 	s, b := staged(t)
 	const asked = `performance.getEntriesByType("resource")
 		.filter((e) => e.initiatorType !== "fetch" && !e.name.includes("icon.svg"))
@@ -97,7 +97,7 @@ func TestSecondVisitAsksOnlyForThePage(t *testing.T) {
 	}
 }
 
-func TestSecondsCostLittle(t *testing.T) {
+func TestTickingTimesAreCheap(t *testing.T) {
 	s := newStage(t)
 	b := newTab(t, s)
 	s.many(100)
@@ -144,7 +144,7 @@ func BenchmarkFirstPaint(b *testing.B) {
 	}
 }
 
-func TestWordsForATimeThatHasComeAreASentence(t *testing.T) {
+func TestPassedTimesReadAsSentences(t *testing.T) {
 	s, b := staged(t)
 	s.unlocker("auto-unlock")
 	s.hold(lock{name: "a", owner: "o", host: "h", held: time.Minute, alert: -10 * time.Second, unlock: time.Hour})
@@ -163,8 +163,8 @@ func TestWordsForATimeThatHasComeAreASentence(t *testing.T) {
 	}
 }
 
-// TestNamesOfLocksAreSeenAtEveryWidth looks at lists in windows from a small phone to a large screen.
-func TestNamesOfLocksAreSeenAtEveryWidth(t *testing.T) {
+// TestLockNamesAreVisibleAtEveryWidth looks at lists in windows from a small phone to a large screen.
+func TestLockNamesAreVisibleAtEveryWidth(t *testing.T) {
 	s, b := staged(t)
 	s.night()
 	s.hostile()

@@ -154,7 +154,7 @@ func TestTheKindsOfOthersAreWrittenDown(t *testing.T) {
 
 // No scenario has rights of the cluster, secrets, or kinds that a cluster knows only with an operator, unless they are
 // asked for.
-func TestNoScenarioHasKindsThatNobodyAskedFor(t *testing.T) {
+func TestScenariosHaveOnlyExpectedKinds(t *testing.T) {
 	c := load(t)
 	for name, values := range scenarios(t) {
 		known := sets.New("ConfigMap", "DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "Pod",

@@ -35,7 +35,7 @@ func installed(t *testing.T, also ...map[string]any) release {
 
 // Each kubectl in the documentation is run as it stands there, for the release "locks" in the namespace "locking", as
 // the guide installs it. What it names is there, and its labels find pods.
-func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
+func TestDocumentedKubectlCommandsMatch(t *testing.T) {
 	r := installed(t)
 	kinds := map[string]string{
 		"deployment": "Deployment", "deploy": "Deployment", "svc": "Service", "service": "Service",
@@ -93,7 +93,7 @@ func selected(t *testing.T, r release, chosen labels.Selector) (all []corev1.Pod
 }
 
 // Whatever secret the values of the guide name, a step of the guide makes it.
-func TestEverySecretOfTheGuideIsMadeByAStep(t *testing.T) {
+func TestGuideCreatesEverySecret(t *testing.T) {
 	made := regexp.MustCompile(`(?:create secret (?:generic|tls) |secretName: )([a-z0-9-]+)`)
 	known := sets.New[string]()
 	for _, match := range made.FindAllStringSubmatch(page(t, "docs/kubernetes.md"), -1) {
@@ -118,7 +118,7 @@ func TestEverySecretOfTheGuideIsMadeByAStep(t *testing.T) {
 }
 
 // An operator who restores etcd reads one page, and it may be any of these.
-func TestEveryPageAboutARestoreRaisesTheRevision(t *testing.T) {
+func TestRestorePagesRaiseTheRevision(t *testing.T) {
 	for file, words := range map[string][]string{
 		"docs/operations.md": nil, "docs/protocol.md": nil, "docs/fencing.md": nil,
 		"docs/kubernetes.md": {"--mark-compacted", "operations.md#backup-and-restore"},
@@ -132,7 +132,7 @@ func TestEveryPageAboutARestoreRaisesTheRevision(t *testing.T) {
 }
 
 // Enabling authentication locks out every client without a login. Each page that does it warns first.
-func TestWhoSwitchesAuthenticationOnIsWarned(t *testing.T) {
+func TestEnablingAuthenticationWarns(t *testing.T) {
 	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md"} {
 		text := strings.ReplaceAll(page(t, file), "mutexctl etcd-setup --enable-auth", "etcdctl auth enable")
 		before, _, switches := strings.Cut(text, "\netcdctl auth enable")
@@ -146,7 +146,7 @@ func TestWhoSwitchesAuthenticationOnIsWarned(t *testing.T) {
 }
 
 // The example for the Prometheus operator finds the pods of the chart, too.
-func TestTheExampleOfTheOperatorFitsTheChart(t *testing.T) {
+func TestOperatorExampleFitsTheChart(t *testing.T) {
 	r := installed(t, map[string]any{"witness": map[string]any{"enabled": true}})
 	monitors := 0
 	for _, text := range strings.Split(page(t, "deploy/prometheus/operator.example.yaml"), "\n---\n") {

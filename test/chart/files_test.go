@@ -73,7 +73,7 @@ func guideFile(t *testing.T, name string) (all []string) {
 
 // The values of a file build on each other, as somebody does who follows the guide from top to bottom. Releases of
 // their own have files of their own.
-func TestTheReleasesOfTheGuideInstall(t *testing.T) {
+func TestGuidesReleasesInstall(t *testing.T) {
 	c := load(t)
 	for name, blocks := range map[string]int{"values.yaml": 8, "witness.yaml": 2, "dashboard.yaml": 1} {
 		all := map[string]any{}
@@ -91,7 +91,7 @@ func TestTheReleasesOfTheGuideInstall(t *testing.T) {
 }
 
 // The proxy of the guide is the one whose pods are tested.
-func TestTheProxyOfTheGuideIsThatOfTheScenario(t *testing.T) {
+func TestGuidesProxyMatchesTheScenario(t *testing.T) {
 	scenario := scenarios(t)["oauth2-proxy"]["mutexdash"].(map[string]any)
 	delete(scenario, "ingress") // has a step of its own
 	for _, block := range guideFile(t, "values.yaml") {
@@ -111,7 +111,7 @@ const (
 )
 
 // Artifact Hub shows what Chart.yaml tells it: images that are pulled, and links and pictures that are there.
-func TestWhatArtifactHubShowsIsThere(t *testing.T) {
+func TestArtifactHubMetadataIsComplete(t *testing.T) {
 	c := load(t)
 	hub := func(name string) (list []struct{ Name, Title, URL, Image string }) {
 		t.Helper()

@@ -20,7 +20,7 @@ func decode(t *testing.T, o object, into any) {
 }
 
 // The notes after helm install fit what was installed.
-func TestTheNotesAreAboutWhatWasInstalled(t *testing.T) {
+func TestNotesDescribeTheInstallation(t *testing.T) {
 	c := load(t)
 	for name, want := range map[string]struct{ says, silent []string }{
 		"minimal": {
@@ -48,7 +48,7 @@ func TestTheNotesAreAboutWhatWasInstalled(t *testing.T) {
 }
 
 // Grafana's sidecar takes files from ConfigMaps by their label; the files are the dashboards, byte for byte.
-func TestDashboardsComeAsGrafanasSidecarTakesThem(t *testing.T) {
+func TestDashboardsFitGrafanasSidecar(t *testing.T) {
 	boards, err := filepath.Glob(repository + "/deploy/grafana/*.json")
 	must(t, err)
 	found := 0
@@ -93,7 +93,7 @@ func walk(node any, visit func(path string, object map[string]any)) {
 }
 
 // A misspelled value is refused at any depth, since no group of values takes what it does not know.
-func TestTheSchemaIsClosedAtEveryDepth(t *testing.T) {
+func TestSchemaIsClosedAtEveryDepth(t *testing.T) {
 	var schema map[string]any
 	unmarshal(t, directory+"/values.schema.json", &schema)
 	closed := 0
@@ -112,7 +112,7 @@ func TestTheSchemaIsClosedAtEveryDepth(t *testing.T) {
 }
 
 // A mirror for all images, and what lets them be pulled, are set once, in a parent chart.
-func TestAParentChartSetsRegistryAndSecretsOfAll(t *testing.T) {
+func TestParentChartSetsRegistryAndSecrets(t *testing.T) {
 	parent := &chart.Chart{Metadata: &chart.Metadata{APIVersion: chart.APIVersionV2, Name: "platform",
 		Version: "1.0.0"}}
 	c := load(t)

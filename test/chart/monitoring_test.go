@@ -45,14 +45,14 @@ func installedRules(t *testing.T, v map[string]any) []group {
 }
 
 // A chart can only read files inside of it, so it has a copy.
-func TestTheRulesAreInstalledAsTheyAre(t *testing.T) {
+func TestRulesAreInstalledUnchanged(t *testing.T) {
 	installed := installedRules(t, working(t, "monitoring: {prometheusRule: {enabled: true}}"))
 	if want := fileRules(t); !reflect.DeepEqual(installed, want) {
 		t.Errorf("installed are\n%v\nand in the file\n%v: make chart-files", installed, want)
 	}
 }
 
-func TestAlertsAreLeftOutAndBentByName(t *testing.T) {
+func TestAlertsAreDisabledAndOverriddenByName(t *testing.T) {
 	bent := alerts(installedRules(t, scenarios(t)["servicemonitor"]))
 	all := alerts(fileRules(t))
 	for name, r := range all {

@@ -158,7 +158,7 @@ var refused = []struct{ values, says string }{
 	{"serviceAccount: {name: Locks}", "at '/serviceAccount/name'"},
 }
 
-func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
+func TestBadValuesAreRefusedWithASentence(t *testing.T) {
 	c := load(t)
 	var said strings.Builder
 	for _, row := range refused {
@@ -177,7 +177,7 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 			// What stands between the parts that are filled in.
 			pattern := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(match[1]), "%s", ".*"))
 			if !pattern.MatchString(said.String()) {
-				t.Errorf("nobody provokes %q", match[1])
+				t.Errorf("no case provokes %q", match[1])
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 }
 
 // A switch says nothing when it is off, and yet is off: extraArgs do not turn it on.
-func TestExtraArgsTurnNoSwitchOn(t *testing.T) {
+func TestExtraArgsDoNotEnableSwitches(t *testing.T) {
 	c := load(t)
 	found := 0
 	flags := regexp.MustCompile("(?m)^\\| `(--[a-z.-]+)`")

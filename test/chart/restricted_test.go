@@ -22,7 +22,7 @@ func pods(t *testing.T, r release) map[string]corev1.PodTemplateSpec {
 		case "Pod":
 			into = pod
 		case "Job", "CronJob", "ReplicaSet":
-			t.Fatalf("%s makes pods that nobody looks at", o.kind)
+			t.Fatalf("%s creates pods that are not checked", o.kind)
 		case "Deployment", "StatefulSet", "DaemonSet":
 		default:
 			continue

@@ -76,7 +76,7 @@ func compact(t *testing.T, node *yaml.Node) string {
 	return string(text)
 }
 
-func TestEveryValueIsExplainedInASentence(t *testing.T) {
+func TestEveryValueIsDocumented(t *testing.T) {
 	all := settings(t)
 	if len(all) < 100 {
 		t.Errorf("only %d values are found", len(all))
@@ -179,7 +179,7 @@ func (s setting) like(other setting) bool {
 	return below && also && s.path != other.path && rest == same && s.value == other.value && s.comment == other.comment
 }
 
-func TestLintFindsNothing(t *testing.T) {
+func TestLintIsClean(t *testing.T) {
 	version := chartutil.KubeVersion{Version: kubernetes, Major: "1", Minor: "36"}
 	for name, values := range scenarios(t) {
 		for _, m := range lint.AllWithKubeVersion(directory, values, "locking", &version).Messages {
@@ -191,7 +191,7 @@ func TestLintFindsNothing(t *testing.T) {
 }
 
 // The suites beside the chart are those of `helm unittest`; this runs them as it does.
-func TestSuitesBesideTheChart(t *testing.T) {
+func TestChartSuites(t *testing.T) {
 	plain := false
 	runner := unittest.TestRunner{
 		Printer: printer.NewPrinter(os.Stdout, &plain), Formatter: formatter.NewFormatter("", "XUnit"),

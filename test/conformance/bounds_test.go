@@ -137,6 +137,9 @@ func (e end) of(d *driver) {
 		proctest.Must(d.t, d.proc.Signal(e.signal))
 	}
 	d.proc.Wait(d.t)
+	if status := d.proc.State().Sys().(syscall.WaitStatus); !e.fits(status) {
+		d.t.Errorf("%s: it ended with %#x", e.how, status)
+	}
 }
 
 func (e end) fits(status syscall.WaitStatus) bool {
@@ -161,9 +164,6 @@ func orderlyEnd(t *testing.T, s *scene, c *client) {
 		}
 		next := other.begin(l.name, want{})
 		e.of(d)
-		if status := d.proc.State().Sys().(syscall.WaitStatus); !e.fits(status) {
-			t.Errorf("%s: it ended with %#x", e.how, status)
-		}
 		if left := s.tickets(busy.name); len(left) > 0 {
 			t.Errorf("%s: it left its ticket %q", e.how, left)
 		}
@@ -189,9 +189,6 @@ func orderlyEndWithoutEtcd(t *testing.T, s *scene, c *client) {
 	e.of(d)
 	if took := time.Since(began); took > most {
 		t.Errorf("%s: it took %v to end", e.how, took)
-	}
-	if status := d.proc.State().Sys().(syscall.WaitStatus); !e.fits(status) {
-		t.Errorf("%s: it ended with %#x", e.how, status)
 	}
 	if r := s.record(l.name); r.UUID != "" && r.UUID != l.uuid {
 		t.Errorf("the record is %+v", r.Record)

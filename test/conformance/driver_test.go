@@ -274,8 +274,7 @@ func (d *driver) do(r request) answer {
 
 func (d *driver) must(r request) answer {
 	d.t.Helper()
-	c := d.send(r)
-	a := c.wait()
+	a := d.do(r)
 	if a.Error != "" {
 		d.t.Fatalf("%s: %v: %s", d.client.name, r, a.line)
 	}

@@ -325,11 +325,5 @@ func answersOfOthers(t *testing.T, s *scene, c *client) {
 	ends[0].answer.Store(ends[0].etcd)
 	ends[1].answer.Store(ends[1].etcd)
 	s.staysFree("nobody answers")
-	eventually(t, "a lock afterwards", func() error {
-		if a := d.try("afterwards"); a.Error != "" {
-			time.Sleep(100 * time.Millisecond)
-			return fmt.Errorf("%s", a.line)
-		}
-		return nil
-	})
+	d.acquire("afterwards", want{wait: 30})
 }

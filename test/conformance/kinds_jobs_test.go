@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -62,11 +63,8 @@ func manyTogether(t *testing.T, s *scene, a, b *client) {
 	s.free(first)
 	wait := other.begin(first, want{more: more})
 	s.queued(missing, 1)
-	eventually(t, "what it waits for, as progress", func() error {
-		if said := progress(s.record(first)); !strings.Contains(said, missing) {
-			return fmt.Errorf("the progress of %q is %q", first, said)
-		}
-		return nil
+	etcdtest.Eventually(t, "what it waits for, as progress", func() bool {
+		return strings.Contains(progress(s.record(first)), missing)
 	})
 	held.mustRelease()
 	all := wait.granted()

@@ -42,6 +42,8 @@ var kindChecks = []check{
 		wants: "a waiter for a permit that gives up leaves nothing", alone: shareGivenUp},
 	{name: "ghost of a share", rule: kindsPage + "kinds", needs: "semaphore", short: true,
 		wants: "a late send of a claim takes no permit when its attempt is over", alone: shareGhost},
+	{name: "share in a full etcd", rule: kindsPage + "from-acquire-to-release-of-a-share", needs: "semaphore read-write",
+		wants: "who gives up while etcd is out of space gives back what a lost send took", alone: shareInFullEtcd},
 	{name: "lock delay of a share", rule: kindsPage + "lock-delays-of-shares", needs: "semaphore", short: true,
 		wants: "a permit in its delay counts as taken", alone: shareDelay},
 	{name: "several together", rule: kindsPage + "several-locks-and-writes-of-your-own", needs: "together", short: true,
@@ -138,10 +140,7 @@ func permitsCounted(t *testing.T, s *scene, a, b *client) {
 	if most := in.most.Load(); most > 2 {
 		t.Errorf("%d had one of two permits at once", most)
 	}
-	s.free("counted")
-	etcdtest.Eventually(t, "the end of the last permit", func() bool {
-		return len(s.keys(s.layout.Prefix()+"counted#")) == 0
-	})
+	s.free("counted", "counted#1", "counted#2")
 }
 
 func heavyWeight(t *testing.T, s *scene, a, b *client) {
@@ -229,9 +228,29 @@ func shareGhost(t *testing.T, s *scene, c *client) {
 	l.mustRelease()
 	s.settles()
 	g.arrives()
-	for share := 1; share <= 2; share++ {
-		s.staysFree(fmt.Sprint("ghost#", share))
+	s.staysFree("ghost#1")
+	s.staysFree("ghost#2")
+}
+
+func shareInFullEtcd(t *testing.T, _ *scene, c *client) {
+	e, s := server(t, etcdtest.Quota(8<<20))
+	line := newWire(t, s.target[0])
+	line.judgeBy(func(r sent) fate { return fate{loseAnswer: r.takes()} })
+	s.timeout = 2
+	d := s.open(c, line.Addr)
+	permit := d.begin("permit", want{more: permits(3, 1)})
+	writer := d.begin("writer", want{more: writes, wait: 10})
+	etcdtest.Eventually(t, "both records", func() bool {
+		return s.record("permit#1").UUID != "" && s.record("writer").UUID != ""
+	})
+	e.Fill(t, "/fill/")
+	permit.cancel()
+	if a := writer.wait(); a.Error != "unavailable" {
+		t.Errorf("a wait without any answer says %s, want unavailable", a.line)
 	}
+	s.free("permit#1", "writer")
+	e.Drain(t, "/fill/")
+	etcdtest.Eventually(t, "both tombstones", func() bool { return len(s.keys(s.layout.Cancelled(""))) > 1 })
 }
 
 func shareDelay(t *testing.T, s *scene, c *client) {

@@ -270,8 +270,8 @@ func titled(name string) string {
 
 var update = flag.Bool("update", false, "write the tables of what each client has")
 
-// TestRulesAreThere wants the rule that a failed check names to be a heading of the documentation.
-func TestRulesAreThere(t *testing.T) {
+// TestRulesExist wants the rule that a failed check names to be a heading of the documentation.
+func TestRulesExist(t *testing.T) {
 	dropped := regexp.MustCompile(`[^a-z0-9\- ]`)
 	for _, c := range checks {
 		page, anchor, _ := strings.Cut(c.rule, "#")
@@ -292,7 +292,7 @@ func TestRulesAreThere(t *testing.T) {
 }
 
 // A parser of JSON may lose the order of the other fields: the suite has to take that.
-func TestOnlyTheOrderOfOtherFieldsDoesNotMatter(t *testing.T) {
+func TestOnlyOrderOfOtherFieldsIsIgnored(t *testing.T) {
 	body := func(keys ...string) any {
 		var operations []any
 		for _, key := range keys {

@@ -237,13 +237,10 @@ func behindHundred(t *testing.T, s *scene, c *client) {
 	l.mustRelease()
 	taken := next.granted()
 	if len(s.get(s.layout.Ticket(l.name, taken.uuid))) == 0 { // otherwise the end of the ticket is that of the hold
-		eventually(t, "a look while the one ahead holds the lock", func() error {
+		etcdtest.Eventually(t, "a look while the one ahead holds the lock", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			if !holders[taken.uuid] {
-				return fmt.Errorf("it has not read the uuid %s", taken.uuid)
-			}
-			return nil
+			return holders[taken.uuid]
 		})
 	}
 	taken.mustRelease()

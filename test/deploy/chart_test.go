@@ -23,9 +23,9 @@ import (
 
 var rendered = flag.String("rendered", "", "directory with the rendered scenarios of the chart")
 
-// TestTheProgramsStartAsTheChartSays takes flags, variables, files and probes of every pod of every scenario and starts
+// TestProgramsStartWithTheChartsArguments takes flags, variables, files and probes of every pod of every scenario and starts
 // the programs with them, next to etcds with the users, roles and certificates that the secrets stand for.
-func TestTheProgramsStartAsTheChartSays(t *testing.T) {
+func TestProgramsStartWithTheChartsArguments(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(*rendered, "*.yaml"))
 	if err != nil || len(files) < 12 {
 		t.Fatalf("only %d rendered scenarios in %q (%v): make chart", len(files), *rendered, err)

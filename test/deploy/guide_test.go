@@ -23,9 +23,9 @@ import (
 
 var etcdctl = flag.String("etcdctl", "", "etcd's command")
 
-// TestTheRolesOfTheGuideAreRight runs the commands of docs/kubernetes.md against an etcd that asks for certificates,
+// TestGuidesRolesSuffice runs the commands of docs/kubernetes.md against an etcd that asks for certificates,
 // and looks at what each user may do then.
-func TestTheRolesOfTheGuideAreRight(t *testing.T) {
+func TestGuidesRolesSuffice(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts())
 	blocks := commands(t, read(t, repository+"/docs/kubernetes.md"), 3)
 	cert, key := etcd.CA().Issue(t, "root")
@@ -53,9 +53,9 @@ func TestTheRolesOfTheGuideAreRight(t *testing.T) {
 	look()
 }
 
-// TestTheRightsOfTheHandbookAreRight runs those of docs/operations.md against an etcd without users. The password stays
+// TestHandbookPermissionsSuffice runs those of docs/operations.md against an etcd without users. The password stays
 // between the file and etcd.
-func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
+func TestHandbookPermissionsSuffice(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	_, page, _ := strings.Cut(read(t, repository+"/docs/operations.md"), "\n### Rights\n")
 	page, _, _ = strings.Cut(page, "\n### ")
@@ -84,9 +84,9 @@ func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
 	may{}.check(t, "nobody", clientv3.Config{Endpoints: endpoints})
 }
 
-// TestTheHowToForRolesAndTLSIsRight runs docs/howto/etcd-roles-and-tls.md: its certificates are good for what they are
+// TestHowToForRolesAndTLSWorks runs docs/howto/etcd-roles-and-tls.md: its certificates are good for what they are
 // made for, and with certificates like them each user sees what the page shows.
-func TestTheHowToForRolesAndTLSIsRight(t *testing.T) {
+func TestHowToForRolesAndTLSWorks(t *testing.T) {
 	page := read(t, repository+"/docs/howto/etcd-roles-and-tls.md")
 	blocks := commands(t, page, 6)
 	// runs wants to see an etcdctl, too.

@@ -31,7 +31,7 @@ func (s *service) reload(t *testing.T) {
 }
 
 // The unit's certificates are the files in /etc/unlocker as they are now, not as they were when the program started.
-func TestACertificateThatIsRenewedUnderARunningUnitIsUsed(t *testing.T) {
+func TestRenewedCertificateOfARunningUnitIsUsed(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 	etcd.AddUser(t, "unlocker", "", "/mutexes/", etcdtest.ReadWrite)
@@ -60,7 +60,7 @@ func TestACertificateThatIsRenewedUnderARunningUnitIsUsed(t *testing.T) {
 			proxy.Heal()
 			proctest.Eventually(t, "the permissions of the new certificate", func() error {
 				if strings.Count(s.Output(), "permission") == before {
-					return fmt.Errorf("it still has the permissions of the certificate that is gone")
+					return fmt.Errorf("it still has the permissions of the old certificate")
 				}
 				return nil
 			})
@@ -70,7 +70,7 @@ func TestACertificateThatIsRenewedUnderARunningUnitIsUsed(t *testing.T) {
 }
 
 // A reload without anything new costs no connection, and so no watch and no gap.
-func TestAReloadWithoutNewFilesKeepsTheConnections(t *testing.T) {
+func TestReloadWithoutNewFilesKeepsConnections(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 	etcd.AddUser(t, "unlocker", "", "/mutexes/", etcdtest.ReadWrite)

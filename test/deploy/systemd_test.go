@@ -66,9 +66,9 @@ func environmentFile(t *testing.T, file string) (all []string) {
 	return all
 }
 
-// TestTheProgramsStartAsTheUnitsSay starts them with the variables and credentials of their units and of the examples
+// TestProgramsStartWithTheUnitsArguments starts them with the variables and credentials of their units and of the examples
 // beside them, next to an etcd that asks for certificates.
-func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
+func TestProgramsStartWithTheUnitsArguments(t *testing.T) {
 	proctest.ReadSources(t)
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 	etcd.AddUser(t, "unlocker", "", "/mutexes/", etcdtest.ReadWrite)
@@ -153,7 +153,7 @@ func (u unit) environment(t *testing.T, etc, program string) (all []string) {
 
 // The handbook's instructions create the users of the units, and install all of their files. The units give time to
 // end, and do not repeat mistakes.
-func TestTheUnitsRunAsUsersThatAreMade(t *testing.T) {
+func TestUnitsRunAsCreatedUsers(t *testing.T) {
 	users := read(t, repository+"/deploy/systemd/unlocker.sysusers.conf")
 	page := read(t, repository+"/docs/operations.md")
 	for _, program := range units {

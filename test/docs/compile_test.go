@@ -110,7 +110,7 @@ func packages() map[string]string {
 
 // Every block of Go in the documentation compiles: a file as it is, a fragment with what its page takes for granted. A
 // fragment may leave variables unused, because it is part of something.
-func TestGoInTheDocumentationCompiles(t *testing.T) {
+func TestDocumentedGoCompiles(t *testing.T) {
 	t.Parallel()
 	fset := token.NewFileSet()
 	check := checker(t, fset)
@@ -135,7 +135,7 @@ func TestGoInTheDocumentationCompiles(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotCompileIsFound(t *testing.T) {
+func TestCompileErrorsAreFound(t *testing.T) {
 	t.Parallel()
 	wanted := map[string]string{
 		"l, err := locks.Lock(ctx, \"a\"":               "docs/client.md:7:",

@@ -15,7 +15,7 @@ import (
 
 // Each command of the how-tos is run as it stands against a bare mutexdev, and prints what the page shows. A block that
 // needs more than that says so in a comment that begins with "not run:".
-func TestTheHowTosRunAsWritten(t *testing.T) {
+func TestHowTosRunAsWritten(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob(filepath.Join(top, "docs", "howto", "*.md"))
 	proctest.Must(t, err)
@@ -75,7 +75,7 @@ func runHowTo(t *testing.T, page string, steps []step) {
 }
 
 // Whoever types the documentation's commands for etcd gets the roles that `mutexctl etcd-setup` makes, and no others.
-func TestTheRolesInTheDocumentationAreThoseOfEtcdSetup(t *testing.T) {
+func TestDocumentedRolesMatchEtcdSetup(t *testing.T) {
 	t.Parallel()
 	made := ""
 	for _, flag := range []string{"--witness", "--force-unlock"} {

@@ -30,7 +30,7 @@ func hurried() []string {
 
 // Each command of the tutorial is run as it stands, in the terminal that the page names, and prints what the page
 // shows. Only the ports differ, because those of the page may be taken, and time passes faster.
-func TestTheTutorialRunsAsWritten(t *testing.T) {
+func TestTutorialRunsAsWritten(t *testing.T) {
 	t.Parallel()
 	proctest.ReadSources(t)
 	all := blocks(t, filepath.Join(top, "docs", "tutorial.md"))
@@ -100,7 +100,7 @@ func shown(all []block, i int) string {
 	return ""
 }
 
-func TestOutputIsComparedWithWhatThePageShows(t *testing.T) {
+func TestOutputIsComparedWithThePage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		shown, printed string

@@ -12,14 +12,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// obstacle is a reason why etcd cannot be used, and the words of the error.
+// obstacle is a reason why etcd cannot be used, and the expected error.
 type obstacle struct {
 	name string
 	args []string
 	says []string
 }
 
-// obstacles are one of each kind: internal/etcdconn has all of them, and their words.
+// obstacles are one of each kind: internal/etcdconn tests all of them, and their messages.
 func obstacles(t *testing.T) []obstacle {
 	t.Helper()
 	guarded := etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
@@ -42,9 +42,9 @@ func secretFile(t *testing.T, password string) string {
 	return file
 }
 
-// TestEtcdThatCannotBeUsedIsOneSentence runs every program against an etcd that refuses it. A command exits with the
-// reason; a daemon stays up, alive but not ready, and gives the reason once in its log and in each answer of /readyz.
-func TestEtcdThatCannotBeUsedIsOneSentence(t *testing.T) {
+// TestUnusableEtcdIsOneSentence runs every program against an etcd that refuses it. A command exits with the
+// reason; a daemon stays alive but not ready, and reports the reason once in its log and in each response of /readyz.
+func TestUnusableEtcdIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, o := range obstacles(t) {
 		t.Run("mutexctl with "+o.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestEtcdThatCannotBeUsedIsOneSentence(t *testing.T) {
 	}
 }
 
-// waits checks that a daemon waits for etcd and says why.
+// waits checks that a daemon waits for etcd and reports why.
 func waits(t *testing.T, p *proctest.Process, addr string, o obstacle) {
 	t.Helper()
 	told := func() (times int) {
@@ -100,8 +100,8 @@ func contains(text string, words ...string) error {
 	return nil
 }
 
-// TestDaemonsOutliveEtcd starts the daemons before etcd and stops it under them.
-func TestDaemonsOutliveEtcd(t *testing.T) {
+// TestDaemonsSurviveEtcd starts the daemons before etcd and stops it under them.
+func TestDaemonsSurviveEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	etcd.Stop()
@@ -133,10 +133,9 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 	}
 }
 
-// TestAWrongSettingIsOneSentence starts programs with settings that cannot work: which there are is tested beside each.
-// The program says in one sentence which and why, and ends at once with status 2: nobody has to wait for a daemon to
-// find out.
-func TestAWrongSettingIsOneSentence(t *testing.T) {
+// TestBadSettingIsOneSentence starts programs with settings that cannot work: which there are is tested beside each.
+// The program reports in one sentence which and why, and exits at once with status 2.
+func TestBadSettingIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for started, says := range map[string][]string{
 		"mutexctl list --etcd.endpoint=x":              {"--etcd.endpoint", "--etcd.endpoints"},

@@ -25,7 +25,7 @@ func statement(lock, uuid string, token int64, cause string) string {
 		lock, uuid, token, cause, time.Now().Unix())
 }
 
-// says waits until a page says something.
+// says waits until a page contains a text.
 func says(t *testing.T, d *dashboard, path string, words ...string) {
 	t.Helper()
 	proctest.Eventually(t, path, func() error {
@@ -37,9 +37,9 @@ func says(t *testing.T, d *dashboard, path string, words ...string) {
 	})
 }
 
-// TestAnAbandonedLockIsReportedThenUnlocked is the life of a statement: state, metric and page say so, and nothing is
+// TestAbandonedLockIsReportedThenUnlocked is the life of a statement: state, metric and page say so, and nothing is
 // removed while the operator wants reports only; then another unlocker removes the lock long before its deadline.
-func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
+func TestAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
@@ -92,7 +92,7 @@ func TestAnAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	}
 }
 
-// holder is a client of its own, as another process would have it, that holds a lock for a long time.
+// holder starts a separate client, like another process, that holds a lock for a long time.
 func holder(t *testing.T, etcd *clientv3.Client, owner, lock string) (*mutex.Client, *mutex.Lock) {
 	t.Helper()
 	c, err := mutex.New(etcd, mutex.Options{Owner: owner})
@@ -103,7 +103,7 @@ func holder(t *testing.T, etcd *clientv3.Client, owner, lock string) (*mutex.Cli
 	return c, l
 }
 
-// wait has a client wait for a lock until the context ends.
+// wait makes a client wait for a lock until the context ends.
 func wait(ctx context.Context, t *testing.T, c *mutex.Client, lock string) <-chan error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -114,8 +114,8 @@ func wait(ctx context.Context, t *testing.T, c *mutex.Client, lock string) <-cha
 	return ended
 }
 
-// Two holders that wait for each other are counted and named until one of them gives up. Nothing else ends it.
-func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
+// Two holders that wait for each other are counted and named until one of them gives up.
+func TestDeadlockIsReported(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	u := startUnlocker(t, []string{etcd.Endpoint()})

@@ -21,9 +21,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TestHostileRecordsCrashNothingAndHideNothing writes whatever a hostile client could write. All of it is shown by
-// everybody, the one stale lock among it is removed and nothing else is, and with a default policy for malformed locks
-// these go and nothing else.
+// TestHostileRecordsCrashNothingAndHideNothing writes everything that a hostile client could write. All programs show
+// all of it, only the one stale lock among it is removed and, with a default policy for malformed locks, only these.
 func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -69,7 +68,7 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	}
 }
 
-// expired is a record whose deadlines passed, and whose texts are hostile.
+// expired is a record with passed deadlines and hostile texts.
 func expired(text string) record {
 	return with("owner", text, "hostname", text, "purpose", text, "alert_at", "1553682600", "auto_unlock_at",
 		"1553682601")
@@ -98,7 +97,7 @@ func same(t *testing.T, c *clientv3.Client, want map[string]string) {
 	})
 }
 
-// checkCommandLine expects every lock in every format, and nothing that a terminal would obey.
+// checkCommandLine expects every lock in every format, without terminal control characters.
 func checkCommandLine(t *testing.T, endpoint string, names []string) {
 	t.Helper()
 	for _, format := range []string{"table", "wide", "json", "name"} {
@@ -119,7 +118,7 @@ func obeyed(r rune) bool {
 	return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// checkDashboard expects every lock in the API, and a page that runs nothing.
+// checkDashboard expects every lock in the API, and a page without injected markup.
 func checkDashboard(t *testing.T, d *dashboard, names []string) {
 	t.Helper()
 	body := answers(t, d.addr, "/api/v1/locks?limit=1000", 200)
@@ -178,12 +177,12 @@ func evil() []string {
 	}
 }
 
-// record is the fields of one lock as they lie in etcd.
+// record is the fields of one lock in etcd.
 type record map[string]string
 
 const megabyte = 1 << 20
 
-// sound is a record with nothing wrong, far from its deadlines.
+// sound returns a valid record, far from its deadlines.
 func sound() record {
 	return record{
 		"uuid": "11111111-2222-4333-8444-555555555555", "hostname": "host-1", "locked_at": in(0),
@@ -191,10 +190,10 @@ func sound() record {
 	}
 }
 
-// in is a time so long from now, as it lies in etcd.
+// in returns a time relative to now, as in etcd.
 func in(d time.Duration) string { return metadata.FormatTime(time.Now().Add(d)) }
 
-// with is a sound record but for these fields; an empty name removes a field.
+// with returns a sound record with these fields changed; an empty name removes a field.
 func with(pairs ...string) record {
 	r := sound()
 	for i := 0; i < len(pairs); i += 2 {
@@ -211,8 +210,8 @@ func without(fields ...string) record {
 	return r
 }
 
-// malformed are records without a uuid or without a deadline that can be read, by name. Nobody may remove them for
-// their deadlines.
+// malformed are records without a uuid or without a readable deadline, by name. No unlocker may remove them for their
+// deadlines.
 func malformed() map[string]record {
 	all := map[string]record{
 		"uuid missing":      without("uuid", "auto_unlock_at"),
@@ -234,7 +233,7 @@ func malformed() map[string]record {
 	return all
 }
 
-// odd are records that are strange in other ways, by name: they are held, and far from their deadlines.
+// odd are records that are otherwise irregular, by name: they are held, and far from their deadlines.
 func odd() map[string]record {
 	all := map[string]record{
 		"from the future": with("locked_at", "9999999999.999999999", "alert_at", "9999999998", "auto_unlock_at",
@@ -274,7 +273,7 @@ func crowded() string {
 	return b.String() + `"owner":"o"}`
 }
 
-// foreignKeys are keys below the prefix that are nothing of the protocol, or spoil one of its areas.
+// foreignKeys are keys below the prefix that do not belong to the protocol, or break one of its areas.
 func foreignKeys() map[string]string {
 	all := map[string]string{
 		prefix + "neighbour/b/uuid": "x", prefix + "neighbour/UPPER": "x", prefix + "neighbour/": "x",
@@ -286,7 +285,7 @@ func foreignKeys() map[string]string {
 		prefix + ".unlockers/evil": `{"id":"<script>","now":9999999999,"mode":"\u0000"}`,
 		prefix + ".unlockers/junk": "\xff", prefix + ".history/junk": "junk", prefix + ".history/": "x",
 		prefix + ".audit/junk": "junk",
-		// What later versions may write.
+		// Keys that later versions may write.
 		prefix + ".queue/neighbour/newer": `{"owner":"reports","timeout_at":null,"weights":[1,2],"class":"night"}`,
 		prefix + ".unlockers/newer":       `{"id":"newer","mode":"predictive","held_back":["weather"],"load":{"cpu":0.5}}`,
 		prefix + ".history/newer":         `{"lock":"elsewhere","ended":"transferred","to":{"host":"host-2"}}`,

@@ -85,7 +85,7 @@ func TestStatementThatCarriesItsFence(t *testing.T) {
 	}
 }
 
-func TestHandlerLeavesTheCheckToItsStatement(t *testing.T) {
+func TestHandlerDelegatesTheCheckToItsStatement(t *testing.T) {
 	db := open(t)
 	h := fencing.Carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := fencing.FromContext(r.Context())
@@ -107,7 +107,7 @@ func TestHandlerLeavesTheCheckToItsStatement(t *testing.T) {
 	}
 }
 
-func TestStatementThatFencesNothingIsNotRun(t *testing.T) {
+func TestStatementWithoutAFenceIsNotRun(t *testing.T) {
 	db := open(t)
 	if err := fencing.Exec(t.Context(), db, 6, `UPDATE books SET total = ? WHERE id = ?`, 200, "may"); err == nil ||
 		errors.Is(err, fencing.ErrRefused) {
@@ -163,7 +163,7 @@ func TestTransactionBehindAFence(t *testing.T) {
 	}
 }
 
-func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
+func TestStatementOnSeveralRowsIsRolledBack(t *testing.T) {
 	db := open(t)
 	execute(t, db, `INSERT INTO books VALUES ('june', 100, 5)`)
 	err := transact(t, db, func(tx *sql.Tx) error {

@@ -25,7 +25,7 @@ import (
 
 // The bodies in transactions.json and kinds.json are the transactions of the Go client, where it has the same. What it
 // does in another way is put together from its parts.
-func TestBodiesAreTheTransactionsOfTheGoClient(t *testing.T) {
+func TestBodiesMatchTheGoClientsTransactions(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, c := range cases(t) {
@@ -67,7 +67,7 @@ func steps() []string {
 
 // To etcd, a transaction within a transaction is a write, whatever it does. So a step that only reads has none: each
 // look of each waiter would be a commit.
-func TestWhatOnlyReadsIsNoCommit(t *testing.T) {
+func TestReadsAreNoCommits(t *testing.T) {
 	t.Parallel()
 	reads := 0
 	for _, c := range cases(t) {

@@ -83,7 +83,7 @@ func onPage(t *testing.T, r reply) (message string) {
 // Every line of the tables of errors on the page is what etcd answers.
 func TestErrorsOfTheGateway(t *testing.T) {
 	t.Parallel()
-	provoked := map[string]bool{timedOut: true} // in TestAMemberWithoutAMajority
+	provoked := map[string]bool{timedOut: true} // in TestMemberWithoutAMajority
 	for _, r := range append(refusals(t), outOfSpace(t)) {
 		provoked[onPage(t, r)] = true
 	}

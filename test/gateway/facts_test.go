@@ -13,7 +13,7 @@ import (
 
 // What docs/gateway.md says in words.
 
-func TestRequestsMayBeWrittenInOtherWays(t *testing.T) {
+func TestRequestFormatVariants(t *testing.T) {
 	t.Parallel()
 	c := &caller{endpoint: etcdtest.Start(t, etcdtest.Gateway()).Endpoint()}
 	c.must(t, "/v3/kv/put", putKey)
@@ -37,7 +37,7 @@ func TestRequestsMayBeWrittenInOtherWays(t *testing.T) {
 	}
 }
 
-func TestAFilteredWatchHasOnlyDeletions(t *testing.T) {
+func TestFilteredWatchHasOnlyDeletions(t *testing.T) {
 	t.Parallel()
 	c := &caller{endpoint: etcdtest.Start(t, etcdtest.Gateway()).Endpoint()}
 	w := c.stream(t, "/v3/watch", strings.NewReader(`{"create_request": {"key": "`+demo+`", "filters": ["NOPUT"]}}`))
@@ -50,7 +50,7 @@ func TestAFilteredWatchHasOnlyDeletions(t *testing.T) {
 }
 
 // Over HTTP/1.1 nothing is answered until the body of the request has ended.
-func TestAWatchAnswersWhenItsRequestHasEnded(t *testing.T) {
+func TestWatchAnswersAfterItsRequestEnded(t *testing.T) {
 	t.Parallel()
 	c := &caller{endpoint: etcdtest.Start(t, etcdtest.Gateway()).Endpoint()}
 	other := c.stream(t, "/v3/watch", strings.NewReader(`{"create_request": `+readKey+`}`))
@@ -75,7 +75,7 @@ func TestAWatchAnswersWhenItsRequestHasEnded(t *testing.T) {
 }
 
 // A token ends with its user's password, and with its member. What was opened with it goes on.
-func TestAWatchOutlivesItsToken(t *testing.T) {
+func TestWatchOutlivesItsToken(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.Auth())
 	s.AddUser(t, "billing", "secret", "/mutexes/", etcdtest.ReadWrite)
@@ -109,7 +109,7 @@ func TestAWatchOutlivesItsToken(t *testing.T) {
 }
 
 // With users, a client certificate must have no common name; a password works beside it.
-func TestACertificateWithoutACommonName(t *testing.T) {
+func TestCertificateWithoutACommonName(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.ClientCerts(), etcdtest.Auth())
 	s.AddUser(t, "billing", "secret", "/mutexes/", etcdtest.ReadWrite)
@@ -124,7 +124,7 @@ func TestACertificateWithoutACommonName(t *testing.T) {
 }
 
 // Without users a common name does not matter.
-func TestACertificateWithoutUsers(t *testing.T) {
+func TestCertificateWithoutUsers(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Gateway(), etcdtest.ClientCerts())
 	withCertificate(t, s, "billing").must(t, "/v3/kv/range", readKey)
@@ -132,7 +132,7 @@ func TestACertificateWithoutUsers(t *testing.T) {
 
 // A token, a lease and a write are those of the cluster, whichever member gave them. A member that lags behind may not
 // know the token yet.
-func TestEveryMemberTakesEveryRequest(t *testing.T) {
+func TestEveryMemberAcceptsEveryRequest(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Gateway(), etcdtest.Auth())
 	var members []*caller
@@ -158,7 +158,7 @@ func TestEveryMemberTakesEveryRequest(t *testing.T) {
 }
 
 // A member that has lost the majority answers late, and only a watch with hasleader learns of it.
-func TestAMemberWithoutAMajority(t *testing.T) {
+func TestMemberWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Gateway())
 	leader := m.Leader(t)

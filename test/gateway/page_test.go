@@ -19,7 +19,7 @@ import (
 )
 
 // What docs/gateway.md shows is sent to etcd, in the order of the page, and the answers are compared with the page.
-func TestThePageOfTheGateway(t *testing.T) {
+func TestGatewayDocumentation(t *testing.T) {
 	t.Parallel()
 	callers := servers(t)
 	names := map[string]string{}

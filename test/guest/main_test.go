@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestVersionsThatWeForceAreThoseOfTheDocumentation(t *testing.T) {
+func TestForcedVersionsMatchTheDocumentation(t *testing.T) {
 	page := read(t, "../../docs/client.md")
 	forced := read(t, "../../go.mod")
 	_, told, _ := strings.Cut(page, "**Versions.**")

@@ -51,7 +51,7 @@ var suites = slices.Concat(clientSuites, unlockerSuites, readerSuites, dashboard
 // root is the repository.
 const root = "../.."
 
-func TestEachFaultIsFound(t *testing.T) {
+func TestEveryFaultIsFound(t *testing.T) {
 	replaced := overlay(t)
 	known := map[string]bool{}
 	for _, s := range suites {

@@ -1,18 +1,18 @@
 package mutants_test
 
-const neverLeft = "TestWhatNoClientLeavesInEtcdIsFound"
-const theWorst = "TestTheWorstIsSaidOfALock"
+const neverLeft = "TestInconsistenciesAreFound"
+const theWorst = "TestMostUrgentAlertIsChosen"
 
 // readerSuites are what people and other programs are told, and the programs themselves.
 var readerSuites = []suite{
 	{"internal/protocol pkg/metadata", []fault{
 		// Keys and values that other clients wrote.
 		{"doc-statement-large", `len(kv.Value) > metadata.MaxStatementBytes`, `false`, "TestVectorsOfStatements"},
-		{"doc-statement-key", `s.UUID != uuid`, `false`, "TestAStatementThatNamesAnotherHoldThanItsKeyIsNotRead"},
+		{"doc-statement-key", `s.UUID != uuid`, `false`, "TestStatementForAnotherHoldThanItsKeyIsIgnored"},
 		{"doc-delay-lock", `d.Lock != lock`, `false`, "TestVectorsOfDelays"},
-		{"doc-presence-large", `len(value) > MaxPresenceBytes`, `false`, "TestAPresenceRecordIsReadAsFarAsItCanBe"},
+		{"doc-presence-large", `len(value) > MaxPresenceBytes`, `false`, "TestPresenceIsReadAsFarAsPossible"},
 		{"doc-presence-rules", `min(len(p.HeldBack), maxHeldBack)`, `len(p.HeldBack)`,
-			"TestAPresenceRecordIsReadAsFarAsItCanBe"},
+			"TestPresenceIsReadAsFarAsPossible"},
 		{"key-field", `!metadata.IsFieldName(id)`, `false`, "TestVectorsOfKeys"},
 		{"key-area", "if «strings.HasPrefix(segment, \".\")» {", `false`, "TestVectorsOfKeys"},
 		{"key-tail", `ticket == tail`, `false`, "TestVectorsOfKeys"},
@@ -26,38 +26,38 @@ var readerSuites = []suite{
 		{"instant-digits", `len(whole) != secondDigits`, `false`, "TestVectorsOfTimes"},
 		{"delay-most", `case «seconds > most»:`, `false`, "TestVectorsOfRecords"},
 		{"record-leftover", `f.ModRevision < r.Token`, `false`, "TestVectorsOfRecords"},
-		{"record-document", `len(f.Value) > MaxDocumentBytes`, `false`, "TestVectorsOfWhatOthersWrite"},
-		{"task-slash", `case «strings.Contains(set, "/")»:`, `false`, "TestTasksHaveNamesThatShareNoLock"},
+		{"record-document", `len(f.Value) > MaxDocumentBytes`, `false`, "TestVectorsOfNotes"},
+		{"task-slash", `case «strings.Contains(set, "/")»:`, `false`, "TestTaskNamesCollideWithNoLock"},
 	}},
 	{"internal/text", []fault{
 		// Texts of others.
-		{"globs", `strings.HasSuffix(s, part)`, `strings.Contains(s, part)`, "TestGlobsOfASearchKnowOnlyTheAsterisk"},
+		{"globs", `strings.HasSuffix(s, part)`, `strings.Contains(s, part)`, "TestSearchGlobsSupportOnlyTheAsterisk"},
 		{"text-invisible", `!invisible(r)`, `true`, "TestVisibleShowsEveryByte"},
 		{"text-print", `strconv.IsPrint(r)`, `true`, "TestVisibleShowsEveryByte"},
 		{"text-marks", `marks <= maxMarks`, `true`, "TestVisibleShowsEveryByte"},
 		{"text-backslash", `case «exact && r == '\\'»:`, `false`, "TestVisibleShowsEveryByte"},
 		{"text-blank", `case «exact && ambiguousBlank(s, i)»:`, `false`, "TestVisibleShowsEveryByte"},
-		{"text-cut", `utf8.RuneStart(s[n])`, `true`, "TestNoCharacterIsCutInTwo"},
+		{"text-cut", `utf8.RuneStart(s[n])`, `true`, "TestCutKeepsWholeCharacters"},
 		{"label-long", `len(s) > maxLabelBytes`, `false`, "TestLabels"},
 		{"label-control", `(r < ' ' || r >= utf8.RuneSelf || r == 0x7f) && !unicode.IsGraphic(r)`, `false`,
 			"TestLabels"},
-		{"shell-dash", `strings.HasPrefix(word, "-")`, `false`, "TestWordsAreSafeInAShell"},
-		{"shell-quote", `strings.TrimFunc(word, isPlain) != ""`, `false`, "TestWordsAreSafeInAShell"},
-		{"shell-escape", `case «c == '\'' || c == '\\'»:`, `false`, "TestWordsAreSafeInAShell"},
-		{"shell-control", `case «c < ' ' || c > '~'»:`, `false`, "TestWordsAreSafeInAShell"},
+		{"shell-dash", `strings.HasPrefix(word, "-")`, `false`, "TestWordsAreShellSafe"},
+		{"shell-quote", `strings.TrimFunc(word, isPlain) != ""`, `false`, "TestWordsAreShellSafe"},
+		{"shell-escape", `case «c == '\'' || c == '\\'»:`, `false`, "TestWordsAreShellSafe"},
+		{"shell-control", `case «c < ' ' || c > '~'»:`, `false`, "TestWordsAreShellSafe"},
 		{"glob-utf8", `!utf8.ValidString(pattern)`, `false`, "TestGlobsMatchWholeNames"},
-		{"instant-future", `case «t.After(now.Add(time.Second))»:`, `false`, "TestTimesAreWrittenAsPeopleReadThem"},
+		{"instant-future", `case «t.After(now.Add(time.Second))»:`, `false`, "TestDurationsAreReadable"},
 	}},
 	{"internal/diagnosis", []fault{
 		// What is said of a holder.
-		{"diagnosis-proven", `case «r.Proven()»:`, `false`, "TestADiagnosisIsNeverMoreCertainThanTheFacts"},
+		{"diagnosis-proven", `case «r.Proven()»:`, `false`, "TestDiagnosisIsNoMoreCertainThanTheFacts"},
 		{"diagnosis-usual", `n < minPast`, `false`, "TestUsualNeedsFiveHolds"},
-		{"diagnosis-other", `w.PID != r.PID`, `false`, "TestAHolderWaitsForTheLockInWhoseLineItsProcessStands"},
+		{"diagnosis-other", `w.PID != r.PID`, `false`, "TestHolderWaitsWhereItsProcessQueues"},
 	}},
 	{"internal/diagnosis/fate", []fault{
 		// What unlockers together will do.
-		{"fate-watches", `f.Removes && «!removes(*p)»`, `false`, "TestTogetherUnlockersAreAsQuickAsTheQuickest"},
-		{"fate-silent", `len(f.Silent) == 0`, `true`, "TestTogetherUnlockersAreAsQuickAsTheQuickest"},
+		{"fate-watches", `f.Removes && «!removes(*p)»`, `false`, "TestFastestUnlockerDetermines"},
+		{"fate-silent", `len(f.Silent) == 0`, `true`, "TestFastestUnlockerDetermines"},
 		{"fate-excluded", `len(f.exclusions) > maxExclusions`, `true`, "TestALockIsSafeOnlyIfEveryUnlockerExcludesIt"},
 	}},
 	{"internal/diagnosis/deadlock", []fault{
@@ -65,14 +65,14 @@ var readerSuites = []suite{
 		{"cycle-unknown", `!c.unknown`, `true`, "TestCycles"},
 		{"cycle-reader", `«t.stuck(h.who)» && (since`, `true`, "TestCycles"},
 		{"cycle-share", `kindOf(r) != ""`, `true`, "TestCycles"},
-		{"cycle-permits", `s.count(lock).permits == len(c.permits)`, `true`, "TestAnyWorldAgainstTheDefinition"},
-		{"cycle-groups", `len(groups[0]) == len(among)`, `true`, "TestAnyWorldAgainstTheDefinition"},
+		{"cycle-permits", `s.count(lock).permits == len(c.permits)`, `true`, "TestCyclesMatchTheDefinition"},
+		{"cycle-groups", `len(groups[0]) == len(among)`, `true`, "TestCyclesMatchTheDefinition"},
 	}},
 	{"internal/diagnosis/unclaimed", []fault{
 		// Free locks that nobody takes.
 		{"free-listed", `!v.Synced`, `false`, "TestFind"},
 		{"free-early", `wait > 0`, `false`, "TestFind"},
-		{"free-since", `b.since == since`, `true`, "TestWhatWasFoundStaysFoundUntilSomebodyTakesIt"},
+		{"free-since", `b.since == since`, `true`, "TestUnclaimedLockStaysReportedUntilTaken"},
 	}},
 	{"internal/diagnosis/inconsistent", []fault{
 		// What no client leaves in etcd.
@@ -89,35 +89,35 @@ var readerSuites = []suite{
 	{"internal/alertpush", []fault{
 		// What Alertmanager is told, and when it is over.
 		{"alert-critical", `p.c.Removes && !p.excluded(r.Name)`, `true`,
-			"TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved"},
-		{"alert-malformed", `seen < malformedFor`, `false`, "TestWhatIsToldOfALockBeforeItsTimeComes"},
+			"TestOverdueLockIsCriticalIfLocksAreRemoved"},
+		{"alert-malformed", `seen < malformedFor`, `false`, "TestAlertsBeforeALocksAlertTime"},
 		{"alert-cycle-early", `now.Before(due)`, `false`,
-			"TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver"},
+			"TestDeadlockIsPushedAfterAMinuteAndResolved"},
 		{"alert-resolved", `now.Sub(e.ends) >= resolvedFor`, `false`,
-			"TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver"},
-		{"alert-cut", `e != nil && «e.ends.IsZero()»`, `false`, "TestTooManyAlertsAreCutAndNoneOfThemIsEndedForThat"},
+			"TestAlertIsSentWhenDueRepeatedAndResolved"},
+		{"alert-cut", `e != nil && «e.ends.IsZero()»`, `false`, "TestTooManyAlertsAreCutWithoutResolvingAny"},
 		{"alert-removed", `p.c.Now().Sub(ending.EndedAt.Time) >= removedFor`, `true`,
-			"TestThatALockWasRemovedIsToldForAQuarterOfAnHour"},
-		{"alert-next", `case «p.excluded(n.record.Name)»:`, `false`, "TestAnAlertTellsWhatHappensNext"},
-		{"alert-newest", `!newer`, `false`, "TestWhileAlertmanagerIsAwayTheNewestWordIsKept"},
+			"TestRemovalAlertLastsAQuarterOfAnHour"},
+		{"alert-next", `case «p.excluded(n.record.Name)»:`, `false`, "TestAlertSaysWhatHappensNext"},
+		{"alert-newest", `!newer`, `false`, "TestLatestAlertsAreKeptDuringAnOutage"},
 		{"alert-refused", `resp.StatusCode == http.StatusBadRequest`, `false`,
-			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
+			"TestRefusedRequestIsNotResentUnchanged"},
 		{"alert-too-large", `resp.StatusCode == http.StatusRequestEntityTooLarge`, `false`,
-			"TestARequestThatIsRefusedIsNotSentAgainAsItWas"},
+			"TestRefusedRequestIsNotResentUnchanged"},
 		{"alert-label", `«value != ""» || name`, `true`,
-			"TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver"},
+			"TestAlertIsSentWhenDueRepeatedAndResolved"},
 	}},
 	{"internal/lockmetrics", []fault{
 		// Series, which are as many as their names are bounded.
-		{"series-names", `state != staleness.Held`, `true`, "TestWhoLooksAtLocksIsCounted"},
+		{"series-names", `state != staleness.Held`, `true`, "TestAcknowledgementsAreCounted"},
 		{"series-most", `overdue(j, s.kept[s.limit-1]) >= 0`, `true`,
-			"TestTheMostOverdueLocksKeepTheirSeriesWhenThereAreTooMany"},
+			"TestMostOverdueLocksKeepTheirSeries"},
 		{"series-taken",
 			"if «taken[name]» {\n\t\t\tcontinue\n\t\t}\n\t\ttaken[name] = true\n\t\tgauge(ch, c.d.lockState", `false`,
-			"TestALockThatTakesAnothersLabelIsDroppedAndCounted"},
-		{"series-listed", `!s.Listed`, `false`, "TestNothingIsSaidAboutLocksBeforeTheFirstList"},
-		{"series-alarms", "«!known» {\n\t\treturn", `false`, "TestAlarmsAreShownOnlyWhenTheyAreKnown"},
-		{"series-recent", `b.recent.Len() >= b.limit`, `false`, "TestHoldsAreMeasuredByLockWhereAllLocksHaveSeries"},
+			"TestDuplicateLabelIsDroppedAndCounted"},
+		{"series-listed", `!s.Listed`, `false`, "TestNoLockMetricsBeforeTheFirstList"},
+		{"series-alarms", "«!known» {\n\t\treturn", `false`, "TestAlarmsAreExportedOnlyIfKnown"},
+		{"series-recent", `b.recent.Len() >= b.limit`, `false`, "TestHoldsAreMeasuredByLockIfAllLocksHaveSeries"},
 	}},
 	{"internal/lockjson", []fault{
 		// What the API and mutexctl say of a lock.
@@ -126,29 +126,29 @@ var readerSuites = []suite{
 	}},
 	{"internal/etcdconn", []fault{
 		// How programs reach etcd.
-		{"etcd-secret", `strings.Contains(endpoint, "@")`, `false`, "TestSettingsThatCannotWorkAreRefused"},
-		{"etcd-mixed", `t.scheme != all[0].scheme`, `false`, "TestSettingsThatCannotWorkAreRefused"},
-		{"etcd-path", `strings.Trim(u.Path, "/") != ""`, `false`, "TestSettingsThatCannotWorkAreRefused"},
-		{"etcd-ca", `!pool.AppendCertsFromPEM(pem)`, `false`, "TestSettingsThatCannotWorkAreRefused"},
-		{"etcd-plain-user", `scheme == "http" && s.User != ""`, `false`, "TestDangerousSettingsAreWarnedOf"},
-		{"etcd-insecure", `if «s.InsecureSkipVerify» {`, `false`, "TestDangerousSettingsAreWarnedOf"},
-		{"etcd-rotated", `conn.files != now`, `false`, "TestOnlyConnectionsThatWereMadeWithOtherFilesAreRenewed"},
+		{"etcd-secret", `strings.Contains(endpoint, "@")`, `false`, "TestBadSettingsAreRefused"},
+		{"etcd-mixed", `t.scheme != all[0].scheme`, `false`, "TestBadSettingsAreRefused"},
+		{"etcd-path", `strings.Trim(u.Path, "/") != ""`, `false`, "TestBadSettingsAreRefused"},
+		{"etcd-ca", `!pool.AppendCertsFromPEM(pem)`, `false`, "TestBadSettingsAreRefused"},
+		{"etcd-plain-user", `scheme == "http" && s.User != ""`, `false`, "TestDangerousSettingsCauseWarnings"},
+		{"etcd-insecure", `if «s.InsecureSkipVerify» {`, `false`, "TestDangerousSettingsCauseWarnings"},
+		{"etcd-rotated", `conn.files != now`, `false`, "TestOnlyConnectionsWithOutdatedFilesAreRenewed"},
 		{"etcd-token", `!refused(err)`, `true`, "TestCallsAndStreamsOutliveTheirToken"},
-		{"etcd-trouble", `if «t.told[class]» {`, `false`, "TestTroubleIsToldOnceUntilItIsOver"},
+		{"etcd-trouble", `if «t.told[class]» {`, `false`, "TestTroubleIsLoggedOnceUntilItIsOver"},
 	}},
 	{"internal/flags", []fault{
 		// Settings and their sources.
 		{"flag-precedence", `if «f.Changed» {`, `false`, "TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault"},
-		{"flag-own", `if «s.own» {`, `false`, "TestPasswordGoesWithItsUser"},
-		{"flag-status", `err == nil || started`, `true || started`, "TestMistakesAreOneSentenceAndStatus2"},
-		{"flag-started", `err == nil || «started»`, `false`, "TestErrorOfARunningCommandIsNotOneOfUsage"},
+		{"flag-own", `if «s.own» {`, `false`, "TestPasswordNeedsItsUser"},
+		{"flag-status", `err == nil || started`, `true || started`, "TestUsageErrorsAreOneSentenceAndStatus2"},
+		{"flag-started", `err == nil || «started»`, `false`, "TestRuntimeErrorIsNotAUsageError"},
 	}},
 	{"internal/flags/clusterfile", []fault{
 		// Files that name clusters.
 		{"clusters-twice", `slices.ContainsFunc(list[:i], func(c Cluster) bool { return c.Name == e.Name })`, `false`,
-			"TestWrongFileIsRefusedInOneSentence"},
+			"TestBadFileIsRefusedInOneSentence"},
 		{"clusters-second", `err := decoder.Decode(new(yaml.Node)); «!errors.Is(err, io.EOF)»`, `false && err == nil`,
-			"TestWrongFileIsRefusedInOneSentence"},
+			"TestBadFileIsRefusedInOneSentence"},
 		{"clusters-path", `filepath.IsAbs(file)`, `true`, "TestFileNamesClusters"},
 	}},
 	{"internal/daemon", []fault{
@@ -157,14 +157,14 @@ var readerSuites = []suite{
 		{"daemon-part", `p.err == nil`, `true`, "TestFailedPartStopsTheOthersAtOnce"},
 		{"daemon-draining", `if «draining» {`, `false`, "TestPartsStopInOrderAfterTheDelay"},
 		{"daemon-unread", `len(s.unread) == maxScrapes`, `false`,
-			"TestOfTooManyScrapesThatReadNothingTheOldestIsCutOff"},
-		{"daemon-profiles", `o.Pprof`, `true`, "TestMetricsAreServedAndProfilesOnlyWhenWanted"},
-		{"daemon-same-port", `other == s.Address`, `false`, "TestWebSettingsThatCannotWorkAreRefused"},
+			"TestOldestStalledScrapeIsCutOff"},
+		{"daemon-profiles", `o.Pprof`, `true`, "TestMetricsAreServedAndProfilesOnlyOnRequest"},
+		{"daemon-same-port", `other == s.Address`, `false`, "TestBadWebSettingsAreRefused"},
 	}},
 	{"internal/cli", []fault{
 		// Exit statuses, and what mutexctl refuses to do.
 		{"exit-lost", `case «errors.Is(unlock, mutex.ErrNotHeld)»:`, `false`,
-			"TestACommandWhoseLockWasLostUnderItEndsLikeThat"},
+			"TestLostLockOverridesTheCommandsStatus"},
 		{"exit-killed", `code == ExitOK`, `false`, "TestScripts/once"},
 		{"exit-signal", `case «errors.As(err, &sig)»:`, `false`, "TestScripts/wait"},
 		{"exit-not-found", `start.Missing`, `false`, "TestScripts/run"},
@@ -182,8 +182,8 @@ var readerSuites = []suite{
 	}},
 	{"internal/cli/holdtimes", []fault{
 		// How long locks were held.
-		{"held-other", `case «h.byOther»:`, `false`, "TestWhatIsKnownOfALock"},
-		{"held-unknown", `case «!known»:`, `false`, "TestWhatIsKnownOfALock"},
+		{"held-other", `case «h.byOther»:`, `false`, "TestLockDetails"},
+		{"held-unknown", `case «!known»:`, `false`, "TestLockDetails"},
 		{"held-few", `len(l.Held) < MinHolds`, `false`, "TestTooFewHoldsSuggestNothing"},
 	}},
 }

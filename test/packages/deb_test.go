@@ -15,9 +15,9 @@ const settings = `
 cd /etc/unlocker
 sed -i -e '/_ETCD_C[AE]/d' -e '/_ETCD_KEY=/d' -e 's|_ETCD_ENDPOINTS=.*|_ETCD_ENDPOINTS=http://127.0.0.1:2379|' *.env`
 
-// TestDebFromInstallationToPurge installs, starts, upgrades and removes the packages under a real systemd, with the
+// TestDebFromInstallToPurge installs, starts, upgrades and removes the packages under a real systemd, with the
 // units' own restrictions. Whatever happens to the packages, the lock in etcd stays.
-func TestDebFromInstallationToPurge(t *testing.T) {
+func TestDebFromInstallToPurge(t *testing.T) {
 	m := boot(t)
 	m.etcd(t, "")
 

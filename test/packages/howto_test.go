@@ -13,9 +13,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// TestTheHowToForSystemdRunsAsWritten types all commands of docs/howto/systemd.md into one shell of a machine that has
+// TestHowToForSystemdRunsAsWritten types all commands of docs/howto/systemd.md into one shell of a machine that has
 // what the page wants: an etcd with TLS, an Alertmanager, and the packages in the directory. Only the endpoint differs.
-func TestTheHowToForSystemdRunsAsWritten(t *testing.T) {
+func TestHowToForSystemdRunsAsWritten(t *testing.T) {
 	page, err := os.ReadFile(repository + "/docs/howto/systemd.md")
 	proctest.Must(t, err)
 	found := regexp.MustCompile("(?s)```sh\n(.*?)```\n(?:\n```text\n(.*?)```)?").FindAllStringSubmatch(string(page), -1)

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestRPMHasWhatTheDebHas compares the files of both, and lets rpm install, upgrade and remove in a root directory
+// TestRPMMatchesTheDeb compares the files of both, and lets rpm install, upgrade and remove in a root directory
 // where no systemd runs.
-func TestRPMHasWhatTheDebHas(t *testing.T) {
+func TestRPMMatchesTheDeb(t *testing.T) {
 	debs := newer.files(t, "deb")
 	rpms := newer.files(t, "rpm")
 	licence := strings.NewReplacer("/copyright", "/LICENSE")
@@ -72,8 +72,8 @@ func TestRPMHasWhatTheDebHas(t *testing.T) {
 	}
 }
 
-// TestTheManualsAreWellFormed lets mandoc read every page, and shells every completion.
-func TestTheManualsAreWellFormed(t *testing.T) {
+// TestManualsAreWellFormed lets mandoc read every page, and shells every completion.
+func TestManualsAreWellFormed(t *testing.T) {
 	root := t.TempDir()
 	for _, file := range newer.files(t, "deb") {
 		must(t, exec.Command("dpkg-deb", "--extract", file, root))

@@ -19,7 +19,7 @@ func takes(from, to int64, part int, uuid string, token int64) porcupine.Operati
 }
 
 // histories are made up: of a lock with so many parts, some of which it can have.
-func TestHistoriesThatALockCanAndCannotHave(t *testing.T) {
+func TestLegalAndIllegalHistories(t *testing.T) {
 	type operations = []porcupine.Operation
 	for _, these := range []struct {
 		parts     int
@@ -109,7 +109,7 @@ func judged(history ...[]change) (g *ledger, found []violation) {
 	return g, found
 }
 
-func TestWhatEtcdMustNotHaveDone(t *testing.T) {
+func TestIllegalEtcdHistories(t *testing.T) {
 	const a, b = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 	const once = `{"way":"once","period":"2023-11-14T22:13:20Z"}`
 	held := took(1, "x", a, "{}")
@@ -140,7 +140,7 @@ func TestWhatEtcdMustNotHaveDone(t *testing.T) {
 	}
 }
 
-func TestWhatEtcdMayHaveDone(t *testing.T) {
+func TestLegalEtcdHistories(t *testing.T) {
 	const a, b = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 	g, found := judged(
 		took(1, "x", a, "{}"),
@@ -161,7 +161,7 @@ func TestWhatEtcdMayHaveDone(t *testing.T) {
 	}
 }
 
-func TestWhatNoWitnessMayState(t *testing.T) {
+func TestIllegalStatements(t *testing.T) {
 	const a, b = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 	held := took(1, "x", a, "{}")
 	death := func(revision int64, token int, by string) []change {

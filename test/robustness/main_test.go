@@ -1,10 +1,9 @@
-// Package robustness runs everything at once, breaks it at random, and checks afterwards what happened.
+// Package robustness runs all programs together, injects random faults, and checks afterwards what happened.
 //
 // A run has real etcd members, real unlockers and a real dashboard, and many client processes that take locks. A seed
-// decides what is broken, when and for how long. Whatever was done is written down in three places that know nothing of
-// each other: by the clients (what they asked and were told), by etcd (every change, in its order) and by a resource
-// behind a fence (whom it let in). The checks compare the three. docs/correctness.md tells what they prove and what
-// they do not.
+// decides what is broken, when and for how long. Three independent records are kept: by the clients (requests and
+// answers), by etcd (every change, in order) and by a resource behind a fence (whom it admitted). The checks compare
+// the three. docs/correctness.md describes what they prove and what they do not.
 //
 //	go test -C test/robustness                                        a minute
 //	go test -C test/robustness -run TestRuns -seeds 1,2,3 -for 20s    runs of these seeds
@@ -152,7 +151,7 @@ func commas(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-// TestRuns breaks things for a while, for each seed.
+// TestRuns injects faults for a while, for each seed.
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	c := config{For: cmp.Or(*forFlag, 4*time.Second), Nodes: *nodesFlag, World: *setFlag,
@@ -181,7 +180,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestSoak runs one random seed after the other for as long as it was told.
+// TestSoak runs one random seed after the other for the given time.
 func TestSoak(t *testing.T) {
 	total := &report{Counts: map[string]int{}}
 	end := time.Now().Add(*soakFlag)
@@ -201,8 +200,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// TestMutants leaves out one guard at a time and has to find each. Without -mutants it does so with one of them,
-// to show that the runs can fail.
+// TestMutants leaves out one guard at a time and has to detect each. Without -mutants it tries only one of them, to
+// show that the runs can fail.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	want := strings.Split(*mutantsFlag, ",")

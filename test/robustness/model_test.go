@@ -35,8 +35,8 @@ type holder struct {
 	part int
 }
 
-// lockModel is a lock as its users understand it, of which there are so many parts: one of a mutex, its permits of a
-// semaphore, one for each reader of a lock to read and write. It knows nothing of etcd, records and queues.
+// lockModel is a lock as its users understand it, with a number of parts: one for a mutex, the permits of a semaphore,
+// one for each reader of a read-write lock. It knows nothing of etcd, records and queues.
 func lockModel(parts int) porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Init: func() []any { return []any{lockState{}} },
@@ -60,7 +60,7 @@ func lockModel(parts int) porcupine.Model {
 	}).ToModel()
 }
 
-// after is the state after a step, where the step is possible.
+// after returns the state after a step, if the step is possible.
 func (s lockState) after(in step, parts int) (lockState, bool) {
 	taken := 0
 	mine := -1
@@ -89,13 +89,12 @@ func (s lockState) after(in step, parts int) (lockState, bool) {
 	return s, false
 }
 
-// histories makes one history for each lock, with all parts of it: from what clients were told, and from what etcd
-// knows that nobody was told.
+// histories builds one history for each lock, with all its parts: from the clients' answers, and from changes in etcd
+// that no client was told of.
 //
-// An acquisition whose answer did not come, or which was refused or given up while an earlier sending of it was under
-// way, may have taken the lock all the same: etcd's history has the hold, and the model may place it anywhere after the
-// question. The end of a hold that its holder was not told of comes from etcd's history, too: the unlocker and the
-// person who forces are clients.
+// An acquisition without an answer, or one that was refused or given up while an earlier request was in flight, may
+// have taken the lock anyway: etcd's history has the hold, and the model may place it anywhere after the request. The
+// end of a hold that its holder was not told of also comes from etcd's history: unlockers and operators are clients.
 func (j *judgement) histories() map[string][]porcupine.Operation {
 	h := &historian{ops: map[string][]porcupine.Operation{}, holds: j.known, asked: map[string]*question{},
 		claimed: map[holdID]bool{}, ended: map[holdID]bool{}}
@@ -136,7 +135,7 @@ func (h *historian) question(q *question) {
 	case q.Op != opWrite && a.Said == lost:
 		h.add(q.Lock, q.At, a.At, step{stepLost, q.ID, q.UUID, q.Token, 0, false})
 	case q.Op == opUnlock && a.Said == okay && h.holds[q.of()] != nil && h.holds[q.of()].wiped:
-		// A release whose first answer was lost cannot tell its own work from that of a person who leaves no note.
+		// A release whose first answer was lost looks like a deletion by hand without a note.
 	case q.Op == opUnlock && a.Said == okay && !h.ended[q.of()]:
 		h.ended[q.of()] = true
 		h.add(q.Lock, q.At, a.At, step{stepEnd, q.ID, q.UUID, q.Token, 0, false})

@@ -39,8 +39,7 @@ func launch(t testing.TB, name, dir string, cmd *exec.Cmd) *child {
 	return &child{Process: proctest.Start(t, cmd), name: name, log: log, began: began}
 }
 
-// kill is kill -9. Its stamp is that of the moment before: whoever watches the process may know of its end, and state
-// it, before the kill has returned here.
+// kill is kill -9. It records the time before the kill, because a witness may state the death before the kill returns.
 func (p *child) kill() {
 	if p.Running() {
 		before := stamp()
@@ -77,9 +76,8 @@ func (p *child) resume() {
 
 const clockVariable = "ROBUSTNESS_CLOCK"
 
-// shifts are the places where the unlocker reads the wall clock to judge a lock or to compare clocks. In one of the two
-// unlockers of a run they read a clock that can be set, as somebody sets that of a machine; all else is the program
-// that is shipped.
+// shifts are the places where the unlocker reads the wall clock to judge a lock or to compare clocks. In one of a run's
+// two unlockers they read an adjustable clock; everything else is the shipped program.
 var shifts = []struct{ dir, file, old, new string }{
 	{"pkg/sweeper", "config.go", "c.Now = time.Now\n", "c.Now = func() time.Time { return shifted(time.Now()) }\n"},
 	{"internal/etcdconn", "etcdconn.go", "asked.Add(took / 2)", "shifted(asked.Add(took / 2))"},
@@ -128,8 +126,7 @@ func (s *stage) setClock(by time.Duration) {
 	proctest.Must(s.t, os.Rename(next, s.clockFile()))
 }
 
-// jumpClock sets the clock of one unlocker forth or back, by seconds or by an hour. Whether it runs just now or begins
-// with that clock does not matter.
+// jumpClock sets the clock of one unlocker forward or back, by seconds or by an hour, whether or not it is running.
 func (s *stage) jumpClock() (func(), bool) {
 	by := []time.Duration{10 * time.Second, time.Minute, time.Hour}[s.rand.IntN(3)]
 	by += time.Duration(s.rand.Int64N(int64(by)))
@@ -140,8 +137,7 @@ func (s *stage) jumpClock() (func(), bool) {
 	return func() { s.setClock(0) }, true
 }
 
-// onFlush has strace do something to a process whenever that flushes a file to its disk, until the child that is
-// returned ends.
+// onFlush makes strace tamper with a process whenever it flushes a file to disk, until the returned child ends.
 func onFlush(t testing.TB, pid int, what string) *child {
 	const calls = "fdatasync,fsync"
 	p := launch(t, "strace", t.TempDir(), proctest.Command(t, "strace", "-f", "-qqq", "-o", os.DevNull,
@@ -156,7 +152,7 @@ func onFlush(t testing.TB, pid int, what string) *child {
 	return p
 }
 
-// traced reports whether all threads of a process have somebody who traces them.
+// traced reports whether all threads of a process are traced.
 func traced(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, file := range threads {
@@ -168,7 +164,7 @@ func traced(pid int) bool {
 	return true
 }
 
-// hang lets the disk of a member hang: what is flushed to it takes a minute, or until repair is called.
+// hang makes a member's disk hang: a flush takes a minute, or until repair is called.
 func hang(t testing.TB, m *etcdtest.Members, i int) (repair func()) {
 	p := onFlush(t, m.PID(i), "delay_enter="+strconv.FormatInt(time.Minute.Microseconds(), 10))
 	return func() { p.terminate(20 * time.Second) }

@@ -20,8 +20,7 @@ import (
 // The leases that the programs take, in seconds. A lease of a waiter's ticket has nothing to do after its process.
 const ticketTTL = 10
 
-// comeDown ends the work in order: holders release what they have, then everything left over has to disappear by itself
-// within its bound.
+// comeDown winds down in order: holders release their locks, then all leftovers have to disappear within their bounds.
 func (s *stage) comeDown() {
 	s.clearAlarms()
 	for _, p := range s.clients {
@@ -54,8 +53,8 @@ func (s *stage) comeDown() {
 	s.size()
 }
 
-// clearAlarms finds the alarms that were left when every fault was repaired, and makes room, so that what is found
-// after it is not a consequence of them.
+// clearAlarms finds the alarms that remain after all repairs and makes room, so that later findings are not their
+// consequence.
 func (s *stage) clearAlarms() {
 	if alarms := s.alarmed(); alarms != "" {
 		s.found(ruleRun, "%s, although room was made after every fault; it is made once more", alarms)
@@ -72,7 +71,7 @@ func (s *stage) alarmed() (alarms string) {
 	return alarms
 }
 
-// left returns what must be gone when all work has ended: records, tickets, tails, and leases of tickets.
+// left returns leftovers that must be gone after all work: records, tickets, tails, and leases of tickets.
 func (s *stage) left() (all []string, err error) {
 	ctx, cancel := timeout(5 * time.Second)
 	defer cancel()
@@ -164,9 +163,9 @@ func (s *stage) size() {
 	}
 }
 
-// TestARunThatEndsWithAnAlarmSaysSo fills etcd and has nobody make room: the end of the run names the alarm, and makes
-// room, so that the other checks say something.
-func TestARunThatEndsWithAnAlarmSaysSo(t *testing.T) {
+// TestRunEndingWithAnAlarmReportsIt fills etcd and makes no room: the end of the run reports the alarm and makes room,
+// so that the other checks are meaningful.
+func TestRunEndingWithAnAlarmReportsIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, config{Seed: 1, Nodes: 1, World: plainWorld}, t.TempDir())
 	s.members = etcdtest.Cluster(t, 1, s.options()...)

@@ -35,8 +35,8 @@ type change struct {
 	lease    bool
 }
 
-// recorder writes down every change below the two prefixes, from the first revision on, whatever happens to etcd
-// meanwhile. It has its own connection that no fault of the network touches.
+// recorder records every change below the two prefixes from the first revision on, whatever happens to etcd. Its own
+// connection is exempt from network faults.
 type recorder struct {
 	etcd *clientv3.Client
 
@@ -168,7 +168,7 @@ func (r *resource) write(_ http.ResponseWriter, q *http.Request) {
 	r.in = append(r.in, admitted{strings.TrimPrefix(q.URL.Path, "/"), string(uuid), token, stamp()})
 }
 
-// fence checks that each write was one of a hold that etcd knows, and that none came after one of a later hold.
+// fence checks that each write belongs to a hold in etcd's history, and that none came after one of a later hold.
 func (j *judgement) fence() {
 	newest := map[string]int64{}
 	j.resource.mu.Lock()

@@ -41,7 +41,7 @@ type backup struct {
 	early, tardy <-chan *mutex.Lock
 }
 
-// newBackup starts an etcd that had this many elections, and its clients. A restored one starts with the first.
+// newBackup starts an etcd after this many elections, and its clients. A restored etcd starts with the first.
 func newBackup(t *testing.T, elections int, flags ...string) *backup {
 	b := &backup{etcd: etcdtest.Start(t)}
 	for range elections {
@@ -53,7 +53,7 @@ func newBackup(t *testing.T, elections int, flags ...string) *backup {
 	return b
 }
 
-// make makes the backup while everything runs, and goes on for a while.
+// make creates the backup while everything runs, and continues for a while.
 func (b *backup) make() {
 	b.kept = b.take("kept", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(time.Minute))
 	returned := b.take("returned", mutex.AutoUnlockAfter(life))
@@ -103,8 +103,8 @@ func (b *backup) restore(flags ...string) (away time.Time) {
 	return away
 }
 
-// goesOn expects all clients to continue after a restore: first those that waited before the backup was made, then
-// those that came later.
+// goesOn expects all clients to continue after a restore: first those that waited before the backup, then the later
+// ones.
 func (b *backup) goesOn() {
 	b.t.Helper()
 	b.passed(b.tardy, b.passed(b.early, b.kept.Token()))
@@ -114,7 +114,7 @@ func (b *backup) goesOn() {
 	b.sameView()
 }
 
-// asDocumented are the flags with which docs/operations.md restores a backup.
+// asDocumented are the flags of docs/operations.md for restoring a backup.
 func asDocumented() []string { return []string{"--bump-revision=1000000000", "--mark-compacted"} }
 
 const short = 3 * time.Second
@@ -178,7 +178,7 @@ func TestARestoreThatLowersTheRaftTermWaitsForARestart(t *testing.T) {
 	b.removedOnce(confirmed.Add(short), "dead", "returned")
 }
 
-// waitForConfirmation expects both unlockers to remove nothing and to say why.
+// waitForConfirmation expects both unlockers to remove nothing and to report why.
 func (b *backup) waitForConfirmation() {
 	b.t.Helper()
 	for _, p := range b.unlockers {
@@ -190,8 +190,8 @@ func (b *backup) waitForConfirmation() {
 	b.removedOnce(time.Time{})
 }
 
-// TestARestoreWithoutRaisedRevisionsWaitsForRestarts restores a backup without what docs/operations.md wants, and then
-// does what it says about that.
+// TestARestoreWithoutRaisedRevisionsWaitsForRestarts restores a backup without the flags of docs/operations.md, then
+// follows its instructions for that case.
 func TestARestoreWithoutRaisedRevisionsWaitsForRestarts(t *testing.T) {
 	t.Parallel()
 	b := newBackup(t, 0, briefly())

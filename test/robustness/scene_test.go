@@ -73,7 +73,7 @@ func (s *stage) take(lock string, opts ...mutex.Option) *mutex.Lock {
 	return l
 }
 
-// passed expects a waiter to get a lock, with a token after this one, and returns that. The lock is given back.
+// passed expects a waiter to get a lock with a greater token, releases the lock, and returns the token.
 func (s *stage) passed(waits <-chan *mutex.Lock, before int64) (token int64) {
 	s.t.Helper()
 	select {
@@ -89,7 +89,7 @@ func (s *stage) passed(waits <-chan *mutex.Lock, before int64) (token int64) {
 	}
 }
 
-// stale takes a lock for a holder that dies at once.
+// stale takes a lock whose holder dies at once.
 func (s *stage) stale(lock string, life time.Duration) *byHandHold {
 	ctx, cancel := timeout(40 * time.Second)
 	defer cancel()
@@ -144,7 +144,7 @@ func (s *stage) read(prefix string) (all []*mvccpb.KeyValue) {
 	return all
 }
 
-// tokens is held once etcd answers.
+// tokens returns the tokens of all held locks once etcd answers.
 func (s *stage) tokens() (all map[string]int64) {
 	s.until("an answer of etcd", func(ctx context.Context) (err error) {
 		all, err = s.held(ctx)
@@ -153,7 +153,7 @@ func (s *stage) tokens() (all map[string]int64) {
 	return all
 }
 
-// allEndings are the notes about holds that were ended for their holders, by lock.
+// allEndings returns the endings of holds that others ended, by lock.
 func (s *stage) allEndings() map[string][]metadata.Ending {
 	s.t.Helper()
 	all := map[string][]metadata.Ending{}
@@ -271,7 +271,8 @@ func TestMembersAreReplacedOneByOne(t *testing.T) {
 	proctest.Must(t, follower.Unlock())
 }
 
-// stopsInTime expects a holder that cannot ask etcd to end by its own clock, before anybody else may have the lock.
+// stopsInTime expects a holder that cannot reach etcd to stop by its own clock, before the lock can have another
+// holder.
 func (s *stage) stopsInTime(l *mutex.Lock) {
 	if lost, due := lostFor(s.t, l), s.deadline(l.Name()); lost.Certain || lost.At.After(due) {
 		s.t.Errorf("the holder that is cut off stops at %v, for certain: %v; its deadline is %v", lost.At, lost.Certain,

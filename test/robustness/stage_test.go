@@ -55,7 +55,7 @@ const (
 	certificatesWorld = "certificates" // certificates on both sides, which are replaced
 )
 
-// config is a run. The seed decides what the others leave open.
+// config describes a run. The seed decides what it leaves open.
 type config struct {
 	Seed    uint64
 	For     time.Duration
@@ -185,7 +185,7 @@ type route struct {
 	wires   []*wire
 }
 
-// newRoute makes a way. That of the unlockers, which have few transactions, has another seed.
+// newRoute creates a route. The unlockers' route, which has few transactions, has a different seed.
 func (s *stage) newRoute(seed uint64) (r route) {
 	for i, e := range s.members.Endpoints() {
 		r.proxies = append(r.proxies, etcdtest.NewProxy(s.t, e))
@@ -272,8 +272,7 @@ func (s *stage) client(endpoints []string) *clientv3.Client {
 	return c
 }
 
-// issue makes clients a new certificate, and puts it in the place of the old one in one step, so that nobody reads half
-// of it.
+// issue creates a new client certificate, and replaces the old one atomically, so that no program reads half of it.
 func (s *stage) issue() {
 	if s.World != certificatesWorld {
 		return
@@ -290,7 +289,7 @@ func (s *stage) issue() {
 	proctest.Must(s.t, errors.Join(err, os.Symlink(dir, next), os.Rename(next, filepath.Join(s.dir, "current"))))
 }
 
-// program starts one of ours, which reaches etcd on the way of the unlockers.
+// program starts one of our programs, which uses the unlockers' route to etcd.
 func (s *stage) program(kind, binary string, args ...string) *child {
 	to := s.given
 	if len(to) == 0 {

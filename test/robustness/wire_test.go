@@ -20,9 +20,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// wire stands before one member of etcd, understands what passes, and does to single transactions what a network and a
-// busy etcd do: their answers are lost, they are sent twice, or they are done long after the client has given up
-// waiting.
+// wire sits in front of one member of etcd, understands the requests, and treats single transactions like a network and
+// a busy etcd: answers are lost, requests are sent twice, or are applied long after the client gave up.
 //
 // It is also where mutants live: it takes guards out of transactions of programs that know nothing of it.
 type wire struct {
@@ -95,7 +94,7 @@ func (w *wire) later(ctx context.Context, delay time.Duration, send func(context
 	})
 }
 
-// choose decides what happens to a transaction that makes this step: mostly nothing.
+// choose decides what happens to a transaction of this step: mostly nothing.
 func (w *wire) choose(step string) (fault string, delay time.Duration) {
 	if w.calm.Load() {
 		return "", 0
@@ -125,15 +124,14 @@ func (w *wire) choose(step string) (fault string, delay time.Duration) {
 	return fault, 50*time.Millisecond + time.Duration(w.rand.Int64N(int64(3*time.Second)))
 }
 
-// hold keeps a request back for a while, now and then. A lease that is revoked late lets what was sent with it get
-// through.
+// hold occasionally delays a request. A lease that is revoked late lets requests with it succeed.
 func (w *wire) hold(ctx context.Context) {
 	if fault, delay := w.choose(""); fault != "" || w.mutant != nil && !w.calm.Load() {
 		sleep(ctx, delay)
 	}
 }
 
-// mutate takes out the guards that the mutant does without, and tells what the transaction is about.
+// mutate removes the mutant's guards from a transaction, and returns which step it is.
 func (w *wire) mutate(in *etcdtest.Message) (out *etcdtest.Message, step string) {
 	if w.mutant == nil || w.mutant.drop == nil {
 		return in, ""
@@ -183,8 +181,8 @@ type mutant struct {
 
 type guard func(t *shape, c *pb.Compare) bool
 
-// mutants has one for each guard of docs/protocol.md that a client of this repository can be seen to need. What is
-// missing here, and why, is told in docs/correctness.md.
+// mutants has one for each guard of docs/protocol.md whose need shows in a client of this repository.
+// docs/correctness.md lists which are missing, and why.
 var mutants = []*mutant{
 	{name: "acquire-held", about: "acquire without C(uuid) = 0", drop: in(stepAcquire, created("uuid")),
 		rules: []string{ruleOneRecord}},
@@ -311,7 +309,7 @@ func in(step string, c func(*shape, *pb.Compare) bool) guard {
 
 func anything(*shape, *pb.Compare) bool { return true }
 
-// created is C(key) = 0 of a key that ends so.
+// created matches the compare C(key) = 0 of a key with this suffix.
 func created(name string) func(*shape, *pb.Compare) bool { return compares(pb.Compare_CREATE, name) }
 
 func compares(target pb.Compare_CompareTarget, name string) func(*shape, *pb.Compare) bool {
@@ -322,10 +320,10 @@ func area(name string) func(*shape, *pb.Compare) bool {
 	return func(_ *shape, c *pb.Compare) bool { return strings.HasPrefix(string(c.Key), prefix+name) }
 }
 
-// identity is what says whose hold it is.
+// identity matches the compares of whose hold it is.
 func identity(_ *shape, c *pb.Compare) bool { return last(c) == metadata.FieldUUID }
 
-// lockItself is the compare that nobody holds the lock, in the taking of a part.
+// lockItself matches the compare that the lock itself is free, when a share is taken.
 func lockItself(t *shape, c *pb.Compare) bool {
 	return created("uuid")(t, c) && !slices.Contains(t.puts, string(c.Key))
 }
@@ -334,7 +332,7 @@ func callers(_ *shape, c *pb.Compare) bool { return !strings.HasPrefix(string(c.
 
 func overRange(_ *shape, c *pb.Compare) bool { return len(c.RangeEnd) > 0 }
 
-// ownTicket is the compare of the ticket that the transaction puts.
+// ownTicket matches the compare of the ticket that the transaction puts.
 func ownTicket(t *shape, c *pb.Compare) bool {
 	return slices.Contains(t.puts, string(c.Key)) && area(".queue/")(t, c)
 }

@@ -185,7 +185,7 @@ function confirmed(when) {
   findTimes();
 }
 
-// A banner of our own, above those of the server; without a text it goes.
+// A banner of our own, above those of the server; without a text it goes. Ears hear it once: its text may tick on.
 function banner(id, text, action, act) {
   const old = $(id);
   if (!text || old) return text || old?.parentElement.remove();
@@ -194,6 +194,7 @@ function banner(id, text, action, act) {
   p.role = "alert";
   button.addEventListener("click", act);
   p.append(make("span", id, text), button);
+  p.firstChild.ariaLive = "off";
   $("alerts").before(p);
 }
 
@@ -250,7 +251,7 @@ function applyList(fresh, received) {
   show(fresh.dataset.level, fresh.dataset.title, fresh.dataset.icon);
   alerts(one("[data-part=banner]", fresh));
   $("fresh").replaceWith(one("[data-part=fresh]", fresh).firstElementChild);
-  announce(live, fresh);
+  announce(one(".verdict", fresh), one(".verdict", live), live.dataset.title);
   Object.assign(live.dataset, fresh.dataset);
   for (const part of all("[data-part]", live)) {
     const other = one(`[data-part="${part.dataset.part}"]`, fresh);
@@ -357,11 +358,10 @@ function count(n) {
   write(button, `${n} ${n === 1 ? "change" : "changes"} (r)`);
 }
 
-// Ears hear of it when the answer changes, every ten seconds at most.
+// Ears hear of it when the answer changes, every ten seconds at most, and of a list that is old when it opens.
 let said = 0, saying;
-function announce(live, fresh) {
-  const was = one(".verdict", live), is = one(".verdict", fresh);
-  if (was.className === is.className && document.title === live.dataset.title) return;
+function announce(is, was, title) {
+  if (!is || (was?.className === is.className && document.title === title)) return;
   clearTimeout(saying);
   saying = setTimeout(() => {
     said = Date.now();
@@ -474,6 +474,7 @@ if ($("keys")) $("keys").checked = stored("keys") !== "off";
 findTimes();
 run();
 schedule(every * 1000);
+announce(one(".verdict.stale"));
 
 // Saved views and what forms need are loaded by those who use them.
 const views = () => import("./views.js");

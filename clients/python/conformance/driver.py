@@ -110,7 +110,7 @@ def end(request: Object) -> None:
     raise Unhandled
 
 
-# ---- what needs no etcd
+# ---- requests that need no etcd
 
 def pure(request: Object) -> Optional[Object]:
     """Answer a request about names, times, records and transactions; None for all others."""
@@ -238,7 +238,7 @@ def do_verdict(r: Object) -> Object:
 # ---- threads
 
 class Driver:
-    """Drives the front of threads: each request has one of its own."""
+    """Drives the client for threads: each request has a thread of its own."""
 
     def __init__(self) -> None:
         self.client: Optional[clustermutex.Client] = None
@@ -325,7 +325,7 @@ class Driver:
 # ---- asyncio
 
 class AsyncDriver:
-    """Drives the front of asyncio: each request is a task."""
+    """Drives the client for asyncio: each request is a task."""
 
     def __init__(self) -> None:
         self.client: Optional[aio.Client] = None
@@ -393,7 +393,7 @@ class AsyncDriver:
         loop = asyncio.get_running_loop()
         lines: "asyncio.Queue[str]" = asyncio.Queue()
 
-        def read() -> None:  # in a thread that keeps nothing alive
+        def read() -> None:  # in a daemon thread
             for line in itertools.chain(sys.stdin, [""]):
                 loop.call_soon_threadsafe(lines.put_nowait, line)
 
@@ -416,7 +416,7 @@ class AsyncDriver:
 
 async def drive_asyncio() -> None:
     await AsyncDriver().run()
-    os._exit(0)  # whatever still waits
+    os._exit(0)  # even if requests still wait
 
 
 if __name__ == "__main__":
@@ -424,4 +424,4 @@ if __name__ == "__main__":
         asyncio.run(drive_asyncio())
     else:
         Driver().run()
-    os._exit(0)  # whatever still waits
+    os._exit(0)  # even if requests still wait

@@ -18,7 +18,7 @@ LIMIT = 60.0  # seconds until a test gives up: generous, because machines are bu
 
 
 def program() -> str:
-    """Return the path of the server, which is built where nobody did."""
+    """Return the path of the server, and build it if necessary."""
     given = os.environ.get("CLUSTERMUTEX_ETCDSERVER")
     if given:
         return given
@@ -74,7 +74,7 @@ class Etcd:
         self.kill()
         self._dir.cleanup()
 
-    # -- what others do
+    # -- what other programs do
 
     def post(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
         request = urllib.request.Request(self.endpoint + path, json.dumps(body).encode())
@@ -131,7 +131,7 @@ _shared: Optional[Etcd] = None
 
 
 def shared() -> Etcd:
-    """Return the etcd of all tests that do it no harm."""
+    """Return the etcd that tests share unless they harm it."""
     global _shared
     if _shared is None:
         _shared = Etcd()

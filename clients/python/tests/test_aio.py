@@ -1,4 +1,4 @@
-"""Locks of the front of asyncio, on a real etcd."""
+"""Locks for asyncio, on a real etcd."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
         self.name = "aio-" + self.id().rsplit(".", 1)[1]
 
     async def asyncSetUp(self) -> None:
-        asyncio.get_running_loop().slow_callback_duration = LIMIT  # a busy machine is no news
+        asyncio.get_running_loop().slow_callback_duration = LIMIT  # do not warn on a busy machine
 
     async def test_a_lock(self) -> None:
         async with self.client.lock(self.name, purpose="nightly") as lock:

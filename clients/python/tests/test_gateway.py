@@ -1,4 +1,4 @@
-"""HTTP as it comes in pieces, and which endpoint is asked."""
+"""HTTP that arrives in pieces, and the choice of endpoints."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ class Http(unittest.TestCase):
 
 
 class Server:
-    """Answers each request with what a function makes of its body; None closes the connection."""
+    """Answers each request with what a function returns for its body; None closes the connection."""
 
     def __init__(self, answer: Callable[[Dict[str, Any]], Any]) -> None:
         self.requests: List[Dict[str, Any]] = []
@@ -196,7 +196,7 @@ class Sending(unittest.TestCase):
             with self.subTest(status=status, body=body):
                 self.assertEqual(self.send(self.gateway(bad, good)).unanswered, True)
                 gone = partial(self.send, self.gateway(bad, bad), within=0.3)
-                sentence = f"^etcd did not answer: {bad.endpoint.url}: HTTP {status}, which is no answer of etcd's"
+                sentence = f"^etcd did not answer: {bad.endpoint.url}: HTTP {status}, which is not an answer from etcd"
                 self.assertRaisesRegex(clustermutex.UnavailableError, sentence, gone)
 
     def test_no_answer_in_time(self) -> None:

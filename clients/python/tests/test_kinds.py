@@ -68,8 +68,8 @@ class Needs(unittest.TestCase):
         client = clustermutex.Client("http://127.0.0.1:1", "billing")
         cases: List[Any] = [
             ({"semaphore": 0}, "limit of the semaphore is 0"), ({"semaphore": 2, "weight": 3}, "weight is 3"),
-            ({"weight": 2}, "a weight is for a semaphore"), ({"shared": True, "exclusive": True}, "contradict"),
-            ({"semaphore": True}, "whole number"), ({"shared": True, "attributes": {"kind": "mine"}}, "belongs"),
+            ({"weight": 2}, "only a semaphore has a weight"), ({"shared": True, "exclusive": True}, "contradict"),
+            ({"semaphore": True}, "whole number"), ({"shared": True, "attributes": {"kind": "mine"}}, "reserved"),
         ]
         for options, sentence in cases:
             with self.subTest(sentence), self.assertRaisesRegex(RefusedError, sentence):

@@ -1,4 +1,4 @@
-"""Locks of the front of threads, on a real etcd."""
+"""Locks for threads, on a real etcd."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def in_thread(work: Any) -> "threading.Thread":
 
 
 class Waiter:
-    """A thread that waits for a lock, then holds it until it is told to release it."""
+    """A thread that waits for a lock and holds it until told to release it."""
 
     def __init__(self, lock: clustermutex.Lock) -> None:
         self.lock = lock
@@ -97,7 +97,7 @@ class Holding(OnEtcd):
     def test_tokens_grow_and_one_object_serves_again(self) -> None:
         with self.lock as lock:
             first, uuid = lock.token, lock.uuid
-            with self.assertRaisesRegex(RefusedError, "is held by this object already"):
+            with self.assertRaisesRegex(RefusedError, "is already held by this object"):
                 lock.acquire()
         with self.lock as lock:
             self.assertGreater(lock.token, first)
@@ -199,7 +199,7 @@ class Waiting(OnEtcd):
         with self.lock:
             waiter = Waiter(self.client.lock(self.name))
             eventually("a ticket", lambda: self.etcd.tickets(self.name))
-            with self.assertRaisesRegex(RefusedError, "is being taken with this object by another: give each its own"):
+            with self.assertRaisesRegex(RefusedError, "is being taken with this object by another caller"):
                 waiter.lock.acquire()
         self.assertTrue(waiter.held.wait(LIMIT))
         self.assertIsNone(waiter.end())
@@ -291,7 +291,7 @@ class Asked(OnEtcd):
         told: List[clustermutex.Request] = []
         lock = self.client.lock(self.name, on_asked=told.append).acquire()
         self.assertIsNone(lock.asked)
-        for uuid, token in (("x", lock.token), (lock.uuid, lock.token + 1)):  # others are meant
+        for uuid, token in (("x", lock.token), (lock.uuid, lock.token + 1)):  # for other holds
             self.ask(lock, uuid, token, "no")
         self.ask(lock, lock.uuid, lock.token, "the deploy waits")
         eventually("the request", lambda: told)
@@ -330,7 +330,7 @@ class Asked(OnEtcd):
 
 class Connections(OnEtcd):
     def test_a_connection_is_closed_by_the_thread_that_opened_it(self) -> None:
-        """Else its number may be that of another connection at once, whose answer the reading thread would steal."""
+        """Otherwise another connection may get its number, and the reading thread would steal its answer."""
         strangers: List[str] = []
 
         class Watched(BlockingConnection):
@@ -364,7 +364,7 @@ class Connections(OnEtcd):
             self.assertGreaterEqual(ours.fileno(), 0)
             connection.close()
             self.assertEqual(ours.fileno(), -1)
-            connection.interrupt()  # too late, and no harm
+            connection.interrupt()  # too late, and harmless
 
 
 class Background(OnEtcd):
@@ -397,7 +397,7 @@ class Background(OnEtcd):
             eventually("two heartbeats", lambda: lock.hold._recorded > end + 3)
 
     def test_what_happened_before_the_watch_is_learned(self) -> None:
-        """A second hold opens it again from where the first one is, which etcd has forgotten meanwhile."""
+        """A second hold reopens it at the first one's revision, which etcd has compacted meanwhile."""
         told: List[clustermutex.Request] = []
         with self.client.lock(self.name, on_asked=told.append) as lock:
             eventually("a watch", lambda: watched(lock))
@@ -418,7 +418,7 @@ class Background(OnEtcd):
 class Processes(OnEtcd):
     def script(self, text: str) -> "subprocess.CompletedProcess[str]":
         program = f"import clustermutex\nclient = clustermutex.Client({self.etcd.endpoint!r}, 'billing')\n" + text
-        python = [sys.executable, "-X", "dev", "-W", "ignore:This process"]  # forks beside threads: that is meant
+        python = [sys.executable, "-X", "dev", "-W", "ignore:This process"]  # forking beside threads is intended
         return subprocess.run([*python, "-c", program], env={**os.environ, "PYTHONPATH": SOURCE}, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)
 

@@ -1,4 +1,4 @@
-"""Bad input is one clear sentence, before anything is sent; the defaults are those of the Go client."""
+"""Bad input is reported in one sentence before anything is sent; defaults are those of the Go client."""
 
 import json
 import pickle
@@ -28,24 +28,24 @@ class BadInput(unittest.TestCase):
             ({"name": ""}, "the lock's name has 0 bytes"),
             ({"name": "a\nb"}, r"the lock's name a\\nb contains a control character"),
             ({"name": "\ud800"}, "the lock's name is not UTF-8"),
-            ({"name": 7}, "the lock's name is 7, it must be text"),
+            ({"name": 7}, "the lock's name is 7; it must be a str"),
             ({"wait": -1}, "the time to wait is -1 s"),
-            ({"wait": "1"}, "the time to wait is '1', it must be a number of seconds"),
+            ({"wait": "1"}, "the time to wait is '1'; it must be a number of seconds"),
             ({"wait": float("nan")}, "the time to wait is nan"),
-            ({"alert_after": 0}, "the time until alert is 0 s, it must be positive"),
-            ({"unlock_after": 0.05}, "the time until auto-unlock is 0.05 s, it must be at least 0.1 s"),
+            ({"alert_after": 0}, "the time until alert is 0 s; it must be positive"),
+            ({"unlock_after": 0.05}, "the time until auto-unlock is 0.05 s; it must be at least 0.1 s"),
             ({"unlock_after": 1e12}, "it must be at most ten years"),
             ({"alert_after": 9, "unlock_after": 5}, "the time until alert of 9 s is longer than the time until auto"),
             ({"unlock_after": 5, "margin": 5}, "the margin of 5 s leaves nothing"),
             ({"heartbeat": 10, "unlock_after": 20}, "the heartbeat's longest hold of 10 s is shorter than the time un"),
-            ({"heartbeat": "on"}, "the longest hold of the heartbeat is 'on', it must be a number"),
-            ({"purpose": "x" * 1025}, "the purpose has 1025 bytes, it must have at most 1024"),
-            ({"purpose": None}, "the purpose is None, it must be text"),
-            ({"attributes": {"Team": "a"}}, "attribute 'Team': a name is a small letter"),
-            ({"attributes": {"pid": 1}}, 'attribute "pid": the name belongs to the protocol'),
-            ({"attributes": {"a": float("inf")}}, 'attribute "a" is inf, it must be finite'),
-            ({"attributes": {"a": [1]}}, r'attribute "a" is \[1\], it must be text, a number or a boolean'),
-            ({"attributes": {f"a{i}": 1 for i in range(65)}}, "there are 65 attributes, at most 64 are allowed"),
+            ({"heartbeat": "on"}, "the longest hold of the heartbeat is 'on'; it must be a number"),
+            ({"purpose": "x" * 1025}, "the purpose has 1025 bytes; it must have at most 1024"),
+            ({"purpose": None}, "the purpose is None; it must be a str"),
+            ({"attributes": {"Team": "a"}}, "attribute 'Team': a name is a lowercase letter"),
+            ({"attributes": {"pid": 1}}, 'attribute "pid": the name is reserved by the protocol'),
+            ({"attributes": {"a": float("inf")}}, 'attribute "a" is inf; it must be finite'),
+            ({"attributes": {"a": [1]}}, r'attribute "a" is \[1\]; it must be a str, a number or a bool'),
+            ({"attributes": {f"a{i}": 1 for i in range(65)}}, "there are 65 attributes; at most 64 are allowed"),
             ({"attributes": {f"a{i}": "x" * 1024 for i in range(64)}}, "the record would have .* fewer attributes"),
         ]
         for arguments, sentence in bad:
@@ -60,8 +60,8 @@ class BadInput(unittest.TestCase):
             ({"endpoints": "a:b"}, 'endpoint "a:b": want http://HOST:PORT or https://HOST:PORT'),
             ({"endpoints": "http://ann:sesame@a"}, "^an endpoint must not contain a user or password: give them as "
                                                    "user and password$"),
-            ({"prefix": "/mutexes"}, 'the prefix is "/mutexes", it must begin and end with a slash'),
-            ({"timeout": 0}, "the timeout is 0, it must be positive"),
+            ({"prefix": "/mutexes"}, 'the prefix is "/mutexes"; it must begin and end with a slash'),
+            ({"timeout": 0}, "the timeout is 0; it must be positive"),
             ({"owner": "x" * 2000}, "the owner has 2000 bytes"),
             ({"ca": "ca.crt"}, "certificates are given, but no endpoint begins with https://"),
             ({"endpoints": "https://a", "cert": "a"}, "a certificate and its key go together"),

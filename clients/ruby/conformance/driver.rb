@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Takes locks as the conformance suite asks: requests on stdin, answers and events on stdout, one JSON object a line.
+# Takes locks for the conformance suite: requests on stdin, answers and events on stdout, one JSON object per line.
 
 $LOAD_PATH.unshift File.expand_path("../lib", __dir__)
 require "clustermutex"

@@ -40,18 +40,18 @@ class FaultsTest < LockTest
     down = false
     proxy = Faults.new(etcd) { |_, _| :request if down }
     locks = client(proxy.endpoint, timeout: 0.5)
-    session(locks).define_singleton_method(:patience) { Clock.now + 1 } # not a quarter of a minute
+    session(locks).define_singleton_method(:patience) { Clock.now + 1 } # instead of 15 seconds
     lock = locks.lock("a")
     down = true
     error = assert_raises(UnavailableError) { lock.release }
-    assert_match(/goes on in the background/, error.message)
+    assert_match(/continues in the background/, error.message)
     assert_same error, assert_raises(UnavailableError) { lock.release }
     assert_held_by lock.uuid
     down = false
     assert_nothing_left
   end
 
-  # An endpoint at which nobody listens, and one that accepts and never answers.
+  # An endpoint that refuses connections, and one that accepts them and never answers.
   def gone = "http://127.0.0.1:#{TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }}"
   def silent = "http://127.0.0.1:#{(@silent = TCPServer.new("127.0.0.1", 0)).addr[1]}"
 
@@ -97,7 +97,7 @@ class FaultsTest < LockTest
       [200, '{"header":{},"token":"abc"}']
     end
     error = assert_raises(RefusedError) { client(proxy.endpoint, user: "ann", password: "x").lock("a", wait: 0) }
-    assert_match(/wants a login: etcdserver: invalid auth token/, error.message)
+    assert_match(/requires a login: etcdserver: invalid auth token/, error.message)
     assert_equal 2, logins
   end
 

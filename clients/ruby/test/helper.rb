@@ -40,11 +40,11 @@ class Etcd
 
   def signal(name) = Process.kill(name, @pid)
 
-  # What others do, in a transaction of its own.
+  # Runs operations as another program, in one transaction.
   def put(key, value) = call("/v3/kv/put", key: [key].pack("m0"), value: [value].pack("m0"))
   def delete(key) = call("/v3/kv/deleterange", key: [key].pack("m0"))
 
-  # The keys below a prefix and their values.
+  # Keys and values below a prefix.
   def keys(prefix)
     answer = call("/v3/kv/range", key: [prefix].pack("m0"), range_end: ["#{prefix[0..-2]}0"].pack("m0"))
     (answer["kvs"] || []).to_h { |kv| [kv["key"].unpack1("m"), kv["value"].to_s.unpack1("m")] }
@@ -72,9 +72,8 @@ class Etcd
   end
 end
 
-# Forwards requests to an etcd, and loses what the test wants lost: the block says of each path and body :request,
-# :answer or :late (the request is sent again, when the test calls +send_late+), or nothing; what to answer instead, its
-# status and text.
+# A proxy that loses messages. For each path and body, the block returns what to lose: :request, :answer, :late (the
+# request is sent again when the test calls +send_late+) or nil; or the status and the text to answer instead.
 class Faults
   attr_reader :endpoint
 
@@ -138,7 +137,7 @@ end
 class LockTest < Minitest::Test
   include ClusterMutex
 
-  LONG = 30 # seconds that anything may take on a busy machine
+  LONG = 30 # generous seconds, for busy machines
 
   def etcd = Etcd.shared
 
@@ -154,7 +153,7 @@ class LockTest < Minitest::Test
     Client.new(endpoints, owner: "billing", prefix:, timeout:, **options)
   end
 
-  # What the client keeps to itself.
+  # The private session of a client.
   def session(locks) = locks.instance_variable_get(:@session)
 
   def keys = etcd.keys(prefix)
@@ -171,7 +170,7 @@ class LockTest < Minitest::Test
 
   def assert_held_by(uuid, name = "a") = assert_equal(uuid, keys["#{prefix}#{name}/uuid"])
 
-  # Waits until the holder has opened its watch and read its record: what it learns later, it learns by the watch.
+  # Waits until the holder has opened its watch and read its record, so that it learns the rest through the watch.
   def watched(lock)
     eventually("watch") { lock.instance_variable_get(:@watched) }
     lock

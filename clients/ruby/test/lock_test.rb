@@ -136,7 +136,7 @@ class LockingTest < LockTest
   end
 end
 
-# How a holder learns that it lost the lock, or that somebody asks for it.
+# How a holder learns that it lost the lock, or that it is asked to finish.
 class LossTest < LockTest
   def force_unlock(lock, ended = "forced", by: "ann", why: "it hangs")
     note = { lock: "a", uuid: lock.uuid, token: lock.token, ended:, by:, why: }
@@ -159,7 +159,7 @@ class LossTest < LockTest
     assert_equal "forced", Timeout.timeout(LONG) { reasons.pop }
   end
 
-  # Keys and documents that anybody with the right to write may have put beside the record.
+  # Keys and documents that anyone with write permission may have put beside the record.
   def hostile(lock)
     hold = { uuid: lock.uuid, token: lock.token, by: "ann", reason: "x" }
     documents = [hold.merge(token: []), hold.merge(token: "x"), hold.merge(by: 7), [hold], hold.merge(seconds: [])]

@@ -2,7 +2,7 @@
 
 require_relative "helper"
 
-# What a program does around a lock: timeouts, threads that are killed, forks.
+# What programs do while they hold a lock: timeouts, killed threads, forks.
 class ProcessTest < LockTest
   Interruption = Class.new(StandardError)
 
@@ -18,7 +18,7 @@ class ProcessTest < LockTest
     locks = client
     assert_raises(Timeout::Error) { Timeout.timeout(0.5) { locks.lock("a") { sleep } } }
     assert_nothing_left
-    locks.lock("a", wait: 0, &:alive!) # the client is as good as before
+    locks.lock("a", wait: 0, &:alive!) # the client still works
   end
 
   def test_an_exception_at_any_moment_leaves_nothing
@@ -31,7 +31,7 @@ class ProcessTest < LockTest
     locks.lock("a", wait: 0).release
   end
 
-  # Runs the block so many times in a thread that is interrupted at some moment.
+  # Runs the block +times+ times in a thread that is interrupted at a random moment.
   def interrupted(times, &block)
     delays = Random.new(1)
     times.times do
@@ -158,7 +158,7 @@ class ProcessTest < LockTest
         input.close
       end
       server.signal(:CONT)
-      assert_operator Clock.now - began, :<, 5, holding # two seconds on a machine that is not busy
+      assert_operator Clock.now - began, :<, 5, holding # two seconds on an idle machine
       server.call("/v3/kv/deleterange", key: [prefix].pack("m0"), range_end: ["#{prefix}~"].pack("m0"))
     end
   ensure
@@ -180,7 +180,7 @@ class ProcessTest < LockTest
 
   private
 
-  # Runs a program, while the block talks with it. Returns what it wrote and its status.
+  # Runs a program while the block talks to it. Returns its output and its status.
   def program(text, endpoint = etcd.endpoint, **options)
     text = <<~RUBY
       require "clustermutex"
@@ -194,7 +194,7 @@ class ProcessTest < LockTest
     end
   end
 
-  # The local ports of the connections that a client keeps.
+  # The local ports of a client's idle connections.
   def ports(locks)
     session(locks).gateway.instance_variable_get(:@idle).map do |_, http|
       http.instance_variable_get(:@socket).io.local_address.ip_port

@@ -2,8 +2,8 @@
 
 require_relative "helper"
 
-# What is written as the vectors of docs/protocol say, and all that is read of a record. The rest, and all transactions,
-# test/conformance shows.
+# Writing as in the vectors of docs/protocol, and reading of records. test/conformance covers the rest and all
+# transactions.
 class VectorsTest < Minitest::Test
   include ClusterMutex
 
@@ -46,7 +46,7 @@ class VectorsTest < Minitest::Test
 
   def bytes(vector) = vector["value"] || vector["value_base64"].unpack1("m")
 
-  # What a text is not read as is absent.
+  # Members of the wrong form count as absent.
   def decoded(vector)
     vector["decoded"].to_h do |name, value|
       next [name, one_mark(value.reject { |_, text| text == "" })] if value.is_a?(Hash)
@@ -56,7 +56,7 @@ class VectorsTest < Minitest::Test
     end
   end
 
-  # U+FFFD stands for bytes in a row that are not UTF-8.
+  # Each run of invalid UTF-8 becomes U+FFFD.
   def one_mark(value)
     case value
     when String then value.gsub(/\uFFFD+/, "\uFFFD")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the first example of the README as it stands, in a directory with mutex.sh and the programs that it names.
+# Runs the first example of the README, unchanged, in a directory with mutex.sh and the programs that it calls.
 set -eu
 client=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)

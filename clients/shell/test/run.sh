@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the tests in dash, bash and busybox ash, and the README's example, each with an etcd of its own. Needs Go for that etcd.
+# Runs the tests in dash, bash and busybox ash, and the README's example, each with its own etcd. Needs Go for the etcd.
 set -eu
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 work=$(mktemp -d)
@@ -28,7 +28,7 @@ all() {
 	with_etcd "$1" clients/shell/test/readme.sh
 }
 
-# Side by side: they wait most of the time.
+# In parallel, because they mostly wait.
 all dash &
 dash=$!
 all bash &

@@ -100,7 +100,7 @@ is 'a bad wait' $? 2
 mutex_lock a --expect 20 --auto-unlock-after 10 2>/dev/null
 is 'an alert after auto-unlock' $? 2
 
-# What the environment says of the pod is believed beside the name or uid of one.
+# The environment describes a pod only if it has a pod's name or uid.
 members() { (CONTAINER_NAME=main POD_NAME=$1 && export CONTAINER_NAME POD_NAME && jq -nc --arg prefix / "$_mutex_program pod"); }
 is 'outside of a pod' "$(members '')" '{}'
 is 'in a pod' "$(members web-0)" '{"pod_name":"web-0","container":"main"}'
@@ -138,7 +138,7 @@ trap - TERM
 "${SHELL_UNDER_TEST:-sh}" -xc '. "$1/mutex.sh"; mutex_run job -- true' sh "$here" 2>/dev/null
 is 'a script with set -x' $? 0
 
-# Another waits, and has its turn.
+# Another process waits and gets the lock.
 mutex_run job -- sh -c 'echo $$ >"$1/pid"; until [ -e "$1/go" ]; do sleep 0.1; done' sh "$work" &
 one=$!
 within 'the command runs' test -s "$work/pid"
@@ -154,7 +154,7 @@ is second $? 0
 [ -e "$work/second" ] || is 'the second' missing run
 is_free job || is job held free
 
-# The lock is lost: TERM, and KILL for what ignores it.
+# The lock is lost: TERM, then KILL for processes that ignore it.
 rm -f "$work/pid"
 # shellcheck disable=SC2016 # for the command
 deaf='trap "" TERM; echo $$ >"$1/child"; while :; do sleep 0.1; done'
@@ -192,7 +192,7 @@ wait $one 2>/dev/null
 within 'the lock after KILL' is_free job
 _mutex_runs "$(cat "$work/pid")" && is 'the command' running ended
 
-# The shell ends: what it took is given back, unless it is killed, or says otherwise.
+# A shell that exits releases its lock, unless it is killed or opts out.
 ends() { # WHAT HOW [STATUS]; what a shell starts in the background, as this script is, is deaf to INT
 	env --default-signal=INT "${SHELL_UNDER_TEST:-sh}" -c ". \"\$1/mutex.sh\"; mutex_lock end --wait 30 --quiet; $2; sleep 600" sh "$here" 2>/dev/null
 	is "the end by $1" $? "$3"
@@ -209,7 +209,7 @@ is_free end || is 'the lock after a trap of its own' held free
 is_held end || is 'the lock after exit without release' free held
 post /v3/kv/deleterange '{"key":"L211dGV4ZXMv","range_end":"L211dGV4ZXMw"}' >/dev/null
 
-# Without etcd a call ends with its wait, and leaves no process behind. The last attempt of a wait may end after one endpoint.
+# Without etcd, a call ends with its wait and leaves no process behind. Its last attempt may try only one endpoint.
 MUTEXCTL_ETCD_ENDPOINTS=http://127.0.0.1:1,http://127.0.0.1:2
 for wait in 0 0.5; do
 	# shellcheck disable=SC2016 # for that shell

@@ -1,4 +1,4 @@
-/** How a lock is taken: at once, or by waiting in its queue. */
+/** Taking a lock: at once, or by waiting in its queue. */
 
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,44 +15,44 @@ import { watchedFor } from "./shares.js";
 import type { Input, Keys, Step } from "./transactions.js";
 import type { Watch } from "./watch.js";
 
-/** A lock as its caller wants it. */
+/** A lock and its options. */
 export interface Wanted { k: Keys; settings: Settings; facts: Facts }
 
-/** What an attempt got. */
+/** The result of a successful attempt. */
 export interface Hold {
   uuid: string;
   token: string;
-  /** Before the transaction that took the lock was sent. The deadlines in the record count from then. */
+  /** When the deadlines in the record begin: before the transaction that took the lock was sent. */
   began: Moment;
-  /** The lock was got by waiting. */
+  /** The lock was acquired through the queue. */
   queued: boolean;
-  /** A send got no answer: the hold has to be cancelled when it ends. */
+  /** A request got no answer: the attempt has to be cancelled when the hold ends. */
   doubt: boolean;
-  /** Whose record it has; 0 is that of the lock. */
+  /** The share that it took; 0 for the lock itself. */
   share: number;
-  /** The lock looks after itself from now on. */
+  /** From now on, the lock cleans up after itself. */
   handedOver: () => void;
 }
 
 type Taken = Omit<Hold, "handedOver">;
 
 const ticketTTL = 10; // seconds
-const recheck = 10_000; // milliseconds until a waiter looks although its watch is silent
-const aftermath = 250; // milliseconds for what follows when the time of a call is over
-const maxRivals = 3; // how often a share is claimed at once past others who claim one at the same time
+const recheck = 10_000; // milliseconds until a waiter looks without an event
+const aftermath = 250; // milliseconds for the rest of a call whose time is over
+const maxRivals = 3; // immediate retries if others claim shares at the same time
 const longestCleanup = 2000; // milliseconds before the next attempt of a call
 
-/** Who holds a lock that was refused, and how many wait, as it was read last. */
+/** Who holds a lock that was refused, and how many wait, as last read. */
 interface Refusal { holders: Holders; waiting: number }
 
-/** The error that says who is in the way; with `seconds` it is the end of a wait. */
+/** The error that says who holds the lock; with `seconds`, the one for the end of a wait. */
 export function heldBy(lock: string, need: Need, { holders, waiting }: Refusal, seconds?: number): HeldError {
   const [all, delay] = [allOf(holders), delayFor(holders, need)];
   return seconds === undefined
     ? new HeldError(lock, all, waiting, delay) : new WaitTimeoutError(lock, all, waiting, delay, seconds);
 }
 
-/** One call: how long it may take, and what it learned from its attempts. */
+/** One call: its time limits, and what its attempts have learned. */
 class Call {
   /** When it stops waiting, and when it stops asking. */
   readonly giveUpAt: number;
@@ -60,7 +60,7 @@ class Call {
   readonly causes = new Causes();
   refusal: Refusal | undefined;
   #endedAt = Infinity;
-  #isSilent = false; // nothing more is to be expected of etcd
+  #isSilent = false; // etcd no longer answers
 
   constructor({ wait }: Settings, timeout: number) {
     const now = performance.now();
@@ -70,23 +70,23 @@ class Call {
 
   get isOver() { return performance.now() >= this.lastSend; }
 
-  /** It has failed: no more attempts, and what remains to be done delays the caller for a moment only. */
+  /** Marks the call as failed: no more attempts, and cleanup may delay the caller only briefly. */
   end(error?: unknown) {
     this.#endedAt = Math.min(this.#endedAt, performance.now());
     this.#isSilent ||= error instanceof UnavailableError;
   }
 
-  /** When the caller has its answer at the latest. */
+  /** When the call must return at the latest. */
   get answerBy() { return Math.min(this.#endedAt, this.lastSend) + (this.#isSilent ? 0 : aftermath); }
 
-  /** Who was in the way says more than that etcd fell silent afterwards. */
+  /** Prefers the error that says who holds the lock over one that etcd fell silent afterwards. */
   failure(lock: string, { need, wait }: Settings, error: unknown): unknown {
     const isKnown = error instanceof UnavailableError && this.refusal;
     return isKnown ? heldBy(lock, need, isKnown, wait / 1000) : error;
   }
 }
 
-/** Takes the lock, with a new attempt whenever the outcome or the position of one was lost. */
+/** Takes the lock, with a new attempt whenever an attempt's outcome or position was lost. */
 export async function acquire(gateway: Gateway, wanted: Wanted): Promise<Hold> {
   const { k, settings } = wanted;
   const call = new Call(settings, gateway.timeout);
@@ -116,13 +116,13 @@ class Attempt {
   private readonly facts: Facts;
   private readonly call: Call;
   readonly #uuid = randomUUID();
-  #doubt = false; // a send that may take the lock got no answer
-  #taking = false; // such a send has no answer yet, or took the lock
-  #doubtful: Moment | undefined; // when the first such send of the turn began
+  #doubt = false; // a request that may take the lock got no answer
+  #taking = false; // such a request has no answer yet, or took the lock
+  #doubtful: Moment | undefined; // when the first such request of the turn began
   #lease = "";
   #position = "";
-  #holders = nobody; // of a lock that several can hold, as they were read last
-  #before: string | undefined; // the ticket ahead, empty for the first; undefined: not known
+  #holders = nobody; // of a semaphore or a read-write lock, as last read
+  #before: string | undefined; // the ticket ahead; empty: none; undefined: not known
 
   constructor(gateway: Gateway, { k, settings, facts }: Wanted, call: Call) {
     [this.gateway, this.k, this.settings, this.facts, this.call] = [gateway, k, settings, facts, call];
@@ -144,18 +144,18 @@ class Attempt {
       if (rivals >= maxRivals) await sleep(10 + 90 * Math.random());
     }
     if (wait === 0) throw heldBy(this.k.lock, need, await this.#survey(this.call.refusal, true));
-    if (need.kind && this.#doubt) return undefined; // a late claim could stand beside the one that comes in its turn
+    if (need.kind && this.#doubt) return undefined; // a late claim could add a second share to the one from the queue
     return this.#queue();
   }
 
-  /** What of a lock that several can hold is to be claimed. Readers need no count, only a number of their own. */
+  /** What to claim of a semaphore or a read-write lock. Readers need only a number of their own. */
   #claim(rivals = 0): Partial<Input> {
     const { need } = this.settings;
     const spread = need.kind === "shared" && rivals > 1 ? Math.floor(Math.random() * 2 ** Math.min(rivals, 6)) : 0;
     return need.kind ? claimOf(this.#holders, need, spread) : {};
   }
 
-  /** Sends what may take the lock. */
+  /** Sends a transaction that may take the lock. */
   async #send(step: Step, input: Input, began: Moment): Promise<Outcome> {
     this.#taking = true;
     const r = await this.gateway.transact(step, this.k, input, this.#patience(began));
@@ -172,7 +172,7 @@ class Attempt {
     return fields(this.#uuid, this.facts, wall, this.settings);
   }
 
-  /** A record is sent again for a third of its life, and no longer than the caller waits. */
+  /** When to stop sending a record: after a third of its life, or when the caller's wait is over. */
   #patience(began?: Moment): Patience {
     const most = performance.now() + (began ? this.settings.unlockAfter / 3 : recheck);
     return { until: Math.min(most, this.call.lastSend), signal: this.settings.signal, causes: this.call.causes };
@@ -181,21 +181,21 @@ class Attempt {
   #hold({ token, share }: Outcome, input: Input, began: Moment, queued: boolean): Taken | undefined {
     const { unlockAfter, margin } = this.settings;
     if (monotonic() - began.monotonic > (unlockAfter - margin) / 2) {
-      this.#doubt = true; // etcd took so long that half of the time is over: give the lock back, and begin again
+      this.#doubt = true; // half of the hold's time is already over: release and start again
       return undefined;
     }
     const taken = { token: token ?? "0", share: share ?? input.share ?? 0 };
     return { uuid: this.#uuid, ...taken, began, queued, doubt: this.#doubt };
   }
 
-  /** Throws if the acquisition is refused, given up or out of time. Otherwise another attempt follows. */
+  /** Throws if the acquisition is refused, given up or out of time; otherwise another attempt follows. */
   #mayGoOn({ error }: Outcome): Taken | undefined {
     this.settings.signal?.throwIfAborted();
     if (error instanceof RefusedError || (error && this.call.isOver)) throw error;
     return undefined;
   }
 
-  /** Who holds the lock, how many others wait, and what delays it. What the refusal itself said stays, if it counts. */
+  /** Reads who holds the lock, how many wait, and its lock delay. Keeps the holders from the refusal if they count. */
   async #survey(refusal: Refusal, counts: boolean): Promise<Refusal> {
     this.call.end();
     const r = await this.gateway.transact("survey", this.k, this.#input(), { until: this.call.answerBy });
@@ -234,7 +234,7 @@ class Attempt {
     return JSON.stringify({ uuid: this.#uuid, owner, hostname, pid, purpose, since: formatTime(now), timeout_at });
   }
 
-  /** Keeps the lease alive while the attempt waits. When it is gone, so is the position: `gone` has it looked at. */
+  /** Keeps the lease alive while the attempt waits. If the lease is gone, so is the position: calls `gone`. */
   async #keepTicket(signal: AbortSignal, gone: () => void) {
     const pause = ticketTTL * 1000 / 3;
     for (let lost = false; !lost && !signal.aborted;) {
@@ -247,7 +247,7 @@ class Attempt {
     gone();
   }
 
-  /** Looks, waits for what is ahead to go, and looks again, until the lock is held or the position is lost. */
+  /** Looks and waits for the key ahead to go, until the lock is held or the position is lost. */
   async #await(use: (watch: Watch) => void): Promise<Taken | undefined> {
     let watch: Watch | undefined;
     let watched = "";
@@ -275,7 +275,7 @@ class Attempt {
     }
   }
 
-  /** Scans the queue only where it does not know who is ahead. */
+  /** Scans the queue only if the ticket ahead is not known. */
   async #look(): Promise<Outcome> {
     const input = this.#input({ position: this.#position, before: this.#before });
     const step = this.#before === undefined ? "scan" : "look";
@@ -297,10 +297,10 @@ class Attempt {
     if (r.verdict === "held") return this.#hold(r, input, began, true);
     if (r.verdict === "held_by_earlier_send") return this.#hold(r, input, this.#doubtful ?? began, true);
     if (r.error instanceof RefusedError) throw r.error;
-    return r.verdict === "again" ? "again" : undefined; // the times of an unanswered turn are too old to send it again
+    return r.verdict === "again" ? "again" : undefined; // an unanswered turn has outdated deadlines: do not resend it
   }
 
-  /** Watches for the deletion of a key, and of my ticket. */
+  /** Watches for the deletion of a key and of this attempt's ticket. */
   async #watch(key: string): Promise<Watch | undefined> {
     try {
       return await this.gateway.watch(watchedFor(this.k, this.#input(), key), this.#patience());
@@ -311,7 +311,7 @@ class Attempt {
     }
   }
 
-  /** What is to be done if the process ends now. */
+  /** What to clean up if the process ends now. */
   get cleanup(): Cleanup { return this.#cleanup({ doubt: this.#doubt || this.#taking }); }
 
   #cleanup(more: Partial<Cleanup>): Cleanup {
@@ -320,7 +320,7 @@ class Attempt {
     return { prefix: this.k.prefix, input, doubt: this.#doubt, lease: this.#lease, waiting, ...more };
   }
 
-  /** Leaves nothing of the attempt behind but its hold. */
+  /** Removes everything of the attempt except its hold. */
   async end(held: boolean) {
     const cleanup = held ? this.#cleanup({ doubt: false, waiting: false }) : this.#cleanup({});
     if (!this.#lease && !cleanup.doubt) return;

@@ -1,4 +1,4 @@
-/** The door to all locks below a prefix in etcd. */
+/** The entry point to all locks below a prefix in etcd. */
 
 import { acquire, type Wanted } from "./attempt.js";
 import { RefusedError } from "./errors.js";
@@ -21,21 +21,21 @@ export interface ClientOptions {
   /** Name and password of an etcd user. */
   user?: string;
   password?: string;
-  /** PEM file of the authority that signed etcd's certificates. Default: those of Node. */
+  /** PEM file of the CA that signed etcd's certificates. Default: Node's CAs. */
   ca?: string;
   /** PEM files of a client certificate and its key. */
   cert?: string;
   key?: string;
-  /** Seconds that a call with `wait: 0` may take, and any other request before it is sent again. Default 5. */
+  /** Seconds that a call with `wait: 0` may take, and other requests before they are sent again. Default 5. */
   timeout?: number;
   /**
-   * Releases what this process holds, and leaves all queues, when it ends by exit, by an error that nobody catches, or
-   * by a SIGTERM, SIGINT or SIGHUP for which it has no handler. It takes 2 s at most. Default true.
+   * Releases all locks and leaves all queues when the process exits, also after an uncaught error, or gets a SIGTERM,
+   * SIGINT or SIGHUP without a handler. This takes 2 s at most. Default true.
    */
   releaseAtExit?: boolean;
 }
 
-/** Options of locks that one holds. */
+/** Options of plain locks, which have one holder. */
 export type SoleOptions = Omit<LockOptions, keyof KindOptions>;
 
 /** One of several locks, with options of its own. */
@@ -43,33 +43,33 @@ export interface OneOfSeveral extends Omit<LockOptions, "wait" | "signal"> { nam
 
 /** Options of a job. */
 export interface JobOptions extends SoleOptions {
-  /** Seconds by which the periods begin later than the multiples of their length. */
+  /** Seconds by which the periods start later than the multiples of their length. */
   offset?: number;
-  /** Gives the period back if the work fails, so that the next call runs it again. */
+  /** Gives the period back if the work fails, so that the next call runs it. */
   backOnError?: boolean;
 }
 
 /** Options of a leader. */
 export interface LeaderOptions extends Omit<SoleOptions, "alertAfter" | "unlockAfter" | "heartbeat"> {
-  /** Seconds that the leadership outlasts the last sign of life. Default 60. */
+  /** Seconds for which leadership outlasts the last sign of life. Default 60. */
   life?: number;
   /** Where others reach this process, see {@link Client.leader}. */
   address?: string;
-  /** Called before each sign of life. While it resolves to nothing true, none is given. */
+  /** Called before each sign of life. None is given unless it resolves to a truthy value. */
   check?: () => unknown;
 }
 
-/** Takes locks. One client serves a whole process; it has no connection that would have to be closed. */
+/** Takes locks. One client serves a whole process; it does not need to be closed. */
 export class Client {
   readonly #gateway: Gateway;
   readonly #prefix: string;
   readonly #members: Members;
 
-  /** `endpoints` are URLs of members of one etcd, such as `http://127.0.0.1:2379`. Nothing is sent yet. */
+  /** `endpoints` are URLs of members of one etcd cluster, such as `http://127.0.0.1:2379`. Nothing is sent yet. */
   constructor(endpoints: string | readonly string[], options: ClientOptions = {}) {
     const { owner = program(), prefix = "/mutexes/", timeout = 5, releaseAtExit = true } = options;
     const { user = "", password = "", ca = "", cert = "", key = "" } = options;
-    if (!(timeout > 0 && timeout <= 60)) throw new RefusedError(`timeout is ${timeout} s, want 60 s or less`);
+    if (!(timeout > 0 && timeout <= 60)) throw new RefusedError(`timeout is ${timeout} s; want 60 s or less`);
     const connection = { endpoints: [endpoints].flat(), user, password, ca, cert, key };
     this.#gateway = new Gateway({ ...connection, timeout, releaseAtExit });
     this.#prefix = prefix.endsWith("/") ? prefix : prefix + "/";
@@ -77,8 +77,8 @@ export class Client {
   }
 
   /**
-   * Takes the lock. Rejects with a HeldError that says who holds it (WaitTimeoutError when the wait is over), a
-   * RefusedError, an UnavailableError, or the reason of `options.signal`. Release it, or take it with `await using`.
+   * Takes the lock. Rejects with a HeldError that says who holds it (a WaitTimeoutError after a wait), a RefusedError,
+   * an UnavailableError, or the reason of `options.signal`. Release the lock, or take it with `await using`.
    */
   async lock(name: string, options: LockOptions = {}): Promise<Lock> {
     return this.#take(this.#wanted(name, options));
@@ -97,8 +97,8 @@ export class Client {
   }
 
   /**
-   * Takes several locks, all or none. The options are for all that have none of their own. Up to 24 plain locks are
-   * taken in one transaction; more, other kinds, and whatever has to be waited for, one by one in the order of names.
+   * Takes several locks, all or none. The options apply to locks without their own. Up to 24 plain locks are taken in
+   * one transaction; more, or other kinds, or if one is held, one by one in the order of their names.
    */
   async lockAll(locks: readonly (string | OneOfSeveral)[], options: LockOptions = {}): Promise<Locks> {
     const wanted = locks.map((one) => {
@@ -109,10 +109,10 @@ export class Client {
   }
 
   /**
-   * Runs `work` under the lock once in each period of so many seconds over all replicas, and resolves to whether this
-   * call did. Periods are multiples of `every` since 1970 in UTC, later by `offset`. false: the period is taken.
-   * Rejects with a HeldError if somebody holds the lock: then the period is not used up. Otherwise it is when `work`
-   * begins, unless that gives it back.
+   * Runs `work` under the lock once per period of `every` seconds among all replicas. Resolves to whether this call ran
+   * it: false if the period is taken. Periods are multiples of `every` since 1970 in UTC, shifted by `offset`. Rejects
+   * with a HeldError if the lock is held; that does not use up the period. Otherwise `work` uses it up when it begins,
+   * unless `backOnError` gives it back.
    */
   async oncePer(
     name: string, every: number, work: (lock: Lock) => unknown, options: JobOptions = {},
@@ -126,7 +126,7 @@ export class Client {
     return true;
   }
 
-  /** Waits until this process leads. The lock is kept alive until it is released: that resigns. */
+  /** Waits until this process leads. The lock is kept alive until it is released, which resigns. */
   async campaign(name: string, options: LeaderOptions = {}): Promise<Lock> {
     const { life = 60, address, check = () => true, ...rest } = options;
     const own = address === undefined ? {} : { address };
@@ -134,7 +134,7 @@ export class Client {
     return this.#take({ ...wanted, settings: { ...wanted.settings, check } });
   }
 
-  /** Who leads: its record has its `address`. undefined if nobody does. */
+  /** The leader's record, with its `address`; undefined if there is no leader. */
   async leader(name: string): Promise<Holder | undefined> {
     const keys = new Keys(this.#prefix, name);
     const patience = { until: performance.now() + this.#gateway.timeout * 1000 };
@@ -144,8 +144,8 @@ export class Client {
   }
 
   /**
-   * Runs `work` while it holds the lock, and returns what that returns. Rejects as {@link Client.lock} does, with what
-   * `work` rejects with, or with a LostError if the lock was lost while it ran.
+   * Runs `work` under the lock and resolves to its result. Rejects like {@link Client.lock}, with the error of `work`,
+   * or with a LostError if the lock was lost meanwhile.
    */
   with<T>(name: string, work: (lock: Lock) => T | Promise<T>): Promise<T>;
   with<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T>;
@@ -155,7 +155,7 @@ export class Client {
   }
 }
 
-/** Runs work while the lock is held, and releases it; after an error, `failed` comes first. */
+/** Runs work while the lock is held, then releases it; after an error, calls `failed` first. */
 async function under<T>(lock: Lock, work: (lock: Lock) => T | Promise<T>, failed?: () => unknown): Promise<T> {
   let result: T;
   try {

@@ -2,16 +2,16 @@
 
 import { platform, uptime } from "node:os";
 
-/** One moment on both clocks. */
+/** One moment by both clocks. */
 export interface Moment { monotonic: number; wall: number }
 
 export const moment = (): Moment => ({ monotonic: monotonic(), wall: Date.now() });
 
 /**
- * A clock that nobody sets, and that goes on while the machine is suspended. On Linux performance.now() and all timers
- * stand still then, and the time since boot does not; it comes in steps of 10 ms.
+ * A monotonic clock that advances while the machine is suspended. On Linux, performance.now() and timers stop then, but
+ * the uptime, which has a resolution of 10 ms, does not.
  */
 export const monotonic = () => platform() === "linux" ? uptime() * 1000 : performance.now();
 
-/** How much later it may be than {@link monotonic} says. */
+/** How far {@link monotonic} may lag behind. */
 export const resolution = 10;

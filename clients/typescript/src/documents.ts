@@ -1,35 +1,35 @@
-/** The documents that others write about a hold. One that has another form than the protocol says is ignored. */
+/** The documents that others write about a hold. Malformed ones are ignored. */
 
 import { asText, dateOf, parseObject, plain, relative } from "./record.js";
 
-/** A request to finish, or more time that somebody gave. The texts are as they were written. */
+/** A request to finish, or an operator's extension. The texts are unescaped. */
 export interface Note {
   by?: string;
   reason?: string;
   source?: string;
   at?: Date;
-  /** How much time was given; absent if that is not said. */
+  /** How much time was given; absent if not known. */
   seconds?: number;
 }
 
-/** How a hold ended that somebody else ended. */
+/** How a hold was ended by another program or an operator. */
 export interface Ending { ended: string; by?: string; why?: string }
 
-/** The lock delay of a hold that was ended: nobody is to take the lock yet. What cannot be read is left out. */
+/** The lock delay of a hold that was ended: the lock must not be taken yet. Unreadable members are absent. */
 export interface Delay {
-  /** Whose hold was ended, and where that was. */
+  /** The owner and host of the hold that was ended. */
   owner?: string;
   hostname?: string;
   /** When the delay ends, by the clock of whoever ended the hold. */
   until?: Date;
-  /** Of a semaphore: how many permits it keeps; all of them if that is not known. */
+  /** How many permits of a semaphore it keeps; all if not known. */
   permits?: number;
 }
 
 const maxNote = 2048;
 const maxDelay = 4096;
 
-/** Reads a request to finish; undefined if it is not about the hold with this uuid and token. @internal */
+/** Reads a request to finish; undefined if it is not for the hold with this uuid and token. @internal */
 export function readRequest(value: Buffer, uuid: string, token: string): Note | undefined {
   const document = value.length <= maxNote ? parse(value) : {};
   const { at } = document;
@@ -39,7 +39,7 @@ export function readRequest(value: Buffer, uuid: string, token: string): Note | 
   return texts && { ...texts, ...(date && { at: date }) };
 }
 
-/** Reads who gave more time, and how much. @internal */
+/** Reads who extended the hold, and by how much. @internal */
 export function readExtension(value: Buffer, uuid: string, token: string): Note | undefined {
   const { seconds, auto_unlock_at } = parse(value);
   if (!isTime(auto_unlock_at) || (isGiven(seconds) && !Number.isSafeInteger(seconds))) return undefined;
@@ -47,7 +47,7 @@ export function readExtension(value: Buffer, uuid: string, token: string): Note 
   return note && { ...note, ...(typeof seconds === "number" && seconds > 0 && { seconds }) };
 }
 
-/** Reads how the hold with this token ended; undefined if that cannot be read. @internal */
+/** Reads how the hold with this token ended; undefined if the note cannot be read. @internal */
 export function readEnding(value: Buffer, token: string | undefined): Ending | undefined {
   const document = parse(value);
   const { ended } = document;
@@ -83,10 +83,10 @@ const isGiven = (value: unknown) => value !== undefined && value !== null;
 
 const isTime = (value: unknown) => !isGiven(value) || dateOf(asText(value)) !== undefined;
 
-/** The members with these names that are there; undefined if one is no text. */
+/** The members with these names that are present; undefined if one is not a string. */
 function readTexts<T extends string>(document: Record<string, unknown>, names: T[]) {
   const given = names.filter((name) => isGiven(document[name])).map((name) => [name, document[name]] as const);
   if (!given.every(([, value]) => typeof value === "string")) return undefined;
-  const wellFormed = (value: unknown) => Buffer.from(String(value)).toString(); // half a surrogate pair is U+FFFD
+  const wellFormed = (value: unknown) => Buffer.from(String(value)).toString(); // lone surrogates become U+FFFD
   return Object.fromEntries(given.map(([name, value]) => [name, wellFormed(value)])) as Partial<Record<T, string>>;
 }

@@ -1,37 +1,37 @@
-/** Where a member of etcd is reached: endpoints as they are given, and what they said last. */
+/** The endpoints of etcd's members, and the latest failure of each. */
 
 import { RefusedError, UnavailableError } from "./errors.js";
 import { plain, visible } from "./record.js";
 
-/** Reads `host`, `host:port`, or a URL with either and perhaps a path, and returns a URL without a slash at its end. */
+/** Parses `host`, `host:port`, or a URL with either and an optional path. Returns a URL without a trailing slash. */
 export function parseEndpoint(text: string): string {
   const shape = /^(?:(https?):\/\/)?([^/?#@]+?)(?::([0-9]{1,5}))?(\/[^?#]*)?$/i;
   const [all, scheme = "http", host = "", port = "2379", path = ""] = shape.exec(text) ?? [];
   const url = `${scheme.toLowerCase()}://${host}:${port}${path.replace(/\/+$/, "")}`;
   if (all !== undefined && !/[\s\\]/.test(text) && URL.canParse(url)) return url;
-  if (text.includes("@")) { // neither is repeated
+  if (text.includes("@")) { // do not repeat the credentials
     throw new RefusedError("an endpoint must not contain a user or password: give them as user and password");
   }
   throw new RefusedError(`endpoint ${plain(text)}: want http://HOST:PORT or https://HOST:PORT`);
 }
 
-/** Why an endpoint gave no answer. */
+/** Why an endpoint did not answer. */
 interface Cause { text: string; isUntrusted: boolean }
 
-/** The endpoints that were asked in one call and gave no answer, each with its latest cause. */
+/** The endpoints that failed in one call, each with its latest cause. */
 export class Causes {
   readonly #all = new Map<string, Cause>();
 
-  /** Notes the latest cause; an empty one after an answer. */
+  /** Records the latest cause; an empty one after an answer. */
   add(endpoint: string, text: string, isUntrusted = false) {
     if (text) this.#all.set(endpoint, { text: visible(text, 200), isUntrusted });
     else this.#all.delete(endpoint);
   }
 
-  /** Reports whether no endpoint is to be trusted: asking again will not help. */
+  /** Reports whether no endpoint has a trusted certificate, so that retrying will not help. */
   areUntrusted(endpoints: string[]) { return endpoints.every((endpoint) => this.#all.get(endpoint)?.isUntrusted); }
 
-  /** Names the endpoints in their order. */
+  /** Lists the causes in the order of the endpoints. */
   error(endpoints: string[]): RefusedError | UnavailableError {
     const asked = endpoints.flatMap((endpoint) => {
       const cause = this.#all.get(endpoint);

@@ -1,21 +1,21 @@
-/** What a lock can fail with. Every message is one line that names the lock, and safe to print. */
+/** The errors of locks. Every message is one line that names the lock and is safe to print. */
 
 import { describeDelay, type Delay, type Ending } from "./documents.js";
 import { describe, plain, visible, type Holder } from "./record.js";
 
-/** What all errors of locks have in common. */
+/** The base class of all errors of locks. */
 export class MutexError extends Error {}
 
-/** Somebody else holds the lock, or others wait for it. */
+/** The lock is held, or others wait for it. */
 export class HeldError extends MutexError {
   override readonly name: string = "HeldError";
 
   readonly lock: string;
-  /** The record of the holder; undefined if nobody holds the lock, and others are waiting for it or it is delayed. */
+  /** The record of the holder; undefined if the lock is free but others wait for it or it is delayed. */
   readonly holder: Holder | undefined;
   /** How many wait in the queue, not counting this call. */
   readonly waiting: number;
-  /** The lock delay that keeps the lock back although nobody holds it. */
+  /** The lock delay, if the lock is free but must not be taken yet. */
   readonly delay: Delay | undefined;
   /** All holders of a semaphore or a read-write lock, the oldest first. */
   readonly holders: readonly Holder[];
@@ -32,7 +32,7 @@ export class HeldError extends MutexError {
   }
 }
 
-/** The time to wait ran out. The lock is as it was. */
+/** The lock was not acquired within the wait. */
 export class WaitTimeoutError extends HeldError {
   override readonly name = "WaitTimeoutError";
 
@@ -42,19 +42,19 @@ export class WaitTimeoutError extends HeldError {
 }
 
 /**
- * Why a hold ended. `deadline`: its time ran out, by this machine's clock, before etcd confirmed an extension;
- * `forced`: an operator ended it; `auto_unlocked`, `abandoned`: the unlocker did; `deleted`: its keys are gone, and
- * nobody left a note; `replaced`: another holds the lock. Later versions may have more words.
+ * Why a hold ended. `deadline`: its time ran out by this machine's clock before etcd confirmed an extension; `forced`:
+ * an operator ended it; `auto_unlocked`, `abandoned`: the unlocker did; `deleted`: its keys were deleted by hand;
+ * `replaced`: there is another holder. Later versions may add words.
  */
 export type Reason = keyof typeof sentences | (string & Record<never, never>);
 
-/** The lock is no longer held, or must not be relied on any more. Stop the work. */
+/** The lock is no longer held, or can no longer be relied on. Stop the work. */
 export class LostError extends MutexError {
   override readonly name = "LostError";
 
   readonly lock: string;
   readonly reason: Reason;
-  /** Who ended the hold, and why, if it was written down. Characters that nobody sees are escaped. */
+  /** Who ended the hold, and why, if known. Invisible characters are escaped. */
   readonly by: string | undefined;
   readonly why: string | undefined;
 
@@ -72,16 +72,16 @@ const sentences = {
   forced: "an operator unlocked it",
   auto_unlocked: "its time was over, so it was unlocked",
   abandoned: "its process was proven dead, so it was unlocked",
-  deleted: "its record was deleted, and nobody left a note",
-  replaced: "another holds it",
+  deleted: "its record was deleted without a note of who did it",
+  replaced: "it has another holder",
 };
 
-/** The request was wrong, or etcd does not allow it. Trying again changes nothing. */
+/** Bad input, or a request that etcd does not permit. Retrying will not help. */
 export class RefusedError extends MutexError {
   override readonly name = "RefusedError";
 }
 
-/** etcd did not answer in time. What was asked is undone as soon as etcd can be reached. */
+/** etcd did not answer in time. An acquisition is undone as soon as etcd can be reached. */
 export class UnavailableError extends MutexError {
   override readonly name = "UnavailableError";
 }

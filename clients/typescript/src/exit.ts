@@ -1,4 +1,4 @@
-/** What a process holds is released when it ends. Nothing asynchronous runs then, so another thread does it. */
+/** Releases what a process holds when it ends. Nothing asynchronous runs at exit, so another thread does it. */
 
 import { constants } from "node:os";
 import { join } from "node:path";
@@ -7,22 +7,22 @@ import { isMainThread, Worker } from "node:worker_threads";
 import type { Cleanup } from "./cleanup.js";
 import type { GatewayOptions } from "./gateway.js";
 
-/** What the thread gets. It sets `state` to 1 when it begins, and to 2 at the end. */
+/** The input of the thread. It sets `state` to 1 when it starts and to 2 at the end. */
 export interface ExitWork {
   cleanups: { options: GatewayOptions; cleanup: Cleanup }[];
   state: Int32Array;
   seconds: number;
 }
 
-const seconds = 2; // for all together
-const secondsToStart = 3; // for the thread, on a machine that is busy: 0.05 s otherwise
+const seconds = 2; // for everything together
+const secondsToStart = 3; // for the thread on a busy machine; 0.05 s are typical
 const signals: readonly string[] = ["SIGTERM", "SIGINT", "SIGHUP"];
-const linger = 100; // milliseconds: who takes lock after lock need not listen anew for each
+const linger = 100; // milliseconds: a process that takes lock after lock need not listen anew for each
 let isListening = false;
 let idle: NodeJS.Timeout | undefined;
-const all = new Map<() => Cleanup, GatewayOptions>(); // of the process, as its exit and its signals are
+const all = new Map<() => Cleanup, GatewayOptions>(); // global, like the exit and the signals
 
-/** Has something cleaned up at the end of the process. Returns how to take that back. */
+/** Registers a cleanup for the end of the process. Returns a function that unregisters it. */
 export function atExit(options: GatewayOptions, cleanup: () => Cleanup): () => void {
   if (!isListening) process.on("exit", cleanUp).on("newListener", giveWay);
   isListening = true;
@@ -46,17 +46,17 @@ function stop() {
   for (const signal of signals) process.off(signal, onSignal);
 }
 
-/** Leaves a signal to the application as soon as that has a handler of its own. */
+/** Leaves a signal to the application once it has its own handler. */
 function giveWay(event: string | symbol, listener: unknown) {
   if (!signals.includes(String(event)) || listener === onSignal) return;
-  queueMicrotask(() => process.off(String(event), onSignal)); // once the other one is there, or Node stops listening
+  queueMicrotask(() => process.off(String(event), onSignal)); // after theirs is added, or Node would stop listening
 }
 
-/** Cleans up, and then does what the signal does without a handler. */
+/** Cleans up, then ends the process as the signal would. */
 function onSignal(signal: NodeJS.Signals) {
   cleanUp();
   process.kill(process.pid, signal);
-  process.exit(128 + constants.signals[signal]); // process 1 of a container survives its own signals
+  process.exit(128 + constants.signals[signal]); // PID 1 of a container survives its own signals
 }
 
 function cleanUp() {
@@ -70,6 +70,6 @@ function cleanUp() {
     new Worker(join(__dirname, "exitworker.js"), { workerData, execArgv: [], env: {} });
     if (Atomics.wait(state, 0, 0, secondsToStart * 1000) !== "timed-out") Atomics.wait(state, 0, 1, seconds * 1000);
   } catch {
-    // Threads are forbidden here: the deadlines end what was held.
+    // Threads are not permitted here: the locks expire at their deadlines.
   }
 }

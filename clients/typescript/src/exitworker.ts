@@ -1,4 +1,4 @@
-/** The thread that cleans up while the main thread of its process ends. */
+/** The worker thread that cleans up while the main thread exits. */
 
 import { workerData } from "node:worker_threads";
 
@@ -10,7 +10,7 @@ async function work({ cleanups, state, seconds }: ExitWork) {
   Atomics.store(state, 0, 1);
   Atomics.notify(state, 0);
   const until = performance.now() + seconds * 1000;
-  const gateways = new Map<GatewayOptions, Gateway>(); // one for each client, with one login
+  const gateways = new Map<GatewayOptions, Gateway>(); // one per client, with one login
   for (const { options } of cleanups) {
     if (!gateways.has(options)) gateways.set(options, new Gateway({ ...options, releaseAtExit: false }));
   }

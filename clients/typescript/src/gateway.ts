@@ -1,4 +1,4 @@
-/** etcd's JSON gateway: requests that are sent again until they are answered, logins, and watches. */
+/** A client of etcd's JSON gateway: requests that are repeated until answered, logins, and watches. */
 
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -17,31 +17,31 @@ export interface GatewayOptions extends Files {
   endpoints: string[];
   user: string;
   password: string;
-  /** Seconds that a call may take that waits for no lock, and one request at most. */
+  /** Seconds for a call that does not wait for a lock, and the maximum for one request. */
   timeout: number;
-  /** What is not finished when the process ends is cleaned up then. */
+  /** Whether unfinished work is cleaned up when the process ends. */
   releaseAtExit: boolean;
-  /** Which endpoint is asked first. */
+  /** The index of the endpoint to try first. */
   first?: number;
 }
 
-/** How long to go on. */
+/** How long to keep trying. */
 export interface Patience {
-  /** When to stop sending, on the clock of performance.now(). */
+  /** When to stop sending, by performance.now(). */
   until: number;
   signal?: AbortSignal | undefined;
   /** It does not keep the process alive. */
   background?: boolean;
-  /** Of the whole call that the request belongs to. */
+  /** The failures of the whole call that the request belongs to. */
   causes?: Causes;
 }
 
-/** What came of a request in the end. */
+/** The final outcome of a request. */
 export interface Outcome extends Omit<Verdict, "verdict"> {
   verdict: Exclude<Verdict["verdict"], "resend" | "login" | "report"> | "unanswered";
-  /** Why there is no answer; only with "unanswered". */
+  /** Why there is no answer; only for "unanswered". */
   error?: RefusedError | UnavailableError;
-  /** A send got no answer: it may have been done, or may yet be. */
+  /** A send got no answer: it may have been applied, or may yet be. */
   doubt: boolean;
   body: TxnAnswer & Record<string, unknown>;
 }
@@ -49,12 +49,12 @@ export interface Outcome extends Omit<Verdict, "verdict"> {
 type Meaning = (answer: Answer, unanswered: boolean) => Verdict;
 
 const shortestSend = 100; // milliseconds
-const shortestPause = 50; // between two sends of the same request; each pause is twice as long as the one before
+const shortestPause = 50; // before the first resend; each pause is twice as long as the previous one
 const longestPause = 1000;
 
 export class Gateway {
   readonly timeout: number;
-  readonly #options: GatewayOptions & { first: number }; // which moves on
+  readonly #options: GatewayOptions & { first: number }; // `first` changes
   readonly #endpoints: string[];
   readonly #transport: Transport;
   #token = "";
@@ -65,12 +65,12 @@ export class Gateway {
     this.#options = { first: 0, ...options };
     this.timeout = options.timeout;
     this.#endpoints = options.endpoints.map(parseEndpoint);
-    if (!this.#endpoints.length) throw new RefusedError("no endpoint of etcd was given");
+    if (!this.#endpoints.length) throw new RefusedError("no etcd endpoint was given");
     this.#transport = new Transport(options);
     this.#loggedIn = !options.user;
   }
 
-  /** Has something cleaned up if the process ends. Returns how to take that back. */
+  /** Registers a cleanup for the end of the process. Returns a function that unregisters it. */
   atExit(cleanup: () => Cleanup): () => void {
     return this.#options.releaseAtExit ? atExit(this.#options, cleanup) : () => undefined;
   }
@@ -82,7 +82,7 @@ export class Gateway {
       verdictOf(step, k, { ...input, unanswered }, answer));
   }
 
-  /** Sends any other request until it is answered. It belongs to a step whose errors have a meaning of their own. */
+  /** Sends any other request until it is answered. `step` determines what errors mean. */
   call(path: string, body: object, patience: Patience, step?: Step): Promise<Outcome> {
     return this.#send(path, JSON.stringify(body), patience, (answer) =>
       judgeFault(answer, step) ?? { verdict: "answered" });
@@ -115,7 +115,7 @@ export class Gateway {
       }
       if (verdict.verdict === "login" && mayLogIn) {
         mayLogIn = false;
-        if (this.#token === token) this.#loggedIn = false; // else another request has logged in meanwhile
+        if (this.#token === token) this.#loggedIn = false; // unless another request has logged in meanwhile
       } else if (verdict.verdict === "login" || verdict.verdict === "report") {
         return fail(new RefusedError(messageOf(answer)));
       } else if (verdict.verdict !== "resend") {
@@ -133,14 +133,14 @@ export class Gateway {
     }
   }
 
-  /** Seconds for one send: a member that hangs leaves time for the others. */
+  /** Seconds for one send, so that a hanging member leaves time for the others. */
   #share(until: number): number {
     return Math.min(this.timeout, Math.max(until - performance.now(), 3 * shortestSend) / 3000);
   }
 
   get #endpoint() { return this.#endpoints[this.#options.first] ?? ""; }
 
-  /** Logs in if there is a user and no valid token. Calls at the same time share one login, each for its own time. */
+  /** Logs in if there is a user and no valid token. Concurrent calls share one login, each with its own time limit. */
   async #authenticate(endpoint: string, seconds: number): Promise<void> {
     if (this.#loggedIn) return;
     this.#login ??= this.#logIn(endpoint, seconds).finally(() => this.#login = undefined);
@@ -170,7 +170,7 @@ export class Gateway {
     this.#loggedIn = true;
   }
 
-  /** Turns to the next member, unless another request did, with the certificates that there are now. */
+  /** Switches to the next member, unless another request already did, and reloads the certificates. */
   #failOver(failed: string) {
     if (this.#endpoint !== failed) return;
     this.#options.first = (this.#options.first + 1) % this.#endpoints.length;
@@ -178,8 +178,8 @@ export class Gateway {
   }
 
   /**
-   * Opens watches on ranges of keys, and returns when etcd has confirmed all of them. Rejects after one attempt: the
-   * caller looks again before the next.
+   * Opens watches on ranges of keys, and resolves when etcd has confirmed all of them. Rejects after one attempt,
+   * because the caller has to look again before the next.
    */
   async watch(ranges: object[], { until, signal, background = false }: Patience): Promise<Watch> {
     const end = new AbortController();
@@ -210,11 +210,11 @@ export class Gateway {
   }
 }
 
-/** What etcd says of an error; empty if the answer is not etcd's. */
+/** The message of an etcd error; empty if the answer is not from etcd. */
 const messageOf = ({ body }: Answer) => asText(errorIn(body)?.message) ?? "";
 
-/** What an answer says that is none. */
+/** Why an HTTP response is not an answer from etcd, or which error it is. */
 function causeOf(answer: Answer): string {
   const message = messageOf(answer);
-  return `HTTP ${answer.status ?? 0}` + (message ? `: ${message}` : ", which is no answer of etcd's");
+  return `HTTP ${answer.status ?? 0}` + (message ? `: ${message}` : ", which is not an answer from etcd");
 }

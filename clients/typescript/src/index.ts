@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-import "./node.js"; // first: it refuses to run on a Node that is too old
+import "./node.js"; // first, because it throws if Node is too old
 
 export { Client } from "./client.js";
 export type { ClientOptions, JobOptions, LeaderOptions, OneOfSeveral, SoleOptions } from "./client.js";

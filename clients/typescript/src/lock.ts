@@ -1,4 +1,4 @@
-/** A lock that is held: extending it, noticing its loss, and giving it back. */
+/** A held lock: extending it, noticing its loss, and releasing it. */
 
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -15,24 +15,24 @@ import { base64, Keys, keysIn, readFields, text, type Input } from "./transactio
 import type { WatchEvent } from "./watch.js";
 
 const answerWithin = 15_000; // milliseconds that alive and release wait for etcd
-const recheck = 10_000; // milliseconds until a holder reads its record although its watch is silent
+const recheck = 10_000; // milliseconds until a holder reads its record without an event
 const watchAfter = 100; // most holds are shorter, and need no watch
-const sleepCheck = 2000; // timers stand still while the machine is suspended
+const sleepCheck = 2000; // timers stop while the machine is suspended
 
 /** A lock that this process holds, until {@link Lock.release} or until it is lost. */
 export class Lock {
   readonly name: string;
-  /** What identifies this hold, in the record and in the history. */
+  /** The identifier of this hold in the record and in the history. */
   readonly uuid: string;
   /**
-   * Fencing token: greater than that of every earlier hold of any lock in the same etcd. It is a 64-bit integer, and so
-   * a bigint: a number would lose digits. `String(token)` is its form in JSON, headers and SQL.
+   * Fencing token, greater than that of every earlier hold of any lock in the same etcd. It is a bigint because a
+   * number cannot represent all 64-bit integers. Use `String(token)` in JSON, headers and SQL.
    */
   readonly token: bigint;
   /**
-   * Fires when the lock is lost; its reason is the LostError. A release does not fire it. Its `aborted` and
-   * `throwIfAborted` look at the clock, as {@link Lock.lost} does: work that lets no event happen can ask them. The
-   * event itself, and signals that were made of this one, come with the next turn of the event loop or the next look.
+   * Aborts when the lock is lost, with the LostError as its reason; a release does not abort it. `aborted` and
+   * `throwIfAborted` check the clock, like {@link Lock.lost}, so that work that blocks the event loop can poll them.
+   * The event, and signals derived from this one, fire in the next turn of the event loop or at the next check.
    */
   readonly signal: AbortSignal;
 
@@ -41,20 +41,20 @@ export class Lock {
   readonly #settings: Settings;
   readonly #hold: Hold;
   readonly #loss = new AbortController();
-  readonly #ended = new AbortController(); // lost or released: stops what runs in the background
+  readonly #ended = new AbortController(); // lost or released: stops the background work
 
   #lost: LostError | undefined;
   #asked: Request | undefined;
   #askedAt = 0n; // revision of the latest request
   #until: number; // local deadline, monotonic
-  #recorded: number; // auto_unlock_at in the record, as far as it is known
+  #recorded: number; // the latest known auto_unlock_at
   #alertTarget: number;
-  #alertGranted = 0; // the alert that an operator granted
+  #alertGranted = 0; // the alert time that an operator granted
   #durations: Durations;
   #progress = "";
-  #reported = "0"; // mod revision of `alive`, as far as it is known
+  #reported = "0"; // the latest known mod revision of `alive`
   #timer: NodeJS.Timeout | undefined;
-  readonly #forget: () => void; // what the end of the process would do
+  readonly #forget: () => void; // unregisters the cleanup at exit
   #extending: Promise<unknown> = Promise.resolve();
   #releasing: Promise<void> | undefined;
 
@@ -63,7 +63,7 @@ export class Lock {
     return new Lock(gateway, new Keys(k.prefix, shareName(k.lock, hold.share)), settings, hold);
   }
 
-  /** Locks are made by `Client.lock`. */
+  /** Use `Client.lock` instead. */
   private constructor(gateway: Gateway, k: Keys, settings: Settings, hold: Hold) {
     [this.#gateway, this.#k, this.#settings, this.#hold] = [gateway, k, settings, hold];
     this.name = k.lock;
@@ -82,27 +82,27 @@ export class Lock {
     if (settings.check) void this.#lead(settings.check);
   }
 
-  /** Why the lock is lost; undefined while it is held, and after a release. It looks at the clock. */
+  /** Why the lock was lost; undefined while it is held and after its release. Checks the clock. */
   get lost(): Reason | undefined {
     this.#look();
     return this.#lost?.reason;
   }
 
-  /** The latest request to finish early; undefined if nobody asked. */
+  /** The latest request to finish early, if any. */
   get asked(): Request | undefined { return this.#asked; }
 
   /**
-   * Reports that the work makes progress: it moves both deadlines, from now on, and shows the progress with the lock.
-   * Durations in seconds replace those of the lock. Rejects with a LostError if the lock is lost, and with an
-   * UnavailableError if etcd does not answer in 15 s: then the lock stands as before, until the deadline that it had.
+   * Reports progress, which is shown with the lock, and extends both deadlines from now. Durations in seconds override
+   * those of the lock. Rejects with a LostError if the lock is lost, and with an UnavailableError if etcd does not
+   * answer in 15 s; the lock then keeps its previous deadline.
    */
   alive(progress = "", change: Change = {}): Promise<void> {
     return quiet(this.#inTurn(() => this.#extend(progress, change)));
   }
 
   /**
-   * Gives the lock back. Rejects with a LostError if it was lost before: the work may have run while another held the
-   * lock. Rejects with an UnavailableError if etcd does not answer in 15 s: then it goes on in the background.
+   * Releases the lock. Rejects with a LostError if it was already lost: another holder may have worked meanwhile.
+   * Rejects with an UnavailableError if etcd does not answer in 15 s; the release then continues in the background.
    */
   release(): Promise<void> { return this.#releasing ??= quiet(this.#release()); }
 
@@ -113,14 +113,14 @@ export class Lock {
     return { lock: this.name, uuid, token, queued, ...more };
   }
 
-  /** Extensions take turns, so that the last one wins. */
+  /** Runs extensions one after the other, so that the last one wins. */
   #inTurn(extend: () => Promise<void>): Promise<void> {
     const turn = this.#extending.then(extend);
     this.#extending = turn.catch(() => undefined);
     return turn;
   }
 
-  /** One extension. A heartbeat has no progress of its own, and does not move the alert. */
+  /** Extends once. A heartbeat has no progress of its own and does not move the alert. */
   async #extend(progress: string | undefined, change: Change = {}) {
     this.#mustHold();
     const { heartbeat } = this.#settings;
@@ -128,7 +128,7 @@ export class Lock {
     if (Object.keys(change).length) this.#durations = changed(this.#durations, change, heartbeat);
     const { alertAfter, unlockAfter, margin } = this.#durations;
     const now = moment();
-    const wall = Math.max(now.wall, began.wall + now.monotonic - began.monotonic); // never back
+    const wall = Math.max(now.wall, began.wall + now.monotonic - began.monotonic); // even if the clock is set back
     const beat = progress === undefined;
     const most = heartbeat ? began.wall + heartbeat : Infinity;
     const unlockAt = beat ? Math.min(wall + unlockAfter, most) : wall + unlockAfter;
@@ -156,7 +156,7 @@ export class Lock {
     if (r.error) throw r.error;
   }
 
-  /** Takes over the progress that another process reported for this hold, and its alert. */
+  /** Adopts the progress and the alert time that another process wrote for this hold. */
   #adopt(all: Field[]) {
     const field = (name: string) => all.find((f) => f.name === name && f.modified >= this.token);
     this.#reported = String(field("alive")?.modified ?? 0);
@@ -164,14 +164,14 @@ export class Lock {
     this.#alertTarget = timeOf(field("alert_at")) || this.#alertTarget;
   }
 
-  /** Throws if the lock is not held, or must not be relied on. */
+  /** Throws if the lock is not held or cannot be relied on. */
   #mustHold() {
     this.#look();
     if (this.#lost) throw this.#lost;
     if (this.#isOver()) throw new RefusedError(`lock ${plain(this.name)} was released`);
   }
 
-  /** Looks at the clock, and returns what is left. */
+  /** Checks the clock, and returns the time left. */
   #look(): number {
     const left = this.#left;
     if (left <= 0) this.#lose("deadline");
@@ -191,7 +191,7 @@ export class Lock {
     this.#timer = setTimeout(() => this.#arm(), Math.min(left, sleepCheck)).unref();
   }
 
-  /** Extends the lock again and again, sooner after a failure, as long as it may. */
+  /** Extends the lock repeatedly, sooner after a failure. */
   async #repeat(pause: () => number, may: () => boolean, extend: () => Promise<unknown>) {
     for (let failed = false; may() && !this.#isOver();) {
       await sleep(failed ? Math.min(pause(), 1000) : pause(), undefined, { ref: false });
@@ -199,30 +199,30 @@ export class Lock {
     }
   }
 
-  /** Extends the lock each third of the time that is left after an extension, until the heartbeat ends. */
+  /** Extends the lock whenever a third of its time has passed, until the heartbeat ends. */
   #beat() {
     const end = this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin;
     const third = () => (this.#durations.unlockAfter - this.#durations.margin) / 3;
     return this.#repeat(third, () => monotonic() < end, () => this.#inTurn(() => this.#extend(undefined)));
   }
 
-  /** Gives a sign of life each third of the life of a leader, while it can work. */
+  /** Gives a sign of life every third of a leader's life, if its check passes. */
   #lead(check: () => unknown) {
     return this.#repeat(() => this.#durations.unlockAfter / 3, () => true, async () => {
       if (await check()) await this.#inTurn(() => this.#extend(this.#progress));
     });
   }
 
-  /** Has the next extension say which lock keeps the holder from working. @internal */
+  /** Has the next extension report which lock the holder waits for. @internal */
   waitsFor(name: string) { this.#progress = `waits for lock ${plain(name)}`; }
 
-  /** Extends the lock while its caller waits for others. @internal */
+  /** Extends the lock while its caller waits for other locks. @internal */
   keep(done: AbortSignal) {
     const pause = () => Math.min(this.#durations.unlockAfter / 4, 2000);
     return this.#repeat(pause, () => !done.aborted, () => this.#inTurn(() => this.#extend(undefined)));
   }
 
-  /** Watches the record until the hold ends, whatever goes wrong. */
+  /** Watches the record until the hold ends, despite errors. */
   async #follow() {
     while (!this.#isOver()) {
       await this.#watch().catch((error: unknown) => warn("watching a lock", error));
@@ -230,14 +230,14 @@ export class Lock {
     }
   }
 
-  /** Watches the record, and reads it whenever others wrote into it, until the watch ends or seems to be dead. */
+  /** Watches the record, and reads it when others write to it, until the watch ends or seems dead. */
   async #watch() {
     const range = { key: base64(this.#k.field("asked")), range_end: base64(this.#k.field("uuid") + "\0") };
     const patience = { until: Infinity, signal: this.#ended.signal, background: true };
     const watch = await this.#gateway.watch([range], patience).catch(() => undefined);
     try {
       await this.#check(false);
-      for (let quiet = 0; quiet < 6 && watch && !watch.ended && !this.#isOver();) { // then it may have fallen silent
+      for (let quiet = 0; quiet < 6 && watch && !watch.ended && !this.#isOver();) { // after six it may be dead
         const events = await watch.next(recheck);
         quiet = events.length ? 0 : quiet + 1;
         if (quiet || !events.every((event) => this.#isOwn(event))) await this.#check(events.some(this.#isEnd));
@@ -247,7 +247,7 @@ export class Lock {
     }
   }
 
-  /** Reports whether this handle wrote it. */
+  /** Reports whether this handle caused the event. */
   #isOwn({ kv }: WatchEvent) {
     return text(kv.key) === this.#k.field("auto_unlock_at") && text(kv.value) === formatTime(this.#recorded);
   }
@@ -255,7 +255,7 @@ export class Lock {
   readonly #isEnd = ({ type, kv }: WatchEvent) => text(kv.key) === this.#k.field("uuid") &&
     BigInt(kv.mod_revision) > this.token && (type === "DELETE" || text(kv.value) !== this.uuid);
 
-  /** Reads the record. If the hold is known to be gone, etcd has only a moment to say why. */
+  /** Reads the record. If the hold is known to be gone, waits only briefly for the reason. */
   async #check(gone: boolean) {
     if (this.#isOver()) return;
     const until = performance.now() + (gone ? 1000 : this.#gateway.timeout * 1000);
@@ -266,7 +266,7 @@ export class Lock {
     else if (gone) this.#lose("deleted");
   }
 
-  /** Takes over what others wrote into the record: a request to finish, and more time. */
+  /** Reads what others wrote into the record: a request to finish, or more time. */
   #learn(all: Field[]) {
     const field = (name: string) => all.find((f) => f.name === name && f.modified >= this.token);
     const [asked, extended] = [field("asked"), field("extended")];
@@ -287,8 +287,8 @@ export class Lock {
   }
 
   /**
-   * Moves the local deadline by as much as somebody else moved that in the record: an operator, whose clock is not this
-   * machine's. One who counted from now gave no more than `seconds`.
+   * Moves the local deadline by as much as an operator moved the record's, because the operator's clock may differ.
+   * An operator who counted from now gave no more than `seconds`.
    */
   #postpone(unlockAt: number, seconds: number) {
     if (unlockAt <= this.#recorded) return;
@@ -304,7 +304,7 @@ export class Lock {
     this.#lost = new LostError(this.name, reason, ending);
     this.#end();
     this.#forget();
-    const mayReturn = this.#hold.doubt && reason !== "deadline"; // else the record may be ours: release will see
+    const mayReturn = this.#hold.doubt && reason !== "deadline"; // after a deadline, release takes care of it
     if (mayReturn) void cancelLater(this.#gateway, this.#cleanup);
     this.#loss.abort(this.#lost);
     tell("onLost", this.#settings.onLost, this.#lost);
@@ -312,7 +312,7 @@ export class Lock {
 
   #end() {
     clearTimeout(this.#timer);
-    this.#ended.abort("over"); // without a reason it would make an error, with a call stack
+    this.#ended.abort("over"); // without a reason, it would create an error with a call stack
   }
 
   get #cleanup(): Cleanup {
@@ -328,7 +328,7 @@ export class Lock {
     this.#forget();
     if (r.error) throw r.error;
     if (r.verdict === "lost") throw this.#lost ??= new LostError(this.name, r.reason ?? "deleted", r.ending);
-    if (before && r.doubt) throw before; // an earlier send may have released it, or somebody else
+    if (before && r.doubt) throw before; // an earlier send or another program may have released it
   }
 }
 
@@ -341,7 +341,7 @@ function changed({ alertAfter, unlockAfter }: Durations, change: Change, heartbe
 
 const timeOf = (f: Field | undefined) => dateOf(f?.value.toString())?.getTime() ?? 0;
 
-/** The same signal, which looks whenever it is asked: work that blocks the event loop lets no timer abort it. */
+/** A view of the signal that checks when read, because no timer fires while work blocks the event loop. */
 function looking(signal: AbortSignal, look: () => unknown): AbortSignal {
   const aborted = (): boolean => {
     look();
@@ -351,13 +351,13 @@ function looking(signal: AbortSignal, look: () => unknown): AbortSignal {
   return Object.defineProperties(signal, { aborted: { get: aborted }, throwIfAborted: { value: throwIfAborted } });
 }
 
-/** A promise whose rejection does not end the process if the caller does not wait for it. */
+/** A promise whose rejection does not end the process if the caller does not await it. */
 function quiet<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => undefined);
   return promise;
 }
 
-/** Calls back. What the callback throws is a warning: nobody could catch it. */
+/** Calls back. Errors of the callback become warnings, because no caller can catch them. */
 function tell<T>(name: string, callback: ((value: T) => unknown) | undefined, value: T) {
   const call = async () => { await callback?.(value); };
   call().catch((error: unknown) => warn(name, error));

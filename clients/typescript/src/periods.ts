@@ -1,4 +1,4 @@
-/** Jobs that run once per period over all replicas: the first write of a period's start has it. */
+/** Jobs that run once per period among all replicas: whoever writes the period's start first has it. */
 
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
@@ -14,24 +14,24 @@ import { asText, dateOf, fields, formatTime, parseObject, plain, visible } from 
 import { keysIn, text, type Keys, type TxnAnswer } from "./transactions.js";
 
 const longest = 10 * 365 * 86400; // seconds
-const tolerance = 30_000; // milliseconds that clocks may differ before a call complains
+const tolerance = 30_000; // milliseconds that clocks may differ before a call fails
 const presence = 15_000;
 
-/** When the period began in which a time lies, in milliseconds. Throws a RefusedError if there are no such periods. */
+/** When the period of a time began, in milliseconds. Throws a RefusedError if the arguments are out of range. */
 export function began(now: number, every: number, offset: number): number {
-  if (!(every >= 1 && every <= longest)) throw new RefusedError(`the period is ${every} s, want 1 s to ten years`);
-  if (!(offset >= 0 && offset < every)) throw new RefusedError(`the offset is ${offset} s, want less than the period`);
+  if (!(every >= 1 && every <= longest)) throw new RefusedError(`the period is ${every} s; want 1 s to ten years`);
+  if (!(offset >= 0 && offset < every)) throw new RefusedError(`the offset is ${offset} s; want less than the period`);
   return now - (now - Math.round(offset * 1000)) % Math.round(every * 1000);
 }
 
-/** A hold with its period: what its key was before. */
+/** A hold with the previous value of its period key. */
 export interface Taken extends Hold { before: string }
 
 /** Takes the period and the lock in one transaction; undefined if the period is taken. */
 export async function takePeriod(
   gateway: Gateway, { k, settings, facts }: Wanted, every: number, offset: number,
 ): Promise<Taken | undefined> {
-  if (settings.need.kind) throw new RefusedError("a job runs under a plain lock, not under one that several can hold");
+  if (settings.need.kind) throw new RefusedError("a job needs a plain lock, not a semaphore or a read-write lock");
   const patience = { until: performance.now() + gateway.timeout * 1000 };
   for (;;) {
     const at = moment();
@@ -54,19 +54,19 @@ export async function takePeriod(
     const hold = { uuid, began: at, queued: false, doubt: false, share: 0, handedOver };
     if (token) return { ...hold, token, before: text(last?.value) };
     if (verdict === "refused") throw heldBy(k.lock, {}, { holders, waiting: 0 });
-    if (performance.now() > patience.until) throw new UnavailableError(`others take the periods of ${plain(k.lock)}`);
+    if (performance.now() > patience.until) throw new UnavailableError(`the period of ${plain(k.lock)} keeps changing`);
     await sleep(20 + 80 * Math.random());
   }
 }
 
-/** Has the next call run the job. While the lock is held, nobody else takes the period. */
+/** Lets the next call run the job. No other call can take the period while the lock is held. */
 export async function givePeriodBack(gateway: Gateway, k: Keys, { uuid, token, before }: Taken) {
   const input = { lock: k.lock, uuid, token, taken: before };
   const { error } = await gateway.transact("restore_period", k, input, { until: performance.now() + 15_000 });
   if (error) warn("giving a period back", error);
 }
 
-/** Finds out what came of a send that got no answer. No later one can be committed. */
+/** Finds out the outcome of an unanswered request, and keeps it from being committed later. */
 async function settleOutcome(gateway: Gateway, k: Keys, uuid: string) {
   const patience = { until: performance.now() + 15_000 };
   const send = (lease: string) => gateway.transact("settle", k, { lock: k.lock, uuid, lease }, patience);
@@ -74,7 +74,7 @@ async function settleOutcome(gateway: Gateway, k: Keys, uuid: string) {
   return { ...r, doubt: r.error !== undefined };
 }
 
-/** Reports whether the period is to be taken. Throws a RefusedError if a clock is wrong. */
+/** Reports whether the period is still to be taken. Throws a RefusedError if a clock is wrong. */
 function isDue(k: Keys, answer: TxnAnswer, start: number, now: number): boolean {
   const value = keysIn(answer, 0)[0];
   const refuse = (why: string) => new RefusedError(`once ${plain(k.lock)}: ${why}`);
@@ -88,7 +88,7 @@ function isDue(k: Keys, answer: TxnAnswer, start: number, now: number): boolean 
     }
     if (start <= last) return false;
   }
-  const clocks = keysIn(answer, 1).filter((kv) => kv.lease) // without one it may be left over
+  const clocks = keysIn(answer, 1).filter((kv) => kv.lease) // without one it may be stale
     .map((kv) => dateOf(asText(parseObject(text(kv.value)).now))?.getTime() ?? 0);
   const latest = Math.max(0, ...clocks);
   if (!latest || start <= latest + presence + tolerance) return true;

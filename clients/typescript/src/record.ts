@@ -1,4 +1,4 @@
-/** What stands in etcd about a lock: its name, times, and the record of its holder. */
+/** A lock in etcd: its name, its times, and the record of its holder. */
 
 import { RefusedError } from "./errors.js";
 
@@ -7,7 +7,7 @@ const maxBacktrace = 16 * 1024;
 const maxRecord = 64 * 1024;
 const maxAttributes = 64;
 
-/** Returns the name of a lock as a segment of a key. Throws a RefusedError if no lock may have the name. */
+/** Returns the name of a lock as a segment of a key. Throws a RefusedError if the name is not valid. */
 export function segment(name: string): string {
   const bytes = Buffer.from(name);
   if (bytes.length === 0 || bytes.length > 256 || /\p{Cc}/u.test(name) || bytes.toString() !== name) {
@@ -16,23 +16,23 @@ export function segment(name: string): string {
   return escape(name);
 }
 
-/** Returns the name that a segment stands for. Throws a RefusedError if {@link segment} never writes it. */
+/** Returns the name that a segment encodes. Throws a RefusedError if {@link segment} never writes it. */
 export function nameOf(segment: string): string {
   const name = segment.replace(/%(25|2F|2E)/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)));
-  if (name === "" || escape(name) !== segment) throw new RefusedError(`${plain(segment)} is no lock`);
+  if (name === "" || escape(name) !== segment) throw new RefusedError(`${plain(segment)} is not a lock's segment`);
   return name;
 }
 
 const escape = (name: string) =>
   name.replace(/[%/]|^\./g, (c) => "%" + c.charCodeAt(0).toString(16).toUpperCase());
 
-/** Reads a time: whole seconds since 1970, and nanoseconds. Returns undefined for text in any other form. */
+/** Parses a time into whole seconds since 1970 and nanoseconds. Returns undefined for malformed text. */
 export function parseTime(text: string): { seconds: number; nanoseconds: number } | undefined {
   const [, seconds, fraction = ""] = /^([0-9]{10})(?:\.([0-9]{1,9}))?$/.exec(text) ?? [];
   return seconds === undefined ? undefined : { seconds: Number(seconds), nanoseconds: Number(fraction.padEnd(9, "0")) };
 }
 
-/** Reads a time to the millisecond. */
+/** Parses a time to the millisecond. */
 export function dateOf(text = ""): Date | undefined {
   const at = parseTime(text);
   return at && new Date(at.seconds * 1000 + at.nanoseconds / 1e6);
@@ -45,20 +45,20 @@ export function formatTime(ms: number): string {
   return String(seconds).padStart(10, "0") + fraction;
 }
 
-/** Text, numbers and booleans by name, shown with the lock and in its history. */
+/** Strings, numbers and booleans by name, shown with the lock and in its history. */
 export type Attributes = Record<string, string | number | boolean>;
 
 /** Members of the protocol by name, such as `owner` and `purpose`; undefined and empty ones are left out. */
 export type Members = Record<string, string | number | undefined>;
 
-/** What a holder says of itself, apart from times. */
+/** What a holder writes about itself, apart from times. */
 export interface Facts {
   members: Members;
   backtrace: string;
   attributes: Attributes;
 }
 
-/** The fields of a record that is written now, in the order in which they are written. Times are in milliseconds. */
+/** The fields of a new record, in the order of writing. Times are in milliseconds. */
 export function fields(uuid: string, facts: Facts, now: number, life: { alertAfter: number; unlockAfter: number }) {
   const { members, backtrace, attributes } = facts;
   for (const [name, value] of [...Object.entries(members), ...Object.entries(attributes)]) checkText(name, value);
@@ -77,11 +77,11 @@ export function fields(uuid: string, facts: Facts, now: number, life: { alertAft
 function checkText(name: string, value: unknown) {
   if (typeof value !== "string") return;
   const bytes = Buffer.from(value);
-  if (bytes.length > maxText) throw new RefusedError(`${name} has ${bytes.length} bytes, at most 1024 are allowed`);
+  if (bytes.length > maxText) throw new RefusedError(`${name} has ${bytes.length} bytes; at most 1024 are allowed`);
   if (bytes.toString() !== value) throw new RefusedError(`${name} is not valid Unicode`);
 }
 
-/** The names that no attribute has. @internal */
+/** The names that attributes must not have. @internal */
 export const reserved = new Set([
   "uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata",
   "owner", "hostname", "pid", "locked_at", "purpose", "backtrace", "client",
@@ -91,19 +91,19 @@ export const reserved = new Set([
 
 function checkAttributes(attributes: Attributes) {
   const all = Object.entries(attributes);
-  if (all.length > maxAttributes) throw new RefusedError(`${all.length} attributes, at most 64 are allowed`);
+  if (all.length > maxAttributes) throw new RefusedError(`there are ${all.length} attributes; at most 64 are allowed`);
   for (const [name, value] of all) {
     if (!/^[a-z][a-z0-9_]{0,62}$/.test(name)) {
-      throw new RefusedError(`attribute name ${plain(name)}: want a letter, then letters, digits or _, lower case`);
+      throw new RefusedError(`attribute name ${plain(name)}: want a letter, then letters, digits or _, all lowercase`);
     }
-    if (reserved.has(name)) throw new RefusedError(`attribute ${name}: the name belongs to the protocol`);
+    if (reserved.has(name)) throw new RefusedError(`attribute ${name}: the name is reserved by the protocol`);
     if (!["string", "boolean", "number"].includes(typeof value) || (typeof value === "number" && !isFinite(value))) {
-      throw new RefusedError(`attribute ${name}: want text, a number or a boolean`);
+      throw new RefusedError(`attribute ${name}: want a string, a number or a boolean`);
     }
   }
 }
 
-/** Keeps whole lines of the newest frames, so that no lock fails for a long backtrace. */
+/** Keeps whole lines of the newest frames, so that a long backtrace does not fail the lock. */
 function cutLines(text: string): string {
   if (Buffer.byteLength(text) <= maxBacktrace) return text;
   const mark = "\n... cut\n";
@@ -111,7 +111,7 @@ function cutLines(text: string): string {
   return kept.slice(0, Math.max(kept.lastIndexOf("\n"), 0)) + mark;
 }
 
-/** The value of `alive`. Progress beyond 1 KiB is cut. */
+/** The value of `alive`. Progress is cut to 1 KiB. */
 export function alive(now: number, progress: string): string {
   return progress ? `${formatTime(now)} ${cutText(progress)}` : formatTime(now);
 }
@@ -122,12 +122,12 @@ function cutText(text: string): string {
   return whole.decode(Buffer.from(text).subarray(0, maxText), { stream: true });
 }
 
-/** One field as it was read, with its mod revision. @internal */
+/** One field as read, with its mod revision. @internal */
 export interface Field { name: string; value: Buffer; modified: bigint }
 
-/** The record of a holder. Its texts are whatever the holder wrote: escape them where you show them. */
+/** The record of a holder. Its texts are as the holder wrote them: escape them for display. */
 export interface Holder {
-  /** Identity of this one hold. */
+  /** Identifier of the hold. */
   uuid: string;
   /** Fencing token of the hold. */
   token: bigint;
@@ -137,17 +137,17 @@ export interface Holder {
   purpose?: string;
   /** When it asked for the lock, by its own clock. */
   lockedAt?: Date;
-  /** After this, somebody is alerted. */
+  /** After this, operators are alerted. */
   alertAt?: Date;
   /** After this, an unlocker may remove the lock. */
   unlockAt?: Date;
-  /** Of a leader: where others reach it. */
+  /** Where others reach a leader. */
   address?: string;
-  /** Of a semaphore: how many permits it has, as it wrote that; one without it. */
+  /** How many permits of a semaphore it has, as written; one if absent. */
   permits?: string;
 }
 
-/** Reads a record whose uuid was created at the revision `token`. What cannot be read is left out. @internal */
+/** Reads a record whose uuid was created at the revision `token`. Unreadable members are absent. @internal */
 export function readRecord(all: Field[], token: bigint): Partial<Holder> {
   const own = new Map(all.filter((f) => f.modified >= token).map((f) => [f.name, f.value])); // older ones are leftovers
   const metadata = parseObject(own.get("metadata")?.toString() ?? "");
@@ -167,7 +167,7 @@ export function readRecord(all: Field[], token: bigint): Partial<Holder> {
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined));
 }
 
-/** Returns the JSON object that text is; an empty one for anything else. */
+/** Parses a JSON object; returns an empty one for anything else. */
 export function parseObject(text: string): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(text);
@@ -177,11 +177,11 @@ export function parseObject(text: string): Record<string, unknown> {
   }
 }
 
-/** Text for text, numbers and booleans; undefined for anything else. */
+/** Strings, numbers and booleans as a string; undefined for anything else. */
 export const asText = (value: unknown) =>
   typeof value === "string" || typeof value === "number" || typeof value === "boolean" ? String(value) : undefined;
 
-/** One line: who holds a lock, where, since when, what for, and its deadlines. */
+/** One line about who holds a lock, where, since when, what for, and its deadlines. */
 export function describe(holder: Holder, now = Date.now()): string {
   let line = holder.owner ? plain(holder.owner) : "an unknown owner";
   if (holder.hostname) line += ` on ${plain(holder.hostname)}`;
@@ -196,7 +196,7 @@ export function describe(holder: Holder, now = Date.now()): string {
 const due = (at: Date, now: number, ahead: string, past: string) =>
   `${at.getTime() > now ? ahead : past} ${relative(at, now)}`;
 
-/** A time in words, seen from now. */
+/** A time relative to now: "in 5 minutes". */
 export function relative(at: Date, now: number): string {
   const seconds = (at.getTime() - now) / 1000;
   const [unit, name] = ([[86400, "days"], [3600, "hours"], [60, "minutes"]] as const)
@@ -205,10 +205,10 @@ export function relative(at: Date, now: number): string {
   return seconds > 0 ? `in ${n} ${name}` : `${n} ${name} ago`;
 }
 
-/** Makes text from outside harmless in a sentence: quoted, short, and without characters that nobody sees. */
+/** Makes untrusted text safe in a sentence: quoted, short, with invisible characters escaped. */
 export const plain = (text: string) => visible(JSON.stringify(shorten(text, 120)));
 
-/** Makes text from outside harmless: one line, at most so many characters, and none that nobody sees. */
+/** Makes untrusted text safe: one line, at most `most` characters, with invisible ones escaped. */
 export function visible(text: string, most = 1024): string {
   const hidden = /[\p{C}\p{Zl}\p{Zp}]/gu;
   return shorten(text.replace(hidden, (c) => `\\u{${(c.codePointAt(0) ?? 0).toString(16)}}`), most);

@@ -1,4 +1,4 @@
-/** What the caller of a lock may choose, checked and with its defaults. */
+/** The options of a lock, their checks and their defaults. */
 
 import type { LostError } from "./errors.js";
 import { RefusedError } from "./errors.js";
@@ -6,7 +6,7 @@ import type { KindOptions, Need } from "./kinds.js";
 import type { Attributes } from "./record.js";
 
 declare global {
-  /** What is used of it here, for programs that declare neither Node nor the DOM. */
+  /** The members used here, for programs with types of neither Node nor the DOM. */
   interface AbortSignal {
     readonly aborted: boolean;
     readonly reason: any; // eslint-disable-line @typescript-eslint/no-explicit-any -- as it is declared elsewhere
@@ -16,32 +16,32 @@ declare global {
 
 /** Options of one lock. Durations are in seconds. */
 export interface LockOptions extends KindOptions {
-  /** How long to wait for the lock: 0 tries once. Without it there is no limit. */
+  /** How long to wait for the lock: 0 tries once. The default is no limit. */
   wait?: number | undefined;
-  /** Gives the wait up when it fires. The lock, once held, does not depend on it. */
+  /** Gives up the wait when it aborts. It does not affect a held lock. */
   signal?: AbortSignal | undefined;
-  /** How long the work takes on a bad day; somebody is alerted after it. Default 300, a third of `unlockAfter`. */
+  /** How long the work takes on a bad day; after that, operators are alerted. Default 300, or `unlockAfter` / 3. */
   alertAfter?: number | undefined;
-  /** When the lock is taken away from a silent holder. Default three times `alertAfter`; 60 with a heartbeat. */
+  /** When a silent holder loses the lock. Default three times `alertAfter`; 60 with a heartbeat. */
   unlockAfter?: number | undefined;
-  /** How long before that the work has to stop. Default a tenth of `unlockAfter`, at most 30. */
+  /** How long before `unlockAfter` the work has to stop. Default a tenth of it, at most 30. */
   margin?: number | undefined;
   /** One line for whoever is paged: what the lock is held for. */
   purpose?: string | undefined;
   /** Shown with the lock and in its history: a ticket, a build, a number of rows. */
   attributes?: Attributes | undefined;
   /**
-   * Extends the lock in the background while the process lives, for at most so many seconds; true is an hour. Being
-   * alive is no progress: a heartbeat does not postpone the alert.
+   * Extends the lock in the background while the process lives, for at most this many seconds; true means an hour. It
+   * does not postpone the alert, because being alive is not progress.
    */
   heartbeat?: boolean | number | undefined;
   /** Called once if the lock is lost. */
   onLost?: ((lost: LostError) => unknown) | undefined;
-  /** Called when somebody asks the holder to finish. */
+  /** Called when the holder is asked to finish. */
   onAsked?: ((request: Request) => unknown) | undefined;
 }
 
-/** Somebody asks the holder to finish early. In its texts, characters that nobody sees are escaped. */
+/** A request that the holder finish early. Invisible characters in its texts are escaped. */
 export interface Request {
   by: string;
   reason: string;
@@ -56,10 +56,10 @@ export interface Durations { alertAfter: number; unlockAfter: number; margin: nu
 export interface Settings extends Omit<LockOptions, keyof Durations | "wait" | "heartbeat">, Durations {
   /** Milliseconds. */
   wait: number;
-  /** For how long the heartbeat goes on, in milliseconds; 0 without one. */
+  /** The longest hold of the heartbeat, in milliseconds; 0 without one. */
   heartbeat: number;
   need: Need;
-  /** Of a leader: whether it can work. */
+  /** Reports whether a leader can work. */
   check?: (() => unknown) | undefined;
 }
 
@@ -68,7 +68,7 @@ const tenYears = 10 * 365 * 86400;
 /** Checks the options and fills in the defaults. */
 export function settle(options: LockOptions, need: Need = {}): Settings {
   const { wait = Infinity, heartbeat = false } = options;
-  if (typeof wait !== "number" || !(wait >= 0)) throw new RefusedError(`wait is ${wait}, it must be 0 or more seconds`);
+  if (typeof wait !== "number" || !(wait >= 0)) throw new RefusedError(`wait is ${wait}; it must be 0 or more seconds`);
   const most = heartbeat === true ? 3600 : heartbeat === false ? 0 : duration("heartbeat", heartbeat) ?? 0;
   return { ...options, ...durations(options, most), wait: wait * 1000, heartbeat: most * 1000, need };
 }
@@ -84,7 +84,7 @@ export function durations(options: Pick<LockOptions, keyof Durations>, heartbeat
   alert ??= unlock === undefined ? 300 : unlock / 3;
   unlock ??= 3 * alert;
   const margin = duration("margin", options.margin) ?? Math.min(unlock / 10, 30);
-  if (unlock < 0.1) throw new RefusedError(`unlockAfter is ${unlock} s, it must be at least 0.1 s`);
+  if (unlock < 0.1) throw new RefusedError(`unlockAfter is ${unlock} s; it must be at least 0.1 s`);
   if (margin >= unlock) throw new RefusedError(`the margin of ${margin} s leaves nothing of unlockAfter (${unlock} s)`);
   const longest = heartbeat || unlock;
   if (Math.max(alert, unlock) > longest) {
@@ -96,5 +96,5 @@ export function durations(options: Pick<LockOptions, keyof Durations>, heartbeat
 function duration(name: string, seconds: number | undefined): number | undefined {
   if (seconds === undefined) return undefined;
   if (typeof seconds === "number" && seconds > 0 && seconds <= tenYears) return seconds;
-  throw new RefusedError(`${name} is ${String(seconds)}, it must be a positive number of seconds`);
+  throw new RefusedError(`${name} is ${String(seconds)}; it must be a positive number of seconds`);
 }

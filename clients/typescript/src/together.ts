@@ -1,4 +1,4 @@
-/** Several locks at once, all of them or none. */
+/** Several locks at once, all or none. */
 
 import { randomUUID } from "node:crypto";
 
@@ -12,22 +12,22 @@ import { Lock } from "./lock.js";
 import { fields, type Facts } from "./record.js";
 import type { Settings } from "./settings.js";
 
-const most = 24; // as many as fit into one transaction of etcd's
+const most = 24; // how many fit into one transaction of etcd
 
-/** Several locks that are held. Each is a lock of its own. */
+/** Several held locks. Each is a lock of its own. */
 export class Locks {
   /** In the order of their names. */
   readonly all: readonly Lock[];
 
   constructor(all: readonly Lock[]) { this.all = all; }
 
-  /** Why one of them is lost; undefined while they are held. */
+  /** Why one of them was lost; undefined while all are held. */
   get lost(): Reason | undefined { return this.all.find((lock) => lock.lost)?.lost; }
 
-  /** Reports progress for each of them. */
+  /** Reports progress for each lock. */
   async alive(progress = ""): Promise<void> { await Promise.all(this.all.map((lock) => lock.alive(progress))); }
 
-  /** Gives all of them back. Rejects as {@link Lock.release} does, for the first. */
+  /** Releases all of them. Rejects like {@link Lock.release}, with the first error. */
   async release(): Promise<void> {
     const done = await Promise.allSettled(this.all.map((lock) => lock.release()));
     for (const one of done) if (one.status === "rejected") throw one.reason;
@@ -36,17 +36,17 @@ export class Locks {
   [Symbol.asyncDispose](): Promise<void> { return this.release(); }
 }
 
-/** Takes them in one transaction, or one after the other where that needs a wait or does not fit. @internal */
+/** Takes them in one transaction, or one after the other if that needs a wait or does not fit. @internal */
 export async function takeAll(gateway: Gateway, wanted: Wanted[], settings: Settings): Promise<Locks> {
   const { wait, signal } = settings;
   wanted.sort((a, b) => Buffer.compare(Buffer.from(a.k.lock), Buffer.from(b.k.lock)));
   const names = wanted.map(({ k }) => k.lock);
   if (!names.length || new Set(names).size < names.length) {
-    throw new RefusedError("no lock is named, or one of them twice");
+    throw new RefusedError("no lock was given, or one was given twice");
   }
   const fits = names.length <= most && !wanted.some(({ settings }) => settings.need.kind);
   if (wait === 0 && !fits) {
-    throw new RefusedError(`without a wait they are taken in one transaction, which ${most} plain locks fit into`);
+    throw new RefusedError(`with wait: 0 they are taken in one transaction, which has room for ${most} plain locks`);
   }
   const all = wanted.map((one) => ({ ...one, facts: withOthers(one.facts, names, one.k.lock) }));
   try {
@@ -74,7 +74,7 @@ async function atOnce(gateway: Gateway, wanted: Wanted[], signal: AbortSignal | 
   return locks.map((one) => Lock.of(gateway, one, { ...hold, uuid: one.uuid }));
 }
 
-/** Keeps what it has while it waits for the next. */
+/** Takes one lock after the other, and extends what it has while it waits. */
 async function inOrder(gateway: Gateway, wanted: Wanted[], { wait, signal: given }: Settings): Promise<Lock[]> {
   const end = performance.now() + wait;
   const taken: Lock[] = [];
@@ -100,7 +100,7 @@ async function inOrder(gateway: Gateway, wanted: Wanted[], { wait, signal: given
   }
 }
 
-/** Names in the record of one lock those that are taken with it, as far as there is room. */
+/** Names in the record of one lock the others that are taken with it, as far as there is room. */
 function withOthers(facts: Facts, names: string[], name: string): Facts {
   const others = names.filter((other) => other !== name);
   if (!others.length) return facts;

@@ -1,11 +1,11 @@
-/** Every transaction of the protocol, as data, and what an answer to it means. Nothing here does I/O. */
+/** The transactions of the protocol as data, and what the answers mean. Nothing here does I/O. */
 
 import { readDelay, readEnding, type Delay, type Ending } from "./documents.js";
 import type { Reason } from "./errors.js";
 import { allOf, hasRoom, nobody, type Claim, type Holders, type Need } from "./kinds.js";
 import { readRecord, segment, type Field, type Holder } from "./record.js";
 
-/** A key as etcd's JSON gateway writes it; 64-bit numbers are text, bytes are base64. */
+/** A key in the format of etcd's JSON gateway: 64-bit numbers are strings, bytes are base64. */
 export interface KeyValue {
   key: string;
   value?: string;
@@ -14,20 +14,20 @@ export interface KeyValue {
   lease?: string;
 }
 
-/** The answer to a transaction. Members with their default value are left out. */
+/** The answer to a transaction. Members with default values are absent. */
 export interface TxnAnswer {
   header: { revision: string };
   succeeded?: boolean;
   responses?: { response_range?: { kvs?: KeyValue[]; count?: string }; response_put?: { prev_kv?: KeyValue } }[];
 }
 
-/** What came back over HTTP; nothing at all if there was no answer. */
+/** The HTTP response; empty if there was no answer. */
 export interface Answer { status?: number; body?: unknown }
 
 /** Another ticket of the queue. */
 export interface Ticket { ticket: string; create_revision: string; lease?: string }
 
-/** What the transactions are made of. */
+/** The inputs of the transactions. */
 export interface Input extends Need, Partial<Claim> {
   lock: string;
   uuid: string;
@@ -41,22 +41,22 @@ export interface Input extends Need, Partial<Claim> {
   lease?: string;
   /** Create revision of the ticket. */
   position?: string;
-  /** The ticket before mine; empty or undefined: I am the first. */
+  /** The ticket before mine; empty or undefined if mine is first. */
   before?: string | undefined;
   /** The ticket that the tail is to name. */
   older?: Ticket | undefined;
   /** The attempt joined the queue, or may have. */
   queued?: boolean;
-  /** Of a heartbeat: mod revision of `alive`, as far as it is known. */
+  /** For a heartbeat: the latest known mod revision of `alive`. */
   seen?: string;
   /** An earlier send of the same transaction got no answer. */
   unanswered?: boolean;
   locks?: Input[];
-  /** The value of a period that is taken, or given back. */
+  /** The value of a period key to write or to restore. */
   taken?: string;
 }
 
-/** What an answer means, and what it says. */
+/** What an answer means, with the details. */
 export interface Verdict {
   verdict: "held" | "held_by_earlier_send" | "refused" | "still_held" | "lost" | "released" | "cancelled" | "joined" |
     "joined_by_earlier_send" | "wait" | "turn" | "scan" | "again" | "left" | "as_tail" | "withdraw" | "lease" |
@@ -66,12 +66,12 @@ export interface Verdict {
   reason?: Reason;
   ending?: Ending;
   doubt?: boolean;
-  /** Where it is known: the ticket before mine, empty if I am the first. */
+  /** The ticket before mine, if known; empty if mine is first. */
   before?: string | undefined;
-  /** The key whose deletion is waited for. */
+  /** The key whose deletion to wait for. */
   watch?: string;
   restore?: Ticket;
-  /** The share whose record is mine, 0 for that of the lock. */
+  /** The share whose record is mine, 0 for the lock itself. */
   share?: number | undefined;
   holders?: Holders;
   waiting?: number;
@@ -111,7 +111,7 @@ export class Keys {
 export const base64 = (text: string) => Buffer.from(text).toString("base64");
 export const text = (value: string | undefined) => Buffer.from(value ?? "", "base64").toString();
 
-/** The end of the range of a prefix that ends with "/": "0" is the byte after it. */
+/** The end of the range of a prefix that ends with "/": "0" is the next byte. */
 const endOf = (prefix: string) => prefix.slice(0, -1) + "0";
 
 export const created = (key: string, revision = "0") =>
@@ -122,7 +122,7 @@ const unchanged = (key: string, revision: string) =>
   ({ key: base64(key), target: "MOD", result: "EQUAL", mod_revision: revision });
 const put = (key: string, value: string, lease?: string) =>
   ({ request_put: { key: base64(key), ...(value && { value: base64(value) }), ...(lease && { lease }) } });
-/** A put that also tells what was there. */
+/** A put that also returns the previous value. */
 const replace = (key: string, value: string, lease?: string) => {
   const { request_put } = put(key, value, lease);
   return { request_put: { ...request_put, prev_kv: true } };
@@ -154,11 +154,11 @@ const tailTo = (k: Keys, y: Ticket) => put(k.tail, y.ticket, y.lease);
 
 type Place = (k: Keys, i: Input) => object[];
 
-/** Reads what a waiter waits for: the ticket before it, or, as the first, the lock. */
+/** Reads what a waiter waits for: the ticket ahead or, for the first, the lock. */
 export const looking = (place: Place) => (k: Keys, i: Input) =>
   ({ success: [...place(k, i), ...(i.before ? [get(k.ticket(i.before))] : [])] });
 
-/** Finds the ticket before mine. That costs etcd a look at each ticket that there was since its last compaction. */
+/** Finds the ticket before mine. etcd scans every ticket since its last compaction for this. */
 export const scanning = (place: Place) => (k: Keys, i: Input) =>
   ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] });
 
@@ -186,7 +186,7 @@ export const transactions = {
     ],
     failure: [readAll(k), get(k.history(i.uuid))],
   }),
-  /** Reads the record of a hold, and how it ended if it did. */
+  /** Reads the record of a hold, and its ending if there is one. */
   check: (k: Keys, i: Input) =>
     ({ compare: held(k, i), success: [readAll(k)], failure: [readAll(k), get(k.history(i.uuid))] }),
   release: (k: Keys, i: Input) => ({
@@ -204,7 +204,7 @@ export const transactions = {
     success: [tombstone(k, i), removeAll(k), ...(i.queued ? dequeue(k, i) : [])],
     failure: [tombstone(k, i), ...(i.queued ? dequeue(k, i) : [])],
   }),
-  /** A cancel without puts, for an etcd that is out of space. */
+  /** Cancels without puts, for an etcd that is out of space. */
   withdraw: (k: Keys, i: Input) => ({
     compare: [valued(k.field("uuid"), i.uuid)],
     success: [removeAll(k), ...(i.queued ? dequeue(k, i) : [])],
@@ -240,7 +240,7 @@ export const transactions = {
       failure: all.flatMap(({ failure }) => failure),
     };
   },
-  /** Reads which period was taken last, and what time it is for the unlockers. */
+  /** Reads which period was taken last, and the unlockers' clocks. */
   read_period: (k: Keys) => {
     const unlockers = `${k.prefix}.unlockers/`;
     const clocks = { key: base64(unlockers), range_end: base64(endOf(unlockers)), limit: "100" };
@@ -253,22 +253,22 @@ export const transactions = {
       success: [...success, put(k.period, i.taken ?? "")], failure: [...failure, get(k.period)],
     };
   },
-  /** Puts back what was before this hold took the period, unless somebody changed that since. */
+  /** Restores the period key to its value before this hold, unless it has changed since. */
   restore_period: (k: Keys, i: Input) => ({
     compare: [...held(k, i), unchanged(k.period, i.token ?? "0")],
     success: [i.taken ? put(k.period, i.taken) : remove(k.period)],
   }),
-  /** Finds out whether a send that got no answer took the lock. No later one can. */
+  /** Finds out whether an unanswered request took the lock, and keeps a late one from taking it. */
   settle: (k: Keys, i: Input) => ({ success: [tombstone(k, i), readAll(k), get(k.history(i.uuid))] }),
-  /** Reads who holds the lock, what delays it, and the names of the tickets. */
+  /** Reads who holds the lock, its lock delays, and the names of the tickets. */
   survey: (k: Keys) => ({ success: [readAll(k), get(k.delay), waiters(k)] }),
 };
 
-const withoutPuts: Step[] = ["cancel", "release_in_doubt", "leave_as_tail"]; // what to do instead is known
+const withoutPuts: Step[] = ["cancel", "release_in_doubt", "leave_as_tail"]; // these have alternatives without puts
 
 /**
- * What an error means, for transactions and all other requests; undefined if the answer is none. An answer that is not
- * etcd's says nothing.
+ * What an error means, for transactions and all other requests; undefined if the answer is not an error. An answer that
+ * is not from etcd means nothing.
  */
 export function judgeFault({ status, body }: Answer, step?: Step): Verdict | undefined {
   if (status === 200 && isAnswer(body)) return undefined;
@@ -296,14 +296,14 @@ export function judgeFault({ status, body }: Answer, step?: Step): Verdict | und
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
 
-/** Reports whether etcd answered: with a header, which is in the result of a stream. */
+/** Reports whether the answer is from etcd: it has a header, in a stream within the result. */
 function isAnswer(body: unknown): boolean {
   if (!isObject(body)) return false;
   const { header } = isObject(body.result) ? body.result : body;
   return isObject(header) && typeof header.revision === "string" && /^[0-9]+$/.test(header.revision);
 }
 
-/** The error of etcd's in a body, if it is one. Those of streams, as of a keepalive, are wrapped. */
+/** The etcd error in a body, if any. Streams, such as a keepalive, wrap it. */
 export function errorIn(body: unknown): { code: number; message: string } | undefined {
   if (!isObject(body)) return undefined;
   const error = isObject(body.error) ? body.error : body;
@@ -314,7 +314,7 @@ export function errorIn(body: unknown): { code: number; message: string } | unde
 /** The keys that operation n of the answer read. */
 export const keysIn = (answer: TxnAnswer, n: number) => answer.responses?.[n]?.response_range?.kvs ?? [];
 
-/** The fields of a record among the keys that were read, and the token of the hold: 0 if nobody holds the lock. */
+/** The fields of a record among the keys that were read, and the token of the hold: 0 if the lock is not held. */
 export function readFields(k: Keys, kvs: KeyValue[]): { fields: Field[]; token: bigint; uuid: string | undefined } {
   const fields = kvs.map((kv) => ({
     name: text(kv.key).slice(k.record.length),
@@ -325,7 +325,7 @@ export function readFields(k: Keys, kvs: KeyValue[]): { fields: Field[]; token: 
   return { fields, token: BigInt(uuid?.create_revision ?? 0), uuid: uuid && text(uuid.value) };
 }
 
-/** The record of whoever holds the lock, among the keys that were read. */
+/** The record of the lock's holder, among the keys that were read. */
 export function holderIn(k: Keys, kvs: KeyValue[]): Holder | undefined {
   const { fields, token, uuid } = readFields(k, kvs);
   return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
@@ -333,13 +333,13 @@ export function holderIn(k: Keys, kvs: KeyValue[]): Holder | undefined {
 
 export const delayIn = ({ value = "" }: KeyValue, lock: string): Delay => readDelay(Buffer.from(value, "base64"), lock);
 
-/** Who holds a plain lock, and what delays it, by the first two operations. */
+/** Who holds a plain lock, and its lock delay, from the first two operations. */
 function soleHolder(k: Keys, answer: TxnAnswer): Holders {
   const delay = keysIn(answer, 1)[0];
   return { ...nobody, whole: holderIn(k, keysIn(answer, 0)), delay: delay && delayIn(delay, k.lock) };
 }
 
-/** How many tickets are of others that wait: some keep theirs as holders. */
+/** How many others wait. Tickets of holders do not count, because some clients keep theirs. */
 export function countWaiting(k: Keys, i: Input, holders: Holders, kvs: KeyValue[]): number {
   const own = [i.uuid, ...allOf(holders).map(({ uuid }) => uuid)].map((uuid) => k.ticket(uuid));
   return kvs.filter(({ key }) => !own.includes(text(key))).length;
@@ -354,7 +354,7 @@ const taken: Meaning = (k, i, answer) => {
   return { verdict: "refused", lock: k.lock, holders: soleHolder(k, answer) };
 };
 
-/** How a hold ended, from the record and its ending, which the operations n and n + 1 read. */
+/** How a hold ended, from the record and its ending, read by operations n and n + 1. */
 function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
   const written = keysIn(answer, n + 1)[0]?.value;
   const ending = readEnding(Buffer.from(written ?? "", "base64"), i.token);
@@ -366,7 +366,7 @@ function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
 const stands: Meaning = (k, i, answer) => {
   if (answer.succeeded) return { verdict: "still_held" };
   const { uuid, token } = readFields(k, keysIn(answer, 0));
-  // If it is mine, another process with my uuid reported progress that this heartbeat did not know.
+  // If it is mine, another process with my uuid reported progress that this heartbeat has not seen.
   return uuid === i.uuid && String(token) === i.token ? { verdict: "again" } : lost(k, i, answer, 0);
 };
 
@@ -390,7 +390,7 @@ const joined: Meaning = (_, __, answer) => {
   return mine ? { verdict: "joined_by_earlier_send", position: mine.create_revision } : { verdict: "lost" };
 };
 
-/** What to wait for, if the ticket that was read last is all that may be ahead. */
+/** What to wait for, if only the ticket that was read last may be ahead. */
 const placed: Meaning = (k, i, answer) => {
   const [mine, uuid, , delay, ahead] = [0, 1, 2, 3, 4].map((n) => keysIn(answer, n)[0]);
   if (uuid && text(uuid.value) === i.uuid) return { verdict: "held_by_earlier_send", token: uuid.create_revision };
@@ -400,7 +400,7 @@ const placed: Meaning = (k, i, answer) => {
   return first ? { verdict: "wait", watch: text(first.key), before: "" } : { verdict: "turn", before: "" };
 };
 
-/** `took`: whether the one before me took its turn, so that nobody is ahead of me now. */
+/** `took`: whether the ticket before mine has taken the lock, so that no ticket is ahead of mine. */
 export const looked = (placed: Meaning, took: (k: Keys, i: Input, answer: TxnAnswer) => boolean): Meaning =>
   (k, i, answer) => {
     const verdict = placed(k, i, answer);
@@ -435,7 +435,7 @@ export const meanings: Record<Step, Meaning> = {
   alive: stands,
   check: stands,
   release: given(0),
-  release_in_doubt: given(1 /* the tombstone comes first, in a release that failed */),
+  release_in_doubt: given(1 /* a failed release reads the tombstone first */),
   cancel: () => ({ verdict: "cancelled" }),
   withdraw: () => ({ verdict: "again" }),
   join: joined,

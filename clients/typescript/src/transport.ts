@@ -8,16 +8,16 @@ import { RefusedError } from "./errors.js";
 import { parseObject } from "./record.js";
 import type { Answer } from "./transactions.js";
 
-/** PEM files. They are read again after a connection has failed, so certificates may be replaced. */
+/** PEM files. They are read again after a connection has failed, so that certificates can be replaced. */
 export interface Files { ca: string; cert: string; key: string }
 
 export interface Exchange {
-  /** With the endpoint in front. */
+  /** Including the endpoint. */
   url: string;
   body: string;
   /** The token of a login. */
   token: string;
-  /** How long it may take; 0 for a watch, which has no end. */
+  /** Time limit; 0 for a watch, which has no end. */
   seconds: number;
   signal?: AbortSignal | undefined;
   background?: boolean;
@@ -29,7 +29,7 @@ export class UnsentError extends Error {}
 /** The certificate of the member is not trusted, or is another host's. */
 export class UntrustedError extends UnsentError {}
 
-const keepAlive = { keepAlive: true, keepAliveMsecs: 10_000 }; // a peer that vanished silently is noticed
+const keepAlive = { keepAlive: true, keepAliveMsecs: 10_000 }; // to notice a peer that vanished silently
 
 export class Transport {
   readonly #files: Files;
@@ -41,12 +41,12 @@ export class Transport {
     this.#tls = this.#read();
   }
 
-  /** Reads the certificates that there are now. */
+  /** Reads the certificates again. */
   reload() {
     try {
       this.#tls = this.#read();
     } catch {
-      // A file is being replaced: the ones that were read last do meanwhile.
+      // A file is being replaced: keep the previous ones meanwhile.
     }
   }
 
@@ -63,19 +63,19 @@ export class Transport {
     }
   }
 
-  /** Sends one request, and returns its answer. */
+  /** Sends one request and returns its answer. */
   async exchange(what: Exchange): Promise<Answer> {
     const response = await this.post(what);
     const body = parseObject(await textOf(response));
     return { status: response.statusCode ?? 0, ...(Object.keys(body).length && { body }) };
   }
 
-  /** Sends one request, and returns when its answer begins. Rejects with an UnsentError if no connection was made. */
+  /** Sends one request and resolves when its answer begins. Rejects with an UnsentError if no connection was made. */
   post({ url, body, token, seconds, signal, background }: Exchange): Promise<http.IncomingMessage> {
     const { protocol } = new URL(url) as { protocol: "http:" | "https:" };
     const headers = {
       "content-type": "application/json", "content-length": Buffer.byteLength(body),
-      "grpc-metadata-hasleader": "true", // a member without a leader refuses
+      "grpc-metadata-hasleader": "true", // makes a member without a leader refuse
       ...(token && { authorization: token }),
     };
     const agent = seconds ? this.#agents[protocol] : false; // a watch has a connection of its own
@@ -88,7 +88,7 @@ export class Transport {
       request.on("socket", (socket) => {
         if (background) socket.unref();
         if (!agent) socket.setKeepAlive(true, keepAlive.keepAliveMsecs);
-        connected = !socket.connecting; // else it is a new one
+        connected = !socket.connecting; // true if the socket is reused
         if (!connected) socket.once(protocol === "https:" ? "secureConnect" : "connect", () => connected = true);
       });
       request.on("error", (error) => reject(connected ? error : unsent(error, request.socket as Verified | null)));
@@ -103,7 +103,7 @@ export class Transport {
   }
 }
 
-/** All of an answer. */
+/** Reads the whole answer. */
 function textOf(response: http.IncomingMessage): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = "";
@@ -112,14 +112,14 @@ function textOf(response: http.IncomingMessage): Promise<string> {
   });
 }
 
-/** A socket that says whether the certificate of its peer was refused. */
+/** A socket that knows whether its peer's certificate was accepted. */
 interface Verified { authorizationError?: unknown }
 
 function unsent(error: Error, socket: Verified | null): UnsentError {
   return new (socket?.authorizationError ? UntrustedError : UnsentError)(reasonOf(error));
 }
 
-/** An error in words. Those of Node about several addresses have none of their own. */
+/** The message of an error. Node's errors for several addresses have none of their own. */
 export function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && !error.message) return error.errors.map(reasonOf).join(", ");
   return error instanceof Error ? error.message || error.name : String(error);

@@ -23,7 +23,7 @@ export class Watch {
   constructor(unconfirmed: number, end: AbortController, signal: AbortSignal | undefined, background: boolean) {
     [this.unconfirmed, this.end, this.signal, this.background] = [unconfirmed, end, signal, background];
     this.opened = new Promise((resolve, reject) => [this.#open, this.#fail] = [resolve, reject]);
-    this.opened.catch(() => undefined); // somebody may give up before
+    this.opened.catch(() => undefined); // the caller may have given up
     const wake = () => this.#wake();
     signal?.addEventListener("abort", wake);
     end.signal.addEventListener("abort", () => {
@@ -33,7 +33,7 @@ export class Watch {
     });
   }
 
-  /** It will see no more events. */
+  /** Reports whether the watch is over. */
   get ended() { return this.end.signal.aborted; }
 
   close() { this.end.abort(new UnavailableError("the watch was closed")); }
@@ -65,10 +65,10 @@ export class Watch {
     }
   }
 
-  /** Wakes whoever waits in {@link next}. */
+  /** Wakes up the caller of {@link next}. */
   wake() { this.#wake(); }
 
-  /** Returns the next events, or none when the time is over, the watch has ended, or somebody wakes it. */
+  /** Returns the next events, or none after the timeout, at the end of the watch, or after {@link wake}. */
   async next(milliseconds: number): Promise<WatchEvent[]> {
     if (!this.#events.length && !this.ended && !this.signal?.aborted) {
       await new Promise<void>((resolve) => {

@@ -81,7 +81,7 @@ test("the next endpoint answers when one does not, and etcd may be restarted und
   }
 });
 
-test("without etcd there is an answer soon, in words", async () => {
+test("without etcd a call fails soon, with a clear message", async () => {
   const began = Date.now();
   await assert.rejects(new Client("http://127.0.0.1:1", { timeout: 1 }).lock("a", { wait: 0 }), (error: Error) => {
     assert.match(error.message, /^etcd did not answer: http:\/\/127\.0\.0\.1:1: .*ECONNREFUSED/);
@@ -105,7 +105,7 @@ for (const [status, text] of [
   [404, page], [401, page], [403, '{"error":"forbidden"}'], [200, page], [200, '{"status":"ok"}'],
   [200, '{"header":{}}'], [200, ""], [502, page], [500, '{"code":"7","message":"permission denied"}'],
 ] as const) {
-  test(`an answer ${status} ${JSON.stringify(text)} is not etcd's, so the next endpoint is asked`, async () => {
+  test(`an answer ${status} ${JSON.stringify(text)} is not from etcd, so the next endpoint is tried`, async () => {
     const etcd = await Etcd.start();
     const other = await impostor(status, text);
     try {
@@ -115,7 +115,7 @@ for (const [status, text] of [
         await lock.release();
         const late = new Client([other.endpoint, "127.0.0.1:1"], { ...user, timeout: 1 }).lock("a", { wait: 0 });
         const login = "user" in user ? "login: " : "";
-        const said = `http://${other.endpoint}: ${login}HTTP ${status}, which is no answer of etcd's`;
+        const said = `http://${other.endpoint}: ${login}HTTP ${status}, which is not an answer from etcd`;
         await assert.rejects(late, (error: Error) => {
           assert.ok(error instanceof UnavailableError);
           assert.ok(error.message.startsWith(`etcd did not answer: ${said}; http://127.0.0.1:1: `), error.message);
@@ -129,7 +129,7 @@ for (const [status, text] of [
   });
 }
 
-test("users log in, log in again when their token is worthless, and are told what they may not do", async () => {
+test("users log in, log in again after their token expires, and are refused what they may not do", async () => {
   const etcd = await Etcd.start();
   try {
     const range = { key: encode("/mutexes/"), range_end: encode("/mutexes0") };

@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => etcd.stop());
 
-test("a semaphore has so many permits, each with a record of its own", async () => {
+test("each permit of a semaphore has a record of its own", async () => {
   const take = () => locks.lock("pool", { semaphore: 3, wait: 0 });
   const held = [await take(), await take(), await take()];
   assert.deepEqual(held.map(({ name }) => name), ["pool#1", "pool#2", "pool#3"]);
@@ -31,7 +31,7 @@ test("a semaphore has so many permits, each with a record of its own", async () 
   for (const lock of held) await lock.release();
 });
 
-test("what contradicts itself is refused", async () => {
+test("contradictory options are refused", async () => {
   for (const options of [
     { semaphore: 0 }, { semaphore: 1.5 }, { semaphore: 2, weight: 3 }, { weight: 2 }, { shared: true, exclusive: true },
     { shared: true, attributes: { kind: "mine" } },
@@ -68,7 +68,7 @@ test("locks of mixed kinds and any number are taken together", async () => {
   await assert.rejects(locks.lockAll(["a", { name: "a", shared: true }]), RefusedError);
 });
 
-test("a job that failed gives its period back if that is wanted", async () => {
+test("a failed job gives its period back with backOnError", async () => {
   const fails = (backOnError: boolean) =>
     locks.oncePer("failing", 86400, () => { throw new SyntaxError("mine"); }, { backOnError });
   await assert.rejects(fails(true), SyntaxError);
@@ -99,7 +99,7 @@ test("a leader that cannot work is lost", async () => {
   assert.equal(lead.lost, "deadline");
 });
 
-test("room is counted by what the holders say", () => {
+test("room is computed from the holders' records", () => {
   const share = (permits?: string) => ({ uuid: "u", token: 1n, ...(permits && { permits }) } as Holder);
   const need = { kind: "semaphore", limit: 3, weight: 1 } as const;
   const room = (permits: string, weight: number) =>

@@ -20,7 +20,7 @@ const recordOf = (name: string) => etcd.read(`/mutexes/${name.replaceAll("/", "%
 const ticketsOf = async (name: string) =>
   Object.keys(await etcd.read(`/mutexes/.queue/${name}/`)).filter((key) => !key.endsWith("/.tail"));
 
-test("a lock is taken with everything that helps whoever is paged, and given back", async () => {
+test("a lock is taken with a full record and released", async () => {
   const began = Date.now();
   const options = { purpose: "August", attributes: { rows: 9 } };
   const result = await locks.with("billing/invoice-run", options, async (lock) => {
@@ -197,7 +197,7 @@ test("the holder is asked to finish, once for each request that is meant for it"
   await lock.release();
 });
 
-test("whatever others write into a record, a holder goes on, and hears who asks next", async () => {
+test("a holder survives whatever others write into its record, and still gets requests", async () => {
   const asked: Request[] = [];
   const lock = await locks.lock("odd", { heartbeat: true, onAsked: (request) => asked.push(request) });
   const token = Number(lock.token);
@@ -228,7 +228,7 @@ test("whatever others write into a record, a holder goes on, and hears who asks 
   assert.deepEqual([by, why], ["e\\u{202e}ve", "b\\u{1b}c\ufffd"]);
 });
 
-test("more time that an operator gives counts, and alive does not take it back", async () => {
+test("an operator's extension counts, and alive does not revert it", async () => {
   const lock = await locks.lock("more", { unlockAfter: 30, alertAfter: 20 });
   const key = (name: string) => `/mutexes/more/${name}`;
   const old = Number((await recordOf("more"))[key("auto_unlock_at")]);
@@ -244,7 +244,7 @@ test("more time that an operator gives counts, and alive does not take it back",
   await lock.release();
 });
 
-test("a lock is given back at the end of a block", async () => {
+test("a lock is released at the end of a block", async () => {
   {
     await using lock = await locks.lock("using");
     assert.equal((await recordOf("using"))["/mutexes/using/uuid"], lock.uuid);
@@ -252,7 +252,7 @@ test("a lock is given back at the end of a block", async () => {
   assert.deepEqual(await recordOf("using"), {});
 });
 
-test("callbacks that fail, and promises that nobody waits for, do not end the process", async () => {
+test("failing callbacks and promises that are not awaited do not end the process", async () => {
   const warnings: string[] = [];
   const hear = (warning: Error) => warnings.push(warning.message);
   const unhandled: unknown[] = [];
@@ -268,7 +268,7 @@ test("callbacks that fail, and promises that nobody waits for, do not end the pr
   assert.deepEqual(unhandled, []);
 });
 
-test("wrong input is refused, in words, before anything is sent", async () => {
+test("bad input is refused with a clear message before anything is sent", async () => {
   const nowhere = new Client("http://127.0.0.1:1");
   for (const [name, options, words] of [
     ["", {}, /lock name ""/],

@@ -38,10 +38,10 @@ function start(program: string, endpoint = etcd.endpoint) {
   return { child, output, ended };
 }
 
-test("a Node that is too old is told so", () => {
+test("a Node that is too old is rejected", () => {
   checkNode("20.0.0");
   checkNode("100.1.0");
-  assert.throws(() => checkNode("18.19.0"), /needs Node 20 or later, and this is Node 18\.19\.0/);
+  assert.throws(() => checkNode("18.19.0"), /needs Node 20 or later, but this is Node 18\.19\.0/);
 });
 
 test("a process ends by itself after a release", async () => {
@@ -49,7 +49,7 @@ test("a process ends by itself after a release", async () => {
   assert.equal(await run(program), "done\n");
 });
 
-test("a process that forgets its lock ends, too, with a heartbeat as well", async () => {
+test("a process that never releases its lock still ends, also with a heartbeat", async () => {
   const program = "locks.lock('b', { heartbeat: true }).then(() => setTimeout(() => console.log('done'), 300))";
   assert.equal(await run(program), "done\n");
 });
@@ -96,7 +96,7 @@ for (const [what, program, signal, how] of [
   ["the end of its work", "locks.lock('end', { heartbeat: true })", undefined, 0],
   ["exit in its own handler", holding("") + "process.once('SIGTERM', () => process.exit(4))", "SIGTERM", 4],
 ] as const) {
-  test(`a process that ends by ${what} leaves neither its lock nor its ticket, and ends as ever`, async () => {
+  test(`a process that ends by ${what} releases its lock and its ticket, and ends as usual`, async () => {
     assert.deepEqual(await ending(program, signal), { how, left: 0 });
   });
 }
@@ -105,12 +105,12 @@ for (const [what, program, signal, how] of [
   ["SIGKILL", holding(""), "SIGKILL", "SIGKILL"],
   ["SIGTERM, with releaseAtExit off", holding("", "{ releaseAtExit: false }"), "SIGTERM", "SIGTERM"],
 ] as const) {
-  test(`a process that ends by ${what} leaves what it had`, async () => {
+  test(`a process that ends by ${what} leaves its lock behind`, async () => {
     assert.deepEqual(await ending(program, signal), { how, left: 6 });
   });
 }
 
-test("a process ends without etcd, too", async () => {
+test("a process ends without etcd", async () => {
   const proxy = await Proxy.start(etcd.endpoint);
   try {
     const { child, ended } = start(holding("console.log('holding')"), proxy.endpoint);
@@ -141,7 +141,7 @@ test("the backtrace has FILE:LINE in FUNCTION, newest first, without the library
   assert.ok(backtrace().split("\n").length <= 30);
 });
 
-test("a process says of itself what it can learn, and nothing that it would have to guess", () => {
+test("a process identifies itself by what it can read, and guesses nothing", () => {
   const files: Record<string, string> = {
     "/proc/sys/kernel/random/boot_id": "boot\n",
     "/proc/self/ns/pid": "pid:[4026531836]",

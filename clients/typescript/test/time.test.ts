@@ -29,7 +29,7 @@ for (const [what, clocks] of [
   ["work that let no timer fire", { boot: 40, monotonic: 40, wall: 40 }],
   ["a machine that was suspended", { boot: 40, wall: 40 }],
 ] as const) {
-  test(`the deadline passes in ${what}: whoever asks is told at once`, async (t) => {
+  test(`the deadline passes in ${what}: a check notices at once`, async (t) => {
     const lost: LostError[] = [];
     const hold = { alertAfter: 10, unlockAfter: 40, onLost: (error: LostError) => lost.push(error) };
     const all = await Promise.all(["a", "b", "c"].map((name) => locks.lock(`${what} ${name}`, hold)));
@@ -48,7 +48,7 @@ for (const [what, clocks] of [
   });
 }
 
-test("a wall clock that is set costs no time", async (t) => {
+test("setting the wall clock does not shorten a hold", async (t) => {
   const lock = await locks.lock("set", { alertAfter: 10, unlockAfter: 40 });
   setForward(t, { wall: 3600 });
   await lock.alive("one");
@@ -85,7 +85,7 @@ test("a wait bounds the call, and the timeout bounds a try, whatever etcd does",
   silent.stop();
 });
 
-test("a wait that etcd's silence ends says who was in the way", async () => {
+test("a wait that ends in etcd's silence says who holds the lock", async () => {
   const proxy = await Proxy.start(etcd.endpoint);
   const lock = await locks.lock("silence", { purpose: "the first" });
   const waiter = new Client(proxy.endpoint, { timeout: 60 }).lock("silence", { wait: 2 });

@@ -19,21 +19,21 @@ test("the fields are those of the protocol", () => {
   assert.deepEqual([...reserved].sort(), ["metadata", ...keys, ...keys_of_others, ...members].sort());
 });
 
-test("times are written as they were", () => {
+test("times round-trip", () => {
   for (const { about, text, seconds, nanoseconds, written = text } of vectors.times) {
     if (nanoseconds % 1e6 === 0) assert.equal(formatTime(seconds * 1000 + nanoseconds / 1e6), written, about);
   }
   assert.throws(() => segment("a\ud800b"), RefusedError, "half a surrogate pair");
 });
 
-test("errors of streams are wrapped, and mean the same", () => {
+test("wrapped errors of streams mean the same", () => {
   const error = { code: 16, message: "etcdserver: invalid auth token" };
   assert.equal(judgeFault({ status: 401, body: { error } })?.verdict, "login");
   assert.equal(judgeFault({ status: 200, body: { error } })?.verdict, "login");
   assert.equal(judgeFault({ status: 401, body: { error: "text", ...error } })?.verdict, "login");
 });
 
-test("what the protocol forbids in a record is refused before anything is sent", () => {
+test("records that the protocol forbids are refused before anything is sent", () => {
   const put = (purpose: string, attributes: Record<string, string | number | boolean>, backtrace = "") =>
     fields("u", { members: { purpose }, attributes, backtrace }, 1e12, { alertAfter: 1, unlockAfter: 1 });
   const many = Object.fromEntries(Array.from({ length: 65 }, (_, i) => [`a${i}`, i]));
@@ -41,9 +41,9 @@ test("what the protocol forbids in a record is refused before anything is sent",
   assert.throws(() => put("a\ud800", {}), /not valid Unicode/);
   assert.throws(() => put("", many), /65 attributes/);
   assert.throws(() => put("", { "No": 1 }), /attribute name "No"/);
-  assert.throws(() => put("", { purpose: "twice" }), /belongs to the protocol/);
-  assert.throws(() => put("", { alive: "x" }), /belongs to the protocol/);
-  assert.throws(() => put("", { ratio: NaN }), /want text, a number or a boolean/);
+  assert.throws(() => put("", { purpose: "twice" }), /reserved by the protocol/);
+  assert.throws(() => put("", { alive: "x" }), /reserved by the protocol/);
+  assert.throws(() => put("", { ratio: NaN }), /want a string, a number or a boolean/);
   const full = Object.fromEntries(Array.from({ length: 64 }, (_, i) => [`a${i}`, "x".repeat(1024)]));
   assert.throws(() => put("", full), /more than 65536 bytes/);
   const { backtrace } = JSON.parse(put("", {}, "file.ts:1 in f\n".repeat(2000)).metadata) as { backtrace: string };

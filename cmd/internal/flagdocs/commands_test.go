@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-func TestTheCommandsInTheDocumentationAreThoseOfMutexctl(t *testing.T) {
+func TestDocumentedCommandsMatchMutexctl(t *testing.T) {
 	checkPage(t, "mutexctl.md", commandPage(cli.Command(cli.Process{})))
 }
 
@@ -92,7 +92,7 @@ func write(b *strings.Builder, c *cobra.Command) {
 	}
 }
 
-func TestEveryProgramSaysItsVersionInOneShape(t *testing.T) {
+func TestProgramsPrintTheirVersionAlike(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"--version"}} {
 		for name, root := range map[string]func(out *os.File) *cobra.Command{
 			"mutexctl":  func(out *os.File) *cobra.Command { return cli.Command(cli.Process{Stdout: out}) },
@@ -116,7 +116,7 @@ func TestEveryProgramSaysItsVersionInOneShape(t *testing.T) {
 
 // The kind of a value ("duration", or the word in backticks) stands beside the flag, in --help and in docs/flags.md. So
 // the help may not rely on it as its first word.
-func TestTheHelpOfEveryFlagIsASentenceByItself(t *testing.T) {
+func TestEveryFlagsHelpIsOneSentence(t *testing.T) {
 	found := 0
 	for _, root := range []*cobra.Command{unlocker.Command(), mutexdash.Command(), cli.Command(cli.Process{})} {
 		visit(root, func(c *cobra.Command, f *pflag.Flag) {

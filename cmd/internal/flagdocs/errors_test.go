@@ -18,7 +18,7 @@ import (
 )
 
 // A program that rejects a file names the flag in its error: paths alone look alike.
-func TestAFileThatCannotBeUsedIsToldWithItsFlag(t *testing.T) {
+func TestUnusableFileErrorNamesItsFlag(t *testing.T) {
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	_, otherKey := ca.Issue(t, "v")

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pages")
 
-func TestTheFlagsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
+func TestDocumentedFlagsMatchThePrograms(t *testing.T) {
 	checkPage(t, "flags.md", flagPage())
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,7 +55,7 @@ func (o options) sourcesOf() ([]source, error) {
 		return []source{{etcd: *o.etcd, layout: layout, links: o.links}}, err
 	}
 	for _, flag := range o.given {
-		if replaced(flag.Name) {
+		if clusterfile.Describes(flag.Name) {
 			return nil, fmt.Errorf("with --clusters, its file says how to reach etcd: leave out --%s", flag.Name)
 		}
 	}
@@ -77,15 +76,6 @@ func (o options) sourcesOf() ([]source, error) {
 			c.Settings(*o.etcd), layout, slices.Concat(o.links, c.Links)})
 	}
 	return sources, nil
-}
-
-// replaced reports whether the flag is about one connection, which the file of clusters describes instead.
-func replaced(flag string) bool {
-	switch flag {
-	case "etcd.dial-timeout", "etcd.request-timeout", "etcd.keepalive-time", "etcd.keepalive-timeout":
-		return false
-	}
-	return strings.HasPrefix(flag, "etcd.") || flag == "locks.prefix"
 }
 
 // connect makes the connection to a cluster and what reads from it. It does not contact etcd.

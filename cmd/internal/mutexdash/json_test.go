@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +141,8 @@ func timeless(o any) any {
 		for i := range o {
 			o[i] = timeless(o[i])
 		}
+	case string:
+		return regexp.MustCompile(`\b[0-9]+s\b`).ReplaceAllString(o, "some")
 	}
 	return o
 }

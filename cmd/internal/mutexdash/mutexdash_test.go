@@ -75,7 +75,7 @@ func take(t *testing.T, c *clientv3.Client, name string) {
 	}
 }
 
-func TestComesUpWithoutEtcdAndRecoversByItself(t *testing.T) {
+func TestDashboardStartsWithoutEtcdAndRecovers(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	take(t, etcd.Client(t), "nightly/run")
@@ -96,7 +96,7 @@ func TestComesUpWithoutEtcdAndRecoversByItself(t *testing.T) {
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 }
 
-func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
+func TestReadOnlyRoleIsEnough(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Auth())
 	etcd.AddUser(t, "mutexdash", "secret", protocol.DefaultPrefix, etcdtest.Read)
@@ -111,7 +111,7 @@ func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
 	answers(t, p.pages+"/locks/?q=another", http.StatusOK, "billing-0")
 }
 
-func TestWrongFlagsAreOneSentence(t *testing.T) {
+func TestBadFlagsAreReportedInOneSentence(t *testing.T) {
 	for args, says := range map[string]string{
 		"--web.listn-address=:1": "there is no flag --web.listn-address: did you mean " +
 			"--web.listen-address?",
@@ -141,7 +141,7 @@ func TestWrongFlagsAreOneSentence(t *testing.T) {
 	}
 }
 
-func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
+func TestStatusShowsFlagsButNoSecrets(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	t.Setenv("MUTEXDASH_WEB_UNLOCK_WEBHOOK", "https://chat.example/hooks/wholly-secret")
 	p := start(t, etcd.Endpoint(), "--web.environment=prod-eu")
@@ -150,12 +150,12 @@ func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
 	_, text := page(t, p, "", http.MethodGet, "/status", nil)
 	for _, secret := range []string{"wholly-secret", "unlock-webhook", "web.listen-address"} {
 		if strings.Contains(text, secret) {
-			t.Errorf("the page reveals %s to everybody: %s", secret, text)
+			t.Errorf("the page reveals %s to all users: %s", secret, text)
 		}
 	}
 }
 
-func TestAnswersUnderTheNamesThatItIsGiven(t *testing.T) {
+func TestDashboardServesItsConfiguredHosts(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	p := start(t, etcd.Endpoint(), "--web.external-url=https://locks.example",
@@ -178,7 +178,7 @@ func TestAnswersUnderTheNamesThatItIsGiven(t *testing.T) {
 	answers(t, p.ops+"/metrics", http.StatusOK, "mutexdash_etcd_up 1")
 }
 
-func TestARecordAtKeysThatAreNoLocksIsListedAsMalformed(t *testing.T) {
+func TestRecordAtForeignKeysIsListedAsMalformed(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
@@ -204,7 +204,7 @@ func TestARecordAtKeysThatAreNoLocksIsListedAsMalformed(t *testing.T) {
 const waited = `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},` +
 	`"values":[[%d.5,"NaN"],[%d,"4.5"],[%[2]d.000,"-1"]]}]}}`
 
-func TestPrometheusIsAskedWhoWaited(t *testing.T) {
+func TestWaitsAreQueriedFromPrometheus(t *testing.T) {
 	t.Parallel()
 	const name = `a"} or \up{`
 	var answer, asked atomic.Value

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -51,17 +51,9 @@ func (o prometheusOptions) waited() (func(context.Context, string, time.Time, ti
 	if _, err := daemon.ParseURL("--prometheus.url", o.url); err != nil {
 		return nil, err
 	}
-	settings := config.DefaultHTTPClientConfig
-	if o.configFile != "" {
-		loaded, _, err := config.LoadHTTPConfigFile(o.configFile)
-		if err != nil {
-			return nil, fmt.Errorf("--prometheus.config.file: %w", err)
-		}
-		settings = *loaded
-	}
-	client, err := config.NewClientFromConfig(settings, "prometheus")
+	client, err := wiring.HTTPClient("prometheus", o.configFile)
 	if err != nil {
-		return nil, fmt.Errorf("--prometheus.config.file: %w", err)
+		return nil, err
 	}
 	return o.ask(client), nil
 }

@@ -1,6 +1,7 @@
 package mutexdash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -30,7 +31,7 @@ type components struct {
 
 // run wires the program and serves until ctx ends.
 func run(ctx context.Context, o options) error {
-	if err := firstError(o.etcd.Check(), o.web.Check()); err != nil {
+	if err := cmp.Or(o.etcd.Check(), o.web.Check()); err != nil {
 		return daemon.Usage(err)
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
@@ -76,7 +77,7 @@ func run(ctx context.Context, o options) error {
 // files returns one sentence about what is wrong with the files that a reload reads.
 func (o options) files() error {
 	_, unusable := o.sourcesOf()
-	if err := firstError(o.etcd.Check(), o.web.Check(), unusable); err != nil || o.access.permissions == "" {
+	if err := cmp.Or(o.etcd.Check(), o.web.Check(), unusable); err != nil || o.access.permissions == "" {
 		return err
 	}
 	_, err := readPermissions(o.access.permissions)
@@ -195,13 +196,4 @@ func (r *components) causes() string {
 		all = append(all, cause)
 	}
 	return strings.Join(all, "; ")
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -90,7 +90,7 @@ func TestForceUnlockThroughTheWholeProgram(t *testing.T) {
 	}
 }
 
-func TestPasswordOfTheWebServerIsTheIdentity(t *testing.T) {
+func TestBasicAuthUserIsTheIdentity(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	take(t, etcd.Client(t), "nightly/run")
@@ -103,7 +103,7 @@ func TestPasswordOfTheWebServerIsTheIdentity(t *testing.T) {
 	answers(t, "ann:x@"+p.pages+"/", http.StatusUnauthorized, "needs to know who you are")
 }
 
-func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
+func TestPermissionsFileIsReloadedUnlessInvalid(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	take(t, etcd.Client(t), "nightly/run")
@@ -155,7 +155,7 @@ func says(t *testing.T, p program, path string, texts ...string) {
 		status, body := page(t, p, "ann", http.MethodGet, path, nil)
 		for _, text := range texts {
 			if status != http.StatusOK || !strings.Contains(body, text) {
-				return fmt.Errorf("it answers %d and does not say %q: %s", status, text, body)
+				return fmt.Errorf("got status %d, want the text %q in: %s", status, text, body)
 			}
 		}
 		return nil
@@ -163,7 +163,7 @@ func says(t *testing.T, p program, path string, texts ...string) {
 }
 
 // The same lock is held in both, even with the same uuid.
-func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
+func TestOneOfTwoClustersBecomesUnreachable(t *testing.T) {
 	t.Parallel()
 	eu := etcdtest.Start(t)
 	us := etcdtest.Start(t)
@@ -208,7 +208,7 @@ func TestTwoClustersInOnePageAndOneGoes(t *testing.T) {
 }
 
 // One is away, and the other was never there.
-func TestADashboardOfNoClusterThatIsCurrentIsNotReady(t *testing.T) {
+func TestDashboardWithoutACurrentClusterIsNotReady(t *testing.T) {
 	t.Parallel()
 	eu := etcdtest.Start(t)
 	file := fmt.Sprintf("clusters: [{name: eu, endpoints: [%q]}, {name: us, endpoints: [%q]}]", eu.Endpoint(),

@@ -21,7 +21,7 @@ func handbook(t *testing.T) string {
 }
 
 // The handbook is read at night: its commands and their flags have to exist.
-func TestCommandsOfTheHandbookExist(t *testing.T) {
+func TestHandbookCommandsExist(t *testing.T) {
 	text := strings.ReplaceAll(handbook(t), "\\\n", "")
 	command := regexp.MustCompile("(?m)(?:^|`|; |/usr/bin/)((?:mutexctl|unlocker|mutexdash) [^`|#\n]*)")
 	found := 0
@@ -47,7 +47,7 @@ func TestCommandsOfTheHandbookExist(t *testing.T) {
 			name, _, _ := strings.Cut(word, "=")
 			if long, ok := strings.CutPrefix(name, "--"); ok && cmd.Flags().Lookup(long) == nil &&
 				cmd.InheritedFlags().Lookup(long) == nil && cmd.PersistentFlags().Lookup(long) == nil {
-				t.Errorf("%q: there is no flag %s", line[1], name)
+				t.Errorf("%q: unknown flag %s", line[1], name)
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func TestCommandsOfTheHandbookExist(t *testing.T) {
 }
 
 // The how-to for systemd has the unlockers ask for a password, which curl has from ~/.netrc with -n.
-func TestCommandsOfTheRunbooksGiveUnlockersTheirPassword(t *testing.T) {
+func TestRunbookCommandsPassTheUnlockersPassword(t *testing.T) {
 	for _, command := range regexp.MustCompile(`curl .*?unlocker:10980`).FindAllString(handbook(t), -1) {
 		if !strings.HasPrefix(command, "curl -sn ") {
 			t.Errorf("%s: 401 where unlockers ask for a password", command)
@@ -66,17 +66,17 @@ func TestCommandsOfTheRunbooksGiveUnlockersTheirPassword(t *testing.T) {
 }
 
 // Flags that are named without a command are flags of some program.
-func TestFlagsInTheHandbookExist(t *testing.T) {
+func TestHandbookFlagsExist(t *testing.T) {
 	known := read(t, "docs/flags.md")
 	for _, flag := range regexp.MustCompile("`(--[a-z]+\\.[a-z.-]+)").FindAllStringSubmatch(handbook(t), -1) {
 		if !strings.Contains(known, "`"+flag[1]+" ") && !strings.Contains(known, "`"+flag[1]+"`") {
-			t.Errorf("there is no flag %s", flag[1])
+			t.Errorf("unknown flag %s", flag[1])
 		}
 	}
 }
 
 // What a file of deploy refers to exists. Packages and releases have names of their own for what they install.
-func TestPagesNamedInDeployExist(t *testing.T) {
+func TestPagesReferencedInDeployExist(t *testing.T) {
 	named := regexp.MustCompile(`[\w./-]+\.md\b`)
 	found := 0
 	err := filepath.WalkDir(top+"deploy", func(file string, entry fs.DirEntry, err error) error {
@@ -95,7 +95,7 @@ func TestPagesNamedInDeployExist(t *testing.T) {
 				place = filepath.Join(filepath.Dir(file), page)
 			}
 			if _, err := os.Stat(place); err != nil {
-				t.Errorf("%s names %s, and there is no such page", file, page)
+				t.Errorf("%s names %s, which does not exist", file, page)
 			}
 		}
 		return nil

@@ -102,7 +102,7 @@ func checkPanel(t *testing.T, where string, p panel, variables map[string]bool) 
 		}
 		for _, v := range regexp.MustCompile(`\$([a-z]+)`).FindAllStringSubmatch(target.Expr, -1) {
 			if !variables[v[1]] {
-				t.Errorf("%s: there is no variable $%s", where, v[1])
+				t.Errorf("%s: unknown variable $%s", where, v[1])
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func checkPlaces(t *testing.T, file string, panels []panel) {
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("%s: %q lies on %q, or beside the page", file, p.Title, other)
+					t.Fatalf("%s: %q overlaps %q, or is off the page", file, p.Title, other)
 				}
 				taken[[2]int{x, y}] = p.Title
 			}
@@ -129,7 +129,7 @@ func checkPlaces(t *testing.T, file string, panels []panel) {
 	}
 }
 
-func TestDashboardsSpeakOfMetricsThatThereAre(t *testing.T) {
+func TestDashboardsUseExistingMetrics(t *testing.T) {
 	all := known(t)
 	for file, b := range boards(t) {
 		for _, p := range b.Panels {

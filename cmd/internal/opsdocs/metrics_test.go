@@ -18,7 +18,7 @@ import (
 
 const metricsPage = "docs/metrics.md"
 
-func TestTheMetricsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
+func TestDocumentedMetricsMatchThePrograms(t *testing.T) {
 	now := page(scrapes(t))
 	if *update {
 		proctest.Must(t, os.WriteFile(top+metricsPage, []byte(now), 0o644))
@@ -173,7 +173,7 @@ type metric struct {
 }
 
 // A metric that no scrape of the test shows is found in the source: every name that a program registers is on the page.
-func TestEveryMetricOfTheSourceIsInTheDocumentation(t *testing.T) {
+func TestEveryMetricIsDocumented(t *testing.T) {
 	all := known(t)
 	plain := regexp.MustCompile(`(?:Name:|NewDesc\()\s*"((?:unlocker|mutexdash)_[a-z0-9_]+)"`)
 	shared := regexp.MustCompile(`(?:Name:|\bd\()\s*"([a-z0-9_]+)",`) // after a namespace

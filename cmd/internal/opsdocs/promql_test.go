@@ -33,7 +33,7 @@ func checkQuery(t *testing.T, all map[string]metric, where, query string) {
 	for _, name := range names {
 		m, ok := all[familyOf(all, name)]
 		if !ok {
-			t.Errorf("%s: there is no metric %s", where, name)
+			t.Errorf("%s: unknown metric %s", where, name)
 			continue
 		}
 		maps.Copy(labels, m.labels)

@@ -44,7 +44,7 @@ func alerts(t *testing.T) []rule {
 	return all
 }
 
-func TestAlertsSpeakOfMetricsThatThereAre(t *testing.T) {
+func TestAlertsUseExistingMetrics(t *testing.T) {
 	all := known(t)
 	for _, r := range rules(t) {
 		checkQuery(t, all, r.Alert, r.Expr)
@@ -58,7 +58,7 @@ func TestAlertsSpeakOfMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-func TestAlertsSayWhatPeopleNeed(t *testing.T) {
+func TestAlertsHaveTheRequiredAnnotations(t *testing.T) {
 	for _, r := range alerts(t) {
 		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) {
 			t.Errorf("%s: the severity is %q", r.Alert, r.Labels["severity"])
@@ -143,13 +143,13 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	}
 	for title := range sections {
 		if regexp.MustCompile(`^(Unlocker|Mutexdash)[A-Z]`).MatchString(title) {
-			t.Errorf("docs/runbooks.md has a section about %s, which is no alert", title)
+			t.Errorf("docs/runbooks.md has a section about %s, which is not an alert", title)
 		}
 	}
 }
 
 // Pushed alerts have the names, the severities and the runbooks of the rules.
-func TestPushedAlertsAreThoseOfTheRules(t *testing.T) {
+func TestPushedAlertsMatchTheRules(t *testing.T) {
 	source := read(t, "internal/alertpush/alert.go")
 	names := regexp.MustCompile(`= "(Unlocker\w+)"`).FindAllStringSubmatch(source, -1)
 	if len(names) != 8 {
@@ -161,7 +161,7 @@ func TestPushedAlertsAreThoseOfTheRules(t *testing.T) {
 	}
 	for _, name := range names {
 		if severities[name[1]] == "" {
-			t.Errorf("%s is pushed, and there is no such rule", name[1])
+			t.Errorf("%s is pushed but has no rule", name[1])
 		}
 	}
 	if !strings.Contains(read(t, "internal/alertpush/annotations.go"), `"`+runbooks+`"`) {

@@ -10,7 +10,7 @@ import (
 )
 
 // States and endings have one word each. What operators read has all of them, and no other.
-func TestWhatOperatorsReadHasTheWordsForStatesAndEndings(t *testing.T) {
+func TestOperatorTextsUseTheTermsForStatesAndEndings(t *testing.T) {
 	var judged []metadata.State
 	for _, s := range metadata.States() {
 		if s.State != metadata.StateExpiring { // which is held, too
@@ -34,7 +34,7 @@ func TestWhatOperatorsReadHasTheWordsForStatesAndEndings(t *testing.T) {
 			t.Errorf("the board of locks has no colour for %s", s)
 		}
 		if alert := alertOf(string(s)); s != staleness.Held && !named[alert] {
-			t.Errorf("there is no alert %s", alert)
+			t.Errorf("unknown alert %s", alert)
 		}
 	}
 	for _, e := range metadata.Endings() {
@@ -48,7 +48,7 @@ func TestWhatOperatorsReadHasTheWordsForStatesAndEndings(t *testing.T) {
 	autoUnlocked, _ := metadata.EndingOf(metadata.EndedAutoUnlocked)
 	for _, word := range []string{string(metadata.StateUnclaimed), autoUnlocked.Word} {
 		if !named[alertOf(word)] {
-			t.Errorf("there is no alert %s", alertOf(word))
+			t.Errorf("unknown alert %s", alertOf(word))
 		}
 	}
 }

@@ -103,7 +103,7 @@ func scrapes(t *testing.T) map[string]families {
 			return got
 		}
 		if time.Since(began) > 2*time.Minute {
-			t.Fatalf("these are never there; take what is no more off %s: %q", metricsPage, missing)
+			t.Fatalf("these metrics are never exported; remove them from %s: %q", metricsPage, missing)
 		}
 	}
 }

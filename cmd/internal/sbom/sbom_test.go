@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-func TestTheBillHasEveryModuleOfTheProgram(t *testing.T) {
+func TestSBOMHasEveryModuleOfTheProgram(t *testing.T) {
 	self, err := os.Executable()
 	proctest.Must(t, err)
 	var out strings.Builder
@@ -24,7 +24,7 @@ func TestTheBillHasEveryModuleOfTheProgram(t *testing.T) {
 	}
 }
 
-func TestAModuleIsNamedWithVersionAndChecksum(t *testing.T) {
+func TestModuleHasItsVersionAndChecksum(t *testing.T) {
 	info := &debug.BuildInfo{
 		GoVersion: "go1.26.0", Path: "example.org/app/cmd/app",
 		Deps: []*debug.Module{
@@ -61,7 +61,7 @@ func TestAModuleIsNamedWithVersionAndChecksum(t *testing.T) {
 	}
 }
 
-func TestALicenceIsKnownByWhatItSays(t *testing.T) {
+func TestLicenceIsIdentifiedByItsText(t *testing.T) {
 	const bsd = "Redistribution and use in source and binary forms, with or without modification"
 	for text, want := range map[string]string{
 		"Apache License\n    Version 2.0, January 2004": "Apache-2.0",
@@ -78,7 +78,7 @@ func TestALicenceIsKnownByWhatItSays(t *testing.T) {
 	}
 }
 
-func TestAModuleWithoutALicenceIsRefused(t *testing.T) {
+func TestModuleWithoutALicenceIsRefused(t *testing.T) {
 	if l, err := licenceIn(t.TempDir()); err == nil {
 		t.Errorf("%+v", l)
 	}

@@ -1,6 +1,7 @@
 package unlocker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,16 +14,10 @@ import (
 
 // check returns one sentence about what cannot work, before anything is opened.
 func (o options) check() error {
-	if _, err := o.mode(); err != nil {
-		return daemon.Usage(err)
-	}
-	for _, check := range []func() error{o.sweep.Check, o.checkAbandoned, o.checkExclude, o.checkMetrics,
-		o.checkHistory, o.checkDashboard, o.push.check, o.kubernetes.check, o.log.Check, o.etcd.Check, o.web.Check} {
-		if err := check(); err != nil {
-			return daemon.Usage(err)
-		}
-	}
-	return nil
+	_, err := o.mode()
+	return daemon.Usage(cmp.Or(err, o.sweep.Check(), o.checkAbandoned(), o.checkExclude(), o.checkMetrics(),
+		o.checkHistory(), o.checkDashboard(), o.push.check(), o.kubernetes.check(), o.log.Check(), o.etcd.Check(),
+		o.web.Check()))
 }
 
 // mode returns the chosen policy. There is no default: an unlocker must not remove locks by accident, and an operator

@@ -43,7 +43,7 @@ func lines(t *testing.T, log *bytes.Buffer) (all []string) {
 	return all
 }
 
-func TestACycleThatStaysIsToldOnceAndThatItIsOverOnce(t *testing.T) {
+func TestCycleIsLoggedOnceAndItsEndOnce(t *testing.T) {
 	var log bytes.Buffer
 	var cycles []deadlock.Cycle
 	w := newDeadlockLogger(func() []deadlock.Cycle { return cycles }, zerolog.New(&log))
@@ -72,7 +72,7 @@ func TestACycleThatStaysIsToldOnceAndThatItIsOverOnce(t *testing.T) {
 	looks(100)
 }
 
-func TestItIsLookedEveryFiveSeconds(t *testing.T) {
+func TestCyclesAreCheckedEveryFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looks atomic.Int32
 		w := newDeadlockLogger(func() []deadlock.Cycle { looks.Add(1); return nil }, zerolog.Nop())
@@ -87,7 +87,7 @@ func TestItIsLookedEveryFiveSeconds(t *testing.T) {
 	})
 }
 
-func TestTheLineSaysWhoWaitsForWhatAndSinceWhen(t *testing.T) {
+func TestDeadlockLogLineHasWaitersLocksAndTimes(t *testing.T) {
 	var log bytes.Buffer
 	c := cycleOf("a", "b\n")
 	c.Waits[0].Held = append(c.Waits[0].Held, deadlock.Process{Owner: "c"})
@@ -97,13 +97,13 @@ func TestTheLineSaysWhoWaitsForWhatAndSinceWhen(t *testing.T) {
 		`a on host:7 waits for of-b�, held by b� on host:7 and 1 more; ` +
 			`b� on host:7 waits for of-a, held by a on host:7`} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("it does not say %s: %s", want, log.String())
+			t.Errorf("the log lacks %s: %s", want, log.String())
 		}
 	}
 }
 
 // A client that writes a thousand cycles must not fill the log.
-func TestManyCyclesAreNotAllTold(t *testing.T) {
+func TestLoggedCyclesAreLimited(t *testing.T) {
 	var log bytes.Buffer
 	var cycles []deadlock.Cycle
 	for i := range 1000 {

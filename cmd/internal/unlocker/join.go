@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -51,7 +52,7 @@ type components struct {
 
 	refused atomic.Pointer[string] // why etcd refused our last write; nil if it did not
 
-	alertmanager renewable // the transport of the pusher's requests
+	alertmanager atomic.Pointer[http.Client] // of the pusher; the newest
 }
 
 // join creates the components and gives each the functions of others that it needs.

@@ -7,13 +7,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/common/config"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
@@ -135,30 +134,9 @@ func seriesAttributes(given []string) (map[string]string, error) {
 	return attributes, nil
 }
 
-// renewable is a transport that sends requests through the newest client.
-type renewable struct {
-	now atomic.Pointer[http.Client]
-}
-
-func (r *renewable) RoundTrip(request *http.Request) (*http.Response, error) {
-	return r.now.Load().Transport.RoundTrip(request)
-}
-
 // client returns the client for the Alertmanagers. It rereads files with passwords and certificates as needed.
 func (o pushOptions) client() (*http.Client, error) {
-	settings := config.DefaultHTTPClientConfig
-	if o.configFile != "" {
-		loaded, _, err := config.LoadHTTPConfigFile(o.configFile)
-		if err != nil {
-			return nil, fmt.Errorf("--alertmanager.config.file: %w", err)
-		}
-		settings = *loaded
-	}
-	client, err := config.NewClientFromConfig(settings, "alertmanager")
-	if err != nil {
-		return nil, fmt.Errorf("--alertmanager.config.file: %w", err)
-	}
-	return client, nil
+	return wiring.HTTPClient("alertmanager", o.configFile)
 }
 
 // push connects the pusher to the view and the store; it is nil if not configured.
@@ -178,9 +156,7 @@ func (r *components) push(o options, log zerolog.Logger) (*alertpush.Pusher, err
 	if err != nil {
 		return nil, err
 	}
-	r.alertmanager.now.Store(client)
-	stays := *client
-	stays.Transport = &r.alertmanager
+	r.alertmanager.Store(client)
 	return alertpush.New(alertpush.Config{
 		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Attributes: attributes,
 		Dashboard: dashboardURL(o.dashboard), Policy: *o.sweep,
@@ -194,7 +170,7 @@ func (r *components) push(o options, log zerolog.Logger) (*alertpush.Pusher, err
 			}
 			return d.Backtrace, nil
 		},
-		Client: &stays, Log: log,
+		Client: r.alertmanager.Load, Log: log,
 	})
 }
 
@@ -276,16 +252,8 @@ func describe(e *zerolog.Event, c deadlock.Cycle) *zerolog.Event {
 
 // waits describes the waits: "billing on host-1:7 waits for orders, held by search on host-2:8; …".
 func waits(c deadlock.Cycle) string {
-	var steps []string
-	for _, w := range c.Waits[:min(len(c.Waits), maxWaits)] {
-		held := w.Held[0].String()
-		if others := len(w.Held) - 1; others > 0 {
-			held += fmt.Sprintf(" and %d more", others)
-		}
-		steps = append(steps, fmt.Sprintf("%s waits for %s, held by %s", text.Label(w.Who.String()),
-			text.Label(w.Lock), text.Label(held)))
-	}
-	if more := len(c.Waits) - len(steps); more > 0 {
+	steps, more := c.Say(maxWaits, text.Label)
+	if more > 0 {
 		steps = append(steps, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(steps, "; ")

@@ -3,6 +3,7 @@
 package unlocker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -249,18 +250,11 @@ alerts link to, says what each alert means and what to do about it.`,
 // theirs by themselves.
 func (o options) reload(r *components, connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
 	return daemon.Reload{
-		Log: log,
-		Check: func() error {
-			for _, check := range []func() error{o.etcd.Check, o.web.Check, o.push.check} {
-				if err := check(); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		Log:   log,
+		Check: func() error { return cmp.Or(o.etcd.Check(), o.web.Check(), o.push.check()) },
 		Use: func() int {
 			if client, err := o.push.client(); err == nil && r.pusher != nil {
-				r.alertmanager.now.Store(client)
+				r.alertmanager.Store(client)
 			}
 			return connections.Renew()
 		},

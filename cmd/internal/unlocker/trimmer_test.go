@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-func TestTheHistoryIsTrimmedEveryMinuteWhateverHappens(t *testing.T) {
+func TestHistoryIsTrimmedEveryMinuteDespiteErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		trims := 0

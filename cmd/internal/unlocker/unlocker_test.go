@@ -47,14 +47,14 @@ func pageShows(t *testing.T, address, expression string, before func()) {
 	})
 }
 
-func TestThePageTellsTheClockInWords(t *testing.T) {
+func TestStatusPageDescribesTheClock(t *testing.T) {
 	address := start(t, etcdtest.Start(t).Endpoint())
 	pageShows(t, address,
 		`<td>verified, (in agreement with the others|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`,
 		func() {})
 }
 
-func TestThePageTellsThatTheWitnessInKubernetesIsBlind(t *testing.T) {
+func TestStatusPageReportsABlindKubernetesWitness(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
@@ -73,7 +73,7 @@ func TestThePageTellsThatTheWitnessInKubernetesIsBlind(t *testing.T) {
 }
 
 // An unlocker that ran before a restore keeps reporting the later revision.
-func TestAnUnlockerThatSawALaterStateOfEtcdIsHeard(t *testing.T) {
+func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
 	layout := protocol.DefaultLayout()
@@ -83,7 +83,7 @@ func TestAnUnlockerThatSawALaterStateOfEtcdIsHeard(t *testing.T) {
 	})
 }
 
-func TestWhatCannotWorkIsNamedByItsFlag(t *testing.T) {
+func TestBadSettingIsNamedByItsFlag(t *testing.T) {
 	for flag, says := range map[string]string{
 		"--sweep.exclude=":                      "--sweep.exclude is empty",
 		"--history.max=-1":                      "--history.max is negative: -1",
@@ -114,7 +114,7 @@ func TestWhatCannotWorkIsNamedByItsFlag(t *testing.T) {
 	}
 }
 
-func TestRulesAreThoseOfTheRepository(t *testing.T) {
+func TestBundledRulesMatchTheRepository(t *testing.T) {
 	want, err := os.ReadFile("../../../deploy/prometheus/unlocker.rules.yaml")
 	proctest.Must(t, err)
 	var out bytes.Buffer
@@ -126,7 +126,7 @@ func TestRulesAreThoseOfTheRepository(t *testing.T) {
 }
 
 // It could neither remove a lock nor announce itself, so nobody else would know.
-func TestAnUnlockerWhoseRoleMayOnlyReadIsNotReadyAndSaysWhy(t *testing.T) {
+func TestReadOnlyUnlockerIsNotReadyAndReportsWhy(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.Auth())
 	etcd.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
 	password := filepath.Join(t.TempDir(), "password")
@@ -142,7 +142,7 @@ func TestAnUnlockerWhoseRoleMayOnlyReadIsNotReadyAndSaysWhy(t *testing.T) {
 }
 
 // Metrics reveal lock names, so they may need a password; a kubelet's probes have none.
-func TestProbesNeedNoPasswordOnAListenerOfTheirOwn(t *testing.T) {
+func TestProbeListenerNeedsNoPassword(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "web.yml")
 	// her password is "test"
 	users := "basic_auth_users:\n  alice: $2a$04$LYB8BWBw84czLD2u3iqe0urGcCv4NUdah.KQ/N90/CvJnJCOMZwOu\n"

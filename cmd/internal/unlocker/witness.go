@@ -77,12 +77,7 @@ func (o witnessOptions) check() error {
 	if runtime.GOOS != "linux" {
 		return daemon.Usage(errors.New("a witness runs on Linux only: other systems do not report what it must know"))
 	}
-	for _, check := range []func() error{o.log.Check, o.etcd.Check, o.web.Check} {
-		if err := check(); err != nil {
-			return daemon.Usage(err)
-		}
-	}
-	return nil
+	return daemon.Usage(cmp.Or(o.log.Check(), o.etcd.Check(), o.web.Check()))
 }
 
 // run wires a witness and runs it until ctx ends.
@@ -185,14 +180,9 @@ func witnessOf(m host.Machine, view *lockview.View, store *lockstore.Store, log 
 
 func (o witnessOptions) reload(connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
 	return daemon.Reload{
-		Log: log,
-		Check: func() error {
-			if err := o.etcd.Check(); err != nil {
-				return err
-			}
-			return o.web.Check()
-		},
-		Use: connections.Renew,
+		Log:   log,
+		Check: func() error { return cmp.Or(o.etcd.Check(), o.web.Check()) },
+		Use:   connections.Renew,
 	}
 }
 

@@ -36,7 +36,7 @@ func startWitness(t testing.TB, args ...string) string {
 }
 
 // The host name of a pod is another one after each upgrade; the machine is the same.
-func TestTheBootsOfAMachineAreRememberedUnderItsName(t *testing.T) {
+func TestBootsAreStoredByMachineName(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "boots.json")
 	endpoint := etcdtest.Start(t).Endpoint()
@@ -54,7 +54,7 @@ func TestTheBootsOfAMachineAreRememberedUnderItsName(t *testing.T) {
 	}
 }
 
-func TestAWitnessOfWrongSettingsSaysSoInASentence(t *testing.T) {
+func TestBadWitnessSettingsAreReportedInOneSentence(t *testing.T) {
 	broken := t.TempDir()
 	proctest.Must(t, os.WriteFile(filepath.Join(broken, "boots.json"), []byte("{"), 0o600))
 	for want, args := range map[string][]string{

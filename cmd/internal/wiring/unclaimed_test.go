@@ -21,7 +21,7 @@ import (
 
 // A program waits and hangs, and its ticket stays nevertheless. When the holder releases the lock, nobody takes it:
 // that is told after half a minute, and no longer when somebody does.
-func TestThatNobodyTakesALockIsToldUntilSomebodyDoes(t *testing.T) {
+func TestUnclaimedLockIsReportedUntilTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
 			lock   = "orders/settle"
@@ -99,7 +99,7 @@ func told(t *testing.T, metrics *prometheus.Registry, locks int, since time.Time
 		got[f.GetName()] = f.GetMetric()
 	}
 	if n := got["unlocker_unclaimed_locks"]; len(n) != 1 || n[0].GetGauge().GetValue() != float64(locks) {
-		t.Errorf("locks that nobody takes: %v, want %d", n, locks)
+		t.Errorf("unclaimed locks: %v, want %d", n, locks)
 	}
 	series := got["unlocker_lock_unclaimed_since_timestamp_seconds"]
 	if len(series) != locks || locks == 1 && series[0].GetGauge().GetValue() != float64(since.Unix()) {

@@ -44,7 +44,7 @@ func names(languages []Language) (names []string) {
 	return names
 }
 
-func TestLanguagesThatAMachineLacksAreSaid(t *testing.T) {
+func TestMissingLanguagesAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		programs map[string]string
 		found    []string
@@ -83,7 +83,7 @@ func TestLanguagesThatAMachineLacksAreSaid(t *testing.T) {
 	}
 }
 
-func TestAProgramThatDoesNotSayItsVersionIsLeftOut(t *testing.T) {
+func TestProgramWithoutAVersionIsSkipped(t *testing.T) {
 	machine(t, map[string]string{"python3": "hello"})
 	path, err := filepath.Abs(filepath.Join(os.Getenv("PATH"), "python3"))
 	proctest.Must(t, err)
@@ -92,7 +92,7 @@ func TestAProgramThatDoesNotSayItsVersionIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestWhatNpmBuiltRunsOnAnyNode(t *testing.T) {
+func TestNpmBuildRunsOnAnyNode(t *testing.T) {
 	machine(t, map[string]string{"node": "v20.0.0"})
 	top, err := os.Getwd()
 	proctest.Must(t, err)
@@ -116,8 +116,8 @@ func TestAllVersionsOfNode(t *testing.T) {
 	}
 }
 
-// TestAHolderEndsWithTheDemo also shows what a holder is told, and that nothing leads it to another etcd.
-func TestAHolderEndsWithTheDemo(t *testing.T) {
+// TestHolderEndsWithTheDemo also shows what a holder is told, and that nothing leads it to another etcd.
+func TestHolderEndsWithTheDemo(t *testing.T) {
 	dir := t.TempDir()
 	holder, notes := filepath.Join(dir, "holder"), filepath.Join(dir, "notes")
 	script(t, holder, `echo "$* $LIBRARY $ETCDCTL_ENDPOINTS" > `+notes+`
@@ -150,7 +150,7 @@ func TestAHolderEndsWithTheDemo(t *testing.T) {
 	}
 }
 
-func TestAHolderThatFailsIsReportedWithWhatItSays(t *testing.T) {
+func TestFailedHolderIsReportedWithItsOutput(t *testing.T) {
 	holder := filepath.Join(t.TempDir(), "holder")
 	script(t, holder, "echo >&2 'no module named clustermutex'; exit 3")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,7 +11,7 @@ import (
 )
 
 // As the first process of a container, mutexctl inherits what its command leaves behind.
-func TestTheDeadOfACommandAreNotWaitedFor(t *testing.T) {
+func TestZombiesOfACommandAreNotWaitedFor(t *testing.T) {
 	proctest.Must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 	cmd := exec.Command("sh", "-c", "sleep 600 & sleep 600 & echo ready; wait")

@@ -17,7 +17,7 @@ const (
 
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
-// story makes revisions. Its unlocker writes when tick is called, and its holders' clocks are an hour ahead.
+// story creates revisions. Its unlocker writes when tick is called, and its holders' clocks are an hour ahead.
 type story struct {
 	*testing.T
 	*holdtimes.Past
@@ -92,7 +92,7 @@ func (w *story) lock(name string) *holdtimes.Lock {
 	return nil
 }
 
-// is what is known of a lock, in short.
+// is compares the summary of a lock's hold times.
 func (w *story) is(name string) string {
 	w.Helper()
 	l := w.lock(name)
@@ -101,7 +101,7 @@ func (w *story) is(name string) string {
 		l.Unmeasured)
 }
 
-func TestWhatIsKnownOfALock(t *testing.T) {
+func TestLockDetails(t *testing.T) {
 	const joined = `{"uuid":"11111111-2222-4333-8444-000000000002","since":"1700003600"` // by the waiter's clock
 	for name, c := range map[string]struct {
 		story func(w *story)
@@ -279,7 +279,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-func TestHostileKeysAreSurvived(t *testing.T) {
+func TestHostileKeysCrashNothing(t *testing.T) {
 	w := tell(t)
 	for _, e := range []protocol.Event{w.put(w.l.Unlocker("a"), "{"), w.put(w.l.Unlocker("a"), `{"now":7}`),
 		w.put(w.l.Ticket("x", "y"), "["), w.del(w.l.Ticket("x", "z")), w.del(w.l.Field("x", "uuid")),

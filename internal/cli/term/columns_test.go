@@ -17,7 +17,7 @@ func TestCutTextFitsItsColumns(t *testing.T) {
 	}
 }
 
-func TestABacktraceKeepsItsLinesAndIndents(t *testing.T) {
+func TestBacktraceKeepsLinesAndIndents(t *testing.T) {
 	got := term.Lines("main.go:12 in main.run\n\tmain.go:3 in main.main\r\n  \x1b[2J\n\n")
 	want := []string{"main.go:12 in main.run", `    main.go:3 in main.main\r`, `  \x1b[2J`}
 	if !slices.Equal(got, want) {
@@ -25,7 +25,7 @@ func TestABacktraceKeepsItsLinesAndIndents(t *testing.T) {
 	}
 }
 
-func TestColumnsAreThoseOfATerminal(t *testing.T) {
+func TestColumnsMatchATerminal(t *testing.T) {
 	for s, want := range map[string]int{"abc": 3, "漢字": 4, "e\u0301": 1, "🔒": 2, "👩‍💻": 2, "ｱ": 1, "": 0, "…": 1} {
 		if got := term.Columns(s); got != want {
 			t.Errorf("%q takes %d columns, want %d", s, got, want)
@@ -33,7 +33,7 @@ func TestColumnsAreThoseOfATerminal(t *testing.T) {
 	}
 }
 
-func TestATableIsCutToTheTerminalStepByStep(t *testing.T) {
+func TestTableIsCutToTheTerminalInSteps(t *testing.T) {
 	fit := func(width int) (said string, lines []string) {
 		table := term.Table{Whole: true}
 		table.Row("LOCK", "HOST", "WHY")

@@ -17,7 +17,6 @@ import (
 type markPage struct {
 	site.Page
 	Name      string
-	Shown     string // the name in visible characters
 	Look      locks.DisplayState
 	Blocked   phrase.Sentence // who waits
 	Sentence  phrase.Sentence
@@ -29,18 +28,8 @@ type markPage struct {
 	Choices   []timeChoice // empty where no time is needed
 	Own       string       // time of one's own choice
 	OwnChosen bool
-	Token     int64
-	Revision  int64
-	Hold      string
-	Reason    string
 	Required  bool // the reason is
-	Ticket    string
-	Wrong     *FieldError
-	Action    string // where the form goes
-	Cancel    string
-	MaxReason int
-	MaxTicket int
-
+	confirmForm
 	// An acknowledgement that is there, and may be withdrawn.
 	Withdraw     int64 // its revision; 0 = there is none
 	Acknowledger string
@@ -60,14 +49,12 @@ func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 	wrong *FieldError) (site.Answer, error) {
 	row := lock.Row
 	from := pages.FromView(o.site.URLs, r)
-	v := markPage{Page: o.site.Page(r, o.form.Tab+" "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
-		Look:    row.Display,
-		Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID, Words: o.form,
-		Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
-		Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from),
-		Reason: site.BoxText(oneLine(typed.Reason)), Ticket: site.BoxText(oneLine(typed.Ticket)), Wrong: wrong,
-		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket, Required: o.MinWhy > 0,
-		Done: pages.DoneTo(row.Record, r.Now)}
+	v := markPage{Page: o.site.Page(r, o.form.Tab+" "+row.Name), Name: row.Name, Look: row.Display,
+		Purpose: row.Purpose, Words: o.form, Required: o.MinWhy > 0, Done: pages.DoneTo(row.Record, r.Now),
+		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision, Hold: row.UUID,
+			Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
+			Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from)}}
+	o.fill(&v.confirmForm, typed, "", wrong)
 	v.Here = "list"
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}

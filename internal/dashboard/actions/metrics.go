@@ -1,26 +1,40 @@
 package actions
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are those of a handler.
+type metrics struct {
+	prometheus.Collector
+	register promauto.Factory
+}
+
+func newMetrics() metrics {
+	all := prometheus.NewRegistry()
+	return metrics{all, promauto.With(all)}
+}
 
 // results counts by result.
 type results struct{ *prometheus.CounterVec }
 
 // newResults counts what was asked for.
-func newResults(name, help string) results {
-	return newCounts(name, help, "success", "conflict", "denied", "error")
+func (m metrics) newResults(name, help string) results {
+	return m.newCounts(name, help, "success", "conflict", "denied", "error")
 }
 
 // newNotices counts notices; known says that they are sent.
-func newNotices(known bool) results {
+func (m metrics) newNotices(known bool) results {
 	var all []string
 	if known {
 		all = []string{"success", "error", "dropped"}
 	}
-	return newCounts("mutexdash_notices_total", "Webhook notices of what operators did, by result.", all...)
+	return m.newCounts("mutexdash_notices_total", "Webhook notices of what operators did, by result.", all...)
 }
 
-func newCounts(name, help string, all ...string) results {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
+func (m metrics) newCounts(name, help string, all ...string) results {
+	v := m.register.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
 	for _, result := range all {
 		v.WithLabelValues(result)
 	}
@@ -28,22 +42,6 @@ func newCounts(name, help string, all ...string) results {
 }
 
 func (r results) count(result string) { r.WithLabelValues(result).Inc() }
-
-// Describe sends the descriptions of the metrics.
-func (h *Handler) Describe(ch chan<- *prometheus.Desc) {
-	for _, o := range h.operations {
-		o.results.Describe(ch)
-	}
-	h.told.Describe(ch)
-}
-
-// Collect sends the metrics.
-func (h *Handler) Collect(ch chan<- prometheus.Metric) {
-	for _, o := range h.operations {
-		o.results.Collect(ch)
-	}
-	h.told.Collect(ch)
-}
 
 // CountDenied counts an action that was refused for where it came from.
 func (o *Operation) CountDenied() { o.results.count("denied") }

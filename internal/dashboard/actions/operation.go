@@ -42,7 +42,7 @@ type wording struct {
 	command    string // of mutexctl; empty: as the verb
 	lengthFlag string // of that, for how long it is
 	did        string // what another person has done, after "has"
-	moved      string // what happened when the hold is still there but not as it was; empty: that cannot be
+	moved      string // what happened when the hold is still there but not as it was; empty: nobody knows
 	metric     string // counts what was asked for, by result
 	help       string // of the metric
 	form       formWords
@@ -126,7 +126,7 @@ func newOperations(h *Handler) []*Operation {
 	var all []*Operation
 	for _, w := range wordings() {
 		o := &Operation{Handler: h, verb: w.verb, Facts: w.verb.Facts(), wording: w.wording,
-			rate: rate{many: w.many}, results: newResults(w.metric, w.help)}
+			rate: rate{many: w.many}, results: h.newResults(w.metric, w.help)}
 		o.show = o.showHold
 		o.perform = o.performOnHold
 		o.after = o.afterHold
@@ -159,6 +159,7 @@ func (o *Operation) verbOf(asked Request) protocol.Verb {
 
 // Handler serves the actions of operators, as forms and as an API.
 type Handler struct {
+	metrics
 	operations []*Operation
 	site       *site.Site
 	traces     *backtraces.Store
@@ -169,7 +170,8 @@ type Handler struct {
 
 // New returns the handler of a site. Conflicts show programs the lock as the API does.
 func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
-	h := &Handler{site: s, traces: t, api: a, told: newNotices(s.Config.Notify != nil),
+	m := newMetrics()
+	h := &Handler{metrics: m, site: s, traces: t, api: a, told: m.newNotices(s.Config.Notify != nil),
 		notices: make(chan []byte, maxNotices)}
 	h.operations = newOperations(h)
 	return h

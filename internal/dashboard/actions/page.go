@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -41,7 +42,7 @@ type unlockPage struct {
 	confirmForm
 }
 
-// confirmForm is the form that asks for the name of the lock and a reason.
+// confirmForm is the form that asks for a reason, and for the name of a lock that another gets then.
 type confirmForm struct {
 	Shown     string // the name in visible characters
 	Token     int64
@@ -182,7 +183,7 @@ func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
-	v.Share = row.Share.Words()
+	v.Share = protocol.ShareWords(row.Share())
 	v.Whole = pages.WholeOf(row, r, h.site.URLs)
 	if delay := row.Record.DelayOf(h.site.Config.Fate().Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)

@@ -261,18 +261,8 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 	document, err := o.readNow(r.Context(), asked.Name)
 	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
 	switch {
-	case there && o.moved != "" && errors.Is(cause, metadata.ErrChanged):
-		return &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
-			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
-			Detail: "Nothing was done: " + o.moved + "."}
 	case err != nil || there:
-		unknown := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
-			Link:   o.site.URLs.Lock(asked.Name, asked.Hold),
-			Detail: "etcd did not confirm the change (" + o.site.Config.Explain(cause) + "). "}
-		if unknown.Detail += "Look at the lock before you try again."; there {
-			unknown.Detail += " The hold is still there, but the change may still arrive."
-		}
-		return unknown
+		return o.mayStand(asked, there, cause)
 	case errors.Is(cause, protocol.ErrUnknown) && ours.Ended != "":
 		ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())
 		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
@@ -281,6 +271,27 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 		}
 	}
 	return o.conflict(r, asked, document)
+}
+
+// mayStand tells what became of a hold that is still there, or that nobody could read again.
+func (o *Operation) mayStand(asked Request, there bool, cause error) error {
+	p := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
+		Name: asked.Name, Link: o.site.URLs.Lock(asked.Name, asked.Hold),
+		Detail: "etcd did not confirm the change (" + o.site.Config.Explain(cause) + "). Look at the lock before " +
+			"you try again."}
+	switch {
+	case errors.Is(cause, metadata.ErrChanged):
+		p.Status = http.StatusConflict
+		p.Code = "hold_changed"
+		p.Title = "Not done"
+		p.Detail = "Nothing was done: the hold that you saw has ended or changed. Look at the lock again."
+		if there && o.moved != "" {
+			p.Detail = "Nothing was done: " + o.moved + "."
+		}
+	case there:
+		p.Detail += " The hold is still there, but the change may still arrive."
+	}
+	return p
 }
 
 // conflict says who holds the lock now, or how the hold ended.

@@ -54,7 +54,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Whatever clocks and the order of arrival do, the holds of one record do not overlap and end after they begin.
+// Whatever the clocks and the order of arrival, the holds of one record do not overlap and end after they begin.
 func TestHoldsOfOneRecordNeverOverlap(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -91,7 +91,7 @@ func TestHoldsOfOneRecordNeverOverlap(t *testing.T) {
 	}
 }
 
-func TestTheStoreSeesWaitsEnd(t *testing.T) {
+func TestStoreSeesWaitsEnd(t *testing.T) {
 	var s intervals.Store
 	wait := func(id string) metadata.Waiter {
 		return metadata.Waiter{Lock: "a", ID: id, Ticket: metadata.Ticket{Since: metadata.Time{Time: noon},
@@ -120,7 +120,7 @@ func TestTheStoreSeesWaitsEnd(t *testing.T) {
 	}
 }
 
-func TestTheStoreForgetsTheOldestAndShortest(t *testing.T) {
+func TestStoreForgetsTheOldestAndShortest(t *testing.T) {
 	var s intervals.Store
 	now := noon
 	saw := func(name string, length time.Duration) {

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// A picture of 100 minutes: a minute is a percent.
+// A timeline of 100 minutes: one minute is one percent.
 var begin = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
 func minute(n float64) time.Time { return begin.Add(time.Duration(n * float64(time.Minute))) }
@@ -52,7 +52,7 @@ func parse(lines string) (all []intervals.Interval) {
 	return all
 }
 
-// show writes lanes down: rows of bars as owner[x+width], * for the number, ~ for the part past the alert.
+// show formats lanes: rows of bars as owner[x+width], * for the number, ~ for the part past the alert.
 func show(p lanes.Picture) string {
 	var b strings.Builder
 	row := func(bars []lanes.Bar) {
@@ -89,8 +89,8 @@ func show(p lanes.Picture) string {
 	return b.String()
 }
 
-// Nothing is late, and nobody has waited, by what nobody knows.
-func TestWhatLastsCountsUntilEtcdWasLastHeardOf(t *testing.T) {
+// Unknown spans count neither as late nor as waits.
+func TestOpenIntervalsCountUntilEtcdWasLastHeard(t *testing.T) {
 	p := plan(100)
 	p.AsOf = func(lanes.Key) time.Time { return minute(80) }
 	got := lanes.Lay(parse("a x 0- @90\na y 60- w\na z 70- @75"), p)
@@ -101,7 +101,7 @@ func TestWhatLastsCountsUntilEtcdWasLastHeardOf(t *testing.T) {
 	}
 }
 
-func TestLay(t *testing.T) {
+func TestLayout(t *testing.T) {
 	for name, test := range map[string]struct{ history, want string }{
 		"out of the picture": {"a x -20--1", ""},
 		"of no length":       {"a x 50-50", "a | x[50+0]\n"},
@@ -127,7 +127,7 @@ func TestLay(t *testing.T) {
 	}
 }
 
-func TestWaitsBeyondTheLinesAreCounted(t *testing.T) {
+func TestWaitsBeyondTheVisibleLinesAreCounted(t *testing.T) {
 	var history strings.Builder
 	for n := range 18 {
 		fmt.Fprintf(&history, "a w%d %d- w\n", n, n)
@@ -139,16 +139,16 @@ func TestWaitsBeyondTheLinesAreCounted(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownIsInThePicture(t *testing.T) {
+func TestUnknownSpansAreDrawn(t *testing.T) {
 	l := lanes.Lay(parse("a x 0-50"), plan(1000)).Lanes[0]
 	if len(l.Unknown) != 1 || l.Unknown[0] != (lanes.Stretch{X: 30, Width: 10}) {
 		t.Errorf("%+v", l.Unknown)
 	}
 }
 
-// TestNothingIsLostInARandomHistory holds what every picture has: bars within the edges, none over another one in its
-// row, each interval in exactly one, and no more of them than asked for.
-func TestNothingIsLostInARandomHistory(t *testing.T) {
+// TestRandomHistoryIsDrawnCompletely checks invariants of every timeline: bars are within the edges and do not overlap
+// in a row, each interval is in exactly one, and there are no more than requested.
+func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		var all []intervals.Interval

@@ -36,10 +36,10 @@ func (c *Counts) add(r *Row) {
 	if r.Display == Expiring {
 		c.in[Held.Urgency()]++
 	}
-	if r.Share == nil || r.Share.Lock == "" {
+	if shared := r.Share().Lock; shared == "" {
 		c.Waiting += r.Waiters
 	} else if r.Waiters > 0 {
-		c.addQueue(sharedLock{r.Cluster, r.Share.Lock}, r.Waiters)
+		c.addQueue(sharedLock{r.Cluster, shared}, r.Waiters)
 	}
 	c.Longest = Earlier(c.Longest, r.Longest)
 	c.Oldest = Earlier(c.Oldest, r.LockedAt)

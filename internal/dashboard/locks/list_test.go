@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// crowd is a snapshot of many locks, of which several often stand at one place of an order.
+// crowd is a snapshot of many locks with many ties in every order.
 func crowd(n int) (*locks.Snapshot, time.Time) {
 	random := rand.New(rand.NewPCG(5, 6))
 	now := time.Date(2026, 11, 23, 3, 0, 0, 0, time.UTC)
@@ -45,7 +45,7 @@ func crowd(n int) (*locks.Snapshot, time.Time) {
 	}).Current(now, staleness.Moment{Wall: now}), now
 }
 
-// TestPagesShowEveryLockOnceInEveryOrder turns the pages of lists forth and back.
+// TestPagesShowEveryLockOnceInEveryOrder pages through lists forward and back.
 func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 	s, now := crowd(2000)
 	for _, by := range lockorder.All() {
@@ -70,8 +70,8 @@ func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 	}
 }
 
-// TestOwnersAddUpToAllLocks compares what is added up for each owner with what is added up of all locks, which are so
-// many that several processors share the work.
+// TestOwnersAddUpToAllLocks compares the sums by owner with the sum of all locks, which are enough to be counted in
+// parallel.
 func TestOwnersAddUpToAllLocks(t *testing.T) {
 	s, now := crowd(40_000)
 	found, err := s.Result(t.Context(), locks.ParseQuery(""), lockorder.Parse("name"), now)
@@ -105,8 +105,8 @@ func TestOwnersAddUpToAllLocks(t *testing.T) {
 	}
 }
 
-// TestAClassChangesByTimeAlone: the snapshot says when it must be made anew.
-func TestAClassChangesByTimeAlone(t *testing.T) {
+// TestClassChangesOverTime: the snapshot says when it has to be rebuilt.
+func TestClassChangesOverTime(t *testing.T) {
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) time.Time { return noon.Add(d) }
 	expired := &metadata.Record{Name: "a", UUID: "u", Token: 7, LockedAt: at(-2 * time.Hour),
@@ -128,7 +128,7 @@ func TestAClassChangesByTimeAlone(t *testing.T) {
 	}
 }
 
-func TestAClassChangesWithTheUnlockers(t *testing.T) {
+func TestClassChangesWithTheUnlockers(t *testing.T) {
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	held := []*metadata.Record{{Name: "a", UUID: "u", Token: 7, LockedAt: noon.Add(-2 * time.Hour),
 		AlertAt: noon.Add(-time.Hour), AutoUnlockAt: noon.Add(-30 * time.Second)}}

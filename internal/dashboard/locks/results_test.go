@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
+func TestSharedSearchSurvivesItsFirstReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		locks := []*metadata.Record{{Name: "billing/1"}, {Name: "mail"}}
@@ -27,7 +27,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 		key := o.String() + " " + q.Text
 		e, mine := s.results.entry(key)
 		if !mine {
-			t.Fatal("somebody searches already")
+			t.Fatal("a search is already running")
 		}
 		var found *Result
 		var failed error
@@ -41,7 +41,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 		left, leave := context.WithCancel(t.Context())
 		leave()
 		if _, err := s.fill(left, e, key, q, o, now); !errors.Is(err, ErrLeft) {
-			t.Errorf("the reader who left gets %v, want %v", err, ErrLeft)
+			t.Errorf("the reader that left got %v, want %v", err, ErrLeft)
 		}
 		<-answered
 		if failed != nil || len(found.Rows) != 1 || found.Rows[0].Name != "billing/1" {
@@ -50,7 +50,7 @@ func TestASearchWhoseReaderLeftIsDoneForTheOthers(t *testing.T) {
 	})
 }
 
-func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
+func TestSearchFindsEveryTextIgnoringCase(t *testing.T) {
 	for _, r := range []*metadata.Record{
 		{Name: "an invoice"}, {Holder: metadata.Holder{Owner: "invoices"}},
 		{Holder: metadata.Holder{Hostname: "invoice-1"}}, {Holder: metadata.Holder{Purpose: "to\ninvoice"}},
@@ -68,7 +68,7 @@ func TestAWordIsFoundInEveryTextOfALockWhateverItsCase(t *testing.T) {
 	}
 }
 
-func TestASearchGoesNoFurtherWhenItsReaderLeaves(t *testing.T) {
+func TestSearchStopsWhenItsLastReaderLeaves(t *testing.T) {
 	locks := make([]*metadata.Record, 5000)
 	for i := range locks {
 		locks[i] = &metadata.Record{Name: fmt.Sprintf("%04d", i)}

@@ -37,7 +37,6 @@ type Row struct {
 	Display     DisplayState
 	next        time.Time        // when Display or overdue changes if nobody touches the record; zero = never
 	Ending      *metadata.Ending // how the hold ended; nil while it lasts
-	Share       *Share           // how the hold is part of a lock that several can hold; nil for an ordinary one
 	Fingerprint uint64           // changes with anything that a list shows
 
 	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
@@ -72,7 +71,7 @@ func (q queues) of(lock string) *Queue {
 
 // NewRow judges the lock at the moment, as one that unlockers treat so. The row keeps its queue, which is not nil.
 func NewRow(r *metadata.Record, f *fate.Fate, at staleness.Moment, waiting *Queue) *Row {
-	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r.Name, r.Attributes)}
+	row := &Row{Record: r, Queue: waiting}
 	row.judge(f, at)
 	return row
 }

@@ -156,8 +156,7 @@ type judging struct {
 
 // row judges a lock.
 func (by judging) row(lock *metadata.Record, waiting queues, at staleness.Moment) *Row {
-	queue := ShareOf(lock.Name, lock.Attributes).QueueName(lock.Name)
-	return NewRow(lock, &by.fate, at, waiting.of(queue)).In(by.cluster)
+	return NewRow(lock, &by.fate, at, waiting.of(lock.Queue())).In(by.cluster)
 }
 
 // rowNamed is where the row of a lock stands, or would stand, among rows that are sorted by name.

@@ -111,7 +111,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Verdict = p.VerdictOf(r, lock)
 	v.Suspected = suspicion(row.Record, at)
 	v.Sentence = sayHolder(row, at)
-	v.Share = row.Share.Words()
+	v.Share = protocol.ShareWords(row.Share())
 	v.Whole = WholeOf(row, r, p.site.URLs)
 	if lock.AskedHold != "" {
 		v.Current = p.site.URLs.Lock(row.Name, row.UUID)

@@ -67,11 +67,12 @@ type WholeLock struct {
 
 // WholeOf is nil for a hold that shares nothing.
 func WholeOf(row *locks.Row, r *site.Request, u site.URLs) *WholeLock {
-	if row.Share == nil || row.Share.Lock == "" {
+	lock := row.Share().Lock
+	if lock == "" {
 		return nil
 	}
-	w := &WholeLock{Name: row.Share.Lock, URL: u.Lock(row.Share.Lock, "")}
-	if holders := r.Snapshot().Shares(row.Share.Lock); len(holders) > 0 {
+	w := &WholeLock{Name: lock, URL: u.Lock(lock, "")}
+	if holders := r.Snapshot().Shares(lock); len(holders) > 0 {
 		w.Use = locks.UseOf(holders).Words()
 	}
 	return w

@@ -264,7 +264,7 @@ func (p *Pages) cyclesOf(r *site.Request, lock string, said verdict.Class) []cyc
 		return nil
 	}
 	if r := s.Find(lock); r != nil {
-		lock = r.Share.QueueName(lock)
+		lock = r.Record.Queue()
 	}
 	var with []deadlock.Cycle
 	for _, c := range s.Cycles() {

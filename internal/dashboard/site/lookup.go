@@ -113,11 +113,12 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 		return answer{document, revision}, err
 	})
 	document := found.document
-	share := locks.ShareOf(document.Name, document.Attributes)
+	held := &document.Record
+	held.Name = name
 	if err != nil && l.Row != nil {
-		share = l.Row.Share
+		held = l.Row.Record
 	}
-	l.InLine = s.Config.View.Waiters(share.QueueName(name))
+	l.InLine = s.Config.View.Waiters(held.Queue())
 	if err != nil {
 		if l.Silent = errors.Is(err, etcdread.ErrSilent); l.Silent {
 			l.Unread = err.Error()

@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 )
 
-func TestAPageDoesNotWaitLongForAnotherMemory(t *testing.T) {
+func TestPageDoesNotWaitLongForRemoteTrends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked, takes atomic.Int64
 		var fails atomic.Pointer[error]

@@ -19,7 +19,7 @@ func normal(text string) string {
 }
 
 // Every sentence is that of Prometheus' rules, in the cases for which promtool tests what the rules make of a lock.
-func TestTheRulesSayTheSame(t *testing.T) {
+func TestTextsMatchTheRules(t *testing.T) {
 	b, err := os.ReadFile("../../../deploy/prometheus/tests/locks.test.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestTheRulesSayTheSame(t *testing.T) {
 	}
 }
 
-func TestTheWorstIsSaidOfALock(t *testing.T) {
+func TestMostUrgentAlertIsChosen(t *testing.T) {
 	now := time.Date(2026, 3, 14, 3, 0, 0, 0, time.UTC)
 	sound := func() *metadata.Record {
 		return &metadata.Record{Name: "a", UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
@@ -106,7 +106,7 @@ func TestTheWorstIsSaidOfALock(t *testing.T) {
 	}
 }
 
-func TestNamesAreOneVisibleLine(t *testing.T) {
+func TestNamesAreOnePrintableLine(t *testing.T) {
 	evil := "a\n\u202eb\x1b[31m" + strings.Repeat("x", 5000)
 	says := alerttext.Alerting(alerttext.Hold{Lock: evil, Owner: evil, Host: evil}, time.Time{})
 	for _, s := range []string{says.Summary, says.Description} {

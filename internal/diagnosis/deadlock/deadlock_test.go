@@ -162,7 +162,7 @@ func TestCycles(t *testing.T) {
 	}
 }
 
-func TestNamesAreToldInOrderAndOnce(t *testing.T) {
+func TestNamesAreSortedAndUnique(t *testing.T) {
 	w := parse(t, "y=a@1 x=b@1 a>x@2 b>y@2 b>w@2")
 	w.holds("w", "", 1).Hostname = "c-0"
 	w.queues["y"] = append(w.queues["y"],
@@ -173,7 +173,7 @@ func TestNamesAreToldInOrderAndOnce(t *testing.T) {
 	}
 }
 
-func TestLabelsAreShortAndOtherOnesForOtherCycles(t *testing.T) {
+func TestLabelsAreShortAndDistinct(t *testing.T) {
 	labels := func(last string) (locks, holders string) {
 		w := newWorld()
 		long := strings.Repeat("x", 200) + last

@@ -10,9 +10,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TestAnyWorldAgainstTheDefinition compares Find with the definition itself, tried out on all sets of processes: a set
+// TestCyclesMatchTheDefinition compares Find with the definition itself, tried out on all sets of processes: a set
 // is stuck when each of it waits for a lock that those outside of it, who all get on, cannot make free.
-func TestAnyWorldAgainstTheDefinition(t *testing.T) {
+func TestCyclesMatchTheDefinition(t *testing.T) {
 	owners := []string{"a", "b", "c", "d", "e"}
 	none := 0
 	some := 0
@@ -130,7 +130,7 @@ func keptBy(w *world, lock, from string, those func(owner string) bool) bool {
 	return kept || permits && !free
 }
 
-func TestItIsTheSameEveryTime(t *testing.T) {
+func TestCyclesAreDeterministic(t *testing.T) {
 	for seed := range uint64(200) {
 		w := anyWorld(rand.New(rand.NewPCG(seed, 2)), []string{"a", "b", "c", "d", "e"})
 		want := fmt.Sprint(w.find())

@@ -28,7 +28,7 @@ func in(mode string, p metadata.Presence) metadata.Presence {
 	return p
 }
 
-func TestTogetherUnlockersAreAsQuickAsTheQuickest(t *testing.T) {
+func TestFastestUnlockerDetermines(t *testing.T) {
 	slow := unlocker("slow", func(p *staleness.Policy) {
 		p.ClockSkew = time.Minute
 		p.AbandonedGrace = time.Second
@@ -111,7 +111,7 @@ func TestALockIsSafeOnlyIfEveryUnlockerExcludesIt(t *testing.T) {
 	}
 }
 
-func TestDisagreementsNameTheSettingTheValuesAndTheUnlockers(t *testing.T) {
+func TestDisagreementNamesSettingValuesAndUnlockers(t *testing.T) {
 	silent := metadata.Presence{ID: "old", Mode: fate.AutoUnlock}
 	unlocks := func(p *staleness.Policy) { p.UnlockAbandoned = true }
 	var many []metadata.Presence

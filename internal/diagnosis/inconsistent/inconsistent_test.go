@@ -15,7 +15,7 @@ func permits(n, limit any) map[string]any {
 	return map[string]any{"kind": "semaphore", "permits": n, "limit": limit}
 }
 
-func TestWhatNoClientLeavesInEtcdIsFound(t *testing.T) {
+func TestInconsistenciesAreFound(t *testing.T) {
 	reader := map[string]any{"kind": "shared"}
 	for name, c := range map[string]struct {
 		held   held

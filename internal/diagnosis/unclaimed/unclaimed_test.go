@@ -68,7 +68,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestWhatWasFoundStaysFoundUntilSomebodyTakesIt(t *testing.T) {
+func TestUnclaimedLockStaysReportedUntilTaken(t *testing.T) {
 	free := map[string]time.Duration{"a": time.Hour}
 	found, _ := unclaimed.Find(nil, at(time.Hour+time.Minute, free))
 	later := at(time.Hour+2*time.Minute, free)

@@ -194,14 +194,14 @@ func (c *Cluster) leaving(l *Lock) (s sentence) {
 	}
 	s.say("; auto-unlock ")
 	s.until(pick(abandoned, l.Judged.RemoveAt, l.Judged.OverdueAt(c.Fate.Policy)))
-	s.say(".")
+	s.say(pick(abandoned, ".", " at the latest."))
 	return s
 }
 
 // inTime says of a lock alone that nothing is wrong with it.
 func (c *Cluster) inTime(l *Lock) (s sentence) {
 	if l.Shares > 1 {
-		s.say("All " + text.Thousands(l.Shares) + " holders of ")
+		s.say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ")
 		s.lock(l.Name)
 		c.in(&s)
 		s.say(" are in time.")

@@ -224,8 +224,8 @@ func systems() map[string]verdict.Cluster {
 	}
 }
 
-// TestTheFirstClassThatIsNotEmptyIsNamed puts each two locks of the table side by side, in one cluster and in two.
-func TestTheFirstClassThatIsNotEmptyIsNamed(t *testing.T) {
+// TestFirstNonemptyClassIsReported puts each two locks of the table side by side, in one cluster and in two.
+func TestFirstNonemptyClassIsReported(t *testing.T) {
 	for _, u := range policies() {
 		rows := combinations()
 		for i, a := range rows {
@@ -301,8 +301,8 @@ func TestWithinAClass(t *testing.T) {
 	}
 }
 
-// TestAClassTurnsByTimeAloneWhenItSaysSo: at Turns the class is another one, and one nanosecond before it is not.
-func TestAClassTurnsByTimeAloneWhenItSaysSo(t *testing.T) {
+// TestClassChangesWhenPredicted: at Turns the class is another one, and one nanosecond before it is not.
+func TestClassChangesWhenPredicted(t *testing.T) {
 	turned := 0
 	for _, u := range policies() {
 		f := u.cluster().Fate

@@ -27,6 +27,15 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
+// Describes reports whether a program's flag says where the locks are, as the file does.
+func Describes(flag string) bool {
+	switch flag {
+	case "etcd.dial-timeout", "etcd.request-timeout", "etcd.keepalive-time", "etcd.keepalive-timeout":
+		return false
+	}
+	return strings.HasPrefix(flag, "etcd.") || flag == "locks.prefix"
+}
+
 // Cluster is an etcd cluster, as the file describes it.
 type Cluster struct {
 	Name   string
@@ -116,7 +125,7 @@ func sentence(err error) error {
 		return fmt.Errorf("%s: there is no key %q", line, key)
 	}
 	text, _, _ = strings.Cut(text, " into ")
-	return errors.New(text + " is of the wrong kind")
+	return errors.New(strings.Replace(text, "cannot unmarshal ", "", 1) + " is of the wrong kind")
 }
 
 // IsName reports whether a cluster can have this name: it stands in addresses, queries and metrics.

@@ -53,11 +53,11 @@ clusters:
 	}
 }
 
-func TestWrongFileIsRefusedInOneSentence(t *testing.T) {
+func TestBadFileIsRefusedInOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    `it names no cluster: it must begin with "clusters:" and a list`,
 		"clusters: []":                        `it names no cluster`,
-		"- name: a":                           `wrong kind`,
+		"- name: a":                           `line 1: !!seq is of the wrong kind`,
 		"clusters: [{name: a, pasword: b}]":   `line 1: there is no key "pasword"`,
 		"cluster: [{name: a}]":                `there is no key "cluster"`,
 		"clusters: [{endpoints: [a]}]":        `the cluster at place 1 has no name`,
@@ -82,7 +82,7 @@ func TestWrongFileIsRefusedInOneSentence(t *testing.T) {
 	}
 }
 
-func TestUnreadableCredentialsAreRefused(t *testing.T) {
+func TestUnreadableCredentialFilesAreRefused(t *testing.T) {
 	list, err := clusterfile.Read(write(t,
 		"clusters: [{name: eu, endpoints: ['x:1'], user: u, password-file: gone}, "+
 			"{name: us, endpoints: ['x:1'], cacert: gone}]"))

@@ -3,6 +3,7 @@ package etcdretry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,10 +11,12 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 var errClosed = errors.New("closed")
@@ -36,7 +39,7 @@ func inMemory(t *testing.T, test func(t *testing.T, link *etcdmemory.Link)) {
 	})
 }
 
-func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
+func TestTransactionIsResentUntilItsOutcomeIsKnown(t *testing.T) {
 	lost := context.DeadlineExceeded
 	for _, c := range []struct {
 		name          string
@@ -76,7 +79,7 @@ func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
 	}
 }
 
-func TestSendingEndsWithItsTime(t *testing.T) {
+func TestSendEndsAtItsDeadline(t *testing.T) {
 	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
 		silent := 0
 		retry := etcdretry.New(link.Client(), etcdretry.Options{AttemptTimeout: 2 * time.Second, Closed: errClosed,
@@ -93,14 +96,20 @@ func TestSendingEndsWithItsTime(t *testing.T) {
 		if !errors.Is(err, errClosed) || errors.Is(err, context.Canceled) {
 			t.Errorf("a lease: %v", err)
 		}
-		link.Heal()
-		if lease, err := retry.Grant(t.Context(), time.Minute); lease == 0 || err != nil {
-			t.Errorf("a lease: %v, %v", lease, err)
-		}
 	})
 }
 
-func TestEndOfAContextIsToldWithItsCause(t *testing.T) {
+func TestWhereThereIsNoEtcdIsSaid(t *testing.T) {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
+	proctest.Must(t, err)
+	defer etcd.Close()
+	_, err = etcdretry.New(etcd, etcdretry.Options{}).SendFor(t.Context(), time.Millisecond, create("/a"))
+	if want := "there is no connection to etcd at 127.0.0.1:1: context deadline exceeded"; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestContextErrorHasItsCause(t *testing.T) {
 	shift := errors.New("the shift is over")
 	for cause, want := range map[error]string{
 		nil:       "context canceled",
@@ -115,7 +124,7 @@ func TestEndOfAContextIsToldWithItsCause(t *testing.T) {
 	}
 }
 
-func TestFollowingLooksAtTheBeginningAtEventsAndNowAndThen(t *testing.T) {
+func TestFollowLooksAtStartOnEventsAndPeriodically(t *testing.T) {
 	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
 		etcd := link.Client()
 		retry := etcdretry.New(etcd, etcdretry.Options{AttemptTimeout: 2 * time.Second})

@@ -17,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 const roundTrip = 5 * time.Millisecond
@@ -175,7 +176,7 @@ func TestTransactionsOfABusyClientShareRequests(t *testing.T) {
 	})
 }
 
-func TestEndOfARequestSendsWhatWaits(t *testing.T) {
+func TestCompletedRequestSendsTheWaitingOnes(t *testing.T) {
 	atDistance(t, func(t *testing.T, d *distant, c *etcdretry.Client) {
 		began := time.Now()
 		var all sync.WaitGroup
@@ -218,11 +219,7 @@ func TestSomeTransactionsNeverShareARequest(t *testing.T) {
 				if got := d.requests[len(busy):]; !sameRequests(got, c.want) {
 					t.Errorf("requests: %q, want %q", got, c.want)
 				}
-				for i, err := range errs {
-					if err != nil {
-						t.Errorf("%d: %v", i, err)
-					}
-				}
+				proctest.Must(t, errors.Join(errs...))
 			})
 		})
 	}
@@ -233,7 +230,7 @@ func sameRequests(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-func TestRefusalOfOneDoesNotConcernTheOthers(t *testing.T) {
+func TestRefusalOfOneDoesNotAffectOthers(t *testing.T) {
 	atDistance(t, func(t *testing.T, d *distant, c *etcdretry.Client) {
 		d.refuse = func(keys []string) error {
 			if slices.Contains(keys, "secret") {
@@ -269,7 +266,7 @@ func TestRefusalOfOneDoesNotConcernTheOthers(t *testing.T) {
 	})
 }
 
-func TestLostAnswerOfASharedRequestIsIndeterminateForEach(t *testing.T) {
+func TestLostAnswerOfASharedRequestIsIndeterminateForAll(t *testing.T) {
 	atDistance(t, func(t *testing.T, d *distant, c *etcdretry.Client) {
 		d.answers = []error{context.DeadlineExceeded, context.DeadlineExceeded}
 		answers, errs := sendEach(t.Context(), c, creating("a", "b", "c", "d", "e", "f")...)
@@ -281,7 +278,7 @@ func TestLostAnswerOfASharedRequestIsIndeterminateForEach(t *testing.T) {
 	})
 }
 
-func TestSharedRequestLastsAsLongAsSomebodyWaitsForIt(t *testing.T) {
+func TestSharedRequestLastsWhileAnyCallerWaits(t *testing.T) {
 	atDistance(t, func(t *testing.T, d *distant, c *etcdretry.Client) {
 		ctx, giveUp := context.WithCancel(t.Context())
 		gone := func(i int) bool { return i >= 1 && i <= 7 }
@@ -313,7 +310,7 @@ func TestSharedRequestLastsAsLongAsSomebodyWaitsForIt(t *testing.T) {
 	})
 }
 
-func TestCallerThatGivesUpWhileItWaitsIsNotSent(t *testing.T) {
+func TestRequestOfACallerThatGaveUpIsNotSent(t *testing.T) {
 	atDistance(t, func(t *testing.T, d *distant, c *etcdretry.Client) {
 		ctx, giveUp := context.WithCancel(t.Context())
 		wait := send(c, func(i int) context.Context {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
@@ -69,7 +71,7 @@ func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 			defer cancel()
 		}
 		if n > 0 && !Pause(ctx, Delay(n-1)) {
-			return s.answer, c.unanswered(ctx, s.last)
+			return s.answer, c.Unanswered(ctx, s.last)
 		}
 		if ctx.Err() != nil {
 			return s.answer, Ended(ctx, c.opts.Closed)
@@ -150,9 +152,17 @@ type private struct{ context.Context }
 
 func (private) Deadline() (none time.Time, ok bool) { return none, false }
 
-// unanswered is the error when ctx ends before there is an answer; last is what came of the last attempt.
-func (c *Client) unanswered(ctx context.Context, last error) error {
-	return fmt.Errorf("etcd did not answer (%w): %w", last, Ended(ctx, c.opts.Closed))
+// Unanswered is the error when ctx ends before there is an answer; last is what came of the last attempt.
+func (c *Client) Unanswered(ctx context.Context, last error) error {
+	ended := Ended(ctx, c.opts.Closed)
+	conn := c.etcd.ActiveConnection()
+	switch {
+	case !errors.Is(last, context.DeadlineExceeded) && !errors.Is(last, context.Canceled):
+		return fmt.Errorf("etcd did not answer (%w): %w", last, ended)
+	case conn != nil && conn.GetState() != connectivity.Ready:
+		return fmt.Errorf("there is no connection to etcd at %s: %w", strings.Join(c.etcd.Endpoints(), ", "), ended)
+	}
+	return fmt.Errorf("etcd did not answer: %w", ended)
 }
 
 // Grant requests a lease with this time to live, in whole seconds, until it is granted or refused, or ctx ends.
@@ -168,7 +178,7 @@ func (c *Client) Grant(ctx context.Context, life time.Duration) (clientv3.LeaseI
 			return 0, err
 		}
 		if !Pause(ctx, Delay(n)) {
-			return 0, c.unanswered(ctx, err)
+			return 0, c.Unanswered(ctx, err)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-func TestKeysOfALeaseLiveAsLongAsItIsKept(t *testing.T) {
+func TestKeysLiveAsLongAsTheirLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := etcdmemory.New()
 		holder := connect(t, s)
@@ -45,7 +45,7 @@ func TestKeysOfALeaseLiveAsLongAsItIsKept(t *testing.T) {
 	})
 }
 
-func TestClientThatIsCutOffMissesNothing(t *testing.T) {
+func TestPartitionedClientMissesNoEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := etcdmemory.New()
 		cut := connect(t, s)
@@ -70,7 +70,7 @@ func TestClientThatIsCutOffMissesNothing(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotInMemoryIsRefused(t *testing.T) {
+func TestUnsupportedRequestsAreRefused(t *testing.T) {
 	ctx := context.Background()
 	c := connect(t, etcdmemory.New()).Client()
 	_, compact := c.Compact(ctx, 1)

@@ -210,7 +210,7 @@ func (s *side) end(t *testing.T) {
 	}
 }
 
-func TestAnEtcdInMemoryAnswersAsARealOne(t *testing.T) {
+func TestInMemoryEtcdBehavesLikeARealOne(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()

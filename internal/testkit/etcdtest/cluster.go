@@ -185,11 +185,11 @@ func (m *Members) Leader(t testing.TB) int {
 	return found
 }
 
-// WaitReady returns when every running member answers a linearizable read.
+// WaitReady returns when every member that was not killed answers a linearizable read.
 func (m *Members) WaitReady(t testing.TB) {
 	t.Helper()
 	for i, p := range m.procs {
-		if !p.Running() {
+		if s := p.State(); s != nil && s.ExitCode() < 0 {
 			continue
 		}
 		c := m.ClientOf(t, i)
@@ -216,9 +216,7 @@ func (m *Members) status(ctx context.Context, t testing.TB, i int) (*clientv3.St
 func (m *Members) launch(i int) {
 	m.t.Helper()
 	p, err := launch(m.confs[i], m.programs[i])
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	proctest.Must(m.t, err)
 	m.procs[i] = p
 }
 

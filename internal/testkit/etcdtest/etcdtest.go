@@ -44,26 +44,30 @@ type Server struct {
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := &Server{opts: collect(opts)}
-	dir := t.TempDir()
 	if s.opts.tls {
 		s.ca = NewCA(t)
 	}
-	for try := 0; ; try++ {
-		s.conf = s.opts.config(t, s.ca, dir, "default")
-		err := s.start()
-		if err == nil {
-			break
-		}
-		if try == 3 || !portTaken(err) {
-			t.Fatal(err)
-		}
-	}
+	s.startIn(t, t.TempDir())
 	t.Cleanup(s.Stop)
 	if s.opts.auth {
 		enableAuth(t, s.Client(t))
 		s.opts.users = true
 	}
 	return s
+}
+
+// startIn runs the member with its data in this directory, on addresses that nobody else has.
+func (s *Server) startIn(t testing.TB, dir string) {
+	t.Helper()
+	for try := 0; ; try++ {
+		s.conf = s.opts.config(t, s.ca, dir, "default")
+		switch err := s.start(); {
+		case err == nil:
+			return
+		case try == 3 || !portTaken(err):
+			t.Fatal(err)
+		}
+	}
 }
 
 // Endpoint returns the member's URL for clients.
@@ -238,9 +242,7 @@ func (o options) client(t testing.TB, ca *CA, endpoints ...string) *clientv3.Cli
 		conf.Password = RootPassword
 	}
 	c, err := clientv3.New(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -292,18 +294,15 @@ func flags(c etcdembed.Config) []string {
 // Put writes a key.
 func Put(t testing.TB, etcd *clientv3.Client, key, value string) {
 	t.Helper()
-	if _, err := etcd.Put(context.Background(), key, value); err != nil {
-		t.Fatal(err)
-	}
+	_, err := etcd.Put(context.Background(), key, value)
+	proctest.Must(t, err)
 }
 
 // Count returns the number of keys with this prefix.
 func Count(t testing.TB, etcd *clientv3.Client, prefix string) int64 {
 	t.Helper()
 	r, err := etcd.Get(context.Background(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	return r.Count
 }
 

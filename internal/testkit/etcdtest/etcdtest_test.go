@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
-func TestSpacesOfASharedEtcdDoNotMeet(t *testing.T) {
+func TestSpacesOfASharedEtcdAreSeparate(t *testing.T) {
 	ctx := t.Context()
 	one, two := etcdtest.Shared(t), etcdtest.Shared(t)
 	if one.Endpoint() != two.Endpoint() {
@@ -35,7 +35,7 @@ func TestSpacesOfASharedEtcdDoNotMeet(t *testing.T) {
 }
 
 // Nobody else notices a network that is meant to be slow and is not.
-func TestADelayIsOneEachWay(t *testing.T) {
+func TestDelayAppliesEachWay(t *testing.T) {
 	p := etcdtest.NewProxy(t, etcdtest.Shared(t).Endpoint())
 	c := etcdtest.Shared(t).Through(t, p.Endpoint())
 	etcdtest.Put(t, c, "a", "on time")

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // Proxy forwards bytes between clients and one member, and simulates a bad network. Faults accumulate until Heal.
@@ -29,9 +31,7 @@ type fault struct {
 func NewProxy(t testing.TB, endpoint string) *Proxy {
 	t.Helper()
 	p, err := LaunchProxy(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	t.Cleanup(p.Close)
 	return p
 }

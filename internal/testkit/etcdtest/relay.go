@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // Relay stands before one member of etcd and leaves it to its owner what becomes of each call. Unlike Proxy it knows
@@ -48,16 +50,12 @@ type Handler func(ctx context.Context, method string, from grpc.ServerStream) er
 func NewRelay(t testing.TB, endpoint string, call Handler, plain http.Handler) *Relay {
 	t.Helper()
 	target, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5,
 		MaxDelay: 300 * time.Millisecond}, MinConnectTimeout: time.Second}
 	to, err := grpc.NewClient("passthrough:///"+target.Host, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(quick), grpc.WithDefaultCallOptions(grpc.ForceCodec(verbatim{})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	g := grpc.NewServer(grpc.ForceServerCodec(verbatim{}),
 		grpc.UnknownServiceHandler(func(_ any, from grpc.ServerStream) error {
 			method, _ := grpc.MethodFromServerStream(from)
@@ -74,9 +72,7 @@ func NewRelay(t testing.TB, endpoint string, call Handler, plain http.Handler) *
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	var serves sync.WaitGroup
 	serves.Go(func() { server.Serve(l) })
 	t.Cleanup(func() { server.Close(); to.Close(); serves.Wait() })

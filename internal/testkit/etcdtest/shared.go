@@ -10,6 +10,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
+
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // Space is what one test sees of the etcd that the tests of a package share: its own keys and leases.
@@ -40,19 +42,10 @@ func Shared(t testing.TB) *Space {
 
 func startShared(t testing.TB) *Server {
 	dir, err := os.MkdirTemp("", "etcdtest") //nolint:usetesting // it outlives the test
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	s := &Server{}
-	for try := 0; ; try++ {
-		s.conf = s.opts.config(t, nil, dir, "default")
-		switch err := s.start(); {
-		case err == nil:
-			return s
-		case try == 3 || !portTaken(err):
-			t.Fatal(err)
-		}
-	}
+	s.startIn(t, dir)
+	return s
 }
 
 // stopShared ends the shared etcd, if there is one.

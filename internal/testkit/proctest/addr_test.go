@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAnAddressIsReservedUntilItsTestEnds(t *testing.T) {
+func TestAddressIsReservedUntilItsTestEnds(t *testing.T) {
 	var addr string
 	t.Run("in another test", func(t *testing.T) {
 		addr = FreeAddr(t)

@@ -59,7 +59,7 @@ func TestNothingOutlivesTheTest(t *testing.T) {
 	})
 }
 
-func TestATaskEndsWithItsContextAndItsError(t *testing.T) {
+func TestTaskEndsWithItsContextAndItsError(t *testing.T) {
 	broken := errors.New("broken")
 	if err := proctest.Go(t, func(context.Context) error { return broken }).Wait(t); err != broken {
 		t.Errorf("%v", err)

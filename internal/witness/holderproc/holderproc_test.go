@@ -16,13 +16,13 @@ import (
 
 const uid = "0b5d7e0a-6d4d-4a3e-9a53-0d7a6c2f9f10"
 
-// stat is a line of /proc/PID/stat, whose program has this name.
+// stat returns a line of /proc/PID/stat for a program with this name.
 func stat(name, state, threads, start string, more ...string) string {
 	return "4711 (" + name + ") " + state + " 1 4711 4711 34817 4711 4194304 1 2 3 4 5 6 7 8 20 0 " + threads +
 		" 0 " + start + " 1000 200" + strings.Repeat(" 0", 27) + strings.Join(more, "")
 }
 
-func TestStatIsReadWhateverTheProgramIsCalled(t *testing.T) {
+func TestStatIsParsedForAnyProgramName(t *testing.T) {
 	for _, name := range []string{"sleep", "a b", "a) S 1 1 1", ")", "(", "a\nb", "", "\xff) Z"} {
 		got, ok := holderproc.ParseStat(stat(name, "S", "3", "187654321", " 9\n"))
 		if want := (holderproc.Stat{State: 'S', Threads: 3, Start: 187654321, ExitCode: 9}); !ok || got != want {
@@ -42,7 +42,7 @@ func TestStatIsReadWhateverTheProgramIsCalled(t *testing.T) {
 	}
 }
 
-func TestAProcessThatEndedIsToldFromOneWhoseFirstThreadEnded(t *testing.T) {
+func TestEndedProcessDiffersFromOneWithoutItsMainThread(t *testing.T) {
 	for _, c := range []struct {
 		state, threads string
 		ended          bool
@@ -54,7 +54,7 @@ func TestAProcessThatEndedIsToldFromOneWhoseFirstThreadEnded(t *testing.T) {
 	}
 }
 
-func TestNamespacesAndProcessIDsAreRead(t *testing.T) {
+func TestNamespacesAndProcessIDsAreParsed(t *testing.T) {
 	for link, want := range map[string]int64{"pid:[4026531836]": 4026531836, "time:[4026531834]": 4026531834, "": 0,
 		"pid:[]": 0, "pid:[x]": 0, "pid:[-4]": 0, "pid:[12": 0} {
 		if got, ok := holderproc.ParseNamespace(link); ok != (want != 0) || ok && got != want {
@@ -81,7 +81,7 @@ func TestNamespacesAndProcessIDsAreRead(t *testing.T) {
 	}
 }
 
-func TestThePodIsReadFromTheGroupOfTheProcess(t *testing.T) {
+func TestPodIsReadFromTheCgroup(t *testing.T) {
 	slice := strings.ReplaceAll(uid, "-", "_")
 	static := strings.Repeat("deadbeef", 4)
 	for text, want := range map[string]string{
@@ -111,7 +111,7 @@ const (
 	words = "1 2 8:1 /lib/kubelet/pods/" + uid + "/containers/worker/7b1d /dev/termination-log rw - ext4 /dev/sda1 rw\n"
 )
 
-func TestThePodAndTheContainerAreReadFromTheMounts(t *testing.T) {
+func TestPodAndContainerAreReadFromTheMounts(t *testing.T) {
 	other := strings.ReplaceAll(hosts, uid, "11111111-6d4d-4a3e-9a53-0d7a6c2f9f10")
 	for _, c := range []struct{ text, uid, container string }{
 		{hosts, uid, ""},
@@ -130,7 +130,7 @@ func TestThePodAndTheContainerAreReadFromTheMounts(t *testing.T) {
 	}
 }
 
-// machine is a source made of texts.
+// machine is a fake source of files and links.
 type machine map[string]string
 
 func (m machine) source() holderproc.Source {
@@ -144,7 +144,7 @@ func with(base machine, more machine) machine {
 	return all
 }
 
-func TestWhatAProcessLearnsAboutItself(t *testing.T) {
+func TestOwnProcessIdentity(t *testing.T) {
 	linux := machine{
 		"/proc/sys/kernel/random/boot_id": "b00b1e5e-0000-4000-8000-000000000001\n",
 		"/proc/self/ns/pid":               "pid:[4026531836]",
@@ -191,7 +191,7 @@ func TestWhatAProcessLearnsAboutItself(t *testing.T) {
 	}
 }
 
-func TestTheRunningProcessIsTheOneThatProcShows(t *testing.T) {
+func TestRunningProcessMatchesProc(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		if got := holderproc.Self(holderproc.System()); got.BootID != "" || got.Start != 0 {
 			t.Errorf("%+v", got)
@@ -227,7 +227,7 @@ func FuzzWhatProcSays(f *testing.F) {
 				t.Errorf("%q has the process id %d", text, pid)
 			}
 		}
-		// Whatever is learned can be written into a record.
+		// Everything that was read must be valid in a record.
 		every := func(string) string { return text }
 		p := holderproc.Self(holderproc.Source{Read: every, Link: every, Getenv: every})
 		for name, value := range p.Members() {

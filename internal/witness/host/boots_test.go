@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// disk is the files of a machine that survive a reboot.
+// disk holds the files of a machine that survive a reboot.
 type disk struct {
 	testing.TB
 	dir, state string
@@ -35,7 +35,7 @@ func (d disk) boot(id, hostname string) (Machine, bool, error) {
 	})
 }
 
-// boots expects these earlier boots to be known under the boot with this id.
+// boots expects these earlier boots to be known in the boot with this id.
 func (d disk) boots(id, hostname string, forgets bool, earlier ...string) {
 	d.Helper()
 	m, forgotten, err := d.boot(id, hostname)
@@ -61,7 +61,7 @@ func TestBootsAreRemembered(t *testing.T) {
 	d.boots("last", "host-1", false, all[maxBoots+1:]...)
 }
 
-func TestBootsOfAnotherMachineAreForgotten(t *testing.T) {
+func TestBootsOfAnotherMachineAreDiscarded(t *testing.T) {
 	t.Parallel()
 	for about, copied := range map[string]func(disk){
 		"another machine id": func(d disk) { d.write("machine-id", "m2\n") },
@@ -81,7 +81,7 @@ func TestBootsOfAnotherMachineAreForgotten(t *testing.T) {
 	d.boots("c", "host-2", false, "b")
 }
 
-func TestBootsThatCannotBeRememberedAreAnError(t *testing.T) {
+func TestFailureToRememberBootsIsAnError(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t)
 	proctest.Must(t, os.WriteFile(filepath.Join(d.state, "boots.json"), []byte("{"), 0o600))

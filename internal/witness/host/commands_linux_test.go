@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// commands are how many processes live in cgroups, instead of those of this machine.
+// commands fakes the number of processes in each cgroup.
 type commands struct {
 	mu     sync.Mutex
 	living map[int64]int
@@ -47,7 +47,7 @@ func (w *world) ofCommand(pid int, cgroup int64) metadata.Process {
 	return p
 }
 
-func TestAHoldEndsWithItsProcessAndItsCommand(t *testing.T) {
+func TestHoldEndsWithItsProcessAndItsCommand(t *testing.T) {
 	w := newWorld(t)
 	c := &commands{living: map[int64]int{7: 0}}
 	one := w.witness(c.use)
@@ -80,7 +80,7 @@ func TestAHoldEndsWithItsProcessAndItsCommand(t *testing.T) {
 	}
 }
 
-func TestAWitnessThatDoesNotSeeTheCgroupsProvesNothingAboutACommand(t *testing.T) {
+func TestWitnessWithoutCgroupsProvesNothingAboutACommand(t *testing.T) {
 	w := newWorld(t)
 	c := &commands{err: errors.New("only a part of the cgroups is seen")}
 	one := w.witness(c.use)
@@ -97,7 +97,7 @@ func TestAWitnessThatDoesNotSeeTheCgroupsProvesNothingAboutACommand(t *testing.T
 	w.eventually("a warning", func() bool { return strings.Contains(one.log.String(), "whether its command has") })
 }
 
-func TestACommandIsGoneWithItsCgroup(t *testing.T) {
+func TestCommandIsGoneWithItsCgroup(t *testing.T) {
 	w := newWorld(t)
 	w.witness(func(one *Witness) {
 		one.cgroups = func(map[int64]bool) (map[int64]int, error) { return nil, nil }

@@ -38,12 +38,7 @@ type collector struct {
 }
 
 // Describe sends all metrics.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.descs.locks, c.descs.processes, c.descs.unseen, c.descs.pending,
-		c.descs.stated, c.descs.failed, c.descs.synced, c.descs.able} {
-		ch <- d
-	}
-}
+func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
 // Collect counts.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {

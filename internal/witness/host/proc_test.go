@@ -35,8 +35,8 @@ func (f fake) link(target string, parts ...string) {
 	proctest.Must(f, os.Symlink(target, file))
 }
 
-// process adds one: its ids from this /proc's namespace to its own, in which namespace it lives (0: that may not be
-// read), and when it began.
+// process adds a process: its ids from this /proc's namespace down to its own, its namespace (0: unreadable), and its
+// start.
 func (f fake) process(ids string, namespace, start int64) {
 	f.Helper()
 	pid, _, _ := strings.Cut(ids, " ")
@@ -48,7 +48,7 @@ func (f fake) process(ids string, namespace, start int64) {
 	}
 }
 
-// machine makes it the /proc of a witness with process id 9 that sees every process.
+// machine makes it the /proc of a witness with process id 9 that can see every process.
 func (f fake) machine() {
 	f.file("b00b1e5e\n", "sys", "kernel", "random", "boot_id")
 	f.file("NSpid:\t9\nGid:\t0\t0\t0\t0\nGroups:\t\nCapEff:\t0000000000000000\n", "self", "status")
@@ -57,7 +57,7 @@ func (f fake) machine() {
 	f.file("22 27 0:21 / /proc rw - proc proc rw\n", "self", "mountinfo")
 }
 
-func TestProcThatHidesProcessesIsNoticed(t *testing.T) {
+func TestHidepidIsDetected(t *testing.T) {
 	t.Parallel()
 	mount := func(options string) string {
 		return "20 1 0:5 / / rw - ext4 /dev/sda rw\n" +
@@ -97,7 +97,7 @@ func TestProcThatHidesProcessesIsNoticed(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsAWitnessFromSeeingIsOneSentence(t *testing.T) {
+func TestWitnessReportsWhatItCannotSee(t *testing.T) {
 	t.Parallel()
 	remove := func(parts ...string) func(fake) {
 		return func(f fake) { os.RemoveAll(f.path(parts...)) }
@@ -135,7 +135,7 @@ func TestWhatKeepsAWitnessFromSeeingIsOneSentence(t *testing.T) {
 	}
 }
 
-func TestTheProcessesThatMayBeAHolder(t *testing.T) {
+func TestHolderCandidates(t *testing.T) {
 	t.Parallel()
 	const ours, theirs = 7001, 7002
 	f := newFake(t)
@@ -170,8 +170,8 @@ func TestTheProcessesThatMayBeAHolder(t *testing.T) {
 	}
 }
 
-// A process of which a search cannot read who it is may be the holder: nothing is proven.
-func TestAProcessThatCannotBeReadIsNotTakenForAnother(t *testing.T) {
+// A process whose identity cannot be read may be the holder: nothing is proven.
+func TestUnreadableProcessIsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
 	for about, spoil := range map[string]func(fake){
 		"no text": func(f fake) {
@@ -186,7 +186,7 @@ func TestAProcessThatCannotBeReadIsNotTakenForAnother(t *testing.T) {
 		f.machine()
 		f.process("100 1", 4026532001, 500)
 		spoil(f)
-		p := processes{proc: f.proc, own: initialPID, all: true,
+		p := processes{proc: f.proc, all: true,
 			open: func(int64) (*handle, error) { return nil, errNoHandle }}
 		_, seen, err := p.search([]holder{{namespace: 4026532001, pid: 1, start: 500}})
 		if err == nil || len(seen) > 0 {

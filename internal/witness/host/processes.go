@@ -17,8 +17,7 @@ const (
 // processes looks for processes of this machine.
 type processes struct {
 	proc proc
-	own  int64 // the pid namespace of the witness
-	all  bool  // it contains all others
+	all  bool // it contains all others
 	open func(pid int64) (*handle, error)
 }
 

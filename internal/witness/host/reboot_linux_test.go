@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// rebooted is a world whose machine has booted since, with a process of the boot before.
+// rebooted is a world after a reboot, with a process of the earlier boot.
 func rebooted(t *testing.T) (w *world, before metadata.Process) {
 	t.Parallel()
 	before = metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
@@ -22,7 +22,7 @@ func rebooted(t *testing.T) (w *world, before metadata.Process) {
 	return w, before
 }
 
-func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
+func TestRebootEndsHoldersOfEarlierBoots(t *testing.T) {
 	w, before := rebooted(t)
 	c := w.sleeper()
 	now := w.identity(c.Process.Pid)
@@ -44,7 +44,7 @@ func TestAfterARebootTheHoldersOfTheEarlierBootHaveEnded(t *testing.T) {
 	w.silent(holds["other"], holds["handed"], holds["now"])
 }
 
-func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
+func TestEarlierBootStillTakingLocksIsAnotherMachine(t *testing.T) {
 	w, before := rebooted(t)
 	old := w.hold("old", 17, before)
 	one := w.witness()
@@ -61,8 +61,8 @@ func TestAnEarlierBootThatStillTakesLocksIsAnotherMachines(t *testing.T) {
 	}
 }
 
-// What was taken while the watch was broken is only seen by the next list.
-func TestAnEarlierBootThatTookALockDuringABreakIsAnotherMachines(t *testing.T) {
+// Locks taken while the watch was broken are only seen by the next list.
+func TestEarlierBootTakingALockDuringABreakIsAnotherMachine(t *testing.T) {
 	w, before := rebooted(t)
 	store := lockstore.New(w.etcd, w.layout)
 	watching := make(chan struct{})

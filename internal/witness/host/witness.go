@@ -99,7 +99,7 @@ func New(c Config) *Witness {
 	return &Witness{
 		cfg: c,
 		processes: processes{
-			proc: proc{"/proc"}, own: c.Machine.Namespace, all: c.Machine.SeesAll(), open: openProcess,
+			proc: proc{"/proc"}, all: c.Machine.SeesAll(), open: openProcess,
 		},
 		cgroups: findCgroups, pauses: defaultPauses(),
 		find: make(chan struct{}, 1), publish: make(chan struct{}, 1),

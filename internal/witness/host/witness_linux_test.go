@@ -28,7 +28,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
+func TestStatementHasTheSignalOfAKilledProcess(t *testing.T) {
 	bothWays(t, func(t *testing.T, w *world, change ...func(*Witness)) {
 		one := w.witness(change...)
 		c := w.sleeper()
@@ -38,7 +38,7 @@ func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
 		w.silent(before, after)
 		killed := time.Now()
 		identity := w.identity(c.Process.Pid)
-		if err := c.Process.Kill(); err != nil { // and nobody reaps it
+		if err := c.Process.Kill(); err != nil { // without reaping it
 			t.Fatal(err)
 		}
 		for _, h := range []locktxn.Hold{before, after} {
@@ -55,7 +55,7 @@ func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
 	})
 }
 
-func TestAProcessThatEndsDuringTheLookIsNotHidden(t *testing.T) {
+func TestProcessEndingDuringTheScanIsNotHidden(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
@@ -75,7 +75,7 @@ func TestAProcessThatEndsDuringTheLookIsNotHidden(t *testing.T) {
 	}
 }
 
-func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
+func TestStatementHasTheExitCode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
@@ -95,7 +95,7 @@ func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
 	contains(t, one.log.String(), `"cause":"process_ended"`, `"lock":"a"`)
 }
 
-func TestExecIsNoEnd(t *testing.T) {
+func TestHoldSurvivesExec(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
@@ -112,7 +112,7 @@ func TestExecIsNoEnd(t *testing.T) {
 	w.death(h)
 }
 
-func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
+func TestHoldSurvivesExitOfMainThread(t *testing.T) {
 	bothWays(t, func(t *testing.T, w *world, change ...func(*Witness)) {
 		one := w.witness(change...)
 		program, err := os.Executable()
@@ -130,7 +130,7 @@ func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
 	})
 }
 
-func TestARecordByHandIsAsGood(t *testing.T) {
+func TestRecordWrittenByHandIsEquivalent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
@@ -154,7 +154,7 @@ func TestARecordByHandIsAsGood(t *testing.T) {
 	}
 }
 
-func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
+func TestHoldWithAChangedProcessIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
@@ -175,7 +175,7 @@ func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
 	w.silent(h)
 }
 
-func TestAnotherProcessWithTheIDProvesTheEnd(t *testing.T) {
+func TestReusedProcessIDProvesDeath(t *testing.T) {
 	bothWays(t, func(t *testing.T, w *world, change ...func(*Witness)) {
 		c := w.sleeper()
 		living := w.hold("living", c.Process.Pid, w.identity(c.Process.Pid))
@@ -190,7 +190,7 @@ func TestAnotherProcessWithTheIDProvesTheEnd(t *testing.T) {
 	})
 }
 
-func TestNothingIsSaidOfHoldersElsewhereAndOfUnknownOnes(t *testing.T) {
+func TestHoldersElsewhereAreIgnored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
@@ -226,8 +226,8 @@ func TestNothingIsSaidOfHoldersElsewhereAndOfUnknownOnes(t *testing.T) {
 	}
 }
 
-// A look may come while /proc does not show a process, or not as a whole.
-func TestOneLookThatFindsNothingProvesNothing(t *testing.T) {
+// A look may happen while /proc does not show a process, or only in part.
+func TestSingleEmptyScanProvesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
@@ -251,7 +251,7 @@ func TestOneLookThatFindsNothingProvesNothing(t *testing.T) {
 	w.death(h)
 }
 
-func TestAHoldThatIsDetachedOrOverIsLeftAlone(t *testing.T) {
+func TestDetachedOrEndedHoldIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
@@ -269,7 +269,7 @@ func TestAHoldThatIsDetachedOrOverIsLeftAlone(t *testing.T) {
 	w.silent(detached, released, next)
 }
 
-func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
+func TestMissingStatementIsRewritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.witness(func(one *Witness) { one.pauses.echo = time.Hour }) // it is seen to go
@@ -282,7 +282,7 @@ func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
 	w.death(h)
 }
 
-func TestAStatementThatIsGoneBeforeTheAnswerIsMadeAgain(t *testing.T) {
+func TestStatementLostBeforeItsAnswerIsRewritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	store := lockstore.New(w.etcd, w.layout)
@@ -322,7 +322,7 @@ func TestAStatementThatIsGoneBeforeTheAnswerIsMadeAgain(t *testing.T) {
 	w.death(h)
 }
 
-func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
+func TestRecoveredWitnessReportsSo(t *testing.T) {
 	t.Parallel()
 	denied := errors.New("permission denied")
 	t.Run("when the rights are granted", func(t *testing.T) {
@@ -363,7 +363,7 @@ func TestAWitnessThatMayStateAgainSaysSo(t *testing.T) {
 	})
 }
 
-func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {
+func TestRestartedWitnessRechecksEverything(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	first := w.witness()
@@ -386,7 +386,7 @@ func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {
 	second.stop()
 }
 
-func TestWhatEndedWhileEtcdWasAwayIsStatedWhenItIsBack(t *testing.T) {
+func TestDeathsDuringAnOutageAreStatedAfterIt(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
@@ -415,7 +415,7 @@ func TestWhatEndedWhileEtcdWasAwayIsStatedWhenItIsBack(t *testing.T) {
 	}
 }
 
-func TestAProcessInANamespaceOfItsOwnIsFound(t *testing.T) {
+func TestProcessInItsOwnNamespaceIsFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	if !w.machine.SeesAll() {
@@ -451,7 +451,7 @@ func TestAProcessInANamespaceOfItsOwnIsFound(t *testing.T) {
 	w.death(holds[1])
 }
 
-func TestWhoCannotSeeTheNamespaceSaysSoOnce(t *testing.T) {
+func TestHiddenNamespaceIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.machine.Namespace = 1
@@ -461,7 +461,7 @@ func TestWhoCannotSeeTheNamespaceSaysSoOnce(t *testing.T) {
 	gone := self
 	gone.Start--
 	h := w.hold("a", c.Process.Pid, gone)
-	const nobody = 1<<22 + 1 // no process has such an id, not even one that began when this one did
+	const nobody = 1<<22 + 1 // above the largest process id
 	other := w.hold("b", nobody, self)
 	w.eventually("its word", func() bool { return strings.Contains(one.log.String(), "cannot be seen from here") })
 	w.shows(one, "w_unseen_processes 2")
@@ -473,7 +473,7 @@ func TestWhoCannotSeeTheNamespaceSaysSoOnce(t *testing.T) {
 	}
 }
 
-func TestAProcessThatSwitchesLocksIsOpenedOnce(t *testing.T) {
+func TestProcessSwitchingLocksIsOpenedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	opened := 0
@@ -492,7 +492,7 @@ func TestAProcessThatSwitchesLocksIsOpenedOnce(t *testing.T) {
 	}
 }
 
-func TestAProcessThatHoldsNothingIsForgotten(t *testing.T) {
+func TestProcessWithoutHoldsIsForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.witness(func(one *Witness) {

@@ -30,7 +30,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// envThread makes this program end its first thread and continue in another.
+// envThread makes this program end its main thread and continue in another.
 const envThread = "HOSTWITNESS_TEST_THREAD"
 
 func init() { //nolint:gochecknoinits // what locks its thread here stays in the first one; main may have moved
@@ -68,7 +68,7 @@ func on(t testing.TB, etcd *clientv3.Client) *world {
 	return &world{TB: t, etcd: etcd, layout: layout, machine: m, pulse: lockstore.Pulse}
 }
 
-// witness is one that runs until the test ends, or stop is called.
+// witness starts a witness that runs until the test ends or stop is called.
 type witness struct {
 	*Witness
 	log  *proctest.Log
@@ -105,7 +105,7 @@ func (w *world) child(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// start returns the process with its standard input.
+// start starts a process and returns it with its standard input.
 func (w *world) start(name string, args ...string) (*exec.Cmd, io.Closer) {
 	w.Helper()
 	c := exec.Command(name, args...)
@@ -128,7 +128,7 @@ func (w *world) holder(lock string) (*exec.Cmd, locktxn.Hold) {
 	return c, w.hold(lock, c.Process.Pid, w.identity(c.Process.Pid))
 }
 
-// identity is what the process with this id would write about itself.
+// identity returns what the process with this id would write about itself.
 func (w *world) identity(pid int) metadata.Process {
 	w.Helper()
 	base := fmt.Sprintf("/proc/%d/", pid)
@@ -168,7 +168,7 @@ func (w *world) commit(t locktxn.Txn) {
 	}
 }
 
-// stated is the statement about a hold, nil if there is none.
+// stated returns the statement about a hold, nil if there is none.
 func (w *world) stated(h locktxn.Hold) *metadata.Statement {
 	w.Helper()
 	resp, err := w.etcd.Get(context.Background(), w.layout.Death(h.UUID))
@@ -193,9 +193,9 @@ func (w *world) death(h locktxn.Hold) *metadata.Statement {
 	return s
 }
 
-// silent expects nothing to be stated about a hold until the witness has stated something later, twice: statements that
-// are on their way together overtake each other. Nobody reaps the later processes, because the witness waits a moment
-// for that: the statement about one that was reaped would overtake those about others that were not.
+// silent expects no statement about a hold until the witness has stated two later deaths, because concurrent statements
+// may overtake each other. The later processes are not reaped: the witness waits a moment for that, and a statement
+// about a reaped process would overtake the others.
 func (w *world) silent(holds ...locktxn.Hold) {
 	w.Helper()
 	for range 2 {
@@ -251,7 +251,7 @@ func noHandles(one *Witness) {
 	one.pauses.poll = 10 * time.Millisecond
 }
 
-// bothWays runs a test with handles of processes, and on a kernel that has none.
+// bothWays runs a test with process handles, and as on a kernel without them.
 func bothWays(t *testing.T, test func(t *testing.T, w *world, change ...func(*Witness))) {
 	t.Parallel()
 	t.Run("with handles", func(t *testing.T) { test(t, newWorld(t)) })

@@ -8,14 +8,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/witness/pod/podproof"
 )
 
-// Brief reads a pod.
+// Brief parses a pod.
 func Brief(text string) (podproof.Pod, error) {
 	var p pod
 	err := json.Unmarshal([]byte(text), &p)
 	return p.brief(), err
 }
 
-// Feed takes a pod as it is now.
+// Feed processes the current state of a pod.
 func (w *Witness) Feed(text string) error {
 	var p pod
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -27,18 +27,18 @@ func (w *Witness) Feed(text string) error {
 // Look judges all locks once.
 func (w *Witness) Look(ctx context.Context) { w.look(ctx) }
 
-// Confirmed reports whether the API server was asked for a pod at that moment or later, and it is as it was watched.
+// Confirmed reports whether the API server has confirmed a pod, at that moment or later, as it was watched.
 func (w *Witness) Confirmed(uid string, since time.Duration) bool {
 	return w.doubted(doubt{uid, since}) == nil
 }
 
-// CatchUp says that all changes of pods have come.
+// CatchUp says that all changes of pods have arrived.
 func (w *Witness) CatchUp() error { return w.feeds[""].Bookmark("") }
 
 // Fail says that the API server did not answer.
 func (w *Witness) Fail() { w.feeds[""].fail() }
 
-// Pod returns what is known of a pod.
+// Pod returns what is known about a pod.
 func (w *Witness) Pod(uid string) podproof.Pod {
 	p, _ := w.pods.find(uid, "", "")
 	return *p

@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/witness/pod/podproof"
 )
 
-// shaped is a pod with one container, "worker", in the shapes that its parts may have.
+// shaped is a pod with one container, "worker", whose parts vary.
 type shaped struct {
 	meta, spec, container string // members
 	status, state, last   string
@@ -45,7 +45,7 @@ const (
 	started = `"running":{"startedAt":"2026-01-01T12:00:00Z"}`
 )
 
-func TestTheNewestStartOfAContainer(t *testing.T) {
+func TestNewestContainerStart(t *testing.T) {
 	t.Parallel()
 	for about, c := range map[string]struct {
 		pod      shaped
@@ -78,7 +78,7 @@ func TestTheNewestStartOfAContainer(t *testing.T) {
 	}
 }
 
-func TestWhichContainersMayBeStartedAgain(t *testing.T) {
+func TestRestartableContainers(t *testing.T) {
 	t.Parallel()
 	for about, c := range map[string]struct {
 		pod  shaped
@@ -106,7 +106,7 @@ func TestWhichContainersMayBeStartedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatElseCountsOfAPod(t *testing.T) {
+func TestOtherPodProperties(t *testing.T) {
 	t.Parallel()
 	plain := brief(t, shaped{state: started}.json())
 	if plain.Deleting != podproof.Never || plain.KubeletEnded || plain.Static || plain.OwnClock ||
@@ -131,12 +131,12 @@ func TestWhatElseCountsOfAPod(t *testing.T) {
 		"another condition":            `{"type":"PodScheduled","status":"False","reason":"PodFailed"}`,
 	} {
 		if brief(t, shaped{status: `"phase":"Failed","conditions":[` + condition + `]`}.json()).KubeletEnded {
-			t.Errorf("%s: passes for the kubelet's word", about)
+			t.Errorf("%s: accepted as the kubelet's report", about)
 		}
 	}
 }
 
-func TestContainersOfAllKindsAreKnownByTheirNames(t *testing.T) {
+func TestContainersOfAllKindsAreFoundByName(t *testing.T) {
 	t.Parallel()
 	p := brief(t, `{"spec":{"restartPolicy":"Never","containers":[{"name":"a"}],"initContainers":[{"name":"b"},
 {"name":"c","restartPolicy":"Always"}],"ephemeralContainers":[{"name":"d"}]},

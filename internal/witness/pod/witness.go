@@ -55,13 +55,13 @@ type Config struct {
 
 // Witness states what the pods of locks' holders tell. It is a Prometheus collector, too.
 type Witness struct {
-	config  Config
-	api     *API
-	pods    *pods
-	feeds   map[string]*feed // by namespace; "" is all
-	metrics *metrics
-	byPod   map[string][]string // names of locks by the key of their holders' pods, as of the last look at all
-	told    map[hold]told       // what this witness has written
+	config Config
+	api    *API
+	pods   *pods
+	feeds  map[string]*feed // by namespace; "" is all
+	*metrics
+	byPod map[string][]string // names of locks by the key of their holders' pods, as of the last look at all
+	told  map[hold]told       // what this witness has written
 
 	unsaid string // why the last statement could not be written
 
@@ -95,8 +95,9 @@ func (t told) recent(v podproof.Verdict, now time.Duration) bool {
 
 // New returns a witness that watches nothing until it runs.
 func New(c Config, api *API) *Witness {
-	w := &Witness{config: c, api: api, pods: newPods(c.Clock), feeds: map[string]*feed{}, metrics: newMetrics(),
+	w := &Witness{config: c, api: api, pods: newPods(c.Clock), feeds: map[string]*feed{},
 		told: map[hold]told{}, troubles: map[string]*trouble{}, doubts: make(chan doubt, maxDoubts)}
+	w.metrics = newMetrics(w)
 	for _, namespace := range c.Namespaces {
 		w.feeds[namespace] = newFeed(w.pods)
 	}

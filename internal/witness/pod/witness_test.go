@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// apiServer answers as that of Kubernetes does, about pods. test/kube has the real one.
+// apiServer answers like the Kubernetes API server, for pods only. test/kube uses a real one.
 type apiServer struct {
 	*httptest.Server
 
@@ -40,11 +40,11 @@ type apiServer struct {
 	added   []string // the pods in them
 	changed chan struct{}
 	status  int    // of all answers, if it is not 0
-	now     string // the answer to who asks for a pod
-	asked   int    // how often that was
+	now     string // the answer to a request for a pod
+	asked   int    // the number of such requests
 }
 
-// startAPIServer runs one that knows of one pod. It is confirmed as it is now, to who asks.
+// startAPIServer starts a server that knows one pod, and returns its current state to requests.
 func startAPIServer(t *testing.T, now string) *apiServer {
 	t.Helper()
 	a := &apiServer{changed: make(chan struct{}), now: now}
@@ -56,7 +56,7 @@ func startAPIServer(t *testing.T, now string) *apiServer {
 	return a
 }
 
-// ServeHTTP implements [http.Handler]: every watch begins with all events again, as one with sendInitialEvents.
+// ServeHTTP implements [http.Handler]: every watch starts with all events, as with sendInitialEvents.
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	status := a.status
@@ -127,7 +127,7 @@ func (a *apiServer) refuse(status int) {
 	a.status = status
 }
 
-// podIn is a pod in JSON, with many members that do not matter here.
+// podIn returns a pod in JSON, with many members that do not matter here.
 func podIn(phase, state string) string {
 	return `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"shop","name":"worker-0","uid":"u1",
 "resourceVersion":"11","labels":{"app":"worker"},"annotations":{"long":"text"},"managedFields":[{"manager":"kubelet"}]},
@@ -146,13 +146,13 @@ const (
 type store struct {
 	mu      sync.Mutex
 	locks   []*metadata.Record
-	changed chan struct{} // closed when locks change, once somebody has asked for it
+	changed chan struct{} // closed when locks change; nil until requested
 	err     error
 	tries   int
 	said    []metadata.Statement
 	dubbed  []metadata.Statement
 	taken   []string     // uuids of dispelled suspicions
-	passed  atomic.Int64 // how much time went by besides, in nanoseconds
+	passed  atomic.Int64 // extra time that has passed, in nanoseconds
 }
 
 func (s *store) add(to *[]metadata.Statement) func(context.Context, metadata.Statement) error {
@@ -192,7 +192,7 @@ func (s *store) fail(err error) {
 	s.err = err
 }
 
-// held is a lock that the pod's container took an hour after it had begun.
+// held is a lock that the pod's container took an hour after its start.
 func held() *metadata.Record {
 	return &metadata.Record{Name: "invoices", UUID: "00000000-0000-4000-8000-000000000001", Token: 7,
 		LockedAt: time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC),
@@ -244,7 +244,7 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 	return w, log
 }
 
-// running is a witness that has seen the pod run, with what it watches and where it writes.
+// running starts a witness that has seen the pod run, and returns its API server, store and log.
 func running(t *testing.T, locks ...*metadata.Record) (*apiServer, *store, *pod.Witness, *proctest.Log) {
 	t.Helper()
 	t.Parallel()
@@ -256,7 +256,7 @@ func running(t *testing.T, locks ...*metadata.Record) (*apiServer, *store, *pod.
 	return a, s, w, log
 }
 
-// eventually waits until the store is as it should be.
+// eventually waits until the store satisfies a condition.
 func (s *store) eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	proctest.Eventually(t, what, func() error {
@@ -269,7 +269,7 @@ func (s *store) eventually(t *testing.T, what string, is func() bool) {
 	})
 }
 
-func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
+func TestDeathIsStatedOnceWithItsDetails(t *testing.T) {
 	a, s, w, _ := running(t, held())
 	a.send("MODIFIED", podIn("Running", over))
 	a.send("MODIFIED", podIn("Running", over))
@@ -288,8 +288,8 @@ func TestADeathIsStatedOnceWithAllThatIsKnown(t *testing.T) {
 	shows(t, w, `unlocker_kubernetes_statements_total{cause="container_ended",certainty="proof"} 1`)
 }
 
-// Where nothing happens, an API server may send nothing for long: what then comes might be old.
-func TestAHoldThatIsSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
+// An API server may send nothing for a long time if nothing happens, so the next event may be old.
+func TestHoldSeenAfterALongSilenceCanBeProvenDead(t *testing.T) {
 	a, s, w, _ := running(t)
 	late := s.holdLate()
 	proctest.Eventually(t, "the pod to be confirmed", func() error {
@@ -314,8 +314,8 @@ func (s *store) holdLate() *metadata.Record {
 	return late
 }
 
-// The container may have ended, and been started again, before the hold was seen: the watch just has not said so yet.
-func TestAPodThatDiffersFromWhatWasWatchedIsNotConfirmed(t *testing.T) {
+// The container may have been restarted before the hold was seen, without the watch reporting it yet.
+func TestPodThatDiffersFromTheWatchIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for about, answer := range map[string]string{
 		"its container has ended": podIn("Running", over),
@@ -351,7 +351,7 @@ func isNotConfirmed(t *testing.T, answer string) {
 	}
 }
 
-func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
+func TestFailedStatementIsRetried(t *testing.T) {
 	a, s, _, log := running(t, held())
 	s.fail(errors.New("etcd is away"))
 	a.send("MODIFIED", podIn("Running", over))
@@ -364,7 +364,7 @@ func TestAStatementThatFailedIsWrittenAgain(t *testing.T) {
 	}
 }
 
-func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
+func TestEndedHoldIsLeftAlone(t *testing.T) {
 	a, s, w, log := running(t, held())
 	s.fail(fmt.Errorf("state: %w", metadata.ErrChanged))
 	a.send("MODIFIED", podIn("Running", over))
@@ -376,7 +376,7 @@ func TestAHoldThatIsOverIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhoRunsIsNotSuspected(t *testing.T) {
+func TestRunningHolderIsNotSuspected(t *testing.T) {
 	_, s, _, _ := running(t)
 	r := held()
 	r.Suspicion = &metadata.Statement{Cause: metadata.CausePodNeverSeen, Witness: metadata.WitnessKubernetes}
@@ -391,7 +391,7 @@ func TestWhoRunsIsNotSuspected(t *testing.T) {
 }
 
 // A node that was lost and came back may be lost again.
-func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
+func TestDispelledSuspicionCanReturn(t *testing.T) {
 	t.Parallel()
 	lost := strings.Replace(podIn("Running", runs), `"phase":"Running"`, `"phase":"Running","reason":"NodeLost"`, 1)
 	a := startAPIServer(t, lost)
@@ -413,7 +413,7 @@ func TestASuspicionThatTheWitnessDispelledComesBack(t *testing.T) {
 	s.eventually(t, "another suspicion", func() bool { return len(s.dubbed) == 2 })
 }
 
-func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
+func TestKnownDeathIsNotStatedAgain(t *testing.T) {
 	stated := held()
 	stated.Death = &metadata.Statement{Cause: metadata.CauseContainerEnded}
 	last := held()
@@ -426,7 +426,7 @@ func TestWhatIsKnownAlreadyIsNotStated(t *testing.T) {
 	}
 }
 
-func TestTroubleIsToldInASentence(t *testing.T) {
+func TestTroubleIsReportedInASentence(t *testing.T) {
 	for status, c := range map[int]struct{ kind, says string }{
 		http.StatusForbidden: {"forbidden", "the API server does not let us see the pods of namespace shop: the role " +
 			"needs get, list and watch for pods"},
@@ -459,7 +459,7 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 	}
 }
 
-func TestWithoutAClusterThereIsOneSentence(t *testing.T) {
+func TestMissingClusterIsReported(t *testing.T) {
 	t.Parallel()
 	for kubeconfig, want := range map[string]string{
 		"":           "this process does not run in a pod, and no kubeconfig is given",
@@ -485,8 +485,8 @@ func shows(t *testing.T, w *pod.Witness, line string) {
 	})
 }
 
-// What comes after a break may have happened at any time since the API server was heard from last.
-func TestWhatComesAfterABreakMayHaveHappenedDuringIt(t *testing.T) {
+// Events after a break may have happened at any time since the API server was last heard.
+func TestEventsAfterABreakMayDateFromIt(t *testing.T) {
 	t.Parallel()
 	now := time.Minute
 	w := pod.New(pod.Config{Clock: func() time.Duration { return now }}, nil)
@@ -501,7 +501,7 @@ func TestWhatComesAfterABreakMayHaveHappenedDuringIt(t *testing.T) {
 	}
 	is(`{"running": {"startedAt": "2026-01-01T00:00:00Z"}}`)
 	if !w.Status().Synced {
-		t.Error("not synced although all is known")
+		t.Error("not synced although everything is known")
 	}
 	now += 5 * time.Second
 	w.Fail()

@@ -1,4 +1,4 @@
-"""Locks for programs with asyncio: the same protocol, run by tasks.
+"""Locks for asyncio programs: the same protocol, run by tasks.
 
     from clustermutex.aio import Client
 
@@ -28,7 +28,7 @@ from .together import Group
 
 
 def _uncancel() -> bool:
-    """Take back a cancellation of this task. False: somebody else wants it cancelled, too."""
+    """Undo one cancellation of this task. Return False if something else has also cancelled it."""
     uncancel = getattr(asyncio.current_task(), "uncancel", lambda: 0)  # since Python 3.11
     return not uncancel()
 
@@ -47,34 +47,34 @@ class Client(Opened):
              on_asked: Optional[Callable[[Request], None]] = None) -> Lock:
         """Return a lock for ``async with``, or for ``acquire`` and ``release``. Nothing is sent yet.
 
-        The arguments are those of :meth:`clustermutex.Client.lock`. With ``cancel_on_loss``, the body of ``async with``
-        is cancelled when the lock is lost, and the LostError comes out of it. The callbacks run in the event loop.
+        The arguments are those of :meth:`clustermutex.Client.lock`. With ``cancel_on_loss``, losing the lock cancels
+        the body of ``async with``, which then raises the LostError. The callbacks run in the event loop.
         """
         settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, unlock_after, margin,
                           heartbeat, purpose, attributes)
         return Lock(self._session, settings, cancel_on_loss, on_lost, on_asked)
 
     def lock_all(self, *locks: Lock) -> Locks:
-        """Return several locks to take together, all or none. See :meth:`clustermutex.Client.lock_all`."""
+        """Return several locks to be taken together, all or none. See :meth:`clustermutex.Client.lock_all`."""
         return Locks(self._session, locks)
 
     def campaign(self, name: str, *, life: float = 60.0, address: str = "",
                  check: Optional[Callable[[], Awaitable[bool]]] = None, wait: Optional[float] = None, purpose: str = "",
                  attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
                  on_lost: Optional[Callable[[LostError], None]] = None) -> Lock:
-        """Return the lock of a leader. See :meth:`clustermutex.Client.campaign`."""
+        """Return a lock whose holder is the leader. See :meth:`clustermutex.Client.campaign`."""
         settings = settle(name, PLAIN, wait, life, life, None, None, purpose, leads(address, attributes))
         return Lock(self._session, replace(settings, leads=True, check=check), cancel_on_loss, on_lost, None)
 
     async def leader(self, name: str) -> Optional[record.Record]:
-        """Return who leads, None if nobody does."""
+        """Return the leader's record, or None if there is no leader."""
         return await holder(self._session, name)
 
 
 class Lock(Handle):
-    """One lock of a :class:`Client`. It can be taken again after it was released, by one task at a time.
+    """One lock of a :class:`Client`. One task at a time may use it; it can be taken again after its release.
 
-    To give up a wait, cancel the task that waits, as everywhere in asyncio.
+    To give up a wait, cancel the waiting task, as usual in asyncio.
     """
 
     def __init__(self, session: Session, settings: Settings, cancel_on_loss: bool,
@@ -88,7 +88,7 @@ class Lock(Handle):
         self._cancelled = False
 
     async def acquire(self) -> Lock:
-        """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
+        """Take the lock. Raises HeldError, which says who holds it, or after a wait its subclass WaitTimeoutError."""
         await self.take(AsyncFlag())
         return self
 
@@ -114,16 +114,16 @@ class Lock(Handle):
 
     async def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
                     unlock_after: Optional[float] = None) -> None:
-        """Report progress, which is shown with the lock, and extend both deadlines from now on.
+        """Report progress, which is shown with the lock, and extend both deadlines from now.
 
-        A LostError says that the hold is over. After an UnavailableError it stands until the deadline that it had.
+        Raises LostError if the hold is over. After an UnavailableError, the hold keeps its previous deadline.
         """
         await self.hold.alive(progress, alert_after, unlock_after)
 
     async def release(self) -> None:
-        """Give the lock back. A LostError says that it had been lost before: the work may have run beside another's.
+        """Release the lock. Raises LostError if it was already lost: another holder may have worked at the same time.
 
-        After an UnavailableError, and if the caller is cancelled, the release goes on in the background.
+        After an UnavailableError, or if the caller is cancelled, the release continues in the background.
         """
         hold = self.hold
         if hold.mine():
@@ -165,7 +165,7 @@ class Lock(Handle):
 
 
 class Locks(Group[Lock]):
-    """Several locks, all or none, for ``async with``, or for ``acquire`` and ``release``."""
+    """Several locks, all or none, for ``async with`` or for ``acquire`` and ``release``."""
 
     async def acquire(self) -> Locks:
         """Take all of them, or none. See :meth:`clustermutex.Locks.acquire`."""
@@ -173,12 +173,12 @@ class Locks(Group[Lock]):
         return self
 
     async def alive(self, progress: str = "") -> None:
-        """Report progress for each of them."""
+        """Report progress for each lock."""
         for lock in self.locks:
             await lock.alive(progress)
 
     async def release(self) -> None:
-        """Give all of them back."""
+        """Release all of them."""
         async with AsyncExitStack() as stack:
             for lock in self.locks:
                 stack.push_async_callback(lock.release)

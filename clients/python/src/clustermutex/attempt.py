@@ -1,4 +1,4 @@
-"""One attempt to get a lock, under one uuid: try, join the queue, wait, take the turn; or give all of it up."""
+"""One attempt to get a lock, under one uuid: try, join the queue, wait, take the lock; or undo all of it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from .version import CLIENT
 from .watch import Watch
 
 TICKET_TTL = 10.0
-RECHECK = 10.0  # how often a waiter looks although no event came
-AFTERWARDS = 0.3  # what a call may take when its wait is over, to leave the queue and to read who holds the lock
+RECHECK = 10.0  # how often a waiter looks without an event
+AFTERWARDS = 0.3  # how long a call may take after its wait, to leave the queue and to read who holds the lock
 MAX_LEAVES = 5
-MAX_RIVALS = 3  # how often a share is claimed at once past others who claim one at the same time
+MAX_RIVALS = 3  # immediate retries if others claim shares at the same time
 
 
 class Again(Exception):
-    """This attempt came to nothing; begin again under another uuid."""
+    """This attempt failed; start again under another uuid."""
 
 
 @dataclass
 class Call:
-    """One call for a lock, over all of its attempts."""
+    """One call for a lock, with all of its attempts."""
 
-    trace: str  # whose call it is
-    stop: Flag  # gives it up
+    trace: str  # the caller's backtrace
+    stop: Flag  # gives the call up
     until: float
     heard: Heard = field(default_factory=Heard)
     refusal: Optional[HeldError] = None
@@ -49,7 +49,7 @@ class Call:
 
 
 async def acquire(session: Session, settings: Settings, trace: str, stop: Flag) -> Attempt:
-    """Get the lock, waiting as long as the settings say. ``stop`` gives the wait up."""
+    """Get the lock, waiting as long as the settings allow. ``stop`` gives up the wait."""
     call = Call(trace, stop, clock() + session.patience(settings.wait))
     pause = 0.02
     if session.release_at_exit:
@@ -77,7 +77,7 @@ async def acquire(session: Session, settings: Settings, trace: str, stop: Flag) 
 
 @contextmanager
 def in_doubt(attempts: Sequence[Attempt]) -> Iterator[None]:
-    """Send what may take the locks: whatever interrupts that, they are given up unless they have tokens."""
+    """Wrap a request that may take the locks: however it ends, attempts without a token are given up."""
     for attempt in attempts:
         attempt.debt.begin()
         attempt.doubt = True
@@ -99,7 +99,7 @@ async def holder(session: Session, name: str) -> Optional[record.Record]:
 
 
 class Attempt:
-    """One attempt, and what is known of it. It holds the lock once it has a token."""
+    """One attempt and its known state. It holds the lock once it has a token."""
 
     def __init__(self, session: Session, settings: Settings, call: Call) -> None:
         self.session = session
@@ -109,15 +109,15 @@ class Attempt:
         self.txn: Transactions = (Shares(session.prefix, settings.name, self.uuid, settings.need) if settings.need.kind
                                   else Transactions(session.prefix, settings.name, self.uuid))
         self.token = 0
-        self.share = 0  # whose record it wrote; 0: that of the lock itself
+        self.share = 0  # the share that it took; 0: the lock itself
         self.holders = Holders()  # as last read
-        self.base = (0.0, 0.0)  # when the times of the record were read, by clock() and since 1970
-        self.doubt = False  # a send that may take the lock got no answer
-        self.queued = False  # a ticket was put, or may be
+        self.base = (0.0, 0.0)  # when the record's times were computed, by clock() and since 1970
+        self.doubt = False  # a request that may take the lock got no answer
+        self.queued = False  # a ticket was put, or may have been
         self.lease = ""  # of the ticket
         self.position = 0
-        self.before: Optional[str] = None  # the ticket ahead; empty: I am the first; None: I do not know
-        self.period = ""  # of a job: what its key was before
+        self.before: Optional[str] = None  # the ticket ahead; empty: this attempt is first; None: not known
+        self.period = ""  # the previous value of a job's period key
         self.debt = exits.Debt(self.give_back, session.release_at_exit)
         self.release: Optional[exits.Work] = None  # of the hold that it became
         self._ended = False
@@ -125,11 +125,11 @@ class Attempt:
 
     @property
     def dirty(self) -> bool:
-        """Something of this attempt may be in etcd, or may get there."""
+        """Whether anything of this attempt may be in etcd, or may still get there."""
         return self.doubt or self.queued or bool(self.lease)
 
     async def run(self) -> None:
-        """Get the lock. Again means: under another uuid."""
+        """Get the lock. Raises Again to start over under another uuid."""
         try:
             verdict = await self._take("try", self.txn.try_)
             rivals = 0
@@ -146,14 +146,14 @@ class Attempt:
         except UnavailableError as error:
             self.call.silence = str(error)
             raise (self.over() if clock() >= self.call.until or self.call.stop.is_set() else Again()) from None
-        if self.lease:  # then no late join can put the ticket again
+        if self.lease:  # without its lease, no late join can put the ticket again
             self.session.later(self._revoke)
 
     # -- trying
 
     async def _take(self, step: str, body: Callable[[Dict[str, str], Claim], Body], rivals: int = 0) -> Verdict:
-        """Send a transaction that takes the lock, with times from now. Its answer decides within a third of them."""
-        spread = rivals > 1 and self.settings.need.kind == SHARED  # readers need no count, only a number of their own
+        """Send a transaction that takes the lock, with deadlines from now. Resend for at most a third of them."""
+        spread = rivals > 1 and self.settings.need.kind == SHARED  # readers need only a number of their own
         claim = self.txn.claim(self.holders, random.randrange(2 ** rivals) if spread else 0)
         fields = self.fields()
         limit = min(self.call.until, self.base[0] + self.settings.unlock_after / 3)
@@ -163,12 +163,12 @@ class Attempt:
         return verdict
 
     def _got(self, verdict: Verdict, share: int = 0) -> None:
-        """Take note of a token, and of whose record is mine."""
+        """Record the token, and the share that was taken."""
         self.token = verdict.token
         self.share = share if verdict.share is None else verdict.share
 
     async def _refused(self, verdict: Verdict) -> None:
-        """Say who holds the lock, or wait."""
+        """Raise HeldError, or return if the call is to wait."""
         self.call.refusal = self.held(WaitTimeoutError, self.holders, [])
         if self.settings.wait == 0:
             tickets: List[Key] = []
@@ -176,7 +176,7 @@ class Attempt:
                 _, tickets = await self._survey(max(self.call.until, clock() + AFTERWARDS))
             raise self.held(HeldError, self.holders, tickets)
         if self.doubt and self.settings.need.kind:
-            raise Again  # a late commit could stand beside what this attempt takes in its turn
+            raise Again  # a late commit could add a second share beside the one taken from the queue
 
     def held(self, kind: Any, holders: Holders, tickets: List[Key]) -> HeldError:
         name, need = self.settings.name, self.settings.need
@@ -219,7 +219,7 @@ class Attempt:
         self.position, self.before = verdict.position, verdict.before
 
     async def _wait(self) -> None:
-        """Wait for the turn, and take it."""
+        """Wait to be first in the queue, then take the lock."""
         watch: Optional[Watch] = None
         watched = ""
         try:
@@ -246,7 +246,7 @@ class Attempt:
                 watch.close()
 
     async def _look(self) -> Verdict:
-        """Look where in the queue this attempt is. It scans the queue only where it does not know who is ahead."""
+        """Read this attempt's place in the queue. Scan the queue only if the ticket ahead is not known."""
         verdict = Verdict("scan")
         while verdict.word == "scan":
             await self._check()
@@ -261,7 +261,7 @@ class Attempt:
         return verdict
 
     async def _open(self, key: str) -> Optional[Watch]:
-        """Open the watch on what is ahead; the caller looks again after it."""
+        """Open the watch on the key ahead. The caller then looks again."""
         try:
             watch = await self.session.gateway.watch(self.txn.watched(key), max(self.call.until - clock(), 0))
         except OSError:
@@ -272,7 +272,7 @@ class Attempt:
         return watch
 
     async def _silence(self, watch: Watch) -> bool:
-        """Wait until something happens or it is time to look again. False: the watch is over."""
+        """Wait for an event, or until it is time to look again. Return False if the watch broke."""
         end = clock() + RECHECK
         while clock() < end:
             await self._check()
@@ -285,12 +285,12 @@ class Attempt:
         return True
 
     async def _check(self) -> None:
-        """Raise what ends the wait."""
+        """Raise the error that ends the wait, if it is over."""
         if self.call.stop.is_set() or clock() >= self.call.until:
             raise await self._gave_up()
 
     async def _gave_up(self) -> MutexError:
-        """Leave the queue, and say why."""
+        """Leave the queue, and return the error that says why."""
         with suppress(MutexError):
             until = clock() + AFTERWARDS
             await self.give_up(until)
@@ -299,7 +299,7 @@ class Attempt:
         return self.over()
 
     def over(self) -> MutexError:
-        """Say why this attempt ends without an answer of etcd's."""
+        """Return the error for an attempt that ends without an answer from etcd."""
         if self._ended or self.call.stop.is_set():
             return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
         if self.call.refusal is not None and self.settings.wait:
@@ -316,7 +316,7 @@ class Attempt:
     # -- giving up
 
     async def settle(self, until: float) -> None:
-        """Give up what may be in etcd before the next attempt; in the background if etcd does not answer."""
+        """Undo what may be in etcd before the next attempt; in the background if etcd does not answer."""
         try:
             if self.dirty:
                 await self.give_up(min(until, clock() + PATIENCE))
@@ -326,12 +326,12 @@ class Attempt:
             self.session.later(self.give_up)
             raise
         if self._ended:
-            await self.call.stop.wait(exits.LIMIT)  # nobody is to begin anything, or to be told
+            await self.call.stop.wait(exits.LIMIT)  # the process is ending: start nothing, report nothing
         if self._ended or self.call.stop.is_set() or clock() >= until:
             raise self.over()
 
     async def give_back(self, until: float) -> None:
-        """Give up at the end of the process, whatever was going on: what is held, too."""
+        """Undo everything at the end of the process, in whatever state it is: a held lock is released."""
         self._ended = True
         if self.release is not None:
             await self.release(until)
@@ -340,7 +340,7 @@ class Attempt:
         await self.give_up(until)
 
     async def give_up(self, until: float) -> None:
-        """See to it that this attempt has nothing, and gets nothing later."""
+        """Ensure that this attempt has nothing in etcd and gets nothing later."""
         if self.queued:
             await self._leave(until)
         if self.doubt:
@@ -350,22 +350,26 @@ class Attempt:
             await self._revoke(until)
 
     async def cancel(self, until: float) -> None:
-        """Put the tombstone, so that no late send takes the lock."""
+        """Write the tombstone, so that no late request takes the lock."""
         word = ""
-        while word != "cancelled":
-            try:
+        try:
+            while word != "cancelled":
                 lease = await self.session.tombstone_lease(until, fresh=word == "lease")
-                verdict = await self._ask("cancel", self.txn.cancel(lease, self.queued), until)
-                word = verdict.word
-            except UnavailableError:
-                await self._try_once("withdraw", self.txn.withdraw(self.queued), until)  # it may have no space
-                raise
-            if word == "withdraw":
-                await self._try_once("withdraw", self.txn.withdraw(self.queued), until)
-                raise UnavailableError("etcd has no space for a tombstone")
-            if verdict.share is not None:
-                await self.session.gateway.send("withdraw", self.txn.of(verdict.share).withdraw(False), until)
+                word = await self._end("cancel", self.txn.cancel(lease, self.queued), until)
+                if word == "withdraw":
+                    raise UnavailableError("etcd is out of space for a tombstone")
+        except UnavailableError:
+            with suppress(MutexError):
+                await self._end("withdraw", self.txn.withdraw(self.queued), self._soon(until))
+            raise
         self.doubt = False
+
+    async def _end(self, step: str, body: Body, until: float) -> str:
+        """Send a cancel or withdraw, and withdraw the record of a share that it finds."""
+        verdict = await self._ask(step, body, until)
+        if verdict.share is not None:
+            await self.session.gateway.send("withdraw", self.txn.of(verdict.share).withdraw(False), until)
+        return verdict.word
 
     async def _leave(self, until: float) -> None:
         for _ in range(MAX_LEAVES):
@@ -385,10 +389,10 @@ class Attempt:
     # -- sending
 
     async def _ask(self, step: str, body: Body, until: float) -> Verdict:
-        """Send a transaction until it is answered. A send that may yet take the lock leaves a doubt."""
+        """Send a transaction until it is answered. Sets ``doubt`` if it may take the lock later."""
         takes = step in ("try", "turn", "join")
         before = self.doubt
-        self.doubt = before or takes  # whatever interrupts this
+        self.doubt = before or takes  # also if this is interrupted
         try:
             stop = self.call.stop if takes or step in ("look", "scan") else None
             answer = await self.session.gateway.send(step, body, until, stop, self.call.heard)
@@ -400,14 +404,17 @@ class Attempt:
         return verdict
 
     async def _try_once(self, step: str, body: Body, until: float) -> None:
-        """Send what may fail: it is done again, or goes away by itself."""
+        """Send a request that may fail: it is repeated later, or what it removes expires."""
         with suppress(MutexError):
-            await self.session.gateway.send(step, body, min(until, clock() + self.session.gateway.timeout))
+            await self.session.gateway.send(step, body, self._soon(until))
+
+    def _soon(self, until: float) -> float:
+        return min(until, clock() + self.session.gateway.timeout)
 
     # -- documents
 
     def fields(self, more: Optional[Mapping[str, Attribute]] = None) -> Dict[str, str]:
-        """Return the record, with times from now on, and with more attributes."""
+        """Return the fields of the record, with deadlines from now and with more attributes."""
         s = self.settings
         self.base = (clock(), time.time())
         at = self.base[1]

@@ -1,4 +1,4 @@
-"""Locks for programs with threads: the protocol, run by calls that block."""
+"""Locks for programs with threads: the protocol, run by blocking calls."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .threads import BlockingFlag, beside
 from .together import Group
 from .transport import run
 
-LINGER = exits.LIMIT  # how long a program that was interrupted takes to leave the queue, at most
+LINGER = exits.LIMIT  # the longest an interrupted program waits to leave the queue
 
 T = TypeVar("T")
 
 
 class Client(Opened):
-    """Takes locks. One client a process is enough; threads may share it.
+    """Takes locks. One client per process is enough; threads may share it.
 
-    ``endpoints`` are URLs of etcd's members, a list or text with commas. ``owner`` names the program in the records;
-    by default it is that of the running one. ``timeout`` is how many seconds a try may take, and one request before it
-    is sent again, to the next endpoint. ``ca``, ``cert`` and ``key`` are files.
+    ``endpoints`` are the URLs of etcd's members, a list or a comma-separated string. ``owner`` names the program in its
+    records; by default, the name of the running one. ``timeout`` is the seconds that one attempt may take, and also one
+    request before it is sent again to the next endpoint. ``ca``, ``cert`` and ``key`` are file names.
 
-    What this process holds is released when it exits, and when it ends by SIGTERM, SIGINT or SIGHUP, if the application
-    has no handler for that; ``release_at_exit=False`` switches that off.
+    Locks that this process holds are released when it exits, and when SIGTERM, SIGINT or SIGHUP ends it and the
+    application has no handler for the signal. ``release_at_exit=False`` turns this off.
     """
 
     _loop = background
@@ -48,52 +48,53 @@ class Client(Opened):
              attributes: Optional[Mapping[str, Attribute]] = None,
              on_lost: Optional[Callable[[LostError], None]] = None,
              on_asked: Optional[Callable[[Request], None]] = None) -> Lock:
-        """Return a lock, for ``with``, as a decorator, or for ``acquire`` and ``release``. Nothing is sent yet.
+        """Return a lock for ``with``, as a decorator, or for ``acquire`` and ``release``. Nothing is sent yet.
 
-        All times are in seconds. ``wait``: 0 tries once, a number waits that long, None without limit.
-        ``alert_after`` (300): how long the work takes on a bad day; then somebody is alerted. ``unlock_after`` (three
-        times that): when the lock is taken from a silent holder. Both count from the acquisition, and again from each
-        ``alive``. ``margin``: how long before that the hold counts as lost here, so that the work can stop; by default
-        a tenth of it, at most 30. ``heartbeat``: extend in the background while the process lives, for so long at
-        most, True for an hour; it does not postpone the alert, because being alive is not progress.
+        All times are in seconds. ``wait``: 0 tries once, a number waits that long, None waits without limit.
+        ``alert_after`` (300): how long the work takes on a bad day; after that, operators are alerted.
+        ``unlock_after`` (three times that): when a silent holder loses the lock. Both count from the acquisition, and
+        again from each ``alive``. ``margin``: how long before the auto-unlock the hold counts as lost here, so that
+        the work can stop; by default a tenth of ``unlock_after``, at most 30. ``heartbeat``: the longest time for
+        which a live process extends the lock in the background; True means an hour. It does not postpone the alert,
+        because being alive is not progress.
 
-        ``semaphore``: take ``weight`` (1) of so many permits, which all callers should give alike. ``shared``: read,
-        beside other readers; ``exclusive``: write, beside nobody, or take a whole semaphore. Without these the lock has
-        one holder.
+        ``semaphore``: take ``weight`` (1) of this many permits; all callers should pass the same number. ``shared``:
+        read, together with other readers. ``exclusive``: write alone, or take a whole semaphore. Without any of these,
+        the lock has one holder.
 
-        ``on_lost(error)``, with the LostError, and ``on_asked(request)`` are called in threads of their own.
+        ``on_lost(error)``, with the LostError, and ``on_asked(request)`` each run in a thread of their own.
         """
         settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, unlock_after, margin,
                           heartbeat, purpose, attributes)
         return Lock(self._session, settings, on_lost, on_asked)
 
     def lock_all(self, *locks: Lock) -> Locks:
-        """Return several locks to take together, all or none: ``with client.lock_all(client.lock("a"), …) as both:``.
+        """Return several locks to be taken together: ``with client.lock_all(client.lock("a"), …) as both:``.
 
-        Up to 24 plain locks are taken in one transaction; more, other kinds, and whatever has to be waited for, one by
-        one in the order of names. The shortest ``wait`` is that of all.
+        All are taken or none. Up to 24 plain locks are taken in one transaction. If there are more, or other kinds, or
+        if one is held, they are taken one by one in the order of their names. The shortest ``wait`` applies to all.
         """
         return Locks(self._session, locks)
 
     def campaign(self, name: str, *, life: float = 60.0, address: str = "", check: Optional[Callable[[], bool]] = None,
                  wait: Optional[float] = None, purpose: str = "", attributes: Optional[Mapping[str, Attribute]] = None,
                  on_lost: Optional[Callable[[LostError], None]] = None) -> Lock:
-        """Return the lock of a leader: whoever holds it leads. It waits, then is kept alive until it is released.
+        """Return a lock whose holder is the leader. It waits its turn, then is kept alive until it is released.
 
-        ``life``: how long the leadership outlasts the last sign of life. ``address``: where others reach this process,
-        see :meth:`leader`. ``check``: while it does not return True, no sign of life is given.
+        ``life``: how long leadership outlasts the last sign of life. ``address``: where others reach this process, see
+        :meth:`leader`. ``check``: while it does not return True, no sign of life is given.
         """
         settings = settle(name, PLAIN, wait, life, life, None, None, purpose, leads(address, attributes))
         waited_for = None if check is None else partial(_in_time, check)
         return Lock(self._session, replace(settings, leads=True, check=waited_for), on_lost, None)
 
     def leader(self, name: str) -> Optional[Record]:
-        """Return who leads, None if nobody does: ``attributes`` have the ``address``."""
+        """Return the leader's record, with its ``address`` in ``attributes``, or None if there is no leader."""
         return run(holder(self._session, name))
 
 
 class Lock(Handle, ContextDecorator):
-    """One lock of a :class:`Client`. It can be taken again after it was released, by one thread at a time."""
+    """One lock of a :class:`Client`. One thread at a time may use it; it can be taken again after its release."""
 
     def __init__(self, session: Session, settings: Settings, on_lost: Optional[Callable[[LostError], None]],
                  on_asked: Optional[Callable[[Request], None]]) -> None:
@@ -103,7 +104,7 @@ class Lock(Handle, ContextDecorator):
         self._stop = BlockingFlag()
 
     def acquire(self) -> Lock:
-        """Take the lock. A HeldError says who has it; it is a WaitTimeoutError after a wait."""
+        """Take the lock. Raises HeldError, which says who holds it, or after a wait its subclass WaitTimeoutError."""
         try:
             run(self.take(self._stop))
         except (KeyboardInterrupt, SystemExit):
@@ -119,11 +120,11 @@ class Lock(Handle, ContextDecorator):
 
     def once_per(self, every: float, work: Callable[[Lock], object], *, offset: float = 0.0,
                  back_on_error: bool = False) -> bool:
-        """Run work under the lock once in each period of so many seconds over all replicas; report whether this did.
+        """Run work under the lock once per period of ``every`` seconds among all replicas; report whether it ran here.
 
-        Periods are multiples of ``every`` since 1970 in UTC, later by ``offset``. False: the period is taken. A
-        HeldError: somebody holds the lock, and the period is not used up. Otherwise it is when the work begins; with
-        ``back_on_error``, work that raises gives it back, and the next call tries again.
+        Periods are multiples of ``every`` since 1970 in UTC, shifted by ``offset``. Return False if the period is
+        taken. Raise HeldError if another process holds the lock; that does not use up the period. Otherwise the period
+        is used up when the work begins. With ``back_on_error``, work that raises gives it back for the next call.
         """
         if not run(take_period(self._session, self, self._stop, every, offset)):
             return False
@@ -139,23 +140,23 @@ class Lock(Handle, ContextDecorator):
 
     def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
               unlock_after: Optional[float] = None) -> None:
-        """Report progress, which is shown with the lock, and extend both deadlines from now on.
+        """Report progress, which is shown with the lock, and extend both deadlines from now.
 
-        A LostError says that the hold is over. After an UnavailableError it stands until the deadline that it had.
+        Raises LostError if the hold is over. After an UnavailableError, the hold keeps its previous deadline.
         """
         run(self.hold.alive(progress, alert_after, unlock_after))
 
     def release(self) -> None:
-        """Give the lock back. A LostError says that it had been lost before: the work may have run beside another's.
+        """Release the lock. Raises LostError if it was already lost: another holder may have worked at the same time.
 
-        After an UnavailableError the release goes on in the background. In a forked child it does nothing.
+        After an UnavailableError, the release continues in the background. In a forked child this does nothing.
         """
         hold = self.hold
         if hold.mine():
             run(hold.release())
 
     def cancel(self) -> None:
-        """Give up the wait in another thread, or the next one: ``acquire`` raises a CancelledError there."""
+        """Give up the wait of another thread, or else the next wait: its ``acquire`` raises CancelledError."""
         self._stop.set()
 
     def __enter__(self) -> Lock:
@@ -176,14 +177,14 @@ class Lock(Handle, ContextDecorator):
 
 
 class Locks(Group[Lock]):
-    """Several locks, all or none, for ``with``, or for ``acquire`` and ``release``. Each has a token of its own."""
+    """Several locks, all or none, for ``with`` or for ``acquire`` and ``release``. Each has a token of its own."""
 
     def __init__(self, session: Session, locks: Sequence[Lock]) -> None:
         super().__init__(session, locks)
         self._stop = BlockingFlag()
 
     def acquire(self) -> Locks:
-        """Take all of them, or none. The errors are those of :meth:`Lock.acquire`, of the one that was not taken."""
+        """Take all of them, or none. Raises what :meth:`Lock.acquire` raises, for the lock that could not be taken."""
         try:
             run(self.take(self._stop))
         finally:
@@ -191,18 +192,18 @@ class Locks(Group[Lock]):
         return self
 
     def alive(self, progress: str = "") -> None:
-        """Report progress for each of them."""
+        """Report progress for each lock."""
         for lock in self.locks:
             lock.alive(progress)
 
     def release(self) -> None:
-        """Give all of them back."""
+        """Release all of them."""
         with ExitStack() as stack:
             for lock in self.locks:
                 stack.callback(lock.release)
 
     def cancel(self) -> None:
-        """Give up the wait in another thread."""
+        """Give up the wait of another thread."""
         self._stop.set()
 
     def __enter__(self) -> Locks:
@@ -216,7 +217,7 @@ class Locks(Group[Lock]):
 
 
 def _aside(callback: Optional[Callable[[T], object]]) -> Callable[[T], object]:
-    """Have a callback take its time: meanwhile the locks are kept alive."""
+    """Run a callback in a thread of its own, so that a slow one does not keep the locks from being extended."""
     def call(what: T) -> None:
         try:
             if callback is not None:

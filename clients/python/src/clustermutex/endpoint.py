@@ -1,4 +1,4 @@
-"""The members of the cluster, and what each of them said last where that was no answer."""
+"""The members of the cluster, and the latest failure of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoint(url: str) -> Endpoint:
-    """Read ``http://host:port/path``, ``https://…`` or ``host:port``; a ValueError says what is wrong."""
+    """Parse ``http://host:port/path``, ``https://…`` or ``host:port``. Raises ValueError if it is none of these."""
     if "@" in url:
         raise ValueError("an endpoint must not contain a user or password: give them as user and password")
     try:
@@ -38,27 +38,27 @@ def parse_endpoint(url: str) -> Endpoint:
 
 
 class Heard:
-    """What each endpoint said last to the sends of one call, where that was no answer."""
+    """The latest failure of each endpoint, among the requests of one call."""
 
     def __init__(self) -> None:
         self._causes: Dict[Endpoint, Tuple[str, bool]] = {}
 
     def note(self, endpoint: Endpoint, answer: Answer, verdict: Verdict) -> None:
-        """Keep the latest cause of an endpoint."""
+        """Keep the latest failure of an endpoint."""
         known = answer.error or verdict.detail.startswith("HTTP ")
         status = "" if known else f"HTTP {abs(answer.status)}: "
         self._causes[endpoint] = (visible(status + verdict.detail, MAX_CAUSE), answer.untrusted)
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Take note of an answer."""
+        """Drop the failure of an endpoint that has answered."""
         self._causes.pop(endpoint, None)
 
     def untrusted(self, endpoints: Sequence[Endpoint]) -> bool:
-        """Report whether none of the endpoints has a certificate that is trusted."""
+        """Report whether no endpoint has a trusted certificate."""
         return len(self._causes) == len(endpoints) and self._distrust()
 
     def error(self, endpoints: Sequence[Endpoint]) -> Union[RefusedError, UnavailableError]:
-        """Return what a caller is told in the end."""
+        """Return the error to raise when the call gives up."""
         causes = [(e.url, *self._causes[e]) for e in endpoints if e in self._causes]
         if self._distrust():
             return RefusedError("; ".join(f"the certificate of {url} is not trusted: {why}" for url, why, _ in causes))

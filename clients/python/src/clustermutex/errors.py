@@ -1,4 +1,4 @@
-"""What can go wrong, one class for each thing that a caller does about it."""
+"""The errors, one class for each way in which a caller may react."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ class MutexError(Exception):
 
 
 class RefusedError(MutexError):
-    """Trying again will not help: bad input, a wrong password, missing rights."""
+    """Retrying will not help: bad input, a wrong password, missing permissions."""
 
-    doubt = False  # an earlier send of the same request may have been done, or may yet be
+    doubt = False  # an earlier send of the same request may have been applied, or may yet be
 
 
 class UnavailableError(MutexError):
-    """etcd did not answer in time. Whether the request was done is not known."""
+    """etcd did not answer in time. Whether the request was applied is not known."""
 
     doubt = False
 
 
 class CancelledError(MutexError):
-    """The wait for a lock was given up by :meth:`Lock.cancel`, or by the work that was to begin."""
+    """The wait for a lock was given up by :meth:`Lock.cancel`."""
 
 
 class HeldError(MutexError):
-    """Another holds the lock, or others wait for it. The text says who, where, since when and what for.
+    """The lock is held, or others wait for it. The message says who holds it, where, since when and what for.
 
-    ``holder`` is the record of the holder, None if nobody holds the lock: then others are ahead in the queue, or the
-    lock delay of a hold that was ended is not over: ``delay``. ``waiting`` is how many wait. Of a semaphore or a
-    read-write lock, ``holders`` are all holders, the oldest first.
+    ``holder`` is the record of the holder. It is None if the lock is free but others are ahead in the queue, or if the
+    lock ``delay`` of a hold that was ended is not over. ``waiting`` is how many wait. ``holders`` are all holders of a
+    semaphore or a read-write lock, the oldest first.
     """
 
     def __init__(self, lock: str, holder: Optional[Record], waiting: int, message: str, delay: Optional[Delay] = None,
@@ -44,21 +44,21 @@ class HeldError(MutexError):
         self.delay = delay
         self.holders: List[Record] = list(holders) or [holder] * (holder is not None)  # type: ignore[list-item]
 
-    def __reduce__(self) -> Tuple[Any, ...]:  # so that process pools can pass it on
+    def __reduce__(self) -> Tuple[Any, ...]:  # process pools pickle exceptions
         return type(self), (self.lock, self.holder, self.waiting, str(self), self.delay, self.holders)
 
 
 class WaitTimeoutError(HeldError):
-    """The wait for the lock took as long as the caller allowed."""
+    """The lock was not acquired within the time that the caller allowed."""
 
 
 class LostError(MutexError):
-    """The hold is over, or must be taken for it: stop working, the next holder may be at work.
+    """The hold is over, or has to be treated as over: stop working, the next holder may already have started.
 
-    ``reason`` is one word: ``deadline`` (its time is up by this machine's clock; etcd did not confirm more), ``forced``
-    (an operator ended it), ``auto_unlocked`` and ``abandoned`` (an unlocker did), ``deleted`` (by hand, without a
-    note), ``replaced`` (another holds the lock). ``by`` and ``why`` are what whoever ended it wrote, made visible; None
-    if that is not known.
+    ``reason`` is one word: ``deadline`` (its time is up by this machine's clock, and etcd confirmed no extension),
+    ``forced`` (an operator ended it), ``auto_unlocked`` and ``abandoned`` (an unlocker ended it), ``deleted`` (its
+    record was deleted by hand), ``replaced`` (there is another holder). ``by`` and ``why`` say who ended it and why,
+    with control characters escaped; None if that is not known.
     """
 
     def __init__(self, lock: str, reason: str, by: Optional[str] = None, why: Optional[str] = None) -> None:
@@ -77,7 +77,7 @@ REASONS = {
     "deadline": "its time ran out before etcd confirmed an extension",
     "forced": "an operator force-unlocked it",
     "auto_unlocked": "it was auto-unlocked after its time was up",
-    "abandoned": "it was unlocked because its holder was taken for dead",
+    "abandoned": "it was unlocked because its holder was considered dead",
     "deleted": "its record is gone, and whoever removed it left no note",
-    "replaced": "another holds it",
+    "replaced": "it has another holder",
 }

@@ -1,4 +1,4 @@
-"""What this process has is given back when it ends: at its exit, and by a signal that nobody handles."""
+"""Releases this process's locks and leaves its queues when it exits or an unhandled signal ends it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any, Callable, Coroutine, Optional, Set
 from .threads import beside
 from .transport import clock, run
 
-LIMIT = 2.0  # seconds for all of it
-Work = Callable[[float], Coroutine[Any, Any, None]]  # is told when to stop trying
+LIMIT = 2.0  # seconds for everything
+Work = Callable[[float], Coroutine[Any, Any, None]]  # the argument is when to stop trying
 SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT")
 
 
 class Debt:
-    """Something that is to be settled in etcd, at the latest when this process ends."""
+    """Something to be settled in etcd, at the latest when this process ends."""
 
     def __init__(self, work: Work, at_exit: bool) -> None:
         self.pid = os.getpid()  # a forked child leaves it alone
@@ -28,7 +28,7 @@ class Debt:
         self._at_exit = at_exit
 
     def begin(self) -> None:
-        """Settle it should the process end before :meth:`end`."""
+        """Have it settled if the process ends before :meth:`end` is called."""
         if self._at_exit:
             _debts.add(self)
 
@@ -36,11 +36,11 @@ class Debt:
         _debts.discard(self)
 
     def give_back(self, until: float) -> None:
-        """Settle it in this thread, while whoever was at it stands still or goes on."""
+        """Settle it in this thread, even if another thread was interrupted at it or is still at it."""
         try:
             if clock() < until:
                 run(self.work(until))
-        except Exception:  # nobody is left to be told
+        except Exception:  # no caller is left to handle it
             pass
 
 
@@ -50,7 +50,7 @@ _installed = False
 
 
 def install() -> None:
-    """Act on the end of this process, and on signals that the application does nothing about."""
+    """Register for the exit of this process and for signals that the application does not handle."""
     global _installed
     with _install:
         if not _installed:
@@ -68,16 +68,16 @@ def install() -> None:
 
 
 def give_back() -> None:
-    """Give everything back that this process has, in parallel, in threads of their own.
+    """Settle all debts of this process in parallel, each in a thread of its own.
 
-    Whatever this one was doing when the signal came, it may hold a lock.
+    The thread that the signal interrupted may be holding a lock of ours.
     """
     until = clock() + LIMIT
     wait([beside(partial(one.give_back, until)) for one in list(_debts) if one.pid == os.getpid()], LIMIT)
 
 
 def _by_signal(number: int, frame: Optional[FrameType]) -> None:
-    """End as the signal would have done, a moment later."""
-    signal.signal(number, signal.SIG_DFL)  # a second one waits for nothing
+    """Release everything, then let the signal end the process."""
+    signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
     give_back()
     os.kill(os.getpid(), number)

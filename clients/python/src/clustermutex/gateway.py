@@ -1,4 +1,4 @@
-"""etcd's JSON gateway: several endpoints, logins, sends until answered."""
+"""A client of etcd's JSON gateway: several endpoints, logins, requests repeated until answered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATHS = {"grant": "/v3/lease/grant", "keepalive": "/v3/lease/keepalive", "revoke
 WATCH_OPENS = 3.0  # seconds
 FIRST_PAUSE = 0.05
 MAX_PAUSE = 1.0
-LEAST_SEND = 0.1  # seconds, however little is left of a call
+LEAST_SEND = 0.1  # seconds for a request, even if less is left of the call
 TOO_MANY_REQUESTS = 429
 
 
@@ -46,10 +46,10 @@ class Gateway:
 
     async def send(self, step: str, body: Body, until: float, stop: Optional[Flag] = None,
                    heard: Optional[Heard] = None) -> Answer:
-        """Send the same bytes until there is an answer that :meth:`Transactions.verdict` can judge.
+        """Send the same bytes until :meth:`Transactions.verdict` can interpret the answer.
 
-        At the instant ``until`` of :func:`clock`, and when ``stop`` is set, an UnavailableError says what was
-        ``heard`` of each endpoint. A RefusedError is a no for certain. Both have ``doubt``: a send may have been done.
+        At ``until``, a time of :func:`clock`, or when ``stop`` is set, raises UnavailableError with the failures in
+        ``heard``. Raises RefusedError if etcd definitely refuses. Both have ``doubt``: a send may have been applied.
         """
         data = json.dumps(body).encode()
         doubt = False
@@ -83,7 +83,7 @@ class Gateway:
     async def watch(self, watched: Sequence[Watched], timeout: float = WATCH_OPENS) -> Watch:
         """Open a watch on keys and ranges, and wait until etcd confirms it.
 
-        A TimeoutError or another OSError says that this did not work; try again, which takes another endpoint.
+        Raises OSError, for instance TimeoutError, if that fails. The next call uses another endpoint.
         """
         requests = []
         for key, end, deletions, start in watched:
@@ -95,7 +95,7 @@ class Gateway:
             requests.append(json.dumps({"create_request": create}))
         end_at = clock() + min(timeout, WATCH_OPENS)
         if await self._login(end_at - clock()) is not None:
-            raise OSError("there is no login")
+            raise OSError("login failed")
         endpoint = self._endpoint()
         try:
             connection = await self._connect(endpoint, end_at - clock())
@@ -117,7 +117,7 @@ class Gateway:
     # -- one request
 
     async def _login(self, timeout: float) -> Optional[Answer]:
-        """Get a token where one is needed; an answer says why there is none."""
+        """Get a token if one is needed. Return None on success, otherwise the answer that says why there is none."""
         if not self._user or self._token is not None:
             return None
         data = json.dumps({"name": self._user, "password": self._password}).encode()
@@ -128,7 +128,7 @@ class Gateway:
         elif "authentication is not enabled" in bad.detail:
             self._token = ""
         else:
-            return answer._replace(status=-(answer.status or 1))  # negative: nothing was sent of the request itself
+            return answer._replace(status=-(answer.status or 1))  # negative: the request itself was not sent
         return None
 
     async def _post(self, path: str, data: bytes, timeout: float) -> Answer:
@@ -156,7 +156,7 @@ class Gateway:
             body = json.loads(response.body)
         except (ValueError, RecursionError):
             body = None
-        if path == PATHS["keepalive"] and isinstance(body, dict):  # the first of a stream
+        if path == PATHS["keepalive"] and isinstance(body, dict):  # the first message of a stream
             body = body.get("result") or body.get("error")
         return Answer(response.status, body)
 

@@ -1,6 +1,6 @@
-"""A hold from its beginning to its end: alive, the ways in which it is lost, heartbeat, release.
+"""A hold from beginning to end: alive, heartbeat, the ways to lose it, release.
 
-The methods that wait are the same for threads and for asyncio: :class:`IO` is what differs.
+Threads and asyncio share the methods that wait; only their :class:`IO` differs.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .transactions import Body, Verdict, Watched, b64, keys
 from .transport import Flag, clock
 
 WATCH_AFTER = 0.1  # most holds are shorter, and a watch costs more than they do
-RECHECK = 10.0  # how often a holder reads its record although no event came
-WHY_TIMEOUT = 1.0  # how long a holder that knows of its loss tries to read why
-TICK = 2.0  # a machine that slept is noticed after that
+RECHECK = 10.0  # how often a holder reads its record without an event
+WHY_TIMEOUT = 1.0  # how long a holder that has lost the lock tries to read why
+TICK = 2.0  # how soon a machine that slept is noticed
 
 
 @dataclass(frozen=True)
 class Request:
-    """Somebody asks the holder to finish early. Its texts are made visible: they can control no terminal."""
+    """A request that the holder finish early. Control characters in its texts are escaped."""
 
     by: str
     reason: str
@@ -52,32 +52,32 @@ class Hold:
         self.txn = attempt.txn.of(attempt.share)
         self.token = attempt.token
         self.over = AsyncFlag()
-        self.stops: Optional[Flag] = None  # what its owner waits for meanwhile, which a loss ends
+        self.stops: Optional[Flag] = None  # ends the owner's wait for another lock if this one is lost
         self.asked: Optional[Request] = None
         self._pid = os.getpid()
         self._on_lost = on_lost
         self._on_asked = on_asked
-        self._once = threading.Lock()  # of the end, and of the deadline
+        self._once = threading.Lock()  # guards the end and the deadline
         self._error: Optional[LostError] = None
         self._released = False
         self.lookout: Optional[Lookout] = None
-        self._news: asyncio.Event  # made where it is awaited
+        self._news: asyncio.Event  # created in the loop that awaits it
         self._events: List[Dict[str, Any]] = []
-        self._seen = attempt.token  # what happened to the record until this revision is known
+        self._seen = attempt.token  # the revision up to which changes to the record are known
         self._extensions = {b64(self.txn.base + name) for name in ("alive", "alert_at", "auto_unlock_at")}
-        self._asked_at = 0  # the revision of the request
+        self._asked_at = 0  # the revision of the latest request
         self._since = attempt.base
         self._margin = self.settings.margin_of(self.settings.unlock_after)
         self._interval = (self.settings.unlock_after - self._margin) / 3  # of a heartbeat
         self._deadline = attempt.base[0] + self.settings.unlock_after - self._margin
-        self._recorded = attempt.base[1] + self.settings.unlock_after  # auto_unlock_at, as far as it is known
+        self._recorded = attempt.base[1] + self.settings.unlock_after  # the latest known auto_unlock_at
         self._alert_target = attempt.base[1] + self.settings.alert_after
         self._alert_granted = 0.0
         self._progress = ""
-        self._reported = 0  # the mod revision of ``alive``, as far as it is known
+        self._reported = 0  # the latest known mod revision of ``alive``
 
     def begin(self) -> None:
-        """Have the background do what is to be done as long as the hold lasts."""
+        """Start the background work of the hold."""
         self.attempt.session.loop.spawn(self._live)
 
     async def _live(self) -> None:
@@ -95,24 +95,24 @@ class Hold:
 
     @property
     def lost(self) -> Optional[LostError]:
-        """Why the hold is over, None while it stands."""
+        """Why the hold was lost, or None."""
         self.check_process()
         if self._error is None and not self._released and clock() >= self._deadline:
             self.lose(LostError(self.settings.name, "deadline"))
         return self._error
 
     def mine(self) -> bool:
-        """Report whether this is the process that took the lock, and not a child of it."""
+        """Report whether this is the process that took the lock, not a forked child."""
         return os.getpid() == self._pid
 
     def check_process(self) -> None:
-        """Refuse to act in a child of the process that holds the lock."""
+        """Raise RefusedError in a forked child of the process that holds the lock."""
         if not self.mine():
             raise RefusedError(f'lock "{record.visible(self.settings.name)}" belongs to process {self._pid}, not to '
                                f"{os.getpid()}, which was forked from it")
 
     def lose(self, error: LostError) -> None:
-        """End the hold for the first reason that comes."""
+        """End the hold. Only the first reason counts."""
         with self._once:
             if self._error is not None or self._released:
                 return
@@ -121,7 +121,7 @@ class Hold:
         if self.stops is not None:
             self.stops.set()
         self.attempt.debt.end()
-        if self.attempt.doubt and error.reason != "deadline":  # else the release will see to it
+        if self.attempt.doubt and error.reason != "deadline":  # after a deadline the release takes care of it
             self.attempt.session.later(self.attempt.cancel)
         try:
             self._on_lost(error)
@@ -129,12 +129,12 @@ class Hold:
             log.exception("on_lost failed")
 
     async def _guard(self) -> None:
-        """Notice when the time is up."""
+        """Declare the lock lost when its deadline has passed."""
         while self.lost is None:
             await asyncio.sleep(min(max(self._deadline - clock(), 0), TICK))
 
     async def _observe(self) -> None:
-        """Learn what happens to the record until the hold is over."""
+        """Follow changes to the record until the hold is over."""
         await asyncio.sleep(WATCH_AFTER)
         self._news = asyncio.Event()
         self.lookout = self.attempt.session.lookout()
@@ -149,7 +149,7 @@ class Hold:
                     await self._look(WHY_TIMEOUT if events else RECHECK, events)
                 except UnavailableError:
                     await asyncio.sleep(TICK)
-                except Exception:  # whatever it is, the next look may succeed
+                except Exception:  # the next look may succeed
                     log.exception("the watch on a held lock failed")
                     await asyncio.sleep(TICK)
         finally:
@@ -157,11 +157,11 @@ class Hold:
 
     @property
     def watched(self) -> Watched:
-        """What the lookout is to watch."""
+        """What the lookout watches for this hold."""
         return Watched(self.txn.base, self.txn.end, start=self._seen + 1)
 
     def notice(self, event: Optional[Dict[str, Any]]) -> None:
-        """Have a look, unless this is an extension: those are mine."""
+        """Read the record, unless the event is an extension, which only this holder writes."""
         if event is not None:
             self._seen = max(self._seen, int(event["kv"].get("mod_revision", 0)))
             if event.get("type") != "DELETE" and event["kv"]["key"] in self._extensions:
@@ -170,12 +170,12 @@ class Hold:
         self._news.set()
 
     def _gone(self, events: List[Dict[str, Any]]) -> bool:
-        """The key that means held was deleted after it became mine."""
+        """Report whether an event deletes this hold's ``uuid`` key."""
         return any(event.get("type") == "DELETE" and k.key == self.txn.held and k.mod_revision > self.token
                    for event in events for k in keys({"kvs": [event.get("kv", {})]}))
 
     async def _look(self, timeout: float, events: List[Dict[str, Any]]) -> None:
-        """Read the record, and learn what others did to it."""
+        """Read the record, and act on what others did to it."""
         try:
             await self._judge(await self._ask("verify", self.txn.verify(self.token), clock() + timeout))
         except UnavailableError:
@@ -196,7 +196,7 @@ class Hold:
     # -- what others write
 
     def _learn(self, fields: Dict[str, Key]) -> None:
-        """Learn of more time, and of requests to finish."""
+        """Read extensions by operators and requests to finish."""
         moved = record.seconds_of(_text(fields.get("auto_unlock_at")))
         extended = self._note(fields.get("extended"))
         if moved is not None:
@@ -217,16 +217,16 @@ class Hold:
             log.exception("on_asked failed")
 
     def _note(self, key: Optional[Key]) -> Dict[str, Any]:
-        known = key is not None and key.mod_revision >= self.token  # else an earlier hold left it
+        known = key is not None and key.mod_revision >= self.token  # older ones belong to an earlier hold
         return record.read_note(key.value, self.attempt.uuid, self.token) if key is not None and known else {}
 
     def _postpone(self, auto_unlock_at: float, given: Optional[float]) -> None:
-        """Move the local deadline by as much as another moved that of the record."""
+        """Move the local deadline by as much as an operator moved the record's."""
         with self._once:
             more = auto_unlock_at - self._recorded
             if more < 0.001:
                 return
-            if given is not None and 0 < given < more:  # its writer counted from its own clock
+            if given is not None and 0 < given < more:  # the operator's clock may be ahead
                 more = min(more, clock() + given - self._margin - self._deadline)
             self._recorded = auto_unlock_at
             self._deadline += max(more, 0)
@@ -235,7 +235,7 @@ class Hold:
 
     async def alive(self, progress: str = "", alert_after: Optional[float] = None,
                     unlock_after: Optional[float] = None) -> None:
-        """Report progress: both deadlines count from now on."""
+        """Report progress. Both deadlines count from now."""
         s = self.settings
         try:
             record.check_text("progress", progress)
@@ -249,33 +249,33 @@ class Hold:
         await self._extend(unlock)
 
     async def _every(self, seconds: float, extend: Callable[[], Awaitable[None]]) -> None:
-        """Extend again and again, sooner where that failed."""
+        """Extend at intervals, sooner after a failure."""
         pause = seconds
         while True:
             await asyncio.sleep(pause)
             pause = seconds
             try:
                 await extend()
-            except Exception as error:  # whatever it is, the next one may succeed
+            except Exception as error:  # the next one may succeed
                 pause = min(seconds, TICK)
                 if not self.over.is_set() and not isinstance(error, UnavailableError):
                     log.warning("no sign of life: %s", error)
 
     async def _beat(self) -> None:
-        """Extend for as long as the heartbeat may, and while the caller waits for other locks."""
+        """Extend until the heartbeat's maximum hold, and while the caller waits for other locks."""
         s = self.settings
         left = s.unlock_after if self.stops is not None else self._since[0] + (s.heartbeat or 0) - clock()
         if left > self._margin:
             await self._extend(min(s.unlock_after, left), self._interval, beat=True)
 
     async def _lead(self) -> None:
-        """Report that the leader lives, if it can work."""
+        """Give a sign of life if the leader's check passes."""
         fit = self.settings.check is None or self.settings.check()
         if fit is True or inspect.isawaitable(fit) and await fit:
             await self.alive(self._progress)
 
     def waits_for(self, name: str) -> None:
-        """Have the next extension say what keeps the holder from working."""
+        """Have the next extension report which lock the holder waits for."""
         if self.lost is not None:
             raise self.lost
         self._progress = f'waits for lock "{record.visible(name)}"'
@@ -305,20 +305,20 @@ class Hold:
             self._recorded = max(self._recorded, unlock_at)
 
     def _adopt(self, fields: Dict[str, Key]) -> None:
-        """Take over the progress that another process reported for this hold, and its alert."""
+        """Adopt the progress and the alert time that another process wrote for this hold."""
         alive = fields.get("alive")
         self._reported = alive.mod_revision if alive is not None else 0
         self._progress = _text(alive).partition(" ")[2]
         self._alert_target = record.seconds_of(_text(fields.get("alert_at"))) or self._alert_target
 
     def _now(self) -> float:
-        """The wall clock for deadlines; where it is set back, they move on with the time that passes."""
+        """Return the wall clock for deadlines. If it is set back, deadlines still advance with elapsed time."""
         return max(time.time(), self._since[1] + clock() - self._since[0])
 
     # -- releasing
 
     async def release(self) -> None:
-        """Give the lock back. A LostError says that it had been lost before."""
+        """Release the lock. Raises LostError if it was already lost."""
         with self._once:
             if self._released:
                 return
@@ -340,7 +340,7 @@ class Hold:
         if verdict.word == "lost":
             raise self._why(verdict)
         if verdict.detail and self._error is not None:
-            raise self._error  # it may have been another's meanwhile
+            raise self._error  # another holder may have had the lock since
 
     async def _release(self, until: float) -> Verdict:
         word = "lease"
@@ -361,12 +361,12 @@ class Hold:
         return await self._ask("release", self.txn.release(self.token, self.attempt.queued), until)
 
     async def give_up(self) -> None:
-        """Release, whatever comes of it."""
+        """Release, ignoring errors."""
         with suppress(MutexError):
             await self.release()
 
     async def give_back(self, until: float) -> None:
-        """Release at the end of the process. Nobody is told of a loss any more."""
+        """Release at the end of the process. A loss is no longer reported."""
         self._released = True
         await self._release_later(until)
 

@@ -1,4 +1,4 @@
-"""Which process holds a lock, so that a witness can prove its end; and which line of code took it."""
+"""The process that holds a lock, so that a witness can prove its death, and the line of code that took the lock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INITIAL_TIME_NAMESPACE = 4026531834
 
 
 def read_file(path: str) -> str:
-    """Return a small file, empty if it cannot be read."""
+    """Return the content of a small file, empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as f:
             return f.read()
@@ -26,7 +26,7 @@ def read_file(path: str) -> str:
 
 
 def read_link(path: str) -> str:
-    """Return where a link leads, empty if it cannot be read."""
+    """Return the target of a link, empty if it cannot be read."""
     try:
         return os.readlink(path)
     except OSError:
@@ -35,17 +35,17 @@ def read_link(path: str) -> str:
 
 def identity(environ: Mapping[str, str] = os.environ, file: Callable[[str], str] = read_file,
              link: Callable[[str], str] = read_link) -> Dict[str, Union[str, int]]:
-    """Return the members of the record that identify this process for ever. What cannot be learned is left out."""
+    """Return the members of the record that uniquely identify this process, without those that cannot be read."""
     found: Dict[str, Union[str, int]] = {}
     for member, variable in (("pod_namespace", "POD_NAMESPACE"), ("pod_name", "POD_NAME"), ("pod_uid", "POD_UID"),
                              ("container", "CONTAINER_NAME")):
         if _is_name(environ.get(variable, "")):
             found[member] = environ[variable]
     if "pod_uid" not in found and "pod_name" not in found:
-        found.clear()  # the other names are none of Kubernetes'
+        found.clear()  # without these, the other names are not from Kubernetes
     boot = file("/proc/sys/kernel/random/boot_id").strip()
     if not _is_name(boot):
-        return found  # process ids and ticks mean nothing without it
+        return found  # process ids and start times mean nothing without it
     found["boot_id"] = boot
     namespace = _namespace(link("/proc/self/ns/pid"))
     if namespace:
@@ -59,12 +59,12 @@ def identity(environ: Mapping[str, str] = os.environ, file: Callable[[str], str]
 
 @lru_cache(maxsize=1)
 def of(pid: int) -> Mapping[str, Union[str, int]]:
-    """Return the identity of this process, which is read once. A forked child has another pid, and its own."""
+    """Return the identity of this process, cached by pid so that a forked child reads its own."""
     return identity()
 
 
 def backtrace(depth: int = DEPTH) -> str:
-    """Return the call stack of whoever called this package, newest frame first, as ``FILE:LINE in FUNCTION``."""
+    """Return the call stack outside this package, newest frame first, as ``FILE:LINE in FUNCTION``."""
     frame: Optional[FrameType] = sys._getframe(1)
     while frame and os.path.abspath(frame.f_code.co_filename).startswith(PACKAGE):
         frame = frame.f_back

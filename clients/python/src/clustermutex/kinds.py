@@ -1,4 +1,4 @@
-"""What is wanted of a lock, and who holds it: a plain lock has one holder, a semaphore or a read-write lock several."""
+"""Kinds of locks: a plain lock has one holder, a semaphore or a read-write lock may have several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARE = re.compile(r"(.+)#([1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
 
 @dataclass(frozen=True)
 class Need:
-    """What a caller wants of a lock. Without a kind it is a plain lock."""
+    """How a caller wants to hold a lock. Without a kind, it is a plain lock."""
 
     kind: str = ""
     limit: int = 0
@@ -24,39 +24,39 @@ class Need:
 
     @property
     def counts(self) -> bool:
-        """Whether it depends on the shares of others."""
+        """Whether the lock can only be taken if the shares of others leave room."""
         return self.kind in (SEMAPHORE, EXCLUSIVE)
 
     @property
     def attributes(self) -> Dict[str, Attribute]:
-        """What the record says of it."""
+        """The attributes of the record that describe the kind."""
         if self.kind == SEMAPHORE:
             return {"kind": self.kind, "permits": self.weight, "limit": self.limit}
         return {"kind": self.kind} if self.kind else {}
 
     def check(self, name: str, attributes: Mapping[str, Attribute]) -> None:
-        """Refuse what makes no sense, with a ValueError."""
+        """Raise ValueError if the options are inconsistent or out of range."""
         if self.kind == SEMAPHORE:
             for what, number, most in (("limit of the semaphore", self.limit, MAX_LIMIT),
                                        ("weight", self.weight, self.limit)):
                 if type(number) is not int or not 1 <= number <= most:
-                    raise ValueError(f"the {what} is {number!r}, it must be a whole number from 1 to {most}")
+                    raise ValueError(f"the {what} is {number!r}; it must be a whole number from 1 to {most}")
         elif self.weight != 1:
-            raise ValueError("a weight is for a semaphore")
+            raise ValueError("only a semaphore has a weight")
         if not self.kind:
             return
         if SHARE.fullmatch(name):
-            raise ValueError("the lock's name ends in # and a number, as those of shares do")
+            raise ValueError("the lock's name ends in # and a number, which is reserved for shares")
         room = MAX_NAME - len(f"#{self.limit if self.kind == SEMAPHORE else MAX_READERS}")
         if len(name.encode()) > room:
-            raise ValueError(f"the lock's name has more than {room} bytes: the numbers of its shares have no room")
+            raise ValueError(f"the lock's name has more than {room} bytes, which leaves no room for share numbers")
         for taken in ("kind", "permits", "limit"):
             if taken in attributes:
-                raise ValueError(f'attribute "{taken}": the name belongs to the protocol')
+                raise ValueError(f'attribute "{taken}": the name is reserved by the protocol')
 
 
 def need(semaphore: Optional[int], weight: int, shared: bool, exclusive: bool) -> Need:
-    """Return what the options of a lock want; a ValueError says that they contradict each other."""
+    """Turn the options of a lock into a need. Raises ValueError if they contradict each other."""
     kinds = [kind for kind, wanted in ((SEMAPHORE, semaphore is not None), (SHARED, shared), (EXCLUSIVE, exclusive))
              if wanted]
     if len(kinds) > 1:
@@ -65,14 +65,14 @@ def need(semaphore: Optional[int], weight: int, shared: bool, exclusive: bool) -
 
 
 def share_of(lock: str, name: str) -> int:
-    """Return the number of the share of this lock that has that name, 0 if it is none."""
+    """Return which share of the lock has this name, 0 if none."""
     match = SHARE.fullmatch(name)
     return int(match.group(2)) if match and match.group(1) == lock else 0
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Which record is to be written, by which count: those of the lock's shares as they were at a revision."""
+    """Which record to write, and the revision at which the lock's shares were counted."""
 
     share: int = 0  # 0: the record of the lock itself
     counted: int = 0
@@ -80,7 +80,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Holders:
-    """Who holds a lock at one revision, and which delays of ended holds keep others back."""
+    """The holders of a lock at one revision, and the lock delays of ended holds."""
 
     revision: int = 0
     whole: Optional[Record] = None  # the holder of the lock itself
@@ -90,7 +90,7 @@ class Holders:
 
     @property
     def all(self) -> List[Record]:
-        """All of them, the oldest first."""
+        """All holders, the oldest first."""
         return ([self.whole] if self.whole else []) + sorted(self.shares.values(), key=lambda r: r.token)
 
     def mine(self, uuid: str) -> Optional[Tuple[int, int]]:
@@ -100,7 +100,7 @@ class Holders:
         return next(((k, r.token) for k, r in self.shares.items() if r.uuid == uuid), None)
 
     def free(self, limit: int) -> int:
-        """Return how many of so many permits are left."""
+        """Return how many of ``limit`` permits are free."""
         if self.whole or self.delay:
             return 0
         taken = sum(permits(r, limit) for r in self.shares.values())
@@ -115,7 +115,7 @@ class Holders:
         return wanted.kind == SHARED or not self.shares and not self.delays
 
     def claim(self, wanted: Need, skip: int = 0) -> Claim:
-        """Return what to claim: of the numbers that are free the lowest, but for so many."""
+        """Return what to claim: the lowest free share number after skipping ``skip`` free ones."""
         if not wanted.kind or wanted.kind == EXCLUSIVE:
             return Claim(0, self.revision)
         number = 1
@@ -126,7 +126,7 @@ class Holders:
 
 
 def permits(share: Record, limit: int) -> int:
-    """Return how many of so many permits a share has: one if it does not say, all if that cannot be read."""
+    """Return how many of ``limit`` permits a share has: one by default, all if its number cannot be read."""
     value = share.attributes.get("permits", 1)
     text = f"{value:.0f}" if isinstance(value, float) and value == int(value) else str(value)
     return (int(text) if re.fullmatch("[0-9]{1,9}", text, re.ASCII) else 0) or limit

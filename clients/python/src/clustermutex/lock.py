@@ -1,4 +1,4 @@
-"""What the locks of both fronts have in common."""
+"""What locks for threads and locks for asyncio have in common."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .transport import Flag
 
 
 class Handle:
-    """A lock, and what there is to say of its latest hold."""
+    """A lock, and its latest hold."""
 
     def __init__(self, session: Session, settings: Settings) -> None:
         self._session = session
@@ -27,7 +27,7 @@ class Handle:
     async def take(self, stop: Flag) -> None:
         """Take the lock, one caller at a time."""
         if not self._taking.acquire(blocking=False):
-            raise RefusedError(f'lock "{visible(self.name)}" is being taken with this object by another: '
+            raise RefusedError(f'lock "{visible(self.name)}" is being taken with this object by another caller: '
                                "give each its own")
         try:
             self.check_idle()
@@ -36,17 +36,17 @@ class Handle:
             self._taking.release()
 
     def begin(self, attempt: Attempt) -> None:
-        """Hold the lock that this attempt took."""
+        """Begin the hold of the lock that this attempt took."""
         raise NotImplementedError
 
     def check_idle(self) -> None:
-        """Refuse to take the lock twice."""
+        """Raise RefusedError if the lock is already held by this object."""
         if self._hold is not None and not self._hold.over.is_set():
-            raise RefusedError(f'lock "{visible(self.name)}" is held by this object already')
+            raise RefusedError(f'lock "{visible(self.name)}" is already held by this object')
 
     @property
     def hold(self) -> Hold:
-        """The latest hold; a RefusedError says that there was none."""
+        """The latest hold. Raises RefusedError if there was none."""
         if self._hold is None:
             raise RefusedError(f'lock "{visible(self.name)}" is not held')
         return self._hold
@@ -58,26 +58,26 @@ class Handle:
 
     @property
     def share(self) -> int:
-        """The number of the permit or reader; 0 for all other holds. Others see it as a lock: ``pool#2``."""
+        """The number of the semaphore or reader share, which others see as ``pool#2``; 0 for other kinds."""
         return self._hold.attempt.share if self._hold is not None else 0
 
     @property
     def token(self) -> int:
-        """The fencing token: it grows with every acquisition. 0 before the first."""
+        """The fencing token, which grows with every acquisition; 0 before the first."""
         return self._hold.token if self._hold is not None else 0
 
     @property
     def uuid(self) -> str:
-        """What identifies this hold; empty before the first."""
+        """The identifier of the latest hold; empty before the first."""
         return self._hold.attempt.uuid if self._hold is not None else ""
 
     @property
     def lost(self) -> Optional[str]:
-        """Why the hold was lost, one word as in :class:`LostError`; None while it stands or after its release."""
+        """Why the hold was lost, one word as in :class:`LostError`; None while it lasts and after its release."""
         error = self._hold.lost if self._hold is not None else None
         return None if error is None else error.reason
 
     @property
     def asked(self) -> Optional[Request]:
-        """The latest request to finish early, None if nobody asked."""
+        """The latest request to finish early, or None."""
         return self._hold.asked if self._hold is not None else None

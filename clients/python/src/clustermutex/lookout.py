@@ -1,4 +1,4 @@
-"""What happens to the records of many holds, on one connection."""
+"""Watches the records of many holds on one connection."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from .loops import GATHERED
 from .transactions import Watched
 from .watch import Watch
 
-MOST = 64  # holds on one connection: with each that comes, it is opened again
-SILENCE = 60.0  # after which a watch may be dead
+MOST = 64  # holds per connection: each new one reopens it
+SILENCE = 60.0  # after which a watch is considered dead
 MAX_PAUSE = 2.0
 
 
 class Seen(Protocol):
-    """A hold that wants to know what happens to its record."""
+    """A hold that follows changes to its record."""
 
     @property
-    def watched(self) -> Watched: ...  # from the revision on that it does not know
+    def watched(self) -> Watched: ...  # from the first revision that it has not seen
 
-    def notice(self, event: Optional[Dict[str, Any]]) -> None: ...  # without one: it cannot be known what happened
+    def notice(self, event: Optional[Dict[str, Any]]) -> None: ...  # None: events may have been missed
 
 
 class Lookout:
-    """One connection for the watches of some holds. It is opened again for each that comes, and misses nothing."""
+    """One connection for the watches of some holds. It reopens for each new hold without missing events."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.holds: List[Seen] = []
@@ -40,7 +40,7 @@ class Lookout:
         self._reads: Optional[asyncio.Future[None]] = None
 
     def room(self) -> bool:
-        """Report whether it can take another hold. With the last one it ends."""
+        """Report whether it can take another hold. It ends with its last one."""
         return self._loop is asyncio.get_running_loop() and 0 < len(self.holds) < MOST
 
     def add(self, hold: Seen) -> None:
@@ -48,7 +48,7 @@ class Lookout:
         self._more.set()
 
     def remove(self, hold: Seen) -> None:
-        """Watch one hold less; the last one ends the connection."""
+        """Stop watching a hold. Removing the last one closes the connection."""
         self.holds.remove(hold)
         if not self.holds:
             self._opens.cancel()
@@ -70,7 +70,7 @@ class Lookout:
                 self._reads.cancel()
             self.open = holds
             self._reads = asyncio.ensure_future(self._read(watch))
-            self._reads.add_done_callback(partial(self._close, watch))  # also if it never began
+            self._reads.add_done_callback(partial(self._close, watch))  # runs even if the task never started
 
     async def _read(self, watch: Watch) -> None:
         try:
@@ -84,7 +84,7 @@ class Lookout:
                     for hold in self.holds:
                         if key.startswith(hold.watched.key):
                             hold.notice(event)
-        except Exception:  # it broke, or says what nobody understands
+        except Exception:  # the watch broke, or its messages are malformed
             self._broken()
 
     @staticmethod
@@ -92,7 +92,7 @@ class Lookout:
         watch.close()
 
     def _broken(self) -> None:
-        """Open it again, a moment later. Meanwhile only what the holds read can tell them."""
+        """Reopen it a moment later. Until then, the holds have to read their records."""
         self._pause = min(2 * self._pause, MAX_PAUSE)
         self._more.set()
         for hold in self.holds:

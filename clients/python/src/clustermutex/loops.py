@@ -1,4 +1,4 @@
-"""What runs in an event loop of asyncio: all of a program with asyncio, and the background of one with threads."""
+"""The asyncio side: everything in an asyncio program, and the background work of one with threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .threads import resolved
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
-GATHERED = 0.05  # seconds in which what is to begin in the background is gathered: most holds are shorter
+GATHERED = 0.05  # seconds for which background work is collected before it starts: most holds are shorter
 STOPS_IN = 1.0
 
 
@@ -25,7 +25,7 @@ class AsyncFlag:
     def __init__(self) -> None:
         self.cuts: Optional[Callable[[], None]] = None
         self._set = False
-        self._waiter: Optional[asyncio.Event] = None  # made where it is awaited: Python 3.9 binds it to a loop
+        self._waiter: Optional[asyncio.Event] = None  # created when awaited: Python 3.9 binds it to a loop
         self._loop: Optional[asyncio.AbstractEventLoop] = None
 
     def set(self) -> None:
@@ -60,7 +60,7 @@ class AsyncConnection:
         self._end = _until_the_end(writer.transport)
 
     async def open(self) -> AsyncConnection:
-        """Have it closed when the loop ends."""
+        """Arrange for it to be closed with the loop."""
         await self._end.__anext__()
         return self
 
@@ -80,7 +80,7 @@ class AsyncConnection:
         self.close()
 
     def close(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection with it
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the connection
             self._loop.call_soon_threadsafe(self._abort)
 
     def _abort(self) -> None:
@@ -88,7 +88,7 @@ class AsyncConnection:
 
 
 async def _until_the_end(transport: asyncio.WriteTransport) -> AsyncIterator[None]:
-    """Close a connection with its loop: that ends the generators that were begun in it."""
+    """Close a connection with its loop: a loop that shuts down closes its async generators."""
     try:
         yield
     finally:
@@ -102,7 +102,7 @@ class AsyncIO:
         self._tasks: Set[asyncio.Task[None]] = set()
 
     def here(self) -> bool:
-        """Report whether a task in its loop asks."""
+        """Report whether the caller runs in this loop."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -114,8 +114,8 @@ class AsyncIO:
         return connection
 
     async def _connect(self, host: str, port: int, tls: Optional[ssl.SSLContext]) -> AsyncConnection:
-        """Connect, without the threads that asyncio resolves names in: the interpreter waits for them at its end."""
-        failed = OSError("it has no address")
+        """Connect without asyncio's resolver threads, which the interpreter joins at exit."""
+        failed = OSError("the host has no address")
         for *_, address in await asyncio.wrap_future(resolved(host, port)):
             try:
                 name = host if tls else None
@@ -126,9 +126,9 @@ class AsyncIO:
         raise failed
 
     def spawn(self, work: Work) -> None:
-        """Begin something that nobody waits for."""
+        """Start work that no caller waits for."""
         task = asyncio.get_running_loop().create_task(work())
-        self._tasks.add(task)  # the loop keeps no reference
+        self._tasks.add(task)  # the loop keeps only a weak reference
         task.add_done_callback(self._tasks.discard)
 
     def flag(self) -> AsyncFlag:
@@ -136,12 +136,12 @@ class AsyncIO:
 
 
 class Background(AsyncIO):
-    """An event loop in a thread of its own, which keeps nothing alive. It begins with the first work."""
+    """An event loop in a daemon thread, which starts with the first work."""
 
     def __init__(self) -> None:
         super().__init__()
         self._arrivals: Deque[Work] = deque()
-        self._called = False  # the bell rings for them, or is about to
+        self._called = False  # the bell has been rung for the arrivals, or is about to be
         self._bell = AsyncFlag()
         self._stopped = False
         self._starts = threading.Lock()
@@ -151,7 +151,7 @@ class Background(AsyncIO):
         return threading.current_thread() is self._thread
 
     def spawn(self, work: Work) -> None:
-        """Begin something, a moment later: one call is for all that comes until then."""
+        """Start work a moment later, together with whatever else arrives until then."""
         self._arrivals.append(work)
         if not self._called:
             self._called = True
@@ -159,7 +159,7 @@ class Background(AsyncIO):
             self._bell.set()
 
     def stop(self) -> None:
-        """End all of it, before the interpreter ends."""
+        """Stop the loop before the interpreter exits."""
         self._stopped = True
         self._bell.set()
         if self._thread is not None:
@@ -173,11 +173,11 @@ class Background(AsyncIO):
             try:
                 self._thread.start()
                 atexit.register(self.stop)
-            except RuntimeError:  # since Python 3.12 there are no new ones at the exit
+            except RuntimeError:  # since Python 3.12, no thread can be started at exit
                 self._stopped = True
 
     def _run(self) -> None:
-        asyncio.run(self._work(), debug=False)  # else Python's development mode prints that the machine is busy
+        asyncio.run(self._work(), debug=False)  # or Python's development mode warns about slow callbacks
 
     async def _work(self) -> None:
         while not self._stopped:
@@ -191,16 +191,17 @@ class Background(AsyncIO):
                 super().spawn(self._arrivals.popleft())
 
 
-background = Background()  # that of all clients
+background = Background()  # shared by all clients
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=background.__init__)  # type: ignore[misc]
 
 
 async def within(work: Coroutine[Any, Any, Any], timeout: Optional[float],
                  discard: Callable[[Any], object] = lambda result: None) -> Any:
-    """Wait for work, but not for longer. Unlike asyncio.wait_for before Python 3.12, it never swallows a cancellation.
+    """Wait for work, but no longer than ``timeout``.
 
-    A result that comes when nobody waits for it any more is discarded.
+    Unlike asyncio.wait_for before Python 3.12, it never swallows a cancellation. A result that comes too late is passed
+    to ``discard``.
     """
     task = asyncio.ensure_future(work)
     taken = False

@@ -1,4 +1,4 @@
-"""Jobs that run once per period over all replicas: the first write of a period's start has it."""
+"""Jobs that run once per period among all replicas: whoever writes the period's start first has it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .transactions import Body, Verdict, keys
 from .transport import Flag, clock
 
 MIN_PERIOD, MAX_PERIOD = 1.0, 10 * 365 * 86400.0
-TOLERANCE = 30.0  # how much clocks may differ before a call complains
+TOLERANCE = 30.0  # how much clocks may differ before a call fails
 PRESENCE_TTL = 15.0
 
 
 def begins(now: float, every: float, offset: float) -> float:
-    """Return when the period began in which now lies. A RefusedError says that there are no such periods."""
+    """Return when the current period began. Raises RefusedError if the period or the offset is out of range."""
     for what, value, least, most in (("period", every, MIN_PERIOD, MAX_PERIOD), ("offset", offset, 0.0, every)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-            raise RefusedError(f"the {what} is {value!r}, it must be {least:g} to {most:g} seconds")
+            raise RefusedError(f"the {what} is {value!r}; it must be {least:g} to {most:g} seconds")
     if offset == every:
         raise RefusedError("the offset must be shorter than the period")
     milliseconds = round(now * 1000)
@@ -35,12 +35,12 @@ def begins(now: float, every: float, offset: float) -> float:
 
 
 async def take_period(session: Session, lock: Handle, stop: Flag, every: float, offset: float) -> bool:
-    """Take the period and the lock in one transaction. False: the period is taken."""
+    """Take the period and the lock in one transaction. Return False if the period is taken."""
     call = Call(backtrace(), stop, clock() + session.gateway.timeout)
     settings = lock.settings
     lock.check_idle()
     if settings.need.kind:
-        raise RefusedError("a job runs under a plain lock, not under one that several can hold")
+        raise RefusedError("a job runs under a plain lock, not under a semaphore or a read-write lock")
     while True:
         now = time.time()
         start = begins(now, every, offset)
@@ -63,7 +63,7 @@ async def take_period(session: Session, lock: Handle, stop: Flag, every: float, 
 
 
 async def give_period_back(attempt: Attempt) -> None:
-    """Have the next call run the job, after this one failed. While the lock is held, nobody else takes the period."""
+    """Let the next call run the job after this one failed. No other call can take the period while the lock is held."""
     try:
         body = attempt.txn.restore_period(attempt.token, attempt.period)
         await attempt.session.gateway.send("restore_period", body, clock() + PATIENCE)
@@ -72,7 +72,7 @@ async def give_period_back(attempt: Attempt) -> None:
 
 
 async def _take(attempt: Attempt, seen: int, body: Body) -> bool:
-    """Take the period and the lock. False: try again; a HeldError: the lock is another's."""
+    """Take the period and the lock. Return False to try again. Raises HeldError if the lock is held."""
     with in_doubt([attempt]):
         verdict = await _outcome(attempt, seen, body)
         attempt.token = verdict.token
@@ -83,7 +83,7 @@ async def _take(attempt: Attempt, seen: int, body: Body) -> bool:
 
 
 async def _outcome(attempt: Attempt, seen: int, body: Body) -> Verdict:
-    """Send what takes both. Without an answer it is settled: a late commit would write the period again."""
+    """Send the transaction that takes both. Settle it if no answer comes: a late commit would rewrite the period."""
     session, call = attempt.session, attempt.call
     try:
         answer = await session.gateway.send("acquire_once", body, call.until, call.stop)
@@ -99,7 +99,7 @@ async def _outcome(attempt: Attempt, seen: int, body: Body) -> Verdict:
 
 
 def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unlockers: List[Key]) -> bool:
-    """Report whether the period is to be taken. A RefusedError says that a clock is wrong."""
+    """Report whether the period is still to be taken. Raises RefusedError if a clock is wrong."""
     if last:
         text = last[0].value.decode(errors="replace")
         taken = record.seconds_of(text.partition(" ")[0])
@@ -108,7 +108,7 @@ def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unl
         if taken > now + TOLERANCE and start <= taken:
             raise RefusedError(f'once "{record.visible(name)}": the period of {_instant(taken)} is ahead of this '
                                f"machine's clock, and it was{record.visible(text.partition(' ')[2])}; no earlier one "
-                               f"runs any more, unless the key {key} is deleted")
+                               f"can run unless the key {key} is deleted")
         if start <= taken:
             return False
     clocks = [at for at in map(_clock_of, unlockers) if at]
@@ -120,7 +120,7 @@ def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unl
 
 
 def _clock_of(unlocker: Key) -> float:
-    """Return what the clock of a running unlocker said; 0 if that cannot be read, or it may be left over."""
+    """Return the clock in an unlocker's presence; 0 if it cannot be read or the presence has no lease."""
     try:
         said = json.loads(unlocker.value) if unlocker.lease not in ("", "0") else {}
     except ValueError:

@@ -1,4 +1,4 @@
-"""The record of a lock: its names, its times, how it is written, and how that of another is read and described."""
+"""The record of a lock: names, times, writing one's own, and reading and describing another's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Attribute = Union[str, int, float, bool]
 
 
 class Key(NamedTuple):
-    """A key as etcd answered it."""
+    """A key as etcd returned it."""
 
     key: str
     value: bytes
@@ -42,14 +42,14 @@ class Key(NamedTuple):
 # ---- names
 
 def segment(name: Union[str, bytes]) -> str:
-    """Return the name as one segment of a key. A ValueError says why a name is refused."""
+    """Return the name as one segment of a key. Raises ValueError if the name is not valid."""
     try:
         raw = name.encode() if isinstance(name, str) else name
         text = raw.decode()
     except UnicodeError:
         raise ValueError("the lock's name is not UTF-8") from None
     if not 1 <= len(raw) <= MAX_NAME:
-        raise ValueError(f"the lock's name has {len(raw)} bytes, it must have 1 to {MAX_NAME}")
+        raise ValueError(f"the lock's name has {len(raw)} bytes; it must have 1 to {MAX_NAME}")
     if any(unicodedata.category(c) == "Cc" for c in text):
         raise ValueError(f"the lock's name {visible(text)} contains a control character")
     return escape(text)
@@ -61,33 +61,33 @@ def escape(name: str) -> str:
 
 
 def name_of(text: str) -> str:
-    """Return the name that a segment stands for. A ValueError says that it is no segment."""
+    """Return the name that a segment encodes. Raises ValueError if it is not a segment."""
     name = re.sub("%25|%2F|^%2E", lambda m: {"%25": "%", "%2F": "/"}.get(m.group(), "."), text)
     if not text or escape(name) != text:
-        raise ValueError(f"{visible(text)} is not written by the rule for names")
+        raise ValueError(f"{visible(text)} is not a valid segment of a key")
     return name
 
 
 # ---- times
 
 def format_time(seconds: float) -> str:
-    """Write seconds since 1970 in the form that etcd can compare: ten digits, at most three decimals."""
+    """Format seconds since 1970 so that etcd can compare them: ten digits, at most three decimals."""
     text = f"{min(seconds, LAST_SECOND):.3f}".rstrip("0").rstrip(".")
     if not TIME.fullmatch(text):
-        raise ValueError(f"the clock of this machine says {text}, which is no time that can be written")
+        raise ValueError(f"the clock of this machine says {text}, which a record cannot hold")
     return text
 
 
 def parse_time(text: str) -> Tuple[int, int]:
-    """Return whole seconds and nanoseconds. A ValueError says that it is no time."""
+    """Return whole seconds and nanoseconds. Raises ValueError if the text is not a time."""
     match = TIME.fullmatch(text)
     if not match:
-        raise ValueError(f"{visible(text)} is no time: want ten digits, then at most nine decimals")
+        raise ValueError(f"{visible(text)} is not a time: want ten digits, then at most nine decimals")
     return int(match.group(1)), int((match.group(2) or "").ljust(9, "0"))
 
 
 def seconds_of(value: object) -> Optional[float]:
-    """Read a time for display, None if it cannot be read."""
+    """Parse a time for display; None if it is not valid."""
     try:
         whole, nanoseconds = parse_time(format(value, ".3f") if isinstance(value, float) else str(value))
     except ValueError:
@@ -98,52 +98,52 @@ def seconds_of(value: object) -> Optional[float]:
 # ---- writing
 
 def check_text(what: str, value: object) -> None:
-    """Refuse what no record may contain, with a ValueError."""
+    """Raise ValueError for a value that no record may contain."""
     if not isinstance(value, str):
-        raise ValueError(f"the {what} is {value!r}, it must be text")
+        raise ValueError(f"the {what} is {value!r}; it must be a str")
     try:
         size = len(value.encode())
     except UnicodeError:
-        raise ValueError(f"the {what} cannot be written in UTF-8") from None
+        raise ValueError(f"the {what} cannot be encoded as UTF-8") from None
     if size > MAX_TEXT:
-        raise ValueError(f"the {what} has {size} bytes, it must have at most {MAX_TEXT}")
+        raise ValueError(f"the {what} has {size} bytes; it must have at most {MAX_TEXT}")
 
 
 def check_attributes(attributes: Mapping[str, Attribute]) -> None:
-    """Refuse attributes that no record may contain, with a ValueError."""
+    """Raise ValueError for attributes that no record may contain."""
     if len(attributes) > MAX_ATTRIBUTES:
-        raise ValueError(f"there are {len(attributes)} attributes, at most {MAX_ATTRIBUTES} are allowed")
+        raise ValueError(f"there are {len(attributes)} attributes; at most {MAX_ATTRIBUTES} are allowed")
     for name, value in attributes.items():
         if not isinstance(name, str) or not FIELD.fullmatch(name):
-            raise ValueError(f"attribute {name!r}: a name is a small letter, then small letters, digits and _")
+            raise ValueError(f"attribute {name!r}: a name is a lowercase letter, then lowercase letters, digits and _")
         if name in RESERVED:
-            raise ValueError(f'attribute "{name}": the name belongs to the protocol')
+            raise ValueError(f'attribute "{name}": the name is reserved by the protocol')
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f'attribute "{name}" is {value}, it must be finite')
+            raise ValueError(f'attribute "{name}" is {value}; it must be finite')
         if not isinstance(value, (str, int, float)):
-            raise ValueError(f'attribute "{name}" is {value!r}, it must be text, a number or a boolean')
+            raise ValueError(f'attribute "{name}" is {value!r}; it must be a str, a number or a bool')
         if isinstance(value, str):
             check_text(f'attribute "{name}"', value)
 
 
 def whole(text: str) -> str:
-    """Return the text with U+FFFD where Python has half of a character, which UTF-8 cannot write."""
+    """Replace lone surrogates, which UTF-8 cannot encode, with U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def to_json(members: Mapping[str, Any]) -> str:
-    """Write a JSON document in the form of the protocol: no blanks, UTF-8, nothing that is empty."""
+    """Write JSON as the protocol wants it: no whitespace, UTF-8, no empty members."""
     given = {name: value for name, value in members.items() if value != ""}
     return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
 
 
 def to_metadata(members: Mapping[str, Any], others: int) -> str:
-    """Write ``metadata`` beside fields of so many bytes, with as much of the backtrace as the limits allow."""
+    """Write ``metadata`` beside ``others`` bytes of fields, with as much of the backtrace as the limits allow."""
     document = dict(members)
     lines = document.pop("backtrace", "").split("\n")
     room = MAX_RECORD - others - len("metadata") - len(to_json(document).encode()) - len(',"backtrace":""')
     if room < 0:
-        raise ValueError(f"the record would have {MAX_RECORD - room} bytes, it must have at most {MAX_RECORD}: give it "
+        raise ValueError(f"the record would have {MAX_RECORD - room} bytes; it must have at most {MAX_RECORD}: give it "
                          "fewer attributes")
     kept = len(lines)
     while kept and _size(lines[:kept]) > min(room, MAX_BACKTRACE) - (8 if kept < len(lines) else 0):
@@ -160,9 +160,9 @@ def _size(lines: Iterable[str]) -> int:
 
 @dataclass(frozen=True)
 class Record:
-    """Who holds a lock, as far as its record could be read. Texts are whatever its writer wrote: escape them.
+    """Who holds a lock, as far as its record could be read. Texts are as their writer wrote them: escape them.
 
-    Times are in seconds since 1970, by the writer's clock; None if absent or not readable.
+    Times are in seconds since 1970, by the writer's clock; None if absent or unreadable.
     """
 
     lock: str
@@ -182,7 +182,7 @@ class Record:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
     def describe(self, now: Optional[float] = None) -> str:
-        """Say in one line who holds the lock, where, since when and what for. Texts are escaped and cut."""
+        """Describe in one line who holds the lock, where, since when and what for. Texts are escaped and cut."""
         now = time.time() if now is None else now
         line = visible(self.owner) or "an unknown owner"
         if self.hostname:
@@ -203,15 +203,15 @@ class Record:
 
 @dataclass(frozen=True)
 class Delay:
-    """A lock delay: nobody is to take the lock yet. Its texts are whatever its writer wrote; None is not known."""
+    """A lock delay: the lock must not be taken yet. Texts are as their writer wrote them; None means not known."""
 
     owner: Optional[str] = None  # of the hold that was ended
     hostname: Optional[str] = None
     until: Optional[float] = None  # seconds since 1970, by the clock of whoever ended the hold
-    permits: int = field(default=0, compare=False)  # of a semaphore that it keeps; 0: all of them, for all one knows
+    permits: int = field(default=0, compare=False)  # how many it keeps of a semaphore; 0: not known, so all
 
     def describe(self, now: Optional[float] = None) -> str:
-        """Say after whose hold it is, and when it ends, as far as that is known. Texts are escaped and cut."""
+        """Describe whose hold it follows, and when it ends, as far as known. Texts are escaped and cut."""
         if self == Delay():
             return "a lock delay of a hold that was ended"
         line = f"a lock delay after the hold of {visible(self.owner or '') or 'an unknown owner'}"
@@ -223,7 +223,7 @@ class Delay:
 
 
 class Ending(NamedTuple):
-    """How a hold ended that somebody else ended. Its texts are whatever its writer wrote."""
+    """How a hold was ended by another program or an operator. Texts are as their writer wrote them."""
 
     ended: str
     by: Optional[str]
@@ -231,7 +231,7 @@ class Ending(NamedTuple):
 
 
 def read_note(value: bytes, uuid: str, token: int) -> Dict[str, Any]:
-    """Read a request or an extension for this hold. It is empty if it means another, or cannot be read."""
+    """Read a request or an extension for this hold. It is empty if it is for another hold, or cannot be read."""
     note = _document(value, MAX_NOTE)
     fits = (note.get("uuid") == uuid and _is_whole(note.get("token")) and note["token"] == token
             and _are_texts(note, "by", "source", "reason") and _are_times(note, "at", "auto_unlock_at")
@@ -240,7 +240,7 @@ def read_note(value: bytes, uuid: str, token: int) -> Dict[str, Any]:
 
 
 def read_ending(value: bytes, token: int) -> Optional[Ending]:
-    """Read how the hold with this token ended; None if that cannot be read."""
+    """Read how the hold with this token ended; None if the note cannot be read."""
     note = _document(value, MAX_RECORD)
     ended = note.get("ended")
     if (not isinstance(ended, str) or not FIELD.fullmatch(ended) or not _is_whole(note.get("token"))
@@ -250,7 +250,7 @@ def read_ending(value: bytes, token: int) -> Optional[Ending]:
 
 
 def read_delay(lock: str, value: bytes) -> Delay:
-    """Read a lock delay. One that cannot be read, or is another lock's, is a delay all the same."""
+    """Read a lock delay. One that cannot be read, or names another lock, still counts as a delay."""
     note = _document(value, MAX_DELAY)
     if (note.get("lock") != lock or not _are_texts(note, "owner", "hostname") or not _are_times(note, "at")
             or not _are_whole(note, "seconds", "permits")):
@@ -261,7 +261,7 @@ def read_delay(lock: str, value: bytes) -> Delay:
 
 
 def _document(value: bytes, most: int) -> Dict[str, Any]:
-    """Read a JSON object; it is empty if it cannot be read. What is not UTF-8 is replaced."""
+    """Read a JSON object; it is empty if it cannot be read. Invalid UTF-8 is replaced."""
     try:
         read = json.loads(value.decode(errors="replace"), parse_constant=_no_number) if len(value) <= most else None
     except (ValueError, RecursionError):
@@ -287,13 +287,13 @@ def _is_whole(value: object) -> bool:
 
 
 def read(lock: str, base: str, keys: Iterable[Key]) -> Optional[Record]:
-    """Read the record of a lock from the keys that begin with base. None: nobody holds it. Reading never fails."""
+    """Read the record of a lock from the keys that begin with ``base``; None if it is not held. Never fails."""
     found = decode(lock, {k.key[len(base):]: k for k in keys if FIELD.fullmatch(k.key[len(base):])})
     return found if found.token else None
 
 
 def decode(lock: str, fields: Mapping[str, Key]) -> Record:
-    """Read a record from its fields. Without ``uuid`` the token is 0. What cannot be read counts as absent."""
+    """Read a record from its fields. Without ``uuid`` the token is 0. Unreadable fields count as absent."""
     held = fields.get("uuid")
     token = held.create_revision if held is not None else 0
     texts = {name: k.value.decode(errors="replace") for name, k in fields.items() if k.mod_revision >= token}
@@ -332,16 +332,16 @@ def _whole(value: object) -> int:
     return int(text) if re.fullmatch("[0-9]{1,18}", text, re.ASCII) else 0
 
 
-# ---- showing
+# ---- display
 
 def visible(text: str, most: int = 120) -> str:
-    """Return text from outside so that it cannot control a terminal, on one line, and cut where it is long."""
+    """Return untrusted text on one line, with control characters escaped, cut to ``most`` characters."""
     cut = text if len(text) <= most else text[:most - 1] + "…"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
 
 
 def ago(at: float, now: float) -> str:
-    """Say when something was or will be, in words: ``4 minutes ago``, ``in 11 minutes``."""
+    """Return a time relative to ``now``: ``4 minutes ago``, ``in 11 minutes``."""
     away = abs(at - now)
     for unit, seconds in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
         count = int(away // seconds)

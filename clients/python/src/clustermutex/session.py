@@ -1,4 +1,4 @@
-"""What all locks of one client share: the way to etcd, and what is to be settled without anybody who waits for it."""
+"""What all locks of one client share: the connections to etcd, and the cleanup in the background."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .loops import AsyncIO
 from .threads import BlockingIO
 from .transport import clock
 
-PATIENCE = 15.0  # what must not wait for etcd for ever: alive, release
-TOMBSTONE_TTL = 3600 + 600  # a lease for tombstones is used for ten minutes
+PATIENCE = 15.0  # how long alive and release wait for etcd
+TOMBSTONE_TTL = 3600 + 600  # each lease is used for new tombstones for ten minutes
 CLEANUP_FOR = 3600.0
 
 log = logging.getLogger("clustermutex")
@@ -39,32 +39,32 @@ class Session:
         self._blocking = gateway
         self._in_loop = gateway.over(loop)
         self._tombstones: Tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
-        self._debts: Set[exits.Debt] = set()  # that somebody is at
-        self._lookouts: List[Lookout] = []  # that have room
+        self._debts: Set[exits.Debt] = set()  # being settled in the background
+        self._lookouts: List[Lookout] = []  # those with room
 
     @property
     def gateway(self) -> Gateway:
-        """The one for whoever asks: a task, or a thread that may be blocked."""
+        """The gateway for the caller: a task of the event loop, or a thread that may block."""
         return self._in_loop if self.loop.here() else self._blocking
 
     def patience(self, wait: Optional[float]) -> float:
-        """Return how many seconds a call takes at most that may wait so long."""
+        """Return the longest time that a call with this ``wait`` may take."""
         return float("inf") if wait is None else wait or self.gateway.timeout
 
     def lookout(self) -> Lookout:
-        """Return a connection on which another record can be watched."""
+        """Return a lookout with room for another hold."""
         self._lookouts = [one for one in self._lookouts if one.room()] or [Lookout(self.gateway)]
         return self._lookouts[0]
 
     async def grant(self, ttl: float, until: float) -> str:
-        """Get a new lease."""
+        """Grant a new lease."""
         answer = await self.gateway.send("grant", {"TTL": str(int(ttl))}, until)
         if not answer.body or "ID" not in answer.body:
-            raise UnavailableError("etcd grants no lease: it is out of space")
+            raise UnavailableError("etcd granted no lease: it is out of space")
         return str(answer.body["ID"])
 
     async def tombstone_lease(self, until: float, fresh: bool) -> str:
-        """Return the lease of tombstones, which lives for an hour at least."""
+        """Return a lease for tombstones that lives for at least another hour."""
         lease, end = self._tombstones
         if fresh or clock() > end:
             lease = await self.grant(TOMBSTONE_TTL, until)
@@ -72,14 +72,14 @@ class Session:
         return lease
 
     def later(self, cleanup: exits.Work) -> None:
-        """Do something in the background until it succeeds, for an hour at most. It is told when to stop trying."""
+        """Run a cleanup in the background until it succeeds, for an hour at most."""
         debt = exits.Debt(cleanup, self.release_at_exit)
         debt.begin()
         self._debts.add(debt)
         self.loop.spawn(partial(self._settle, debt, clock() + CLEANUP_FOR))
 
     def linger(self, most: float) -> None:
-        """Block while something is done in the background, before this process ends."""
+        """Block until the background cleanup is done, before this process ends."""
         end = clock() + most
         while any(debt.pid == os.getpid() for debt in list(self._debts)) and clock() < end:
             time.sleep(0.01)
@@ -103,23 +103,23 @@ class Session:
 
 
 class Opened:
-    """A client, which takes locks in its event loop."""
+    """What clients for threads and clients for asyncio have in common."""
 
     _loop: AsyncIO
 
     def __init__(self, endpoints: Union[str, Sequence[str]], owner: str = "", *, prefix: str = "/mutexes/",
                  user: str = "", password: str = "", ca: str = "", cert: str = "", key: str = "",
                  timeout: float = 5.0, release_at_exit: bool = True) -> None:
-        """Check the settings; a RefusedError says what is wrong with them."""
+        """Check the settings. Raises RefusedError if they are not valid."""
         try:
             urls = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
             all_endpoints = [parse_endpoint(url.strip()) for url in urls]
             if not all_endpoints:
                 raise ValueError("no endpoints were given")
             if not prefix.startswith("/") or not prefix.endswith("/") or prefix == "/":
-                raise ValueError(f'the prefix is "{prefix}", it must begin and end with a slash')
+                raise ValueError(f'the prefix is "{prefix}"; it must begin and end with a slash')
             if not timeout > 0:
-                raise ValueError(f"the timeout is {timeout!r}, it must be positive")
+                raise ValueError(f"the timeout is {timeout!r}; it must be positive")
             owner = owner or os.path.basename(sys.argv[0]) or "python"
             record.check_text("owner", owner)
             secure = any(e.tls for e in all_endpoints)
@@ -137,4 +137,4 @@ class Opened:
         gateway = Gateway(BlockingIO(), all_endpoints, tls, user, password, timeout)
         self._session = Session(gateway, self._loop, prefix, owner, release_at_exit)
         if release_at_exit:
-            exits.install()  # last: what is given back needs connections
+            exits.install()  # after the gateway, because releasing needs connections

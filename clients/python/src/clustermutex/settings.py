@@ -1,4 +1,4 @@
-"""What a caller wants of a lock, checked: bad input is one sentence before anything is sent."""
+"""The options of a lock, checked: bad input is reported in one sentence before anything is sent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ALERT_AFTER = 300.0
 HEARTBEAT_LIFE = 60.0
 MAX_MARGIN = 30.0
 MIN_UNLOCK_AFTER = 0.1
-ROOM = 6 * 1024  # bytes of a record that are not the caller's, without its backtrace
-HEARTBEAT = 3600.0  # how long one goes on at most that was only switched on
+ROOM = 6 * 1024  # bytes of a record that do not come from the caller, without the backtrace
+HEARTBEAT = 3600.0  # the maximum hold of ``heartbeat=True``
 MAX_SECONDS = 10 * 365 * 86400.0
 
 
@@ -24,7 +24,7 @@ PLAIN = (None, 1, False, False)  # the kind of a lock with one holder
 
 @dataclass(frozen=True)
 class Settings:
-    """One lock, as its caller wants it. Durations are in seconds."""
+    """The options of one lock. Durations are in seconds."""
 
     name: str
     wait: Optional[float]
@@ -36,20 +36,20 @@ class Settings:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     need: Need = Need()
     leads: bool = False
-    check: Optional[Callable[[], Any]] = None  # of a leader: whether it can work
+    check: Optional[Callable[[], Any]] = None  # reports whether a leader can work
 
     def margin_of(self, unlock_after: float) -> float:
-        """Return how long before the auto-unlock, that many seconds away, a hold counts as lost here."""
+        """Return how long before an auto-unlock in ``unlock_after`` seconds the hold counts as lost here."""
         return min(unlock_after / 10, MAX_MARGIN) if self.margin is None else self.margin
 
 
 def settle(name: str, kind: Tuple[Optional[int], int, bool, bool], wait: Optional[float], alert_after: Optional[float],
            unlock_after: Optional[float], margin: Optional[float], heartbeat: Union[None, bool, float],
            purpose: str, attributes: Optional[Mapping[str, Attribute]]) -> Settings:
-    """Check what a caller wants, and fill in the defaults. The kind: semaphore, weight, shared, exclusive."""
+    """Check the options of a lock and fill in the defaults. ``kind`` is (semaphore, weight, shared, exclusive)."""
     try:
         if not isinstance(name, str):
-            raise ValueError(f"the lock's name is {name!r}, it must be text")
+            raise ValueError(f"the lock's name is {name!r}; it must be a str")
         segment(name)
         check_text("purpose", purpose)
         check_attributes(attributes or {})
@@ -58,7 +58,7 @@ def settle(name: str, kind: Tuple[Optional[int], int, bool, bool], wait: Optiona
         attributes = {**wanted.attributes, **(attributes or {})}
         to_metadata({"purpose": purpose, **attributes}, ROOM)
         if wait is not None and not _seconds("time to wait", wait, least=0) >= 0:
-            raise ValueError(f"the time to wait is {wait}, it must not be negative")
+            raise ValueError(f"the time to wait is {wait}; it must not be negative")
         if isinstance(heartbeat, bool):
             heartbeat = HEARTBEAT if heartbeat else None
         alert, unlock = durations(alert_after, unlock_after, heartbeat)
@@ -75,7 +75,7 @@ def leads(address: str, attributes: Optional[Mapping[str, Attribute]]) -> Mappin
 
 
 def durations(alert: Optional[float], unlock: Optional[float], heartbeat: Optional[float]) -> "tuple[float, float]":
-    """Return the times until alert and until auto-unlock. If one is given, the other follows: three times, a third."""
+    """Return the times until alert and until auto-unlock. By default, the second is three times the first."""
     longest = MAX_SECONDS
     if heartbeat is not None:
         longest = _seconds("longest hold of the heartbeat", heartbeat)
@@ -87,7 +87,7 @@ def durations(alert: Optional[float], unlock: Optional[float], heartbeat: Option
         alert = _seconds("time until auto-unlock", unlock) / 3
     alert, unlock = _seconds("time until alert", alert), _seconds("time until auto-unlock", unlock)
     if unlock < MIN_UNLOCK_AFTER:
-        raise ValueError(f"the time until auto-unlock is {unlock:g} s, it must be at least {MIN_UNLOCK_AFTER:g} s")
+        raise ValueError(f"the time until auto-unlock is {unlock:g} s; it must be at least {MIN_UNLOCK_AFTER:g} s")
     if heartbeat is None and alert > unlock:
         raise ValueError(f"the time until alert of {alert:g} s is longer than the time until auto-unlock of "
                          f"{unlock:g} s")
@@ -102,9 +102,9 @@ def durations(alert: Optional[float], unlock: Optional[float], heartbeat: Option
 
 def _seconds(what: str, value: Any, least: float = 1e-9) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"the {what} is {value!r}, it must be a number of seconds")
+        raise ValueError(f"the {what} is {value!r}; it must be a number of seconds")
     if value < least:
-        raise ValueError(f"the {what} is {value:g} s, it must be positive")
+        raise ValueError(f"the {what} is {value:g} s; it must be positive")
     if value > MAX_SECONDS:
-        raise ValueError(f"the {what} is {value:g} s, it must be at most ten years")
+        raise ValueError(f"the {what} is {value:g} s; it must be at most ten years")
     return float(value)

@@ -1,4 +1,4 @@
-"""What blocks the threads of callers."""
+"""Blocking I/O for callers' threads."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class BlockingConnection:
             return False
         try:
             self._socket.settimeout(0)
-            socket.socket.recv(self._socket, 1, socket.MSG_PEEK)  # not SSLSocket's, which has no such look
+            socket.socket.recv(self._socket, 1, socket.MSG_PEEK)  # SSLSocket's recv does not support MSG_PEEK
         except BlockingIOError:
             return True
         except OSError:
@@ -73,13 +73,13 @@ class BlockingConnection:
     def interrupt(self) -> None:
         with self._open:
             try:
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not SSLSocket's, which is for its owner
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # SSLSocket's is only for the owning thread
             except OSError:
                 pass
 
     def close(self) -> None:
         if self._pid == os.getpid():
-            self.interrupt()  # a forked child may have the connection, too, and leaves it to its parent
+            self.interrupt()  # not in a forked child, which shares the connection with its parent
         with self._open:
             self._socket.close()
 
@@ -89,7 +89,7 @@ class BlockingIO:
 
     async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> BlockingConnection:
         end = clock() + timeout
-        failed = OSError("it has no address")
+        failed = OSError("the host has no address")
         try:
             addresses = resolved(host, port).result(timeout)
         except FutureTimeout:
@@ -114,7 +114,7 @@ class BlockingIO:
 
 
 def beside(work: Callable[[], T]) -> "Future[T]":
-    """Call something in a thread of its own, which keeps nothing alive."""
+    """Call a function in a daemon thread of its own."""
     future: "Future[T]" = Future()
 
     def call() -> None:
@@ -125,13 +125,13 @@ def beside(work: Callable[[], T]) -> "Future[T]":
 
     try:
         threading.Thread(target=call, name="clustermutex", daemon=True).start()
-    except RuntimeError:  # since Python 3.12 there are no new ones at the exit
+    except RuntimeError:  # since Python 3.12, no thread can be started at exit
         call()
     return future
 
 
 def resolved(host: str, port: int) -> "Future[List[Any]]":
-    """Find out what socket.getaddrinfo does: the system's resolver has a patience of its own."""
+    """Run socket.getaddrinfo in a thread, because the system's resolver has its own timeout."""
     find = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
         addresses: "Future[List[Any]]" = Future()

@@ -1,4 +1,4 @@
-"""Several locks at once, all of them or none."""
+"""Several locks at once, all or none."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .transactions import together, verdicts
 from .transport import Flag, clock
 
 L = TypeVar("L", bound=Handle)
-MOST = 24  # as many as fit into one transaction of etcd's
+MOST = 24  # how many fit into one transaction of etcd
 
 
 class Group(Generic[L]):
-    """Some locks. They are taken in the order of their names, as everybody does."""
+    """Some locks, taken in the order of their names, like all clients do."""
 
     def __init__(self, session: Session, locks: Sequence[L]) -> None:
         self.locks = list(locks)
@@ -27,16 +27,16 @@ class Group(Generic[L]):
         self._sorted = sorted(locks, key=lambda lock: lock.name.encode())
         names = [lock.name for lock in self._sorted]
         if not names or len(set(names)) < len(names):
-            raise RefusedError("no lock is given, or one of them twice")
+            raise RefusedError("no lock was given, or one was given twice")
         waits = [lock.settings.wait for lock in locks if lock.settings.wait is not None]
         self._wait = min(waits) if waits else None
         self._fits = len(names) <= MOST and not any(lock.settings.need.kind for lock in locks)
         if self._wait == 0 and not self._fits:
-            raise RefusedError(f"without a wait they are taken in one transaction, which {MOST} plain locks fit into")
+            raise RefusedError(f"with wait=0 they are taken in one transaction, which has room for {MOST} plain locks")
         self._settings = [_with_others(lock.settings, names) for lock in self._sorted]
 
     async def take(self, stop: Flag) -> None:
-        """Take them in one transaction, or one after the other where that needs a wait or does not fit."""
+        """Take them in one transaction, or one after the other if that needs a wait or does not fit."""
         until = clock() + self._session.patience(self._wait)
         for lock in self.locks:
             lock.check_idle()
@@ -92,7 +92,7 @@ class Group(Generic[L]):
 
 
 def _with_others(settings: Settings, names: Sequence[str]) -> Settings:
-    """Name in the record of one lock those that are taken with it, as far as there is room."""
+    """Name in the record of one lock the others that are taken with it, as far as there is room."""
     others = [name for name in names if name != settings.name]
     kept = next((n for n in range(len(others)) if len(", ".join(others[:n + 1]).encode()) > 1000), len(others))
     text = ", ".join(others[:kept]) + (f" and {len(others) - kept} more" if kept < len(others) else "")

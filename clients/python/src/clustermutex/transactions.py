@@ -1,4 +1,4 @@
-"""The transactions of the lock protocol as data: what to send, and what the answers mean. Nothing here sends anything.
+"""The transactions of the lock protocol as data: what to send, and what the answers mean. Nothing is sent here.
 
 The bodies are those of etcd's JSON gateway: keys and values in base64, 64-bit numbers as text, defaults left out.
 """
@@ -16,17 +16,17 @@ Body = Dict[str, Any]
 
 
 class Answer(NamedTuple):
-    """What came back for a request. The status is 0 if nothing did; the body is None if it is not JSON."""
+    """The answer to a request. The status is 0 if none came; the body is None if it is not JSON."""
 
     status: int
     body: Any = None
-    error: str = ""  # why nothing came back
-    unanswered: bool = False  # an earlier send of the same request may have been done
+    error: str = ""  # why no answer came
+    unanswered: bool = False  # an earlier send of the same request may have been applied
     untrusted: bool = False  # the error is about the server's certificate
 
 
 class Ticket(NamedTuple):
-    """A ticket of the queue that a tail is to name."""
+    """A ticket of the queue that the tail is to name."""
 
     uuid: str
     create_revision: int
@@ -34,7 +34,7 @@ class Ticket(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A key or range to watch, from now on or from a revision."""
+    """A key or range to watch, from now or from a revision."""
 
     key: str
     end: str = ""
@@ -44,7 +44,7 @@ class Watched(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an answer means. The word is one of the protocol's test vectors; the other members go with some words."""
+    """What an answer means. The word is as in the protocol's test vectors; other members belong to certain words."""
 
     word: str
     token: int = 0
@@ -54,14 +54,14 @@ class Verdict:
     by: Optional[str] = None  # lost: who ended it, and why
     why: Optional[str] = None
     detail: str = ""  # released, report, resend, login: a sentence
-    doubt: bool = False  # this send may have been done, or may yet be
-    watch: str = ""  # wait: the key whose deletion is to be awaited
-    before: Optional[str] = None  # join, look, scan: the ticket ahead; empty: I am the first; None: not known
-    restore: Optional[Ticket] = None  # scan: there is no tail, and this ticket is to be named by one
+    doubt: bool = False  # this request may have been applied, or may yet be
+    watch: str = ""  # wait: the key whose deletion to wait for
+    before: Optional[str] = None  # join, look, scan: the ticket ahead; empty: mine is first; None: not known
+    restore: Optional[Ticket] = None  # scan: there is no tail, and a new one is to name this ticket
     older: Optional[Ticket] = None  # as_tail: the ticket before mine
-    record: List[Key] = field(default_factory=list)  # the keys of the record, where they were read
+    record: List[Key] = field(default_factory=list)  # the keys of the record, if they were read
     delay: Optional[Key] = None  # refused: the lock delay of an ended hold
-    share: Optional[int] = None  # held by an earlier send, cancelled: the share whose record is mine; 0: the lock's own
+    share: Optional[int] = None  # held by an earlier send, cancelled: the share that is mine; 0: the lock itself
     holders: Optional[Holders] = None  # refused, again, turn: who holds the lock
 
 
@@ -86,26 +86,26 @@ class Transactions:
         self.unlockers = f"{prefix}.unlockers/"
 
     def of(self, share: int) -> Transactions:
-        """Return the transactions of the hold, whose record may be that of a share."""
+        """Return the transactions of the hold, which may be of a share."""
         return self
 
     def claim(self, holders: Holders, skip: int = 0) -> Claim:
-        """Return what to claim when these are the holders, as far as is known."""
+        """Return what to claim given these holders."""
         return Claim()
 
     def watched(self, key: str) -> List[Watched]:
-        """Return what a waiter watches that is to await the deletion of this key."""
+        """Return what to watch in order to see this key deleted."""
         return [Watched(key, deletions=True), Watched(self.ticket, deletions=True)]
 
     # -- getting the lock
 
     def acquire(self, fields: Mapping[str, str], claim: Claim = Claim()) -> Body:
-        """Take the lock if nobody holds it, nobody waits for it, and no lock delay keeps it back."""
+        """Take the lock if it is free, has no queue and no lock delay."""
         return txn([absent(self.held), absent(self.tail), absent(self.cancelled), absent(self.delay)],
                    self._put(fields), self._who())
 
     def try_(self, fields: Mapping[str, str], claim: Claim = Claim()) -> Body:
-        """Acquire by a client that will join the queue: a late send of it must not pass its own ticket."""
+        """Take the lock unless this attempt has joined the queue: a late send must not overtake its own ticket."""
         body = self.acquire(fields, claim)
         body["compare"].append(absent(self.ticket))
         return body
@@ -116,11 +116,11 @@ class Transactions:
                    [get(self.ticket)])
 
     def look(self, before: str) -> Body:
-        """Read what a waiter waits for: the ticket before it, or, as the first, the lock."""
+        """Read what a waiter waits for: the ticket ahead or, for the first, the lock."""
         return txn([], self._place() + ([get(self.queue + before)] if before else []), [])
 
     def scan(self, position: int) -> Body:
-        """Find the ticket before mine. That costs etcd a look at each ticket there was since its last compaction."""
+        """Find the ticket before mine. etcd scans every ticket since its last compaction for this."""
         newest = {"limit": "1", "sort_order": "DESCEND", "sort_target": "CREATE"}
         older = self._tickets(**newest, max_create_revision=str(position - 1))
         return txn([], self._place() + [older, self._tickets(**newest)], [])
@@ -132,17 +132,17 @@ class Transactions:
                    self._put(fields) + self._leave(), [self._record(), get(self.ticket), get(self.delay)])
 
     def survey(self) -> Body:
-        """Read who holds the lock, what delays it, and the names of the tickets."""
+        """Read who holds the lock, its lock delays, and the names of the tickets."""
         return txn([], self._who() + [self._tickets(keys_only=True)], [])
 
     # -- once per period
 
     def read_period(self) -> Body:
-        """Read which period was taken last, and what time it is for the unlockers."""
+        """Read which period was taken last, and the unlockers' clocks."""
         return txn([], [get(self.period), get(self.unlockers, self.unlockers[:-1] + "0", limit="100")], [])
 
     def acquire_once(self, fields: Mapping[str, str], seen: int, taken: str) -> Body:
-        """Take the lock and the period, if that is as it was seen."""
+        """Take the lock and the period, if the period key has not changed since it was read."""
         body = self.acquire(fields)
         body["compare"].append(compare(self.period, "MOD", str(seen)))
         body["success"].append(put(self.period, taken))
@@ -150,20 +150,20 @@ class Transactions:
         return body
 
     def restore_period(self, token: int, before: str) -> Body:
-        """Put back what was before this hold took the period, unless somebody changed that since."""
+        """Restore the period key to its value before this hold, unless it has changed since."""
         return txn(self._mine(token) + [compare(self.period, "MOD", str(token))],
                    [put(self.period, before) if before else delete(self.period)], [])
 
     def settle(self, lease: str) -> Body:
-        """Find out whether a send that got no answer took the lock. No later one can."""
+        """Find out whether an unanswered request took the lock, and keep a late one from taking it."""
         return txn([], [put(self.cancelled, self.lock, lease)] + self._why(), [])
 
     # -- holding it
 
     def alive(self, token: int, fields: Mapping[str, str], seen: Optional[int] = None) -> Body:
-        """Write ``alive``, and the deadlines unless they are as late already.
+        """Write ``alive``, and the deadlines unless they are at least as late already.
 
-        A heartbeat says which ``alive`` it has seen, by mod revision, so that it takes back nobody's progress.
+        A heartbeat compares the mod revision of the ``alive`` it has seen, so that it overwrites no newer progress.
         """
         beat = [] if seen is None else [compare(self.base + "alive", "MOD", str(seen))]
         deadlines = txn([compare(self.base + "auto_unlock_at", "VALUE", fields["auto_unlock_at"], "LESS")],
@@ -172,7 +172,7 @@ class Transactions:
                    self._why())
 
     def verify(self, token: int) -> Body:
-        """Read the record while it is mine, otherwise why it is not."""
+        """Read the record while it is mine, otherwise why it no longer is."""
         return txn(self._mine(token), [self._record()], self._why())
 
     def release(self, token: int, queued: bool) -> Body:
@@ -180,7 +180,7 @@ class Transactions:
         return txn(self._mine(token), [delete(self.base, self.end)] + leave, self._why() + leave)
 
     def release_in_doubt(self, token: int, lease: str) -> Body:
-        """Release, when a send of the acquire got no answer: that must not take the lock later."""
+        """Release, and keep an unanswered acquire from taking the lock later."""
         body = self.release(token, queued=True)
         for branch in (body["success"], body["failure"]):
             branch.insert(0, put(self.cancelled, self.lock, lease))
@@ -189,19 +189,19 @@ class Transactions:
     # -- giving up
 
     def cancel(self, lease: str, queued: bool) -> Body:
-        """See to it that no send of this attempt can take the lock any more."""
+        """Ensure that no request of this attempt can take the lock later."""
         body = self.withdraw(queued)
         for branch in ("success", "failure"):
             body[branch] = [put(self.cancelled, self.lock, lease)] + body.get(branch, [])
         return body
 
     def withdraw(self, queued: bool) -> Body:
-        """Cancel without the tombstone, for an etcd that has no space for one."""
+        """Cancel without a tombstone, for an etcd that is out of space."""
         leave = self._leave() if queued else []
         return txn([compare(self.held, "VALUE", self.uuid)], [delete(self.base, self.end)] + leave, leave)
 
     def leave(self) -> Body:
-        """Leave the queue unless as its tail; as that, read who is before me."""
+        """Leave the queue unless this is its tail; for the tail, read which ticket is before it."""
         return txn([compare(self.tail, "VALUE", self.uuid)],
                    [self._tickets(limit="2", sort_order="DESCEND", sort_target="CREATE")], [delete(self.ticket)])
 
@@ -224,7 +224,7 @@ class Transactions:
         return [get(self.ticket), get(self.held), get(self.tail), get(self.delay)]
 
     def _who(self) -> List[Body]:
-        """Read who holds the lock, and what delays it: see :meth:`holders`."""
+        """Read who holds the lock, and its lock delays: see :meth:`holders`."""
         return [self._record(), get(self.delay)]
 
     def _record(self) -> Body:
@@ -249,7 +249,7 @@ class Transactions:
     # -- what the answers mean
 
     def verdict(self, step: str, answer: Answer, token: int = 0, position: int = 0, before: str = "") -> Verdict:
-        """Say what the answer to the transaction of this step means."""
+        """Return what the answer to the transaction of this step means."""
         bad = trouble(step, answer)
         if bad is not None:
             return bad
@@ -304,7 +304,7 @@ class Transactions:
     def _newest(responses: Sequence[Mapping[str, Any]], position: int) -> Verdict:
         tail = responses[1]["response_put"].get("prev_kv")
         before = keys({"kvs": [tail]})[0].value.decode(errors="replace") if tail else ""
-        return Verdict("joined", position=position, before=before or None)  # one that names nobody says nothing
+        return Verdict("joined", position=position, before=before or None)  # an empty tail says nothing
 
     def _joined(self, reads: Sequence[Sequence[Key]]) -> Verdict:
         ticket = self._find(reads[0], self.ticket)
@@ -316,7 +316,7 @@ class Transactions:
         return Verdict("scan") if lost_sight or verdict.word == "wait" and not reads[2] else verdict
 
     def _took(self, reads: Sequence[Sequence[Key]], before: str) -> bool:
-        """Report whether the ticket before mine took the lock in its turn: then nobody is ahead of me now."""
+        """Report whether the ticket before mine has taken the lock, so that no ticket is ahead of mine."""
         return bool(reads[1]) and reads[1][0].value == before.encode()
 
     def _scanned(self, reads: Sequence[Sequence[Key]], revision: int) -> Verdict:
@@ -327,7 +327,7 @@ class Transactions:
         return verdict
 
     def _placed(self, reads: Sequence[Sequence[Key]], revision: int) -> Verdict:
-        """Say what to wait for, if the ticket that was read last is all that may be ahead."""
+        """Return what to wait for, if only the ticket that was read last may be ahead."""
         ticket, held, _, delay = reads[:4]
         ahead = reads[4] if len(reads) > 4 else []
         if held and held[0].value == self.uuid.encode():
@@ -344,7 +344,7 @@ class Transactions:
         record, history = reads
         ending = read_ending(history[0].value, token) if history else None
         if ending is None and unanswered and step.startswith("release"):
-            return Verdict("released", detail="by the send that got no answer")
+            return Verdict("released", detail="by the request that got no answer")
         holder = self._find(record, self.held)
         if step == "alive" and holder and holder.create_revision == token and holder.value == self.uuid.encode():
             return Verdict("again", record=list(record))  # another process with this uuid has reported progress
@@ -365,14 +365,14 @@ class Transactions:
 
 
 def trouble(step: str, answer: Answer) -> Optional[Verdict]:
-    """Say what an answer means that is no result of a request; None if it is one."""
+    """Return what an error answer means; None if the answer is a result."""
     body = answer.body if isinstance(answer.body, dict) else {}
     if answer.status == 200 and isinstance(body.get("header"), dict):
         return None
-    code = body.get("code", body.get("grpc_code"))  # etcd 3.5 has another name for it in streams
+    code = body.get("code", body.get("grpc_code"))  # etcd 3.5 calls it grpc_code in streams
     message = body.get("message")
     if type(code) is not int or not isinstance(message, str):
-        foreign = f"HTTP {abs(answer.status)}, which is no answer of etcd's"
+        foreign = f"HTTP {abs(answer.status)}, which is not an answer from etcd"
         if abs(answer.status) == 404:
             foreign += " (is its JSON gateway switched off?)"
         return Verdict("resend", doubt=True, detail=answer.error or foreign)
@@ -395,12 +395,12 @@ def trouble(step: str, answer: Answer) -> Optional[Verdict]:
 # ---- several locks
 
 def together(bodies: Sequence[Body]) -> Body:
-    """Make one transaction of several that take one lock each: all are taken, or none."""
+    """Merge transactions that take one lock each into one that takes all or none."""
     return {part: [op for body in bodies for op in body[part]] for part in ("compare", "success", "failure")}
 
 
 def verdicts(of: Sequence[Transactions], answer: Answer) -> List[Verdict]:
-    """Say what the answer to :func:`together` means for each of the locks."""
+    """Return what the answer to :func:`together` means for each of the locks."""
     revision = int(answer.body["header"].get("revision", 0))
     if answer.body.get("succeeded"):
         return [Verdict("held", token=revision) for _ in of]
@@ -446,7 +446,7 @@ def key_range(key: str, end: str = "", **options: Any) -> Body:
 
 
 def keys(read: Mapping[str, Any]) -> List[Key]:
-    """Read the keys in the answer to a range, or in an event."""
+    """Read the keys in the answer to a range request, or in an event."""
     return [Key(base64.b64decode(k["key"]).decode(errors="replace"), base64.b64decode(k.get("value", "")),
                 int(k.get("create_revision", 0)), int(k.get("mod_revision", 0)), str(k.get("lease", "")))
             for k in read.get("kvs", [])]

@@ -1,6 +1,6 @@
-"""HTTP over whatever connection it is given: one request after the other, as long as both sides keep it open.
+"""HTTP over any connection: one request after the other, as long as both sides keep it open.
 
-Nothing here knows threads or asyncio: both give it an :class:`IO`.
+Nothing here depends on threads or asyncio: each provides an :class:`IO`.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any, Callable, Coroutine, List, Optional, Protocol, Tuple, Ty
 from .endpoint import Endpoint
 
 MAX_BODY = 64 << 20
-KEEP = 30.0  # seconds after which a connection that nobody used is not trusted any more
+KEEP = 30.0  # seconds after which an idle connection is not reused
 MOST_IDLE = 16
 
 T = TypeVar("T")
 
 
 class Connection(Protocol):
-    """A connection to one endpoint. A time limit that passes is a TimeoutError, all else that fails an OSError."""
+    """A connection to one endpoint. Timeouts raise TimeoutError, other failures OSError."""
 
     async def send(self, data: bytes, timeout: float) -> None: ...
 
     async def receive(self, timeout: float) -> bytes: ...  # empty at the end
 
-    def usable(self) -> bool: ...  # by this process and loop, and the other side has neither closed it nor said more
+    def usable(self) -> bool: ...  # by this process and loop; the peer has neither closed it nor sent more
 
-    def interrupt(self) -> None: ...  # from any thread: whoever is in receive gets the end
+    def interrupt(self) -> None: ...  # from any thread: a pending receive returns the end
 
-    def close(self) -> None: ...  # by its owner only: another connection may get its number at once
+    def close(self) -> None: ...  # by its owner only: another connection may reuse its file descriptor at once
 
 
 class Flag(Protocol):
-    """An event that happens once, and cuts short what its owner is in."""
+    """An event that happens once, and interrupts what its owner is doing."""
 
     cuts: Optional[Callable[[], None]]
 
@@ -46,7 +46,7 @@ class Flag(Protocol):
 
 
 class IO(Protocol):
-    """What the protocol needs from the world: the blocking one of threads, or that of asyncio."""
+    """The I/O that the protocol needs: blocking for threads, or asyncio's."""
 
     async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> Connection: ...
 
@@ -54,14 +54,14 @@ class IO(Protocol):
 
 
 class Pool:
-    """Connections that are open, and that nobody uses now. Its list is all that threads share: nobody waits for it."""
+    """Open idle connections. Threads share its list without a lock."""
 
     def __init__(self) -> None:
         self._idle: List[Tuple[Endpoint, float, Connection]] = []
-        weakref.finalize(self, _close_all, self._idle)  # nobody closes a client
+        weakref.finalize(self, _close_all, self._idle)  # a client has no close method
 
     def take(self, endpoint: Endpoint) -> Optional[Connection]:
-        """Return the one that was used last, None if there is none."""
+        """Return the most recently used connection; None if there is none."""
         while self._idle:
             try:
                 at, since, connection = self._idle.pop()
@@ -73,7 +73,7 @@ class Pool:
         return None
 
     def give(self, endpoint: Endpoint, connection: Connection) -> None:
-        """Take back a connection whose answer was read to its end."""
+        """Return a connection whose answer was read completely."""
         if len(self._idle) < MOST_IDLE:
             self._idle.append((endpoint, clock(), connection))
         else:
@@ -86,23 +86,23 @@ def _close_all(idle: List[Tuple[Endpoint, float, Connection]]) -> None:
 
 
 def clock() -> float:
-    """Return seconds of a clock that nobody sets, and that does not stand still while the machine sleeps."""
+    """Return seconds of a monotonic clock that advances while the machine sleeps."""
     boottime = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boottime is None else time.clock_gettime(boottime)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run the protocol to its end over an IO that blocks the thread: it never yields then."""
+    """Run the protocol to its end over a blocking IO, with which it never yields."""
     try:
         work.send(None)
     except StopIteration as end:
         result: T = end.value
         return result
-    raise RuntimeError("the work waits for another kind of IO")
+    raise RuntimeError("the work awaits a non-blocking IO")
 
 
 class Response:
-    """Reads one HTTP response from bytes as they come."""
+    """Parses one HTTP response from bytes as they arrive."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -114,7 +114,7 @@ class Response:
         self._length: Optional[int] = None
 
     def feed(self, data: bytes) -> None:
-        """Take what was received; a ValueError says that it is no HTTP."""
+        """Parse received bytes. Raises ValueError if they are not HTTP."""
         self._raw += data
         if len(self._raw) + len(self.body) > MAX_BODY:
             raise ValueError("the answer is too large")
@@ -134,14 +134,14 @@ class Response:
         return self.over and self._keeps and not self._raw
 
     def end(self) -> None:
-        """Take the end of the connection; a ValueError says that the answer was cut off."""
+        """Handle the end of the connection. Raises ValueError if the answer was cut off."""
         self._keeps = False
         if not self.status or self._chunked or self._length is not None:
             raise ValueError("the answer was cut off")
         self.over = True
 
     def lines(self) -> List[bytes]:
-        """Return the lines that are complete, each once."""
+        """Return complete lines, each once."""
         *whole, self.body = self.body.split(b"\n")
         return whole
 
@@ -151,7 +151,7 @@ class Response:
             return False
         first, *lines = head.decode("latin-1").split("\r\n")
         if not first.startswith("HTTP/1.") or len(first.split(" ")) < 2:
-            raise ValueError("the answer is no HTTP")
+            raise ValueError("the answer is not HTTP")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         self.status = int(first.split(" ")[1])
         self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()

@@ -1,4 +1,4 @@
-"""A watch on some keys: a request whose answer does not end."""
+"""A watch on some keys: a request with an endless answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Watch:
         self._early = early
 
     async def events(self, timeout: float) -> List[Dict[str, Any]]:
-        """Return the next events, none after that many seconds of silence. An OSError says that the watch broke."""
+        """Return the next events, or none after ``timeout`` seconds. Raises OSError if the watch broke."""
         end = clock() + timeout
         while not self._early:
             left = end - clock()
@@ -32,11 +32,11 @@ class Watch:
         return events
 
     def interrupt(self) -> None:
-        """End the watch, from any thread: its owner gets an OSError."""
+        """End the watch from any thread: its owner gets an OSError."""
         self._connection.interrupt()
 
     def close(self) -> None:
-        """Close the connection. Only whoever reads the events may."""
+        """Close the connection. Only the reader of the events may call it."""
         self._connection.close()
 
 
@@ -55,7 +55,7 @@ async def read_more(connection: Connection, response: Response, timeout: float) 
 
 
 def watch_results(lines: List[bytes]) -> List[Dict[str, Any]]:
-    """Read the lines of a watch; an OSError says that it is over."""
+    """Parse the lines of a watch. Raises OSError if it is over."""
     results: List[Dict[str, Any]] = []
     for line in lines:
         try:

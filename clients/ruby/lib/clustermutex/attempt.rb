@@ -3,17 +3,17 @@
 require "securerandom"
 
 module ClusterMutex
-  # One call that wants one lock: tries, queues, and gives up without leaving anything behind, however the call ends. An
-  # exception of another thread (Timeout, Thread#raise, Thread#kill) may come at any point.
+  # One call for one lock: tries, queues, and leaves nothing behind if it gives up, however the call ends. An exception
+  # from another thread (Timeout, Thread#raise, Thread#kill) may arrive at any point.
   class Attempt
     TICKET = 10 # seconds that a ticket outlives its owner
     KEEP = 3 # seconds between two extensions of its lease
-    RECHECK = 10 # seconds after which a waiter reads although no event came
-    GRACE = 0.3 # seconds, after the wait, to leave the queue and to read who holds the lock
-    RIVALS = 3 # how often a share is claimed at once past others who claim one at the same time
-    TOMBSTONE = 3600 # seconds after which no send can still be on its way
+    RECHECK = 10 # seconds after which a waiter reads without an event
+    GRACE = 0.3 # seconds after the wait to leave the queue and to read who holds the lock
+    RIVALS = 3 # immediate retries if others claim shares at the same time
+    TOMBSTONE = 3600 # seconds after which no request can still be in flight
 
-    # Once it is held.
+    # Set once the lock is held.
     attr_reader :lock
 
     def initialize(session, name, settings, wait)
@@ -26,15 +26,15 @@ module ClusterMutex
       @members = Identity.members.merge("owner" => session.owner, "purpose" => settings.purpose,
                                         "client" => "ruby/#{VERSION}", "backtrace" => Identity.backtrace)
       begin_anew
-      stamp # finds out about a record that is too large before anything is sent
+      stamp # raises before anything is sent if the record is too large
     end
 
-    # Takes the lock, runs the block with it, and gives it back.
+    # Takes the lock, yields it to the block, and releases it.
     def run
       failed = nil
       acquire
       yield @lock
-    rescue Exception => e # rubocop:disable Lint/RescueException -- it goes on; what release raises must not hide it
+    rescue Exception => e # rubocop:disable Lint/RescueException -- re-raised; an error of release must not hide it
       failed = e
       raise
     ensure
@@ -49,15 +49,15 @@ module ClusterMutex
       go_on until @lock
       acquired = true
       @lock
-    rescue Exception => e # rubocop:disable Lint/RescueException -- it goes on
+    rescue Exception => e # rubocop:disable Lint/RescueException -- re-raised
       failed = e
       raise
     ensure
-      # The caller never learns of a lock that was acquired at the very moment of an exception.
+      # The exception may have hit after the lock was acquired, which the caller never learns.
       Threads.to_the_end(Ending.till(failed)) { undo(Ending.till(failed)) } unless acquired
     end
 
-    # -- Of several locks that are taken together: what is sent, and what came of it.
+    # -- For several locks that are taken together: the request and its outcome.
 
     def bid
       @claimed = true
@@ -70,7 +70,7 @@ module ClusterMutex
       hold(found)
     end
 
-    # refused: no send of it can have taken the lock, but for those in doubt.
+    # refused: no request can have taken the lock, except those in doubt.
     def gave_up(doubt, refused)
       @doubt = doubt.dup
       @claimed = !refused
@@ -89,17 +89,17 @@ module ClusterMutex
       raise unless quiet
     end
 
-    # When the call ends. However short the wait, etcd has some time to say who holds the lock.
+    # When the call ends. Even a short wait leaves etcd time to say who holds the lock.
     def limit = @refusal ? @till : @over
 
-    # One try, and one wait in the queue after it. Each has a uuid of its own.
+    # One try, then one wait in the queue. Each has a uuid of its own.
     def go_on
       found = ask or return
       @refusal = found[:holders]
       raise held(HeldError) if @wait&.zero?
       raise held(WaitTimeoutError) if Clock.now >= @till
 
-      # A late commit of this try could pass those ahead of the ticket, and both would wait for each other.
+      # A late commit of this try could overtake those ahead of the ticket, and both would wait for each other.
       queue unless @doubt.unanswered
       start_over unless @lock
     rescue Gateway::FullError
@@ -111,7 +111,7 @@ module ClusterMutex
       sleep(rand(0.05..0.2))
     end
 
-    # Of shares it counts again while there is room: others came between.
+    # A share is claimed again while there is room, because others may have come in between.
     def ask
       rivals = 0
       while (found = claim(@wait&.zero? ? :acquire : :try)) && found[:verdict] == :again && !@doubt.unanswered
@@ -124,8 +124,8 @@ module ClusterMutex
       found
     end
 
-    # Sends what takes the lock. The bid is good for a third of the time that it asks for. Returns what refused it, nil
-    # when the lock is held.
+    # Sends the transaction that takes the lock, for at most a third of the time that it asks for. Returns nil if the
+    # lock is held, else the verdict.
     def claim(step)
       stamp
       @input.merge!(@holders.claim(**@settings.need.input, skip: @skip)) if @settings.need.kind
@@ -136,14 +136,14 @@ module ClusterMutex
       @holders = found[:holders] || Holders.none
       @claimed = false
       found
-    rescue Error # then @doubt knows whether anything was sent
+    rescue Error # @doubt says whether anything was sent
       @claimed = false
       raise
     end
 
     def hold(found)
       unlock_at = Clock.parse(found.dig(:fields, "auto_unlock_at").to_s) || @unlock_at
-      share = found[:share] || @input[:share] # whose record is that of the hold
+      share = found[:share] || @input[:share] # the share that was taken
       name = @session.transactions.share_name(@name, share)
       @lock = Lock.new(@session, @input.except(:kind).merge(token: found[:token], lock: name), @settings,
                        sent: @sent, at: @at, unlock_at:, in_doubt: @doubt.unanswered)
@@ -151,14 +151,14 @@ module ClusterMutex
       nil
     end
 
-    # After a turn, so that no late join can put the ticket again.
+    # After a turn: without its lease, no late join can put the ticket again.
     def leave_lease
       lease = @input[:lease] or return
       session = @session
       @session.chores.later(Clock.now + TICKET) { |till| session.revoke(lease, till) }
     end
 
-    # Waits in the queue until the lock is held, or the position lost.
+    # Waits in the queue until the lock is held or the position is lost.
     def queue
       join or return
       @bell = Bell.new
@@ -184,7 +184,7 @@ module ClusterMutex
         timeout_at: @till == Float::INFINITY ? nil : Clock.format((since + (@till - Clock.now)).floor(3)) }
     end
 
-    # Looks, and does what there is to do: waits, takes the turn, or learns that the position is lost.
+    # Looks, then acts: waits, takes the lock in its turn, or finds that the position is lost.
     def advance
       raise held(WaitTimeoutError) if Clock.now >= @till
 
@@ -206,21 +206,21 @@ module ClusterMutex
       sleep(rand(0.05..0.2))
     end
 
-    # Scans the queue only where it does not know who is ahead.
+    # Scans the queue only if the ticket ahead is not known.
     def look
       found = @session.settle(@input[:before] ? :look : :scan, @input, till: soon)
       @holders = found[:holders] || Holders.none
-      @input[:before] = found[:before] # the ticket ahead, empty for the first; nil: not known
+      @input[:before] = found[:before] # the ticket ahead; empty: none; nil: not known
       found
     end
 
     def take_turn
       throw :lost if claim(:turn)&.fetch(:verdict) == :lost
-    rescue UnavailableError # its outcome is unknown: cancel, and begin again
+    rescue UnavailableError # the outcome is not known: cancel and start again
       throw :lost
     end
 
-    # The record of a turn that was committed unnoticed has the deadlines.
+    # If an earlier turn was committed unnoticed, its record has the deadlines.
     def read(found) = found.merge(fields: @session.settle(:read, @input.merge(found), till: @till)[:fields])
 
     def wait_for(found)
@@ -228,7 +228,7 @@ module ClusterMutex
       keys = @session.transactions.watched(@name, found[:watch], @input)
       return await if @watch&.standing? && @watch.keys == keys
 
-      # Open first, then read, then trust: what comes next is another look.
+      # A new watch is only trusted after another look.
       @watch&.close
       @watch = Watch.new(@session.gateway, keys, @bell) { |type, _| type == "DELETE" }
       return if @watch.confirmed?([@session.gateway.timeout, [@till - Clock.now, 0].max].min)
@@ -237,7 +237,7 @@ module ClusterMutex
       sleep(rand(0.05..0.2))
     end
 
-    # Waits for an event, at most until it is time to look again.
+    # Waits for an event, or until it is time to look again.
     def await
       look = Clock.now + RECHECK
       loop do
@@ -271,7 +271,7 @@ module ClusterMutex
       @unlock_at = Clock.parse(@input[:fields]["auto_unlock_at"])
     end
 
-    # @claimed: a claim is under way, and its answer not understood yet. @doubt: a send of this uuid got no answer.
+    # @claimed: a claim is under way, without an answer yet. @doubt: a request with this uuid got no answer.
     def begin_anew
       @input = { lock: @name, uuid: SecureRandom.uuid, **@settings.need.input }
       @holders = Holders.none
@@ -285,7 +285,7 @@ module ClusterMutex
       begin_anew
     end
 
-    # Ends what this uuid has, or may get later. What cannot be done now is done in the background.
+    # Removes what this uuid has or may get later; in the background if that is not possible now.
     def give_up(now)
       cancel = @claimed || @doubt.unanswered
       return unless cancel || @input[:lease]
@@ -297,7 +297,7 @@ module ClusterMutex
       end
     end
 
-    # The error that says who holds the lock, by a last look if there is an answer.
+    # The error that says who holds the lock, after a last look if etcd answers.
     def held(kind)
       found = @session.settle(:standing, @input, till: @till + GRACE)
       refusal(kind, found[:holders], found[:waiting])

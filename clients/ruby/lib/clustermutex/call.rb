@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # One call to etcd, that may take several sends: until when it goes on, and why each endpoint gave no answer.
+  # One call to etcd, which may take several requests: its deadline, and the latest failure of each endpoint.
   class Call
-    SHORTEST = 0.1 # seconds that a send has at least
+    SHORTEST = 0.1 # minimum seconds for a request
     MISTRUST = /certificate verify failed(?: \((.*)\))?|hostname .* does not match.*/
 
     attr_reader :till
     attr_accessor :logged_in
 
-    # Whether there is no time for one more send.
+    # Whether there is no time left for another request.
     def self.over?(till) = Clock.now >= till - SHORTEST
 
-    # What an exception says, as members of an answer that is none.
+    # An exception as members of a failed answer.
     def self.cause(error, seconds)
       case error
       when Net::OpenTimeout, Net::ReadTimeout, Net::WriteTimeout
@@ -31,12 +31,12 @@ module ClusterMutex
       @causes = {}
     end
 
-    # Notes an answer that is none.
+    # Records a failed answer.
     def failed(answer, found)
       @causes[answer["at"]] = answer.merge("error" => Text.plain(answer["error"] || words(answer, found), 200))
     end
 
-    # UnavailableError when the call is over, RefusedError as soon as no endpoint is to be trusted.
+    # Raises UnavailableError if the call is over, RefusedError once no endpoint has a trusted certificate.
     def give_up_when_over
       raise RefusedError, said("; ") if @causes.size == @endpoints.size && untrusted?
       return unless Call.over?(@till)
@@ -51,7 +51,7 @@ module ClusterMutex
 
     def words(answer, found)
       status = "HTTP #{answer["status"]}"
-      found[:message].to_s.empty? ? "#{status}, which is no answer of etcd's" : "#{status}: #{found[:message]}"
+      found[:message].to_s.empty? ? "#{status}, which is not an answer from etcd" : "#{status}: #{found[:message]}"
     end
 
     # In the order of the endpoints.

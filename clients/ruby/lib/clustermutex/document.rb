@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # JSON that others wrote, who may write anything. Nothing here raises: what cannot be read is nil.
+  # Untrusted JSON written by others. Nothing here raises: what cannot be read is nil.
   module Document
     TEXT = ->(value) { value.is_a?(String) }
     WHOLE = ->(value) { value.is_a?(Integer) && value.abs < 2**53 }
     TIME = ->(value) { [String, Integer, Float].include?(value.class) && Clock.parse(value.to_s) }
-    # A member has the same form in all documents.
+    # The form of each member, the same in all documents.
     FORMS = {
       "lock" => TEXT, "uuid" => TEXT, "owner" => TEXT, "hostname" => TEXT, "by" => TEXT, "source" => TEXT,
       "reason" => TEXT, "why" => TEXT, "at" => TIME, "auto_unlock_at" => TIME, "token" => WHOLE, "seconds" => WHOLE,
       "permits" => WHOLE,
       "ended" => ->(value) { value.is_a?(String) && value.match?(/\A[a-z][a-z0-9_]{0,62}\z/) }
     }.freeze
-    LARGEST = 2048 # bytes of what is written for a holder
+    LARGEST = 2048 # bytes of a note to a holder
     LARGEST_DELAY = 4096
 
     # A surrogate pair, half of one, or any other escape.
@@ -21,13 +21,13 @@ module ClusterMutex
 
     module_function
 
-    # A request or an extension that was written for this hold.
+    # A request or an extension, if it is for this hold.
     def of_hold(text, uuid, token)
       found = read(text, LARGEST)
       found if found && found.values_at("uuid", "token") == [uuid, token]
     end
 
-    # How the hold with this token ended.
+    # The ending of the hold with this token.
     def ending(text, token)
       found = read(text)
       found if found && found["ended"] && found["token"] == token
@@ -39,7 +39,7 @@ module ClusterMutex
       found if found && found["lock"] == lock
     end
 
-    # A document of the protocol, if all its members have their form.
+    # A document of the protocol, if all its members are well formed.
     def read(text, most = Float::INFINITY)
       found = object(text) if text && text.bytesize <= most
       found if found&.all? { |name, value| value.nil? || !FORMS.key?(name) || FORMS[name].call(value) }

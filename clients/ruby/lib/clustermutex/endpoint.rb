@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # An address of etcd: host, host:port or http(s)://host:port/path.
+  # The address of an etcd member: host, host:port or http(s)://host:port/path.
   class Endpoint
     FORM = %r{\A(?:(https?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?(/[!-~&&[^?#@]]*)?\z}i
     PORT = 2379

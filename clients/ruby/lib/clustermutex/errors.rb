@@ -1,24 +1,24 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # The base of all errors here. Every message is one readable line, whatever others wrote that is in it.
+  # The base class of all errors. Every message is one printable line, even if it quotes untrusted text.
   class Error < StandardError
     def initialize(message = nil)
       super(message && Text.plain(message, 4096))
     end
   end
 
-  # A bad name or option, a login or a right that etcd refuses: nothing was done, and trying again does not help.
+  # Bad input, or a login or permission that etcd refuses: nothing was done, and retrying will not help.
   class RefusedError < Error; end
 
-  # etcd did not answer in time. After +lock+ the lock is not held, after +alive!+ the hold stands as before, and after
-  # +release+ the release goes on in the background.
+  # etcd did not answer in time. After +lock+ the lock is not held; after +alive!+ the hold is unchanged; a +release+
+  # continues in the background.
   class UnavailableError < Error; end
 
-  # Another holds the lock, or others are ahead in the queue.
+  # The lock is held, or others are ahead in the queue.
   class HeldError < Error
-    # The name of the lock; the Holder, nil if nobody holds it; how many wait for it, nil if that is not known; the
-    # Delay that keeps the lock back although nobody holds it, nil without one.
+    # The name of the lock; its Holder, nil if it is free; how many wait for it, nil if not known; the lock Delay of a
+    # free lock, nil if there is none.
     attr_reader :lock, :holder, :waiting, :delay
     # All holders of a semaphore or a read-write lock, the oldest first.
     attr_reader :holders
@@ -35,14 +35,14 @@ module ClusterMutex
     end
   end
 
-  # The time to wait for the lock is over.
+  # The lock was not acquired within the wait.
   class WaitTimeoutError < HeldError; end
 
-  # The hold is over without a release, or must not be relied on any more.
+  # The hold ended without a release, or can no longer be relied on.
   class LostError < Error
-    # The name of the lock; who ended the hold, and why, if somebody did.
+    # The name of the lock; who ended the hold, and why; nil if not known.
     attr_reader :lock, :by, :why
-    # Why, in a word: "forced", "auto_unlocked", "abandoned", "deleted" (by hand), "replaced" (another holds it), or
+    # One word: "forced", "auto_unlocked", "abandoned", "deleted" (by hand), "replaced" (there is another holder), or
     # "deadline" (the time ran out by this machine's clock before etcd confirmed an extension).
     attr_reader :reason
 

@@ -5,24 +5,24 @@ require "openssl"
 
 module ClusterMutex
   # etcd over HTTP: several endpoints with failover, TLS, login and its renewal, a deadline for every request, watches.
-  # Safe for threads, and for fork: a child opens connections of its own and leaves those of its parent alone.
+  # Thread-safe and fork-safe: a child opens its own connections and does not touch its parent's.
   class Gateway
-    # What a server that is gone, hangs or is none does to a request.
+    # What a request raises if the server is gone, hangs or does not speak HTTP.
     BROKEN = [SystemCallError, IOError, SocketError, OpenSSL::SSL::SSLError, Net::OpenTimeout, Net::ReadTimeout,
               Net::WriteTimeout, Net::ProtocolError, Net::HTTPBadResponse, Net::HTTPHeaderSyntaxError].freeze
     FAILED = { verdict: :resend }.freeze
 
-    # Notes whether a send of one attempt is unanswered: it may have been done, or may be done later. Set before a send,
-    # so that it is right even where an exception of another thread ends the wait for the answer.
+    # Whether a request of an attempt is unanswered: it may have been applied, or may be later. Set before sending, so
+    # that it is right even if an exception from another thread interrupts the wait for the answer.
     Doubt = Struct.new(:unanswered)
 
-    # Raised where the lease of a request is gone.
+    # Raised if the lease of a request is gone.
     class LeaseGone < Error; end
 
-    # Raised where etcd is out of space.
+    # Raised if etcd is out of space.
     class FullError < UnavailableError; end
 
-    # A request that goes out in one write: the two that Net::HTTP makes wake etcd twice.
+    # A request sent in one write: Net::HTTP uses two, which wake etcd twice.
     class Post < Net::HTTP::Post
       def initialize(endpoint, path, bytes, token)
         super(path, { "Accept-Encoding" => "identity" })
@@ -40,7 +40,7 @@ module ClusterMutex
 
     def initialize(endpoints, user: nil, password: nil, ca: nil, cert: nil, key: nil, timeout: 5.0)
       @endpoints = Array(endpoints).map { |endpoint| Endpoint.new(endpoint) }
-      raise RefusedError, "there is no endpoint of etcd" if @endpoints.empty?
+      raise RefusedError, "no etcd endpoint was given" if @endpoints.empty?
 
       @user = user.to_s
       @password = password.to_s
@@ -53,11 +53,11 @@ module ClusterMutex
       @pid = Process.pid
     end
 
-    # Without the password.
+    # Omits the password.
     def inspect = "#<#{self.class} #{@endpoints.join(" ")}>"
 
-    # Sends a step of the protocol, byte for byte the same, until an answer settles it, and returns the verdict.
-    # UnavailableError when +till+ has come (by Clock.now), RefusedError when etcd refuses.
+    # Sends a step of the protocol, byte for byte the same, until an answer settles it, and returns the verdict. Raises
+    # UnavailableError at +till+ (by Clock.now), RefusedError if etcd refuses.
     def settle(transactions, step, input, till:, doubt: Doubt.new)
       bytes = JSON.generate(transactions.body(step, input))
       request("/v3/kv/txn", bytes, till:, doubt:) do |answer, unanswered|
@@ -65,14 +65,14 @@ module ClusterMutex
       end
     end
 
-    # The same for a request that is no transaction: returns the body of its answer.
+    # The same for a request other than a transaction. Returns the body of its answer.
     def call(path, body, till:)
       request(path, JSON.generate(body), till:, doubt: Doubt.new) do |answer|
         Transactions.error(answer) || { verdict: :done, body: answer["body"] }
       end[:body]
     end
 
-    # One request and its answer, as transactions.json writes it. Never raises for a broken connection.
+    # One request and its answer, in the format of transactions.json. Never raises for a broken connection.
     def post(path, bytes, seconds)
       finish = Clock.now + seconds
       http = nil
@@ -93,7 +93,7 @@ module ClusterMutex
       end
     end
 
-    # A connection of its own for a watch, with the request for it.
+    # Opens a connection of its own for a watch, and sends the request.
     def stream(path, bytes, silence)
       log_in(@timeout)
       at = @current
@@ -108,15 +108,15 @@ module ClusterMutex
       nil
     end
 
-    # How long one send may take in a call that ends then.
+    # How long one request may take in a call that ends at +till+.
     def seconds_of(till) = [[@timeout, (till - Clock.now) / 3.0].min, Call::SHORTEST].max
 
-    # Has requests go to another endpoint, unless they do already.
+    # Switches to the next endpoint, unless that has already happened.
     def fail_over(from = @current)
       @mutex.synchronize { @current = (from + 1) % @endpoints.size if @current == from }
     end
 
-    # The token is not good any more.
+    # Drops a token that is no longer valid.
     def log_out(token = @token)
       @token = nil if @token.equal?(token)
     end
@@ -149,16 +149,16 @@ module ClusterMutex
       [answer, found]
     end
 
-    # What was sent is sent again after a login, once.
+    # A request is repeated once after a login.
     def expired(token, call, found)
-      raise RefusedError, "etcd wants a login: #{found[:message]}" if @user.empty? || call.logged_in
+      raise RefusedError, "etcd requires a login: #{found[:message]}" if @user.empty? || call.logged_in
 
       call.logged_in = true
       log_out(token)
     end
 
     def give_up_or_pause(attempt, call, answer, found)
-      raise FullError, "etcd is out of space and takes no writes" if found[:full] || found[:verdict] == :full
+      raise FullError, "etcd is out of space and accepts no writes" if found[:full] || found[:verdict] == :full
 
       call.give_up_when_over
       fail_over(answer["at"]) if found[:doubt] && answer["status"]
@@ -173,8 +173,8 @@ module ClusterMutex
       answer.merge("text" => text)
     end
 
-    # Logs in, if there is a user and no token. Returns what failed, as +send_once+ does, or nil. Only one thread logs
-    # in, and the others wait for it.
+    # Logs in if there is a user and no token. Returns nil, or the failure like +send_once+. One thread logs in while
+    # the others wait.
     def log_in(seconds)
       return if @token || @user.empty?
 
@@ -203,7 +203,7 @@ module ClusterMutex
 
     def connection(at, seconds)
       found = @mutex.synchronize do
-        if @pid != Process.pid # the parent's: not even closed, which would end its TLS sessions
+        if @pid != Process.pid # the parent's: closing them would end its TLS sessions
           @idle = []
           @pid = Process.pid
         end
@@ -231,10 +231,10 @@ module ClusterMutex
       http.start
     end
 
-    # A limit may need one more thread, which nobody gets when the program is ending.
+    # A timeout may need another thread, and none can be started while the program is ending.
     def connect_limit(seconds) = (seconds unless Ending.now?)
 
-    # Sets up the TLS of a connection. The files are read again for each, so that certificates can be replaced.
+    # Sets up TLS for a connection. It reads the files every time, so that certificates can be replaced.
     def tls(ca, cert, key)
       raise RefusedError, "a client certificate needs both cert and key" if cert.empty? != key.empty?
 

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # The steps of jobs that run once per period, and of several locks.
+  # The steps for jobs that run once per period, and for several locks.
   module JobSteps
-    # Which period was taken last, and what time it is for the unlockers.
+    # Reads which period was taken last, and the unlockers' clocks.
     def read_period(lock:, **)
       clocks = range("#{@prefix}.unlockers/", :prefix).tap { |read| read[:request_range][:limit] = "100" }
       { success: [range(period(lock)), clocks] }
@@ -17,16 +17,16 @@ module ClusterMutex
       end
     end
 
-    # Puts back what was before this hold took the period, unless somebody changed that since.
+    # Restores the period key to its value before this hold, unless it has changed since.
     def restore_period(lock:, uuid:, token:, before:, **)
       { compare: [*held(lock, uuid, token), *modified(period(lock), token)],
         success: [before ? put(period(lock), before) : delete(period(lock))] }
     end
 
-    # Finds out whether a send that got no answer took the lock. No later one can.
+    # Finds out whether an unanswered request took the lock, and keeps a late one from taking it.
     def settle(lock:, uuid:, lease:, **) = { success: [tombstone(lock, uuid, lease), *why(lock, uuid)] }
 
-    # All of several locks, or none.
+    # Takes several locks, all or none.
     def acquire_all(locks:, **)
       bodies = locks.map { |one| acquire(**one.transform_keys(&:to_sym)) }
       %i[compare success failure].to_h { |part| [part, bodies.flat_map { |body| body[part] }] }
@@ -38,7 +38,7 @@ module ClusterMutex
 
     def read_period_verdict(_input, body)
       last = Transactions.keys(body, 0).first
-      clocks = Transactions.keys(body, 1).select { |kv| kv[:lease].to_i.positive? } # without one it may be left over
+      clocks = Transactions.keys(body, 1).select { |kv| kv[:lease].to_i.positive? } # without one it may be stale
       { verdict: :read, value: last && last[:value], seen: last ? last[:modified] : 0,
         clocks: clocks.filter_map { |kv| Clock.parse(Document.object(kv[:value])&.fetch("now", nil).to_s) } }
     end

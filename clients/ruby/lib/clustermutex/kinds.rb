@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # What is wanted of a lock: a plain lock has one holder, a semaphore or a read-write lock several.
+  # How a caller wants to hold a lock: a plain lock has one holder, a semaphore or a read-write lock several.
   class Need
     MAX_LIMIT = 1_000_000
     MAX_READERS = 99_999
@@ -9,7 +9,7 @@ module ClusterMutex
 
     attr_reader :kind, :limit, :weight
 
-    # The number of the share of a lock that has this name, nil for none.
+    # Which share of a lock has this name; nil if none.
     def self.share(lock, name)
       match = SHARE.match(name)
       match[2].to_i if match && match[1] == lock
@@ -24,30 +24,30 @@ module ClusterMutex
       @weight = weight
     end
 
-    # Refuses what makes no sense.
+    # Raises RefusedError if the options are out of range.
     def check(name, attributes)
       if @kind == "semaphore"
         whole("the semaphore", @limit, MAX_LIMIT)
         whole("the weight", @weight, @limit)
       elsif @weight != 1
-        raise RefusedError, "a weight is for a semaphore"
+        raise RefusedError, "only a semaphore has a weight"
       end
       return self unless @kind
 
-      raise RefusedError, "the lock name ends in # and a number, as those of shares do" if name.to_s.match?(SHARE)
+      raise RefusedError, "the lock name ends in # and a number, reserved for shares" if name.to_s.match?(SHARE)
       raise RefusedError, "the lock name leaves no room for the number of a share" if
         name.to_s.bytesize > 256 - "##{@limit || MAX_READERS}".bytesize
 
       taken = attributes.keys.map(&:to_s) & %w[kind permits limit]
-      taken.any? ? raise(RefusedError, "attribute #{taken.first.inspect}: the name is the protocol's") : self
+      taken.any? ? raise(RefusedError, "attribute #{taken.first.inspect}: the name is reserved") : self
     end
 
-    # What the record says of it.
+    # The attributes of the record that describe the kind.
     def attributes
       (@kind == "semaphore" ? { kind: @kind, permits: @weight, limit: @limit } : { kind: @kind }).compact
     end
 
-    # What the transactions take of it.
+    # The inputs for the transactions.
     def input = @kind ? { kind: @kind, limit: @limit, weight: @weight } : {}
 
     private
@@ -59,20 +59,20 @@ module ClusterMutex
     end
   end
 
-  # Who holds a lock at one revision, and which delays of ended holds keep others back; those of shares by number.
+  # The holders of a lock at one revision, and the lock delays of ended holds; those of shares by number.
   Holders = Struct.new(:revision, :whole, :shares, :delay, :delays) do
     def self.none = new(0, nil, {}, nil, {})
 
-    # All of them, the oldest first.
+    # All holders, the oldest first.
     def all = [*whole, *shares.values.sort_by(&:token)]
-    # The share whose record has this uuid, 0 for the lock's own; nil without one.
+    # The share whose record has this uuid, 0 for the lock itself; nil if none.
     def mine(uuid) = whole&.uuid == uuid ? 0 : shares.key(shares.values.find { |holder| holder.uuid == uuid })
-    # The holder with that share.
+    # The holder of that share.
     def holder(share) = share.zero? ? whole : shares[share]
-    # The delay that keeps one more of this kind back.
+    # The delay that keeps another holder of this kind out.
     def delay_for(...) = (delay || delays.values.first unless room?(...))
 
-    # How many of so many permits are left.
+    # How many of +limit+ permits are free.
     def free(limit)
       return 0 if whole || delay
 
@@ -80,7 +80,7 @@ module ClusterMutex
       [limit - taken - delays.values.sum { |ended| ended.permits || limit }, 0].max
     end
 
-    # Whether there is room for one more of this kind.
+    # Whether there is room for another holder of this kind.
     def room?(kind: nil, limit: nil, weight: nil)
       return false if whole || delay
       return weight <= free(limit) if kind == "semaphore"
@@ -88,7 +88,7 @@ module ClusterMutex
       kind == "shared" || (shares.empty? && delays.empty?)
     end
 
-    # What to claim: of the numbers that are free the lowest, but for so many.
+    # What to claim: the lowest free share number after skipping +skip+ free ones.
     def claim(kind:, limit: nil, weight: nil, skip: 0)
       known = room?(kind:, limit:, weight:) ? self : Holders.none
       free = (1..).lazy.reject { |number| known.shares.key?(number) || known.delays.key?(number) }
@@ -97,7 +97,7 @@ module ClusterMutex
 
     private
 
-    # One if it does not say, all if that cannot be read.
+    # The permits of a share: one by default, all if its number cannot be read.
     def permits(holder, limit)
       value = holder.attributes.fetch("permits", 1)
       value = value.to_i if value.is_a?(Float) && value == value.to_i

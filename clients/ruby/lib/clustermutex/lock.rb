@@ -1,20 +1,20 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # Somebody asks the holder to finish: who, why, by what (such as "cli"), and when (a Time). nil for what is not said.
+  # A request to finish: who asks, why, through what (such as "cli"), and when (a Time). Absent members are nil.
   Request = Struct.new(:by, :reason, :source, :at)
 
-  # A lock that is held. Safe for threads. It belongs to the process that took it: in a fork +release+ does nothing,
-  # +alive!+ is refused, and +lost+ is "forked".
+  # A held lock. Thread-safe. It belongs to the process that took it: in a fork, +release+ does nothing, +alive!+ raises
+  # RefusedError, and +lost+ is "forked".
   class Lock
-    WATCH_AFTER = 0.1 # seconds that a hold must last to be watched
-    RECHECK = 10 # seconds after which a holder reads although no event came
-    SLEEP = 2 # seconds after which the clock is checked: waiting stands still while the machine sleeps
+    WATCH_AFTER = 0.1 # seconds after which a hold is watched
+    RECHECK = 10 # seconds after which a holder reads without an event
+    SLEEP = 2 # seconds between looks at the clock: timers stop while the machine sleeps
 
-    # The name of the lock; the identity of this hold; its fencing token, which grows with every acquisition.
+    # The name of the lock; the identifier of this hold; its fencing token, which grows with every acquisition.
     attr_reader :name, :uuid, :token
 
-    # sent, at: when the record was made, by the monotonic and by the wall clock.
+    # sent, at: when the record was created, by the monotonic and by the wall clock.
     def initialize(session, input, settings, sent:, at:, unlock_at:, in_doubt:)
       @session = session
       @input = input
@@ -27,7 +27,7 @@ module ClusterMutex
       @alert_at = at + settings.alert_after
       @in_doubt = in_doubt
       @asked_at = @granted_at = 0
-      @reported = 0 # the mod revision of alive, as far as it is known
+      @reported = 0 # the latest known mod revision of alive
       @pid = Process.pid
       @mutex = Mutex.new
       @extending = Mutex.new
@@ -38,19 +38,19 @@ module ClusterMutex
       Threads.start { keep }
     end
 
-    # Reports progress and moves both deadlines: alert_after and unlock_after seconds from now, as when it was taken.
-    # LostError if the hold is over; after UnavailableError it stands until the deadline that it had.
+    # Reports progress and moves both deadlines to alert_after and unlock_after seconds from now; the defaults are those
+    # of the acquisition. Raises LostError if the hold is over. After UnavailableError it keeps its previous deadline.
     def alive!(progress = nil, alert_after: nil, unlock_after: nil)
       progress = progress.to_s.encode("UTF-8", invalid: :replace, undef: :replace).scrub("\uFFFD")
       extend_by(progress, Settings.seconds("alert_after", alert_after || @settings.alert_after),
                 Settings.seconds("unlock_after", unlock_after || @settings.unlock_after))
     end
 
-    # Gives the lock back. LostError if it had been lost before, UnavailableError if etcd does not answer: then the
-    # release goes on in the background. Calling it again does nothing, and ends in the same way.
+    # Releases the lock. Raises LostError if it was already lost, UnavailableError if etcd does not answer: the release
+    # then continues in the background. Calling it again does nothing and has the same outcome.
     def release = give_back(nil)
 
-    # Why the lock was lost, as LostError#reason; nil while it is held, and after its release.
+    # Why the lock was lost, as LostError#reason; nil while it is held and after its release.
     def lost
       return "forked" unless ours?
 
@@ -61,10 +61,10 @@ module ClusterMutex
     def lost? = !lost.nil?
     # Seconds until the hold counts as lost unless it is extended.
     def time_left = [@deadline - Clock.now, 0].max
-    # The latest Request to finish; nil if nobody asked.
+    # The latest Request to finish, or nil.
     attr_reader :asked
 
-    # Calls the block with the LostError if the lock is lost, in a thread of its own.
+    # Calls the block with the LostError, in a thread of its own, if the lock is lost.
     def on_lost(&block) = listen(:lost, @lost && loss, block)
     # Calls the block with each Request to finish, in a thread of its own.
     def on_asked(&block) = listen(:asked, @asked, block)
@@ -89,7 +89,7 @@ module ClusterMutex
 
     def extend_by(progress, alert_after, unlock_after, beat: false)
       unless ours?
-        raise RefusedError, "lock #{@name.inspect} belongs to process #{@pid}, not to this one: take one here"
+        raise RefusedError, "lock #{@name.inspect} belongs to process #{@pid}, not to this fork: take one here"
       end
 
       @extending.synchronize do
@@ -97,7 +97,7 @@ module ClusterMutex
         raise loss if lost
 
         sent = Clock.now
-        at = [Clock.wall, @at + (sent - @since)].max.floor(3) # never behind a wall clock that was set back
+        at = [Clock.wall, @at + (sent - @since)].max.floor(3) # advances even if the wall clock was set back
         unlock_at = (at + unlock_after).floor(3)
         @alert_at = at + alert_after unless beat
         send_alive(at, unlock_at, progress, beat)
@@ -130,7 +130,7 @@ module ClusterMutex
       raise
     end
 
-    # Takes over the progress that another process reported for this hold, and its alert.
+    # Adopts the progress and the alert time that another process wrote for this hold.
     def adopt(found)
       fields, modified = found.values_at(:fields, :modified)
       @reported = modified["alive"].to_i
@@ -149,14 +149,14 @@ module ClusterMutex
         @ending = ending
         @lost = reason
       end
-      cancel_later if @in_doubt && reason != "deadline" # else release may find that the hold stands
+      cancel_later if @in_doubt && reason != "deadline" # after a deadline, release may find it still held
       @bell.ring
       tell(:lost, loss)
     end
 
     def loss = LostError.new(@name, @lost, @ending)
 
-    # A send of the acquisition that is still on its way would take the lock for nobody.
+    # An acquisition request that is still in flight must not take the lock.
     def cancel_later
       session = @session
       input = @input
@@ -165,7 +165,7 @@ module ClusterMutex
 
     # -- Releasing.
 
-    # till: by Clock.now, when the program is ending.
+    # till: the limit when the program is ending, by Clock.now.
     def give_back(till)
       return unless ours?
 
@@ -175,7 +175,7 @@ module ClusterMutex
       raise @outcome if @outcome.is_a?(Error)
     end
 
-    # The program ends: once the thread that took the lock has ended, nobody works.
+    # Releases at the end of the program, if possible after the thread that took the lock has ended.
     def end_with_program
       return if @over || !@session.release_at_exit
 
@@ -184,7 +184,7 @@ module ClusterMutex
       give_up(Ending.till)
     end
 
-    # Gives it back, and returns the error that comes of that.
+    # Releases it, and returns the error if that failed.
     def give_up(till = nil)
       give_back(till)
       nil
@@ -204,7 +204,7 @@ module ClusterMutex
       lost ? LostError.new(@name, lost, found[:ending]) : true
     rescue UnavailableError => e
       release_later
-      UnavailableError.new("the release of lock #{@name.inspect} goes on in the background: #{e.message}")
+      UnavailableError.new("the release of lock #{@name.inspect} continues in the background: #{e.message}")
     rescue Error => e
       e
     end
@@ -219,7 +219,7 @@ module ClusterMutex
       rescue Gateway::FullError
         nil
       end
-      cancel_later # there is no space for a tombstone
+      cancel_later # etcd is out of space for a tombstone
       @session.settle(:release, @input.merge(queued: true), till:, doubt:)
     end
 
@@ -230,7 +230,7 @@ module ClusterMutex
       end
     end
 
-    # -- The thread that notices what happens to the hold, and extends it if that was wanted.
+    # -- The thread that watches the hold, and extends it for a heartbeat or a leader.
 
     def keep
       beat_at = @since + beat_every
@@ -249,7 +249,7 @@ module ClusterMutex
 
     def beat_every = (@settings.unlock_after - @settings.margin) / 3
 
-    # One extension that says nothing about progress; of a leader, a sign of life. Returns when the next is due.
+    # Extends once without reporting progress, or gives a leader's sign of life. Returns when the next is due.
     def beat
       return @settings.leads ? lead : Float::INFINITY unless @settings.heartbeat
 
@@ -265,16 +265,16 @@ module ClusterMutex
       Clock.now + [beat_every, rand(1.0..2.0)].min
     end
 
-    # A leader's sign of life, while it can work.
+    # Gives a leader's sign of life if its check passes.
     def lead
       extend_by(@progress.to_s, @settings.alert_after, @settings.unlock_after) if @settings.leads.call
       Clock.now + beat_every
     end
 
-    # One extension that says nothing new, while the holder waits for another lock.
+    # Extends once while the holder waits for another lock.
     def stay = extend_by(@progress.to_s, 0, @settings.unlock_after, beat: true)
 
-    # The name of the lock that keeps its holder from working, as its progress.
+    # Reports the lock that the holder waits for as its progress.
     def waits_for(name) = @progress = "waits for lock #{name.inspect}"
 
     # Opens the watch if there is none, then reads. Returns when to read again.
@@ -289,17 +289,17 @@ module ClusterMutex
       Clock.now + rand(0.5..1.0)
     end
 
-    # Says once what should not happen, and must not blind the holder.
+    # Reports an unexpected error, once. It must not stop the thread.
     def complain(error)
       text = Text.plain(error.full_message(highlight: false), 1024)
       warn "clustermutex: lock #{@name.inspect}: #{text}" unless @complained
     rescue IOError, SystemCallError
-      nil # there is nobody to tell
+      nil # stderr is closed
     ensure
       @complained = true
     end
 
-    # Its own extensions are no news.
+    # Opens a watch that ignores the hold's own extensions.
     def watch
       @watch&.close
       from, to = %w[asked uuid].map { |field| @session.transactions.field(@name, field) }
@@ -309,7 +309,7 @@ module ClusterMutex
       @watch.confirmed?([@session.gateway.timeout, time_left].min)
     end
 
-    # Takes over what others wrote into the record.
+    # Reads what others wrote into the record.
     def learn(found)
       fields, modified = found.values_at(:fields, :modified)
       asked = Document.of_hold(fields["asked"], @uuid, @token) if modified["asked"].to_i > @asked_at
@@ -327,7 +327,7 @@ module ClusterMutex
       @granted = Clock.parse(fields["alert_at"].to_s) if modified["alert_at"] == @granted_at
     end
 
-    # An operator gave more time: the deadline moves by as much as that in the record, whose clock is not this one.
+    # An operator gave more time: the local deadline moves by as much as the record's, because clocks may differ.
     def postpone(unlock_at, seconds)
       @mutex.synchronize do
         moved = unlock_at ? unlock_at - @recorded : 0

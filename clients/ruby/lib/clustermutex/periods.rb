@@ -3,13 +3,13 @@
 require "time"
 
 module ClusterMutex
-  # A job that runs once per period over all replicas: the first write of a period's start has it.
+  # A job that runs once per period among all replicas: whoever writes the period's start first has it.
   class Job < Attempt
     PERIODS = (1..10 * 365 * 86_400)
-    TOLERANCE = 30 # seconds that clocks may differ before a call complains
+    TOLERANCE = 30 # seconds that clocks may differ before a call fails
     PRESENCE = 15
 
-    # When the period began in which a time lies.
+    # When the period of a time began.
     def self.began(now, every, offset)
       raise RefusedError, "the period is #{every.inspect}: want seconds, from 1 to ten years" unless
         every.is_a?(Numeric) && PERIODS.cover?(every)
@@ -37,7 +37,7 @@ module ClusterMutex
 
     private
 
-    # The period goes back first: while the lock is held, nobody else takes it.
+    # Gives the period back first: no other call can take it while the lock is held.
     def finish(till, quiet:)
       give_period_back(till) if quiet && @back_on_error && @lock && !@lock.lost?
       super
@@ -59,13 +59,13 @@ module ClusterMutex
                        "on #{@members["hostname"]}, every #{@every} s"
       found = claim(:acquire_once) or return
       raise held(HeldError) if found[:verdict] == :refused
-      raise UnavailableError, "others take the periods of #{@name.inspect}" if Call.over?(limit)
+      raise UnavailableError, "the period of #{@name.inspect} keeps changing" if Call.over?(limit)
 
       begin_anew
       sleep(rand(0.02..0.1))
     end
 
-    # A late commit would write the period again, so a send without an answer is settled.
+    # A late commit would write the period again, so an unanswered request is settled.
     def send_step(step, till)
       found = super
       @doubt.unanswered ? settled : found
@@ -82,7 +82,7 @@ module ClusterMutex
       found
     end
 
-    # Ends the call unless the period is to be taken.
+    # Ends the call unless the period is still to be taken.
     def due(start, now)
       found = @session.settle(:read_period, @input, till: limit)
       @input[:seen] = found[:seen]
@@ -94,7 +94,7 @@ module ClusterMutex
         raise StopIteration if last <= now + TOLERANCE
 
         refuse("the period of #{last.utc.iso8601} is ahead of this machine's clock, and it was #{Text.plain(note)}; " \
-               "no earlier one runs any more, unless its key is deleted")
+               "no earlier one can run unless its key is deleted")
       end
       latest = found[:clocks].max or return
       return if start <= latest + PRESENCE + TOLERANCE

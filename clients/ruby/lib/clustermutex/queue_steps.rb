@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # The steps of the transactions that wait in a queue: their bodies, and what the answers mean.
+  # The steps for waiting in a queue: the bodies of transactions, and what the answers mean.
   module QueueSteps
     def join(lock:, uuid:, ticket:, lease:, **)
       own = ticket(lock, uuid)
@@ -9,12 +9,12 @@ module ClusterMutex
         success: [put(own, ticket, lease), replace(ticket(lock, ".tail"), uuid, lease)], failure: [range(own)] }
     end
 
-    # What a waiter waits for: the ticket before it, or, as the first, the lock.
+    # Reads what a waiter waits for: the ticket ahead or, for the first, the lock.
     def look(lock:, uuid:, before: nil, kind: nil, **)
       { success: [*place(lock, uuid, kind), *([range(ticket(lock, before))] unless before.to_s.empty?)] }
     end
 
-    # Finds the ticket before mine. That costs etcd a look at each ticket that there was since its last compaction.
+    # Finds the ticket before mine. etcd scans every ticket since its last compaction for this.
     def scan(lock:, uuid:, position:, kind: nil, **)
       older = tickets(lock, 1).tap { |read| read[:request_range][:max_create_revision] = (position.to_i - 1).to_s }
       { success: [*place(lock, uuid, kind), older, tickets(lock, 1)] }
@@ -76,14 +76,14 @@ module ClusterMutex
 
     def tail?(body) = Transactions.keys(body, 2).any?
 
-    # Whether the one before took its turn: then nobody is ahead of me now.
+    # Whether the ticket before mine has taken the lock, so that no ticket is ahead of mine.
     def took?(input, body, before)
       return placed_holders(input, body).mine(before) if input[:kind]
 
       Transactions.keys(body, 1).any? { |kv| kv[:value] == before }
     end
 
-    # What to wait for, if the ticket that was read last is all that may be ahead. before: that, empty for the first.
+    # What to wait for, if only the ticket that was read last may be ahead. before: that ticket, empty for the first.
     def placed(input, body)
       return share_placed(input, body) if input[:kind]
 
@@ -121,7 +121,7 @@ module ClusterMutex
 
     # -- Parts of bodies.
 
-    # Also tells what was there.
+    # A put that also returns the previous value.
     def replace(...) = put(...).tap { |operation| operation[:request_put][:prev_kv] = true }
 
     def place(lock, uuid, kind)

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # Names of locks, and their form in keys: one path segment.
+  # Lock names, and their form in keys: one path segment.
   module Name
     module_function
 
-    # The segment of a name; RefusedError for one that no new lock may have.
+    # The segment of a name. Raises RefusedError if it is not valid for a new lock.
     def segment(name)
       name = Text.check("the lock name", name, 256)
       raise RefusedError, "the lock name is empty" if name.empty?
@@ -14,27 +14,27 @@ module ClusterMutex
       escape(name)
     end
 
-    # The name that a segment stands for; RefusedError for what +segment+ never writes.
+    # The name that a segment encodes. Raises RefusedError for what +segment+ never writes.
     def of(segment)
       name = segment.gsub(/%(25|2F|2E)/) { Regexp.last_match(1).hex.chr }
       return name if !segment.empty? && escape(name) == segment
 
-      raise RefusedError, "#{segment.inspect} is no segment of a lock"
+      raise RefusedError, "#{segment.inspect} is not a lock's segment"
     end
 
     def escape(name) = name.gsub(%r{[%/]|\A\.}) { |char| format("%%%02X", char.ord) }
   end
 
-  # Times: seconds since 1970, ten digits and at most nine of a fraction.
+  # Times: seconds since 1970, ten digits and at most nine decimals.
   module Clock
     SLEEPS = defined?(Process::CLOCK_BOOTTIME) ? Process::CLOCK_BOOTTIME : Process::CLOCK_MONOTONIC
 
     module_function
 
-    # Seconds by the monotonic clock that goes on while the machine sleeps, where the system has one.
+    # Seconds of the monotonic clock; where available, of one that advances while the machine sleeps.
     def now = Process.clock_gettime(SLEEPS)
 
-    # The wall clock, in the milliseconds that are written.
+    # The wall clock, in milliseconds like the record.
     def wall = Time.now.floor(3)
 
     def format(time)
@@ -42,13 +42,13 @@ module ClusterMutex
       Kernel.format("%010d", time.to_i) + (fraction.empty? ? "" : ".#{fraction}")
     end
 
-    # The Time of a text; nil if it is none.
+    # Parses a Time; nil if the text is not one.
     def parse(text)
       match = /\A([0-9]{10})(?:\.([0-9]{1,9}))?\z/.match(text.b) or return # bytes: it need not be UTF-8
       Time.at(match[1].to_i, match[2].to_s.ljust(9, "0").to_i, :nsec)
     end
 
-    # How far away a time is, in words.
+    # A time relative to now: "in 5 minutes".
     def words(time, now = Time.now)
       seconds = (time - now).round
       return "just now" if seconds.zero?
@@ -61,23 +61,23 @@ module ClusterMutex
     end
   end
 
-  # Text from outside.
+  # Untrusted text.
   module Text
     module_function
 
-    # In UTF-8: bytes of no encoding are taken for it.
+    # The text in UTF-8; binary strings are assumed to be UTF-8.
     def utf8(text) = text.encoding == Encoding::BINARY ? text.dup.force_encoding("UTF-8") : text.encode("UTF-8")
 
     # At most so many bytes of valid UTF-8, not cut inside a character.
     def cut(text, bytes) = text.byteslice(0, bytes).scrub(text.valid_encoding? ? "" : "\uFFFD")
 
-    # Harmless within a line, and at most so many characters of it.
+    # The text with control characters escaped, cut to +most+ characters.
     def plain(text, most = 120)
       text = text.to_s.dup.force_encoding("UTF-8").scrub("\uFFFD")
       text[0, most].gsub(/[\p{C}\p{Zl}\p{Zp}]/) { |char| char.dump[1..-2] }
     end
 
-    # Text that is about to be written; RefusedError if it may not be.
+    # Returns text that may be written. Raises RefusedError if it is invalid or too long.
     def check(what, text, limit = 1024)
       raise RefusedError, "#{what} is not text" unless text.is_a?(String)
 
@@ -85,13 +85,13 @@ module ClusterMutex
       raise RefusedError, "#{what} is not valid UTF-8" unless text.valid_encoding?
       return text if text.bytesize <= limit
 
-      raise RefusedError, "#{what} has #{text.bytesize} bytes, at most #{limit} are allowed"
+      raise RefusedError, "#{what} has #{text.bytesize} bytes; at most #{limit} are allowed"
     rescue EncodingError
       raise RefusedError, "#{what} is not valid UTF-8"
     end
   end
 
-  # Who holds a lock, as the record in etcd says it. What could not be read, or was not there, is nil.
+  # Who holds a lock, according to its record. What is absent or could not be read is nil.
   class Holder
     TEXTS = %w[owner hostname purpose client backtrace boot_id pod_namespace pod_name pod_uid container].freeze
     NUMBERS = %w[pid process_start pid_namespace cgroup_id lock_delay].freeze
@@ -99,7 +99,7 @@ module ClusterMutex
     TIMES = %w[locked_at alert_at auto_unlock_at].freeze
     OWN_KEYS = %w[uuid alert_at auto_unlock_at alive asked extended acknowledged].freeze
 
-    # What was read, by the names of the protocol; times are texts.
+    # The members by their names in the protocol; times are strings.
     attr_reader :facts
     # The fencing token of the hold.
     attr_reader :token
@@ -115,9 +115,9 @@ module ClusterMutex
     (TEXTS + NUMBERS + %w[uuid]).each { |name| define_method(name) { @facts[name] } }
     TIMES.each { |name| define_method(name) { Clock.parse(@facts[name].to_s) } }
 
-    # What else the holder wrote.
+    # The holder's own attributes.
     def attributes = @facts["attributes"] || {}
-    # What the holder said of its progress last.
+    # The latest progress that the holder reported.
     def progress = @facts.dig("alive", "progress")
     # Whether a deadline or the uuid is missing.
     def malformed? = !(%w[uuid alert_at auto_unlock_at] - @facts.keys).empty?
@@ -171,12 +171,12 @@ module ClusterMutex
     end
   end
 
-  # The lock delay of a hold that was ended: nobody is to take the lock yet.
+  # The lock delay of a hold that was ended: the lock must not be taken yet.
   class Delay
-    # The owner and the host of that hold; when the delay ends: a Time, by the clock of whoever ended the hold. nil for
-    # what cannot be read.
+    # The owner and the host of that hold; when the delay ends, a Time by the clock of whoever ended the hold. nil if
+    # unreadable.
     attr_reader :owner, :hostname, :until
-    # Of a semaphore: how many it keeps; nil for all of them, for all one knows.
+    # How many permits of a semaphore it keeps; nil if not known, which counts as all.
     attr_reader :permits
 
     def initialize(document, lock)
@@ -199,7 +199,7 @@ module ClusterMutex
 
     module_function
 
-    # The fields of a record that begins at a time; RefusedError for what no reader would show.
+    # The fields of a record that begins at a time. Raises RefusedError for what readers would not accept.
     def fields(uuid:, at:, alert_after:, unlock_after:, members:, attributes:)
       document = members.compact.merge("locked_at" => Clock.format(at)).merge(check(attributes))
       fields = {
@@ -207,25 +207,25 @@ module ClusterMutex
         "auto_unlock_at" => Clock.format((at + unlock_after).floor(3)), "metadata" => JSON.generate(document)
       }
       size = fields.sum { |name, value| name.bytesize + value.bytesize }
-      raise RefusedError, "the record has #{size} bytes, at most 65536 are allowed" if size > 65_536
+      raise RefusedError, "the record has #{size} bytes; at most 65536 are allowed" if size > 65_536
 
       fields
     rescue JSON::GeneratorError
-      raise RefusedError, "an attribute is a number that JSON does not have"
+      raise RefusedError, "an attribute is a number that JSON cannot express"
     end
 
     def check(attributes)
-      raise RefusedError, "the attributes are no hash" unless attributes.respond_to?(:to_hash)
-      raise RefusedError, "#{attributes.size} attributes, at most 64 are allowed" if attributes.size > 64
+      raise RefusedError, "the attributes are not a hash" unless attributes.respond_to?(:to_hash)
+      raise RefusedError, "there are #{attributes.size} attributes; at most 64 are allowed" if attributes.size > 64
 
       attributes.to_hash.to_h { |name, value| [attribute_name(name.to_s), attribute(name, value)] }
     end
 
     def attribute_name(name)
       unless name.match?(/\A[a-z][a-z0-9_]{0,62}\z/)
-        raise RefusedError, "attribute #{name.inspect}: want a lower-case letter, then at most 62 of a-z, 0-9 and _"
+        raise RefusedError, "attribute #{name.inspect}: want a lowercase letter, then at most 62 of a-z, 0-9 and _"
       end
-      raise RefusedError, "attribute #{name.inspect}: the name is the protocol's" if RESERVED.include?(name)
+      raise RefusedError, "attribute #{name.inspect}: the name is reserved" if RESERVED.include?(name)
 
       name
     end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # What all locks of one client share: the way to etcd, the transactions, and what is left to do in the background.
+  # What all locks of one client share: the gateway to etcd, the transactions, and the cleanup in the background.
   class Session
     PATIENCE = 15 # seconds that an extension or a release may keep its caller waiting for etcd
 
@@ -20,13 +20,13 @@ module ClusterMutex
       @gateway.settle(@transactions, step, input, till:, doubt:)
     end
 
-    # How long alive! and release go on, by Clock.now.
+    # When alive! and release give up, by Clock.now.
     def patience = Clock.now + PATIENCE
 
     def grant(seconds, till) = @gateway.call("/v3/lease/grant", { TTL: seconds.to_s }, till:)["ID"]
     def revoke(lease, till) = @gateway.call("/v3/lease/revoke", { ID: lease }, till:)
 
-    # Ends what an attempt has, may have, or may get by a send that is still on its way. Harmless to repeat.
+    # Removes what an attempt has, may have, or may get by a request still in flight. Idempotent.
     def clean_up(input, cancel:, till:)
       leave(input, till) if input[:queued]
       cancel(input, till) if cancel
@@ -35,20 +35,24 @@ module ClusterMutex
       nil
     end
 
-    # Cancels an attempt: no late send of it can take the lock.
+    # Cancels an attempt, so that no late request can take the lock.
     def cancel(input, till)
-      tombstone = grant(3600, till)
-      found = settle(:cancel, input.merge(lease: tombstone), till:)
-      raise Gateway::FullError, "etcd is out of space" if found[:verdict] == :withdraw
-
-      name = found[:share] && @transactions.share_name(input[:lock], found[:share]) or return
-      settle(:withdraw, { lock: name, uuid: input[:uuid] }, till:)
+      verdict = give_back(:cancel, input.merge(lease: grant(3600, till)), till)
+      raise Gateway::FullError, "etcd is out of space" if verdict == :withdraw
     rescue Gateway::FullError
-      settle(:withdraw, input, till:)
+      give_back(:withdraw, input, till)
       raise
     end
 
     private
+
+    # Sends a cancel or withdraw, and withdraws the record of a share that it finds.
+    def give_back(step, input, till)
+      found = settle(step, input, till:)
+      name = found[:share] && @transactions.share_name(input[:lock], found[:share])
+      settle(:withdraw, { lock: name, uuid: input[:uuid] }, till:) if name
+      found[:verdict]
+    end
 
     # Puts the tail of the queue back to whoever is before this attempt.
     def leave(input, till)
@@ -60,18 +64,18 @@ module ClusterMutex
         return if found[:verdict] == :left
         break if found[:verdict] == :withdraw
       end
-      settle(:withdraw, input, till:) # without putting the tail; another waiter restores it
+      settle(:withdraw, input, till:) # leaves the tail alone; another waiter restores it
     end
   end
 
-  # What no caller waits for: repeated in the background until it succeeds.
+  # Cleanup that no caller waits for: repeated in the background until it succeeds.
   class Chores
     def initialize
       @mutex = Mutex.new
       @list = []
     end
 
-    # Does it now, until +now+ at most, or else in the background, until +till+.
+    # Does it now if that takes no longer than +now+, else in the background until +till+.
     def now_or_later(now, till, &chore)
       return later(till, &chore) if Clock.now >= now
 
@@ -80,7 +84,7 @@ module ClusterMutex
       later(till, &chore)
     end
 
-    # Does it in the background until +till+. A fork leaves it to its parent.
+    # Does it in the background until +till+. A fork leaves it to the parent.
     def later(till, &chore)
       @mutex.synchronize do
         @list = [] unless @pid == Process.pid
@@ -90,7 +94,7 @@ module ClusterMutex
       end
     end
 
-    # How many there are.
+    # How many are pending.
     def size = @mutex.synchronize { @pid == Process.pid ? @list.size : 0 }
 
     private
@@ -110,7 +114,7 @@ module ClusterMutex
       try_all(Ending.till) if Ending.now?
     end
 
-    # Each once, when the program ends.
+    # Runs each once more when the program ends.
     def try_all(till)
       Threads.to_the_end(till) { @list.each { |_, chore| finished?(chore, till) } }
     end

@@ -9,7 +9,7 @@ module ClusterMutex
     attr_reader :alert_after, :unlock_after, :margin, :purpose, :heartbeat, :on_lost, :on_asked, :need, :leads
     attr_accessor :attributes
 
-    # Seconds as a number, at least so many; RefusedError otherwise.
+    # Returns the seconds as a number. Raises RefusedError if they are not a number of at least +least+.
     def self.seconds(what, value, least = 0.1)
       number = value.to_f if value.is_a?(Numeric) || (value.respond_to?(:to_f) && value.respond_to?(:from_now))
       return number if number && number >= least && number <= LONGEST
@@ -17,13 +17,13 @@ module ClusterMutex
       raise RefusedError, "#{what} is #{value.inspect}: want a number of seconds, at least #{least}"
     end
 
-    # The options of +lock+ for the lock with this name.
+    # The options of +lock+, checked for the lock with this name.
     def self.of(name, semaphore: nil, weight: 1, shared: false, exclusive: false, attributes: {}, **options)
       need = Need.new(semaphore:, weight:, shared:, exclusive:).check(name, attributes)
       new(**options, attributes: need.attributes.merge(attributes), need:)
     end
 
-    # need: what is wanted of the lock. leads: of a leader, whether it can work.
+    # need: the kind of hold. leads: reports whether a leader can work.
     def initialize(alert_after: nil, unlock_after: nil, margin: nil, purpose: nil, attributes: {}, heartbeat: false,
                    on_lost: nil, on_asked: nil, need: Need.new, leads: nil)
       @need = need
@@ -40,7 +40,7 @@ module ClusterMutex
       check
     end
 
-    # The same for a lock that is taken together with others, which its record names.
+    # The same for a lock that is taken together with others; its record names them.
     def beside(others)
       return self if others.empty?
 
@@ -49,7 +49,7 @@ module ClusterMutex
       dup.tap { |one| one.attributes = { "together_with" => text }.merge(attributes) }
     end
 
-    # How long before the lock is taken away the work must have stopped.
+    # How long before the auto-unlock the hold counts as lost.
     def margin_of(unlock_after) = [unlock_after / 10, 30].min
 
     private

@@ -32,7 +32,7 @@ module ClusterMutex
     # The name of the record of a share, or of the lock.
     def share_name(lock, share) = share.to_i.zero? ? lock : "#{lock}##{share}"
 
-    # What a waiter watches that is to await the deletion of a key: as the first for a share, all holders and delays.
+    # What to watch in order to see a key deleted: the first in line for a share watches all holders and delays.
     def watched(lock, key, input)
       all = [[key], [ticket(lock, input[:uuid])]]
       return all unless input[:kind] && key == field(lock, "uuid")

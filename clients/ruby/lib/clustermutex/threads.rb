@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # Threads in a program in which an exception of another thread (Timeout, Thread#raise, Thread#kill) may come at any
+  # Threads that cope with exceptions from other threads (Timeout, Thread#raise, Thread#kill), which may arrive at any
   # point.
   module Threads
     module_function
 
-    # A thread that can be ended at once, although the one that starts it may defer that. It has begun, so that its
-    # ensure is run, too. nil when the program is ending.
+    # Starts a thread that can be interrupted at any time, even if the caller defers interrupts. Returns once it runs,
+    # so that its ensure block will run, too. Returns nil if the program is ending.
     def start(&work)
       Thread.handle_interrupt(Object => :never) do
         begun = Queue.new
@@ -18,9 +18,9 @@ module ClusterMutex
       nil
     end
 
-    # Runs the block to its end, or until +till+ (by Clock.now), and returns its value. What another thread raises
-    # meanwhile comes afterwards. The block has a thread of its own: timeouts within it are such exceptions, too.
-    # Thread.start, because Thread.new is refused when the program is ending.
+    # Runs the block to its end, or until +till+ (by Clock.now), and returns its value. Exceptions from other threads
+    # are deferred until then. The block has a thread of its own, because timeouts within it are such exceptions, too.
+    # It uses Thread.start because Thread.new raises while the program is ending.
     def to_the_end(till = nil, &work)
       Thread.handle_interrupt(Object => :never) do
         thread = Thread.start { Thread.handle_interrupt(Object => :immediate, &work) }
@@ -31,8 +31,8 @@ module ClusterMutex
     end
   end
 
-  # The end of the program: when everything else is done, its at_exit blocks included, Ruby ends all threads. Those of
-  # this library then give back what the process holds. That is not so after a kill -9 or exit!, nor in a fork.
+  # The end of the program: after everything else, including at_exit blocks, Ruby ends all threads. This library's
+  # threads then release what the process holds, except after kill -9 or exit!, or in a fork.
   module Ending
     SECONDS = 2 # for everything together
 
@@ -41,8 +41,8 @@ module ClusterMutex
     # Whether the threads are being ended.
     def now? = !Thread.main.alive?
 
-    # Until when everything has to be given back, by Clock.now; nil unless the program is about to end, maybe because of
-    # this error. An end that was rescued counts no more.
+    # When everything must be released, by Clock.now; nil unless the program is about to end, maybe because of this
+    # error. An exit that was rescued no longer counts.
     def till(error = nil)
       return unless now? || error.is_a?(SystemExit) || error.is_a?(SignalException)
 

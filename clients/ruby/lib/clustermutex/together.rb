@@ -10,40 +10,40 @@ module ClusterMutex
       @all = all
     end
 
-    # Reports progress for each of them.
+    # Reports progress for each lock.
     def alive!(...) = @all.each { |lock| lock.alive!(...) } && nil
 
-    # Gives all of them back. The error is the first that there was.
+    # Releases all of them. Raises the first error.
     def release
       errors = Thread.handle_interrupt(Object => :never) { @all.filter_map { |lock| lock.send(:give_up) } }
       raise errors.first if errors.any?
     end
 
-    # Why one of them was lost, nil while they are held.
+    # Why one of them was lost; nil while all are held.
     def lost = @all.filter_map(&:lost).first
   end
 
-  # Takes several locks: in one transaction, or one after the other where that needs a wait or does not fit.
+  # Takes several locks: in one transaction, or one after the other if that needs a wait or does not fit.
   class Together
-    MOST = 24 # as many as fit into one transaction of etcd's
+    MOST = 24 # how many fit into one transaction of etcd
 
-    # wanted: names and settings.
+    # wanted: pairs of a name and its settings.
     def initialize(session, wanted, wait)
       wanted = wanted.sort_by { |name, _| name.to_s.b }
       names = wanted.map(&:first)
-      raise RefusedError, "no lock is named, or one of them twice" if names.empty? || names.uniq.size < names.size
+      raise RefusedError, "no lock was given, or one was given twice" if names.empty? || names.uniq.size < names.size
 
       @session = session
       @wait = wait && Settings.seconds("wait", wait, 0)
       @fits = names.size <= MOST && wanted.none? { |_, settings| settings.need.kind }
-      raise RefusedError, "without a wait they are taken in one transaction, which #{MOST} plain locks fit into" if
+      raise RefusedError, "with wait: 0 they are taken in one transaction, which has room for #{MOST} plain locks" if
         @wait&.zero? && !@fits
 
       @wanted = wanted.map { |name, settings| [name, settings.beside(names - [name])] }
       @attempts = @wanted.map { |name, settings| Attempt.new(session, name, settings, 0) }
     end
 
-    # Runs the block with them, and gives them back.
+    # Takes them, yields them to the block, and releases them.
     def run
       locks = acquire
       yield(locks).tap { locks.release }
@@ -64,10 +64,10 @@ module ClusterMutex
 
     def held = @attempts.filter_map(&:lock)
 
-    # Gives back what it has, whenever an exception of another thread came.
+    # Releases what it has, whenever an exception from another thread arrives.
     def give_up = Threads.to_the_end { held.each { |lock| lock.send(:give_up) } }
 
-    # Returns nil where that needs a wait.
+    # Takes all in one transaction. Returns nil if that needs a wait.
     def at_once
       till = Clock.now + @session.gateway.timeout
       doubt = Gateway::Doubt.new(false)
@@ -82,7 +82,7 @@ module ClusterMutex
       @attempts.each { |attempt| attempt.gave_up(doubt, refused) unless attempt.lock }
     end
 
-    # Holds what it has while it waits for the next.
+    # Extends what it has while it waits for the next.
     def in_order(till)
       @attempts = []
       waiter = Thread.current

@@ -23,13 +23,13 @@ module ClusterMutex
     def ticket(lock, uuid) = "#{@prefix}.queue/#{Name.segment(lock)}/#{uuid}"
     def delay(lock) = "#{@prefix}.delays/#{Name.segment(lock)}"
 
-    # The body of a step. Of locks that several hold, some have a form of their own.
+    # The body of a step. For semaphores and read-write locks, some steps differ.
     def body(step, input)
       own = :"share_#{step}"
       public_send(input[:kind] && respond_to?(own) ? own : step, **input)
     end
 
-    # -- Bodies. Arguments that a step does not need are ignored, so that an attempt can be passed whole.
+    # -- Bodies. Steps ignore arguments that they do not need, so that an attempt can be passed as a whole.
 
     def acquire(lock:, uuid:, fields:, **)
       { compare: [absent(field(lock, "uuid")), absent(ticket(lock, ".tail")), absent(cancelled(uuid)),
@@ -41,7 +41,7 @@ module ClusterMutex
       acquire(lock:, uuid:, fields:).tap { |txn| txn[:compare] << absent(ticket(lock, uuid)) }
     end
 
-    # seen: of a heartbeat, the mod revision of alive as last read, so that it takes back nobody's progress.
+    # seen: for a heartbeat, the mod revision of alive as last read, so that it overwrites no newer progress.
     def alive(lock:, uuid:, token:, fields:, seen: nil, **)
       deadline = field(lock, "auto_unlock_at")
       later = { key: b64(deadline), target: "VALUE", result: "LESS", value: b64(fields["auto_unlock_at"]) }
@@ -77,10 +77,10 @@ module ClusterMutex
           failure: leave)
     end
 
-    # Whether the hold stands, and what others wrote into its record.
+    # Reads whether the hold stands, and what others wrote into its record.
     def read(lock:, uuid:, **) = { success: why(lock, uuid) }
 
-    # Who holds the lock, who waits for it, and what delays it.
+    # Reads who holds the lock, who waits for it, and its lock delays.
     def standing(lock:, **)
       { success: [range(record(lock), :prefix), waiters(lock), range(delay(lock))] }
     end
@@ -89,8 +89,8 @@ module ClusterMutex
 
     LOG_IN = ["etcdserver: user name is empty", "etcdserver: revision of auth store is old"].freeze
 
-    # What an answer says that is no result: :resend, :login, :report (tell the caller), :lease (get another lease) or
-    # :full (etcd is out of space), and whether what was sent may be done all the same. nil for a result.
+    # What an error answer means: :resend, :login, :report (to the caller), :lease (get another lease) or :full (etcd is
+    # out of space), and whether the request may still be applied. nil for a result.
     def self.error(answer)
       body = answer["body"].is_a?(Hash) ? answer["body"] : {}
       return if answer["status"] == 200 && (body["header"].is_a?(Hash) || body["result"].is_a?(Hash))
@@ -98,7 +98,7 @@ module ClusterMutex
       body = body["error"] if body["error"].is_a?(Hash) # of a stream
       code = body["code"] || body["grpc_code"]
       message = body["message"]
-      # From anybody but etcd, it says nothing.
+      # An answer that is not from etcd means nothing.
       return { verdict: :resend, doubt: !answer["unsent"] } unless code.is_a?(Integer) && message.is_a?(String)
 
       { doubt: false, message: }.merge(meaning(code, message))
@@ -116,11 +116,11 @@ module ClusterMutex
     end
     private_class_method :meaning
 
-    # What :full and :lease mean for a step: the other steps go on sending when etcd is full, and need another lease.
+    # What :full and :lease mean for a step: other steps keep sending if etcd is full, and need another lease.
     FULL = { cancel: :withdraw, release_in_doubt: :withdraw, leave_as_tail: :withdraw, restore_tail: :again }.freeze
     LEASE = { leave_as_tail: :again, restore_tail: :again }.freeze
 
-    # What the answer to a step means. +unanswered+ in the input: an earlier send of the same got no answer.
+    # What the answer to a step means. +unanswered+ in the input: an earlier send of it got no answer.
     def verdict(step, input, answer)
       own = "share_#{step}_verdict"
       own = "#{step}_verdict" unless input[:kind] && respond_to?(own, true)
@@ -132,7 +132,7 @@ module ClusterMutex
       end
     end
 
-    # The keys that the operation with this number read, as hashes with bytes and whole numbers.
+    # The keys that operation +number+ read, as hashes with bytes and integers.
     def self.keys(body, number)
       (body.dig("responses", number, "response_range", "kvs") || []).map do |kv|
         { key: unb64(kv["key"]), value: unb64(kv["value"]), created: kv["create_revision"].to_i,
@@ -142,8 +142,8 @@ module ClusterMutex
 
     def self.unb64(text) = text.to_s.unpack1("m").force_encoding("UTF-8")
 
-    # The fields of a record among keys of its range, without foreign keys and what an earlier hold left behind.
-    # Yields the create revision of the uuid key, 0 if nobody holds the lock.
+    # The fields of a record among the keys of its range, without foreign keys and leftovers of an earlier hold. Yields
+    # the create revision of the uuid key, 0 if the lock is not held.
     def fields(lock, keys)
       from = record(lock)
       all = keys.select { |kv| kv[:key].delete_prefix(from).b.match?(/\A[a-z][a-z0-9_]{0,62}\z/) }
@@ -195,7 +195,7 @@ module ClusterMutex
       stand(input, sole_holder(input, body, 0, 2), Transactions.keys(body, 1))
     end
 
-    # Some keep their ticket while they hold the lock.
+    # Some clients keep their ticket while they hold the lock.
     def stand(input, holders, tickets)
       own = [input[:uuid], *holders.all.map(&:uuid)].map { |uuid| ticket(input[:lock], uuid) }
       { verdict: :read, holders:, waiting: tickets.count { |kv| !own.include?(kv[:key]) } }
@@ -207,7 +207,7 @@ module ClusterMutex
       { verdict: :held_by_earlier_send, token:, fields: } if fields["uuid"] == input[:uuid]
     end
 
-    # Who holds a plain lock, and what delays it, by the operations that read them.
+    # Who holds a plain lock, and its lock delay, from the operations that read them.
     def sole_holder(input, body, record, delays)
       delay = Transactions.keys(body, delays).first
       Holders.new(0, holder(input[:lock], Transactions.keys(body, record)), {},
@@ -219,7 +219,7 @@ module ClusterMutex
       Holder.new(fields, token) if token.positive?
     end
 
-    # How a hold was lost, by what was read of the record and then of its ending.
+    # How a hold was lost, from its record and its ending.
     def loss(input, body, first)
       note = Transactions.keys(body, first + 1).first
       ending = Document.ending(note[:value], input[:token].to_i) if note
@@ -257,7 +257,7 @@ module ClusterMutex
 
     def tombstone(lock, uuid, lease) = put(cancelled(uuid), lock, lease)
 
-    # Everything with this prefix, or one key.
+    # A range: everything with this prefix, or one key.
     def keys_of(key, to)
       to = "#{key[0..-2]}0" if to == :prefix # "0" is what follows "/"
       { key: b64(key), range_end: (b64(to) if to) }.compact
@@ -266,7 +266,7 @@ module ClusterMutex
     def range(key, to = nil) = { request_range: keys_of(key, to) }
     def delete(key, to = nil) = { request_delete_range: keys_of(key, to) }
 
-    # Who left, and why, may be read from the record and the ending.
+    # Reads the record and the ending, which say why the hold is over.
     def why(lock, uuid) = [range(record(lock), :prefix), range("#{@prefix}.history/#{uuid}")]
   end
 end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module ClusterMutex
-  # Something to wait for that other threads ring.
+  # A bell that other threads can ring.
   class Bell
     def initialize
       @mutex = Mutex.new
@@ -16,7 +16,7 @@ module ClusterMutex
       end
     end
 
-    # Waits until somebody rings, for so many seconds at most; whether somebody did.
+    # Waits up to +seconds+ for a ring. Returns whether it rang.
     def wait(seconds)
       till = Clock.now + seconds
       @mutex.synchronize do
@@ -26,12 +26,12 @@ module ClusterMutex
     end
   end
 
-  # A watch of some keys in a thread of its own, until it is closed or breaks. It rings the bell for each event that the
-  # block lets through, and when it breaks.
+  # Watches some keys in a thread of its own until it is closed or breaks. It rings the bell for each event that the
+  # block accepts, and when it breaks.
   class Watch
     SILENCE = 60 # seconds after which a quiet stream counts as broken
 
-    # What is watched: a list of [key] or [key, end of a range].
+    # ranges: a list of [key] or [key, end of a range].
     attr_reader :keys
 
     def initialize(gateway, keys, bell, &wanted)
@@ -45,7 +45,7 @@ module ClusterMutex
       @thread.report_on_exception = false
     end
 
-    # Waits until etcd has confirmed the watch; whether it did.
+    # Waits until etcd has confirmed the watch. Returns whether it did.
     def confirmed?(seconds)
       till = Clock.now + seconds
       @bell.wait(0.5) until @pending <= 0 || @ended || Clock.now >= till
@@ -54,7 +54,7 @@ module ClusterMutex
 
     def standing? = @pending <= 0 && !@ended
 
-    # Ends the watch. A child of a fork leaves the connection to its parent.
+    # Ends the watch. A forked child leaves the connection to its parent.
     def close
       @thread.kill
       self
@@ -72,7 +72,7 @@ module ClusterMutex
           read(rest.slice!(0..rest.index("\n"))) while rest.include?("\n")
         end
       end
-    rescue StandardError # whatever the server sent: whoever waits for the watch opens another
+    rescue StandardError # the user of the watch opens another one
       @gateway.fail_over
     ensure
       @ended = true

@@ -9,12 +9,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// at is a time of day on the node, in seconds after the container began.
+// at is a time on the node's clock, in seconds after the container started.
 func at(seconds float64) time.Time {
 	return time.Unix(1_800_000_000, 0).Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// record is a lock taken 100.5 s after the container began, and first seen a minute after the witness began to watch.
+// record is a lock taken 100.5 s after the container started, first seen a minute after the witness started watching.
 func record() *metadata.Record {
 	return &metadata.Record{
 		Name: "billing", UUID: "00000000-0000-4000-8000-000000000001", Token: 7, LockedAt: at(100.5),
@@ -37,7 +37,7 @@ func end(id string, from, to float64) *podproof.End {
 	return &podproof.End{ID: id, StartedAt: at(from), FinishedAt: at(to), ExitCode: 137, Reason: "OOMKilled"}
 }
 
-// ended is running after the end of its container, which was watched.
+// ended is running after a watched end of its container.
 func ended() *podproof.Pod {
 	p := running()
 	p.Containers[0].End = end("c1", 0, 200)
@@ -45,7 +45,7 @@ func ended() *podproof.Pod {
 	return p
 }
 
-// restarted is ended after the next start, which was watched, too.
+// restarted is ended after a watched restart.
 func restarted() *podproof.Pod {
 	p := running()
 	p.Containers[0] = podproof.Container{Name: "worker", MayRestart: true, ID: "c2", StartedAt: at(210),
@@ -53,12 +53,12 @@ func restarted() *podproof.Pod {
 	return p
 }
 
-// over is ended as a whole, as a kubelet reports it.
+// over is ended after the end of the whole pod, as a kubelet reports it.
 func over() *podproof.Pod {
 	p := ended()
 	p.Phase = "Failed"
 	p.KubeletEnded = true
-	p.Containers[0].EndedSince = podproof.Never // which is not needed
+	p.Containers[0].EndedSince = podproof.Never // not needed for a proof
 	return p
 }
 
@@ -101,7 +101,7 @@ func ends(i int, e *podproof.End) edit {
 	return ofPod(func(p *podproof.Pod) { p.Containers[i].End, p.Containers[i].EndedSince = e, 2*time.Minute })
 }
 
-// told has the pod told to end this long ago.
+// told sets how long ago the pod was told to terminate.
 func told(ago time.Duration) edit {
 	return ofPod(func(p *podproof.Pod) {
 		p.Disruption = "DeletionByTaintManager"
@@ -136,7 +136,7 @@ func TestJudge(t *testing.T) {
 		want  string // certainty, and cause
 		how   string // part of the sentence
 	}{
-		// what proves
+		// proofs
 		{"the container runs", running(), none, "runs", ""},
 		{"the container ended", ended(), none, "proof container_ended", ""},
 		{"the container was started again", restarted(), none, "proof container_restarted", ""},
@@ -158,7 +158,7 @@ func TestJudge(t *testing.T) {
 			ofHolder(func(h *metadata.Process) { h.Container = "proxy" })), "proof container_ended", ""},
 		{"only the UID is known, and there is one container", ended(), onlyUID, "proof container_ended", ""},
 
-		// controllers that know nothing of the containers
+		// controllers that do not know about the containers
 		{"marked as failed by the garbage collection of pods", running(), failed, "runs", ""},
 		{"the same, and then deleted", running(), both(failed, gone,
 			ofPod(func(p *podproof.Pod) { p.Disruption = "DeletionByPodGC" })), "suspicion pod_deleted",
@@ -207,7 +207,7 @@ func TestJudge(t *testing.T) {
 		{"taken after a container had ended that is never started again", ended(), both(lockedAt(250), onceOnly),
 			"suspicion container_ended", "before the lock"},
 
-		// records that do not say enough, or contradict themselves
+		// incomplete or contradictory records
 		{"no container named of several, and one ended", and(ended(), sidecar()), noContainer, "nothing", ""},
 		{"a container that is not in the pod", ended(), ofHolder(func(h *metadata.Process) { h.Container = "other" }),
 			"nothing", ""},
@@ -284,7 +284,7 @@ func TestJudgeWithoutThePod(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheHolderIsTold(t *testing.T) {
+func TestHoldersContainerEnd(t *testing.T) {
 	before := restarted()
 	before.Containers[0].Last = end("c2", 150, 200)
 	for about, c := range map[string]struct {

@@ -50,7 +50,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-func TestThePatienceWithAPodThatIsToEndBeginsOnce(t *testing.T) {
+func TestPatienceWithATerminatingPodStartsOnce(t *testing.T) {
 	told := running()
 	told.Deleting = 0
 	known := podproof.Observe(nil, *running(), time.Minute, time.Minute)
