@@ -257,9 +257,7 @@ func TestRequestInFlightIsFinishedAndNewOnesAreRefused(t *testing.T) {
 	if got := <-answer; got != "finished" {
 		t.Errorf("the request in flight got %q", got)
 	}
-	if err := <-ended; err != nil {
-		t.Errorf("the server ended with %v", err)
-	}
+	proctest.Must(t, <-ended)
 }
 
 func TestRequestThatDoesNotEndIsCutOff(t *testing.T) {
@@ -306,9 +304,7 @@ func TestWebConfigurationEnablesTLSAndUsers(t *testing.T) {
 	if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "renewed" {
 		t.Errorf("the next connection has the certificate of %s", name)
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, stop())
 }
 
 // lines are what a log says.
@@ -372,9 +368,7 @@ func TestWaitForAnAddressCanBeStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := &daemon.Server{Address: address, Handler: http.NotFoundHandler(), Log: zerolog.Nop()}
-	if err := s.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, s.Run(ctx))
 }
 
 func TestOversizedHeaderIsRefused(t *testing.T) {

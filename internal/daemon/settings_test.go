@@ -44,9 +44,7 @@ func TestRoutePrefixComesFromTheExternalURLUnlessGiven(t *testing.T) {
 		{"https://example/locks", "/a/b/", "/a/b"},
 	} {
 		s := daemon.WebSettings{Address: ":80", ExternalURL: c.url, RoutePrefix: c.prefix}
-		if err := s.Check(); err != nil {
-			t.Error(err)
-		}
+		proctest.Must(t, s.Check())
 		if got := s.Prefix(); got != c.want {
 			t.Errorf("external URL %q and route prefix %q make %q, want %q", c.url, c.prefix, got, c.want)
 		}
@@ -89,7 +87,5 @@ func TestBadLogSettingsAreRefused(t *testing.T) {
 			t.Errorf("%+v is taken", s)
 		}
 	}
-	if err := (daemon.LogSettings{Level: "info", Format: "auto"}).Check(); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, daemon.LogSettings{Level: "info", Format: "auto"}.Check())
 }

@@ -66,13 +66,32 @@ func (s Settings) dialOptions(scheme string) []grpc.DialOption {
 				MaxDelay: 3 * time.Second},
 			MinConnectTimeout: s.DialTimeout,
 		}),
-		grpc.WithChainUnaryInterceptor(login.unary),
+		grpc.WithChainUnaryInterceptor(login.unary, led),
 		grpc.WithChainStreamInterceptor(login.stream),
 	}
 	if scheme == "https" {
 		options = append(options, grpc.WithTransportCredentials(security{settings: s}))
 	}
 	return options
+}
+
+// led sends a request so that a member without a leader refuses it at once, before anything is done, and another gets
+// it, if need be when it is connected. Otherwise a member that is cut off from its cluster would keep each request for
+// seconds. The last try waits for a leader, as all of etcd may be electing one.
+func led(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, send grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
+	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 5 {
+		err := send(clientv3.WithRequireLeader(ctx), method, req, reply, conn, opts...)
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+	return send(ctx, method, req, reply, conn, opts...)
 }
 
 func (s Settings) warn(log zerolog.Logger, scheme string) {

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
@@ -193,4 +194,23 @@ func TestProveIsNotCountedAsARequest(t *testing.T) {
 	if err := etcdconn.Prove(limit(t, 10*time.Second), c, "/m/"); err != nil || reply == nil || reply.Count != 0 {
 		t.Errorf("error %v, answer %v", err, reply)
 	}
+}
+
+// Requests go to the members in turn, and one that is cut off from the others keeps what it is sent for seconds.
+func TestRequestsSkipAMemberWithoutALeader(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	members := func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
+		if asked++; asked%2 == 0 {
+			return invoke(ctx, method, req, resp, conn, opts...)
+		}
+		if sent, _ := metadata.FromOutgoingContext(ctx); sent[rpctypes.MetadataRequireLeaderKey] == nil {
+			<-ctx.Done()
+		}
+		return rpctypes.ErrGRPCNoLeader
+	}
+	c := connect(t, as(etcdtest.Start(t), "", ""), grpc.WithChainUnaryInterceptor(members))
+	works(t, c)
+	proctest.Must(t, etcdconn.Prove(limit(t, 10*time.Second), c, "/m/"))
 }

@@ -88,9 +88,7 @@ func TestDefaultsMatchThePackages(t *testing.T) {
 	if diff := cmp.Diff(etcdconn.Defaults(), *p.etcd); diff != "" {
 		t.Error(diff)
 	}
-	if err := p.etcd.Check(); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, p.etcd.Check())
 	if want := (flags.LockSettings{Prefix: "/mutexes/"}); *p.locks != want {
 		t.Errorf("locks are %+v, want %+v", *p.locks, want)
 	}

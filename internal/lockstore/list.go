@@ -89,8 +89,12 @@ func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(
 		given = true
 		each(kv)
 	}
+	led := clientv3.WithRequireLeader(ctx) // a member that is cut off would keep the request for seconds
 	for n := 1; ; n++ {
-		newest, err := s.readOnce(ctx, r, revision, first)
+		if n == listTries { // there may be no leader at all, for a moment
+			led = ctx
+		}
+		newest, err := s.readOnce(led, r, revision, first)
 		if n == listTries || given || locktxn.Code(err) != codes.Unavailable {
 			return newest, err
 		}

@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	grpcmeta "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -407,6 +408,10 @@ func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientCon
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if w.any != nil {
 		if err := w.any(method[strings.LastIndex(method, "/")+1:]); err != nil {
+			sent, _ := grpcmeta.FromOutgoingContext(ctx)
+			if err == rpctypes.ErrGRPCNoLeader && sent["hasleader"] == nil {
+				<-ctx.Done()
+			}
 			return nil, err
 		}
 	}

@@ -221,9 +221,7 @@ func TestHeartbeatsOfParentAndChildDoNotPostponeTheAlert(t *testing.T) {
 		if at := read(t, f.etcd, "a").AlertAt; at.After(alert) {
 			t.Errorf("the alert is put off to %v, want %v", at, alert)
 		}
-		if err := context.Cause(child.Context()); err != nil {
-			t.Errorf("the child's handle ended: %v", err)
-		}
+		proctest.Must(t, context.Cause(child.Context()))
 		child.Detach()
 		time.Sleep(30 * time.Minute)
 		unlock(t, l)
@@ -319,9 +317,7 @@ func TestReportingForTheHolderKeepsItsIdentity(t *testing.T) {
 		if process(t, f.etcd).Detached {
 			t.Error("the record says that the hold is detached")
 		}
-		if err := state(t, f.etcd); err != nil {
-			t.Errorf("a witness: %v", err)
-		}
+		proctest.Must(t, state(t, f.etcd))
 	})
 }
 

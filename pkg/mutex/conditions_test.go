@@ -217,9 +217,7 @@ func TestUnlockWithWritesIsAppliedOnceIfTheAnswerIsLost(t *testing.T) {
 		l := take(t, locks, "a")
 		f.loseAnswers.Store(1)
 		time.AfterFunc(time.Second, func() { f.put("/state", "again") })
-		if err := l.UnlockWith(done()); err != nil {
-			t.Errorf("it was done, but the error is %v", err)
-		}
+		proctest.Must(t, l.UnlockWith(done()))
 		if state, _ := value(t, f.etcd, "/state"); state != "again" {
 			t.Errorf("the state is %q: it was written twice", state)
 		}
@@ -256,9 +254,7 @@ func TestUnansweredUnlockCanBeRetried(t *testing.T) {
 			t.Errorf("nothing was answered: %v", err)
 		}
 		f.loseAnswers.Store(0)
-		if err := l.UnlockWith(done()); err != nil {
-			t.Errorf("it had been done: %v", err)
-		}
+		proctest.Must(t, l.UnlockWith(done()))
 		if err := l.Unlock(); err != nil || read(t, f.etcd, "a").Token != 0 {
 			t.Errorf("unlock afterwards: %v", err)
 		}
@@ -278,9 +274,7 @@ func TestUnlockWithFailedConditionAndLostAnswerIsUnknown(t *testing.T) {
 		}
 		f.put("/ready", "yes")
 		late.arrive(t)
-		if err := l.UnlockWith(done(), ready); err != nil {
-			t.Errorf("it was done, but the error is %v", err)
-		}
+		proctest.Must(t, l.UnlockWith(done(), ready))
 	})
 }
 

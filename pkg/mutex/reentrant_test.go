@@ -143,9 +143,7 @@ func TestWorkUnderSeveralLocksExtendsAll(t *testing.T) {
 			if inner := work; reentrant {
 				work = func(ctx context.Context) error { return locks.Do(ctx, "b", inner, mutex.Reentrant()) }
 			}
-			if err := work(both.Context()); err != nil {
-				t.Errorf("the work ended: %v", err)
-			}
+			proctest.Must(t, work(both.Context()))
 			for _, lock := range []string{"a", "b"} {
 				if doc := read(t, f.etcd, lock); doc.Alive == nil || doc.Alive.Progress != "tenant 10 of 10" {
 					t.Errorf("lock %s says %+v", lock, doc.Alive)

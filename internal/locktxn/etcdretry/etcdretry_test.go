@@ -99,7 +99,7 @@ func TestSendEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestWhereThereIsNoEtcdIsSaid(t *testing.T) {
+func TestMissingEtcdIsNamed(t *testing.T) {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
 	proctest.Must(t, err)
 	defer etcd.Close()

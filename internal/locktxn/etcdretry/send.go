@@ -70,7 +70,7 @@ func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 			ctx, cancel = context.WithDeadline(ctx, began.Add(most))
 			defer cancel()
 		}
-		if n > 0 && !Pause(ctx, Delay(n-1)) {
+		if n > 0 && (!Pause(ctx, Delay(n-1)) || ctx.Err() != nil) {
 			return s.answer, c.Unanswered(ctx, s.last)
 		}
 		if ctx.Err() != nil {
