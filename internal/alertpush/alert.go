@@ -138,7 +138,7 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 	return next
 }
 
-// excluded reports whether somebody wants the lock to stay.
+// excluded reports whether the lock is excluded from removal.
 func (p *Pusher) excluded(lock string) bool { return p.c.Excluded != nil && p.c.Excluded(lock) }
 
 // overdueSince returns when the alert began: as the record says, so that a restart does not change it.
@@ -250,8 +250,7 @@ func (p *Pusher) updateUnclaimed(found []unclaimed.Lock) (news []alert) {
 	return news
 }
 
-// unclaimedAlert returns the alert about a lock that nobody takes. It has no number of waiters, which changes all the
-// time.
+// unclaimedAlert returns the alert about an unclaimed lock. It omits the number of waiters, which keeps changing.
 func (p *Pusher) unclaimedAlert(l unclaimed.Lock) alert {
 	first := holder{Hold: alerttext.Hold{Lock: l.Name, Owner: l.First.Owner, Host: l.First.Hostname},
 		purpose: l.First.Purpose}

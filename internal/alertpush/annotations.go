@@ -69,9 +69,9 @@ func (p *Pusher) afterwards(n need) string {
 	case p.excluded(n.record.Name):
 		return "No auto-unlock: the unlockers exclude this lock."
 	case n.name == lockExpired:
-		return "It stays until the cause is gone or somebody unlocks it."
+		return "It stays until the cause is gone or an operator unlocks it."
 	case n.unlock.IsZero():
-		return "No auto-unlock: the record has no time for it."
+		return "No auto-unlock: the record has no auto-unlock time."
 	case n.name == lockAbandoned:
 		return "Auto-unlock at " + at + " at the latest."
 	case staleness.KeptAlive(n.record) && !written.IsZero():
@@ -97,7 +97,7 @@ func acknowledged(a *metadata.Acknowledgement) string {
 	return "by " + by + ": " + alerttext.Line(a.Note)
 }
 
-// asked is who asked the holder to finish. It has the time and not an age, so that the alert stays the same.
+// asked says who asked the holder to finish. It gives the time instead of an age, so that the alert stays the same.
 func asked(r *metadata.Record) string {
 	if r.Asked == nil {
 		return ""

@@ -65,10 +65,10 @@ func checkCycle(t *testing.T, got posted, began time.Time) {
 		t.Errorf("labels %q since %v", l, got.StartsAt)
 	}
 	for name, want := range map[string]string{
-		"summary": "Processes wait for each other's locks: orders, stock.",
-		"description": "billing on host-1:7, search on host-2:8 have waited for each other's locks since " +
-			began.UTC().Format("2006-01-02 15:04:05Z") + ". Unless they do several jobs at once, none of them " +
-			"continues until one gives up or loses a lock at its deadline.",
+		"summary": "Processes are waiting for each other's locks: orders, stock.",
+		"description": "billing on host-1:7, search on host-2:8 have been waiting for each other's locks since " +
+			began.UTC().Format("2006-01-02 15:04:05Z") + ". Unless they do several jobs at once, they are " +
+			"stuck until one gives up or loses a lock at its deadline.",
 		"waits": "billing on host-1:7 waits for orders, held by search on host-2:8. search on host-2:8 waits for " +
 			"stock, held by billing on host-1:7 and 1 more.",
 		"dashboard":   "https://locks.example.org/waiting",
@@ -114,7 +114,7 @@ func TestUnclaimedAlertEndsWithTheFirstAcquisition(t *testing.T) {
 			w.Errorf("%+v", got[0])
 		}
 		const want = `The lock orders\x00settle has been free since T, and billing on host-1, who is first in line, ` +
-			"does not take it. Everybody else waits behind it."
+			"does not take it. All other waiters are stuck behind it."
 		if said := normal(notes["description"]); said != want {
 			w.Errorf("it says %q", said)
 		}

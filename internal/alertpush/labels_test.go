@@ -93,7 +93,7 @@ func TestAlertSaysWhatHappensNext(t *testing.T) {
 		{"seconds", "a", true, func(r *metadata.Record) { r.AutoUnlockAt = r.AlertAt.Add(2 * time.Second) },
 			time.Minute, "Auto-unlock at " + at(62*time.Second) + ", 2s after this alert began, unless the holder " +
 				"extends it."},
-		{"expired", "a", true, nil, 15 * time.Minute, "It stays until the cause is gone or somebody unlocks it."},
+		{"expired", "a", true, nil, 15 * time.Minute, "It stays until the cause is gone or an operator unlocks it."},
 	} {
 		t.Run(c.name, inside(func(w *world) {
 			config := w.config()

@@ -6,8 +6,8 @@
 // Alertmanager forgets alerts that it no longer receives. An alert that is over is sent as resolved for 15 minutes.
 //
 // The alerts have the names of the rules in deploy/prometheus, and only the labels that identify the alert, its lock,
-// and whom to tell: the owner, and attributes of the record that the operator named. So every unlocker pushes the same
-// alerts, Alertmanager merges them, and a restart starts none of them again. Host and purpose are annotations.
+// and its recipients: the owner, and attributes of the record that the operator named. So every unlocker pushes the
+// same alerts, Alertmanager merges them, and a restart starts none of them again. Host and purpose are annotations.
 //
 // Only the goroutine that talks to an Alertmanager waits for it. While one does not answer, the latest state of each
 // alert is kept for it, so its queue is never longer than the set of alerts.

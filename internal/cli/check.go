@@ -45,36 +45,36 @@ func newCheck(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [PATTERN...]",
 		Short: "Check locks and unlockers, as a Nagios and Icinga plugin",
-		Long: `Check the locks and the unlockers once and report in one line: what a person must know first, in the
-words of "mutexctl list" and the dashboard, what else is wrong, and performance data.
+		Long: `Check the locks and the unlockers once and print one line: the most urgent problem, worded as in
+"mutexctl list" and on the dashboard, what else is wrong, and performance data.
 
-  0 OK        all locks are held in time, and an unlocker watches over them
-  1 WARNING   a lock is expired or abandoned; too many are alerting or malformed (--warn-alerting) or waited
-              for (--warn-waiting); holders wait for each other; a lock has more holders than it allows,
-              or a lock delay without end; a lock is free, and the first in line does not take it; no
-              unlocker can remove locks at the moment; unlockers disagree; the clock of an unlocker or
-              a holder differs from this machine's; or etcd is too old
-  2 CRITICAL  a lock that unlockers do not exclude is still expired after --expired-after; too many
-              alert or wait (--crit-alerting, --crit-waiting); etcd has raised an alarm, as when it is
-              full; or no unlocker has announced itself, which shows 15 seconds after the last one wrote
+  0 OK        no lock is late, and an unlocker is running
+  1 WARNING   a lock is expired or abandoned; too many locks are alerting or malformed (--warn-alerting);
+              too many processes wait (--warn-waiting); holders wait for each other; a lock has more
+              holders than it allows, or a lock delay that never ends; a lock is free, but the first in
+              line does not take it; no unlocker can remove locks now; unlockers disagree; the clock of
+              an unlocker or a holder differs from this machine's; or etcd is too old
+  2 CRITICAL  a lock that unlockers do not exclude has been expired for longer than --expired-after; too
+              many locks alert or processes wait (--crit-alerting, --crit-waiting); etcd has raised an
+              alarm, as when it is full; or no unlocker has announced itself for 15 seconds
   3 UNKNOWN   etcd is unreachable or did not answer within --timeout, or an argument is wrong
 
-While a lock is free although somebody waits for it, check looks again until --unclaimed-after has passed. A
-waiter that has just died can be the first in line for ten seconds, so repeat the check before you wake anybody.
+While a lock is free but has waiters, check looks again until --unclaimed-after has passed. A dead waiter
+can stay first in line for ten seconds, so repeat the check before you page anyone.
 
-Other commands have other exit statuses. A threshold is the highest acceptable number; -1 is none.
+Other commands have other exit statuses. A threshold is the highest acceptable number; -1 turns it off.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.`,
 		Example: `  mutexctl check
   mutexctl check 'billing/*' --no-unlocker --crit-alerting 5
   mutexctl check --timeout 5s --warn-waiting 20 --crit-waiting 100`,
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take for all answers of one look")
-	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock is expired for longer")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "timeout for all of etcd's answers in one round")
+	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock has been expired for longer")
 	f.DurationVar(&o.unclaimedAfter, "unclaimed-after", 5*time.Second,
-		"warn when a lock that somebody waits for stays free for as long; 0 turns this off")
+		"warn when a lock with waiters stays free for this long; 0 turns this off")
 	f.IntVar(&o.warnAlerting, "warn-alerting", 0,
-		"warn when more locks are alerting, abandoned, expired or malformed; any expired or abandoned one is a warning")
+		"warn when more locks are alerting, abandoned, expired or malformed; an expired or abandoned one always warns")
 	f.IntVar(&o.critAlerting, "crit-alerting", off,
 		"critical when more locks are alerting, abandoned, expired or malformed")
 	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more processes wait for locks")
@@ -218,8 +218,8 @@ func late(ctx context.Context, err error) error {
 // handOver is after what time a second look finds that nearly all hand-overs are done.
 const handOver = 500 * time.Millisecond
 
-// free returns the locks that nobody holds, not even a part of them, although somebody waits, each with its first in
-// line. A lock in its delay is not free.
+// free returns the locks without any holder that have waiters, each with its first in line. A lock in its lock delay is
+// not free.
 func (all *snapshot) free() map[string]metadata.Waiter {
 	taken := map[string]bool{}
 	take := func(name string) {
@@ -270,8 +270,8 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 	return stayed, all, nil
 }
 
-// verdict is what a person must know first of the selected locks, of which these are free and nobody takes them. An
-// etcd that is full keeps unlockers from announcing themselves, so then these are not what is wrong.
+// verdict is what a person must know first about the selected locks; free are the unclaimed ones. A full etcd keeps
+// unlockers from announcing themselves, so their absence then proves nothing.
 func (o *checkOptions) verdict(all *snapshot, free []unclaimed.Lock, full bool, now time.Time) verdict.Verdict {
 	cycles := slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(cycle deadlock.Cycle) bool {
 		return !slices.ContainsFunc(cycle.Locks(), o.globs.match)

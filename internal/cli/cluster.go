@@ -174,15 +174,15 @@ func newClusters(a *app) *cobra.Command {
 	o := &clustersOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "clusters [NAME]",
-		Short: "List the clusters that can be named, or choose one for all commands",
-		Long: `Without NAME, list the clusters in the file of --clusters; an asterisk marks the one that commands are
-about. With NAME, choose it for all commands from now on; --none takes the choice back. It is kept in
-the file mutexctl/cluster of the configuration directory, such as ~/.config.
+		Short: "List the clusters, or choose the one that commands use",
+		Long: `Without NAME, list the clusters in the file of --clusters; an asterisk marks the one that commands
+use. With NAME, choose it for all commands from now on; --none undoes the choice, which is kept in the
+file mutexctl/cluster of the configuration directory, such as ~/.config.
 
-A command is about the cluster of --cluster or MUTEXCTL_CLUSTER. Without either, flags and variables
-that say where etcd is count, such as --etcd.endpoints or ETCDCTL_ENDPOINTS; without those, the chosen
-cluster. For a named or chosen cluster, connection flags on the command line win over the file, and
-variables do not count. The file is that of mutexdash; passwords and keys are in files that it names:
+A command uses the cluster of --cluster or MUTEXCTL_CLUSTER; without either, the etcd that flags or
+variables name, such as --etcd.endpoints or ETCDCTL_ENDPOINTS; without those, the chosen cluster. For
+a named or chosen cluster, connection flags on the command line override the file, and variables are
+ignored. mutexdash reads the same file. Passwords and keys are in files that it names:
 
 clusters:
   - name: prod-eu
@@ -199,7 +199,7 @@ clusters:
 		Args:              wants(0, 1, "one name of a cluster"),
 		ValidArgsFunction: a.completeClusters,
 	}
-	cmd.Flags().BoolVar(&o.none, "none", false, "choose no cluster")
+	cmd.Flags().BoolVar(&o.none, "none", false, "undo the choice")
 	flags.CommandLineOnly(cmd.Flags(), "none")
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat, term.NameFormat)
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return o.run(args) }

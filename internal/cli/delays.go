@@ -27,10 +27,10 @@ func newDelays(a *app) *cobra.Command {
 	o := &delaysOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "delays [PATTERN...]",
-		Short: "List lock delays: locks that nobody is to take yet",
+		Short: "List lock delays: locks that may not be taken yet",
 		Long: `List the lock delays, by lock. A lock delay follows a hold that was ended by force or because of its
-deadline, if its record or the unlocker asks for one: the former holder may still be at work. Until the
-delay is over, nobody who knows lock delays takes the lock. It ends by itself; end-delay ends it now.
+deadline, if its record or the unlocker asks for one: the former holder may still be working. Until the
+delay is over, clients that honor lock delays do not take the lock. It ends by itself; end-delay ends it now.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
 ` + jsonLines + lockjson.DelayShape().Help(),
@@ -91,8 +91,8 @@ func newEndDelay(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "end-delay NAME --reason REASON",
 		Short: "End a lock delay, as an operator",
-		Long: `End a lock delay before its time: the next waiter gets the lock at once. Do it when you know that the
-former holder is no longer at work. With --uuid, only the delay after the hold that you saw is ended.
+		Long: `End a lock delay early: the next waiter gets the lock at once. Do so only if you know that the former
+holder is no longer working. With --uuid, only the delay after the hold that you saw is ended.
 End the delays of a semaphore or read-write lock one at a time, by their own names: pool#2.
 
 Exits with 4 when there is no delay. It is recorded in the audit trail with the reason, user@host and
@@ -140,7 +140,7 @@ func (o *endDelayOptions) run(ctx context.Context, s *session, name string) erro
 	_, err = s.store.Do(request, protocol.ActionEndDelay, protocol.Subject{Delay: &d}, action)
 	switch {
 	case errors.Is(err, metadata.ErrChanged):
-		return noLockf("nothing was done: that lock delay of %s is over", text.Visible(name))
+		return noLockf("nothing was done: that lock delay of %s has ended", text.Visible(name))
 	case err != nil:
 		return s.explain(ctx, "end the lock delay of "+text.Visible(name), err)
 	}

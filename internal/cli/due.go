@@ -27,9 +27,9 @@ func newDue(a *app) *cobra.Command {
 		Use:   "due [PATTERN...]",
 		Short: "Show which locks unlockers may remove now",
 		Long: `Show which locks are past their deadline, so that an unlocker with a fresh view and a verified clock
-would remove them now, by what the running unlockers publish. Nothing is removed: only an unlocker,
-which has watched the lock for a while, or a person with force-unlock can do that. It also reports
-when no unlocker has announced itself, or all of them are holding back.
+would remove them now, by the policy that the running unlockers publish. due removes nothing: only an
+unlocker that has watched the lock for a while, or an operator with force-unlock, can do that. It also
+reports when no unlocker has announced itself, or all of them are holding back.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
 JSON: one object per line, a lock as in "mutexctl list".`,

@@ -38,22 +38,22 @@ func newEtcdSetup(a *app) *cobra.Command {
 	o := &etcdSetupOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "etcd-setup",
-		Short: "Create etcd's users and roles for our programs",
-		Long: `Create what is missing in etcd of these roles and users, for the prefix of --locks.prefix:
+		Short: "Create the etcd users and roles that the programs need",
+		Long: `Create those of these etcd roles and users that are missing, for the prefix of --locks.prefix:
 
   locks-write    readwrite on the prefix: unlocker, and each --client
   locks-read     read on the prefix: mutexdash, which needs locks-write for --force-unlock
   locks-witness  readwrite on PREFIX.deaths/ and PREFIX.suspicions/: unlocker-witness, with --witness
 
-What exists stays as it is, so it can be run again. Users have no password, and are the common names
-of client certificates, unless --password-dir is given: then each new user has the password in
-DIRECTORY/USER.password. A file that is missing or empty is filled with a random one first; make it
-beforehand to decide who may read it.
+What exists is left alone, so you can run it again. Users have no password, and are the common names
+of client certificates, unless --password-dir is given: then each new user gets the password in
+DIRECTORY/USER.password. If the file is missing or empty, a random password is written to it first;
+create it beforehand to decide who may read it.
 
-etcd checks none of this before authentication is on. --enable-auth switches it on, as the last step.
-From then on etcd refuses every client that is not a user, those of other applications included, so
-create all users first. You need to be root: --etcd.user=root with a password, which becomes root's,
-or a client certificate for root on an etcd with --client-cert-auth.
+etcd enforces none of this until authentication is on. --enable-auth turns it on as the last step.
+From then on etcd refuses every client that is not a user, including those of other applications, so
+create all users first. You must be root: --etcd.user=root with a password, which becomes root's, or a
+client certificate for root on an etcd with --client-cert-auth.
 
 --dry-run prints the etcdctl commands for what is missing, --print those for everything, without
 asking etcd.`,
@@ -67,12 +67,12 @@ asking etcd.`,
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print commands for what is missing, and change nothing")
 	fs.BoolVar(&o.print, "print", false, "print commands for everything, without asking etcd")
 	fs.StringArrayVar(&o.clients, "client", nil, "`user` of a program that takes locks; repeatable")
-	fs.BoolVar(&o.witness, "witness", false, "also role and user of the witnesses")
+	fs.BoolVar(&o.witness, "witness", false, "also create the role and user of the witnesses")
 	fs.BoolVar(&o.forceUnlock, "force-unlock", false, "let the dashboard end holds")
 	fs.StringVar(&o.roles, "role-prefix", "locks",
-		"first `word` of the names of the roles, one for each prefix of locks")
-	fs.StringVar(&o.passwords, "password-dir", "", "`directory` of the files with the passwords of new users")
-	fs.BoolVar(&o.enableAuth, "enable-auth", false, "switch authentication on, as the last step")
+		"first `word` of the roles' names; each prefix of locks needs its own")
+	fs.StringVar(&o.passwords, "password-dir", "", "`directory` with the password files of new users")
+	fs.BoolVar(&o.enableAuth, "enable-auth", false, "turn authentication on, as the last step")
 	return cmd
 }
 
@@ -111,9 +111,9 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 	}
 	switch {
 	case len(steps) == 0:
-		o.app.note("nothing to do: roles and users are as they should be")
+		o.app.note("nothing to do: roles and users are as required")
 	case !there.enabled && !o.enableAuth:
-		o.app.note("authentication is off, so everybody may do everything until --enable-auth")
+		o.app.note("authentication is off, so any client may do anything until --enable-auth")
 	}
 	return nil
 }
@@ -330,7 +330,7 @@ func (o *etcdSetupOptions) enable(there *etcdAccess) (steps []etcdStep) {
 	if !slices.Contains(roles, rootName) {
 		steps = append(steps, grantRole(rootName, rootName))
 	}
-	return append(steps, etcdStep{"auth enable", "switched authentication on",
+	return append(steps, etcdStep{"auth enable", "turned authentication on",
 		func(ctx context.Context, c *clientv3.Client) error {
 			if _, err := c.AuthEnable(ctx); err != nil {
 				return err
@@ -374,7 +374,7 @@ func (o *etcdSetupOptions) show(steps []etcdStep) error {
 		}
 	}
 	if len(steps) == 0 {
-		o.app.note("nothing to do: roles and users are as they should be")
+		o.app.note("nothing to do: roles and users are as required")
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ const exitCodes = `mutexctl exits with one of these statuses:
   2    usage: a wrong flag or argument; etcd was not contacted
   3    held by another: the lock was not free in time, or the hold is not the one you named
   4    no such lock: nobody holds it
-  5    lost while running: the lock was lost during the command of "run"
+  5    lost while running: the lock was lost while the command of "run" ran
 
 "mutexctl run" exits with the status of its command, whatever it is. Its own statuses are:
 
@@ -39,8 +39,8 @@ const exitCodes = `mutexctl exits with one of these statuses:
   5    the lock was lost; the command was ended (even if it then succeeded)
   126  the command exists but cannot be started; the lock was not taken
   127  there is no such command; the lock was not taken
-  128+n  signal n ended the command, or mutexctl while it waited (130 is Ctrl-C, 143 is TERM); so
-       also a command that --on-ask ended
+  128+n  signal n ended the command, or mutexctl while it waited (130 is Ctrl-C, 143 is TERM); this
+       includes a signal of --on-ask
 
 "mutexctl check" is a Nagios and Icinga plugin with their statuses: 0 OK, 1 WARNING, 2 CRITICAL,
 3 UNKNOWN, which also stands for a wrong argument.
@@ -56,7 +56,7 @@ func newExitCodesTopic() *cobra.Command {
 		Example: `  # take the lock if it is free; the status shows why the command did not run
   mutexctl run nightly/report --wait 0 -- ./report.sh
   case $? in
-    3) echo "somebody else holds it" ;;
+    3) echo "another process holds it" ;;
     5) echo "the lock was lost" ;;
   esac`,
 	}

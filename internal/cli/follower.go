@@ -214,7 +214,7 @@ Exits with 3 if it is still held after --wait.
 
 A semaphore or read-write lock is free when nobody has a permit, reads or writes. To wait for one of
 its holders, give the holder's name: pool#2. Waiters in the queue do not count. A lock is not free
-within its lock delay.`,
+during its lock delay.`,
 		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
   mutexctl wait transcoding   # until all permits are back`,
 		Args: wants(1, 1, "NAME"), ValidArgsFunction: a.completeLocks,

@@ -33,16 +33,16 @@ func newForceUnlock(a *app) *cobra.Command {
 		Long: `Remove the record of a lock, whatever its deadlines say. The hold ends at once and the next waiter
 gets the lock. The holder is NOT stopped: it may still be working, and learns of the loss only when
 its library checks. Unless fencing tokens are checked, two processes may then work at the same time.
-Safer: wait for its auto-unlock, ask the holder to finish (see ask), or, if it only is slow, give it
+Safer: wait for its auto-unlock, ask the holder to finish (see ask), or, if it is only slow, give it
 more time (see extend).
 
 On a terminal it shows the lock as show does and asks for its name. Elsewhere --uuid and --yes are
-required: the uuid of the hold you saw with show. Another hold is never ended (3). For a record
-without a uuid, give --uuid none. End the holders of a semaphore or read-write lock one at a time, by
-their own names: pool#2.
+required: the uuid of the hold you saw with show. If another hold is there by then, nothing is done
+and the exit status is 3. For a record without a uuid, give --uuid none. End the holders of a
+semaphore or read-write lock one at a time, by their own names: pool#2.
 
-If the record or the unlockers ask for a lock delay, nobody who knows lock delays takes the lock before it is over:
-see "mutexctl delays". Choose another with --lock-delay, 0 for none.
+If the record or the unlockers ask for a lock delay, clients that honor lock delays do not take the lock until it
+is over: see "mutexctl delays". Choose another with --lock-delay, 0 for none.
 
 The ending is recorded in the history, and in the audit trail with the reason, user@host and the
 source "cli".`,
@@ -52,7 +52,7 @@ source "cli".`,
 	o.flags(cmd, protocol.ActionForceUnlock, "why, for history and audit trail (required)")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
 	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
-		"how long nobody is to follow, up to 1h; default: what the record says, or the unlockers")
+		"how long to keep others out afterwards, up to 1h; default: as the record says, or the unlockers")
 	o.given = cmd.Flags().Changed
 	flags.CommandLineOnly(cmd.Flags(), "yes", "lock-delay") // for this one hold only
 	o.runs(cmd, a, o.check, o.run)

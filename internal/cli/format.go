@@ -136,7 +136,7 @@ func endingSentence(e *metadata.Ending) string {
 	return said
 }
 
-// orZero is the value, or the zero value if it is not known.
+// orZero returns the value, or the zero value if v is nil.
 func orZero[T any](v *T) T {
 	if v == nil {
 		return *new(T)

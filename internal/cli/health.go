@@ -73,10 +73,10 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		behind := now.Sub(p.Now.Time)
 		switch {
 		case -behind > o.clockDifference:
-			h.found(pluginWarning, "The clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
+			h.found(pluginWarning, "The clock of unlocker %s is %s ahead of this machine's", shortText(p.ID),
 				text.Duration(-behind))
 		case behind > o.clockDifference+protocol.PresenceTTL:
-			h.found(pluginWarning, "The clock of unlocker %s is %s behind the one here", shortText(p.ID),
+			h.found(pluginWarning, "The clock of unlocker %s is %s behind this machine's", shortText(p.ID),
 				text.Duration(behind))
 		}
 	}
@@ -194,7 +194,7 @@ const maxNamed = 3
 // holdBack explains why no unlocker removes what is due; empty if one may.
 func holdBack(unlockers []metadata.Presence) string {
 	if len(unlockers) == 0 {
-		return "no unlocker has announced itself, so nothing removes locks"
+		return "no unlocker has announced itself, so no lock is removed"
 	}
 	var all []string
 	for _, u := range unlockers {
@@ -208,7 +208,7 @@ func holdBack(unlockers []metadata.Presence) string {
 		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), term.Clip(text.Visible(strings.Join(why, ", ")),
 			term.CellColumns)))
 	}
-	text := "the unlockers hold back: " + strings.Join(all[:min(maxNamed, len(all))], ", ")
+	text := "the unlockers are holding back: " + strings.Join(all[:min(maxNamed, len(all))], ", ")
 	if more := len(all) - maxNamed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}

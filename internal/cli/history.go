@@ -33,8 +33,8 @@ func newHistory(a *app) *cobra.Command {
 leave no trace here.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-A terminal gets as many columns as fit, and is told what was cut; -o wide shows all. Into a pipe or a
-file nothing is cut, so WHY is there in full.
+On a terminal, what does not fit is cut, and a note says so; -o wide shows all. In a pipe or a file
+nothing is cut, so WHY is complete.
 
 ` + jsonLines + lockjson.EndingShape().Help(),
 		Example: `  mutexctl history

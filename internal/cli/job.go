@@ -75,7 +75,7 @@ func (j *job) clear(lock *mutex.Lock, c *childproc.Child) {
 	case err != nil:
 		j.app.note("the command left processes behind that cannot be ended: %v", err)
 	case killed > 0:
-		j.app.note("killed %s that the command left behind; --leave-children leaves such alone",
+		j.app.note("killed %s that the command left behind; --leave-children lets them run",
 			text.Count(killed, "process"))
 	}
 }

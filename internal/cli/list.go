@@ -36,13 +36,13 @@ func newList(a *app) *cobra.Command {
 	o := &listOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "list [PATTERN...]",
-		Short: "List held locks, those first that need a person most",
-		Long: `List the held locks. Those come first that need a person most, as on the dashboard: by state, in it
-by how many wait and for how long, then by what is due next. --sort orders them otherwise.
+		Short: "List held locks, the most urgent first",
+		Long: `List the held locks, the most urgent first, as on the dashboard: by state, then by how many processes
+wait and for how long, then by what is due next. --sort chooses another order.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-A terminal gets as many columns as fit, and is told what was cut; -o wide shows all. Into a pipe or a
-file nothing is cut.
+On a terminal, what does not fit is cut, and a note says so; -o wide shows all. In a pipe or a file
+nothing is cut.
 
 Each holder of a semaphore or read-write lock has a line of its own, such as pool#2; HELD AS shows
 what it has. WAITING counts the waiters of the whole lock. ALERT is "if silent" for a holder that
@@ -60,7 +60,7 @@ With -o name, one name per line, in the form that --escaped reads.`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat, term.NameFormat)
 	cmd.Flags().StringVar(&o.sort, "sort", lockorder.MostUrgent,
-		"order: "+strings.Join(lockorder.All(), ", ")+"; with a - before it, the other way round")
+		"order: "+strings.Join(lockorder.All(), ", ")+"; a leading - reverses it")
 	_ = cmd.RegisterFlagCompletionFunc("sort",
 		cobra.FixedCompletions(lockorder.All(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "how many locks to show at most; 0 is all")
@@ -196,7 +196,7 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 	}
 	o.app.cut(cut)
 	if rows := term.Height(o.app.Stdout); rows > 10 && len(shown) > rows {
-		o.app.cut(fmt.Sprintf("the first rows have scrolled away: --limit %d shows them", rows-linesBelow))
+		o.app.cut(fmt.Sprintf("the first rows have scrolled away: use --limit %d", rows-linesBelow))
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func (all *snapshot) summary(found []*lockorder.Lock, shown int) string {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
 	}
 	if all.foreign > 0 {
-		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that fit no layout")
+		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that the protocol does not know")
 	}
 	return strings.Join(parts, "; ") + fmt.Sprintf(" (revision %d)", all.revision)
 }
@@ -303,7 +303,7 @@ func newWatch(a *app) *cobra.Command {
 each lock already held.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-Stop it with Ctrl-C. When etcd is unreachable, watch says so on stderr and resumes by itself.
+Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and resumes by itself.
 
 ` + watchShape(),
 		Example: `  mutexctl watch

@@ -92,7 +92,7 @@ func (j *job) skipped() error {
 	case err != nil && j.signals.Context().Err() != nil:
 		return context.Cause(j.signals.Context())
 	case err != nil:
-		j.app.mention("not run: the period is used up; by whom cannot be read: %v", err)
+		j.app.mention("not run: the period is used up; who used it up cannot be read: %v", err)
 	default:
 		j.app.mention("not run: %s", j.used(period))
 	}

@@ -38,7 +38,7 @@ func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string
 	why := v.Facts().Why
 	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you saw")
 	f.StringVar(&o.reason, why, "", usage)
-	f.StringVar(&o.ticket, "ticket", "", "the ticket for this")
+	f.StringVar(&o.ticket, "ticket", "", "reference to a ticket, such as OPS-12")
 	flags.CommandLineOnly(f, "uuid", why, "ticket") // for this one hold only
 }
 
@@ -135,7 +135,7 @@ func (o *operatorAction) entry(s *session, a protocol.Action) protocol.Action {
 	return a
 }
 
-// outcome is the error of what was done to the hold in r, for people.
+// outcome turns the error of an action on the hold in r into one for the user.
 func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Record, doing string, err error) error {
 	var changed *lockstore.ChangedError
 	var refused *protocol.RefusedError
@@ -327,13 +327,13 @@ func newAck(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ack NAME [--for DURATION] [--note NOTE]",
 		Aliases: []string{"acknowledge"},
-		Short:   "Tell everybody that you look at a lock",
-		Long: `Tell everybody that you look at a lock, and until when: dashboards, "mutexctl list" and "mutexctl
-show" have your name, and so do the alerts about the lock. It ends by itself after --for, and with the
-hold: the next hold of the lock is not acknowledged.
+		Short:   "Tell everyone that you are looking at a lock",
+		Long: `Tell everyone that you are looking at a lock, and until when: dashboards, "mutexctl list", "mutexctl
+show" and the alerts about the lock show your name. It ends after --for, or with the hold: the next
+hold of the lock is not acknowledged.
 
 It silences no alert and changes nothing for the holder. A later acknowledgement replaces an earlier
-one, whoever made it. --withdraw ends it before its time, whoever made it.
+one, whoever made it. --withdraw ends it early, whoever made it.
 
 With --uuid, only the hold that you saw is acknowledged. Acknowledge the holders of a semaphore or
 read-write lock one at a time, by their own names: pool#2.
@@ -344,7 +344,7 @@ record, and in the audit trail with user@host and the source "cli".`,
   mutexctl ack nightly/report --withdraw`,
 	}
 	return a.markCommand(cmd, &markCommand{verb: protocol.ActionAcknowledge, doing: "acknowledge",
-		why:        "what you do about it, for everybody",
+		why:        "what you are doing about it, for everyone",
 		lengthFlag: "for", lengthUsage: "how long it lasts, 1m to 24h", length: 30 * time.Minute,
 		done: func(s *session, r *metadata.Record, a protocol.Action) string {
 			line := fmt.Sprintf("acknowledged %s for %s", text.Visible(r.Name), text.Duration(a.Length()))
@@ -353,7 +353,7 @@ record, and in the audit trail with user@host and the source "cli".`,
 			}
 			return line + "; held by " + s.holder(r)
 		},
-		undoFlag: "withdraw", undoUsage: "end the acknowledgement that is there",
+		undoFlag: "withdraw", undoUsage: "end the current acknowledgement",
 		undoing: "withdraw the acknowledgement of",
 		undone: func(s *session, r *metadata.Record) string {
 			return fmt.Sprintf("withdrew the acknowledgement of %s by %s; held by %s", text.Visible(r.Name),

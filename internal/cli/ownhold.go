@@ -106,13 +106,13 @@ func newAlive(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alive [NAME [PROGRESS...]]",
 		Short: "Postpone alert and auto-unlock of a lock that you hold",
-		Long: `Report that the work under a lock is making progress. This postpones alert and auto-unlock, by as
-long as last time, or until --for from now. PROGRESS appears on the dashboard and in "mutexctl show".
+		Long: `Report that the work under a lock is making progress. This postpones alert and auto-unlock, by the
+same time as before or until --for from now. PROGRESS appears on the dashboard and in "mutexctl show".
 Deadlines never move back.
 
 Under "mutexctl run", NAME and --uuid are not needed: run passes them in MUTEX_NAME and MUTEX_UUID.
-It extends its lock by itself while the command lives, but only alive postpones the alert and shows
-how far the work is.
+It extends the lock itself while the command runs, but only alive postpones the alert and shows how
+far the work is.
 
 Exits with 3 when another process holds the lock, 4 when nobody does. The message says who ended the
 hold and why, if that is known.`,
@@ -123,7 +123,7 @@ hold and why, if that is known.`,
 		ValidArgsFunction: a.completeNames,
 	}
 	o.own.flags(cmd)
-	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long from now (default: as long as last time)")
+	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long from now (default: the same as before)")
 	cmd.Flags().StringVar(&o.progress, "progress", "",
 		"`text` that says how far the work is; the same as PROGRESS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -221,9 +221,9 @@ func newUnlock(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unlock [NAME]",
 		Short: "Release a lock that you hold",
-		Long: `Release a lock on behalf of its holder, who knows its uuid: usually a script that took it with
-reserve. It does what the holder's own program does when it is done: it writes nothing to history or
-audit, and asks for no reason. To end somebody else's hold, use force-unlock.
+		Long: `Release a lock on behalf of its holder, by the hold's uuid: usually in a script that took it with
+reserve. This is an ordinary release: it writes nothing to history or audit, and needs no reason. To
+end somebody else's hold, use force-unlock.
 
 Under "mutexctl run", run releases the lock itself; a command that does so earlier is ended, because
 its lock is gone.

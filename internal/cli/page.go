@@ -138,9 +138,9 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 	}
 	switch {
 	case doc.LockDelay > 0:
-		p.fact("lock delay", doc.LockDelay.String()+", if somebody else ends the hold")
+		p.fact("lock delay", doc.LockDelay.String()+", if an unlocker or an operator ends the hold")
 	case doc.LockDelay < 0:
-		p.fact("lock delay", "none, whatever the default of the unlocker")
+		p.fact("lock delay", "none, whatever the unlocker's default")
 	}
 	p.operators(&doc.Record)
 	p.fact("uuid", text.Visible(doc.UUID))

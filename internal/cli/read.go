@@ -166,8 +166,7 @@ type look struct {
 	now       time.Time
 	diagnosis diagnosis.Diagnosis // of the holder
 	fate      fate.Fate           // what unlockers do to stale locks
-	// removed is how the newest hold ended that its holder did not end, of a lock that nobody holds; nil if no ending
-	// is recorded.
+	// removed is the newest recorded ending of a lock without a holder; nil if none is recorded.
 	removed *metadata.Ending
 }
 

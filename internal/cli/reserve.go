@@ -21,7 +21,7 @@ func newReserve(a *app) *cobra.Command {
 	o := &reserveOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "reserve NAME --for DURATION --purpose PURPOSE",
-		Short: "Take a lock without a program to hold it",
+		Short: "Take a lock without a running program",
 		Long: `Take a lock for some time, for maintenance or for a script that holds it over several commands.
 Nothing runs and nothing extends it: after --for it alerts and is auto-unlocked; with --expect, the
 alert comes earlier. The uuid of the hold is printed to stdout; use it to release the lock (unlock) or to
@@ -30,7 +30,7 @@ postpone its end (alive).
 With --semaphore, permits are reserved; with --exclusive, a whole semaphore or read-write lock. Refer
 to a reserved share by its own name, such as pool#2, or by that of the lock.
 
-Exits with 3 if the lock was not free within --wait. Unless you give it, reserve does not wait.`,
+Exits with 3 if the lock was not free within --wait. Without --wait, reserve does not wait.`,
 		Example: `  mutexctl reserve db/migrate --for 2h --purpose 'maintenance, ticket OPS-12'
   uuid=$(mutexctl reserve nightly/report --for 10m --purpose 'by hand' --wait 0) || exit
   ./step-1.sh && mutexctl alive nightly/report --uuid "$uuid" && ./step-2.sh
@@ -60,7 +60,7 @@ func (o *reserveOptions) check() error {
 	case o.hold < 0:
 		return usagef("--for is %v, it must be positive", o.hold)
 	case o.purpose == "":
-		return usagef("give a --purpose: nobody can ask a program what this lock is held for")
+		return usagef("give a --purpose: no program is there to ask what this lock is held for")
 	case o.expect == 0 && !o.given.Changed("expect"):
 		o.expect = o.hold
 	case o.expect <= 0:

@@ -62,35 +62,35 @@ The command leads a process group of its own, and has the terminal if there is o
 TERM, USR1 and USR2 are forwarded to the group. The lock is released when the command ends, however
 it ends.
 
-On Linux the command also has a cgroup of its own, which nothing that it starts can leave: a scope of
-systemd where one runs, else below the cgroup of mutexctl, if it may make one. What the command leaves
-in the background is killed before the lock is released, after a forwarded signal with --grace to end
-by itself, and all of it with KILL if mutexctl itself is killed. With --leave-children it runs on
-without the lock. Where no cgroup can be made, as on other systems, it does so too, and run says why at
---log.level=info.
+On Linux the command also has a cgroup of its own, which nothing that it starts can leave: a systemd
+scope where systemd runs, else one below mutexctl's own, if it may create one. What the command leaves
+in the background is killed before the lock is released; after a forwarded signal, it has --grace to
+end by itself. If mutexctl itself is killed, so is all of it, with KILL. With --leave-children, what is
+left runs on without the lock. So it does where no cgroup can be created, as on other systems; run says
+why at --log.level=info.
 
-When the lock is lost, because somebody removed it or etcd was unreachable for too long, the group
-gets TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked:
-by default after nine and a half minutes without etcd, so five minutes end nothing.
+When the lock is lost, because it was removed or etcd was unreachable for too long, the group gets
+TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked: by
+default after nine and a half minutes without etcd, so an outage of five minutes ends nothing.
 A lock that an operator removed may have a new holder at once; then only the token protects the data.
 
-When somebody asks run to finish, it says who and why on stderr, and the command goes on. With
+When run is asked to finish, it reports by whom and why on stderr, and the command goes on. With
 --on-ask=TERM (or HUP, INT, QUIT) the group then gets that signal, and KILL after --grace; with USR1
 or USR2 it gets the signal and ends when it likes. Anything else is a shell command that run starts
 once, with MUTEX_ASKED_BY and MUTEX_ASKED_REASON in its environment; it is killed when the command
 ends. In each case the lock is released when the command has ended, and run exits with the command's
 own status: 143 if TERM ended it, 0 if it tidied up and exited with 0.
 
-If mutexctl itself is killed with KILL, the lock stays until it is auto-unlocked, --auto-unlock-after
-its last extension: ten minutes unless you say less. A witness on the machine proves the end at once:
-mutexctl gone, and nobody left in the cgroup. Without a cgroup, only the end of the container or a
-reboot proves it: the kernel then kills the command, on Linux, but not what the command started.
-If mutexctl is stopped with STOP, nobody watches the command, which works on: send signals to the
-command's group instead.
+If mutexctl itself is killed with KILL, the lock stays until it is auto-unlocked: ten minutes after
+its last extension (--auto-unlock-after). A witness on the machine proves the end at once: mutexctl is
+gone and its cgroup is empty. Without a cgroup, on Linux the kernel then kills the command, but not
+what the command started: only the end of the container or a reboot proves the end.
+If mutexctl is stopped with STOP, the command works on unwatched: send signals to the command's group
+instead.
 
 On Windows, Ctrl-C, Ctrl-Break, and the end of the window or session reach the command as Ctrl-Break,
 and so does --on-ask=TERM or INT; it has no other signals. When the lock is lost, the command gets
-Ctrl-Break, and after --grace it is ended with all that it started. So they are if mutexctl is killed.
+Ctrl-Break, and after --grace it is ended with all that it started, as they are if mutexctl is killed.
 
 Exits with the command's own status; with 3 if the lock was not free in time and the command did not
 start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
@@ -107,7 +107,7 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	f := cmd.Flags()
 	o.periodFlags.add(f)
 	f.StringVar(&o.owner, "owner", "", "`name` of the holder (default: the command's)")
-	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "raise an alert when the command runs longer")
+	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "raise an alert when the command runs longer than this")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", 10*time.Minute,
 		"when the lock is auto-unlocked after its last extension, should this machine die; also how long etcd may "+
 			"be away")
@@ -117,8 +117,8 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 		"time between TERM and KILL; after a forwarded signal, for what the command leaves behind")
 	f.BoolVar(&o.leaveChildren, "leave-children", false,
 		"let what the command starts outlive it and its lock; its end then proves nothing to a witness")
-	f.Var(&o.onAsk, "on-ask", "what to do when somebody asks to finish: a signal for the command, or a shell command")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds the lock, nor that the period is used up")
+	f.Var(&o.onAsk, "on-ask", "what to do when asked to finish: a signal for the command, or a shell command")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds the lock or that the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
 			return usagef("want the name, then --, then the command: mutexctl run NAME -- COMMAND")
@@ -256,8 +256,7 @@ type presence struct {
 	lease int64
 }
 
-// running returns the unlockers among these that run: those whose records have a lease that nobody who is gone could
-// have left behind.
+// running returns the unlockers among these that run: those whose lease is too short to outlive its unlocker for long.
 func (s *session) running(ctx context.Context, announced []presence) ([]metadata.Presence, error) {
 	var all []metadata.Presence
 	for _, p := range announced[:min(len(announced), maxUnlockers)] {
@@ -265,7 +264,7 @@ func (s *session) running(ctx context.Context, announced []presence) ([]metadata
 		granted, err := s.store.Granted(request, p.lease)
 		cancel()
 		if err != nil {
-			return nil, s.explain(ctx, "look at the leases of the unlockers", err)
+			return nil, s.explain(ctx, "read the leases of the unlockers", err)
 		}
 		if 0 < granted && granted <= protocol.PresenceTTL {
 			all = append(all, p.Presence)
@@ -318,8 +317,8 @@ func judgeBy(p staleness.Policy, r *metadata.Record, now time.Time) staleness.Ve
 	return staleness.Judge(stated(r, now), p, staleness.Moment{Wall: now})
 }
 
-// stated is the record as seen by somebody whose monotonic clock shows 0 now and who saw the statement about it when
-// the witness wrote it.
+// stated is the record as an observer sees it whose monotonic clock is 0 now, and who saw the statement when it was
+// written.
 func stated(r *metadata.Record, now time.Time) *metadata.Record {
 	if r.Death == nil || r.Death.At.IsZero() {
 		return r
@@ -338,13 +337,13 @@ func fateOf(f *fate.Fate, r *metadata.Record) string {
 	case f == nil || r.Misplaced:
 		return ""
 	case f.Unlockers == 0:
-		return "none has announced itself: nothing is removed"
+		return "none has announced itself: no lock is removed"
 	case !f.Removes:
-		return "only watch (" + text.Visible(f.Watching) + "): nothing is removed"
+		return "only watch (" + text.Visible(f.Watching) + "): no lock is removed"
 	case f.Excludes(r.Name):
-		return "never remove it, by its name (sweep.exclude)"
+		return "exclude it by name (sweep.exclude)"
 	case abandoned && f.Policy.UnlockAbandoned:
-		return fmt.Sprintf("remove it %v after they saw the proof", f.Policy.AbandonedGrace)
+		return fmt.Sprintf("remove it %v after they see the proof", f.Policy.AbandonedGrace)
 	case abandoned && !f.Known():
 		return "whether they remove it now " + unknownFate(f)
 	case abandoned:
@@ -353,23 +352,23 @@ func fateOf(f *fate.Fate, r *metadata.Record) string {
 	return ""
 }
 
-// unknownFate says why it is not known what the unlockers decide.
+// unknownFate says why the unlockers' decision is unknown.
 func unknownFate(f *fate.Fate) string {
 	if len(f.Silent) == 1 {
-		return "is not known: " + fate.Names(f.Silent) + " does not publish its policy"
+		return "is unknown: " + fate.Names(f.Silent) + " does not publish its policy"
 	}
-	return "is not known: " + fate.Names(f.Silent) + " do not publish their policy"
+	return "is unknown: " + fate.Names(f.Silent) + " do not publish their policy"
 }
 
 // ofAbandoned says what becomes of abandoned locks.
 func ofAbandoned(f *fate.Fate) string {
 	switch {
 	case f.Unlockers == 0:
-		return "no unlocker has announced itself, so nothing removes abandoned locks"
+		return "no unlocker has announced itself, so no abandoned lock is removed"
 	case !f.Removes:
-		return "the unlockers only watch (" + text.Visible(f.Watching) + "), so nothing removes abandoned locks"
+		return "the unlockers only watch (" + text.Visible(f.Watching) + "), so no abandoned lock is removed"
 	case f.Policy.UnlockAbandoned:
-		return fmt.Sprintf("the unlockers remove abandoned locks %v after they saw the proof", f.Policy.AbandonedGrace)
+		return fmt.Sprintf("the unlockers remove abandoned locks %v after they see the proof", f.Policy.AbandonedGrace)
 	case !f.Known():
 		return "whether the unlockers remove abandoned locks " + unknownFate(f)
 	}

@@ -78,7 +78,7 @@ func (a *app) connect() (*session, error) {
 		store: lockstore.New(client, layout, lockstore.WithLog(log))}, nil
 }
 
-// check reads once, so that a problem with the connection is reported right away, and as what it is.
+// check reads once, so that a problem with the connection is reported as such right away.
 func (s *session) check(ctx context.Context) error {
 	request, cancel := s.request(ctx)
 	defer cancel()

@@ -32,7 +32,7 @@ func newShow(a *app) *cobra.Command {
 		Short: "Show everything about one lock",
 		Long: `Show who holds a lock, where, since when and why; when it alerts and when it is auto-unlocked; its
 backtrace; what is wrong with its record; and who waits for it. Exits with 4 when nobody holds it, and
-then shows who waits, lock delays, and the last hold that its holder did not end.
+then shows who waits, lock delays, and the last hold that an unlocker or an operator ended.
 
 For a semaphore or read-write lock, show lists all holders and the free permits. To see one holder
 in full, give its own name, such as pool#2.
@@ -161,8 +161,8 @@ func (s *session) heldBy(name string, holders []*metadata.Record) string {
 // gather is how long changes are collected before they are processed, because every update reads all of them.
 const gather = 100 * time.Millisecond
 
-// untilFree waits until nobody holds the lock or any share of it, no lock delay keeps others back and, with queueToo,
-// nobody queues for it. It reports state, which describes the lock, and waits through outages of etcd.
+// untilFree waits until the lock has no holder and no lock delay and, with queueToo, no waiters. It reports state,
+// which describes the lock, and waits through outages of etcd.
 func (s *session) untilFree(ctx context.Context, name string, queueToo bool, state string) error {
 	s.app.mention("waiting: %s", state)
 	var failed error
@@ -225,8 +225,8 @@ func (s *session) orShares(ctx context.Context, name string, err error) error {
 // maxCompared is how many of the newest endings of all locks are searched for past holds of one.
 const maxCompared = 1000
 
-// diagnose is what is probably the matter with the holder of a lock, from all that etcd knows: its record, how long
-// past holds took that others ended, and what its process waits for.
+// diagnose says what is probably wrong with the holder of a lock, from all that etcd knows: its record, how long past
+// holds lasted that others ended, and what its process waits for.
 func (s *session) diagnose(ctx context.Context, doc *metadata.Document, now time.Time) (diagnosis.Diagnosis, error) {
 	f := diagnosis.Facts{Record: &doc.Record, Judged: judge(&doc.Record, now), Now: now,
 		Every: diagnosis.Every(&doc.Record)}

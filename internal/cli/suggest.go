@@ -35,26 +35,25 @@ func newSuggest(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "suggest [PATTERN...]",
 		Short: "Suggest deadlines from how long locks were held",
-		Long: `Show how long each lock was held, and the deadlines that this suggests. The holds are those of the
-revisions that etcd still has: it forgets older ones when it is compacted. What unlockers write every
-second says when a revision was made, so times are up to two seconds too long, and nothing is measured
-while no unlocker runs.
+		Long: `Show how long each lock was held, and the deadlines that this suggests. It reads the revisions that
+etcd still has; compaction removes older ones. Unlockers write every second, which dates the revisions:
+times are up to two seconds too long, and nothing is measured while no unlocker runs.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-HOLDS are those that their holders ended. A hold that an unlocker or a person ended says nothing about
-how long the work takes: such holds are not in the percentiles. MAX HELD and MAX WAIT include what lasts
-now. AUTO-UNLOCKED is how many holds in the history ended because of their deadline.
+HOLDS counts holds that their holders ended. One that an unlocker or an operator ended says nothing
+about how long the work takes, so it is not in the percentiles. MAX HELD and MAX WAIT include current
+holds and waits. AUTO-UNLOCKED is how many holds in the history ended because of their deadline.
 
-What is suggested, where there are ` + strconv.Itoa(holdtimes.MinHolds) + ` holds or more, rounded up:
+From ` + strconv.Itoa(holdtimes.MinHolds) + ` holds on, it suggests, rounded up:
 
   ALERT         twice the 99th percentile, at least 30 seconds
   AUTO-UNLOCK   five times the 99th percentile, at least twice the longest hold and one minute
 
-The percentile is of the longest time in each hold without a call of alive, because that postpones
-the deadlines. No auto-unlock is suggested for a lock with a heartbeat: there it says how soon the
-lock of a dead holder is free.
+The percentile is of the longest time in each hold without a call of alive, which postpones the
+deadlines. No auto-unlock is suggested for a lock with a heartbeat: there it only decides how soon a
+dead holder's lock is free.
 
-It costs etcd memory: about as much as all that was written in the revisions that are read.
+This costs etcd memory, about as much as was written in the revisions that are read.
 
 ` + jsonLines + lockjson.SuggestionShape().Help(),
 		Example: `  mutexctl suggest
@@ -127,7 +126,7 @@ func (s *session) past(ctx context.Context, revisions int64) (*holdtimes.Past, e
 		past.Apply(revision, events)
 	})
 	if err != nil {
-		return nil, s.explain(ctx, "read what etcd has of the past", err)
+		return nil, s.explain(ctx, "read etcd's past revisions", err)
 	}
 	if !flushed {
 		records.Flush()
@@ -228,16 +227,16 @@ func length(d time.Duration) string {
 // suggestionNote says below the table what it is made of.
 func suggestionNote(span time.Duration, rows []suggested) string {
 	if span == 0 {
-		return "no unlocker ran in the time that etcd still knows of, so nothing says how long locks were held"
+		return "no unlocker ran in the time that etcd still has, so it is unknown how long locks were held"
 	}
 	holds, unmeasured := 0, 0
 	for _, r := range rows {
 		holds += len(r.Held)
 		unmeasured += r.Unmeasured
 	}
-	note := fmt.Sprintf("%s in the last %s that etcd still knows of", text.Count(holds, "hold"), text.Duration(span))
+	note := fmt.Sprintf("%s in the last %s that etcd still has", text.Count(holds, "hold"), text.Duration(span))
 	if unmeasured > 0 {
-		note += fmt.Sprintf("; %d more while no unlocker ran, so nothing says how long they were", unmeasured)
+		note += fmt.Sprintf("; %d more while no unlocker ran, of unknown length", unmeasured)
 	}
 	return note
 }

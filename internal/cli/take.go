@@ -111,7 +111,7 @@ func (s *session) presentShares(ctx context.Context, w *mutex.Waiting) error {
 const (
 	// reportEvery is the shortest time between two reports about a wait.
 	reportEvery = 3 * time.Second
-	// renewEvery is the longest: somebody who looks at the terminal sees when the wait will end.
+	// renewEvery is the longest, so that the terminal always shows when the wait will end.
 	renewEvery = 30 * time.Second
 )
 
@@ -161,7 +161,7 @@ func (t *waitReporter) renewLater() {
 	t.again = time.AfterFunc(renewEvery, t.renewed)
 }
 
-// renewed reports the state as it is now, unless another became known meanwhile.
+// renewed reports the current state, unless a newer one became known meanwhile.
 func (t *waitReporter) renewed() {
 	t.mu.Lock()
 	known := t.newest

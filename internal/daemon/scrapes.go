@@ -16,9 +16,9 @@ const (
 	scrapeWithin = 20 * time.Second // in which an answer is made, and in which its turn comes before that
 )
 
-// scrapes serves metrics to those who read them, however many others ask for them and read nothing: answers are made
-// one after the other, in memory, and where too many are on their way, the oldest gives way. A limit that refuses the
-// next one instead would refuse Prometheus.
+// scrapes serves metrics even while many other clients request them and never read the response: responses are built
+// one at a time, in memory, and when too many are in flight, the oldest is dropped. A limit that refuses the newest
+// instead would refuse Prometheus.
 type scrapes struct {
 	metrics http.Handler
 	turn    chan struct{} // has room for the one whose answer is made

@@ -36,8 +36,8 @@ type Server struct {
 	listener net.Listener
 }
 
-// Listen binds the address, so that a wrong one is known before anything runs. One that somebody else has is no error:
-// Run waits for it. It returns the address, with the port that was chosen for 0.
+// Listen binds the address, so that a wrong one is reported before anything runs. An address in use is not an error:
+// Run waits for it. Listen returns the address, with the port that was chosen for 0.
 func (s *Server) Listen() (address string, err error) {
 	l, err := net.Listen("tcp", s.Address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -50,13 +50,13 @@ func (s *Server) Listen() (address string, err error) {
 	return l.Addr().String(), nil
 }
 
-// retryEvery and sayEvery are how often an address that somebody else has is tried again, and how often that is said.
+// retryEvery and sayEvery are how often an address in use is tried again, and how often that is logged.
 const (
 	retryEvery = time.Second
 	sayEvery   = time.Minute
 )
 
-// wait binds the address once nobody else has it. To end instead would make systemd give up after five attempts.
+// wait binds the address once it is no longer in use. If it failed instead, systemd would give up after five attempts.
 func (s *Server) wait(ctx context.Context) error {
 	var said time.Time
 	for s.listener == nil {
@@ -66,8 +66,9 @@ func (s *Server) wait(ctx context.Context) error {
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
 			_, port, _ := net.SplitHostPort(s.Address)
-			s.Log.Error().Str("address", s.Address).Msg("another process has the address of " + s.Flag +
-				", so nobody is served there until it ends: as root, ss -ltnp 'sport = :" + port + "' names it")
+			s.Log.Error().Str("address", s.Address).Msg("another process is using the address of " + s.Flag +
+				", so this program cannot serve there until that one ends: as root, ss -ltnp 'sport = :" + port +
+				"' names it")
 		}
 		select {
 		case <-ctx.Done():

@@ -71,8 +71,8 @@ func (d *Dashboard) handleAction(c *server, o *actions.Operation, kind string, d
 	}
 }
 
-// keep adds to the refusal of a form what was typed into it, if that has come along with the request: a browser without
-// JavaScript would lose it. Nobody waits for it, and no more than some are read at once.
+// keep adds to the refusal of a form what was typed into it, if that arrived with the request: a browser without
+// JavaScript would lose it. It does not wait for slow bodies, and reads only a few at once.
 func (d *Dashboard) keep(w http.ResponseWriter, r *site.Request, o *actions.Operation, refusal error) error {
 	select {
 	case d.kept <- struct{}{}:
@@ -89,9 +89,8 @@ func (d *Dashboard) keep(w http.ResponseWriter, r *site.Request, o *actions.Oper
 // maxRequests is how many requests are worked on at once; they need no waiting, so more means that something is wrong.
 const maxRequests = 256
 
-// answer has a request worked on, or refuses it at once where there are too many: a queue would only make the wait
-// longer for all. What depends on the network, a body that comes and an answer that goes, is no work: it would be for
-// any caller to say how long it takes.
+// answer serves a request, or refuses it at once if there are too many: a queue would only make all of them wait
+// longer. Reading the body and writing the response do not count, because any caller could make them take forever.
 func (d *Dashboard) answer(w http.ResponseWriter, r *site.Request, do site.Action) {
 	a, err := d.work(r, do)
 	if err != nil {
@@ -259,9 +258,9 @@ const (
 	keptWithin = 250 * time.Millisecond // in which such a form has to be here
 )
 
-// unread closes the connection after requests whose body nobody reads. Otherwise the server would wait for the rest of
-// the body before it sends the answer, and who announces a body and sends none could hold up everything that is held
-// meanwhile.
+// unread closes the connection after requests whose body is not read. Otherwise the server would wait for the rest of
+// the body before it sends the response, and a client that announces a body and never sends it could tie up whatever
+// the request holds.
 func unread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor < 2 { // HTTP/2 waits for nothing

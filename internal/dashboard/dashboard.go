@@ -8,7 +8,7 @@
 // the snapshot when etcd is away.
 //
 // What operators do (package actions) is one transaction each, fenced to the hold that the person saw. Package history
-// knows holds that are over from etcd and, where nobody wrote it there, from what was seen.
+// knows past holds from etcd and, for releases, which leave no trace there, from what the dashboard saw.
 //
 // Everything that comes from a record is hostile until shown: names travel in queries only, text passes through
 // internal/text, html/template escapes the rest, every response carries the headers of headers.go, errors included.
@@ -47,7 +47,7 @@ type Dashboard struct {
 }
 
 // New returns a dashboard of one cluster, or of several. It fails, with a sentence for the operator, for a
-// configuration that contradicts itself. What is not about a cluster is that of the first one.
+// configuration that contradicts itself. What does not depend on a cluster is taken from the first one.
 func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 	all := append([]setup.Config{config}, others...)
 	if err := checkAll(all); err != nil {

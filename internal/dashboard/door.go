@@ -25,8 +25,8 @@ func (d *Dashboard) door(next http.Handler) http.Handler {
 	})
 }
 
-// hosts are the names under which we are reached, in lower case. A browser that was told that the name of another site
-// leads to our address says that name, and would let that site read what we answer.
+// hosts are the names of this dashboard, in lower case. After DNS rebinding, a browser sends the name of another site,
+// and would let that site read our responses.
 type hosts map[string]bool
 
 func newHosts(origin string, more []string) (hosts, error) {
@@ -45,8 +45,8 @@ func newHosts(origin string, more []string) (hosts, error) {
 
 func normalHost(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
-// ours reports whether a request for this Host is for us. An address is: nobody can make a name of it. So is none,
-// which no browser sends.
+// ours reports whether a request for this Host is for us. An IP address is: it cannot be rebound. So is an empty host,
+// which browsers never send.
 func (h hosts) ours(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -58,7 +58,7 @@ func (h hosts) ours(host string) bool {
 	return h[normalHost(host)]
 }
 
-// misdirected refuses requests under the name of another host, with an answer that tells nothing but what to do.
+// misdirected refuses requests for other hosts, with a response that reveals nothing but what to do.
 func (d *Dashboard) misdirected(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.hosts.ours(r.Host) {

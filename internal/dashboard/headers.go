@@ -57,7 +57,7 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 	})
 }
 
-// letsIn reports whether the path is that of a form which lets another in, in one of the clusters.
+// letsIn reports whether the path is a form, of any cluster, whose action lets another client take the lock.
 func (d *Dashboard) letsIn(path string) bool {
 	return slices.ContainsFunc(d.servers(), func(c *server) bool {
 		return slices.ContainsFunc(c.actions.All(), func(o *actions.Operation) bool {
@@ -126,7 +126,7 @@ func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	d.fail(w, r, site.ErrCrossOrigin)
 }
 
-// recovery answers a request whose handler panicked; the log has the stack, the answer has not.
+// recovery answers a request whose handler panicked; the stack goes into the log, not into the response.
 func (d *Dashboard) recovery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -33,20 +33,20 @@ type Facts struct {
 	Every  time.Duration // how often the holder reported so far, on average; 0 = not known
 	Usual  time.Duration // half of the past holds took at most this; 0 = too few are known
 	Most   time.Duration // 95 of 100 past holds took at most this; 0 = too few are known
-	// Forced says that the past holds are only those that others than their holders ended, which took longer than most.
+	// Forced says that all past holds were ended by an unlocker or an operator: these took longer than most.
 	Forced bool
 	Waits  []Wait // empty = not known to wait for anything
 }
 
-// Wait is what a process waits for: that of the holder, or that of who holds what the process before it waits for.
+// Wait is what a process waits for: the holder's process, or the next one in a chain of waits.
 type Wait struct {
 	Lock   string    // empty = the one that the diagnosis is about
 	Since  time.Time // zero = not known
 	Holder string    // owner and host of who holds that lock; empty = nobody, or not known
 }
 
-// Part is a piece of a sentence: words of ours, a length of time since an instant, the time left until one, the name of
-// a lock, or another text from outside.
+// Part is a piece of a sentence: our own text, the time since or until an instant, the name of a lock, or another text
+// from outside.
 type Part struct {
 	Text         string
 	Since, Until time.Time
@@ -87,7 +87,7 @@ type Diagnosis struct {
 	Why   Sentence // a sentence that goes on after the label and a colon, without its full stop
 }
 
-// upToTimes is how many times longer than usual a hold takes that is not unusual, before the longest ones are named.
+// upToTimes is how many times longer than usual a hold may take before the sentence names the longest ones, too.
 const upToTimes = 2
 
 // silentTimes is how many times its usual distance between two reports a holder may be silent before that is unusual,

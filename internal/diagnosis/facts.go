@@ -42,11 +42,11 @@ func (f *Facts) Compare(past []metadata.Ending) {
 	})
 }
 
-// maxChain is how many waits are followed: who reads further looks at all that wait.
+// maxChain is how many waits are followed; the page of all waiters shows more.
 const maxChain = 4
 
-// Chain follows the waits from the holder of a record to who holds what it waits for, and on; empty if it is not known
-// to wait. It ends where it comes back to a lock. holders are those of a lock, of whom the first one counts.
+// Chain follows the waits from the holder of a record to the holder of the lock that it waits for, and so on; empty if
+// no wait is known. It ends when it returns to a lock. holders returns the holders of a lock; the first one counts.
 func Chain(r *metadata.Record, queues map[string][]metadata.Waiter,
 	holders func(lock string) ([]*metadata.Record, error)) (chain []Wait, err error) {
 	met := map[string]bool{r.Queue(): true}

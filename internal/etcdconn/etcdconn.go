@@ -211,7 +211,7 @@ func Prove(ctx context.Context, c *clientv3.Client, prefix string) error {
 	class, sentence := explain(err)
 	switch class {
 	case Permission:
-		sentence = fmt.Sprintf("etcd does not let our user read the keys below %s: its role needs read permission "+
+		sentence = fmt.Sprintf("the etcd user may not read the keys below %s: its role needs read permission "+
 			"for exactly that prefix", prefix)
 	case Unreachable, Certificate, Timeout:
 		sentence += " (" + strings.Join(c.Endpoints(), ", ") + ")"

@@ -87,13 +87,13 @@ type answer struct {
 func answers() []answer {
 	return []answer{
 		{[]error{rpctypes.ErrPermissionDenied}, Permission,
-			"etcd denies permission: the role of our etcd user does not allow this on these keys"},
-		{[]error{rpctypes.ErrAuthFailed}, Credentials, "etcd refuses our user and password"},
+			"etcd denies permission: the etcd user's role does not allow this on these keys"},
+		{[]error{rpctypes.ErrAuthFailed}, Credentials, "etcd rejects the user and password"},
 		{[]error{rpctypes.ErrUserEmpty}, Credentials,
 			"etcd requires a login: give a user and password, or a client certificate"},
-		{[]error{rpctypes.ErrUserNotFound}, Credentials, "etcd does not know our user"},
+		{[]error{rpctypes.ErrUserNotFound}, Credentials, "etcd does not know the user"},
 		{[]error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision}, Credentials,
-			"etcd's users changed or our login expired: the next attempt logs in again"},
+			"etcd's users changed or the login expired: the next attempt logs in again"},
 		{[]error{rpctypes.ErrNoLeader}, NoLeader, "etcd has no leader: a majority of its members is not connected"},
 		{[]error{rpctypes.ErrLeaderChanged, rpctypes.ErrNotLeader, rpctypes.ErrTimeoutDueToLeaderFail}, NoLeader,
 			"etcd's leader changed during the request"},
@@ -125,18 +125,18 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 	case has("etcd CA "):
 		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // also ours
 	case has("x509: certificate signed by unknown authority"):
-		return Certificate, "etcd's certificate is signed by an authority that we do not trust: give the right CA " +
+		return Certificate, "etcd's certificate is signed by an unknown authority: give the right CA " +
 			"certificate"
 	case has("x509: "):
 		return Certificate, "etcd's certificate is not trusted: " +
 			reason[strings.Index(reason, "x509: ")+len("x509: "):]
 	case has("authentication handshake failed: EOF"), has("first record does not look like a TLS handshake"):
-		return Unreachable, "what listens at the etcd endpoint does not speak TLS: is it http:// there?"
+		return Unreachable, "the server at the etcd endpoint does not speak TLS: is it http:// there?"
 	case has("server preface") && has("use of closed network connection"): // we closed it, at the dial timeout
-		return Unreachable, "what listens at the etcd endpoint accepts connections and does not answer: it hangs, or " +
+		return Unreachable, "the server at the etcd endpoint accepts connections and does not answer: it hangs, or " +
 			"is not etcd"
 	case has("server preface"):
-		return Unreachable, "what listens at the etcd endpoint closed the connection before its first answer: is it " +
+		return Unreachable, "the server at the etcd endpoint closed the connection before its first answer: is it " +
 			"https:// there?"
 	case has("transport: "):
 		return Unreachable, "etcd is unreachable: " + strings.NewReplacer("transport: ", "", "Error while dialing: ",

@@ -66,7 +66,7 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 		"nobody listens":    {to(proctest.FreeAddr(t)), "/m/", etcdconn.Unreachable, "connection refused"},
 		"nobody answers":    {to(silent.Endpoint()), "/m/", etcdconn.Unreachable, "nothing answers"},
 		"a member that hangs": {hung, "/m/", etcdconn.Unreachable,
-			"what listens at the etcd endpoint accepts connections and does not answer: it hangs, or is not etcd"},
+			"the server at the etcd endpoint accepts connections and does not answer: it hangs, or is not etcd"},
 		"name that is none": {to("no-such-host.invalid:2379"), "/m/", etcdconn.Unreachable,
 			"no-such-host.invalid"},
 		"something else listens": {to(website.URL), "/m/", etcdconn.Unreachable, "its first answer"},
@@ -84,9 +84,9 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 		"certificate of no user": {mtls(nobody, nobodyKey), "/m/", etcdconn.Permission, "below /m/"},
 		"no user":                {tls(secure, "", ""), "/m/", etcdconn.Credentials, "requires a login"},
 		"wrong password": {tls(secure, "reader", "guess"), "/m/", etcdconn.Credentials,
-			"refuses our user and password"},
+			"rejects the user and password"},
 		"user that is unknown": {tls(secure, "nobody", "guess"), "/m/", etcdconn.Credentials,
-			"refuses our user and password"},
+			"rejects the user and password"},
 		"prefix without permission": {tls(secure, "reader", "secret"), "/", etcdconn.Permission, "below /:"},
 	} {
 		t.Run(name, func(t *testing.T) {

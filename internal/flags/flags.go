@@ -34,15 +34,15 @@ func Etcd(fs *pflag.FlagSet) *etcdconn.Settings {
 			"TLS flag")
 	fs.StringVar(&s.CACert, "etcd.cacert", "",
 		"`file` with the CA certificates that etcd's certificates are verified with; default: the system's")
-	fs.StringVar(&s.Cert, "etcd.cert", "", "`file` with our client certificate; reread for every connection")
-	fs.StringVar(&s.Key, "etcd.key", "", "`file` with the key of our client certificate")
+	fs.StringVar(&s.Cert, "etcd.cert", "", "`file` with the client certificate; reread for every connection")
+	fs.StringVar(&s.Key, "etcd.key", "", "`file` with the key of the client certificate")
 	fs.StringVar(&s.ServerName, "etcd.server-name", "",
 		"`name` to expect in etcd's certificates instead of the endpoint's host")
 	fs.BoolVar(&s.InsecureSkipVerify, "etcd.insecure-skip-tls-verify", false,
 		"do not verify etcd's certificates; for experiments only")
-	fs.StringVar(&s.User, "etcd.user", "", "`name` of our etcd user")
+	fs.StringVar(&s.User, "etcd.user", "", "`name` of the etcd user")
 	fs.StringVar(&s.PasswordFile, "etcd.password-file", "",
-		"`file` with the password of our etcd user; reread at every login")
+		"`file` with the password of the etcd user; reread at every login")
 	fs.DurationVar(&s.DialTimeout, "etcd.dial-timeout", s.DialTimeout,
 		"timeout of one attempt to connect to one member")
 	fs.DurationVar(&s.RequestTimeout, "etcd.request-timeout", s.RequestTimeout, "timeout of one request to etcd")
@@ -66,7 +66,7 @@ func (s LockSettings) Layout() (protocol.Layout, error) { return protocol.NewLay
 func Locks(fs *pflag.FlagSet) *LockSettings {
 	s := &LockSettings{Prefix: protocol.DefaultPrefix}
 	fs.Var((*prefixValue)(&s.Prefix), "locks.prefix",
-		"`prefix` of the locks' keys, for which our etcd role has permission")
+		"`prefix` of the locks' keys; the etcd user's role needs permission for it")
 	return s
 }
 
@@ -118,12 +118,12 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 	fs.DurationVar(&p.DefaultAutoUnlockAfter, "sweep.default-auto-unlock-after", p.DefaultAutoUnlockAfter,
 		"when a lock without a readable deadline is removed, after it was first seen; 0 is never")
 	fs.DurationVar(&p.AbandonedGrace, "sweep.abandoned-grace", p.AbandonedGrace,
-		"how long an unlocker must know the proof that a holder has ended before it removes the lock")
+		"how long an unlocker must have known the proof of a holder's death before it removes the lock")
 	fs.DurationVar(&p.LockDelay, "sweep.lock-delay", p.LockDelay,
-		"lock delay after a hold that is ended by force or because of its deadline, if its record sets none; up to "+
-			"1h, 0 is no delay")
+		"how long to keep others out after a hold was ended by force or at its deadline, unless its record sets a delay; "+
+			"up to 1h, 0 is no delay")
 	fs.Var((*abandonedValue)(&p.UnlockAbandoned), "sweep.abandoned",
-		"what to do about a lock whose holder a witness has proven to have ended: report, or unlock without waiting "+
+		"what to do about a lock whose holder is proven dead by a witness: report, or unlock without waiting "+
 			"for its deadline")
 	return &p
 }

@@ -54,7 +54,7 @@ func newDescs(namespace string, more []string) descs {
 
 		inconsistent: d("inconsistent_locks", "Locks in a state that no client leaves: more permits out than there "+
 			"are, "+
-			"holders beside each other that exclude each other, a lock delay without a lease.", "kind"),
+			"holders that exclude each other, a lock delay without a lease.", "kind"),
 		disagreements: d("disagreements", "Settings that decide the fate of locks and differ between the running "+
 			"unlockers."),
 

@@ -85,7 +85,7 @@ func TestWitnessNeedsRightsOnlyOnItsTwoAreas(t *testing.T) {
 		"dispel": reader.Dispel(t.Context(), uuid(1)), "prove": reader.ProveWitness(t.Context(), uuid(9)),
 	} {
 		if got := etcdconn.Explain(err); errors.Is(err, metadata.ErrChanged) ||
-			got != "etcd denies permission: the role of our etcd user does not allow this on these keys" {
+			got != "etcd denies permission: the etcd user's role does not allow this on these keys" {
 			t.Errorf("%s: %v", what, got)
 		}
 	}

@@ -76,7 +76,7 @@ func unended(d *metadata.Delay) string {
 	if d.Leased {
 		return ""
 	}
-	return ", without a lease: it stays until somebody ends it"
+	return ", without a lease: it stays until an operator ends it"
 }
 
 // SourceProgram is the source of an action whose actor a program named, through package inspect.

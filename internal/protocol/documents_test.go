@@ -87,10 +87,10 @@ func TestLockDelayDescription(t *testing.T) {
 		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 4s ago, with 0:26 left":         auto,
 		"a lock delay of 30s after the hold of billing on host-3, force-unlocked by ann 4s ago, with 0:26 left": forced,
 		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 31s ago, about to end":          late,
-		"a lock delay after a hold of which nothing is known, without a lease: it stays until somebody ends it": {
+		"a lock delay after a hold of which nothing is known, without a lease: it stays until an operator ends it": {
 			Unreadable: true},
 		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 4s ago, without a lease: " +
-			"it stays until somebody ends it": unleased,
+			"it stays until an operator ends it": unleased,
 	} {
 		if got := protocol.DelayWords(&d, now); got != want {
 			t.Errorf("it is %q, want %q", got, want)

@@ -25,14 +25,14 @@ func TestNotesDescribeTheInstallation(t *testing.T) {
 	for name, want := range map[string]struct{ says, silent []string }{
 		"minimal": {
 			[]string{"alerts about stale locks and removes none", "port-forward svc/locks-unlocker-mutexdash 8080:80",
-				"Everybody who reaches it may look", "helm -n locking test locks", "Nobody scrapes"},
+				"Anyone who can reach it may view it", "helm -n locking test locks", "The metrics are not scraped yet"},
 			[]string{"for a trial"}},
 		"dry-run": {[]string{"removes nothing", "logs deploy/locks-unlocker"},
 			[]string{"removes locks of dead holders"}},
 		"ingress": {[]string{"removes locks of dead holders", "https://tools.example/locks"},
 			[]string{"port-forward"}},
-		"servicemonitor":        {nil, []string{"Nobody scrapes"}},
-		"force-unlock-password": {nil, []string{"Everybody who reaches it may look"}},
+		"servicemonitor":        {nil, []string{"The metrics are not scraped yet"}},
+		"force-unlock-password": {nil, []string{"Anyone who can reach it may view it"}},
 		"dashboard-only":        {[]string{"The dashboard is at"}, []string{"The unlocker"}},
 		"trial": {[]string{"is for a trial",
 			"mutexctl --etcd.endpoints=locks-unlocker-etcd:2379 reserve"}, nil},

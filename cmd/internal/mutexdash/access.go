@@ -45,7 +45,7 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 		"allow callers with the permission ask to ask holders to finish, and those with the permission extend to give "+
 			"them more time; needs what force unlock needs")
 	fs.BoolVar(&o.acknowledge, "web.enable-acknowledge", false,
-		"allow callers with the permission acknowledge to tell everybody that they look at a lock; needs what force "+
+		"allow callers with the permission acknowledge to acknowledge locks, for everyone to see; needs what force "+
 			"unlock needs")
 }
 

@@ -91,15 +91,15 @@ func (o *options) appearance(fs *pflag.FlagSet) {
 		"`URL` that every force unlock is posted to as JSON; it may contain a secret, so prefer the environment "+
 			"variable")
 	fs.StringVar(&o.alertmanager, "web.alertmanager-url", "",
-		"`URL` under which people reach Alertmanager; the page of a lock then links to its form for a silence")
+		"`URL` at which users reach Alertmanager; a lock's page then links to its silence form")
 	fs.DurationVar(&o.hsts, "web.hsts", 0,
-		"how long browsers must insist on TLS after a visit by TLS (HSTS), such as 8760h; needs TLS in the file of "+
+		"how long browsers must insist on TLS after a visit over TLS (HSTS), such as 8760h; needs TLS in the file of "+
 			"--web.config.file; 0 sends no header")
 	fs.StringSliceVar(&o.hosts, "web.allowed-hosts", nil,
 		"`names` of hosts to answer requests for, besides that of --web.external-url, localhost, this machine's own "+
 			"and all IP addresses; comma-separated or repeated")
 	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil,
-		"`origins` of pages that may embed ours in a frame, such as https://portal.example; default: none")
+		"`origins` of pages that may show this dashboard in a frame, such as https://portal.example; default: none")
 }
 
 // given returns the flags that differ from their default, from whatever source, except those that may hold a secret.

@@ -30,8 +30,8 @@ type prometheusOptions struct {
 
 func (o *prometheusOptions) define(fs *pflag.FlagSet) {
 	fs.StringVar(&o.url, "prometheus.url", "",
-		"`URL` of a Prometheus that scrapes the unlockers, for when somebody waited before the dashboard ran, on the "+
-			"page of a lock")
+		"`URL` of a Prometheus that scrapes the unlockers, to show waits from before the dashboard started on a "+
+			"lock's page")
 	fs.StringVar(&o.match, "prometheus.match", "",
 		"`matchers` that distinguish these unlockers from others in that Prometheus, such as 'cluster=\"eu\"'")
 	fs.StringVar(&o.configFile, "prometheus.config.file", "",
@@ -58,7 +58,7 @@ func (o prometheusOptions) waited() (func(context.Context, string, time.Time, ti
 	return o.ask(client), nil
 }
 
-// ask asks for the waiters of a lock, as all unlockers counted them.
+// ask returns a function that queries how many waiters of a lock the unlockers counted.
 func (o prometheusOptions) ask(client *http.Client) func(context.Context, string, time.Time, time.Time) (
 	[]trends.Sample, error) {
 	return func(ctx context.Context, lock string, from, to time.Time) ([]trends.Sample, error) {

@@ -105,7 +105,7 @@ func (r *components) join(o options, access access.Config, log zerolog.Logger) e
 	return err
 }
 
-// shared is the configuration as far as it is about no cluster.
+// shared is the part of the configuration that does not depend on a cluster.
 func (o options) shared() (setup.Config, error) {
 	config := setup.Config{
 		Explain: etcdconn.Explain, Now: time.Now,
@@ -175,14 +175,14 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	return group.Run(ctx)
 }
 
-// allAway returns an error if the view of no cluster is current.
+// allAway returns an error if no cluster's view is current.
 func (r *components) allAway() error {
 	for _, c := range r.clusters {
 		if c.view.Fresh().Synced {
 			return nil
 		}
 	}
-	return errors.New("the view of no cluster is current: " + r.causes())
+	return errors.New("no cluster's view is current: " + r.causes())
 }
 
 // causes says why nothing was loaded.

@@ -216,6 +216,6 @@ func TestDashboardWithoutACurrentClusterIsNotReady(t *testing.T) {
 	p := startOn(t, "--clusters="+write(t, "clusters.yaml", file))
 	answers(t, p.ops+"/readyz", http.StatusOK, "ready")
 	eu.Stop()
-	answers(t, p.ops+"/readyz", http.StatusServiceUnavailable, "etcd: the view of no cluster is current: eu: ")
+	answers(t, p.ops+"/readyz", http.StatusServiceUnavailable, "etcd: no cluster's view is current: eu: ")
 	answers(t, p.ops+"/readyz?exclude=etcd", http.StatusOK, "ready")
 }

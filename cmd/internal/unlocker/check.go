@@ -20,8 +20,8 @@ func (o options) check() error {
 		o.web.Check()))
 }
 
-// mode returns the chosen policy. There is no default: nobody should start removing locks by accident, or wait for
-// removals that never come.
+// mode returns the chosen policy. There is no default: an unlocker must not remove locks by accident, and an operator
+// must not wait for removals that never come.
 func (o options) mode() (sweeper.Mode, error) {
 	switch mode := sweeper.Mode(o.policy); mode {
 	case "":

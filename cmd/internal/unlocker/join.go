@@ -195,8 +195,8 @@ func (r *components) wrote(err error, prefix string) error {
 	return errors.New(said)
 }
 
-// writes is the readiness condition that etcd does not refuse our writes. Without them this unlocker removes nothing,
-// and nobody can see that it runs.
+// writes is the readiness condition that etcd accepts our writes. Without them this unlocker removes nothing and cannot
+// announce itself.
 func (r *components) writes() error {
 	if said := r.refused.Load(); said != nil {
 		return errors.New(*said)

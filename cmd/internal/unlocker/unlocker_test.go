@@ -134,7 +134,7 @@ func TestReadOnlyUnlockerIsNotReadyAndReportsWhy(t *testing.T) {
 	front := start(t, etcd.Endpoint(), "--policy=alert-only", "--etcd.user=reader", "--etcd.password-file="+password)
 	proctest.Answers(t, "http://"+front+"/readyz?exclude=writes", http.StatusOK)
 	body := proctest.Answers(t, "http://"+front+"/readyz?exclude=etcd", http.StatusServiceUnavailable)
-	const want = "writes: etcd denies permission: the role of our etcd user does not allow this on these keys; an " +
+	const want = "writes: etcd denies permission: the etcd user's role does not allow this on these keys; an " +
 		"unlocker needs readwrite on the prefix /mutexes/"
 	if !strings.Contains(body, want) {
 		t.Errorf("it says %q", body)

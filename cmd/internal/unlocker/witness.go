@@ -62,7 +62,7 @@ one machine: it must not be part of an image, nor be copied to another machine.`
 	fs.StringVar(&o.stateDir, "witness.state-dir", "",
 		"`directory` that remembers the boots of this machine, to know after a reboot which holders ended with it")
 	fs.StringVar(&o.hostname, "witness.hostname", "",
-		"`name` of this machine, where it is not the host name that the witness sees, as in a pod (default: the host "+
+		"`name` of this machine, if it is not the host name that the witness sees, as in a pod (default: the host "+
 			"name)")
 	o.locks = flags.Locks(fs)
 	o.etcd = flags.Etcd(fs)
@@ -75,7 +75,7 @@ one machine: it must not be part of an image, nor be copied to another machine.`
 // check returns one sentence about what cannot work, before anything is opened.
 func (o witnessOptions) check() error {
 	if runtime.GOOS != "linux" {
-		return daemon.Usage(errors.New("a witness runs on Linux only: other systems do not tell what it must know"))
+		return daemon.Usage(errors.New("a witness runs on Linux only: other systems do not report what it must know"))
 	}
 	return daemon.Usage(cmp.Or(o.log.Check(), o.etcd.Check(), o.web.Check()))
 }
@@ -197,9 +197,9 @@ func (o *kubernetesOptions) define(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.pods, "kubernetes.pods", false,
 		"watch pods, and state that a lock's holder is dead when the kubelet reports the end of its container")
 	fs.StringSliceVar(&o.namespaces, "kubernetes.namespaces", nil,
-		"`namespace` whose pods are watched; comma-separated or repeated; without it, those of all namespaces")
+		"`namespace` whose pods are watched; comma-separated or repeated; default: all namespaces")
 	fs.StringVar(&o.kubeconfig, "kubernetes.kubeconfig", "",
-		"kubeconfig `file` for the API server; without it, those of KUBECONFIG, or else the service account of the "+
+		"kubeconfig `file` for the API server; default: that of KUBECONFIG, or else the service account of the "+
 			"unlocker's own pod")
 }
 

@@ -227,8 +227,8 @@ type unclaimedLocks struct {
 	found []unclaimed.Lock
 }
 
-// Unclaimed returns a function that returns the locks that nobody takes although somebody waits, and how long it takes
-// until there may be another one; zero if none may. They are shared: never write to them.
+// Unclaimed returns a function that returns the unclaimed locks, and how long it takes until there may be another one;
+// zero if none may. The locks are shared: never write to them.
 func Unclaimed(v *lockview.View) func() ([]unclaimed.Lock, time.Duration) {
 	return (&unclaimedLocks{view: v}).now
 }

@@ -14,12 +14,11 @@ type Lock struct {
 
 	// Held are the times of the holds that their holders ended, shortest first.
 	Held []time.Duration
-	// Unmeasured is the number of holds of which nothing says how long they were.
+	// Unmeasured is the number of holds of unknown length.
 	Unmeasured int
-	// EndedByOthers is the number of holds that an unlocker or a person ended: nobody knows how long they would have
-	// been.
+	// EndedByOthers is the number of holds that an unlocker or an operator ended: their full length is unknown.
 	EndedByOthers int
-	// Longest is the longest hold, of those that still last, too; LongestWait the longest wait, likewise.
+	// Longest is the longest hold and LongestWait the longest wait, including current ones.
 	Longest, LongestWait time.Duration
 
 	// AlertAfter and AutoUnlockAfter are what the newest hold has; 0 = not known.

@@ -15,7 +15,7 @@ type Source string
 
 // The sources. The web server in front of the handler proves what Basic and MTLS read; for Header a proxy does.
 const (
-	SourceNone   Source = "none"   // nobody has a name, everybody may look
+	SourceNone   Source = "none"   // callers have no names, and all may view
 	SourceBasic  Source = "basic"  // user and password
 	SourceMTLS   Source = "mtls"   // a name in the client's certificate
 	SourceHeader Source = "header" // a header that a proxy sets
@@ -24,7 +24,7 @@ const (
 // Sources lists them.
 func Sources() []Source { return []Source{SourceNone, SourceBasic, SourceMTLS, SourceHeader} }
 
-// Config says who callers are and what they may do. The zero value lets everybody look and nobody do more.
+// Config says who callers are and what they may do. The zero value lets all callers view, and no more.
 type Config struct {
 	Source       Source
 	Header       string // with the name, for SourceHeader
@@ -32,12 +32,12 @@ type Config struct {
 	// TrustedProxies are the only peers whose headers are believed: those above, and X-Forwarded-For for the client's
 	// address.
 	TrustedProxies []netip.Prefix
-	// KnownUser reports whether the web server asks this user for a password, for SourceBasic. It is asked at every
-	// request: without users in its file the web server lets everybody through, with any name.
+	// KnownUser reports whether the web server asks this user for a password, for SourceBasic. It is called for every
+	// request: without users in its file the web server admits any caller under any name.
 	KnownUser func(name string) bool
-	// Permissions; nil lets everybody with a name view and see backtraces.
+	// Permissions; nil lets all callers with a name view locks and backtraces.
 	Permissions *Permissions
-	// Reread returns the permissions as they are now, where they can change. It is asked at every request.
+	// Reread returns the current permissions, where they can change. It is called for every request.
 	Reread func() *Permissions
 	// Clusters are the names of those that there are; none where there is only one, without a name.
 	Clusters []string

@@ -141,8 +141,8 @@ func certificateName(r *http.Request) (name, why string) {
 	return "", "the client certificate has no subject alternative name"
 }
 
-// headerName is what a trusted proxy says. Headers that come twice are refused: nobody knows which one the proxy has
-// set.
+// headerName returns the name and groups that a trusted proxy set. Repeated headers are refused: the caller may have
+// sent one of them.
 func (c *Config) headerName(r *http.Request, peer netip.Addr) (name string, groups []string, why string) {
 	names := r.Header.Values(c.Header)
 	switch {

@@ -47,8 +47,8 @@ func (p Permission) what() Permission {
 	return Permission(what)
 }
 
-// scopes are the cluster and the owner that the permission is limited to, as patterns; nil where it is not. The owner
-// is the last: it may have blanks.
+// scopes are the patterns of cluster and owner that the permission is limited to; nil if it is not. The owner comes
+// last, because it may contain blanks.
 func (p Permission) scopes() (cluster, owner *string) {
 	rest, pattern, limited := strings.Cut(string(p), " "+ofOwner)
 	if limited {
@@ -66,7 +66,7 @@ func (p Permission) covers(what Permission, owner string) bool {
 	return pattern != nil && p.what() == what && text.Matches(*pattern, owner)
 }
 
-// in is the permission as it is in a cluster; ok is false where it is not given there.
+// in is the permission within a cluster; ok is false if it is not granted there.
 func (p Permission) in(cluster string) (there Permission, ok bool) {
 	pattern, owner := p.scopes()
 	if pattern == nil {

@@ -74,8 +74,8 @@ func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong
 	return asForm(a, wrong), err
 }
 
-// lockOf is the lock whose share has the delay, as far as anybody holds or waits for it; else the name is that of the
-// lock itself, which may well be called "build#7".
+// lockOf is the lock whose share has the delay, if it has holders or waiters; otherwise the name is that of the lock
+// itself, which may well be called "build#7".
 func (o *Operation) lockOf(r *site.Request, name string) string {
 	base, _, ok := metadata.ParseShare(name)
 	if ok && (len(r.Snapshot().Shares(base)) > 0 || len(r.Snapshot().Queues[base]) > 0) {

@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// markPage asks for what takes nothing away from the holder: a request to finish, more time for it, or that somebody
-// looks at the lock.
+// markPage is the form for actions that take nothing away from the holder: a request to finish, more time, an
+// acknowledgement.
 type markPage struct {
 	site.Page
 	Name      string
@@ -92,16 +92,16 @@ func (v *markPage) fillTimes(typed string) {
 	}
 }
 
-// others are what somebody else did to a hold. Zero: nothing.
+// others is what another operator or the holder did to a hold. Zero: nothing.
 type others struct {
 	by  string // as the record has it
 	who string // the same for people
 	did string // after "has"
 }
 
-// overtaken says what somebody else has done since the person looked at the form, where that makes the action another
-// one: it would replace what the person has not read, or give more time on top of more time. A second click is no
-// second action. Programs say what they want without a form.
+// overtaken returns an error if what happened since the form was shown changes what the action would do: it would
+// replace a mark that the operator has not read, or give more time on top of more time. A second click is not a second
+// action. Programs act without a form.
 func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Request) error {
 	if asked.Looked == 0 {
 		return nil
@@ -118,8 +118,8 @@ func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Reques
 	}
 }
 
-// meanwhile is what somebody else did to the hold since the form was shown. It does not count that a holder moves its
-// deadline whenever it reports that it is alive.
+// meanwhile is what others did to the hold since the form was shown. The deadline that a holder moves with each alive
+// call does not count.
 func (o *Operation) meanwhile(d *metadata.Document, asked *Request) others {
 	if o.Mark.By == nil {
 		return others{}

@@ -9,8 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// What an operator did can be told to somebody outside, such as the channel of the owner. It happens after the answer,
-// and nothing depends on it: what was done stands in the history and in the audit.
+// What an operator did can be posted to a webhook, such as a chat channel of the owner. This happens after the
+// response, and nothing depends on it: history and audit record the action.
 const (
 	maxNotices    = 64 // that wait; a person does one at a time
 	noticeTimeout = 5 * time.Second
@@ -18,7 +18,7 @@ const (
 	noticeRest    = 2 * time.Second // before the second try, twice that before the third
 )
 
-// noticeJSON is what is told.
+// noticeJSON is the body of a notice.
 type noticeJSON struct {
 	Event   protocol.Verb `json:"event"` // the action, as the audit trail calls it
 	ID      string        `json:"audit_id"`

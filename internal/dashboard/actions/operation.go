@@ -1,6 +1,6 @@
 // Package actions is what operators do to the holds of others: end them by force, ask their holders to finish, give
-// them more time, say that they look at them, end the lock delay after them. It asks a person first, or takes a program
-// at its word, and tells what came of it.
+// them more time, acknowledge them, end the lock delay after them. People confirm in a form, programs call the API, and
+// both get the outcome.
 package actions
 
 import (
@@ -157,7 +157,7 @@ func (o *Operation) verbOf(asked Request) protocol.Verb {
 	return o.verb
 }
 
-// Handler does what operators want, for people and for programs.
+// Handler serves the actions of operators, as forms and as an API.
 type Handler struct {
 	metrics
 	operations []*Operation
@@ -188,7 +188,7 @@ func (o *Operation) Refused(r *site.Request, err error) {
 }
 
 // How many actions of one kind there may be in a minute: a person does one at a time, so more is a mistake or a script.
-// Tries that do nothing count for the person alone: nobody can use up what is there for all.
+// Attempts without effect count for the caller alone, so that no caller can use up the limit of all.
 const (
 	rateEach = 10 // tries of one person
 	rateAll  = 30 // that did something, or may have

@@ -222,7 +222,7 @@ func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
 		Header: map[string]string{"Location": then}}, nil
 }
 
-// again answers a person of whose wish nothing came, and keeps what was typed: in the form, if that helps.
+// again answers a request that was refused, and keeps what was typed: in the form, if that helps.
 func (o *Operation) again(r *site.Request, typed Request, name string, err error) (a site.Answer, _ error) {
 	var wrong *FieldError
 	if errors.As(err, &wrong) {
@@ -335,7 +335,7 @@ func (o *Operation) command(asked Request) string {
 	return o.site.Mutexctl(name, asked.Name, slices.Concat(seen, length, why)...)
 }
 
-// time is the amount of time as the command line takes it: what was typed, or what forms suggest if nobody can read it.
+// time is the amount of time as the command line takes it: what was typed, or the form's default if that is unreadable.
 func (r *Request) time() string {
 	d, err := locks.ParseDuration(strings.Join(strings.Fields(r.More), ""))
 	if err != nil || d <= 0 {

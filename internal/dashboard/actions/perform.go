@@ -23,8 +23,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Request is an action that somebody asks for. Hold, Token and Revision say what the person saw: nothing is ever done
-// to another hold.
+// Request is an action that a caller asks for. Hold, Token and Revision say what the caller saw: the action never
+// affects another hold.
 type Request struct {
 	Name, Hold     string
 	Token          int64 // create revision of the uuid key
@@ -45,12 +45,12 @@ func (r Request) historyID() string {
 }
 
 // FieldError says what is wrong with a field of the form, which is shown again. Without a field, it says what others
-// have done since the form was shown: the person decides anew.
+// have done since the form was shown: the operator decides again.
 type FieldError struct{ Field, Text string }
 
 func (f *FieldError) Error() string { return f.Text }
 
-// code is the field as programs are told of it.
+// code is the name of the field in the API.
 func (f *FieldError) code() string {
 	if f.Field == "more" {
 		return "seconds"
@@ -80,7 +80,7 @@ func notStale(r *site.Request) error {
 	return nil
 }
 
-// check makes the texts of a request one line each and refuses what nobody could use later.
+// check makes the texts of a request one line each and refuses those that would be of no use later.
 func (r *Request) check(what string, minReason int) error {
 	r.Reason = oneLine(r.Reason)
 	r.Ticket = oneLine(r.Ticket)
@@ -195,8 +195,8 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	return action, nil
 }
 
-// mayDo checks that the caller may do it to this hold, that it makes sense, and that nobody else was faster. What
-// witnesses say of the holder is known from the snapshot.
+// mayDo checks that the caller may do it to this hold, that it makes sense, and that no other operator was faster. The
+// snapshot knows what witnesses state about the holder.
 func (o *Operation) mayDo(r *site.Request, d *metadata.Document, action protocol.Action, asked *Request) error {
 	if err := o.site.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
 		return err
@@ -255,7 +255,7 @@ func (h *Handler) notDone(err error) error {
 		Retry:  5 * time.Second}
 }
 
-// lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
+// lookAgain returns what became of the hold after an unclear outcome; nil if our removal turns out to have succeeded.
 func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
 	document, err := o.readNow(r.Context(), asked.Name)
@@ -327,7 +327,7 @@ func isOvertaken(err error) bool {
 	return errors.As(err, &wrong) && wrong.Field == ""
 }
 
-// record counts a try and writes it to the log, which is the audit trail of what was not done.
+// record counts an attempt and logs it: the log is the audit trail of attempts that were refused.
 func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, err error) {
 	result := "success"
 	var p *site.Problem

@@ -39,7 +39,7 @@ type meta struct {
 	Clusters []clusterMeta `json:"clusters,omitempty"`
 }
 
-// clusterMeta says how current what is told of one of several clusters is.
+// clusterMeta says how current the data of one of several clusters is.
 type clusterMeta struct {
 	Name     string      `json:"name"`
 	Label    string      `json:"label"`

@@ -133,7 +133,7 @@ func harmless(text string) bool {
 	return true
 }
 
-// formula begins one, for programs that calculate; the wide forms do where people write them.
+// formula has the characters that begin a formula in spreadsheets; some accept the full-width forms.
 const formula = "=+-@＝＋－＠﹦﹢﹣﹫−"
 
 // appendCell makes a text harmless for such programs, and for terminals: an apostrophe stands before what they could

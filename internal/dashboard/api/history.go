@@ -58,7 +58,7 @@ func (a *API) ServeHistory(r *site.Request) (site.Answer, error) {
 	return pastAnswer(r, j, len(all), found.Matched, found.Next, unread)
 }
 
-// parse reads the parameters of a history. Other than a page, a program that asks wrongly is told.
+// parse reads the parameters of a history. Unlike a page, the API refuses wrong ones.
 func parse(r *site.Request) (history.Request, error) {
 	asked, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {

@@ -25,7 +25,7 @@ type list struct {
 	etag     string
 }
 
-// list finds what a request asks for. Other than a page, a program that asks wrongly is told.
+// list finds what a request asks for. Unlike a page, the API refuses wrong parameters.
 func (a *API) list(r *site.Request) (list, error) {
 	snapshot, err := r.Loaded()
 	if err != nil {

@@ -80,7 +80,7 @@ func (s *Store) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
 	}
 }
 
-// fetchOne reads one backtrace; false says that there is no use in going on.
+// fetchOne reads one backtrace. It returns false if it is pointless to go on.
 func (s *Store) fetchOne(ctx context.Context, r *locks.Row) bool {
 	reading, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()

@@ -162,8 +162,8 @@ func Newest[T any](lists [][]T, place func(*T) Cursor) []T {
 // Place is where the hold stands in a history.
 func (h *Hold) Place() Cursor { return Cursor{h.EndedAt.Time, h.Token, h.Cluster} }
 
-// Matches reports whether the query finds a hold that is over. Ages and states are those at its end, so that
-// state:alerting finds what had alerted.
+// Matches reports whether the query finds a past hold. Ages and states are those at its end, so that state:alerting
+// finds what had alerted.
 func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	if len(q.Terms) == 0 {
 		return true

@@ -251,7 +251,7 @@ func (s *Store) OperatorActions(ctx context.Context, now time.Time) ([]OperatorA
 	return actions, err
 }
 
-// Forget has etcd asked anew, because somebody has just written to it.
+// Forget makes the next read go to etcd, because the dashboard has just written to it.
 func (s *Store) Forget() {
 	s.recorded.forget()
 	s.audited.forget()

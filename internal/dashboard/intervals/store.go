@@ -118,7 +118,7 @@ func (s *Store) drop(these func(*Interval) bool) {
 	})
 }
 
-// Since returns what had not ended by then, as far as it is wanted. A nil wanted is all.
+// Since returns the wanted intervals that had not ended by then. If wanted is nil, it returns all of them.
 func (s *Store) Since(from time.Time, wanted func(*Interval) bool) (all []Interval) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

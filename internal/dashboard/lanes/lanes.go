@@ -32,7 +32,7 @@ type Plan struct {
 	AsOf func(Key) time.Time
 	// Order compares lanes; nil: the one at which most time was lost is first.
 	Order func(a, b *Lane) int
-	// Unknown is when nobody watched the lane.
+	// Unknown is when the lane was not watched.
 	Unknown func(Key) []Span
 	Lanes   int // at most
 	Bars    int // at most, in sum; short ones are joined until they are no more
@@ -53,7 +53,7 @@ type Lane struct {
 	Last       time.Time     // when something of it ended, or is known to have lasted
 	First      time.Time
 	Holds      bool // something is held now
-	Waits      bool // somebody waits now
+	Waits      bool // there are waiters now
 	Unknown    []Stretch
 	Rows       [][]Bar // of holds
 	Lines      [][]Bar // of waits

@@ -30,7 +30,7 @@ func (s *stack) put(b Bar, narrow float64) bool {
 	return true
 }
 
-// crowd counts a bar for which there is no row with those that it overlaps: their number is the most at a time.
+// crowd counts a bar without a row together with those that it overlaps: the number is the most at a time.
 func (s *stack) crowd(b Bar, narrow float64) {
 	if len(s.rows) == 0 {
 		s.rows = [][]Bar{{}}

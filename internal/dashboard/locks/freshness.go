@@ -46,8 +46,8 @@ func (f Freshness) missed(now time.Time) int {
 	return int((now.Sub(f.Heard)+f.Pulse/2)/f.Pulse) - 1
 }
 
-// JudgedAt is the moment as of which states hold: now or, once a sign of life is missing, the last one. What became of
-// a lock since is not known, and silence makes nothing worse.
+// JudgedAt is the moment as of which locks are judged: now or, if etcd is silent, its last sign of life. What became of
+// a lock since then is unknown, and silence must not make it look worse.
 func (f Freshness) JudgedAt(now time.Time) time.Time {
 	if f.missed(now) > 0 {
 		return f.Heard

@@ -242,7 +242,7 @@ func textOf(terms []Term) string {
 const (
 	maxRegexpBytes        = 128
 	maxRegexpInstructions = 300 // a UUID digit by digit takes 38
-	// of a name, which can be longer where somebody wrote the key by hand
+	// of a name, which can be longer if the key was written by hand
 	maxRegexpName    = 4 * metadata.MaxNameBytes
 	maxSearch        = 2 * time.Second
 	maxCostly        = 2 // searches with regular expressions at once; each takes all processors

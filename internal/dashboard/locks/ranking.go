@@ -18,7 +18,7 @@ func Whole(lock string, holders []*Row, waiting verdict.Queue) verdict.Lock {
 	return verdict.Whole(lock, all, waiting)
 }
 
-// ranking ranks the locks that a person may have to hear of: those that somebody waits for, and those that are not just
+// ranking ranks the locks that a person may have to know about: those with waiters, and those in another state than
 // held.
 func (s *Snapshot) ranking() *verdict.Ranking {
 	ranking := &verdict.Ranking{}

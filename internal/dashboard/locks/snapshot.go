@@ -58,8 +58,8 @@ type Source struct {
 	Cluster string
 }
 
-// Snapshots keeps the newest snapshot. Building one costs time, so it is built when it is asked for and something
-// changed, by one request at a time, and never so often that building takes more than a share of the time.
+// Snapshots keeps the newest snapshot. Building one costs time, so it is built only on request and after a change, by
+// one request at a time, and never so often that building takes more than a share of the time.
 type Snapshots struct {
 	source Source
 	costly chan struct{}

@@ -94,7 +94,7 @@ func anyOf(value string, texts ...func(*Row) string) matcher {
 	}
 }
 
-// hostTerm matches hosts with their process, or without when it is the whole host that is asked for.
+// hostTerm matches hosts with their process, or without it if the term is the whole host.
 func hostTerm(value string) matcher {
 	full := func(r *Row) string { return HostPID(r.Hostname, r.PID) }
 	if !strings.HasPrefix(value, "=") {
@@ -184,7 +184,7 @@ func labelTerm(value string) (matcher, error) {
 	}, nil
 }
 
-// clusterTerm matches clusters by name, or by glob with *. Their names are short and known: a part of one is no name.
+// clusterTerm matches clusters by name, or by glob with *. Their names are short and known, so parts do not match.
 func clusterTerm(value string) matcher {
 	wanted := strings.Split(strings.TrimPrefix(value, "="), ",")
 	return func(r *Row, _ time.Time) bool {

@@ -249,7 +249,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	return v
 }
 
-// FromView is the view of the list that led to a page. Whatever the address says, it is nothing else than a view.
+// FromView is the view of the list that led to a page. Whatever the address contains, the result is only ever a view.
 func FromView(u site.URLs, r *site.Request) string {
 	view := r.URL.Query().Get("from")
 	v, err := url.ParseQuery(view)

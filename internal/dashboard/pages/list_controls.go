@@ -139,7 +139,7 @@ func (p *Pages) groupViews(v *listPage, r *site.Request, l ListRequest, found *l
 	}
 }
 
-// Spared says why no unlocker removes the lock, whenever it is due; nil where one may, or none runs.
+// Spared says why no unlocker will ever remove the lock; nil if one may, or if none runs.
 func Spared(lock string, unlockers []protocol.Unlocker) phrase.Sentence {
 	f := setup.FateBy(unlockers)
 	switch {

@@ -258,8 +258,8 @@ func toggled(cols []string, name string) []string {
 	return parseColumns(strings.Join(append(slices.Clone(cols), name), ","))
 }
 
-// columns are the heads of the table; each is a link that sorts by it, and the other way round the second time. A hold
-// is one column, by whose three times one can sort.
+// columns are the heads of the table; each is a link that sorts by it, and in reverse the second time. A hold is one
+// column, which can be sorted by each of its three times.
 func (p *Pages) columns(l ListRequest) []column {
 	sorted := func(title, by string) column {
 		o := lockorder.Order{By: by}

@@ -130,7 +130,7 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 	return v
 }
 
-// formFor leads to what the caller may do about a hold, and makes sense; to the page of the lock where that is nothing.
+// formFor leads to the form of the next step, if the caller may take it and it makes sense; else to the lock's page.
 func formFor(r *site.Request, said verdict.Verdict) choice {
 	row := &locks.Row{Record: said.Holder}
 	if said.Next == verdict.Force && r.Site.MayDo(r, protocol.ActionForceUnlock, row.Owner) && !row.Misplaced {

@@ -11,8 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// freePage is the page of a lock that nobody holds. It has one from the first time that somebody asks for it, whether
-// it was ever held or not.
+// freePage is the page of a lock without a holder. Any name has such a page, whether it was ever held or not.
 type freePage struct {
 	lockFrame
 	Look     locks.DisplayState // a class of the header: unclaimed, unknown or free

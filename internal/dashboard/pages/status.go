@@ -160,7 +160,7 @@ func (p *Pages) members() []memberView {
 
 func megabytes(n int64) string { return text.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
 
-// about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
+// about says how this dashboard is set up, as far as that explains what it can do.
 func (p *Pages) about(r *site.Request) []fact {
 	force := "off"
 	if p.site.Config.On(protocol.ActionForceUnlock) {

@@ -16,14 +16,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waitingPage is where people and programs wait, the lock first at which most time is lost.
+// waitingPage shows the locks with waiters, the one with the most time lost first.
 type waitingPage struct {
 	site.SearchPage
 	Locks   []contention
 	More    int // locks that are not shown
 	Waiting int
 	Longest *phrase.Moment
-	Free    int // locks that nobody takes although somebody waits
+	Free    int // unclaimed locks
 	Cycles  []cycleView
 }
 
@@ -73,7 +73,7 @@ func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
 	return p.site.Render("waiting", v)
 }
 
-// queued is a lock that somebody waits for.
+// queued is a lock with waiters.
 type queued struct {
 	in      *site.Request // to its cluster
 	lock    string
@@ -85,8 +85,8 @@ type queued struct {
 // key is the lock among those of all clusters.
 func (q *queued) key() [2]string { return [2]string{q.in.Site.URLs.Cluster, q.lock} }
 
-// queuedIn are the locks of a cluster that somebody waits for, as far as the query finds them. The error says that the
-// search was stopped.
+// queuedIn returns the locks of a cluster that have waiters and match the query. The error says that the search was
+// stopped.
 func queuedIn(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, error) {
 	s, notYet := r.Loaded()
 	if notYet != nil {

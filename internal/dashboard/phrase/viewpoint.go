@@ -39,8 +39,8 @@ func (v Viewpoint) Age(t time.Time) *Moment {
 	return &Moment{At: t, Kind: "age", Text: text.Duration(v.Now.Sub(t))}
 }
 
-// Lasting is how long something has lasted that may be over by now. Where the snapshot is stale, it is the length that
-// was known last.
+// Lasting is how long something has lasted that may be over by now. If the snapshot is stale, it is the last known
+// length.
 func (v Viewpoint) Lasting(t time.Time) *Moment {
 	m := v.Age(t)
 	if m != nil && v.Stale {

@@ -23,11 +23,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Operator does what operators want: [*lockstore.Store] does.
+// Operator carries out the actions of operators: [*lockstore.Store] is one.
 type Operator interface {
 	// Do does it to what was seen, and records it, in one transaction. Its error is [metadata.ErrChanged] when that is
-	// over, a [*protocol.RefusedError] when it makes no sense, and [protocol.ErrUnknown] when nobody can tell what
-	// became of it; after any other error nothing was done.
+	// over, a [*protocol.RefusedError] when it makes no sense, and [protocol.ErrUnknown] when the outcome is unknown;
+	// after any other error nothing was done.
 	Do(ctx context.Context, v protocol.Verb, on protocol.Subject, a protocol.Action) (protocol.Outcome, error)
 }
 
@@ -38,7 +38,7 @@ type Cluster struct {
 	Colour string // one of [Colours]; empty: by its name
 }
 
-// Colours are those that a cluster can have; the first one is that of production.
+// Colours returns the colours that a cluster can have; the first is for production.
 func Colours() []string { return []string{"magenta", "blue", "green", "indigo", "violet", "teal"} }
 
 // Shown is the cluster for people.
@@ -85,25 +85,25 @@ type Config struct {
 	Operator Operator
 	Enabled  access.Actions
 
-	// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest
-	// first, and how long it takes until there may be another one.
+	// Unclaimed returns the unclaimed locks, those that have been free for longest first, and how long it takes until
+	// there may be another one.
 	Unclaimed func() ([]unclaimed.Lock, time.Duration)
 	// Inconsistent returns what no client that follows the protocol leaves in etcd.
 	Inconsistent func() []inconsistent.Lock
-	// Members returns what each endpoint of etcd said of itself last. No member: that is not known.
+	// Members returns what each endpoint of etcd last reported about itself; empty if that is not known.
 	Members func() []Member
 	// Relists counts how often the view was read anew because the watch was interrupted, so that holds may have begun
 	// and ended unseen.
 	Relists func() uint64
-	// Waited asks somebody with a longer memory, such as Prometheus, how many waited for a lock. Nil: nobody has one.
+	// Waited asks a system with a longer memory, such as Prometheus, how many waited for a lock. Nil: there is none.
 	Waited func(ctx context.Context, lock string, from, to time.Time) ([]trends.Sample, error)
 	// Explain names the class of an error of etcd for people, such as "timeout" or "permission denied".
 	Explain func(error) string
 	// Now is the wall clock.
 	Now func() time.Time
 
-	// Notify tells somebody outside of what an operator did, in JSON. Nil: nobody is told. Its error must not hold
-	// secrets, such as an address.
+	// Notify posts what an operator did to a webhook, as JSON. Nil: there is none. Its error must not contain secrets,
+	// such as an address.
 	Notify func(ctx context.Context, notice []byte) error
 
 	Access access.Config // who callers are and what they may do

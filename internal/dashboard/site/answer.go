@@ -45,7 +45,7 @@ func matchesTag(lists []string, etag string) bool {
 	return false
 }
 
-// Heard is the header that says when etcd was last heard, so that a reader who has this version knows how fresh it is.
+// Heard is the header that says when etcd was last heard, so that a client that has this version knows how fresh it is.
 func Heard(r *Request) map[string]string {
 	return map[string]string{"Mutexdash-Heard": phrase.ISO(r.Fresh.Heard)}
 }

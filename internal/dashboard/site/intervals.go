@@ -18,8 +18,8 @@ import (
 // come first.
 const maxPresent = 10_000
 
-// Everything is who held and waited since a time, in all clusters that the caller may view, and until when short
-// intervals may be missing; zero: none is.
+// Everything returns the holds and waits since a time, in all clusters that the caller may view. Short ones before
+// forgot may be missing; if it is zero, none is.
 func (s *Site) Everything(r *Request, since time.Time) (all []intervals.Interval, forgot time.Time, unread Unread) {
 	lists, unread := fromEach(r, access.View, func(part *Request) ([][]intervals.Interval, error) {
 		ctx, cancel := part.Context(), func() {}

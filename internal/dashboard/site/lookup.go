@@ -76,7 +76,7 @@ func (s *Site) Look(r *Request) (*Lock, error) {
 	return l, nil
 }
 
-// Viewpoint is that of the lock, which is not stale where etcd has just been read.
+// Viewpoint is the viewpoint for the lock, which is not stale if it has just been read from etcd.
 func (l *Lock) Viewpoint(at phrase.Viewpoint) phrase.Viewpoint {
 	if l.Unread == "" {
 		return phrase.LiveAt(at.Now)

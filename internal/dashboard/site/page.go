@@ -142,7 +142,7 @@ func band(environment string) string {
 	return "band-" + strconv.Itoa(shade(environment))
 }
 
-// isProduction reports whether a name is that of a production.
+// isProduction reports whether the name is that of a production environment.
 func isProduction(name string) bool { return strings.Contains(strings.ToLower(name), "prod") }
 
 // Colour gives each of several clusters that has no colour one that no other has, while there are any: by its name, so

@@ -31,7 +31,7 @@ type Request struct {
 
 type requestKey struct{}
 
-// RequestOf is the request that was made at the door. Where that was not reached it is one of nobody, who may nothing.
+// RequestOf is the request that the door made. If the door was not reached, it is a request of a caller without rights.
 func (s *Site) RequestOf(r *http.Request) *Request {
 	if made, ok := r.Context().Value(requestKey{}).(*Request); ok {
 		same := *made

@@ -270,8 +270,8 @@ func (r *Request) knows(name string) bool {
 	return len(s.Holders(name)) > 0 || len(s.Queues[name]) > 0
 }
 
-// WhichCluster is the cluster whose lock is meant by a request that does not say which: the only one that knows the
-// name, or the hold. ok is false where that is none, or more than one.
+// WhichCluster is the cluster that a request means without naming it: the only one that knows the name, or the hold. ok
+// is false if none does, or more than one.
 func (r *Request) WhichCluster(name, hold string) (part *Request, ok bool) {
 	var knowing []*Request
 	for _, part := range r.Each() {

@@ -83,7 +83,7 @@ func (u URLs) Lock(name, hold string) string {
 	return u.named("lock", name, "hold", hold)
 }
 
-// LockFrom is the same for a list, to whose view the page of the lock leads back.
+// LockFrom is the same for a list; the page of the lock links back to its view.
 func (u URLs) LockFrom(name, hold, view string) string {
 	link := u.Lock(name, hold)
 	if link == "" || view == "" || len(view) > MaxViewBytes {

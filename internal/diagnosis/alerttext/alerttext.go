@@ -1,7 +1,7 @@
-// Package alerttext has the sentences of alerts about locks. Pushed alerts, the JSON of a lock and the notices of the
-// page have them from here, and Prometheus' rules in deploy/prometheus say the same, which tests hold them to.
+// Package alerttext has the sentences of alerts about locks. Pushed alerts, the JSON of a lock and the page's
+// notifications use them, and tests keep Prometheus' rules in deploy/prometheus identical.
 //
-// Names are whatever somebody wrote into etcd: here they are one visible line of at most 512 bytes.
+// Names are untrusted text from etcd: here they become one visible line of at most 512 bytes.
 package alerttext
 
 import (
@@ -44,8 +44,7 @@ func (h Hold) atStart() string {
 	return h.who()
 }
 
-// Of says how a lock stands: the worst that alerts say about it, whether they are on already or not, and of a lock
-// about which there is none that it is held.
+// Of describes the state of a lock: in the words of its worst alert, firing yet or not; without one, that it is held.
 func Of(r *metadata.Record, v staleness.Verdict) Text {
 	h := HoldOf(r)
 	switch {
@@ -68,7 +67,7 @@ func EndedAt(r *metadata.Record, v staleness.Verdict) time.Time {
 	return cmp.Or(protocol.EndedAt(r.Death), v.AbandonedAt)
 }
 
-// Held is about a lock with which nothing is wrong. There is no alert that says so.
+// Held is about a healthy lock, for which there is no alert.
 func Held(h Hold, expected time.Time) Text {
 	lock := Line(h.Lock)
 	t := Text{fmt.Sprintf("Lock %s is held.", lock), fmt.Sprintf("%s took the lock %s.", h.atStart(), lock)}
@@ -109,7 +108,7 @@ func Removed(h Hold, at time.Time) Text {
 	lock := Line(h.Lock)
 	return Text{fmt.Sprintf("Lock %s was auto-unlocked.", lock),
 		fmt.Sprintf("%s did not release the lock %s, so an unlocker removed it at %s. "+
-			"Check the holder and its work: somebody else may hold the lock now.", h.atStart(), lock, Instant(at))}
+			"Check the holder and its work: another process may hold the lock now.", h.atStart(), lock, Instant(at))}
 }
 
 // ClockOff is about a lock whose holder's clock is ahead by so much, or behind if that is negative.
@@ -121,12 +120,12 @@ func ClockOff(h Hold, ahead time.Duration) Text {
 	}
 	return Text{fmt.Sprintf("The clock of the holder of lock %s is off.", lock),
 		fmt.Sprintf("The clock of %s, the holder of the lock %s, is %s %s the unlocker's. "+
-			"The times that the holder wrote into the record are wrong by as much.", h.who(), lock,
+			"The times that the holder wrote into the record are wrong by that much.", h.who(), lock,
 			Lasting(ahead.Abs()), side)}
 }
 
-// Malformed is about a lock whose record has no uuid or no readable deadline. The rules, which have no series for each
-// of these, count them and say the same of all.
+// Malformed is about a lock whose record has no uuid or no readable deadline. The rules have no series for each of
+// these: they count them, and say the same about all.
 func Malformed(h Hold) Text {
 	lock := Line(h.Lock)
 	return Text{fmt.Sprintf("Lock %s has no uuid or no readable deadline.", lock),
@@ -134,24 +133,23 @@ func Malformed(h Hold) Text {
 			"the unlockers have defaults for such locks.", lock, h.who())}
 }
 
-// Unclaimed is about a free lock that nobody takes although somebody waits. Owner and host are those of the first in
-// line.
+// Unclaimed is about a free lock whose first waiter does not take it. Owner and host are those of that waiter.
 func Unclaimed(first Hold, since time.Time) Text {
 	lock := Line(first.Lock)
 	who := "the first in line"
 	if first.Owner != "" || first.Host != "" {
 		who = first.who() + ", who is first in line,"
 	}
-	return Text{fmt.Sprintf("Nobody takes the lock %s, although somebody waits for it.", lock),
-		fmt.Sprintf("The lock %s has been free since %s, and %s does not take it. Everybody else waits behind it.",
-			lock, Instant(since), who)}
+	return Text{fmt.Sprintf("Lock %s is free, but the first in line does not take it.", lock),
+		fmt.Sprintf("The lock %s has been free since %s, and %s does not take it. "+
+			"All other waiters are stuck behind it.", lock, Instant(since), who)}
 }
 
 // Deadlock is about processes that wait for each other.
 func Deadlock(locks, holders string, since time.Time) Text {
-	return Text{"Processes wait for each other's locks: " + Line(locks) + ".",
-		Line(holders) + " have waited for each other's locks since " + Instant(since) +
-			". Unless they do several jobs at once, none of them continues until one gives up or loses a lock at its " +
+	return Text{"Processes are waiting for each other's locks: " + Line(locks) + ".",
+		Line(holders) + " have been waiting for each other's locks since " + Instant(since) +
+			". Unless they do several jobs at once, they are stuck until one gives up or loses a lock at its " +
 			"deadline."}
 }
 

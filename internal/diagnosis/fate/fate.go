@@ -89,7 +89,7 @@ func modes(running []metadata.Presence) string {
 // Known reports whether there are unlockers and all say how they decide.
 func (f *Fate) Known() bool { return f.Unlockers > 0 && len(f.Silent) == 0 }
 
-// quicker is the policy of two unlockers together.
+// quicker is the combined policy of two unlockers: whichever acts first counts.
 func quicker(a, b staleness.Policy) staleness.Policy {
 	p := staleness.Policy{
 		ClockSkew: min(a.ClockSkew, b.ClockSkew), MinWarning: min(a.MinWarning, b.MinWarning),
@@ -117,8 +117,8 @@ func earlier(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// maxExclusions is how many different lists of exclusions are considered: unlockers should have one. Where there are
-// more, no lock counts as excluded.
+// maxExclusions is how many different lists of exclusions are considered: unlockers should share one. Beyond that, no
+// lock counts as excluded.
 const maxExclusions = 8
 
 func (f *Fate) exclude(globs []string) {

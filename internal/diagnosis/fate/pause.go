@@ -9,8 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Pause returns the rules by which all unlockers that remove locks hold back now, those of the first one; none where
-// one of them is free to remove, or none removes. Some rules do not count.
+// Pause returns why all unlockers that remove locks hold back now: the rules of the first one, except those in but. It
+// returns nil if one of them is free to remove, or none removes locks.
 func Pause(running []metadata.Presence, but ...staleness.Rule) (rules []string) {
 	for _, u := range running {
 		if !removes(u) {

@@ -93,8 +93,8 @@ func (t *taken) add(s metadata.Share) {
 	t.limit = max(t.limit, s.Limit)
 }
 
-// judge adds what is inconsistent. Holders may know different limits, because a limit can be changed; that of the
-// largest is one that was true.
+// judge adds what is inconsistent. Holders may know different limits, because a limit can be changed; the largest was
+// valid at some time.
 func (t *taken) judge(found []Lock, name string) []Lock {
 	if t.limit > 0 && t.permits > t.limit {
 		found = append(found, Lock{name, Oversold, fmt.Sprintf("has %d of %d permits out", t.permits, t.limit)})

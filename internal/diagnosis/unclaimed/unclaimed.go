@@ -1,5 +1,5 @@
-// Package unclaimed finds locks that nobody takes: nobody holds them, somebody has waited for longer than any hand-over
-// lasts, and the first in line does not take its turn. All others wait behind it. Metric, alert and page use the same
+// Package unclaimed finds locks that are free but not taken: they have had waiters for longer than any hand-over lasts,
+// and the first in line does not take its turn. All others wait behind it. Metric, alert and page use the same
 // function.
 //
 // The usual cause is a client that keeps its ticket alive but no longer does anything else: its worker hangs, and the

@@ -78,7 +78,7 @@ func ClassOf(r *metadata.Record, judged staleness.Verdict, f *fate.Fate, now tim
 	return Calm
 }
 
-// Turns is when the class of a hold changes by time alone before its state does; zero = not.
+// Turns is when the class of a hold will change by time alone, before its state does; zero = it will not.
 func Turns(r *metadata.Record, judged staleness.Verdict, f *fate.Fate, now time.Time) (at time.Time) {
 	switch judged.State {
 	case staleness.Alerting:
@@ -94,7 +94,7 @@ func Turns(r *metadata.Record, judged staleness.Verdict, f *fate.Fate, now time.
 	return at
 }
 
-// removedBy is when unlockers have removed a lock for what it is now; zero = they do not.
+// removedBy is by when unlockers remove a lock in its current state; zero = never.
 func removedBy(r *metadata.Record, judged staleness.Verdict, f *fate.Fate) time.Time {
 	by := judged.OverdueAt(f.Policy)
 	if by.IsZero() || !f.Removes || f.Excludes(r.Name) {
@@ -106,8 +106,8 @@ func removedBy(r *metadata.Record, judged staleness.Verdict, f *fate.Fate) time.
 // silentTimes is how many times its rhythm a holder may be silent before it counts as silent.
 const silentTimes = 3
 
-// rhythm is how often the holder reports: so far, on average, or as it promised with its last report; 0 = not known,
-// because it never reported.
+// rhythm is how often the holder reports: on average so far, or as its last report promised; 0 = unknown, because it
+// never reported.
 func rhythm(r *metadata.Record, judged staleness.Verdict) time.Duration {
 	if r.Alive == nil || r.Alive.At.IsZero() || r.Alive.At.Before(r.LockedAt) { // of another hold, or another clock
 		return 0
@@ -122,7 +122,7 @@ func rhythm(r *metadata.Record, judged staleness.Verdict) time.Duration {
 	return max(0, promised.Sub(r.Alive.At))
 }
 
-// silent reports whether nothing was heard of the holder for so long that it may be gone, or a witness suspects so.
+// silent reports whether the holder has been silent for so long that it may be gone, or a witness suspects that it is.
 func silent(r *metadata.Record, judged staleness.Verdict, now time.Time) bool {
 	rhythm := rhythm(r, judged)
 	return rhythm == 0 || now.Sub(r.Alive.At) > silentTimes*rhythm || diagnosis.Suspected(r)

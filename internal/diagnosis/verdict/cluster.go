@@ -57,7 +57,7 @@ func (c *Cluster) unlockers() (lead sentence, alert string) {
 	return lead, "unlockersdisagree"
 }
 
-// heldBack are the rules that hold back all removals for longer than the moments after a restart.
+// heldBack returns the rules that hold back all removals, except the gap after a restart.
 func (c *Cluster) heldBack() []string { return fate.Pause(c.Running, staleness.Gap) }
 
 func onlyBrake(rules []string) bool { return len(rules) == 1 && rules[0] == string(staleness.Brake) }

@@ -129,8 +129,8 @@ func (c *Cluster) late(l *Lock) (s sentence) {
 	return s
 }
 
-// lives says what a holder proves by its reports: that it works where it reports progress, and otherwise that its
-// process lives. whose is "its " or "whose "; empty for one of several.
+// lives says what a holder's reports prove: with progress, that it works; without, that its process is alive. whose is
+// "its " or "whose "; empty for one of several holders.
 func (s *sentence) lives(l *Lock, whose string) {
 	r := l.Holder
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// paused are the rules that keep unlockers from removing a lock that is due. A proof of death makes good for a gap and
-// for a clock that cannot be trusted.
+// paused returns the rules that keep unlockers from removing a lock that is due. A proof of death overrides a gap and a
+// clock that cannot be trusted.
 func (c *Cluster) paused(l *Lock) []string {
 	if l.Judged.State == staleness.Abandoned {
 		return fate.Pause(c.Running, staleness.Gap, staleness.Clock)
@@ -45,7 +45,7 @@ func (c *Cluster) leftBy(l *Lock) (s sentence) {
 	return s
 }
 
-// mum says which unlockers do not say how they decide.
+// mum names the unlockers that do not publish their policy.
 func (c *Cluster) mum() string {
 	return fate.Names(c.Fate.Silent) + pick(len(c.Fate.Silent) == 1, " does not publish its policy",
 		" do not publish their policy")

@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Lock is what is known of a lock that somebody holds. One that several hold counts as a whole, in the class of the
-// holder that matters most.
+// Lock is what is known about a held lock. One with several holders counts as a whole, in the class of the holder that
+// matters most.
 type Lock struct {
 	Name   string
 	Class  Class
@@ -61,7 +61,7 @@ func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
 	return q
 }
 
-// Ranking is which of many locks a person should hear of first. It is made once for each view of the locks.
+// Ranking says which of many locks is the most urgent. It is made once for each snapshot.
 type Ranking struct {
 	First  *Lock // nil: nothing is wrong with any, and nobody waits
 	Counts Counts
@@ -81,8 +81,8 @@ func (r *Ranking) Add(l Lock) {
 	}
 }
 
-// compare is negative if a person should hear of the lock before the other one: because of its class, because nobody
-// looks at it yet, because more time is lost, or because it began earlier.
+// compare is negative if the lock is more urgent than the other one: because of its class, because it is not
+// acknowledged, because more time is lost, or because it began earlier.
 func (l *Lock) compare(o *Lock) int {
 	if l.Class == Calm && o.Class == Calm {
 		return cmp.Or(cmp.Compare(lockorder.Instant(l.Longest), lockorder.Instant(o.Longest)),

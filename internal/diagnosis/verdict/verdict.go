@@ -133,8 +133,8 @@ func Of(clusters ...Cluster) Verdict {
 	return v
 }
 
-// OfLock decides about one lock of a cluster alone; held is nil where nobody holds it. ok is false where there is
-// nothing to say of it. Who looks at it is said by whoever shows it, unless several hold it.
+// OfLock decides about a single lock of a cluster; held is nil if it has no holder. ok is false if there is nothing to
+// say. The acknowledgement is left to the caller, unless the lock has several holders.
 func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
 	one := candidate{in: &c, class: Calm}
 	queue := name
@@ -203,7 +203,7 @@ func (c *Cluster) counts() (all Counts) {
 	return all
 }
 
-// unlockersFail reports whether nobody removes locks in time. Of unlockers that are not heard of nothing is known.
+// unlockersFail reports whether locks are not removed in time. While etcd is silent, that is unknown.
 func (c *Cluster) unlockersFail() bool {
 	return !c.away() && !c.Unwatched &&
 		(len(c.Running) == 0 || len(c.heldBack()) > 0 || len(fate.Disagreements(c.Running)) > 0)
