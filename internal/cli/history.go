@@ -81,9 +81,9 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 		}
 		ways[how]++
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
-			orNone(protocol.ShareWords(metadata.ShareOf(e.Lock, e.Attributes))), how, wholeText(e.By), orNone(askedBy(e)),
-			orNone(givenBy(e)), orNone(lookedAtBy(e)), wholeText(e.Owner), withPID(wholeText(e.Hostname), e.PID),
-			age(e.LockedAt.Time, e.EndedAt.Time), wholeText(e.Why))
+			orNone(protocol.ShareWords(metadata.ShareOf(e.Lock, e.Attributes))), how, wholeText(e.By),
+			orNone(askedBy(e)), orNone(givenBy(e)), orNone(lookedAtBy(e)), wholeText(e.Owner),
+			withPID(wholeText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), wholeText(e.Why))
 	}
 	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
 		t.DropEmpty(column)

@@ -51,8 +51,8 @@ func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 	from := pages.FromView(o.site.URLs, r)
 	v := markPage{Page: o.site.Page(r, o.form.Tab+" "+row.Name), Name: row.Name, Look: row.Display,
 		Purpose: row.Purpose, Words: o.form, Required: o.MinWhy > 0, Done: pages.DoneTo(row.Record, r.Now),
-		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision, Hold: row.UUID,
-			Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
+		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
+			Hold: row.UUID, Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
 			Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from)}}
 	o.fill(&v.confirmForm, typed, "", wrong)
 	v.Here = "list"
