@@ -6,6 +6,7 @@ ignore node_modules
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0
+	github.com/creack/pty v1.1.24
 	github.com/go-chi/chi/v5 v5.2.2
 	github.com/go-logr/logr v1.4.4
 	github.com/godbus/dbus/v5 v5.1.0

@@ -1,21 +1,19 @@
 package cli_test
 
 import (
-	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/sys/unix"
 )
 
 // console ID COMMAND... runs a program in the background on its own terminal, whose screen is the file ID.out.
 func (w *world) console(ts *testscript.TestScript, _ bool, args []string) {
-	file, terminal, err := openTerminal()
+	file, terminal, err := pty.Open()
 	ts.Check(err)
 	defer terminal.Close()
 	path, err := exec.LookPath(args[1])
@@ -53,27 +51,4 @@ func (w *world) keys(ts *testscript.TestScript, _ bool, args []string) {
 	text := strings.NewReplacer("^C", "\x03", "^Z", "\x1a", `\n`, "\n").Replace(args[1])
 	_, err := w.screens[args[0]].file.WriteString(text)
 	ts.Check(err)
-}
-
-// openTerminal returns both ends of a new pseudo terminal.
-func openTerminal() (screen, terminal *os.File, err error) {
-	screen, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, err := screen.SyscallConn()
-	if err != nil {
-		return nil, nil, err
-	}
-	var number int
-	err = errors.Join(conn.Control(func(fd uintptr) {
-		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
-			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
-		}
-	}), err)
-	if err != nil {
-		return nil, nil, err
-	}
-	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	return screen, terminal, err
 }

@@ -120,8 +120,8 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 	fs.DurationVar(&p.AbandonedGrace, "sweep.abandoned-grace", p.AbandonedGrace,
 		"how long an unlocker must have known the proof of a holder's death before it removes the lock")
 	fs.DurationVar(&p.LockDelay, "sweep.lock-delay", p.LockDelay,
-		"how long to keep others out after a hold was ended by force or at its deadline, unless its record sets a delay; "+
-			"up to 1h, 0 is no delay")
+		"how long to keep others out after a hold was ended by force or at its deadline, unless its record sets a "+
+			"delay; up to 1h, 0 is no delay")
 	fs.Var((*abandonedValue)(&p.UnlockAbandoned), "sweep.abandoned",
 		"what to do about a lock whose holder is proven dead by a witness: report, or unlock without waiting "+
 			"for its deadline")

@@ -20,7 +20,8 @@ func TestAbandonedLockIsRemovedAfterTheGrace(t *testing.T) {
 			s.state("a")
 			s.wait(4 * time.Minute)
 			s.mustBeRemovedOnceAt(t, "a", stated.Add(grace))
-			want := fmt.Sprintf("its container ended at %s with exit code 137 (OOMKilled), according to the witness w-1",
+			want := fmt.Sprintf("its container ended at %s with exit code 137 (OOMKilled), "+
+				"according to the witness w-1",
 				stated.Add(-40*time.Second).UTC().Format(time.RFC3339))
 			if got := s.endings["a"]; got.Ended != metadata.EndedAbandoned || got.Why != want || got.By != n.id {
 				t.Errorf("the ending is %+v, want %s", got, want)

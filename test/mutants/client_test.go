@@ -92,7 +92,8 @@ var clientSuites = []suite{
 		{"adopt-over", "time.Until(l.deadline.until) <= 0", `false`, "TestAdoptionExtendsAnOverdueHold"},
 		{"adopt-alert", `l.extension.alertAfterUnlock`, `false`, "TestHeartbeatKeepsProgressAndAlertOfAScript"},
 		// Ends of holds.
-		{"release-tombstone", `l.entombed(r, tombstone)`, `false`, "TestUnlockWithWritesIsAppliedOnceIfTheAnswerIsLost"},
+		{"release-tombstone", `l.entombed(r, tombstone)`, `false`,
+			"TestUnlockWithWritesIsAppliedOnceIfTheAnswerIsLost"},
 		{"release-unknown", "«err != nil && r.Indeterminate»:\n\t\treturn fmt.Errorf(\"%w: %w", `false`,
 			"TestUnansweredUnlockCanBeRetried"},
 		{"release-inner", `hold.reentry.count > 0`, `false`, "TestUnlockWithRefusesBadInput"},

@@ -203,7 +203,8 @@ func withoutDeadline(r *locks.Row, unlockers []protocol.Unlocker) string {
 	}
 	switch {
 	case r.AutoUnlockAt.IsZero() && r.Verdict().AutoUnlockAt.IsZero():
-		s.WriteString("It is never removed automatically, because its deadline cannot be read: an operator must unlock it.")
+		s.WriteString("It is never removed automatically, because its deadline cannot be read: an operator must " +
+			"unlock it.")
 	case r.AutoUnlockAt.IsZero():
 		s.WriteString("The default policy removes it at " + phrase.UTC(r.Verdict().AutoUnlockAt) + ".")
 	default:
@@ -229,12 +230,12 @@ func skewSentence(r *locks.Row, now time.Time) string {
 	switch off := r.Verdict().ClockOff; {
 	case off < 0:
 		return "clock skew -" + text.Duration(-off) +
-			": the holder's clock is behind this dashboard's. The auto-unlock is shown by this dashboard's clock, which is " +
-			"later than the record says"
+			": the holder's clock is behind this dashboard's. The auto-unlock is shown by this dashboard's clock, " +
+			"which is later than the record says"
 	case off > 0:
 		return "clock skew +" + text.Duration(off) +
-			": the holder's clock is ahead of this dashboard's. The alert is shown by this dashboard's clock, which is " +
-			"earlier than the record says"
+			": the holder's clock is ahead of this dashboard's. The alert is shown by this dashboard's clock, " +
+			"which is earlier than the record says"
 	case ahead > 5*time.Second:
 		return "clock skew +" + text.Duration(ahead) + ": the holder's clock is ahead of this dashboard's"
 	}

@@ -132,7 +132,8 @@ func (l *life) addHold(p *Pages, r *locks.Row, named bool, at phrase.Viewpoint) 
 			protocol.ExtendedWords(r.Record, at.Now))
 	}
 	if a := r.AcknowledgedAt(at.Now); a != nil {
-		l.add(at, "done", a.At.Time, phrase.Say("An operator acknowledged it"), protocol.AcknowledgedWords(r.Record, at.Now))
+		l.add(at, "done", a.At.Time, phrase.Say("An operator acknowledged it"),
+			protocol.AcknowledgedWords(r.Record, at.Now))
 	}
 	if r.Proven() {
 		what, how := protocol.WhatEnded(r.Death)
