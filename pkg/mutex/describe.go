@@ -63,7 +63,7 @@ func describeDelay(d *metadata.Delay, now time.Time) string {
 	}
 	switch until := d.Until(); {
 	case !d.Leased:
-		return line + " stands until somebody ends it"
+		return line + " stands until an operator ends it"
 	case until.IsZero():
 		return line + " stands"
 	case until.After(now):
@@ -76,7 +76,7 @@ func describeDelay(d *metadata.Delay, now time.Time) string {
 func describeEnding(e *metadata.Ending, now time.Time) string {
 	words, _ := metadata.EndingOf(e.Ended)
 	var b strings.Builder
-	b.WriteString(plain(words.Verb) + " by " + cmp.Or(plain(e.By), "somebody unknown"))
+	b.WriteString(plain(words.Verb) + " by " + cmp.Or(plain(e.By), "an unknown caller"))
 	if !e.EndedAt.IsZero() {
 		b.WriteString(" " + text.RelativeWords(e.EndedAt.Time, now))
 	}
@@ -96,7 +96,7 @@ func clip(s string) string { return text.Clip(s, maxQuoted) }
 
 // describeRequest says who asks, when and why: "ann 5 seconds ago: the deploy waits".
 func describeRequest(r *metadata.Request, now time.Time) string {
-	who := cmp.Or(plain(r.By), "somebody unknown")
+	who := cmp.Or(plain(r.By), "an unknown caller")
 	if r.Source == metadata.SourceWaiter {
 		who += ", who waits for it,"
 	}

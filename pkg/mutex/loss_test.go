@@ -148,7 +148,7 @@ func TestRefusalMessages(t *testing.T) {
 		{mutex.HeldError{Delay: delay}, `nobody holds lock "l"; a lock delay after the hold of a on h lasts until ` +
 			`2027-01-15T08:01:00Z, in 60 seconds`},
 		{mutex.HeldError{Delay: &metadata.Delay{Unreadable: true}},
-			`nobody holds lock "l"; a lock delay stands until somebody ends it`},
+			`nobody holds lock "l"; a lock delay stands until an operator ends it`},
 		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: five, Limit: 5, Weight: 1, Where: "x.go:7"},
 			`semaphore "l": 0 of 5 permits free, 1 wanted; held by a, b, c and 2 others; ` +
 				`the first of them is auto-unlocked in 2 hours`},
