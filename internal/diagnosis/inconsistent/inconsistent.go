@@ -19,7 +19,7 @@ type Kind string
 const (
 	Oversold Kind = "oversold"      // more permits are out than any of the holders knew to exist
 	Beside   Kind = "beside"        // the whole lock is held beside shares of it, or permits beside readers
-	Endless  Kind = "endless_delay" // a lock delay without a lease: no client can take the lock until an operator ends it
+	Endless  Kind = "endless_delay" // a lock delay without a lease: it lasts until an operator ends it
 )
 
 // Kinds returns all kinds.
