@@ -55,7 +55,7 @@ func TestPictures(t *testing.T) {
 	b.click(".danger a")
 	b.until("the page that asks", `document.readyState === "complete" && document.querySelector("form.force")`)
 	b.size(1280, 860)
-	b.do(typeInto("#typed", held), typeInto("#reason", "The node of the pod is gone since 02:51, BILL-2207"))
+	b.do(typeInto("#typed", held), typeInto("#reason", "The pod has been gone since 02:51, BILL-2207"))
 	b.picture("force-unlock")
 
 	b.open(s.url + "lock?name=media/transcoders")

@@ -123,19 +123,19 @@ func (c *Cluster) late(l *Lock) (s sentence) {
 	s = c.subject(l, false)
 	s.say(" is ")
 	s.since(l.lateSince())
-	s.say(" late, ")
+	s.say(" late, but ")
 	s.lives(l, pick(l.Shares > 1, "", "its "))
 	s.say(".")
 	return s
 }
 
 // lives says what a holder's reports prove: with progress, that it works; without, that its process is alive. whose is
-// "its " or "whose "; empty for one of several holders.
+// "its ", "and its " or "whose "; empty for one of several holders.
 func (s *sentence) lives(l *Lock, whose string) {
 	r := l.Holder
 	switch {
 	case whose == "":
-		s.say(pick(r.Alive.Progress == "", "and is alive (", "and is working ("))
+		s.say(pick(r.Alive.Progress == "", "is alive (", "is working ("))
 	case r.Alive.Progress == "":
 		s.say(whose + "process is alive (")
 	default:
@@ -209,7 +209,7 @@ func (c *Cluster) inTime(l *Lock) (s sentence) {
 	}
 	s = c.subject(l, false)
 	s.say(" is held in time")
-	c.works(&s, l, "its ")
+	c.works(&s, l, "and its ")
 	s.say(".")
 	return s
 }
