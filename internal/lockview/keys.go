@@ -160,3 +160,49 @@ func (h *held) madeOf(fields []metadata.Field) bool {
 		return f.Name == name && f.ModRevision == revisionOf(&h.Record, name)
 	})
 }
+
+// extended returns a canonical lock after the changes of one revision; ok reports whether they are what the protocol's
+// alive transaction writes. Most writes are such, and decoding all keys of the lock would take four times as long.
+func extended(it item, changes []change, in *interner) (after item, ok bool) {
+	fields := make([]metadata.Field, 0, len(changes))
+	for _, c := range changes {
+		if c.foreign || c.event.Deleted {
+			return it, false
+		}
+		fields = append(fields, c.written())
+	}
+	rec := it.rec.Record // a copy
+	now := metadata.DecodeRecord(rec.Name, fields)
+	writes := 2
+	if now.Alive != nil {
+		writes++
+	}
+	if len(fields) != writes || now.Token != 0 || len(now.Problems) != 1 { // the missing uuid is one
+		return it, false
+	}
+	size := int(it.rec.size)
+	keys := it.rec.keys
+	switch {
+	case now.Alive == nil && rec.Alive != nil:
+		return it, false
+	case now.Alive != nil && rec.Alive == nil:
+		size += len(metadata.FieldAlive)
+		keys = in.keys(append(slices.Clip(keys.names), metadata.FieldAlive))
+	}
+	for _, f := range fields {
+		before, _ := valueOf(&rec, f.Name)
+		size += len(f.Value) - len(before)
+	}
+	rec.AlertAt = now.AlertAt
+	rec.AutoUnlockAt = now.AutoUnlockAt
+	rec.Alive = now.Alive
+	rec.DeadlineRevision = now.DeadlineRevision
+	rec.Extensions = now.Extensions
+	rec.Revision = now.Revision
+	for _, f := range fields {
+		if value, _ := valueOf(&rec, f.Name); value != f.Value {
+			return it, false
+		}
+	}
+	return item{rec: &held{rec, sizeOf(size), keys}}, size <= maxCanonical
+}

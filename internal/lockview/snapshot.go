@@ -39,6 +39,9 @@ func newSnapshot(l protocol.Layout, i *interner) *snapshot {
 func (s *snapshot) decodeChanges(name string, before item, changes []change) (item, *irregular) {
 	o := s.irregulars[name]
 	if before.rec != nil && o == nil {
+		if after, ok := extended(before, changes, s.intern); ok {
+			return after, nil
+		}
 		o = expand(before)
 	}
 	if o == nil {
