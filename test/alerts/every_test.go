@@ -56,8 +56,8 @@ func rulesAlerts(t *testing.T) (all []told) {
 	return all
 }
 
-// TestAlertTextsMatchTheDocumentation sends an alert of each rule through Alertmanager to the chat or the pager. Without
-// the inhibitions, because they do not all fire at once.
+// TestAlertTextsMatchTheDocumentation sends an alert of each rule through Alertmanager to the chat or the pager.
+// Without the inhibitions, because they do not all fire at once.
 func TestAlertTextsMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t, func(config string) string {

@@ -256,7 +256,7 @@ func ghostAfterCancel(t *testing.T, s *scene, c *client) {
 	s.staysFreeOf(g, "ghost")
 }
 
-// ghostOfTry lets the ghost take the lock when its sender was refused, which joins when more than the margin has passed.
+// ghostOfTry lets the ghost take the lock when its sender was refused; the sender joins after more than the margin.
 func ghostOfTry(t *testing.T, s *scene, c *client) {
 	s.write("late", s.somebody(uuid.NewString()))
 	d, line := s.behindWire(c)

@@ -23,8 +23,8 @@ import (
 
 var rendered = flag.String("rendered", "", "directory with the rendered scenarios of the chart")
 
-// TestProgramsStartWithTheChartsArguments takes flags, variables, files and probes of every pod of every scenario and starts
-// the programs with them, next to etcds with the users, roles and certificates that the secrets stand for.
+// TestProgramsStartWithTheChartsArguments takes flags, variables, files and probes of every pod of every scenario
+// and starts the programs with them, next to etcds with the users, roles and certificates that the secrets stand for.
 func TestProgramsStartWithTheChartsArguments(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(*rendered, "*.yaml"))
 	if err != nil || len(files) < 12 {

@@ -66,8 +66,8 @@ func environmentFile(t *testing.T, file string) (all []string) {
 	return all
 }
 
-// TestProgramsStartWithTheUnitsArguments starts them with the variables and credentials of their units and of the examples
-// beside them, next to an etcd that asks for certificates.
+// TestProgramsStartWithTheUnitsArguments starts them with the variables and credentials of their units and of the
+// examples beside them, next to an etcd that asks for certificates.
 func TestProgramsStartWithTheUnitsArguments(t *testing.T) {
 	proctest.ReadSources(t)
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
