@@ -322,7 +322,8 @@ func TestPageShowsThatTheDashboardIsUnreachable(t *testing.T) {
 	s, b := four(t)
 	s.kill()
 	b.until("lost", `document.body.classList.contains("stale") &&
-		document.querySelector("[role=alert] #lost[aria-live=off]")?.textContent.startsWith("Lost contact with the dashboard")`)
+		document.querySelector("[role=alert] #lost[aria-live=off]")
+			?.textContent.startsWith("Lost contact with the dashboard")`)
 	b.watch(`document.getElementById("lost")?.textContent`)
 	b.until("several tries", `seen.length > 8`)
 	for _, said := range b.seen() {
