@@ -40,7 +40,12 @@ func (c *Cluster) leftBy(l *Lock) (s sentence) {
 	case !c.Fate.Known():
 		s.say("Whether it will be unlocked is unknown: " + c.mum() + ".")
 	default:
-		s.say("Unlockers only report it.")
+		s.say("Unlockers only report it")
+		if at := l.Judged.AutoUnlockAt; !at.IsZero() {
+			s.say(" until its deadline: auto-unlock ")
+			s.until(at)
+		}
+		s.say(".")
 	}
 	return s
 }
@@ -100,7 +105,7 @@ func (c *Cluster) comes(l *Lock) (s sentence) {
 	case len(paused) > 0:
 		s.say("Auto-unlock is paused: " + fate.Reasons(paused) + ".")
 	default:
-		s.say("Auto-unlock ")
+		s.say(pick(l.Class == Late, "If it falls silent, auto-unlock ", "Auto-unlock ")) // its reports extend it
 		s.until(at)
 		s.say(".")
 	}
