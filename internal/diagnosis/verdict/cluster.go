@@ -34,7 +34,7 @@ func (c *Cluster) stale() (lead sentence, then []sentence) {
 	return lead, []sentence{seen}
 }
 
-// unlockers says why nobody removes locks in time, and which alert is about it.
+// unlockers says why locks are not removed in time, and which alert is about it.
 func (c *Cluster) unlockers() (lead sentence, alert string) {
 	where := ""
 	if c.Name != "" {
@@ -42,6 +42,9 @@ func (c *Cluster) unlockers() (lead sentence, alert string) {
 	}
 	disagreements := fate.Disagreements(c.Running)
 	switch paused := c.heldBack(); {
+	case c.Alarm != "":
+		lead.say(pick(where == "", "", text.Visible(c.Name)+": ") + c.Alarm + ". No lock can be taken or extended.")
+		return lead, "unlockeretcdalarm"
 	case len(c.Running) == 0:
 		lead.say("No unlocker is running" + where + ", or none can write to etcd: no lock is auto-unlocked.")
 		return lead, "unlockerdown"
