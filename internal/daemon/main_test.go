@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,6 +36,17 @@ func TestMain(m *testing.M) {
 			fmt.Println("stopping")
 			select {}
 		},
+		"signalled": func(context.Context) error {
+			signals := make(chan os.Signal, 1)
+			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+			for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGINT} {
+				if err := syscall.Kill(os.Getpid(), s); err != nil {
+					return err
+				}
+				<-signals
+			}
+			select {}
+		},
 	}[os.Getenv(scene)]
 	if known {
 		os.Exit(daemon.Main("unlocker", play))
@@ -50,6 +62,8 @@ func TestExitStatusAndSentence(t *testing.T) {
 		"well":    {0, ""},
 		"broken":  {1, "unlocker: disks: a is gone; b is full; bye\n"},
 		"misused": {2, "unlocker: check: no such policy\n"},
+		// As by timeout(1), whose second SIGTERM is not the operator's.
+		"signalled": {1, "unlocker: second signal (interrupt): ended without finishing what was in flight\n"},
 	} {
 		got := proctest.Run(t, proctest.Self(scene, name))
 		if got.Code != want.code || got.Stderr != want.stderr {

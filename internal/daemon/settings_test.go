@@ -16,6 +16,7 @@ import (
 func TestBadWebSettingsAreRefused(t *testing.T) {
 	junk := filepath.Join(t.TempDir(), "web.yml")
 	proctest.Must(t, os.WriteFile(junk, []byte("nonsense: true\n"), 0o600))
+	proctest.Must(t, daemon.WebSettings{Address: "127.0.0.1:0", OpsAddress: "127.0.0.1:0"}.Check())
 	for says, s := range map[string]daemon.WebSettings{
 		"form host:port":                {Address: "8080"},
 		`"10982" is not of the form`:    {Address: ":80", ProbeAddress: "10982"},
