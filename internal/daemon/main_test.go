@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -29,12 +28,6 @@ func TestMain(m *testing.M) {
 			<-ctx.Done()
 			fmt.Println("stopping because of", context.Cause(ctx))
 			return nil
-		},
-		"stubborn": func(ctx context.Context) error {
-			fmt.Println("running")
-			<-ctx.Done()
-			fmt.Println("stopping")
-			select {}
 		},
 		"signalled": func(context.Context) error {
 			signals := make(chan os.Signal, 1)
@@ -72,32 +65,13 @@ func TestExitStatusAndSentence(t *testing.T) {
 	}
 }
 
-func TestFirstSignalStopsAndSecondKills(t *testing.T) {
-	for name, want := range map[string]struct {
-		signals []syscall.Signal
-		code    int
-		says    []string
-	}{
-		"orderly": {[]syscall.Signal{syscall.SIGTERM}, 0,
-			[]string{"running", "stopping because of signal: terminated"}},
-		"stubborn": {[]syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, 1, []string{"running", "stopping"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var stderr strings.Builder
-			cmd := proctest.Self(scene, name)
-			cmd.Stderr = &stderr
-			p := proctest.Start(t, cmd)
-			for i, line := range want.says {
-				if got := p.NextLine(t); got != line {
-					t.Errorf("it says %q, want %q", got, line)
-				}
-				if i < len(want.signals) {
-					proctest.Must(t, p.Signal(want.signals[i]))
-				}
-			}
-			if code := p.Wait(t); code != want.code {
-				t.Errorf("status %d, want %d; stderr %q", code, want.code, stderr.String())
-			}
-		})
+func TestFirstSignalStops(t *testing.T) {
+	p := proctest.Start(t, proctest.Self(scene, "orderly"))
+	if got := p.NextLine(t); got != "running" {
+		t.Errorf("it says %q", got)
+	}
+	proctest.Must(t, p.Signal(syscall.SIGTERM))
+	if got := p.NextLine(t); got != "stopping because of signal: terminated" || p.Wait(t) != 0 {
+		t.Errorf("it says %q, and ends with status %d", got, p.Wait(t))
 	}
 }
