@@ -21,7 +21,7 @@ const minLife = 100 * time.Millisecond // as of any lock
 // Options are the optional settings of a candidate.
 type Options struct {
 	// Life is how long a leadership lasts after the leader's last sign of life; [DefaultLife] when zero. The leader's
-	// own context ends a tenth of that earlier, see mutex.SafetyMargin. Allow time for a restart of etcd.
+	// own context ends a little earlier, see mutex.SafetyMargin. Allow time for a restart of etcd.
 	Life time.Duration
 
 	// Address is where others can reach this process while it leads, see [Address]. It may be empty.

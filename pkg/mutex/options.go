@@ -128,7 +128,7 @@ func Attribute(name string, value any) Option {
 	}
 }
 
-// BacktraceDepth is how many stack frames of the call that takes the lock the record keeps, 0 to 1000.
+// BacktraceDepth is the number of stack frames in the record, 0 to 1000, beginning with the call that takes the lock.
 func BacktraceDepth(frames int) Option {
 	return func(s *settings) {
 		if frames < 0 || frames > 1000 {
@@ -202,7 +202,7 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // all clients. [Weight] sets how many are taken; the default is one. All clients should use the same limit. While it
 // changes, in a rolling update, each client keeps to its own and takes no permit beyond it.
 //
-// The permit has its own record, named after the lock, # and the lowest free number: [Lock.Name] is "pool#2".
+// Each holder has its own record, named after the lock, # and the lowest free number: [Lock.Name] is "pool#2".
 func Semaphore(limit int) Option {
 	return func(s *settings) {
 		s.kind.name, s.kind.limit = metadata.HoldsPermits, limit
@@ -228,7 +228,7 @@ func Weight(permits int) Option {
 // Shared takes a read-write lock for reading: alongside other readers, but not alongside a writer. Readers queue behind
 // a waiting writer, so they cannot starve it.
 //
-// The reader has its own record, named after the lock, # and a number: [Lock.Name] is "catalogue#2".
+// Each reader has its own record, named after the lock, # and a number: [Lock.Name] is "catalogue#2".
 func Shared() Option {
 	return func(s *settings) {
 		s.kind.name = metadata.HoldsShared
