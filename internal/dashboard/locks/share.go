@@ -49,7 +49,7 @@ func UseOf(holders []*Row) Use {
 		if r.Display.Urgency() < u.Display.Urgency() {
 			u.Display = r.Display
 		}
-		u.Oldest = Earlier(u.Oldest, r.LockedAt)
+		u.Oldest = protocol.Earlier(u.Oldest, r.LockedAt)
 	}
 	u.Use = protocol.UseOf(records)
 	return u

@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -137,7 +138,7 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by jud
 		return struct{}{}
 	})
 	for _, r := range s.Rows {
-		s.Next = Earlier(s.Next, r.next)
+		s.Next = protocol.Earlier(s.Next, r.next)
 		if r.Display != Held {
 			s.troubled = append(s.troubled, r)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -84,7 +85,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	}
 	v.About = p.about(r)
 	v.Settings = p.settings(r.Caller)
-	if f := setup.FateBy(unlockers); f.Known() {
+	if f := fate.Of(protocol.Presences(unlockers)); f.Known() {
 		v.Policy = policyFacts(f.Policy)
 		if globs := f.Exclusions(); len(globs) > 0 {
 			shown := text.Visible(text.Clip(strings.Join(globs, " "), site.MaxLineShown))
@@ -93,7 +94,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	} else {
 		v.Unknown = notKnown("How stale locks are handled", &f)
 	}
-	for _, d := range setup.Disagreements(unlockers) {
+	for _, d := range fate.Disagreements(protocol.Presences(unlockers)) {
 		v.Disagree = append(v.Disagree, d.String())
 	}
 	return p.site.Render("status", v)

@@ -130,25 +130,8 @@ type Config struct {
 	FrameAncestors []string                // origins whose pages may show ours in a frame; none by default
 }
 
-// FateBy is what these unlockers do to stale locks.
-func FateBy(running []protocol.Unlocker) fate.Fate { return fate.Of(Presences(running)) }
-
-// Disagreements are the settings about which these unlockers disagree.
-func Disagreements(running []protocol.Unlocker) []fate.Disagreement {
-	return fate.Disagreements(Presences(running))
-}
-
-// Presences are what these unlockers publish.
-func Presences(running []protocol.Unlocker) []metadata.Presence {
-	all := make([]metadata.Presence, len(running))
-	for i := range running {
-		all[i] = running[i].Presence
-	}
-	return all
-}
-
 // Fate is what the running unlockers do to stale locks, as far as they publish it.
-func (c *Config) Fate() fate.Fate { return FateBy(c.View.Unlockers()) }
+func (c *Config) Fate() fate.Fate { return fate.Of(protocol.Presences(c.View.Unlockers())) }
 
 // Member is an endpoint of etcd.
 type Member struct {
