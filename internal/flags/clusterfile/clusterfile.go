@@ -107,7 +107,7 @@ func parse(text []byte, dir string) ([]Cluster, error) {
 		case !isName(c.Name):
 			return nil, fmt.Errorf("%q is no name of a cluster: it may have up to 63 letters, digits, dots, - and _",
 				c.Name)
-		case slices.ContainsFunc(list[:i], func(before Cluster) bool { return before.Name == c.Name }):
+		case slices.ContainsFunc(list[:i], func(o Cluster) bool { return o.Name == c.Name }):
 			return nil, fmt.Errorf("there are two clusters with the name %q", c.Name)
 		}
 		if err := c.complete(dir); err != nil {
