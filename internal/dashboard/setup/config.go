@@ -20,6 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -140,6 +141,18 @@ type Member struct {
 	Version     string
 	Size, Quota int64 // bytes of its store, and how many it may grow to; 0 = not known
 	Problem     string
+}
+
+// Store is how big the store is, for people; empty where that is not known.
+func (m Member) Store() string {
+	megabytes := func(n int64) string { return text.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
+	switch {
+	case m.Size <= 0:
+		return ""
+	case m.Quota <= 0:
+		return megabytes(m.Size)
+	}
+	return megabytes(m.Size) + " of " + megabytes(m.Quota)
 }
 
 // Setting is a flag and its value.
