@@ -230,3 +230,35 @@ func (o *candidate) waiting() time.Time {
 	}
 	return o.lock.Longest
 }
+
+type sentence = diagnosis.Sentence
+
+// say is the verdict if this is what it is about.
+func (o *candidate) say() Verdict {
+	v := Verdict{Class: o.class, Cluster: o.in.Name}
+	switch o.class {
+	case Stale:
+		v.Lead, v.Then = o.in.stale()
+		v.Next = LookAtView
+	case Unlockers:
+		v.Lead, v.unlockers = o.in.unlockers()
+		v.Next = ReadRunbook
+	case Deadlock:
+		v.Lock = o.cycle.Locks()[0]
+		v.Lead, v.Then = o.in.deadlock(o)
+		v.Next = LookAtCycle
+	case Unclaimed:
+		v.Lock = o.free.Name
+		v.Lead = o.in.unclaimed(o)
+		v.Next = LookAtLock
+	default:
+		if o.lock == nil {
+			return v
+		}
+		var then []sentence
+		v.Lock, v.Holder = o.lock.Name, o.lock.Holder
+		v.Lead, then, v.Next = o.in.held(o.lock)
+		v.Then = diagnosis.Join(then, " ")
+	}
+	return v
+}
