@@ -51,7 +51,7 @@ func (c *Cluster) mum() string {
 		" do not publish their policy")
 }
 
-// alerts says when people are alerted about a lock that is held in time.
+// alerts says when people are alerted about a lock that is on time.
 func (c *Cluster) alerts(l *Lock) (s sentence) {
 	v := &l.Judged
 	both := pick(c.stays(l) == "", "and auto-unlock ", "")
