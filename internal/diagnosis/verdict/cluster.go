@@ -35,8 +35,8 @@ func (c *Cluster) unlockers() (lead sentence, alert string) {
 	disagreements := fate.Disagreements(c.Running)
 	switch paused := c.heldBack(); {
 	case c.Alarm != "":
-		return lead.Say(pick(where == "", "", text.Visible(c.Name)+": ") + c.Alarm +
-			". No lock can be taken or extended."), "unlockeretcdalarm"
+		of := pick(where == "", "", text.Visible(c.Name)+": ")
+		return lead.Say(of + c.Alarm + ". No lock can be taken or extended."), "unlockeretcdalarm"
 	case len(c.Running) == 0:
 		return lead.Say("No unlocker is running" + where + ", or none can write to etcd: no lock is auto-unlocked."),
 			"unlockerdown"

@@ -51,7 +51,7 @@ func (c *Cluster) mum() string {
 		" do not publish their policy")
 }
 
-// alerts says when people are alerted about a lock that is on time.
+// alerts says when people are alerted about a lock that is held in time.
 func (c *Cluster) alerts(l *Lock) (s sentence) {
 	v := &l.Judged
 	both := pick(c.stays(l) == "", "and auto-unlock ", "")
@@ -96,9 +96,11 @@ func (c *Cluster) comes(l *Lock) (s sentence) {
 	case len(paused) > 0:
 		return s.Say("Auto-unlock is paused: " + fate.Reasons(paused) + ".")
 	case l.Class == Late: // its reports extend it
-		return s.Say("If it falls silent, auto-unlock ").Until(at).Say(".")
+		s = s.Say("If it falls silent, auto-unlock ")
+	default:
+		s = s.Say("Auto-unlock ")
 	}
-	return s.Say("Auto-unlock ").Until(at).Say(".")
+	return s.Until(at).Say(".")
 }
 
 // lookedAt says who looks at a lock, and until when; nil where nobody does.
