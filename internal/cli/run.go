@@ -291,13 +291,7 @@ func (s *session) fate(ctx context.Context) (fate.Fate, error) {
 }
 
 // fateIn is what the unlockers do that a view knows.
-func fateIn(view *lockview.View) fate.Fate {
-	var running []metadata.Presence
-	for _, u := range view.Unlockers() {
-		running = append(running, u.Presence)
-	}
-	return fate.Of(running)
-}
+func fateIn(view *lockview.View) fate.Fate { return fate.Of(protocol.Presences(view.Unlockers())) }
 
 // announcedBy reads a presence record. One without a lease would outlive its unlocker, so it proves nothing.
 func announcedBy(id string, kv protocol.KV) (presence, bool) {
