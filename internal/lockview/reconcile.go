@@ -40,7 +40,7 @@ func (v *View) reconcile(b *builder, t *touched) (n findings) {
 			n.gone = append(n.gone, &r.Record)
 		}
 		if s.died() {
-			n.died = append(n.died, &s.after.rec.Record)
+			n.died = append(n.died, &s.after.Record)
 		}
 	}
 	v.reconcileQueues(b.snap.queues, t)
@@ -55,15 +55,15 @@ func (v *View) reconcile(b *builder, t *touched) (n findings) {
 }
 
 func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed int) {
-	before := v.snap.locks.items()
-	after := b.items
+	before := v.snap.locks.all()
+	after := b.locks
 	if len(before) == 0 && len(t.locks) == 0 {
 		v.snap.locks.load(after)
 		v.snap.irregulars = b.snap.irregulars
 		steps = make([]step, 0, len(after))
-		for _, it := range after {
-			v.snap.heed(it)
-			steps = append(steps, step{after: it})
+		for _, h := range after {
+			v.snap.heed(h)
+			steps = append(steps, step{after: h})
 		}
 		return steps, len(steps)
 	}
@@ -80,13 +80,13 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 			s.after = after[0]
 			after = after[1:]
 		}
-		if s.before.rec == s.after.rec || t.locks[s.name()] {
+		if s.before == s.after || t.locks[s.name()] {
 			continue
 		}
 		if !v.knownInexact(&s) {
 			differed++
 		}
-		if s.after.rec == nil {
+		if s.after == nil {
 			v.snap.locks.remove(s.name())
 			delete(v.snap.irregulars, s.name())
 		} else {
@@ -101,7 +101,7 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 // knownInexact reports whether the snapshot was expected to be inexact about the lock, so that a difference does not
 // mean that the watch missed something: the lock has more keys than are kept, or was only assumed to have foreign keys.
 func (v *View) knownInexact(s *step) bool {
-	if s.before.rec == nil || s.after.rec == nil || s.replaced() || s.moved() {
+	if s.before == nil || s.after == nil || s.replaced() || s.moved() {
 		return false
 	}
 	o := v.snap.irregulars[s.name()]
@@ -110,14 +110,14 @@ func (v *View) knownInexact(s *step) bool {
 }
 
 // order compares the first names of two sorted lists. An empty list comes last.
-func order(a, b []item) int {
+func order(a, b []*held) int {
 	switch {
 	case len(b) == 0:
 		return -1
 	case len(a) == 0:
 		return 1
 	}
-	return strings.Compare(a[0].name(), b[0].name())
+	return strings.Compare(a[0].Name, b[0].Name)
 }
 
 func (v *View) reconcileQueues(listed queues, t *touched) {

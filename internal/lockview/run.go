@@ -114,7 +114,7 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 			}
 		}
 		if s.died() {
-			v.opt.Died(&s.after.rec.Record)
+			v.opt.Died(&s.after.Record)
 		}
 	}
 }

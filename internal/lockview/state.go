@@ -118,12 +118,12 @@ func newStats() Stats {
 }
 
 // count counts the problems of after that before did not have. The caller holds mu.
-func (s *Stats) count(before, after item) {
-	if after.rec == nil {
+func (s *Stats) count(before, after *held) {
+	if after == nil {
 		return
 	}
-	for _, p := range after.rec.Problems {
-		if before.rec == nil || !slices.Contains(before.rec.Problems, p) {
+	for _, p := range after.Problems {
+		if before == nil || !slices.Contains(before.Problems, p) {
 			s.MetadataErrors[p.Reason]++
 		}
 	}
