@@ -196,7 +196,7 @@ func (v *View) stamp(s *step, now time.Duration, live bool) {
 	*seen = metadata.Seen{First: now, Changed: now}
 	if live {
 		seen.Arrived = max(1, now)
-		seen.Followed = max(0, v.state.since.Sub(v.began))
+		seen.Followed = max(0, v.state.Since.Sub(v.began))
 	}
 	if s.before == nil || s.replaced() {
 		return

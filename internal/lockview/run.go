@@ -196,7 +196,7 @@ func (c *comparison) advance(ctx context.Context) {
 
 func (c *comparison) start(ctx context.Context) {
 	c.view.mu.Lock()
-	c.view.touched = newTouched()
+	c.view.touched = touched{}
 	c.view.mu.Unlock()
 	ctx, c.cancel = context.WithCancel(ctx)
 	listed := make(chan listing, 1)

@@ -81,7 +81,7 @@ type View struct {
 	judged  judged
 	state   state
 	stats   Stats
-	touched *touched // keys that changed since the running comparison began; nil if none is running
+	touched touched // keys that changed since the running comparison began; nil if none is running
 }
 
 // New returns a view that is empty until Run has listed the keys.
@@ -103,8 +103,8 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	}
 	v := &View{layout: l, src: src, opt: o, began: time.Now(), stats: newStats()}
 	v.snap = newSnapshot(l, &v.intern)
-	v.state.since = v.began
-	v.state.cause = "the first list is not done"
+	v.state.Since = v.began
+	v.state.Cause = "the first list is not done"
 	return v
 }
 
@@ -167,7 +167,7 @@ func (v *View) Unlockers() []protocol.Unlocker {
 	defer v.mu.Unlock()
 	all := make([]protocol.Unlocker, 0, len(v.snap.unlockers))
 	for _, instance := range slices.Sorted(maps.Keys(v.snap.unlockers)) {
-		if u := v.snap.unlockers[instance]; u.runs(v.state.heard) {
+		if u := v.snap.unlockers[instance]; u.runs(v.state.Heard) {
 			all = append(all, u.Unlocker)
 		}
 	}
@@ -280,7 +280,7 @@ func (v *View) Free() (since map[string]time.Duration, followed time.Duration, s
 	synced = v.Fresh().Synced
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return maps.Clone(v.snap.free), max(0, v.state.since.Sub(v.began)), synced
+	return maps.Clone(v.snap.free), max(0, v.state.Since.Sub(v.began)), synced
 }
 
 // judged is the policy and clocks under which locks were found to be idle.
