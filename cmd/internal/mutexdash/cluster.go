@@ -73,7 +73,7 @@ func (o options) sourcesOf() ([]source, error) {
 			return nil, err
 		}
 		sources = append(sources, source{setup.Cluster{Name: c.Name, Label: c.Label, Colour: c.Colour},
-			c.Settings(*o.etcd), layout, slices.Concat(o.links, c.Links)})
+			c.Settings(*o.etcd), layout, slices.Concat(o.links, c.LinkFlags())})
 	}
 	return sources, nil
 }

@@ -12,6 +12,7 @@ package clusterfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,34 +37,20 @@ func Describes(flag string) bool {
 	return strings.HasPrefix(flag, "etcd.") || flag == "locks.prefix"
 }
 
-// Cluster is an etcd cluster, as the file describes it.
+// Cluster is an etcd cluster, as the file describes it. Read makes its files absolute and adds the default prefix.
 type Cluster struct {
-	Name   string
-	Label  string   // for people; empty: the name
-	Colour string   // of the dashboard
-	Prefix string   // of the locks' keys
-	Links  []string // NAME=URL, on the page of a lock, sorted
-
-	Endpoints          []string
-	User, PasswordFile string
-	CACert, Cert, Key  string // files
-	ServerName         string
-}
-
-// entry is a cluster in the file.
-type entry struct {
 	Name         string            `yaml:"name"`
-	Label        string            `yaml:"label"`
-	Colour       string            `yaml:"colour"`
+	Label        string            `yaml:"label"`  // for people; empty: the name
+	Colour       string            `yaml:"colour"` // of the dashboard
 	Endpoints    []string          `yaml:"endpoints"`
 	User         string            `yaml:"user"`
 	PasswordFile string            `yaml:"password-file"`
-	CACert       string            `yaml:"cacert"`
+	CACert       string            `yaml:"cacert"` // a file, as the next two
 	Cert         string            `yaml:"cert"`
 	Key          string            `yaml:"key"`
 	ServerName   string            `yaml:"server-name"`
-	Prefix       string            `yaml:"prefix"`
-	Links        map[string]string `yaml:"links"`
+	Prefix       string            `yaml:"prefix"` // of the locks' keys
+	Links        map[string]string `yaml:"links"`  // on the page of a lock: a URL by name
 }
 
 // Read reads the file. The error is one sentence; it names the file and, where it is about one, the cluster.
@@ -82,7 +69,7 @@ func Read(file string) ([]Cluster, error) {
 // parse reads the text of a cluster file. dir is its directory, to which paths in it are relative.
 func parse(text []byte, dir string) ([]Cluster, error) {
 	var file struct {
-		Clusters []entry `yaml:"clusters"`
+		Clusters []Cluster `yaml:"clusters"`
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
@@ -95,20 +82,20 @@ func parse(text []byte, dir string) ([]Cluster, error) {
 	if len(file.Clusters) == 0 {
 		return nil, errors.New("it names no cluster: it must begin with \"clusters:\" and a list")
 	}
-	list := make([]Cluster, len(file.Clusters))
-	for i, e := range file.Clusters {
+	list := file.Clusters
+	for i := range list {
+		c := &list[i]
 		switch {
-		case e.Name == "":
+		case c.Name == "":
 			return nil, fmt.Errorf("the cluster at place %d has no name", i+1)
-		case !IsName(e.Name):
+		case !IsName(c.Name):
 			return nil, fmt.Errorf("%q is no name of a cluster: it may have up to 63 letters, digits, dots, - and _",
-				e.Name)
-		case slices.ContainsFunc(list[:i], func(c Cluster) bool { return c.Name == e.Name }):
-			return nil, fmt.Errorf("there are two clusters with the name %q", e.Name)
+				c.Name)
+		case slices.ContainsFunc(list[:i], func(other Cluster) bool { return other.Name == c.Name }):
+			return nil, fmt.Errorf("there are two clusters with the name %q", c.Name)
 		}
-		var err error
-		if list[i], err = e.cluster(dir); err != nil {
-			return nil, fmt.Errorf("cluster %q: %w", e.Name, err)
+		if err := c.complete(dir); err != nil {
+			return nil, fmt.Errorf("cluster %q: %w", c.Name, err)
 		}
 	}
 	return list, nil
@@ -135,31 +122,27 @@ func IsName(name string) bool {
 		strings.Trim(name, first+rest) == ""
 }
 
-func (e entry) cluster(dir string) (Cluster, error) {
-	below := func(file string) string {
-		if file == "" || filepath.IsAbs(file) {
-			return file
+// complete adds what the file leaves open. Paths in it are relative to dir.
+func (c *Cluster) complete(dir string) error {
+	for _, file := range []*string{&c.PasswordFile, &c.CACert, &c.Cert, &c.Key} {
+		if *file != "" && !filepath.IsAbs(*file) {
+			*file = filepath.Join(dir, *file)
 		}
-		return filepath.Join(dir, file)
 	}
-	c := Cluster{Name: e.Name, Label: e.Label, Colour: e.Colour, Prefix: e.Prefix, Endpoints: e.Endpoints, User: e.User,
-		PasswordFile: below(e.PasswordFile), CACert: below(e.CACert), Cert: below(e.Cert), Key: below(e.Key),
-		ServerName: e.ServerName}
 	if len(c.Endpoints) == 0 {
-		return c, errors.New("it has no endpoints")
+		return errors.New("it has no endpoints")
 	}
-	if c.Prefix == "" {
-		c.Prefix = protocol.DefaultPrefix
-	}
-	layout, err := protocol.NewLayout(c.Prefix)
-	if err != nil {
-		return c, err
-	}
+	layout, err := protocol.NewLayout(cmp.Or(c.Prefix, protocol.DefaultPrefix))
 	c.Prefix = layout.Prefix()
-	for _, name := range slices.Sorted(maps.Keys(e.Links)) {
-		c.Links = append(c.Links, name+"="+e.Links[name])
+	return err
+}
+
+// LinkFlags returns the links in the form of the dashboard's flag, NAME=URL, sorted.
+func (c *Cluster) LinkFlags() (links []string) {
+	for _, name := range slices.Sorted(maps.Keys(c.Links)) {
+		links = append(links, name+"="+c.Links[name])
 	}
-	return c, nil
+	return links
 }
 
 // Settings returns the settings of a connection to the cluster. Settings that the file does not have, such as timeouts,
