@@ -332,16 +332,8 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 }
 
 func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
-	hook := l.c.opts.Hooks.Extended
-	if hook == nil {
-		return
+	if hook := l.c.opts.Hooks.Extended; hook != nil {
+		hook(Extended{Hold: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat, Took: time.Since(began),
+			Err: err})
 	}
-	result := ResultError
-	switch {
-	case err == nil:
-		result = ResultExtended
-	case errors.Is(err, ErrNotHeld):
-		result = ResultLost
-	}
-	hook(Extended{Hold: l, Result: result, Heartbeat: heartbeat, Took: time.Since(began), Err: err})
 }

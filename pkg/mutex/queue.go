@@ -23,7 +23,9 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 	for n := 0; ; n++ {
 		if l, err = a.join(ctx, b); l == nil && err == nil {
 			stop := a.report(ctx)
-			l, err = a.await(ctx)
+			for l == nil && err == nil && ctx.Err() == nil {
+				l, err = a.follow(ctx)
+			}
 			stop()
 		}
 		switch {
@@ -139,14 +141,6 @@ func (a *acquisition) joined(r etcdretry.Answer, err error) error {
 	return nil
 }
 
-// await waits for the turn of a queued acquisition and takes the lock.
-func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
-	for l == nil && err == nil && ctx.Err() == nil {
-		l, err = a.follow(ctx)
-	}
-	return l, err
-}
-
 // follow watches the ticket ahead or, if this one is the first, the ends of holds. Its own ticket, without which it is
 // no longer in the queue, ends with its lease, so it is watched once the lease is no longer kept alive. If another
 // client deletes the ticket, the next look at the queue finds that: watching for it would double the cost of each wait.
@@ -231,8 +225,12 @@ func (a *acquisition) look(ctx context.Context) (*Lock, error) {
 		return nil, nil
 	}
 	a.meet(r)
-	if l, err := a.foundLate(); l != nil || err != nil {
-		return l, err
+	if _, held := a.holders.mine(a.draft.UUID); held { // by an earlier claim
+		b, err := a.bid()
+		if err != nil {
+			return nil, err
+		}
+		return a.found(b)
 	}
 	own := claim.Reads()
 	tail := own + 1
@@ -251,18 +249,6 @@ func (a *acquisition) look(ctx context.Context) (*Lock, error) {
 		return nil, nil
 	}
 	return a.turn(ctx)
-}
-
-// foundLate is found for an earlier claim.
-func (a *acquisition) foundLate() (*Lock, error) {
-	if _, ok := a.holders.mine(a.draft.UUID); !ok {
-		return nil, nil
-	}
-	b, err := a.bid()
-	if err != nil {
-		return nil, err
-	}
-	return a.found(b)
 }
 
 // turn takes the lock for the first in the queue, if there is room.

@@ -78,7 +78,7 @@ var clientSuites = []suite{
 		// Waiters in line.
 		{"queue-hostile-tail", `metadata.IsUUID(string(tail.Value))`, `true`, "TestDanglingTailBlocksNoWaiter"},
 		{"queue-first", `case «len(older) > 0»:`, `false`, "TestManyGiveUpAtOnce"},
-		{"queue-late-commit", "if _, ok := a.holders.mine(a.draft.UUID); «!ok» {", `true || ok`,
+		{"queue-late-commit", "if _, held := a.holders.mine(a.draft.UUID); «held» {", `false && held`,
 			"TestWaiterRecognizesItsOwnHold"},
 		{"queue-timeout", "end, ok := ctx.Deadline(); «ok»", `false && end.IsZero()`, "TestLockEndsWithItsContext"},
 		{"queue-tail", "if «len(r.Keys(op).Kvs) > 0» {\n\t\treturn", `true`, "TestDeathOfTheTailStarvesNoWaiter"},
