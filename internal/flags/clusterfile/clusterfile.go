@@ -37,20 +37,36 @@ func Describes(flag string) bool {
 	return strings.HasPrefix(flag, "etcd.") || flag == "locks.prefix"
 }
 
-// Cluster is an etcd cluster, as the file describes it. Read makes its files absolute and adds the default prefix.
+// Cluster is an etcd cluster, as the file describes it.
 type Cluster struct {
-	Name         string            `yaml:"name"`
-	Label        string            `yaml:"label"`  // for people; empty: the name
-	Colour       string            `yaml:"colour"` // of the dashboard
-	Endpoints    []string          `yaml:"endpoints"`
-	User         string            `yaml:"user"`
-	PasswordFile string            `yaml:"password-file"`
-	CACert       string            `yaml:"cacert"` // a file, as the next two
-	Cert         string            `yaml:"cert"`
-	Key          string            `yaml:"key"`
-	ServerName   string            `yaml:"server-name"`
-	Prefix       string            `yaml:"prefix"` // of the locks' keys
-	Links        map[string]string `yaml:"links"`  // on the page of a lock: a URL by name
+	Name   string `yaml:"name"`
+	Label  string `yaml:"label"`  // for people; empty: the name
+	Colour string `yaml:"colour"` // of the dashboard
+	Prefix string `yaml:"prefix"` // of the locks' keys
+	Links  links  `yaml:"links"`  // on the page of a lock
+
+	Endpoints    []string `yaml:"endpoints"`
+	User         string   `yaml:"user"`
+	PasswordFile string   `yaml:"password-file"`
+	CACert       string   `yaml:"cacert"` // files
+	Cert         string   `yaml:"cert"`
+	Key          string   `yaml:"key"`
+	ServerName   string   `yaml:"server-name"`
+}
+
+// links are NAME=URL, sorted. In the file they are a map.
+type links []string
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (l *links) UnmarshalYAML(node *yaml.Node) error {
+	var urls map[string]string
+	if err := node.Decode(&urls); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(urls)) {
+		*l = append(*l, name+"="+urls[name])
+	}
+	return nil
 }
 
 // Read reads the file. The error is one sentence; it names the file and, where it is about one, the cluster.
@@ -88,10 +104,10 @@ func parse(text []byte, dir string) ([]Cluster, error) {
 		switch {
 		case c.Name == "":
 			return nil, fmt.Errorf("the cluster at place %d has no name", i+1)
-		case !IsName(c.Name):
+		case !isName(c.Name):
 			return nil, fmt.Errorf("%q is no name of a cluster: it may have up to 63 letters, digits, dots, - and _",
 				c.Name)
-		case slices.ContainsFunc(list[:i], func(other Cluster) bool { return other.Name == c.Name }):
+		case slices.ContainsFunc(list[:i], func(o Cluster) bool { return o.Name == c.Name }):
 			return nil, fmt.Errorf("there are two clusters with the name %q", c.Name)
 		}
 		if err := c.complete(dir); err != nil {
@@ -115,14 +131,14 @@ func sentence(err error) error {
 	return errors.New(strings.Replace(text, "cannot unmarshal ", "", 1) + " is of the wrong kind")
 }
 
-// IsName reports whether a cluster can have this name, which appears in addresses, queries and metrics.
-func IsName(name string) bool {
+// isName reports whether a cluster can have this name, which appears in addresses, queries and metrics.
+func isName(name string) bool {
 	const first, rest = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "._-"
 	return name != "" && len(name) < 64 && strings.IndexByte(first, name[0]) >= 0 &&
 		strings.Trim(name, first+rest) == ""
 }
 
-// complete adds what the file leaves open. Paths in it are relative to dir.
+// complete fills in what the file may leave out, and makes paths absolute.
 func (c *Cluster) complete(dir string) error {
 	for _, file := range []*string{&c.PasswordFile, &c.CACert, &c.Cert, &c.Key} {
 		if *file != "" && !filepath.IsAbs(*file) {
@@ -135,14 +151,6 @@ func (c *Cluster) complete(dir string) error {
 	layout, err := protocol.NewLayout(cmp.Or(c.Prefix, protocol.DefaultPrefix))
 	c.Prefix = layout.Prefix()
 	return err
-}
-
-// LinkFlags returns the links in the form of the dashboard's flag, NAME=URL, sorted.
-func (c *Cluster) LinkFlags() (links []string) {
-	for _, name := range slices.Sorted(maps.Keys(c.Links)) {
-		links = append(links, name+"="+c.Links[name])
-	}
-	return links
 }
 
 // Settings returns the settings of a connection to the cluster. Settings that the file does not have, such as timeouts,
