@@ -48,9 +48,8 @@ func (l *Lock) begin() error {
 
 const (
 	// watchAfter is how long a hold must last to be watched. Most are shorter, and no lock is removed that quickly:
-	// watching each of them costs a tenth of the throughput of 64 busy clients. One watch on the
-	// whole prefix would cost the holder nothing, but every client of a cluster would read the events of all locks of
-	// all other clients.
+	// watching each of them costs a tenth of the throughput of 64 busy clients. One watch on the whole prefix would
+	// cost the holder nothing, but every client of a cluster would read the events of all locks of all other clients.
 	watchAfter = 100 * time.Millisecond
 
 	// holderRecheck is how often a holder reads its record without an event, in case a watch went silent or lost one.
