@@ -93,14 +93,17 @@ func (o *operatorAction) check(v protocol.Verb) error {
 
 // read reads the lock, and refuses a hold that is not the one that was named.
 func (o *operatorAction) read(ctx context.Context, s *session, name string) (metadata.Document, error) {
-	doc, err := s.get(ctx, name)
-	if err != nil {
-		return doc, s.orShares(ctx, name, err)
-	}
-	if err := s.applyStatements(ctx, &doc.Record); err != nil {
+	l, err := s.read(ctx, name)
+	doc := l.Whole
+	switch {
+	case err != nil:
 		return doc, err
-	}
-	if o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0) {
+	case len(doc.Fields) == 0 && len(l.Shares) == 0:
+		return doc, noLockf("nobody holds %s", text.Visible(name))
+	case len(doc.Fields) == 0:
+		return doc, noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
+			namesOf(l.Holders(), func(r *metadata.Record) string { return r.Name }))
+	case o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0):
 		return doc, heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name),
 			text.Visible(o.uuid), s.holder(&doc.Record))
 	}
