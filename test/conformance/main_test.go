@@ -153,6 +153,9 @@ type results struct {
 }
 
 func (r *results) of(t *testing.T, c check, do func(*testing.T), who ...*client) {
+	if *clientDirs != "" && !slices.ContainsFunc(who, func(one *client) bool { return one.place > 0 }) {
+		return // Go alone, which nobody asked for
+	}
 	var names []string
 	claimed := true
 	for _, one := range who {
