@@ -198,7 +198,6 @@ func (r *results) print() {
 	}
 }
 
-// Markers around the table of clients' features in README.md.
 const (
 	hasBegins = "<!-- What each client has. -->\n"
 	hasEnds   = "<!-- The end of it. -->\n"
