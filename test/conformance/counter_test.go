@@ -206,7 +206,7 @@ func TestPool(t *testing.T) {
 	}
 	all.Wait()
 	most, taken := out()
-	t.Logf("%d rounds by %d clients; %d permits were taken, never more than %d out", done.Load(), len(clients), taken, most)
+	t.Logf("%d rounds by %d clients; %d permits, never more than %d out", done.Load(), len(clients), taken, most)
 	if most > limit || int64(taken) < rounds {
 		t.Errorf("%d permits of %d were out at once, %d were taken", most, limit, taken)
 	}
