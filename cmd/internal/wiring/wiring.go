@@ -45,11 +45,8 @@ func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View)
 		Delays:        func() int { return len(v.Delays()) },
 		Inconsistent:  func() []inconsistent.Lock { return Inconsistent(v) },
 		Disagreements: func() int { return len(fate.Disagreements(protocol.Presences(v.Unlockers()))) },
-		Sync: func() lockmetrics.Sync {
-			f := v.Fresh()
-			return lockmetrics.Sync{Listed: !f.Heard.IsZero(), Current: f.Synced, Revision: f.Highest, Heard: f.Heard}
-		},
-		Activity: func() lockmetrics.Activity { return activity(v.Stats()) },
+		Fresh:         v.Fresh,
+		Activity:      func() lockmetrics.Activity { return activity(v.Stats()) },
 	}
 }
 

@@ -68,12 +68,14 @@ func table[T any](name string, heads []string, rows []T, cells func(to []string,
 }
 
 func intervalCells(cells []string, i *intervals.Interval) []string {
-	kind, hold, ended := "hold", i.ID, i.Ended
+	cells = append(cells, i.Cluster, i.Lock, i.Name, "hold", i.Owner, i.Host, phrase.Known(i.PID), i.ID,
+		phrase.Known(i.Token), instantCell(i.Begin), instantCell(i.End), instantCell(i.Alert), i.Ended)
 	if i.Wait {
-		kind, hold, ended = "wait", "", waitEnded(i) // a ticket is no hold
+		cells[3] = "wait"
+		cells[7] = "" // a ticket is no hold
+		cells[12] = waitEnded(i)
 	}
-	return append(cells, i.Cluster, i.Lock, i.Name, kind, i.Owner, i.Host, phrase.Known(i.PID), hold,
-		phrase.Known(i.Token), instantCell(i.Begin), instantCell(i.End), instantCell(i.Alert), ended)
+	return cells
 }
 
 // waitEnded is how a wait ended; empty while it lasts.
