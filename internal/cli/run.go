@@ -166,10 +166,10 @@ func (o *runOptions) checkTimes() error {
 		return usagef("--auto-unlock-after is %v, with a --grace of %v it must be at least %v", o.autoUnlockAfter,
 			o.grace, 2*o.margin())
 	case o.maxHold < o.autoUnlockAfter:
-		return usagef("--max-hold is %v, it must not be shorter than --auto-unlock-after, which is %v", o.maxHold,
+		return usagef("--max-hold is %v: it must not be shorter than --auto-unlock-after, which is %v", o.maxHold,
 			o.autoUnlockAfter)
 	case o.maxHold < o.expect:
-		return usagef("--max-hold is %v, it must not be shorter than --expect, which is %v", o.maxHold, o.expect)
+		return usagef("--max-hold is %v: it must not be shorter than --expect, which is %v", o.maxHold, o.expect)
 	}
 	return nil
 }
