@@ -115,7 +115,7 @@ var readerSuites = []suite{
 		{"series-taken",
 			"if «taken[name]» {\n\t\t\tcontinue\n\t\t}\n\t\ttaken[name] = true\n\t\tgauge(ch, c.d.lockState", `false`,
 			"TestDuplicateLabelIsDroppedAndCounted"},
-		{"series-listed", `!s.Listed`, `false`, "TestNoLockMetricsBeforeTheFirstList"},
+		{"series-listed", `f.Heard.IsZero()`, `false`, "TestNoLockMetricsBeforeTheFirstList"},
 		{"series-alarms", "«!known» {\n\t\treturn", `false`, "TestAlarmsAreExportedOnlyIfKnown"},
 		{"series-recent", `b.recent.Len() >= b.limit`, `false`, "TestHoldsAreMeasuredByLockIfAllLocksHaveSeries"},
 	}},
