@@ -137,6 +137,7 @@ func ParsePermissions(file []byte) (*Permissions, error) {
 }
 
 func (p *Permissions) check() error {
+	isView := func(p Permission) bool { return p.what() == View }
 	all := map[string][]Permission{"everyone": p.Everyone}
 	for name, list := range p.Users {
 		all["user "+name] = list
@@ -156,8 +157,6 @@ func (p *Permissions) check() error {
 	}
 	return nil
 }
-
-func isView(p Permission) bool { return p.what() == View }
 
 // namesClusters reports whether a permission is limited to a cluster.
 func (p *Permissions) namesClusters() bool {
