@@ -120,7 +120,8 @@ const (
 
 // Of is the diagnosis of a holder.
 func Of(f Facts) Diagnosis {
-	if r := f.Record; r.Alive != nil && r.Alive.At.Before(r.LockedAt) { // about another hold, or by another clock
+	// unreadable, about another hold, or by another clock
+	if r := f.Record; r.Alive != nil && (r.Alive.At.IsZero() || r.Alive.At.Before(r.LockedAt)) {
 		silent := *r
 		silent.Alive = nil
 		f.Record = &silent

@@ -66,19 +66,31 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	if err != nil {
 		return nil, explainAll(names, err)
 	}
+	var refusal *HeldError
 	if len(wanted) <= MaxTogether && !anyShared(wanted) {
 		began := time.Now()
 		b := &batch{c: c, wanted: wanted}
-		if locks, err := b.try(ctx); err == nil {
+		locks, err := b.try(ctx)
+		if err == nil {
 			b.notifyAcquired(began, locks, nil)
 			return together(locks), nil
 		}
+		refusal, _ = errors.AsType[*HeldError](err)
 	}
 	locks, err := c.lockInOrder(ctx, wanted, opts)
 	if err != nil {
-		return nil, explainAll(names, err)
+		return nil, explainAll(names, sinceRefused(ctx, refusal, err))
 	}
 	return together(locks), nil
+}
+
+// sinceRefused returns who was in the way when all were tried, if nothing more is known when the wait is over.
+func sinceRefused(ctx context.Context, refusal *HeldError, err error) error {
+	if refusal == nil || ctx.Err() == nil || errors.Is(err, ErrHeld) || errors.Is(err, ErrNotHeld) {
+		return err
+	}
+	refusal.Err = ended(ctx)
+	return refusal
 }
 
 // ForLock gives options to one of the locks that [Client.LockAll] takes, in addition to those for all: permits of one,
@@ -166,7 +178,7 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 			err = started(caller, locks)
 		}
 		if err != nil {
-			giveBack := unlockAll(locks)
+			giveBack := c.giveBack(caller, locks)
 			locks, err = nil, errors.Join(err, unlessLost(giveBack, err))
 		}
 	}()
@@ -191,6 +203,23 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 	}
 	done = true
 	return locks, nil
+}
+
+// giveBack releases the locks. Soon after the end of ctx, that continues in the background.
+func (c *Client) giveBack(ctx context.Context, locks []*Lock) error {
+	released := make(chan error, 1)
+	if !c.background.spawn(func() { released <- unlockAll(locks) }) { // the client is closed
+		return unlockAll(locks)
+	}
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(noteTimeout, func() { close(over) }) })
+	defer stop()
+	select {
+	case err := <-released:
+		return err
+	case <-over:
+		return nil
+	}
 }
 
 // lostOr returns the loss that ended ctx, if one did: it says more than that the wait is over.

@@ -25,6 +25,7 @@ type unlockPage struct {
 	holdForm
 	Frame    string // first of own code, where the caller may see it
 	Host     string
+	Dead     bool
 	Next     *pages.WaiterView
 	Waiters  int
 	Whole    *pages.WholeLock // of which the hold is a part
@@ -181,7 +182,7 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 	wrong *FieldError) (site.Answer, error) {
 	row := lock.Row
 	v := unlockPage{holdForm: o.holdForm(r, row, "force unlock", typed, name, wrong),
-		Host: locks.HostPID(row.Hostname, row.PID)}
+		Host: locks.HostPID(row.Hostname, row.PID), Dead: row.Proven()}
 	v.Do = "Force unlock " + o.site.Named(row.Name)
 	v.Kept = "the history"
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {

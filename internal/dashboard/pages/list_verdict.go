@@ -92,6 +92,7 @@ func clusterIn(r *site.Request, several bool) verdict.Cluster {
 	case locks.Stale:
 		c.Heard, c.Why = r.Fresh.Heard, r.Fresh.Class
 	default:
+		c.Alarm = r.Site.Config.Alarm()
 		c.Unclaimed = r.Site.Unclaimed()
 	}
 	s := r.Snapshot()

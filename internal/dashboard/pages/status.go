@@ -22,6 +22,7 @@ type statusPage struct {
 	Prefix    string
 	Endpoints []string // where the members are not known
 	Members   []setup.Member
+	Alarm     string
 	Settings  []setup.Setting
 	Cause     string
 	Synced    bool
@@ -68,6 +69,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 		v.Wrong = append(v.Wrong, wrongLock{name, p.site.URLs.Lock(l.Name, ""), l.Why})
 	}
 	v.Foreign, v.ForeignN = p.site.Config.View.Foreign()
+	v.Alarm = p.site.Config.Alarm()
 	if v.Members = p.site.Config.Members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}
@@ -98,8 +100,8 @@ func policyFacts(p staleness.Policy) []fact {
 		{"abandoned locks", abandoned},
 		{"minimum warning", lasting(p.MinWarning)},
 		{"clock skew", lasting(p.ClockSkew)},
-		{"without an alert time", "alert " + sinceSeen(p.DefaultAlertAfter)},
-		{"without a deadline", "removed " + sinceSeen(p.DefaultAutoUnlockAfter)},
+		{"without an alert time", sinceSeen("alert", p.DefaultAlertAfter)},
+		{"without a deadline", sinceSeen("removed", p.DefaultAutoUnlockAfter)},
 		{"lock delay", orNone(p.LockDelay) + " where the record does not say"},
 	}
 }
@@ -118,11 +120,11 @@ func lasting(d time.Duration) string {
 	return text.Duration(d)
 }
 
-func sinceSeen(after time.Duration) string {
+func sinceSeen(what string, after time.Duration) string {
 	if after == 0 {
-		return "never"
+		return "never " + what
 	}
-	return lasting(after) + " after they were first seen"
+	return what + " " + lasting(after) + " after they were first seen"
 }
 
 // settings are the flags that the caller may see.

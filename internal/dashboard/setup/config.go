@@ -93,6 +93,8 @@ type Config struct {
 	Inconsistent func() []inconsistent.Lock
 	// Members returns what each endpoint of etcd last reported about itself; empty if that is not known.
 	Members func() []Member
+	// Alarm returns an alarm that etcd has raised, in a sentence without its full stop; empty if none is known.
+	Alarm func() string
 	// Relists counts how often the view was read anew because the watch was interrupted, so that holds may have begun
 	// and ended unseen.
 	Relists func() uint64

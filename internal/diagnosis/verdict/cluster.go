@@ -26,7 +26,7 @@ func (c *Cluster) stale() (lead, seen sentence) {
 	return lead.Say("."), seen
 }
 
-// unlockers says why nobody removes locks in time, and which alert is about it.
+// unlockers says why locks are not removed in time, and which alert is about it.
 func (c *Cluster) unlockers() (lead sentence, alert string) {
 	where := ""
 	if c.Name != "" {
@@ -34,6 +34,9 @@ func (c *Cluster) unlockers() (lead sentence, alert string) {
 	}
 	disagreements := fate.Disagreements(c.Running)
 	switch paused := c.heldBack(); {
+	case c.Alarm != "":
+		of := pick(where == "", "", text.Visible(c.Name)+": ")
+		return lead.Say(of + c.Alarm + ". No lock can be taken or extended."), "unlockeretcdalarm"
 	case len(c.Running) == 0:
 		return lead.Say("No unlocker is running" + where + ", or none can write to etcd: no lock is auto-unlocked."),
 			"unlockerdown"

@@ -39,8 +39,10 @@ func (c *Cluster) leftBy(l *Lock) (s sentence) {
 		return s.Say("No auto-unlock: " + why + ".")
 	case !c.Fate.Known():
 		return s.Say("Whether it will be unlocked is unknown: " + c.mum() + ".")
+	case l.Judged.AutoUnlockAt.IsZero():
+		return s.Say("Unlockers only report it.")
 	}
-	return s.Say("Unlockers only report it.")
+	return s.Say("Unlockers only report it until its deadline: auto-unlock ").Until(l.Judged.AutoUnlockAt).Say(".")
 }
 
 // mum names the unlockers that do not publish their policy.
@@ -93,8 +95,12 @@ func (c *Cluster) comes(l *Lock) (s sentence) {
 		return s.Say("Auto-unlock is slowed down: " + fate.Reasons(paused) + ".")
 	case len(paused) > 0:
 		return s.Say("Auto-unlock is paused: " + fate.Reasons(paused) + ".")
+	case l.Class == Late: // its reports extend it
+		s = s.Say("If it falls silent, auto-unlock ")
+	default:
+		s = s.Say("Auto-unlock ")
 	}
-	return s.Say("Auto-unlock ").Until(at).Say(".")
+	return s.Until(at).Say(".")
 }
 
 // lookedAt says who looks at a lock, and until when; nil where nobody does.

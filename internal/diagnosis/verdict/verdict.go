@@ -22,6 +22,7 @@ type Cluster struct {
 	Heard time.Time // when etcd was heard last, if the view is not current; else zero
 	Never bool      // nothing was ever heard of it
 	Why   string    // that it is silent, in a few words; may be empty
+	Alarm string    // that etcd has raised, in a sentence without its full stop; empty: none is known
 
 	Running   []metadata.Presence // the unlockers that are alive
 	Unwatched bool                // nobody cares for the unlockers
@@ -206,7 +207,7 @@ func (c *Cluster) counts() (all Counts) {
 // unlockersFail reports whether locks are not removed in time. While etcd is silent, that is unknown.
 func (c *Cluster) unlockersFail() bool {
 	return !c.away() && !c.Unwatched &&
-		(len(c.Running) == 0 || len(c.heldBack()) > 0 || len(fate.Disagreements(c.Running)) > 0)
+		(c.Alarm != "" || len(c.Running) == 0 || len(c.heldBack()) > 0 || len(fate.Disagreements(c.Running)) > 0)
 }
 
 // compare is negative if a person should hear of it before the other one.
