@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -118,4 +120,52 @@ func cpuOf(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, stat)
 	}
 	return time.Duration(user+system) * time.Second / ticks, nil
+}
+
+// afterCommand splits the fields of /proc/PID/stat after the program's name, which may contain blanks and parentheses.
+func afterCommand(stat string) []string {
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+}
+
+// memoryOf reads the memory of a process from /proc: RssAnon is what it uses now without mapped files, VmHWM the most
+// that it ever used, with them.
+func memoryOf(pid int, kind string) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var kilobytes int64
+		if n, _ := fmt.Sscanf(line, kind+": %d kB", &kilobytes); n == 1 {
+			return kilobytes << 10, nil
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/status does not contain %s", pid, kind)
+}
+
+// Program starts one of our programs and returns once the address ready answers 200.
+func Program(ctx context.Context, dir, binary, ready string, args ...string) (*Process, error) {
+	name := filepath.Base(binary)
+	dir, err := makeDir(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	if binary, err = filepath.Abs(binary); err != nil {
+		return nil, err
+	}
+	return start(ctx, name, "", dir, exec.Command(binary, args...), func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s is not ready: %s", name, resp.Status)
+		}
+		return nil
+	})
 }

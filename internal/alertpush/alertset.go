@@ -1,6 +1,7 @@
 package alertpush
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -101,10 +102,7 @@ func (p *Pusher) needs(locks []*metadata.Record, now staleness.Moment) (needs []
 		}))
 	}
 	slices.SortFunc(needs, func(a, b need) int {
-		if c := a.starts.Compare(b.starts); c != 0 {
-			return c
-		}
-		return strings.Compare(a.record.Name, b.record.Name)
+		return cmp.Or(a.starts.Compare(b.starts), strings.Compare(a.record.Name, b.record.Name))
 	})
 	leftOut := max(0, len(needs)-maxAlerts)
 	p.metrics.leftOut.Set(float64(leftOut))

@@ -44,8 +44,12 @@ func (p *Pusher) write(n need, frame string) alert {
 	case lockMalformed:
 		a.notes = p.notes(n.name, h, alerttext.Malformed(h.Hold))
 	}
-	set(a.notes, "asked", asked(r))
-	set(a.notes, "extended", extended(r))
+	if q := r.Asked; q != nil {
+		a.notes["asked"] = byWhom(q.By, q.At.Time, q.Reason)
+	}
+	if e := r.Extended; e != nil {
+		a.notes["extended"] = byWhom(e.By, e.At.Time, e.Reason)
+	}
 	set(a.notes, "next", p.afterwards(n))
 	if p.c.Waiters != nil {
 		a.notes[waiters] = strconv.Itoa(p.c.Waiters(r.Queue()))
@@ -97,22 +101,7 @@ func acknowledged(a *metadata.Acknowledgement) string {
 	return "by " + by + ": " + alerttext.Line(a.Note)
 }
 
-// asked says who asked the holder to finish. It gives the time instead of an age, so that the alert stays the same.
-func asked(r *metadata.Record) string {
-	if r.Asked == nil {
-		return ""
-	}
-	return byWhom(r.Asked.By, r.Asked.At.Time, r.Asked.Reason)
-}
-
-// extended is who gave the holder more time.
-func extended(r *metadata.Record) string {
-	if r.Extended == nil {
-		return ""
-	}
-	return byWhom(r.Extended.By, r.Extended.At.Time, r.Extended.Reason)
-}
-
+// byWhom says who did something to the hold. It gives the time instead of an age, so that the alert stays the same.
 func byWhom(who string, at time.Time, reason string) string {
 	return "by " + cmp.Or(alerttext.Line(who), "somebody") + " at " + alerttext.Instant(at) + ": " +
 		alerttext.Line(reason)

@@ -213,18 +213,26 @@ func (d *Dashboard) wayBack(r *http.Request, p *site.Problem) *site.Problem {
 	if p.Link != "" || name == "" {
 		return p
 	}
+	c, o := d.operationAt(r.URL.Path)
+	if o == nil {
+		return p
+	}
+	same := *p
+	same.Link = c.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), "")
+	same.LinkText = "Back to the lock " + text.Visible(name)
+	return &same
+}
+
+// operationAt is the operator's action whose form or API this path is, and in which cluster; nil if it is of none.
+func (d *Dashboard) operationAt(path string) (*server, *actions.Operation) {
 	for _, c := range d.servers() {
 		for _, o := range c.actions.All() {
-			if r.URL.Path != d.route+c.path()+o.Page() {
-				continue
+			if below := strings.TrimPrefix(path, d.route+c.path()); below == o.Page() || below == o.API() {
+				return c, o
 			}
-			same := *p
-			same.Link = c.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), "")
-			same.LinkText = "Back to the lock " + text.Visible(name)
-			return &same
 		}
 	}
-	return p
+	return nil, nil
 }
 
 // wantsJSON reports whether a program asked.

@@ -10,13 +10,11 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/actions"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
@@ -57,13 +55,10 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 	})
 }
 
-// letsIn reports whether the path is a form, of any cluster, whose action lets another client take the lock.
+// letsIn reports whether the path is that of an action, in any cluster, which lets another client take the lock.
 func (d *Dashboard) letsIn(path string) bool {
-	return slices.ContainsFunc(d.servers(), func(c *server) bool {
-		return slices.ContainsFunc(c.actions.All(), func(o *actions.Operation) bool {
-			return o.LetsIn && path == d.route+c.path()+o.Page()
-		})
-	})
+	_, o := d.operationAt(path)
+	return o != nil && o.LetsIn
 }
 
 // crossOrigin refuses requests of other sites: all that would change something, and all others but those that show a
@@ -115,13 +110,8 @@ func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 			Str("path", site.Logged(r.URL.Path)).Str("origin", site.Logged(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
-	for _, c := range d.servers() {
-		for _, o := range c.actions.All() {
-			path := strings.TrimPrefix(r.URL.Path, d.route+c.path())
-			if !isRead(r) && (path == o.Page() || path == o.API()) {
-				o.CountDenied()
-			}
-		}
+	if _, o := d.operationAt(r.URL.Path); o != nil && !isRead(r) {
+		o.CountDenied()
 	}
 	d.fail(w, r, site.ErrCrossOrigin)
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -60,10 +61,7 @@ func (d *Dashboard) measure(next http.Handler) http.Handler {
 		default:
 			method = "other"
 		}
-		status := seen.Status()
-		if status == 0 {
-			status = http.StatusOK
-		}
+		status := cmp.Or(seen.Status(), http.StatusOK)
 		d.metrics.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
 		d.metrics.seconds.WithLabelValues(route, method).Observe(time.Since(start).Seconds())
 	})

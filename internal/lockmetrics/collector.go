@@ -19,6 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -37,7 +38,7 @@ type Config struct {
 	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
 	Now    func() time.Time     // the wall clock; time.Now when nil
 
-	Sync     func() Sync
+	Fresh    func() protocol.Freshness // how current the view is; before it was heard first, no locks are exported
 	Activity func() Activity
 	Alarms   func() ([]string, bool) // alarms that etcd has raised; false if unknown
 
@@ -56,14 +57,6 @@ type Config struct {
 
 	// Attributes maps further labels of a lock's series to attributes of its record.
 	Attributes map[string]string
-}
-
-// Sync describes how current the view is.
-type Sync struct {
-	Listed   bool      // it has been complete at least once; before that no locks are exported
-	Current  bool      // it is complete, and etcd was heard from within seconds
-	Revision int64     // the highest of etcd's seen
-	Heard    time.Time // when it was last current
 }
 
 // Activity counts what the view did, by metric label.
@@ -117,12 +110,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
-	sync := Sync{Listed: true}
-	if c.c.Sync != nil {
-		sync = c.c.Sync()
-		c.sync(ch, sync)
-	}
-	if sync.Listed {
+	if c.c.Fresh == nil || c.fresh(ch, c.c.Fresh()) {
 		queues := c.waiters(ch)
 		c.locks(ch, now, queues)
 		c.deadlocks(ch)
@@ -157,13 +145,15 @@ func (c *Collector) inconsistent(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (c *Collector) sync(ch chan<- prometheus.Metric, s Sync) {
-	gauge(ch, c.d.up, truth(s.Current))
-	if !s.Listed {
-		return
+// fresh exports how current the view is, and reports whether there is anything in it.
+func (c *Collector) fresh(ch chan<- prometheus.Metric, f protocol.Freshness) (listed bool) {
+	gauge(ch, c.d.up, truth(f.Synced))
+	if f.Heard.IsZero() {
+		return false
 	}
-	gauge(ch, c.d.revision, float64(s.Revision))
-	instant(ch, c.d.lastSync, s.Heard)
+	gauge(ch, c.d.revision, float64(f.Highest))
+	instant(ch, c.d.lastSync, f.Heard)
+	return true
 }
 
 func (c *Collector) activity(ch chan<- prometheus.Metric, a Activity) {

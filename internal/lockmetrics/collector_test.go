@@ -16,6 +16,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -28,7 +29,7 @@ var now = time.Unix(1_700_000_000, 0).UTC()
 type world struct {
 	locks  []*metadata.Record
 	queues map[string][]metadata.Waiter
-	sync   lockmetrics.Sync
+	fresh  protocol.Freshness
 	mono   time.Duration
 	now    time.Time
 }
@@ -36,7 +37,7 @@ type world struct {
 func newWorld(locks ...*metadata.Record) *world {
 	return &world{
 		locks: locks, now: now, mono: time.Hour,
-		sync: lockmetrics.Sync{Listed: true, Current: true, Revision: 42, Heard: now},
+		fresh: protocol.Freshness{Synced: true, Highest: 42, Heard: now},
 	}
 }
 
@@ -67,7 +68,7 @@ func (w *world) config() lockmetrics.Config {
 		Queues:      func() map[string][]metadata.Waiter { return w.queues },
 		Clock:       func() time.Duration { return w.mono },
 		Now:         func() time.Time { return w.now },
-		Sync:        func() lockmetrics.Sync { return w.sync },
+		Fresh:       func() protocol.Freshness { return w.fresh },
 		Series:      lockmetrics.SeriesAlerting,
 		SeriesLimit: 1000,
 	}
@@ -190,7 +191,7 @@ func TestRemovedLockLeavesNoSeries(t *testing.T) {
 
 func TestNoLockMetricsBeforeTheFirstList(t *testing.T) {
 	w := newWorld()
-	w.sync = lockmetrics.Sync{}
+	w.fresh = protocol.Freshness{}
 	expect(t, lockmetrics.New(w.config()), `
 unlocker_etcd_up 0
 `, "unlocker_locks", "unlocker_waiters", "unlocker_etcd_revision", "unlocker_last_sync_timestamp_seconds")
@@ -198,7 +199,7 @@ unlocker_etcd_up 0
 
 func TestStaleSnapshotIsStillExported(t *testing.T) {
 	w := newWorld(lock("late", -time.Minute))
-	w.sync.Current = false
+	w.fresh.Synced = false
 	expect(t, lockmetrics.New(w.config()), `
 unlocker_etcd_revision 42
 unlocker_etcd_up 0

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -77,13 +79,24 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 
 // clocks exports how far holders' clocks are off.
 func (c *Collector) clocks(ch chan<- prometheus.Metric, locks []judged) {
-	taken := make(map[string]bool, len(locks))
-	for _, j := range locks {
-		if name := text.NameLabel(j.record.Name); !taken[name] {
-			taken[name] = true
-			gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), c.holder(j.record)...)
+	for _, j := range unlike(locks, judged.label) {
+		gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), c.holder(j.record)...)
+	}
+}
+
+func (j judged) label() string { return text.NameLabel(j.record.Name) }
+
+// unlike keeps the first of those with the same labels: a duplicate series, by accident or to hide one, would fail the
+// whole scrape.
+func unlike[T any, L comparable](all []T, labels func(T) L) (kept []T) {
+	taken := make(map[L]bool, len(all))
+	for _, one := range all {
+		if key := labels(one); !taken[key] {
+			taken[key] = true
+			kept = append(kept, one)
 		}
 	}
+	return kept
 }
 
 // holder returns the values of the labels of a lock and its holder; more follow those of the holder.
@@ -92,20 +105,15 @@ func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 		c.attributes.Values(r.Attributes))
 }
 
-// series exports each lock and returns how many it exported. A lock whose label is already taken, by accident or to
-// hide it, is left out: a duplicate series would fail the whole scrape.
+// series exports each lock and returns how many it exported.
 func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter,
 	now time.Time) int {
 	// The registry sorts the samples, which is quick if they are sorted already.
 	slices.SortFunc(locks, func(a, b judged) int { return strings.Compare(a.record.Name, b.record.Name) })
-	taken := make(map[string]bool, len(locks))
+	locks = unlike(locks, judged.label)
 	for _, j := range locks {
 		r := j.record
-		name := text.NameLabel(j.record.Name)
-		if taken[name] {
-			continue
-		}
-		taken[name] = true
+		name := j.label()
 		gauge(ch, c.d.lockState, 1, c.holder(r, string(j.verdict.State))...)
 		instant(ch, c.d.lockedAt, r.LockedAt, c.holder(r)...)
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, c.holder(r)...)
@@ -126,11 +134,10 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 			gauge(ch, c.d.lockWaiters, float64(len(queues[r.Queue()])), name)
 		}
 	}
-	return len(taken)
+	return len(locks)
 }
 
-// unclaimed exports the free locks that no waiter takes. A lock whose label is already taken is left out: a duplicate
-// series would fail the whole scrape.
+// unclaimed exports the free locks that no waiter takes.
 func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
 	if c.c.Unclaimed == nil {
 		return
@@ -140,33 +147,29 @@ func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
 	if !c.c.Series.names() {
 		return
 	}
-	taken := map[string]bool{}
-	for _, l := range found[:min(len(found), c.c.SeriesLimit)] {
-		if name := text.NameLabel(l.Name); !taken[name] {
-			taken[name] = true
-			instant(ch, c.d.unclaimedSince, l.Since, name, text.Label(l.First.Owner), text.Label(l.First.Hostname))
-		}
+	label := func(l unclaimed.Lock) string { return text.NameLabel(l.Name) }
+	for _, l := range unlike(found[:min(len(found), c.c.SeriesLimit)], label) {
+		instant(ch, c.d.unclaimedSince, l.Since, label(l), text.Label(l.First.Owner), text.Label(l.First.Hostname))
 	}
 }
 
 // maxDeadlocks is how many cycles have series of their own, oldest first. All are counted.
 const maxDeadlocks = 20
 
-// deadlocks exports the cycles of processes that wait for each other. Two cycles that look alike become one series,
-// because a duplicate would fail the whole scrape.
+// deadlocks exports the cycles of processes that wait for each other.
 func (c *Collector) deadlocks(ch chan<- prometheus.Metric) {
 	if c.c.Deadlocks == nil {
 		return
 	}
 	cycles := c.c.Deadlocks()
-	taken := map[[2]string]bool{}
 	gauge(ch, c.d.deadlocks, float64(len(cycles)))
-	for _, cycle := range cycles[:min(len(cycles), maxDeadlocks)] {
+	labels := func(c deadlock.Cycle) [2]string {
+		locks, holders := c.Labels()
+		return [2]string{locks, holders}
+	}
+	for _, cycle := range unlike(cycles[:min(len(cycles), maxDeadlocks)], labels) {
 		locks, holders := cycle.Labels()
-		if key := [2]string{locks, holders}; !taken[key] {
-			taken[key] = true
-			instant(ch, c.d.deadlockSince, cycle.Since, locks, holders)
-		}
+		instant(ch, c.d.deadlockSince, cycle.Since, locks, holders)
 	}
 }
 
@@ -271,13 +274,7 @@ func (c *Collector) statements(ch chan<- prometheus.Metric, s *statements) {
 	if c.c.Series == SeriesNone {
 		return
 	}
-	taken := map[string]bool{}
-	for _, j := range s.ended.best() {
-		name := text.NameLabel(j.record.Name)
-		if taken[name] {
-			continue
-		}
-		taken[name] = true
+	for _, j := range unlike(s.ended.best(), judged.label) {
 		death := j.record.Death
 		at := cmp.Or(death.EndedAt.Time, death.At.Time, j.verdict.AbandonedAt)
 		instant(ch, c.d.holderEnded, at, c.holder(j.record, death.Cause)...)

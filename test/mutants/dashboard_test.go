@@ -10,7 +10,7 @@ var dashboardSuites = []suite{
 		{"cached", `"no-store"`, `"no-cache"`, "TestEveryResponseHasTheSecurityHeaders"},
 		{"panic-ends", `cause == http.ErrAbortHandler`, `true`, "TestEveryResponseHasTheSecurityHeaders"},
 		{"framed-form", `d.letsIn(r.URL.Path)`, `false`, "TestConfirmationIsNeverFramed"},
-		{"framed-delay", `«o.LetsIn» && path`, `o.LetsIn && !strings.Contains(path, "delay")`,
+		{"framed-delay", `o != nil && «o.LetsIn»`, `o.LetsIn && !strings.Contains(path, "delay")`,
 			"TestConfirmationIsNeverFramed"},
 		{"framed-all", `strings.Join(d.site.Config.FrameAncestors, " ")`, `"*"`,
 			"TestOnlyAllowedSitesMayFrameThePages"},

@@ -237,7 +237,7 @@ func unclaimedLock(t *testing.T) *dto.MetricFamily {
 		Locks:  func() iter.Seq[*metadata.Record] { return slices.Values([]*metadata.Record{}) },
 		Queues: func() map[string][]metadata.Waiter { return nil },
 		Clock:  func() time.Duration { return 0 },
-		Sync:   func() lockmetrics.Sync { return lockmetrics.Sync{Listed: true, Current: true} },
+		Fresh:  func() protocol.Freshness { return protocol.Freshness{Synced: true, Heard: time.Now()} },
 		Series: lockmetrics.SeriesAll, SeriesLimit: 1,
 		Unclaimed: func() ([]unclaimed.Lock, time.Duration) {
 			return []unclaimed.Lock{{Name: "nobody takes it", Since: time.Now()}}, 0

@@ -21,11 +21,6 @@ type licence struct {
 	Text string // the licence and, where the module has one, its NOTICE
 }
 
-// licenceFiles are the names that modules give to their licence.
-func licenceFiles() []string {
-	return []string{"LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "COPYING"}
-}
-
 // phrase tells a licence from others: a text that says all of this.
 type phrase struct {
 	id   string
@@ -58,7 +53,7 @@ func identify(text string) (string, error) {
 
 // licenceIn reads the licence of the module whose source is in a directory.
 func licenceIn(dir string) (licence, error) {
-	for _, name := range licenceFiles() {
+	for _, name := range []string{"LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "COPYING"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue

@@ -45,11 +45,8 @@ func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View)
 		Delays:        func() int { return len(v.Delays()) },
 		Inconsistent:  func() []inconsistent.Lock { return Inconsistent(v) },
 		Disagreements: func() int { return len(fate.Disagreements(protocol.Presences(v.Unlockers()))) },
-		Sync: func() lockmetrics.Sync {
-			f := v.Fresh()
-			return lockmetrics.Sync{Listed: !f.Heard.IsZero(), Current: f.Synced, Revision: f.Highest, Heard: f.Heard}
-		},
-		Activity: func() lockmetrics.Activity { return activity(v.Stats()) },
+		Fresh:         v.Fresh,
+		Activity:      func() lockmetrics.Activity { return activity(v.Stats()) },
 	}
 }
 
@@ -211,31 +208,24 @@ func (d *deadlocks) current() bool {
 	}
 }
 
-// unclaimedLocks remembers which locks it has reported, so that an interruption of the watch does not end an alert.
-type unclaimedLocks struct {
-	view  *lockview.View
-	mu    sync.Mutex
-	found []unclaimed.Lock
-}
-
 // Unclaimed returns a function that returns the unclaimed locks, and how long it takes until there may be another one;
-// zero if none may. The locks are shared: never write to them.
+// zero if none may. The locks are shared: never write to them. It remembers which locks it has reported, so that an
+// interruption of the watch does not end an alert.
 func Unclaimed(v *lockview.View) func() ([]unclaimed.Lock, time.Duration) {
-	return (&unclaimedLocks{view: v}).now
-}
-
-func (u *unclaimedLocks) now() ([]unclaimed.Lock, time.Duration) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	seen := unclaimed.View{}
-	if seen.Free, seen.Followed, seen.Synced = u.view.Free(); len(seen.Free) > 0 {
-		seen.Queues = u.view.Queues()
+	var mu sync.Mutex
+	var found []unclaimed.Lock
+	return func() (_ []unclaimed.Lock, next time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen := unclaimed.View{}
+		if seen.Free, seen.Followed, seen.Synced = v.Free(); len(seen.Free) > 0 {
+			seen.Queues = v.Queues()
+		}
+		seen.Now = v.Clock()
+		seen.Wall = time.Now()
+		found, next = unclaimed.Find(found, seen)
+		return found, next
 	}
-	seen.Now = u.view.Clock()
-	seen.Wall = time.Now()
-	found, next := unclaimed.Find(u.found, seen)
-	u.found = found
-	return found, next
 }
 
 // HTTPClient returns the client for a server of this name, whose flag names a file in the format of Prometheus'

@@ -78,9 +78,7 @@ func (a Actions) Allow(p Permission) bool {
 
 // Check fills the gaps and refuses what contradicts itself, also with what is switched on.
 func (c *Config) Check(on Actions) error {
-	if c.Source == "" {
-		c.Source = SourceNone
-	}
+	c.Source = cmp.Or(c.Source, SourceNone)
 	if c.Source == SourceHeader {
 		if err := c.checkHeader(); err != nil {
 			return err

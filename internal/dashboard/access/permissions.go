@@ -137,6 +137,7 @@ func ParsePermissions(file []byte) (*Permissions, error) {
 }
 
 func (p *Permissions) check() error {
+	isView := func(p Permission) bool { return p.what() == View }
 	all := map[string][]Permission{"everyone": p.Everyone}
 	for name, list := range p.Users {
 		all["user "+name] = list
@@ -157,15 +158,18 @@ func (p *Permissions) check() error {
 	return nil
 }
 
-func isView(p Permission) bool { return p.what() == View }
-
-// namesClusters reports whether a permission is limited to a cluster.
-func (p *Permissions) namesClusters() bool {
+// all are the permissions of anybody.
+func (p *Permissions) all() []Permission {
 	lists := [][]Permission{p.Everyone}
 	for _, who := range []map[string][]Permission{p.Users, p.Groups} {
 		lists = slices.AppendSeq(lists, maps.Values(who))
 	}
-	return slices.ContainsFunc(slices.Concat(lists...), func(one Permission) bool {
+	return slices.Concat(lists...)
+}
+
+// namesClusters reports whether a permission is limited to a cluster.
+func (p *Permissions) namesClusters() bool {
+	return slices.ContainsFunc(p.all(), func(one Permission) bool {
 		cluster, _ := one.scopes()
 		return cluster != nil
 	})
@@ -183,16 +187,5 @@ func (p *Permissions) grants(name string, groups []string) []Permission {
 
 // anyone reports whether anybody at all has the permission.
 func (p *Permissions) anyone(may Permission) bool {
-	given := func(one Permission) bool { return one.what() == may }
-	if slices.ContainsFunc(p.Everyone, given) {
-		return true
-	}
-	for _, who := range []map[string][]Permission{p.Users, p.Groups} {
-		for _, list := range who {
-			if slices.ContainsFunc(list, given) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.all(), func(one Permission) bool { return one.what() == may })
 }

@@ -3,33 +3,25 @@ package actions
 import (
 	"slices"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // markPage is the form for actions that take nothing away from the holder: a request to finish, more time, an
 // acknowledgement.
 type markPage struct {
-	site.Page
-	Name      string
-	Look      locks.DisplayState
+	holdForm
 	Blocked   phrase.Sentence // who waits
-	Sentence  phrase.Sentence
-	Purpose   string
-	Alive     *phrase.Moment
-	Progress  string
-	Done      []string // what was done to the hold before
+	Done      []string        // what was done to the hold before
 	Words     formWords
 	Choices   []timeChoice // empty where no time is needed
 	Own       string       // time of one's own choice
 	OwnChosen bool
 	Required  bool // the reason is
-	confirmForm
+
 	// An acknowledgement that is there, and may be withdrawn.
 	Withdraw     int64 // its revision; 0 = there is none
 	Acknowledger string
@@ -48,22 +40,9 @@ const otherTime = "own"
 func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 	wrong *FieldError) (site.Answer, error) {
 	row := lock.Row
-	from := pages.FromView(o.site.URLs, r)
-	v := markPage{Page: o.site.Page(r, o.form.Tab+" "+row.Name), Name: row.Name, Look: row.Display,
-		Purpose: row.Purpose, Words: o.form, Required: o.MinWhy > 0, Done: pages.DoneTo(row.Record, r.Now),
-		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
-			Hold: row.UUID, Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
-			Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from)}}
-	o.fill(&v.confirmForm, typed, "", wrong)
-	v.Here = "list"
-	v.Follows = true
-	v.Icon = site.Icon{Look: row.Display}
+	v := markPage{holdForm: o.holdForm(r, row, o.form.Tab, typed, "", wrong), Words: o.form, Required: o.MinWhy > 0,
+		Done: pages.DoneTo(row.Record, r.Now)}
 	v.Blocked = pages.WaitingSentence(*row.Queue, v.Viewpoint)
-	v.Sentence = pages.HolderSentence(row, v.Viewpoint, o.site.Unlockers())
-	if row.Alive != nil {
-		v.Alive = v.Age(row.Alive.At)
-		v.Progress = row.Alive.Progress
-	}
 	if o.Time != nil {
 		v.fillTimes(typed.More)
 	}

@@ -22,13 +22,7 @@ import (
 
 // unlockPage asks a person whether the hold shall be ended by force.
 type unlockPage struct {
-	site.Page
-	Name     string
-	Look     locks.DisplayState
-	Sentence phrase.Sentence
-	Purpose  string
-	Alive    *phrase.Moment
-	Progress string
+	holdForm
 	Frame    string // first of own code, where the caller may see it
 	Host     string
 	Dead     bool
@@ -40,7 +34,38 @@ type unlockPage struct {
 	AutoSoon *phrase.Moment
 	Marks    []pages.MarkLink
 	Commands []pages.Command
+}
+
+// holdForm is the form for an action on a hold, and what the person sees of the hold.
+type holdForm struct {
+	site.Page
+	Name     string
+	Look     locks.DisplayState
+	Sentence phrase.Sentence
+	Purpose  string
+	Alive    *phrase.Moment
+	Progress string
 	confirmForm
+}
+
+// holdForm fills the form. The title of its tab ends with the name of the lock.
+func (o *Operation) holdForm(r *site.Request, row *locks.Row, title string, typed Request, name string,
+	wrong *FieldError) holdForm {
+	from := pages.FromView(o.site.URLs, r)
+	f := holdForm{Page: o.site.Page(r, title+" "+row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
+		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
+			Hold: row.UUID, Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
+			Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from)}}
+	o.fill(&f.confirmForm, typed, name, wrong)
+	f.Here = "list"
+	f.Follows = true
+	f.Icon = site.Icon{Look: row.Display}
+	f.Sentence = pages.HolderSentence(row, f.Viewpoint, o.site.Unlockers())
+	if row.Alive != nil {
+		f.Alive = f.Age(row.Alive.At)
+		f.Progress = row.Alive.Progress
+	}
+	return f
 }
 
 // confirmForm is the form that asks for a reason, and for the name of a lock that another gets then.
@@ -155,47 +180,31 @@ func asForm(a site.Answer, wrong *FieldError) site.Answer {
 // unlockForm asks whether the hold shall be ended by force.
 func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, name string,
 	wrong *FieldError) (site.Answer, error) {
-	v := o.unlockPage(r, lock)
-	o.fill(&v.confirmForm, typed, name, wrong)
-	return o.site.Render("unlock", v)
-}
-
-func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	row := lock.Row
-	v := unlockPage{Page: h.site.Page(r, "force unlock "+row.Name), Name: row.Name, Look: row.Display,
-		Purpose: row.Purpose, Host: locks.HostPID(row.Hostname, row.PID), Dead: row.Proven(),
-		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
-			Hold: row.UUID, Do: "Force unlock " + h.site.Named(row.Name), Kept: "the history"}}
-	v.Here = "list"
-	v.Follows = true
-	v.Icon = site.Icon{Look: row.Display}
-	unlockers := h.site.Unlockers()
-	v.Sentence = pages.HolderSentence(row, v.Viewpoint, unlockers)
-	v.Action = h.site.URLs.Act("unlock", row.Name, row.UUID, pages.FromView(h.site.URLs, r))
-	v.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
-	if row.Alive != nil {
-		v.Alive = v.Age(row.Alive.At)
-		v.Progress = row.Alive.Progress
-	}
+	v := unlockPage{holdForm: o.holdForm(r, row, "force unlock", typed, name, wrong),
+		Host: locks.HostPID(row.Hostname, row.PID), Dead: row.Proven()}
+	v.Do = "Force unlock " + o.site.Named(row.Name)
+	v.Kept = "the history"
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
-		v.Frame = h.traces.FirstFrame(lock.Document.Backtrace)
+		v.Frame = o.traces.FirstFrame(lock.Document.Backtrace)
 	}
+	unlockers := o.site.Unlockers()
 	awaited := len(unlockers) > 0 && pages.Spared(row.Name, unlockers) == nil
 	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
 	v.Share = protocol.ShareWords(row.Share())
-	v.Whole = pages.WholeOf(row, r, h.site.URLs)
-	if delay := row.Record.DelayOf(h.site.Config.Fate().Policy.LockDelay); delay > 0 {
+	v.Whole = pages.WholeOf(row, r, o.site.URLs)
+	if delay := row.Record.DelayOf(o.site.Config.Fate().Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}
 	if queue := pages.WaiterViews(lock.InLine, v.Viewpoint); len(queue) > 0 {
 		v.Next = &queue[0]
 		v.Waiters = len(queue)
 	}
-	v.Marks = pages.MarkLinks(h.site, r, row)
+	v.Marks = pages.MarkLinks(o.site, r, row)
 	v.Commands = pages.Whereabouts(row)
-	return v
+	return o.site.Render("unlock", v)
 }
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.

@@ -336,19 +336,15 @@ func (h *Handler) tellEnd(r *site.Request, p *site.Problem, asked Request, now m
 	return p
 }
 
-// isOvertaken reports whether others have been faster.
-func isOvertaken(err error) bool {
-	var wrong *FieldError
-	return errors.As(err, &wrong) && wrong.Field == ""
-}
-
 // record counts an attempt and logs it: the log is the audit trail of attempts that were refused.
 func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, err error) {
 	result := "success"
 	var p *site.Problem
+	var wrong *FieldError // without a field: others have been faster
 	switch {
 	case err == nil:
-	case errors.As(err, &p) && (p.Code == "hold_changed" || p.Code == "delay_over"), isOvertaken(err):
+	case errors.As(err, &p) && (p.Code == "hold_changed" || p.Code == "delay_over"),
+		errors.As(err, &wrong) && wrong.Field == "":
 		result = "conflict"
 	case errors.As(err, &p) && (p.Code == "outcome_unknown" || p.Code == "etcd"):
 		result = "error"

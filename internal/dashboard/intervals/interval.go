@@ -80,10 +80,7 @@ func (i *Interval) Within(from, to time.Time) time.Duration {
 
 // Late is since when the hold was past its alert, as far as it got there by now; else zero.
 func (i *Interval) Late(now time.Time) time.Time {
-	end := i.End
-	if end.IsZero() {
-		end = now
-	}
+	end := cmp.Or(i.End, now)
 	if i.Alert.IsZero() || !i.Alert.Before(end) {
 		return time.Time{}
 	}
@@ -147,10 +144,7 @@ func lasting(i Interval) int {
 
 // straighten has an interval begin before it ends, and not after now.
 func (i *Interval) straighten(now time.Time) {
-	end := i.End
-	if end.IsZero() {
-		end = now
-	}
+	end := cmp.Or(i.End, now)
 	if i.Begin.IsZero() || i.Begin.After(end) {
 		i.Begin = end
 	}

@@ -190,17 +190,22 @@ func totalOf(rows []*Row) (all total) {
 // one.
 const minChunk = 8192
 
-// inChunks does something with n things on all processors and returns what came out for each chunk, in order. A panic
-// in a chunk is one of the caller's.
+// inChunks does something with n things on all processors and returns what came out for each chunk, in order.
 func inChunks[T any](n int, do func(from, to int) T) []T {
 	k := max(1, min(runtime.GOMAXPROCS(0), n/minChunk))
 	out := make([]T, k)
-	causes := make([]any, k)
+	AtOnce(k, func(i int) { out[i] = do(n*i/k, n*(i+1)/k) })
+	return out
+}
+
+// AtOnce does n things at the same time. A panic in one of them is one of the caller's.
+func AtOnce(n int, do func(i int)) {
+	causes := make([]any, n)
 	var all sync.WaitGroup
-	for i := range k {
+	for i := range n {
 		all.Go(func() {
 			defer func() { causes[i] = recover() }()
-			out[i] = do(n*i/k, n*(i+1)/k)
+			do(i)
 		})
 	}
 	all.Wait()
@@ -209,7 +214,6 @@ func inChunks[T any](n int, do func(from, to int) T) []T {
 			panic(cause)
 		}
 	}
-	return out
 }
 
 // Lock is the row for the table that decides which lock needs a person first, without those who wait for it.

@@ -33,8 +33,6 @@ const (
 	MaxAPILimit  = 1000
 )
 
-func pageLimits() []int { return []int{50, 100, maxLimit} }
-
 // ParseList reads the parameters of a list.
 func ParseList(r *site.Request) ListRequest {
 	l := parseListValues(r.URL.Query())

@@ -62,7 +62,7 @@ func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 
 // fillView adds the choices of how the list is shown.
 func (p *Pages) fillView(v *listPage, l ListRequest) {
-	for _, n := range pageLimits() {
+	for _, n := range []int{50, 100, maxLimit} {
 		link := choice{Text: strconv.Itoa(n)}
 		if n != l.Limit {
 			link.URL = l.link(p.site.URLs, func(l *ListRequest) { l.Limit = n })

@@ -15,14 +15,19 @@ import (
 // lockFrame is what is around every page about a lock.
 type lockFrame struct {
 	site.Page
-	Name string
-	Back string // the list in the view that led here
+	Name    string
+	Back    string // the list in the view that led here
+	Delays  []delayView
+	Life    life
+	Picture *picture
 }
 
-func (p *Pages) lockFrame(r *site.Request, name string) lockFrame {
-	f := lockFrame{Page: p.site.Page(r, name), Name: name, Back: p.site.URLs.Back(FromView(p.site.URLs, r))}
+func (p *Pages) lockFrame(r *site.Request, lock *site.Lock) lockFrame {
+	f := lockFrame{Page: p.site.Page(r, lock.Name), Name: lock.Name, Back: p.site.URLs.Back(FromView(p.site.URLs, r)),
+		Delays: p.delayViews(r, lock.Name), Life: p.lifeOf(r, lock)}
+	f.Picture = p.pictureOf(r, lock, f.Life.past)
 	f.Here = "list"
-	f.JSON = p.site.URLs.LockAPI(name)
+	f.JSON = p.site.URLs.LockAPI(lock.Name)
 	return f
 }
 
@@ -48,7 +53,6 @@ type lockPage struct {
 	Trace     *traceView
 	Hidden    string // why there is no backtrace
 	RawTrace  string
-	Delays    []delayView
 	Waiters   []WaiterView
 	Commands  []Command
 	Links     []choice
@@ -57,8 +61,6 @@ type lockPage struct {
 	Unread    string // why etcd could not be read
 	Ended     *endedView
 	Free      bool // nobody holds the lock any more
-	Life      life
-	Picture   *picture
 	Cycles    []cycleView
 	Current   string     // link to the current hold when another was asked for
 	Done      []string   // what operators did to the hold, in sentences
@@ -85,14 +87,11 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 		return p.shared(r, lock)
 	}
 	v := p.lockPage(r, lock)
-	v.Life = p.lifeOf(r, lock)
-	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	if lock.Ending == nil {
 		v.Diagnosis = diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()), p.site.URLs)
 		p.fillCopies(&v, r, lock.Row)
 	}
 	v.Cycles = p.cyclesOf(r, v.Name, v.Verdict.Class)
-	v.Delays = p.delayViews(r, v.Name)
 	return p.site.Render("lock", v)
 }
 
@@ -103,7 +102,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	c := r.Caller
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
-	v := lockPage{lockFrame: p.lockFrame(r, row.Name), Look: row.Display, Purpose: row.Purpose,
+	v := lockPage{lockFrame: p.lockFrame(r, lock), Look: row.Display, Purpose: row.Purpose,
 		Problems: row.Problems}
 	v.Follows = true
 	v.Icon = site.Icon{Look: row.Display}

@@ -19,11 +19,8 @@ type freePage struct {
 	Last     phrase.Sentence    // the hold before
 	Known    phrase.Sentence    // how far back the dashboard knows
 	Asked    bool               // for a hold that is over, of which nothing is known
-	Delays   []delayView
 	Waiters  []WaiterView
 	Unread   string
-	Life     life
-	Picture  *picture
 	Commands []Command
 }
 
@@ -32,16 +29,14 @@ const stateUnknown locks.DisplayState = "unknown"
 
 // free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
-	v := freePage{lockFrame: p.lockFrame(r, lock.Name), Look: metadata.StateFree, Asked: lock.AskedHold != "",
-		Unread: lock.Unread, Delays: p.delayViews(r, lock.Name)}
+	v := freePage{lockFrame: p.lockFrame(r, lock), Look: metadata.StateFree, Asked: lock.AskedHold != "",
+		Unread: lock.Unread}
 	at := lock.Viewpoint(r.Viewpoint())
 	if at.Stale || lock.Unread != "" {
 		v.Look = stateUnknown
 	}
 	v.Follows = true
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
-	v.Life = p.lifeOf(r, lock)
-	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && len(v.Waiters) == 0 {
 		return site.Answer{}, site.BadQuery("No lock can have this name: " + problem.Error())
 	}
@@ -126,7 +121,7 @@ type endedView struct {
 
 func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 	e := lock.Ending
-	v := lockPage{lockFrame: p.lockFrame(r, e.Lock), Look: "released", Purpose: e.Purpose, Free: lock.Row == nil}
+	v := lockPage{lockFrame: p.lockFrame(r, lock), Look: "released", Purpose: e.Purpose, Free: lock.Row == nil}
 	v.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Why,
 		Owner: e.Owner, Host: locks.HostPID(e.Hostname, e.PID)}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {

@@ -19,12 +19,9 @@ type sharedPage struct {
 	Other   int // another limit that a holder believes in
 	Table   table
 	More    int // holders that are not shown
-	Delays  []delayView
 	Waiters []WaiterView
 	Asked   bool   // for a hold that is over
 	Past    string // link to the history of all shares
-	Life    life
-	Picture *picture
 	Cycles  []cycleView
 }
 
@@ -33,7 +30,7 @@ const maxSharers = 100
 
 func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	u := locks.UseOf(lock.Shares)
-	v := sharedPage{lockFrame: p.lockFrame(r, lock.Name), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
+	v := sharedPage{lockFrame: p.lockFrame(r, lock), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
 		Asked: lock.AskedHold != ""}
 	v.Follows = true
 	v.Verdict = p.VerdictOf(r, lock)
@@ -52,9 +49,6 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	}
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name, v.Verdict.Class)
-	v.Delays = p.delayViews(r, lock.Name)
-	v.Life = p.lifeOf(r, lock)
-	v.Picture = p.pictureOf(r, lock, v.Life.past)
 	v.Life.URL = v.Past
 	return p.site.Render("shared", v)
 }

@@ -126,10 +126,7 @@ func matching(r *site.Request, q *locks.Query, all []intervals.Interval) ([]inte
 		if err := locks.Stopped(ctx); err != nil {
 			return nil, err
 		}
-		at := i.End
-		if at.IsZero() {
-			at = r.Now
-		}
+		at := cmp.Or(i.End, r.Now)
 		row := locks.NewRow(&metadata.Record{Name: i.Lock, UUID: i.ID, Token: i.Token, LockedAt: i.Begin,
 			AlertAt: i.Alert, Holder: metadata.Holder{Owner: i.Owner, Hostname: i.Host, PID: i.PID}},
 			&fate.Fate{}, staleness.Moment{Wall: at}, &locks.Queue{})

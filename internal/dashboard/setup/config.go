@@ -174,9 +174,7 @@ func (c *Config) Check() error {
 	if c.Explain == nil {
 		c.Explain = func(error) string { return "etcd did not answer" }
 	}
-	if c.Title == "" {
-		c.Title = "mutexdash"
-	}
+	c.Title = cmp.Or(c.Title, "mutexdash")
 	if c.MinRefresh < 0 || c.MinRefresh > time.Minute {
 		return fmt.Errorf("dashboard: pages that refresh every %v at most are not possible: from 0 to 1m", c.MinRefresh)
 	}

@@ -22,18 +22,14 @@ type Link struct {
 // maxLinkValue is how much of a value goes into a link, in bytes.
 const maxLinkValue = 240
 
-// linkFields are what a link can name.
-func linkFields() []string {
-	return []string{"name", "owner", "host", "pid", "hold", "purpose", "trace", "span"}
-}
-
 // ParseLink reads "logs=https://logs.example/?q={host}".
 func ParseLink(text string) (Link, error) {
 	name, template, ok := strings.Cut(text, "=")
 	if !ok || strings.TrimSpace(name) == "" {
 		return Link{}, fmt.Errorf("the link %q is not of the form NAME=https://host/path?query", text)
 	}
-	if err := linktemplate.Check(template, linkFields()); err != nil {
+	fields := []string{"name", "owner", "host", "pid", "hold", "purpose", "trace", "span"}
+	if err := linktemplate.Check(template, fields); err != nil {
 		return Link{}, fmt.Errorf("the link %q %w", text, err)
 	}
 	return Link{name, template}, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
@@ -59,21 +58,10 @@ func fromEach[T any](r *Request, need access.Permission, ask func(*Request) ([]T
 	}
 	lists := make([][]T, len(parts))
 	errs := make([]error, len(parts))
-	causes := make([]any, len(parts))
-	var asking sync.WaitGroup
-	for i, part := range parts {
-		asking.Go(func() {
-			defer func() { causes[i] = recover() }()
-			lists[i], errs[i] = ask(part)
-		})
-	}
-	asking.Wait()
+	locks.AtOnce(len(parts), func(i int) { lists[i], errs[i] = ask(parts[i]) })
 	unread := Unread{By: map[string]string{}}
 	failed := 0
 	for i, part := range parts {
-		if causes[i] != nil {
-			panic(causes[i]) // as if it had been asked here
-		}
 		if errs[i] == nil {
 			continue
 		}

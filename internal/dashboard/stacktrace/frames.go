@@ -173,17 +173,8 @@ func (t Reader) completes(line string, above *Frame) bool {
 }
 
 func (t Reader) foreign(f Frame) bool {
-	for _, path := range t.foreignPaths {
-		if strings.Contains(f.File, path) {
-			return true
-		}
-	}
-	for _, name := range t.funcs {
-		if strings.HasPrefix(f.Func, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.foreignPaths, func(path string) bool { return strings.Contains(f.File, path) }) ||
+		slices.ContainsFunc(t.funcs, func(name string) bool { return strings.HasPrefix(f.Func, name) })
 }
 
 // Where returns file and line of a frame.

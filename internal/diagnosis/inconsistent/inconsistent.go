@@ -3,6 +3,7 @@
 package inconsistent
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -75,10 +76,7 @@ func Find(held iter.Seq2[string, map[string]any], delays []metadata.Delay) []Loc
 		}
 	}
 	slices.SortFunc(found, func(a, b Lock) int {
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return strings.Compare(string(a.Kind), string(b.Kind))
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
 	return found
 }

@@ -7,6 +7,7 @@
 package unclaimed
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -70,10 +71,7 @@ func Find(before []Lock, v View) (found []Lock, next time.Duration) {
 		found = append(found, l)
 	}
 	slices.SortFunc(found, func(a, b Lock) int {
-		if c := a.Since.Compare(b.Since); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Name, b.Name))
 	})
 	return found, next
 }

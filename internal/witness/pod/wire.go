@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -178,11 +179,7 @@ func (p *pod) rules() bool {
 
 // mayRestart reports whether a container that ended may be started again.
 func mayRestart(ofPod, own string, end *podproof.End) bool {
-	policy := ofPod
-	if own != "" {
-		policy = own
-	}
-	switch policy {
+	switch cmp.Or(own, ofPod) {
 	case "Never":
 		return false
 	case "OnFailure":
@@ -218,10 +215,7 @@ func (s *containerStatus) newest(c *podproof.Container) {
 		end = c.Last // it waits to be restarted, or was given up while waiting
 		c.Last = nil
 	}
-	c.ID = end.ID
-	if c.ID == "" {
-		c.ID = s.ContainerID
-	}
+	c.ID = cmp.Or(end.ID, s.ContainerID)
 	c.StartedAt = end.StartedAt
 	c.End = end
 }

@@ -276,10 +276,9 @@ func (w *Witness) tell(ctx context.Context, r *metadata.Record) {
 // mine reports whether the suspicion comes from a witness in Kubernetes.
 func mine(s *metadata.Statement) bool { return s != nil && s.Witness == metadata.WitnessKubernetes }
 
-type writer func(context.Context, metadata.Statement) error
-
 // write writes a statement. If that fails, the next look tries again.
-func (w *Witness) write(ctx context.Context, r *metadata.Record, v podproof.Verdict, to writer) {
+func (w *Witness) write(ctx context.Context, r *metadata.Record, v podproof.Verdict,
+	to func(context.Context, metadata.Statement) error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	s := statement(r, v, w.config.By, time.Now())
