@@ -114,6 +114,7 @@ func TestDocumentedGoCompiles(t *testing.T) {
 	t.Parallel()
 	fset := token.NewFileSet()
 	check := checker(t, fset)
+	findsErrors(t, fset, check)
 	found := 0
 	for _, page := range pages(t) {
 		for _, b := range blocks(t, filepath.Join(top, page)) {
@@ -135,8 +136,9 @@ func TestDocumentedGoCompiles(t *testing.T) {
 	}
 }
 
-func TestCompileErrorsAreFound(t *testing.T) {
-	t.Parallel()
+// findsErrors checks the checker.
+func findsErrors(t *testing.T, fset *token.FileSet, check func(*snippet) []error) {
+	t.Helper()
 	wanted := map[string]string{
 		"l, err := locks.Lock(ctx, \"a\"":               "docs/client.md:7:",
 		"ctx.Done()\n\nlocks.Lick(ctx, \"a\")":          "docs/client.md:9: locks.Lick undefined",
@@ -146,8 +148,6 @@ func TestCompileErrorsAreFound(t *testing.T) {
 		"l, err := locks.Lock(ctx, \"a\")\nreturn err":  "",
 		"package p\n\nimport \"os\"\n\nvar _ = os.Args": "",
 	}
-	fset := token.NewFileSet()
-	check := checker(t, fset)
 	for text, want := range wanted {
 		s, err := parse(fset, "docs/client.md", block{text: text + "\n", line: 7})
 		if err == nil {
