@@ -1,4 +1,5 @@
-// Package docs holds the documentation to what it shows: the tutorial runs, and every block of Go compiles.
+// Package docs holds the documentation to what it shows: the tutorial runs, every block of Go compiles, an etcd answers
+// as docs/gateway.md says, and the bodies in docs/protocol/transactions.json are those of the Go client.
 package docs
 
 import (
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -114,6 +116,7 @@ func TestDocumentedRolesMatchEtcdSetup(t *testing.T) {
 var programs *proctest.Programs
 
 func TestMain(m *testing.M) {
+	etcdtest.Member()
 	proctest.Overlap()
 	os.Exit(proctest.Main(m, &programs, "mutexdev", "mutexctl"))
 }

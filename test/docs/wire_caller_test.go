@@ -1,6 +1,4 @@
-// Package gateway holds docs/gateway.md and docs/protocol/transactions.json against etcd: what the page shows is sent
-// to a real etcd, and the bodies in the file are those of the Go client.
-package gateway
+package docs
 
 import (
 	"bufio"
@@ -14,12 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 // timeout is how long etcd may take: long, because a busy machine with -race is slow.
 const timeout = time.Minute

@@ -1,4 +1,4 @@
-package gateway
+package docs
 
 import (
 	"encoding/json"
@@ -23,7 +23,7 @@ func TestGatewayDocumentation(t *testing.T) {
 	t.Parallel()
 	callers := servers(t)
 	names := map[string]string{}
-	for n, block := range blocks(t) {
+	for n, block := range exchanges(t) {
 		t.Run(fmt.Sprintf("block %d %s", n+1, block.server), func(t *testing.T) {
 			c := callers[block.server]
 			if c == nil {
@@ -63,15 +63,16 @@ func withCertificate(t *testing.T, s *etcdtest.Server, commonName string) *calle
 	}
 }
 
-type block struct{ server, text string }
+// exchange is a block of the page, and the server that it is sent to.
+type exchange struct{ server, text string }
 
-func blocks(t *testing.T) (all []block) {
+func exchanges(t *testing.T) (all []exchange) {
 	t.Helper()
 	page := readPage(t)
 	for _, found := range regexp.MustCompile("(?m)^( *)```http *([a-z]*)\n((?:.*\n)*?) *```").
 		FindAllStringSubmatch(page, -1) {
 		text := strings.ReplaceAll("\n"+found[3], "\n"+found[1], "\n")
-		all = append(all, block{found[2], strings.TrimSpace(text)})
+		all = append(all, exchange{found[2], strings.TrimSpace(text)})
 	}
 	if want := strings.Count(page, "```http"); len(all) != want || want < 10 {
 		t.Fatalf("%d of %d blocks were found", len(all), want)
