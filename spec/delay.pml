@@ -1,5 +1,5 @@
 /* delay.pml - a lock delay: a hold is ended by force or by its deadline, its
- * holder may still be at work, and for a while nobody is to follow it. See
+ * holder may still be working, and others are kept out for a while. See
  * docs/protocol/operators.md#lock-delay and docs/adr/0017-lock-delay.md.
  *
  *   KEY      as built: the removal also puts .delays/<lock>, with a lease of its

@@ -35,7 +35,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 		err = already(ctx, wanted)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
+		return nil, explainAll(names, err)
 	}
 	began := time.Now()
 	b := &batch{c: c, wanted: wanted, only: wanted[0].set.only, with: wanted[0].set.with}
@@ -64,21 +64,33 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 		err = already(ctx, wanted)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
+		return nil, explainAll(names, err)
 	}
+	var refusal *HeldError
 	if len(wanted) <= MaxTogether && !anyShared(wanted) {
 		began := time.Now()
 		b := &batch{c: c, wanted: wanted}
-		if locks, err := b.try(ctx); err == nil {
+		locks, err := b.try(ctx)
+		if err == nil {
 			b.notifyAcquired(began, locks, nil)
 			return together(locks), nil
 		}
+		refusal, _ = errors.AsType[*HeldError](err)
 	}
 	locks, err := c.lockInOrder(ctx, wanted, opts)
 	if err != nil {
-		return nil, explainAll(names, err)
+		return nil, explainAll(names, sinceRefused(ctx, refusal, err))
 	}
 	return together(locks), nil
+}
+
+// sinceRefused returns who was in the way when all were tried, if nothing more is known when the wait is over.
+func sinceRefused(ctx context.Context, refusal *HeldError, err error) error {
+	if refusal == nil || ctx.Err() == nil || errors.Is(err, ErrHeld) || errors.Is(err, ErrNotHeld) {
+		return err
+	}
+	refusal.Err = ended(ctx)
+	return refusal
 }
 
 // ForLock gives options to one of the locks that [Client.LockAll] takes, in addition to those for all: permits of one,
@@ -87,8 +99,12 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 func ForLock(name string, opts ...Option) Option {
 	return func(s *settings) {
 		switch conditions := len(s.only) + len(s.with); {
+		case s.forLock:
+			s.problems = append(s.problems, errors.New("ForLock is among the options of ForLock: name each lock once"))
 		case s.lock == name:
+			s.forLock = true
 			s.apply(opts)
+			s.forLock = false
 			if len(s.only)+len(s.with) > conditions {
 				s.problems = append(s.problems, errors.New("If and Then apply to the whole call, not to ForLock"))
 			}
@@ -101,7 +117,7 @@ func ForLock(name string, opts ...Option) Option {
 // newAcquisitions returns an acquisition of each lock, sorted by name.
 func (c *Client) newAcquisitions(ctx context.Context, names []string, opts []Option) ([]*acquisition, error) {
 	if len(names) == 0 {
-		return nil, errors.New("no lock is named")
+		return nil, errors.New("mutex: no lock was named")
 	}
 	sorted := slices.Sorted(slices.Values(names))
 	if n := len(slices.Compact(slices.Clone(sorted))); n < len(sorted) {
@@ -162,7 +178,7 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 			err = started(caller, locks)
 		}
 		if err != nil {
-			giveBack := unlockAll(locks)
+			giveBack := c.giveBack(caller, locks)
 			locks, err = nil, errors.Join(err, unlessLost(giveBack, err))
 		}
 	}()
@@ -187,6 +203,23 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 	}
 	done = true
 	return locks, nil
+}
+
+// giveBack releases the locks. Soon after the end of ctx, that continues in the background.
+func (c *Client) giveBack(ctx context.Context, locks []*Lock) error {
+	released := make(chan error, 1)
+	if !c.background.spawn(func() { released <- unlockAll(locks) }) { // the client is closed
+		return unlockAll(locks)
+	}
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(noteTimeout, func() { close(over) }) })
+	defer stop()
+	select {
+	case err := <-released:
+		return err
+	case <-over:
+		return nil
+	}
 }
 
 // lostOr returns the loss that ended ctx, if one did: it says more than that the wait is over.
@@ -280,7 +313,7 @@ func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
 // explainAll adds the names of the locks to an error that does not have them.
 func explainAll(names []string, err error) error {
 	if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrCondition) ||
-		errors.Is(err, ErrNotHeld) {
+		errors.Is(err, ErrNotHeld) || len(names) == 0 {
 		return err
 	}
 	return fmt.Errorf("lock %s: %w", quoted(names), err)

@@ -4,6 +4,8 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -40,26 +42,35 @@ func waitBoundsCall(t *testing.T, s *scene, c *client) {
 	} {
 		d := s.open(c, endpoints...)
 		for _, wait := range []float64{0, 0.5, 3} {
-			calls.Go(func() { isBounded(t, d, about, wait) })
+			for name, more := range c.ways(fmt.Sprint(about, wait), "aside") {
+				calls.Go(func() { isBounded(t, d, name, more, wait) })
+			}
 		}
 	}
 	calls.Go(func() { fallsSilent(t, s, c) })
 	calls.Wait()
 }
 
+// ways returns a lock of each kind that the client has, by name, and how to ask for it: the last, together with another.
+func (c *client) ways(name, other string) map[string]request {
+	all := map[string]request{name: nil, name + " semaphore": permits(3, 1), name + " read-write": reads,
+		name + " together": {"names": []string{other, name + " together"}}}
+	maps.DeleteFunc(all, func(of string, _ request) bool { return !c.claims(strings.TrimPrefix(of, name)) })
+	return all
+}
+
 // isBounded measures a call that cannot succeed.
-func isBounded(t *testing.T, d *driver, about string, wait float64) {
-	r := want{}.request(fmt.Sprint(about, wait))
-	r["wait"] = wait
+func isBounded(t *testing.T, d *driver, name string, more request, wait float64) {
+	r := want{more: more}.request(name)
 	most := wait
-	if wait == 0 {
+	if r["wait"] = wait; wait == 0 {
 		most = patient
 	}
-	inTime(t, fmt.Sprintf("%s, wait %v", about, wait), most, func() (*driver, time.Duration) {
+	inTime(t, name, most, func() (*driver, time.Duration) {
 		began := time.Now()
 		a, err := d.send(r).outcome()
 		if err != nil || a.Error != "unavailable" || a.Message == "" {
-			t.Errorf("%s, wait %v: %s, %v, want unavailable and a message", about, wait, a.line, err)
+			t.Errorf("%s: %s, %v, want unavailable and a message", name, a.line, err)
 		}
 		return d, a.at.Sub(began)
 	})
@@ -89,22 +100,30 @@ func bound(most float64, d *driver) time.Duration {
 	return seconds(most+0.5) + max(seconds(0.5), 3*a.at.Sub(began))
 }
 
-// fallsSilent measures a wait for a held lock while etcd stops answering.
+// fallsSilent measures waits for locks that are held while etcd stops answering.
 func fallsSilent(t *testing.T, s *scene, c *client) {
-	s.write("held", s.somebody(uuid.NewString()))
 	const wait = 3.0
-	inTime(t, "etcd falls silent", wait, func() (*driver, time.Duration) {
+	inTime(t, "etcd falls silent", wait, func() (d *driver, most time.Duration) {
 		line := newWire(t, s.target[0])
-		d := s.open(c, line.Addr)
-		began := time.Now()
-		call := d.begin("held", want{wait: wait})
-		etcdtest.Eventually(t, "a refusal", line.answeredSome)
-		line.stall()
-		a := call.wait()
-		if a.Error != "timeout" || a.Holder == nil {
-			t.Errorf("a wait for a lock that is held says %s, want timeout and the holder", a.line)
+		d = s.open(c, line.Addr)
+		began := map[*call]time.Time{}
+		id := uuid.NewString()
+		for name, more := range c.ways("silence "+id, "first "+id) {
+			s.write(name, s.somebody(uuid.NewString()))
+			began[d.begin(name, want{wait: wait, more: more})] = time.Now()
+			etcdtest.Eventually(t, "a refusal", func() bool {
+				return line.answeredSome() && (!c.claims("queue") || len(s.tickets(name)) > 0)
+			})
 		}
-		return d, a.at.Sub(began)
+		line.stall()
+		for call, at := range began {
+			a := call.wait()
+			if a.Error != "timeout" || a.Holder == nil || a.Holder.Owner != "somebody" {
+				t.Errorf("a wait for a lock that is held says %s, want timeout and the holder", a.line)
+			}
+			most = max(most, a.at.Sub(at))
+		}
+		return d, most
 	})
 }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import socket
 import threading
 import unittest
@@ -162,6 +163,25 @@ class Sending(unittest.TestCase):
         self.assertEqual([self.send(gateway).unanswered for _ in range(2)], [False, True])
         self.assertEqual((len(server.requests), server.connections), (3, 2))
 
+    def test_no_answer_is_taken_for_that_to_a_later_request(self) -> None:
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+
+        def answer(request: Dict[str, Any]) -> Any:
+            if "late" in request:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                go_on.wait(LIMIT)
+            return 200, {**OK[1], "to": request}
+
+        gateway = self.gateway(Server(answer))
+        self.send(gateway)
+        with self.assertRaises(KeyboardInterrupt):
+            run(gateway.send("try", {"late": 1}, clock() + LIMIT))
+        go_on.set()
+        for n in range(3):
+            body = {"n": n}
+            self.assertEqual(run(gateway.send("try", body, clock() + LIMIT)).body["to"], body)
+
     def test_threads_never_share_a_connection(self) -> None:
         both = threading.Barrier(2, timeout=LIMIT)
         server = Server(lambda r: OK if both.wait() is not None else None)
@@ -303,6 +323,30 @@ class Connections(unittest.IsolatedAsyncioTestCase):
 
 
 class Cancelling(unittest.IsolatedAsyncioTestCase):
+    async def test_no_answer_is_taken_for_that_to_a_later_request(self) -> None:
+        asked, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+
+        def answer(request: Dict[str, Any]) -> Any:
+            if "late" in request:
+                asked.set()
+                go_on.wait(LIMIT)
+            return 200, {**OK[1], "to": request}
+
+        server = Server(answer)
+        self.addCleanup(server.close)
+        gateway = Gateway(AsyncIO(), [server.endpoint], None, "", "", LIMIT)
+        await gateway.send("try", {"a": 1}, clock() + LIMIT)
+        task = asyncio.ensure_future(gateway.send("try", {"late": 1}, clock() + LIMIT))
+        while not asked.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        go_on.set()
+        for n in range(3):
+            self.assertEqual((await gateway.send("try", {"n": n}, clock() + LIMIT)).body["to"], {"n": n})
+
     async def test_a_cancellation_is_never_swallowed(self) -> None:
         for turns in range(6):
             ready = asyncio.Event()

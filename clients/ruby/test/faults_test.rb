@@ -4,6 +4,8 @@ require_relative "helper"
 
 # Lost answers, endpoints that are gone, logins that expire: errors are not answers.
 class FaultsTest < LockTest
+  Interruption = Class.new(StandardError)
+
   # Whether a body takes the lock.
   def claim?(body)
     success = JSON.parse(body)["success"] || []
@@ -59,6 +61,59 @@ class FaultsTest < LockTest
     locks = client([gone, silent, etcd.endpoint], timeout: 1)
     locks.lock("a", wait: LONG, &:alive!)
     assert_nothing_left
+  end
+
+  # A server that answers each request with its body: "late" when it is told to, "twice" at once and then again, "long"
+  # with more than that.
+  def parrot(asked, go_on)
+    server = TCPServer.new("127.0.0.1", 0)
+    Thread.new { loop { Thread.new(server.accept) { |client| talk(client, asked, go_on) } } }
+    "http://127.0.0.1:#{server.addr[1]}"
+  end
+
+  def talk(client, asked, go_on)
+    while (head = client.gets("\r\n\r\n"))
+      body = client.read(head[/^Content-Length: (\d+)/, 1].to_i)
+      answer = "HTTP/1.1 200 OK\r\nContent-Length: #{body.bytesize}\r\n\r\n#{body}"
+      (asked << client) && go_on.pop if body.include?("late")
+      client.write(body.include?("long") ? answer * 2 : answer)
+      go_on.pop && client.write(answer) if body.include?("twice")
+    end
+  rescue SystemCallError
+    nil # the answer came too late
+  end
+
+  # Asks for a late answer in a thread, which the block ends.
+  def abandoned(gateway, asked)
+    thread = Thread.new do
+      gateway.post("/", '["late"]', LONG)
+    rescue Interruption
+      nil
+    end
+    client = asked.pop
+    yield thread
+    thread.join
+    client
+  end
+
+  def test_no_answer_is_taken_for_that_to_a_later_request
+    asked = Queue.new
+    go_on = Queue.new
+    gateway = ClusterMutex.const_get(:Gateway).new(parrot(asked, go_on))
+    says = ->(text, seconds = LONG) { gateway.post("/", JSON.generate([text]), seconds)["body"] }
+    {
+      "a timeout" => -> { go_on << asked.pop unless says.call("late", 0.1) },
+      "an error" => -> { go_on << abandoned(gateway, asked) { |thread| thread.raise(Interruption) } },
+      "an end" => -> { go_on << abandoned(gateway, asked, &:kill) },
+      "more than one answer" => -> { says.call("long") },
+      "another answer" => lambda {
+        go_on << says.call("twice")
+        assert gateway.instance_variable_get(:@idle).last[1].instance_variable_get(:@socket).io.wait_readable(LONG)
+      }
+    }.each do |what, happens|
+      happens.call
+      3.times { |n| assert_equal [n], says.call(n), "after #{what}" }
+    end
   end
 
   def test_a_wait_bounds_the_call_whatever_etcd_does

@@ -83,7 +83,8 @@ class KindsTest < LockTest
     assert_equal 1, ran
     etcd.put("#{prefix}.periods/job", "#{Time.now.to_i + 200_000} taken by a clock that is ahead")
     error = assert_raises(RefusedError) { client.once_per("job", 60) { flunk } }
-    assert_match "ahead of this machine's clock", error.message
+    assert_match "ahead of this machine's clock, and it was taken by a clock that is ahead; no earlier period runs " \
+                 "unless its key #{prefix}.periods/job is deleted", error.message
   end
 
   def test_a_failed_job_gives_its_period_back_on_request

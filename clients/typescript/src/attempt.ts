@@ -38,7 +38,7 @@ type Taken = Omit<Hold, "handedOver">;
 
 const ticketTTL = 10; // seconds
 const recheck = 10_000; // milliseconds until a waiter looks without an event
-const aftermath = 250; // milliseconds for the rest of a call whose time is over
+export const aftermath = 250; // milliseconds for the rest of a call whose time is over
 const maxRivals = 3; // immediate retries if others claim shares at the same time
 const longestCleanup = 2000; // milliseconds before the next attempt of a call
 

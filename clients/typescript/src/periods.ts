@@ -84,7 +84,7 @@ function isDue(k: Keys, answer: TxnAnswer, start: number, now: number): boolean 
     if (!last) throw refuse(`the last period cannot be read: ${plain(time)}`);
     if (start <= last && last > now + tolerance) {
       throw refuse(`the period of ${instant(last)} is ahead of this machine's clock, and it was ` +
-        `${plain(note.join(" "))}; no earlier one runs any more, unless its key is deleted`);
+        `${plain(note.join(" "))}; no earlier period runs unless its key ${k.period} is deleted`);
     }
     if (start <= last) return false;
   }

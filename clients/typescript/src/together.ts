@@ -1,8 +1,9 @@
 /** Several locks at once, all or none. */
 
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 
-import { acquire, heldBy, type Wanted } from "./attempt.js";
+import { acquire, aftermath, heldBy, type Wanted } from "./attempt.js";
 import { take } from "./cleanup.js";
 import { moment } from "./clock.js";
 import { HeldError, RefusedError, UnavailableError, type Reason } from "./errors.js";
@@ -38,7 +39,7 @@ export class Locks {
 
 /** Takes them in one transaction, or one after the other if that needs a wait or does not fit. @internal */
 export async function takeAll(gateway: Gateway, wanted: Wanted[], settings: Settings): Promise<Locks> {
-  const { wait, signal } = settings;
+  const { wait } = settings;
   wanted.sort((a, b) => Buffer.compare(Buffer.from(a.k.lock), Buffer.from(b.k.lock)));
   const names = wanted.map(({ k }) => k.lock);
   if (!names.length || new Set(names).size < names.length) {
@@ -49,16 +50,21 @@ export async function takeAll(gateway: Gateway, wanted: Wanted[], settings: Sett
     throw new RefusedError(`with wait: 0 they are taken in one transaction, which has room for ${most} plain locks`);
   }
   const all = wanted.map((one) => ({ ...one, facts: withOthers(one.facts, names, one.k.lock) }));
+  const end = performance.now() + wait;
+  let refusal: HeldError | undefined;
   try {
-    if (fits) return new Locks(await atOnce(gateway, all, signal));
+    if (fits) return new Locks(await atOnce(gateway, all, settings));
   } catch (error) {
     const mayWait = error instanceof HeldError || error instanceof UnavailableError;
     if (!mayWait || wait === 0) throw error;
+    if (error instanceof HeldError && wait < Infinity) refusal = error;
   }
-  return new Locks(await inOrder(gateway, all, settings));
+  return new Locks(await inOrder(gateway, all, settings, end).catch((error: unknown) => {
+    throw refusal && error instanceof UnavailableError ? refusal : error;
+  }));
 }
 
-async function atOnce(gateway: Gateway, wanted: Wanted[], signal: AbortSignal | undefined): Promise<Lock[]> {
+async function atOnce(gateway: Gateway, wanted: Wanted[], { wait, signal }: Settings): Promise<Lock[]> {
   const began = moment();
   const locks = wanted.map(({ k, settings, facts }) => {
     const uuid = randomUUID();
@@ -66,17 +72,18 @@ async function atOnce(gateway: Gateway, wanted: Wanted[], signal: AbortSignal | 
   });
   const [{ k }] = wanted as [Wanted];
   const life = Math.min(...wanted.map(({ settings }) => settings.unlockAfter));
-  const patience = { until: performance.now() + Math.min(gateway.timeout * 1000, life / 3), signal };
+  const patience = { until: performance.now() + Math.min(gateway.timeout * 1000, life / 3, wait || Infinity), signal };
   const { token, doubt, lock = k.lock, holders = nobody, handedOver } = await take(gateway, k.prefix, locks, () =>
     gateway.transact("acquire_all", k, { lock: k.lock, uuid: "", locks }, patience));
-  if (!token) throw heldBy(lock, {}, { holders, waiting: 0 });
+  if (!token) throw heldBy(lock, {}, { holders, waiting: 0 }, wait ? wait / 1000 : undefined);
   const hold = { token, began, queued: false, doubt, share: 0, handedOver };
   return locks.map((one) => Lock.of(gateway, one, { ...hold, uuid: one.uuid }));
 }
 
 /** Takes one lock after the other, and extends what it has while it waits. */
-async function inOrder(gateway: Gateway, wanted: Wanted[], { wait, signal: given }: Settings): Promise<Lock[]> {
-  const end = performance.now() + wait;
+async function inOrder(
+  gateway: Gateway, wanted: Wanted[], { signal: given }: Settings, end: number,
+): Promise<Lock[]> {
   const taken: Lock[] = [];
   const stop = new AbortController();
   const signal = given ? AbortSignal.any([given, stop.signal]) : stop.signal;
@@ -90,14 +97,25 @@ async function inOrder(gateway: Gateway, wanted: Wanted[], { wait, signal: given
       lock.signal.addEventListener("abort", () => stop.abort(lock.signal.reason));
       void lock.keep(done.signal);
     }
-    await Promise.all(taken.map((lock) => lock.alive()));
+    await within(end, Promise.all(taken.map((lock) => lock.alive())));
     return taken;
   } catch (error) {
-    await Promise.allSettled(taken.map((lock) => lock.release()));
+    const released = Promise.allSettled(taken.map((lock) => lock.release())); // if necessary, it goes on by itself
+    await within(end + aftermath, released).catch(() => undefined);
     throw error;
   } finally {
     done.abort();
   }
+}
+
+/** Waits for work until a time of performance.now(). */
+async function within(end: number, work: Promise<unknown>) {
+  const done = new AbortController();
+  const milliseconds = Math.min(Math.max(end - performance.now(), 0), 2 ** 31 - 1);
+  const tooLate = sleep(milliseconds, undefined, done).then(() => {
+    throw new UnavailableError("etcd did not answer in time");
+  });
+  await Promise.race([work, tooLate]).finally(() => done.abort());
 }
 
 /** Names in the record of one lock the others that are taken with it, as far as there is room. */

@@ -2,11 +2,13 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { createServer as createTCPServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 
+import { Gateway } from "../src/gateway.js";
 import { Client, RefusedError, UnavailableError } from "../src/index.js";
 import { encode, Etcd, eventually, Proxy } from "./etcd.js";
 
@@ -128,6 +130,47 @@ for (const [status, text] of [
     }
   });
 }
+
+/** Answers requests with their bodies, on connections that it keeps: "late" after a while, "long" and "twice" twice. */
+async function parrot() {
+  const server = createTCPServer((socket) => {
+    socket.unref();
+    let received = "";
+    const answer = () => {
+      const [, head = "", body = ""] = /^(.*?\r\n\r\n)(.*)$/s.exec(received) ?? [];
+      const length = Number(/content-length: (\d+)/i.exec(head)?.[1]);
+      if (!head || body.length < length) return;
+      received = "";
+      const text = JSON.stringify({ header: { revision: "1" }, ...JSON.parse(body) as object });
+      const raw = `HTTP/1.1 200 OK\r\nContent-Length: ${text.length}\r\n\r\n${text}`;
+      setTimeout(() => socket.write(text.includes("long") ? raw + raw : raw), text.includes("late") ? 200 : 0);
+      if (text.includes("twice")) setTimeout(() => socket.write(raw), 50);
+    };
+    socket.on("data", (data) => { received += String(data); answer(); }).on("error", () => undefined);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { endpoint: `127.0.0.1:${(server.address() as AddressInfo).port}`, stop: () => server.close() };
+}
+
+test("no answer is taken for that to a later request", async () => {
+  const { endpoint, stop } = await parrot();
+  const gateway = new Gateway({
+    endpoints: [endpoint], user: "", password: "", ca: "", cert: "", key: "", timeout: 30, releaseAtExit: false,
+  });
+  const asks = async (said: string, milliseconds = 30_000, signal?: AbortSignal) =>
+    (await gateway.call("/", { said }, { until: performance.now() + milliseconds, signal })).body.said;
+  for (const [what, happens] of Object.entries({
+    "more than one answer": () => asks("long"),
+    "another answer": () => asks("twice"),
+    "a timeout": () => asks("late", 50),
+    "an abort": () => asks("late", 30_000, AbortSignal.timeout(50)),
+  })) {
+    await happens();
+    await sleep(300);
+    for (const text of ["one", "two", "three"]) assert.equal(await asks(text), text, `after ${what}`);
+  }
+  stop();
+});
 
 test("users log in, log in again after their token expires, and are refused what they may not do", async () => {
   const etcd = await Etcd.start();

@@ -48,9 +48,8 @@ class Call:
     silence: str = "etcd did not answer in time"
 
 
-async def acquire(session: Session, settings: Settings, trace: str, stop: Flag) -> Attempt:
-    """Get the lock, waiting as long as the settings allow. ``stop`` gives up the wait."""
-    call = Call(trace, stop, clock() + session.patience(settings.wait))
+async def acquire(session: Session, settings: Settings, call: Call) -> Attempt:
+    """Get the lock, waiting as long as the call allows."""
     pause = 0.02
     if session.release_at_exit:
         exits.install()
@@ -58,7 +57,7 @@ async def acquire(session: Session, settings: Settings, trace: str, stop: Flag) 
         attempt = Attempt(session, settings, call)
         attempt.debt.begin()
         try:
-            if stop.is_set():
+            if call.stop.is_set():
                 raise attempt.over()
             await attempt.run()
             return attempt
@@ -73,7 +72,7 @@ async def acquire(session: Session, settings: Settings, trace: str, stop: Flag) 
             if not attempt.token:
                 attempt.debt.end()
         pause = min(2 * pause, 2.0)
-        await stop.wait(min(pause, max(call.until - clock(), 0)))
+        await call.stop.wait(min(pause, max(call.until - clock(), 0)))
 
 
 @contextmanager

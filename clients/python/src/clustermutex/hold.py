@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import os
 import threading
 import time
@@ -234,7 +235,7 @@ class Hold:
     # -- extending
 
     async def alive(self, progress: str = "", alert_after: Optional[float] = None,
-                    unlock_after: Optional[float] = None) -> None:
+                    unlock_after: Optional[float] = None, patience: float = PATIENCE) -> None:
         """Report progress. Both deadlines count from now."""
         s = self.settings
         try:
@@ -246,7 +247,7 @@ class Hold:
             raise RefusedError(str(error)) from None
         self._progress = progress.replace("\n", " ")
         self._alert_target = self._now() + alert
-        await self._extend(unlock)
+        await self._extend(unlock, min(patience, PATIENCE))
 
     async def _every(self, seconds: float, extend: Callable[[], Awaitable[None]]) -> None:
         """Extend at intervals, sooner after a failure."""
@@ -317,8 +318,8 @@ class Hold:
 
     # -- releasing
 
-    async def release(self) -> None:
-        """Release the lock. Raises LostError if it was already lost."""
+    async def release(self, until: float = math.inf) -> None:
+        """Release the lock, in the background after ``until``. Raises LostError if it was already lost."""
         with self._once:
             if self._released:
                 return
@@ -327,7 +328,7 @@ class Hold:
         if self._error is not None and self._error.reason != "deadline":
             raise self._error
         try:
-            verdict = await self._release(clock() + PATIENCE)
+            verdict = await self._release(min(clock() + PATIENCE, until))
         except RefusedError:
             raise
         except BaseException:  # no answer, an interrupt, or a cancelled task
@@ -358,10 +359,10 @@ class Hold:
                 return verdict
         return await self._ask("release", self.txn.release(self.token, self.attempt.queued), until)
 
-    async def give_up(self) -> None:
+    async def give_up(self, until: float) -> None:
         """Release, ignoring errors."""
         with suppress(MutexError):
-            await self.release()
+            await self.release(until)
 
     async def give_back(self, until: float) -> None:
         """Release at the end of the process. A loss is no longer reported."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Optional
 
-from .attempt import Attempt, acquire
+from .attempt import Attempt, Call, acquire
 from .errors import RefusedError
 from .hold import Hold, Request
 from .identity import backtrace
 from .record import visible
 from .session import Session
 from .settings import Settings
-from .transport import Flag
+from .transport import Flag, clock
 
 
 class Handle:
@@ -31,7 +31,8 @@ class Handle:
                                "give each its own")
         try:
             self.check_idle()
-            self.begin(await acquire(self._session, self.settings, backtrace(), stop))
+            call = Call(backtrace(), stop, clock() + self._session.patience(self.settings.wait))
+            self.begin(await acquire(self._session, self.settings, call))
         finally:
             self._taking.release()
 

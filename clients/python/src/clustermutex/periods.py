@@ -107,8 +107,8 @@ def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unl
             raise RefusedError(f"the key {key} cannot be read: {record.visible(text)}")
         if taken > now + TOLERANCE and start <= taken:
             raise RefusedError(f'once "{record.visible(name)}": the period of {_instant(taken)} is ahead of this '
-                               f"machine's clock, and it was{record.visible(text.partition(' ')[2])}; no earlier one "
-                               f"can run unless the key {key} is deleted")
+                               f"machine's clock, and it was {record.visible(text.partition(' ')[2])}; no earlier "
+                               f"period runs unless its key {key} is deleted")
         if start <= taken:
             return False
     clocks = [at for at in map(_clock_of, unlockers) if at]

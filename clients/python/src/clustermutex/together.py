@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Generic, List, Sequence, TypeVar
 
-from .attempt import Attempt, Call, acquire, in_doubt
-from .errors import HeldError, MutexError, RefusedError, UnavailableError
+from .attempt import AFTERWARDS, Attempt, Call, acquire, in_doubt
+from .errors import HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
 from .identity import backtrace
 from .lock import Handle
 from .session import Session
@@ -33,37 +33,41 @@ class Group(Generic[L]):
         self._fits = len(names) <= MOST and not any(lock.settings.need.kind for lock in locks)
         if self._wait == 0 and not self._fits:
             raise RefusedError(f"with wait=0 they are taken in one transaction, which has room for {MOST} plain locks")
-        self._settings = [_with_others(lock.settings, names) for lock in self._sorted]
+        self._settings = [replace(_with_others(lock.settings, names), wait=self._wait) for lock in self._sorted]
 
     async def take(self, stop: Flag) -> None:
         """Take them in one transaction, or one after the other if that needs a wait or does not fit."""
-        until = clock() + self._session.patience(self._wait)
         for lock in self.locks:
             lock.check_idle()
-        trace = backtrace()
+        call = Call(backtrace(), stop, clock() + self._session.patience(self._wait))
         try:
             if self._fits:
-                return await self._at_once(Call(trace, stop, until))
+                return await self._at_once(call)
         except (HeldError, UnavailableError):
-            if self._wait == 0 or clock() >= until or stop.is_set():
+            if self._wait == 0 or clock() >= call.until or stop.is_set():
                 raise
+        await self._in_order(call)
+
+    async def _in_order(self, call: Call) -> None:
+        """Take one after the other, and keep what it has while it waits for the next."""
         taken: List[L] = []
         try:
             for lock, settings in zip(self._sorted, self._settings):
-                left = None if self._wait is None else max(until - clock(), 0.001)
                 for other in taken:
                     other.hold.waits_for(settings.name)
-                lock.begin(await acquire(self._session, replace(settings, wait=left), trace, stop))
-                lock.hold.stops = stop
+                lock.begin(await acquire(self._session, settings, call))
+                lock.hold.stops = call.stop
                 taken.append(lock)
             for lock in taken:
-                await lock.hold.alive()
+                await lock.hold.alive(patience=call.until - clock())
         except BaseException as error:
             lost = next((lock.hold.lost for lock in taken if lock.hold.lost is not None), None)
             for lock in taken:
-                await lock.hold.give_up()
+                await lock.hold.give_up(call.until + AFTERWARDS)
             if lost is not None and isinstance(error, MutexError):
                 raise lost from None
+            if call.refusal is not None and isinstance(error, UnavailableError) and self._wait is not None:
+                raise call.refusal from None
             raise
         finally:
             for lock in taken:
@@ -86,7 +90,8 @@ class Group(Generic[L]):
                 attempt.token = verdict.token if all(v.token for v in found) else 0
         refused = [(a, v.holders) for a, v in zip(attempts, found) if not a.token and v.holders]
         for attempt, holders in sorted(refused, key=lambda one: one[1].room(one[0].settings.need)):  # full ones first
-            raise attempt.held(HeldError, holders, [])
+            call.refusal = attempt.held(HeldError if self._wait == 0 else WaitTimeoutError, holders, [])
+            raise call.refusal
         for lock, attempt in zip(self._sorted, attempts):
             lock.begin(attempt)
 

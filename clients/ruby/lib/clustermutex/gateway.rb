@@ -35,6 +35,20 @@ module ClusterMutex
       def exec(socket, *) = socket.write(@head + body)
     end
 
+    # A connection that is kept. The next answer on it must be that to the next request.
+    class Connection < Net::HTTP
+      # Whether the server has neither closed it nor said anything unasked.
+      def quiet?
+        @socket.read_timeout = 0
+        @socket.read(1)
+        false
+      rescue Net::ReadTimeout
+        true
+      rescue *BROKEN
+        false
+      end
+    end
+
     # Seconds for one request.
     attr_reader :timeout
 
@@ -82,8 +96,9 @@ module ClusterMutex
         http.read_timeout = http.write_timeout = [finish - Clock.now, 0.01].max
         http.open_timeout = connect_limit(http.read_timeout)
         response = http.request(message(at, path, bytes))
-        keep(at, http)
+        kept = http
         http = nil
+        keep(at, kept)
         answer(response, at)
       rescue *BROKEN => e
         fail_over(at)
@@ -210,7 +225,10 @@ module ClusterMutex
         index = @idle.rindex { |endpoint, _| endpoint == at }
         @idle.delete_at(index)[1] if index
       end
-      found || dial(at, seconds)
+      return found if found&.quiet?
+
+      close(found) if found
+      dial(at, seconds)
     end
 
     def keep(at, http)
@@ -219,7 +237,7 @@ module ClusterMutex
 
     def dial(at, seconds)
       endpoint = @endpoints[at]
-      http = Net::HTTP.new(endpoint.host, endpoint.port, nil) # no proxy
+      http = Connection.new(endpoint.host, endpoint.port, nil) # no proxy
       http.open_timeout = connect_limit(seconds)
       http.max_retries = 0
       http.keep_alive_timeout = 30

@@ -3,6 +3,9 @@
 module ClusterMutex
   # The steps for jobs that run once per period, and for several locks.
   module JobSteps
+    # The key of the last period.
+    def period(lock) = "#{@prefix}.periods/#{Name.segment(lock)}"
+
     # Reads which period was taken last, and the unlockers' clocks.
     def read_period(lock:, **)
       clocks = range("#{@prefix}.unlockers/", :prefix).tap { |read| read[:request_range][:limit] = "100" }
@@ -31,8 +34,6 @@ module ClusterMutex
       bodies = locks.map { |one| acquire(**one.transform_keys(&:to_sym)) }
       %i[compare success failure].to_h { |part| [part, bodies.flat_map { |body| body[part] }] }
     end
-
-    def period(lock) = "#{@prefix}.periods/#{Name.segment(lock)}"
 
     private
 

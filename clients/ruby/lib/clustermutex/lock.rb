@@ -87,7 +87,7 @@ module ClusterMutex
 
     # -- Extending.
 
-    def extend_by(progress, alert_after, unlock_after, beat: false)
+    def extend_by(progress, alert_after, unlock_after, beat: false, till: @session.patience)
       unless ours?
         raise RefusedError, "lock #{@name.inspect} belongs to process #{@pid}, not to this fork: take one here"
       end
@@ -100,7 +100,7 @@ module ClusterMutex
         at = [Clock.wall, @at + (sent - @since)].max.floor(3) # advances even if the wall clock was set back
         unlock_at = (at + unlock_after).floor(3)
         @alert_at = at + alert_after unless beat
-        send_alive(at, unlock_at, progress, beat)
+        send_alive(at, unlock_at, progress, beat, till)
         margin = unlock_after == @settings.unlock_after ? @settings.margin : @settings.margin_of(unlock_after)
         @mutex.synchronize do
           @progress = progress
@@ -112,13 +112,13 @@ module ClusterMutex
       end
     end
 
-    def send_alive(at, unlock_at, progress, beat)
+    def send_alive(at, unlock_at, progress, beat, till)
       text = Clock.format(at) + (progress.empty? ? "" : " #{Text.cut(progress, 1024)}")
       alert_at = [[@alert_at, @granted].compact.max, unlock_at].min.floor(3)
       input = @input.merge(fields: { "alert_at" => Clock.format(alert_at),
                                      "auto_unlock_at" => Clock.format(unlock_at), "alive" => text })
       input[:seen] = @reported if beat
-      found = @session.settle(:alive, input, till: [@deadline, @session.patience].min)
+      found = @session.settle(:alive, input, till: [@deadline, till].min)
       return @reported = found[:revision] if found[:verdict] == :still_held
 
       adopt(found) if found[:verdict] == :again
@@ -273,6 +273,9 @@ module ClusterMutex
 
     # Extends once while the holder waits for another lock.
     def stay = extend_by(@progress.to_s, 0, @settings.unlock_after, beat: true)
+
+    # Makes both deadlines count from now: the other locks are held, too.
+    def confirm(till) = extend_by("", @settings.alert_after, @settings.unlock_after, till:)
 
     # Reports the lock that the holder waits for as its progress.
     def waits_for(name) = @progress = "waits for lock #{name.inspect}"

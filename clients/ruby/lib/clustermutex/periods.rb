@@ -94,7 +94,7 @@ module ClusterMutex
         raise StopIteration if last <= now + TOLERANCE
 
         refuse("the period of #{last.utc.iso8601} is ahead of this machine's clock, and it was #{Text.plain(note)}; " \
-               "no earlier one can run unless its key is deleted")
+               "no earlier period runs unless its key #{@session.transactions.period(@name)} is deleted")
       end
       latest = found[:clocks].max or return
       return if start <= latest + PRESENCE + TOLERANCE

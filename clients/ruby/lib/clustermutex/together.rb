@@ -53,28 +53,37 @@ module ClusterMutex
 
     # Takes them.
     def acquire
-      till = @wait && (Clock.now + @wait)
-      (@fits && at_once) || in_order(till)
+      @till = Clock.now + @wait if @wait
+      (@fits && at_once) || in_order
       done = Locks.new(held)
+    rescue Gateway::FullError
+      raise
+    rescue UnavailableError => e
+      raise @refusal || e
     ensure
-      give_up unless done
+      give_up(@till) unless done
     end
 
     private
 
     def held = @attempts.filter_map(&:lock)
 
-    # Releases what it has, whenever an exception from another thread arrives.
-    def give_up = Threads.to_the_end { held.each { |lock| lock.send(:give_up) } }
+    # Releases what it has, whenever an exception from another thread arrives; after +till+, in the background.
+    def give_up(till = nil)
+      Threads.to_the_end do
+        releases = held.map { |lock| Thread.start { lock.send(:give_up) } }
+        releases.each { |release| release.join(till && ([till - Clock.now, 0].max + Attempt::GRACE)) }
+      end
+    end
 
     # Takes all in one transaction. Returns nil if that needs a wait.
     def at_once
-      till = Clock.now + @session.gateway.timeout
+      till = [Clock.now + @session.gateway.timeout, (@till if @wait&.positive?)].compact.min
       doubt = Gateway::Doubt.new(false)
       found = @session.settle(:acquire_all, { locks: @attempts.map(&:bid) }, till:, doubt:)
       return @attempts.each { |attempt| attempt.took(found, doubt) } if found[:token]
 
-      raise HeldError.new(found[:lock], found[:holders].all, nil, found[:holders].delay_for)
+      refuse(found)
     rescue Error => e
       refused = true
       raise if @wait&.zero? || e.is_a?(RefusedError)
@@ -82,18 +91,26 @@ module ClusterMutex
       @attempts.each { |attempt| attempt.gave_up(doubt, refused) unless attempt.lock }
     end
 
+    # Raises who holds one of them. After a wait without another answer, that is still the reason.
+    def refuse(found)
+      kind = @wait&.zero? ? HeldError : WaitTimeoutError
+      refusal = kind.new(found[:lock], found[:holders].all, nil, found[:holders].delay_for)
+      @refusal = refusal if @wait
+      raise refusal
+    end
+
     # Extends what it has while it waits for the next.
-    def in_order(till)
+    def in_order
       @attempts = []
       waiter = Thread.current
       keeper = Threads.start { keep(waiter) }
       @wanted.each do |name, settings|
         held.each { |lock| lock.send(:waits_for, name) }
-        @attempts << Attempt.new(@session, name, settings, till && [till - Clock.now, 0.01].max)
+        @attempts << Attempt.new(@session, name, settings, @till && [@till - Clock.now, 0.01].max)
         @attempts.last.acquire
       end
       Threads.to_the_end { keeper.kill.join } if keeper
-      held.each(&:alive!)
+      held.each { |lock| lock.send(:confirm, [@till, @session.patience].compact.min) }
     ensure
       keeper&.kill
     end
