@@ -57,8 +57,9 @@ func table() []room {
 		{"internal/testkit/etcdmemory", "", "an etcd in memory knows nothing of locks"},
 		{"internal/testkit/etcdembed", "", "an embedded etcd knows nothing of locks"},
 		{"internal/testkit/proctest", "", "code that starts programs knows nothing of what they do"},
+		{"internal/testkit/certs", "internal/testkit/proctest", "certificates know nothing of who shows them"},
 		{"internal/testkit/kubetest", "internal/testkit/proctest", "an API server for tests knows nothing of locks"},
-		{"internal/testkit/etcdtest", "internal/testkit/etcdembed internal/testkit/proctest",
+		{"internal/testkit/etcdtest", "internal/testkit/etcdembed internal/testkit/certs internal/testkit/proctest",
 			"a test etcd knows nothing of locks, so that every room can use it"},
 		{"internal/build", "", "a version is told by the tool chain"},
 		{"internal/daemon", "internal/build", "a daemon's frame knows nothing of locks"},
@@ -206,7 +207,7 @@ func libraries() []library {
 		{"log", below("internal/daemon"), "hand in a zerolog.Logger"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},
 		{"math/rand", below(), "use math/rand/v2"},
-		{"testing", below("internal/testkit/etcdtest", "internal/testkit/proctest", "pkg/locktest"),
+		{"testing", below("internal/testkit/certs", "internal/testkit/etcdtest", "internal/testkit/proctest", "pkg/locktest"),
 			"programs that contain the testing package have its flags"},
 		{"text/template", below(), "names and backtraces are hostile: html/template escapes them"},
 	}

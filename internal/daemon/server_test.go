@@ -24,7 +24,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -275,7 +275,7 @@ func TestRequestThatDoesNotEndIsCutOff(t *testing.T) {
 }
 
 func TestWebConfigurationEnablesTLSAndUsers(t *testing.T) {
-	ca := etcdtest.NewCA(t)
+	ca := certs.NewCA(t)
 	cert, key := ca.Issue(t, "server")
 	config := filepath.Join(t.TempDir(), "web.yml")
 	// The password is "test".

@@ -11,7 +11,9 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +31,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
+
+// TestMain lets more garbage accumulate: a third of the time went into its collection.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // scene is a world for a dashboard: closures over values that a test changes.
 type scene struct {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -26,7 +27,7 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 	mutual := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 	secure.AddUser(t, "reader", "secret", "/m/", etcdtest.Read)
 	mutual.AddUser(t, "reader", "", "/m/", etcdtest.Read)
-	stranger := etcdtest.NewCA(t)
+	stranger := certs.NewCA(t)
 	silent := etcdtest.NewProxy(t, plain.Endpoint())
 	silent.Stall()
 	website := httptest.NewServer(nil)

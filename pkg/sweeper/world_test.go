@@ -194,7 +194,7 @@ func (s *store) removeOne(r metadata.Removal) error {
 	return nil
 }
 
-func (s *store) announce(ctx context.Context, p metadata.Presence) (revision int64, term uint64, err error) {
+func (s *store) announce(ctx context.Context, p metadata.Presence) (revision int64, term uint64, _ error) {
 	s.mu.Lock()
 	hang := s.hang
 	s.mu.Unlock()
@@ -203,19 +203,20 @@ func (s *store) announce(ctx context.Context, p metadata.Presence) (revision int
 			return 0, 0, err
 		}
 	}
-	s.set(func() {
-		switch {
-		case s.down:
-			err = errDown
-		case s.readOnly:
-			err = errNoSpace
-		default:
-			s.revision++
-			s.presence[p.ID], s.arrived[p.ID] = p, time.Now()
-			revision, term = s.revision, s.term
-		}
-	})
-	return revision, term, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.down:
+		return 0, 0, errDown
+	case s.readOnly:
+		return 0, 0, errNoSpace
+	}
+	s.revision++
+	s.presence[p.ID], s.arrived[p.ID] = p, time.Now()
+	for _, n := range s.nodes {
+		n.hear()
+	}
+	return s.revision, s.term, nil
 }
 
 // node is one unlocker: a view, two clocks and a sweeper.
@@ -261,6 +262,11 @@ func (n *node) see() {
 		records[name] = &r
 	}
 	n.records = records
+	n.hear()
+}
+
+// hear is for what changes no lock.
+func (n *node) hear() {
 	n.current = n.store.revision
 	n.heard = time.Now()
 }
@@ -315,8 +321,7 @@ func (n *node) fresh() sweeper.Freshness {
 		return *n.stale
 	}
 	if !n.store.down {
-		n.heard = time.Now()
-		n.current = n.store.revision
+		n.hear()
 	}
 	return sweeper.Freshness{Synced: true, Age: time.Since(n.heard), Revision: n.current}
 }

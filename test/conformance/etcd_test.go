@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -174,7 +175,7 @@ func withTLS(t *testing.T, _ *scene, c *client) {
 	s.cert, s.key = e.CA().Issue(t, "client")
 	s.ends(s.open(c).acquire("with TLS", want{try: true}))
 	s.timeout = 2
-	s.ca = etcdtest.NewCA(t).File()
+	s.ca = certs.NewCA(t).File()
 	a := s.openAndTry(c, "untrusted")
 	trusted := strings.Contains(a.Message, "certificate") && strings.Contains(a.Message, "is not trusted")
 	switch {

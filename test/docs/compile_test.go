@@ -112,8 +112,8 @@ func packages() map[string]string {
 // fragment may leave variables unused, because it is part of something.
 func TestDocumentedGoCompiles(t *testing.T) {
 	t.Parallel()
-	fset := token.NewFileSet()
-	check := checker(t, fset)
+	check := checker(t)
+	findsErrors(t, check)
 	found := 0
 	for _, page := range pages(t) {
 		for _, b := range blocks(t, filepath.Join(top, page)) {
@@ -121,11 +121,7 @@ func TestDocumentedGoCompiles(t *testing.T) {
 				continue
 			}
 			found++
-			s, err := parse(fset, page, b)
-			if err == nil {
-				err = errors.Join(check(s)...)
-			}
-			if err != nil {
+			if err := check(page, b); err != nil {
 				t.Error(err)
 			}
 		}
@@ -135,8 +131,9 @@ func TestDocumentedGoCompiles(t *testing.T) {
 	}
 }
 
-func TestCompileErrorsAreFound(t *testing.T) {
-	t.Parallel()
+// findsErrors checks the checker.
+func findsErrors(t *testing.T, check func(page string, b block) error) {
+	t.Helper()
 	wanted := map[string]string{
 		"l, err := locks.Lock(ctx, \"a\"":               "docs/client.md:7:",
 		"ctx.Done()\n\nlocks.Lick(ctx, \"a\")":          "docs/client.md:9: locks.Lick undefined",
@@ -146,13 +143,8 @@ func TestCompileErrorsAreFound(t *testing.T) {
 		"l, err := locks.Lock(ctx, \"a\")\nreturn err":  "",
 		"package p\n\nimport \"os\"\n\nvar _ = os.Args": "",
 	}
-	fset := token.NewFileSet()
-	check := checker(t, fset)
 	for text, want := range wanted {
-		s, err := parse(fset, "docs/client.md", block{text: text + "\n", line: 7})
-		if err == nil {
-			err = errors.Join(check(s)...)
-		}
+		err := check("docs/client.md", block{text: text + "\n", line: 7})
 		if got := fmt.Sprint(err); want == "" && err != nil || !strings.HasPrefix(got, cmp.Or(want, got)) {
 			t.Errorf("%q: %s, want %q", text, got, want)
 		}
@@ -236,10 +228,11 @@ func imports(f *ast.File) string {
 	return b.String()
 }
 
-// checker returns a function that reports what is wrong with a snippet. It knows the packages that pages name, as
+// checker returns a function that reports what is wrong with a block. It knows the packages that pages name, as
 // compiled by the tool chain.
-func checker(t *testing.T, fset *token.FileSet) func(*snippet) []error {
+func checker(t *testing.T) func(page string, b block) error {
 	t.Helper()
+	fset := token.NewFileSet()
 	compiled := export(t)
 	from := importer.ForCompiler(fset, "gc", func(imported string) (io.ReadCloser, error) {
 		if compiled[imported] == "" {
@@ -247,18 +240,22 @@ func checker(t *testing.T, fset *token.FileSet) func(*snippet) []error {
 		}
 		return os.Open(compiled[imported])
 	})
-	return func(s *snippet) (problems []error) {
+	return func(page string, b block) error {
+		s, err := parse(fset, page, b)
+		if err != nil {
+			return err
+		}
+		var problems []error
 		config := types.Config{Importer: from, Error: func(err error) {
 			problem, ok := errors.AsType[types.Error](err)
 			if !ok || !problem.Soft || !s.fragment { // soft: unused variables and imports
 				problems = append(problems, err)
 			}
 		}}
-		_, err := config.Check("p", fset, s.files, nil)
-		if len(problems) == 0 && err != nil && !s.fragment {
-			problems = append(problems, err)
+		if _, err = config.Check("p", fset, s.files, nil); len(problems) > 0 || s.fragment {
+			return errors.Join(problems...)
 		}
-		return problems
+		return err
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package docs holds the documentation to what it shows: the tutorial runs, and every block of Go compiles.
+// Package docs holds the documentation to what it shows: the tutorial runs, every block of Go compiles, an etcd answers
+// as docs/gateway.md says, and the bodies in docs/protocol/transactions.json are those of the Go client.
 package docs
 
 import (
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -114,6 +116,7 @@ func TestDocumentedRolesMatchEtcdSetup(t *testing.T) {
 var programs *proctest.Programs
 
 func TestMain(m *testing.M) {
+	etcdtest.Member()
 	proctest.Overlap()
 	os.Exit(proctest.Main(m, &programs, "mutexdev", "mutexctl"))
 }
@@ -124,6 +127,7 @@ var top = filepath.Join("..", "..")
 // block is a fenced block of a page.
 type block struct {
 	language string
+	server   string // of a block of HTTP: which one answers so
 	text     string
 	line     int    // of the first line of text, from 1
 	note     string // the HTML comment on the line before the fence, which readers of the page do not see
@@ -134,14 +138,12 @@ func blocks(t *testing.T, page string) (found []block) {
 	t.Helper()
 	content, err := os.ReadFile(page)
 	proctest.Must(t, err)
-	fence := regexp.MustCompile("(?ms)^(?:<!-- ([^\n]*) -->\n)?[ \t]*```(\\w*)[^\n]*\n(.*?)^[ \t]*```$")
-	for _, at := range fence.FindAllSubmatchIndex(content, -1) {
-		b := block{language: string(content[at[4]:at[5]]), text: string(content[at[6]:at[7]])}
-		b.line = 1 + bytes.Count(content[:at[6]], []byte("\n"))
-		if at[2] >= 0 {
-			b.note = string(content[at[2]:at[3]])
-		}
-		found = append(found, b)
+	fence := regexp.MustCompile("(?ms)^(?:<!-- ([^\n]*) -->\n)?([ \t]*)```(\\w*) *([^\n]*)\n(.*?)^[ \t]*```$")
+	for _, parts := range fence.FindAllSubmatchIndex(content, -1) {
+		part := func(i int) string { return string(content[max(0, parts[2*i]):max(0, parts[2*i+1])]) }
+		text := strings.ReplaceAll("\n"+part(5), "\n"+part(2), "\n")
+		found = append(found, block{language: part(3), server: part(4), text: text[1:], note: part(1),
+			line: 1 + bytes.Count(content[:parts[10]], []byte("\n"))})
 	}
 	if fences := bytes.Count(content, []byte("```")); fences != 2*len(found) {
 		t.Fatalf("%s has %d fences, and %d blocks", page, fences, len(found))

@@ -164,7 +164,7 @@ var readerSuites = []suite{
 		{"exit-lost", `case «errors.Is(unlock, mutex.ErrNotHeld)»:`, `false`,
 			"TestLostLockOverridesTheCommandsStatus"},
 		{"exit-killed", `code == ExitOK`, `false`, "TestScripts/once"},
-		{"exit-signal", `case «errors.As(err, &sig)»:`, `false`, "TestScripts/wait"},
+		{"exit-signal", `case «errors.As(err, &sig)»:`, `false`, "TestScripts/run-waits"},
 		{"exit-not-found", `start.Missing`, `false`, "TestScripts/run"},
 		{"check-critical", `case «exceeds(n, o.critAlerting)»:`, `false`, "TestScripts/check"},
 		{"check-no-unlocker", "case «len(all) == 0»:", `false`, "TestScripts/check"},

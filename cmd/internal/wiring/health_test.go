@@ -8,25 +8,29 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // old is a member of an old version.
 type old struct{ clientv3.Maintenance }
 
-func (o old) Status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
-	s, err := o.Maintenance.Status(ctx, endpoint)
-	if err == nil {
-		s.Version = "3.5.21"
-	}
-	return s, err
+func (old) Status(context.Context, string) (*clientv3.StatusResponse, error) {
+	return &clientv3.StatusResponse{Header: &pb.ResponseHeader{}, Version: "3.5.21"}, nil
+}
+
+func (old) AlarmList(context.Context) (*clientv3.AlarmResponse, error) {
+	return &clientv3.AlarmResponse{}, nil
 }
 
 func TestAnOldEtcdIsLoggedOnce(t *testing.T) {
-	client := etcdtest.Start(t).Client(t)
-	client.Maintenance = old{client.Maintenance}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"old"}, Logger: zap.NewNop()})
+	proctest.Must(t, err)
+	defer client.Close()
+	client.Maintenance = old{}
 	var log bytes.Buffer
 	h := NewHealth(client, time.Minute, zerolog.New(&log))
 	h.ask(t.Context())

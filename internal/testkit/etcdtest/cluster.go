@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -73,7 +74,7 @@ func member(config string) error {
 type Members struct {
 	t     testing.TB
 	opts  options
-	ca    *CA
+	ca    *certs.CA
 	dir   string
 	made  int // number of members ever created
 	confs []etcdembed.Config
@@ -88,7 +89,7 @@ func Cluster(t testing.TB, n int, opts ...Option) *Members {
 	m := &Members{t: t, opts: collect(opts), dir: t.TempDir(), programs: make([]string, n)}
 	m.procs = make([]*proctest.Process, n)
 	if m.opts.tls {
-		m.ca = NewCA(t)
+		m.ca = certs.NewCA(t)
 	}
 	var peers []string
 	for i := range n {
@@ -126,7 +127,7 @@ func (m *Members) Endpoints() []string {
 }
 
 // CA returns the authority that signed the members' certificates; nil without TLS.
-func (m *Members) CA() *CA { return m.ca }
+func (m *Members) CA() *certs.CA { return m.ca }
 
 // Client returns a client of all members with all permissions, which is closed at the end of the test.
 func (m *Members) Client(t testing.TB) *clientv3.Client {

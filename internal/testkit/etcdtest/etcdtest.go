@@ -23,6 +23,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -36,7 +37,7 @@ type Server struct {
 	conf etcdembed.Config
 	opts options
 	etcd interface{ Stop() }
-	ca   *CA
+	ca   *certs.CA
 }
 
 // Start runs a cluster of one on a free port of 127.0.0.1, with its data in a temporary directory and without fsync.
@@ -44,7 +45,7 @@ func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := &Server{opts: collect(opts)}
 	if s.opts.tls {
-		s.ca = NewCA(t)
+		s.ca = certs.NewCA(t)
 	}
 	s.startIn(t, t.TempDir())
 	t.Cleanup(s.Stop)
@@ -73,7 +74,7 @@ func (s *Server) startIn(t testing.TB, dir string) {
 func (s *Server) Endpoint() string { return endpoint(s.conf) }
 
 // CA returns the authority for the certificates of server and clients; nil without TLS.
-func (s *Server) CA() *CA { return s.ca }
+func (s *Server) CA() *certs.CA { return s.ca }
 
 // ClientTLS returns the TLS configuration of a client: it trusts the server and, if the server asks for certificates,
 // has one for name. It is nil without TLS.
@@ -212,7 +213,7 @@ func collect(opts []Option) (o options) {
 	return o
 }
 
-func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config {
+func (o options) config(t testing.TB, ca *certs.CA, dir, name string) etcdembed.Config {
 	c := etcdembed.Config{
 		Name: name, Dir: filepath.Join(dir, name), Client: proctest.FreeAddr(t),
 		Peer:  proctest.FreeAddr(t),
@@ -229,7 +230,7 @@ func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config
 }
 
 // client is configured like etcdconn: without hidden retries, and with keepalives that notice a dead connection.
-func (o options) client(t testing.TB, ca *CA, endpoints ...string) *clientv3.Client {
+func (o options) client(t testing.TB, ca *certs.CA, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	conf := clientv3.Config{
 		Endpoints: endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(),
@@ -246,13 +247,13 @@ func (o options) client(t testing.TB, ca *CA, endpoints ...string) *clientv3.Cli
 	return c
 }
 
-func (o options) clientTLS(t testing.TB, ca *CA, commonName string) *tls.Config {
+func (o options) clientTLS(t testing.TB, ca *certs.CA, commonName string) *tls.Config {
 	if ca == nil {
 		return nil
 	}
 	conf := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
 	if o.clientCerts {
-		conf.Certificates = []tls.Certificate{ca.issue(t, commonName)}
+		conf.Certificates = []tls.Certificate{ca.Pair(t, commonName)}
 	}
 	return conf
 }

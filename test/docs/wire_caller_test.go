@@ -1,6 +1,4 @@
-// Package gateway holds docs/gateway.md and docs/protocol/transactions.json against etcd: what the page shows is sent
-// to a real etcd, and the bodies in the file are those of the Go client.
-package gateway
+package docs
 
 import (
 	"bufio"
@@ -14,15 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-func TestMain(m *testing.M) { etcdtest.Main(m) }
-
-// timeout is how long etcd may take: long, because a busy machine with -race is slow.
-const timeout = time.Minute
 
 // caller posts to one member. The zero http.Client will do for a member without TLS.
 type caller struct {
@@ -54,7 +46,7 @@ func (c *caller) open(ctx context.Context, path string, body io.Reader, headers 
 
 func (c *caller) post(t *testing.T, path, body string, headers ...string) reply {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), proctest.Timeout)
 	defer cancel()
 	resp, err := c.open(ctx, path, strings.NewReader(body), headers...)
 	if err != nil {
@@ -95,15 +87,12 @@ type stream struct {
 
 func (c *caller) stream(t *testing.T, path string, body io.Reader, headers ...string) stream {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	resp, err := c.open(ctx, path, body, headers...)
+	resp, err := c.open(t.Context(), path, body, headers...)
 	if err != nil {
-		cancel()
 		t.Errorf("%s: %v", path, err) // it may be called in a goroutine
 		return stream{}
 	}
 	lines := make(chan string, 100)
-	t.Cleanup(cancel)
 	go func() {
 		defer close(lines)
 		defer resp.Body.Close()
@@ -125,8 +114,8 @@ func (s stream) next(t *testing.T) string {
 			t.Fatal("the stream has ended")
 		}
 		return line
-	case <-time.After(timeout):
-		t.Fatalf("the stream is silent for %v", timeout)
+	case <-time.After(proctest.Timeout):
+		t.Fatalf("the stream is silent for %v", proctest.Timeout)
 	}
 	return ""
 }

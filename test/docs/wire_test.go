@@ -1,4 +1,4 @@
-package gateway
+package docs
 
 import (
 	"encoding/json"
@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"regexp"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
-	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // What docs/gateway.md shows is sent to etcd, in the order of the page, and the answers are compared with the page.
@@ -23,20 +21,28 @@ func TestGatewayDocumentation(t *testing.T) {
 	t.Parallel()
 	callers := servers(t)
 	names := map[string]string{}
-	for n, block := range blocks(t) {
-		t.Run(fmt.Sprintf("block %d %s", n+1, block.server), func(t *testing.T) {
+	found := 0
+	for _, block := range blocks(t, filepath.Join(top, "docs", "gateway.md")) {
+		if block.language != "http" {
+			continue
+		}
+		found++
+		t.Run(fmt.Sprintf("block %d %s", found, block.server), func(t *testing.T) {
 			c := callers[block.server]
 			if c == nil {
 				t.Fatalf("nothing serves %q", block.server)
 			}
 			r := &run{t: t, caller: c, names: names}
-			for paragraph := range strings.SplitSeq(block.text, "\n\n") {
+			for paragraph := range strings.SplitSeq(strings.TrimSpace(block.text), "\n\n") {
 				r.paragraph(strings.Split(paragraph, "\n"))
 			}
 			if r.answers == 0 || r.waiting != "" {
 				t.Errorf("%d answers were compared, and %q was not", r.answers, r.waiting)
 			}
 		})
+	}
+	if found < 10 {
+		t.Errorf("only %d blocks of HTTP were found", found)
 	}
 }
 
@@ -61,29 +67,6 @@ func withCertificate(t *testing.T, s *etcdtest.Server, commonName string) *calle
 		endpoint: s.Endpoint(),
 		http:     http.Client{Transport: &http.Transport{TLSClientConfig: s.ClientTLS(t, commonName)}},
 	}
-}
-
-type block struct{ server, text string }
-
-func blocks(t *testing.T) (all []block) {
-	t.Helper()
-	page := readPage(t)
-	for _, found := range regexp.MustCompile("(?m)^( *)```http *([a-z]*)\n((?:.*\n)*?) *```").
-		FindAllStringSubmatch(page, -1) {
-		text := strings.ReplaceAll("\n"+found[3], "\n"+found[1], "\n")
-		all = append(all, block{found[2], strings.TrimSpace(text)})
-	}
-	if want := strings.Count(page, "```http"); len(all) != want || want < 10 {
-		t.Fatalf("%d of %d blocks were found", len(all), want)
-	}
-	return all
-}
-
-func readPage(t *testing.T) string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/gateway.md")
-	proctest.Must(t, err)
-	return string(page)
 }
 
 // run sends the requests of a block.

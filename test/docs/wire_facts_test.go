@@ -1,4 +1,4 @@
-package gateway
+package docs
 
 import (
 	"errors"

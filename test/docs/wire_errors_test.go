@@ -1,10 +1,11 @@
-package gateway
+package docs
 
 import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -45,9 +46,11 @@ func (r row) overtime() bool {
 // rows are the lines of the tables, by message.
 func rows(t *testing.T) map[string]row {
 	t.Helper()
+	page, err := os.ReadFile("../../docs/gateway.md")
+	proctest.Must(t, err)
 	all := map[string]row{}
 	for _, found := range regexp.MustCompile("(?m)^\\| (\\d+) \\| (\\d+) \\| `([^`]+)` \\|").
-		FindAllStringSubmatch(readPage(t), -1) {
+		FindAllStringSubmatch(string(page), -1) {
 		httpStatus, _ := strconv.Atoi(found[1])
 		code, _ := strconv.Atoi(found[2])
 		all[found[3]] = row{httpStatus, code, found[3]}
