@@ -147,7 +147,7 @@ func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Re
 	case errors.Is(err, lockstore.ErrNoSpace):
 		return lockstore.ErrNoSpace
 	case errors.As(err, &changed) && changed.Now.Token == 0:
-		return noLockf("nothing was done: nobody holds %s any more", text.Visible(r.Name))
+		return noLockf("nothing was done: %s is no longer held", text.Visible(r.Name))
 	case changed != nil && changed.Now.Token != r.Token:
 		return heldf("nothing was done: %s is held by %s now", text.Visible(r.Name), s.holder(&changed.Now.Record))
 	case errors.Is(err, metadata.ErrChanged): // of this hold, or nobody could read whose it is now

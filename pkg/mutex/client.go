@@ -157,8 +157,8 @@ func (o *Options) complete() error {
 		}
 	}
 	if o.AttemptTimeout > maxAttemptTimeout {
-		return fmt.Errorf("AttemptTimeout is %v: it must be at most %v, because a request whose connection died is not "+
-			"sent again before", o.AttemptTimeout, maxAttemptTimeout)
+		return fmt.Errorf("AttemptTimeout is %v: it must be at most %v, because a request whose connection died is "+
+			"not sent again before", o.AttemptTimeout, maxAttemptTimeout)
 	}
 	return nil
 }
