@@ -508,7 +508,8 @@ _mutex_guard() {
 	_mutex_keep $(((unlock - margin) / 3 < 2000 ? (unlock - margin) / 3 : 2000)) "$1"
 	trap '' TERM
 	[ "$v_reason" != ended ] || exit 0 # a TERM that arrives before its trap is set may get lost
-	printf 'mutex.sh: lock "%s" is lost: %s; ending the command\n' "$name" "$v_reason${v_said:-}" >&2
+	# It does not wait until somebody reads this, and does not end where nobody does any more.
+	printf 'mutex.sh: lock "%s" is lost: %s; ending the command\n' "$name" "$v_reason${v_said:-}" >&2 &
 	_mutex_stop "$1"
 	[ "$v_reason" != orphaned ] || _mutex_release 1500 >/dev/null
 	[ "$doubt" = false ] || [ "$v_reason" = deadline ] || _mutex_cancel 200

@@ -40,6 +40,7 @@ keys() { # PREFIX/: how many there are
 	esac
 }
 is_free() { [ "$(keys "/mutexes/$1/")" = 0 ]; }
+ended() { ! _mutex_runs "$1"; }
 is_held() { [ "$(keys "/mutexes/$1/")" != 0 ]; }
 is fields "$(jq -c "$_mutex_program"'.fields | [.keys + .keys_of_others, (.keys + .keys_of_others + .members + ["metadata"] | sort)]
 	== [reserved[:7], (reserved | sort)]' "${1%/*}/vectors.json")" true
@@ -154,19 +155,28 @@ is second $? 0
 [ -e "$work/second" ] || is 'the second' missing run
 is_free job || is job held free
 
-# The lock is lost: TERM, then KILL for processes that ignore it.
+# The lock is lost: TERM, then KILL for processes that ignore it, although nobody reads stderr.
 rm -f "$work/pid"
+mkfifo "$work/full"
+# shellcheck disable=SC2217 # it is to read nothing
+sleep 600 <"$work/full" &
+reader=$!
+yes >"$work/full" 2>/dev/null &
 # shellcheck disable=SC2016 # for the command
 deaf='trap "" TERM; echo $$ >"$1/child"; while :; do sleep 0.1; done'
-mutex_run job --grace 0.2 -- sh -c 'trap "" TERM; echo $$ >"$1/pid"; sh -c "$2" sh "$1" & wait' sh "$work" "$deaf" 2>/dev/null &
+mutex_run job --grace 0.2 -- sh -c 'trap "" TERM; echo $$ >"$1/pid"; sh -c "$2" sh "$1" & wait' sh "$work" "$deaf" 2>"$work/full" &
 one=$!
 within 'the command runs' test -s "$work/pid"
 within 'what it started runs' test -s "$work/child"
 post /v3/kv/deleterange "$(key /mutexes/job/uuid)" >/dev/null
+within 'the end of the command' ended "$(cat "$work/pid")"
+within 'the end of what it started' ended "$(cat "$work/child")"
+kill -s KILL "$(cat "$work/pid")" "$(cat "$work/child")" 2>/dev/null
+cat "$work/full" >/dev/null &
+late=$!
 wait $one
 is 'a lost lock' $? 5
-_mutex_runs "$(cat "$work/pid")" && is 'the command' running killed
-_mutex_runs "$(cat "$work/child")" && is 'what it started' running killed
+kill $reader $late
 post /v3/kv/deleterange '{"key":"L211dGV4ZXMv","range_end":"L211dGV4ZXMw"}' >/dev/null
 
 # TERM to the shell stops the command, releases the lock, and then ends the shell.

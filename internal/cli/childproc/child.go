@@ -40,6 +40,9 @@ func Start(cmd *exec.Cmd, group *Group, resume func() bool) (*Child, error) {
 		// the kernel ties dieWithParent to the thread that started the command, not to the process
 		runtime.LockOSThread()
 		err := c.cmd.Start()
+		if c.tty != nil {
+			signal.Ignore(unix.SIGTTOU) // else the kernel stops us when we write to our terminal from its background
+		}
 		started <- err
 		if err == nil {
 			c.code = c.wait()

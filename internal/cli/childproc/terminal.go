@@ -4,7 +4,6 @@ package childproc
 
 import (
 	"os"
-	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -44,13 +43,11 @@ func (t *terminal) lend(attr *syscall.SysProcAttr) {
 	}
 }
 
-// give puts the group into the foreground.
+// give puts the group into the foreground, with SIGTTOU ignored: it would stop a background process that does this.
 func (t *terminal) give(group int) {
 	if t == nil {
 		return
 	}
-	signal.Ignore(unix.SIGTTOU) // otherwise the kernel stops a background process that does this
-	defer signal.Reset(unix.SIGTTOU)
 	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) // fails only when the terminal is gone
 }
 
