@@ -84,7 +84,7 @@ func table() []room {
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
 			"what is the matter with a holder is decided from values, for page and command line alike"},
 		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis/inconsistent
-			internal/diagnosis/unclaimed internal/text`, "samples are computed from the view at scrape"},
+			internal/diagnosis/unclaimed internal/protocol internal/text`, "samples are computed from the view at scrape"},
 		{"internal/diagnosis/alerttext", "pkg/metadata pkg/staleness internal/protocol internal/text",
 			"what is said about a lock follows from values, so that all who say it agree"},
 		{"internal/alertpush", `pkg/metadata pkg/staleness internal/diagnosis/alerttext internal/diagnosis/deadlock

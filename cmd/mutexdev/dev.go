@@ -32,9 +32,9 @@ import (
 func (o *options) check() error {
 	switch {
 	case o.runFor < 0:
-		return fmt.Errorf("--for is %v, it must not be negative", o.runFor)
+		return fmt.Errorf("--for is %v: it must not be negative", o.runFor)
 	case o.speed < 0.1 || o.speed > 50:
-		return fmt.Errorf("--speed is %v, it must be between 0.1 and 50", o.speed)
+		return fmt.Errorf("--speed is %v: it must be between 0.1 and 50", o.speed)
 	}
 	return nil
 }

@@ -218,8 +218,8 @@ func TestBadSettingsAreReportedInOneSentence(t *testing.T) {
 	for name, c := range map[string]struct{ arg, says string }{
 		"a port that is taken": {"--web.listen-address=" + taken.Addr().String(),
 			"the dashboard cannot listen on " + taken.Addr().String() + ": something else does"},
-		"no time at all":                {"--speed=0", "--speed is 0, it must be between 0.1 and 50"},
-		"an end in the past":            {"--for=-1s", "--for is -1s, it must not be negative"},
+		"no time at all":                {"--speed=0", "--speed is 0: it must be between 0.1 and 50"},
+		"an end in the past":            {"--for=-1s", "--for is -1s: it must not be negative"},
 		"a data directory that is none": {"--data-dir=" + file, "not a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func orNothing(names string) string {
 func times(values map[string]time.Duration) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if values[name] <= 0 {
-			return usagef("--%s is %v, it must be positive", name, values[name])
+			return usagef("--%s is %v: it must be positive", name, values[name])
 		}
 	}
 	return nil

@@ -92,20 +92,20 @@ func (o *checkOptions) check() error {
 		"crit-waiting": o.critWaiting,
 	} {
 		if n < off {
-			return usagef("--%s is %d, it must not be negative, or -1 for no threshold", name, n)
+			return usagef("--%s is %d: it must not be negative, or -1 for no threshold", name, n)
 		}
 	}
 	switch {
 	case contradict(o.warnAlerting, o.critAlerting):
-		return usagef("--warn-alerting is %d, it must not be greater than --crit-alerting, which is %d", o.warnAlerting,
+		return usagef("--warn-alerting is %d: it must not be greater than --crit-alerting, which is %d", o.warnAlerting,
 			o.critAlerting)
 	case contradict(o.warnWaiting, o.critWaiting):
-		return usagef("--warn-waiting is %d, it must not be greater than --crit-waiting, which is %d", o.warnWaiting,
+		return usagef("--warn-waiting is %d: it must not be greater than --crit-waiting, which is %d", o.warnWaiting,
 			o.critWaiting)
 	case o.expiredAfter < 0:
-		return usagef("--expired-after is %v, it must not be negative", o.expiredAfter)
+		return usagef("--expired-after is %v: it must not be negative", o.expiredAfter)
 	case o.unclaimedAfter < 0 || o.unclaimedAfter > time.Minute:
-		return usagef("--unclaimed-after is %v, it must be from 0 to 1m", o.unclaimedAfter)
+		return usagef("--unclaimed-after is %v: it must be from 0 to 1m", o.unclaimedAfter)
 	}
 	return times(map[string]time.Duration{"timeout": o.timeout, "clock-difference": o.clockDifference})
 }

@@ -65,7 +65,7 @@ func (o *forceUnlockOptions) check() error {
 	}
 	switch {
 	case o.lockDelay < 0 || o.lockDelay > metadata.MaxLockDelay:
-		return usagef("--lock-delay is %v, it must be between 0 and %v", o.lockDelay, metadata.MaxLockDelay)
+		return usagef("--lock-delay is %v: it must be between 0 and %v", o.lockDelay, metadata.MaxLockDelay)
 	case o.yes && o.uuid == "":
 		return usagef("--yes needs the --uuid of the hold that you looked at with \"mutexctl show\"")
 	case !o.yes && !o.app.interactive():

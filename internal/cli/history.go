@@ -49,7 +49,7 @@ nothing is cut, so WHY is complete.
 
 func (o *historyOptions) run(ctx context.Context) error {
 	if o.limit <= 0 {
-		return usagef("--limit is %d, it must be positive", o.limit)
+		return usagef("--limit is %d: it must be positive", o.limit)
 	}
 	s, err := o.app.open(ctx)
 	if err != nil {

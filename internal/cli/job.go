@@ -73,12 +73,29 @@ func (j *job) clear(lock *mutex.Lock, c *childproc.Child) {
 	killed, err := c.Clear(lock.Context().Done())
 	switch {
 	case err != nil:
-		j.app.note("the command left processes behind that cannot be ended: %v", err)
+		j.say("the command left processes behind that cannot be ended: %v", err)
 	case killed > 0:
-		j.app.note("killed %s that the command left behind; --leave-children lets them run",
+		j.say("killed %s that the command left behind; --leave-children lets them run",
 			text.Count(killed, "process"))
 	}
 }
+
+// say writes a note. It does not wait for long until somebody reads it: a full pipe must not keep a command whose lock
+// is lost, nor its lock when it has ended.
+func (j *job) say(format string, args ...any) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		j.app.note(format, args...)
+	}()
+	select {
+	case <-said:
+	case <-time.After(sayLimit):
+	}
+}
+
+// sayLimit is far below the second that the lock's safety margin has beyond the grace.
+const sayLimit = 200 * time.Millisecond
 
 // passedOn makes the command's status ours.
 func passedOn(code int) error {
@@ -98,13 +115,13 @@ func (j *job) outcome(work, unlock error) error {
 	case errors.Is(unlock, mutex.ErrNotHeld):
 		return lostf("the command ended with status %d, but %w", status(work), unlock)
 	}
-	j.app.note("the lock was not released: %v", unlock)
+	j.say("the lock was not released: %v", unlock)
 	return work
 }
 
 // lost ends the command because the lock is lost, or may be: etcd did not answer in time.
 func (j *job) lost(lock *mutex.Lock, c *childproc.Child) error {
-	j.app.note("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
+	j.say("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
 	c.End(j.grace)
 	return lostf("the command was ended, because the lock was lost")
 }
@@ -140,10 +157,10 @@ func (o *onAsk) Set(value string) error {
 
 // asked says on stderr who asks the command to finish, and does what --on-ask wants. ctx ends with the command.
 func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
-	j.app.note("%v", lock.AskedError())
+	j.say("%v", lock.AskedError())
 	switch {
 	case childproc.Ends(j.onAsk.signal):
-		j.app.note("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
+		j.say("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
 		c.EndWith(j.onAsk.signal, j.grace)
 	case j.onAsk.signal != 0:
 		c.Signal(j.onAsk.signal)
@@ -160,7 +177,7 @@ func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Reques
 	cmd.Stdout = j.app.Stdout
 	cmd.Stderr = j.app.Stderr
 	if err := cmd.Run(); err != nil && ctx.Err() == nil {
-		j.app.note("the command of --on-ask failed: %v", err)
+		j.say("the command of --on-ask failed: %v", err)
 	}
 }
 

@@ -84,7 +84,7 @@ func (o *listOptions) check() error {
 		return usagef("there is no order %s: want one of %s, each also with a - before it", text.Visible(o.sort),
 			strings.Join(lockorder.All(), ", "))
 	case o.limit < 0:
-		return usagef("--limit is %d, it must not be negative", o.limit)
+		return usagef("--limit is %d: it must not be negative", o.limit)
 	}
 	return nil
 }

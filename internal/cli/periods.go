@@ -209,12 +209,12 @@ func (p *periodFlags) check(t *takeFlags) error {
 	case !once:
 		return nil
 	case p.every < jobs.MinPeriod || p.every > jobs.MaxPeriod:
-		return usagef("--once-per is %v, it must be between %v and %v", p.every, jobs.MinPeriod, jobs.MaxPeriod)
+		return usagef("--once-per is %v: it must be between %v and %v", p.every, jobs.MinPeriod, jobs.MaxPeriod)
 	case p.offset < 0 || p.offset >= p.every:
-		return usagef("--period-offset is %v, it must be shorter than --once-per, which is %v, and not negative",
+		return usagef("--period-offset is %v: it must be shorter than --once-per, which is %v, and not negative",
 			p.offset, p.every)
 	case p.skipStatus < 0 || p.skipStatus > 255:
-		return usagef("--skip-status is %d, it must be between 0 and 255", p.skipStatus)
+		return usagef("--skip-status is %d: it must be between 0 and 255", p.skipStatus)
 	case t.kind() != "":
 		return usagef("--once-per runs one command at a time, so it excludes --semaphore, --shared and --exclusive")
 	}

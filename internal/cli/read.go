@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
@@ -165,6 +166,7 @@ type look struct {
 	lockstore.Look
 	now       time.Time
 	diagnosis diagnosis.Diagnosis // of the holder
+	cycles    []deadlock.Cycle    // those that its process is known to be in
 	fate      fate.Fate           // what unlockers do to stale locks
 	// removed is the newest recorded ending of a lock without a holder; nil if none is recorded.
 	removed *metadata.Ending
@@ -183,8 +185,7 @@ func (s *session) look(ctx context.Context, name string) (*look, error) {
 		return l, err
 	}
 	if l.held() {
-		l.diagnosis, err = s.diagnose(ctx, &l.Whole, l.now)
-		return l, err
+		return l, s.diagnose(ctx, l)
 	}
 	past, err := s.endingsOf(ctx, name)
 	if len(past) > 0 {

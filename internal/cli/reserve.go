@@ -58,15 +58,15 @@ func (o *reserveOptions) check() error {
 	case o.hold == 0:
 		return usagef("give --for, how long to reserve the lock")
 	case o.hold < 0:
-		return usagef("--for is %v, it must be positive", o.hold)
+		return usagef("--for is %v: it must be positive", o.hold)
 	case o.purpose == "":
 		return usagef("give a --purpose: no program is there to ask what this lock is held for")
 	case o.expect == 0 && !o.given.Changed("expect"):
 		o.expect = o.hold
 	case o.expect <= 0:
-		return usagef("--expect is %v, it must be positive", o.expect)
+		return usagef("--expect is %v: it must be positive", o.expect)
 	case o.expect > o.hold:
-		return usagef("--expect is %v, it must not be longer than --for, which is %v: the alert comes before the "+
+		return usagef("--expect is %v: it must not be longer than --for, which is %v: the alert comes before the "+
 			"auto-unlock", o.expect, o.hold)
 	}
 	if o.owner == "" {

@@ -166,10 +166,10 @@ func (o *runOptions) checkTimes() error {
 		return usagef("--auto-unlock-after is %v, with a --grace of %v it must be at least %v", o.autoUnlockAfter,
 			o.grace, 2*o.margin())
 	case o.maxHold < o.autoUnlockAfter:
-		return usagef("--max-hold is %v, it must not be shorter than --auto-unlock-after, which is %v", o.maxHold,
+		return usagef("--max-hold is %v: it must not be shorter than --auto-unlock-after, which is %v", o.maxHold,
 			o.autoUnlockAfter)
 	case o.maxHold < o.expect:
-		return usagef("--max-hold is %v, it must not be shorter than --expect, which is %v", o.maxHold, o.expect)
+		return usagef("--max-hold is %v: it must not be shorter than --expect, which is %v", o.maxHold, o.expect)
 	}
 	return nil
 }
@@ -291,13 +291,7 @@ func (s *session) fate(ctx context.Context) (fate.Fate, error) {
 }
 
 // fateIn is what the unlockers do that a view knows.
-func fateIn(view *lockview.View) fate.Fate {
-	var running []metadata.Presence
-	for _, u := range view.Unlockers() {
-		running = append(running, u.Presence)
-	}
-	return fate.Of(running)
-}
+func fateIn(view *lockview.View) fate.Fate { return fate.Of(protocol.Presences(view.Unlockers())) }
 
 // announcedBy reads a presence record. One without a lease would outlive its unlocker, so it proves nothing.
 func announcedBy(id string, kv protocol.KV) (presence, bool) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -227,27 +228,34 @@ const maxCompared = 1000
 
 // diagnose says what is probably wrong with the holder of a lock, from all that etcd knows: its record, how long past
 // holds lasted that others ended, and what its process waits for.
-func (s *session) diagnose(ctx context.Context, doc *metadata.Document, now time.Time) (diagnosis.Diagnosis, error) {
-	f := diagnosis.Facts{Record: &doc.Record, Judged: judge(&doc.Record, now), Now: now,
-		Every: diagnosis.Every(&doc.Record)}
-	if doc.Token == 0 || doc.Proven() {
-		return diagnosis.Of(f), nil
+func (s *session) diagnose(ctx context.Context, l *look) error {
+	r := &l.Whole.Record
+	f := diagnosis.Facts{Record: r, Judged: judge(r, l.now), Now: l.now, Every: diagnosis.Every(r)}
+	if r.Token == 0 || r.Proven() {
+		l.diagnosis = diagnosis.Of(f)
+		return nil
 	}
-	past, err := s.endingsOf(ctx, doc.Name)
+	past, err := s.endingsOf(ctx, r.Name)
 	if err != nil {
-		return diagnosis.Diagnosis{}, err
+		return err
 	}
 	f.Compare(past)
 	request, cancel := s.request(ctx)
 	defer cancel()
 	queues, err := s.store.Queues(request)
 	if err != nil {
-		return diagnosis.Diagnosis{}, s.explain(ctx, "read the waiters for all locks", err)
+		return s.explain(ctx, "read the waiters for all locks", err)
 	}
-	f.Waits, err = diagnosis.Chain(&doc.Record, queues, func(lock string) ([]*metadata.Record, error) {
-		return s.holders(ctx, lock)
+	met := []*metadata.Record{r}
+	f.Waits, err = diagnosis.Chain(r, queues, func(lock string) ([]*metadata.Record, error) {
+		held, err := s.holders(ctx, lock)
+		met = append(met, held...)
+		return held, err
 	})
-	return diagnosis.Of(f), err
+	byName(met)
+	l.cycles = deadlock.Find(met, queues)
+	l.diagnosis = diagnosis.Of(f)
+	return err
 }
 
 // endingsOf are the recorded endings of a lock or of its shares, as far as they are among the newest of all.

@@ -75,7 +75,7 @@ type suggested struct {
 
 func (o *suggestOptions) run(ctx context.Context) error {
 	if o.revisions <= 0 {
-		return usagef("--revisions is %d, it must be positive", o.revisions)
+		return usagef("--revisions is %d: it must be positive", o.revisions)
 	}
 	s, err := o.app.open(ctx)
 	if err != nil {

@@ -57,7 +57,7 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	}
 	if t.given.Changed("lock-delay") {
 		if t.lockDelay < 0 || t.lockDelay > metadata.MaxLockDelay {
-			return nil, usagef("--lock-delay is %v, it must be between 0 and %v", t.lockDelay, metadata.MaxLockDelay)
+			return nil, usagef("--lock-delay is %v: it must be between 0 and %v", t.lockDelay, metadata.MaxLockDelay)
 		}
 		options = append(options, mutex.LockDelay(t.lockDelay))
 	}
@@ -131,9 +131,9 @@ func (k *kindFlags) permits() ([]mutex.Option, error) {
 	}
 	switch {
 	case k.semaphore < 1 || k.semaphore > mutex.MaxLimit:
-		return nil, usagef("--semaphore is %d, it must be between 1 and %d", k.semaphore, mutex.MaxLimit)
+		return nil, usagef("--semaphore is %d: it must be between 1 and %d", k.semaphore, mutex.MaxLimit)
 	case k.weight < 1:
-		return nil, usagef("--weight is %d, it must be at least 1", k.weight)
+		return nil, usagef("--weight is %d: it must be at least 1", k.weight)
 	case k.weight > k.semaphore:
 		return nil, usagef("--weight is %d, the semaphore has only %s", k.weight, text.Count(k.semaphore, "permit"))
 	}

@@ -77,5 +77,5 @@ func (l *look) verdict() (v verdict.Verdict, ok bool) {
 		return verdict.Verdict{}, false
 	}
 	whole := verdict.Whole(l.Whole.Name, held, verdict.QueueOf(l.Waiters, l.now))
-	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate}, l.Whole.Name, &whole)
+	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate, Cycles: l.cycles}, l.Whole.Name, &whole)
 }

@@ -33,18 +33,27 @@ const (
 	ExitUsage   = 2 // a wrong flag, variable or file: retrying does not help
 )
 
+// echoes is how long the same signal counts as the first one again: timeout(1) and the like signal a process and then
+// its whole group.
+const echoes = time.Second
+
 // Main runs a program until it ends or is told to end, and returns its exit status. The first SIGTERM or SIGINT ends
 // the context; the second ends the process at once. An error is printed as one sentence, with its hint if it has one.
 func Main(name string, run func(context.Context) error) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signals := make(chan os.Signal, 2)
+	signals := make(chan os.Signal, 3)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 	go func() {
-		cancel(fmt.Errorf("signal: %s", <-signals))
-		<-signals
-		fmt.Fprintf(os.Stderr, "%s: second signal: ended without finishing what was in flight\n", name)
+		first := <-signals
+		came := time.Now()
+		cancel(fmt.Errorf("signal: %s", first))
+		second := <-signals
+		for second == first && time.Since(came) < echoes {
+			second = <-signals
+		}
+		fmt.Fprintf(os.Stderr, "%s: second signal (%s): ended without finishing what was in flight\n", name, second)
 		os.Exit(ExitFailure)
 	}()
 	return complain(os.Stderr, name, run(ctx))

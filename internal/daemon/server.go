@@ -159,7 +159,7 @@ func (s WebSettings) Check() error {
 		}
 	}
 	for _, other := range []string{s.OpsAddress, s.ProbeAddress} {
-		if other != "" && other == s.Address {
+		if other != "" && other == s.Address && !strings.HasSuffix(other, ":0") { // 0 is any free port
 			return fmt.Errorf("two listeners have the same address %s", s.Address)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 func TestBadWebSettingsAreRefused(t *testing.T) {
 	junk := filepath.Join(t.TempDir(), "web.yml")
 	proctest.Must(t, os.WriteFile(junk, []byte("nonsense: true\n"), 0o600))
+	proctest.Must(t, daemon.WebSettings{Address: "127.0.0.1:0", OpsAddress: "127.0.0.1:0"}.Check())
 	for says, s := range map[string]daemon.WebSettings{
 		"form host:port":                {Address: "8080"},
 		`"10982" is not of the form`:    {Address: ":80", ProbeAddress: "10982"},
@@ -58,17 +59,12 @@ func TestLogIsOneJSONObjectPerLine(t *testing.T) {
 	log := daemon.Logger(daemon.LogSettings{Level: "info", Format: "auto"}, file)
 	log.Debug().Msg("too quiet")
 	log.Warn().Str("lock", "a\n\x1b[31m").Msg("said")
-	if _, err := file.Seek(0, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err = file.Seek(0, 0)
+	proctest.Must(t, err)
 	lines := bufio.NewScanner(file)
-	if !lines.Scan() {
-		t.Fatal("nothing is logged")
-	}
+	lines.Scan()
 	var entry map[string]string
-	if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {
-		t.Fatalf("%s: %v", lines.Text(), err)
-	}
+	proctest.Must(t, json.Unmarshal(lines.Bytes(), &entry))
 	if entry["level"] != "warn" || entry["message"] != "said" || entry["lock"] != "a\n\x1b[31m" {
 		t.Errorf("the entry is %v", entry)
 	}

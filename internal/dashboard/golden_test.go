@@ -93,6 +93,7 @@ func golden() []look {
 		{"unlock", lived, "/unlock?name=" + stuck + "&hold=" + uuid(stuck), "ask"},
 		{"unlock-hostile", odd, "/unlock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E&hold=" + uuid("gnp.\u202egpj.exe <b>"),
 			"unlock"},
+		{"unlock-abandoned", dead, "/unlock?name=" + abandoned + "&hold=" + uuid(abandoned), "unlock"},
 		{"unlock-stale", awhile(4 * time.Minute), "/unlock?name=" + stuck + "&hold=" + uuid(stuck), ""},
 		{"waiting", unheld, "/waiting", ""},
 		{"timeline", lived, "/timeline?window=6h", ""},

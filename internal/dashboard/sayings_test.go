@@ -570,7 +570,9 @@ func ofOthers(say *sayings) {
 	s.members = []setup.Member{{Endpoint: "etcd-0:2379", Role: "leader", Version: "3.7.3", Size: 3 << 20,
 		Quota: 2 << 30}, {Endpoint: "etcd-1:2379", Problem: "timeout"}}
 	s.settings = []setup.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}}
-	say.in("members, and a policy that nobody knows", s, "/status")
+	s.alarm = "etcd is out of space"
+	say.in("members, an alarm, and a policy that nobody knows", s, "/status")
+	say.in("an alarm", s, "/api/v1/summary")
 	say.in("members", s, "/api/v1/status")
 
 	s = busy()

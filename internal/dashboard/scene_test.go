@@ -50,6 +50,7 @@ type scene struct {
 	relists   uint64
 	revision  int64
 	members   []setup.Member
+	alarm     string
 	settings  []setup.Setting
 	log       strings.Builder
 }
@@ -190,6 +191,7 @@ func (s *scene) config() setup.Config {
 		Unclaimed:    func() ([]unclaimed.Lock, time.Duration) { return s.unclaimed, 0 },
 		Inconsistent: func() []inconsistent.Lock { return s.wrong },
 		Members:      func() []setup.Member { return s.members },
+		Alarm:        func() string { return s.alarm },
 		Relists:      func() uint64 { return s.relists },
 		Explain:      func(err error) string { return err.Error() },
 		Now:          read(s, func() time.Time { return s.now }),

@@ -38,31 +38,18 @@ type server struct {
 	actions *actions.Handler // nil for several: an action is about one lock of one cluster
 }
 
-// isClusterName reports whether a cluster can have this name: it stands in addresses, queries and metrics.
-func isClusterName(name string) bool {
-	const first, rest = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "._-"
-	return name != "" && len(name) < 64 && strings.ContainsRune(first, rune(name[0])) &&
-		strings.Trim(name, first+rest) == ""
-}
-
-// checkAll fills the gaps of the configurations and refuses what cannot work.
+// checkAll fills the gaps of the configurations and refuses what cannot work. The file of clusters was
+// checked when it was read.
 func checkAll(all []setup.Config) error {
 	var names []string
 	for i := range all {
-		name := all[i].Cluster.Name
-		switch {
-		case name == "" && len(all) == 1:
-		case !isClusterName(name):
-			return fmt.Errorf("dashboard: %q is no name of a cluster: letters, digits, -, _ and ., up to 63", name)
-		case slices.Contains(names, name):
-			return fmt.Errorf("dashboard: there are two clusters with the name %q", name)
-		}
-		if colour := all[i].Cluster.Colour; colour != "" && !slices.Contains(setup.Colours(), colour) {
-			return fmt.Errorf("dashboard: cluster %q: there is no colour %q: %s", name, colour,
+		c := all[i].Cluster
+		if c.Colour != "" && !slices.Contains(setup.Colours(), c.Colour) {
+			return fmt.Errorf("dashboard: cluster %q: there is no colour %q: %s", c.Name, c.Colour,
 				strings.Join(setup.Colours(), ", "))
 		}
-		if name != "" {
-			names = append(names, name)
+		if c.Name != "" {
+			names = append(names, c.Name)
 		}
 	}
 	for i := range all {

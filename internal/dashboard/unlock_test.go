@@ -124,40 +124,49 @@ mutexdash_force_unlocks_total{result="success"} %d
 
 func TestForceUnlockWithUnknownOutcomeIsRechecked(t *testing.T) {
 	for name, c := range map[string]struct {
+		verb   int // in verbs
 		really func(s *scene, r *metadata.Record, ours metadata.Ending)
 		status int
 		says   string
 	}{
-		"done all the same": {func(s *scene, r *metadata.Record, ours metadata.Ending) {
+		"done all the same": {0, func(s *scene, r *metadata.Record, ours metadata.Ending) {
 			s.endings[r.UUID] = &ours
 			delete(s.documents, stuck)
 		}, http.StatusSeeOther, "Done."},
-		"still there": {func(*scene, *metadata.Record, metadata.Ending) {}, http.StatusGatewayTimeout,
+		"still there": {0, func(*scene, *metadata.Record, metadata.Ending) {}, http.StatusGatewayTimeout,
 			"The hold is still there, but the change may still arrive."},
-		"nobody can tell": {func(s *scene, _ *metadata.Record, _ metadata.Ending) { s.away = errAway },
+		"nobody can tell": {0, func(s *scene, _ *metadata.Record, _ metadata.Ending) { s.away = errAway },
 			http.StatusGatewayTimeout,
 			"Look at the lock before you try again."},
-		"somebody else did": {func(s *scene, r *metadata.Record, other metadata.Ending) {
+		"somebody else did": {0, func(s *scene, r *metadata.Record, other metadata.Ending) {
 			other.By = "bob"
 			s.endings[r.UUID] = &other
 			delete(s.documents, stuck)
-		}, http.StatusConflict, "force-unlocked by bob"},
-		"held again by the same uuid": {func(s *scene, _ *metadata.Record, _ metadata.Ending) {
+		}, http.StatusConflict, "Nothing was done. The hold that you saw has ended: force-unlocked by bob"},
+		"gone, and nobody recorded how": {0, func(s *scene, _ *metadata.Record, _ metadata.Ending) {
+			delete(s.documents, stuck)
+		}, http.StatusGatewayTimeout, "you try again. The hold that you saw has ended. Nobody holds the lock now."},
+		"extended, perhaps, before somebody ended it": {2, func(s *scene, r *metadata.Record, _ metadata.Ending) {
+			s.endings[r.UUID] = &metadata.Ending{Lock: stuck, UUID: r.UUID, Ended: metadata.EndedForced, By: "bob"}
+			delete(s.documents, stuck)
+		}, http.StatusGatewayTimeout, "you try again. The hold that you saw has ended: force-unlocked by bob"},
+		"held again by the same uuid": {0, func(s *scene, _ *metadata.Record, _ metadata.Ending) {
 			s.add(hold{name: stuck, owner: "crm", host: "crm-0", held: time.Second, alert: time.Hour,
 				unlock: time.Hour})
-		}, http.StatusConflict, "now held by crm on crm-0:17"},
+		}, http.StatusGatewayTimeout, "now held by crm on crm-0:17"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
+			v := verbs(s)[c.verb]
 			asked := 0
 			d, _ := operated(t, s, func(config *setup.Config) {
 				operates(config, func(on protocol.Subject, a protocol.Action) error {
 					asked++
 					c.really(s, on.Hold, protocol.Forced(on.Hold, a, on.Follows).Ending)
 					return fmt.Errorf("%w: timeout", protocol.ErrUnknown)
-				}, protocol.ActionForceUnlock)
+				}, v.action)
 			})
-			w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck))
+			w := post(d, "chief", v.link(), v.form)
 			if w.Code != c.status || asked != 1 || !strings.Contains(words(w.Body.String()), c.says) {
 				t.Errorf("the answer is %d after %d tries: %s", w.Code, asked, words(w.Body.String()))
 			}

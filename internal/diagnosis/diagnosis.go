@@ -57,6 +57,27 @@ type Part struct {
 // Sentence is what is said, in pieces, so that a page can go on with its times and link its locks.
 type Sentence []Part
 
+func (s Sentence) Say(words string) Sentence  { return append(s, Part{Text: words}) }
+func (s Sentence) Value(v string) Sentence    { return append(s, Part{Value: v}) }
+func (s Sentence) Lock(name string) Sentence  { return append(s, Part{Lock: name}) }
+func (s Sentence) Since(t time.Time) Sentence { return append(s, Part{Since: t}) }
+func (s Sentence) Until(t time.Time) Sentence { return append(s, Part{Until: t}) }
+func (s Sentence) And(o Sentence) Sentence    { return append(s, o...) }
+
+// Join puts sentences one after the other, but those that say nothing; nil if none does.
+func Join(all []Sentence, between string) (joined Sentence) {
+	for _, one := range all {
+		switch {
+		case len(one) == 0:
+			continue
+		case joined != nil:
+			joined = joined.Say(between)
+		}
+		joined = joined.And(one)
+	}
+	return joined
+}
+
 // String is the sentence as of the time, in one line of visible characters.
 func (s Sentence) String(now time.Time) string {
 	var b strings.Builder
@@ -99,7 +120,8 @@ const (
 
 // Of is the diagnosis of a holder.
 func Of(f Facts) Diagnosis {
-	if r := f.Record; r.Alive != nil && r.Alive.At.Before(r.LockedAt) { // about another hold, or by another clock
+	// unreadable, about another hold, or by another clock
+	if r := f.Record; r.Alive != nil && (r.Alive.At.IsZero() || r.Alive.At.Before(r.LockedAt)) {
 		silent := *r
 		silent.Alive = nil
 		f.Record = &silent
@@ -111,11 +133,10 @@ func Of(f Facts) Diagnosis {
 	case r.Proven():
 		return Diagnosis{Dead, "Dead", Ended(r.Death)}
 	case Suspected(r):
-		return Diagnosis{ProbablyDead, "Probably dead", append(Ended(r.Suspicion),
-			Part{Text: "; this is a suspicion, not proof"})}
+		return Diagnosis{ProbablyDead, "Probably dead", Ended(r.Suspicion).Say("; this is a suspicion, not proof")}
 	case f.late() && f.Every > 0 && f.silence() > deadTimes*f.Every:
-		return Diagnosis{ProbablyDead, "Probably dead", []Part{{Text: "it reported about every " +
-			text.Duration(f.Every) + ", and has been silent for "}, {Since: r.Alive.At}}}
+		return Diagnosis{ProbablyDead, "Probably dead", Sentence{}.Say("it reported about every " +
+			text.Duration(f.Every) + ", and has been silent for ").Since(r.Alive.At)}
 	case len(f.Waits) > 0:
 		return Diagnosis{Waiting, "Waiting", f.waiting()}
 	}
@@ -124,37 +145,32 @@ func Of(f Facts) Diagnosis {
 
 // pace judges a holder by how long it takes and how often it reports.
 func (f *Facts) pace() Diagnosis {
-	var why [][]Part
+	var late Sentence
 	took, long := f.took()
 	if f.late() && !long {
-		why = append(why, []Part{{Text: "past its alert for "}, {Since: f.Judged.AlertAt}})
+		late = late.Say("past its alert for ").Since(f.Judged.AlertAt)
 	}
 	slow := f.late() || long
-	if took != nil {
-		why = append(why, took)
-	}
 	reports, missing := f.reports()
-	if reports != nil {
-		why = append(why, reports)
-	}
+	why := Join([]Sentence{late, took, reports}, "; ")
 	switch {
 	case why == nil:
 		return Diagnosis{Word: Unknown}
 	case slow && took == nil && reports == nil:
-		return Diagnosis{Slow, "Slow or stuck", append(why[0],
-			Part{Text: "; it never reported, and too few past holds are known to compare"})}
+		return Diagnosis{Slow, "Slow or stuck",
+			why.Say("; it never reported, and too few past holds are known to compare")}
 	case missing, slow && !f.heard():
-		return Diagnosis{Slow, "Slow or stuck", join(why)}
+		return Diagnosis{Slow, "Slow or stuck", why}
 	case slow:
-		return Diagnosis{Slow, "Slow", join(why)}
+		return Diagnosis{Slow, "Slow", why}
 	case f.Every > 0:
-		return Diagnosis{Working, "Working", join(why)}
+		return Diagnosis{Working, "Working", why}
 	}
-	return Diagnosis{Working, "Nothing unusual", join(why)}
+	return Diagnosis{Working, "Nothing unusual", why}
 }
 
 // took says how long the hold took so far beside earlier ones, and whether that is unusually long.
-func (f *Facts) took() (why []Part, long bool) {
+func (f *Facts) took() (why Sentence, long bool) {
 	held := f.Now.Sub(f.Record.LockedAt)
 	if f.Usual == 0 || f.Record.LockedAt.IsZero() || held < 0 {
 		return nil, false
@@ -169,22 +185,21 @@ func (f *Facts) took() (why []Part, long bool) {
 			return nil, false
 		}
 	}
-	return []Part{{Text: "held for "}, {Since: f.Record.LockedAt}, {Text: usually}}, long
+	return why.Say("held for ").Since(f.Record.LockedAt).Say(usually), long
 }
 
 // reports says how the holder reports, and whether reports are missing.
-func (f *Facts) reports() (why []Part, missing bool) {
+func (f *Facts) reports() (why Sentence, missing bool) {
 	switch r := f.Record; {
 	case r.Alive == nil:
 		return nil, false
 	case f.Every == 0:
-		return []Part{{Text: "last report "}, {Since: r.Alive.At}, {Text: " ago"}}, false
+		return why.Say("last report ").Since(r.Alive.At).Say(" ago"), false
 	case f.silence() > silentTimes*f.Every:
-		return []Part{{Text: "it reported about every " + text.Duration(f.Every) + ", but not for "},
-			{Since: r.Alive.At}}, true
+		return why.Say("it reported about every " + text.Duration(f.Every) + ", but not for ").Since(r.Alive.At), true
 	default:
-		return []Part{{Text: "it reports about every " + text.Duration(f.Every) + ", last "}, {Since: r.Alive.At},
-			{Text: " ago"}}, false
+		return why.Say("it reports about every " + text.Duration(f.Every) + ", last ").Since(r.Alive.At).Say(" ago"),
+			false
 	}
 }
 
@@ -206,22 +221,22 @@ func (f *Facts) silence() time.Duration {
 	return f.Now.Sub(f.Record.Alive.At)
 }
 
-func (f *Facts) waiting() (why []Part) {
+func (f *Facts) waiting() (why Sentence) {
 	for i, w := range f.Waits {
 		said := "its process waits for "
 		if i > 0 {
 			said = ", which waits for "
 		}
 		if w.Lock == "" {
-			why = append(why, Part{Text: said + "this lock"})
+			why = why.Say(said + "this lock")
 		} else {
-			why = append(why, Part{Text: said}, Part{Lock: w.Lock})
+			why = why.Say(said).Lock(w.Lock)
 		}
 		if !w.Since.IsZero() {
-			why = append(why, Part{Text: " for "}, Part{Since: w.Since})
+			why = why.Say(" for ").Since(w.Since)
 		}
 		if w.Holder != "" {
-			why = append(why, Part{Text: ", held by "}, Part{Value: w.Holder})
+			why = why.Say(", held by ").Value(w.Holder)
 		}
 	}
 	return why
@@ -230,12 +245,12 @@ func (f *Facts) waiting() (why []Part) {
 // Ended says how a witness says that the holder ended.
 func Ended(s *metadata.Statement) Sentence {
 	what, how := protocol.WhatEnded(s)
-	why := Sentence{{Text: what}}
+	why := Sentence{}.Say(what)
 	if at := protocol.EndedAt(s); !at.IsZero() {
-		why = append(why, Part{Text: " "}, Part{Since: at}, Part{Text: " ago"})
+		why = why.Say(" ").Since(at).Say(" ago")
 	}
 	if how != "" {
-		why = append(why, Part{Text: " " + how})
+		why = why.Say(" " + how)
 	}
 	return why
 }
@@ -249,17 +264,6 @@ func Suspected(r *metadata.Record) bool {
 func reserved(r *metadata.Record) bool {
 	_, is := r.Attributes["reserved"]
 	return is
-}
-
-func join(why [][]Part) []Part {
-	var all []Part
-	for i, part := range why {
-		if i > 0 {
-			all = append(all, Part{Text: "; "})
-		}
-		all = append(all, part...)
-	}
-	return all
 }
 
 // Reason is why, in one line of visible characters, as of the time.

@@ -67,7 +67,10 @@ func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 		word  diagnosis.Word
 		says  string
 	}{
-		"nothing is known":     {facts(), diagnosis.Unknown, ""},
+		"nothing is known": {facts(), diagnosis.Unknown, ""},
+		"its report has no time": {facts(func(f *diagnosis.Facts) {
+			f.Record.LockedAt, f.Record.Alive = time.Time{}, &metadata.Alive{}
+		}), diagnosis.Unknown, ""},
 		"nobody holds it":      {facts(func(f *diagnosis.Facts) { f.Record.Token = 0 }), diagnosis.Unknown, ""},
 		"a person reserved it": {facts(alerting(time.Hour), reserved), diagnosis.Unknown, ""},
 		"a witness has proof":  {facts(dies(9)), diagnosis.Dead, "Dead: its process ended 40s ago."},

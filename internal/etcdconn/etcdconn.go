@@ -77,12 +77,12 @@ func (s Settings) dialOptions(scheme string) []grpc.DialOption {
 
 // led sends a request so that a member without a leader refuses it at once, before anything is done, and another gets
 // it, if need be when it is connected. Otherwise a member that is cut off from its cluster would keep each request for
-// seconds. The last try waits for a leader, as all of etcd may be electing one.
+// seconds. Later tries wait for a leader, as all of etcd may be electing one.
 func led(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, send grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 5 {
 		err := send(clientv3.WithRequireLeader(ctx), method, req, reply, conn, opts...)
-		if !errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) {
+		if !leaderless(req, err) {
 			return err
 		}
 		select {
@@ -91,7 +91,18 @@ func led(ctx context.Context, method string, req, reply any, conn *grpc.ClientCo
 		case <-time.After(pause):
 		}
 	}
+	if err := send(ctx, method, req, reply, conn, opts...); !leaderless(req, err) {
+		return err
+	}
 	return send(ctx, method, req, reply, conn, opts...)
+}
+
+// leaderless reports whether etcd refused a request for want of a leader, before anything was done: a read that waits
+// for one is refused when there is one.
+func leaderless(req any, err error) bool {
+	err = rpctypes.Error(err)
+	_, reads := req.(*pb.RangeRequest)
+	return errors.Is(err, rpctypes.ErrNoLeader) || reads && errors.Is(err, rpctypes.ErrLeaderChanged)
 }
 
 func (s Settings) warn(log zerolog.Logger, scheme string) {

@@ -196,21 +196,34 @@ func TestProveIsNotCountedAsARequest(t *testing.T) {
 	}
 }
 
-// Requests go to the members in turn, and one that is cut off from the others keeps what it is sent for seconds.
+// Requests go to the members in turn, and one that is cut off from the others keeps what it is sent for seconds. A read
+// that waits for a leader is refused when there is one.
 func TestRequestsSkipAMemberWithoutALeader(t *testing.T) {
 	t.Parallel()
-	asked := 0
+	var refusals []error
 	members := func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
-		opts ...grpc.CallOption) error {
-		if asked++; asked%2 == 0 {
+		opts ...grpc.CallOption) (err error) {
+		if len(refusals) == 0 {
 			return invoke(ctx, method, req, resp, conn, opts...)
 		}
-		if sent, _ := metadata.FromOutgoingContext(ctx); sent[rpctypes.MetadataRequireLeaderKey] == nil {
+		err, refusals = refusals[0], refusals[1:]
+		sent, _ := metadata.FromOutgoingContext(ctx)
+		if err == rpctypes.ErrGRPCNoLeader && sent[rpctypes.MetadataRequireLeaderKey] == nil {
 			<-ctx.Done()
 		}
-		return rpctypes.ErrGRPCNoLeader
+		return err
 	}
 	c := connect(t, as(etcdtest.Start(t), "", ""), grpc.WithChainUnaryInterceptor(members))
+	without, changed := rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCLeaderChanged
+	refusals = []error{without}
 	works(t, c)
+	refusals = []error{without, changed}
 	proctest.Must(t, etcdconn.Prove(limit(t, 10*time.Second), c, "/m/"))
+	refusals = []error{without, without, without, changed}
+	_, err := c.Get(limit(t, 10*time.Second), "/m/a")
+	proctest.Must(t, err)
+	refusals = []error{changed}
+	if _, err := c.Put(limit(t, 10*time.Second), "/m/a", "2"); etcdconn.Classify(err) != etcdconn.NoLeader {
+		t.Errorf("a write that may have been done, and be done once more: %v", err)
+	}
 }

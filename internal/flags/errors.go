@@ -69,34 +69,16 @@ func flagError(c *cobra.Command, err error) error {
 	return err
 }
 
-// nearest returns the flag that is most similar to name, "" if none is.
-func nearest(c *cobra.Command, name string) (near string) {
-	best := max(2, len(name)/3) + 1
+// nearest returns a flag that is similar to name, "" if none is: as cobra finds similar commands.
+func nearest(c *cobra.Command, name string) string {
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, f := range byName(c) {
-		if d := distance(name, f.Name); d < best && !f.Hidden {
-			near = f.Name
-			best = d
+		if !f.Hidden {
+			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 		}
 	}
-	return near
-}
-
-// distance counts the bytes to insert, delete or replace to turn a into b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	for _, similar := range flags.SuggestionsFor(name) {
+		return similar
 	}
-	for i := range len(a) {
-		above := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := above
-			if a[i] != b[j] {
-				d++
-			}
-			above, row[j+1] = row[j+1], min(d, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -25,7 +26,7 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 	for _, queue := range queues {
 		total += len(queue)
 		for i := range queue {
-			longest = earlier(longest, queue[i].Since.Time)
+			longest = protocol.Earlier(longest, queue[i].Since.Time)
 		}
 	}
 	gauge(ch, c.d.waiters, float64(total))
@@ -48,7 +49,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 	for r := range survey.DueSoon {
 		verdict := staleness.Judge(r, policy, now)
 		counts[slices.Index(states, verdict.State)]++
-		oldest = earlier(oldest, r.LockedAt)
+		oldest = protocol.Earlier(oldest, r.LockedAt)
 		if c.c.Series.wants(verdict.State) {
 			list.offer(judged{r, verdict})
 		}
@@ -126,14 +127,6 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		}
 	}
 	return len(taken)
-}
-
-// earlier returns the earlier of two times, where zero means none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // unclaimed exports the free locks that no waiter takes. A lock whose label is already taken is left out: a duplicate

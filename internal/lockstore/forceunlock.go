@@ -49,14 +49,15 @@ func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a protocol.
 	unknown := &unknownError{err}
 	err = s.recheckForced(ctx, removal, unknown)
 	if err == unknown && locktxn.NoSpace(unknown) {
-		return s.forceUnlockSilently(ctx, removal, a)
+		return s.forceUnlockSilently(ctx, removal, a, unknown)
 	}
 	return err
 }
 
-// forceUnlockSilently removes the hold without records. Its effect looks like a release by the holder, which is enough:
-// the hold is gone, as the operator wanted.
-func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a protocol.Action) error {
+// forceUnlockSilently removes the hold without records. Its effect looks like a release by the holder. unknown is the
+// error of the request that etcd has no space for.
+func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a protocol.Action,
+	unknown error) error {
 	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).
 		Str("actor", a.Actor).Str("source", a.Source).
 		Str("holder", a.Holder).Str("reason", a.Reason).Str("ticket", a.Ticket).
@@ -64,11 +65,16 @@ func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a p
 	if s.unrecorded != nil {
 		s.unrecorded(a)
 	}
-	_, err := locktxn.ForceUnlockSilently(s.layout, r).Commit(ctx, s.etcd)
-	if err != nil && !locktxn.Refused(err) {
-		err = &unknownError{err}
+	resp, err := locktxn.ForceUnlockSilently(s.layout, r).Commit(ctx, s.etcd)
+	switch {
+	case locktxn.Refused(err):
+		return err
+	case err != nil:
+		return &unknownError{err}
+	case !resp.Succeeded: // it was over, perhaps because the first request was applied all the same
+		return s.recheckForced(ctx, r, unknown)
 	}
-	return err
+	return nil
 }
 
 // unknownError is the error of a request whose outcome is unknown.

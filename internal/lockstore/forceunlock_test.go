@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -35,6 +37,19 @@ func TestForceUnlock(t *testing.T) {
 			t.Errorf("%s has no lease", key)
 		}
 	}
+}
+
+func TestForceUnlockInAFullEtcdOfAHoldThatIsOver(t *testing.T) {
+	line, w := wired(t)
+	r := w.hold("a", uuid(1))
+	line.once(func(func() error) error {
+		line.once(func(look func() error) error {
+			defer w.release(r)
+			return look()
+		})
+		return rpctypes.ErrGRPCNoSpace
+	})
+	w.moved("force unlock", w.do(r, action(r)))
 }
 
 // An etcd that runs out of space during a transaction commits it anyway, but answers that it did not.

@@ -31,8 +31,9 @@ const (
 	stallLimit    = 15 * time.Second
 	maxStallLimit = 16 * stallLimit
 	// listTries is how often a range is read before the list fails. Requests go to the members in turn, and a list has
-	// several ranges: if one member answers but has no leader, no list would ever finish.
-	listTries = 3
+	// several ranges: if one member answers but has no leader, no list would ever finish. The last two wait for a
+	// leader, as all of etcd may be electing one; a read that waited is refused when there is one.
+	listTries = 4
 )
 
 // List calls each for every key below the prefix except those of [protocol.Layout.Unlisted], in key order, as of the
@@ -91,7 +92,7 @@ func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(
 	}
 	led := clientv3.WithRequireLeader(ctx) // a member that is cut off would keep the request for seconds
 	for n := 1; ; n++ {
-		if n == listTries { // there may be no leader at all, for a moment
+		if n == listTries-1 {
 			led = ctx
 		}
 		newest, err := s.readOnce(led, r, revision, first)

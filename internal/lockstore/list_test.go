@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,23 +67,27 @@ func TestList(t *testing.T) {
 	})
 }
 
-// Requests go to the members in turn, so a list of several reads asks each of them.
+// Requests go to the members in turn, so a list of several reads asks each of them. A read that waits for a leader is
+// refused when there is one.
 func TestListSkipsARefusingMember(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int32
-	line := &wire{any: func(string) error {
-		if asked.Add(1)%3 == 0 {
-			return rpctypes.ErrGRPCNoLeader
+	var refusals []error
+	line := &wire{any: func(string) (err error) {
+		if len(refusals) > 0 {
+			err, refusals = refusals[0], refusals[1:]
 		}
-		return nil
+		return err
 	}}
 	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
 	w.hold("a", uuid(1))
+	without := rpctypes.ErrGRPCNoLeader
+	refusals = []error{nil, without, nil, without, without, rpctypes.ErrGRPCLeaderChanged}
 	keys := 0
 	_, err := w.List(t.Context(), func(protocol.KV) { keys++ })
+	refusals = append(refusals, without)
 	_, late := w.Records(t.Context(), "", func(*metadata.Record) bool { return true })
-	if err != nil || late != nil || keys != 4 {
-		t.Errorf("%d keys after %d reads: %v, %v", keys, asked.Load(), err, late)
+	if err != nil || late != nil || keys != 4 || len(refusals) > 0 {
+		t.Errorf("%d keys, not refused: %v: %v, %v", keys, refusals, err, late)
 	}
 }
 

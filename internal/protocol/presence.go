@@ -59,3 +59,12 @@ type Unlocker struct {
 	// unknown.
 	Arrived time.Time
 }
+
+// Presences are what these unlockers publish.
+func Presences(running []Unlocker) []metadata.Presence {
+	all := make([]metadata.Presence, len(running))
+	for i := range running {
+		all[i] = running[i].Presence
+	}
+	return all
+}

@@ -28,10 +28,10 @@ type ChangedError struct {
 // Error says in one line who holds the lock now.
 func (e *ChangedError) Error() string {
 	if e.Now == nil {
-		return fmt.Sprintf("nothing was done to %s: the hold is over", text.Visible(e.Lock))
+		return fmt.Sprintf("nothing was done to lock %q: the hold is over", e.Lock)
 	}
-	return fmt.Sprintf("nothing was done to %s: it is held by %s on %s now", text.Visible(e.Lock),
-		text.Visible(e.Now.Owner), text.Visible(e.Now.Hostname))
+	return fmt.Sprintf("nothing was done to lock %q: it is held by %s on %s now", e.Lock, text.Visible(e.Now.Owner),
+		text.Visible(e.Now.Hostname))
 }
 
 // Unwrap returns [metadata.ErrChanged].

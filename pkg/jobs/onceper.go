@@ -117,12 +117,11 @@ func newOnce(locks *mutex.Client, name string, every time.Duration, fn func(cont
 	case fn == nil:
 		return nil, errors.New("there is no function to run")
 	case every < MinPeriod || every > MaxPeriod:
-		return nil, fmt.Errorf("the period is %v, it must be between %v and %v", every, MinPeriod, MaxPeriod)
+		return nil, fmt.Errorf("the period is %v: it must be between %v and %v", every, MinPeriod, MaxPeriod)
 	case o.offset < 0:
-		return nil, fmt.Errorf("the offset of the periods is %v, it must not be negative", o.offset)
+		return nil, fmt.Errorf("PeriodOffset is %v: it must not be negative", o.offset)
 	case o.offset >= every:
-		return nil, fmt.Errorf("the offset of the periods is %v, it must be shorter than the period of %v", o.offset,
-			every)
+		return nil, fmt.Errorf("PeriodOffset is %v: it must be shorter than the period of %v", o.offset, every)
 	case isShared(draft):
 		return nil, errors.New("a job runs under a plain lock, not under one that several can hold")
 	}

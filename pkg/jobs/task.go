@@ -38,7 +38,7 @@ type Task struct {
 // captured before an error are returned with it.
 func (s *Tasks) Capture(ctx context.Context, limit int) (captured []*Task, err error) {
 	if limit < 1 {
-		return nil, s.explain("capture", "", fmt.Errorf("the limit is %d, it must be at least 1", limit))
+		return nil, s.explain("capture", "", fmt.Errorf("the limit is %d: it must be at least 1", limit))
 	}
 	var failed error
 	err = s.pages(ctx, func(page []TaskStatus) bool {

@@ -95,7 +95,7 @@ func (o *TaskOptions) complete() error {
 
 func (o *TaskOptions) check() error {
 	if o.MaxAttempts < 0 {
-		return fmt.Errorf("the maximum of attempts is %d, it must not be negative", o.MaxAttempts)
+		return fmt.Errorf("MaxAttempts is %d: it must not be negative", o.MaxAttempts)
 	}
 	if _, ok := o.Transitions[o.Initial]; !ok {
 		return fmt.Errorf("no transition leads out of the initial state %q", o.Initial)

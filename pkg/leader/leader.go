@@ -16,10 +16,12 @@ const AttributeAddress = "address"
 // DefaultLife is the life of a leadership unless [Options] set another.
 const DefaultLife = mutex.DefaultHeartbeatLife
 
+const minLife = 100 * time.Millisecond // as of any lock
+
 // Options are the optional settings of a candidate.
 type Options struct {
 	// Life is how long a leadership lasts after the leader's last sign of life; [DefaultLife] when zero. The leader's
-	// own context ends a tenth of that earlier, see mutex.SafetyMargin. Allow time for a restart of etcd.
+	// own context ends a little earlier, see mutex.SafetyMargin. Allow time for a restart of etcd.
 	Life time.Duration
 
 	// Address is where others can reach this process while it leads, see [Address]. It may be empty.
@@ -41,6 +43,9 @@ type Options struct {
 // Its errors are those of mutex.Client.Lock: a *mutex.HeldError with the leader's record if ctx ends first.
 func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) (*mutex.Lock, error) {
 	o.Life = cmp.Or(o.Life, DefaultLife)
+	if o.Life < minLife {
+		return nil, fmt.Errorf("Options.Life is %v: it must be at least %v", o.Life, minLife)
+	}
 	opts := []mutex.Option{mutex.AutoUnlockAfter(o.Life), mutex.AlertAfter(o.Life)}
 	if o.Address != "" {
 		opts = append(opts, mutex.Attribute(AttributeAddress, o.Address))

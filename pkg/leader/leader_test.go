@@ -282,9 +282,13 @@ func TestLeadershipSurvivesAnOutageShorterThanItsLife(t *testing.T) {
 
 func TestCampaignRefusesBadOptions(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
-		for _, o := range []leader.Options{{Life: -1}, {Address: strings.Repeat("x", metadata.MaxTextBytes+1)}} {
-			if _, err := leader.Campaign(t.Context(), s.Client(mutex.Options{}), "scheduler", o); err == nil {
-				t.Errorf("%+v was accepted", o)
+		for want, o := range map[string]leader.Options{
+			"Options.Life is -1ns: it must be at least 100ms":  {Life: -1},
+			"address has 1025 bytes, at most 1024 are allowed": {Address: strings.Repeat("x", metadata.MaxTextBytes+1)},
+		} {
+			_, err := leader.Campaign(t.Context(), s.Client(mutex.Options{}), "scheduler", o)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
 			}
 		}
 		s.AssertFree("scheduler")

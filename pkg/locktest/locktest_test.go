@@ -229,7 +229,7 @@ func TestAssertionsCanFail(t *testing.T) {
 			"somebody":  {func() { s.AwaitFree("held") }, `waited 30s in vain for lock "held" to be free`},
 			"too few":   {func() { s.AwaitWaiters("held", 2) }, `2 waiters for lock "held"`},
 			"endpoint":  {func() { s.Endpoint() }, "an etcd in memory has no endpoint"},
-			"options":   {func() { s.Client(mutex.Options{RequestTimeout: -1}) }, "it must be positive"},
+			"options":   {func() { s.Client(mutex.Options{RequestTimeout: -1}) }, "RequestTimeout is -1ns"},
 			"no prefix": {func() { s.Under("/") }, "the lock prefix is empty"},
 		} {
 			if said := w.says(c.do); !strings.Contains(said, c.says) {

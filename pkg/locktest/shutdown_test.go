@@ -106,9 +106,7 @@ func awaitTwice(t *testing.T, p *proctest.Process, line string) {
 // terminate tells the service to stop, and waits until both jobs have said so.
 func terminate(t *testing.T, p *proctest.Process) {
 	t.Helper()
-	if err := p.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, p.Signal(syscall.SIGTERM))
 	awaitTwice(t, p, "told to stop")
 }
 
@@ -147,13 +145,9 @@ func TestSecondSignalKillsAServiceThatDoesNotStop(t *testing.T) {
 
 func TestGuideShowsThisCode(t *testing.T) {
 	code, err := os.ReadFile("shutdown_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	guide, err := os.ReadFile("../../docs/client.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proctest.Must(t, err)
 	_, rest, _ := strings.Cut(string(code), "from here …\n\n")
 	shown, _, _ := strings.Cut(rest, "\n// … to here")
 	if shown == "" || !strings.Contains(string(guide), shown) {

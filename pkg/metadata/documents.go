@@ -214,10 +214,10 @@ func NewDelay(r Removal) Delay {
 	return d
 }
 
-// CheckLockDelay returns an error, a sentence, if the lock delay is out of range.
+// CheckLockDelay returns an error if the lock delay is out of range. [NoLockDelay] is not.
 func CheckLockDelay(d time.Duration) error {
 	if d != NoLockDelay && d < 0 || d > MaxLockDelay {
-		return fmt.Errorf("the lock delay is %v, it must be between 0 and %v", d, MaxLockDelay)
+		return fmt.Errorf("the lock delay is %v: it must be between 0 and %v", d, MaxLockDelay)
 	}
 	return nil
 }

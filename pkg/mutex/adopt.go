@@ -292,8 +292,9 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 		s.maximumHold = 0
 		s.reentrant = false
 	}
+	lasting := func(s *settings) { s.autoUnlockAfter = s.positive("the duration of the reservation", d) }
 	all := append([]Option{standard}, opts...)
-	l, err := take(append(all, Purpose(reason), AutoUnlockAfter(d), Attribute(AttributeReserved, true), Detached(),
+	l, err := take(append(all, Purpose(reason), lasting, Attribute(AttributeReserved, true), Detached(),
 		unattended))
 	if err != nil {
 		return Reservation{}, err

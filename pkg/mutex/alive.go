@@ -120,8 +120,8 @@ func (l *Lock) goneBy(events []*clientv3.Event) bool {
 	return false
 }
 
-// Alive reports progress. It moves both deadlines to the durations of the acquisition, counted from now, and shows the
-// progress, joined by spaces, with the lock.
+// Alive reports progress. [AlertAfter] and [AutoUnlockAfter] count from now again, and the progress, joined by spaces,
+// is shown with the lock.
 //
 // nil means that etcd confirmed the hold. A [*LostError] means that the hold is over and the handle's context has
 // ended. After any other error the hold stands as before, with its previous deadline.

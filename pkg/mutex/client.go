@@ -147,19 +147,18 @@ func (o *Options) complete() error {
 		name     string
 		value    *time.Duration
 		standard time.Duration
-	}{{"attempt timeout", &o.AttemptTimeout, 2 * time.Second},
-		{"request timeout", &o.RequestTimeout, 15 * time.Second}} {
+	}{{"AttemptTimeout", &o.AttemptTimeout, 2 * time.Second},
+		{"RequestTimeout", &o.RequestTimeout, 15 * time.Second}} {
 		if *d.value < 0 {
-			return fmt.Errorf("the %s is %v, it must be positive", d.name, *d.value)
+			return fmt.Errorf("%s is %v: it must not be negative", d.name, *d.value)
 		}
 		if *d.value == 0 {
 			*d.value = d.standard
 		}
 	}
 	if o.AttemptTimeout > maxAttemptTimeout {
-		return fmt.Errorf("the attempt timeout is %v, it must be at most %v: a request whose connection died is not "+
-			"sent again before",
-			o.AttemptTimeout, maxAttemptTimeout)
+		return fmt.Errorf("AttemptTimeout is %v: it must be at most %v, because a request whose connection died is not "+
+			"sent again before", o.AttemptTimeout, maxAttemptTimeout)
 	}
 	return nil
 }

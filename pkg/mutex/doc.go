@@ -8,10 +8,10 @@
 //		mutex.AlertAfter(10*time.Minute), // then an alert is raised
 //		mutex.AutoUnlockAfter(time.Hour)) // then the lock is removed
 //
-// [Client.Lock] waits for the lock, [Client.TryLock] does not, and [Client.Do] runs a function under it. The [Lock]
-// that they return reports progress ([Lock.Alive]) and gives the lock back ([Lock.Unlock]). A lock is one record in
-// etcd, and has no lease. If its holder dies, it stays held until its auto-unlock time; then the unlocker, a separate
-// service, warns and removes it.
+// [Client.Lock] waits for the lock, and [Client.TryLock] does not. The [Lock] that they return reports progress
+// ([Lock.Alive]) and gives the lock back ([Lock.Unlock]). [Client.Do] runs a function under the lock. A lock is one
+// record in etcd, and has no lease. If its holder dies, it stays held until its auto-unlock time; then the unlocker, a
+// separate service, warns and removes it.
 //
 // # What it promises
 //

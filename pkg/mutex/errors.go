@@ -57,8 +57,8 @@ type HeldError struct {
 	Position int
 
 	// Kind is how the caller wanted to share the lock: metadata.HoldsPermits, HoldsShared or HoldsExclusive; empty for
-	// a plain lock, for which the fields below are zero. Holders are all holders, the oldest first; Holder is the first
-	// of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
+	// a plain lock, for which this group of fields is zero. Holders are all holders, the oldest first; Holder is the
+	// first of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
 	Kind                string
 	Holders             []metadata.Document
 	Free, Limit, Weight int

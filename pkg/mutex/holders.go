@@ -39,7 +39,7 @@ func (k kind) shared() bool { return k.name != "" }
 func (k *kind) settle(attributes *map[string]any) error {
 	switch {
 	case !k.shared() && k.weight != 0:
-		return errors.New("a weight is for a semaphore: add the option Semaphore")
+		return errors.New("Weight is for a semaphore: add the option Semaphore")
 	case !k.shared():
 		return nil
 	}
@@ -52,11 +52,11 @@ func (k *kind) settle(attributes *map[string]any) error {
 	if k.name == metadata.HoldsPermits {
 		k.weight = max(k.weight, 1)
 		if k.weight > k.limit {
-			return fmt.Errorf("the weight is %d permits, the semaphore has only %d", k.weight, k.limit)
+			return fmt.Errorf("Weight is %d: the semaphore has only %d permits", k.weight, k.limit)
 		}
 		about[metadata.AttributePermits], about[metadata.AttributeLimit] = k.weight, k.limit
 	} else if k.weight != 0 {
-		return errors.New("a weight is for a semaphore, not for a read-write lock")
+		return errors.New("Weight is for a semaphore, not for a read-write lock")
 	}
 	for name := range *attributes {
 		if name == metadata.AttributeKind || name == metadata.AttributePermits || name == metadata.AttributeLimit {

@@ -238,7 +238,7 @@ func (t *tombstones) grant(ctx context.Context) (clientv3.LeaseID, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.retry.Attempt(ctx))
 	defer cancel()
 	asked := time.Now()
-	grant, err := t.etcd.Grant(ctx, int64((t.life+shared)/time.Second))
+	grant, err := t.etcd.Grant(clientv3.WithRequireLeader(ctx), int64((t.life+shared)/time.Second))
 	if err != nil {
 		return 0, err
 	}

@@ -35,7 +35,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 		err = already(ctx, wanted)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
+		return nil, explainAll(names, err)
 	}
 	began := time.Now()
 	b := &batch{c: c, wanted: wanted, only: wanted[0].set.only, with: wanted[0].set.with}
@@ -64,7 +64,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 		err = already(ctx, wanted)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
+		return nil, explainAll(names, err)
 	}
 	var refusal *HeldError
 	if len(wanted) <= MaxTogether && !anyShared(wanted) {
@@ -99,8 +99,12 @@ func sinceRefused(ctx context.Context, refusal *HeldError, err error) error {
 func ForLock(name string, opts ...Option) Option {
 	return func(s *settings) {
 		switch conditions := len(s.only) + len(s.with); {
+		case s.forLock:
+			s.problems = append(s.problems, errors.New("ForLock is among the options of ForLock: name each lock once"))
 		case s.lock == name:
+			s.forLock = true
 			s.apply(opts)
+			s.forLock = false
 			if len(s.only)+len(s.with) > conditions {
 				s.problems = append(s.problems, errors.New("If and Then apply to the whole call, not to ForLock"))
 			}
@@ -113,7 +117,7 @@ func ForLock(name string, opts ...Option) Option {
 // newAcquisitions returns an acquisition of each lock, sorted by name.
 func (c *Client) newAcquisitions(ctx context.Context, names []string, opts []Option) ([]*acquisition, error) {
 	if len(names) == 0 {
-		return nil, errors.New("no lock is named")
+		return nil, errors.New("mutex: no lock was named")
 	}
 	sorted := slices.Sorted(slices.Values(names))
 	if n := len(slices.Compact(slices.Clone(sorted))); n < len(sorted) {
@@ -309,7 +313,7 @@ func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
 // explainAll adds the names of the locks to an error that does not have them.
 func explainAll(names []string, err error) error {
 	if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrCondition) ||
-		errors.Is(err, ErrNotHeld) {
+		errors.Is(err, ErrNotHeld) || len(names) == 0 {
 		return err
 	}
 	return fmt.Errorf("lock %s: %w", quoted(names), err)

@@ -135,8 +135,8 @@ func TestRefusalMessages(t *testing.T) {
 			`alert in 10 minutes, auto-unlock in 2 hours`},
 		{mutex.HeldError{Holder: by("a", 10*time.Minute, 2*time.Hour)},
 			`lock "l" is held by a; alert in 10 minutes, auto-unlock in 2 hours`},
-		{mutex.HeldError{Holder: by("a", -10*time.Minute, -2*time.Hour)},
-			`lock "l" is held by a; alerted 10 minutes ago, auto-unlock was due 2 hours ago`},
+		{mutex.HeldError{Holder: by("a", time.Second/2, time.Second/2)},
+			`lock "l" is held by a; alerted just now, auto-unlock was due just now`},
 		{mutex.HeldError{Holder: by("a", 2*time.Hour, 5*time.Minute)},
 			`lock "l" is held by a; unless extended, it alerts and is auto-unlocked in 5 minutes`},
 		{mutex.HeldError{Holder: odd}, `lock "l" is held by \x1b[31m\n\u202e on ` + strings.Repeat("h", 120) +

@@ -40,6 +40,7 @@ type Option func(*settings)
 type settings struct {
 	lock            string
 	together        []string        // the locks that are taken at once, see ForLock
+	forLock         bool            // the options of ForLock are being applied
 	holder          metadata.Holder // without the process, which the client knows
 	alertAfter      time.Duration
 	autoUnlockAfter time.Duration
@@ -73,20 +74,20 @@ func Purpose(text string) Option { return func(s *settings) { s.holder.Purpose =
 // acquisition or the last [Lock.Alive]. It must be positive, and no longer than [AutoUnlockAfter] unless there is a
 // [Heartbeat].
 func AlertAfter(d time.Duration) Option {
-	return func(s *settings) { s.alertAfter = s.positive("time until alert", d) }
+	return func(s *settings) { s.alertAfter = s.positive("AlertAfter", d) }
 }
 
 // AutoUnlockAfter is when a silent holder loses the lock, counted from the acquisition or the last [Lock.Alive]. It
 // must be at least 100 ms. The handle's context ends a little earlier; see [SafetyMargin].
 func AutoUnlockAfter(d time.Duration) Option {
-	return func(s *settings) { s.autoUnlockAfter = s.positive("time until auto-unlock", d) }
+	return func(s *settings) { s.autoUnlockAfter = s.positive("AutoUnlockAfter", d) }
 }
 
 // SafetyMargin is how long before the auto-unlock the handle's context ends, so that the work has stopped before
 // another client gets the lock. It should be longer than the work takes to stop. The default is a tenth of the time
 // until auto-unlock, at most 30 seconds.
 func SafetyMargin(d time.Duration) Option {
-	return func(s *settings) { s.safetyMargin = s.positive("safety margin", d) }
+	return func(s *settings) { s.safetyMargin = s.positive("SafetyMargin", d) }
 }
 
 // Heartbeat extends the time until auto-unlock in the background while the process lives, at least every 20 seconds, up
@@ -94,7 +95,7 @@ func SafetyMargin(d time.Duration) Option {
 // a dead process is soon free; a longer one survives longer outages of etcd. Heartbeats prove that the process lives,
 // not that the work progresses, so they do not postpone the alert.
 func Heartbeat(maximumHold time.Duration) Option {
-	return func(s *settings) { s.maximumHold = s.positive("maximum hold of the heartbeat", maximumHold) }
+	return func(s *settings) { s.maximumHold = s.positive("the maximum hold of Heartbeat", maximumHold) }
 }
 
 // LockDelay keeps other clients from taking the lock for this long after the hold is ended by force or because of its
@@ -107,7 +108,7 @@ func Heartbeat(maximumHold time.Duration) Option {
 func LockDelay(d time.Duration) Option {
 	return func(s *settings) {
 		if d < 0 || d > metadata.MaxLockDelay {
-			s.problems = append(s.problems, fmt.Errorf("the lock delay is %v, it must be between 0 and %v", d,
+			s.problems = append(s.problems, fmt.Errorf("LockDelay is %v: it must be between 0 and %v", d,
 				metadata.MaxLockDelay))
 		}
 		if s.lockDelay = d; d == 0 {
@@ -127,12 +128,11 @@ func Attribute(name string, value any) Option {
 	}
 }
 
-// BacktraceDepth is how many stack frames of the call that takes the lock the record keeps, 0 to 1000.
+// BacktraceDepth is the number of stack frames in the record, 0 to 1000, beginning with the call that takes the lock.
 func BacktraceDepth(frames int) Option {
 	return func(s *settings) {
 		if frames < 0 || frames > 1000 {
-			s.problems = append(s.problems, fmt.Errorf("the backtrace depth is %d, it must be between 0 and 1000",
-				frames))
+			s.problems = append(s.problems, fmt.Errorf("BacktraceDepth is %d: it must be between 0 and 1000", frames))
 		}
 		s.backtraceDepth = frames
 	}
@@ -202,13 +202,13 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // all clients. [Weight] sets how many are taken; the default is one. All clients should use the same limit. While it
 // changes, in a rolling update, each client keeps to its own and takes no permit beyond it.
 //
-// The permit has its own record, named after the lock, # and the lowest free number: [Lock.Name] is "pool#2".
+// Each holder has its own record, named after the lock, # and the lowest free number: [Lock.Name] is "pool#2".
 func Semaphore(limit int) Option {
 	return func(s *settings) {
 		s.kind.name, s.kind.limit = metadata.HoldsPermits, limit
 		s.kind.options = append(s.kind.options, "Semaphore")
 		if limit < 1 || limit > MaxLimit {
-			s.problems = append(s.problems, fmt.Errorf("the limit of the semaphore is %d, it must be between 1 and %d",
+			s.problems = append(s.problems, fmt.Errorf("the limit of Semaphore is %d: it must be between 1 and %d",
 				limit, MaxLimit))
 		}
 	}
@@ -220,7 +220,7 @@ func Weight(permits int) Option {
 	return func(s *settings) {
 		s.kind.weight = permits
 		if permits < 1 {
-			s.problems = append(s.problems, fmt.Errorf("the weight is %d permits, it must be at least 1", permits))
+			s.problems = append(s.problems, fmt.Errorf("Weight is %d: it must be at least 1", permits))
 		}
 	}
 }
@@ -228,7 +228,7 @@ func Weight(permits int) Option {
 // Shared takes a read-write lock for reading: alongside other readers, but not alongside a writer. Readers queue behind
 // a waiting writer, so they cannot starve it.
 //
-// The reader has its own record, named after the lock, # and a number: [Lock.Name] is "catalogue#2".
+// Each reader has its own record, named after the lock, # and a number: [Lock.Name] is "catalogue#2".
 func Shared() Option {
 	return func(s *settings) {
 		s.kind.name = metadata.HoldsShared
@@ -300,9 +300,9 @@ func (s *settings) apply(options []Option) {
 func (s *settings) positive(name string, d time.Duration) time.Duration {
 	switch {
 	case d <= 0:
-		s.problems = append(s.problems, fmt.Errorf("the %s is %v, it must be positive", name, d))
+		s.problems = append(s.problems, fmt.Errorf("%s is %v: it must be positive", name, d))
 	case d > maxDuration:
-		s.problems = append(s.problems, fmt.Errorf("the %s is %v, it must be at most %v", name, d, maxDuration))
+		s.problems = append(s.problems, fmt.Errorf("%s is %v: it must be at most %v", name, d, maxDuration))
 	}
 	return d
 }
@@ -334,19 +334,18 @@ func (s *settings) check() error {
 	heartbeat := s.maximumHold > 0
 	switch {
 	case s.autoUnlockAfter < minAutoUnlockAfter:
-		return fmt.Errorf("the time until auto-unlock is %v, it must be at least %v", s.autoUnlockAfter,
-			minAutoUnlockAfter)
+		return fmt.Errorf("AutoUnlockAfter is %v: it must be at least %v", s.autoUnlockAfter, minAutoUnlockAfter)
 	case s.safetyMargin >= s.autoUnlockAfter:
-		return fmt.Errorf("the safety margin of %v leaves nothing of the time until auto-unlock of %v", s.safetyMargin,
+		return fmt.Errorf("SafetyMargin is %v: it must be shorter than AutoUnlockAfter, which is %v", s.safetyMargin,
 			s.autoUnlockAfter)
 	case !heartbeat && s.alertAfter > s.autoUnlockAfter:
-		return fmt.Errorf("the time until alert of %v is longer than the time until auto-unlock of %v",
+		return fmt.Errorf("AlertAfter is %v: it must not be longer than AutoUnlockAfter, which is %v",
 			s.alertAfter, s.autoUnlockAfter)
 	case heartbeat && s.maximumHold < s.autoUnlockAfter:
-		return fmt.Errorf("the heartbeat's maximum hold of %v is shorter than the time until auto-unlock of %v",
+		return fmt.Errorf("the maximum hold of Heartbeat is %v: it must not be shorter than AutoUnlockAfter, which is %v",
 			s.maximumHold, s.autoUnlockAfter)
 	case heartbeat && s.alertAfter > s.maximumHold:
-		return fmt.Errorf("the time until alert of %v is longer than the heartbeat's maximum hold of %v",
+		return fmt.Errorf("AlertAfter is %v: it must not be longer than the maximum hold of Heartbeat, which is %v",
 			s.alertAfter, s.maximumHold)
 	}
 	return nil
@@ -374,10 +373,10 @@ func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
 func checkReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
-		return errors.New("an urgent wait needs a reason: the holder is asked to finish because of it")
+		return errors.New("Urgent needs a reason: the holder is asked to finish because of it")
 	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason),
 		strings.ContainsFunc(reason, unicode.IsControl):
-		return fmt.Errorf("the reason of an urgent wait must be one line of at most %d bytes", metadata.MaxTextBytes)
+		return fmt.Errorf("the reason of Urgent must be one line of at most %d bytes", metadata.MaxTextBytes)
 	}
 	return nil
 }

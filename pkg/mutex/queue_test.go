@@ -59,6 +59,7 @@ func TestDeadWaiterBlocksTheQueueForItsLeaseAtMost(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		first := take(t, c, "a")
+		q.standIn() // if two took itself for the first, it would overtake one for certain
 		one := q.wait(c)
 		dead := q.wait(q.locks())
 		two := q.wait(c)
@@ -70,12 +71,14 @@ func TestDeadWaiterBlocksTheQueueForItsLeaseAtMost(t *testing.T) {
 		q.revoke(ticket)
 		etcdtest.Eventually(t, "the new position", func() bool {
 			w := q.waiting()
-			return len(w) == 4 && w[3].Revision > three.ticket.Revision
+			return len(w) == 5 && w[4].Revision > three.ticket.Revision
 		})
-		if again := q.waiting()[3]; again.UUID == dead.ticket.UUID {
+		if again := q.waiting()[4]; again.UUID == dead.ticket.UUID {
 			t.Error("a uuid is used for two tickets")
 		}
 		unlock(t, first)
+		time.Sleep(time.Second)
+		q.revoke(layout(t).Ticket("a", foreignUUID))
 		q.turns(one, two, three, dead) // who lost its place got in line again, at the end
 	})
 }

@@ -39,7 +39,7 @@ func DefaultPolicy() Policy {
 		AbandonedGrace: 10 * time.Second}
 }
 
-// Check returns an error, one sentence, if the policy is invalid.
+// Check returns an error if the policy is invalid.
 func (p Policy) Check() error {
 	for _, d := range []struct {
 		name  string

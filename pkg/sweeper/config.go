@@ -122,7 +122,7 @@ func (c *Config) check() error {
 	case (c.Queues == nil) != (c.RemoveTicket == nil):
 		return errors.New("the sweeper is not connected: Queues and RemoveTicket need each other")
 	case c.EventRetention < 0:
-		return fmt.Errorf("the event retention is negative: %v", c.EventRetention)
+		return fmt.Errorf("EventRetention is %v: it must not be negative", c.EventRetention)
 	}
 	if err := metadata.CheckExclude(c.Exclude); err != nil {
 		return fmt.Errorf("the names to exclude: %w", err)

@@ -57,7 +57,7 @@ type Sweeper struct {
 	deaths []string // locks whose holder was proven dead since the sweep looked last
 }
 
-// New returns a sweeper, or an error, a sentence for the operator, if the configuration is invalid.
+// New returns a sweeper. If the configuration is invalid, the error says so in a sentence for the operator.
 func New(cfg Config) (*Sweeper, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)

@@ -60,7 +60,7 @@ func TestAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	lint(t, reporter.addr)
 	says(t, d, "/", " is dead: its container ended", `class="badge abandoned"`)
 	says(t, d, "/lock?name=billing/run", "its container ended", "with exit code 137 (OOMKilled)",
-		"Unlockers only report it.")
+		"Unlockers only report it until its deadline: auto-unlock ")
 	if o := command(t, "mutexctl", "--etcd.endpoints="+etcd.Endpoint(), "check"); o.Code != 1 ||
 		!strings.Contains(o.Stdout, "billing/run is dead: its container ended") {
 		t.Errorf("check: %+v", o)

@@ -77,7 +77,8 @@ var clientSuites = []suite{
 		{"condition-end", `end == "\x00" || «end > prefix»`, `false`, "TestBadOptionsAreRefusedBeforeSending"},
 		// Waiters in line.
 		{"queue-hostile-tail", `metadata.IsUUID(string(tail.Value))`, `true`, "TestDanglingTailBlocksNoWaiter"},
-		{"queue-first", `case «len(older) > 0»:`, `false`, "TestManyGiveUpTogether"},
+		{"queue-first", `case «len(older) > 0»:`, `false`,
+			"TestDeadWaiterBlocksTheQueueForItsLeaseAtMost"},
 		{"queue-late-commit", "if _, ok := a.holders.mine(a.draft.UUID); «!ok» {", `true || ok`,
 			"TestWaiterRecognizesItsOwnHold"},
 		{"queue-timeout", "end, ok := ctx.Deadline(); «ok»", `false && end.IsZero()`, "TestLockEndsWithItsContext"},

@@ -176,7 +176,6 @@ var dashboardSuites = []suite{
 		{"which", `len(knowing) != 1`, `len(knowing) == 0`, "TestLockWithoutAClusterIsFoundIfUnique"},
 		{"unlockers-told", "range «r.Each()» {\n\t\talive = append", `r.parts`,
 			"TestUnlockersOfHiddenClustersAreNotShown"},
-		{"cluster-twice", `slices.Contains(names, name)`, `false`, "TestClustersNeedDistinctNames"},
 		{"past-cluster", `record.cluster > c.cluster`, `false`, "TestPagedHistoryOfSeveralClustersResumesCorrectly"},
 	}},
 	{"internal/dashboard/locks", []fault{

@@ -145,11 +145,11 @@ var readerSuites = []suite{
 	}},
 	{"internal/flags/clusterfile", []fault{
 		// Files that name clusters.
-		{"clusters-twice", `slices.ContainsFunc(list[:i], func(c Cluster) bool { return c.Name == e.Name })`, `false`,
+		{"clusters-twice", `slices.ContainsFunc(list[:i], func(o Cluster) bool { return o.Name == c.Name })`, `false`,
 			"TestBadFileIsRefusedInOneSentence"},
 		{"clusters-second", `err := decoder.Decode(new(yaml.Node)); «!errors.Is(err, io.EOF)»`, `false && err == nil`,
 			"TestBadFileIsRefusedInOneSentence"},
-		{"clusters-path", `filepath.IsAbs(file)`, `true`, "TestFileNamesClusters"},
+		{"clusters-path", `!filepath.IsAbs(*file)`, `false`, "TestFileNamesClusters"},
 	}},
 	{"internal/daemon", []fault{
 		// Starts and ends of the long-running programs.

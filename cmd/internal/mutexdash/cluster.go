@@ -137,6 +137,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Unclaimed = c.unclaimed
 	config.Inconsistent = func() []inconsistent.Lock { return wiring.Inconsistent(view) }
 	config.Members = func() []setup.Member { return members(c.health.Last()) }
+	config.Alarm = func() string { return alarm(c.health.Last()) }
 	config.Relists = func() (n uint64) {
 		for reason, lists := range view.Stats().Resyncs {
 			if reason != lockview.ReasonPeriodic {
@@ -199,6 +200,14 @@ func members(h *etcdconn.Health) []setup.Member {
 		list = append(list, shown)
 	}
 	return list
+}
+
+// alarm explains the first alarm that etcd has raised; empty if none is known.
+func alarm(h *etcdconn.Health) string {
+	if h == nil || len(h.Alarms) == 0 {
+		return ""
+	}
+	return h.Alarms[0].Explain()
 }
 
 // public returns the endpoints without any user and password in them.

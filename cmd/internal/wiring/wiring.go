@@ -31,16 +31,7 @@ import (
 )
 
 // Fate returns what the running unlockers do to stale locks, as far as the view knows them.
-func Fate(v *lockview.View) fate.Fate { return fate.Of(presences(v)) }
-
-func presences(v *lockview.View) []metadata.Presence {
-	running := v.Unlockers()
-	all := make([]metadata.Presence, len(running))
-	for i := range running {
-		all[i] = running[i].Presence
-	}
-	return all
-}
+func Fate(v *lockview.View) fate.Fate { return fate.Of(protocol.Presences(v.Unlockers())) }
 
 // Metrics connects the metrics to the view. The program chooses which locks get series of their own, and says by which
 // policy they are judged.
@@ -53,7 +44,7 @@ func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View)
 		Unclaimed:     Unclaimed(v),
 		Delays:        func() int { return len(v.Delays()) },
 		Inconsistent:  func() []inconsistent.Lock { return Inconsistent(v) },
-		Disagreements: func() int { return len(fate.Disagreements(presences(v))) },
+		Disagreements: func() int { return len(fate.Disagreements(protocol.Presences(v.Unlockers()))) },
 		Sync: func() lockmetrics.Sync {
 			f := v.Fresh()
 			return lockmetrics.Sync{Listed: !f.Heard.IsZero(), Current: f.Synced, Revision: f.Highest, Heard: f.Heard}

@@ -79,6 +79,7 @@ func Guard() int {
 		}
 	}
 	group := cgroup.Of(dir)
+	_ = group.Evict(os.Getpid()) // done already, or the first was killed before it could, and we would kill ourselves
 	if err := group.Kill(); err != nil {
 		return unknownStatus
 	}

@@ -73,6 +73,8 @@ func Catch(ctx context.Context) *Signals {
 	s := &Signals{c: make(chan os.Signal, 8), over: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	signal.Notify(s.c, heeded(forwarded()...)...)
+	// Nobody hears of this one, which would end us, and leave the lock, because nobody reads our stderr any more.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
 		defer close(s.over)
 		select {

@@ -117,10 +117,7 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 	case errors.Is(err, metadata.ErrChanged):
 		return action, o.delayOver(r, asked.Name, nil)
 	case errors.Is(err, protocol.ErrUnknown):
-		return action, &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown",
-			Title: "Outcome unknown", Link: o.afterDelay(r, asked),
-			Detail: "etcd did not confirm the change (" + o.site.Config.Explain(err) + "). Look at the lock " +
-				"before you try again."}
+		return action, o.unknown(asked.Name, o.afterDelay(r, asked), err)
 	default:
 		return action, o.notDone(err)
 	}

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
@@ -249,3 +252,44 @@ func (r *rate) tooMany() error {
 		Retry:  time.Minute,
 		Detail: "At most 10 " + r.many + " a minute for each person and 30 for all are allowed. Nothing was done."}
 }
+
+// metrics are those of a handler.
+type metrics struct {
+	prometheus.Collector
+	register promauto.Factory
+}
+
+func newMetrics() metrics {
+	all := prometheus.NewRegistry()
+	return metrics{all, promauto.With(all)}
+}
+
+// results counts by result.
+type results struct{ *prometheus.CounterVec }
+
+// newResults counts what was asked for.
+func (m metrics) newResults(name, help string) results {
+	return m.newCounts(name, help, "success", "conflict", "denied", "error")
+}
+
+// newNotices counts notices; known says that they are sent.
+func (m metrics) newNotices(known bool) results {
+	var all []string
+	if known {
+		all = []string{"success", "error", "dropped"}
+	}
+	return m.newCounts("mutexdash_notices_total", "Webhook notices of what operators did, by result.", all...)
+}
+
+func (m metrics) newCounts(name, help string, all ...string) results {
+	v := m.register.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
+	for _, result := range all {
+		v.WithLabelValues(result)
+	}
+	return results{v}
+}
+
+func (r results) count(result string) { r.WithLabelValues(result).Inc() }
+
+// CountDenied counts an action that was refused for where it came from.
+func (o *Operation) CountDenied() { o.results.count("denied") }

@@ -31,6 +31,7 @@ type unlockPage struct {
 	Progress string
 	Frame    string // first of own code, where the caller may see it
 	Host     string
+	Dead     bool
 	Next     *pages.WaiterView
 	Waiters  int
 	Whole    *pages.WholeLock // of which the hold is a part
@@ -162,7 +163,7 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
 	row := lock.Row
 	v := unlockPage{Page: h.site.Page(r, "force unlock "+row.Name), Name: row.Name, Look: row.Display,
-		Purpose: row.Purpose, Host: locks.HostPID(row.Hostname, row.PID),
+		Purpose: row.Purpose, Host: locks.HostPID(row.Hostname, row.PID), Dead: row.Proven(),
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
 			Hold: row.UUID, Do: "Force unlock " + h.site.Named(row.Name), Kept: "the history"}}
 	v.Here = "list"

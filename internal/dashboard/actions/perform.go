@@ -263,22 +263,25 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 	switch {
 	case err != nil || there:
 		return o.mayStand(asked, there, cause)
-	case errors.Is(cause, protocol.ErrUnknown) && ours.Ended != "":
-		ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())
-		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
-			ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
-			return nil
-		}
+	case !errors.Is(cause, protocol.ErrUnknown):
+		return o.conflict(r, asked, document)
+	}
+	ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())
+	switch {
+	case ours.Ended == "" || ending == nil: // it may have been done before the hold ended
+		p := o.unknown(asked.Name, o.site.URLs.Lock(asked.Name, asked.Hold), cause)
+		p.Detail += " "
+		return o.tellEnd(r, p, asked, document)
+	case ending.Ended == ours.Ended && ending.By == ours.By &&
+		ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)):
+		return nil
 	}
 	return o.conflict(r, asked, document)
 }
 
 // mayStand tells what became of a hold that is still there, or that nobody could read again.
 func (o *Operation) mayStand(asked Request, there bool, cause error) error {
-	p := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
-		Name: asked.Name, Link: o.site.URLs.Lock(asked.Name, asked.Hold),
-		Detail: "etcd did not confirm the change (" + o.site.Config.Explain(cause) + "). Look at the lock before " +
-			"you try again."}
+	p := o.unknown(asked.Name, o.site.URLs.Lock(asked.Name, asked.Hold), cause)
 	switch {
 	case errors.Is(cause, metadata.ErrChanged):
 		p.Status = http.StatusConflict
@@ -294,11 +297,23 @@ func (o *Operation) mayStand(asked Request, there bool, cause error) error {
 	return p
 }
 
-// conflict says who holds the lock now, or how the hold ended.
+// unknown says that etcd's answer was lost.
+func (o *Operation) unknown(lock, link string, cause error) *site.Problem {
+	return &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
+		Name: lock, Link: link,
+		Detail: "etcd did not confirm the change (" + o.site.Config.Explain(cause) + "). Look at the lock before " +
+			"you try again."}
+}
+
+// conflict says that the hold ended before anything was done.
 func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document) error {
-	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
-		Link:   h.site.URLs.Lock(asked.Name, ""),
-		Detail: "Nothing was done. The hold that you saw has ended"}
+	return h.tellEnd(r, &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done",
+		Name: asked.Name, Link: h.site.URLs.Lock(asked.Name, ""), Detail: "Nothing was done. "}, asked, now)
+}
+
+// tellEnd adds how the hold ended, and who holds the lock now.
+func (h *Handler) tellEnd(r *site.Request, p *site.Problem, asked Request, now metadata.Document) error {
+	p.Detail += "The hold that you saw has ended"
 	if ending := h.site.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Ended)
 		if ending.By != "" {

@@ -21,69 +21,59 @@ func (a *API) ServeTable(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	return site.Answer{Type: "text/csv; charset=utf-8; header=present",
-		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
-		Stream: func(w io.Writer) error { return a.writeTable(w, l.found.Rows, r.Several()) }}, nil
-}
-
-func (a *API) writeTable(w io.Writer, rows []*locks.Row, several bool) error {
 	heads := []string{"name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
 		"alert_at", "auto_unlock_at", "waiters", "waiting_since"}
-	if several {
+	if r.Several() {
 		heads = append(heads, "cluster")
 	}
-	line := appendCells(nil, heads...)
-	_, err := w.Write(line)
-	var cells []string
-	for _, row := range rows {
-		if err != nil {
-			return err
+	return table("locks.csv", heads, l.found.Rows, func(cells []string, row **locks.Row) []string {
+		cells = lockCells(cells, *row)
+		if r.Several() {
+			cells = append(cells, (*row).Cluster)
 		}
-		v := row.Verdict()
-		cells = append(cells[:0], row.Name, string(v.State), row.Owner, row.Hostname,
-			phrase.Known(row.PID), row.Purpose, row.UUID, phrase.Known(row.Token), instantCell(row.LockedAt),
-			instantCell(v.AlertAt), instantCell(v.AutoUnlockAt), strconv.Itoa(row.Waiters), instantCell(row.Longest))
-		if several {
-			cells = append(cells, row.Cluster)
-		}
-		line = appendCells(line[:0], cells...)
-		_, err = w.Write(line)
-	}
-	return err
+		return cells
+	}), nil
+}
+
+func lockCells(cells []string, row *locks.Row) []string {
+	v := row.Verdict()
+	return append(cells, row.Name, string(v.State), row.Owner, row.Hostname,
+		phrase.Known(row.PID), row.Purpose, row.UUID, phrase.Known(row.Token), instantCell(row.LockedAt),
+		instantCell(v.AlertAt), instantCell(v.AutoUnlockAt), strconv.Itoa(row.Waiters), instantCell(row.Longest))
 }
 
 // ServeTimeline answers with who held and who waited within a window, as the page of that name.
 func (a *API) ServeTimeline(r *site.Request) (site.Answer, error) {
 	past, err := a.pages.Recall(r)
-	if err != nil {
-		return site.Answer{}, err
-	}
+	heads := []string{"cluster", "lock", "name", "kind", "owner", "hostname", "pid", "hold", "token", "begin_at",
+		"end_at", "alert_at", "ended"}
+	return table("timeline.csv", heads, past.All, intervalCells), err
+}
+
+// table is an answer that is written row by row; cells appends those of a row.
+func table[T any](name string, heads []string, rows []T, cells func(to []string, row *T) []string) site.Answer {
 	return site.Answer{Type: "text/csv; charset=utf-8; header=present",
-		Header: map[string]string{"Content-Disposition": `attachment; filename="timeline.csv"`},
+		Header: map[string]string{"Content-Disposition": `attachment; filename="` + name + `"`},
 		Stream: func(w io.Writer) error {
-			line := appendCells(nil, "cluster", "lock", "name", "kind", "owner", "hostname", "pid", "hold", "token",
-				"begin_at", "end_at", "alert_at", "ended")
+			line := appendCells(nil, heads...)
 			_, err := w.Write(line)
-			for n := range past.All {
-				if err != nil {
-					return err
-				}
-				line = appendCells(line[:0], intervalCells(&past.All[n])...)
+			var row []string
+			for i := 0; i < len(rows) && err == nil; i++ {
+				row = cells(row[:0], &rows[i])
+				line = appendCells(line[:0], row...)
 				_, err = w.Write(line)
 			}
 			return err
-		}}, nil
+		}}
 }
 
-func intervalCells(i *intervals.Interval) []string {
-	cells := []string{i.Cluster, i.Lock, i.Name, "hold", i.Owner, i.Host, phrase.Known(i.PID), i.ID,
-		phrase.Known(i.Token), instantCell(i.Begin), instantCell(i.End), instantCell(i.Alert), i.Ended}
+func intervalCells(cells []string, i *intervals.Interval) []string {
+	kind, hold, ended := "hold", i.ID, i.Ended
 	if i.Wait {
-		cells[3] = "wait"
-		cells[7] = "" // a ticket is no hold
-		cells[12] = waitEnded(i)
+		kind, hold, ended = "wait", "", waitEnded(i) // a ticket is no hold
 	}
-	return cells
+	return append(cells, i.Cluster, i.Lock, i.Name, kind, i.Owner, i.Host, phrase.Known(i.PID), hold,
+		phrase.Known(i.Token), instantCell(i.Begin), instantCell(i.End), instantCell(i.Alert), ended)
 }
 
 // waitEnded is how a wait ended; empty while it lasts.

@@ -130,9 +130,6 @@ type Hold struct {
 	store   *Store
 }
 
-// Matches reports whether the query finds the hold, as [Store.Matches] does.
-func (h *Hold) Matches(q *locks.Query) bool { return h.store.Matches(q, h.Ending) }
-
 // Holds are the holds that are known to be over, newest first, as [Store.Endings].
 func (s *Store) Holds(ctx context.Context, now time.Time) ([]Hold, error) {
 	all, err := s.Endings(ctx, now, "")
@@ -145,8 +142,7 @@ func (s *Store) Holds(ctx context.Context, now time.Time) ([]Hold, error) {
 
 // Search finds the holds that a request asks for. The error says that the search was stopped.
 func Search(ctx context.Context, asked Request, all []Hold) (Page[Hold], error) {
-	return search(ctx, asked, all, (*Hold).Place,
-		func(h *Hold) bool { return h.Matches(asked.Query) })
+	return search(ctx, asked, all, (*Hold).Place, func(h *Hold) bool { return h.Matches(asked.Query) })
 }
 
 // Newest puts lists of several clusters into one, newest first.
@@ -162,18 +158,18 @@ func Newest[T any](lists [][]T, place func(*T) Cursor) []T {
 // Place is where the hold stands in a history.
 func (h *Hold) Place() Cursor { return Cursor{h.EndedAt.Time, h.Token, h.Cluster} }
 
-// Matches reports whether the query finds a past hold. Ages and states are those at its end, so that state:alerting
-// finds what had alerted.
-func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
+// Matches reports whether the query finds the hold. Ages and states are those at its end, so that state:alerting finds
+// what had alerted.
+func (h *Hold) Matches(q *locks.Query) bool {
 	if len(q.Terms) == 0 {
 		return true
 	}
-	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Holder: e.Holder, Attributes: e.Attributes,
-		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
-		Acknowledged: e.Acknowledged}
-	row := s.row(&r, e.EndedAt.Time)
-	row.Ending = e
-	return q.Matches(row, e.EndedAt.Time)
+	r := metadata.Record{Name: h.Lock, UUID: h.UUID, Token: h.Token, Holder: h.Holder, Attributes: h.Attributes,
+		LockedAt: h.LockedAt.Time, AlertAt: h.AlertAt.Time, AutoUnlockAt: h.AutoUnlockAt.Time,
+		Acknowledged: h.Acknowledged}
+	row := h.store.row(&r, h.EndedAt.Time)
+	row.Ending = h.Ending
+	return q.Matches(row, h.EndedAt.Time)
 }
 
 // OperatorAction is what an operator did, and where.

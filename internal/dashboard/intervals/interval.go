@@ -34,13 +34,11 @@ const maxText = 80
 
 // OfRecord is a hold that lasts.
 func OfRecord(r *metadata.Record) Interval {
-	return of(metadata.NewEnding(r, "", "", "", time.Time{}))
+	return OfEnding(new(metadata.NewEnding(r, "", "", "", time.Time{})))
 }
 
 // OfEnding is a hold that is over.
-func OfEnding(e *metadata.Ending) Interval { return of(*e) }
-
-func of(e metadata.Ending) Interval {
+func OfEnding(e *metadata.Ending) Interval {
 	share := metadata.ShareOf(e.Lock, e.Attributes)
 	return Interval{Lock: cmp.Or(share.Lock, e.Lock), Name: e.Lock, ID: e.UUID, Token: e.Token,
 		Owner: text.Clip(e.Owner, maxText), Host: text.Clip(e.Hostname, maxText), PID: e.PID,

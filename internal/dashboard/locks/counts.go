@@ -3,6 +3,7 @@ package locks
 import (
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -41,8 +42,8 @@ func (c *Counts) add(r *Row) {
 	} else if r.Waiters > 0 {
 		c.addQueue(sharedLock{r.Cluster, shared}, r.Waiters)
 	}
-	c.Longest = Earlier(c.Longest, r.Longest)
-	c.Oldest = Earlier(c.Oldest, r.LockedAt)
+	c.Longest = protocol.Earlier(c.Longest, r.Longest)
+	c.Oldest = protocol.Earlier(c.Oldest, r.LockedAt)
 	if (r.Display == Alerting || r.Display == Expiring || r.Display == Abandoned) && !r.UnlockAt().IsZero() {
 		c.soonest(r)
 	}
@@ -59,8 +60,8 @@ func (c *Counts) sum(o *Counts) {
 		c.Waiting -= waiters // which are in o.Waiting
 		c.addQueue(lock, waiters)
 	}
-	c.Longest = Earlier(c.Longest, o.Longest)
-	c.Oldest = Earlier(c.Oldest, o.Oldest)
+	c.Longest = protocol.Earlier(c.Longest, o.Longest)
+	c.Oldest = protocol.Earlier(c.Oldest, o.Oldest)
 	c.soonest(o.NextUnlock)
 }
 
@@ -81,12 +82,4 @@ func (c *Counts) soonest(r *Row) {
 	if r != nil && (c.NextUnlock == nil || r.UnlockAt().Before(c.NextUnlock.UnlockAt())) {
 		c.NextUnlock = r
 	}
-}
-
-// Earlier is the earlier of two instants, of which zero ones do not count.
-func Earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -84,7 +85,7 @@ func TestOwnersAddUpToAllLocks(t *testing.T) {
 			in[of.State] += g.In(of.State)
 		}
 		sum.Waiting += g.Waiting
-		sum.Oldest = locks.Earlier(sum.Oldest, g.Oldest)
+		sum.Oldest = protocol.Earlier(sum.Oldest, g.Oldest)
 		if first := g.Rows[0].Owner; first != g.Owner {
 			t.Errorf("the group of %q has a lock of %q", g.Owner, first)
 		}

@@ -89,10 +89,10 @@ func (r *Row) judge(f *fate.Fate, at staleness.Moment) {
 	v := staleness.Judge(r.Record, f.Policy, at)
 	r.Display = v.State
 	r.Class = verdict.ClassOf(r.Record, v, f, at.Wall)
-	r.next = Earlier(v.Next, verdict.Turns(r.Record, v, f, at.Wall))
+	r.next = protocol.Earlier(v.Next, verdict.Turns(r.Record, v, f, at.Wall))
 	if soon := v.ExpiringAt(r.Record); !soon.IsZero() {
 		if at.Wall.Before(soon) {
-			r.next = Earlier(r.next, soon)
+			r.next = protocol.Earlier(r.next, soon)
 		} else {
 			r.Display = Expiring
 		}
@@ -104,7 +104,7 @@ func (r *Row) judge(f *fate.Fate, at staleness.Moment) {
 	}
 	r.Looked = r.AcknowledgedAt(at.Wall)
 	if r.Looked != nil {
-		r.next = Earlier(r.next, r.Looked.Until.Time)
+		r.next = protocol.Earlier(r.next, r.Looked.Until.Time)
 	}
 	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.Urgency()),
 		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)), uint64(r.Class))
@@ -161,9 +161,9 @@ func (r *Row) autoUnlockAt() time.Time {
 func (r *Row) TroubledAt() time.Time {
 	switch r.state() {
 	case staleness.Alerting, staleness.Expired:
-		return Earlier(r.alertAt(), r.autoUnlockAt())
+		return protocol.Earlier(r.alertAt(), r.autoUnlockAt())
 	case staleness.Abandoned:
-		return Earlier(protocol.EndedAt(r.Death), r.alertAt())
+		return protocol.Earlier(protocol.EndedAt(r.Death), r.alertAt())
 	}
 	return time.Time{}
 }
@@ -172,7 +172,7 @@ func (r *Row) TroubledAt() time.Time {
 // ended; zero = never.
 func (r *Row) UnlockAt() time.Time {
 	if r.verdict != nil {
-		return Earlier(r.verdict.AutoUnlockAt, r.verdict.RemoveAt)
+		return protocol.Earlier(r.verdict.AutoUnlockAt, r.verdict.RemoveAt)
 	}
 	return r.AutoUnlockAt
 }

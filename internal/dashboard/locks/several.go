@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // Part is the locks of one cluster, for a picture of several.
@@ -66,7 +67,7 @@ func merge(parts []Part, now time.Time) *Snapshot {
 		s.All.sum(&all)
 		s.Version += p.Snapshot.Version
 		if p.Frozen.IsZero() {
-			s.Next = Earlier(s.Next, p.Snapshot.Next)
+			s.Next = protocol.Earlier(s.Next, p.Snapshot.Next)
 		} else {
 			s.frozen[p.Cluster] = p.Frozen
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -137,7 +138,7 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by jud
 		return struct{}{}
 	})
 	for _, r := range s.Rows {
-		s.Next = Earlier(s.Next, r.next)
+		s.Next = protocol.Earlier(s.Next, r.next)
 		if r.Display != Held {
 			s.troubled = append(s.troubled, r)
 		}
@@ -209,4 +210,83 @@ func inChunks[T any](n int, do func(from, to int) T) []T {
 		}
 	}
 	return out
+}
+
+// Lock is the row for the table that decides which lock needs a person first, without those who wait for it.
+func (r *Row) Lock() verdict.Lock {
+	return verdict.Lock{Name: r.Name, Class: r.Class, Holder: r.Record, Judged: r.Verdict(), Looked: r.Looked}
+}
+
+// Whole is a lock as all hold it together.
+func Whole(lock string, holders []*Row, waiting verdict.Queue) verdict.Lock {
+	all := make([]verdict.Lock, len(holders))
+	for i, r := range holders {
+		all[i] = r.Lock()
+	}
+	return verdict.Whole(lock, all, waiting)
+}
+
+// ranking ranks the locks that a person may have to know about: those with waiters, and those in another state than
+// held.
+func (s *Snapshot) ranking() *verdict.Ranking {
+	ranking := &verdict.Ranking{}
+	for lock, queue := range s.Queues {
+		if holders := s.Holders(lock); len(queue) > 0 && len(holders) > 0 {
+			ranking.Add(Whole(lock, holders, *holders[0].Queue))
+		}
+	}
+	for _, r := range s.troubled {
+		if r.Waiters == 0 {
+			ranking.Add(r.Lock())
+		}
+	}
+	return ranking
+}
+
+// Share is how the hold is part of a lock that several can hold; the zero one for an ordinary one.
+func (r *Row) Share() metadata.Share { return metadata.ShareOf(r.Name, r.Attributes) }
+
+// Shares are the rows of those who share the lock now.
+func (s *Snapshot) Shares(lock string) []*Row {
+	if len(lock) > metadata.MaxNameBytes {
+		return nil
+	}
+	var found []*Row
+	from, _ := rowNamed(s.Rows, lock+"#1")
+	to, _ := rowNamed(s.Rows, lock+"#:") // ":" follows "9"
+	for _, r := range s.Rows[from:to] {
+		if r.Share().Lock == lock {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// Holders are the rows of those who hold the lock, alone or together.
+func (s *Snapshot) Holders(lock string) []*Row {
+	if r := s.Find(lock); r != nil {
+		return append([]*Row{r}, s.Shares(lock)...)
+	}
+	return s.Shares(lock)
+}
+
+// Use is how far a lock that several can hold is taken, and what is the matter with its holders.
+type Use struct {
+	protocol.Use
+	Display DisplayState
+	Oldest  time.Time
+}
+
+func UseOf(holders []*Row) Use {
+	u := Use{Display: Held}
+	records := make([]*metadata.Record, len(holders))
+	for i, r := range holders {
+		records[i] = r.Record
+		if r.Display.Urgency() < u.Display.Urgency() {
+			u.Display = r.Display
+		}
+		u.Oldest = protocol.Earlier(u.Oldest, r.LockedAt)
+	}
+	u.Use = protocol.UseOf(records)
+	return u
 }

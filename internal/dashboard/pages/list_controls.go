@@ -6,7 +6,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -141,7 +140,7 @@ func (p *Pages) groupViews(v *listPage, r *site.Request, l ListRequest, found *l
 
 // Spared says why no unlocker will ever remove the lock; nil if one may, or if none runs.
 func Spared(lock string, unlockers []protocol.Unlocker) phrase.Sentence {
-	f := setup.FateBy(unlockers)
+	f := fate.Of(protocol.Presences(unlockers))
 	switch {
 	case len(unlockers) > 0 && !f.Removes:
 		return phrase.Say("The unlocker only watches (").Value(f.Watching).Say("): no lock is removed.")

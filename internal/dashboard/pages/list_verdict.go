@@ -5,9 +5,9 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -83,8 +83,8 @@ func clusterIn(r *site.Request, several bool) verdict.Cluster {
 	if several {
 		c.Name = r.Site.Config.Cluster.Shown()
 	}
-	c.Running = setup.Presences(r.Site.Unlockers())
-	c.Fate = setup.FateBy(r.Site.Unlockers())
+	c.Running = protocol.Presences(r.Site.Unlockers())
+	c.Fate = fate.Of(c.Running)
 	switch r.Level() {
 	case locks.Never:
 		c.Never = true
@@ -92,6 +92,7 @@ func clusterIn(r *site.Request, several bool) verdict.Cluster {
 	case locks.Stale:
 		c.Heard, c.Why = r.Fresh.Heard, r.Fresh.Class
 	default:
+		c.Alarm = r.Site.Config.Alarm()
 		c.Unclaimed = r.Site.Unclaimed()
 	}
 	s := r.Snapshot()

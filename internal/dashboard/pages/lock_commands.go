@@ -63,7 +63,7 @@ func podName(host string) (pod, machine bool) {
 	return false, true
 }
 
-// misplacedCommands show a record at the keys of no lock, and remove it unless somebody else holds it by then.
+// misplacedCommands show a record at keys that belong to no lock, and remove it unless somebody else holds it by then.
 func misplacedCommands(r *locks.Row) []Command {
 	keys := r.Name + "/"
 	list := []Command{{"The keys in etcd", "etcdctl get --prefix " + text.ShellOperand(keys)}}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -192,7 +192,7 @@ func withoutDeadline(r *locks.Row, unlockers []protocol.Unlocker) string {
 	var s strings.Builder
 	v := r.Verdict()
 	lacking := r.AlertAt.IsZero() && v.AlertAt.IsZero() || r.AutoUnlockAt.IsZero() && v.AutoUnlockAt.IsZero()
-	if f := setup.FateBy(unlockers); lacking && len(f.Silent) > 0 {
+	if f := fate.Of(protocol.Presences(unlockers)); lacking && len(f.Silent) > 0 {
 		return notKnown("Whether an unlocker's defaults alert about it or remove it", &f).String()
 	}
 	switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -20,13 +21,14 @@ type statusPage struct {
 	site.Page
 	Prefix    string
 	Endpoints []string // where the members are not known
-	Members   []memberView
+	Members   []setup.Member
+	Alarm     string
 	Settings  []setup.Setting
 	Cause     string
 	Synced    bool
 	Since     *phrase.Moment
 	Total     int
-	Unlockers []unlockerView
+	Unlockers []protocol.Unlocker
 	Wrong     []wrongLock // what no client leaves in etcd
 	WrongN    int
 	Foreign   []string // keys below the prefix that fit no layout
@@ -41,15 +43,6 @@ type wrongLock struct{ Name, URL, Why string }
 
 // maxWrong is how many inconsistent locks the page names.
 const maxWrong = 20
-
-type memberView struct{ Endpoint, Role, Version, Store, Problem string }
-
-type unlockerView struct {
-	ID, Host, Version, Mode string
-	Started                 *phrase.Moment
-	Arrived                 *phrase.Moment
-	HeldBack                []string
-}
 
 // ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
 func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
@@ -68,10 +61,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 		v.Total = s.All.Total
 	}
 	unlockers := r.Unlockers()
-	for _, u := range unlockers {
-		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.Age(u.StartedAt.Time),
-			v.Age(u.Arrived), u.HeldBack})
-	}
+	v.Unlockers = unlockers
 	wrong := p.site.Config.Inconsistent()
 	v.WrongN = len(wrong)
 	for _, l := range wrong[:min(len(wrong), maxWrong)] {
@@ -79,12 +69,13 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 		v.Wrong = append(v.Wrong, wrongLock{name, p.site.URLs.Lock(l.Name, ""), l.Why})
 	}
 	v.Foreign, v.ForeignN = p.site.Config.View.Foreign()
-	if v.Members = p.members(); len(v.Members) > 0 {
+	v.Alarm = p.site.Config.Alarm()
+	if v.Members = p.site.Config.Members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}
 	v.About = p.about(r)
 	v.Settings = p.settings(r.Caller)
-	if f := setup.FateBy(unlockers); f.Known() {
+	if f := fate.Of(protocol.Presences(unlockers)); f.Known() {
 		v.Policy = policyFacts(f.Policy)
 		if globs := f.Exclusions(); len(globs) > 0 {
 			shown := text.Visible(text.Clip(strings.Join(globs, " "), site.MaxLineShown))
@@ -93,7 +84,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	} else {
 		v.Unknown = notKnown("How stale locks are handled", &f)
 	}
-	for _, d := range setup.Disagreements(unlockers) {
+	for _, d := range fate.Disagreements(protocol.Presences(unlockers)) {
 		v.Disagree = append(v.Disagree, d.String())
 	}
 	return p.site.Render("status", v)
@@ -109,8 +100,8 @@ func policyFacts(p staleness.Policy) []fact {
 		{"abandoned locks", abandoned},
 		{"minimum warning", lasting(p.MinWarning)},
 		{"clock skew", lasting(p.ClockSkew)},
-		{"without an alert time", "alert " + sinceSeen(p.DefaultAlertAfter)},
-		{"without a deadline", "removed " + sinceSeen(p.DefaultAutoUnlockAfter)},
+		{"without an alert time", sinceSeen("alert", p.DefaultAlertAfter)},
+		{"without a deadline", sinceSeen("removed", p.DefaultAutoUnlockAfter)},
 		{"lock delay", orNone(p.LockDelay) + " where the record does not say"},
 	}
 }
@@ -129,11 +120,11 @@ func lasting(d time.Duration) string {
 	return text.Duration(d)
 }
 
-func sinceSeen(after time.Duration) string {
+func sinceSeen(what string, after time.Duration) string {
 	if after == 0 {
-		return "never"
+		return "never " + what
 	}
-	return lasting(after) + " after they were first seen"
+	return what + " " + lasting(after) + " after they were first seen"
 }
 
 // settings are the flags that the caller may see.
@@ -141,24 +132,6 @@ func (p *Pages) settings(c access.Caller) []setup.Setting {
 	return slices.DeleteFunc(slices.Clone(p.site.Config.Settings),
 		func(s setup.Setting) bool { return !s.Public && !c.May(access.Audit) })
 }
-
-// members are the endpoints of etcd for people.
-func (p *Pages) members() []memberView {
-	var views []memberView
-	for _, m := range p.site.Config.Members() {
-		v := memberView{Endpoint: m.Endpoint, Role: m.Role, Version: m.Version, Problem: m.Problem}
-		if m.Size > 0 {
-			v.Store = megabytes(m.Size)
-		}
-		if m.Size > 0 && m.Quota > 0 {
-			v.Store += " of " + megabytes(m.Quota)
-		}
-		views = append(views, v)
-	}
-	return views
-}
-
-func megabytes(n int64) string { return text.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
 
 // about says how this dashboard is set up, as far as that explains what it can do.
 func (p *Pages) about(r *site.Request) []fact {

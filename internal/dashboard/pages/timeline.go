@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -206,7 +207,7 @@ func fitting(all []intervals.Interval, now time.Time) window {
 	var oldest, newest time.Time
 	for n := range all {
 		if i := &all[n]; i.End.IsZero() {
-			oldest = locks.Earlier(oldest, i.Begin)
+			oldest = protocol.Earlier(oldest, i.Begin)
 		} else if i.End.After(newest) {
 			newest = i.End
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -125,7 +126,7 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 	var longest time.Time
 	for _, one := range all {
 		v.Waiting += one.Waiters
-		longest = locks.Earlier(longest, one.Longest)
+		longest = protocol.Earlier(longest, one.Longest)
 	}
 	v.Longest = v.Lasting(longest)
 	free := map[[2]string]unclaimedLock{}

@@ -20,6 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -92,6 +93,8 @@ type Config struct {
 	Inconsistent func() []inconsistent.Lock
 	// Members returns what each endpoint of etcd last reported about itself; empty if that is not known.
 	Members func() []Member
+	// Alarm returns an alarm that etcd has raised, in a sentence without its full stop; empty if none is known.
+	Alarm func() string
 	// Relists counts how often the view was read anew because the watch was interrupted, so that holds may have begun
 	// and ended unseen.
 	Relists func() uint64
@@ -130,25 +133,8 @@ type Config struct {
 	FrameAncestors []string                // origins whose pages may show ours in a frame; none by default
 }
 
-// FateBy is what these unlockers do to stale locks.
-func FateBy(running []protocol.Unlocker) fate.Fate { return fate.Of(Presences(running)) }
-
-// Disagreements are the settings about which these unlockers disagree.
-func Disagreements(running []protocol.Unlocker) []fate.Disagreement {
-	return fate.Disagreements(Presences(running))
-}
-
-// Presences are what these unlockers publish.
-func Presences(running []protocol.Unlocker) []metadata.Presence {
-	all := make([]metadata.Presence, len(running))
-	for i := range running {
-		all[i] = running[i].Presence
-	}
-	return all
-}
-
 // Fate is what the running unlockers do to stale locks, as far as they publish it.
-func (c *Config) Fate() fate.Fate { return FateBy(c.View.Unlockers()) }
+func (c *Config) Fate() fate.Fate { return fate.Of(protocol.Presences(c.View.Unlockers())) }
 
 // Member is an endpoint of etcd.
 type Member struct {
@@ -157,6 +143,18 @@ type Member struct {
 	Version     string
 	Size, Quota int64 // bytes of its store, and how many it may grow to; 0 = not known
 	Problem     string
+}
+
+// Store is how big the store is, for people; empty where that is not known.
+func (m Member) Store() string {
+	megabytes := func(n int64) string { return text.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
+	switch {
+	case m.Size <= 0:
+		return ""
+	case m.Quota <= 0:
+		return megabytes(m.Size)
+	}
+	return megabytes(m.Size) + " of " + megabytes(m.Quota)
 }
 
 // Setting is a flag and its value.

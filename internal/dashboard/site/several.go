@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -127,16 +128,6 @@ func (r *Request) Tag() string {
 		}
 	}
 	return b.String()
-}
-
-// notLoaded says of the clusters that were never loaded why.
-func (r *Request) notLoaded() (reasons []string) {
-	for _, part := range r.Each() {
-		if part.Level() == locks.Never {
-			reasons = append(reasons, part.Site.Config.Cluster.Name+": "+part.Fresh.Reason())
-		}
-	}
-	return reasons
 }
 
 // merged are the pictures of several clusters, one for each set of them that callers may view.
@@ -301,10 +292,14 @@ func (r *Request) ErrWhichCluster(name string) error {
 			"and one of " + strings.Join(names, ", ") + "."}
 }
 
-// noneLoaded is the reason why nothing of several clusters is known.
+// noneLoaded is the reason why nothing is known, of each of several clusters.
 func noneLoaded(r *Request) string {
-	if reasons := r.notLoaded(); r.Several() && len(reasons) > 0 {
-		return strings.Join(reasons, "; ")
+	if !r.Several() {
+		return r.Fresh.Reason()
 	}
-	return r.Fresh.Reason()
+	var reasons []string
+	for _, part := range r.Each() {
+		reasons = append(reasons, part.Site.Config.Cluster.Name+": "+part.Fresh.Reason())
+	}
+	return cmp.Or(strings.Join(reasons, "; "), r.Fresh.Reason())
 }

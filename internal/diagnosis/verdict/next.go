@@ -36,13 +36,13 @@ func (c *Cluster) stays(l *Lock) string {
 func (c *Cluster) leftBy(l *Lock) (s sentence) {
 	switch why := c.stays(l); {
 	case why != "":
-		s.say("No auto-unlock: " + why + ".")
+		return s.Say("No auto-unlock: " + why + ".")
 	case !c.Fate.Known():
-		s.say("Whether it will be unlocked is unknown: " + c.mum() + ".")
-	default:
-		s.say("Unlockers only report it.")
+		return s.Say("Whether it will be unlocked is unknown: " + c.mum() + ".")
+	case l.Judged.AutoUnlockAt.IsZero():
+		return s.Say("Unlockers only report it.")
 	}
-	return s
+	return s.Say("Unlockers only report it until its deadline: auto-unlock ").Until(l.Judged.AutoUnlockAt).Say(".")
 }
 
 // mum names the unlockers that do not publish their policy.
@@ -54,20 +54,18 @@ func (c *Cluster) mum() string {
 // alerts says when people are alerted about a lock that is held in time.
 func (c *Cluster) alerts(l *Lock) (s sentence) {
 	v := &l.Judged
+	both := pick(c.stays(l) == "", "and auto-unlock ", "")
 	switch {
 	case v.AlertAt.IsZero():
-		s.say("It never alerts.")
-		return s
+		return s.Say("It never alerts.")
 	case !v.AlertsAtUnlock():
-		s.say("Alert ")
+		s = s.Say("Alert ")
 	case staleness.KeptAlive(l.Holder):
-		s.say("If it falls silent, alert " + pick(c.stays(l) == "", "and auto-unlock ", ""))
+		s = s.Say("If it falls silent, alert " + both)
 	default:
-		s.say("Alert " + pick(c.stays(l) == "", "and auto-unlock ", ""))
+		s = s.Say("Alert " + both)
 	}
-	s.until(v.AlertAt)
-	s.say(".")
-	return s
+	return s.Until(v.AlertAt).Say(".")
 }
 
 // waits says who waits for a lock.
@@ -75,13 +73,11 @@ func (c *Cluster) waits(l *Lock) (s sentence) {
 	if l.Waiters == 0 {
 		return nil
 	}
-	s.say(waiting(l.Waiters))
+	s = s.Say(waiting(l.Waiters))
 	if !l.Longest.IsZero() {
-		s.say(pick(l.Waiters == 1, " for ", ", the longest for "))
-		s.since(l.Longest)
+		s = s.Say(pick(l.Waiters == 1, " for ", ", the longest for ")).Since(l.Longest)
 	}
-	s.say(".")
-	return s
+	return s.Say(".")
 }
 
 func waiting(n int) string { return text.Thousands(n) + " waiting" }
@@ -92,24 +88,25 @@ func (c *Cluster) comes(l *Lock) (s sentence) {
 	paused := fate.Pause(c.Running)
 	switch why := c.stays(l); {
 	case at.IsZero():
-		s.say("It is never auto-unlocked.")
+		return s.Say("It is never auto-unlocked.")
 	case why != "":
-		s.say("No auto-unlock: " + why + ".")
+		return s.Say("No auto-unlock: " + why + ".")
 	case onlyBrake(paused):
-		s.say("Auto-unlock is slowed down: " + fate.Reasons(paused) + ".")
+		return s.Say("Auto-unlock is slowed down: " + fate.Reasons(paused) + ".")
 	case len(paused) > 0:
-		s.say("Auto-unlock is paused: " + fate.Reasons(paused) + ".")
+		return s.Say("Auto-unlock is paused: " + fate.Reasons(paused) + ".")
+	case l.Class == Late: // its reports extend it
+		s = s.Say("If it falls silent, auto-unlock ")
 	default:
-		s.say("Auto-unlock ")
-		s.until(at)
-		s.say(".")
+		s = s.Say("Auto-unlock ")
 	}
-	return s
+	return s.Until(at).Say(".")
 }
 
-// lookedAt says who looks at a lock, and until when.
+// lookedAt says who looks at a lock, and until when; nil where nobody does.
 func lookedAt(a *metadata.Acknowledgement) (s sentence) {
-	s.value(cmp.Or(a.By, "somebody"))
-	s.say(" is looking at it until " + a.Until.UTC().Format("15:04") + " UTC.")
-	return s
+	if a == nil {
+		return nil
+	}
+	return s.Value(cmp.Or(a.By, "somebody")).Say(" is looking at it until " + a.Until.UTC().Format("15:04") + " UTC.")
 }

@@ -22,6 +22,7 @@ type Cluster struct {
 	Heard time.Time // when etcd was heard last, if the view is not current; else zero
 	Never bool      // nothing was ever heard of it
 	Why   string    // that it is silent, in a few words; may be empty
+	Alarm string    // that etcd has raised, in a sentence without its full stop; empty: none is known
 
 	Running   []metadata.Presence // the unlockers that are alive
 	Unwatched bool                // nobody cares for the unlockers
@@ -206,7 +207,7 @@ func (c *Cluster) counts() (all Counts) {
 // unlockersFail reports whether locks are not removed in time. While etcd is silent, that is unknown.
 func (c *Cluster) unlockersFail() bool {
 	return !c.away() && !c.Unwatched &&
-		(len(c.Running) == 0 || len(c.heldBack()) > 0 || len(fate.Disagreements(c.Running)) > 0)
+		(c.Alarm != "" || len(c.Running) == 0 || len(c.heldBack()) > 0 || len(fate.Disagreements(c.Running)) > 0)
 }
 
 // compare is negative if a person should hear of it before the other one.
@@ -228,4 +229,36 @@ func (o *candidate) waiting() time.Time {
 		return time.Time{}
 	}
 	return o.lock.Longest
+}
+
+type sentence = diagnosis.Sentence
+
+// say is the verdict if this is what it is about.
+func (o *candidate) say() Verdict {
+	v := Verdict{Class: o.class, Cluster: o.in.Name}
+	switch o.class {
+	case Stale:
+		v.Lead, v.Then = o.in.stale()
+		v.Next = LookAtView
+	case Unlockers:
+		v.Lead, v.unlockers = o.in.unlockers()
+		v.Next = ReadRunbook
+	case Deadlock:
+		v.Lock = o.cycle.Locks()[0]
+		v.Lead, v.Then = o.in.deadlock(o)
+		v.Next = LookAtCycle
+	case Unclaimed:
+		v.Lock = o.free.Name
+		v.Lead = o.in.unclaimed(o)
+		v.Next = LookAtLock
+	default:
+		if o.lock == nil {
+			return v
+		}
+		var then []sentence
+		v.Lock, v.Holder = o.lock.Name, o.lock.Holder
+		v.Lead, then, v.Next = o.in.held(o.lock)
+		v.Then = diagnosis.Join(then, " ")
+	}
+	return v
 }

@@ -12,6 +12,7 @@ package clusterfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -38,32 +39,34 @@ func Describes(flag string) bool {
 
 // Cluster is an etcd cluster, as the file describes it.
 type Cluster struct {
-	Name   string
-	Label  string   // for people; empty: the name
-	Colour string   // of the dashboard
-	Prefix string   // of the locks' keys
-	Links  []string // NAME=URL, on the page of a lock, sorted
+	Name   string `yaml:"name"`
+	Label  string `yaml:"label"`  // for people; empty: the name
+	Colour string `yaml:"colour"` // of the dashboard
+	Prefix string `yaml:"prefix"` // of the locks' keys
+	Links  links  `yaml:"links"`  // on the page of a lock
 
-	Endpoints          []string
-	User, PasswordFile string
-	CACert, Cert, Key  string // files
-	ServerName         string
+	Endpoints    []string `yaml:"endpoints"`
+	User         string   `yaml:"user"`
+	PasswordFile string   `yaml:"password-file"`
+	CACert       string   `yaml:"cacert"` // files
+	Cert         string   `yaml:"cert"`
+	Key          string   `yaml:"key"`
+	ServerName   string   `yaml:"server-name"`
 }
 
-// entry is a cluster in the file.
-type entry struct {
-	Name         string            `yaml:"name"`
-	Label        string            `yaml:"label"`
-	Colour       string            `yaml:"colour"`
-	Endpoints    []string          `yaml:"endpoints"`
-	User         string            `yaml:"user"`
-	PasswordFile string            `yaml:"password-file"`
-	CACert       string            `yaml:"cacert"`
-	Cert         string            `yaml:"cert"`
-	Key          string            `yaml:"key"`
-	ServerName   string            `yaml:"server-name"`
-	Prefix       string            `yaml:"prefix"`
-	Links        map[string]string `yaml:"links"`
+// links are NAME=URL, sorted. In the file they are a map.
+type links []string
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (l *links) UnmarshalYAML(node *yaml.Node) error {
+	var urls map[string]string
+	if err := node.Decode(&urls); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(urls)) {
+		*l = append(*l, name+"="+urls[name])
+	}
+	return nil
 }
 
 // Read reads the file. The error is one sentence; it names the file and, where it is about one, the cluster.
@@ -82,7 +85,7 @@ func Read(file string) ([]Cluster, error) {
 // parse reads the text of a cluster file. dir is its directory, to which paths in it are relative.
 func parse(text []byte, dir string) ([]Cluster, error) {
 	var file struct {
-		Clusters []entry `yaml:"clusters"`
+		Clusters []Cluster `yaml:"clusters"`
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
@@ -95,20 +98,20 @@ func parse(text []byte, dir string) ([]Cluster, error) {
 	if len(file.Clusters) == 0 {
 		return nil, errors.New("it names no cluster: it must begin with \"clusters:\" and a list")
 	}
-	list := make([]Cluster, len(file.Clusters))
-	for i, e := range file.Clusters {
+	list := file.Clusters
+	for i := range list {
+		c := &list[i]
 		switch {
-		case e.Name == "":
+		case c.Name == "":
 			return nil, fmt.Errorf("the cluster at place %d has no name", i+1)
-		case !IsName(e.Name):
+		case !isName(c.Name):
 			return nil, fmt.Errorf("%q is no name of a cluster: it may have up to 63 letters, digits, dots, - and _",
-				e.Name)
-		case slices.ContainsFunc(list[:i], func(c Cluster) bool { return c.Name == e.Name }):
-			return nil, fmt.Errorf("there are two clusters with the name %q", e.Name)
+				c.Name)
+		case slices.ContainsFunc(list[:i], func(o Cluster) bool { return o.Name == c.Name }):
+			return nil, fmt.Errorf("there are two clusters with the name %q", c.Name)
 		}
-		var err error
-		if list[i], err = e.cluster(dir); err != nil {
-			return nil, fmt.Errorf("cluster %q: %w", e.Name, err)
+		if err := c.complete(dir); err != nil {
+			return nil, fmt.Errorf("cluster %q: %w", c.Name, err)
 		}
 	}
 	return list, nil
@@ -128,38 +131,26 @@ func sentence(err error) error {
 	return errors.New(strings.Replace(text, "cannot unmarshal ", "", 1) + " is of the wrong kind")
 }
 
-// IsName reports whether a cluster can have this name, which appears in addresses, queries and metrics.
-func IsName(name string) bool {
+// isName reports whether a cluster can have this name, which appears in addresses, queries and metrics.
+func isName(name string) bool {
 	const first, rest = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "._-"
 	return name != "" && len(name) < 64 && strings.IndexByte(first, name[0]) >= 0 &&
 		strings.Trim(name, first+rest) == ""
 }
 
-func (e entry) cluster(dir string) (Cluster, error) {
-	below := func(file string) string {
-		if file == "" || filepath.IsAbs(file) {
-			return file
+// complete fills in what the file may leave out, and makes paths absolute.
+func (c *Cluster) complete(dir string) error {
+	for _, file := range []*string{&c.PasswordFile, &c.CACert, &c.Cert, &c.Key} {
+		if *file != "" && !filepath.IsAbs(*file) {
+			*file = filepath.Join(dir, *file)
 		}
-		return filepath.Join(dir, file)
 	}
-	c := Cluster{Name: e.Name, Label: e.Label, Colour: e.Colour, Prefix: e.Prefix, Endpoints: e.Endpoints, User: e.User,
-		PasswordFile: below(e.PasswordFile), CACert: below(e.CACert), Cert: below(e.Cert), Key: below(e.Key),
-		ServerName: e.ServerName}
 	if len(c.Endpoints) == 0 {
-		return c, errors.New("it has no endpoints")
+		return errors.New("it has no endpoints")
 	}
-	if c.Prefix == "" {
-		c.Prefix = protocol.DefaultPrefix
-	}
-	layout, err := protocol.NewLayout(c.Prefix)
-	if err != nil {
-		return c, err
-	}
+	layout, err := protocol.NewLayout(cmp.Or(c.Prefix, protocol.DefaultPrefix))
 	c.Prefix = layout.Prefix()
-	for _, name := range slices.Sorted(maps.Keys(e.Links)) {
-		c.Links = append(c.Links, name+"="+e.Links[name])
-	}
-	return c, nil
+	return err
 }
 
 // Settings returns the settings of a connection to the cluster. Settings that the file does not have, such as timeouts,

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
@@ -71,6 +72,10 @@ func (t *distantTxn) Commit() (*clientv3.TxnResponse, error) {
 	var instead error
 	if len(d.answers) > 0 {
 		instead, d.answers = d.answers[0], d.answers[1:]
+	}
+	header, _ := metadata.FromOutgoingContext(t.ctx)
+	if instead == rpctypes.ErrNoLeader && header[rpctypes.MetadataRequireLeaderKey] == nil {
+		instead = nil // the member waits for a leader
 	}
 	d.mu.Unlock()
 	select {

@@ -77,7 +77,7 @@ func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 			return s.answer, Ended(ctx, c.opts.Closed)
 		}
 		sent := time.Now()
-		resp, err := c.commit(ctx, min(c.Attempt(ctx), max(most/3, leastAttempt), most), txn)
+		resp, err := c.commit(s.led(ctx), min(c.Attempt(ctx), max(most/3, leastAttempt), most), txn)
 		if err == nil {
 			s.answer.TxnResponse = resp
 			c.opts.Answered()
@@ -91,14 +91,37 @@ func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 
 // attempts is the result of the attempts so far.
 type attempts struct {
-	answer    Answer
-	last      error
-	refreshes int // of the auth token, in a row
+	answer     Answer
+	last       error
+	refreshes  int // of the auth token, in a row
+	leaderless int // members that refused because they have no leader
+}
+
+// maxLeaderless is how many members may refuse because they have no leader before the next one may wait for it.
+const maxLeaderless = 5
+
+// led returns the context of the next attempt, which a member without a leader refuses at once. Otherwise a member that
+// is cut off from its cluster would keep it until its time is up. After some refusals the next member may keep it, as
+// all of etcd may be electing a leader.
+func (s *attempts) led(ctx context.Context) context.Context {
+	if s.leaderless == maxLeaderless {
+		s.leaderless = 0
+		return ctx
+	}
+	return clientv3.WithRequireLeader(ctx)
+}
+
+// note notes why an attempt failed.
+func (s *attempts) note(err error) {
+	s.last = err
+	if errors.Is(err, rpctypes.ErrNoLeader) {
+		s.leaderless++
+	}
 }
 
 // failed notes that the attempt that was sent at this time failed. It returns an error if that is final.
 func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err error) error {
-	s.last = err
+	s.note(err)
 	switch Judge(err) {
 	case Refused:
 		return err
@@ -166,8 +189,9 @@ func (c *Client) Unanswered(ctx context.Context, last error) error {
 
 // Grant requests a lease with this time to live, in whole seconds, until it is granted or refused, or ctx ends.
 func (c *Client) Grant(ctx context.Context, life time.Duration) (clientv3.LeaseID, error) {
+	var s attempts
 	for n := 0; ; n++ {
-		attempt, cancel := context.WithTimeout(ctx, c.Attempt(ctx))
+		attempt, cancel := context.WithTimeout(s.led(ctx), c.Attempt(ctx))
 		grant, err := c.etcd.Grant(attempt, int64(life/time.Second))
 		cancel()
 		if err == nil {
@@ -176,6 +200,7 @@ func (c *Client) Grant(ctx context.Context, life time.Duration) (clientv3.LeaseI
 		if o := Judge(err); o == Refused || o == Full || c.closed() {
 			return 0, err
 		}
+		s.note(err)
 		if !Pause(ctx, Delay(n)) {
 			return 0, c.Unanswered(ctx, err)
 		}

@@ -1,83 +1,69 @@
 package host
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // counts counts events since the start.
 type counts struct {
-	stated map[string]uint64 // by cause
-	failed uint64
-}
-
-// descs are the metrics of a witness.
-type descs struct{ locks, processes, unseen, pending, stated, failed, synced, able *prometheus.Desc }
-
-func describe(namespace string) descs {
-	d := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
-	}
-	return descs{
-		locks:     d("locks", "Locks that processes of this machine hold and that say which."),
-		processes: d("processes", "Processes that are watched for their end."),
-		unseen:    d("unseen_processes", "Processes that hold locks and cannot be seen by the witness."),
-		pending:   d("pending_statements", "Locks whose holders have ended, which etcd does not know yet."),
-		stated:    d("statements_total", "Statements that etcd has accepted.", "cause"),
-		failed:    d("statement_failures_total", "Attempts to write a statement that failed."),
-		synced:    d("synced", "Whether the locks in etcd are known as they are."),
-		able:      d("may_state", "Whether etcd takes what the witness states."),
-	}
+	stated map[string]int // by cause
+	failed int
 }
 
 // Collector returns the metrics of the witness in this namespace.
 func (w *Witness) Collector(namespace string) prometheus.Collector {
-	return &collector{w, describe(namespace)}
-}
-
-type collector struct {
-	witness *Witness
-	descs   descs
-}
-
-// Describe sends all metrics.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
-
-// Collect counts.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	w := c.witness
-	_, away := w.cfg.Fresh()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var processes, unseen, pending, synced, able float64
-	for _, p := range w.running {
-		if len(p.watchers) > 0 {
-			processes++
-		}
-		if p.unseen {
-			unseen++
-		}
+	all := prometheus.NewRegistry()
+	register := promauto.With(all)
+	gauge := func(name, help string, value func() int) {
+		register.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, w.locked(value))
 	}
-	for _, l := range w.locks {
-		if l.statement != nil && !l.published {
-			pending++
-		}
-	}
-	if away == "" {
-		synced = 1
-	}
-	if w.mute == "" {
-		able = 1
-	}
-	gauge := func(d *prometheus.Desc, value float64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
-	}
-	gauge(c.descs.locks, float64(len(w.locks)))
-	gauge(c.descs.processes, processes)
-	gauge(c.descs.unseen, unseen)
-	gauge(c.descs.pending, pending)
-	gauge(c.descs.synced, synced)
-	gauge(c.descs.able, able)
-	ch <- prometheus.MustNewConstMetric(c.descs.failed, prometheus.CounterValue, float64(w.counts.failed))
+	gauge("locks", "Locks that processes of this machine hold and that say which.", func() int { return len(w.locks) })
+	gauge("processes", "Processes that are watched for their end.", func() int {
+		return count(w.running, func(p *process) bool { return len(p.watchers) > 0 })
+	})
+	gauge("unseen_processes", "Processes that hold locks and cannot be seen by the witness.", func() int {
+		return count(w.running, func(p *process) bool { return p.unseen })
+	})
+	gauge("pending_statements", "Locks whose holders have ended, which etcd does not know yet.", func() int {
+		return count(w.locks, func(l *held) bool { return l.statement != nil && !l.published })
+	})
+	gauge("synced", "Whether the locks in etcd are known as they are.", func() int {
+		_, away := w.cfg.Fresh()
+		return truth(away == "")
+	})
+	gauge("may_state", "Whether etcd takes what the witness states.", func() int { return truth(w.mute == "") })
+	register.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "statement_failures_total",
+		Help: "Attempts to write a statement that failed."}, w.locked(func() int { return w.counts.failed }))
 	for _, cause := range causes() {
-		ch <- prometheus.MustNewConstMetric(c.descs.stated, prometheus.CounterValue, float64(w.counts.stated[cause]),
-			cause)
+		register.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "statements_total",
+			Help: "Statements that etcd has accepted.", ConstLabels: prometheus.Labels{"cause": cause}},
+			w.locked(func() int { return w.counts.stated[cause] }))
 	}
+	return all
+}
+
+// locked returns a function that reads a value while it holds mu.
+func (w *Witness) locked(value func() int) func() float64 {
+	return func() float64 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return float64(value())
+	}
+}
+
+func count[K comparable, V any](all map[K]V, is func(V) bool) (n int) {
+	for _, one := range all {
+		if is(one) {
+			n++
+		}
+	}
+	return n
+}
+
+func truth(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

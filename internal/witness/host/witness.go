@@ -103,7 +103,7 @@ func New(c Config) *Witness {
 		},
 		cgroups: findCgroups, pauses: defaultPauses(),
 		find: make(chan struct{}, 1), publish: make(chan struct{}, 1),
-		locks: map[string]*held{}, running: map[holder]*process{}, counts: counts{stated: map[string]uint64{}},
+		locks: map[string]*held{}, running: map[holder]*process{}, counts: counts{stated: map[string]int{}},
 	}
 }
 
