@@ -145,7 +145,7 @@ func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 			", 9m 0s after this alert began, unless the holder extends it.",
 		"dashboard":   "https://locks.example.org/lock?name=billing%2Frun+%231",
 		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#unlockerlockalerting",
-		"lapses":      "No unlocker tells of this any more, so it may go on.",
+		"lapses":      "No unlocker reports this now, so it may not be over.",
 	}
 	for name, value := range want {
 		if got.Annotations[name] != value {

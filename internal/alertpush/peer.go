@@ -145,7 +145,7 @@ type refused struct{ error }
 
 // lapses is the annotation of an alert that is on. Alertmanager ends it by itself if nobody repeats it, and then still
 // has the annotation; when an unlocker ends it, it is gone.
-const lapses = "No unlocker tells of this any more, so it may go on."
+const lapses = "No unlocker reports this now, so it may not be over."
 
 // posted is an alert in the form of Alertmanager's API.
 type posted struct {

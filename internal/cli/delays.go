@@ -117,14 +117,16 @@ the source "cli".`,
 }
 
 func (o *endDelayOptions) run(ctx context.Context, s *session, name string) error {
-	delays, err := s.delays(ctx, name)
+	l, err := s.read(ctx, name)
 	if err != nil {
 		return err
 	}
+	delays := l.Delays
 	i := slices.IndexFunc(delays, func(d metadata.Delay) bool { return d.Lock == name })
 	switch {
 	case i < 0 && len(delays) > 0:
-		return noLockf("nothing was done: %s; name one of these: %s", s.delayedBy(name, delays), delayNames(delays))
+		return noLockf("nothing was done: %s; name one of these: %s", s.delayedBy(name, delays),
+			namesOf(delays, func(d metadata.Delay) string { return d.Lock }))
 	case i < 0:
 		return noLockf("nothing was done: there is no lock delay of %s", text.Visible(name))
 	}
@@ -149,19 +151,11 @@ func (o *endDelayOptions) run(ctx context.Context, s *session, name string) erro
 	return err
 }
 
-// delays reads the lock delays of a lock and of its shares.
-func (s *session) delays(ctx context.Context, name string) ([]metadata.Delay, error) {
-	request, cancel := s.request(ctx)
-	defer cancel()
-	delays, _, err := s.store.Delays(request, name)
-	if err != nil {
-		return nil, s.explain(ctx, "read the lock delays of "+text.Visible(name), err)
-	}
-	return delays, nil
-}
-
-// delayedBy says in one line why a lock that nobody holds is not to be taken yet.
+// delayedBy says in one line why a lock that nobody holds is not to be taken yet; empty without a delay.
 func (s *session) delayedBy(name string, delays []metadata.Delay) string {
+	if len(delays) == 0 {
+		return ""
+	}
 	line := fmt.Sprintf("nobody holds %s: there is %s", text.Visible(name),
 		protocol.DelayWords(&delays[0], s.app.Now()))
 	if more := len(delays) - 1; more > 0 {
@@ -170,10 +164,11 @@ func (s *session) delayedBy(name string, delays []metadata.Delay) string {
 	return line
 }
 
-func delayNames(delays []metadata.Delay) string {
-	var names []string
-	for _, d := range delays {
-		names = append(names, text.Visible(d.Lock))
+// namesOf lists the names of locks, as far as they fit in two cells of a table.
+func namesOf[T any](all []T, name func(T) string) string {
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = text.Visible(name(one))
 	}
 	return term.Clip(strings.Join(names, ", "), 2*term.CellColumns)
 }

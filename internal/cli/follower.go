@@ -233,23 +233,12 @@ during its lock delay.`,
 }
 
 func (o *waitOptions) run(ctx context.Context, s *session, name string) error {
-	holders, err := s.holdersOf(ctx, name)
-	if err != nil {
-		return err
-	}
-	delays, err := s.delays(ctx, name)
-	var state string
+	l, err := s.read(ctx, name)
+	state := s.taken(&l)
 	switch {
-	case err != nil:
+	case err != nil || state == "":
 		return err
-	case len(holders) > 0:
-		state = s.heldBy(name, holders)
-	case len(delays) > 0:
-		state = s.delayedBy(name, delays)
-	default:
-		return nil
-	}
-	if o.wait.none() {
+	case o.wait.none():
 		return heldf("gave up waiting: %s", state)
 	}
 	ctx, stop := o.wait.bound(ctx)

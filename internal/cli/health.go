@@ -153,7 +153,7 @@ func (h *health) sentence() string {
 	besides := slices.Concat(h.besides, h.clocks[:min(maxNamed, len(h.clocks))])
 	if h.calm && len(h.alarms)+len(besides) > 0 {
 		first = nil
-		besides = append(besides, text.Count(h.counts[staleness.Held], "lock")+" held in time.")
+		besides = append(besides, text.Count(h.counts[staleness.Held], "lock")+" on time.")
 	}
 	said := slices.Concat(h.alarms, first, besides)
 	return withoutBar([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(said, " "))

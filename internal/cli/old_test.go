@@ -55,7 +55,7 @@ func TestCheckReportsAnOutdatedEtcd(t *testing.T) {
 	})
 	said, err := os.ReadFile(out.Name())
 	const want = "LOCKS WARNING: etcd 3.5.21 may answer reads with outdated data: use at least 3.5.28, 3.6.9 or 3.7. " +
-		"0 locks held in time. |"
+		"0 locks on time. |"
 	if code != 1 || err != nil || !strings.HasPrefix(string(said), want) {
 		t.Errorf("status %d: %s (%v)", code, said, err)
 	}

@@ -93,14 +93,17 @@ func (o *operatorAction) check(v protocol.Verb) error {
 
 // read reads the lock, and refuses a hold that is not the one that was named.
 func (o *operatorAction) read(ctx context.Context, s *session, name string) (metadata.Document, error) {
-	doc, err := s.get(ctx, name)
-	if err != nil {
-		return doc, s.orShares(ctx, name, err)
-	}
-	if err := s.applyStatements(ctx, &doc.Record); err != nil {
+	l, err := s.read(ctx, name)
+	doc := l.Whole
+	switch {
+	case err != nil:
 		return doc, err
-	}
-	if o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0) {
+	case len(doc.Fields) == 0 && len(l.Shares) == 0:
+		return doc, noLockf("nobody holds %s", text.Visible(name))
+	case len(doc.Fields) == 0:
+		return doc, noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
+			namesOf(l.Holders(), func(r *metadata.Record) string { return r.Name }))
+	case o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0):
 		return doc, heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name),
 			text.Visible(o.uuid), s.holder(&doc.Record))
 	}
@@ -147,7 +150,7 @@ func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Re
 	case errors.Is(err, lockstore.ErrNoSpace):
 		return lockstore.ErrNoSpace
 	case errors.As(err, &changed) && changed.Now.Token == 0:
-		return noLockf("nothing was done: nobody holds %s any more", text.Visible(r.Name))
+		return noLockf("nothing was done: %s is no longer held", text.Visible(r.Name))
 	case changed != nil && changed.Now.Token != r.Token:
 		return heldf("nothing was done: %s is held by %s now", text.Visible(r.Name), s.holder(&changed.Now.Record))
 	case errors.Is(err, metadata.ErrChanged): // of this hold, or nobody could read whose it is now

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,13 +55,15 @@ func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	if !isLost {
 		return lock, s.holdError(ctx, "find the hold of "+text.Visible(h.name), err)
 	}
-	share, err := s.shareWith(ctx, h.name, h.uuid)
+	read, err := s.read(ctx, h.name)
 	if err != nil {
 		return nil, err
 	}
-	if share == "" {
+	i := slices.IndexFunc(read.Shares, func(d metadata.Document) bool { return d.UUID == h.uuid })
+	if i < 0 {
 		return nil, s.holdError(ctx, "", lost)
 	}
+	share := read.Shares[i].Name
 	lock, err = locks.Adopt(ctx, share, h.uuid, options...)
 	return lock, s.holdError(ctx, "find the hold of "+text.Visible(share), err)
 }
@@ -78,20 +81,6 @@ func (s *session) holdError(ctx context.Context, doing string, err error) error 
 		return heldf("%w", lost)
 	}
 	return s.explain(ctx, doing, err)
-}
-
-// shareWith returns the name of the share that is held with this uuid, or "".
-func (s *session) shareWith(ctx context.Context, name, uuid string) (string, error) {
-	shares, err := s.shares(ctx, name)
-	if err != nil {
-		return "", err
-	}
-	for _, r := range shares {
-		if r.UUID == uuid {
-			return r.Name, nil
-		}
-	}
-	return "", nil
 }
 
 type aliveOptions struct {

@@ -112,17 +112,6 @@ func byName(locks []*metadata.Record) {
 	slices.SortFunc(locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// queue reads the waiters of one lock.
-func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, error) {
-	request, cancel := s.request(ctx)
-	defer cancel()
-	waiters, err := s.store.Waiters(request, name)
-	if err != nil {
-		return nil, s.explain(ctx, "read the waiters for "+text.Visible(name), err)
-	}
-	return waiters, nil
-}
-
 // held returns which locks are held, by name.
 func (all *snapshot) held() map[string]bool {
 	held := make(map[string]bool, len(all.locks))
@@ -132,36 +121,27 @@ func (all *snapshot) held() map[string]bool {
 	return held
 }
 
-// get reads one lock. It is an error if nobody holds it.
-func (s *session) get(ctx context.Context, name string) (metadata.Document, error) {
+// read reads a lock, whether anybody holds it or not.
+func (s *session) read(ctx context.Context, name string) (lockstore.Look, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	doc, _, err := s.store.Get(request, name)
-	switch {
-	case err != nil:
-		return doc, s.explain(ctx, "read "+text.Visible(name), err)
-	case len(doc.Fields) == 0:
-		return doc, noLockf("nobody holds %s", text.Visible(name))
-	}
-	return doc, nil
-}
-
-// shares reads the holders of the shares of a lock.
-func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, error) {
-	request, cancel := s.request(ctx)
-	defer cancel()
-	shares, err := s.store.Shares(request, lock)
+	l, err := s.store.Look(request, name)
 	if err != nil {
-		return nil, s.explain(ctx, "read the holders of "+text.Visible(lock), err)
+		return l, s.explain(ctx, "read "+text.Visible(name), err)
 	}
-	var holders []*metadata.Record
-	for i := range shares {
-		holders = append(holders, &shares[i].Record)
-	}
-	return holders, nil
+	return l, nil
 }
 
-// look is all that etcd knows of one lock.
+// get reads the record of one lock. It is an error if nobody holds it.
+func (s *session) get(ctx context.Context, name string) (metadata.Document, error) {
+	l, err := s.read(ctx, name)
+	if err == nil && len(l.Whole.Fields) == 0 {
+		err = noLockf("nobody holds %s", text.Visible(name))
+	}
+	return l.Whole, err
+}
+
+// look is a lock, and what is known of its holder and of its past.
 type look struct {
 	lockstore.Look
 	now       time.Time
@@ -172,13 +152,11 @@ type look struct {
 	removed *metadata.Ending
 }
 
-// look reads a lock, whether anybody holds it or not.
+// look reads a lock, and what helps a person to understand it.
 func (s *session) look(ctx context.Context, name string) (*look, error) {
-	request, cancel := s.request(ctx)
-	defer cancel()
-	read, err := s.store.Look(request, name)
+	read, err := s.read(ctx, name)
 	if err != nil {
-		return nil, s.explain(ctx, "read "+text.Visible(name), err)
+		return nil, err
 	}
 	l := &look{Look: read, now: s.app.Now()}
 	if l.fate, err = s.fate(ctx); err != nil {

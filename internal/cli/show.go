@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -134,25 +134,13 @@ func (o *showOptions) print(l *look) error {
 	return p.write(o.app.Stdout)
 }
 
-// holdersOf reads the holders of the lock. A record without a uuid has no holder.
-func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Record, error) {
-	doc, err := s.get(ctx, name)
-	if err != nil && status(err) != ExitNoLock {
-		return nil, err
+// taken says in one line who holds the lock, or which lock delay keeps others from it; empty if it can be taken.
+func (s *session) taken(l *lockstore.Look) string {
+	holders := l.Holders()
+	if len(holders) == 0 {
+		return s.delayedBy(l.Whole.Name, l.Delays)
 	}
-	shares, err := s.shares(ctx, name)
-	if doc.Token != 0 {
-		shares = append([]*metadata.Record{&doc.Record}, shares...)
-	}
-	if err == nil {
-		err = s.applyStatements(ctx, shares...)
-	}
-	return shares, err
-}
-
-// heldBy says in one line who holds the lock.
-func (s *session) heldBy(name string, holders []*metadata.Record) string {
-	line := fmt.Sprintf("%s is held by %s", text.Visible(name), s.holder(holders[0]))
+	line := fmt.Sprintf("%s is held by %s", text.Visible(l.Whole.Name), s.holder(holders[0]))
 	if more := len(holders) - 1; more > 0 {
 		line += " and " + text.Count(more, "other")
 	}
@@ -168,21 +156,16 @@ func (s *session) untilFree(ctx context.Context, name string, queueToo bool, sta
 	s.app.mention("waiting: %s", state)
 	var failed error
 	ended := s.store.WatchLock(ctx, name, func() (enough bool) {
-		holders, queued, err := s.occupants(ctx, name, queueToo)
-		var delays []metadata.Delay
-		if err == nil && len(holders) == 0 {
-			delays, err = s.delays(ctx, name)
-		}
+		l, err := s.read(ctx, name)
+		taken := s.taken(&l)
 		switch {
 		case err != nil && ctx.Err() == nil && !isOutage(err):
 			failed = err
 			return true
-		case err == nil && len(holders) == 0 && len(delays) == 0 && !queued:
+		case err == nil && taken == "" && !(queueToo && len(l.Waiters) > 0):
 			return true
-		case len(delays) > 0:
-			state = s.delayedBy(name, delays)
-		case len(holders) > 0:
-			state = s.heldBy(name, holders)
+		case taken != "":
+			state = taken
 		}
 		sleep(ctx, gather)
 		return false
@@ -194,33 +177,6 @@ func (s *session) untilFree(ctx context.Context, name string, queueToo bool, sta
 		return heldf("gave up waiting: %s", state)
 	}
 	return ended
-}
-
-// occupants reads the holders of the lock and, with queueToo, whether anybody queues for it.
-func (s *session) occupants(ctx context.Context, name string, queueToo bool) (holders []*metadata.Record, queued bool,
-	err error) {
-	if holders, err = s.holdersOf(ctx, name); err != nil || !queueToo {
-		return holders, false, err
-	}
-	waiters, err := s.queue(ctx, name)
-	return holders, len(waiters) > 0, err
-}
-
-// orShares returns err, or if the lock is shared an error that names the holders.
-func (s *session) orShares(ctx context.Context, name string, err error) error {
-	if status(err) != ExitNoLock {
-		return err
-	}
-	shares, failed := s.shares(ctx, name)
-	if failed != nil || len(shares) == 0 {
-		return err
-	}
-	var each []string
-	for _, r := range shares {
-		each = append(each, text.Visible(r.Name))
-	}
-	return noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
-		term.Clip(strings.Join(each, ", "), 2*term.CellColumns))
 }
 
 // maxCompared is how many of the newest endings of all locks are searched for past holds of one.
@@ -248,9 +204,9 @@ func (s *session) diagnose(ctx context.Context, l *look) error {
 	}
 	met := []*metadata.Record{r}
 	f.Waits, err = diagnosis.Chain(r, queues, func(lock string) ([]*metadata.Record, error) {
-		held, err := s.holders(ctx, lock)
-		met = append(met, held...)
-		return held, err
+		read, err := s.read(ctx, lock)
+		met = append(met, read.Holders()...)
+		return read.Holders(), err
 	})
 	byName(met)
 	l.cycles = deadlock.Find(met, queues)
@@ -269,28 +225,6 @@ func (s *session) endingsOf(ctx context.Context, lock string) ([]metadata.Ending
 	return slices.DeleteFunc(all, func(e metadata.Ending) bool {
 		return e.Lock != lock && metadata.ShareOf(e.Lock, e.Attributes).Lock != lock
 	}), nil
-}
-
-// holders are the records of those who hold a lock, alone or together; none if nobody does.
-func (s *session) holders(ctx context.Context, lock string) ([]*metadata.Record, error) {
-	doc, err := s.get(ctx, lock)
-	switch {
-	case err == nil:
-		return []*metadata.Record{&doc.Record}, nil
-	case status(err) != ExitNoLock:
-		return nil, err
-	}
-	return s.shares(ctx, lock)
-}
-
-// applyStatements reads what witnesses say of the holds, and sets it in their records.
-func (s *session) applyStatements(ctx context.Context, records ...*metadata.Record) error {
-	request, cancel := s.request(ctx)
-	defer cancel()
-	if err := s.store.ApplyStatements(request, records...); err != nil {
-		return s.explain(ctx, "read what witnesses say of "+text.Visible(records[0].Name), err)
-	}
-	return nil
 }
 
 // endedWords say in a table that the holder has ended; empty when that is not proven.

@@ -42,10 +42,15 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try
 	}
 	reporter := &waitReporter{
 		report: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.heldError(w)) },
-		renew:  func(w mutex.Waiting) (mutex.Waiting, error) { return s.present(ctx, w) },
+		renew:  s.present,
+		states: make(chan mutex.Waiting, 1),
 	}
-	defer reporter.stop()
+	reports, stop := context.WithCancel(ctx)
+	var reporting sync.WaitGroup
+	reporting.Go(func() { reporter.run(reports) })
 	taken, err = wait(ctx, mutex.OnWait(reporter.update))
+	stop()
+	reporting.Wait()
 	return taken, s.takeError(ctx, name, err)
 }
 
@@ -116,77 +121,42 @@ const (
 )
 
 // waitReporter reports the state of a wait: at once when it begins, then the newest state at most once per reportEvery,
-// and the present one if that long nothing was reported.
+// and the present one if for renewEvery nothing was reported.
 type waitReporter struct {
 	report func(mutex.Waiting)
-	renew  func(mutex.Waiting) (mutex.Waiting, error)
-
-	mu     sync.Mutex
-	newest mutex.Waiting
-	last   time.Time
-	later  *time.Timer // will report newest; nil if that was done
-	again  *time.Timer // will renew newest
-	over   bool
+	renew  func(context.Context, mutex.Waiting) (mutex.Waiting, error)
+	states chan mutex.Waiting // has room for the newest
 }
 
-// update sets the state to report.
+// update sets the state to report. Its calls are sequential.
 func (t *waitReporter) update(w mutex.Waiting) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.set(w)
-}
-
-func (t *waitReporter) set(w mutex.Waiting) {
-	t.newest = w
-	if t.later == nil && !t.over {
-		t.later = time.AfterFunc(max(0, reportEvery-time.Since(t.last)), t.flush)
-	}
-}
-
-func (t *waitReporter) flush() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return
-	}
-	t.later, t.last = nil, time.Now()
-	t.report(t.newest)
-	t.renewLater()
-}
-
-func (t *waitReporter) renewLater() {
-	if t.again != nil {
-		t.again.Stop()
-	}
-	t.again = time.AfterFunc(renewEvery, t.renewed)
-}
-
-// renewed reports the current state, unless a newer one became known meanwhile.
-func (t *waitReporter) renewed() {
-	t.mu.Lock()
-	known := t.newest
-	t.mu.Unlock()
-	now, err := t.renew(known)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.over || !t.newest.At.Equal(known.At):
-	case err != nil: // an outage is told of by whoever waits through it
-		t.renewLater()
+	select {
+	case <-t.states:
 	default:
-		t.set(now)
 	}
+	t.states <- w
 }
 
-// stop ends the reports. None follows after it has returned.
-func (t *waitReporter) stop() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.over = true
-	for _, timer := range []*time.Timer{t.later, t.again} {
-		if timer != nil {
-			timer.Stop()
+// run reports until ctx ends.
+func (t *waitReporter) run(ctx context.Context) {
+	var known mutex.Waiting
+	var renew <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case known = <-t.states:
+		case <-renew:
+			now, err := t.renew(ctx, known)
+			if err != nil || len(t.states) > 0 { // an outage is told of by whoever waits through it
+				renew = time.After(renewEvery)
+				continue
+			}
+			known = now
 		}
+		t.report(known)
+		renew = time.After(renewEvery)
+		sleep(ctx, reportEvery)
 	}
 }
 

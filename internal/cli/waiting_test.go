@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -23,22 +24,25 @@ func TestWaitIsReportedOnChangesAndEveryHalfMinute(t *testing.T) {
 				said = append(said, time.Since(began))
 				last = w
 			},
-			renew: func(w mutex.Waiting) (mutex.Waiting, error) {
+			renew: func(_ context.Context, w mutex.Waiting) (mutex.Waiting, error) {
 				w.Holder.AutoUnlockAt = time.Now().Add(time.Minute)
-				if w.At = time.Now(); away.Load() {
+				if away.Load() {
 					return w, errors.New("etcd is away")
 				}
 				return w, nil
 			},
+			states: make(chan mutex.Waiting, 1),
 		}
+		ctx, stop := context.WithCancel(t.Context())
+		go r.run(ctx)
 		at := func(second int) {
 			time.Sleep(time.Until(began.Add(time.Duration(second) * time.Second)))
 			synctest.Wait()
 		}
-		r.update(mutex.Waiting{Position: 3, At: time.Now()})
+		r.update(mutex.Waiting{Position: 3})
 		at(1)
-		r.update(mutex.Waiting{Position: 2, At: time.Now()})
-		r.update(mutex.Waiting{Position: 1, At: time.Now()})
+		r.update(mutex.Waiting{Position: 2})
+		r.update(mutex.Waiting{Position: 1})
 		at(60)
 		want := began.Add(33*time.Second + time.Minute)
 		if !last.Holder.AutoUnlockAt.Equal(want) || last.Position != 1 {
@@ -48,7 +52,7 @@ func TestWaitIsReportedOnChangesAndEveryHalfMinute(t *testing.T) {
 		at(70)
 		away.Store(false)
 		at(100)
-		r.stop()
+		stop()
 		at(200)
 		times := []time.Duration{0, 3 * time.Second, 33 * time.Second, 93 * time.Second}
 		if !slices.Equal(said, times) {

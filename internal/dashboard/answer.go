@@ -245,7 +245,7 @@ func (d *Dashboard) problemPage(r *site.Request, p *site.Problem) problemPage {
 	view := problemPage{Page: d.site.Page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
 	view.Query = site.BoxText(p.Name)
 	if p.Code == "not_loaded" {
-		view.Endpoints = d.site.Config.Endpoints
+		view.Endpoints = r.Site.Config.Endpoints
 	}
 	return view
 }

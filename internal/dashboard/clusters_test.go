@@ -105,7 +105,7 @@ func TestDeadlockAdviceNamesTheCluster(t *testing.T) {
 		s.change(func() { s.tick(time.Second) })
 	}
 	summary("deadlock")
-	wantWords(t, w.page(t, "ann", "/waiting", http.StatusOK), "These may be waiting for each other forever: PROD-US")
+	wantWords(t, w.page(t, "ann", "/waiting", http.StatusOK), "These may be stuck, waiting for each other: PROD-US")
 }
 
 func TestQuerySelectsClusters(t *testing.T) {

@@ -101,18 +101,6 @@ func (s *Store) grantDelays(ctx context.Context,
 	}, nil
 }
 
-// Delays reads the lock delays of a lock and of its shares, at the revision that it returns.
-func (s *Store) Delays(ctx context.Context, lock string) ([]metadata.Delay, int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	from, end := s.layout.DelaysAbout(lock)
-	resp, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(maxKeys))
-	if err != nil {
-		return nil, 0, fmt.Errorf("read the delays of lock %q: %w", lock, err)
-	}
-	return s.delaysOf(lock, resp), resp.Header.Revision, nil
-}
-
 func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.Delay {
 	var delays []metadata.Delay
 	for _, kv := range resp.Kvs {

@@ -25,11 +25,11 @@ func delayed(r *metadata.Record, d time.Duration) metadata.Removal {
 // delay returns the only delay of the lock and its shares.
 func (w world) delay(lock string) metadata.Delay {
 	w.Helper()
-	delays, _, err := w.Delays(w.Context(), lock)
-	if err != nil || len(delays) != 1 {
-		w.Fatalf("the delays of %s: %+v, %v", lock, delays, err)
+	look, err := w.Look(w.Context(), lock)
+	if err != nil || len(look.Delays) != 1 {
+		w.Fatalf("the delays of %s: %+v, %v", lock, look.Delays, err)
 	}
-	return delays[0]
+	return look.Delays[0]
 }
 
 func TestLockDelayFollowsHoldsThatAskForOne(t *testing.T) {

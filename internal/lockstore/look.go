@@ -29,14 +29,22 @@ func (s *Store) Look(ctx context.Context, lock string) (Look, error) {
 	if err != nil {
 		return Look{}, fmt.Errorf("read lock %q: %w", lock, err)
 	}
-	holders := []*metadata.Record{&look.Whole.Record}
-	for i := range look.Shares {
-		holders = append(holders, &look.Shares[i].Record)
-	}
-	if err := s.ApplyStatements(ctx, holders...); err != nil {
+	if err := s.ApplyStatements(ctx, look.Holders()...); err != nil {
 		return Look{}, err
 	}
 	return look, nil
+}
+
+// Holders returns the records of all holders, the oldest first.
+func (l *Look) Holders() []*metadata.Record {
+	var holders []*metadata.Record
+	if l.Whole.Token != 0 {
+		holders = append(holders, &l.Whole.Record)
+	}
+	for i := range l.Shares {
+		holders = append(holders, &l.Shares[i].Record)
+	}
+	return holders
 }
 
 func (s *Store) look(ctx context.Context, lock string) (Look, error) {
@@ -97,17 +105,6 @@ func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.Doc
 	g.Flush()
 	slices.SortFunc(shares, func(a, b metadata.Document) int { return cmp.Compare(a.Token, b.Token) })
 	return shares
-}
-
-// Waiters reads the waiters for a lock, the next one first.
-func (s *Store) Waiters(ctx context.Context, lock string) ([]metadata.Waiter, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	resp, err := s.etcd.Get(ctx, s.layout.Queue(lock), clientv3.WithPrefix())
-	if err != nil {
-		return nil, fmt.Errorf("read the waiters for lock %q: %w", lock, err)
-	}
-	return s.waitersOf(resp), nil
 }
 
 // Queues reads the waiters for all locks that have any.

@@ -157,23 +157,6 @@ func Leave(l protocol.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
 	}
 }
 
-// LeaveTogether reads the rest and takes several waiters out of the queue, except for one that is its tail, see
-// [StillTail].
-func LeaveTogether(l protocol.Layout, lock string, uuids []string, rest ...clientv3.Op) Txn {
-	t := Txn{Then: slices.Clone(rest)}
-	for _, uuid := range uuids {
-		t.Then = append(t.Then, clientv3.OpTxn([]clientv3.Cmp{isTail(l, lock, uuid)}, nil,
-			[]clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}))
-	}
-	return t
-}
-
-// StillTail reports whether [LeaveTogether] left the waiter of operation op in the queue: as the tail, it has to leave
-// by [Leave].
-func StillTail(r *clientv3.TxnResponse, op int) bool {
-	return op < len(r.Responses) && r.Responses[op].GetResponseTxn().GetSucceeded()
-}
-
 // Last is the newest ticket of a queue, which its tail names. The zero Last means none.
 type Last struct {
 	UUID     string
@@ -283,9 +266,9 @@ func some(l protocol.Layout, lock string) clientv3.Op {
 	return tickets(l, lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxStanding))
 }
 
-// Queue reads the keys of the tickets and then the tail.
-func Queue(l protocol.Layout, lock string) Txn {
-	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
+// Ahead reads the keys of the tickets older than p, the newest first.
+func Ahead(l protocol.Layout, p Position) Txn {
+	return Txn{Then: []clientv3.Op{older(l, p, clientv3.WithKeysOnly())}}
 }
 
 // QueueLength counts the tickets and then reads the tail. It tells a client that was refused a free lock whether others

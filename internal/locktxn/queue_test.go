@@ -110,7 +110,7 @@ func TestTailIsRestored(t *testing.T) {
 func TestTailWithoutAQueue(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Tail("a"), mine)
-	tail := locktxn.Keys(s.commit(locktxn.Queue(s.l, "a")), 1).Kvs[0].ModRevision
+	tail := locktxn.Keys(s.commit(locktxn.QueueLength(s.l, "a")), 1).Kvs[0].ModRevision
 	s.put(s.l.Tail("a"), other)
 	past := func(tail int64) locktxn.Txn {
 		return locktxn.AcquirePast(s.l, locktxn.Sole("a"), mine, fieldsOf(mine), tail)

@@ -131,7 +131,7 @@ func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event) {
 	if key.Lock == "" {
 		s.misplaced.apply(e.KV, e.Deleted)
 	}
-	_, held := s.locks.get(key.Lock)
+	held := s.locks.get(key.Lock) != nil
 	switch {
 	case key.Lock == "" && s.unlisted(e.Key):
 	case e.Deleted:
@@ -158,9 +158,9 @@ func (s *snapshot) applyUnlocker(instance string, e *protocol.Event, now time.Ti
 
 // applyLock applies all changes of one revision to one lock.
 func (s *snapshot) applyLock(name string, changes []change) step {
-	before, _ := s.locks.get(name)
+	before := s.locks.get(name)
 	after, o := s.decodeChanges(name, before, changes)
-	if after.rec == nil {
+	if after == nil {
 		s.locks.remove(name)
 		delete(s.irregulars, name)
 		return step{before: before}
@@ -186,27 +186,27 @@ func (s *snapshot) restateAll(v *View, locks []string) (steps []step) {
 // live means that the watch reported the step, not a list. Steps of one revision share now. The caller holds mu.
 func (v *View) stamp(s *step, now time.Duration, live bool) {
 	v.stats.count(s.before, s.after)
-	if s.before.rec != nil || s.after.rec != nil {
+	if s.before != nil || s.after != nil {
 		v.forgetLocks()
 	}
-	if s.after.rec == nil {
+	if s.after == nil {
 		return
 	}
-	seen := &s.after.rec.Seen
+	seen := &s.after.Seen
 	*seen = metadata.Seen{First: now, Changed: now}
 	if live {
 		seen.Arrived = max(1, now)
-		seen.Followed = max(0, v.state.since.Sub(v.began))
+		seen.Followed = max(0, v.state.Since.Sub(v.began))
 	}
-	if s.before.rec == nil || s.replaced() {
+	if s.before == nil || s.replaced() {
 		return
 	}
-	before := s.before.rec.Seen
+	before := s.before.Seen
 	seen.First = before.First
 	if !s.moved() {
 		seen.Changed = before.Changed
 	}
-	if s.before.rec.Written().Equal(s.after.rec.Written()) {
+	if s.before.Written().Equal(s.after.Written()) {
 		seen.Arrived, seen.Followed = before.Arrived, before.Followed
 	}
 }
@@ -230,7 +230,7 @@ func (v *View) wants(g group) bool {
 	if v.opt.Keep == nil {
 		return true
 	}
-	if _, kept := v.snap.locks.get(g.lock); kept {
+	if v.snap.locks.get(g.lock) != nil {
 		return true
 	}
 	var fields []metadata.Field

@@ -3,9 +3,6 @@ package lockview
 import (
 	"maps"
 	"slices"
-	"time"
-
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Records returns the kept presence records, whether their unlockers run or not, sorted by id.
@@ -24,15 +21,4 @@ func (v *View) Statements() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.snap.stated.deaths) + len(v.snap.stated.suspicions)
-}
-
-// IdleAfterAChange reports whether a lock counts as idle that changed before that was noted.
-func IdleAfterAChange() bool {
-	var x index
-	before, after := &held{Record: metadata.Record{Name: "a"}}, &held{Record: metadata.Record{Name: "a"}}
-	x.put(item{rec: before})
-	x.put(item{rec: after})
-	x.noteIdle(item{rec: before, idleUntil: time.Minute})
-	_, idle, _ := x.dueSoon(0)
-	return idle > 0
 }

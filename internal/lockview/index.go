@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -15,22 +16,15 @@ type held struct {
 	metadata.Record
 	size int32     // bytes of all names and values in etcd
 	keys *keyNames // of a canonical lock; nil if it is irregular
-}
-
-// item refers to what the view keeps of a lock. Without a record there is no lock.
-type item struct {
-	rec *held
-	// idleUntil is the last result of [staleness.IdleUntil], in the index; 0 = not computed yet, or due soon.
-	idleUntil time.Duration
+	// idleUntil is the last result of [staleness.IdleUntil]; 0 = not computed yet, or due soon.
+	idleUntil atomic.Int64
 }
 
 // sizeOf limits a size to an int32. The exact value matters only if it is far smaller.
 func sizeOf(size int) int32 { return int32(min(size, math.MaxInt32)) }
 
-func (it item) name() string { return it.rec.Name }
-
-// newItem makes an item of a record, whose texts share memory with equal ones. An irregular one has no keys.
-func newItem(rec metadata.Record, size int, keys *keyNames, in *interner) item {
+// newHeld keeps a record, whose texts share memory with equal ones. An irregular one has no keys.
+func newHeld(rec metadata.Record, size int, keys *keyNames, in *interner) *held {
 	texts := rec.Name + rec.UUID
 	rec.Name = texts[:len(rec.Name)]
 	rec.UUID = texts[len(rec.Name):]
@@ -40,61 +34,62 @@ func newItem(rec metadata.Record, size int, keys *keyNames, in *interner) item {
 	if rec.Process != nil {
 		rec.Process = in.process(*rec.Process)
 	}
-	return item{rec: &held{rec, sizeOf(size), keys}}
+	return &held{Record: rec, size: sizeOf(size), keys: keys}
 }
 
 // maxChunk is chosen so that finding a lock costs about as much as inserting it.
 const maxChunk = 512
 
-// index holds the items sorted by lock name, in chunks. With hundreds of thousands of locks it takes a third of the
+// index holds the locks sorted by name, in chunks. With hundreds of thousands of locks it takes a third of the
 // memory of a map plus a sorted slice, and never needs re-sorting.
 type index struct {
-	chunks [][]item // none is empty
+	chunks [][]*held // none is empty
 	count  int
 }
 
 // find returns the chunk, and the position in it, where name is or would be.
 func (x *index) find(name string) (chunk, pos int, found bool) {
-	chunk, _ = slices.BinarySearchFunc(x.chunks, name, func(s []item, name string) int {
-		return strings.Compare(s[len(s)-1].name(), name)
+	chunk, _ = slices.BinarySearchFunc(x.chunks, name, func(s []*held, name string) int {
+		return strings.Compare(s[len(s)-1].Name, name)
 	})
 	if chunk == len(x.chunks) {
 		return chunk, 0, false
 	}
-	pos, found = slices.BinarySearchFunc(x.chunks[chunk], name, func(it item, name string) int {
-		return strings.Compare(it.name(), name)
+	pos, found = slices.BinarySearchFunc(x.chunks[chunk], name, func(h *held, name string) int {
+		return strings.Compare(h.Name, name)
 	})
 	return chunk, pos, found
 }
 
-func (x *index) get(name string) (item, bool) {
+// get returns the lock with this name; nil if there is none.
+func (x *index) get(name string) *held {
 	chunk, pos, found := x.find(name)
 	if !found {
-		return item{}, false
+		return nil
 	}
-	return x.chunks[chunk][pos], true
+	return x.chunks[chunk][pos]
 }
 
-func (x *index) put(it item) {
-	chunk, pos, found := x.find(it.name())
+func (x *index) put(h *held) {
+	chunk, pos, found := x.find(h.Name)
 	switch {
 	case found:
-		x.chunks[chunk][pos] = it
+		x.chunks[chunk][pos] = h
 		return
 	case len(x.chunks) == 0:
-		x.chunks = [][]item{make([]item, 0, maxChunk)}
+		x.chunks = [][]*held{make([]*held, 0, maxChunk)}
 	case chunk == len(x.chunks): // after all others
 		chunk--
 		pos = len(x.chunks[chunk])
 	}
 	x.count++
-	x.chunks[chunk] = slices.Insert(x.chunks[chunk], pos, it)
+	x.chunks[chunk] = slices.Insert(x.chunks[chunk], pos, h)
 	if full := x.chunks[chunk]; len(full) == maxChunk {
 		half := maxChunk / 2
 		if chunk == len(x.chunks)-1 && pos == maxChunk-1 {
 			half = maxChunk - 1 // names added in order fill their chunks
 		}
-		right := append(make([]item, 0, maxChunk), full[half:]...)
+		right := append(make([]*held, 0, maxChunk), full[half:]...)
 		clear(full[half:])
 		x.chunks[chunk] = full[:half]
 		x.chunks = slices.Insert(x.chunks, chunk+1, right)
@@ -118,11 +113,11 @@ func (x *index) remove(name string) {
 	}
 }
 
-// load fills an empty index with sorted items, leaving room in the chunks.
-func (x *index) load(items []item) {
-	x.count = len(items)
-	for chunk := range slices.Chunk(items, maxChunk*3/4) {
-		x.chunks = append(x.chunks, append(make([]item, 0, maxChunk), chunk...))
+// load fills an empty index with sorted locks, leaving room in the chunks.
+func (x *index) load(locks []*held) {
+	x.count = len(locks)
+	for chunk := range slices.Chunk(locks, maxChunk*3/4) {
+		x.chunks = append(x.chunks, append(make([]*held, 0, maxChunk), chunk...))
 	}
 }
 
@@ -130,31 +125,25 @@ func (x *index) load(items []item) {
 func (x *index) records() []*metadata.Record {
 	all := make([]*metadata.Record, 0, x.count)
 	for _, s := range x.chunks {
-		for _, it := range s {
-			all = append(all, &it.rec.Record)
+		for _, h := range s {
+			all = append(all, &h.Record)
 		}
 	}
 	return all
 }
 
-// items returns all items in order.
-func (x *index) items() []item {
-	all := make([]item, 0, x.count)
-	for _, s := range x.chunks {
-		all = append(all, s...)
-	}
-	return all
-}
+// all returns all locks in order.
+func (x *index) all() []*held { return slices.Concat(x.chunks...) }
 
 // any reports whether a record with a name between from and end satisfies is.
 func (x *index) any(from, end string, is func(*held) bool) bool {
 	chunk, pos, _ := x.find(from)
 	for ; chunk < len(x.chunks); chunk++ {
-		for _, it := range x.chunks[chunk][pos:] {
+		for _, h := range x.chunks[chunk][pos:] {
 			switch {
-			case it.name() >= end:
+			case h.Name >= end:
 				return false
-			case is(it.rec):
+			case is(h):
 				return true
 			}
 		}
@@ -167,32 +156,25 @@ func (x *index) any(from, end string, is func(*held) bool) bool {
 // the first of all was taken, by its holder's clock; zero if none says.
 func (x *index) dueSoon(now time.Duration) (dueSoon []*held, idle int, oldest time.Time) {
 	for _, chunk := range x.chunks {
-		for _, it := range chunk {
-			if at := it.rec.LockedAt; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+		for _, h := range chunk {
+			if at := h.LockedAt; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
 				oldest = at
 			}
-			if it.idleUntil > now {
+			if time.Duration(h.idleUntil.Load()) > now {
 				idle++
 			} else {
-				dueSoon = append(dueSoon, it.rec)
+				dueSoon = append(dueSoon, h)
 			}
 		}
 	}
 	return dueSoon, idle, oldest
 }
 
-// noteIdle notes until when a lock is idle, unless it has changed.
-func (x *index) noteIdle(it item) {
-	if chunk, pos, found := x.find(it.name()); found && x.chunks[chunk][pos].rec == it.rec {
-		x.chunks[chunk][pos].idleUntil = it.idleUntil
-	}
-}
-
 // forgetIdle forgets which locks are idle.
 func (x *index) forgetIdle() {
 	for _, chunk := range x.chunks {
-		for i := range chunk {
-			chunk[i].idleUntil = 0
+		for _, h := range chunk {
+			h.idleUntil.Store(0)
 		}
 	}
 }

@@ -113,12 +113,12 @@ func membersOf(r *metadata.Record) map[string]any {
 
 // expand returns the keys of a canonical lock as if they had been read. They decode to the same record, although the
 // document may be shorter.
-func expand(it item) *irregular {
-	r := &it.rec.Record
+func expand(h *held) *irregular {
+	r := &h.Record
 	members := membersOf(r)
 	o := &irregular{}
 	var opaque string // the key that accounts for the rest of the lock's size
-	for _, name := range it.rec.keys.names {
+	for _, name := range h.keys.names {
 		value, ours := valueOf(r, name)
 		switch {
 		case ours:
@@ -137,7 +137,7 @@ func expand(it item) *irregular {
 	if opaque == metadata.FieldMetadata {
 		document, _ = json.Marshal(members) // it cannot fail for what decoding yields
 	}
-	o.set(keptField{Field: fieldOf(r, opaque, string(document)), size: int(it.rec.size) - o.size()})
+	o.set(keptField{Field: fieldOf(r, opaque, string(document)), size: int(h.size) - o.size()})
 	return o
 }
 
@@ -163,35 +163,35 @@ func (h *held) madeOf(fields []metadata.Field) bool {
 
 // extended returns a canonical lock after the changes of one revision; ok reports whether they are what the protocol's
 // alive transaction writes. Most writes are such, and decoding all keys of the lock would take four times as long.
-func extended(it item, changes []change, in *interner) (after item, ok bool) {
+func extended(before *held, changes []change, in *interner) (after *held, ok bool) {
 	fields := make([]metadata.Field, 0, len(changes))
 	for _, c := range changes {
 		if c.foreign || c.event.Deleted {
-			return it, false
+			return nil, false
 		}
 		fields = append(fields, c.written())
 	}
-	rec := it.rec.Record // a copy
+	rec := before.Record // a copy
 	now := metadata.DecodeRecord(rec.Name, fields)
 	writes := 2
 	if now.Alive != nil {
 		writes++
 	}
 	if len(fields) != writes || now.Token != 0 || len(now.Problems) != 1 { // the missing uuid is one
-		return it, false
+		return nil, false
 	}
-	size := int(it.rec.size)
-	keys := it.rec.keys
+	size := int(before.size)
+	keys := before.keys
 	switch {
 	case now.Alive == nil && rec.Alive != nil:
-		return it, false
+		return nil, false
 	case now.Alive != nil && rec.Alive == nil:
 		size += len(metadata.FieldAlive)
 		keys = in.keys(append(slices.Clip(keys.names), metadata.FieldAlive))
 	}
 	for _, f := range fields {
-		before, _ := valueOf(&rec, f.Name)
-		size += len(f.Value) - len(before)
+		old, _ := valueOf(&rec, f.Name)
+		size += len(f.Value) - len(old)
 	}
 	rec.AlertAt = now.AlertAt
 	rec.AutoUnlockAt = now.AutoUnlockAt
@@ -201,8 +201,8 @@ func extended(it item, changes []change, in *interner) (after item, ok bool) {
 	rec.Revision = now.Revision
 	for _, f := range fields {
 		if value, _ := valueOf(&rec, f.Name); value != f.Value {
-			return it, false
+			return nil, false
 		}
 	}
-	return item{rec: &held{rec, sizeOf(size), keys}}, size <= maxCanonical
+	return &held{Record: rec, size: sizeOf(size), keys: keys}, size <= maxCanonical
 }

@@ -16,7 +16,7 @@ type builder struct {
 	view  *View
 	reuse bool // take unchanged records from the view
 	snap  *snapshot
-	items []item
+	locks []*held
 
 	lock       string // being read
 	fields     []metadata.Field
@@ -38,9 +38,9 @@ func (v *View) list(ctx context.Context, reuse bool) (*builder, int64, error) {
 		return nil, 0, err
 	}
 	b.flush()
-	byName := func(a, b item) int { return strings.Compare(a.name(), b.name()) }
-	if !slices.IsSortedFunc(b.items, byName) { // keys and names sort differently if names have characters before "/"
-		slices.SortFunc(b.items, byName)
+	byName := func(a, b *held) int { return strings.Compare(a.Name, b.Name) }
+	if !slices.IsSortedFunc(b.locks, byName) { // keys and names sort differently if names have characters before "/"
+		slices.SortFunc(b.locks, byName)
 	}
 	return b, revision, nil
 }
@@ -112,8 +112,8 @@ func (b *builder) flush() {
 // finish adds the lock being read, if it is wanted.
 func (b *builder) finish() {
 	if b.reuse {
-		if it, ok := b.view.unchanged(b); ok {
-			b.items = append(b.items, it)
+		if h := b.view.unchanged(b); h != nil {
+			b.locks = append(b.locks, h)
 			return
 		}
 	}
@@ -123,32 +123,35 @@ func (b *builder) finish() {
 	if keep := b.view.opt.Keep; keep != nil && !keep(b.fields) {
 		return
 	}
-	it, o := b.snap.decode(b.lock, b.fields, b.surplus)
+	h, o := b.snap.decode(b.lock, b.fields, b.surplus)
 	if o != nil {
 		o.newest = b.newest
-		b.snap.irregulars[it.name()] = o
+		b.snap.irregulars[h.Name] = o
 	}
-	b.items = append(b.items, it)
+	b.locks = append(b.locks, h)
 }
 
-// unchanged returns the view's item of the lock being read, if it was decoded from the same keys.
-func (v *View) unchanged(b *builder) (item, bool) {
+// unchanged returns what the view keeps of the lock being read, if it was decoded from the same keys; else nil.
+func (v *View) unchanged(b *builder) *held {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	it, held := v.snap.locks.get(b.lock)
+	h := v.snap.locks.get(b.lock)
 	known, has := v.snap.foreign.in[b.lock]
-	if !held || has != (b.foreign > 0) || known != b.foreign {
-		return item{}, false
+	if h == nil || has != (b.foreign > 0) || known != b.foreign {
+		return nil
 	}
 	// If the lock changed while an earlier list was reconciled, the foreign keys were recounted, but the record was not
 	// updated.
-	if it.rec.Foreign() != has {
-		return item{}, false
-	}
+	same := h.Foreign() == has
 	if o := v.snap.irregulars[b.lock]; o != nil {
-		return it, o.madeOf(b)
+		same = same && o.madeOf(b)
+	} else {
+		same = same && b.surplus == 0 && h.madeOf(b.fields)
 	}
-	return it, b.surplus == 0 && it.rec.madeOf(b.fields)
+	if !same {
+		return nil
+	}
+	return h
 }
 
 // madeOf compares revisions, because a key never has two values at one revision. For the surplus keys, which are not

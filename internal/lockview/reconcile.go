@@ -19,10 +19,7 @@ type findings struct {
 }
 
 // reconcile makes the snapshot match the list in b, except for keys touched meanwhile (nil: none). The caller holds mu.
-func (v *View) reconcile(b *builder, t *touched) (n findings) {
-	if t == nil {
-		t = newTouched()
-	}
+func (v *View) reconcile(b *builder, t touched) (n findings) {
 	restated := v.reconcileStatements(b, t)
 	steps, differed := v.reconcileLocks(b, t)
 	for _, lock := range restated {
@@ -40,30 +37,30 @@ func (v *View) reconcile(b *builder, t *touched) (n findings) {
 			n.gone = append(n.gone, &r.Record)
 		}
 		if s.died() {
-			n.died = append(n.died, &s.after.rec.Record)
+			n.died = append(n.died, &s.after.Record)
 		}
 	}
 	v.reconcileQueues(b.snap.queues, t)
 	v.reconcileUnlockers(b.snap.unlockers, t)
 	v.reconcileDelays(b.snap.delays, t)
 	v.snap.noteAllFree(now)
-	if !t.foreign {
+	if !t[protocol.Key{Kind: protocol.KindForeign}] {
 		v.snap.foreign = b.snap.foreign
 		v.snap.misplaced.replace(b.snap.misplaced)
 	}
 	return n
 }
 
-func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed int) {
-	before := v.snap.locks.items()
-	after := b.items
-	if len(before) == 0 && len(t.locks) == 0 {
+func (v *View) reconcileLocks(b *builder, t touched) (steps []step, differed int) {
+	before := v.snap.locks.all()
+	after := b.locks
+	if len(before) == 0 && len(t) == 0 {
 		v.snap.locks.load(after)
 		v.snap.irregulars = b.snap.irregulars
 		steps = make([]step, 0, len(after))
-		for _, it := range after {
-			v.snap.heed(it)
-			steps = append(steps, step{after: it})
+		for _, h := range after {
+			v.snap.heed(h)
+			steps = append(steps, step{after: h})
 		}
 		return steps, len(steps)
 	}
@@ -80,13 +77,13 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 			s.after = after[0]
 			after = after[1:]
 		}
-		if s.before.rec == s.after.rec || t.locks[s.name()] {
+		if s.before == s.after || t[protocol.Key{Kind: protocol.KindField, Lock: s.name()}] {
 			continue
 		}
 		if !v.knownInexact(&s) {
 			differed++
 		}
-		if s.after.rec == nil {
+		if s.after == nil {
 			v.snap.locks.remove(s.name())
 			delete(v.snap.irregulars, s.name())
 		} else {
@@ -101,7 +98,7 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 // knownInexact reports whether the snapshot was expected to be inexact about the lock, so that a difference does not
 // mean that the watch missed something: the lock has more keys than are kept, or was only assumed to have foreign keys.
 func (v *View) knownInexact(s *step) bool {
-	if s.before.rec == nil || s.after.rec == nil || s.replaced() || s.moved() {
+	if s.before == nil || s.after == nil || s.replaced() || s.moved() {
 		return false
 	}
 	o := v.snap.irregulars[s.name()]
@@ -110,33 +107,36 @@ func (v *View) knownInexact(s *step) bool {
 }
 
 // order compares the first names of two sorted lists. An empty list comes last.
-func order(a, b []item) int {
+func order(a, b []*held) int {
 	switch {
 	case len(b) == 0:
 		return -1
 	case len(a) == 0:
 		return 1
 	}
-	return strings.Compare(a[0].name(), b[0].name())
+	return strings.Compare(a[0].Name, b[0].Name)
 }
 
-func (v *View) reconcileQueues(listed queues, t *touched) {
+func (v *View) reconcileQueues(listed queues, t touched) {
 	v.queues = nil
 	listed.keepSeen(v.snap.queues)
-	for lock := range t.queues {
-		delete(listed, lock)
-		if q := v.snap.queues[lock]; q != nil {
-			listed[lock] = q
+	for key := range t {
+		if key.Kind != protocol.KindTicket {
+			continue
+		}
+		delete(listed, key.Lock)
+		if q := v.snap.queues[key.Lock]; q != nil {
+			listed[key.Lock] = q
 		}
 	}
 	v.snap.queues = listed
 }
 
-func (v *View) reconcileUnlockers(listed map[string]unlocker, t *touched) {
+func (v *View) reconcileUnlockers(listed map[string]unlocker, t touched) {
 	for instance, known := range v.snap.unlockers {
 		now, ok := listed[instance]
-		if t.unlockers[instance] || ok && now.revision == known.revision {
-			if !v.state.synced {
+		if t[protocol.Key{Kind: protocol.KindUnlocker, ID: instance}] || ok && now.revision == known.revision {
+			if !v.state.Synced {
 				known.heard = now.heard // its writes could not arrive meanwhile
 			}
 			listed[instance] = known // keeps its time of arrival
@@ -144,7 +144,7 @@ func (v *View) reconcileUnlockers(listed map[string]unlocker, t *touched) {
 	}
 	maps.DeleteFunc(listed, func(instance string, _ unlocker) bool {
 		_, known := v.snap.unlockers[instance]
-		return t.unlockers[instance] && !known
+		return !known && t[protocol.Key{Kind: protocol.KindUnlocker, ID: instance}]
 	})
 	v.snap.unlockers = listed
 }
@@ -173,7 +173,7 @@ func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
 
 // reconcileStatements replaces the statements by those of a list, except for keys touched meanwhile. It returns the
 // locks whose statements differ.
-func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
+func (v *View) reconcileStatements(b *builder, t touched) (locks []string) {
 	now := v.snap.stated
 	listed := b.snap.stated
 	for _, kind := range []protocol.Kind{protocol.KindDeath, protocol.KindSuspicion} {
@@ -182,7 +182,7 @@ func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
 		for id, known := range before {
 			st, ok := after[id]
 			switch {
-			case t.statements[protocol.Key{Kind: kind, ID: id}], ok && b.reuse && st.Revision == known.Revision:
+			case t[protocol.Key{Kind: kind, ID: id}], ok && b.reuse && st.Revision == known.Revision:
 				after[id] = known // keeps when it was first seen
 			default:
 				locks = append(locks, known.Lock)
@@ -191,7 +191,7 @@ func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
 		for id, st := range after {
 			switch _, known := before[id]; {
 			case known:
-			case t.statements[protocol.Key{Kind: kind, ID: id}]:
+			case t[protocol.Key{Kind: kind, ID: id}]:
 				delete(after, id)
 			default:
 				locks = append(locks, st.Lock)
@@ -209,11 +209,14 @@ func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
 }
 
 // reconcileDelays replaces the delays by those of a list, except for keys touched meanwhile.
-func (v *View) reconcileDelays(listed map[string]metadata.Delay, t *touched) {
-	for lock := range t.delays {
-		delete(listed, lock)
-		if d, ok := v.snap.delays[lock]; ok {
-			listed[lock] = d
+func (v *View) reconcileDelays(listed map[string]metadata.Delay, t touched) {
+	for key := range t {
+		if key.Kind != protocol.KindDelay {
+			continue
+		}
+		delete(listed, key.Lock)
+		if d, ok := v.snap.delays[key.Lock]; ok {
+			listed[key.Lock] = d
 		}
 	}
 	v.snap.delays = listed

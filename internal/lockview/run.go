@@ -114,7 +114,7 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 			}
 		}
 		if s.died() {
-			v.opt.Died(&s.after.rec.Record)
+			v.opt.Died(&s.after.Record)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (c *comparison) advance(ctx context.Context) {
 
 func (c *comparison) start(ctx context.Context) {
 	c.view.mu.Lock()
-	c.view.touched = newTouched()
+	c.view.touched = touched{}
 	c.view.mu.Unlock()
 	ctx, c.cancel = context.WithCancel(ctx)
 	listed := make(chan listing, 1)

@@ -36,9 +36,9 @@ func newSnapshot(l protocol.Layout, i *interner) *snapshot {
 }
 
 // decodeChanges returns a lock after the changes of one revision; for an irregular lock also the keys to keep.
-func (s *snapshot) decodeChanges(name string, before item, changes []change) (item, *irregular) {
+func (s *snapshot) decodeChanges(name string, before *held, changes []change) (*held, *irregular) {
 	o := s.irregulars[name]
-	if before.rec != nil && o == nil {
+	if before != nil && o == nil {
 		if after, ok := extended(before, changes, s.intern); ok {
 			return after, nil
 		}
@@ -57,13 +57,13 @@ func (s *snapshot) decodeChanges(name string, before item, changes []change) (it
 		}
 	}
 	if len(o.fields) == 0 {
-		return item{}, nil
+		return nil, nil
 	}
 	return s.decodeIrregular(name, o)
 }
 
 // decodeNew decodes a lock from its first keys.
-func (s *snapshot) decodeNew(name string, changes []change) (item, *irregular) {
+func (s *snapshot) decodeNew(name string, changes []change) (*held, *irregular) {
 	var fields []metadata.Field
 	for _, c := range changes {
 		if !c.foreign && !c.event.Deleted {
@@ -78,9 +78,9 @@ func (s *snapshot) decodeNew(name string, changes []change) (item, *irregular) {
 
 // decode decodes the keys of a lock; surplus counts those left out. For an irregular lock it also returns the keys to
 // keep.
-func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (item, *irregular) {
+func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (*held, *irregular) {
 	if len(fields) == 0 {
-		return item{}, nil
+		return nil, nil
 	}
 	size := 0
 	for _, f := range fields {
@@ -89,7 +89,7 @@ func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (it
 	rec := metadata.DecodeRecord(name, fields)
 	if _, has := s.foreign.in[name]; !has {
 		if keys, canonical := keysOf(&rec, fields, size, s.intern); canonical {
-			return newItem(rec, size, keys, s.intern), nil
+			return newHeld(rec, size, keys, s.intern), nil
 		}
 	}
 	o := &irregular{}
@@ -100,17 +100,17 @@ func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (it
 	return s.decodeIrregular(name, o)
 }
 
-func (s *snapshot) decodeIrregular(name string, o *irregular) (item, *irregular) {
+func (s *snapshot) decodeIrregular(name string, o *irregular) (*held, *irregular) {
 	rec, size := o.record(name), o.size()
 	if n, has := s.foreign.in[name]; has {
 		rec.Problems = append(rec.Problems, foreignProblem(n))
 	}
 	if o.surplus == 0 {
 		if keys, canonical := keysOf(&rec, o.raw(), size, s.intern); canonical {
-			return newItem(rec, size, keys, s.intern), nil
+			return newHeld(rec, size, keys, s.intern), nil
 		}
 	}
-	return newItem(rec, size, nil, s.intern), o
+	return newHeld(rec, size, nil, s.intern), o
 }
 
 func foreignProblem(n int) metadata.Problem {
@@ -121,57 +121,57 @@ func foreignProblem(n int) metadata.Problem {
 	return metadata.Problem{Field: "record", Reason: metadata.ReasonUnknownLayout, Text: text}
 }
 
-func (s *snapshot) put(it item, o *irregular) {
-	s.locks.put(it)
+func (s *snapshot) put(h *held, o *irregular) {
+	s.locks.put(h)
 	if o == nil {
-		delete(s.irregulars, it.name())
+		delete(s.irregulars, h.Name)
 	} else {
-		s.irregulars[it.name()] = o
+		s.irregulars[h.Name] = o
 	}
 }
 
-// step is the effect of one revision on one lock. An item without a record means that there is none.
-type step struct{ before, after item }
+// step is the effect of one revision on one lock. Without a lock before or after, that is nil.
+type step struct{ before, after *held }
 
 func (s *step) name() string {
-	if s.before.rec != nil {
-		return s.before.name()
+	if s.before != nil {
+		return s.before.Name
 	}
-	return s.after.name()
+	return s.after.Name
 }
 
 // died reports whether the holder was proven to have ended in this step.
 func (s *step) died() bool {
-	before, after := s.before.rec, s.after.rec
+	before, after := s.before, s.after
 	return after != nil && after.Proven() && (before == nil || before.Death != after.Death)
 }
 
 // ended returns the hold that ended in this step, or nil.
 func (s *step) ended() *held {
-	if s.before.rec == nil || s.before.rec.Token == 0 || s.after.rec != nil && !s.replaced() {
+	if s.before == nil || s.before.Token == 0 || s.after != nil && !s.replaced() {
 		return nil
 	}
-	return s.before.rec
+	return s.before
 }
 
 // began returns the hold that began in this step, or nil.
 func (s *step) began() *held {
-	if s.after.rec == nil || s.after.rec.Token == 0 || s.before.rec != nil && !s.replaced() {
+	if s.after == nil || s.after.Token == 0 || s.before != nil && !s.replaced() {
 		return nil
 	}
-	return s.after.rec
+	return s.after
 }
 
 // replaced reports whether the hold is a different one than before.
 func (s *step) replaced() bool {
-	return s.before.rec.Token != s.after.rec.Token || s.before.rec.UUID != s.after.rec.UUID
+	return s.before.Token != s.after.Token || s.before.UUID != s.after.UUID
 }
 
 // moved reports whether a time changed by which package staleness judges a removal; only a live holder changes those.
 // Any other write, such as an attribute or a foreign key in the record's range, must not count, or it could keep a dead
 // holder's lock forever. Rewriting a deadline unchanged must not count either: it is not an extension.
 func (s *step) moved() bool {
-	before, after := s.before.rec, s.after.rec
+	before, after := s.before, s.after
 	return !before.AlertAt.Equal(after.AlertAt) || !before.AutoUnlockAt.Equal(after.AutoUnlockAt) ||
 		!before.LockedAt.Equal(after.LockedAt) || !aliveAt(before).Equal(aliveAt(after))
 }
@@ -216,7 +216,7 @@ func (s *snapshot) noteAllFree(now time.Duration) {
 
 // taken reports whether the lock or a share of it is held, or a delay keeps waiters from taking it.
 func (s *snapshot) taken(lock string) bool {
-	if it, ok := s.locks.get(lock); ok && it.rec.Token != 0 {
+	if h := s.locks.get(lock); h != nil && h.Token != 0 {
 		return true
 	}
 	if _, delayed := s.delays[lock]; delayed {
@@ -259,8 +259,8 @@ func (s *snapshot) dropLoose() {
 }
 
 func (s *snapshot) isLoose(st *metadata.Statement) bool {
-	it, held := s.locks.get(st.Lock)
-	return !held || it.rec.Death != st && it.rec.Suspicion != st
+	h := s.locks.get(st.Lock)
+	return h == nil || h.Death != st && h.Suspicion != st
 }
 
 // boundLoose counts the statements that are not about a held lock, and forgets them if there are too many.
@@ -279,25 +279,24 @@ func (s *snapshot) boundLoose() {
 }
 
 // heed attaches the statements about its hold to a record that no reader has seen yet.
-func (s *snapshot) heed(it item) {
-	if it.rec == nil || len(s.stated.deaths)+len(s.stated.suspicions) == 0 {
+func (s *snapshot) heed(h *held) {
+	if len(s.stated.deaths)+len(s.stated.suspicions) == 0 {
 		return
 	}
-	it.rec.Heed(s.stated.deaths[it.rec.UUID], s.stated.suspicions[it.rec.UUID])
+	h.Heed(s.stated.deaths[h.UUID], s.stated.suspicions[h.UUID])
 }
 
 // restate attaches the current statements to a lock; ok reports whether they changed.
 func (s *snapshot) restate(name string) (told step, ok bool) {
-	it, held := s.locks.get(name)
-	if !held {
+	before := s.locks.get(name)
+	if before == nil {
 		return step{}, false
 	}
-	kept := *it.rec // a copy
-	kept.Heed(s.stated.deaths[kept.UUID], s.stated.suspicions[kept.UUID])
-	if kept.Death == it.rec.Death && kept.Suspicion == it.rec.Suspicion {
+	after := &held{Record: before.Record, size: before.size, keys: before.keys}
+	after.Heed(s.stated.deaths[after.UUID], s.stated.suspicions[after.UUID])
+	if after.Death == before.Death && after.Suspicion == before.Suspicion {
 		return step{}, false
 	}
-	after := item{rec: &kept}
 	s.locks.put(after)
-	return step{it, after}, true
+	return step{before, after}, true
 }

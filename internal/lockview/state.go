@@ -14,54 +14,47 @@ import (
 // maxSilence is how long the snapshot counts as current without a sign of life from etcd.
 const maxSilence = 10 * time.Second
 
-// state is the data behind Freshness.
-type state struct {
-	synced                   bool
-	revision, first, highest int64
-	heard, since             time.Time
-	cause                    string
-}
+// state is the freshness as it was last noted.
+type state protocol.Freshness
 
 // at returns the freshness at a moment.
 func (s state) at(now time.Time) protocol.Freshness {
-	f := protocol.Freshness{Synced: s.synced, Revision: s.revision, First: s.first, Highest: s.highest, Heard: s.heard,
-		Since: s.since, Cause: s.cause}
-	if quiet := now.Sub(s.heard); s.synced && quiet > maxSilence {
-		f.Synced = false
-		f.Since = s.heard.Add(maxSilence)
-		f.Cause = fmt.Sprintf("nothing heard from etcd for %v", quiet.Round(time.Second))
+	if quiet := now.Sub(s.Heard); s.Synced && quiet > maxSilence {
+		s.Synced = false
+		s.Since = s.Heard.Add(maxSilence)
+		s.Cause = fmt.Sprintf("nothing heard from etcd for %v", quiet.Round(time.Second))
 	}
-	return f
+	return protocol.Freshness(s)
 }
 
 // hear notes a sign of life at a revision.
 func (s *state) hear(revision int64) {
-	s.heard = time.Now()
-	s.revision = revision
-	if s.first == 0 {
-		s.first = revision
+	s.Heard = time.Now()
+	s.Revision = revision
+	if s.First == 0 {
+		s.First = revision
 	}
-	s.highest = max(s.highest, revision)
+	s.Highest = max(s.Highest, revision)
 }
 
 // sync notes that the snapshot is current.
 func (s *state) sync() {
-	if !s.synced {
-		s.synced = true
-		s.since = time.Now()
-		s.cause = ""
+	if !s.Synced {
+		s.Synced = true
+		s.Since = time.Now()
+		s.Cause = ""
 	}
 }
 
 // lose notes that the snapshot no longer follows etcd, and reports whether that is news: an outage is, each further
 // attempt in it is not.
 func (s *state) lose(cause string) (news bool) {
-	if s.synced {
-		s.since = time.Now()
+	if s.Synced {
+		s.Since = time.Now()
 	}
-	news = s.synced || s.cause != cause
-	s.synced = false
-	s.cause = cause
+	news = s.Synced || s.Cause != cause
+	s.Synced = false
+	s.Cause = cause
 	return news
 }
 
@@ -118,12 +111,12 @@ func newStats() Stats {
 }
 
 // count counts the problems of after that before did not have. The caller holds mu.
-func (s *Stats) count(before, after item) {
-	if after.rec == nil {
+func (s *Stats) count(before, after *held) {
+	if after == nil {
 		return
 	}
-	for _, p := range after.rec.Problems {
-		if before.rec == nil || !slices.Contains(before.rec.Problems, p) {
+	for _, p := range after.Problems {
+		if before == nil || !slices.Contains(before.Problems, p) {
 			s.MetadataErrors[p.Reason]++
 		}
 	}
@@ -146,38 +139,20 @@ func reasonOf(err error) string {
 	return reasonOther
 }
 
-// touched is the keys that the watch reported while a list was being read. The list may show them before or after the
-// change.
-type touched struct {
-	locks, queues, unlockers, delays map[string]bool
-
-	statements map[protocol.Key]bool
-	foreign    bool
-}
-
-func newTouched() *touched {
-	return &touched{locks: map[string]bool{}, queues: map[string]bool{}, unlockers: map[string]bool{},
-		delays: map[string]bool{}, statements: map[protocol.Key]bool{}}
-}
+// touched is the keys that the watch reported while a list was being read: of a record or a queue, the lock. The list
+// may show them before or after the change.
+type touched map[protocol.Key]bool
 
 // add notes a change; without a running comparison, t is nil.
-func (t *touched) add(key protocol.Key) {
-	if t == nil {
+func (t touched) add(key protocol.Key) {
+	switch {
+	case t == nil:
 		return
+	case key.Kind == protocol.KindForeign:
+		t[protocol.Key{Kind: protocol.KindField, Lock: key.Lock}] = true
+		key = protocol.Key{Kind: protocol.KindForeign}
+	case key.Kind == protocol.KindField, key.Kind == protocol.KindTicket:
+		key.ID = ""
 	}
-	switch key.Kind {
-	case protocol.KindField:
-		t.locks[key.Lock] = true
-	case protocol.KindTicket:
-		t.queues[key.Lock] = true
-	case protocol.KindUnlocker:
-		t.unlockers[key.ID] = true
-	case protocol.KindDelay:
-		t.delays[key.Lock] = true
-	case protocol.KindDeath, protocol.KindSuspicion:
-		t.statements[key] = true
-	case protocol.KindForeign:
-		t.foreign = true
-		t.locks[key.Lock] = true
-	}
+	t[key] = true
 }

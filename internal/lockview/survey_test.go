@@ -36,12 +36,6 @@ func judge(survey staleness.Survey, p staleness.Policy, now staleness.Moment) (s
 	return s, judged
 }
 
-func TestLockThatChangesMeanwhileIsNotIdle(t *testing.T) {
-	if lockview.IdleAfterAChange() {
-		t.Error("what was found out of the record before counts for the one after")
-	}
-}
-
 func TestSurveyMissesNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, 4))

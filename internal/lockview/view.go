@@ -81,7 +81,7 @@ type View struct {
 	judged  judged
 	state   state
 	stats   Stats
-	touched *touched // keys that changed since the running comparison began; nil if none is running
+	touched touched // keys that changed since the running comparison began; nil if none is running
 }
 
 // New returns a view that is empty until Run has listed the keys.
@@ -103,8 +103,8 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	}
 	v := &View{layout: l, src: src, opt: o, began: time.Now(), stats: newStats()}
 	v.snap = newSnapshot(l, &v.intern)
-	v.state.since = v.began
-	v.state.cause = "the first list is not done"
+	v.state.Since = v.began
+	v.state.Cause = "the first list is not done"
 	return v
 }
 
@@ -133,11 +133,11 @@ func (v *View) forgetLocks() { v.locks, v.shown = nil, nil }
 func (v *View) Lock(name string) *metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	it, held := v.snap.locks.get(name)
-	if !held {
+	h := v.snap.locks.get(name)
+	if h == nil {
 		return nil
 	}
-	return &it.rec.Record
+	return &h.Record
 }
 
 // Waiters returns the queue of a lock, the next waiter first.
@@ -167,7 +167,7 @@ func (v *View) Unlockers() []protocol.Unlocker {
 	defer v.mu.Unlock()
 	all := make([]protocol.Unlocker, 0, len(v.snap.unlockers))
 	for _, instance := range slices.Sorted(maps.Keys(v.snap.unlockers)) {
-		if u := v.snap.unlockers[instance]; u.runs(v.state.heard) {
+		if u := v.snap.unlockers[instance]; u.runs(v.state.Heard) {
 			all = append(all, u.Unlocker)
 		}
 	}
@@ -233,7 +233,7 @@ func (v *View) misplaced() []*metadata.Record {
 			m.rec.Seen = metadata.Seen{First: v.Clock(), Changed: v.Clock()}
 			m.stamped = true
 		}
-		if _, held := v.snap.locks.get(m.rec.Name); !held {
+		if v.snap.locks.get(m.rec.Name) == nil {
 			all = append(all, m.rec)
 		}
 	}
@@ -280,7 +280,7 @@ func (v *View) Free() (since map[string]time.Duration, followed time.Duration, s
 	synced = v.Fresh().Synced
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return maps.Clone(v.snap.free), max(0, v.state.since.Sub(v.began)), synced
+	return maps.Clone(v.snap.free), max(0, v.state.Since.Sub(v.began)), synced
 }
 
 // judged is the policy and clocks under which locks were found to be idle.
@@ -288,9 +288,6 @@ type judged struct {
 	policy staleness.Policy
 	epoch  time.Time // what the wall clock showed when the view was created
 }
-
-// idleAtOnce is the number of locks that are noted as idle while the mutex is held once.
-const idleAtOnce = 500
 
 // Survey returns the locks to judge at a moment of the view's clock. Idle locks cost little; the others cost as much as
 // judging them.
@@ -301,20 +298,15 @@ func (v *View) Survey(p staleness.Policy, now staleness.Moment) staleness.Survey
 	v.mu.Unlock()
 
 	var dueSoon []*metadata.Record
-	var found []item
-	for _, rec := range candidates {
-		until := staleness.IdleUntil(&rec.Record, p, now)
+	for _, h := range candidates {
+		until := staleness.IdleUntil(&h.Record, p, now)
 		if until <= now.Mono {
-			dueSoon = append(dueSoon, &rec.Record)
+			dueSoon = append(dueSoon, &h.Record)
 			continue
 		}
 		idle++
-		if found = append(found, item{rec: rec, idleUntil: until}); len(found) == idleAtOnce {
-			v.noteIdle(found)
-			found = found[:0]
-		}
+		h.idleUntil.Store(int64(until))
 	}
-	v.noteIdle(found)
 	return staleness.Survey{DueSoon: slices.Values(dueSoon), Idle: idle, Oldest: oldest}
 }
 
@@ -340,13 +332,4 @@ func (v *View) rejudge(p staleness.Policy, now staleness.Moment) {
 	}
 	v.judged = judged{policy: p, epoch: epoch}
 	v.snap.locks.forgetIdle()
-}
-
-// noteIdle notes until when locks are idle, unless they have changed.
-func (v *View) noteIdle(found []item) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, it := range found {
-		v.snap.locks.noteIdle(it)
-	}
 }

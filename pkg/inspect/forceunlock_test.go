@@ -29,9 +29,7 @@ func TestForceUnlockEndsTheHoldWithActorAndReason(t *testing.T) {
 		go func() { got <- waiting.Do(t.Context(), "a", func(context.Context) error { return nil }) }()
 		s.AwaitWaiters("a", 1)
 		seen := get(t, st, "a").Holder()
-		if err := theirs.Alive(t.Context(), "it extends its hold"); err != nil { // which is no other hold
-			t.Fatal(err)
-		}
+		proctest.Must(t, theirs.Alive(t.Context(), "it extends its hold")) // which is no other hold
 		proctest.Must(t, st.ForceUnlock(t.Context(), &seen.Record, by, reason))
 		<-theirs.Lost()
 		lost, isLost := errors.AsType[*mutex.LostError](context.Cause(theirs.Context()))
@@ -39,9 +37,7 @@ func TestForceUnlockEndsTheHoldWithActorAndReason(t *testing.T) {
 			lost.Ending.Ended != metadata.EndedForced {
 			t.Errorf("the holder learned %+v", lost)
 		}
-		if err := <-got; err != nil { // the waiter, after the lock delay
-			t.Error(err)
-		}
+		proctest.Must(t, <-got) // the waiter, after the lock delay
 		audit, err := lockstore.New(s.Etcd(), protocol.DefaultLayout()).Audit(t.Context(), 10)
 		if err != nil || len(audit) != 1 {
 			t.Fatalf("the audit trail is %+v, %v", audit, err)

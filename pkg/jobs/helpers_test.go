@@ -71,9 +71,7 @@ func one(t testing.TB, s *jobs.Tasks, attempt int, from string) *jobs.Task {
 
 func finish(t testing.TB, task *jobs.Task, state string) {
 	t.Helper()
-	if err := task.Finish(state, "a note"); err != nil {
-		t.Error(err)
-	}
+	proctest.Must(t, task.Finish(state, "a note"))
 }
 
 func get(t testing.TB, s *jobs.Tasks, task string) jobs.TaskStatus {

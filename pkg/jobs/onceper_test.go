@@ -139,7 +139,7 @@ func TestClockSetBackRunsNoPeriodAgain(t *testing.T) {
 	}
 	want := `once "job": the period of 2026-08-29T10:00:00Z is 60 minutes ahead of this machine's clock, and ` +
 		`it was taken 2026-08-29T10:00:00Z by billing on host-1, every 10m0s; ` +
-		`no earlier period runs unless its key /mutexes/.periods/job is deleted`
+		`earlier periods run only if its key /mutexes/.periods/job is deleted`
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

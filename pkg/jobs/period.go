@@ -92,7 +92,7 @@ type PeriodError struct {
 // Error says which period is taken and how to reset it, in one line.
 func (e *PeriodError) Error() string {
 	return fmt.Sprintf("once %q: the period of %s is %s ahead of this machine's clock, and it was %s; "+
-		"no earlier period runs unless its key %s is deleted",
+		"earlier periods run only if its key %s is deleted",
 		e.Lock, instant(e.Taken.Start), text.DurationWords(e.Taken.Start.Sub(e.At)), quoted(e.Taken.Note), e.Key)
 }
 

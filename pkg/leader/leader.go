@@ -44,7 +44,7 @@ type Options struct {
 func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) (*mutex.Lock, error) {
 	o.Life = cmp.Or(o.Life, DefaultLife)
 	if o.Life < minLife {
-		return nil, fmt.Errorf("Options.Life is %v: it must be at least %v", o.Life, minLife)
+		return nil, fmt.Errorf("lock %q: Options.Life is %v: it must be at least %v", name, o.Life, minLife)
 	}
 	opts := []mutex.Option{mutex.AutoUnlockAfter(o.Life), mutex.AlertAfter(o.Life)}
 	if o.Address != "" {
@@ -75,7 +75,7 @@ func Lead(ctx context.Context, locks *mutex.Client, name string, o Options, lead
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("leader %q: %w", name, err)
+			return fmt.Errorf("leader: %w", err) // which names the lock
 		}
 		if again, err := serve(ctx, l, lead); !again {
 			return err

@@ -288,9 +288,7 @@ func TestTheRecordIdentifiesTheProcess(t *testing.T) {
 func TestAdoptedHoldSurvivesDeathOfFirstProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
-		if err := state(t, f.etcd); err != nil { // too early, or true: it ended right after it handed the hold on
-			t.Fatal(err)
-		}
+		proctest.Must(t, state(t, f.etcd)) // too early, or true: it ended right after it handed the hold on
 		child := adopt(t, newClient(t, f.client()), parent.UUID())
 		if !process(t, f.etcd).Detached {
 			t.Error("the record does not say that the hold is detached")

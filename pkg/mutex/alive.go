@@ -48,9 +48,8 @@ func (l *Lock) begin() error {
 
 const (
 	// watchAfter is how long a hold must last to be watched. Most are shorter, and no lock is removed that quickly:
-	// watching each of them costs a tenth of the throughput of 64 busy clients (BenchmarkUncontended). One watch on the
-	// whole prefix would cost the holder nothing, but every client of a cluster would read the events of all locks of
-	// all other clients.
+	// watching each of them costs a tenth of the throughput of 64 busy clients. One watch on the whole prefix would
+	// cost the holder nothing, but every client of a cluster would read the events of all locks of all other clients.
 	watchAfter = 100 * time.Millisecond
 
 	// holderRecheck is how often a holder reads its record without an event, in case a watch went silent or lost one.
@@ -332,16 +331,8 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 }
 
 func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
-	hook := l.c.opts.Hooks.Extended
-	if hook == nil {
-		return
+	if hook := l.c.opts.Hooks.Extended; hook != nil {
+		hook(Extended{Hold: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat, Took: time.Since(began),
+			Err: err})
 	}
-	result := ResultError
-	switch {
-	case err == nil:
-		result = ResultExtended
-	case errors.Is(err, ErrNotHeld):
-		result = ResultLost
-	}
-	hook(Extended{Hold: l, Result: result, Heartbeat: heartbeat, Took: time.Since(began), Err: err})
 }

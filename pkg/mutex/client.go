@@ -84,7 +84,6 @@ type Client struct {
 	leases     *leases
 	traces     traces
 	holds      holds
-	waiters    *waiters
 }
 
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
@@ -117,7 +116,6 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
 	c.cleanups = &cleanups{logger: c.logger, background: &c.background, ctx: c.ctx}
 	c.leases = &leases{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
-	c.waiters = &waiters{retry: c.retry, layout: layout}
 	c.tombstones = &tombstones{etcd: etcd, retry: c.retry, life: protocol.CancelledTTL}
 	c.releases = &tombstones{etcd: etcd, retry: c.retry, life: releaseLife}
 	if _, err := c.Draft("check"); err != nil {
@@ -157,8 +155,8 @@ func (o *Options) complete() error {
 		}
 	}
 	if o.AttemptTimeout > maxAttemptTimeout {
-		return fmt.Errorf("AttemptTimeout is %v: it must be at most %v, because a request whose connection died is not "+
-			"sent again before", o.AttemptTimeout, maxAttemptTimeout)
+		return fmt.Errorf("AttemptTimeout is %v: it must be at most %v, because a request whose connection died is "+
+			"not sent again before", o.AttemptTimeout, maxAttemptTimeout)
 	}
 	return nil
 }
@@ -285,11 +283,11 @@ func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID
 	return r, err
 }
 
-// leaveLater is leaveAlone in the background, for an attempt whose lease is revoked afterwards.
+// leaveLater is leave in the background, for an attempt whose lease is revoked afterwards.
 func (c *Client) leaveLater(lock, uuid string) {
 	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
 		do: func(ctx context.Context) error {
-			_, err := c.waiters.leaveAlone(ctx, lock, uuid)
+			_, err := c.leave(ctx, lock, uuid)
 			return err
 		}})
 }

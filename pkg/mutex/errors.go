@@ -79,11 +79,14 @@ func (e *HeldError) Error() string {
 	line := fmt.Sprintf("lock %q is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
 	switch {
 	case e.Kind != "":
-		line = e.sharing()
+		line = e.shared()
 	case e.Holder.Token == 0 && e.Delay != nil:
 		line = fmt.Sprintf("nobody holds lock %q; %s", e.Lock, describeDelay(e.Delay, e.At))
 	case e.Holder.Token == 0:
 		line = fmt.Sprintf("lock %q is free, but others queue for it", e.Lock)
+	}
+	if e.Kind != "" && e.Delay != nil {
+		line += "; " + describeDelay(e.Delay, e.At)
 	}
 	if e.Where != "" && e.Kind == "" {
 		line += "; this very process took it at " + e.Where
@@ -106,15 +109,7 @@ func (e *HeldError) Unwrap() error { return e.Err }
 // fewHolders is the most holders that a line names.
 const fewHolders = 3
 
-// sharing returns one line that says why a lock that several can hold has no room, or who is ahead.
-func (e *HeldError) sharing() string {
-	line := e.shared()
-	if e.Delay != nil {
-		line += "; " + describeDelay(e.Delay, e.At)
-	}
-	return line
-}
-
+// shared says why a lock that several can hold has no room, or who is ahead.
 func (e *HeldError) shared() string {
 	line := fmt.Sprintf("lock %q is %s by ", e.Lock, e.manner())
 	queue := ", but others queue for it"

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	grpcmeta "google.golang.org/grpc/metadata"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
@@ -96,6 +97,7 @@ type leases struct {
 }
 
 func (l leases) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	l.f.led(ctx)
 	if l.f.away.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -104,6 +106,19 @@ func (l leases) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantRespo
 		return nil, rpctypes.ErrNoSpace
 	}
 	return l.Lease.Grant(ctx, ttl)
+}
+
+func (l leases) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	l.f.led(ctx)
+	return l.Lease.Revoke(ctx, id)
+}
+
+// led expects that a member without a leader would refuse a request at once.
+func (f *fake) led(ctx context.Context) {
+	header, _ := grpcmeta.FromOutgoingContext(ctx)
+	if header[rpctypes.MetadataRequireLeaderKey] == nil {
+		f.Error("a member that is cut off from the others would keep the request")
+	}
 }
 
 // do commits another client's transaction and returns its revision.

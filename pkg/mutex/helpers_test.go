@@ -29,11 +29,7 @@ func newClient(t testing.TB, etcd *clientv3.Client, opts ...mutex.Options) *mute
 	}
 	c, err := mutex.New(etcd, o)
 	proctest.Must(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { proctest.Must(t, c.Close()) })
 	return c
 }
 

@@ -182,7 +182,7 @@ func (p *leases) revoke(ctx context.Context, l *lease) error {
 	l.stop()
 	ctx, cancel := context.WithTimeout(ctx, p.retry.Attempt(ctx))
 	defer cancel()
-	_, err := p.etcd.Revoke(ctx, l.id)
+	_, err := p.etcd.Revoke(clientv3.WithRequireLeader(ctx), l.id)
 	if err == nil || locktxn.LeaseGone(err) {
 		p.remove(l)
 		return nil

@@ -80,10 +80,10 @@ type extension struct {
 // messages are what others wrote into the record for its holder: a request to finish, and more time. mu of its handle
 // guards them.
 type messages struct {
-	request   *metadata.Request // the latest; nil when there is none
-	requested int64             // its revision
-	asked     chan struct{}     // closed by the first request; nil until the holder asks for it
-	listeners []func()          // called with the first request, without mu
+	request   *metadata.Request  // the latest; nil when there is none
+	requested int64              // its revision
+	asked     context.Context    // ends with the first request; nil until the holder asks for it
+	ask       context.CancelFunc // ends asked
 
 	extension *metadata.Extension // the latest; nil when there is none
 	extended  int64               // its revision

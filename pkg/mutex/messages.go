@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -25,18 +26,18 @@ func (l *Lock) Asked() <-chan struct{} {
 	}
 	members := l.members()
 	if len(members) == 1 {
-		return members[0].askedChannel()
+		return members[0].askedContext().Done()
 	}
 	l.mu.Lock()
 	listens := l.messages != nil && l.messages.asked != nil
 	l.mu.Unlock()
-	asked := l.askedChannel()
+	asked := l.askedContext()
 	if !listens {
 		for _, one := range members {
-			one.whenAsked(l.closeAsked)
+			context.AfterFunc(one.askedContext(), l.messages.ask)
 		}
 	}
-	return asked
+	return asked.Done()
 }
 
 // Request returns the latest request to finish; nil if there is none. Its texts are whatever its writer wrote: escape
@@ -115,42 +116,18 @@ func latestRequest(locks []*Lock) (whom *Lock, request *metadata.Request) {
 	return whom, request
 }
 
-// askedChannel returns the channel of this handle.
-func (l *Lock) askedChannel() <-chan struct{} {
+// askedContext returns the context that ends when the holder of this handle is asked.
+func (l *Lock) askedContext() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.received()
 	if m.asked == nil {
-		m.asked = make(chan struct{})
+		m.asked, m.ask = context.WithCancel(context.Background())
 		if m.requested != 0 {
-			close(m.asked)
+			m.ask()
 		}
 	}
 	return m.asked
-}
-
-// closeAsked closes the channel of a handle that stands for several locks.
-func (l *Lock) closeAsked() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if m := l.received(); m.requested == 0 {
-		m.requested = 1
-		close(m.asked)
-	}
-}
-
-// whenAsked calls f when the first request comes, or at once if there is one.
-func (l *Lock) whenAsked(f func()) {
-	l.mu.Lock()
-	m := l.received()
-	asked := m.requested != 0
-	if !asked {
-		m.listeners = append(m.listeners, f)
-	}
-	l.mu.Unlock()
-	if asked {
-		f()
-	}
 }
 
 // received returns the messages, creating them if needed. The caller holds mu.
@@ -227,9 +204,8 @@ func (l *Lock) learnAll(doc *metadata.Document) {
 		l.mu.Unlock()
 		return
 	}
-	var listeners []func()
 	if doc.Asked != nil {
-		listeners = l.request(doc.Asked, writtenAt(doc, metadata.FieldAsked))
+		l.request(doc.Asked, writtenAt(doc, metadata.FieldAsked))
 	}
 	by := l.grant(doc)
 	l.postpone(doc.AutoUnlockAt, by)
@@ -239,29 +215,22 @@ func (l *Lock) learnAll(doc *metadata.Document) {
 		m.delivering = true
 	}
 	l.mu.Unlock()
-	for _, f := range listeners {
-		f()
-	}
 	if deliver {
 		l.c.spawn(l.deliver)
 	}
 }
 
-// request takes over a request with this revision and returns the listeners to call if it is the first. The caller
-// holds mu.
-func (l *Lock) request(r *metadata.Request, revision int64) (listeners []func()) {
+// request takes over a request with this revision. The caller holds mu.
+func (l *Lock) request(r *metadata.Request, revision int64) {
 	m := l.received()
 	if revision <= m.requested {
-		return nil
+		return
 	}
-	if m.requested == 0 && m.asked != nil {
-		close(m.asked)
-	}
-	listeners = m.listeners
-	m.listeners = nil
 	m.request = r
 	m.requested = revision
-	return listeners
+	if m.ask != nil {
+		m.ask()
+	}
 }
 
 // grant takes over an extension and returns it if it wrote the auto-unlock in the record. The caller holds mu.

@@ -342,8 +342,8 @@ func (s *settings) check() error {
 		return fmt.Errorf("AlertAfter is %v: it must not be longer than AutoUnlockAfter, which is %v",
 			s.alertAfter, s.autoUnlockAfter)
 	case heartbeat && s.maximumHold < s.autoUnlockAfter:
-		return fmt.Errorf("the maximum hold of Heartbeat is %v: it must not be shorter than AutoUnlockAfter, which is %v",
-			s.maximumHold, s.autoUnlockAfter)
+		return fmt.Errorf("the maximum hold of Heartbeat is %v: it must not be shorter than AutoUnlockAfter, "+
+			"which is %v", s.maximumHold, s.autoUnlockAfter)
 	case heartbeat && s.alertAfter > s.maximumHold:
 		return fmt.Errorf("AlertAfter is %v: it must not be longer than the maximum hold of Heartbeat, which is %v",
 			s.alertAfter, s.maximumHold)

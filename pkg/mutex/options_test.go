@@ -193,7 +193,6 @@ func TestBadReservationsAreRefusedBeforeSending(t *testing.T) {
 		d                  time.Duration
 		opt                mutex.Option
 	}{
-		{"the lock name is empty", "", "x", time.Hour, nil},
 		{"a reservation needs a reason: no process can explain what the lock is held for", "a", "", time.Hour, nil},
 		{"the duration of the reservation is 0s: it must be positive", "a", "x", 0, nil},
 		{"AlertAfter is 2h0m0s: it must not be longer than AutoUnlockAfter, which is 1h0m0s", "a", "x", time.Hour,

@@ -23,7 +23,9 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 	for n := 0; ; n++ {
 		if l, err = a.join(ctx, b); l == nil && err == nil {
 			stop := a.report(ctx)
-			l, err = a.await(ctx)
+			for l == nil && err == nil && ctx.Err() == nil {
+				l, err = a.follow(ctx)
+			}
 			stop()
 		}
 		switch {
@@ -139,14 +141,6 @@ func (a *acquisition) joined(r etcdretry.Answer, err error) error {
 	return nil
 }
 
-// await waits for the turn of a queued acquisition and takes the lock.
-func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
-	for l == nil && err == nil && ctx.Err() == nil {
-		l, err = a.follow(ctx)
-	}
-	return l, err
-}
-
 // follow watches the ticket ahead or, if this one is the first, the ends of holds. Its own ticket, without which it is
 // no longer in the queue, ends with its lease, so it is watched once the lease is no longer kept alive. If another
 // client deletes the ticket, the next look at the queue finds that: watching for it would double the cost of each wait.
@@ -231,8 +225,12 @@ func (a *acquisition) look(ctx context.Context) (*Lock, error) {
 		return nil, nil
 	}
 	a.meet(r)
-	if l, err := a.foundLate(); l != nil || err != nil {
-		return l, err
+	if _, held := a.holders.mine(a.draft.UUID); held { // by an earlier claim
+		b, err := a.bid()
+		if err != nil {
+			return nil, err
+		}
+		return a.found(b)
 	}
 	own := claim.Reads()
 	tail := own + 1
@@ -251,18 +249,6 @@ func (a *acquisition) look(ctx context.Context) (*Lock, error) {
 		return nil, nil
 	}
 	return a.turn(ctx)
-}
-
-// foundLate is found for an earlier claim.
-func (a *acquisition) foundLate() (*Lock, error) {
-	if _, ok := a.holders.mine(a.draft.UUID); !ok {
-		return nil, nil
-	}
-	b, err := a.bid()
-	if err != nil {
-		return nil, err
-	}
-	return a.found(b)
 }
 
 // turn takes the lock for the first in the queue, if there is room.
@@ -306,45 +292,4 @@ func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) 
 	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
 		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
 	}
-}
-
-// giveUp leaves the queue because ctx ended. The error has the holder and the position.
-func (a *acquisition) giveUp(ctx context.Context, err error) error {
-	position := a.queue.position
-	first := a.queue.first
-	known := a.holder.Name != ""
-	if position.Revision == 0 || a.indeterminate {
-		a.leaveLater()
-		switch {
-		case known:
-		case err == nil, err == errStale, err == errPositionLost: // internal: they mean try again
-			return a.explain(ended(ctx))
-		default:
-			return a.explain(err)
-		}
-		return a.heldUntil(ctx)
-	}
-	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
-	defer cancel()
-	r, err := a.c.waiters.leave(left, a.set.kind.claim(a.lock), a.draft.UUID)
-	if err != nil {
-		a.leaveLater()
-		return a.heldUntil(ctx)
-	}
-	a.c.leases.giveBack(a.queue.lease)
-	a.meet(r)
-	tickets := a.set.kind.claim(a.lock).Reads()
-	held := a.heldUntil(ctx)
-	held.Position = a.c.waiters.standing(r, tickets, position, a.holder.UUID)
-	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
-		held.Position = max(held.Position, 2) // no ticket ahead was among those read
-	}
-	return held
-}
-
-// heldUntil is heldError for a wait that ends with ctx.
-func (a *acquisition) heldUntil(ctx context.Context) *HeldError {
-	held := a.heldError()
-	held.Err = ended(ctx)
-	return held
 }

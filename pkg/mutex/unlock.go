@@ -182,16 +182,18 @@ func (l *Lock) releasedMeanwhile() bool {
 }
 
 func (l *Lock) notifyReleased(err error) {
-	hook := l.c.opts.Hooks.Released
-	if hook == nil {
-		return
+	if hook := l.c.opts.Hooks.Released; hook != nil {
+		hook(Released{Hold: l, Result: resultOf(err, ResultReleased), Held: time.Since(l.began.monotonic), Err: err})
 	}
-	result := ResultError
+}
+
+// resultOf returns the result of a call that needs the hold.
+func resultOf(err error, success Result) Result {
 	switch {
 	case err == nil:
-		result = ResultReleased
+		return success
 	case errors.Is(err, ErrNotHeld):
-		result = ResultLost
+		return ResultLost
 	}
-	hook(Released{Hold: l, Result: result, Held: time.Since(l.began.monotonic), Err: err})
+	return ResultError
 }

@@ -36,8 +36,6 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.known(a.lock, holders{})}
 	v.position.Lock = a.lock
 	v.status.Lock = a.lock
-	queue, leave := a.c.waiters.view(a.lock)
-	v.queue = queue
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
@@ -58,18 +56,17 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 			a.set.onWait(w)
 		}
 	})
-	return func() { cancel(); done.Wait(); leave() }
+	return func() { cancel(); done.Wait() }
 }
 
-// waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It learns the
-// queue once, from [waiters]. A refresh reads whether the holders have changed, and a few tickets, so that its cost
+// waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It reads
+// the queue once. A refresh reads whether the holders have changed, and a few tickets, so that its cost
 // does not grow with the queue. When a waiter holds the lock, all tickets before its own are gone; a waiter far ahead
 // that gave up is noticed when the rotation reaches its ticket.
 type waitStatus struct {
 	c        *Client
 	kind     kind
 	position locktxn.Position // its Revision is 0 outside the queue
-	queue    *queueView
 
 	listed bool          // the tickets ahead are known
 	known  locktxn.Known // of the holders: none before the first refresh
@@ -83,12 +80,9 @@ type waitStatus struct {
 // refresh reads who holds the lock and who is ahead.
 func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	if !v.listed && v.position.Revision != 0 {
-		ahead, err := v.c.waiters.ahead(ctx, v.queue, v.position)
-		if err != nil {
+		if err := v.list(ctx); err != nil {
 			return Waiting{}, err
 		}
-		v.ahead = ahead
-		v.listed = true
 	}
 	probes := v.probes()
 	r, err := v.c.retry.Send(ctx, locktxn.ReadChanges(v.c.layout, v.known, probes))
@@ -115,6 +109,19 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 		v.status.Position = len(v.ahead) + 1
 	}
 	return v.status, nil
+}
+
+// list reads which tickets are ahead.
+func (v *waitStatus) list(ctx context.Context) error {
+	r, err := v.c.retry.Send(ctx, locktxn.Ahead(v.c.layout, v.position))
+	if err != nil {
+		return err
+	}
+	for _, kv := range slices.Backward(r.Keys(0).Kvs) {
+		v.ahead = append(v.ahead, v.c.layout.Parse(string(kv.Key)).ID)
+	}
+	v.listed = true
+	return nil
 }
 
 // probes returns the tickets that the next refresh reads.

@@ -112,7 +112,7 @@ func (c *Config) check() error {
 	switch c.Mode {
 	case AlertOnly, AutoUnlock, DryRun:
 	default:
-		return fmt.Errorf("%q is not a mode: want %s, %s or %s", c.Mode, AlertOnly, AutoUnlock, DryRun)
+		return fmt.Errorf("Mode is %q: want %s, %s or %s", c.Mode, AlertOnly, AutoUnlock, DryRun)
 	}
 	switch {
 	case c.ID == "":

@@ -31,7 +31,7 @@ const (
 	gapJump       = "the wall clock jumped"
 	gapIncomplete = "the view of the locks is incomplete"
 	gapStale      = "etcd was silent for a while"
-	gapConfirmed  = "no running unlocker has seen a later state of etcd any more"
+	gapConfirmed  = "no running unlocker has seen a later state of etcd"
 )
 
 // observer knows whether this process can be sure that it has seen what holders did.

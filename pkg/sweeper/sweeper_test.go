@@ -197,7 +197,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		change func(*sweeper.Config)
 		want   string
 	}{
-		"an unknown mode":    {func(c *sweeper.Config) { c.Mode = "destroy" }, `"destroy" is not a mode`},
+		"an unknown mode":    {func(c *sweeper.Config) { c.Mode = "destroy" }, `Mode is "destroy": want`},
 		"no id":              {func(c *sweeper.Config) { c.ID = "" }, "no id"},
 		"a missing function": {func(c *sweeper.Config) { c.Remove = nil }, "not connected"},
 		"half of the queue's": {func(c *sweeper.Config) {

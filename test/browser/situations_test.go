@@ -73,7 +73,7 @@ const tooWide = `[...document.body.querySelectorAll("*")].filter((e) => e.getBou
 
 // cutOff are the times of lists that are not seen as a whole.
 const cutOff = `[...document.querySelectorAll(".locks .hold > :is(time, i), .locks td:nth-child(n+6) > time")]
-	.filter((e) => e.checkVisibility() && e.parentElement.scrollWidth > e.parentElement.clientWidth)
+	.filter((e) => e.checkVisibility() && [e, e.parentElement].some((x) => x.scrollWidth > x.clientWidth))
 	.map((e) => e.textContent)`
 
 // brokenWords are the heads of columns, numbers, times, owners and, in the audit, locks and people that have more lines
@@ -113,7 +113,7 @@ func lockPage(name string) string { return "lock?name=" + url.QueryEscape(name) 
 func (s *situations) settle(waiters int) string {
 	s.t.Helper()
 	id := s.hold(lock{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", pid: "1", trace: goTrace,
-		purpose: "settlement of the day, batch 12 of 40", held: 50 * time.Minute, alert: -18 * time.Minute,
+		purpose: "settlement of the day, batch 12 of 40", held: 137 * time.Minute, alert: -77 * time.Minute,
 		unlock: 4*time.Minute + 30*time.Second, alive: "order 4,410 of 12,002"})
 	for i := range waiters {
 		s.wait("orders/settle", "checkout", fmt.Sprintf("checkout-%d", i), "settles the order of a customer",

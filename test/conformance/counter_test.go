@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -167,6 +168,10 @@ func counterKilled(t *testing.T, _ *scene, a, b *client) {
 // may more than five be taken.
 func TestPool(t *testing.T) {
 	t.Parallel()
+	clients := slices.DeleteFunc(findClients(t), func(c *client) bool { return !c.claims("semaphore") })
+	if len(clients) == 1 && *clientDirs != "" {
+		return // Go alone, which nobody asked for
+	}
 	const limit, name = 5, "pool"
 	rounds := int64(1000) // which take five minutes: each dead waiter keeps its place for ten seconds
 	if testing.Short() {
@@ -178,13 +183,8 @@ func TestPool(t *testing.T) {
 	work := (&crowd{}).stays(time.Millisecond)
 	out := s.watchPermits(name)
 	var all sync.WaitGroup
-	var done, killed atomic.Int64
-	names := map[string]bool{}
-	for i, c := range findClients(t) {
-		if !c.claims("semaphore") {
-			continue
-		}
-		names[c.name] = true
+	var done atomic.Int64
+	for i, c := range clients {
 		for worker := range 3 {
 			all.Go(func() {
 				d := s.open(c)
@@ -198,7 +198,6 @@ func TestPool(t *testing.T) {
 						d.begin(name, w)
 						time.Sleep(20 * time.Millisecond)
 						d.kill() // with the permit, or while it waits
-						killed.Add(1)
 						d = s.open(c)
 					}
 				}
@@ -207,8 +206,7 @@ func TestPool(t *testing.T) {
 	}
 	all.Wait()
 	most, taken := out()
-	t.Logf("%d rounds by %v, %d killed; %d permits were taken, never more than %d out",
-		done.Load(), names, killed.Load(), taken, most)
+	t.Logf("%d rounds by %d clients; %d permits, never more than %d out", done.Load(), len(clients), taken, most)
 	if most > limit || int64(taken) < rounds {
 		t.Errorf("%d permits of %d were out at once, %d were taken", most, limit, taken)
 	}

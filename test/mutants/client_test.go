@@ -79,7 +79,7 @@ var clientSuites = []suite{
 		{"queue-hostile-tail", `metadata.IsUUID(string(tail.Value))`, `true`, "TestDanglingTailBlocksNoWaiter"},
 		{"queue-first", `case «len(older) > 0»:`, `false`,
 			"TestDeadWaiterBlocksTheQueueForItsLeaseAtMost"},
-		{"queue-late-commit", "if _, ok := a.holders.mine(a.draft.UUID); «!ok» {", `true || ok`,
+		{"queue-late-commit", "if _, held := a.holders.mine(a.draft.UUID); «held» {", `false && held`,
 			"TestWaiterRecognizesItsOwnHold"},
 		{"queue-timeout", "end, ok := ctx.Deadline(); «ok»", `false && end.IsZero()`, "TestLockEndsWithItsContext"},
 		{"queue-tail", "if «len(r.Keys(op).Kvs) > 0» {\n\t\treturn", `true`, "TestDeathOfTheTailStarvesNoWaiter"},

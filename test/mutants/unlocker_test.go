@@ -117,12 +117,12 @@ var unlockerSuites = []suite{
 		{"view-large", `size > metadata.MaxRecordBytes`, `false`, "TestEventsYieldTheSameViewAsAList"},
 		{"view-loose", `s.stated.loose++; «s.stated.loose > maxLoose»`, `false`,
 			"TestStatementsWithoutALockAreBounded"},
-		{"view-replaced", `s.before.rec.UUID != s.after.rec.UUID`, `false`, "TestEndedHolds"},
+		{"view-replaced", `s.before.UUID != s.after.UUID`, `false`, "TestEndedHolds"},
 		{"view-quiet", `quiet > maxSilence`, `false`, "TestFreshness"},
 		{"view-went-back", `revision < highest`, `false`, "TestRestoredStoreIsNoticed"},
 		{"view-heals", `case «l.revision > c.view.Fresh().Revision»:`, `false`, "TestComparisonWaitsForTheWatch"},
 		{"view-idle", `until <= now.Mono`, `false`, "TestSurveyMissesNoChange"},
-		{"view-free", `is(it.rec)`, `true`, "TestLockIsNotFreeWhile"},
+		{"view-free", `is(h)`, `true`, "TestLockIsNotFreeWhile"},
 	}},
 	{"internal/lockstore internal/locktxn", []fault{
 		// Requests of unlockers and operators.

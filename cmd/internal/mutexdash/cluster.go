@@ -56,7 +56,8 @@ func (o options) sourcesOf() ([]source, error) {
 	}
 	for _, flag := range o.given {
 		if clusterfile.Describes(flag.Name) {
-			return nil, fmt.Errorf("with --clusters, its file says how to reach etcd: leave out --%s", flag.Name)
+			return nil, fmt.Errorf("with --clusters, its file says how to reach etcd: leave out --%s and its variables",
+				flag.Name)
 		}
 	}
 	list, err := clusterfile.Read(o.clusters)

@@ -68,9 +68,13 @@ func table[T any](name string, heads []string, rows []T, cells func(to []string,
 }
 
 func intervalCells(cells []string, i *intervals.Interval) []string {
-	kind, hold, ended := "hold", i.ID, i.Ended
+	kind := "hold"
+	hold := i.ID
+	ended := i.Ended
 	if i.Wait {
-		kind, hold, ended = "wait", "", waitEnded(i) // a ticket is no hold
+		kind = "wait"
+		hold = "" // a ticket is no hold
+		ended = waitEnded(i)
 	}
 	return append(cells, i.Cluster, i.Lock, i.Name, kind, i.Owner, i.Host, phrase.Known(i.PID), hold,
 		phrase.Known(i.Token), instantCell(i.Begin), instantCell(i.End), instantCell(i.Alert), ended)

@@ -73,7 +73,7 @@ func freeSentence(waiting int, delayed bool, at phrase.Viewpoint) phrase.Sentenc
 	}
 	switch {
 	case waiting == 0:
-		return s.Say("Nobody holds this lock or is waiting for it.")
+		return s.Say("Nobody holds this lock or waits for it.")
 	case delayed:
 		return s.Say("Nobody holds this lock. " + phrase.Plural(waiting, "waiter is", "waiters are") +
 			" in line until the lock delay is over.")
@@ -96,11 +96,11 @@ func lastHold(e *metadata.Ending, at phrase.Viewpoint) phrase.Sentence {
 	if e.By != "" {
 		s = s.Say(" by ").Value(text.Clip(e.By, site.MaxLineShown))
 	}
-	s = s.Say(" ").Time(at.Since(e.EndedAt.Time)).Say(".")
+	s = s.Say(" ").Time(at.Since(e.EndedAt.Time))
 	if e.Why != "" {
-		s = s.Say(" " + text.Visible(text.Clip(e.Why, site.MaxLineShown)) + ".")
+		s = s.Say(": " + text.Visible(text.Clip(e.Why, site.MaxLineShown)))
 	}
-	return s
+	return s.Say(".")
 }
 
 // knownSince says how far back the dashboard knows of holds.

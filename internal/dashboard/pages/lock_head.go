@@ -160,7 +160,7 @@ func sayHolder(r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
 		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
 	}
 	if r.Token == 0 {
-		s = s.Say("Not held, but keys of its record remain")
+		s = s.Say("Not held, but keys of its record were left")
 	} else {
 		s = s.Say("Held")
 	}

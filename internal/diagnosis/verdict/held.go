@@ -168,9 +168,9 @@ func (c *Cluster) leaving(l *Lock) sentence {
 func (c *Cluster) inTime(l *Lock) (s sentence) {
 	if l.Shares > 1 {
 		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ").Lock(l.Name).
-			And(c.where()).Say(" are in time.")
+			And(c.where()).Say(" are on time.")
 	}
-	return c.subject(l, false).Say(" is held in time").And(c.works(l, "and its ")).Say(".")
+	return c.subject(l, false).Say(" is on time").And(c.works(l, "and its ")).Say(".")
 }
 
 // works says what its reports prove of a holder, where they are as frequent as they were.

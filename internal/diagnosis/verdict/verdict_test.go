@@ -204,7 +204,7 @@ func systems() map[string]verdict.Cluster {
 		"one of several clusters is silent": changed(func(c *verdict.Cluster) { c.Heard, c.Name = ago(12*s), "us" }),
 		"one of several was never heard":    changed(func(c *verdict.Cluster) { c.Never, c.Name = true, "us" }),
 		"no unlocker runs":                  runs{}.cluster(late),
-		"etcd is full":                      changed(func(c *verdict.Cluster) { c.Alarm = "etcd is out of space" }, late),
+		"etcd is full":                      changed(func(c *verdict.Cluster) { c.Alarm = "etcd is full" }, late),
 		"none runs in one of several":       named("us", runs{}.cluster()),
 		"their clocks disagree":             clock.cluster(late),
 		"they brake":                        brake.cluster(late),

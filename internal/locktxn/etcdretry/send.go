@@ -111,17 +111,12 @@ func (s *attempts) led(ctx context.Context) context.Context {
 	return clientv3.WithRequireLeader(ctx)
 }
 
-// note notes why an attempt failed.
-func (s *attempts) note(err error) {
+// failed notes that the attempt that was sent at this time failed. It returns an error if that is final.
+func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err error) error {
 	s.last = err
 	if errors.Is(err, rpctypes.ErrNoLeader) {
 		s.leaderless++
 	}
-}
-
-// failed notes that the attempt that was sent at this time failed. It returns an error if that is final.
-func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err error) error {
-	s.note(err)
 	switch Judge(err) {
 	case Refused:
 		return err
@@ -191,16 +186,17 @@ func (c *Client) Unanswered(ctx context.Context, last error) error {
 func (c *Client) Grant(ctx context.Context, life time.Duration) (clientv3.LeaseID, error) {
 	var s attempts
 	for n := 0; ; n++ {
+		sent := time.Now()
 		attempt, cancel := context.WithTimeout(s.led(ctx), c.Attempt(ctx))
 		grant, err := c.etcd.Grant(attempt, int64(life/time.Second))
 		cancel()
 		if err == nil {
+			c.opts.Answered()
 			return grant.ID, nil
 		}
-		if o := Judge(err); o == Refused || o == Full || c.closed() {
+		if err := c.failed(ctx, &s, sent, err); err != nil {
 			return 0, err
 		}
-		s.note(err)
 		if !Pause(ctx, Delay(n)) {
 			return 0, c.Unanswered(ctx, err)
 		}

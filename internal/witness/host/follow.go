@@ -98,7 +98,7 @@ func (w *Witness) duplicate(h hold) {
 		func(boot string) bool { return boot == h.holder.boot })
 	w.cfg.Log.Error().Str("lock", h.lock).Str("boot_id", h.holder.boot).
 		Msg("a lock was taken under a boot id that this machine had before its last reboot: another machine has a " +
-			"copy of the state directory, and reboots prove nothing about that boot any more")
+			"copy of the state directory, so reboots no longer prove anything about that boot")
 }
 
 // came adds a hold. The caller holds mu.

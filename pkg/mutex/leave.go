@@ -1,0 +1,107 @@
+package mutex
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
+)
+
+// giveUp leaves the queue because ctx ended. The error has the holder and the position.
+func (a *acquisition) giveUp(ctx context.Context, err error) error {
+	position := a.queue.position
+	first := a.queue.first
+	known := a.holder.Name != ""
+	if position.Revision == 0 || a.indeterminate {
+		a.leaveLater()
+		switch {
+		case known:
+		case err == nil, err == errStale, err == errPositionLost: // internal: they mean try again
+			return a.explain(ended(ctx))
+		default:
+			return a.explain(err)
+		}
+		return a.heldUntil(ctx)
+	}
+	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	claim := a.set.kind.claim(a.lock)
+	r, err := a.c.leave(left, a.lock, a.draft.UUID, locktxn.Standing(a.c.layout, claim).Then...)
+	if err != nil {
+		a.leaveLater()
+		return a.heldUntil(ctx)
+	}
+	a.c.leases.giveBack(a.queue.lease)
+	a.meet(r)
+	tickets := claim.Reads()
+	held := a.heldUntil(ctx)
+	held.Position = a.c.standing(r, tickets, position, a.holder.UUID)
+	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
+		held.Position = max(held.Position, 2) // no ticket ahead was among those read
+	}
+	return held
+}
+
+// heldUntil is heldError for a wait that ends with ctx.
+func (a *acquisition) heldUntil(ctx context.Context) *HeldError {
+	held := a.heldError()
+	held.Err = ended(ctx)
+	return held
+}
+
+// maxLeaves is how often a waiter tries to move the tail back while those before it leave, too.
+const maxLeaves = 5
+
+// leave gives up what an attempt has in the queue, if anything, and returns what the operations read.
+//
+// The tail of a queue keeps newcomers behind the waiters, so a waiter that leaves as the tail moves it back to the
+// ticket before its own. If the newest waiter dies instead, another waiter restores the tail when it notices.
+func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r etcdretry.Answer, err error) {
+	for range maxLeaves {
+		if r, err = c.retry.Send(ctx, locktxn.Leave(c.layout, lock, uuid, read...)); err != nil || !r.Succeeded {
+			return r, err
+		}
+		before := locktxn.Newest(c.layout, r.Keys(len(read)).Kvs, uuid)
+		left, err := c.retry.Send(ctx, locktxn.LeaveAsTail(c.layout, lock, uuid, before))
+		switch {
+		case err == nil && left.Succeeded:
+			return r, nil
+		case locktxn.NoSpace(err):
+			_, err = c.retry.Send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+			return r, err
+		case err != nil && !locktxn.LeaseGone(err):
+			return r, err
+		}
+	}
+	_, err = c.retry.Send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+	return r, err
+}
+
+// standing returns the place of a position in the queue, 1 for the first, from the tickets that operation op read. The
+// holder's ticket does not count. If only some were read, it is an estimate, because ticket keys are in no order.
+func (c *Client) standing(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
+	tickets := r.Keys(op)
+	unread := int(tickets.Count) - len(tickets.Kvs)
+	ahead := 0
+	behind := 0
+	ownUnread := unread > 0
+	for _, kv := range tickets.Kvs {
+		switch {
+		case kv.CreateRevision == p.Revision:
+			ownUnread = false
+		case kv.CreateRevision > p.Revision:
+			behind++
+		case c.layout.Parse(string(kv.Key)).ID != holder:
+			ahead++
+		}
+	}
+	if ownUnread {
+		unread--
+	}
+	if ahead > 0 {
+		ahead += unread * ahead / (ahead + behind)
+	}
+	return ahead + 1
+}
