@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
@@ -62,11 +63,8 @@ func (c *client) ways(name, other string) map[string]request {
 // isBounded measures a call that cannot succeed.
 func isBounded(t *testing.T, d *driver, name string, more request, wait float64) {
 	r := want{more: more}.request(name)
-	most := wait
-	if r["wait"] = wait; wait == 0 {
-		most = patient
-	}
-	inTime(t, name, most, func() (*driver, time.Duration) {
+	r["wait"] = wait
+	inTime(t, name, cmp.Or(wait, patient), func() (*driver, time.Duration) {
 		began := time.Now()
 		a, err := d.send(r).outcome()
 		if err != nil || a.Error != "unavailable" || a.Message == "" {

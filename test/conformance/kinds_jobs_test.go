@@ -27,9 +27,7 @@ func severalTogether(t *testing.T, s *scene, a, b *client) {
 	if r := s.record("account/3"); r.Token != 0 {
 		t.Errorf("one of two was taken although the other is held: %v", r.UUID)
 	}
-	wait := s.queues(other, "account/2", want{more: request{"names": []string{"account/2", "account/3"}}}, 1)
 	pair.mustRelease()
-	wait.granted().mustRelease()
 	s.free("account/1", "account/2", "account/3")
 }
 
@@ -59,7 +57,7 @@ func manyTogether(t *testing.T, s *scene, a, b *client) {
 	if a := other.do(want{try: true, more: more}.request(first)); a.Error != "refused" {
 		t.Errorf("a try of more locks than one transaction takes says %s, want refused", a.line)
 	}
-	held.keepsOut(other.do(want{wait: 2, more: more}.request(first)))
+	held.keepsOut(other.do(want{wait: 5, more: more}.request(first)))
 	s.free(first)
 	wait := other.begin(first, want{more: more})
 	s.queued(missing, 1)

@@ -40,11 +40,9 @@ var lostChecks = []check{
 		wants: "a hold that a late turn took, after another was faster, ends when its record says", alone: ghostOfTurn},
 	{name: "ghost in the queue", rule: "protocol/queue.md#the-queue", needs: "queue", short: true,
 		wants: "a late join of a waiter that gave up leaves nobody in the queue", alone: ghostInTheQueue},
-	{name: "no answer at all", rule: "protocol.md#errors-are-not-answers", short: true,
-		wants: "a try ends although etcd says nothing, and takes nothing later", alone: noAnswerAtAll},
-	{name: "no answer while waiting", rule: "protocol.md#waiting", short: true,
-		wants: "a wait that ends while etcd is silent says who was in the way, or that etcd never answered",
-		alone: noAnswerWhileWaiting},
+	{name: "no answer", rule: "protocol.md#waiting", short: true,
+		wants: "a call that ends while etcd is silent says who was in the way, or that etcd never answered",
+		alone: noAnswer},
 }
 
 func (w *wire) judgeNext(f fate) {
@@ -317,20 +315,8 @@ func ghostInTheQueue(t *testing.T, s *scene, c *client) {
 	s.staysFree(l.name)
 }
 
-func noAnswerAtAll(t *testing.T, s *scene, c *client) {
-	d, line := s.behindWire(c)
-	d.acquire("warm", want{wait: 30}).mustRelease()
-	line.stall()
-	if a := d.try("silent"); a.Error != "unavailable" {
-		t.Errorf("a try without an answer says %s, want unavailable", a.line)
-	}
-	line.heal()
-	s.staysFree("silent")
-	s.ends(d.acquire("silent", want{wait: 30}))
-}
-
-// noAnswerWhileWaiting lets the answer to the first request for each lock pass, and nothing else.
-func noAnswerWhileWaiting(t *testing.T, s *scene, c *client) {
+// noAnswer lets the answer to the first request for each lock that is held pass, and nothing else.
+func noAnswer(t *testing.T, s *scene, c *client) {
 	d, line := s.behindWire(c)
 	var answered sync.Map
 	line.hearBy(func(r sent, _ *pb.TxnResponse) { answered.Store(strings.Join(r.puts, " "), true) })
@@ -349,10 +335,15 @@ func noAnswerWhileWaiting(t *testing.T, s *scene, c *client) {
 		l.keepsOut(wait.wait())
 		l.mustRelease()
 	}
+	if a := d.try("never"); a.Error != "unavailable" {
+		t.Errorf("a try without an answer says %s, want unavailable", a.line)
+	}
+	line.judgeBy(nil)
+	s.ends(d.acquire("never", want{wait: 30}))
+	s.staysFree("free")
 	for l := range held {
 		s.staysFree(l.name)
 	}
-	s.staysFree("free")
 }
 
 func (w *wire) answeredSome() bool {

@@ -12,11 +12,12 @@ import time
 import unittest
 from functools import partial
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Dict, List
 from unittest import mock
 
 import clustermutex
 from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
+from clustermutex.attempt import Attempt
 from clustermutex.hold import Hold
 from clustermutex.threads import BlockingConnection, BlockingFlag, BlockingIO
 from clustermutex.transport import clock, run
@@ -210,6 +211,21 @@ class Waiting(OnEtcd):
             self.lock.acquire()
         with self.lock:
             pass
+
+    def test_a_lock_whose_answer_came_after_a_sleep_is_taken_anew(self) -> None:
+        fields, sleeps = Attempt.fields, [0.0]
+
+        def slept(attempt: Attempt, more: Any = None) -> Dict[str, str]:
+            record = fields(attempt, more)
+            attempt.base = (attempt.base[0] - sleeps.pop() if sleeps else attempt.base[0], attempt.base[1])
+            return record
+
+        ways: List[Any] = [self.lock, self.client.lock_all(self.lock)]
+        for taken in ways:
+            sleeps[:] = [3000.0]
+            with mock.patch.object(Attempt, "fields", slept), taken:
+                self.assertEqual((self.lock.lost, sleeps), (None, []))
+                self.assertEqual(self.etcd.fields(self.name)["uuid"], self.lock.uuid)
 
     def test_a_lost_ticket_is_replaced(self) -> None:
         with self.lock:

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "helper"
+require "minitest/mock"
 
 # Locks as their callers see them.
 class LockingTest < LockTest
@@ -19,6 +20,19 @@ class LockingTest < LockTest
                  facts.values_at("owner", "pid", "purpose", "ticket", "rows", "dry", "client")
     taken = Clock.parse(facts["locked_at"])
     assert_equal [taken + 300, taken + 900], %w[alert_at auto_unlock_at].map { Clock.parse(seen["#{prefix}a/#{_1}"]) }
+  end
+
+  def test_a_lock_whose_answer_came_after_a_sleep_is_taken_anew
+    slept = 0
+    now = Clock.method(:now).to_proc
+    { lock: :try, lock_all: :acquire_all }.each do |call, taking|
+      locks = client
+      session(locks).define_singleton_method(:settle) do |step, *rest, **options|
+        super(step, *rest, **options).tap { slept += 3000 if step == taking && slept < 6000 }
+      end
+      Clock.stub(:now, -> { now.call + slept }) { locks.public_send(call, "a") { |held| assert_nil held.lost } }
+    end
+    assert_operator slept, :>=, 6000
   end
 
   def test_the_record_says_which_process_holds_the_lock_and_where

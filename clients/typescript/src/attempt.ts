@@ -52,6 +52,10 @@ export function heldBy(lock: string, need: Need, { holders, waiting }: Refusal, 
     ? new HeldError(lock, all, waiting, delay) : new WaitTimeoutError(lock, all, waiting, delay, seconds);
 }
 
+/** Reports whether half of a hold's time is already over: the machine slept, or the answer took that long. */
+export const isLate = (began: Moment, { unlockAfter, margin }: Settings) =>
+  monotonic() - began.monotonic > (unlockAfter - margin) / 2;
+
 /** One call: its time limits, and what its attempts have learned. */
 class Call {
   /** When it stops waiting, and when it stops asking. */
@@ -178,9 +182,8 @@ class Attempt {
   }
 
   #hold({ token, share }: Outcome, input: Input, began: Moment, queued: boolean): Taken | undefined {
-    const { unlockAfter, margin } = this.settings;
-    if (monotonic() - began.monotonic > (unlockAfter - margin) / 2) {
-      this.#doubt = true; // half of the hold's time is already over: release and start again
+    if (isLate(began, this.settings)) {
+      this.#doubt = true; // release and start again
       return undefined;
     }
     const taken = { token: token ?? "0", share: share ?? input.share ?? 0 };

@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { acquire, aftermath, heldBy, type Wanted } from "./attempt.js";
+import { acquire, aftermath, heldBy, isLate, type Wanted } from "./attempt.js";
 import { take } from "./cleanup.js";
 import { moment } from "./clock.js";
 import { HeldError, RefusedError, UnavailableError, type Reason } from "./errors.js";
@@ -73,8 +73,12 @@ async function atOnce(gateway: Gateway, wanted: Wanted[], { wait, signal }: Sett
   const [{ k }] = wanted as [Wanted];
   const life = Math.min(...wanted.map(({ settings }) => settings.unlockAfter));
   const patience = { until: performance.now() + Math.min(gateway.timeout * 1000, life / 3, wait || Infinity), signal };
-  const { token, doubt, lock = k.lock, holders = nobody, handedOver } = await take(gateway, k.prefix, locks, () =>
-    gateway.transact("acquire_all", k, { lock: k.lock, uuid: "", locks }, patience));
+  const taken = await take(gateway, k.prefix, locks, async () => {
+    const r = await gateway.transact("acquire_all", k, { lock: k.lock, uuid: "", locks }, patience);
+    if (!r.token || !wanted.some(({ settings }) => isLate(began, settings))) return r;
+    return { ...r, token: "", doubt: true, error: new UnavailableError("etcd answered too late") };
+  });
+  const { token, doubt, lock = k.lock, holders = nobody, handedOver } = taken;
   if (!token) throw heldBy(lock, {}, { holders, waiting: 0 }, wait ? wait / 1000 : undefined);
   const hold = { token, began, queued: false, doubt, share: 0, handedOver };
   return locks.map((one) => Lock.of(gateway, one, { ...hold, uuid: one.uuid }));

@@ -82,7 +82,7 @@ test("a job runs once per period", async () => {
   await locks.with("job", () => assert.rejects(once(), HeldError));
   assert.deepEqual([await once(), await once(), ran], [true, false, 1]);
   await etcd.put(["/mutexes/.periods/job", `${Math.floor(Date.now() / 1000) + 200_000} taken by a clock ahead`]);
-  await assert.rejects(once(), /machine's clock, and it was "taken by a clock ahead"; no earlier period runs unless its key/);
+  await assert.rejects(once(), /"taken by a clock ahead"; no earlier period runs unless its key .*job is deleted/);
   assert.equal(began(1553682600500, 86400, 5400), 1553650200000);
   assert.throws(() => began(1553682600500, 60, 60), RefusedError);
 });

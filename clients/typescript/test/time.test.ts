@@ -48,6 +48,24 @@ for (const [what, clocks] of [
   });
 }
 
+test("a lock whose answer came after the machine was suspended is taken anew", async (t) => {
+  const proxy = await Proxy.start(etcd.endpoint);
+  const behind = new Client(proxy.endpoint, { owner: "test" });
+  for (const take of [() => behind.lock("slept"), () => behind.lockAll(["slept"])]) {
+    let slept = false;
+    proxy.fate = (_, body) => {
+      if (!slept && body.includes("auto_unlock_at")) setForward(t, { boot: 3000, wall: 3000 });
+      slept ||= body.includes("auto_unlock_at");
+      return "pass";
+    };
+    const held = await take();
+    assert.deepEqual([held.lost, slept], [undefined, true]);
+    await held.release();
+    t.mock.restoreAll();
+  }
+  proxy.stop();
+});
+
 test("setting the wall clock does not shorten a hold", async (t) => {
   const lock = await locks.lock("set", { alertAfter: 10, unlockAfter: 40 });
   setForward(t, { wall: 3600 });

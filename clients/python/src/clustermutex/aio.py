@@ -125,9 +125,7 @@ class Lock(Handle):
 
         After an UnavailableError, or if the caller is cancelled, the release continues in the background.
         """
-        hold = self.hold
-        if hold.mine():
-            await asyncio.shield(asyncio.ensure_future(hold.release()))
+        await asyncio.shield(asyncio.ensure_future(self.hold.release()))
 
     async def __aenter__(self) -> Lock:
         await self.acquire()

@@ -146,8 +146,15 @@ class Attempt:
         except UnavailableError as error:
             self.call.silence = str(error)
             raise (self.over() if clock() >= self.call.until or self.call.stop.is_set() else Again()) from None
+        if self.late():
+            self.token, self.doubt = 0, True
+            raise Again
         if self.lease:  # without its lease, no late join can put the ticket again
             self.session.later(self._revoke)
+
+    def late(self) -> bool:
+        """Report whether half of the hold's time is over: the machine slept, or the answer took that long."""
+        return clock() - self.base[0] > self.settings.unlock_after / 2
 
     # -- trying
 

@@ -151,9 +151,7 @@ class Lock(Handle, ContextDecorator):
 
         After an UnavailableError, the release continues in the background. In a forked child this does nothing.
         """
-        hold = self.hold
-        if hold.mine():
-            run(hold.release())
+        run(self.hold.release())
 
     def cancel(self) -> None:
         """Give up the wait of another thread, or else the next wait: its ``acquire`` raises CancelledError."""

@@ -319,7 +319,12 @@ class Hold:
     # -- releasing
 
     async def release(self, until: float = math.inf) -> None:
-        """Release the lock, in the background after ``until``. Raises LostError if it was already lost."""
+        """Release the lock, in the background after ``until``. Raises LostError if it was already lost.
+
+        A forked child leaves it to its parent.
+        """
+        if not self.mine():
+            return
         with self._once:
             if self._released:
                 return

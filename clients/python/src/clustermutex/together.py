@@ -85,6 +85,8 @@ class Group(Generic[L]):
                     attempt.doubt = error.doubt
                 raise
             found = verdicts([attempt.txn for attempt in attempts], answer)
+            if any(attempt.late() for attempt in attempts):
+                raise UnavailableError("etcd answered too late")
             for attempt, verdict in zip(attempts, found):
                 attempt.doubt = answer.unanswered
                 attempt.token = verdict.token if all(v.token for v in found) else 0

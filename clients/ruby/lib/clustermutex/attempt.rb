@@ -77,6 +77,9 @@ module ClusterMutex
       give_up(Clock.now)
     end
 
+    # Whether half of the time that it asks for is over: the machine slept, or the answer took that long.
+    def late? = Clock.now - @sent > @settings.unlock_after / 2
+
     private
 
     def undo(ending)
@@ -131,7 +134,7 @@ module ClusterMutex
       @input.merge!(@holders.claim(**@settings.need.input, skip: @skip)) if @settings.need.kind
       @claimed = true
       found = send_step(step, [limit, Clock.now + (@settings.unlock_after / 3)].min)
-      return hold(found) if found[:token]
+      return take(found) if found[:token]
 
       @holders = found[:holders] || Holders.none
       @claimed = false
@@ -139,6 +142,14 @@ module ClusterMutex
     rescue Error # @doubt says whether anything was sent
       @claimed = false
       raise
+    end
+
+    # If the answer came late, gives the lock back: another attempt follows.
+    def take(found)
+      return hold(found) unless late?
+
+      throw :lost if @input[:position]
+      start_over
     end
 
     def hold(found)
@@ -193,7 +204,7 @@ module ClusterMutex
       case found[:verdict]
       when :scan then nil # at once
       when :lost then throw :lost
-      when :held_by_earlier_send then hold(found[:fields] ? found : read(found))
+      when :held_by_earlier_send then take(found[:fields] ? found : read(found))
       when :turn then take_turn
       else wait_for(found)
       end
@@ -283,6 +294,7 @@ module ClusterMutex
     def start_over
       give_up(soon)
       begin_anew
+      nil
     end
 
     # Removes what this uuid has or may get later; in the background if that is not possible now.

@@ -81,9 +81,11 @@ module ClusterMutex
       till = [Clock.now + @session.gateway.timeout, (@till if @wait&.positive?)].compact.min
       doubt = Gateway::Doubt.new(false)
       found = @session.settle(:acquire_all, { locks: @attempts.map(&:bid) }, till:, doubt:)
-      return @attempts.each { |attempt| attempt.took(found, doubt) } if found[:token]
+      refuse(found) unless found[:token]
+      return @attempts.each { |attempt| attempt.took(found, doubt) } if @attempts.none?(&:late?)
 
-      refuse(found)
+      doubt.unanswered = true # so that they are given back
+      raise UnavailableError, "the answer of etcd came too late"
     rescue Error => e
       refused = true
       raise if @wait&.zero? || e.is_a?(RefusedError)
