@@ -85,7 +85,8 @@ func table() []room {
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
 			"what is the matter with a holder is decided from values, for page and command line alike"},
 		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis/inconsistent
-			internal/diagnosis/unclaimed internal/protocol internal/text`, "samples are computed from the view at scrape"},
+			internal/diagnosis/unclaimed internal/protocol internal/text`,
+			"samples are computed from the view at scrape"},
 		{"internal/diagnosis/alerttext", "pkg/metadata pkg/staleness internal/protocol internal/text",
 			"what is said about a lock follows from values, so that all who say it agree"},
 		{"internal/alertpush", `pkg/metadata pkg/staleness internal/diagnosis/alerttext internal/diagnosis/deadlock
@@ -207,7 +208,8 @@ func libraries() []library {
 		{"log", below("internal/daemon"), "hand in a zerolog.Logger"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},
 		{"math/rand", below(), "use math/rand/v2"},
-		{"testing", below("internal/testkit/certs", "internal/testkit/etcdtest", "internal/testkit/proctest", "pkg/locktest"),
+		{"testing", below("internal/testkit/certs", "internal/testkit/etcdtest", "internal/testkit/proctest",
+			"pkg/locktest"),
 			"programs that contain the testing package have its flags"},
 		{"text/template", below(), "names and backtraces are hostile: html/template escapes them"},
 	}

@@ -52,7 +52,7 @@ func waitBoundsCall(t *testing.T, s *scene, c *client) {
 	calls.Wait()
 }
 
-// ways returns a lock of each kind that the client has, by name, and how to ask for it: the last, together with another.
+// ways returns a lock of each kind that the client has, by name, and how to ask for it; the last, with another.
 func (c *client) ways(name, other string) map[string]request {
 	all := map[string]request{name: nil, name + " semaphore": permits(3, 1), name + " read-write": reads,
 		name + " together": {"names": []string{other, name + " together"}}}
