@@ -24,6 +24,7 @@ type snapshot struct {
 	waiters   map[string][]metadata.Waiter
 	unlockers []metadata.Presence // running ones
 	fate      fate.Fate           // what these do to stale locks
+	alarms    []string            // that etcd has raised, if they were asked for
 	delays    []metadata.Delay    // by lock
 	foreign   int                 // keys below the prefix that fit no layout
 	revision  int64
@@ -36,7 +37,11 @@ func (a *app) readAll(ctx context.Context) (*snapshot, error) {
 		return nil, err
 	}
 	defer s.close()
-	return s.snapshot(ctx)
+	all, err := s.snapshot(ctx)
+	if err == nil && len(all.unlockers) == 0 { // a full etcd keeps them from announcing themselves
+		all.alarms = s.alarms(ctx)
+	}
+	return all, err
 }
 
 // snapshot lists the locks. Keys come in order, so records are decoded one after the other, and only one backtrace

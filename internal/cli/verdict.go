@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
@@ -15,7 +16,7 @@ import (
 // cluster is what is known of the locks. Who looks once does not know for how long one has been free.
 func (all *snapshot) cluster(cycles []deadlock.Cycle, now time.Time) verdict.Cluster {
 	c := verdict.Cluster{Now: now, Running: all.unlockers, Fate: all.fate, Held: len(all.locks), Cycles: cycles,
-		Ranking: all.ranking(now)}
+		Alarm: strings.Join(all.alarms, "; "), Ranking: all.ranking(now)}
 	for _, queue := range all.waiters {
 		c.Waiting += len(queue)
 	}
