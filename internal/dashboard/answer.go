@@ -244,17 +244,13 @@ func (d *Dashboard) wantsJSON(r *http.Request) bool {
 
 type problemPage struct {
 	site.Page
-	Problem   *site.Problem
-	Endpoints []string // tried, when nothing was ever loaded
-	Retry     int      // seconds
+	Problem *site.Problem
+	Retry   int // seconds
 }
 
 func (d *Dashboard) problemPage(r *site.Request, p *site.Problem) problemPage {
 	view := problemPage{Page: d.site.Page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
 	view.Query = site.BoxText(p.Name)
-	if p.Code == "not_loaded" {
-		view.Endpoints = r.Site.Config.Endpoints
-	}
 	return view
 }
 

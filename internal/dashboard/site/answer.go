@@ -70,6 +70,7 @@ type Problem struct {
 	LinkText string
 	Command  string   // that does what was refused, from where it is possible
 	Typed    []string // into the form that was refused
+	Tried    []string // endpoints of etcd, for people
 	Lock     any      // as it is now, for programs
 	Delays   any      // of the lock, for programs
 }

@@ -79,7 +79,7 @@ func (r *Request) Loaded() (*locks.Snapshot, error) {
 		return r.Snapshot(), nil
 	}
 	return nil, &Problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
-		Retry:  5 * time.Second,
+		Retry: 5 * time.Second, Tried: r.Site.Config.Endpoints,
 		Detail: "The locks could not be loaded from etcd since the dashboard started: " + noneLoaded(r) + "."}
 }
 
