@@ -272,10 +272,15 @@ func TestDetachedOrEndedHoldIsLeftAlone(t *testing.T) {
 func TestMissingStatementIsRewritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.witness(func(one *Witness) { one.pauses.echo = time.Hour }) // it is seen to go
+	one := w.witness(func(one *Witness) { one.pauses.echo = time.Hour }) // it is seen to go
 	c, h := w.holder("a")
 	_ = c.Process.Kill()
 	w.death(h)
+	w.eventually("the statement in the view", func() bool {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		return one.locks["a"].published && one.locks["a"].shown
+	})
 	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(h.UUID)); err != nil { // its lease ended
 		t.Fatal(err)
 	}
