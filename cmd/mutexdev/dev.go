@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,7 +83,7 @@ func (o *options) run(ctx context.Context, out *screen) error {
 		}
 	}
 	group.Add("guide", func(ctx context.Context) error {
-		if serving(ctx, o.unlocker.value) && serving(ctx, o.web.value) {
+		if o.joined(ctx) {
 			fmt.Fprint(out, o.guide(endpoint, server.dir, languages))
 			out.keep("dashboard " + o.page() + ", Ctrl-C stops everything")
 		}
@@ -159,12 +160,12 @@ func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint s
 	return nil
 }
 
-// serving waits until something accepts connections at the address; it reports false if ctx ends first.
-func serving(ctx context.Context, address string) bool {
-	var dialer net.Dialer
+// joined waits until the dashboard knows the unlocker: before that, it says that none is running. It reports false if
+// ctx ends first.
+func (o *options) joined(ctx context.Context) bool {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for ctx.Err() == nil {
-		if c, err := dialer.DialContext(ctx, "tcp", address); err == nil {
-			c.Close()
+		if o.unlockerIsShown(ctx, client) {
 			return true
 		}
 		select {
@@ -173,6 +174,22 @@ func serving(ctx context.Context, address string) bool {
 		}
 	}
 	return false
+}
+
+func (o *options) unlockerIsShown(ctx context.Context, client *http.Client) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.page()+"api/v1/status", nil)
+	if err != nil {
+		return false
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	var status struct {
+		Data struct{ Unlockers []struct{} }
+	}
+	return json.NewDecoder(response.Body).Decode(&status) == nil && len(status.Data.Unlockers) > 0
 }
 
 func settings(endpoint string) etcdconn.Settings {

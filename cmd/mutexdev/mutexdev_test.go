@@ -120,6 +120,9 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 	if !strings.Contains(dev.said, "no Ruby on this machine: the demo's Ruby holder is left out\n") {
 		t.Errorf("the guide does not list missing languages:\n%s", dev.said)
 	}
+	if status := get(t, "http://"+dashboard+"/api/v1/status"); !strings.Contains(status, `"unlockers":[{`) {
+		t.Errorf("the guide is printed before the dashboard knows the unlocker: %s", status)
+	}
 
 	states := map[string]map[string]bool{}
 	eventually(t, "all demo locks were shown, one alerted, one is malformed, somebody waits", func() bool {
