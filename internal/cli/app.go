@@ -56,10 +56,27 @@ func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, text.Prose(fmt.Sprintf(format, args...)))
 }
 
+// say is a note that is not waited for until somebody reads it: a full pipe must not keep a command whose lock is lost,
+// nor a lock when its command has ended or has not begun.
+func (a *app) say(format string, args ...any) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		a.note(format, args...)
+	}()
+	select {
+	case <-said:
+	case <-time.After(sayLimit):
+	}
+}
+
+// sayLimit is far below the second that the lock's safety margin has beyond the grace.
+const sayLimit = 200 * time.Millisecond
+
 // mention is a note that --quiet leaves out.
 func (a *app) mention(format string, args ...any) {
 	if !a.quiet {
-		a.note(format, args...)
+		a.say(format, args...)
 	}
 }
 

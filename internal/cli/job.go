@@ -73,29 +73,12 @@ func (j *job) clear(lock *mutex.Lock, c *childproc.Child) {
 	killed, err := c.Clear(lock.Context().Done())
 	switch {
 	case err != nil:
-		j.say("the command left processes behind that cannot be ended: %v", err)
+		j.app.say("the command left processes behind that cannot be ended: %v", err)
 	case killed > 0:
-		j.say("killed %s that the command left behind; --leave-children lets them run",
+		j.app.say("killed %s that the command left behind; --leave-children lets them run",
 			text.Count(killed, "process"))
 	}
 }
-
-// say writes a note. It does not wait for long until somebody reads it: a full pipe must not keep a command whose lock
-// is lost, nor its lock when it has ended.
-func (j *job) say(format string, args ...any) {
-	said := make(chan struct{})
-	go func() {
-		defer close(said)
-		j.app.note(format, args...)
-	}()
-	select {
-	case <-said:
-	case <-time.After(sayLimit):
-	}
-}
-
-// sayLimit is far below the second that the lock's safety margin has beyond the grace.
-const sayLimit = 200 * time.Millisecond
 
 // passedOn makes the command's status ours.
 func passedOn(code int) error {
@@ -115,13 +98,13 @@ func (j *job) outcome(work, unlock error) error {
 	case errors.Is(unlock, mutex.ErrNotHeld):
 		return lostf("the command ended with status %d, but %w", status(work), unlock)
 	}
-	j.say("the lock was not released: %v", unlock)
+	j.app.say("the lock was not released: %v", unlock)
 	return work
 }
 
 // lost ends the command because the lock is lost, or may be: etcd did not answer in time.
 func (j *job) lost(lock *mutex.Lock, c *childproc.Child) error {
-	j.say("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
+	j.app.say("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
 	c.End(j.grace)
 	return lostf("the command was ended, because the lock was lost")
 }
@@ -157,10 +140,10 @@ func (o *onAsk) Set(value string) error {
 
 // asked says on stderr who asks the command to finish, and does what --on-ask wants. ctx ends with the command.
 func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
-	j.say("%v", lock.AskedError())
+	j.app.say("%v", lock.AskedError())
 	switch {
 	case childproc.Ends(j.onAsk.signal):
-		j.say("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
+		j.app.say("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
 		c.EndWith(j.onAsk.signal, j.grace)
 	case j.onAsk.signal != 0:
 		c.Signal(j.onAsk.signal)
@@ -177,7 +160,7 @@ func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Reques
 	cmd.Stdout = j.app.Stdout
 	cmd.Stderr = j.app.Stderr
 	if err := cmd.Run(); err != nil && ctx.Err() == nil {
-		j.say("the command of --on-ask failed: %v", err)
+		j.app.say("the command of --on-ask failed: %v", err)
 	}
 }
 
