@@ -221,26 +221,31 @@ func TestTroubleIsLoggedOnceUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	log := &proctest.Log{}
-	count := func(text string) int { return strings.Count(log.String(), text) }
 	c := connect(t, as(server, "", ""))
 	trouble := &etcdconn.Trouble{Etcd: c, Prefix: "/m/", Well: func() bool { return false }, Log: zerolog.New(log)}
 	trouble.Every(50 * time.Millisecond)
 	proctest.Go(t, trouble.Run)
 
 	for range 2 {
-		told := count(`"class":"unreachable"`)
 		server.Stop()
 		etcdtest.Eventually(t, "trouble", func() bool {
 			return strings.Contains(trouble.Cause(), "etcd is unreachable")
 		})
 		time.Sleep(200 * time.Millisecond) // looks a few times more, and has nothing new to say
-		if n := count(`"class":"unreachable"`); n != told+1 {
-			t.Errorf("the log says %d times that etcd is away, want once", n-told)
-		}
-		over := count("can be used again")
 		server.Restart(t)
-		etcdtest.Eventually(t, "the end of it", func() bool {
-			return trouble.Cause() == "" && count("can be used again") == over+1
-		})
+		etcdtest.Eventually(t, "the end of it", func() bool { return trouble.Cause() == "" })
+	}
+
+	// On a busy machine, etcd may be away a third time.
+	away := 0
+	for outage := range strings.SplitSeq(log.String(), "can be used again") {
+		n := strings.Count(outage, `"class":"unreachable"`)
+		if n > 1 {
+			t.Errorf("the log says %d times that etcd is away, want once:\n%s", n, outage)
+		}
+		away += n
+	}
+	if away < 2 {
+		t.Errorf("the log tells of %d outages, want 2:\n%s", away, log)
 	}
 }
