@@ -38,7 +38,7 @@ func onEtcd(t *testing.T) (*clientv3.Client, *mutex.Client) {
 	t.Helper()
 	t.Parallel()
 	etcd := etcdtest.Shared(t).Client(t)
-	return etcd, newClient(t, etcd)
+	return etcd, unhurried(t, etcd)
 }
 
 // take takes a lock that is released at the end of the test at the latest.

@@ -135,10 +135,11 @@ func joinsTheQueue(txn *heldTxn) bool {
 	return len(ops) == 3 && ops[0].IsGet() && ops[2].IsTxn()
 }
 
-// unhurried returns a client that does not retry because of a busy machine.
+// unhurried returns a client that does not retry because of a busy machine: a retry leaves a mark.
 func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
 	t.Helper()
-	return newClient(t, etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
+	return newClient(t, etcd, mutex.Options{Owner: "billing", Hostname: "host-1", AttemptTimeout: time.Minute,
+		RequestTimeout: 3 * time.Minute})
 }
 
 // Each waiter waits for one release: no thundering herd, and the work does not grow with the queue.
