@@ -28,7 +28,7 @@ func counting(t *testing.T) (*etcdtest.Server, *clientv3.Client, *prometheus.Reg
 func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 	t.Parallel()
 	_, c, registry := counting(t)
-	ctx := limit(t, 10*time.Second)
+	ctx := limit(t, proctest.Timeout)
 	works(t, c)
 	works(t, c)
 	if _, err := c.Put(ctx, "a", "1", clientv3.WithLease(4711)); err == nil {
@@ -46,7 +46,7 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 func TestStreamsAreCountedWhenTheyEnd(t *testing.T) {
 	t.Parallel()
 	server, c, registry := counting(t)
-	ctx := limit(t, 10*time.Second)
+	ctx := limit(t, proctest.Timeout)
 	proctest.Must(t, list(ctx, c))
 	if err := list(ctx, c, clientv3.WithRev(1000)); err == nil {
 		t.Fatal("etcd listed at a future revision")

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // looks is a running watch of lock "a"; its channel has etcd's revision at each look.
@@ -45,7 +46,7 @@ func wantLook(t *testing.T, looks <-chan int64, revision int64, what string) {
 func TestWatchLockReportsChanges(t *testing.T) {
 	w := start(t)
 	w.put("connected", "")
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	old := goleak.IgnoreCurrent()
 	ctx, stop := context.WithCancelCause(t.Context())
 	looks, done := w.looks(ctx)
 	wantLook(t, looks, 0, "the watch began")
@@ -68,6 +69,7 @@ func TestWatchLockReportsChanges(t *testing.T) {
 	if err := <-done; err == nil || err.Error() != "over" {
 		t.Errorf("the watch ended with %v", err)
 	}
+	proctest.Eventually(t, "no goroutine is left", func() error { return goleak.Find(old) })
 }
 
 func TestWatchLockEndsOnceItsCallbackIsDone(t *testing.T) {

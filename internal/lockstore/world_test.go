@@ -92,9 +92,6 @@ func onBothServers(t *testing.T, test func(t *testing.T, w world)) {
 func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
 	w.Helper()
 	resp, err := w.etcd.Put(w.Context(), key, value, opts...)
-	for errors.Is(err, rpctypes.ErrInvalidAuthToken) { // the login ended; the client has a new one by now
-		resp, err = w.etcd.Put(w.Context(), key, value, opts...)
-	}
 	proctest.Must(w, err)
 	return resp.Header.Revision
 }

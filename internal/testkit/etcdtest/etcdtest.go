@@ -229,7 +229,8 @@ func (o options) config(t testing.TB, ca *certs.CA, dir, name string) etcdembed.
 	return c
 }
 
-// client is configured like etcdconn: without hidden retries, and with keepalives that notice a dead connection.
+// client is configured like etcdconn: without hidden retries, except after a login that ended, and with keepalives that
+// notice a dead connection.
 func (o options) client(t testing.TB, ca *certs.CA, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	conf := clientv3.Config{
@@ -240,6 +241,7 @@ func (o options) client(t testing.TB, ca *certs.CA, endpoints ...string) *client
 	if o.users {
 		conf.Username = RootUser
 		conf.Password = RootPassword
+		conf.MaxUnaryRetries = 2
 	}
 	c, err := clientv3.New(conf)
 	proctest.Must(t, err)
