@@ -148,8 +148,7 @@ func TestLostMajorityIsExplained(t *testing.T) {
 		return h.Up() == 3 && h.Members[left].Leader
 	})
 	c := connect(t, etcdconn.Settings{Endpoints: m.Endpoints()[left : left+1]})
-	proved := func() bool { return etcdconn.Prove(limit(t, proctest.Timeout), c, "/m/") == nil }
-	etcdtest.Eventually(t, "a connection", proved)
+	etcdtest.Eventually(t, "a connection", func() bool { return etcdconn.Prove(t.Context(), c, "/m/") == nil })
 	for i := range 3 {
 		if i != left {
 			m.Kill(i)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -31,16 +30,7 @@ func (w world) looks(ctx context.Context) (looks chan int64, done chan error) {
 // wantLook waits for a look at that revision, or a later one.
 func wantLook(t *testing.T, looks <-chan int64, revision int64, what string) {
 	t.Helper()
-	for late := time.After(2 * time.Minute); ; {
-		select {
-		case at := <-looks:
-			if at >= revision {
-				return
-			}
-		case <-late:
-			t.Fatalf("no look after %s", what)
-		}
-	}
+	etcdtest.Eventually(t, "a look after "+what, func() bool { return len(looks) > 0 && <-looks >= revision })
 }
 
 func TestWatchLockReportsChanges(t *testing.T) {

@@ -62,16 +62,15 @@ func TestProcessReapedDuringALookIsNotHidden(t *testing.T) {
 		int64(9): func(w watcher, p proc) any { status, _ := w.exit(p); return status },
 	} {
 		c := (&world{TB: t}).sleeper()
-		one := watcher{pid: int64(c.Process.Pid), start: 1}
-		var err error
-		one.handle, err = openProcess(one.pid)
+		pid := int64(c.Process.Pid)
+		handle, err := openProcess(pid)
 		proctest.Must(t, err)
 		f := newFake(t)
-		stat := f.path(strconv.Itoa(c.Process.Pid), "stat")
+		stat := f.path(strconv.FormatInt(pid, 10), "stat")
 		proctest.Must(t, os.MkdirAll(filepath.Dir(stat), 0o755))
 		proctest.Must(t, syscall.Mkfifo(stat, 0o600))
 		seen := make(chan any)
-		go func() { seen <- look(one, f.proc) }()
+		go func() { seen <- look(watcher{pid, 1, handle}, f.proc) }()
 		pipe, err := os.OpenFile(stat, os.O_WRONLY, 0) // waits for the look to read it
 		proctest.Must(t, err)
 		_ = c.Process.Kill()
