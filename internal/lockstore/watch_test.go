@@ -217,8 +217,11 @@ func TestWatchEndsWithoutALeader(t *testing.T) {
 	leader := m.Leader(t)
 	stays := (leader + 1) % 3
 	w := on(t, m.ClientOf(t, stays))
-	g := w.watch(w.put("/other", ""))
-	w.put(w.l.Prefix()+"1", "")
+	g := w.watch(1)
+	etcdtest.Eventually(t, "a put", func() bool { // a busy machine has elections
+		_, err := w.etcd.Put(t.Context(), w.l.Prefix()+"1", "")
+		return err == nil
+	})
 	g.sees(1)
 	m.Pause(leader)
 	m.Pause((leader + 2) % 3)
