@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Generic, List, Sequence, TypeVar
 
@@ -51,27 +52,25 @@ class Group(Generic[L]):
     async def _in_order(self, call: Call) -> None:
         """Take one after the other, and keep what it has while it waits for the next."""
         taken: List[L] = []
-        try:
-            for lock, settings in zip(self._sorted, self._settings):
-                for other in taken:
-                    other.hold.waits_for(settings.name)
-                lock.begin(await acquire(self._session, settings, call))
-                lock.hold.stops = call.stop
-                taken.append(lock)
-            for lock in taken:
-                await lock.hold.alive(patience=call.until - clock())
-        except BaseException as error:
-            lost = next((lock.hold.lost for lock in taken if lock.hold.lost is not None), None)
-            for lock in taken:
-                await lock.hold.give_up(call.until + AFTERWARDS)
-            if lost is not None and isinstance(error, MutexError):
-                raise lost from None
-            if call.refusal is not None and isinstance(error, UnavailableError) and self._wait is not None:
-                raise call.refusal from None
-            raise
-        finally:
-            for lock in taken:
-                lock.hold.stops = None
+        async with AsyncExitStack() as undo:
+            try:
+                for lock, settings in zip(self._sorted, self._settings):
+                    for other in taken:
+                        other.hold.waits_for(settings.name)
+                    lock.begin(await acquire(self._session, settings, call))
+                    undo.push_async_callback(lock.hold.give_up, call.until + AFTERWARDS)
+                    lock.hold.stops = call.stop
+                    taken.append(lock)
+                for lock in taken:
+                    await lock.hold.alive(patience=call.until - clock())
+                undo.pop_all()
+            except MutexError as error:
+                lost = next((lock.hold.lost for lock in taken if lock.hold.lost is not None), None)
+                late = isinstance(error, UnavailableError) and self._wait is not None
+                raise lost or (late and call.refusal) or error from None
+            finally:
+                for lock in taken:
+                    lock.hold.stops = None
 
     async def _at_once(self, call: Call) -> None:
         attempts = [Attempt(self._session, settings, call) for settings in self._settings]
