@@ -12,7 +12,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Mapping, Optional, Type, Union
+from typing import Any, Awaitable, Callable, Mapping, Union
 
 from . import record
 from .attempt import Attempt, holder
@@ -38,13 +38,12 @@ class Client(Opened):
 
     _loop = AsyncIO()
 
-    def lock(self, name: str, *, semaphore: Optional[int] = None, weight: int = 1, shared: bool = False,
-             exclusive: bool = False, wait: Optional[float] = None, alert_after: Optional[float] = None,
-             unlock_after: Optional[float] = None, margin: Optional[float] = None,
-             heartbeat: Union[None, bool, float] = None, purpose: str = "",
-             attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
-             on_lost: Optional[Callable[[LostError], None]] = None,
-             on_asked: Optional[Callable[[Request], None]] = None) -> Lock:
+    def lock(self, name: str, *, semaphore: int | None = None, weight: int = 1, shared: bool = False,
+             exclusive: bool = False, wait: float | None = None, alert_after: float | None = None,
+             unlock_after: float | None = None, margin: float | None = None, heartbeat: Union[None, bool, float] = None,
+             purpose: str = "", attributes: Mapping[str, Attribute] | None = None, cancel_on_loss: bool = True,
+             on_lost: Callable[[LostError], None] | None = None,
+             on_asked: Callable[[Request], None] | None = None) -> Lock:
         """Return a lock for ``async with``, or for ``acquire`` and ``release``. Nothing is sent yet.
 
         The arguments are those of :meth:`clustermutex.Client.lock`. With ``cancel_on_loss``, losing the lock cancels
@@ -59,14 +58,14 @@ class Client(Opened):
         return Locks(self._session, locks)
 
     def campaign(self, name: str, *, life: float = 60.0, address: str = "",
-                 check: Optional[Callable[[], Awaitable[bool]]] = None, wait: Optional[float] = None, purpose: str = "",
-                 attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
-                 on_lost: Optional[Callable[[LostError], None]] = None) -> Lock:
+                 check: Callable[[], Awaitable[bool]] | None = None, wait: float | None = None, purpose: str = "",
+                 attributes: Mapping[str, Attribute] | None = None, cancel_on_loss: bool = True,
+                 on_lost: Callable[[LostError], None] | None = None) -> Lock:
         """Return a lock whose holder is the leader. See :meth:`clustermutex.Client.campaign`."""
         settings = settle(name, PLAIN, wait, life, life, None, None, purpose, leads(address, attributes))
         return Lock(self._session, replace(settings, leads=True, check=check), cancel_on_loss, on_lost, None)
 
-    async def leader(self, name: str) -> Optional[record.Record]:
+    async def leader(self, name: str) -> record.Record | None:
         """Return the leader's record, or None if there is no leader."""
         return await holder(self._session, name)
 
@@ -78,13 +77,12 @@ class Lock(Handle):
     """
 
     def __init__(self, session: Session, settings: Settings, cancel_on_loss: bool,
-                 on_lost: Optional[Callable[[LostError], None]],
-                 on_asked: Optional[Callable[[Request], None]]) -> None:
+                 on_lost: Callable[[LostError], None] | None, on_asked: Callable[[Request], None] | None) -> None:
         super().__init__(session, settings)
         self._cancel_on_loss = cancel_on_loss
         self._on_lost = on_lost or (lambda error: None)
         self._on_asked = on_asked or (lambda request: None)
-        self._body: Optional[asyncio.Task[Any]] = None
+        self._body: asyncio.Task[Any] | None = None
         self._cancelled = False
 
     async def acquire(self) -> Lock:
@@ -112,8 +110,8 @@ class Lock(Handle):
                 raise
         return True
 
-    async def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
-                    unlock_after: Optional[float] = None) -> None:
+    async def alive(self, progress: str = "", *, alert_after: float | None = None,
+                    unlock_after: float | None = None) -> None:
         """Report progress, which is shown with the lock, and extend both deadlines from now.
 
         Raises LostError if the hold is over. After an UnavailableError, the hold keeps its previous deadline.
@@ -137,8 +135,8 @@ class Lock(Handle):
         self._cancelled = False
         self._body = asyncio.current_task() if self._cancel_on_loss else None
 
-    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
         self._body = None
         interrupted = kind is not None and issubclass(kind, asyncio.CancelledError)
         try:
@@ -187,8 +185,8 @@ class Locks(Group[Lock]):
             lock._enter()
         return self
 
-    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
         async with AsyncExitStack() as stack:
             for lock in self.locks:
                 stack.push_async_callback(lock.__aexit__, kind, error, trace)

@@ -7,7 +7,7 @@ from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Awaitable, Callable, Mapping, Optional, Sequence, Type, TypeVar, Union
+from typing import Awaitable, Callable, Mapping, Sequence, TypeVar, Union
 
 from . import exits
 from .attempt import Attempt, holder
@@ -41,13 +41,12 @@ class Client(Opened):
 
     _loop = background
 
-    def lock(self, name: str, *, semaphore: Optional[int] = None, weight: int = 1, shared: bool = False,
-             exclusive: bool = False, wait: Optional[float] = None, alert_after: Optional[float] = None,
-             unlock_after: Optional[float] = None, margin: Optional[float] = None,
-             heartbeat: Union[None, bool, float] = None, purpose: str = "",
-             attributes: Optional[Mapping[str, Attribute]] = None,
-             on_lost: Optional[Callable[[LostError], None]] = None,
-             on_asked: Optional[Callable[[Request], None]] = None) -> Lock:
+    def lock(self, name: str, *, semaphore: int | None = None, weight: int = 1, shared: bool = False,
+             exclusive: bool = False, wait: float | None = None, alert_after: float | None = None,
+             unlock_after: float | None = None, margin: float | None = None, heartbeat: Union[None, bool, float] = None,
+             purpose: str = "", attributes: Mapping[str, Attribute] | None = None,
+             on_lost: Callable[[LostError], None] | None = None,
+             on_asked: Callable[[Request], None] | None = None) -> Lock:
         """Return a lock for ``with``, as a decorator, or for ``acquire`` and ``release``. Nothing is sent yet.
 
         All times are in seconds. ``wait``: 0 tries once, a number waits that long, None waits without limit.
@@ -76,9 +75,9 @@ class Client(Opened):
         """
         return Locks(self._session, locks)
 
-    def campaign(self, name: str, *, life: float = 60.0, address: str = "", check: Optional[Callable[[], bool]] = None,
-                 wait: Optional[float] = None, purpose: str = "", attributes: Optional[Mapping[str, Attribute]] = None,
-                 on_lost: Optional[Callable[[LostError], None]] = None) -> Lock:
+    def campaign(self, name: str, *, life: float = 60.0, address: str = "", check: Callable[[], bool] | None = None,
+                 wait: float | None = None, purpose: str = "", attributes: Mapping[str, Attribute] | None = None,
+                 on_lost: Callable[[LostError], None] | None = None) -> Lock:
         """Return a lock whose holder is the leader. It waits its turn, then is kept alive until it is released.
 
         ``life``: how long leadership outlasts the last sign of life. ``address``: where others reach this process, see
@@ -88,7 +87,7 @@ class Client(Opened):
         waited_for = None if check is None else partial(_in_time, check)
         return Lock(self._session, replace(settings, leads=True, check=waited_for), on_lost, None)
 
-    def leader(self, name: str) -> Optional[Record]:
+    def leader(self, name: str) -> Record | None:
         """Return the leader's record, with its ``address`` in ``attributes``, or None if there is no leader."""
         return run(holder(self._session, name))
 
@@ -96,8 +95,8 @@ class Client(Opened):
 class Lock(Handle, ContextDecorator):
     """One lock of a :class:`Client`. One thread at a time may use it; it can be taken again after its release."""
 
-    def __init__(self, session: Session, settings: Settings, on_lost: Optional[Callable[[LostError], None]],
-                 on_asked: Optional[Callable[[Request], None]]) -> None:
+    def __init__(self, session: Session, settings: Settings, on_lost: Callable[[LostError], None] | None,
+                 on_asked: Callable[[Request], None] | None) -> None:
         super().__init__(session, settings)
         self._on_lost = on_lost
         self._on_asked = on_asked
@@ -138,8 +137,7 @@ class Lock(Handle, ContextDecorator):
                 raise
         return True
 
-    def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
-              unlock_after: Optional[float] = None) -> None:
+    def alive(self, progress: str = "", *, alert_after: float | None = None, unlock_after: float | None = None) -> None:
         """Report progress, which is shown with the lock, and extend both deadlines from now.
 
         Raises LostError if the hold is over. After an UnavailableError, the hold keeps its previous deadline.
@@ -160,8 +158,8 @@ class Lock(Handle, ContextDecorator):
     def __enter__(self) -> Lock:
         return self.acquire()
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         try:
             self.release()
         except MutexError as failed:
@@ -207,14 +205,14 @@ class Locks(Group[Lock]):
     def __enter__(self) -> Locks:
         return self.acquire()
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         with ExitStack() as stack:
             for lock in self.locks:
                 stack.callback(lock.__exit__, kind, error, trace)
 
 
-def _aside(callback: Optional[Callable[[T], object]]) -> Callable[[T], object]:
+def _aside(callback: Callable[[T], object] | None) -> Callable[[T], object]:
     """Run a callback in a thread of its own, so that a slow one does not keep the locks from being extended."""
     def call(what: T) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Sequence, Tuple, Union
+from typing import NamedTuple, Sequence, Union
 from urllib.parse import urlsplit
 
 from .errors import RefusedError, UnavailableError
@@ -41,7 +41,7 @@ class Heard:
     """The latest failure of each endpoint, among the requests of one call."""
 
     def __init__(self) -> None:
-        self._causes: Dict[Endpoint, Tuple[str, bool]] = {}
+        self._causes: dict[Endpoint, tuple[str, bool]] = {}
 
     def note(self, endpoint: Endpoint, answer: Answer, verdict: Verdict) -> None:
         """Keep the latest failure of an endpoint."""

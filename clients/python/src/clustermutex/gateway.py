@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import ssl
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Sequence
 
 from .endpoint import MAX_CAUSE, Endpoint, Heard
 from .errors import RefusedError
@@ -26,7 +26,7 @@ TOO_MANY_REQUESTS = 429
 class Gateway:
     """Sends requests to the endpoints of one cluster."""
 
-    def __init__(self, io: IO, endpoints: Sequence[Endpoint], tls: Optional[ssl.SSLContext], user: str, password: str,
+    def __init__(self, io: IO, endpoints: Sequence[Endpoint], tls: ssl.SSLContext | None, user: str, password: str,
                  timeout: float) -> None:
         self.io = io
         self.timeout = timeout
@@ -36,7 +36,7 @@ class Gateway:
         self._tls = tls
         self._user = user
         self._password = password
-        self._token: Optional[str] = None
+        self._token: str | None = None
 
     def over(self, io: IO) -> Gateway:
         """Return the same gateway over other connections."""
@@ -44,8 +44,8 @@ class Gateway:
         twin._next, twin._token = self._next, self._token
         return twin
 
-    async def send(self, step: str, body: Body, until: float, stop: Optional[Flag] = None,
-                   heard: Optional[Heard] = None) -> Answer:
+    async def send(self, step: str, body: Body, until: float, stop: Flag | None = None,
+                   heard: Heard | None = None) -> Answer:
         """Send the same bytes until :meth:`Transactions.verdict` can interpret the answer.
 
         At ``until``, a time of :func:`clock`, or when ``stop`` is set, raises UnavailableError with the failures in
@@ -103,7 +103,7 @@ class Gateway:
                 head = self._request(endpoint, "/v3/watch", "".join(requests).encode())
                 await connection.send(head, max(end_at - clock(), 0.001))
                 response = Response()
-                results: List[Dict[str, Any]] = []
+                results: list[dict[str, Any]] = []
                 while sum(bool(r.get("created")) for r in results) < len(requests):
                     results += watch_results(await read_more(connection, response, end_at - clock()))
                 return Watch(connection, response, [r for r in results if r.get("events")])
@@ -116,7 +116,7 @@ class Gateway:
 
     # -- one request
 
-    async def _login(self, timeout: float) -> Optional[Answer]:
+    async def _login(self, timeout: float) -> Answer | None:
         """Get a token if one is needed. Return None on success, otherwise the answer that says why there is none."""
         if not self._user or self._token is not None:
             return None

@@ -7,7 +7,7 @@ import re
 import sys
 from functools import lru_cache
 from types import FrameType
-from typing import Callable, Dict, List, Mapping, Optional, Union
+from typing import Callable, Mapping, Union
 
 from .record import whole
 
@@ -34,9 +34,9 @@ def read_link(path: str) -> str:
 
 
 def identity(environ: Mapping[str, str] = os.environ, file: Callable[[str], str] = read_file,
-             link: Callable[[str], str] = read_link) -> Dict[str, Union[str, int]]:
+             link: Callable[[str], str] = read_link) -> dict[str, Union[str, int]]:
     """Return the members of the record that uniquely identify this process, without those that cannot be read."""
-    found: Dict[str, Union[str, int]] = {}
+    found: dict[str, Union[str, int]] = {}
     for member, variable in (("pod_namespace", "POD_NAMESPACE"), ("pod_name", "POD_NAME"), ("pod_uid", "POD_UID"),
                              ("container", "CONTAINER_NAME")):
         if _is_name(environ.get(variable, "")):
@@ -65,10 +65,10 @@ def of(pid: int) -> Mapping[str, Union[str, int]]:
 
 def backtrace(depth: int = DEPTH) -> str:
     """Return the call stack outside this package, newest frame first, as ``FILE:LINE in FUNCTION``."""
-    frame: Optional[FrameType] = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame and os.path.abspath(frame.f_code.co_filename).startswith(PACKAGE):
         frame = frame.f_back
-    lines: List[str] = []
+    lines: list[str] = []
     while frame and len(lines) < depth:
         name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
         lines.append(f"{os.path.abspath(frame.f_code.co_filename)}:{frame.f_lineno} in {name}")

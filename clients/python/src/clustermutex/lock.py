@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Optional
 
 from .attempt import Attempt, Call, acquire
 from .errors import RefusedError
@@ -21,7 +20,7 @@ class Handle:
     def __init__(self, session: Session, settings: Settings) -> None:
         self._session = session
         self.settings = settings
-        self._hold: Optional[Hold] = None
+        self._hold: Hold | None = None
         self._taking = threading.Lock()
 
     async def take(self, stop: Flag) -> None:
@@ -73,12 +72,12 @@ class Handle:
         return self._hold.attempt.uuid if self._hold is not None else ""
 
     @property
-    def lost(self) -> Optional[str]:
+    def lost(self) -> str | None:
         """Why the hold was lost, one word as in :class:`LostError`; None while it lasts and after its release."""
         error = self._hold.lost if self._hold is not None else None
         return None if error is None else error.reason
 
     @property
-    def asked(self) -> Optional[Request]:
+    def asked(self) -> Request | None:
         """The latest request to finish early, or None."""
         return self._hold.asked if self._hold is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from functools import partial
-from typing import Any, Dict, List, Optional, Protocol
+from typing import Any, Protocol
 
 from .gateway import Gateway
 from .loops import GATHERED
@@ -23,21 +23,21 @@ class Seen(Protocol):
     @property
     def watched(self) -> Watched: ...  # from the first revision that it has not seen
 
-    def notice(self, event: Optional[Dict[str, Any]]) -> None: ...  # None: events may have been missed
+    def notice(self, event: dict[str, Any] | None) -> None: ...  # None: events may have been missed
 
 
 class Lookout:
     """One connection for the watches of some holds. It reopens for each new hold without missing events."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self.holds: List[Seen] = []
-        self.open: List[Seen] = []
+        self.holds: list[Seen] = []
+        self.open: list[Seen] = []
         self._gateway = gateway
         self._loop = asyncio.get_running_loop()
         self._more = asyncio.Event()
         self._pause = GATHERED
         self._opens = asyncio.ensure_future(self._open())
-        self._reads: Optional[asyncio.Future[None]] = None
+        self._reads: asyncio.Future[None] | None = None
 
     def room(self) -> bool:
         """Report whether it can take another hold. It ends with its last one."""

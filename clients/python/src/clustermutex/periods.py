@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from datetime import datetime, timezone
-from typing import List, Sequence
+from typing import Sequence
 
 from . import record
 from .attempt import Attempt, Call, in_doubt
@@ -98,7 +98,7 @@ async def _outcome(attempt: Attempt, seen: int, body: Body) -> Verdict:
     return attempt.txn.verdict("settle", answer)
 
 
-def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unlockers: List[Key]) -> bool:
+def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unlockers: list[Key]) -> bool:
     """Report whether the period is still to be taken. Raises RefusedError if a clock is wrong."""
     if last:
         text = last[0].value.decode(errors="replace")

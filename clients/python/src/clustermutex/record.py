@@ -8,7 +8,7 @@ import re
 import time
 import unicodedata
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Union
 
 MAX_NAME = 256
 MAX_TEXT = 1024
@@ -78,7 +78,7 @@ def format_time(seconds: float) -> str:
     return text
 
 
-def parse_time(text: str) -> Tuple[int, int]:
+def parse_time(text: str) -> tuple[int, int]:
     """Return whole seconds and nanoseconds. Raises ValueError if the text is not a time."""
     match = TIME.fullmatch(text)
     if not match:
@@ -86,7 +86,7 @@ def parse_time(text: str) -> Tuple[int, int]:
     return int(match.group(1)), int((match.group(2) or "").ljust(9, "0"))
 
 
-def seconds_of(value: object) -> Optional[float]:
+def seconds_of(value: object) -> float | None:
     """Parse a time for display; None if it is not valid."""
     try:
         whole, nanoseconds = parse_time(format(value, ".3f") if isinstance(value, float) else str(value))
@@ -168,20 +168,20 @@ class Record:
     lock: str
     uuid: str
     token: int
-    alert_at: Optional[float] = None
-    auto_unlock_at: Optional[float] = None
-    alive_at: Optional[float] = None
+    alert_at: float | None = None
+    auto_unlock_at: float | None = None
+    alive_at: float | None = None
     progress: str = ""
     owner: str = ""
     hostname: str = ""
     pid: int = 0
-    locked_at: Optional[float] = None
+    locked_at: float | None = None
     purpose: str = ""
     client: str = ""
     backtrace: str = ""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
-    def describe(self, now: Optional[float] = None) -> str:
+    def describe(self, now: float | None = None) -> str:
         """Describe in one line who holds the lock, where, since when and what for. Texts are escaped and cut."""
         now = time.time() if now is None else now
         line = visible(self.owner) or "an unknown owner"
@@ -205,12 +205,12 @@ class Record:
 class Delay:
     """A lock delay: the lock must not be taken yet. Texts are as their writer wrote them; None means not known."""
 
-    owner: Optional[str] = None  # of the hold that was ended
-    hostname: Optional[str] = None
-    until: Optional[float] = None  # seconds since 1970, by the clock of whoever ended the hold
+    owner: str | None = None  # of the hold that was ended
+    hostname: str | None = None
+    until: float | None = None  # seconds since 1970, by the clock of whoever ended the hold
     permits: int = field(default=0, compare=False)  # how many it keeps of a semaphore; 0: not known, so all
 
-    def describe(self, now: Optional[float] = None) -> str:
+    def describe(self, now: float | None = None) -> str:
         """Describe whose hold it follows, and when it ends, as far as known. Texts are escaped and cut."""
         if self == Delay():
             return "a lock delay of a hold that was ended"
@@ -226,11 +226,11 @@ class Ending(NamedTuple):
     """How a hold was ended by another program or an operator. Texts are as their writer wrote them."""
 
     ended: str
-    by: Optional[str]
-    why: Optional[str]
+    by: str | None
+    why: str | None
 
 
-def read_note(value: bytes, uuid: str, token: int) -> Dict[str, Any]:
+def read_note(value: bytes, uuid: str, token: int) -> dict[str, Any]:
     """Read a request or an extension for this hold. It is empty if it is for another hold, or cannot be read."""
     note = _document(value, MAX_NOTE)
     fits = (note.get("uuid") == uuid and _is_whole(note.get("token")) and note["token"] == token
@@ -239,7 +239,7 @@ def read_note(value: bytes, uuid: str, token: int) -> Dict[str, Any]:
     return note if fits else {}
 
 
-def read_ending(value: bytes, token: int) -> Optional[Ending]:
+def read_ending(value: bytes, token: int) -> Ending | None:
     """Read how the hold with this token ended; None if the note cannot be read."""
     note = _document(value, MAX_RECORD)
     ended = note.get("ended")
@@ -260,7 +260,7 @@ def read_delay(lock: str, value: bytes) -> Delay:
                  max(note.get("permits") or 1, 1))
 
 
-def _document(value: bytes, most: int) -> Dict[str, Any]:
+def _document(value: bytes, most: int) -> dict[str, Any]:
     """Read a JSON object; it is empty if it cannot be read. Invalid UTF-8 is replaced."""
     try:
         read = json.loads(value.decode(errors="replace"), parse_constant=_no_number) if len(value) <= most else None
@@ -286,7 +286,7 @@ def _is_whole(value: object) -> bool:
     return type(value) is int and abs(value) < 1 << 53
 
 
-def read(lock: str, base: str, keys: Iterable[Key]) -> Optional[Record]:
+def read(lock: str, base: str, keys: Iterable[Key]) -> Record | None:
     """Read the record of a lock from the keys that begin with ``base``; None if it is not held. Never fails."""
     found = decode(lock, {k.key[len(base):]: k for k in keys if FIELD.fullmatch(k.key[len(base):])})
     return found if found.token else None

@@ -9,7 +9,7 @@ import ssl
 import sys
 import time
 from functools import partial
-from typing import List, Optional, Sequence, Set, Tuple, Union
+from typing import Sequence, Union
 
 from . import exits, record
 from .endpoint import parse_endpoint
@@ -38,16 +38,16 @@ class Session:
         self.release_at_exit = release_at_exit
         self._blocking = gateway
         self._in_loop = gateway.over(loop)
-        self._tombstones: Tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
-        self._debts: Set[exits.Debt] = set()  # being settled in the background
-        self._lookouts: List[Lookout] = []  # those with room
+        self._tombstones: tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
+        self._debts: set[exits.Debt] = set()  # being settled in the background
+        self._lookouts: list[Lookout] = []  # those with room
 
     @property
     def gateway(self) -> Gateway:
         """The gateway for the caller: a task of the event loop, or a thread that may block."""
         return self._in_loop if self.loop.here() else self._blocking
 
-    def patience(self, wait: Optional[float]) -> float:
+    def patience(self, wait: float | None) -> float:
         """Return the longest time that a call with this ``wait`` may take."""
         return float("inf") if wait is None else wait or self.gateway.timeout
 

@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
-from typing import Any, Callable, List, Optional, TypeVar
+from typing import Any, Callable, TypeVar
 
 from .transport import clock
 
@@ -20,7 +20,7 @@ class BlockingFlag:
     """A :class:`transport.Flag` on a threading.Event."""
 
     def __init__(self) -> None:
-        self.cuts: Optional[Callable[[], None]] = None
+        self.cuts: Callable[[], None] | None = None
         self._event = threading.Event()
 
     def set(self) -> None:
@@ -87,7 +87,7 @@ class BlockingConnection:
 class BlockingIO:
     """The :class:`transport.IO` of threads."""
 
-    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> BlockingConnection:
+    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, timeout: float) -> BlockingConnection:
         end = clock() + timeout
         failed = OSError("the host has no address")
         try:
@@ -130,11 +130,11 @@ def beside(work: Callable[[], T]) -> "Future[T]":
     return future
 
 
-def resolved(host: str, port: int) -> "Future[List[Any]]":
+def resolved(host: str, port: int) -> "Future[list[Any]]":
     """Run socket.getaddrinfo in a thread, because the system's resolver has its own timeout."""
     find = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        addresses: "Future[List[Any]]" = Future()
+        addresses: "Future[list[Any]]" = Future()
         addresses.set_result(find(flags=socket.AI_NUMERICHOST))
         return addresses
     except socket.gaierror:

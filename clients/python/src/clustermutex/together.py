@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Generic, List, Sequence, TypeVar
+from typing import Generic, Sequence, TypeVar
 
 from .attempt import AFTERWARDS, Attempt, Call, acquire, in_doubt
 from .errors import HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
@@ -51,7 +51,7 @@ class Group(Generic[L]):
 
     async def _in_order(self, call: Call) -> None:
         """Take one after the other, and keep what it has while it waits for the next."""
-        taken: List[L] = []
+        taken: list[L] = []
         async with AsyncExitStack() as undo:
             try:
                 for lock, settings in zip(self._sorted, self._settings):

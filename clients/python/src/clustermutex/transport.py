@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 import time
 import weakref
-from typing import Any, Callable, Coroutine, List, Optional, Protocol, Tuple, TypeVar
+from typing import Any, Callable, Coroutine, Protocol, TypeVar
 
 from .endpoint import Endpoint
 
@@ -36,7 +36,7 @@ class Connection(Protocol):
 class Flag(Protocol):
     """An event that happens once, and interrupts what its owner is doing."""
 
-    cuts: Optional[Callable[[], None]]
+    cuts: Callable[[], None] | None
 
     def set(self) -> None: ...  # from any thread
 
@@ -48,7 +48,7 @@ class Flag(Protocol):
 class IO(Protocol):
     """The I/O that the protocol needs: blocking for threads, or asyncio's."""
 
-    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> Connection: ...
+    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, timeout: float) -> Connection: ...
 
     def flag(self) -> Flag: ...
 
@@ -57,10 +57,10 @@ class Pool:
     """Open idle connections. Threads share its list without a lock."""
 
     def __init__(self) -> None:
-        self._idle: List[Tuple[Endpoint, float, Connection]] = []
+        self._idle: list[tuple[Endpoint, float, Connection]] = []
         weakref.finalize(self, _close_all, self._idle)  # a client has no close method
 
-    def take(self, endpoint: Endpoint) -> Optional[Connection]:
+    def take(self, endpoint: Endpoint) -> Connection | None:
         """Return the most recently used connection; None if there is none."""
         while self._idle:
             try:
@@ -80,7 +80,7 @@ class Pool:
             connection.close()
 
 
-def _close_all(idle: List[Tuple[Endpoint, float, Connection]]) -> None:
+def _close_all(idle: list[tuple[Endpoint, float, Connection]]) -> None:
     while idle:
         idle.pop()[2].close()
 
@@ -111,7 +111,7 @@ class Response:
         self._keeps = True  # the server keeps the connection open
         self._raw = b""
         self._chunked = False
-        self._length: Optional[int] = None
+        self._length: int | None = None
 
     def feed(self, data: bytes) -> None:
         """Parse received bytes. Raises ValueError if they are not HTTP."""
@@ -140,7 +140,7 @@ class Response:
             raise ValueError("the answer was cut off")
         self.over = True
 
-    def lines(self) -> List[bytes]:
+    def lines(self) -> list[bytes]:
         """Return complete lines, each once."""
         *whole, self.body = self.body.split(b"\n")
         return whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List
+from typing import Any
 
 from .transport import Connection, Response, clock
 
@@ -11,12 +11,12 @@ from .transport import Connection, Response, clock
 class Watch:
     """An open watch on some keys."""
 
-    def __init__(self, connection: Connection, response: Response, early: List[Dict[str, Any]]) -> None:
+    def __init__(self, connection: Connection, response: Response, early: list[dict[str, Any]]) -> None:
         self._connection = connection
         self._response = response
         self._early = early
 
-    async def events(self, timeout: float) -> List[Dict[str, Any]]:
+    async def events(self, timeout: float) -> list[dict[str, Any]]:
         """Return the next events, or none after ``timeout`` seconds. Raises OSError if the watch broke."""
         end = clock() + timeout
         while not self._early:
@@ -40,7 +40,7 @@ class Watch:
         self._connection.close()
 
 
-async def read_more(connection: Connection, response: Response, timeout: float) -> List[bytes]:
+async def read_more(connection: Connection, response: Response, timeout: float) -> list[bytes]:
     """Return the next complete lines of a stream."""
     received = await connection.receive(max(timeout, 0.001))
     if not received:
@@ -54,9 +54,9 @@ async def read_more(connection: Connection, response: Response, timeout: float) 
     return response.lines()
 
 
-def watch_results(lines: List[bytes]) -> List[Dict[str, Any]]:
+def watch_results(lines: list[bytes]) -> list[dict[str, Any]]:
     """Parse the lines of a watch. Raises OSError if it is over."""
-    results: List[Dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for line in lines:
         try:
             result = json.loads(line).get("result")
