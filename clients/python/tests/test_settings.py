@@ -166,8 +166,8 @@ class Process(unittest.TestCase):
         def read(path: str) -> str:
             return files.get(path, "")
 
-        self.assertEqual(identity.identity({}, read), {"boot_id": "0b5d-7e", "pid_namespace": 4026531836,
-                                                             "process_start": 22})
+        self.assertEqual(identity.identity({}, read),
+                         {"boot_id": "0b5d-7e", "pid_namespace": 4026531836, "process_start": 22})
         files["/proc/self/ns/time"] = "time:[4026532000]"
         self.assertEqual(identity.identity({}, read), {"boot_id": "0b5d-7e", "pid_namespace": 4026531836})
         del files["/proc/sys/kernel/random/boot_id"]
