@@ -14,16 +14,15 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from . import exits, identity, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
-from .endpoint import Heard
+from .gateway import Heard
 from .kinds import SEMAPHORE, SHARED, Claim, Holders
 from .record import Attribute, Key
 from .settings import Settings
 from .session import PATIENCE, Session
 from .shares import Shares
 from .transactions import Body, Transactions, Verdict, keys
-from .transport import Flag, clock
+from .transport import Flag, Watch, clock
 from .version import CLIENT
-from .watch import Watch
 
 TICKET_TTL = 10.0
 RECHECK = 10.0  # how often a waiter looks without an event

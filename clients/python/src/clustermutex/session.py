@@ -12,13 +12,12 @@ from functools import partial
 from typing import Sequence, Union
 
 from . import exits, record
-from .endpoint import parse_endpoint
 from .errors import MutexError, RefusedError, UnavailableError
 from .gateway import Gateway
 from .lookout import Lookout
 from .loops import AsyncIO
 from .threads import BlockingIO
-from .transport import clock
+from .transport import clock, parse_endpoint
 
 PATIENCE = 15.0  # how long alive and release wait for etcd
 TOMBSTONE_TTL = 3600 + 600  # each lease is used for new tombstones for ten minutes

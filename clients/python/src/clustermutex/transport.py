@@ -5,18 +5,45 @@ Nothing here depends on threads or asyncio: each provides an :class:`IO`.
 
 from __future__ import annotations
 
+import json
 import ssl
 import time
 import weakref
-from typing import Any, Callable, Coroutine, Protocol, TypeVar
+from typing import Any, Callable, Coroutine, NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
 
-from .endpoint import Endpoint
+from .record import visible
 
 MAX_BODY = 64 << 20
 KEEP = 30.0  # seconds after which an idle connection is not reused
 MOST_IDLE = 16
 
 T = TypeVar("T")
+
+
+class Endpoint(NamedTuple):
+    """One member of the cluster."""
+
+    url: str
+    host: str
+    port: int
+    tls: bool
+    path: str
+
+
+def parse_endpoint(url: str) -> Endpoint:
+    """Parse ``http://host:port/path``, ``https://…`` or ``host:port``. Raises ValueError if it is none of these."""
+    if "@" in url:
+        raise ValueError("an endpoint must not contain a user or password: give them as user and password")
+    try:
+        parts = urlsplit(url if "://" in url else "http://" + url)
+        port = parts.port or 2379
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f'endpoint "{visible(url)}": want http://HOST:PORT or https://HOST:PORT')
+    full = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    return Endpoint(full, parts.hostname, port, parts.scheme == "https", parts.path.rstrip("/"))
 
 
 class Connection(Protocol):
@@ -171,3 +198,63 @@ class Response:
         self.body += rest[:size]
         self._raw = rest[size + 2:]
         return True
+
+
+class Watch:
+    """A watch on some keys: a request with an endless answer."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._response = Response()
+        self._events: list[dict[str, Any]] = []
+
+    async def open(self, request: bytes, parts: int, until: float) -> None:
+        """Send the request, and wait until etcd confirms all its parts."""
+        await self._connection.send(request, max(until - clock(), 0.001))
+        while parts > 0:
+            parts -= await self._read(until)
+
+    async def events(self, timeout: float) -> list[dict[str, Any]]:
+        """Return the next events, or none after ``timeout`` seconds. Raises OSError if the watch broke."""
+        end = clock() + timeout
+        try:
+            while not self._events and clock() < end:
+                await self._read(end)
+        except TimeoutError:
+            pass
+        events, self._events = self._events, []
+        return events
+
+    def interrupt(self) -> None:
+        """End the watch from any thread: its owner gets an OSError."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Close the connection. Only the reader of the events may call it."""
+        self._connection.close()
+
+    async def _read(self, until: float) -> int:
+        """Read more events. Return how many parts of the request were confirmed."""
+        received = await self._connection.receive(max(until - clock(), 0.001))
+        if not received:
+            raise OSError("the watch ended")
+        try:
+            self._response.feed(received)
+        except ValueError as error:
+            raise OSError(str(error)) from None
+        if self._response.over or self._response.status not in (0, 200):
+            raise OSError(f"the watch ended with HTTP status {self._response.status}")
+        results = [_result(line) for line in self._response.lines()]
+        self._events += [event for result in results for event in result.get("events", [])]
+        return sum(bool(result.get("created")) for result in results)
+
+
+def _result(line: bytes) -> dict[str, Any]:
+    """Parse one message of a watch. Raises OSError if the watch is over."""
+    try:
+        result = json.loads(line).get("result")
+    except (ValueError, AttributeError, RecursionError):
+        result = None
+    if not isinstance(result, dict) or result.get("canceled"):
+        raise OSError(f"etcd ended the watch: {line[:200]!r}")
+    return result
