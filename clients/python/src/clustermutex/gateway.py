@@ -10,7 +10,7 @@ from typing import Any, Sequence
 from .errors import RefusedError, UnavailableError
 from .record import visible
 from .transactions import Answer, Body, Verdict, Watched, key_range, trouble
-from .transport import IO, Connection, Endpoint, Flag, Pool, Response, Watch, clock
+from .transport import IO, TIMEOUTS, Connection, Endpoint, Flag, Pool, Response, Watch, clock
 
 PATHS = {"grant": "/v3/lease/grant", "keepalive": "/v3/lease/keepalive", "revoke": "/v3/lease/revoke"}
 # All other steps are transactions.
@@ -176,7 +176,7 @@ class Gateway:
                 self._pool.give(endpoint, connection) if response.reusable else connection.close()
         except ssl.SSLCertVerificationError as error:
             return Answer(-1, error=error.verify_message, untrusted=True)
-        except TimeoutError:
+        except TIMEOUTS:
             return Answer(status, error=f"no answer in {timeout:.1f} s")
         except (OSError, ValueError) as error:
             return Answer(status, error=str(error) or type(error).__name__)

@@ -12,6 +12,7 @@ from collections import deque
 from typing import Any, AsyncIterator, Callable, Coroutine
 
 from .threads import resolved
+from .transport import Flag
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -19,26 +20,18 @@ GATHERED = 0.05  # seconds for which background work is collected before it star
 STOPS_IN = 1.0
 
 
-class AsyncFlag:
-    """A :class:`transport.Flag` that tasks wait for."""
+class AsyncFlag(Flag):
+    """A flag that tasks wait for."""
 
     def __init__(self) -> None:
-        self.cuts: Callable[[], None] | None = None
-        self._set = False
+        super().__init__()
         self._waiter: asyncio.Event | None = None  # created when awaited: Python 3.9 binds it to a loop
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def set(self) -> None:
-        self._set = True
+    def _wake(self) -> None:
         if self._waiter is not None and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._waiter.set)
-        cut = self.cuts
-        if cut is not None:
-            cut()
-
-    def is_set(self) -> bool:
-        return self._set
 
     async def wait(self, timeout: float | None = None) -> bool:
         if self._waiter is None:

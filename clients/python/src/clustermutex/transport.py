@@ -6,9 +6,11 @@ Nothing here depends on threads or asyncio: each provides an :class:`IO`.
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import time
 import weakref
+from contextlib import suppress
 from typing import Any, Callable, Coroutine, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,6 +19,8 @@ from .record import visible
 MAX_BODY = 64 << 20
 KEEP = 30.0  # seconds after which an idle connection is not reused
 MOST_IDLE = 16
+
+TIMEOUTS = (TimeoutError, socket.timeout)  # the same since Python 3.10
 
 T = TypeVar("T")
 
@@ -47,7 +51,7 @@ def parse_endpoint(url: str) -> Endpoint:
 
 
 class Connection(Protocol):
-    """A connection to one endpoint. Timeouts raise TimeoutError, other failures OSError."""
+    """A connection to one endpoint. Timeouts raise one of TIMEOUTS, other failures OSError."""
 
     async def send(self, data: bytes, timeout: float) -> None: ...
 
@@ -60,16 +64,29 @@ class Connection(Protocol):
     def close(self) -> None: ...  # by its owner only: another connection may reuse its file descriptor at once
 
 
-class Flag(Protocol):
+class Flag:
     """An event that happens once, and interrupts what its owner is doing."""
 
-    cuts: Callable[[], None] | None
+    def __init__(self) -> None:
+        self.cuts: Callable[[], None] | None = None
+        self._set = False
 
-    def set(self) -> None: ...  # from any thread
+    def set(self) -> None:
+        """Set it, from any thread."""
+        self._set = True
+        self._wake()
+        cut = self.cuts
+        if cut is not None:
+            cut()
 
-    def is_set(self) -> bool: ...
+    def is_set(self) -> bool:
+        return self._set
 
-    async def wait(self, timeout: float) -> bool: ...
+    def _wake(self) -> None:
+        raise NotImplementedError
+
+    async def wait(self, timeout: float) -> bool:
+        raise NotImplementedError
 
 
 class IO(Protocol):
@@ -217,11 +234,9 @@ class Watch:
     async def events(self, timeout: float) -> list[dict[str, Any]]:
         """Return the next events, or none after ``timeout`` seconds. Raises OSError if the watch broke."""
         end = clock() + timeout
-        try:
+        with suppress(*TIMEOUTS):
             while not self._events and clock() < end:
                 await self._read(end)
-        except TimeoutError:
-            pass
         events, self._events = self._events, []
         return events
 
