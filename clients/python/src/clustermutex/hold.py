@@ -11,9 +11,10 @@ import math
 import os
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Awaitable, Callable
+from typing import Any, Awaitable, Callable, TypeVar
 
 from . import record
 from .attempt import Attempt
@@ -42,11 +43,15 @@ class Request:
     at: float | None = None  # seconds since 1970, by the writer's clock
 
 
+OnLost = Callable[[LostError], None]
+OnAsked = Callable[[Request], None]
+T = TypeVar("T")
+
+
 class Hold:
     """One hold of a lock."""
 
-    def __init__(self, attempt: Attempt, on_lost: Callable[[LostError], object],
-                 on_asked: Callable[[Request], object]) -> None:
+    def __init__(self, attempt: Attempt, on_lost: OnLost | None, on_asked: OnAsked | None) -> None:
         self.attempt = attempt
         attempt.release = self.give_back
         self.settings = attempt.settings
@@ -124,10 +129,18 @@ class Hold:
         self.attempt.debt.end()
         if self.attempt.doubt and error.reason != "deadline":  # after a deadline the release takes care of it
             self.attempt.session.later(self.attempt.cancel)
-        try:
-            self._on_lost(error)
-        except Exception:
-            log.exception("on_lost failed")
+        self._tell(self._on_lost, error)
+
+    def _tell(self, callback: Callable[[T], object] | None, what: T) -> None:
+        def call() -> None:
+            try:
+                if callback is not None:
+                    callback(what)
+            except Exception:
+                log.exception("a callback failed")
+
+        if callback is not None:
+            self.attempt.session.loop.aside(call)
 
     async def _guard(self) -> None:
         """Declare the lock lost when its deadline has passed."""
@@ -212,10 +225,7 @@ class Hold:
         by, reason, source = (record.visible(note.get(name) or "", record.MAX_TEXT)
                               for name in ("by", "reason", "source"))
         self.asked = Request(by, reason, source, record.seconds_of(note.get("at")))
-        try:
-            self._on_asked(self.asked)
-        except Exception:
-            log.exception("on_asked failed")
+        self._tell(self._on_asked, self.asked)
 
     def _note(self, key: Key | None) -> dict[str, Any]:
         known = key is not None and key.mod_revision >= self.token  # older ones belong to an earlier hold
@@ -271,7 +281,10 @@ class Hold:
 
     async def _lead(self) -> None:
         """Give a sign of life if the leader's check passes."""
-        fit = self.settings.check is None or self.settings.check()
+        check = self.settings.check
+        fit = check is None or self.attempt.session.loop.aside(check)
+        if isinstance(fit, Future):
+            fit = asyncio.wrap_future(fit)
         if fit is True or inspect.isawaitable(fit) and await fit:
             await self.alive(self._progress)
 

@@ -9,9 +9,10 @@ import os
 import ssl
 import threading
 from collections import deque
+from concurrent.futures import Future
 from typing import Any, AsyncIterator, Callable, Coroutine
 
-from .threads import resolved
+from .threads import beside, resolved
 from .transport import Flag
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -127,6 +128,10 @@ class AsyncIO:
     def flag(self) -> AsyncFlag:
         return AsyncFlag()
 
+    def aside(self, work: Callable[[], Any]) -> Any:
+        """Call a function of the application's in this loop."""
+        return work()
+
 
 class Background(AsyncIO):
     """An event loop in a daemon thread, which starts with the first work."""
@@ -150,6 +155,10 @@ class Background(AsyncIO):
             self._called = True
             self._start()
             self._bell.set()
+
+    def aside(self, work: Callable[[], Any]) -> "Future[Any]":
+        """Call it in a thread of its own, so that a slow one does not keep the locks from being extended."""
+        return beside(work)
 
     def stop(self) -> None:
         """Stop the loop before the interpreter exits."""

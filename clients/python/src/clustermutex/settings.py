@@ -19,9 +19,6 @@ HEARTBEAT = 3600.0  # the maximum hold of ``heartbeat=True``
 MAX_SECONDS = 10 * 365 * 86400.0
 
 
-PLAIN = (None, 1, False, False)  # the kind of a lock with one holder
-
-
 @dataclass(frozen=True)
 class Settings:
     """The options of one lock. Durations are in seconds."""
@@ -57,8 +54,8 @@ def settle(name: str, kind: tuple[int | None, int, bool, bool], wait: float | No
         wanted.check(name, attributes or {})
         attributes = {**wanted.attributes, **(attributes or {})}
         to_metadata({"purpose": purpose, **attributes}, ROOM)
-        if wait is not None and not _seconds("time to wait", wait, least=0) >= 0:
-            raise ValueError(f"the time to wait is {wait}; it must not be negative")
+        if wait is not None:
+            _seconds("time to wait", wait, least=0)
         if isinstance(heartbeat, bool):
             heartbeat = HEARTBEAT if heartbeat else None
         alert, unlock = durations(alert_after, unlock_after, heartbeat)
