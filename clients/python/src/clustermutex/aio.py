@@ -85,7 +85,7 @@ class Lock(Handle):
         self._cancelled = False
 
     async def acquire(self) -> Lock:
-        """Take the lock. Raises HeldError, which says who holds it, or after a wait its subclass WaitTimeoutError."""
+        """Take the lock. See :meth:`clustermutex.Lock.acquire`."""
         await self.take(AsyncFlag())
         return self
 
@@ -107,17 +107,11 @@ class Lock(Handle):
 
     async def alive(self, progress: str = "", *, alert_after: float | None = None,
                     unlock_after: float | None = None) -> None:
-        """Report progress, which is shown with the lock, and extend both deadlines from now.
-
-        Raises LostError if the hold is over. After an UnavailableError, the hold keeps its previous deadline.
-        """
+        """Report progress, and extend both deadlines from now. See :meth:`clustermutex.Lock.alive`."""
         await self.hold.alive(progress, alert_after, unlock_after)
 
     async def release(self) -> None:
-        """Release the lock. Raises LostError if it was already lost: another holder may have worked at the same time.
-
-        After an UnavailableError, or if the caller is cancelled, the release continues in the background.
-        """
+        """Release the lock, in the background if the caller is cancelled. See :meth:`clustermutex.Lock.release`."""
         await asyncio.shield(asyncio.ensure_future(self.hold.release()))
 
     async def __aenter__(self) -> Lock:

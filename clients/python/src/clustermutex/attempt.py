@@ -10,13 +10,13 @@ import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 from . import exits, identity, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
 from .gateway import Heard
 from .kinds import SEMAPHORE, SHARED, Claim, Holders
-from .record import Attribute, Key
+from .record import Key
 from .settings import Settings
 from .session import PATIENCE, Session
 from .shares import Shares
@@ -90,11 +90,17 @@ def in_doubt(attempts: Sequence[Attempt]) -> Iterator[None]:
                     attempt.session.later(attempt.give_up)
 
 
+async def survey(session: Session, txn: Transactions, until: float) -> tuple[Holders, list[Key]]:
+    """Read who holds a lock, and the tickets."""
+    answer = await session.gateway.send("survey", txn.survey(), until)
+    reads = [keys(r["response_range"]) for r in answer.body["responses"]]
+    return txn.holders(reads), reads[-1]
+
+
 async def holder(session: Session, name: str) -> record.Record | None:
     """Read who holds a plain lock."""
-    txn = Transactions(session.prefix, name, "")
-    answer = await session.gateway.send("survey", txn.survey(), clock() + session.gateway.timeout)
-    return txn.holders([keys(r["response_range"]) for r in answer.body["responses"]]).whole
+    holders, _ = await survey(session, Transactions(session.prefix, name, ""), clock() + session.gateway.timeout)
+    return holders.whole
 
 
 class Attempt:
@@ -179,7 +185,7 @@ class Attempt:
         if self.settings.wait == 0:
             tickets: list[Key] = []
             with suppress(MutexError):
-                _, tickets = await self._survey(max(self.call.until, clock() + AFTERWARDS))
+                _, tickets = await survey(self.session, self.txn, max(self.call.until, clock() + AFTERWARDS))
             raise self.held(HeldError, self.holders, tickets)
         if self.doubt:
             raise Again  # a late commit could add a second share beside the one from the queue, or have older times
@@ -206,12 +212,6 @@ class Attempt:
             line = f"waited {self.settings.wait:g} s: {line}"
         error: HeldError = kind(name, holder, waiting, line, delayed, holders.all)
         return error
-
-    async def _survey(self, until: float) -> tuple[Holders, list[Key]]:
-        """Read who holds the lock, and the tickets."""
-        answer = await self.session.gateway.send("survey", self.txn.survey(), until)
-        reads = [keys(r["response_range"]) for r in answer.body["responses"]]
-        return self.txn.holders(reads), reads[-1]
 
     # -- waiting
 
@@ -301,7 +301,7 @@ class Attempt:
             until = clock() + AFTERWARDS
             await self.give_up(until)
             if not self.call.stop.is_set():
-                return self.held(WaitTimeoutError, *await self._survey(until))
+                return self.held(WaitTimeoutError, *await survey(self.session, self.txn, until))
         return self.over()
 
     def over(self) -> MutexError:
@@ -419,15 +419,14 @@ class Attempt:
 
     # -- documents
 
-    def fields(self, more: Mapping[str, Attribute] | None = None) -> dict[str, str]:
-        """Return the fields of the record, with deadlines from now and with more attributes."""
+    def fields(self) -> dict[str, str]:
+        """Return the fields of the record, with deadlines from now."""
         s = self.settings
         self.base = (clock(), time.time())
         at = self.base[1]
-        members: dict[str, Any] = {"owner": self.session.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
-                                   "locked_at": record.format_time(at), "purpose": s.purpose,
-                                   "backtrace": self.call.trace, "client": CLIENT, **identity.of(os.getpid()),
-                                   **(more or {}), **s.attributes}
+        members = {**self._who(), "locked_at": record.format_time(at), "backtrace": self.call.trace, "client": CLIENT}
+        members.update(identity.of(os.getpid()))
+        members.update(s.attributes)
         fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
                   "auto_unlock_at": record.format_time(at + s.unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))
@@ -435,10 +434,11 @@ class Attempt:
 
     def _ticket(self) -> str:
         now = time.time()
-        left = self.call.until - clock()
-        ticket: dict[str, Any] = {"uuid": self.uuid, "owner": self.session.owner, "hostname": socket.gethostname(),
-                                  "pid": os.getpid(), "purpose": self.settings.purpose,
-                                  "since": record.format_time(now)}
+        ticket = {"uuid": self.uuid, **self._who(), "since": record.format_time(now)}
         if self.settings.wait is not None:
-            ticket["timeout_at"] = record.format_time(now + max(left, 0))
+            ticket["timeout_at"] = record.format_time(now + max(self.call.until - clock(), 0))
         return record.to_json(ticket)
+
+    def _who(self) -> dict[str, Any]:
+        return {"owner": self.session.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
+                "purpose": self.settings.purpose}

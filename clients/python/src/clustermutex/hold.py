@@ -14,7 +14,8 @@ import time
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Awaitable, Callable, TypeVar
+from functools import partial
+from typing import Any, Awaitable, Callable, Mapping, TypeVar
 
 from . import record
 from .attempt import Attempt
@@ -132,15 +133,8 @@ class Hold:
         self._tell(self._on_lost, error)
 
     def _tell(self, callback: Callable[[T], object] | None, what: T) -> None:
-        def call() -> None:
-            try:
-                if callback is not None:
-                    callback(what)
-            except Exception:
-                log.exception("a callback failed")
-
         if callback is not None:
-            self.attempt.session.loop.aside(call)
+            self.attempt.session.loop.aside(partial(_call, callback, what))
 
     async def _guard(self) -> None:
         """Declare the lock lost when its deadline has passed."""
@@ -161,10 +155,9 @@ class Hold:
                 events, self._events = self._events, []
                 try:
                     await self._look(WHY_TIMEOUT if events else RECHECK, events)
-                except UnavailableError:
-                    await asyncio.sleep(TICK)
-                except Exception:  # the next look may succeed
-                    log.exception("the watch on a held lock failed")
+                except Exception as error:  # the next look may succeed
+                    if not isinstance(error, UnavailableError):
+                        log.exception("the watch on a held lock failed")
                     await asyncio.sleep(TICK)
         finally:
             self.lookout.remove(self)
@@ -202,14 +195,14 @@ class Hold:
             self.lose(self._why(verdict))
         elif verdict.record:
             self._seen = max(self._seen, verdict.revision)
-            self._learn({k.key[len(self.txn.base):]: k for k in verdict.record})
+            self._learn(verdict.record)
 
     def _why(self, verdict: Verdict) -> LostError:
         return LostError(self.settings.name, verdict.reason, verdict.by, verdict.why)
 
     # -- what others write
 
-    def _learn(self, fields: dict[str, Key]) -> None:
+    def _learn(self, fields: Mapping[str, Key]) -> None:
         """Read extensions by operators and requests to finish."""
         moved = record.seconds_of(_text(fields.get("auto_unlock_at")))
         extended = self._note(fields.get("extended"))
@@ -228,8 +221,9 @@ class Hold:
         self._tell(self._on_asked, self.asked)
 
     def _note(self, key: Key | None) -> dict[str, Any]:
-        known = key is not None and key.mod_revision >= self.token  # older ones belong to an earlier hold
-        return record.read_note(key.value, self.attempt.uuid, self.token) if key is not None and known else {}
+        if key is None or key.mod_revision < self.token:  # it belongs to an earlier hold
+            return {}
+        return record.read_note(key.value, self.attempt.uuid, self.token)
 
     def _postpone(self, auto_unlock_at: float, given: float | None) -> None:
         """Move the local deadline by as much as an operator moved the record's."""
@@ -310,7 +304,7 @@ class Hold:
         if self.lost is not None:
             raise self.lost
         if verdict.word == "again":
-            self._adopt({k.key[len(self.txn.base):]: k for k in verdict.record})
+            self._adopt(verdict.record)
             raise UnavailableError("another process extends the hold")
         with self._once:
             self._reported = max(self._reported, verdict.revision)
@@ -318,7 +312,7 @@ class Hold:
             self._deadline = max(self._deadline, began + unlock_after - self._margin)
             self._recorded = max(self._recorded, unlock_at)
 
-    def _adopt(self, fields: dict[str, Key]) -> None:
+    def _adopt(self, fields: Mapping[str, Key]) -> None:
         """Adopt the progress and the alert time that another process wrote for this hold."""
         alive = fields.get("alive")
         self._reported = alive.mod_revision if alive is not None else 0
@@ -400,3 +394,10 @@ class Hold:
 
 def _text(key: Key | None) -> str:
     return "" if key is None else key.value.decode(errors="replace")
+
+
+def _call(callback: Callable[[T], object], what: T) -> None:
+    try:
+        callback(what)
+    except Exception:
+        log.exception("a callback failed")

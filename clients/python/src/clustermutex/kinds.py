@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import count, islice
 from typing import Mapping
 
 from .record import MAX_NAME, Attribute, Delay, Record
@@ -118,11 +119,8 @@ class Holders:
         """Return what to claim: the lowest free share number after skipping ``skip`` free ones."""
         if not wanted.kind or wanted.kind == EXCLUSIVE:
             return Claim(0, self.revision)
-        number = 1
-        while number in self.shares or number in self.delays or skip:
-            skip -= skip > 0 and number not in self.shares and number not in self.delays
-            number += 1
-        return Claim(number, self.revision)
+        free = (number for number in count(1) if number not in self.shares and number not in self.delays)
+        return Claim(next(islice(free, skip, None)), self.revision)
 
 
 def permits(share: Record, limit: int) -> int:

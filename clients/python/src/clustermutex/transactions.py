@@ -59,7 +59,7 @@ class Verdict:
     before: str | None = None  # join, look, scan: the ticket ahead; empty: mine is first; None: not known
     restore: Ticket | None = None  # scan: there is no tail, and a new one is to name this ticket
     older: Ticket | None = None  # as_tail: the ticket before mine
-    record: list[Key] = field(default_factory=list)  # the keys of the record, if they were read
+    record: Mapping[str, Key] = field(default_factory=dict)  # the fields of the record, if they were read
     share: int | None = None  # held by an earlier send, cancelled: the share that is mine; 0: the lock itself
     holders: Holders | None = None  # refused, again, turn: who holds the lock
 
@@ -254,26 +254,31 @@ class Transactions:
         done = bool(answer.body.get("succeeded"))
         revision = int(answer.body["header"].get("revision", 0))
         reads = [keys(r["response_range"]) for r in answer.body.get("responses", []) if "response_range" in r]
+        if done and step in ("acquire", "try", "turn", "acquire_once"):
+            return Verdict("held", token=revision)
         if step in ("acquire", "try", "turn"):
-            return Verdict("held", token=revision) if done else self._not_taken(step, reads, position, revision)
+            return self._not_taken(step, reads, position, revision)
         if step == "acquire_once":
-            return Verdict("held", token=revision) if done else self._not_once(reads, position)
+            return self._not_once(reads, position)
         if step == "settle":
             verdict = self._not_taken("settle", [reads[0], []], 0, 0)
             return verdict if verdict.token else Verdict("again")
         if step == "join":
-            return self._newest(answer.body["responses"], revision) if done else self._joined(reads)
+            return self._newest(answer.body["responses"], revision) if done else self._joined(reads[0])
         if step == "look":
             return self._looked(reads, before, revision)
         if step == "scan":
             return self._scanned(reads, revision)
+        if step in ("alive", "verify") and done:
+            return Verdict("still_held", revision=revision, record=self._fields(reads[0]) if reads else {})
+        if step in ("release", "release_in_doubt") and done:
+            return Verdict("released")
         if step in ("alive", "verify", "release", "release_in_doubt"):
-            if done:
-                return Verdict("released" if step.startswith("release") else "still_held", revision=revision,
-                               record=reads[0] if reads else [])
             return self._lost(step, reads, token, answer.unanswered)
+        if step == "leave" and not done:
+            return Verdict("left")
         if step == "leave":
-            return self._left(reads) if done else Verdict("left")
+            return self._left(reads[0])
         if step == "leave_as_tail" and done:
             return Verdict("left")
         return Verdict("cancelled" if step == "cancel" else "again")
@@ -284,13 +289,13 @@ class Transactions:
         return Holders(revision, read(self.lock, self.base, reads[0]), delay=delay)
 
     def _not_taken(self, step: str, reads: Sequence[Sequence[Key]], position: int, revision: int) -> Verdict:
-        held = self._find(reads[0], self.held)
+        held = self._fields(reads[0]).get("uuid")
         if held is not None and held.value == self.uuid.encode():
             return Verdict("held_by_earlier_send", token=held.create_revision)
         if step != "turn":
             return Verdict("refused", holders=self.holders(reads))
-        ticket = self._find(reads[1], self.ticket)
-        return Verdict("again" if ticket is not None and ticket.create_revision == position else "lost")
+        mine = bool(reads[1]) and reads[1][0].create_revision == position
+        return Verdict("again" if mine else "lost")
 
     def _not_once(self, reads: Sequence[Sequence[Key]], seen: int) -> Verdict:
         verdict = self._not_taken("acquire", reads, 0, 0)
@@ -303,9 +308,9 @@ class Transactions:
         before = keys({"kvs": [tail]})[0].value.decode(errors="replace") if tail else ""
         return Verdict("joined", position=position, before=before or None)  # an empty tail says nothing
 
-    def _joined(self, reads: Sequence[Sequence[Key]]) -> Verdict:
-        ticket = self._find(reads[0], self.ticket)
-        return Verdict("joined_by_earlier_send", position=ticket.create_revision) if ticket else Verdict("lost")
+    @staticmethod
+    def _joined(own: Sequence[Key]) -> Verdict:
+        return Verdict("joined_by_earlier_send", position=own[0].create_revision) if own else Verdict("lost")
 
     def _looked(self, reads: Sequence[Sequence[Key]], before: str, revision: int) -> Verdict:
         verdict = self._placed(reads, revision)
@@ -338,27 +343,26 @@ class Transactions:
         return Verdict("turn", before="")
 
     def _lost(self, step: str, reads: Sequence[Sequence[Key]], token: int, unanswered: bool) -> Verdict:
-        record, history = reads
+        record, history = self._fields(reads[0]), reads[1]
         ending = read_ending(history[0].value, token) if history else None
         if ending is None and unanswered and step.startswith("release"):
             return Verdict("released", detail="by the request that got no answer")
-        holder = self._find(record, self.held)
+        holder = record.get("uuid")
         if step == "alive" and holder and holder.create_revision == token and holder.value == self.uuid.encode():
-            return Verdict("again", record=list(record))  # another process with this uuid has reported progress
+            return Verdict("again", record=record)  # another process with this uuid has reported progress
         if ending is not None:
-            return Verdict("lost", reason=ending.ended, by=ending.by, why=ending.why, record=list(record))
-        return Verdict("lost", reason="replaced" if holder else "deleted", record=list(record))
+            return Verdict("lost", reason=ending.ended, by=ending.by, why=ending.why)
+        return Verdict("lost", reason="replaced" if holder else "deleted")
 
-    def _left(self, reads: Sequence[Sequence[Key]]) -> Verdict:
-        others = [self._ticket(k) for k in reads[0] if k.key != self.ticket]
+    def _fields(self, read: Sequence[Key]) -> dict[str, Key]:
+        return {key.key[len(self.base):]: key for key in read}
+
+    def _left(self, newest: Sequence[Key]) -> Verdict:
+        others = [self._ticket(k) for k in newest if k.key != self.ticket]
         return Verdict("as_tail", older=others[0] if others else None)
 
     def _ticket(self, key: Key) -> Ticket:
         return Ticket(key.key[len(self.queue):], key.create_revision, key.lease)
-
-    @staticmethod
-    def _find(read: Sequence[Key], key: str) -> Key | None:
-        return next((k for k in read if k.key == key), None)
 
 
 def trouble(step: str, answer: Answer) -> Verdict | None:

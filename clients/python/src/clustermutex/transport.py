@@ -106,14 +106,12 @@ class Pool:
 
     def take(self, endpoint: Endpoint) -> Connection | None:
         """Return the most recently used connection; None if there is none."""
-        while self._idle:
-            try:
+        with suppress(IndexError):  # no other is left
+            while True:
                 at, since, connection = self._idle.pop()
-            except IndexError:
-                break
-            if at == endpoint and clock() - since < KEEP and connection.usable():
-                return connection
-            connection.close()
+                if at == endpoint and clock() - since < KEEP and connection.usable():
+                    return connection
+                connection.close()
         return None
 
     def give(self, endpoint: Endpoint, connection: Connection) -> None:
