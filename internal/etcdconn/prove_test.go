@@ -204,8 +204,8 @@ func TestProveIsNotCountedAsARequest(t *testing.T) {
 	}
 }
 
-// Requests go to the members in turn, and one that is cut off from the others keeps what it is sent for seconds. A read
-// that waits for a leader is refused when there is one.
+// Requests go to the members in turn; one that is cut off from the others keeps what it is sent for seconds, and a
+// learner refuses it. A read that waits for a leader is refused when there is one.
 func TestRequestsSkipAMemberWithoutALeader(t *testing.T) {
 	t.Parallel()
 	var refusals []error
@@ -223,7 +223,7 @@ func TestRequestsSkipAMemberWithoutALeader(t *testing.T) {
 	}
 	c := connect(t, as(etcdtest.Start(t), "", ""), grpc.WithChainUnaryInterceptor(members))
 	without, changed := rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCLeaderChanged
-	refusals = []error{without}
+	refusals = []error{rpctypes.ErrGRPCNotSupportedForLearner, without}
 	works(t, c)
 	refusals = []error{without, changed}
 	proctest.Must(t, etcdconn.Prove(limit(t, proctest.Timeout), c, "/m/"))
