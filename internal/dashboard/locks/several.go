@@ -65,7 +65,6 @@ func merge(parts []Part, now time.Time) *Snapshot {
 			all.NextUnlock = nil // what comes next there is not known
 		}
 		s.All.sum(&all)
-		s.Version += p.Snapshot.Version
 		if p.Frozen.IsZero() {
 			s.Next = protocol.Earlier(s.Next, p.Snapshot.Next)
 		} else {

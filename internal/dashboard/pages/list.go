@@ -177,7 +177,7 @@ func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
 func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) string {
 	asked := r.URL.Path + l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields"))
-	h := locks.Hash(s.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
+	h := locks.Hash(s.All.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
 		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
 		xxhash.Sum64String(r.Tag()),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
@@ -186,7 +186,7 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 		h = locks.Hash(h, xxhash.Sum64String(l.urls.Cluster+"/"+l.Name), uint64(l.Waiters), uint64(l.Since.UnixNano()))
 	}
 	if r.Several() {
-		h = locks.Hash(h, xxhash.Sum64String(fmt.Sprint(r.Caller.Granted())))
+		h = locks.Hash(h, xxhash.Sum64String(fmt.Sprint(r.Caller.Granted)))
 	}
 	unlockers := r.Unlockers()
 	for _, u := range unlockers {
