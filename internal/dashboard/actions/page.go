@@ -350,12 +350,5 @@ func (r *Request) time() string {
 	if err != nil || d <= 0 {
 		d = usualTime
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return text.Exact(d)
 }
