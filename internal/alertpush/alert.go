@@ -65,7 +65,6 @@ func (p *Pusher) labels(attributes map[string]any) string {
 	return string(encoded)
 }
 
-// alert is the current state of one alert.
 type alert struct {
 	key
 	severity string
@@ -188,7 +187,6 @@ func (p *Pusher) updateDeadlocks(cycles []deadlock.Cycle, now time.Time) (news [
 	return news
 }
 
-// deadlockAlert returns the alert about a deadlock.
 func (p *Pusher) deadlockAlert(c deadlock.Cycle) alert {
 	locks, holders := c.Labels()
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}

@@ -35,7 +35,6 @@ func (c *clusterFlags) define(fs *pflag.FlagSet) {
 			"directory, such as ~/.config")
 }
 
-// read reads the file of clusters.
 func (c *clusterFlags) read() (list []clusterfile.Cluster, file string, err error) {
 	if file = c.file; file == "" {
 		if file, err = ownFile("clusters.yaml"); err != nil {
@@ -146,7 +145,6 @@ func clusterNamed(list []clusterfile.Cluster, name, file string) (clusterfile.Cl
 	return list[i], nil
 }
 
-// completeClusters completes the names of clusters.
 func (a *app) completeClusters(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if err := flags.FromEnvironment(cmd); err != nil {
 		return nil, cobra.ShellCompDirectiveError
@@ -230,7 +228,6 @@ func (o *clustersOptions) run(args []string) error {
 	return o.print(list, current)
 }
 
-// clusterJSON is a cluster for programs.
 type clusterJSON struct {
 	Name      string   `json:"name"`
 	Label     string   `json:"label"`

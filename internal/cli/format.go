@@ -153,7 +153,6 @@ func acknowledged(r *metadata.Record, now time.Time) string {
 	return shortText(a.By) + ", " + text.Countdown(a.Until.Sub(now)) + " left"
 }
 
-// lockHelp describes a lock in JSON.
 func lockHelp() string { return jsonLines + lockjson.LockShape().Help() }
 
 const jsonLines = "JSON: one object per line. " + lockjson.Conventions + "\n\n"

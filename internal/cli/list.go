@@ -187,7 +187,6 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 // linesBelow is what a list of locks has besides them, and the next prompt.
 const linesBelow = 6
 
-// listStates are the states that a list shows.
 func listStates() []string {
 	var all []string
 	for _, s := range metadata.States() {

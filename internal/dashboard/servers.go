@@ -80,7 +80,6 @@ func (d *Dashboard) build(all []setup.Config, templates site.Templates) {
 	d.api = api.New(d.site, d.pages)
 }
 
-// newServer makes the server of a cluster.
 func newServer(config setup.Config, u site.URLs, templates site.Templates) *server {
 	if u.Cluster != "" {
 		config.Log = config.Log.With().Str("cluster", u.Cluster).Logger()
@@ -125,7 +124,6 @@ func (inFront) Unlockers() []protocol.Unlocker { return nil }
 
 func (inFront) Foreign() ([]string, int) { return nil, 0 }
 
-// servers are those of the clusters.
 func (d *Dashboard) servers() []*server {
 	if d.clusters == nil {
 		return []*server{&d.server}

@@ -20,7 +20,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// pushOptions holds the flags about Alertmanager.
 type pushOptions struct {
 	urls       []string
 	resend     time.Duration
@@ -66,7 +65,6 @@ func (o pushOptions) check() error {
 	return err
 }
 
-// pairs returns the labels.
 func (o pushOptions) pairs() (map[string]string, error) {
 	labels := map[string]string{}
 	for _, pair := range o.labels {

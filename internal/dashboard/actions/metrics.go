@@ -5,10 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are those of a handler.
 type metrics struct{ *prometheus.Registry }
 
-// results counts by result.
 type results struct{ *prometheus.CounterVec }
 
 // newNotices counts notices; known says that they are sent.

@@ -120,7 +120,6 @@ func wordings() []struct {
 	}
 }
 
-// newOperations are the operations of a handler.
 func newOperations(h *Handler) []*Operation {
 	var all []*Operation
 	for _, w := range wordings() {

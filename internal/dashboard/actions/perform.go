@@ -217,7 +217,6 @@ func notPossible(why string) error {
 		Detail: "Nothing was done: " + why + "."}
 }
 
-// holderLine is the holder in one line.
 func holderLine(at *site.Request, r *metadata.Record) string {
 	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), site.MaxWordShown))
 	if r.Hostname != "" {
@@ -242,7 +241,6 @@ func (o *Operation) newAction(r *site.Request, asked Request, holder string) pro
 	}
 }
 
-// readNow reads the lock from etcd.
 func (h *Handler) readNow(ctx context.Context, name string) (metadata.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()

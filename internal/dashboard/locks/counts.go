@@ -51,7 +51,6 @@ func (c *Counts) add(r *Row) {
 	}
 }
 
-// sum adds the counts of other locks.
 func (c *Counts) sum(o *Counts) {
 	c.Total += o.Total
 	c.Version += o.Version

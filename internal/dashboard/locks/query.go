@@ -230,7 +230,6 @@ func (q *Query) Dropping(terms ...string) string {
 	return textOf(q.without(func(t Term) bool { return slices.Contains(terms, t.Text) }))
 }
 
-// textOf is the text of a query with these terms.
 func textOf(terms []Term) string {
 	texts := make([]string, len(terms))
 	for i, t := range terms {

@@ -126,7 +126,6 @@ func (r *results) drop(key string, e *entry) {
 	}
 }
 
-// compute finds the rows.
 func (s *Snapshot) compute(ctx context.Context, q *Query, o lockorder.Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
 		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.All.Version}, nil

@@ -49,7 +49,6 @@ func (m *Several) Current(now time.Time, parts []Part) *Snapshot {
 	return m.last
 }
 
-// merge makes one snapshot of several.
 func merge(parts []Part, now time.Time) *Snapshot {
 	s := &Snapshot{at: now, frozen: map[string]time.Time{},
 		Cycles: sync.OnceValue(func() (all []deadlock.Cycle) {

@@ -90,7 +90,6 @@ func (l ListRequest) view(u site.URLs) string {
 	return parameters
 }
 
-// listPage is the list of locks.
 type listPage struct {
 	site.Page
 	Verdict  Verdict

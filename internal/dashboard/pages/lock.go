@@ -31,7 +31,6 @@ func (p *Pages) lockFrame(r *site.Request, lock *site.Lock) lockFrame {
 	return f
 }
 
-// lockPage is the page of one lock.
 type lockPage struct {
 	lockFrame
 	Look      locks.DisplayState

@@ -31,7 +31,6 @@ type life struct {
 	past    []metadata.Ending // the holds that are over, newest first
 }
 
-// event is an entry of a life.
 type event struct {
 	Class string // held, ended, waits, done, alert or gap
 	When  *phrase.Moment

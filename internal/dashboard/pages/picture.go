@@ -108,7 +108,6 @@ const (
 	colours = 8
 )
 
-// draw draws a plan.
 func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
 	plan.Span = d.span
 	plan.Bars = maxBars

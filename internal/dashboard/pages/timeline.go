@@ -147,7 +147,6 @@ func unwatched(r *site.Request) func(lanes.Key) []lanes.Span {
 	return func(k lanes.Key) []lanes.Span { return spans[k.Cluster] }
 }
 
-// windows adds the choice of windows.
 func (v *picture) windows(shown window, link func(param string) string) {
 	for _, w := range windows() {
 		c := choice{Text: w.text}

@@ -43,7 +43,6 @@ func canDo(s *site.Site, r *site.Request, v protocol.Verb, row *locks.Row) bool 
 	return s.MayDo(r, v, row.Owner) && v.PossibleNow(row.Record, r.Now) == nil
 }
 
-// actionWords says what an operator did.
 func actionWords(a *protocol.Action) string {
 	switch a.Action {
 	case protocol.ActionForceUnlock:

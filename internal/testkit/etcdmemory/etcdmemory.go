@@ -224,7 +224,6 @@ func inRange(key string, from, end []byte) bool {
 	return key >= string(from) && key < string(end)
 }
 
-// at returns the keys at a revision.
 func (s *Server) at(revision int64) map[string]*mvccpb.KeyValue {
 	if revision == 0 || revision == s.revision {
 		return s.keys
