@@ -169,7 +169,7 @@ func (r *components) push(o options, log zerolog.Logger) (*alertpush.Pusher, err
 			return d.Backtrace, nil
 		},
 		Client: r.alertmanager.Load, Log: log,
-	})
+	}), nil
 }
 
 // dashboardURL returns the URL with a trailing slash, so that the path of a page can follow.
