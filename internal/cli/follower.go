@@ -72,9 +72,7 @@ func (f *follower) update(locks func() iter.Seq[*metadata.Record]) (next time.Ti
 			continue
 		}
 		v := judge(r, now)
-		if !v.Next.IsZero() && (next.IsZero() || v.Next.Before(next)) {
-			next = v.Next
-		}
+		next = protocol.Earlier(next, v.Next)
 		if err := f.report(r, string(v.State)); err != nil {
 			return next, err
 		}

@@ -155,9 +155,7 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 	for i := range found {
 		g := group{found[i].Set, found[i].shownState()}
 		counts[g]++
-		if at := found[i].ChangedAt; at != nil && (oldest[g].IsZero() || at.Before(oldest[g])) {
-			oldest[g] = *at
-		}
+		oldest[g] = protocol.Earlier(oldest[g], orZero(found[i].ChangedAt))
 	}
 	groups := slices.SortedFunc(maps.Keys(counts), func(a, b group) int {
 		return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.state, b.state))

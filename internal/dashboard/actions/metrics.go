@@ -7,6 +7,8 @@ import (
 
 type metrics struct{ *prometheus.Registry }
 
+func newMetrics() metrics { return metrics{prometheus.NewRegistry()} }
+
 type results struct{ *prometheus.CounterVec }
 
 // newNotices counts notices; known says that they are sent.

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
@@ -171,7 +169,7 @@ type Handler struct {
 
 // New returns the handler of a site. Conflicts show programs the lock as the API does.
 func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
-	m := metrics{prometheus.NewRegistry()}
+	m := newMetrics()
 	h := &Handler{metrics: m, site: s, traces: t, api: a, told: m.newNotices(s.Config.Notify != nil),
 		notices: make(chan []byte, maxNotices)}
 	h.Operations = newOperations(h)

@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // ListRequest is what the parameters of a list ask for; page and API read the same.
@@ -227,10 +228,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	if urgent := s.All.Late(); urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
 	}
-	v.NextAt = s.Next.UnixMilli()
-	if stale := r.Fresh.StaleAt(); s.Next.IsZero() || stale.Before(s.Next) {
-		v.NextAt = stale.UnixMilli()
-	}
+	v.NextAt = protocol.Earlier(s.Next, r.Fresh.StaleAt()).UnixMilli()
 	for _, seconds := range []int{2, 5, 10, 30, 60} {
 		if float64(seconds) >= v.Least {
 			v.Every = append(v.Every, seconds)
