@@ -110,7 +110,6 @@ func Cluster(t testing.TB, n int, opts ...Option) *Members {
 	return m
 }
 
-// config returns the configuration of a new member.
 func (m *Members) config(t testing.TB) etcdembed.Config {
 	t.Helper()
 	m.made++
