@@ -15,13 +15,13 @@ from typing import Any, Awaitable, Callable, Mapping
 
 from . import record
 from .attempt import holder
-from .errors import LostError, MutexError
+from .errors import LostError
 from .hold import OnAsked, OnLost
-from .lock import Group, Handle
+from .lock import Group, Handle, after
 from .loops import AsyncFlag, AsyncIO
 from .periods import give_period_back, take_period
 from .record import Attribute
-from .session import Opened, Session, log
+from .session import Opened, Session
 from .settings import Settings, leads, settle
 
 
@@ -128,16 +128,12 @@ class Lock(Handle):
         self._body = None
         interrupted = isinstance(error, asyncio.CancelledError)
         try:
-            await self.release()
+            with after(error):
+                await self.release()
         except asyncio.CancelledError:
             if not self._cancelled or interrupted:
                 raise
             interrupted = True  # the work ended before it could be interrupted
-        except MutexError as failed:
-            if error is None:
-                raise
-            if not isinstance(failed, LostError):
-                log.warning("%s, after the work failed", failed)
         if self._cancelled and interrupted and _uncancel() and self._hold is not None and self._hold.lost is not None:
             raise self._hold.lost
 

@@ -424,9 +424,8 @@ class Attempt:
         s = self.settings
         self.base = (clock(), time.time())
         at = self.base[1]
-        members = {**self._who(), "locked_at": record.format_time(at), "backtrace": self.call.trace, "client": CLIENT}
-        members.update(identity.of(os.getpid()))
-        members.update(s.attributes)
+        members: dict[str, Any] = {**self._who(), **identity.of(os.getpid()), **s.attributes, "client": CLIENT,
+                                   "locked_at": record.format_time(at), "backtrace": self.call.trace}
         fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
                   "auto_unlock_at": record.format_time(at + s.unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))

@@ -8,13 +8,12 @@ from typing import Callable, Mapping, Sequence
 
 from . import exits
 from .attempt import holder
-from .errors import LostError, MutexError
 from .hold import OnAsked, OnLost
-from .lock import Group, Handle
+from .lock import Group, Handle, after
 from .loops import background
 from .periods import give_period_back, take_period
 from .record import Attribute, Record
-from .session import Opened, Session, log
+from .session import Opened, Session
 from .settings import Settings, leads, settle
 from .threads import BlockingFlag
 from .transport import run
@@ -147,13 +146,8 @@ class Lock(Handle, ContextDecorator):
         return self.acquire()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
+        with after(error):
             self.release()
-        except MutexError as failed:
-            if error is None:
-                raise
-            if not isinstance(failed, LostError):
-                log.warning("%s, after the work failed", failed)
 
     def _recreate_cm(self) -> Lock:
         return Lock(self._session, self.settings, self._on_lost, self._on_asked)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
-from typing import Generic, Sequence, TypeVar
+from typing import Generic, Iterator, Sequence, TypeVar
 
 from .attempt import AFTERWARDS, Attempt, Call, acquire, in_doubt
-from .errors import HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
+from .errors import HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
 from .hold import Hold, OnAsked, OnLost, Request
 from .identity import backtrace
 from .record import visible
-from .session import Session
+from .session import Session, log
 from .settings import Settings
 from .transactions import together, verdicts
 from .transport import Flag, clock
@@ -90,6 +90,18 @@ class Handle:
     def asked(self) -> Request | None:
         """The latest request to finish early, or None."""
         return self._hold.asked if self._hold is not None else None
+
+
+@contextmanager
+def after(error: BaseException | None) -> Iterator[None]:
+    """Wrap the release at the end of the work. An error of the work is the one to come out."""
+    try:
+        yield
+    except MutexError as failed:
+        if error is None:
+            raise
+        if not isinstance(failed, LostError):
+            log.warning("%s, after the work failed", failed)
 
 
 L = TypeVar("L", bound=Handle)
