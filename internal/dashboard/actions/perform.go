@@ -61,8 +61,9 @@ func (f *FieldError) code() string {
 // May says whether the caller may do it at all.
 func (o *Operation) May(c access.Caller) error {
 	if !o.site.Config.On(o.verb) {
-		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only", Detail: o.off + " is " +
-			"switched off on this dashboard. Anyone with write access to etcd can use mutexctl " + o.mutexctl() + "."}
+		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
+			Detail: o.off + " is switched off on this dashboard. Anyone with write access to etcd can use mutexctl " +
+				o.mutexctl() + "."}
 	}
 	return o.site.Admit(c, o.need())
 }

@@ -54,8 +54,8 @@ func NewRow(r *metadata.Record, f *fate.Fate, at staleness.Moment, waiting *Queu
 	return row
 }
 
-// RowThen is a lock of a cluster as it was judged at a time, by its own deadlines: what unlockers decided by then is not
-// known.
+// RowThen is a lock of a cluster as it was judged at a time, by its own deadlines: what unlockers decided by then is
+// not known.
 func RowThen(r *metadata.Record, cluster string, at time.Time) *Row {
 	return NewRow(r, &fate.Fate{}, staleness.Moment{Wall: at}, &Queue{}).In(cluster)
 }

@@ -82,7 +82,8 @@ func (c *Config) Silence(lock, comment string) string {
 		return ""
 	}
 	label := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text.NameLabel(lock))
-	address := strings.TrimSuffix(c.Alertmanager, "/") + "/#/silences/new?filter=" + linktemplate.Escape(`{lock="`+label+`"}`)
+	address := strings.TrimSuffix(c.Alertmanager, "/") + "/#/silences/new?filter=" +
+		linktemplate.Escape(`{lock="`+label+`"}`)
 	if comment != "" {
 		address += "&comment=" + linktemplate.Escape(comment)
 	}

@@ -23,8 +23,8 @@ type Templates map[string]func() (*template.Template, error)
 // ParseTemplates reads the templates that pages share. Each page is a file that fills the layout. framed: pages may be
 // in a frame, where forms are not shown.
 func ParseTemplates(files fs.FS, u URLs, framed bool) (Templates, error) {
-	shared, err := template.New("").Funcs(functions(u, framed)).ParseFS(files, "layout.html", "parts.html", "icons.html",
-		"rows.html", "life.html", "picture.html")
+	shared, err := template.New("").Funcs(functions(u, framed)).ParseFS(files, "layout.html", "parts.html",
+		"icons.html", "rows.html", "life.html", "picture.html")
 	if err != nil {
 		return nil, err
 	}
