@@ -53,6 +53,7 @@ func TestQueryFinds(t *testing.T) {
 	s := busy()
 	s.acknowledge(stuck, "ann", "", 30*time.Minute)
 	d := s.dashboard(t)
+	at := func(minutes time.Duration) string { return s.now.Add(minutes * time.Minute).Format(time.RFC3339) }
 	const others = "catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron"
 	for query, want := range map[string]string{
 		"": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 " +
@@ -85,6 +86,10 @@ func TestQueryFinds(t *testing.T) {
 		"-state:held":                 "billing/invoice-run catalog/sync/eu legacy/cron",
 		"held:>20m":                   "billing/invoice-run catalog/sync/eu drm/rotate-keys-2",
 		"held:<1h -held:<20m":         "billing/invoice-run catalog/sync/eu",
+		"taken:>" + at(-30):           "billing/invoice-run drm/rotate-keys",
+		"taken:<" + at(-30):           "catalog/sync/eu drm/rotate-keys-2",
+		"alerted:>" + at(-5):          "catalog/sync/eu",
+		"alerted:<" + at(-5):          "billing/invoice-run",
 		"alert:<5m":                   "billing/invoice-run catalog/sync/eu drm/rotate-keys-2",
 		"unlock:<2m":                  "billing/invoice-run",
 		"unlock:>2d":                  "drm/rotate-keys-2",
@@ -111,6 +116,7 @@ func TestBadQueryTermIsReportedAndTheRestApplies(t *testing.T) {
 	d := busy().dashboard(t)
 	for term, why := range map[string]string{
 		"color:red":              "no such key; there are: name owner host",
+		"taken:>soon":            "wants a comparison with a time, like taken:>2026-11-21T03:00:00Z",
 		"held:1h":                "wants a comparison with a length of time, like held:>1h30m",
 		"unlock:<soon":           "wants a comparison with a length of time",
 		"waiters:>x":             "wants a comparison with a number",
