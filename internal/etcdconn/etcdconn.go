@@ -72,7 +72,7 @@ func (s Settings) dialOptions(scheme string) []grpc.DialOption {
 		grpc.WithChainStreamInterceptor(login.stream),
 	}
 	if scheme == "https" {
-		options = append(options, grpc.WithTransportCredentials(security{settings: s}))
+		options = append(options, grpc.WithTransportCredentials(newSecurity(s, nil)))
 	}
 	return options
 }
@@ -124,7 +124,7 @@ func (c *Connections) DialOptions() []grpc.DialOption {
 	if err != nil || targets[0].scheme == "http" {
 		return nil
 	}
-	return []grpc.DialOption{grpc.WithTransportCredentials(security{c.settings, c})}
+	return []grpc.DialOption{grpc.WithTransportCredentials(newSecurity(c.settings, c))}
 }
 
 // Renew closes the connections that were made with other files than the current ones, and returns how many. The client

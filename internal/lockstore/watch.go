@@ -1,6 +1,7 @@
 package lockstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -263,15 +264,9 @@ func reasonOf(err error) string {
 			return known.reason
 		}
 	}
-	switch locktxn.Code(err) {
-	case codes.PermissionDenied:
-		return ReasonPermission
-	case codes.Unauthenticated:
-		return ReasonToken
-	case codes.Unavailable:
-		return ReasonConnection
-	}
-	return ReasonOther
+	byCode := map[codes.Code]string{codes.PermissionDenied: ReasonPermission, codes.Unauthenticated: ReasonToken,
+		codes.Unavailable: ReasonConnection}
+	return cmp.Or(byCode[locktxn.Code(err)], ReasonOther)
 }
 
 // backlog is a queue, limited in bytes, between the watch, which must never wait, and its consumer.
