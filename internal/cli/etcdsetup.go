@@ -162,7 +162,6 @@ type etcdAccess struct {
 	roles   map[string][]*authpb.Permission
 }
 
-// access reads users and roles.
 func (s *session) access(ctx context.Context) (*etcdAccess, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()

@@ -43,7 +43,7 @@ func (s *Store) watch(ctx context.Context, after int64, patience time.Duration,
 	w := &watch{
 		store: s, end: end, patience: patience, backlog: newBacklog(maxBacklog),
 		// A separate watcher has a separate stream, which no other slow watch can block.
-		watcher: clientv3.NewWatcher(s.etcd),
+		watcher: clientv3.NewWatcher(s.client),
 	}
 	w.seen.Store(after)
 	w.heard.Store(time.Now())

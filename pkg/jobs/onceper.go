@@ -79,7 +79,6 @@ func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.D
 	return true, o.run(ctx, l, fn)
 }
 
-// once is one call.
 type once struct {
 	options
 	locks  *mutex.Client

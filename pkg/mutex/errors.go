@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -157,9 +158,7 @@ func (e *HeldError) several() string {
 	}
 	var next time.Time
 	for i := range e.Holders {
-		if at := e.Holders[i].AutoUnlockAt; !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		next = protocol.Earlier(next, e.Holders[i].AutoUnlockAt)
 	}
 	line := strings.Join(named[:len(named)-1], ", ") + " and " + named[len(named)-1]
 	return line + "; " + due(next, e.At, "the first of them is auto-unlocked",

@@ -11,12 +11,11 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 from unittest import mock
 
 import clustermutex
-from clustermutex.endpoint import parse_endpoint
 from clustermutex.gateway import Gateway
 from clustermutex.lookout import MOST, Lookout
 from clustermutex.loops import AsyncIO, within
 from clustermutex.threads import BlockingIO
-from clustermutex.transport import KEEP, MOST_IDLE, Pool, Response, clock, run
+from clustermutex.transport import KEEP, MOST_IDLE, Pool, Response, clock, parse_endpoint, run
 from tests.etcd import LIMIT, eventually
 
 

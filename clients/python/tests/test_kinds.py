@@ -12,10 +12,11 @@ import clustermutex
 from clustermutex import HeldError, RefusedError, UnavailableError, WaitTimeoutError
 from clustermutex.attempt import Attempt
 from clustermutex.gateway import Gateway
+from clustermutex.hold import Hold
 from clustermutex.kinds import Claim, Holders, Need
 from clustermutex.periods import begins
 from clustermutex.record import Delay, Record
-from clustermutex.transactions import Answer
+from clustermutex.transactions import Answer, Verdict
 from tests.etcd import Etcd, eventually, shared, stop_shared
 
 
@@ -169,10 +170,21 @@ class Several(OnEtcd):
         held.release()
         eventually("nothing left", lambda: not self.etcd.tickets(self.name + "%2Fb"))
 
-    def test_a_failure_releases_the_locks_taken_so_far(self) -> None:
-        held = self.client.lock(self.names()[1], wait=0).acquire()
+    def test_a_failure_or_an_interrupt_releases_the_locks_taken_so_far(self) -> None:
+        names = [f"{self.name}/{letter}" for letter in "abc"]
+        held = self.client.lock(names[2], wait=0).acquire()
+        release, interrupts = Hold._release, [KeyboardInterrupt()]
+
+        async def interrupted(hold: Hold, until: float) -> Verdict:
+            if interrupts:
+                raise interrupts.pop()
+            return await release(hold, until)
+
+        with mock.patch.object(Hold, "_release", interrupted), self.assertRaises(KeyboardInterrupt):
+            self.client.lock_all(*(self.client.lock(name, wait=0.5) for name in names)).acquire()
+        eventually("the release", lambda: not any(self.etcd.fields(f"{self.name}%2F{letter}") for letter in "ab"))
         with self.assertRaises(WaitTimeoutError):
-            self.both(wait=0.5).acquire()
+            self.client.lock_all(*(self.client.lock(name, wait=0.5) for name in names)).acquire()
         self.assertFalse(self.etcd.fields(self.name + "%2Fa"))
         held.release()
 

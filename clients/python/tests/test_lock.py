@@ -215,8 +215,8 @@ class Waiting(OnEtcd):
     def test_a_lock_whose_answer_came_after_a_sleep_is_taken_anew(self) -> None:
         fields, sleeps = Attempt.fields, [0.0]
 
-        def slept(attempt: Attempt, more: Any = None) -> Dict[str, str]:
-            record = fields(attempt, more)
+        def slept(attempt: Attempt) -> Dict[str, str]:
+            record = fields(attempt)
             attempt.base = (attempt.base[0] - sleeps.pop() if sleeps else attempt.base[0], attempt.base[1])
             return record
 

@@ -166,22 +166,22 @@ class Process(unittest.TestCase):
         def read(path: str) -> str:
             return files.get(path, "")
 
-        self.assertEqual(identity.identity({}, read, read), {"boot_id": "0b5d-7e", "pid_namespace": 4026531836,
-                                                             "process_start": 22})
+        self.assertEqual(identity.identity({}, read),
+                         {"boot_id": "0b5d-7e", "pid_namespace": 4026531836, "process_start": 22})
         files["/proc/self/ns/time"] = "time:[4026532000]"
-        self.assertEqual(identity.identity({}, read, read), {"boot_id": "0b5d-7e", "pid_namespace": 4026531836})
+        self.assertEqual(identity.identity({}, read), {"boot_id": "0b5d-7e", "pid_namespace": 4026531836})
         del files["/proc/sys/kernel/random/boot_id"]
-        self.assertEqual(identity.identity({}, read, read), {})
+        self.assertEqual(identity.identity({}, read), {})
 
     def test_a_pod(self) -> None:
         def nothing(path: str) -> str:
             return ""
 
         pod = {"POD_NAMESPACE": "shop", "POD_NAME": "shop-1", "POD_UID": "0b5d7e0a", "CONTAINER_NAME": "worker"}
-        self.assertEqual(identity.identity(pod, nothing, nothing), {
+        self.assertEqual(identity.identity(pod, nothing), {
             "pod_namespace": "shop", "pod_name": "shop-1", "pod_uid": "0b5d7e0a", "container": "worker"})
-        self.assertEqual(identity.identity({"CONTAINER_NAME": "worker"}, nothing, nothing), {})
-        self.assertEqual(identity.identity({**pod, "POD_NAME": "a\x1bb"}, nothing, nothing).get("pod_name"), None)
+        self.assertEqual(identity.identity({"CONTAINER_NAME": "worker"}, nothing), {})
+        self.assertEqual(identity.identity({**pod, "POD_NAME": "a\x1bb"}, nothing).get("pod_name"), None)
 
     def test_this_process(self) -> None:
         with open("/proc/self/stat", encoding="utf-8") as stat:

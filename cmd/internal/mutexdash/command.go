@@ -15,7 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
-// options holds the values of the flags.
 type options struct {
 	etcd  *etcdconn.Settings
 	locks *flags.LockSettings
