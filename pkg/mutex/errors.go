@@ -179,6 +179,8 @@ type LostError struct {
 	Ending *metadata.Ending   // who ended it and why; nil if no ending was recorded
 	Holder *metadata.Document // who holds the lock now; nil if nobody does or it is unknown
 	At     time.Time          // when this process learned of it, wall clock
+
+	unread error // why Ending and Holder could not be read
 }
 
 // Error says in one line who ended the hold and why, as far as is known.
@@ -192,6 +194,8 @@ func (e *LostError) Error() string {
 		return fmt.Sprintf("lock %q was lost: %s", e.Lock, describeEnding(e.Ending, e.At))
 	case e.Holder != nil:
 		return fmt.Sprintf("lock %q was lost: it is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
+	case e.unread != nil:
+		return fmt.Sprintf("lock %q was lost: its record is gone; etcd did not say in time who removed it", e.Lock)
 	}
 	return fmt.Sprintf("lock %q was lost: its record is gone, and whoever removed it left no note", e.Lock)
 }
