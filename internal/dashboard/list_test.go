@@ -53,7 +53,7 @@ func TestQueryFinds(t *testing.T) {
 	s := busy()
 	s.acknowledge(stuck, "ann", "", 30*time.Minute)
 	d := s.dashboard(t)
-	at := func(minutes time.Duration) string { return s.now.Add(minutes * time.Minute).Format(time.RFC3339) }
+	at := func(minutes int) string { return s.now.Add(time.Duration(minutes) * time.Minute).Format(time.RFC3339) }
 	const others = "catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron"
 	for query, want := range map[string]string{
 		"": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 " +
