@@ -287,7 +287,7 @@ spec-long: ## the same within wider bounds, for a change of the protocol: half a
 lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint, of every module that has Go files; the library builds for Windows
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
 	for module in . test/chart test/alerts test/browser $(MODULES); do (cd "$$module" && go vet -tags alerts,browser ./... && $(GOLANGCI_LINT) run ./...); done
-	GOOS=windows go build ./pkg/...
+	GOOS=windows go build -trimpath ./pkg/... # as a release is built: compiled once for both
 
 .PHONY: vulnerabilities
 vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs call

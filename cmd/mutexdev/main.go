@@ -29,7 +29,6 @@ func main() {
 	}))
 }
 
-// options holds the values of the flags.
 type options struct {
 	etcd, unlocker, web *address
 	dataDir             string
@@ -116,7 +115,6 @@ func listenFlag(fs *pflag.FlagSet, name, value, what string) *address {
 	return a
 }
 
-// listen binds the address.
 func (a *address) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", a.value)
 	if errors.Is(err, syscall.EADDRINUSE) && !a.asked() {

@@ -65,7 +65,6 @@ func (p *Pusher) labels(attributes map[string]any) string {
 	return string(encoded)
 }
 
-// alert is the current state of one alert.
 type alert struct {
 	key
 	severity string
@@ -128,7 +127,7 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 	if !v.AbandonedAt.IsZero() {
 		about(lockAbandoned, "warning", cmp.Or(protocol.EndedAt(r.Death), v.AbandonedAt))
 	}
-	if v.State == staleness.Expired && p.c.Removes && !p.excluded(r.Name) {
+	if v.State == staleness.Expired && p.c.Removes && !p.c.Excluded(r.Name) {
 		if critical := v.AutoUnlockAt.Add(expiredFor); now.Wall.Before(critical) {
 			next = protocol.Earlier(next, critical)
 		} else {
@@ -137,9 +136,6 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 	}
 	return next
 }
-
-// excluded reports whether the lock is excluded from removal.
-func (p *Pusher) excluded(lock string) bool { return p.c.Excluded != nil && p.c.Excluded(lock) }
 
 // overdueSince returns when the alert began: as the record says, so that a restart does not change it.
 func overdueSince(v staleness.Verdict, now time.Time) time.Time {
@@ -156,9 +152,6 @@ const (
 
 // deadlocks returns the cycles that are pushed, or will be soon.
 func (p *Pusher) deadlocks() []deadlock.Cycle {
-	if p.c.Deadlocks == nil {
-		return nil
-	}
 	all := p.c.Deadlocks()
 	return all[:min(len(all), maxCycles)]
 }
@@ -188,7 +181,6 @@ func (p *Pusher) updateDeadlocks(cycles []deadlock.Cycle, now time.Time) (news [
 	return news
 }
 
-// deadlockAlert returns the alert about a deadlock.
 func (p *Pusher) deadlockAlert(c deadlock.Cycle) alert {
 	locks, holders := c.Labels()
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
@@ -220,9 +212,6 @@ const maxUnclaimed = 100
 
 // unclaimed returns the locks that nobody takes, and when there may be another one.
 func (p *Pusher) unclaimed() ([]unclaimed.Lock, time.Duration) {
-	if p.c.Unclaimed == nil {
-		return nil, 0
-	}
 	all, next := p.c.Unclaimed()
 	return all[:min(len(all), maxUnclaimed)], next
 }

@@ -12,7 +12,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -403,21 +402,6 @@ func TestUnrelatedChangesAreNotPushed(t *testing.T) {
 			w.Errorf("told %d times within a minute", len(got))
 		}
 	})
-}
-
-func TestBadConfigurationIsOneSentence(t *testing.T) {
-	for says, change := range map[string]func(*alertpush.Config){
-		"there is no address":                       func(c *alertpush.Config) { c.URLs = nil },
-		"less than a second":                        func(c *alertpush.Config) { c.Resend = time.Millisecond },
-		"Locks, Changed and Clock are required":     func(c *alertpush.Config) { c.Clock = nil },
-		"push to Alertmanager: there is no address": func(c *alertpush.Config) { c.URLs = nil },
-	} {
-		c := newWorld(t).config()
-		change(&c)
-		if _, err := alertpush.New(c); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %q", err, says)
-		}
-	}
 }
 
 // Times in statements and records come from the clocks of others. Alertmanager refuses an alert that begins after its

@@ -34,7 +34,6 @@ type entry struct {
 	known  bool   // frame was read
 }
 
-// begin begins an update.
 func (s alertSet) begin() {
 	for _, e := range s {
 		e.needed = false

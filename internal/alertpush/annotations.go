@@ -70,7 +70,7 @@ func (p *Pusher) afterwards(n need) string {
 	switch at := alerttext.Instant(n.unlock); {
 	case !p.c.Removes:
 		return "No auto-unlock: the unlockers only alert."
-	case p.excluded(n.record.Name):
+	case p.c.Excluded(n.record.Name):
 		return "No auto-unlock: the unlockers exclude this lock."
 	case n.name == lockExpired:
 		return "It stays until the cause is gone or an operator unlocks it."

@@ -2,6 +2,7 @@ package alertpush
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -191,14 +192,11 @@ func (p *peer) post(ctx context.Context, alerts []alert) error {
 	for i, a := range alerts {
 		body[i] = p.posted(a, now)
 	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		return refused{err}
-	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.endpoint, bytes.NewReader(text))
-	if err != nil {
+	text, err := json.Marshal(body)
+	req, noRequest := http.NewRequestWithContext(ctx, http.MethodPost, p.endpoint, bytes.NewReader(text))
+	if err := cmp.Or(err, noRequest); err != nil {
 		return refused{err}
 	}
 	req.Header.Set("Content-Type", "application/json")

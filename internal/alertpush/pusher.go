@@ -18,8 +18,6 @@ package alertpush
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -36,7 +34,7 @@ import (
 // minInterval is the minimum time between two updates.
 const minInterval = time.Second
 
-// Config connects a pusher to the view of the locks. URLs, Resend, Locks, Changed and Clock are required.
+// Config connects a pusher to the view of the locks.
 type Config struct {
 	URLs   []string          // of the Alertmanagers, which all get everything; with the path before /api/v2
 	Resend time.Duration     // how often everything is re-sent; Alertmanager forgets alerts after four times as long
@@ -48,7 +46,7 @@ type Config struct {
 	Dashboard string
 	Policy    staleness.Policy
 	Removes   bool // whether locks past their deadline are removed: if so, one that stays is critical
-	// Excluded reports whether a lock is never removed; nil: none is.
+	// Excluded reports whether a lock is never removed.
 	Excluded func(lock string) bool
 
 	Locks   func() []*metadata.Record
@@ -57,10 +55,10 @@ type Config struct {
 	Waiters func(queue string) int
 	Clock   func() time.Duration // the monotonic clock that stamped Record.Seen
 	Now     func() time.Time     // the wall clock; time.Now when nil
-	// Deadlocks returns the cycles of processes that wait for each other, oldest first; optional.
+	// Deadlocks returns the cycles of processes that wait for each other, oldest first.
 	Deadlocks func() []deadlock.Cycle
 	// Unclaimed returns the locks that nobody takes although somebody waits, longest first, and how long it takes until
-	// there may be another one if nothing changes; zero if none may. Optional.
+	// there may be another one if nothing changes; zero if none may.
 	Unclaimed func() ([]unclaimed.Lock, time.Duration)
 	// Backtrace reads where in the code the hold with this uuid took the lock; empty if unknown. Optional.
 	Backtrace func(ctx context.Context, lock, uuid string) (string, error)
@@ -87,11 +85,8 @@ type Pusher struct {
 	wake  chan struct{}     // holds a token if there are some
 }
 
-// New returns a pusher. It fails, with a sentence for the operator, if the configuration is invalid.
-func New(c Config) (*Pusher, error) {
-	if err := c.check(); err != nil {
-		return nil, fmt.Errorf("push to Alertmanager: %w", err)
-	}
+// New returns a pusher.
+func New(c Config) *Pusher {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -99,19 +94,7 @@ func New(c Config) (*Pusher, error) {
 	for _, url := range c.URLs {
 		p.peers = append(p.peers, newPeer(url, &p.c, p.metrics))
 	}
-	return p, nil
-}
-
-func (c Config) check() error {
-	switch {
-	case len(c.URLs) == 0:
-		return errors.New("there is no address")
-	case c.Resend < time.Second:
-		return fmt.Errorf("alerts are re-sent every %v, which is less than a second", c.Resend)
-	case c.Locks == nil || c.Changed == nil || c.Clock == nil:
-		return errors.New("no view is connected: Locks, Changed and Clock are required")
-	}
-	return nil
+	return p
 }
 
 // Ended records the end of a hold; ending is nil if its holder released it. It is meant to be called by the view, and

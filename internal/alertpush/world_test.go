@@ -20,7 +20,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
-	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -159,8 +160,11 @@ func (w *world) config() alertpush.Config {
 			w.lookups++
 			return w.traces(lock, uuid)
 		},
-		Client: func() *http.Client { return &http.Client{Transport: transport} },
-		Log:    zerolog.New(&w.log),
+		Excluded:  func(string) bool { return false },
+		Deadlocks: func() []deadlock.Cycle { return nil },
+		Unclaimed: func() ([]unclaimed.Lock, time.Duration) { return nil, 0 },
+		Client:    func() *http.Client { return &http.Client{Transport: transport} },
+		Log:       zerolog.New(&w.log),
 	}
 }
 
@@ -175,8 +179,7 @@ func (w *world) readsTraces(f func(lock, uuid string) (string, error)) {
 // start runs a pusher, and returns what ends it.
 func (w *world) start(c alertpush.Config) (stop func()) {
 	w.Helper()
-	p, err := alertpush.New(c)
-	proctest.Must(w, err)
+	p := alertpush.New(c)
 	w.pusher = p
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan error, 1)

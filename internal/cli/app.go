@@ -88,11 +88,20 @@ func (a *app) width(f *term.Format) int {
 	return term.Width(a.Stdout)
 }
 
-// cut says below a table what does not fit the terminal.
-func (a *app) cut(what string) {
-	if what != "" {
-		fmt.Fprintln(a.Stderr, what)
+// writeTable writes a table and, on stderr, those notes that say something.
+func (a *app) writeTable(t *term.Table, notes ...string) error {
+	if err := t.WriteRows(a.Stdout); err != nil {
+		return err
 	}
+	for _, note := range notes {
+		if note == "" {
+			continue
+		}
+		if _, err := fmt.Fprintln(a.Stderr, note); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // interactive reports whether there is a terminal to ask on.

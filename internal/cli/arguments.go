@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -38,6 +40,22 @@ func (n *names) parse(arg string) (string, error) {
 	return name, nil
 }
 
+// onLock makes cmd do something with the lock that it names, once check has looked at the flags.
+func (n *names) onLock(cmd *cobra.Command, a *app, check func() error,
+	run func(ctx context.Context, s *session, name string) error) {
+	cmd.Args = wants(1, 1, "NAME")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := n.parse(args[0])
+		if err == nil && check != nil {
+			err = check()
+		}
+		if err != nil {
+			return err
+		}
+		return a.within(cmd.Context(), func(s *session) error { return run(cmd.Context(), s, name) })
+	}
+}
+
 // parseValid reads the name of a lock to take.
 func (n *names) parseValid(arg string) (string, error) {
 	name, err := n.parse(arg)
@@ -48,6 +66,13 @@ func (n *names) parseValid(arg string) (string, error) {
 		return "", &statusError{ExitUsage, err}
 	}
 	return name, nil
+}
+
+// listing is a command that shows what matches patterns.
+type listing struct {
+	app    *app
+	format *term.Format
+	globs  globs
 }
 
 // globs select lock names. The zero value selects all.
@@ -84,17 +109,10 @@ func wants(least, most int, names string) cobra.PositionalArgs {
 		case len(args) < least:
 			return usagef("%s is missing", names)
 		case most >= 0 && len(args) > most:
-			return usagef("unexpected argument %s: want %s", text.Visible(args[most]), orNothing(names))
+			return usagef("unexpected argument %s: want %s", text.Visible(args[most]), cmp.Or(names, "no argument"))
 		}
 		return nil
 	}
-}
-
-func orNothing(names string) string {
-	if names == "" {
-		return "no argument"
-	}
-	return names
 }
 
 // times checks that flags are positive durations.

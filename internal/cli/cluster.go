@@ -35,7 +35,6 @@ func (c *clusterFlags) define(fs *pflag.FlagSet) {
 			"directory, such as ~/.config")
 }
 
-// read reads the file of clusters.
 func (c *clusterFlags) read() (list []clusterfile.Cluster, file string, err error) {
 	if file = c.file; file == "" {
 		if file, err = ownFile("clusters.yaml"); err != nil {
@@ -146,7 +145,6 @@ func clusterNamed(list []clusterfile.Cluster, name, file string) (clusterfile.Cl
 	return list[i], nil
 }
 
-// completeClusters completes the names of clusters.
 func (a *app) completeClusters(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if err := flags.FromEnvironment(cmd); err != nil {
 		return nil, cobra.ShellCompDirectiveError
@@ -230,7 +228,6 @@ func (o *clustersOptions) run(args []string) error {
 	return o.print(list, current)
 }
 
-// clusterJSON is a cluster for programs.
 type clusterJSON struct {
 	Name      string   `json:"name"`
 	Label     string   `json:"label"`
@@ -241,30 +238,23 @@ type clusterJSON struct {
 }
 
 func (o *clustersOptions) print(list []clusterfile.Cluster, current string) error {
+	switch o.format.String() {
+	case term.JSONFormat:
+		return writeLines(o.app.Stdout, list, func(c clusterfile.Cluster) clusterJSON {
+			return clusterJSON{c.Name, c.Label, c.Name == current, c.Endpoints, c.User, c.Prefix}
+		})
+	case term.NameFormat:
+		return writeNames(o.app.Stdout, list, func(c clusterfile.Cluster) string { return c.Name })
+	}
 	t := term.Table{}
 	t.Row("", "CLUSTER", "LABEL", "ENDPOINTS", "USER", "PREFIX")
-	var err error
 	for _, c := range list {
-		switch o.format.String() {
-		case term.JSONFormat:
-			err = writeJSON(o.app.Stdout, clusterJSON{c.Name, c.Label, c.Name == current, c.Endpoints, c.User,
-				c.Prefix})
-		case term.NameFormat:
-			_, err = fmt.Fprintln(o.app.Stdout, c.Name)
-		default:
-			mark := ""
-			if c.Name == current {
-				mark = "*"
-			}
-			t.Row(mark, c.Name, orNone(shortText(c.Label)), shortText(strings.Join(c.Endpoints, ",")),
-				orNone(shortText(c.User)), text.Visible(c.Prefix))
+		mark := ""
+		if c.Name == current {
+			mark = "*"
 		}
-		if err != nil {
-			return err
-		}
-	}
-	if o.format.String() != term.TableFormat {
-		return nil
+		t.Row(mark, c.Name, shortText(c.Label), shortText(strings.Join(c.Endpoints, ",")), shortText(c.User),
+			text.Visible(c.Prefix))
 	}
 	return t.Write(o.app.Stdout)
 }

@@ -32,7 +32,7 @@ func background(t *testing.T, endpoint string, args ...string) (cmd *exec.Cmd, s
 	cmd = exec.Command("mutexctl", args...)
 	cmd.Dir = filepath.Dir(out.Name())
 	cmd.Stderr = out
-	cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+endpoint, "MUTEXCTL_ETCD_REQUEST_TIMEOUT=500ms")
+	cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+endpoint)
 	proctest.Must(t, cmd.Start())
 	return cmd, out.Name()
 }
@@ -54,7 +54,7 @@ func TestPartitionedCommandEndsBeforeTheLockIsFree(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	run, said := background(t, proxy.Endpoint(), "run", "l", "--wait", "120s", "--auto-unlock-after", "4s", "--grace",
-		"300ms", "--", "sh", "-c", deaf)
+		"300ms", "--etcd.request-timeout", "500ms", "--", "sh", "-c", deaf)
 	beat := filepath.Join(run.Dir, "beat")
 	says(t, beat, "")
 	proxy.Stall()

@@ -17,14 +17,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-type delaysOptions struct {
-	app    *app
-	format *term.Format
-	globs  globs
-}
+type delaysOptions struct{ listing }
 
 func newDelays(a *app) *cobra.Command {
-	o := &delaysOptions{app: a}
+	o := &delaysOptions{listing{app: a}}
 	cmd := &cobra.Command{
 		Use:   "delays [PATTERN...]",
 		Short: "List lock delays: locks that may not be taken yet",
@@ -50,6 +46,12 @@ func (o *delaysOptions) run(ctx context.Context) error {
 	shown := slices.DeleteFunc(all.delays, func(d metadata.Delay) bool { return !o.globs.match(d.Lock) })
 	slices.SortFunc(shown, func(a, b metadata.Delay) int { return strings.Compare(a.Lock, b.Lock) })
 	now := o.app.Now()
+	switch o.format.String() {
+	case term.JSONFormat:
+		return writeLines(o.app.Stdout, shown, func(d metadata.Delay) any { return lockjson.NewDelay(&d, now) })
+	case term.NameFormat:
+		return writeNames(o.app.Stdout, shown, func(d metadata.Delay) string { return d.Lock })
+	}
 	t := term.Table{}
 	t.Row("LOCK", "ENDS", "AFTER THE HOLD OF", "HOST", "ENDED", "BY", "WAITING", "PURPOSE")
 	for _, d := range shown {
@@ -57,37 +59,16 @@ func (o *delaysOptions) run(ctx context.Context) error {
 		if base, _, ok := metadata.ParseShare(d.Lock); ok && waiting == 0 {
 			waiting = len(all.waiters[base])
 		}
-		switch o.format.String() {
-		case term.JSONFormat:
-			err = writeJSON(o.app.Stdout, lockjson.NewDelay(&d, now))
-		case term.NameFormat:
-			_, err = fmt.Fprintln(o.app.Stdout, text.Visible(d.Lock))
-		default:
-			t.Row(text.Visible(d.Lock), relative(d.Until(), now), orNone(shortText(d.Owner)),
-				orNone(shortText(d.Hostname)), orNone(relative(d.At.Time, now)), orNone(shortText(d.By)),
-				strconv.Itoa(waiting), shortText(d.Purpose))
-		}
-		if err != nil {
-			return err
-		}
+		t.Row(text.Visible(d.Lock), relative(d.Until(), now), shortText(d.Owner), shortText(d.Hostname),
+			relative(d.At.Time, now), shortText(d.By), strconv.Itoa(waiting), shortText(d.Purpose))
 	}
-	if o.format.String() != term.TableFormat {
-		return nil
-	}
-	if err := t.WriteRows(o.app.Stdout); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(o.app.Stderr, text.Count(len(shown), "lock delay"))
-	return err
+	return o.app.writeTable(&t, text.Count(len(shown), "lock delay"))
 }
 
-type endDelayOptions struct {
-	operatorAction
-	app *app
-}
+type endDelayOptions struct{ operatorAction }
 
 func newEndDelay(a *app) *cobra.Command {
-	o := &endDelayOptions{app: a}
+	o := &endDelayOptions{}
 	cmd := &cobra.Command{
 		Use:   "end-delay NAME --reason REASON",
 		Short: "End a lock delay, as an operator",
@@ -99,20 +80,10 @@ Exits with 4 when there is no delay. It is recorded in the audit trail with the 
 the source "cli".`,
 		Example: `  mutexctl end-delay nightly/report --reason 'node-7 is switched off'
   mutexctl end-delay nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'node-7 is switched off'`,
-		Args:              wants(1, 1, "NAME"),
 		ValidArgsFunction: a.completeNames,
 	}
 	o.flags(cmd, protocol.ActionEndDelay, "why, for the audit trail (required)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.parse(args[0])
-		if err != nil {
-			return err
-		}
-		if err := o.check(protocol.ActionEndDelay); err != nil {
-			return err
-		}
-		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s, name) })
-	}
+	o.names.onLock(cmd, a, func() error { return o.check(protocol.ActionEndDelay) }, o.run)
 	return cmd
 }
 

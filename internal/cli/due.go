@@ -15,14 +15,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-type dueOptions struct {
-	app    *app
-	format *term.Format
-	globs  globs
-}
+type dueOptions struct{ listing }
 
 func newDue(a *app) *cobra.Command {
-	o := &dueOptions{app: a}
+	o := &dueOptions{listing{app: a}}
 	cmd := &cobra.Command{
 		Use:   "due [PATTERN...]",
 		Short: "Show which locks unlockers may remove now",
@@ -64,19 +60,16 @@ func (o *dueOptions) run(ctx context.Context) error {
 		}
 		t.Row(text.Visible(r.Name), shortText(r.Owner), hostPID(&r.Holder), relative(r.AutoUnlockAt, now))
 	}
-	if err := t.WriteRows(o.app.Stdout); err != nil {
-		return err
-	}
 	abandoned := ""
 	if policy.UnlockAbandoned {
 		abandoned = ", or abandoned"
 	}
-	fmt.Fprintf(o.app.Stderr, "%d of %s due (more than %v past the deadline%s)\n", due,
-		text.Count(len(all.locks), "lock"), policy.ClockSkew, abandoned)
-	if text := holdBack(all.unlockers); due > 0 && text != "" {
-		fmt.Fprintln(o.app.Stderr, text)
+	why := ""
+	if due > 0 {
+		why = holdBack(all.unlockers)
 	}
-	return nil
+	return o.app.writeTable(&t, fmt.Sprintf("%d of %s due (more than %v past the deadline%s)", due,
+		text.Count(len(all.locks), "lock"), policy.ClockSkew, abandoned), why)
 }
 
 // policy is by what the unlockers decide, or the default as far as that is not known, which it then says.

@@ -94,7 +94,6 @@ func lostf(format string, args ...any) error {
 	return &statusError{ExitLost, fmt.Errorf(format, args...)}
 }
 
-// status returns the exit status for err.
 func status(err error) int {
 	var (
 		s     *statusError

@@ -72,9 +72,7 @@ func (f *follower) update(locks func() iter.Seq[*metadata.Record]) (next time.Ti
 			continue
 		}
 		v := judge(r, now)
-		if !v.Next.IsZero() && (next.IsZero() || v.Next.Before(next)) {
-			next = v.Next
-		}
+		next = protocol.Earlier(next, v.Next)
 		if err := f.report(r, string(v.State)); err != nil {
 			return next, err
 		}
@@ -199,13 +197,12 @@ func (f *follower) follow(ctx context.Context, view *lockview.View) error {
 }
 
 type waitOptions struct {
-	app   *app
 	names names
 	wait  waitTimeout
 }
 
 func newWait(a *app) *cobra.Command {
-	o := &waitOptions{app: a, wait: waitTimeout{forever: true}}
+	o := &waitOptions{wait: waitTimeout{forever: true}}
 	cmd := &cobra.Command{
 		Use:   "wait NAME",
 		Short: "Wait until nobody holds a lock",
@@ -217,18 +214,12 @@ its holders, give the holder's name: pool#2. Waiters in the queue do not count. 
 during its lock delay.`,
 		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
   mutexctl wait transcoding   # until all permits are back`,
-		Args: wants(1, 1, "NAME"), ValidArgsFunction: a.completeLocks,
+		ValidArgsFunction: a.completeLocks,
 	}
 	o.names.flag(cmd)
 	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a duration, 0 to check once, or forever")
 	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds it")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.parse(args[0])
-		if err != nil {
-			return err
-		}
-		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s, name) })
-	}
+	o.names.onLock(cmd, a, nil, o.run)
 	return cmd
 }
 

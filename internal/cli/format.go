@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,12 +66,7 @@ func shortText(s string) string {
 	return term.Clip(text.Visible(s), textColumns)
 }
 
-func orNone(s string) string {
-	if s == "" {
-		return term.None
-	}
-	return s
-}
+func orNone(s string) string { return cmp.Or(s, term.None) }
 
 // wholeText is for tables that fit the terminal by themselves.
 func wholeText(s string) string { return orNone(text.Visible(s)) }
@@ -157,7 +153,6 @@ func acknowledged(r *metadata.Record, now time.Time) string {
 	return shortText(a.By) + ", " + text.Countdown(a.Until.Sub(now)) + " left"
 }
 
-// lockHelp describes a lock in JSON.
 func lockHelp() string { return jsonLines + lockjson.LockShape().Help() }
 
 const jsonLines = "JSON: one object per line. " + lockjson.Conventions + "\n\n"
@@ -175,6 +170,16 @@ func judge(r *metadata.Record, now time.Time) staleness.Verdict {
 func writeLines[T, JSON any](w io.Writer, all []T, describe func(T) JSON) error {
 	for _, v := range all {
 		if err := writeJSON(w, describe(v)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNames writes the name of each of these, one a line.
+func writeNames[T any](w io.Writer, all []T, name func(T) string) error {
+	for _, v := range all {
+		if _, err := fmt.Fprintln(w, text.Visible(name(v))); err != nil {
 			return err
 		}
 	}

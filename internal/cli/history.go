@@ -18,14 +18,12 @@ import (
 )
 
 type historyOptions struct {
-	app    *app
-	format *term.Format
-	globs  globs
-	limit  int
+	listing
+	limit int
 }
 
 func newHistory(a *app) *cobra.Command {
-	o := &historyOptions{app: a}
+	o := &historyOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
 		Use:   "history [PATTERN...]",
 		Short: "Show holds that were auto-unlocked or force-unlocked",
@@ -89,12 +87,7 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 		t.DropEmpty(column)
 	}
 	cut := t.Fit(o.app.width(o.format), o.narrower())
-	if err := t.WriteRows(o.app.Stdout); err != nil {
-		return err
-	}
-	o.app.cut(cut)
-	_, err := fmt.Fprintln(o.app.Stderr, countEndings(ways))
-	return err
+	return o.app.writeTable(&t, cut, countEndings(ways))
 }
 
 // narrower is how the history becomes narrower: what happened to which lock, and why, stays longest.

@@ -155,7 +155,8 @@ func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
 // runOnAsk runs the command of --on-ask, which ends with ctx.
 func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Request) {
 	cmd := childproc.Shell(ctx, j.onAsk.command)
-	cmd.Env = append(lockEnvironment(lock), envAskedBy+"="+environment(r.By), envAskedReason+"="+environment(r.Reason))
+	cmd.Env = append(lockEnvironment(lock), envAskedBy+"="+text.Visible(r.By),
+		envAskedReason+"="+text.Visible(r.Reason))
 	j.group.Contain(cmd)
 	cmd.Stdout = j.app.Stdout
 	cmd.Stderr = j.app.Stderr
@@ -163,6 +164,3 @@ func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Reques
 		j.app.say("the command of --on-ask failed: %v", err)
 	}
 }
-
-// environment makes text from outside fit for an environment variable.
-func environment(s string) string { return text.Visible(s) }

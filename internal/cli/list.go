@@ -23,17 +23,15 @@ import (
 )
 
 type listOptions struct {
-	app    *app
-	format *term.Format
+	listing
 	sort   string
 	limit  int
 	states []string
 	owners []string
-	globs  globs
 }
 
 func newList(a *app) *cobra.Command {
-	o := &listOptions{app: a}
+	o := &listOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
 		Use:   "list [PATTERN...]",
 		Short: "List held locks, the most urgent first",
@@ -114,13 +112,9 @@ func (o *listOptions) run(ctx context.Context) error {
 			return newLockJSON(l.Record, all.fate.Policy, all.waiters[l.Queue()], now)
 		})
 	case term.NameFormat:
-		return o.names(shown)
+		return writeNames(o.app.Stdout, shown, func(l *lockorder.Lock) string { return l.Name })
 	}
-	if err := o.table(all, shown, now); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(o.app.Stderr, all.summary(found, len(shown)))
-	return err
+	return o.table(all, shown, now, all.summary(found, len(shown)))
 }
 
 // inOrder sorts locks, of which it knows who waits.
@@ -149,15 +143,6 @@ func (o *listOptions) wanted(l *lockorder.Lock) bool {
 		(len(o.owners) == 0 || slices.Contains(o.owners, l.Owner))
 }
 
-func (o *listOptions) names(shown []*lockorder.Lock) error {
-	for _, l := range shown {
-		if _, err := fmt.Fprintln(o.app.Stdout, text.Visible(l.Name)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // narrower is how the table of locks becomes narrower: the name and what is urgent about a lock stay longest.
 func (o *listOptions) narrower() []term.Less {
 	return []term.Less{
@@ -169,7 +154,7 @@ func (o *listOptions) narrower() []term.Less {
 	}
 }
 
-func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Time) error {
+func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Time, summary string) error {
 	all.sayVerdict(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Whole: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
@@ -189,23 +174,19 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 		t.DropEmpty(column)
 	}
 	cut := t.Fit(o.app.width(o.format), o.narrower())
-	if err := t.WriteRows(o.app.Stdout); err != nil {
-		return err
-	}
+	fateOfThem, scrolled := "", ""
 	if abandoned {
-		fmt.Fprintln(o.app.Stderr, ofAbandoned(&all.fate))
+		fateOfThem = ofAbandoned(&all.fate)
 	}
-	o.app.cut(cut)
 	if rows := term.Height(o.app.Stdout); rows > 10 && len(shown) > rows {
-		o.app.cut(fmt.Sprintf("the first rows have scrolled away: use --limit %d", rows-linesBelow))
+		scrolled = fmt.Sprintf("the first rows have scrolled away: use --limit %d", rows-linesBelow)
 	}
-	return nil
+	return o.app.writeTable(&t, fateOfThem, cut, scrolled, summary)
 }
 
 // linesBelow is what a list of locks has besides them, and the next prompt.
 const linesBelow = 6
 
-// listStates are the states that a list shows.
 func listStates() []string {
 	var all []string
 	for _, s := range metadata.States() {
@@ -279,11 +260,7 @@ func countStates(locks []*lockorder.Lock) string {
 	return line
 }
 
-type watchOptions struct {
-	app    *app
-	format *term.Format
-	globs  globs
-}
+type watchOptions struct{ listing }
 
 func watchShape() string {
 	return `JSON: one object per line.
@@ -296,7 +273,7 @@ func watchShape() string {
 }
 
 func newWatch(a *app) *cobra.Command {
-	o := &watchOptions{app: a}
+	o := &watchOptions{listing{app: a}}
 	cmd := &cobra.Command{
 		Use:   "watch [PATTERN...]",
 		Short: "Follow locks as they are taken, alert and end",

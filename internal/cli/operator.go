@@ -46,32 +46,19 @@ func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string
 // hold as it was read, and says in a line what was done.
 func (o *operatorAction) runs(cmd *cobra.Command, a *app, check func() error,
 	act func(ctx context.Context, s *session, doc *metadata.Document) (done string, err error)) {
-	cmd.Args = wants(1, 1, "NAME")
 	cmd.ValidArgsFunction = a.completeNames
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.parse(args[0])
+	o.names.onLock(cmd, a, check, func(ctx context.Context, s *session, name string) error {
+		doc, err := o.read(ctx, s, name)
 		if err != nil {
 			return err
 		}
-		if err := check(); err != nil {
-			return err
-		}
-		s, err := a.open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer s.close()
-		doc, err := o.read(cmd.Context(), s, name)
-		if err != nil {
-			return err
-		}
-		done, err := act(cmd.Context(), s, &doc)
+		done, err := act(ctx, s, &doc)
 		if err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(a.Stdout, done)
 		return err
-	}
+	})
 }
 
 // check checks what says why the verb is done.

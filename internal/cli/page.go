@@ -205,7 +205,6 @@ func (p *page) fields(fields []metadata.Field) {
 	}
 }
 
-// worst returns the worst of the holders' states.
 func worst(holders []*metadata.Record, now time.Time) staleness.State {
 	state := staleness.Held
 	for _, r := range holders {

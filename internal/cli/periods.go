@@ -17,14 +17,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/jobs"
 )
 
-type periodsOptions struct {
-	app    *app
-	format *term.Format
-	globs  globs
-}
+type periodsOptions struct{ listing }
 
 func newPeriods(a *app) *cobra.Command {
-	o := &periodsOptions{app: a}
+	o := &periodsOptions{listing{app: a}}
 	cmd := &cobra.Command{
 		Use:   "periods [PATTERN...]",
 		Short: "Show when once-per-period jobs last ran",
@@ -101,11 +97,7 @@ func (o *periodsOptions) write(found []periodJSON) error {
 		}
 		t.Row(text.Visible(p.Name), began, running, text.Prose(p.Words))
 	}
-	if err := t.WriteRows(o.app.Stdout); err != nil {
-		return err
-	}
-	fmt.Fprintln(o.app.Stderr, text.Count(len(found), "job"))
-	return nil
+	return o.app.writeTable(&t, text.Count(len(found), "job"))
 }
 
 type resetPeriodOptions struct {

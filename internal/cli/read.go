@@ -180,7 +180,6 @@ func (s *session) look(ctx context.Context, name string) (*look, error) {
 // held reports whether anybody holds the lock or a part of it, or keys of a record are left.
 func (l *look) held() bool { return len(l.Whole.Fields) > 0 || len(l.Shares) > 0 }
 
-// nothing reports whether there is nothing to show.
 func (l *look) nothing() bool {
 	return !l.held() && len(l.Waiters) == 0 && len(l.Delays) == 0 && l.removed == nil
 }

@@ -57,8 +57,8 @@ func (o *reserveOptions) check() error {
 	switch {
 	case o.hold == 0:
 		return usagef("give --for, how long to reserve the lock")
-	case o.hold < 0:
-		return usagef("--for is %v: it must be positive", o.hold)
+	case o.hold < time.Second:
+		return usagef("--for is %v: it must be at least 1s", o.hold)
 	case o.purpose == "":
 		return usagef("give a --purpose: no program is there to ask what this lock is held for")
 	case o.expect == 0 && !o.given.Changed("expect"):

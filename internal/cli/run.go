@@ -346,7 +346,6 @@ func fateOf(f *fate.Fate, r *metadata.Record) string {
 	return ""
 }
 
-// unknownFate says why the unlockers' decision is unknown.
 func unknownFate(f *fate.Fate) string {
 	if len(f.Silent) == 1 {
 		return "is unknown: " + fate.Names(f.Silent) + " does not publish its policy"
@@ -354,7 +353,6 @@ func unknownFate(f *fate.Fate) string {
 	return "is unknown: " + fate.Names(f.Silent) + " do not publish their policy"
 }
 
-// ofAbandoned says what becomes of abandoned locks.
 func ofAbandoned(f *fate.Fate) string {
 	switch {
 	case f.Unlockers == 0:

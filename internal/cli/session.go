@@ -50,7 +50,6 @@ func (a *app) within(ctx context.Context, run func(*session) error) error {
 	return run(s)
 }
 
-// inSession is run within a session.
 func (a *app) inSession(run func(context.Context, *session) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return a.within(ctx, func(s *session) error { return run(ctx, s) })

@@ -88,19 +88,12 @@ A field, with --raw:
 		Example: `  mutexctl show nightly/report
   mutexctl show nightly/report --raw
   mutexctl show nightly/report -o json | jq -r .backtrace`,
-		Args:              wants(1, 1, "NAME"),
 		ValidArgsFunction: a.completeLocks,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	o.names.flag(cmd)
 	cmd.Flags().BoolVar(&o.raw, "raw", false, "also show the keys as they are stored")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.parse(args[0])
-		if err != nil {
-			return err
-		}
-		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s, name) })
-	}
+	o.names.onLock(cmd, a, nil, o.run)
 	return cmd
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,14 +23,12 @@ import (
 const defaultRevisions = 100_000
 
 type suggestOptions struct {
-	app       *app
-	format    *term.Format
-	globs     globs
+	listing
 	revisions int64
 }
 
 func newSuggest(a *app) *cobra.Command {
-	o := &suggestOptions{app: a}
+	o := &suggestOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
 		Use:   "suggest [PATTERN...]",
 		Short: "Suggest deadlines from how long locks were held",
@@ -94,11 +91,7 @@ func (o *suggestOptions) run(ctx context.Context) error {
 	if o.format.JSON() {
 		return writeLines(o.app.Stdout, rows, suggestionJSON)
 	}
-	if err := suggestionTable(rows).WriteRows(o.app.Stdout); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(o.app.Stderr, suggestionNote(past.Span(), rows))
-	return err
+	return o.app.writeTable(suggestionTable(rows), suggestionNote(past.Span(), rows))
 }
 
 // past reads what etcd still has of the past.
@@ -214,14 +207,7 @@ func length(d time.Duration) string {
 	if d <= 0 {
 		return term.None
 	}
-	s := (d + time.Second - 1).Truncate(time.Second).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return text.Exact((d + time.Second - 1).Truncate(time.Second))
 }
 
 // suggestionNote says below the table what it is made of.

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -22,15 +21,13 @@ import (
 const stateStuck = "stuck"
 
 type tasksOptions struct {
-	app    *app
-	format *term.Format
+	listing
 	states []string
 	set    string
-	globs  globs
 }
 
 func newTasks(a *app) *cobra.Command {
-	o := &tasksOptions{app: a}
+	o := &tasksOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
 		Use:   "tasks [SET [PATTERN...]]",
 		Short: "Show tasks, and which of them are stuck",
@@ -158,9 +155,7 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 	for i := range found {
 		g := group{found[i].Set, found[i].shownState()}
 		counts[g]++
-		if at := found[i].ChangedAt; at != nil && (oldest[g].IsZero() || at.Before(oldest[g])) {
-			oldest[g] = *at
-		}
+		oldest[g] = protocol.Earlier(oldest[g], orZero(found[i].ChangedAt))
 	}
 	groups := slices.SortedFunc(maps.Keys(counts), func(a, b group) int {
 		return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.state, b.state))
@@ -172,7 +167,7 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 		t.Row(shortText(g.state), text.Visible(g.set), strconv.Itoa(counts[g]), age(oldest[g], now))
 		t.Paint(0, taskColour(g.state))
 	}
-	return o.finish(&t, len(found))
+	return o.app.writeTable(&t, text.Count(len(found), "task"))
 }
 
 func (o *tasksOptions) table(found []taskJSON) error {
@@ -185,15 +180,7 @@ func (o *tasksOptions) table(found []taskJSON) error {
 			shortText(orZero(f.By)), shortText(orZero(f.Note)))
 		t.Paint(0, taskColour(f.shownState()))
 	}
-	return o.finish(&t, len(found))
-}
-
-func (o *tasksOptions) finish(t *term.Table, found int) error {
-	if err := t.WriteRows(o.app.Stdout); err != nil {
-		return err
-	}
-	fmt.Fprintln(o.app.Stderr, text.Count(found, "task"))
-	return nil
+	return o.app.writeTable(&t, text.Count(len(found), "task"))
 }
 
 func taskColour(state string) term.Colour {

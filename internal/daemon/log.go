@@ -60,7 +60,6 @@ func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
-// slogger adapts log to slog.
 func slogger(log zerolog.Logger) *slog.Logger {
 	return slog.New(timeless{zerolog.NewSlogHandler(log)})
 }

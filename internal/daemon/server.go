@@ -258,7 +258,6 @@ func (r *Readiness) Check(excluded ...string) error {
 	return errors.Join(problems...)
 }
 
-// names returns the names of the conditions.
 func (r *Readiness) names() (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -226,8 +226,11 @@ func TestOldestStalledScrapeIsCutOff(t *testing.T) {
 func TestRequestInFlightIsFinishedAndNewOnesAreRefused(t *testing.T) {
 	arrived := make(chan struct{})
 	release := make(chan struct{})
-	address, stop := serve(t, &daemon.Server{Drain: 20 * time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	address, stop := serve(t, &daemon.Server{Drain: proctest.Timeout,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/new" {
+				return
+			}
 			close(arrived)
 			<-release
 			fmt.Fprint(w, "finished")
@@ -284,7 +287,7 @@ func TestWebConfigurationEnablesTLSAndUsers(t *testing.T) {
 	proctest.Must(t, os.WriteFile(config, []byte(text), 0o600))
 	settings := daemon.WebSettings{Address: ":1", ConfigFile: config}
 	proctest.Must(t, settings.Check())
-	address, stop := serve(t, &daemon.Server{ConfigFile: config, Drain: time.Second,
+	address, stop := serve(t, &daemon.Server{ConfigFile: config, Drain: proctest.Timeout,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "in")
 		})})
@@ -316,7 +319,7 @@ func (l lines) Write(line []byte) (int, error) {
 }
 
 func TestDaemonWaitsForAnAddressInUse(t *testing.T) {
-	other, err := net.Listen("tcp", "127.0.0.1:0")
+	other, err := net.Listen("tcp", proctest.FreeAddr(t)) // nobody takes it when it is closed
 	proctest.Must(t, err)
 	defer other.Close()
 	go calls(t.Context(), "http://"+other.Addr().String())

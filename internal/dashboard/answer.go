@@ -226,7 +226,7 @@ func (d *Dashboard) wayBack(r *http.Request, p *site.Problem) *site.Problem {
 // operationAt is the operator's action whose form or API this path is, and in which cluster; nil if it is of none.
 func (d *Dashboard) operationAt(path string) (*server, *actions.Operation) {
 	for _, c := range d.servers() {
-		for _, o := range c.actions.All() {
+		for _, o := range c.actions.Operations {
 			if below := strings.TrimPrefix(path, d.route+c.path()); below == o.Page() || below == o.API() {
 				return c, o
 			}

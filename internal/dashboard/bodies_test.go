@@ -100,7 +100,7 @@ func TestIdleSocketsDoNotBlockThePage(t *testing.T) {
 			}
 			// 300 permitted requests at once exceed the limit: the page is busy until they are answered, whether or not
 			// the responses are read, and then it is free.
-			end := time.Now().Add(time.Minute)
+			end := time.Now().Add(proctest.Timeout)
 			for answered := 0; answered < 5; {
 				switch code := page(); {
 				case code == http.StatusOK:

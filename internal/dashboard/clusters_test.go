@@ -308,6 +308,7 @@ users: {ann: [view], chief: [unlock, ask, extend]}
 `)
 	w := clusters(t, func(c *setup.Config) { c.Access.Permissions = permissions })
 	w.scenes["staging"].unlockers[0].ID = "unlocker-of-staging"
+	wantWords(t, w.page(t, "bob", "/status", http.StatusOK), "2 clusters.", "PROD-EU prod-eu live,", "1 unlocker")
 	for who, knows := range map[string]bool{"ann": true, "bob": false} {
 		if page := w.page(t, who, "/api/v1/status", http.StatusOK); strings.Contains(page, "of-staging") != knows {
 			t.Errorf("%s sees the unlockers: %s", who, page)

@@ -63,7 +63,7 @@ func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 		return nil, err
 	}
 	d.urls.Assets = d.assets.fingerprint
-	templates, err := site.ParseTemplates(web.Templates(), d.urls)
+	templates, err := site.ParseTemplates(web.Templates(), d.urls, len(config.FrameAncestors) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (d *Dashboard) lockRoutes(mux *chi.Mux, c *server) {
 	get("lock", access.View, c.pages.ServeLock)
 	get("lock/backtrace", access.Backtrace, c.pages.ServeBacktrace)
 	get("api/v1/lock", access.View, c.api.ServeLock)
-	for _, o := range c.actions.All() {
+	for _, o := range c.actions.Operations {
 		get(o.Page(), access.View, o.ServeForm)
 		mux.Post(route+o.Page(), d.handleAction(c, o, formType, o.ServePost))
 		mux.Post(route+o.API(), d.handleAction(c, o, jsonType, o.ServeAPI))

@@ -243,7 +243,6 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		"with a user":     func(c *setup.Config) { c.ExternalURL = "https://u:p@host/" },
 		"climbing path":   func(c *setup.Config) { c.RoutePrefix = "/a/../b" },
 		"pattern as path": func(c *setup.Config) { c.RoutePrefix = "/{a}" },
-		"no view":         func(c *setup.Config) { c.View = nil },
 	} {
 		config := newScene().config()
 		change(&config)

@@ -190,7 +190,8 @@ func ofLocks(say *sayings) {
 	say.head("while only the watch is broken", away, "alert/passed")
 	s = busy()
 	s.away = errAway
-	for _, path := range []string{"/lock?name=other", "/lock/backtrace?name=" + stuck, "/api/v1/lock?name=" + stuck} {
+	for _, path := range []string{"/lock?name=other", "/lock/backtrace?name=" + stuck, "/api/v1/lock?name=" + stuck,
+		"/api/v1/lock?name=other"} {
 		say.in("that cannot be read", s, path)
 	}
 
@@ -357,7 +358,7 @@ func ofEnds(say *sayings) {
 	}{{asked(say), "ended:yielded"}, {acknowledged(say), "acknowledged-by:ann"}} {
 		d := c.s.dashboard(say)
 		ended := c.s.documents[stuck].Record
-		d.Ended(&ended, nil)
+		d.Ended("", &ended, nil)
 		say.page("released", d, "/history?q="+c.query)
 	}
 	s = newScene()
@@ -371,7 +372,7 @@ func ofEnds(say *sayings) {
 	delete(s.documents, "a/b")
 	s.locks = nil
 	s.tick(10 * time.Second)
-	d.Ended(r, nil)
+	d.Ended("", r, nil)
 	s.tick(time.Minute)
 	say.page("after somebody held it", d, "/lock?name=a/b")
 	_, d = watched(say)

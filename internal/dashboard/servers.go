@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -81,7 +80,6 @@ func (d *Dashboard) build(all []setup.Config, templates site.Templates) {
 	d.api = api.New(d.site, d.pages)
 }
 
-// newServer makes the server of a cluster.
 func newServer(config setup.Config, u site.URLs, templates site.Templates) *server {
 	if u.Cluster != "" {
 		config.Log = config.Log.With().Str("cluster", u.Cluster).Logger()
@@ -126,7 +124,6 @@ func (inFront) Unlockers() []protocol.Unlocker { return nil }
 
 func (inFront) Foreign() ([]string, int) { return nil, 0 }
 
-// servers are those of the clusters.
 func (d *Dashboard) servers() []*server {
 	if d.clusters == nil {
 		return []*server{&d.server}
@@ -154,7 +151,7 @@ func (d *Dashboard) clusterRoutes(mux *chi.Mux) {
 		mux.Get(d.route+c.path()+"api/v1/status", d.handleIn(c, access.View, c.api.ServeStatus))
 	}
 	pagesOf := []string{"lock", "lock/backtrace"}
-	for _, o := range d.clusters[0].actions.All() {
+	for _, o := range d.clusters[0].actions.Operations {
 		pagesOf = append(pagesOf, o.Page())
 		mux.Post(d.route+o.Page(), d.handle(access.View, whichCluster))
 		mux.Post(d.route+o.API(), d.handle(access.View, whichCluster))
@@ -174,7 +171,7 @@ func (d *Dashboard) bookmarks(mux *chi.Mux) {
 		return
 	}
 	paths := []string{"", "lock", "lock/backtrace", "status", "api/v1/lock", "api/v1/status"}
-	for _, o := range d.actions.All() {
+	for _, o := range d.actions.Operations {
 		paths = append(paths, o.Page())
 	}
 	for _, path := range paths {
@@ -213,31 +210,24 @@ func whichCluster(r *site.Request) (site.Answer, error) {
 }
 
 // Ended notes a hold that went; ending is nil when its holder released it. It is quick.
-func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) { d.EndedIn("", r, ending) }
-
-// EndedIn is [Dashboard.Ended] for one of several clusters.
-func (d *Dashboard) EndedIn(cluster string, r *metadata.Record, ending *metadata.Ending) {
-	for c := range d.of(cluster) {
-		c.site.Intervals.Saw(c.site.History.See(r, ending, c.site.Config.Now()))
-	}
+func (d *Dashboard) Ended(cluster string, r *metadata.Record, ending *metadata.Ending) {
+	s := d.of(cluster).site
+	s.Intervals.Saw(s.History.See(r, ending, s.Config.Now()))
 }
 
 // Took notes a waiter that got its lock. It is quick.
 func (d *Dashboard) Took(cluster string, w metadata.Waiter) {
-	for c := range d.of(cluster) {
-		c.site.Intervals.Took(&w, c.site.Config.Now())
-	}
+	s := d.of(cluster).site
+	s.Intervals.Took(&w, s.Config.Now())
 }
 
-// of is the server of a cluster.
-func (d *Dashboard) of(cluster string) iter.Seq[*server] {
-	return func(yield func(*server) bool) {
-		for _, c := range d.servers() {
-			if (c.site.URLs.Cluster == cluster || d.clusters == nil) && !yield(c) {
-				return
-			}
-		}
+// of is the server of a cluster; its name does not count where there is only one.
+func (d *Dashboard) of(cluster string) *server {
+	i := slices.IndexFunc(d.clusters, func(c *server) bool { return c.site.URLs.Cluster == cluster })
+	if i < 0 {
+		return &d.server
 	}
+	return d.clusters[i]
 }
 
 // Ready reports whether there is anything to show, of one cluster at least. It stays true when etcd is away: the last

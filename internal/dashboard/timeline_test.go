@@ -35,7 +35,7 @@ func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	e := s.over("catalog/sync/us", metadata.EndedReleased, "", "", 25*time.Minute, 0)
 	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Holder: e.Holder, LockedAt: e.LockedAt.Time,
 		AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
-	d.Ended(&r, nil)
+	d.Ended("", &r, nil)
 	s.tick(5 * time.Minute)
 	return s, d
 }
@@ -99,7 +99,7 @@ func eventful(t testing.TB, n int) (*scene, *dashboard.Dashboard) {
 			e := metadata.NewEnding(&r, metadata.EndedAutoUnlocked, "eu-1", "", s.now)
 			ending = &e
 		}
-		d.Ended(&r, ending)
+		d.Ended("", &r, ending)
 	}
 	s.now = day.Add(23*time.Hour + time.Minute)
 	s.fresh.Heard = s.now

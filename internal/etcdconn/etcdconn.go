@@ -22,6 +22,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
 )
 
 // New returns a client without waiting for etcd: an unreachable etcd is no error. The client's own messages go to log.
@@ -66,43 +68,23 @@ func (s Settings) dialOptions(scheme string) []grpc.DialOption {
 				MaxDelay: 3 * time.Second},
 			MinConnectTimeout: s.DialTimeout,
 		}),
-		grpc.WithChainUnaryInterceptor(login.unary, led),
+		grpc.WithChainUnaryInterceptor(login.unary, anyMember),
 		grpc.WithChainStreamInterceptor(login.stream),
 	}
 	if scheme == "https" {
-		options = append(options, grpc.WithTransportCredentials(security{settings: s}))
+		options = append(options, grpc.WithTransportCredentials(newSecurity(s, nil)))
 	}
 	return options
 }
 
-// led sends a request so that a member without a leader refuses it at once, before anything is done, and another gets
-// it, if need be when it is connected. Otherwise a member that is cut off from its cluster would keep each request for
-// seconds. Later tries wait for a leader, as all of etcd may be electing one.
-func led(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, send grpc.UnaryInvoker,
+// anyMember sends a request to another member when one refuses it for what it is.
+func anyMember(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, send grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
-	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 5 {
-		err := send(clientv3.WithRequireLeader(ctx), method, req, reply, conn, opts...)
-		if !leaderless(req, err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
-	}
-	if err := send(ctx, method, req, reply, conn, opts...); !leaderless(req, err) {
-		return err
-	}
-	return send(ctx, method, req, reply, conn, opts...)
-}
-
-// leaderless reports whether etcd refused a request for want of a leader, before anything was done: a read that waits
-// for one is refused when there is one.
-func leaderless(req any, err error) bool {
-	err = rpctypes.Error(err)
 	_, reads := req.(*pb.RangeRequest)
-	return errors.Is(err, rpctypes.ErrNoLeader) || reads && errors.Is(err, rpctypes.ErrLeaderChanged)
+	again := func(err error) bool { return anymember.Refused(reads, err) }
+	return anymember.Ask(ctx, again, func(ctx context.Context) error {
+		return send(ctx, method, req, reply, conn, opts...)
+	})
 }
 
 func (s Settings) warn(log zerolog.Logger, scheme string) {
@@ -142,7 +124,7 @@ func (c *Connections) DialOptions() []grpc.DialOption {
 	if err != nil || targets[0].scheme == "http" {
 		return nil
 	}
-	return []grpc.DialOption{grpc.WithTransportCredentials(security{c.settings, c})}
+	return []grpc.DialOption{grpc.WithTransportCredentials(newSecurity(c.settings, c))}
 }
 
 // Renew closes the connections that were made with other files than the current ones, and returns how many. The client

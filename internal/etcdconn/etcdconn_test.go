@@ -54,7 +54,7 @@ func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
 	watches := func() {
 		t.Helper()
 		works(t, c)
-		ctx, cancel := context.WithCancel(limit(t, 10*time.Second))
+		ctx, cancel := context.WithCancel(limit(t, proctest.Timeout))
 		defer cancel()
 		if w := <-c.Watch(ctx, "/m/", clientv3.WithPrefix(), clientv3.WithCreatedNotify()); w.Err() != nil {
 			t.Fatal(w.Err())
@@ -64,7 +64,7 @@ func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
 	untilRefused(t, server)
 	watches()
 	proctest.Must(t, os.WriteFile(file, []byte("new"), 0o600))
-	_, err := server.Client(t).UserChangePassword(limit(t, 10*time.Second), "u", "new")
+	_, err := server.Client(t).UserChangePassword(limit(t, proctest.Timeout), "u", "new")
 	proctest.Must(t, err)
 	watches()
 }
@@ -72,7 +72,7 @@ func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
 // untilRefused waits until a token issued before this call has expired.
 func untilRefused(t *testing.T, server *etcdtest.Server) {
 	t.Helper()
-	login, err := server.Client(t).Authenticate(limit(t, 10*time.Second), etcdtest.RootUser, etcdtest.RootPassword)
+	login, err := server.Client(t).Authenticate(limit(t, proctest.Timeout), etcdtest.RootUser, etcdtest.RootPassword)
 	proctest.Must(t, err)
 	witness, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Token: login.Token,
 		Logger: zap.NewNop()})
@@ -80,7 +80,7 @@ func untilRefused(t *testing.T, server *etcdtest.Server) {
 	defer witness.Close()
 	for err == nil {
 		time.Sleep(1500 * time.Millisecond) // a use prolongs the token
-		_, err = witness.Get(limit(t, 10*time.Second), "/m/a")
+		_, err = witness.Get(limit(t, proctest.Timeout), "/m/a")
 	}
 	if !errors.Is(err, rpctypes.ErrInvalidAuthToken) {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 	settings := etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: copyOf(t, stranger.File()),
 		Cert: copyOf(t, wrongCert), Key: copyOf(t, wrongKey)}
 	c := connect(t, settings)
-	if class := etcdconn.Classify(etcdconn.Prove(limit(t, 10*time.Second), c, "/m/")); class != etcdconn.Certificate {
+	if class := etcdconn.Classify(etcdconn.Prove(limit(t, proctest.Timeout), c, "/m/")); class != etcdconn.Certificate {
 		t.Fatalf("before the rotation: %q", class)
 	}
 	copyTo(t, settings.CACert, server.CA().File())
@@ -139,14 +139,23 @@ func TestTransactionIsSentOnce(t *testing.T) {
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	c := connect(t, etcdconn.Settings{Endpoints: []string{proxy.Endpoint()}})
 	works(t, c)
+	direct := server.Client(t)
+	versions := func() int64 {
+		r, err := direct.Get(limit(t, proctest.Timeout), "/m/a")
+		proctest.Must(t, err)
+		return r.Kvs[0].Version
+	}
 	proxy.DropAnswers()
-	if _, err := c.Put(limit(t, 300*time.Millisecond), "/m/a", "1"); etcdconn.Classify(err) != etcdconn.Timeout {
+	put := proctest.Go(t, func(ctx context.Context) error {
+		_, err := c.Put(ctx, "/m/a", "1")
+		return err
+	})
+	etcdtest.Eventually(t, "the put", func() bool { return versions() > 1 })
+	proxy.Heal() // breaks the connection
+	if err := put.Wait(t); etcdconn.Classify(err) != etcdconn.Unreachable {
 		t.Errorf("a put whose answer is lost: %v", err)
 	}
-	proxy.Heal()
-	r, err := server.Client(t).Get(limit(t, 10*time.Second), "/m/a")
-	proctest.Must(t, err)
-	if v := r.Kvs[0].Version; v != 2 {
+	if v := versions(); v != 2 {
 		t.Errorf("the key was written %d times, want 2", v)
 	}
 }
@@ -174,7 +183,7 @@ func as(s *etcdtest.Server, user, password string) etcdconn.Settings {
 // works writes a key.
 func works(t *testing.T, c *clientv3.Client) {
 	t.Helper()
-	_, err := c.Put(limit(t, 20*time.Second), "/m/a", "1")
+	_, err := c.Put(limit(t, proctest.Timeout), "/m/a", "1")
 	proctest.Must(t, err)
 }
 

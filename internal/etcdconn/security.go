@@ -18,8 +18,14 @@ import (
 
 // security makes each TLS connection with the current files, so that rotated certificates need no restart.
 type security struct {
+	credentials.TransportCredentials // of TLS: what does not depend on the files
+
 	settings Settings
 	kept     *Connections // nil if they are not renewed
+}
+
+func newSecurity(s Settings, kept *Connections) security {
+	return security{credentials.NewTLS(nil), s, kept}
 }
 
 func (s security) ClientHandshake(ctx context.Context, authority string,
@@ -55,17 +61,7 @@ func (s security) ClientHandshake(ctx context.Context, authority string,
 	return conn, info, err
 }
 
-func (security) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("the credentials of an etcd client cannot serve")
-}
-
-func (security) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
-}
-
 func (s security) Clone() credentials.TransportCredentials { return s }
-
-func (security) OverrideServerName(string) error { return nil }
 
 // judged is a connection whose client certificate the server has not judged yet: in TLS 1.3 the client finishes first,
 // and a refusal looks like any lost connection. So an error before the first response is reported as a refusal.

@@ -263,7 +263,6 @@ func (s *statements) add(j judged) {
 	}
 }
 
-// statements exports the sums.
 func (c *Collector) statements(ch chan<- prometheus.Metric, s *statements) {
 	for i, kind := range []string{kindDeath, kindSuspicion} {
 		for _, witness := range []string{metadata.WitnessHost, metadata.WitnessKubernetes, witnessOther} {

@@ -5,7 +5,15 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
+
+// WatchFor is Watch that ends after a silence of this length.
+func (s *Store) WatchFor(ctx context.Context, patience time.Duration, after int64,
+	each func(revision int64, events []protocol.Event)) error {
+	return s.watch(ctx, after, patience, each)
+}
 
 // Leases exports shared leases for tests.
 type Leases struct{ l *lease }

@@ -220,7 +220,7 @@ func (s *Store) readable(ctx context.Context, revision int64) (int64, error) {
 	if !errors.Is(err, rpctypes.ErrCompacted) {
 		return revision, err
 	}
-	watcher := clientv3.NewWatcher(s.etcd) // only a watch reports which one that is
+	watcher := clientv3.NewWatcher(s.client) // only a watch reports which one that is
 	defer watcher.Close()
 	for resp := range watcher.Watch(clientv3.WithRequireLeader(ctx), s.layout.Prefix(), clientv3.WithRev(revision)) {
 		if resp.CompactRevision > 0 {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -30,10 +31,6 @@ const (
 	// next, up to maxStallLimit.
 	stallLimit    = 15 * time.Second
 	maxStallLimit = 16 * stallLimit
-	// listTries is how often a range is read before the list fails. Requests go to the members in turn, and a list has
-	// several ranges: if one member answers but has no leader, no list would ever finish. The last two wait for a
-	// leader, as all of etcd may be electing one; a read that waited is refused when there is one.
-	listTries = 4
 )
 
 // List calls each for every key below the prefix except those of [protocol.Layout.Unlisted], in key order, as of the
@@ -83,23 +80,22 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 }
 
 // read reads one range at a revision (0: the newest), and returns the newest revision. It asks another member when one
-// is unavailable before it gave a key.
-func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
+// is unavailable before it gave a key: a list has several ranges, and would never finish.
+func (s *Store) read(ctx context.Context, r keyRange, revision int64,
+	each func(protocol.KV)) (newest int64, err error) {
 	given := false
 	first := func(kv protocol.KV) {
 		given = true
 		each(kv)
 	}
-	led := clientv3.WithRequireLeader(ctx) // a member that is cut off would keep the request for seconds
-	for n := 1; ; n++ {
-		if n == listTries-1 {
-			led = ctx
-		}
-		newest, err := s.readOnce(led, r, revision, first)
-		if n == listTries || given || locktxn.Code(err) != codes.Unavailable {
-			return newest, err
-		}
+	again := func(err error) bool {
+		return !given && (locktxn.Code(err) == codes.Unavailable || anymember.Refused(true, err))
 	}
+	err = anymember.Ask(ctx, again, func(ctx context.Context) (err error) {
+		newest, err = s.readOnce(ctx, r, revision, first)
+		return err
+	})
+	return newest, err
 }
 
 func (s *Store) readOnce(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {

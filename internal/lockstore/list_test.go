@@ -67,9 +67,9 @@ func TestList(t *testing.T) {
 	})
 }
 
-// Requests go to the members in turn, so a list of several reads asks each of them. A read that waits for a leader is
-// refused when there is one.
-func TestListSkipsARefusingMember(t *testing.T) {
+// Requests go to the members in turn, so several reads ask each of them. A read that waits for a leader is refused when
+// there is one, and a learner refuses every read.
+func TestReadsSkipARefusingMember(t *testing.T) {
 	t.Parallel()
 	var refusals []error
 	line := &wire{any: func(string) (err error) {
@@ -79,16 +79,25 @@ func TestListSkipsARefusingMember(t *testing.T) {
 		return err
 	}}
 	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
-	w.hold("a", uuid(1))
-	without := rpctypes.ErrGRPCNoLeader
-	refusals = []error{nil, without, nil, without, without, rpctypes.ErrGRPCLeaderChanged}
-	keys := 0
-	_, err := w.List(t.Context(), func(protocol.KV) { keys++ })
-	refusals = append(refusals, without)
-	_, late := w.Records(t.Context(), "", func(*metadata.Record) bool { return true })
-	if err != nil || late != nil || keys != 4 || len(refusals) > 0 {
-		t.Errorf("%d keys, not refused: %v: %v, %v", keys, refusals, err, late)
+	r := w.hold("a", uuid(1))
+	without, changed := rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCLeaderChanged
+	learner := rpctypes.ErrGRPCNotSupportedForLearner
+	for _, some := range [][]error{{without}, {nil, without}, {learner, without, without, changed}} {
+		refusals = slices.Clone(some)
+		_, list := w.List(t.Context(), func(protocol.KV) {})
+		refusals = append(refusals, some...)
+		_, records := w.Records(t.Context(), "", func(*metadata.Record) bool { return true })
+		refusals = append(refusals, some...)
+		_, look := w.Look(t.Context(), "a")
+		if err := errors.Join(list, records, look); err != nil || len(refusals) > 0 {
+			t.Errorf("%v, not refused: %v", err, refusals)
+		}
 	}
+	refusals = []error{without, changed}
+	_, _, get := w.Get(t.Context(), "a")
+	proctest.Must(t, get)
+	refusals = []error{without, learner} // to grant a lease
+	w.did(r, action(r))
 }
 
 // A client that may take locks may write a megabyte into each key.

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -26,7 +27,8 @@ const callTimeout = 5 * time.Second
 
 // Store reads and removes the locks of one layout. It is safe for concurrent use.
 type Store struct {
-	etcd   *clientv3.Client
+	client *clientv3.Client
+	etcd   anymember.Client
 	paged  clientv3.KV // refuses answers of more than pageBytes
 	layout protocol.Layout
 	log    zerolog.Logger
@@ -63,10 +65,11 @@ func WithUnrecorded(f func(protocol.Action)) Option { return func(s *Store) { s.
 // long without one.
 func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
 
-// New returns a store that uses the client etcd, which the caller closes.
-func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
+// New returns a store that uses the client of etcd, which the caller closes.
+func New(client *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
+	etcd := anymember.Of(client)
 	s := &Store{
-		etcd: etcd, paged: bounded(etcd, pageBytes), layout: l, log: zerolog.Nop(), pulse: Pulse,
+		client: client, etcd: etcd, paged: bounded(client, pageBytes), layout: l, log: zerolog.Nop(), pulse: Pulse,
 		history:  newLease(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
 		audit:    newLease(etcd, protocol.AuditRetention+time.Hour, time.Hour),
 		presence: newLease(etcd, protocol.PresenceTTL, protocol.PresenceTTL/3),

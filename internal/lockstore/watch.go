@@ -1,6 +1,7 @@
 package lockstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (s *Store) watch(ctx context.Context, after int64, patience time.Duration,
 	w := &watch{
 		store: s, end: end, patience: patience, backlog: newBacklog(maxBacklog),
 		// A separate watcher has a separate stream, which no other slow watch can block.
-		watcher: clientv3.NewWatcher(s.etcd),
+		watcher: clientv3.NewWatcher(s.client),
 	}
 	w.seen.Store(after)
 	w.heard.Store(time.Now())
@@ -263,15 +264,9 @@ func reasonOf(err error) string {
 			return known.reason
 		}
 	}
-	switch locktxn.Code(err) {
-	case codes.PermissionDenied:
-		return ReasonPermission
-	case codes.Unauthenticated:
-		return ReasonToken
-	case codes.Unavailable:
-		return ReasonConnection
-	}
-	return ReasonOther
+	byCode := map[codes.Code]string{codes.PermissionDenied: ReasonPermission, codes.Unauthenticated: ReasonToken,
+		codes.Unavailable: ReasonConnection}
+	return cmp.Or(byCode[locktxn.Code(err)], ReasonOther)
 }
 
 // backlog is a queue, limited in bytes, between the watch, which must never wait, and its consumer.

@@ -16,15 +16,15 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// quick makes watches notice silence within a second instead of the default ten.
+// quick makes watches ask for signs of life several times a second.
 var quick = lockstore.WithPulse(300 * time.Millisecond)
 
 // watching is a running watch.
 type watching struct {
 	world world
-	after int64
 	stop  context.CancelFunc
 	done  chan error
 
@@ -34,11 +34,17 @@ type watching struct {
 	signs    int
 }
 
+// watch starts a watch that bears silence, which a busy machine can cause.
 func (w world) watch(after int64) *watching {
 	w.Helper()
+	return w.watchFor(time.Hour, after)
+}
+
+func (w world) watchFor(patience time.Duration, after int64) *watching {
+	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &watching{world: w, after: after, stop: cancel, done: make(chan error, 1)}
-	go func() { g.done <- w.Watch(ctx, after, g.each) }()
+	g := &watching{world: w, stop: cancel, done: make(chan error, 1)}
+	go func() { g.done <- w.WatchFor(ctx, patience, after, g.each) }()
 	w.Cleanup(cancel)
 	return g
 }
@@ -75,19 +81,6 @@ func (g *watching) saw() (turns []string, revision int64, signs int) {
 	return slices.Clone(g.turns), g.revision, g.signs
 }
 
-// goesOn returns the watch, or a new one from the same revision if it ended because of silence, which a busy machine
-// can cause, too.
-func (g *watching) goesOn() *watching {
-	g.world.Helper()
-	if len(g.done) == 0 {
-		return g
-	}
-	if reason := g.ended(); reason != lockstore.ReasonSilent {
-		g.world.Fatalf("the watch ended: %s", reason)
-	}
-	return g.world.watch(g.after)
-}
-
 // sees waits for n revisions with events.
 func (g *watching) sees(n int) {
 	g.world.Helper()
@@ -98,21 +91,19 @@ func (g *watching) sees(n int) {
 }
 
 // lives waits for n signs of life, the last at this revision or a later one.
-func (g *watching) lives(signs int, revision int64) *watching {
+func (g *watching) lives(signs int, revision int64) {
 	g.world.Helper()
 	etcdtest.Eventually(g.world, "a sign of life", func() bool {
-		g = g.goesOn()
 		_, now, n := g.saw()
 		return n >= signs && now >= revision
 	})
-	return g
 }
 
-// endsFor waits for the end of the watch and expects one of these reasons.
-func (g *watching) endsFor(reasons ...string) {
+// endsFor waits for the end of the watch and expects this reason.
+func (g *watching) endsFor(reason string) {
 	g.world.Helper()
-	if reason := g.ended(); !slices.Contains(reasons, reason) {
-		g.world.Errorf("reason %q, want %q", reason, reasons)
+	if got := g.ended(); got != reason {
+		g.world.Errorf("reason %q, want %q", got, reason)
 	}
 }
 
@@ -155,13 +146,14 @@ func TestWatchDeliversWholeRevisions(t *testing.T) {
 	if err := <-g.done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the cancelled watch ended with %v", err)
 	}
-	goleak.VerifyNone(t, before)
+	proctest.Eventually(t, "no goroutine is left", func() error { return goleak.Find(before) })
 }
 
 func TestWatchOfAnIdleEtcdReportsProgress(t *testing.T) {
 	w := alone(t, quick)
-	g := w.watch(w.put("/other", "")).lives(3, 0)
-	g.lives(1, w.put("/other", "")) // not below the prefix
+	g := w.watch(w.put("/other", ""))
+	g.lives(3, 0)
+	g.lives(4, w.put("/other", "")) // not below the prefix
 }
 
 func TestWatchEndsWhenCompacted(t *testing.T) {
@@ -173,21 +165,17 @@ func TestWatchEndsWhenCompacted(t *testing.T) {
 
 func TestWatchEndsAfterARestore(t *testing.T) {
 	w := alone(t, quick)
-	now := w.put("/other", "")
-	var reason string
-	etcdtest.Eventually(t, "an answer", func() bool {
-		reason = w.watch(now + 1000).ended()
-		return reason != lockstore.ReasonSilent
-	})
-	if reason != lockstore.ReasonWentBack {
-		t.Errorf("reason %q", reason)
-	}
+	w.watch(w.put("/other", "") + 1000).endsFor(lockstore.ReasonWentBack)
 }
 
 func TestWatchEndsWhenTheNetworkIsSilent(t *testing.T) {
 	t.Parallel()
 	p, w, _ := behindProxy(t, quick)
-	g := w.watch(w.put("/other", "")).lives(1, 0)
+	g := w.watchFor(time.Second, w.put("/other", ""))
+	etcdtest.Eventually(t, "a sign of life, or an end", func() bool {
+		_, _, signs := g.saw()
+		return signs > 0 || len(g.done) > 0
+	})
 	p.Stall()
 	g.endsFor(lockstore.ReasonSilent)
 }
@@ -205,7 +193,7 @@ func (w world) writeMuch() { each(w, 6400, func(int) { w.put(w.l.Prefix()+"2", "
 
 func TestWatchEndsIfItResumesFarBehind(t *testing.T) {
 	t.Parallel()
-	p, w, other := behindProxy(t, lockstore.WithPulse(time.Minute)) // the writing may take longer than silence is borne
+	p, w, other := behindProxy(t)
 	g := w.watch(w.put("/other", ""))
 	other.put(other.l.Prefix()+"1", "")
 	g.sees(1)
@@ -229,37 +217,45 @@ func TestWatchEndsWithoutALeader(t *testing.T) {
 	leader := m.Leader(t)
 	stays := (leader + 1) % 3
 	w := on(t, m.ClientOf(t, stays))
-	g := w.watch(w.put("/other", ""))
-	w.put(w.l.Prefix()+"1", "")
+	g := w.watch(1)
+	etcdtest.Eventually(t, "a put", func() bool { // a busy machine has elections
+		_, err := w.etcd.Put(t.Context(), w.l.Prefix()+"1", "")
+		return err == nil
+	})
 	g.sees(1)
 	m.Pause(leader)
 	m.Pause((leader + 2) % 3)
-	g.endsFor(lockstore.ReasonNoLeader, lockstore.ReasonSilent)
+	g.endsFor(lockstore.ReasonNoLeader)
 }
 
 // A stuck consumer costs memory up to a limit; beyond it, the watch ends.
 func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	w := alone(t)
-	stuck := make(chan struct{}, 100)
-	release := make(chan struct{})
+	stuck, release := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	after := w.put("/other", "")
 	go func() {
-		done <- w.Watch(t.Context(), after, func(int64, []protocol.Event) {
+		done <- w.WatchFor(t.Context(), time.Hour, after, func(int64, []protocol.Event) {
 			stuck <- struct{}{}
 			<-release
 		})
 	}()
 	big := strings.Repeat("x", 1<<20)
 	w.put(w.l.Prefix()+"a", big)
-	<-stuck
-	for range 80 {
-		w.put(w.l.Prefix()+"a", big)
-	}
-	close(release)
-	var e *lockstore.WatchError
-	if err := <-done; !errors.As(err, &e) || e.Reason() != lockstore.ReasonSlow {
-		t.Errorf("the watch ended with %v", err)
+	for {
+		select {
+		case <-stuck: // at first, and while a busy etcd has not sent as much
+			for range 80 {
+				w.put(w.l.Prefix()+"a", big)
+			}
+			release <- struct{}{}
+		case err := <-done:
+			var e *lockstore.WatchError
+			if !errors.As(err, &e) || e.Reason() != lockstore.ReasonSlow {
+				t.Errorf("the watch ended with %v", err)
+			}
+			return
+		}
 	}
 }
 

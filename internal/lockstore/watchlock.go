@@ -93,10 +93,10 @@ func (s *Store) watchLock(ctx context.Context, lock string, read func() bool) (e
 
 // newWatcher makes a watcher with its own stream, so that each attempt gets a new one.
 func (s *Store) newWatcher() (w clientv3.Watcher, closeIt func()) {
-	if s.etcd.ActiveConnection() == nil { // an etcd in memory has no streams
-		return s.etcd.Watcher, func() {}
+	if s.client.ActiveConnection() == nil { // an etcd in memory has no streams
+		return s.client.Watcher, func() {}
 	}
-	w = clientv3.NewWatcher(s.etcd)
+	w = clientv3.NewWatcher(s.client)
 	return w, func() { _ = w.Close() }
 }
 

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // looks is a running watch of lock "a"; its channel has etcd's revision at each look.
@@ -30,22 +30,13 @@ func (w world) looks(ctx context.Context) (looks chan int64, done chan error) {
 // wantLook waits for a look at that revision, or a later one.
 func wantLook(t *testing.T, looks <-chan int64, revision int64, what string) {
 	t.Helper()
-	for late := time.After(2 * time.Minute); ; {
-		select {
-		case at := <-looks:
-			if at >= revision {
-				return
-			}
-		case <-late:
-			t.Fatalf("no look after %s", what)
-		}
-	}
+	etcdtest.Eventually(t, "a look after "+what, func() bool { return len(looks) > 0 && <-looks >= revision })
 }
 
 func TestWatchLockReportsChanges(t *testing.T) {
 	w := start(t)
 	w.put("connected", "")
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	old := goleak.IgnoreCurrent()
 	ctx, stop := context.WithCancelCause(t.Context())
 	looks, done := w.looks(ctx)
 	wantLook(t, looks, 0, "the watch began")
@@ -68,6 +59,7 @@ func TestWatchLockReportsChanges(t *testing.T) {
 	if err := <-done; err == nil || err.Error() != "over" {
 		t.Errorf("the watch ended with %v", err)
 	}
+	proctest.Eventually(t, "no goroutine is left", func() error { return goleak.Find(old) })
 }
 
 func TestWatchLockEndsOnceItsCallbackIsDone(t *testing.T) {

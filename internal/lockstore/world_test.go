@@ -92,9 +92,6 @@ func onBothServers(t *testing.T, test func(t *testing.T, w world)) {
 func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
 	w.Helper()
 	resp, err := w.etcd.Put(w.Context(), key, value, opts...)
-	for errors.Is(err, rpctypes.ErrInvalidAuthToken) { // the login ended; the client has a new one by now
-		resp, err = w.etcd.Put(w.Context(), key, value, opts...)
-	}
 	proctest.Must(w, err)
 	return resp.Header.Revision
 }
@@ -305,7 +302,7 @@ func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
 type wire struct {
 	mu   sync.Mutex
 	txn  func(req *pb.TxnRequest, send func() error) error
-	any  func(method string) error // before a stream opens
+	any  func(method string) error // before a request is sent or a stream opens
 	hang func(req any) bool        // nobody answers
 	puts func() error              // before a put
 
@@ -393,6 +390,9 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc
 			return err
 		}
 	}
+	if err := w.refuse(ctx, method); err != nil {
+		return err
+	}
 	do := func() error { return send(ctx, method, req, reply, c, opts...) }
 	if r, ok := req.(*pb.TxnRequest); ok && txn != nil {
 		return txn(r, do)
@@ -406,14 +406,20 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc
 
 func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if w.any != nil {
-		if err := w.any(method[strings.LastIndex(method, "/")+1:]); err != nil {
-			sent, _ := grpcmeta.FromOutgoingContext(ctx)
-			if err == rpctypes.ErrGRPCNoLeader && sent["hasleader"] == nil {
-				<-ctx.Done()
-			}
-			return nil, err
-		}
+	if err := w.refuse(ctx, method); err != nil {
+		return nil, err
 	}
 	return open(ctx, d, c, method, opts...)
+}
+
+// refuse asks any. As in etcd, a member without a leader keeps what does not require one.
+func (w *wire) refuse(ctx context.Context, method string) (err error) {
+	if w.any != nil {
+		err = w.any(method[strings.LastIndex(method, "/")+1:])
+	}
+	sent, _ := grpcmeta.FromOutgoingContext(ctx)
+	if err == rpctypes.ErrGRPCNoLeader && sent["hasleader"] == nil {
+		<-ctx.Done()
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -157,9 +158,7 @@ func (x *index) any(from, end string, is func(*held) bool) bool {
 func (x *index) dueSoon(now time.Duration) (dueSoon []*held, idle int, oldest time.Time) {
 	for _, chunk := range x.chunks {
 		for _, h := range chunk {
-			if at := h.LockedAt; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
-				oldest = at
-			}
+			oldest = protocol.Earlier(oldest, h.LockedAt)
 			if time.Duration(h.idleUntil.Load()) > now {
 				idle++
 			} else {

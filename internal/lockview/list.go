@@ -30,7 +30,6 @@ type builder struct {
 // maxListed is how many fields of one lock are held in memory while it is read.
 const maxListed = 1000
 
-// list reads all keys.
 func (v *View) list(ctx context.Context, reuse bool) (*builder, int64, error) {
 	b := &builder{view: v, reuse: reuse, snap: newSnapshot(v.layout, &v.intern)}
 	revision, err := v.src.List(ctx, b.add)

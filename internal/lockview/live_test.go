@@ -26,31 +26,13 @@ func source(s *lockstore.Store) lockview.Source {
 	return lockview.Source{List: s.List, Watch: s.Watch, Ending: s.Ending}
 }
 
-// until waits until f returns true, calling it whenever the view changes.
-func until(t testing.TB, v *lockview.View, what string, f func() bool) {
-	t.Helper()
-	late := time.After(2 * time.Minute)
-	for {
-		changed := v.Changed()
-		if f() {
-			return
-		}
-		select {
-		case <-changed:
-		case <-time.After(100 * time.Millisecond): // signs of life do not count as changes
-		case <-late:
-			t.Fatalf("never: %s; %+v", what, v.Fresh())
-		}
-	}
-}
-
 // same waits until the view shows the same as a freshly started one.
 func same(t testing.TB, v *lockview.View, s *lockstore.Store) {
 	t.Helper()
 	fresh := lockview.New(layout, source(s), lockview.Options{})
 	defer proctest.Go(t, fresh.Run).Stop(t)
-	until(t, fresh, "a list", func() bool { return fresh.Fresh().Synced })
-	until(t, v, "the newest revision",
+	etcdtest.Eventually(t, "a list", func() bool { return fresh.Fresh().Synced })
+	etcdtest.Eventually(t, "the newest revision",
 		func() bool { f := v.Fresh(); return f.Synced && f.Revision >= fresh.Fresh().Revision })
 	differ(t, "the view and etcd", show(v), show(fresh))
 }
@@ -153,7 +135,7 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 		return resp.Header.Revision
 	}
 	for restarts := uint64(0); restarts < 2; restarts = v.Stats().WatchRestarts["compacted"] {
-		until(t, v, "changes, and lists between them", func() bool {
+		etcdtest.Eventually(t, "changes, and lists between them", func() bool {
 			s := v.Stats()
 			return s.Puts >= 500*(restarts+1) && s.Resyncs[lockview.ReasonPeriodic] > restarts
 		})
@@ -163,7 +145,7 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 			for ; compact() < seen+100; time.Sleep(time.Millisecond) {
 			}
 			proxy.Heal()
-			until(t, v, "what was written meanwhile", func() bool { return v.Fresh().Revision >= seen+100 })
+			etcdtest.Eventually(t, "what was written meanwhile", func() bool { return v.Fresh().Revision >= seen+100 })
 		}
 	}
 	client.Stop(t)

@@ -10,7 +10,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// queues holds the waiters of each lock.
 type queues map[string]*queue
 
 // queue holds the waiters of one lock. They are sorted when read, not at every change: a hostile writer can make a

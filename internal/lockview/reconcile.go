@@ -149,7 +149,6 @@ func (v *View) reconcileUnlockers(listed map[string]unlocker, t touched) {
 	v.snap.unlockers = listed
 }
 
-// report reports what a list revealed.
 func (v *View) report(ctx context.Context, found findings) {
 	v.reportEnded(ctx, found.gone)
 	for _, r := range found.died {

@@ -83,7 +83,6 @@ func (v *View) watch(ctx context.Context) error {
 	})
 }
 
-// apply applies one revision.
 func (v *View) apply(revision int64, events []protocol.Event) {
 	v.mu.Lock()
 	v.synced(revision)

@@ -63,6 +63,11 @@ func digits(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", d/time.Minute, d%time.Minute/time.Second)
 }
 
+// Exact is a length of time as a command line takes it, without what is zero at its end: "45m", "1h30m".
+func Exact(d time.Duration) string {
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
+}
+
 // Age formats how long ago t was, or that t is more than a second ahead; empty for the zero time.
 func Age(t, now time.Time) string {
 	switch {

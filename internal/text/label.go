@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxLabelBytes is the length of the longest label.
 const maxLabelBytes = 128
 
 // Label turns text from outside into the value of a metric's label: invalid UTF-8 and invisible characters (control

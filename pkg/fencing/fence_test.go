@@ -2,6 +2,8 @@ package fencing_test
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"io"
@@ -113,6 +115,47 @@ func TestFenceIsReleasedIfTheHandlerPanics(t *testing.T) {
 	}()
 	if w := send(fence.Handler(http.NotFoundHandler()), "/", "6"); w.Code != http.StatusNotFound {
 		t.Errorf("status %d", w.Code)
+	}
+}
+
+// books is a database in which every statement writes so many rows.
+type books struct {
+	rows, statements int64
+	err              error
+}
+
+func (b *books) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	b.statements++
+	return driver.RowsAffected(b.rows), b.err
+}
+
+func TestStatementWithoutAFenceIsNotRun(t *testing.T) {
+	for _, c := range []struct {
+		token string
+		arg   any
+		db    books
+		runs  int64
+		want  int
+	}{
+		{"5", int64(5), books{rows: 1}, 1, http.StatusOK},
+		{"5", sql.Named("token", int64(5)), books{rows: 1}, 1, http.StatusOK},
+		{"5", int64(5), books{rows: 0}, 1, http.StatusPreconditionFailed},
+		{"5", int64(5), books{rows: 2}, 1, http.StatusServiceUnavailable},
+		{"5", int64(5), books{err: errors.New("no such table")}, 1, http.StatusServiceUnavailable},
+		{"5", int64(4), books{rows: 1}, 0, http.StatusServiceUnavailable},
+		{"", int64(5), books{rows: 1}, 0, http.StatusBadRequest},
+	} {
+		w := send(fencing.Carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := fencing.Exec(r.Context(), &c.db, fencing.FromContext(r.Context()), "", c.arg); err != nil {
+				fencing.Answer(w, err)
+			}
+		})), "/", c.token)
+		if w.Code != c.want || c.db.statements != c.runs {
+			t.Errorf("%q, %v: status %d after %d statements", c.token, c.arg, w.Code, c.db.statements)
+		}
+	}
+	if err := fencing.Exec(t.Context(), &books{rows: 1}, 0, "", int64(0)); !errors.Is(err, fencing.ErrNoToken) {
+		t.Errorf("without a lock: %v", err)
 	}
 }
 

@@ -79,7 +79,6 @@ func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.D
 	return true, o.run(ctx, l, fn)
 }
 
-// once is one call.
 type once struct {
 	options
 	locks  *mutex.Client
@@ -123,10 +122,12 @@ func newOnce(locks *mutex.Client, name string, every time.Duration, fn func(cont
 	case o.offset >= every:
 		return nil, fmt.Errorf("PeriodOffset is %v: it must be shorter than the period of %v", o.offset, every)
 	case isShared(draft):
-		return nil, errors.New("a job runs under a plain lock, not under one that several can hold")
+		return nil, errNotPlain
 	}
 	return o, nil
 }
+
+var errNotPlain = errors.New("a job runs under a plain lock, not under one that several can hold")
 
 // isShared reports whether the lock is of a kind that several can hold.
 func isShared(d metadata.Draft) bool {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,11 +35,7 @@ type Period struct {
 
 // LastPeriod returns the last period in which [OncePer] ran the job of this name. Its Start is zero if there is none.
 func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, error) {
-	layout, err := layoutOf(locks)
-	if err != nil {
-		return Period{}, err
-	}
-	r, err := periodRequest(ctx, locks, name, locktxn.ReadPeriod(layout, name))
+	r, err := periodRequest(ctx, locks, name, locktxn.ReadPeriod)
 	if err != nil {
 		return Period{}, err
 	}
@@ -56,22 +53,21 @@ func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, 
 // ResetPeriod forgets the last period of the job of this name, so that the next [OncePer] runs it, even in the same
 // period. It undoes the effect of a wrong clock.
 func ResetPeriod(ctx context.Context, locks *mutex.Client, name string) error {
-	layout, err := layoutOf(locks)
-	if err != nil {
-		return err
-	}
-	forget := locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(layout.Period(name))}}
-	_, err = periodRequest(ctx, locks, name, forget)
+	_, err := periodRequest(ctx, locks, name, func(l protocol.Layout, name string) locktxn.Txn {
+		return locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(l.Period(name))}}
+	})
 	return err
 }
 
-func periodRequest(ctx context.Context, locks *mutex.Client, name string, txn locktxn.Txn) (etcdretry.Answer, error) {
-	if err := metadata.CheckName(name); err != nil {
+func periodRequest(ctx context.Context, locks *mutex.Client, name string,
+	txn func(protocol.Layout, string) locktxn.Txn) (etcdretry.Answer, error) {
+	layout, err := layoutOf(locks)
+	if err := cmp.Or(err, metadata.CheckName(name)); err != nil {
 		return etcdretry.Answer{}, fmt.Errorf("period of %q: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, locks.Options().RequestTimeout)
 	defer cancel()
-	r, err := locks.Etcd().Send(ctx, txn)
+	r, err := locks.Etcd().Send(ctx, txn(layout, name))
 	if err != nil {
 		return r, fmt.Errorf("period of %q: %w", name, err)
 	}

@@ -75,10 +75,23 @@ func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 	}
 	about := locks.Options()
 	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s (pid %d)", about.Hostname, os.Getpid()))
-	if err := o.complete(); err != nil {
+	err = o.complete()
+	if err == nil {
+		err = checkLock(locks, protocol.TaskLock(set, "x"), o.Lock)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("tasks %q: %w", set, err)
 	}
 	return &Tasks{etcd: locks.Etcd(), locks: locks, about: about, layout: layout, name: set, opts: o}, nil
+}
+
+// checkLock refuses options that no task could be captured with.
+func checkLock(locks *mutex.Client, name string, opts []mutex.Option) error {
+	draft, err := locks.Draft(name, opts...)
+	if err == nil && isShared(draft) {
+		err = errNotPlain
+	}
+	return err
 }
 
 // complete fills in the defaults and refuses contradictions.

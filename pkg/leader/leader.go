@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -33,7 +34,7 @@ type Options struct {
 	Check func(context.Context) error
 
 	// Lock are further options of the lock, such as mutex.Purpose, mutex.Attribute and mutex.OnWait. They are applied
-	// last.
+	// last: a mutex.AutoUnlockAfter among them replaces Life.
 	Lock []mutex.Option
 }
 
@@ -50,7 +51,17 @@ func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) 
 	if o.Address != "" {
 		opts = append(opts, mutex.Attribute(AttributeAddress, o.Address))
 	}
-	l, err := locks.Lock(ctx, name, append(opts, o.Lock...)...)
+	opts = append(opts, o.Lock...)
+	draft, err := locks.Draft(name, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("lock %q: %w", name, err)
+	}
+	switch draft.Attributes[metadata.AttributeKind] {
+	case metadata.HoldsPermits, metadata.HoldsShared:
+		return nil, fmt.Errorf("lock %q: a leader holds a plain lock, or there are two", name)
+	}
+	o.Life = draft.AutoUnlockAt.Sub(draft.LockedAt) // another one if Options.Lock says so
+	l, err := locks.Lock(ctx, name, opts...)
 	if err != nil {
 		return nil, err
 	}

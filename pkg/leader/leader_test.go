@@ -204,12 +204,12 @@ func TestLeaderLeadsWhileHealthy(t *testing.T) {
 		var log bytes.Buffer
 		var sick atomic.Bool
 		c := s.Client(mutex.Options{Owner: "scheduler", Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		l := campaign(t, c, leader.Options{Life: time.Minute, Check: func(context.Context) error {
+		l := campaign(t, c, leader.Options{Life: time.Hour, Check: func(context.Context) error {
 			if sick.Load() {
 				return errors.New("the disk is full")
 			}
 			return nil
-		}})
+		}, Lock: []mutex.Option{mutex.AutoUnlockAfter(time.Minute), mutex.AlertAfter(time.Minute)}})
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		if l.Context().Err() != nil {
@@ -285,6 +285,7 @@ func TestCampaignRefusesBadOptions(t *testing.T) {
 		for want, o := range map[string]leader.Options{
 			"Options.Life is -1ns: it must be at least 100ms":  {Life: -1},
 			"address has 1025 bytes, at most 1024 are allowed": {Address: strings.Repeat("x", metadata.MaxTextBytes+1)},
+			"a leader holds a plain lock, or there are two":    {Lock: []mutex.Option{mutex.Semaphore(2)}},
 		} {
 			_, err := leader.Campaign(t.Context(), s.Client(mutex.Options{}), "scheduler", o)
 			if err == nil || !strings.Contains(err.Error(), want) {

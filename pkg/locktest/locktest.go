@@ -224,7 +224,6 @@ func (s *Server) do(v protocol.Verb, name string, a protocol.Action) {
 	s.must(err)
 }
 
-// must ends the test with an error.
 func (s *Server) must(err error) {
 	s.t.Helper()
 	if err != nil {

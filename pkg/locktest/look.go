@@ -75,7 +75,6 @@ func (s *Server) AssertNothingLeft() {
 	}
 }
 
-// get reads the keys with a prefix.
 func (s *Server) get(prefix string, opts ...clientv3.OpOption) []*mvccpb.KeyValue {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

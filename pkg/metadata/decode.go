@@ -184,7 +184,6 @@ func document[T Request | Extension | Acknowledgement](d *decoder, f Field) *T {
 	return &document
 }
 
-// members reads the metadata document.
 func (d *decoder) members(rows *fields, value string) {
 	members, ok := object(value, d.brief)
 	if !ok {

@@ -8,14 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// member is one member of a JSON object.
 type member struct {
 	name string
 	kind kind
 	text string // a string without its quotes, anything else as written
 }
 
-// kind is the kind of a JSON value.
 type kind byte
 
 const (
@@ -96,7 +94,6 @@ func (s *scanner) skip(c byte) bool {
 	return true
 }
 
-// value reads any value.
 func (s *scanner) value() (kind, string, bool) {
 	s.space()
 	if s.rest == "" {
@@ -131,7 +128,6 @@ func (s *scanner) token() (string, bool) {
 	return token, json.Valid([]byte(token))
 }
 
-// nested reads an object or an array.
 func (s *scanner) nested() (string, bool) {
 	var raw json.RawMessage
 	decoder := json.NewDecoder(strings.NewReader(s.rest))
@@ -142,7 +138,6 @@ func (s *scanner) nested() (string, bool) {
 	return string(raw), true
 }
 
-// text reads a quoted string.
 func (s *scanner) text() (string, bool) {
 	text, escaped, ok := s.raw()
 	if !ok {

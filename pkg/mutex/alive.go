@@ -94,7 +94,7 @@ func (l *Lock) observe() {
 		defer cancel()
 		lost, err := l.verify(ctx)
 		if err != nil && gone && l.err() == nil {
-			lost = l.lostError()
+			lost = l.lostError(err)
 		}
 		if lost == nil {
 			return false

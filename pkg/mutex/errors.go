@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -157,9 +158,7 @@ func (e *HeldError) several() string {
 	}
 	var next time.Time
 	for i := range e.Holders {
-		if at := e.Holders[i].AutoUnlockAt; !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		next = protocol.Earlier(next, e.Holders[i].AutoUnlockAt)
 	}
 	line := strings.Join(named[:len(named)-1], ", ") + " and " + named[len(named)-1]
 	return line + "; " + due(next, e.At, "the first of them is auto-unlocked",
@@ -180,6 +179,8 @@ type LostError struct {
 	Ending *metadata.Ending   // who ended it and why; nil if no ending was recorded
 	Holder *metadata.Document // who holds the lock now; nil if nobody does or it is unknown
 	At     time.Time          // when this process learned of it, wall clock
+
+	unread error // why Ending and Holder could not be read
 }
 
 // Error says in one line who ended the hold and why, as far as is known.
@@ -193,6 +194,8 @@ func (e *LostError) Error() string {
 		return fmt.Sprintf("lock %q was lost: %s", e.Lock, describeEnding(e.Ending, e.At))
 	case e.Holder != nil:
 		return fmt.Sprintf("lock %q was lost: it is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
+	case e.unread != nil:
+		return fmt.Sprintf("lock %q was lost: its record is gone; etcd did not say in time who removed it", e.Lock)
 	}
 	return fmt.Sprintf("lock %q was lost: its record is gone, and whoever removed it left no note", e.Lock)
 }

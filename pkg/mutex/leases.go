@@ -39,7 +39,6 @@ type lease struct {
 	attempt atomic.Pointer[string] // uuid of the attempt that it serves or last served
 }
 
-// leases are the leases of a client.
 type leases struct {
 	etcd       *clientv3.Client
 	retry      *etcdretry.Client

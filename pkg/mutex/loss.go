@@ -59,7 +59,7 @@ func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 	defer cancel()
 	lost, err := l.verify(ctx)
 	if err != nil || lost == nil {
-		lost = l.lostError()
+		lost = l.lostError(err)
 		if now != nil && now.Token != 0 {
 			lost.Holder = now
 		}
@@ -100,9 +100,10 @@ func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
 	return nil
 }
 
-// lostError returns an error that says that the hold is certainly gone.
-func (l *Lock) lostError() *LostError {
-	return &LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, Certain: true, At: l.c.wall()}
+// lostError returns an error that says that the hold is certainly gone, but not how, because that was not read.
+func (l *Lock) lostError(unread error) *LostError {
+	return &LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, Certain: true, At: l.c.wall(),
+		unread: unread}
 }
 
 // lose ends the handle because the hold is gone or may be.

@@ -59,6 +59,20 @@ func TestHoldEndedByOthersIsALoss(t *testing.T) {
 	})
 }
 
+func TestLossWhoseNoteCannotBeReadSaysSo(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		l := take(t, q.locks(), "a")
+		time.Sleep(time.Second)   // it is watched now
+		q.loseAnswers.Store(1000) // but not those of watches
+		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake")
+		ends(t, l, time.Second+250*time.Millisecond) // when it gives up reading why
+		want := `lock "a" was lost: its record is gone; etcd did not say in time who removed it`
+		if cause := context.Cause(l.Context()); cause.Error() != want {
+			t.Errorf("got  %q\nwant %q", cause, want)
+		}
+	})
+}
+
 func TestAliveOfAReplacedHoldIsALoss(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
 		f.put("/mutexes/a/uuid", foreignUUID) // the token stays

@@ -141,7 +141,7 @@ func (l *Lock) notReleased(end time.Time, r etcdretry.Answer) error {
 	case err != nil && r.Indeterminate:
 		return fmt.Errorf("unlock %q: it is free, but whether it was held until now is not known: %w", l.held.Lock, err)
 	case err != nil || lost == nil:
-		lost = l.lostError()
+		lost = l.lostError(err)
 	}
 	switch {
 	case !r.Indeterminate || lost.Ending != nil:

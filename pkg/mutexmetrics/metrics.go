@@ -63,7 +63,6 @@ type Metrics struct {
 	groups    groups
 }
 
-// series are the series of one group.
 type series struct {
 	acquisitions, extensions, lost, releases counts
 	waiting, held                            prometheus.Gauge

@@ -54,7 +54,6 @@ func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	return e
 }
 
-// statement returns a witness's statement for a log line.
 func statement(st *metadata.Statement) *zerolog.Event {
 	e := zerolog.Dict().Str("cause", text.Visible(st.Cause)).Str("how", text.Visible(st.How)).
 		Str("witness", text.Visible(st.Witness)).Str("by", text.Visible(st.By))

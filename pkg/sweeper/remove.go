@@ -56,7 +56,6 @@ func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration)
 		next: next}
 }
 
-// failures returns how often the removal failed.
 func (s *Sweeper) failures(r *metadata.Record) int {
 	if t, ok := s.tried[r.Name]; ok && t.is(r) {
 		return t.failures

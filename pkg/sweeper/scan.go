@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -92,10 +93,7 @@ func (s *Sweeper) dueAt(v staleness.Verdict) time.Time {
 	if !due.IsZero() {
 		due = due.Add(s.cfg.Policy.ClockSkew)
 	}
-	if !v.RemoveAt.IsZero() && (due.IsZero() || v.RemoveAt.Before(due)) {
-		return v.RemoveAt
-	}
-	return due
+	return protocol.Earlier(due, v.RemoveAt)
 }
 
 // spared reports whether the operator does not want the lock removed.

@@ -20,6 +20,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/alertpush"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -33,7 +35,7 @@ func (r *receivers) push(waiting map[string]int, locks ...*metadata.Record) *pus
 	p := &pushed{}
 	p.locks.Store(&locks)
 	began := time.Now()
-	pusher, err := alertpush.New(alertpush.Config{
+	pusher := alertpush.New(alertpush.Config{
 		URLs: []string{r.am}, Resend: time.Second, Attributes: map[string]string{"team": "team"},
 		Labels:    map[string]string{"cluster": "eu"},
 		Dashboard: "https://locks.example.org/", Policy: staleness.DefaultPolicy(), Removes: true,
@@ -44,9 +46,11 @@ func (r *receivers) push(waiting map[string]int, locks ...*metadata.Record) *pus
 		Backtrace: func(context.Context, string, string) (string, error) {
 			return "billing/run.go:88 in main.run", nil
 		},
-		Client: func() *http.Client { return http.DefaultClient }, Log: zerolog.Nop(),
+		Excluded:  func(string) bool { return false },
+		Deadlocks: func() []deadlock.Cycle { return nil },
+		Unclaimed: func() ([]unclaimed.Lock, time.Duration) { return nil, 0 },
+		Client:    func() *http.Client { return http.DefaultClient }, Log: zerolog.Nop(),
 	})
-	proctest.Must(r, err)
 	p.Pusher = pusher
 	task := proctest.Go(r.T, pusher.Run)
 	p.kill = func() { task.Stop(r.T) }

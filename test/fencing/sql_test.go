@@ -6,8 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"testing"
 
@@ -82,47 +80,6 @@ func TestStatementThatCarriesItsFence(t *testing.T) {
 				t.Errorf("the row has %d by %d", now, token)
 			}
 		})
-	}
-}
-
-func TestHandlerDelegatesTheCheckToItsStatement(t *testing.T) {
-	db := open(t)
-	h := fencing.Carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token := fencing.FromContext(r.Context())
-		if err := fencing.Exec(r.Context(), db, token, update, token, token, "may", token); err != nil {
-			fencing.Answer(w, err)
-		}
-	}))
-	for _, c := range []struct {
-		token int64
-		want  int
-	}{{33, http.StatusOK}, {34, http.StatusOK}, {33, http.StatusPreconditionFailed}} {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		fencing.Set(r.Header, c.token)
-		h.ServeHTTP(w, r)
-		if w.Code != c.want {
-			t.Errorf("token %d: status %d, want %d", c.token, w.Code, c.want)
-		}
-	}
-}
-
-func TestStatementWithoutAFenceIsNotRun(t *testing.T) {
-	db := open(t)
-	if err := fencing.Exec(t.Context(), db, 6, `UPDATE books SET total = ? WHERE id = ?`, 200, "may"); err == nil ||
-		errors.Is(err, fencing.ErrRefused) {
-		t.Errorf("without the token: %v", err)
-	}
-	if err := fencing.Exec(t.Context(), db, 0, update, 200, int64(0), "may", int64(0)); !errors.Is(err,
-		fencing.ErrNoToken) {
-		t.Errorf("without a lock: %v", err)
-	}
-	if now, _ := total(t, db, "may"); now != 100 {
-		t.Errorf("the row has %d", now)
-	}
-	if err := fencing.Exec(t.Context(), db, 6, `UPDATE cooks SET token = ?`, int64(6)); err == nil ||
-		errors.Is(err, fencing.ErrRefused) {
-		t.Errorf("a statement that is wrong: %v", err)
 	}
 }
 

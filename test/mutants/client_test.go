@@ -147,11 +147,11 @@ var clientSuites = []suite{
 		{"fence-beside", `f.inside == token`, `true`, "TestNewerTokenWaitsForTheOlderWriteAndExcludesItsHolder"},
 		{"fence-full", `len(m.resources) >= m.limit`, `false`, "TestFullMemoryStoreRefusesNewEntries"},
 		{"fence-header", `strconv.FormatInt(token, 10) != values[0]`, `false`, "TestTokenOfARequest"},
+		{"fence-sql-none", `!slices.ContainsFunc(args, func(arg any) bool { return isToken(arg, token) })`, `false`,
+			"TestStatementWithoutAFenceIsNotRun"},
 	}},
 	{"test/fencing pkg/fencing", []fault{
 		// Those to a database.
-		{"fence-sql-none", `!slices.ContainsFunc(args, func(arg any) bool { return isToken(arg, token) })`, `false`,
-			"TestStatementWithoutAFenceIsNotRun"},
 		{"fence-sql-refused", `case «rows == 0»:`, `false`, "TestStatementThatCarriesItsFence"},
 		{"fence-sql-many", `case «rows > 1»:`, `false`, "TestStatementOnSeveralRowsIsRolledBack"},
 	}},

@@ -88,7 +88,7 @@ var readerSuites = []suite{
 	}},
 	{"internal/alertpush", []fault{
 		// What Alertmanager is told, and when it is over.
-		{"alert-critical", `p.c.Removes && !p.excluded(r.Name)`, `true`,
+		{"alert-critical", `p.c.Removes && !p.c.Excluded(r.Name)`, `true`,
 			"TestOverdueLockIsCriticalIfLocksAreRemoved"},
 		{"alert-malformed", `seen < malformedFor`, `false`, "TestAlertsBeforeALocksAlertTime"},
 		{"alert-cycle-early", `now.Before(due)`, `false`,
@@ -98,7 +98,7 @@ var readerSuites = []suite{
 		{"alert-cut", `e != nil && «e.ends.IsZero()»`, `false`, "TestTooManyAlertsAreCutWithoutResolvingAny"},
 		{"alert-removed", `p.c.Now().Sub(ending.EndedAt.Time) >= removedFor`, `true`,
 			"TestRemovalAlertLastsAQuarterOfAnHour"},
-		{"alert-next", `case «p.excluded(n.record.Name)»:`, `false`, "TestAlertSaysWhatHappensNext"},
+		{"alert-next", `case «p.c.Excluded(n.record.Name)»:`, `false`, "TestAlertSaysWhatHappensNext"},
 		{"alert-newest", `!newer`, `false`, "TestLatestAlertsAreKeptDuringAnOutage"},
 		{"alert-refused", `resp.StatusCode == http.StatusBadRequest`, `false`,
 			"TestRefusedRequestIsNotResentUnchanged"},

@@ -77,7 +77,7 @@ var unlockerSuites = []suite{
 		{"brake-coming", `due := dueAt.Sub(now.Wall) <= brakeWithin; «due» && !s.spared(r)`, `due || true`,
 			"TestBrakeCountsLocksAboutToBeDue"},
 		{"brake-spared", `!s.spared(r)`, `true`, "TestExcludedLocksDoNotEngageTheBrake"},
-		{"brake-dead", `v.RemoveAt.Before(due)`, `false`, "TestBrakeAppliesToDeadHolders"},
+		{"brake-dead", `protocol.Earlier(due, v.RemoveAt)`, `due`, "TestBrakeAppliesToDeadHolders"},
 		{"pace-slow", `case «felt > allowed»:`, `false`, "TestBatchesShrinkWhileTheyDelayOthers"},
 		{"pace-alone", `if «alone && o.removing.Load() == 0» {`, `false`,
 			"TestBatchesDoNotShrinkIfEveryWriteIsSlow"},

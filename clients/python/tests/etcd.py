@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LIMIT = 60.0  # seconds until a test gives up: generous, because machines are busy
@@ -76,10 +76,10 @@ class Etcd:
 
     # -- what other programs do
 
-    def post(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         request = urllib.request.Request(self.endpoint + path, json.dumps(body).encode())
         with urllib.request.urlopen(request, timeout=LIMIT) as answer:
-            got: Dict[str, Any] = json.load(answer)
+            got: dict[str, Any] = json.load(answer)
             return got
 
     def put(self, key: str, value: str, lease: str = "0") -> int:
@@ -89,21 +89,21 @@ class Etcd:
     def delete(self, prefix: str) -> None:
         self.post("/v3/kv/deleterange", {"key": b64(prefix), "range_end": b64(after(prefix))})
 
-    def get(self, prefix: str) -> Dict[str, str]:
+    def get(self, prefix: str) -> dict[str, str]:
         """Return keys and values below a prefix."""
         answer = self.post("/v3/kv/range", {"key": b64(prefix), "range_end": b64(after(prefix))})
         return {unb64(k["key"]): unb64(k.get("value", "")) for k in answer.get("kvs", [])}
 
-    def fields(self, segment: str) -> Dict[str, str]:
+    def fields(self, segment: str) -> dict[str, str]:
         """Return the record of a lock."""
         prefix = f"/mutexes/{segment}/"
         return {key[len(prefix):]: value for key, value in self.get(prefix).items()}
 
-    def metadata(self, segment: str) -> Dict[str, Any]:
-        read: Dict[str, Any] = json.loads(self.fields(segment)["metadata"])
+    def metadata(self, segment: str) -> dict[str, Any]:
+        read: dict[str, Any] = json.loads(self.fields(segment)["metadata"])
         return read
 
-    def tickets(self, segment: str) -> List[str]:
+    def tickets(self, segment: str) -> list[str]:
         return [key for key in self.get(f"/mutexes/.queue/{segment}/") if not key.endswith(".tail")]
 
     def force_unlock(self, segment: str, token: int, why: str) -> None:
@@ -127,7 +127,7 @@ def unb64(text: str) -> str:
     return base64.b64decode(text).decode()
 
 
-_shared: Optional[Etcd] = None
+_shared: Etcd | None = None
 
 
 def shared() -> Etcd:

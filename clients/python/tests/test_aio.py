@@ -3,7 +3,7 @@
 import asyncio
 import time
 import unittest
-from typing import Any, Callable, List
+from typing import Any, Callable
 
 import clustermutex
 from clustermutex import HeldError, LostError, UnavailableError, WaitTimeoutError, aio
@@ -47,7 +47,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
         self.assertIsNone(lock.lost)
 
     async def test_waiters_come_in_order(self) -> None:
-        order: List[int] = []
+        order: list[int] = []
 
         async def work(n: int) -> None:
             async with self.client.lock(self.name):
@@ -85,7 +85,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
             pass
 
     async def test_the_work_is_cancelled_when_the_lock_is_lost(self) -> None:
-        told: List[str] = []
+        told: list[str] = []
         with self.assertRaises(LostError) as caught:
             async with self.client.lock(self.name, on_lost=lambda error: told.append(error.reason)) as lock:
                 self.etcd.force_unlock(self.name, lock.token, "it hangs")
@@ -127,7 +127,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
         await lock.release()
 
     async def test_asked_and_heartbeat(self) -> None:
-        told: List[clustermutex.Request] = []
+        told: list[clustermutex.Request] = []
         async with self.client.lock(self.name, heartbeat=60, unlock_after=6, alert_after=6,
                                     on_asked=told.append) as lock:
             first = self.etcd.fields(self.name)["auto_unlock_at"]

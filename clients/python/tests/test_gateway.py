@@ -7,16 +7,15 @@ import socket
 import threading
 import unittest
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Iterator
 from unittest import mock
 
 import clustermutex
-from clustermutex.endpoint import parse_endpoint
 from clustermutex.gateway import Gateway
 from clustermutex.lookout import MOST, Lookout
 from clustermutex.loops import AsyncIO, within
 from clustermutex.threads import BlockingIO
-from clustermutex.transport import KEEP, MOST_IDLE, Pool, Response, clock, run
+from clustermutex.transport import KEEP, MOST_IDLE, Pool, Response, clock, parse_endpoint, run
 from tests.etcd import LIMIT, eventually
 
 
@@ -64,8 +63,8 @@ class Http(unittest.TestCase):
 class Server:
     """Answers each request with what a function returns for its body; None closes the connection."""
 
-    def __init__(self, answer: Callable[[Dict[str, Any]], Any]) -> None:
-        self.requests: List[Dict[str, Any]] = []
+    def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
+        self.requests: list[dict[str, Any]] = []
         self.connections = 0
         self.closes = False  # half of each connection after an answer, without saying so in it
         self._answer = answer
@@ -105,7 +104,7 @@ class Server:
         self._socket.close()
 
 
-def always(answer: Any, request: Dict[str, Any]) -> Any:
+def always(answer: Any, request: dict[str, Any]) -> Any:
     return answer
 
 
@@ -167,7 +166,7 @@ class Sending(unittest.TestCase):
         go_on = threading.Event()
         self.addCleanup(go_on.set)
 
-        def answer(request: Dict[str, Any]) -> Any:
+        def answer(request: dict[str, Any]) -> Any:
             if "late" in request:
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                 go_on.wait(LIMIT)
@@ -194,11 +193,11 @@ class Sending(unittest.TestCase):
         self.assertEqual((len(server.requests), server.connections), (4, 2))
 
     def test_overload_leaves_no_doubt(self) -> None:
-        answers: List[Any] = [(429, {"code": 8, "message": "etcdserver: too many requests"}), OK]
+        answers: list[Any] = [(429, {"code": 8, "message": "etcdserver: too many requests"}), OK]
         self.assertEqual(self.send(self.gateway(Server(lambda r: answers.pop(0)))).unanswered, False)
 
     def test_a_refusal_is_final(self) -> None:
-        answers: List[Tuple[int, Any, str]] = [
+        answers: list[tuple[int, Any, str]] = [
             (403, {"code": 7, "message": "etcdserver: permission denied"}, "etcd refuses: etcdserver: permission den"),
             (400, {"code": 3, "message": "etcdserver: user name is empty"}, "user name is empty"),
         ]
@@ -228,7 +227,7 @@ class Sending(unittest.TestCase):
         tokens = iter(["one", "two"])
         expired: Iterator[Any] = iter([(401, {"code": 16, "message": "etcdserver: invalid auth token"}), OK])
 
-        def answer(r: Dict[str, Any]) -> Any:
+        def answer(r: dict[str, Any]) -> Any:
             return (200, {"header": {}, "token": next(tokens)}) if "name" in r else next(expired)
 
         server = Server(answer)
@@ -238,7 +237,7 @@ class Sending(unittest.TestCase):
 
     def test_a_keepalive_is_the_first_line_of_a_stream(self) -> None:
         for code in ("grpc_code", "code"):
-            answers: List[Any] = [(401, {"error": {code: 16, "message": "etcdserver: invalid auth token"}}),
+            answers: list[Any] = [(401, {"error": {code: 16, "message": "etcdserver: invalid auth token"}}),
                                   (200, {"result": {"header": {}, "ID": "7"}})]
             server = Server(lambda r: (200, {"header": {}, "token": "t"}) if "name" in r else answers.pop(0))
             answer = run(self.gateway(server, user="billing").send("keepalive", {"ID": "7"}, clock() + 60))
@@ -327,7 +326,7 @@ class Cancelling(unittest.IsolatedAsyncioTestCase):
         asked, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)
 
-        def answer(request: Dict[str, Any]) -> Any:
+        def answer(request: dict[str, Any]) -> Any:
             if "late" in request:
                 asked.set()
                 go_on.wait(LIMIT)

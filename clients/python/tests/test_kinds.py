@@ -5,17 +5,18 @@ import threading
 import time
 import unittest
 from contextlib import suppress
-from typing import Any, List
+from typing import Any
 from unittest import mock
 
 import clustermutex
 from clustermutex import HeldError, RefusedError, UnavailableError, WaitTimeoutError
 from clustermutex.attempt import Attempt
 from clustermutex.gateway import Gateway
+from clustermutex.hold import Hold
 from clustermutex.kinds import Claim, Holders, Need
 from clustermutex.periods import begins
 from clustermutex.record import Delay, Record
-from clustermutex.transactions import Answer
+from clustermutex.transactions import Answer, Verdict
 from tests.etcd import Etcd, eventually, shared, stop_shared
 
 
@@ -72,7 +73,7 @@ class Semaphores(OnEtcd):
 class Needs(unittest.TestCase):
     def test_what_is_refused(self) -> None:
         client = clustermutex.Client("http://127.0.0.1:1", "billing")
-        cases: List[Any] = [
+        cases: list[Any] = [
             ({"semaphore": 0}, "limit of the semaphore is 0"), ({"semaphore": 2, "weight": 3}, "weight is 3"),
             ({"weight": 2}, "only a semaphore has a weight"), ({"shared": True, "exclusive": True}, "contradict"),
             ({"semaphore": True}, "whole number"), ({"shared": True, "attributes": {"kind": "mine"}}, "reserved"),
@@ -89,7 +90,7 @@ class Needs(unittest.TestCase):
             return Record(f"pool#{k}", f"u{k}", k, attributes=attributes)
 
         three = Need("semaphore", 3, 1)
-        cases: List[Any] = [
+        cases: list[Any] = [
             (Holders(), 3), (Holders(shares={1: share(1)}), 2), (Holders(shares={1: share(1, permits=2.0)}), 1),
             (Holders(shares={1: share(1, permits="2")}), 1), (Holders(shares={1: share(1, permits="many")}), 0),
             (Holders(whole=share(0)), 0), (Holders(delay=Delay()), 0),
@@ -106,7 +107,7 @@ class Needs(unittest.TestCase):
 
 
 class Several(OnEtcd):
-    def names(self) -> List[str]:
+    def names(self) -> list[str]:
         return [f"{self.name}/{letter}" for letter in "ab"]
 
     def both(self, **options: Any) -> clustermutex.Locks:
@@ -140,7 +141,7 @@ class Several(OnEtcd):
         self.assertFalse(self.etcd.get("/mutexes/" + self.name))
 
     def test_what_does_not_fit_into_one_transaction_is_taken_in_order(self) -> None:
-        kinds: List[Any] = [{"semaphore": 2, "weight": 2}, {"shared": True}, {"exclusive": True}]
+        kinds: list[Any] = [{"semaphore": 2, "weight": 2}, {"shared": True}, {"exclusive": True}]
         for several in ([self.client.lock(f"{self.name}/{n}", **kind) for n, kind in enumerate(kinds)],
                         [self.client.lock(f"{self.name}/{n}") for n in range(25)]):
             with self.client.lock_all(*several) as all_of_them:
@@ -152,7 +153,7 @@ class Several(OnEtcd):
     def test_a_loss_ends_the_wait_for_the_others(self) -> None:
         held = self.client.lock(self.names()[1], wait=0).acquire()
         both = self.both()
-        failed: List[Exception] = []
+        failed: list[Exception] = []
 
         def work() -> None:
             try:
@@ -169,16 +170,27 @@ class Several(OnEtcd):
         held.release()
         eventually("nothing left", lambda: not self.etcd.tickets(self.name + "%2Fb"))
 
-    def test_a_failure_releases_the_locks_taken_so_far(self) -> None:
-        held = self.client.lock(self.names()[1], wait=0).acquire()
+    def test_a_failure_or_an_interrupt_releases_the_locks_taken_so_far(self) -> None:
+        names = [f"{self.name}/{letter}" for letter in "abc"]
+        held = self.client.lock(names[2], wait=0).acquire()
+        release, interrupts = Hold._release, [KeyboardInterrupt()]
+
+        async def interrupted(hold: Hold, until: float) -> Verdict:
+            if interrupts:
+                raise interrupts.pop()
+            return await release(hold, until)
+
+        with mock.patch.object(Hold, "_release", interrupted), self.assertRaises(KeyboardInterrupt):
+            self.client.lock_all(*(self.client.lock(name, wait=0.5) for name in names)).acquire()
+        eventually("the release", lambda: not any(self.etcd.fields(f"{self.name}%2F{letter}") for letter in "ab"))
         with self.assertRaises(WaitTimeoutError):
-            self.both(wait=0.5).acquire()
+            self.client.lock_all(*(self.client.lock(name, wait=0.5) for name in names)).acquire()
         self.assertFalse(self.etcd.fields(self.name + "%2Fa"))
         held.release()
 
     def test_what_is_refused(self) -> None:
         too_many = [self.client.lock(str(n), wait=0) for n in range(25)]
-        cases: List[List[clustermutex.Lock]] = [
+        cases: list[list[clustermutex.Lock]] = [
             [], [self.client.lock("a")] * 2, [self.client.lock("a", shared=True, wait=0)], too_many]
         for locks in cases:
             with self.subTest(len(locks)), self.assertRaises(RefusedError):
@@ -191,7 +203,7 @@ class Periods(OnEtcd):
 
     def setUp(self) -> None:
         super().setUp()
-        self.ran: List[clustermutex.Lock] = []
+        self.ran: list[clustermutex.Lock] = []
 
     def test_once(self) -> None:
         self.assertEqual([self.once(), self.once()], [True, False])

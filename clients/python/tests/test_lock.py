@@ -12,7 +12,7 @@ import time
 import unittest
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 from unittest import mock
 
 import clustermutex
@@ -159,7 +159,7 @@ class Holding(OnEtcd):
         self.assertFalse(self.etcd.fields(self.name))
 
     def test_a_decorator(self) -> None:
-        tokens: List[int] = []
+        tokens: list[int] = []
 
         @self.client.lock(self.name)
         def work(n: int) -> int:
@@ -215,12 +215,12 @@ class Waiting(OnEtcd):
     def test_a_lock_whose_answer_came_after_a_sleep_is_taken_anew(self) -> None:
         fields, sleeps = Attempt.fields, [0.0]
 
-        def slept(attempt: Attempt, more: Any = None) -> Dict[str, str]:
-            record = fields(attempt, more)
+        def slept(attempt: Attempt) -> dict[str, str]:
+            record = fields(attempt)
             attempt.base = (attempt.base[0] - sleeps.pop() if sleeps else attempt.base[0], attempt.base[1])
             return record
 
-        ways: List[Any] = [self.lock, self.client.lock_all(self.lock)]
+        ways: list[Any] = [self.lock, self.client.lock_all(self.lock)]
         for taken in ways:
             sleeps[:] = [3000.0]
             with mock.patch.object(Attempt, "fields", slept), taken:
@@ -247,8 +247,8 @@ class Waiting(OnEtcd):
 
 
 class Losing(OnEtcd):
-    def losing(self, **options: Any) -> "tuple[clustermutex.Lock, List[str], threading.Event]":
-        told: List[str] = []
+    def losing(self, **options: Any) -> "tuple[clustermutex.Lock, list[str], threading.Event]":
+        told: list[str] = []
         event = threading.Event()
 
         def on_lost(error: LostError) -> None:
@@ -304,7 +304,7 @@ def knows_of(hold: Hold, auto_unlock_at: float) -> bool:
 
 class Asked(OnEtcd):
     def test_asked_to_finish(self) -> None:
-        told: List[clustermutex.Request] = []
+        told: list[clustermutex.Request] = []
         lock = self.client.lock(self.name, on_asked=told.append).acquire()
         self.assertIsNone(lock.asked)
         for uuid, token in (("x", lock.token), (lock.uuid, lock.token + 1)):  # for other holds
@@ -347,7 +347,7 @@ class Asked(OnEtcd):
 class Connections(OnEtcd):
     def test_a_connection_is_closed_by_the_thread_that_opened_it(self) -> None:
         """Otherwise another connection may get its number, and the reading thread would steal its answer."""
-        strangers: List[str] = []
+        strangers: list[str] = []
 
         class Watched(BlockingConnection):
             def __init__(self, sock: socket.socket) -> None:
@@ -372,7 +372,7 @@ class Connections(OnEtcd):
         ours, theirs = socket.socketpair()
         with theirs:
             connection = BlockingConnection(ours)
-            got: List[bytes] = []
+            got: list[bytes] = []
             reader = in_thread(lambda: got.append(run(connection.receive(LIMIT))))
             connection.interrupt()
             reader.join(LIMIT)
@@ -414,7 +414,7 @@ class Background(OnEtcd):
 
     def test_events_before_the_watch_are_noticed(self) -> None:
         """A second hold reopens it at the first one's revision, which etcd has compacted meanwhile."""
-        told: List[clustermutex.Request] = []
+        told: list[clustermutex.Request] = []
         with self.client.lock(self.name, on_asked=told.append) as lock:
             eventually("a watch", lambda: watched(lock))
             request = {"uuid": lock.uuid, "token": lock.token, "by": "ann"}

@@ -3,7 +3,7 @@
 import json
 import pickle
 import unittest
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import clustermutex
 from clustermutex import identity, record
@@ -13,8 +13,8 @@ from tests.etcd import REPOSITORY
 NOWHERE = "http://127.0.0.1:1"
 
 
-def times(**given: Any) -> Tuple[float, float, float]:
-    wanted: Dict[str, Any] = {"name": "a", "wait": None, "alert_after": None, "unlock_after": None, "margin": None,
+def times(**given: Any) -> tuple[float, float, float]:
+    wanted: dict[str, Any] = {"name": "a", "wait": None, "alert_after": None, "unlock_after": None, "margin": None,
                               "heartbeat": None, "purpose": "", "attributes": None}
     s = settle(kind=(None, 1, False, False), **{**wanted, **given})
     return s.alert_after, s.unlock_after, s.margin_of(s.unlock_after)
@@ -23,8 +23,8 @@ def times(**given: Any) -> Tuple[float, float, float]:
 class BadInput(unittest.TestCase):
     def test_a_lock(self) -> None:
         client = clustermutex.Client(NOWHERE)
-        name: Dict[str, Any] = {"name": "a"}
-        bad: List[Tuple[Dict[str, Any], str]] = [
+        name: dict[str, Any] = {"name": "a"}
+        bad: list[tuple[dict[str, Any], str]] = [
             ({"name": ""}, "the lock's name has 0 bytes"),
             ({"name": "a\nb"}, r"the lock's name a\\nb contains a control character"),
             ({"name": "\ud800"}, "the lock's name is not UTF-8"),
@@ -53,8 +53,8 @@ class BadInput(unittest.TestCase):
                 client.lock(**dict(name, **arguments))
 
     def test_a_client(self) -> None:
-        endpoints: Dict[str, Any] = {"endpoints": NOWHERE}
-        bad: List[Tuple[Dict[str, Any], str]] = [
+        endpoints: dict[str, Any] = {"endpoints": NOWHERE}
+        bad: list[tuple[dict[str, Any], str]] = [
             ({"endpoints": []}, "no endpoints were given"),
             ({"endpoints": "etcd://a"}, 'endpoint "etcd://a": want http://HOST:PORT or https://HOST:PORT'),
             ({"endpoints": "a:b"}, 'endpoint "a:b": want http://HOST:PORT or https://HOST:PORT'),
@@ -82,7 +82,7 @@ class BadInput(unittest.TestCase):
 
 class Defaults(unittest.TestCase):
     def test_times(self) -> None:
-        all_cases: List[Tuple[Dict[str, Any], Tuple[float, float, float]]] = [
+        all_cases: list[tuple[dict[str, Any], tuple[float, float, float]]] = [
             ({}, (300, 900, 30)),
             ({"alert_after": 60}, (60, 180, 18)),
             ({"unlock_after": 60}, (20, 60, 6)),
@@ -148,7 +148,7 @@ class Showing(unittest.TestCase):
 class Errors(unittest.TestCase):
     def test_errors_can_be_pickled(self) -> None:
         holder = record.Record("a", "u", 7, attributes={"team": "core"})
-        errors: List[clustermutex.MutexError] = [
+        errors: list[clustermutex.MutexError] = [
             clustermutex.HeldError("a", holder, 2, "held"), clustermutex.WaitTimeoutError("a", None, 0, "waited"),
             clustermutex.LostError("a", "forced", "ann", "it hangs"), clustermutex.RefusedError("no")]
         for error in errors:
@@ -166,22 +166,22 @@ class Process(unittest.TestCase):
         def read(path: str) -> str:
             return files.get(path, "")
 
-        self.assertEqual(identity.identity({}, read, read), {"boot_id": "0b5d-7e", "pid_namespace": 4026531836,
-                                                             "process_start": 22})
+        self.assertEqual(identity.identity({}, read),
+                         {"boot_id": "0b5d-7e", "pid_namespace": 4026531836, "process_start": 22})
         files["/proc/self/ns/time"] = "time:[4026532000]"
-        self.assertEqual(identity.identity({}, read, read), {"boot_id": "0b5d-7e", "pid_namespace": 4026531836})
+        self.assertEqual(identity.identity({}, read), {"boot_id": "0b5d-7e", "pid_namespace": 4026531836})
         del files["/proc/sys/kernel/random/boot_id"]
-        self.assertEqual(identity.identity({}, read, read), {})
+        self.assertEqual(identity.identity({}, read), {})
 
     def test_a_pod(self) -> None:
         def nothing(path: str) -> str:
             return ""
 
         pod = {"POD_NAMESPACE": "shop", "POD_NAME": "shop-1", "POD_UID": "0b5d7e0a", "CONTAINER_NAME": "worker"}
-        self.assertEqual(identity.identity(pod, nothing, nothing), {
+        self.assertEqual(identity.identity(pod, nothing), {
             "pod_namespace": "shop", "pod_name": "shop-1", "pod_uid": "0b5d7e0a", "container": "worker"})
-        self.assertEqual(identity.identity({"CONTAINER_NAME": "worker"}, nothing, nothing), {})
-        self.assertEqual(identity.identity({**pod, "POD_NAME": "a\x1bb"}, nothing, nothing).get("pod_name"), None)
+        self.assertEqual(identity.identity({"CONTAINER_NAME": "worker"}, nothing), {})
+        self.assertEqual(identity.identity({**pod, "POD_NAME": "a\x1bb"}, nothing).get("pod_name"), None)
 
     def test_this_process(self) -> None:
         with open("/proc/self/stat", encoding="utf-8") as stat:

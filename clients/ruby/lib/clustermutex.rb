@@ -10,6 +10,7 @@ require_relative "clustermutex/kinds"
 require_relative "clustermutex/queue_steps"
 require_relative "clustermutex/shares"
 require_relative "clustermutex/job_steps"
+require_relative "clustermutex/verdicts"
 require_relative "clustermutex/transactions"
 require_relative "clustermutex/endpoint"
 require_relative "clustermutex/call"
@@ -27,5 +28,6 @@ require_relative "clustermutex/periods"
 # Distributed locks in etcd that show who holds them, where, since when and what for.
 module ClusterMutex
   private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Holders, :Identity, :Job, :JobSteps,
-                   :Need, :QueueSteps, :Record, :Session, :Settings, :Shares, :Threads, :Together, :Watch
+                   :Need, :QueueSteps, :Reading, :Record, :Session, :Settings, :Shares, :Threads, :Together,
+                   :Verdicts, :Watch
 end

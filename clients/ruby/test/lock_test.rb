@@ -207,7 +207,7 @@ class LossTest < LockTest
       client(proxy.endpoint).lock("a", unlock_after: 2, on_lost: ->(error) { reasons << error.reason })
       assert_equal "deadline", Timeout.timeout(LONG) { reasons.pop }
     end
-    assert_equal 1, errors.lines.grep(/\Aclustermutex: lock "a": .*TypeError/).size, errors
+    assert_equal 1, errors.lines.grep(/\Aclustermutex: lock "a": .*NoMethodError/).size, errors
   ensure
     etcd.delete("#{prefix}a/uuid")
   end

@@ -9,8 +9,9 @@ import type { KindOptions, LockOptions, Locks } from "../src/index.js";
 import { version } from "../src/identity.js";
 import { allOf, delayFor } from "../src/kinds.js";
 import { asText, nameOf, parseTime, readRecord, segment } from "../src/record.js";
-import { bodyOf, verdictOf } from "../src/shares.js";
+import { bodyOf } from "../src/shares.js";
 import { Keys, type Answer, type Input, type Step } from "../src/transactions.js";
+import { verdictOf } from "../src/verdicts.js";
 
 interface Request extends Record<string, unknown> { id: number; do: string }
 
@@ -205,7 +206,7 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
     const input = request.input as Input;
     const answer = request.answer as Answer;
     const { holders, ...verdict } = verdictOf(request.step as Step, keysOf(input), input, answer);
-    const said = { ...verdict, lock: undefined }; // an answer's lock is another thing
+    const said = { ...verdict, lock: undefined, fields: undefined }; // these of an answer are other things
     if (!holders || said.verdict !== "refused") return said;
     return { ...said, holder: allOf(holders)[0]?.uuid ?? null, delayed: delayFor(holders, input) !== undefined };
   },

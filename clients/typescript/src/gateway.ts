@@ -7,10 +7,11 @@ import { Causes, parseEndpoint } from "./endpoint.js";
 import { RefusedError, UnavailableError } from "./errors.js";
 import { atExit } from "./exit.js";
 import { asText } from "./record.js";
-import { bodyOf, verdictOf } from "./shares.js";
+import { bodyOf } from "./shares.js";
 import { errorIn, judgeFault } from "./transactions.js";
 import type { Answer, Input, Keys, Step, TxnAnswer, Verdict } from "./transactions.js";
 import { reasonOf, Transport, UnsentError, UntrustedError, type Files } from "./transport.js";
+import { verdictOf } from "./verdicts.js";
 import { Watch } from "./watch.js";
 
 export interface GatewayOptions extends Files {

@@ -11,7 +11,7 @@ import type { Gateway } from "./gateway.js";
 import { shareName } from "./kinds.js";
 import { alive, dateOf, formatTime, plain, visible, type Field } from "./record.js";
 import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
-import { base64, Keys, keysIn, readFields, text, type Input } from "./transactions.js";
+import { base64, Keys, text, type Input } from "./transactions.js";
 import type { WatchEvent } from "./watch.js";
 
 const answerWithin = 15_000; // milliseconds that alive and release wait for etcd
@@ -150,7 +150,7 @@ export class Lock {
     }
     this.#mustHold();
     if (r.verdict === "again") {
-      this.#adopt(readFields(this.#k, keysIn(r.body, 0)).fields);
+      this.#adopt(r.fields ?? []);
       throw new UnavailableError("another process extends the hold");
     }
     if (r.error) throw r.error;
@@ -261,7 +261,7 @@ export class Lock {
     const until = performance.now() + (gone ? 1000 : this.#gateway.timeout * 1000);
     const patience = { until, signal: this.#ended.signal, background: true };
     const r = await this.#gateway.transact("check", this.#k, this.#input(), patience);
-    if (r.verdict === "still_held") this.#learn(readFields(this.#k, keysIn(r.body, 0)).fields);
+    if (r.verdict === "still_held") this.#learn(r.fields ?? []);
     else if (r.verdict === "lost") this.#lose(r.reason ?? "deleted", r.ending);
     else if (gone) this.#lose("deleted");
   }

@@ -11,7 +11,8 @@ import { RefusedError, UnavailableError } from "./errors.js";
 import type { Gateway } from "./gateway.js";
 import { nobody } from "./kinds.js";
 import { asText, dateOf, fields, formatTime, parseObject, plain, visible } from "./record.js";
-import { keysIn, text, type Keys, type TxnAnswer } from "./transactions.js";
+import { text, type Keys } from "./transactions.js";
+import { Reading } from "./verdicts.js";
 
 const longest = 10 * 365 * 86400; // seconds
 const tolerance = 30_000; // milliseconds that clocks may differ before a call fails
@@ -40,12 +41,13 @@ export async function takePeriod(
     const input = { lock: k.lock, uuid };
     const read = await gateway.transact("read_period", k, input, patience);
     if (read.error) throw read.error;
-    if (!isDue(k, read.body, start, at.wall)) return undefined;
+    const found = new Reading(k, input, read.body);
+    if (!isDue(k, found, start, at.wall)) return undefined;
     const by = `${visible(String(facts.members.owner))} on ${visible(hostname())}`;
     const taken = `${formatTime(start)} taken ${instant(at.wall)} by ${by}, every ${every} s`;
     const all = { ...facts, attributes: { period: instant(start), ...facts.attributes } };
     const record = fields(uuid, all, at.wall, settings);
-    const last = keysIn(read.body, 0)[0];
+    const last = found.get(k.period);
     const seen = last?.mod_revision ?? "0";
     const { token, verdict, holders = nobody, handedOver } = await take(gateway, k.prefix, [input], async () => {
       const r = await gateway.transact("acquire_once", k, { ...input, fields: record, seen, taken }, patience);
@@ -75,8 +77,8 @@ async function settleOutcome(gateway: Gateway, k: Keys, uuid: string) {
 }
 
 /** Reports whether the period is still to be taken. Throws a RefusedError if a clock is wrong. */
-function isDue(k: Keys, answer: TxnAnswer, start: number, now: number): boolean {
-  const value = keysIn(answer, 0)[0];
+function isDue(k: Keys, found: Reading, start: number, now: number): boolean {
+  const value = found.get(k.period);
   const refuse = (why: string) => new RefusedError(`once ${plain(k.lock)}: ${why}`);
   if (value) {
     const [time = "", ...note] = text(value.value).split(" ");
@@ -88,7 +90,7 @@ function isDue(k: Keys, answer: TxnAnswer, start: number, now: number): boolean 
     }
     if (start <= last) return false;
   }
-  const clocks = keysIn(answer, 1).filter((kv) => kv.lease) // without one it may be stale
+  const clocks = found.room(".unlockers").filter((kv) => kv.lease) // without one it may be stale
     .map((kv) => dateOf(asText(parseObject(text(kv.value)).now))?.getTime() ?? 0);
   const latest = Math.max(0, ...clocks);
   if (!latest || start <= latest + presence + tolerance) return true;

@@ -1,9 +1,9 @@
 /** The transactions of the protocol as data, and what the answers mean. Nothing here does I/O. */
 
-import { readDelay, readEnding, type Delay, type Ending } from "./documents.js";
+import type { Ending } from "./documents.js";
 import type { Reason } from "./errors.js";
-import { allOf, hasRoom, nobody, type Claim, type Holders, type Need } from "./kinds.js";
-import { readRecord, segment, type Field, type Holder } from "./record.js";
+import { shareName, type Claim, type Holders, type Need } from "./kinds.js";
+import { segment, type Field } from "./record.js";
 
 /** A key in the format of etcd's JSON gateway: 64-bit numbers are strings, bytes are base64. */
 export interface KeyValue {
@@ -75,6 +75,8 @@ export interface Verdict {
   share?: number | undefined;
   holders?: Holders;
   waiting?: number;
+  /** The record of the hold. */
+  fields?: Field[];
   /** Which of several locks was refused. */
   lock?: string;
   older?: Ticket | null;
@@ -86,13 +88,14 @@ export type Step = keyof typeof transactions;
 export class Keys {
   readonly prefix: string;
   readonly lock: string;
+  readonly segment: string;
   readonly record: string;
   readonly queue: string;
   readonly delay: string;
 
   constructor(prefix: string, lock: string) {
     const own = segment(lock);
-    [this.prefix, this.lock] = [prefix, lock];
+    [this.prefix, this.lock, this.segment] = [prefix, lock, own];
     [this.record, this.queue, this.delay] = [`${prefix}${own}/`, `${prefix}.queue/${own}/`, `${prefix}.delays/${own}`];
   }
 
@@ -101,7 +104,7 @@ export class Keys {
   get tail() { return this.queue + ".tail"; }
   cancelled(uuid: string) { return `${this.prefix}.cancelled/${uuid}`; }
   history(uuid: string) { return `${this.prefix}.history/${uuid}`; }
-  get period() { return `${this.prefix}.periods/${segment(this.lock)}`; }
+  get period() { return `${this.prefix}.periods/${this.segment}`; }
   /** The range of the record's keys. */
   get all() { return { key: base64(this.record), range_end: base64(endOf(this.record)) }; }
   /** The range of the tickets, without the tail. */
@@ -131,7 +134,7 @@ export const get = (key: string) => ({ request_range: { key: base64(key) } });
 const remove = (key: string) => ({ request_delete_range: { key: base64(key) } });
 const removeAll = (k: Keys) => ({ request_delete_range: k.all });
 export const readAll = (k: Keys) => ({ request_range: k.all });
-export const newest = (k: Keys, limit: string, below?: string) => ({
+const newest = (k: Keys, limit: string, below?: string) => ({
   request_range: {
     ...k.tickets, limit, sort_order: "DESCEND", sort_target: "CREATE",
     ...(below && { max_create_revision: String(BigInt(below) - 1n) }),
@@ -148,19 +151,20 @@ export const dequeue = (k: Keys, i: Input) => [
   remove(k.ticket(i.uuid)),
   { request_txn: { compare: [valued(k.tail, i.uuid)], success: [remove(k.tail)] } },
 ];
-const place = (k: Keys, i: Input) => [k.ticket(i.uuid), k.field("uuid"), k.tail, k.delay].map(get);
-export const waiters = (k: Keys) => ({ request_range: { ...k.tickets, keys_only: true } });
+export const ofShare = (k: Keys, share?: number) => new Keys(k.prefix, shareName(k.lock, share));
+export const shareRange = (k: Keys) => [`${k.record.slice(0, -1)}#1`, `${k.record.slice(0, -1)}#:`] as const;
+export const delayRange = (k: Keys) => [`${k.delay}#1`, `${k.delay}#:`] as const;
+const range = (from: string, end: string) => ({ request_range: { key: base64(from), range_end: base64(end) } });
+/** Reads who holds the lock, and its lock delays. */
+export const who = (k: Keys, i: Input): object[] => i.kind
+  ? [readAll(k), range(...shareRange(k)), range(k.delay, delayRange(k)[1])] : [readAll(k), get(k.delay)];
+/** Reads what a waiter waits for, except the ticket ahead. */
+const place = (k: Keys, i: Input) => {
+  const [own, shares, delays] = who(k, i);
+  return i.kind ? [get(k.ticket(i.uuid)), own, get(k.tail), delays, shares]
+    : [k.ticket(i.uuid), k.field("uuid"), k.tail, k.delay].map(get);
+};
 const tailTo = (k: Keys, y: Ticket) => put(k.tail, y.ticket, y.lease);
-
-type Place = (k: Keys, i: Input) => object[];
-
-/** Reads what a waiter waits for: the ticket ahead or, for the first, the lock. */
-export const looking = (place: Place) => (k: Keys, i: Input) =>
-  ({ success: [...place(k, i), ...(i.before ? [get(k.ticket(i.before))] : [])] });
-
-/** Finds the ticket before mine. etcd scans every ticket since its last compaction for this. */
-export const scanning = (place: Place) => (k: Keys, i: Input) =>
-  ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] });
 
 /** The same with a tombstone, whichever branch is done. */
 const entombed = (k: Keys, i: Input, body: { success: object[]; failure?: object[] }) =>
@@ -171,7 +175,7 @@ export const transactions = {
   acquire: (k: Keys, i: Input) => ({
     compare: [free(k), created(k.tail), notCancelled(k, i), undelayed(k)],
     success: record(k, i),
-    failure: [readAll(k), get(k.delay)],
+    failure: who(k, i),
   }),
   try: (k: Keys, i: Input) => {
     const body = transactions.acquire(k, i);
@@ -211,8 +215,9 @@ export const transactions = {
     success: [put(k.ticket(i.uuid), i.ticket ?? "", i.lease), replace(k.tail, i.uuid, i.lease)],
     failure: [get(k.ticket(i.uuid))],
   }),
-  look: looking(place),
-  scan: scanning(place),
+  look: (k: Keys, i: Input) => ({ success: [...place(k, i), ...(i.before ? [get(k.ticket(i.before))] : [])] }),
+  /** Finds the ticket before mine. etcd scans every ticket since its last compaction for this. */
+  scan: (k: Keys, i: Input) => ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] }),
   turn: (k: Keys, i: Input) => ({
     compare: [free(k), notCancelled(k, i), created(k.ticket(i.uuid), i.position), undelayed(k)],
     success: [...record(k, i), ...dequeue(k, i)],
@@ -257,7 +262,8 @@ export const transactions = {
   /** Finds out whether an unanswered request took the lock, and keeps a late one from taking it. */
   settle: (k: Keys, i: Input) => ({ success: [tombstone(k, i), readAll(k), get(k.history(i.uuid))] }),
   /** Reads who holds the lock, its lock delays, and the names of the tickets. */
-  survey: (k: Keys) => ({ success: [readAll(k), get(k.delay), waiters(k)] }),
+  survey: (k: Keys, i: Input) =>
+    ({ success: [...who(k, i), { request_range: { ...k.tickets, keys_only: true } }] }),
 };
 
 const withoutPuts: Step[] = ["cancel", "release_in_doubt", "leave_as_tail"]; // these have alternatives without puts
@@ -306,164 +312,3 @@ export function errorIn(body: unknown): { code: number; message: string } | unde
   const code = error.code ?? error.grpc_code;
   return typeof code === "number" && typeof error.message === "string" ? { code, message: error.message } : undefined;
 }
-
-/** The keys that operation n of the answer read. */
-export const keysIn = (answer: TxnAnswer, n: number) => answer.responses?.[n]?.response_range?.kvs ?? [];
-
-/** The fields of a record among the keys that were read, and the token of the hold: 0 if the lock is not held. */
-export function readFields(k: Keys, kvs: KeyValue[]): { fields: Field[]; token: bigint; uuid: string | undefined } {
-  const fields = kvs.map((kv) => ({
-    name: text(kv.key).slice(k.record.length),
-    value: Buffer.from(kv.value ?? "", "base64"),
-    modified: BigInt(kv.mod_revision),
-  }));
-  const uuid = kvs.find((kv) => text(kv.key) === k.field("uuid"));
-  return { fields, token: BigInt(uuid?.create_revision ?? 0), uuid: uuid && text(uuid.value) };
-}
-
-/** The record of the lock's holder, among the keys that were read. */
-export function holderIn(k: Keys, kvs: KeyValue[]): Holder | undefined {
-  const { fields, token, uuid } = readFields(k, kvs);
-  return uuid === undefined ? undefined : readRecord(fields, token) as Holder;
-}
-
-export const delayIn = ({ value = "" }: KeyValue, lock: string): Delay => readDelay(Buffer.from(value, "base64"), lock);
-
-/** Who holds a plain lock, and its lock delay, from the first two operations. */
-function soleHolder(k: Keys, answer: TxnAnswer): Holders {
-  const delay = keysIn(answer, 1)[0];
-  return { ...nobody, whole: holderIn(k, keysIn(answer, 0)), delay: delay && delayIn(delay, k.lock) };
-}
-
-/** How many others wait. Tickets of holders do not count, because some clients keep theirs. */
-export function countWaiting(k: Keys, i: Input, holders: Holders, kvs: KeyValue[]): number {
-  const own = [i.uuid, ...allOf(holders).map(({ uuid }) => uuid)].map((uuid) => k.ticket(uuid));
-  return kvs.filter(({ key }) => !own.includes(text(key))).length;
-}
-
-export type Meaning = (k: Keys, i: Input, answer: TxnAnswer) => Verdict;
-
-const taken: Meaning = (k, i, answer) => {
-  if (answer.succeeded) return { verdict: "held", token: answer.header.revision };
-  const { uuid, token } = readFields(k, keysIn(answer, 0));
-  if (uuid === i.uuid) return { verdict: "held_by_earlier_send", token: String(token) };
-  return { verdict: "refused", lock: k.lock, holders: soleHolder(k, answer) };
-};
-
-/** How a hold ended, from the record and its ending, read by operations n and n + 1. */
-function lost(k: Keys, i: Input, answer: TxnAnswer, n: number): Verdict {
-  const written = keysIn(answer, n + 1)[0]?.value;
-  const ending = readEnding(Buffer.from(written ?? "", "base64"), i.token);
-  if (ending) return { verdict: "lost", reason: ending.ended, ending };
-  const { uuid } = readFields(k, keysIn(answer, n));
-  return { verdict: "lost", reason: uuid === undefined ? "deleted" : "replaced" };
-}
-
-const stands: Meaning = (k, i, answer) => {
-  if (answer.succeeded) return { verdict: "still_held" };
-  const { uuid, token } = readFields(k, keysIn(answer, 0));
-  // If it is mine, another process with my uuid reported progress that this heartbeat has not seen.
-  return uuid === i.uuid && String(token) === i.token ? { verdict: "again" } : lost(k, i, answer, 0);
-};
-
-const given = (n: number): Meaning => (k, i, answer) => {
-  if (answer.succeeded) return { verdict: "released" };
-  const end = lost(k, i, answer, n);
-  const again = readFields(k, keysIn(answer, n)).uuid === i.uuid; // another hold of mine
-  const byEarlierSend = i.unanswered && !again && (end.reason === "deleted" || end.reason === "replaced");
-  return byEarlierSend ? { verdict: "released" } : end;
-};
-
-export const ticketOf = (k: Keys, { key, create_revision, lease }: KeyValue): Ticket =>
-  ({ ticket: text(key).slice(k.queue.length), create_revision, ...(lease && { lease }) });
-
-const joined: Meaning = (_, __, answer) => {
-  if (answer.succeeded) {
-    const before = text(answer.responses?.[1]?.response_put?.prev_kv?.value);
-    return { verdict: "joined", position: answer.header.revision, before: before || undefined };
-  }
-  const mine = keysIn(answer, 0)[0];
-  return mine ? { verdict: "joined_by_earlier_send", position: mine.create_revision } : { verdict: "lost" };
-};
-
-/** What to wait for, if only the ticket that was read last may be ahead. */
-const placed: Meaning = (k, i, answer) => {
-  const [mine, uuid, , delay, ahead] = [0, 1, 2, 3, 4].map((n) => keysIn(answer, n)[0]);
-  if (uuid && text(uuid.value) === i.uuid) return { verdict: "held_by_earlier_send", token: uuid.create_revision };
-  if (mine?.create_revision !== i.position) return { verdict: "lost" };
-  if (ahead) return { verdict: "wait", watch: text(ahead.key), before: ticketOf(k, ahead).ticket };
-  const first = uuid ?? delay;
-  return first ? { verdict: "wait", watch: text(first.key), before: "" } : { verdict: "turn", before: "" };
-};
-
-/** `took`: whether the ticket before mine has taken the lock, so that no ticket is ahead of mine. */
-export const looked = (placed: Meaning, took: (k: Keys, i: Input, answer: TxnAnswer) => boolean): Meaning =>
-  (k, i, answer) => {
-    const verdict = placed(k, i, answer);
-    const lostSight = i.before && verdict.before === "" && !took(k, i, answer);
-    const noTail = verdict.verdict === "wait" && !keysIn(answer, 2).length;
-    return lostSight || noTail ? { verdict: "scan" } : verdict;
-  };
-
-/** `n`: the operation that reads the newest ticket. */
-export const scanned = (placed: Meaning, n: number): Meaning => (k, i, answer) => {
-  const verdict = placed(k, i, answer);
-  const [tail, last] = [2, n].map((n) => keysIn(answer, n)[0]);
-  return verdict.verdict === "wait" && !tail && last ? { ...verdict, restore: ticketOf(k, last) } : verdict;
-};
-
-const turned: Meaning = (k, i, answer) => {
-  const verdict = taken(k, i, answer);
-  if (verdict.verdict !== "refused") return verdict;
-  return { verdict: keysIn(answer, 1)[0]?.create_revision === i.position ? "again" : "lost" };
-};
-
-const leaving: Meaning = (k, i, answer) => {
-  if (!answer.succeeded) return { verdict: "left" };
-  const older = keysIn(answer, 0).map((kv) => ticketOf(k, kv)).find((t) => t.ticket !== i.uuid);
-  return { verdict: "as_tail", older: older ?? null };
-};
-
-/** What the answer to each step means. */
-export const meanings: Record<Step, Meaning> = {
-  acquire: taken,
-  try: taken,
-  alive: stands,
-  check: stands,
-  release: given(0),
-  release_in_doubt: given(1 /* a failed release reads the tombstone first */),
-  cancel: () => ({ verdict: "cancelled" }),
-  withdraw: () => ({ verdict: "again" }),
-  join: joined,
-  look: looked(placed, (_, { before }, answer) => text(keysIn(answer, 1)[0]?.value) === before),
-  scan: scanned(placed, 5),
-  turn: turned,
-  leave: leaving,
-  leave_as_tail: (_, __, answer) => ({ verdict: answer.succeeded ? "left" : "again" }),
-  restore_tail: () => ({ verdict: "again" }),
-  survey: (k, i, answer) => {
-    const holders = soleHolder(k, answer);
-    return { verdict: "answered", holders, waiting: countWaiting(k, i, holders, keysIn(answer, 2)) };
-  },
-  acquire_all: (k, { locks = [] }, answer) => {
-    if (answer.succeeded) return { verdict: "held", token: answer.header.revision };
-    const each = locks.map((one, n) => {
-      const responses = answer.responses?.slice(2 * n) ?? [];
-      return taken(new Keys(k.prefix, one.lock), one, { ...answer, responses });
-    });
-    const refused = each.filter(({ verdict }) => verdict === "refused");
-    const inTheWay = refused.find(({ holders = nobody }) => !hasRoom(holders, {}));
-    return inTheWay ?? refused[0] ?? each[0] ?? { verdict: "refused" };
-  },
-  read_period: () => ({ verdict: "answered" }),
-  acquire_once: (k, i, answer) => {
-    const verdict = taken(k, i, answer);
-    const seen = keysIn(answer, 2)[0]?.mod_revision ?? "0";
-    return verdict.verdict === "refused" && seen !== (i.seen ?? "0") ? { verdict: "again" } : verdict;
-  },
-  restore_period: () => ({ verdict: "again" }),
-  settle: (k, i, answer) => {
-    const { uuid, token } = readFields(k, keysIn(answer, 1));
-    return uuid === i.uuid ? { verdict: "held_by_earlier_send", token: String(token) } : { verdict: "again" };
-  },
-};

@@ -104,7 +104,7 @@ func (c *cluster) watch(r *components, log zerolog.Logger) {
 		lockview.Options{
 			Explain: etcdconn.Explain, Log: log,
 			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are set before the view runs
-				r.pages.EndedIn(c.Name, lock, ending)
+				r.pages.Ended(c.Name, lock, ending)
 				c.metrics.Ended(lock, ending)
 			},
 			Taken: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Took(c.Name, w) },

@@ -15,7 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
-// options holds the values of the flags.
 type options struct {
 	etcd  *etcdconn.Settings
 	locks *flags.LockSettings
@@ -46,7 +45,7 @@ func Command() *cobra.Command {
 		Use:   "mutexdash",
 		Short: "the dashboard of distributed locks",
 		Long: `mutexdash serves pages and a JSON API that show the distributed locks of an etcd cluster. Unless
-force unlock is enabled, it only reads: an etcd role with read permission on the locks' prefix is
+an action is enabled, it only reads: an etcd role with read permission on the locks' prefix is
 enough. While etcd is unavailable it stays up and shows the last known state, marked as such.
 
 The pages are on --web.listen-address; probes and metrics, without login, on --web.ops-address.`,
@@ -88,8 +87,8 @@ func (o *options) appearance(fs *pflag.FlagSet) {
 		"`PREFIX=URL` that links frames of backtraces to their code, for files whose path begins with PREFIX, which "+
 			"may be empty; the URL is https and contains {file}, without PREFIX, and {line}; repeatable")
 	fs.StringVar(&o.webhook, "web.unlock-webhook", "",
-		"`URL` that every force unlock is posted to as JSON; it may contain a secret, so prefer the environment "+
-			"variable")
+		"`URL` that every action of an operator is posted to as JSON; it may contain a secret, so prefer the "+
+			"environment variable")
 	fs.StringVar(&o.alertmanager, "web.alertmanager-url", "",
 		"`URL` at which users reach Alertmanager; a lock's page then links to its silence form")
 	fs.DurationVar(&o.hsts, "web.hsts", 0,

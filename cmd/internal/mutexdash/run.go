@@ -22,7 +22,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 )
 
-// components holds the components of a dashboard.
 type components struct {
 	clusters []*cluster
 	pages    *dashboard.Dashboard

@@ -34,7 +34,6 @@ import (
 // namespace is the first word of the metrics.
 const namespace = "unlocker"
 
-// components holds the components of an unlocker.
 type components struct {
 	store   *lockstore.Store
 	view    *lockview.View

@@ -22,7 +22,6 @@ type page struct {
 	ready      *daemon.Readiness
 }
 
-// shown holds the data of the page.
 type shown struct {
 	ID, Version string
 	Policy      staleness.Policy

@@ -20,7 +20,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// pushOptions holds the flags about Alertmanager.
 type pushOptions struct {
 	urls       []string
 	resend     time.Duration
@@ -66,7 +65,6 @@ func (o pushOptions) check() error {
 	return err
 }
 
-// pairs returns the labels.
 func (o pushOptions) pairs() (map[string]string, error) {
 	labels := map[string]string{}
 	for _, pair := range o.labels {
@@ -171,7 +169,7 @@ func (r *components) push(o options, log zerolog.Logger) (*alertpush.Pusher, err
 			return d.Backtrace, nil
 		},
 		Client: r.alertmanager.Load, Log: log,
-	})
+	}), nil
 }
 
 // dashboardURL returns the URL with a trailing slash, so that the path of a page can follow.

@@ -144,7 +144,6 @@ func (r *components) leave(log zerolog.Logger) {
 	}
 }
 
-// options holds the values of the flags.
 type options struct {
 	etcd  *etcdconn.Settings
 	locks *flags.LockSettings
@@ -188,7 +187,6 @@ permission for exactly the locks' prefix.`
 	return cmd
 }
 
-// runnable returns a command that runs an unlocker.
 func runnable(name string) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -211,7 +209,6 @@ func runnable(name string) *cobra.Command {
 	return cmd
 }
 
-// define defines the unlocker's own flags.
 func (o *options) define(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.exclude, "sweep.exclude", nil,
 		"`glob` of lock names that are never removed; * matches any text, including slashes; repeatable")

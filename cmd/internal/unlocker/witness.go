@@ -40,7 +40,6 @@ type witnessOptions struct {
 	hostname string
 }
 
-// witnessCommand returns the command that runs a witness.
 func witnessCommand() *cobra.Command {
 	var o witnessOptions
 	cmd := &cobra.Command{

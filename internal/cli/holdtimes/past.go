@@ -25,7 +25,6 @@ type tick struct {
 	at       time.Time
 }
 
-// hold is one hold of a lock or share.
 type hold struct {
 	lock string // the whole lock
 	uuid string
@@ -41,7 +40,6 @@ type hold struct {
 	alertAfter, autoUnlockAfter time.Duration // as its record began; 0 = unknown
 }
 
-// wait is a waiter.
 type wait struct {
 	lock     string
 	from, to int64     // as of a hold

@@ -83,7 +83,6 @@ func (t *Table) Fit(width int, steps []Less) string {
 	return strconv.Itoa(width) + " columns: " + strings.Join(said, ", ") + "; -o wide has all"
 }
 
-// width is that of the whole table.
 func (t *Table) width() int {
 	total := -gap
 	for _, w := range t.widths() {
@@ -92,7 +91,6 @@ func (t *Table) width() int {
 	return total
 }
 
-// drop removes a column.
 func (t *Table) drop(column int) {
 	for i, row := range t.rows {
 		t.rows[i] = slices.Delete(row, column, column+1)

@@ -20,7 +20,7 @@ type Caller struct {
 	Origin  string // scheme and host by which it came
 	Source  Source
 	Rights  []Permission
-	granted []Permission // Rights, before they were narrowed to a cluster
+	Granted []Permission // Rights, before they were narrowed to a cluster
 	Unnamed string       // there is no name, though there should be
 }
 
@@ -63,7 +63,7 @@ func (c *Config) Identify(r *http.Request) Caller {
 	} else if caller.Name != "" {
 		caller.Rights = permissions.grants(caller.Name, groups)
 	}
-	caller.granted = caller.Rights
+	caller.Granted = caller.Rights
 	return caller
 }
 
@@ -86,7 +86,7 @@ func (c Caller) Among(clusters []string) Caller {
 
 func (c Caller) rightsIn(cluster string) []Permission {
 	var there []Permission
-	for _, right := range c.granted {
+	for _, right := range c.Granted {
 		if p, ok := right.in(cluster); ok {
 			there = append(there, p)
 		}
@@ -95,14 +95,11 @@ func (c Caller) rightsIn(cluster string) []Permission {
 	return slices.Compact(there)
 }
 
-// Granted are all permissions of the caller, with the clusters for which they are given.
-func (c Caller) Granted() []Permission { return c.granted }
-
 // Without is the caller without a permission, for any owner.
 func (c Caller) Without(p Permission) Caller {
 	other := func(right Permission) bool { return right.what() == p }
 	c.Rights = slices.DeleteFunc(slices.Clone(c.Rights), other)
-	c.granted = slices.DeleteFunc(slices.Clone(c.granted), other)
+	c.Granted = slices.DeleteFunc(slices.Clone(c.Granted), other)
 	return c
 }
 

@@ -158,7 +158,6 @@ func (p *Permissions) check() error {
 	return nil
 }
 
-// all are the permissions of anybody.
 func (p *Permissions) all() []Permission {
 	lists := [][]Permission{p.Everyone}
 	for _, who := range []map[string][]Permission{p.Users, p.Groups} {
@@ -175,7 +174,6 @@ func (p *Permissions) namesClusters() bool {
 	})
 }
 
-// grants are the permissions of a user.
 func (p *Permissions) grants(name string, groups []string) []Permission {
 	list := slices.Concat(p.Everyone, p.Users[name])
 	for _, group := range groups {

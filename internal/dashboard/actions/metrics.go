@@ -5,24 +5,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are those of a handler.
-type metrics struct {
-	prometheus.Collector
-	register promauto.Factory
-}
+type metrics struct{ *prometheus.Registry }
 
-func newMetrics() metrics {
-	all := prometheus.NewRegistry()
-	return metrics{all, promauto.With(all)}
-}
+func newMetrics() metrics { return metrics{prometheus.NewRegistry()} }
 
-// results counts by result.
 type results struct{ *prometheus.CounterVec }
-
-// newResults counts what was asked for.
-func (m metrics) newResults(name, help string) results {
-	return m.newCounts(name, help, "success", "conflict", "denied", "error")
-}
 
 // newNotices counts notices; known says that they are sent.
 func (m metrics) newNotices(known bool) results {
@@ -30,11 +17,11 @@ func (m metrics) newNotices(known bool) results {
 	if known {
 		all = []string{"success", "error", "dropped"}
 	}
-	return m.newCounts("mutexdash_notices_total", "Webhook notices of what operators did, by result.", all...)
+	return m.newResults("mutexdash_notices_total", "Webhook notices of what operators did, by result.", all...)
 }
 
-func (m metrics) newCounts(name, help string, all ...string) results {
-	v := m.register.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
+func (m metrics) newResults(name, help string, all ...string) results {
+	v := promauto.With(m.Registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
 	for _, result := range all {
 		v.WithLabelValues(result)
 	}

@@ -18,7 +18,6 @@ const (
 	noticeRest    = 2 * time.Second // before the second try, twice that before the third
 )
 
-// noticeJSON is the body of a notice.
 type noticeJSON struct {
 	Event   protocol.Verb `json:"event"` // the action, as the audit trail calls it
 	ID      string        `json:"audit_id"`

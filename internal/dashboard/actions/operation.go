@@ -4,6 +4,7 @@
 package actions
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"sync"
@@ -35,7 +36,7 @@ type Operation struct {
 // wording is what is said of a verb.
 type wording struct {
 	page       string // its form, below the prefix
-	off        string // where it is switched off
+	off        string // what is switched off, as the beginning of a sentence
 	many       string // several of them, in a sentence
 	done       string // what a program is told
 	undone     string // what a program is told that wanted it taken back
@@ -58,8 +59,6 @@ type formWords struct {
 	Do      string // the button
 }
 
-const markOff = " is switched off on this dashboard. Anyone with write access to etcd can use mutexctl "
-
 // wordings are the verbs that there are a form and an address for, in the order in which those are listed.
 func wordings() []struct {
 	verb protocol.Verb
@@ -70,12 +69,11 @@ func wordings() []struct {
 		wording
 	}{
 		{protocol.ActionForceUnlock, wording{page: "unlock", many: "force unlocks", done: "unlocked",
-			off: "Force unlock is switched off on this dashboard. Anyone with write access to etcd can use " +
-				"mutexctl force-unlock.",
+			off:    "Force unlock",
 			metric: "mutexdash_force_unlocks_total", help: "Requested force unlocks, by result.",
 		}},
 		{protocol.ActionAsk, wording{page: "ask", many: "requests to finish", done: "asked",
-			off:    "Asking holders to finish" + markOff + "ask.",
+			off:    "Asking holders to finish",
 			did:    "asked the holder to finish",
 			metric: "mutexdash_asks_total", help: "Requests to holders to finish, by result.",
 			form: formWords{Title: "Ask the holder to finish", Tab: "ask to finish",
@@ -87,7 +85,7 @@ func wordings() []struct {
 				Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
 		}},
 		{protocol.ActionExtend, wording{page: "extend", many: "extensions", done: "extended", lengthFlag: "by",
-			off: "Giving more time" + markOff + "extend.",
+			off: "Giving more time",
 			did: "given it more time", moved: "the lock has just been extended. Check whether it still needs more time",
 			metric: "mutexdash_extensions_total", help: "Requests to give holders more time, by result.",
 			form: formWords{Title: "Give more time to the holder of", Tab: "more time for",
@@ -100,7 +98,7 @@ func wordings() []struct {
 		}},
 		{protocol.ActionAcknowledge, wording{page: "acknowledge", many: "acknowledgements", done: "acknowledged",
 			undone: "withdrawn", command: "ack", lengthFlag: "for",
-			off: "Acknowledging locks" + markOff + "ack.",
+			off: "Acknowledging locks",
 			did: "acknowledged the lock", moved: "another operator has just acknowledged the lock",
 			metric: "mutexdash_acknowledgements_total",
 			help:   "Requests to acknowledge locks, and to withdraw that, by result.",
@@ -114,19 +112,17 @@ func wordings() []struct {
 				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
 		}},
 		{protocol.ActionEndDelay, wording{page: "end-delay", many: "ends of lock delays", done: "ended",
-			off: "Ending lock delays is switched off on this dashboard. Anyone with write access to etcd can use " +
-				"mutexctl end-delay.",
+			off:    "Ending lock delays",
 			metric: "mutexdash_delay_ends_total", help: "Requests to end lock delays, by result.",
 		}},
 	}
 }
 
-// newOperations are the operations of a handler.
 func newOperations(h *Handler) []*Operation {
 	var all []*Operation
 	for _, w := range wordings() {
 		o := &Operation{Handler: h, verb: w.verb, Facts: w.verb.Facts(), wording: w.wording,
-			rate: rate{many: w.many}, results: h.newResults(w.metric, w.help)}
+			rate: rate{many: w.many}, results: h.newResults(w.metric, w.help, "success", "conflict", "denied", "error")}
 		o.show = o.showHold
 		o.perform = o.performOnHold
 		o.after = o.afterHold
@@ -146,6 +142,9 @@ func (o *Operation) Page() string { return o.page }
 // API is where programs ask for it, below the prefix.
 func (o *Operation) API() string { return "api/v1/lock/" + string(o.verb) }
 
+// mutexctl is its command.
+func (o *Operation) mutexctl() string { return cmp.Or(o.wording.command, string(o.verb)) }
+
 // need is the permission that it takes.
 func (o *Operation) need() access.Permission { return access.Permission(o.Right) }
 
@@ -160,7 +159,7 @@ func (o *Operation) verbOf(asked Request) protocol.Verb {
 // Handler serves the actions of operators, as forms and as an API.
 type Handler struct {
 	metrics
-	operations []*Operation
+	Operations []*Operation
 	site       *site.Site
 	traces     *backtraces.Store
 	api        *api.API
@@ -173,12 +172,9 @@ func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
 	m := newMetrics()
 	h := &Handler{metrics: m, site: s, traces: t, api: a, told: m.newNotices(s.Config.Notify != nil),
 		notices: make(chan []byte, maxNotices)}
-	h.operations = newOperations(h)
+	h.Operations = newOperations(h)
 	return h
 }
-
-// All are the operations.
-func (h *Handler) All() []*Operation { return h.operations }
 
 // Refused notes a request that was refused before its body was read.
 func (o *Operation) Refused(r *site.Request, err error) {

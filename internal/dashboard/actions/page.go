@@ -341,8 +341,7 @@ func (o *Operation) command(asked Request) string {
 		length = []string{"--withdraw"}
 		why = nil
 	}
-	name := cmp.Or(o.wording.command, string(o.verb))
-	return o.site.Mutexctl(name, asked.Name, slices.Concat(seen, length, why)...)
+	return o.site.Mutexctl(o.mutexctl(), asked.Name, slices.Concat(seen, length, why)...)
 }
 
 // time is the amount of time as the command line takes it: what was typed, or the form's default if that is unreadable.
@@ -351,12 +350,5 @@ func (r *Request) time() string {
 	if err != nil || d <= 0 {
 		d = usualTime
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return text.Exact(d)
 }

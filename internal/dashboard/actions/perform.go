@@ -61,7 +61,9 @@ func (f *FieldError) code() string {
 // May says whether the caller may do it at all.
 func (o *Operation) May(c access.Caller) error {
 	if !o.site.Config.On(o.verb) {
-		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only", Detail: o.off}
+		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
+			Detail: o.off + " is switched off on this dashboard. Anyone with write access to etcd can use mutexctl " +
+				o.mutexctl() + "."}
 	}
 	return o.site.Admit(c, o.need())
 }
@@ -216,7 +218,6 @@ func notPossible(why string) error {
 		Detail: "Nothing was done: " + why + "."}
 }
 
-// holderLine is the holder in one line.
 func holderLine(at *site.Request, r *metadata.Record) string {
 	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), site.MaxWordShown))
 	if r.Hostname != "" {
@@ -241,7 +242,6 @@ func (o *Operation) newAction(r *site.Request, asked Request, holder string) pro
 	}
 }
 
-// readNow reads the lock from etcd.
 func (h *Handler) readNow(ctx context.Context, name string) (metadata.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()

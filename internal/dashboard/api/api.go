@@ -90,7 +90,7 @@ func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
 	j := lockjson.New(r.Record, r.Verdict(), r.Queue, now)
 	j.Expiring = r.Display == locks.Expiring // as the page shows it
 	j.Cluster = r.Cluster
-	j.URL = a.site.URLs.Of(r).Lock(r.Name, r.UUID)
+	j.URL = a.site.URLs.In(r.Cluster).Lock(r.Name, r.UUID)
 	return j
 }
 

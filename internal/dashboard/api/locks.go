@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,10 +129,7 @@ func pick(locks []lockjson.Lock, fields []string) ([]map[string]json.RawMessage,
 	out := make([]map[string]json.RawMessage, len(locks))
 	for i, lock := range locks {
 		b, err := json.Marshal(lock)
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(b, &out[i]); err != nil {
+		if err := cmp.Or(err, json.Unmarshal(b, &out[i])); err != nil {
 			return nil, err
 		}
 		for name := range out[i] {

@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // defaultLimit is how many records a page has.
@@ -127,7 +125,6 @@ func search[T any](ctx context.Context, asked Request, all []T, place func(*T) C
 type Hold struct {
 	*metadata.Ending
 	Cluster string // empty where there is only one
-	store   *Store
 }
 
 // Holds are the holds that are known to be over, newest first, as [Store.Endings].
@@ -135,7 +132,7 @@ func (s *Store) Holds(ctx context.Context, now time.Time) ([]Hold, error) {
 	all, err := s.Endings(ctx, now, "")
 	holds := make([]Hold, len(all))
 	for i := range all {
-		holds[i] = Hold{&all[i], s.source.Cluster, s}
+		holds[i] = Hold{&all[i], s.source.Cluster}
 	}
 	return holds, err
 }
@@ -145,8 +142,11 @@ func Search(ctx context.Context, asked Request, all []Hold) (Page[Hold], error) 
 	return search(ctx, asked, all, (*Hold).Place, func(h *Hold) bool { return h.Matches(asked.Query) })
 }
 
-// Newest puts lists of several clusters into one, newest first.
+// Newest puts lists of several clusters, each newest first, into one.
 func Newest[T any](lists [][]T, place func(*T) Cursor) []T {
+	if len(lists) == 1 {
+		return lists[0]
+	}
 	all := slices.Concat(lists...)
 	slices.SortStableFunc(all, func(a, b T) int {
 		x, y := place(&a), place(&b)
@@ -167,7 +167,7 @@ func (h *Hold) Matches(q *locks.Query) bool {
 	r := metadata.Record{Name: h.Lock, UUID: h.UUID, Token: h.Token, Holder: h.Holder, Attributes: h.Attributes,
 		LockedAt: h.LockedAt.Time, AlertAt: h.AlertAt.Time, AutoUnlockAt: h.AutoUnlockAt.Time,
 		Acknowledged: h.Acknowledged}
-	row := h.store.row(&r, h.EndedAt.Time)
+	row := locks.RowThen(&r, h.Cluster, h.EndedAt.Time)
 	row.Ending = h.Ending
 	return q.Matches(row, h.EndedAt.Time)
 }
@@ -176,7 +176,6 @@ func (h *Hold) Matches(q *locks.Query) bool {
 type OperatorAction struct {
 	*protocol.Action
 	Cluster string // empty where there is only one
-	store   *Store
 }
 
 // Place is where the action stands in the audit trail.
@@ -189,12 +188,6 @@ func SearchActions(ctx context.Context, asked Request, all []OperatorAction) (Pa
 		func(d *OperatorAction) bool {
 			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Holder: metadata.Holder{
 				Owner: d.Actor, Hostname: d.Client, Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}}
-			return asked.Query.Matches(d.store.row(&r, d.At.Time), d.At.Time)
+			return asked.Query.Matches(locks.RowThen(&r, d.Cluster, d.At.Time), d.At.Time)
 		})
-}
-
-// row is a record as it was judged at the time, by its own deadlines: what unlockers decided by then is not known.
-func (s *Store) row(r *metadata.Record, at time.Time) *locks.Row {
-	judged := locks.NewRow(r, &fate.Fate{}, staleness.Moment{Wall: at}, &locks.Queue{})
-	return judged.In(s.source.Cluster)
 }

@@ -243,7 +243,7 @@ func (s *Store) OperatorActions(ctx context.Context, now time.Time) ([]OperatorA
 	all, err := s.audited.get(ctx, now, s.source.Audit)
 	actions := make([]OperatorAction, len(all))
 	for i := range all {
-		actions[i] = OperatorAction{&all[i], s.source.Cluster, s}
+		actions[i] = OperatorAction{&all[i], s.source.Cluster}
 	}
 	slices.SortStableFunc(actions, func(a, b OperatorAction) int {
 		return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token))

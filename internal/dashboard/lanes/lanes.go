@@ -55,15 +55,12 @@ type Lane struct {
 	Holds      bool // something is held now
 	Waits      bool // there are waiters now
 	Unknown    []Stretch
-	Rows       [][]Bar // of holds
-	Lines      [][]Bar // of waits
-	Beyond     []Bar   // waits and holds for which there is no row
-	all        []*intervals.Interval
+	Rows       [][]Bar               // of holds
+	Lines      [][]Bar               // of waits
+	Beyond     []Bar                 // waits and holds for which there is no row
+	All        []*intervals.Interval // by their beginning
 	asOf       time.Time
 }
-
-// All are the intervals of the lane, by their beginning.
-func (l *Lane) All() []*intervals.Interval { return l.all }
 
 // Stretch is a part of the width of the picture, in percent.
 type Stretch struct{ X, Width float64 }
@@ -108,7 +105,7 @@ func Lay(all []intervals.Interval, p Plan) Picture {
 	picture.Lanes = picture.Lanes[:len(picture.Lanes)-picture.More]
 	for n := range picture.Lanes {
 		l := &picture.Lanes[n]
-		slices.SortFunc(l.all, func(a, b *intervals.Interval) int {
+		slices.SortFunc(l.All, func(a, b *intervals.Interval) int {
 			return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
 		})
 		for _, span := range p.Unknown(l.Key) {
@@ -127,7 +124,7 @@ func mostLost(a, b *Lane) int {
 }
 
 func (l *Lane) add(i *intervals.Interval, from time.Time) {
-	l.all = append(l.all, i)
+	l.All = append(l.All, i)
 	if i.Begin.Before(l.First) {
 		l.First = i.Begin
 	}
@@ -188,7 +185,7 @@ func (l *Lane) fill(of Span, narrow float64) (bars int) {
 	var rows, lines, beyond stack
 	rows.most = MaxRows
 	lines.most = MaxLines
-	for _, i := range l.all {
+	for _, i := range l.All {
 		bar := newBar(i, of, l.asOf)
 		switch {
 		case i.Wait && lines.put(bar, narrow), !i.Wait && rows.put(bar, narrow):

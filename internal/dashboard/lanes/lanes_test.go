@@ -182,8 +182,8 @@ func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
 					n += bar.N
 				}
 			}
-			if n > len(l.All()) || len(l.Beyond) == 0 && n != len(l.All()) {
-				t.Errorf("seed %d, lane %s: %d of %d are drawn", seed, l.Name, n, len(l.All()))
+			if n > len(l.All) || len(l.Beyond) == 0 && n != len(l.All) {
+				t.Errorf("seed %d, lane %s: %d of %d are drawn", seed, l.Name, n, len(l.All))
 			}
 		}
 		if least := 6 * 11; picture.Bars > max(least, p.Bars) {

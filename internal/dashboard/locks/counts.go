@@ -9,7 +9,8 @@ import (
 
 // Counts sums up locks.
 type Counts struct {
-	Total int
+	Total   int
+	Version uint64 // changes with anything that a list shows of them
 
 	Waiting    int                // waiters
 	Longest    time.Time          // since when the longest waiter waits
@@ -33,6 +34,7 @@ type sharedLock struct{ cluster, name string }
 
 func (c *Counts) add(r *Row) {
 	c.Total++
+	c.Version += r.Fingerprint
 	c.in[r.Display.Urgency()]++
 	if r.Display == Expiring {
 		c.in[Held.Urgency()]++
@@ -49,9 +51,9 @@ func (c *Counts) add(r *Row) {
 	}
 }
 
-// sum adds the counts of other locks.
 func (c *Counts) sum(o *Counts) {
 	c.Total += o.Total
+	c.Version += o.Version
 	for urgency, n := range o.in {
 		c.in[urgency] += n
 	}

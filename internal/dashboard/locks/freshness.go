@@ -58,7 +58,7 @@ func (f Freshness) JudgedAt(now time.Time) time.Time {
 // Viewpoint is the point in time from which the snapshot is shown.
 func (f Freshness) Viewpoint(now time.Time) phrase.Viewpoint {
 	if f.Level(now) == Stale {
-		return phrase.StaleAt(now, f.Heard)
+		return phrase.Viewpoint{Now: now, AsOf: f.Heard, Stale: true}
 	}
 	return phrase.LiveAt(now)
 }

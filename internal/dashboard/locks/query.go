@@ -34,6 +34,8 @@ type Query struct {
 // Term is one condition.
 type Term struct {
 	Text  string // as typed, with its "-"
+	key   string // of "key:value"; else empty
+	value string // of that, without quotes
 	not   bool
 	late  bool // it is a regular expression: cheaper terms are looked at first
 	match matcher
@@ -95,9 +97,11 @@ func (q *Query) add(token string) {
 		body = token
 	}
 	if key, value, ok := cutKey(body); ok {
+		t.key = key
+		t.value = unquote(value)
 		var err error
 		regexps := q.regexps
-		if t.match, err = q.field(key, unquote(value)); err != nil {
+		if t.match, err = q.field(key, t.value); err != nil {
 			q.problem(token, err.Error())
 			return
 		}
@@ -148,18 +152,22 @@ func (q *Query) Without(n int) string {
 // With is the text of the query with a term that replaces those with the same key: "state:alerting".
 func (q *Query) With(added string) string {
 	key, _, _ := cutKey(added)
-	kept := slices.DeleteFunc(slices.Clone(q.Terms), func(t Term) bool {
-		k, _, ok := cutKey(strings.TrimPrefix(t.Text, "-"))
-		return ok && k == key
-	})
+	kept := q.without(func(t Term) bool { return t.key != "" && t.key == key })
 	return textOf(append(kept, Term{Text: added}))
 }
+
+func (q *Query) without(these func(Term) bool) []Term {
+	return slices.DeleteFunc(slices.Clone(q.Terms), these)
+}
+
+// globs are the values of the term.
+func (t Term) globs() []string { return strings.Split(strings.TrimPrefix(t.value, "="), ",") }
 
 // clusterValues are the values of the term that chooses clusters; nil: there is none.
 func (q *Query) clusterValues() []string {
 	for _, t := range q.Terms {
-		if key, value, ok := cutKey(t.Text); ok && key == "cluster" {
-			return strings.Split(strings.TrimPrefix(unquote(value), "="), ",")
+		if t.key == "cluster" && !t.not {
+			return t.globs()
 		}
 	}
 	return nil
@@ -173,11 +181,10 @@ func (q *Query) ChoosesCluster(name string) bool {
 // KnowClusters leaves out terms that choose a cluster which does not exist, and says so.
 func (q *Query) KnowClusters(names []string) {
 	q.Terms = slices.DeleteFunc(q.Terms, func(t Term) bool {
-		key, value, ok := cutKey(strings.TrimPrefix(t.Text, "-"))
-		if !ok || key != "cluster" {
+		if t.key != "cluster" {
 			return false
 		}
-		for glob := range strings.SplitSeq(strings.TrimPrefix(unquote(value), "="), ",") {
+		for _, glob := range t.globs() {
 			if !slices.ContainsFunc(names, func(name string) bool { return text.Matches(glob, name) }) {
 				q.problem(t.Text, fmt.Sprintf("there is no cluster %q; there are: %s", glob, strings.Join(names, " ")))
 				q.left += "\n" + t.Text
@@ -193,18 +200,12 @@ func (q *Query) Free() bool { return len(q.clusterValues()) == 0 }
 
 // OnlyClusters is the text of the query without all but the choice of clusters.
 func (q *Query) OnlyClusters() string {
-	return textOf(slices.DeleteFunc(slices.Clone(q.Terms), func(t Term) bool {
-		key, _, ok := cutKey(strings.TrimPrefix(t.Text, "-"))
-		return !ok || key != "cluster"
-	}))
+	return textOf(q.without(func(t Term) bool { return t.key != "cluster" }))
 }
 
 // InClusters is the text of the query that chooses these clusters; all, where none is named.
 func (q *Query) InClusters(names ...string) string {
-	kept := slices.DeleteFunc(slices.Clone(q.Terms), func(t Term) bool {
-		key, _, ok := cutKey(strings.TrimPrefix(t.Text, "-"))
-		return ok && key == "cluster"
-	})
+	kept := q.without(func(t Term) bool { return t.key == "cluster" })
 	if len(names) > 0 {
 		kept = append(kept, Term{Text: "cluster:" + strings.Join(names, ",")})
 	}
@@ -226,10 +227,9 @@ func quoted(value string) string {
 
 // Dropping is the text of the query without these terms.
 func (q *Query) Dropping(terms ...string) string {
-	return textOf(slices.DeleteFunc(slices.Clone(q.Terms), func(t Term) bool { return slices.Contains(terms, t.Text) }))
+	return textOf(q.without(func(t Term) bool { return slices.Contains(terms, t.Text) }))
 }
 
-// textOf is the text of a query with these terms.
 func textOf(terms []Term) string {
 	texts := make([]string, len(terms))
 	for i, t := range terms {

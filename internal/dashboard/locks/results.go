@@ -126,17 +126,16 @@ func (r *results) drop(key string, e *entry) {
 	}
 }
 
-// compute finds the rows.
 func (s *Snapshot) compute(ctx context.Context, q *Query, o lockorder.Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
-		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.Version}, nil
+		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.All.Version}, nil
 	}
 	found := Sort(s.matching(ctx, q, now), o)
 	if err := Stopped(ctx); err != nil {
 		return nil, err
 	}
-	all := totalOf(found)
-	return &Result{Rows: found, Counts: all.counts, Version: all.version + Hash(uint64(len(s.Rows)))}, nil
+	all := countsOf(found)
+	return &Result{Rows: found, Counts: all, Version: all.Version + Hash(uint64(len(s.Rows)))}, nil
 }
 
 // matching are the rows that the query finds, by name, or some of them when ctx ended.

@@ -47,33 +47,17 @@ type Row struct {
 // Queue is what a list shows of a queue.
 type Queue = verdict.Queue
 
-// queues are those of all locks.
-type queues struct {
-	byLock map[string]*Queue
-	nobody *Queue // that of a lock for which nobody waits, shared by their rows
-}
-
-func queuesOf(all map[string][]metadata.Waiter, now time.Time) queues {
-	q := queues{make(map[string]*Queue, len(all)), &Queue{}}
-	for lock, queue := range all {
-		q.byLock[lock] = new(verdict.QueueOf(queue, now))
-	}
-	return q
-}
-
-// of is the queue of a lock; never nil.
-func (q queues) of(lock string) *Queue {
-	if queue := q.byLock[lock]; queue != nil {
-		return queue
-	}
-	return q.nobody
-}
-
 // NewRow judges the lock at the moment, as one that unlockers treat so. The row keeps its queue, which is not nil.
 func NewRow(r *metadata.Record, f *fate.Fate, at staleness.Moment, waiting *Queue) *Row {
 	row := &Row{Record: r, Queue: waiting}
 	row.judge(f, at)
 	return row
+}
+
+// RowThen is a lock of a cluster as it was judged at a time, by its own deadlines: what unlockers decided by then is
+// not known.
+func RowThen(r *metadata.Record, cluster string, at time.Time) *Row {
+	return NewRow(r, &fate.Fate{}, staleness.Moment{Wall: at}, &Queue{}).In(cluster)
 }
 
 // In is the row as one of a cluster.
@@ -140,30 +124,14 @@ func (r *Row) state() staleness.State {
 	return r.Display
 }
 
-// alertAt is that of the verdict.
-func (r *Row) alertAt() time.Time {
-	if r.verdict != nil {
-		return r.verdict.AlertAt
-	}
-	return r.AlertAt
-}
-
-// autoUnlockAt is that of the verdict.
-func (r *Row) autoUnlockAt() time.Time {
-	if r.verdict != nil {
-		return r.verdict.AutoUnlockAt
-	}
-	return r.AutoUnlockAt
-}
-
 // TroubledAt is since when the lock has needed a person: when it began to alert, its holder ended or it expired; zero
 // for one that does not.
 func (r *Row) TroubledAt() time.Time {
-	switch r.state() {
+	switch v := r.Verdict(); v.State {
 	case staleness.Alerting, staleness.Expired:
-		return protocol.Earlier(r.alertAt(), r.autoUnlockAt())
+		return protocol.Earlier(v.AlertAt, v.AutoUnlockAt)
 	case staleness.Abandoned:
-		return protocol.Earlier(protocol.EndedAt(r.Death), r.alertAt())
+		return protocol.Earlier(protocol.EndedAt(r.Death), v.AlertAt)
 	}
 	return time.Time{}
 }

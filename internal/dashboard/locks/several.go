@@ -49,7 +49,6 @@ func (m *Several) Current(now time.Time, parts []Part) *Snapshot {
 	return m.last
 }
 
-// merge makes one snapshot of several.
 func merge(parts []Part, now time.Time) *Snapshot {
 	s := &Snapshot{at: now, frozen: map[string]time.Time{},
 		Cycles: sync.OnceValue(func() (all []deadlock.Cycle) {
@@ -65,7 +64,6 @@ func merge(parts []Part, now time.Time) *Snapshot {
 			all.NextUnlock = nil // what comes next there is not known
 		}
 		s.All.sum(&all)
-		s.Version += p.Snapshot.Version
 		if p.Frozen.IsZero() {
 			s.Next = protocol.Earlier(s.Next, p.Snapshot.Next)
 		} else {

@@ -3,6 +3,7 @@
 package locks
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,7 +28,6 @@ type Snapshot struct {
 	Cycles  func() []deadlock.Cycle // found when they are first asked for
 	Ranking func() *verdict.Ranking // which lock a person should hear of first; found when it is first asked for
 	Next    time.Time               // when a state changes by itself; zero = never
-	Version uint64                  // changes with anything that a list shows
 
 	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
 	at           time.Time            // the moment at which the states hold
@@ -94,12 +94,12 @@ func (s *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
 		queues = s.source.Queues()
 	}
 	version := versionOf(queues)
-	by := judging{s.source.Fate(), s.source.Cluster}
-	if s.last != nil && s.last.fate.Same(&by.fate) && s.last.current(locks, version, at.Wall) {
+	f := s.source.Fate()
+	if s.last != nil && s.last.fate.Same(&f) && s.last.current(locks, version, at.Wall) {
 		return s.last
 	}
 	start := time.Now()
-	s.last = build(locks, queues, by, at)
+	s.last = build(locks, queues, f, s.source.Cluster, at)
 	s.last.queueVersion = version
 	s.last.results.costly = s.costly
 	s.frozen = frozen
@@ -127,13 +127,18 @@ func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at tim
 }
 
 // build makes a snapshot: it judges all locks.
-func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by judging, at staleness.Moment) *Snapshot {
-	s := &Snapshot{at: at.Wall, fate: by.fate, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
+func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate, cluster string,
+	at staleness.Moment) *Snapshot {
+	s := &Snapshot{at: at.Wall, fate: f, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
-	waiting := queuesOf(queues, at.Wall)
+	waiting := make(map[string]*Queue, len(queues))
+	for lock, queue := range queues {
+		waiting[lock] = new(verdict.QueueOf(queue, at.Wall))
+	}
+	nobody := &Queue{}
 	inChunks(len(locks), func(from, to int) struct{} {
 		for i := from; i < to; i++ {
-			s.Rows[i] = by.row(locks[i], waiting, at)
+			s.Rows[i] = NewRow(locks[i], &f, at, cmp.Or(waiting[locks[i].Queue()], nobody)).In(cluster)
 		}
 		return struct{}{}
 	})
@@ -143,21 +148,9 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, by jud
 			s.troubled = append(s.troubled, r)
 		}
 	}
-	all := totalOf(s.Rows)
-	s.All, s.Version = all.counts, all.version
+	s.All = countsOf(s.Rows)
 	s.Ranking = sync.OnceValue(s.ranking)
 	return s
-}
-
-// judging is what the rows of a snapshot have in common.
-type judging struct {
-	fate    fate.Fate
-	cluster string
-}
-
-// row judges a lock.
-func (by judging) row(lock *metadata.Record, waiting queues, at staleness.Moment) *Row {
-	return NewRow(lock, &by.fate, at, waiting.of(lock.Queue())).In(by.cluster)
 }
 
 // rowNamed is where the row of a lock stands, or would stand, among rows that are sorted by name.
@@ -165,23 +158,14 @@ func rowNamed(rows []*Row, name string) (i int, found bool) {
 	return slices.BinarySearchFunc(rows, name, func(r *Row, name string) int { return strings.Compare(r.Name, name) })
 }
 
-// total is what rows add up to.
-type total struct {
-	counts  Counts
-	version uint64 // changes with anything that a list shows of them
-}
-
-// totalOf sums up rows.
-func totalOf(rows []*Row) (all total) {
-	for _, part := range inChunks(len(rows), func(from, to int) (part total) {
+func countsOf(rows []*Row) (all Counts) {
+	for _, part := range inChunks(len(rows), func(from, to int) (part Counts) {
 		for _, r := range rows[from:to] {
-			part.counts.add(r)
-			part.version += r.Fingerprint
+			part.add(r)
 		}
 		return part
 	}) {
-		all.counts.sum(&part.counts)
-		all.version += part.version
+		all.sum(&part)
 	}
 	return all
 }

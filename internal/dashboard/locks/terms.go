@@ -245,15 +245,16 @@ func instantTerm(key, value string) (matcher, error) {
 
 // length is the length of time that the key compares.
 func (r *Row) length(key string, now time.Time) (d time.Duration, known bool) {
+	v := r.Verdict()
 	switch key {
 	case "held":
 		return now.Sub(r.LockedAt), !r.LockedAt.IsZero()
 	case "alert":
-		return r.alertAt().Sub(now), !r.alertAt().IsZero()
+		return v.AlertAt.Sub(now), !v.AlertAt.IsZero()
 	case "unlock":
-		return r.autoUnlockAt().Sub(now), !r.autoUnlockAt().IsZero()
+		return v.AutoUnlockAt.Sub(now), !v.AutoUnlockAt.IsZero()
 	case "expired":
-		return now.Sub(r.autoUnlockAt()), r.state() == staleness.Expired
+		return now.Sub(v.AutoUnlockAt), v.State == staleness.Expired
 	default: // wait
 		return now.Sub(r.Longest), !r.Longest.IsZero()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // ListRequest is what the parameters of a list ask for; page and API read the same.
@@ -90,7 +91,6 @@ func (l ListRequest) view(u site.URLs) string {
 	return parameters
 }
 
-// listPage is the list of locks.
 type listPage struct {
 	site.Page
 	Verdict  Verdict
@@ -177,7 +177,7 @@ func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
 func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) string {
 	asked := r.URL.Path + l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields"))
-	h := locks.Hash(s.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
+	h := locks.Hash(s.All.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
 		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
 		xxhash.Sum64String(r.Tag()),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
@@ -186,7 +186,7 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 		h = locks.Hash(h, xxhash.Sum64String(l.urls.Cluster+"/"+l.Name), uint64(l.Waiters), uint64(l.Since.UnixNano()))
 	}
 	if r.Several() {
-		h = locks.Hash(h, xxhash.Sum64String(fmt.Sprint(r.Caller.Granted())))
+		h = locks.Hash(h, xxhash.Sum64String(fmt.Sprint(r.Caller.Granted)))
 	}
 	unlockers := r.Unlockers()
 	for _, u := range unlockers {
@@ -228,10 +228,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	if urgent := s.All.Late(); urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
 	}
-	v.NextAt = s.Next.UnixMilli()
-	if stale := r.Fresh.StaleAt(); s.Next.IsZero() || stale.Before(s.Next) {
-		v.NextAt = stale.UnixMilli()
-	}
+	v.NextAt = protocol.Earlier(s.Next, r.Fresh.StaleAt()).UnixMilli()
 	for _, seconds := range []int{2, 5, 10, 30, 60} {
 		if float64(seconds) >= v.Least {
 			v.Every = append(v.Every, seconds)

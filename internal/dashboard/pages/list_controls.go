@@ -96,7 +96,6 @@ type groupView struct {
 	Table table
 }
 
-// stateCount is how many locks are in a state.
 type stateCount struct {
 	State staleness.State
 	N     int

@@ -18,7 +18,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// rowView is one lock in the list.
 type rowView struct {
 	Look      locks.DisplayState
 	Version   string // changes with anything it shows
@@ -127,7 +126,6 @@ func middle(s string) (head, tail string) {
 	return s[:i], s[i:]
 }
 
-// table is a table of locks.
 type table struct {
 	Caption string
 	Columns []column

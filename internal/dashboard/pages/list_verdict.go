@@ -21,7 +21,6 @@ type Verdict struct {
 	Step       choice // what to do next; no address: nothing
 	Command    string // the same on the command line
 	Away       bool   // the step leads to another site
-	Framed     bool   // the page may be in a frame, where forms are not shown
 	More       []choice
 }
 
@@ -108,7 +107,7 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 		at = phrase.LiveAt(r.Now) // the silence goes on
 	}
 	u := r.Site.URLs
-	v := Verdict{Verdict: said, Framed: len(p.site.Config.FrameAncestors) > 0}
+	v := Verdict{Verdict: said}
 	v.Lead = sentenceAt(said.Lead, at, u)
 	if said.Then != nil {
 		v.Then = sentenceAt(said.Then, at, u)

@@ -31,7 +31,6 @@ func (p *Pages) lockFrame(r *site.Request, lock *site.Lock) lockFrame {
 	return f
 }
 
-// lockPage is the page of one lock.
 type lockPage struct {
 	lockFrame
 	Look      locks.DisplayState
@@ -67,7 +66,6 @@ type lockPage struct {
 	Marks     []MarkLink // what can be done without taking anything away
 	Ack       ackView
 	Force     string // where the hold can be ended by force
-	Framed    bool   // the page may be in a frame, where that one is not shown
 	NoForce   string // why it cannot
 	Unlock    string // how to end the hold on the command line
 }
@@ -172,7 +170,6 @@ func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
 		v.NoForce = "No force unlock now: etcd does not answer, so what you see may be out of date."
 	default:
 		v.Force = p.site.URLs.Act("unlock", row.Name, row.UUID, FromView(p.site.URLs, r))
-		v.Framed = len(p.site.Config.FrameAncestors) > 0
 	}
 }
 

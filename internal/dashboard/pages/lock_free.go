@@ -108,7 +108,6 @@ func knownSince(since *phrase.Moment) phrase.Sentence {
 		Time(since).Say(").")
 }
 
-// endedView is how a hold ended.
 type endedView struct {
 	Word  string
 	When  *phrase.Moment

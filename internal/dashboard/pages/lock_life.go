@@ -31,7 +31,6 @@ type life struct {
 	past    []metadata.Ending // the holds that are over, newest first
 }
 
-// event is an entry of a life.
 type event struct {
 	Class string // held, ended, waits, done, alert or gap
 	When  *phrase.Moment
@@ -78,12 +77,12 @@ func (l *life) last() *metadata.Ending {
 	return &l.past[0]
 }
 
-func (l *life) add(at phrase.Viewpoint, class string, when time.Time, said phrase.Sentence, notes ...string) *event {
+func (l *life) add(at phrase.Viewpoint, class string, when time.Time, what phrase.Sentence, notes ...string) *event {
 	if when.IsZero() {
 		return &event{}
 	}
-	l.Events = append(l.Events, event{Class: class, When: at.Since(when), Said: said, at: when,
-		Notes: slices.DeleteFunc(notes, func(s string) bool { return s == "" })})
+	l.Events = append(l.Events, event{Class: class, When: at.Since(when), Said: what, at: when,
+		Notes: said(notes...)})
 	return &l.Events[len(l.Events)-1]
 }
 

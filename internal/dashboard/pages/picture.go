@@ -108,7 +108,6 @@ const (
 	colours = 8
 )
 
-// draw draws a plan.
 func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
 	plan.Span = d.span
 	plan.Bars = maxBars
@@ -130,7 +129,7 @@ func (d *drawing) choose(all []lanes.Lane, v *picture) {
 	d.colours = map[string]int{}
 	var owners []string
 	for n := range all {
-		for _, i := range all[n].All() {
+		for _, i := range all[n].All {
 			if _, known := d.colours[i.Owner]; !known {
 				d.colours[i.Owner] = 0
 				owners = append(owners, i.Owner)
@@ -159,11 +158,11 @@ func (d *drawing) class(owner string) string { return "o" + strconv.Itoa(d.colou
 
 // lane draws a lane: what has no line on top, below it the lines of waits, below them the bars of holds.
 func (d *drawing) lane(l *lanes.Lane) laneView {
-	first := l.All()[0]
+	first := l.All[0]
 	v := laneView{Note: d.note(l)}
 	if d.byLock {
 		v.Name, v.Cluster = text.Clip(l.Name, site.MaxNameShown), l.Cluster
-		v.URL = d.urls(l.Cluster).Lock(l.Name, "")
+		v.URL = d.p.site.URLs.In(l.Cluster).Lock(l.Name, "")
 	} else {
 		v.Name = who(first)
 	}
@@ -230,7 +229,7 @@ func (d *drawing) bar(b *lanes.Bar, y, height int) barView {
 	if b.Wait {
 		return v
 	}
-	v.URL = d.urls(b.Cluster).Lock(b.Name, b.HistoryID())
+	v.URL = d.p.site.URLs.In(b.Cluster).Lock(b.Name, b.HistoryID())
 	if b.Late.Width > 0 {
 		v.Late = at(lanes.Stretch{X: b.Late.X, Width: max(b.Late.Width, lanes.Narrow)})
 	}
@@ -248,13 +247,6 @@ func (d *drawing) bar(b *lanes.Bar, y, height int) barView {
 		v.Text = label
 	}
 	return v
-}
-
-func (d *drawing) urls(cluster string) site.URLs {
-	if cluster == "" {
-		return d.p.site.URLs
-	}
-	return d.p.site.URLs.In(cluster)
 }
 
 // at is a stretch as the drawing wants it.

@@ -108,7 +108,7 @@ func (v *picture) table(d *drawing, all []lanes.Lane) {
 	}
 	var rows []row
 	for n := range all {
-		for _, i := range all[n].All() {
+		for _, i := range all[n].All {
 			rows = append(rows, row{&all[n], i})
 		}
 	}
@@ -127,7 +127,7 @@ func (v *picture) table(d *drawing, all []lanes.Lane) {
 			view.Till = d.clock(r.End)
 		}
 		if !r.Wait {
-			view.URL = d.urls(r.Cluster).Lock(r.Name, r.HistoryID())
+			view.URL = d.p.site.URLs.In(r.Cluster).Lock(r.Name, r.HistoryID())
 		}
 		v.Table = append(v.Table, view)
 	}

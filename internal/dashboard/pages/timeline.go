@@ -11,11 +11,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // timelinePage is who held and who waited in the last minutes or hours.
@@ -127,10 +125,9 @@ func matching(r *site.Request, q *locks.Query, all []intervals.Interval) ([]inte
 			return nil, err
 		}
 		at := cmp.Or(i.End, r.Now)
-		row := locks.NewRow(&metadata.Record{Name: i.Lock, UUID: i.ID, Token: i.Token, LockedAt: i.Begin,
-			AlertAt: i.Alert, Holder: metadata.Holder{Owner: i.Owner, Hostname: i.Host, PID: i.PID}},
-			&fate.Fate{}, staleness.Moment{Wall: at}, &locks.Queue{})
-		found[key] = q.Matches(row.In(i.Cluster), at)
+		row := locks.RowThen(&metadata.Record{Name: i.Lock, UUID: i.ID, Token: i.Token, LockedAt: i.Begin,
+			AlertAt: i.Alert, Holder: metadata.Holder{Owner: i.Owner, Hostname: i.Host, PID: i.PID}}, i.Cluster, at)
+		found[key] = q.Matches(row, at)
 	}
 	return slices.DeleteFunc(all, func(i intervals.Interval) bool {
 		return !found[lanes.Key{Cluster: i.Cluster, Name: i.Lock}]
@@ -150,7 +147,6 @@ func unwatched(r *site.Request) func(lanes.Key) []lanes.Span {
 	return func(k lanes.Key) []lanes.Span { return spans[k.Cluster] }
 }
 
-// windows adds the choice of windows.
 func (v *picture) windows(shown window, link func(param string) string) {
 	for _, w := range windows() {
 		c := choice{Text: w.text}

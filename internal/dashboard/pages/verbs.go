@@ -43,7 +43,6 @@ func canDo(s *site.Site, r *site.Request, v protocol.Verb, row *locks.Row) bool 
 	return s.MayDo(r, v, row.Owner) && v.PossibleNow(row.Record, r.Now) == nil
 }
 
-// actionWords says what an operator did.
 func actionWords(a *protocol.Action) string {
 	switch a.Action {
 	case protocol.ActionForceUnlock:
@@ -91,7 +90,6 @@ func (p *Pages) fillMarks(v *lockPage, r *site.Request, lock *site.Lock) {
 		return
 	}
 	v.Marks = MarkLinks(p.site, r, lock.Row)
-	v.Framed = len(p.site.Config.FrameAncestors) > 0
 }
 
 // ackView is who looks at a lock, and how to do so: the parts "acknowledged" and "acknowledge" show it.
@@ -99,7 +97,6 @@ type ackView struct {
 	Looked  phrase.Sentence // who looks at it; nil = nobody
 	URL     string          // where the caller can acknowledge it, or withdraw that; empty where they may not
 	Silence string          // Alertmanager's form for a silence of its alerts; empty where that is not known
-	Framed  bool            // the page may be in a frame, where the form is not shown
 }
 
 // lookedView is who looks at a lock, in a row of the list.
@@ -140,15 +137,13 @@ func lookedSentence(a *metadata.Acknowledgement) phrase.Sentence {
 // fillAck adds who looks at the lock, and where the caller can say so.
 func (p *Pages) fillAck(v *lockPage, r *site.Request, lock *site.Lock) {
 	row := lock.Row
-	config := &p.site.Config
 	v.Ack.Looked = lookedSentence(row.Looked)
-	v.Ack.Framed = len(config.FrameAncestors) > 0
 	if row.Looked != nil || row.Display != locks.Held {
 		comment := ""
 		if row.Looked != nil {
 			comment = row.Looked.Note
 		}
-		v.Ack.Silence = config.Silence(row.Name, comment)
+		v.Ack.Silence = p.site.Config.Silence(row.Name, comment)
 	}
 	if v.Stale || lock.Unread != "" && !lock.Silent || !canDo(p.site, r, protocol.ActionAcknowledge, row) {
 		return
@@ -161,7 +156,6 @@ type delayView struct {
 	Words   string
 	Command string // ends it
 	URL     string // of the form that ends it, for those who may
-	Framed  bool   // the page may be in a frame, where the form is not shown
 }
 
 // delayViews are the lock delays of a lock and of its shares: a few of them, if there are many.
@@ -171,8 +165,7 @@ func (p *Pages) delayViews(r *site.Request, name string) []delayView {
 	for i := range delays[:min(len(delays), site.MaxDelaysShown)] {
 		d := &delays[i]
 		command := p.site.Mutexctl("end-delay", d.Lock, site.OfHold(d.UUID, "", "")...)
-		v := delayView{Words: protocol.DelayWords(d, r.Now), Command: command,
-			Framed: len(p.site.Config.FrameAncestors) > 0}
+		v := delayView{Words: protocol.DelayWords(d, r.Now), Command: command}
 		if !r.Viewpoint().Stale && p.site.MayDo(r, protocol.ActionEndDelay, d.Owner) {
 			v.URL = p.site.URLs.Act("end-delay", d.Lock, d.UUID, FromView(p.site.URLs, r))
 		}

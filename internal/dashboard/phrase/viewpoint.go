@@ -28,9 +28,6 @@ type Viewpoint struct {
 // LiveAt is the viewpoint of a snapshot that is current.
 func LiveAt(now time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: now} }
 
-// StaleAt is the viewpoint of a snapshot that is as old as the last sign of life of etcd.
-func StaleAt(now, heard time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: heard, Stale: true} }
-
 // Age is how long ago something was. Clocks differ, so it is never negative.
 func (v Viewpoint) Age(t time.Time) *Moment {
 	if t.IsZero() {

@@ -165,15 +165,6 @@ type Setting struct {
 
 // Check fills the gaps and refuses what cannot work.
 func (c *Config) Check() error {
-	if c.View == nil || c.Store == nil {
-		return errors.New("dashboard: View and Store are required")
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Explain == nil {
-		c.Explain = func(error) string { return "etcd did not answer" }
-	}
 	c.Title = cmp.Or(c.Title, "mutexdash")
 	if c.MinRefresh < 0 || c.MinRefresh > time.Minute {
 		return fmt.Errorf("dashboard: pages that refresh every %v at most are not possible: from 0 to 1m", c.MinRefresh)

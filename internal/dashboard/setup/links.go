@@ -82,12 +82,10 @@ func (c *Config) Silence(lock, comment string) string {
 		return ""
 	}
 	label := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text.NameLabel(lock))
-	address := strings.TrimSuffix(c.Alertmanager, "/") + "/#/silences/new?filter=" + fragment(`{lock="`+label+`"}`)
+	address := strings.TrimSuffix(c.Alertmanager, "/") + "/#/silences/new?filter=" +
+		linktemplate.Escape(`{lock="`+label+`"}`)
 	if comment != "" {
-		address += "&comment=" + fragment(comment)
+		address += "&comment=" + linktemplate.Escape(comment)
 	}
 	return address
 }
-
-// fragment escapes a value in the query of a fragment, where a plus is a plus.
-func fragment(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }

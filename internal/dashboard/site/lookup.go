@@ -166,6 +166,11 @@ func (s *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
 }
 
 func (s *Site) notHeld(name string, l *Lock) error {
+	if l.Unread != "" {
+		return &Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not known", Name: name,
+			Detail: "The lock " + text.Visible(name) + " was not held when etcd was last read, and etcd cannot be " +
+				"read now: " + l.Unread + ".", Retry: 5 * time.Second}
+	}
 	p := &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
 	p.Link = s.URLs.To("history", "q", s.Here(locks.Exactly("name", name)))
@@ -181,11 +186,6 @@ func (s *Site) notHeld(name string, l *Lock) error {
 	if l.AskedHold != "" {
 		p.Detail += " This hold has ended, and how is not recorded: its holder released it, or the record is " +
 			"too old."
-	}
-	if l.Unread != "" {
-		p.Detail = "The lock " + text.Visible(name) +
-			" was not held when etcd was last read, and etcd cannot be read now: " +
-			l.Unread + "."
 	}
 	return p
 }

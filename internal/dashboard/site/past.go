@@ -30,9 +30,6 @@ func (s *Site) Holds(r *Request) ([]history.Hold, Unread) {
 		}
 		return part.Site.History.Holds(r.Context(), r.Now)
 	})
-	if len(lists) == 1 {
-		return lists[0], unread
-	}
 	return history.Newest(lists, (*history.Hold).Place), unread
 }
 
@@ -41,9 +38,6 @@ func (s *Site) OperatorActions(r *Request) ([]history.OperatorAction, Unread) {
 	lists, unread := fromEach(r, access.Audit, func(part *Request) ([]history.OperatorAction, error) {
 		return part.Site.History.OperatorActions(r.Context(), r.Now)
 	})
-	if len(lists) == 1 {
-		return lists[0], unread
-	}
 	return history.Newest(lists, (*history.OperatorAction).Place), unread
 }
 

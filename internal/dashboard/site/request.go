@@ -52,7 +52,6 @@ func (s *Site) NewRequest(r *http.Request, c access.Caller) *Request {
 	return made
 }
 
-// newPart is the request to one cluster.
 func (s *Site) newPart(c access.Caller, now time.Time) *Request {
 	made := &Request{Site: s, Caller: c.In(s.Config.Cluster.Name), Now: now, mono: s.Config.View.Clock(),
 		Fresh: s.Fresh()}

@@ -17,7 +17,6 @@ import (
 // A dashboard of several clusters has a site for each, which knows of no other, and one that shows them together. A
 // request to that one has a part for each cluster, with the caller, the freshness and the snapshot that count there.
 
-// newWhole is the request to several clusters.
 func (s *Site) newWhole(c access.Caller, now time.Time) *Request {
 	made := &Request{Site: s, Now: now}
 	names := make([]string, len(s.Parts))

@@ -1,12 +1,12 @@
 package site
 
 import (
+	"cmp"
 	"encoding/base64"
 	"net/http"
 	"net/url"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -25,18 +25,10 @@ func (u URLs) self(r *Request) string {
 	return u.Prefix + strings.TrimPrefix(r.URL.RequestURI(), u.Route)
 }
 
-// In builds the links to locks of a cluster.
+// In builds the links to locks of a cluster; those of the same one where it has no name.
 func (u URLs) In(cluster string) URLs {
-	u.Cluster = cluster
+	u.Cluster = cmp.Or(cluster, u.Cluster)
 	return u
-}
-
-// Of builds the links to the lock of a row.
-func (u URLs) Of(r *locks.Row) URLs {
-	if r.Cluster == "" {
-		return u
-	}
-	return u.In(r.Cluster)
 }
 
 // ClusterPath is the path below the prefix of what belongs to one of several clusters.

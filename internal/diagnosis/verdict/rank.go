@@ -54,9 +54,7 @@ func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
 			continue
 		}
 		q.Lost += max(0, now.Sub(since))
-		if q.Longest.IsZero() || since.Before(q.Longest) {
-			q.Longest = since
-		}
+		q.Longest = protocol.Earlier(q.Longest, since)
 	}
 	return q
 }

@@ -43,25 +43,18 @@ func (s Step) Words() string {
 
 // Runbook is where it is written what to do about the class; empty where nothing is wrong.
 func (v *Verdict) Runbook() string {
-	var alert string
-	switch v.Class {
-	case Stale:
-		alert = "unlockerviewstale"
-	case Unlockers:
-		alert = v.unlockers
-	case Deadlock:
-		alert = "unlockerdeadlock"
-	case Unclaimed:
-		alert = "unlockerlockunclaimed"
-	case Overdue:
-		alert = "unlockerlockexpired"
-	case Dead:
-		alert = "unlockerlockabandoned"
-	case Silent, Late:
-		alert = "unlockerlockalerting"
-	case Malformed:
-		alert = "unlockerlockmalformed"
-	default:
+	alert, wrong := map[Class]string{
+		Stale:     "unlockerviewstale",
+		Unlockers: v.unlockers,
+		Deadlock:  "unlockerdeadlock",
+		Unclaimed: "unlockerlockunclaimed",
+		Overdue:   "unlockerlockexpired",
+		Dead:      "unlockerlockabandoned",
+		Silent:    "unlockerlockalerting",
+		Late:      "unlockerlockalerting",
+		Malformed: "unlockerlockmalformed",
+	}[v.Class]
+	if !wrong {
 		return ""
 	}
 	return runbooks + alert

@@ -56,8 +56,8 @@ func (s *Server) Connect() *Link {
 	close(l.healed)
 	l.client = clientv3.NewCtxClient(context.Background())
 	l.client.KV = clientv3.NewKVFromKVClient(&kv{link: l}, l.client)
-	l.client.Watcher = newWatcher(l)
-	l.client.Lease = newLeaseKeeper(l)
+	l.client.Watcher = watcher{newBackground(l)}
+	l.client.Lease = leaseKeeper{newBackground(l)}
 	return l
 }
 
@@ -109,6 +109,27 @@ func (l *Link) pass(ctx context.Context) error {
 	default:
 		return status.Error(codes.Unavailable, "the client is cut off")
 	}
+}
+
+// background is what works for a client until it is closed: its watches, or what keeps its leases alive.
+type background struct {
+	link *Link
+	ctx  context.Context // ended by Close
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+func newBackground(l *Link) *background {
+	b := &background{link: l}
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	return b
+}
+
+// Close ends all watches, or stops keeping leases alive, which then expire.
+func (b *background) Close() error {
+	b.stop()
+	b.wg.Wait()
+	return nil
 }
 
 // change is one write transaction: all of its changes have the same revision.
@@ -203,7 +224,6 @@ func inRange(key string, from, end []byte) bool {
 	return key >= string(from) && key < string(end)
 }
 
-// at returns the keys at a revision.
 func (s *Server) at(revision int64) map[string]*mvccpb.KeyValue {
 	if revision == 0 || revision == s.revision {
 		return s.keys

@@ -19,41 +19,28 @@ import (
 type kv struct{ link *Link }
 
 func (k *kv) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
-	op := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
-	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
-	if err != nil {
-		return nil, err
-	}
-	answer := resp.Responses[0].GetResponseRange()
-	answer.Header = resp.Header
-	return answer, nil
+	done, err := k.do(ctx, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}})
+	return done.GetResponseRange(), err
 }
 
 func (k *kv) Put(ctx context.Context, r *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
-	op := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
-	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
-	if err != nil {
-		return nil, err
-	}
-	answer := resp.Responses[0].GetResponsePut()
-	answer.Header = resp.Header
-	return answer, nil
+	done, err := k.do(ctx, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}})
+	return done.GetResponsePut(), err
 }
 
 func (k *kv) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest,
 	_ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	op := &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
-	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
+	done, err := k.do(ctx, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}})
+	return done.GetResponseDeleteRange(), err
+}
+
+// do is a transaction of one operation.
+func (k *kv) do(ctx context.Context, op *pb.RequestOp) (*pb.ResponseOp, error) {
+	resp, err := k.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
 	if err != nil {
 		return nil, err
 	}
-	answer := resp.Responses[0].GetResponseDeleteRange()
-	answer.Header = resp.Header
-	return answer, nil
-}
-
-func (k *kv) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
-	return k.txn(ctx, r)
+	return resp.Responses[0], nil
 }
 
 func (k *kv) RangeStream(context.Context, *pb.RangeRequest,
@@ -65,7 +52,7 @@ func (k *kv) Compact(context.Context, *pb.CompactionRequest, ...grpc.CallOption)
 	return nil, status.Error(codes.Unimplemented, "an etcd in memory does not compact")
 }
 
-func (k *kv) txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+func (k *kv) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
 	if err := k.link.pass(ctx); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package etcdmemory
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,22 +14,11 @@ const firstAnswer = 5 * time.Second
 
 // leaseKeeper implements clientv3.Lease. That of clientv3 ticks twice a second, which is too often where days pass
 // at once.
-type leaseKeeper struct {
-	link *Link
-	ctx  context.Context // ended by Close
-	stop context.CancelFunc
-	wg   sync.WaitGroup
-}
+type leaseKeeper struct{ *background }
 
-var _ clientv3.Lease = (*leaseKeeper)(nil)
+var _ clientv3.Lease = leaseKeeper{}
 
-func newLeaseKeeper(l *Link) *leaseKeeper {
-	k := &leaseKeeper{link: l}
-	k.ctx, k.stop = context.WithCancel(context.Background())
-	return k
-}
-
-func (k *leaseKeeper) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+func (k leaseKeeper) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
 	return ask(ctx, k, func(s *Server) (*clientv3.LeaseGrantResponse, error) {
 		s.granted++
 		l := &lease{id: s.granted, ttl: time.Duration(max(ttl, 1)) * time.Second, keys: map[string]bool{}}
@@ -42,7 +30,7 @@ func (k *leaseKeeper) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGran
 }
 
 // ask makes the server answer a request, unless the client is cut off.
-func ask[R any](ctx context.Context, k *leaseKeeper, answer func(*Server) (*R, error)) (*R, error) {
+func ask[R any](ctx context.Context, k leaseKeeper, answer func(*Server) (*R, error)) (*R, error) {
 	if err := k.link.pass(ctx); err != nil {
 		return nil, clientv3.ContextError(ctx, err)
 	}
@@ -67,7 +55,7 @@ func (s *Server) expire(l *lease) {
 	}
 }
 
-func (k *leaseKeeper) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+func (k leaseKeeper) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
 	return ask(ctx, k, func(s *Server) (*clientv3.LeaseRevokeResponse, error) {
 		l := s.leases[id]
 		if l == nil {
@@ -78,7 +66,7 @@ func (k *leaseKeeper) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv
 	})
 }
 
-func (k *leaseKeeper) KeepAliveOnce(ctx context.Context,
+func (k leaseKeeper) KeepAliveOnce(ctx context.Context,
 	id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
 	return ask(ctx, k, func(s *Server) (*clientv3.LeaseKeepAliveResponse, error) {
 		l := s.leases[id]
@@ -94,7 +82,7 @@ func (k *leaseKeeper) KeepAliveOnce(ctx context.Context,
 
 // KeepAlive keeps the lease alive until ctx ends, the client is closed or the lease is gone; then the channel is
 // closed.
-func (k *leaseKeeper) KeepAlive(ctx context.Context,
+func (k leaseKeeper) KeepAlive(ctx context.Context,
 	id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
 	if k.ctx.Err() != nil {
 		return nil, clientv3.ErrKeepAliveHalted{Reason: k.ctx.Err()}
@@ -109,7 +97,7 @@ func (k *leaseKeeper) KeepAlive(ctx context.Context,
 
 // keep begins without a timer: the race detector of Go 1.26 may crash when many goroutines of a synctest bubble receive
 // from timers that are already due.
-func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<- *clientv3.LeaseKeepAliveResponse) {
+func (k leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<- *clientv3.LeaseKeepAliveResponse) {
 	last := time.Now()
 	ttl := firstAnswer
 	for {
@@ -137,7 +125,7 @@ func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<
 	}
 }
 
-func (k *leaseKeeper) TimeToLive(ctx context.Context, id clientv3.LeaseID,
+func (k leaseKeeper) TimeToLive(ctx context.Context, id clientv3.LeaseID,
 	_ ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
 	return ask(ctx, k, func(s *Server) (*clientv3.LeaseTimeToLiveResponse, error) {
 		r := &clientv3.LeaseTimeToLiveResponse{ResponseHeader: s.header(), ID: id, TTL: -1}
@@ -149,7 +137,7 @@ func (k *leaseKeeper) TimeToLive(ctx context.Context, id clientv3.LeaseID,
 	})
 }
 
-func (k *leaseKeeper) Leases(ctx context.Context) (*clientv3.LeaseLeasesResponse, error) {
+func (k leaseKeeper) Leases(ctx context.Context) (*clientv3.LeaseLeasesResponse, error) {
 	return ask(ctx, k, func(s *Server) (*clientv3.LeaseLeasesResponse, error) {
 		r := &clientv3.LeaseLeasesResponse{ResponseHeader: s.header()}
 		for id := range s.leases {
@@ -157,11 +145,4 @@ func (k *leaseKeeper) Leases(ctx context.Context) (*clientv3.LeaseLeasesResponse
 		}
 		return r, nil
 	})
-}
-
-// Close stops keeping leases alive; they then expire.
-func (k *leaseKeeper) Close() error {
-	k.stop()
-	k.wg.Wait()
-	return nil
 }

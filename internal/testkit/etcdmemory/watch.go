@@ -11,23 +11,12 @@ import (
 )
 
 // watcher implements clientv3.Watcher. That of clientv3 waits on a channel outside the bubble.
-type watcher struct {
-	link *Link
-	ctx  context.Context // ended by Close
-	stop context.CancelFunc
-	wg   sync.WaitGroup
-}
+type watcher struct{ *background }
 
-var _ clientv3.Watcher = (*watcher)(nil)
-
-func newWatcher(l *Link) *watcher {
-	w := &watcher{link: l}
-	w.ctx, w.stop = context.WithCancel(context.Background())
-	return w
-}
+var _ clientv3.Watcher = watcher{}
 
 // Watch returns once the watch is open, as etcd's client does.
-func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	out := make(chan clientv3.WatchResponse)
 	ctx, cancel := context.WithCancel(ctx)
 	detach := context.AfterFunc(w.ctx, cancel)
@@ -51,7 +40,7 @@ func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOpti
 }
 
 // pump sends what the stream gets while the link is up, until ctx ends.
-func (w *watcher) pump(ctx context.Context, st *stream, out chan<- clientv3.WatchResponse) {
+func (w watcher) pump(ctx context.Context, st *stream, out chan<- clientv3.WatchResponse) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -82,14 +71,7 @@ func (l *Link) wait(ctx context.Context) bool {
 }
 
 // RequestProgress does nothing else: a client gets every event at once.
-func (w *watcher) RequestProgress(ctx context.Context) error { return w.link.pass(ctx) }
-
-// Close ends all watches.
-func (w *watcher) Close() error {
-	w.stop()
-	w.wg.Wait()
-	return nil
-}
+func (w watcher) RequestProgress(ctx context.Context) error { return w.link.pass(ctx) }
 
 // stream is one watch.
 type stream struct {

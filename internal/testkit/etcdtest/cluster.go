@@ -110,7 +110,6 @@ func Cluster(t testing.TB, n int, opts ...Option) *Members {
 	return m
 }
 
-// config returns the configuration of a new member.
 func (m *Members) config(t testing.TB) etcdembed.Config {
 	t.Helper()
 	m.made++
@@ -173,9 +172,9 @@ func (m *Members) Upgrade(i int) {
 func (m *Members) Leader(t testing.TB) int {
 	t.Helper()
 	found := -1
-	eventually(t, "a leader", func(ctx context.Context) error {
+	proctest.Eventually(t, "a leader", func() error {
 		for i := range m.confs {
-			s, err := m.status(ctx, t, i)
+			s, err := m.status(t, i)
 			if err == nil && s.Leader == s.Header.MemberId {
 				found = i
 				return nil
@@ -206,10 +205,10 @@ func (m *Members) WaitReady(t testing.TB) {
 	}
 }
 
-func (m *Members) status(ctx context.Context, t testing.TB, i int) (*clientv3.StatusResponse, error) {
+func (m *Members) status(t testing.TB, i int) (*clientv3.StatusResponse, error) {
 	c := m.ClientOf(t, i)
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return c.Status(ctx, m.Endpoints()[i])
 }

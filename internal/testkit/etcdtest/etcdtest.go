@@ -36,7 +36,7 @@ const serverVariable = "ETCDTEST_SERVER"
 type Server struct {
 	conf etcdembed.Config
 	opts options
-	etcd interface{ Stop() }
+	stop func() // nil: it is stopped
 	ca   *certs.CA
 }
 
@@ -94,9 +94,9 @@ func (s *Server) Client(t testing.TB) *clientv3.Client {
 
 // Stop stops the member and disconnects its clients. It does nothing if the member is stopped.
 func (s *Server) Stop() {
-	if s.etcd != nil {
-		s.etcd.Stop()
-		s.etcd = nil
+	if s.stop != nil {
+		s.stop()
+		s.stop = nil
 	}
 }
 
@@ -121,7 +121,7 @@ func (s *Server) start() error {
 	}
 	etcd, err := etcdembed.Start(ctx, s.conf)
 	if err == nil {
-		s.etcd = etcd
+		s.stop = etcd.Stop
 	}
 	return err
 }
@@ -133,7 +133,7 @@ func (s *Server) startProcess(ctx context.Context) error {
 	}
 	for ctx.Err() == nil && p.Running() {
 		if listens(s.conf) == nil {
-			s.etcd = process{p}
+			s.stop = p.Kill
 			return nil
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -141,12 +141,6 @@ func (s *Server) startProcess(ctx context.Context) error {
 	p.Kill()
 	return fmt.Errorf("start etcd on %s: %s", s.conf.Client, p.Output())
 }
-
-// process is a member outside of the test's process.
-type process struct{ *proctest.Process }
-
-// Stop kills it.
-func (p process) Stop() { p.Kill() }
 
 // listens returns nil when the member accepts connections. It may not be ready yet: requests wait.
 func listens(conf etcdembed.Config) error {
@@ -229,7 +223,8 @@ func (o options) config(t testing.TB, ca *certs.CA, dir, name string) etcdembed.
 	return c
 }
 
-// client is configured like etcdconn: without hidden retries, and with keepalives that notice a dead connection.
+// client is configured like etcdconn: without hidden retries, except after a login that ended, and with keepalives that
+// notice a dead connection.
 func (o options) client(t testing.TB, ca *certs.CA, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	conf := clientv3.Config{
@@ -240,6 +235,7 @@ func (o options) client(t testing.TB, ca *certs.CA, endpoints ...string) *client
 	if o.users {
 		conf.Username = RootUser
 		conf.Password = RootPassword
+		conf.MaxUnaryRetries = 2
 	}
 	c, err := clientv3.New(conf)
 	proctest.Must(t, err)

@@ -79,7 +79,6 @@ func (s *Space) Within(c *clientv3.Client) *clientv3.Client {
 	return c
 }
 
-// spaceLeases are the leases of a space.
 type spaceLeases struct {
 	clientv3.Lease
 	granted *sync.Map

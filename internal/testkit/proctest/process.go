@@ -28,9 +28,7 @@ type Process struct {
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p, err := Launch(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() && p.Output() != "" {

@@ -40,9 +40,7 @@ func Overlap() {
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	addr, reservation, err := reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { reservation.Close() })
 	return addr
 }
@@ -283,9 +281,7 @@ func ReadSources(t testing.TB) {
 		err = errors.Join(err, filepath.WalkDir(filepath.Join(root, dir),
 			func(_ string, _ fs.DirEntry, err error) error { return err }))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 }
 
 // findRoot finds the root of the repository from the directory of the tested package, which may be in a module below.

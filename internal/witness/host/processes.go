@@ -82,18 +82,16 @@ func (w watcher) close() {
 	}
 }
 
-// exit returns the wait status of a process that ended, if it is known.
+// exit returns the wait status of a process that ended, if it is known: /proc shows it until the process is reaped, to
+// its owner and root, and from then on the handle has it.
 func (w watcher) exit(p proc) (status int64, known bool) {
-	if w.handle != nil {
-		if status, known = w.handle.exit(); known {
-			return status, true
-		}
+	if s, err := p.stat(w.pid); err == nil && s.Start == w.start && s.ExitCode != 0 {
+		return s.ExitCode, true
 	}
-	s, err := p.stat(w.pid) // until it is reaped; readers other than its owner and root get 0
-	if err != nil || s.Start != w.start || s.ExitCode == 0 {
+	if w.handle == nil {
 		return 0, false
 	}
-	return s.ExitCode, true
+	return w.handle.exit()
 }
 
 // search looks for the processes of several holders in all namespaces that the witness sees. If it may not read the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,23 +56,29 @@ func TestStatementHasTheSignalOfAKilledProcess(t *testing.T) {
 	})
 }
 
-func TestProcessEndingDuringTheScanIsNotHidden(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c := w.sleeper()
-	name := strconv.Itoa(c.Process.Pid)
-	f := newFake(t)
-	proctest.Must(t, os.MkdirAll(f.path(name), 0o755))
-	proctest.Must(t, syscall.Mkfifo(f.path(name, "stat"), 0o600))
-	seen := make(chan sight)
-	go func() { seen <- watcher{pid: int64(c.Process.Pid), start: 1}.look(f.proc) }()
-	pipe, err := os.OpenFile(f.path(name, "stat"), os.O_WRONLY, 0) // waits for the look to read it
-	proctest.Must(t, err)
-	_ = c.Process.Kill()
-	_ = c.Wait()
-	pipe.Close()
-	if s := <-seen; s != absent {
-		t.Errorf("got %d, want %d", s, absent)
+func TestProcessReapedDuringALookIsNotHidden(t *testing.T) {
+	for want, look := range map[any]func(w watcher, p proc) any{
+		absent:   func(w watcher, p proc) any { w.handle = nil; return w.look(p) },
+		int64(9): func(w watcher, p proc) any { status, _ := w.exit(p); return status },
+	} {
+		c := (&world{TB: t}).sleeper()
+		pid := int64(c.Process.Pid)
+		handle, err := openProcess(pid)
+		proctest.Must(t, err)
+		f := newFake(t)
+		stat := f.path(strconv.FormatInt(pid, 10), "stat")
+		proctest.Must(t, os.MkdirAll(filepath.Dir(stat), 0o755))
+		proctest.Must(t, syscall.Mkfifo(stat, 0o600))
+		seen := make(chan any)
+		go func() { seen <- look(watcher{pid, 1, handle}, f.proc) }()
+		pipe, err := os.OpenFile(stat, os.O_WRONLY, 0) // waits for the look to read it
+		proctest.Must(t, err)
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		pipe.Close()
+		if got := <-seen; got != want {
+			t.Errorf("got %d, want %d", got, want)
+		}
 	}
 }
 

@@ -223,11 +223,7 @@ func (w *world) shows(one witness, line string) {
 
 func (w *world) eventually(what string, f func() bool) {
 	w.Helper()
-	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.Fatalf("%s did not come", what)
-		}
-	}
+	etcdtest.Eventually(w, what, f)
 }
 
 // watches waits until the witness watches this many processes.

@@ -7,7 +7,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// metrics holds what the witness counts.
 type metrics struct {
 	prometheus.Collector
 	statements, failures *prometheus.CounterVec

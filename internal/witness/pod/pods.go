@@ -68,7 +68,6 @@ func (p *pods) confirm(answer podproof.Pod, at time.Duration) {
 	}
 }
 
-// count returns the number of pods that exist.
 func (p *pods) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

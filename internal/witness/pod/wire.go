@@ -78,7 +78,6 @@ type containerState struct {
 	} `json:"terminated"`
 }
 
-// podList is a list of pods.
 type podList struct {
 	metav1.TypeMeta
 	metav1.ListMeta `json:"metadata"`
@@ -108,7 +107,6 @@ func (l *podList) DeepCopyObject() runtime.Object {
 // groupVersion returns the group and version of pods.
 func groupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
 
-// codecs decode pods.
 func codecs() runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(groupVersion().WithKind("Pod"), &pod{})

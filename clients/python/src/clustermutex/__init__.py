@@ -1,8 +1,7 @@
 """Distributed locks on etcd that show who holds what, and why. See :class:`Client`."""
 
 from .client import Client, Lock, Locks
-from .errors import (CancelledError, HeldError, LostError, MutexError, RefusedError, UnavailableError,
-                     WaitTimeoutError)
+from .errors import (CancelledError, HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError)
 from .hold import Request
 from .record import Record
 from .version import __version__

@@ -11,20 +11,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Awaitable, Callable, Mapping, Optional, Type, Union
+from typing import Any, Awaitable, Callable, Mapping
 
 from . import record
-from .attempt import Attempt, holder
-from .errors import LostError, MutexError
-from .hold import Hold, Request
-from .lock import Handle
+from .attempt import holder
+from .errors import LostError
+from .hold import OnAsked, OnLost
+from .lock import Group, Handle, after
 from .loops import AsyncFlag, AsyncIO
 from .periods import give_period_back, take_period
 from .record import Attribute
-from .session import Opened, Session, log
-from .settings import PLAIN, Settings, leads, settle
-from .together import Group
+from .session import Opened, Session
+from .settings import Settings, leads, settle
 
 
 def _uncancel() -> bool:
@@ -38,13 +36,12 @@ class Client(Opened):
 
     _loop = AsyncIO()
 
-    def lock(self, name: str, *, semaphore: Optional[int] = None, weight: int = 1, shared: bool = False,
-             exclusive: bool = False, wait: Optional[float] = None, alert_after: Optional[float] = None,
-             unlock_after: Optional[float] = None, margin: Optional[float] = None,
-             heartbeat: Union[None, bool, float] = None, purpose: str = "",
-             attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
-             on_lost: Optional[Callable[[LostError], None]] = None,
-             on_asked: Optional[Callable[[Request], None]] = None) -> Lock:
+    def lock(self, name: str, *, semaphore: int | None = None, weight: int = 1, shared: bool = False,
+             exclusive: bool = False, wait: float | None = None, alert_after: float | None = None,
+             unlock_after: float | None = None, margin: float | None = None, heartbeat: bool | float | None = None,
+             purpose: str = "", attributes: Mapping[str, Attribute] | None = None, cancel_on_loss: bool = True,
+             on_lost: OnLost | None = None,
+             on_asked: OnAsked | None = None) -> Lock:
         """Return a lock for ``async with``, or for ``acquire`` and ``release``. Nothing is sent yet.
 
         The arguments are those of :meth:`clustermutex.Client.lock`. With ``cancel_on_loss``, losing the lock cancels
@@ -59,14 +56,16 @@ class Client(Opened):
         return Locks(self._session, locks)
 
     def campaign(self, name: str, *, life: float = 60.0, address: str = "",
-                 check: Optional[Callable[[], Awaitable[bool]]] = None, wait: Optional[float] = None, purpose: str = "",
-                 attributes: Optional[Mapping[str, Attribute]] = None, cancel_on_loss: bool = True,
-                 on_lost: Optional[Callable[[LostError], None]] = None) -> Lock:
+                 check: Callable[[], Awaitable[bool]] | None = None, wait: float | None = None, purpose: str = "",
+                 attributes: Mapping[str, Attribute] | None = None, cancel_on_loss: bool = True,
+                 on_lost: OnLost | None = None) -> Lock:
         """Return a lock whose holder is the leader. See :meth:`clustermutex.Client.campaign`."""
-        settings = settle(name, PLAIN, wait, life, life, None, None, purpose, leads(address, attributes))
-        return Lock(self._session, replace(settings, leads=True, check=check), cancel_on_loss, on_lost, None)
+        lock = self.lock(name, wait=wait, alert_after=life, unlock_after=life, purpose=purpose,
+                         attributes=leads(address, attributes), cancel_on_loss=cancel_on_loss, on_lost=on_lost)
+        lock.settings = replace(lock.settings, leads=True, check=check)
+        return lock
 
-    async def leader(self, name: str) -> Optional[record.Record]:
+    async def leader(self, name: str) -> record.Record | None:
         """Return the leader's record, or None if there is no leader."""
         return await holder(self._session, name)
 
@@ -78,23 +77,17 @@ class Lock(Handle):
     """
 
     def __init__(self, session: Session, settings: Settings, cancel_on_loss: bool,
-                 on_lost: Optional[Callable[[LostError], None]],
-                 on_asked: Optional[Callable[[Request], None]]) -> None:
-        super().__init__(session, settings)
+                 on_lost: OnLost | None, on_asked: OnAsked | None) -> None:
+        super().__init__(session, settings, self._loss, on_asked)
         self._cancel_on_loss = cancel_on_loss
-        self._on_lost = on_lost or (lambda error: None)
-        self._on_asked = on_asked or (lambda request: None)
-        self._body: Optional[asyncio.Task[Any]] = None
+        self._on_loss = on_lost
+        self._body: asyncio.Task[Any] | None = None
         self._cancelled = False
 
     async def acquire(self) -> Lock:
-        """Take the lock. Raises HeldError, which says who holds it, or after a wait its subclass WaitTimeoutError."""
+        """Take the lock. See :meth:`clustermutex.Lock.acquire`."""
         await self.take(AsyncFlag())
         return self
-
-    def begin(self, attempt: Attempt) -> None:
-        self._hold = Hold(attempt, self._loss, self._on_asked)
-        self._hold.begin()
 
     async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0,
                        back_on_error: bool = False) -> bool:
@@ -112,19 +105,13 @@ class Lock(Handle):
                 raise
         return True
 
-    async def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
-                    unlock_after: Optional[float] = None) -> None:
-        """Report progress, which is shown with the lock, and extend both deadlines from now.
-
-        Raises LostError if the hold is over. After an UnavailableError, the hold keeps its previous deadline.
-        """
+    async def alive(self, progress: str = "", *, alert_after: float | None = None,
+                    unlock_after: float | None = None) -> None:
+        """Report progress, and extend both deadlines from now. See :meth:`clustermutex.Lock.alive`."""
         await self.hold.alive(progress, alert_after, unlock_after)
 
     async def release(self) -> None:
-        """Release the lock. Raises LostError if it was already lost: another holder may have worked at the same time.
-
-        After an UnavailableError, or if the caller is cancelled, the release continues in the background.
-        """
+        """Release the lock, in the background if the caller is cancelled. See :meth:`clustermutex.Lock.release`."""
         await asyncio.shield(asyncio.ensure_future(self.hold.release()))
 
     async def __aenter__(self) -> Lock:
@@ -137,21 +124,16 @@ class Lock(Handle):
         self._cancelled = False
         self._body = asyncio.current_task() if self._cancel_on_loss else None
 
-    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._body = None
-        interrupted = kind is not None and issubclass(kind, asyncio.CancelledError)
+        interrupted = isinstance(error, asyncio.CancelledError)
         try:
-            await self.release()
+            with after(error):
+                await self.release()
         except asyncio.CancelledError:
             if not self._cancelled or interrupted:
                 raise
             interrupted = True  # the work ended before it could be interrupted
-        except MutexError as failed:
-            if error is None:
-                raise
-            if not isinstance(failed, LostError):
-                log.warning("%s, after the work failed", failed)
         if self._cancelled and interrupted and _uncancel() and self._hold is not None and self._hold.lost is not None:
             raise self._hold.lost
 
@@ -159,7 +141,8 @@ class Lock(Handle):
         if self._body is not None:
             self._cancelled = True
             self._body.cancel()
-        self._on_lost(error)
+        if self._on_loss is not None:
+            self._on_loss(error)
 
 
 class Locks(Group[Lock]):
@@ -187,8 +170,7 @@ class Locks(Group[Lock]):
             lock._enter()
         return self
 
-    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         async with AsyncExitStack() as stack:
             for lock in self.locks:
                 stack.push_async_callback(lock.__aexit__, kind, error, trace)

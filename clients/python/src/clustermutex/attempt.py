@@ -10,20 +10,19 @@ import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Sequence
 
 from . import exits, identity, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
-from .endpoint import Heard
+from .gateway import Heard
 from .kinds import SEMAPHORE, SHARED, Claim, Holders
-from .record import Attribute, Key
+from .record import Key
 from .settings import Settings
 from .session import PATIENCE, Session
 from .shares import Shares
 from .transactions import Body, Transactions, Verdict, keys
-from .transport import Flag, clock
+from .transport import Flag, Watch, clock
 from .version import CLIENT
-from .watch import Watch
 
 TICKET_TTL = 10.0
 RECHECK = 10.0  # how often a waiter looks without an event
@@ -44,7 +43,7 @@ class Call:
     stop: Flag  # gives the call up
     until: float
     heard: Heard = field(default_factory=Heard)
-    refusal: Optional[HeldError] = None
+    refusal: HeldError | None = None
     silence: str = "etcd did not answer in time"
 
 
@@ -91,11 +90,17 @@ def in_doubt(attempts: Sequence[Attempt]) -> Iterator[None]:
                     attempt.session.later(attempt.give_up)
 
 
-async def holder(session: Session, name: str) -> Optional[record.Record]:
+async def survey(session: Session, txn: Transactions, until: float) -> tuple[Holders, list[Key]]:
+    """Read who holds a lock, and the tickets."""
+    answer = await session.gateway.send("survey", txn.survey(), until)
+    reads = [keys(r["response_range"]) for r in answer.body["responses"]]
+    return txn.holders(reads), reads[-1]
+
+
+async def holder(session: Session, name: str) -> record.Record | None:
     """Read who holds a plain lock."""
-    txn = Transactions(session.prefix, name, "")
-    answer = await session.gateway.send("survey", txn.survey(), clock() + session.gateway.timeout)
-    return txn.holders([keys(r["response_range"]) for r in answer.body["responses"]]).whole
+    holders, _ = await survey(session, Transactions(session.prefix, name, ""), clock() + session.gateway.timeout)
+    return holders.whole
 
 
 class Attempt:
@@ -116,10 +121,10 @@ class Attempt:
         self.queued = False  # a ticket was put, or may have been
         self.lease = ""  # of the ticket
         self.position = 0
-        self.before: Optional[str] = None  # the ticket ahead; empty: this attempt is first; None: not known
+        self.before: str | None = None  # the ticket ahead; empty: this attempt is first; None: not known
         self.period = ""  # the previous value of a job's period key
         self.debt = exits.Debt(self.give_back, session.release_at_exit)
-        self.release: Optional[exits.Work] = None  # of the hold that it became
+        self.release: exits.Work | None = None  # of the hold that it became
         self._ended = False
         self._renewed = 0.0
 
@@ -158,7 +163,7 @@ class Attempt:
 
     # -- trying
 
-    async def _take(self, step: str, body: Callable[[Dict[str, str], Claim], Body], rivals: int = 0) -> Verdict:
+    async def _take(self, step: str, body: Callable[[dict[str, str], Claim], Body], rivals: int = 0) -> Verdict:
         """Send a transaction that takes the lock, with deadlines from now. Resend for at most a third of them."""
         spread = rivals > 1 and self.settings.need.kind == SHARED  # readers need only a number of their own
         claim = self.txn.claim(self.holders, random.randrange(2 ** rivals) if spread else 0)
@@ -178,14 +183,14 @@ class Attempt:
         """Raise HeldError, or return if the call is to wait."""
         self.call.refusal = self.held(WaitTimeoutError, self.holders, [])
         if self.settings.wait == 0:
-            tickets: List[Key] = []
+            tickets: list[Key] = []
             with suppress(MutexError):
-                _, tickets = await self._survey(max(self.call.until, clock() + AFTERWARDS))
+                _, tickets = await survey(self.session, self.txn, max(self.call.until, clock() + AFTERWARDS))
             raise self.held(HeldError, self.holders, tickets)
         if self.doubt:
             raise Again  # a late commit could add a second share beside the one from the queue, or have older times
 
-    def held(self, kind: Any, holders: Holders, tickets: List[Key]) -> HeldError:
+    def held(self, kind: Any, holders: Holders, tickets: list[Key]) -> HeldError:
         name, need = self.settings.name, self.settings.need
         holder = next(iter(holders.all), None)
         own = [self.txn.ticket] + [self.txn.queue + other.uuid for other in holders.all]
@@ -208,12 +213,6 @@ class Attempt:
         error: HeldError = kind(name, holder, waiting, line, delayed, holders.all)
         return error
 
-    async def _survey(self, until: float) -> Tuple[Holders, List[Key]]:
-        """Read who holds the lock, and the tickets."""
-        answer = await self.session.gateway.send("survey", self.txn.survey(), until)
-        reads = [keys(r["response_range"]) for r in answer.body["responses"]]
-        return self.txn.holders(reads), reads[-1]
-
     # -- waiting
 
     async def _join(self) -> None:
@@ -227,7 +226,7 @@ class Attempt:
 
     async def _wait(self) -> None:
         """Wait to be first in the queue, then take the lock."""
-        watch: Optional[Watch] = None
+        watch: Watch | None = None
         watched = ""
         try:
             while not self.token:
@@ -267,7 +266,7 @@ class Attempt:
                 await self._renew()
         return verdict
 
-    async def _open(self, key: str) -> Optional[Watch]:
+    async def _open(self, key: str) -> Watch | None:
         """Open the watch on the key ahead. The caller then looks again."""
         try:
             watch = await self.session.gateway.watch(self.txn.watched(key), max(self.call.until - clock(), 0))
@@ -302,7 +301,7 @@ class Attempt:
             until = clock() + AFTERWARDS
             await self.give_up(until)
             if not self.call.stop.is_set():
-                return self.held(WaitTimeoutError, *await self._survey(until))
+                return self.held(WaitTimeoutError, *await survey(self.session, self.txn, until))
         return self.over()
 
     def over(self) -> MutexError:
@@ -420,15 +419,13 @@ class Attempt:
 
     # -- documents
 
-    def fields(self, more: Optional[Mapping[str, Attribute]] = None) -> Dict[str, str]:
-        """Return the fields of the record, with deadlines from now and with more attributes."""
+    def fields(self) -> dict[str, str]:
+        """Return the fields of the record, with deadlines from now."""
         s = self.settings
         self.base = (clock(), time.time())
         at = self.base[1]
-        members: Dict[str, Any] = {"owner": self.session.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
-                                   "locked_at": record.format_time(at), "purpose": s.purpose,
-                                   "backtrace": self.call.trace, "client": CLIENT, **identity.of(os.getpid()),
-                                   **(more or {}), **s.attributes}
+        members: dict[str, Any] = {**self._who(), **identity.of(os.getpid()), **s.attributes, "client": CLIENT,
+                                   "locked_at": record.format_time(at), "backtrace": self.call.trace}
         fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
                   "auto_unlock_at": record.format_time(at + s.unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))
@@ -436,10 +433,11 @@ class Attempt:
 
     def _ticket(self) -> str:
         now = time.time()
-        left = self.call.until - clock()
-        ticket: Dict[str, Any] = {"uuid": self.uuid, "owner": self.session.owner, "hostname": socket.gethostname(),
-                                  "pid": os.getpid(), "purpose": self.settings.purpose,
-                                  "since": record.format_time(now)}
+        ticket = {"uuid": self.uuid, **self._who(), "since": record.format_time(now)}
         if self.settings.wait is not None:
-            ticket["timeout_at"] = record.format_time(now + max(left, 0))
+            ticket["timeout_at"] = record.format_time(now + max(self.call.until - clock(), 0))
         return record.to_json(ticket)
+
+    def _who(self) -> dict[str, Any]:
+        return {"owner": self.session.owner, "hostname": socket.gethostname(), "pid": os.getpid(),
+                "purpose": self.settings.purpose}

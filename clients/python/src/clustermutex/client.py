@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
-from functools import partial
-from types import TracebackType
-from typing import Awaitable, Callable, Mapping, Optional, Sequence, Type, TypeVar, Union
+from typing import Callable, Mapping, Sequence
 
 from . import exits
-from .attempt import Attempt, holder
-from .errors import LostError, MutexError
-from .hold import Hold, Request
-from .lock import Handle
+from .attempt import holder
+from .hold import OnAsked, OnLost
+from .lock import Group, Handle, after
 from .loops import background
 from .periods import give_period_back, take_period
 from .record import Attribute, Record
-from .session import Opened, Session, log
-from .settings import PLAIN, Settings, leads, settle
-from .threads import BlockingFlag, beside
-from .together import Group
+from .session import Opened, Session
+from .settings import Settings, leads, settle
+from .threads import BlockingFlag
 from .transport import run
 
 LINGER = exits.LIMIT  # the longest an interrupted program waits to leave the queue
-
-T = TypeVar("T")
 
 
 class Client(Opened):
@@ -41,13 +34,12 @@ class Client(Opened):
 
     _loop = background
 
-    def lock(self, name: str, *, semaphore: Optional[int] = None, weight: int = 1, shared: bool = False,
-             exclusive: bool = False, wait: Optional[float] = None, alert_after: Optional[float] = None,
-             unlock_after: Optional[float] = None, margin: Optional[float] = None,
-             heartbeat: Union[None, bool, float] = None, purpose: str = "",
-             attributes: Optional[Mapping[str, Attribute]] = None,
-             on_lost: Optional[Callable[[LostError], None]] = None,
-             on_asked: Optional[Callable[[Request], None]] = None) -> Lock:
+    def lock(self, name: str, *, semaphore: int | None = None, weight: int = 1, shared: bool = False,
+             exclusive: bool = False, wait: float | None = None, alert_after: float | None = None,
+             unlock_after: float | None = None, margin: float | None = None, heartbeat: bool | float | None = None,
+             purpose: str = "", attributes: Mapping[str, Attribute] | None = None,
+             on_lost: OnLost | None = None,
+             on_asked: OnAsked | None = None) -> Lock:
         """Return a lock for ``with``, as a decorator, or for ``acquire`` and ``release``. Nothing is sent yet.
 
         All times are in seconds. ``wait``: 0 tries once, a number waits that long, None waits without limit.
@@ -76,19 +68,20 @@ class Client(Opened):
         """
         return Locks(self._session, locks)
 
-    def campaign(self, name: str, *, life: float = 60.0, address: str = "", check: Optional[Callable[[], bool]] = None,
-                 wait: Optional[float] = None, purpose: str = "", attributes: Optional[Mapping[str, Attribute]] = None,
-                 on_lost: Optional[Callable[[LostError], None]] = None) -> Lock:
+    def campaign(self, name: str, *, life: float = 60.0, address: str = "", check: Callable[[], bool] | None = None,
+                 wait: float | None = None, purpose: str = "", attributes: Mapping[str, Attribute] | None = None,
+                 on_lost: OnLost | None = None) -> Lock:
         """Return a lock whose holder is the leader. It waits its turn, then is kept alive until it is released.
 
         ``life``: how long leadership outlasts the last sign of life. ``address``: where others reach this process, see
         :meth:`leader`. ``check``: while it does not return True, no sign of life is given.
         """
-        settings = settle(name, PLAIN, wait, life, life, None, None, purpose, leads(address, attributes))
-        waited_for = None if check is None else partial(_in_time, check)
-        return Lock(self._session, replace(settings, leads=True, check=waited_for), on_lost, None)
+        lock = self.lock(name, wait=wait, alert_after=life, unlock_after=life, purpose=purpose,
+                         attributes=leads(address, attributes), on_lost=on_lost)
+        lock.settings = replace(lock.settings, leads=True, check=check)
+        return lock
 
-    def leader(self, name: str) -> Optional[Record]:
+    def leader(self, name: str) -> Record | None:
         """Return the leader's record, with its ``address`` in ``attributes``, or None if there is no leader."""
         return run(holder(self._session, name))
 
@@ -96,11 +89,8 @@ class Client(Opened):
 class Lock(Handle, ContextDecorator):
     """One lock of a :class:`Client`. One thread at a time may use it; it can be taken again after its release."""
 
-    def __init__(self, session: Session, settings: Settings, on_lost: Optional[Callable[[LostError], None]],
-                 on_asked: Optional[Callable[[Request], None]]) -> None:
-        super().__init__(session, settings)
-        self._on_lost = on_lost
-        self._on_asked = on_asked
+    def __init__(self, session: Session, settings: Settings, on_lost: OnLost | None, on_asked: OnAsked | None) -> None:
+        super().__init__(session, settings, on_lost, on_asked)
         self._stop = BlockingFlag()
 
     def acquire(self) -> Lock:
@@ -113,10 +103,6 @@ class Lock(Handle, ContextDecorator):
         finally:
             self._stop = BlockingFlag()
         return self
-
-    def begin(self, attempt: Attempt) -> None:
-        self._hold = Hold(attempt, _aside(self._on_lost), _aside(self._on_asked))
-        self._hold.begin()
 
     def once_per(self, every: float, work: Callable[[Lock], object], *, offset: float = 0.0,
                  back_on_error: bool = False) -> bool:
@@ -138,8 +124,7 @@ class Lock(Handle, ContextDecorator):
                 raise
         return True
 
-    def alive(self, progress: str = "", *, alert_after: Optional[float] = None,
-              unlock_after: Optional[float] = None) -> None:
+    def alive(self, progress: str = "", *, alert_after: float | None = None, unlock_after: float | None = None) -> None:
         """Report progress, which is shown with the lock, and extend both deadlines from now.
 
         Raises LostError if the hold is over. After an UnavailableError, the hold keeps its previous deadline.
@@ -160,15 +145,9 @@ class Lock(Handle, ContextDecorator):
     def __enter__(self) -> Lock:
         return self.acquire()
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        try:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        with after(error):
             self.release()
-        except MutexError as failed:
-            if error is None:
-                raise
-            if not isinstance(failed, LostError):
-                log.warning("%s, after the work failed", failed)
 
     def _recreate_cm(self) -> Lock:
         return Lock(self._session, self.settings, self._on_lost, self._on_asked)
@@ -207,24 +186,7 @@ class Locks(Group[Lock]):
     def __enter__(self) -> Locks:
         return self.acquire()
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with ExitStack() as stack:
             for lock in self.locks:
                 stack.callback(lock.__exit__, kind, error, trace)
-
-
-def _aside(callback: Optional[Callable[[T], object]]) -> Callable[[T], object]:
-    """Run a callback in a thread of its own, so that a slow one does not keep the locks from being extended."""
-    def call(what: T) -> None:
-        try:
-            if callback is not None:
-                callback(what)
-        except Exception:
-            log.exception("a callback failed")
-
-    return lambda what: beside(partial(call, what)) if callback is not None else None
-
-
-def _in_time(check: Callable[[], bool]) -> Awaitable[bool]:
-    return asyncio.wrap_future(beside(check))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Sequence
 
 from .record import MAX_TEXT, Delay, Record, visible
 
@@ -35,16 +35,16 @@ class HeldError(MutexError):
     semaphore or a read-write lock, the oldest first.
     """
 
-    def __init__(self, lock: str, holder: Optional[Record], waiting: int, message: str, delay: Optional[Delay] = None,
+    def __init__(self, lock: str, holder: Record | None, waiting: int, message: str, delay: Delay | None = None,
                  holders: Sequence[Record] = ()) -> None:
         super().__init__(message)
         self.lock = lock
         self.holder = holder
         self.waiting = waiting
         self.delay = delay
-        self.holders: List[Record] = list(holders) or [holder] * (holder is not None)  # type: ignore[list-item]
+        self.holders: list[Record] = list(holders) or [holder] * (holder is not None)  # type: ignore[list-item]
 
-    def __reduce__(self) -> Tuple[Any, ...]:  # process pools pickle exceptions
+    def __reduce__(self) -> tuple[Any, ...]:  # process pools pickle exceptions
         return type(self), (self.lock, self.holder, self.waiting, str(self), self.delay, self.holders)
 
 
@@ -61,7 +61,7 @@ class LostError(MutexError):
     with control characters escaped; None if that is not known.
     """
 
-    def __init__(self, lock: str, reason: str, by: Optional[str] = None, why: Optional[str] = None) -> None:
+    def __init__(self, lock: str, reason: str, by: str | None = None, why: str | None = None) -> None:
         note = (f" by {visible(by)}" if by else "") + (f": {visible(why, 300)}" if why else "")
         super().__init__(f'lock "{visible(lock)}" was lost: {reason + note if note else REASONS.get(reason, reason)}')
         self.lock = lock
@@ -69,7 +69,7 @@ class LostError(MutexError):
         self.by = None if by is None else visible(by, MAX_TEXT)
         self.why = None if why is None else visible(why, MAX_TEXT)
 
-    def __reduce__(self) -> Tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.lock, self.reason, self.by, self.why)
 
 

@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import wait
 from functools import partial
 from types import FrameType
-from typing import Any, Callable, Coroutine, Optional, Set
+from typing import Any, Callable, Coroutine
 
 from .threads import beside
 from .transport import clock, run
@@ -44,7 +44,7 @@ class Debt:
             pass
 
 
-_debts: Set[Debt] = set()
+_debts: set[Debt] = set()
 _install = threading.Lock()
 _installed = False
 
@@ -76,7 +76,7 @@ def give_back() -> None:
     wait([beside(partial(one.give_back, until)) for one in list(_debts) if one.pid == os.getpid()], LIMIT)
 
 
-def _by_signal(number: int, frame: Optional[FrameType]) -> None:
+def _by_signal(number: int, frame: FrameType | None) -> None:
     """Release everything, then let the signal end the process."""
     signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
     give_back()

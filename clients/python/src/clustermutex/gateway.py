@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import random
 import ssl
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Sequence
 
-from .endpoint import MAX_CAUSE, Endpoint, Heard
-from .errors import RefusedError
+from .errors import RefusedError, UnavailableError
 from .record import visible
-from .transactions import Answer, Body, Watched, key_range, trouble
-from .transport import IO, Connection, Flag, Pool, Response, clock
-from .watch import Watch, read_more, watch_results
+from .transactions import Answer, Body, Verdict, Watched, key_range, trouble
+from .transport import IO, TIMEOUTS, Connection, Endpoint, Flag, Pool, Response, Watch, clock
 
 PATHS = {"grant": "/v3/lease/grant", "keepalive": "/v3/lease/keepalive", "revoke": "/v3/lease/revoke"}
 # All other steps are transactions.
+MAX_CAUSE = 200
 WATCH_OPENS = 3.0  # seconds
 FIRST_PAUSE = 0.05
 MAX_PAUSE = 1.0
@@ -23,10 +22,43 @@ LEAST_SEND = 0.1  # seconds for a request, even if less is left of the call
 TOO_MANY_REQUESTS = 429
 
 
+class Heard:
+    """The latest failure of each endpoint, among the requests of one call."""
+
+    def __init__(self) -> None:
+        self._causes: dict[Endpoint, tuple[str, bool]] = {}
+
+    def note(self, endpoint: Endpoint, answer: Answer, verdict: Verdict) -> None:
+        """Keep the latest failure of an endpoint."""
+        known = answer.error or verdict.detail.startswith("HTTP ")
+        status = "" if known else f"HTTP {abs(answer.status)}: "
+        self._causes[endpoint] = (visible(status + verdict.detail, MAX_CAUSE), answer.untrusted)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Drop the failure of an endpoint that has answered."""
+        self._causes.pop(endpoint, None)
+
+    def untrusted(self, endpoints: Sequence[Endpoint]) -> bool:
+        """Report whether no endpoint has a trusted certificate."""
+        return len(self._causes) == len(endpoints) and self._distrust()
+
+    def error(self, endpoints: Sequence[Endpoint]) -> RefusedError | UnavailableError:
+        """Return the error to raise when the call gives up."""
+        causes = [(e.url, *self._causes[e]) for e in endpoints if e in self._causes]
+        if self._distrust():
+            return RefusedError("; ".join(f"the certificate of {url} is not trusted: {why}" for url, why, _ in causes))
+        said = (f"{url}: {'its certificate is not trusted: ' if distrusted else ''}{why}"
+                for url, why, distrusted in causes)
+        return UnavailableError("etcd did not answer: " + "; ".join(said))
+
+    def _distrust(self) -> bool:
+        return all(distrusted for _, distrusted in self._causes.values())
+
+
 class Gateway:
     """Sends requests to the endpoints of one cluster."""
 
-    def __init__(self, io: IO, endpoints: Sequence[Endpoint], tls: Optional[ssl.SSLContext], user: str, password: str,
+    def __init__(self, io: IO, endpoints: Sequence[Endpoint], tls: ssl.SSLContext | None, user: str, password: str,
                  timeout: float) -> None:
         self.io = io
         self.timeout = timeout
@@ -36,7 +68,7 @@ class Gateway:
         self._tls = tls
         self._user = user
         self._password = password
-        self._token: Optional[str] = None
+        self._token: str | None = None
 
     def over(self, io: IO) -> Gateway:
         """Return the same gateway over other connections."""
@@ -44,8 +76,8 @@ class Gateway:
         twin._next, twin._token = self._next, self._token
         return twin
 
-    async def send(self, step: str, body: Body, until: float, stop: Optional[Flag] = None,
-                   heard: Optional[Heard] = None) -> Answer:
+    async def send(self, step: str, body: Body, until: float, stop: Flag | None = None,
+                   heard: Heard | None = None) -> Answer:
         """Send the same bytes until :meth:`Transactions.verdict` can interpret the answer.
 
         At ``until``, a time of :func:`clock`, or when ``stop`` is set, raises UnavailableError with the failures in
@@ -98,17 +130,13 @@ class Gateway:
             raise OSError("login failed")
         endpoint = self._endpoint()
         try:
-            connection = await self._connect(endpoint, end_at - clock())
+            watch = Watch(await self._connect(endpoint, end_at - clock()))
             try:
-                head = self._request(endpoint, "/v3/watch", "".join(requests).encode())
-                await connection.send(head, max(end_at - clock(), 0.001))
-                response = Response()
-                results: List[Dict[str, Any]] = []
-                while sum(bool(r.get("created")) for r in results) < len(requests):
-                    results += watch_results(await read_more(connection, response, end_at - clock()))
-                return Watch(connection, response, [r for r in results if r.get("events")])
+                data = self._request(endpoint, "/v3/watch", "".join(requests).encode())
+                await watch.open(data, len(requests), end_at)
+                return watch
             except BaseException:
-                connection.close()
+                watch.close()
                 raise
         except (OSError, ValueError) as error:
             self._fail_over(endpoint)
@@ -116,7 +144,7 @@ class Gateway:
 
     # -- one request
 
-    async def _login(self, timeout: float) -> Optional[Answer]:
+    async def _login(self, timeout: float) -> Answer | None:
         """Get a token if one is needed. Return None on success, otherwise the answer that says why there is none."""
         if not self._user or self._token is not None:
             return None
@@ -148,7 +176,7 @@ class Gateway:
                 self._pool.give(endpoint, connection) if response.reusable else connection.close()
         except ssl.SSLCertVerificationError as error:
             return Answer(-1, error=error.verify_message, untrusted=True)
-        except TimeoutError:
+        except TIMEOUTS:
             return Answer(status, error=f"no answer in {timeout:.1f} s")
         except (OSError, ValueError) as error:
             return Answer(status, error=str(error) or type(error).__name__)

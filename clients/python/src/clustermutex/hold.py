@@ -11,9 +11,11 @@ import math
 import os
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Awaitable, Callable, Dict, List, Optional
+from functools import partial
+from typing import Any, Awaitable, Callable, Mapping, TypeVar
 
 from . import record
 from .attempt import Attempt
@@ -39,31 +41,35 @@ class Request:
     by: str
     reason: str
     source: str = ""
-    at: Optional[float] = None  # seconds since 1970, by the writer's clock
+    at: float | None = None  # seconds since 1970, by the writer's clock
+
+
+OnLost = Callable[[LostError], None]
+OnAsked = Callable[[Request], None]
+T = TypeVar("T")
 
 
 class Hold:
     """One hold of a lock."""
 
-    def __init__(self, attempt: Attempt, on_lost: Callable[[LostError], object],
-                 on_asked: Callable[[Request], object]) -> None:
+    def __init__(self, attempt: Attempt, on_lost: OnLost | None, on_asked: OnAsked | None) -> None:
         self.attempt = attempt
         attempt.release = self.give_back
         self.settings = attempt.settings
         self.txn = attempt.txn.of(attempt.share)
         self.token = attempt.token
         self.over = AsyncFlag()
-        self.stops: Optional[Flag] = None  # ends the owner's wait for another lock if this one is lost
-        self.asked: Optional[Request] = None
+        self.stops: Flag | None = None  # ends the owner's wait for another lock if this one is lost
+        self.asked: Request | None = None
         self._pid = os.getpid()
         self._on_lost = on_lost
         self._on_asked = on_asked
         self._once = threading.Lock()  # guards the end and the deadline
-        self._error: Optional[LostError] = None
+        self._error: LostError | None = None
         self._released = False
-        self.lookout: Optional[Lookout] = None
+        self.lookout: Lookout | None = None
         self._news: asyncio.Event  # created in the loop that awaits it
-        self._events: List[Dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
         self._seen = attempt.token  # the revision up to which changes to the record are known
         self._extensions = {b64(self.txn.base + name) for name in ("alive", "alert_at", "auto_unlock_at")}
         self._asked_at = 0  # the revision of the latest request
@@ -95,7 +101,7 @@ class Hold:
     # -- loss
 
     @property
-    def lost(self) -> Optional[LostError]:
+    def lost(self) -> LostError | None:
         """Why the hold was lost, or None."""
         self.check_process()
         if self._error is None and not self._released and clock() >= self._deadline:
@@ -124,10 +130,11 @@ class Hold:
         self.attempt.debt.end()
         if self.attempt.doubt and error.reason != "deadline":  # after a deadline the release takes care of it
             self.attempt.session.later(self.attempt.cancel)
-        try:
-            self._on_lost(error)
-        except Exception:
-            log.exception("on_lost failed")
+        self._tell(self._on_lost, error)
+
+    def _tell(self, callback: Callable[[T], object] | None, what: T) -> None:
+        if callback is not None:
+            self.attempt.session.loop.aside(partial(_call, callback, what))
 
     async def _guard(self) -> None:
         """Declare the lock lost when its deadline has passed."""
@@ -148,10 +155,9 @@ class Hold:
                 events, self._events = self._events, []
                 try:
                     await self._look(WHY_TIMEOUT if events else RECHECK, events)
-                except UnavailableError:
-                    await asyncio.sleep(TICK)
-                except Exception:  # the next look may succeed
-                    log.exception("the watch on a held lock failed")
+                except Exception as error:  # the next look may succeed
+                    if not isinstance(error, UnavailableError):
+                        log.exception("the watch on a held lock failed")
                     await asyncio.sleep(TICK)
         finally:
             self.lookout.remove(self)
@@ -161,7 +167,7 @@ class Hold:
         """What the lookout watches for this hold."""
         return Watched(self.txn.base, self.txn.end, start=self._seen + 1)
 
-    def notice(self, event: Optional[Dict[str, Any]]) -> None:
+    def notice(self, event: dict[str, Any] | None) -> None:
         """Read the record, unless the event is an extension, which only this holder writes."""
         if event is not None:
             self._seen = max(self._seen, int(event["kv"].get("mod_revision", 0)))
@@ -170,12 +176,12 @@ class Hold:
             self._events.append(event)
         self._news.set()
 
-    def _gone(self, events: List[Dict[str, Any]]) -> bool:
+    def _gone(self, events: list[dict[str, Any]]) -> bool:
         """Report whether an event deletes this hold's ``uuid`` key."""
         return any(event.get("type") == "DELETE" and k.key == self.txn.held and k.mod_revision > self.token
                    for event in events for k in keys({"kvs": [event.get("kv", {})]}))
 
-    async def _look(self, timeout: float, events: List[Dict[str, Any]]) -> None:
+    async def _look(self, timeout: float, events: list[dict[str, Any]]) -> None:
         """Read the record, and act on what others did to it."""
         try:
             await self._judge(await self._ask("verify", self.txn.verify(self.token), clock() + timeout))
@@ -189,14 +195,14 @@ class Hold:
             self.lose(self._why(verdict))
         elif verdict.record:
             self._seen = max(self._seen, verdict.revision)
-            self._learn({k.key[len(self.txn.base):]: k for k in verdict.record})
+            self._learn(verdict.record)
 
     def _why(self, verdict: Verdict) -> LostError:
         return LostError(self.settings.name, verdict.reason, verdict.by, verdict.why)
 
     # -- what others write
 
-    def _learn(self, fields: Dict[str, Key]) -> None:
+    def _learn(self, fields: Mapping[str, Key]) -> None:
         """Read extensions by operators and requests to finish."""
         moved = record.seconds_of(_text(fields.get("auto_unlock_at")))
         extended = self._note(fields.get("extended"))
@@ -212,16 +218,14 @@ class Hold:
         by, reason, source = (record.visible(note.get(name) or "", record.MAX_TEXT)
                               for name in ("by", "reason", "source"))
         self.asked = Request(by, reason, source, record.seconds_of(note.get("at")))
-        try:
-            self._on_asked(self.asked)
-        except Exception:
-            log.exception("on_asked failed")
+        self._tell(self._on_asked, self.asked)
 
-    def _note(self, key: Optional[Key]) -> Dict[str, Any]:
-        known = key is not None and key.mod_revision >= self.token  # older ones belong to an earlier hold
-        return record.read_note(key.value, self.attempt.uuid, self.token) if key is not None and known else {}
+    def _note(self, key: Key | None) -> dict[str, Any]:
+        if key is None or key.mod_revision < self.token:  # it belongs to an earlier hold
+            return {}
+        return record.read_note(key.value, self.attempt.uuid, self.token)
 
-    def _postpone(self, auto_unlock_at: float, given: Optional[float]) -> None:
+    def _postpone(self, auto_unlock_at: float, given: float | None) -> None:
         """Move the local deadline by as much as an operator moved the record's."""
         with self._once:
             more = auto_unlock_at - self._recorded
@@ -234,8 +238,8 @@ class Hold:
 
     # -- extending
 
-    async def alive(self, progress: str = "", alert_after: Optional[float] = None,
-                    unlock_after: Optional[float] = None, patience: float = PATIENCE) -> None:
+    async def alive(self, progress: str = "", alert_after: float | None = None,
+                    unlock_after: float | None = None, patience: float = PATIENCE) -> None:
         """Report progress. Both deadlines count from now."""
         s = self.settings
         try:
@@ -271,7 +275,10 @@ class Hold:
 
     async def _lead(self) -> None:
         """Give a sign of life if the leader's check passes."""
-        fit = self.settings.check is None or self.settings.check()
+        check = self.settings.check
+        fit = check is None or self.attempt.session.loop.aside(check)
+        if isinstance(fit, Future):
+            fit = asyncio.wrap_future(fit)
         if fit is True or inspect.isawaitable(fit) and await fit:
             await self.alive(self._progress)
 
@@ -297,7 +304,7 @@ class Hold:
         if self.lost is not None:
             raise self.lost
         if verdict.word == "again":
-            self._adopt({k.key[len(self.txn.base):]: k for k in verdict.record})
+            self._adopt(verdict.record)
             raise UnavailableError("another process extends the hold")
         with self._once:
             self._reported = max(self._reported, verdict.revision)
@@ -305,7 +312,7 @@ class Hold:
             self._deadline = max(self._deadline, began + unlock_after - self._margin)
             self._recorded = max(self._recorded, unlock_at)
 
-    def _adopt(self, fields: Dict[str, Key]) -> None:
+    def _adopt(self, fields: Mapping[str, Key]) -> None:
         """Adopt the progress and the alert time that another process wrote for this hold."""
         alive = fields.get("alive")
         self._reported = alive.mod_revision if alive is not None else 0
@@ -385,5 +392,12 @@ class Hold:
         return self.txn.verdict(step, answer, self.token)
 
 
-def _text(key: Optional[Key]) -> str:
+def _text(key: Key | None) -> str:
     return "" if key is None else key.value.decode(errors="replace")
+
+
+def _call(callback: Callable[[T], object], what: T) -> None:
+    try:
+        callback(what)
+    except Exception:
+        log.exception("a callback failed")

@@ -6,74 +6,60 @@ import os
 import re
 import sys
 from functools import lru_cache
-from types import FrameType
-from typing import Callable, Dict, List, Mapping, Optional, Union
+from itertools import dropwhile, islice
+from pathlib import Path
+from traceback import walk_stack
+from typing import Callable, Mapping
 
 from .record import whole
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 DEPTH = 30
 INITIAL_TIME_NAMESPACE = 4026531834
+POD = {"pod_namespace": "POD_NAMESPACE", "pod_name": "POD_NAME", "pod_uid": "POD_UID", "container": "CONTAINER_NAME"}
 
 
-def read_file(path: str) -> str:
-    """Return the content of a small file, empty if it cannot be read."""
+def content(path: str) -> str:
+    """Return the content of a small file or the target of a link, empty if it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as f:
-            return f.read()
+        return os.readlink(path) if os.path.islink(path) else Path(path).read_text("utf-8", "replace")
     except OSError:
         return ""
 
 
-def read_link(path: str) -> str:
-    """Return the target of a link, empty if it cannot be read."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
-
-
-def identity(environ: Mapping[str, str] = os.environ, file: Callable[[str], str] = read_file,
-             link: Callable[[str], str] = read_link) -> Dict[str, Union[str, int]]:
+def identity(environ: Mapping[str, str] = os.environ, read: Callable[[str], str] = content) -> dict[str, str | int]:
     """Return the members of the record that uniquely identify this process, without those that cannot be read."""
-    found: Dict[str, Union[str, int]] = {}
-    for member, variable in (("pod_namespace", "POD_NAMESPACE"), ("pod_name", "POD_NAME"), ("pod_uid", "POD_UID"),
-                             ("container", "CONTAINER_NAME")):
-        if _is_name(environ.get(variable, "")):
-            found[member] = environ[variable]
+    found: dict[str, str | int] = {member: environ[variable] for member, variable in POD.items()
+                                   if _is_name(environ.get(variable, ""))}
     if "pod_uid" not in found and "pod_name" not in found:
         found.clear()  # without these, the other names are not from Kubernetes
-    boot = file("/proc/sys/kernel/random/boot_id").strip()
+    boot = read("/proc/sys/kernel/random/boot_id").strip()
     if not _is_name(boot):
         return found  # process ids and start times mean nothing without it
     found["boot_id"] = boot
-    namespace = _namespace(link("/proc/self/ns/pid"))
+    namespace = _namespace(read("/proc/self/ns/pid"))
     if namespace:
         found["pid_namespace"] = namespace
-    ticks = link("/proc/self/ns/time")
-    after_name = file("/proc/self/stat").rpartition(")")[2].split()
+    ticks = read("/proc/self/ns/time")
+    after_name = read("/proc/self/stat").rpartition(")")[2].split()
     if namespace and (not ticks or _namespace(ticks) == INITIAL_TIME_NAMESPACE) and len(after_name) > 19:
         found["process_start"] = int(after_name[19])
     return found
 
 
 @lru_cache(maxsize=1)
-def of(pid: int) -> Mapping[str, Union[str, int]]:
+def of(pid: int) -> Mapping[str, str | int]:
     """Return the identity of this process, cached by pid so that a forked child reads its own."""
     return identity()
 
 
-def backtrace(depth: int = DEPTH) -> str:
+def backtrace() -> str:
     """Return the call stack outside this package, newest frame first, as ``FILE:LINE in FUNCTION``."""
-    frame: Optional[FrameType] = sys._getframe(1)
-    while frame and os.path.abspath(frame.f_code.co_filename).startswith(PACKAGE):
-        frame = frame.f_back
-    lines: List[str] = []
-    while frame and len(lines) < depth:
-        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-        lines.append(f"{os.path.abspath(frame.f_code.co_filename)}:{frame.f_lineno} in {name}")
-        frame = frame.f_back
-    return whole("\n".join(lines))
+    frames = walk_stack(sys._getframe(1))
+    stack = ((os.path.abspath(frame.f_code.co_filename), line, frame.f_code) for frame, line in frames)
+    outside = dropwhile(lambda one: one[0].startswith(PACKAGE), stack)
+    return whole("\n".join(f"{path}:{line} in {getattr(code, 'co_qualname', code.co_name)}"
+                           for path, line, code in islice(outside, DEPTH)))
 
 
 def _is_name(text: str) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Tuple
+from itertools import count, islice
+from typing import Mapping
 
 from .record import MAX_NAME, Attribute, Delay, Record
 
@@ -28,7 +29,7 @@ class Need:
         return self.kind in (SEMAPHORE, EXCLUSIVE)
 
     @property
-    def attributes(self) -> Dict[str, Attribute]:
+    def attributes(self) -> dict[str, Attribute]:
         """The attributes of the record that describe the kind."""
         if self.kind == SEMAPHORE:
             return {"kind": self.kind, "permits": self.weight, "limit": self.limit}
@@ -55,7 +56,7 @@ class Need:
                 raise ValueError(f'attribute "{taken}": the name is reserved by the protocol')
 
 
-def need(semaphore: Optional[int], weight: int, shared: bool, exclusive: bool) -> Need:
+def need(semaphore: int | None, weight: int, shared: bool, exclusive: bool) -> Need:
     """Turn the options of a lock into a need. Raises ValueError if they contradict each other."""
     kinds = [kind for kind, wanted in ((SEMAPHORE, semaphore is not None), (SHARED, shared), (EXCLUSIVE, exclusive))
              if wanted]
@@ -83,17 +84,17 @@ class Holders:
     """The holders of a lock at one revision, and the lock delays of ended holds."""
 
     revision: int = 0
-    whole: Optional[Record] = None  # the holder of the lock itself
+    whole: Record | None = None  # the holder of the lock itself
     shares: Mapping[int, Record] = field(default_factory=dict)
-    delay: Optional[Delay] = None
+    delay: Delay | None = None
     delays: Mapping[int, Delay] = field(default_factory=dict)  # of shares
 
     @property
-    def all(self) -> List[Record]:
+    def all(self) -> list[Record]:
         """All holders, the oldest first."""
         return ([self.whole] if self.whole else []) + sorted(self.shares.values(), key=lambda r: r.token)
 
-    def mine(self, uuid: str) -> Optional[Tuple[int, int]]:
+    def mine(self, uuid: str) -> tuple[int, int] | None:
         """Return the share and the token of the record with this uuid, if there is one."""
         if self.whole and self.whole.uuid == uuid:
             return 0, self.whole.token
@@ -118,11 +119,8 @@ class Holders:
         """Return what to claim: the lowest free share number after skipping ``skip`` free ones."""
         if not wanted.kind or wanted.kind == EXCLUSIVE:
             return Claim(0, self.revision)
-        number = 1
-        while number in self.shares or number in self.delays or skip:
-            skip -= skip > 0 and number not in self.shares and number not in self.delays
-            number += 1
-        return Claim(number, self.revision)
+        free = (number for number in count(1) if number not in self.shares and number not in self.delays)
+        return Claim(next(islice(free, skip, None)), self.revision)
 
 
 def permits(share: Record, limit: int) -> int:

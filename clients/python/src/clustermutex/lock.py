@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import threading
-from typing import Optional
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
+from typing import Generic, Iterator, Sequence, TypeVar
 
-from .attempt import Attempt, Call, acquire
-from .errors import RefusedError
-from .hold import Hold, Request
+from .attempt import AFTERWARDS, Attempt, Call, acquire, in_doubt
+from .errors import HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
+from .hold import Hold, OnAsked, OnLost, Request
 from .identity import backtrace
 from .record import visible
-from .session import Session
+from .session import Session, log
 from .settings import Settings
+from .transactions import together, verdicts
 from .transport import Flag, clock
+
+MOST = 24  # how many fit into one transaction of etcd
 
 
 class Handle:
     """A lock, and its latest hold."""
 
-    def __init__(self, session: Session, settings: Settings) -> None:
+    def __init__(self, session: Session, settings: Settings, on_lost: OnLost | None, on_asked: OnAsked | None) -> None:
         self._session = session
         self.settings = settings
-        self._hold: Optional[Hold] = None
+        self._on_lost = on_lost
+        self._on_asked = on_asked
+        self._hold: Hold | None = None
         self._taking = threading.Lock()
 
     async def take(self, stop: Flag) -> None:
@@ -38,7 +45,8 @@ class Handle:
 
     def begin(self, attempt: Attempt) -> None:
         """Begin the hold of the lock that this attempt took."""
-        raise NotImplementedError
+        self._hold = Hold(attempt, self._on_lost, self._on_asked)
+        self._hold.begin()
 
     def check_idle(self) -> None:
         """Raise RefusedError if the lock is already held by this object."""
@@ -73,12 +81,113 @@ class Handle:
         return self._hold.attempt.uuid if self._hold is not None else ""
 
     @property
-    def lost(self) -> Optional[str]:
+    def lost(self) -> str | None:
         """Why the hold was lost, one word as in :class:`LostError`; None while it lasts and after its release."""
         error = self._hold.lost if self._hold is not None else None
         return None if error is None else error.reason
 
     @property
-    def asked(self) -> Optional[Request]:
+    def asked(self) -> Request | None:
         """The latest request to finish early, or None."""
         return self._hold.asked if self._hold is not None else None
+
+
+@contextmanager
+def after(error: BaseException | None) -> Iterator[None]:
+    """Wrap the release at the end of the work. An error of the work is the one to come out."""
+    try:
+        yield
+    except MutexError as failed:
+        if error is None:
+            raise
+        if not isinstance(failed, LostError):
+            log.warning("%s, after the work failed", failed)
+
+
+L = TypeVar("L", bound=Handle)
+
+
+class Group(Generic[L]):
+    """Some locks, taken in the order of their names, like all clients do."""
+
+    def __init__(self, session: Session, locks: Sequence[L]) -> None:
+        self.locks = list(locks)
+        self._session = session
+        self._sorted = sorted(locks, key=lambda lock: lock.name.encode())
+        names = [lock.name for lock in self._sorted]
+        if not names or len(set(names)) < len(names):
+            raise RefusedError("no lock was given, or one was given twice")
+        waits = [lock.settings.wait for lock in locks if lock.settings.wait is not None]
+        self._wait = min(waits) if waits else None
+        self._fits = len(names) <= MOST and not any(lock.settings.need.kind for lock in locks)
+        if self._wait == 0 and not self._fits:
+            raise RefusedError(f"with wait=0 they are taken in one transaction, which has room for {MOST} plain locks")
+        self._settings = [replace(_with_others(lock.settings, names), wait=self._wait) for lock in self._sorted]
+
+    async def take(self, stop: Flag) -> None:
+        """Take them in one transaction, or one after the other if that needs a wait or does not fit."""
+        for lock in self.locks:
+            lock.check_idle()
+        call = Call(backtrace(), stop, clock() + self._session.patience(self._wait))
+        try:
+            if self._fits:
+                return await self._at_once(call)
+        except (HeldError, UnavailableError):
+            if self._wait == 0 or clock() >= call.until or stop.is_set():
+                raise
+        await self._in_order(call)
+
+    async def _in_order(self, call: Call) -> None:
+        """Take one after the other, and keep what it has while it waits for the next."""
+        taken: list[L] = []
+        async with AsyncExitStack() as undo:
+            try:
+                for lock, settings in zip(self._sorted, self._settings):
+                    for other in taken:
+                        other.hold.waits_for(settings.name)
+                    lock.begin(await acquire(self._session, settings, call))
+                    undo.push_async_callback(lock.hold.give_up, call.until + AFTERWARDS)
+                    lock.hold.stops = call.stop
+                    taken.append(lock)
+                for lock in taken:
+                    await lock.hold.alive(patience=call.until - clock())
+                undo.pop_all()
+            except MutexError as error:
+                lost = next((lock.hold.lost for lock in taken if lock.hold.lost is not None), None)
+                late = isinstance(error, UnavailableError) and self._wait is not None
+                raise lost or (late and call.refusal) or error from None
+            finally:
+                for lock in taken:
+                    lock.hold.stops = None
+
+    async def _at_once(self, call: Call) -> None:
+        attempts = [Attempt(self._session, settings, call) for settings in self._settings]
+        body = together([attempt.txn.acquire(attempt.fields()) for attempt in attempts])
+        limit = min(call.until, clock() + min(s.unlock_after for s in self._settings) / 3)
+        with in_doubt(attempts):
+            try:
+                answer = await self._session.gateway.send("acquire_all", body, limit, call.stop)
+            except (RefusedError, UnavailableError) as error:
+                for attempt in attempts:
+                    attempt.doubt = error.doubt
+                raise
+            found = verdicts([attempt.txn for attempt in attempts], answer)
+            if any(attempt.late() for attempt in attempts):
+                raise UnavailableError("etcd answered too late")
+            for attempt, verdict in zip(attempts, found):
+                attempt.doubt = answer.unanswered
+                attempt.token = verdict.token if all(v.token for v in found) else 0
+        refused = [(a, v.holders) for a, v in zip(attempts, found) if not a.token and v.holders]
+        for attempt, holders in sorted(refused, key=lambda one: one[1].room(one[0].settings.need)):  # full ones first
+            call.refusal = attempt.held(HeldError if self._wait == 0 else WaitTimeoutError, holders, [])
+            raise call.refusal
+        for lock, attempt in zip(self._sorted, attempts):
+            lock.begin(attempt)
+
+
+def _with_others(settings: Settings, names: Sequence[str]) -> Settings:
+    """Name in the record of one lock the others that are taken with it, as far as there is room."""
+    others = [name for name in names if name != settings.name]
+    kept = next((n for n in range(len(others)) if len(", ".join(others[:n + 1]).encode()) > 1000), len(others))
+    text = ", ".join(others[:kept]) + (f" and {len(others) - kept} more" if kept < len(others) else "")
+    return replace(settings, attributes={"together_with": text, **settings.attributes}) if others else settings

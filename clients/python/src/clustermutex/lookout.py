@@ -4,50 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from functools import partial
-from typing import Any, Dict, List, Optional, Protocol
+from typing import TYPE_CHECKING
 
 from .gateway import Gateway
 from .loops import GATHERED
-from .transactions import Watched
-from .watch import Watch
+from .transport import Watch
+
+if TYPE_CHECKING:
+    from .hold import Hold
 
 MOST = 64  # holds per connection: each new one reopens it
 SILENCE = 60.0  # after which a watch is considered dead
 MAX_PAUSE = 2.0
 
 
-class Seen(Protocol):
-    """A hold that follows changes to its record."""
-
-    @property
-    def watched(self) -> Watched: ...  # from the first revision that it has not seen
-
-    def notice(self, event: Optional[Dict[str, Any]]) -> None: ...  # None: events may have been missed
-
-
 class Lookout:
     """One connection for the watches of some holds. It reopens for each new hold without missing events."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self.holds: List[Seen] = []
-        self.open: List[Seen] = []
+        self.holds: list[Hold] = []
+        self.open: list[Hold] = []
         self._gateway = gateway
         self._loop = asyncio.get_running_loop()
         self._more = asyncio.Event()
         self._pause = GATHERED
         self._opens = asyncio.ensure_future(self._open())
-        self._reads: Optional[asyncio.Future[None]] = None
+        self._reads: asyncio.Future[None] | None = None
 
     def room(self) -> bool:
         """Report whether it can take another hold. It ends with its last one."""
         return self._loop is asyncio.get_running_loop() and 0 < len(self.holds) < MOST
 
-    def add(self, hold: Seen) -> None:
+    def add(self, hold: Hold) -> None:
         self.holds.append(hold)
         self._more.set()
 
-    def remove(self, hold: Seen) -> None:
+    def remove(self, hold: Hold) -> None:
         """Stop watching a hold. Removing the last one closes the connection."""
         self.holds.remove(hold)
         if not self.holds:
@@ -66,11 +58,14 @@ class Lookout:
             except OSError:
                 self._broken()
                 continue
-            if self._reads is not None:
-                self._reads.cancel()
+            self._follow(watch)
             self.open = holds
-            self._reads = asyncio.ensure_future(self._read(watch))
-            self._reads.add_done_callback(partial(self._close, watch))  # runs even if the task never started
+
+    def _follow(self, watch: Watch) -> None:
+        if self._reads is not None:
+            self._reads.cancel()
+        self._reads = asyncio.ensure_future(self._read(watch))
+        self._reads.add_done_callback(lambda _: watch.close())  # runs even if the task never started
 
     async def _read(self, watch: Watch) -> None:
         try:
@@ -86,10 +81,6 @@ class Lookout:
                             hold.notice(event)
         except Exception:  # the watch broke, or its messages are malformed
             self._broken()
-
-    @staticmethod
-    def _close(watch: Watch, reads: asyncio.Future[None]) -> None:
-        watch.close()
 
     def _broken(self) -> None:
         """Reopen it a moment later. Until then, the holds have to read their records."""

@@ -9,9 +9,11 @@ import os
 import ssl
 import threading
 from collections import deque
-from typing import Any, AsyncIterator, Callable, Coroutine, Deque, Optional, Set
+from concurrent.futures import Future
+from typing import Any, AsyncIterator, Callable, Coroutine
 
-from .threads import resolved
+from .threads import beside, resolved
+from .transport import Flag
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -19,28 +21,20 @@ GATHERED = 0.05  # seconds for which background work is collected before it star
 STOPS_IN = 1.0
 
 
-class AsyncFlag:
-    """A :class:`transport.Flag` that tasks wait for."""
+class AsyncFlag(Flag):
+    """A flag that tasks wait for."""
 
     def __init__(self) -> None:
-        self.cuts: Optional[Callable[[], None]] = None
-        self._set = False
-        self._waiter: Optional[asyncio.Event] = None  # created when awaited: Python 3.9 binds it to a loop
-        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        super().__init__()
+        self._waiter: asyncio.Event | None = None  # created when awaited: Python 3.9 binds it to a loop
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def set(self) -> None:
-        self._set = True
+    def _wake(self) -> None:
         if self._waiter is not None and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._waiter.set)
-        cut = self.cuts
-        if cut is not None:
-            cut()
 
-    def is_set(self) -> bool:
-        return self._set
-
-    async def wait(self, timeout: Optional[float] = None) -> bool:
+    async def wait(self, timeout: float | None = None) -> bool:
         if self._waiter is None:
             self._loop = asyncio.get_running_loop()
             self._waiter = asyncio.Event()
@@ -99,7 +93,7 @@ class AsyncIO:
     """The :class:`transport.IO` of asyncio."""
 
     def __init__(self) -> None:
-        self._tasks: Set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def here(self) -> bool:
         """Report whether the caller runs in this loop."""
@@ -109,11 +103,11 @@ class AsyncIO:
             return False
         return True
 
-    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> AsyncConnection:
+    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, timeout: float) -> AsyncConnection:
         connection: AsyncConnection = await within(self._connect(host, port, tls), timeout, AsyncConnection.close)
         return connection
 
-    async def _connect(self, host: str, port: int, tls: Optional[ssl.SSLContext]) -> AsyncConnection:
+    async def _connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> AsyncConnection:
         """Connect without asyncio's resolver threads, which the interpreter joins at exit."""
         failed = OSError("the host has no address")
         for *_, address in await asyncio.wrap_future(resolved(host, port)):
@@ -134,18 +128,22 @@ class AsyncIO:
     def flag(self) -> AsyncFlag:
         return AsyncFlag()
 
+    def aside(self, work: Callable[[], Any]) -> Any:
+        """Call a function of the application's in this loop."""
+        return work()
+
 
 class Background(AsyncIO):
     """An event loop in a daemon thread, which starts with the first work."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._arrivals: Deque[Work] = deque()
+        self._arrivals: deque[Work] = deque()
         self._called = False  # the bell has been rung for the arrivals, or is about to be
         self._bell = AsyncFlag()
         self._stopped = False
         self._starts = threading.Lock()
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
 
     def here(self) -> bool:
         return threading.current_thread() is self._thread
@@ -157,6 +155,10 @@ class Background(AsyncIO):
             self._called = True
             self._start()
             self._bell.set()
+
+    def aside(self, work: Callable[[], Any]) -> "Future[Any]":
+        """Call it in a thread of its own, so that a slow one does not keep the locks from being extended."""
+        return beside(work)
 
     def stop(self) -> None:
         """Stop the loop before the interpreter exits."""
@@ -196,7 +198,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=background.__init__)  # type: ignore[misc]
 
 
-async def within(work: Coroutine[Any, Any, Any], timeout: Optional[float],
+async def within(work: Coroutine[Any, Any, Any], timeout: float | None,
                  discard: Callable[[Any], object] = lambda result: None) -> Any:
     """Wait for work, but no longer than ``timeout``.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import List, Sequence
+from typing import Any, Sequence
 
 from . import record
 from .attempt import Attempt, Call, in_doubt
@@ -44,7 +45,8 @@ async def take_period(session: Session, lock: Handle, stop: Flag, every: float, 
     while True:
         now = time.time()
         start = begins(now, every, offset)
-        attempt = Attempt(session, settings, call)
+        attributes: dict[str, Any] = {"period": _instant(start), **settings.attributes}
+        attempt = Attempt(session, replace(settings, attributes=attributes), call)
         answer = await session.gateway.send("read_period", attempt.txn.read_period(), call.until, stop)
         last, unlockers = (keys(r["response_range"]) for r in answer.body["responses"])
         if not _due(settings.name, attempt.txn.period, start, now, last, unlockers):
@@ -52,8 +54,7 @@ async def take_period(session: Session, lock: Handle, stop: Flag, every: float, 
         seen = last[0].mod_revision if last else 0
         words = f"{record.format_time(start)} taken {_instant(now)} by {record.visible(session.owner)}"
         taken = f"{words} on {record.visible(socket.gethostname())}, every {every:g} s"
-        fields = attempt.fields({"period": _instant(start)})
-        if await _take(attempt, seen, attempt.txn.acquire_once(fields, seen, taken)):
+        if await _take(attempt, seen, attempt.txn.acquire_once(attempt.fields(), seen, taken)):
             attempt.period = last[0].value.decode(errors="replace") if last else ""
             lock.begin(attempt)
             return True
@@ -98,7 +99,7 @@ async def _outcome(attempt: Attempt, seen: int, body: Body) -> Verdict:
     return attempt.txn.verdict("settle", answer)
 
 
-def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unlockers: List[Key]) -> bool:
+def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unlockers: list[Key]) -> bool:
     """Report whether the period is still to be taken. Raises RefusedError if a clock is wrong."""
     if last:
         text = last[0].value.decode(errors="replace")

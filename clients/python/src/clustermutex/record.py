@@ -8,7 +8,7 @@ import re
 import time
 import unicodedata
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Union
 
 MAX_NAME = 256
 MAX_TEXT = 1024
@@ -22,6 +22,7 @@ LAST_SECOND = 9999999999.999
 FIELD = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 TIME = re.compile(r"([0-9]{10})(?:\.([0-9]{1,9}))?", re.ASCII)
 TEXTS = ("owner", "hostname", "purpose", "client", "backtrace")
+DOCUMENT_TEXTS = ("lock", "uuid", "owner", "hostname", "by", "source", "reason", "why")
 RESERVED = {"uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata", "pid",
             "locked_at", *TEXTS, "boot_id", "process_start", "pid_namespace", "cgroup_id", "pod_namespace", "pod_name",
             "pod_uid", "container", "detached", "lock_delay"}
@@ -78,7 +79,7 @@ def format_time(seconds: float) -> str:
     return text
 
 
-def parse_time(text: str) -> Tuple[int, int]:
+def parse_time(text: str) -> tuple[int, int]:
     """Return whole seconds and nanoseconds. Raises ValueError if the text is not a time."""
     match = TIME.fullmatch(text)
     if not match:
@@ -86,7 +87,7 @@ def parse_time(text: str) -> Tuple[int, int]:
     return int(match.group(1)), int((match.group(2) or "").ljust(9, "0"))
 
 
-def seconds_of(value: object) -> Optional[float]:
+def seconds_of(value: object) -> float | None:
     """Parse a time for display; None if it is not valid."""
     try:
         whole, nanoseconds = parse_time(format(value, ".3f") if isinstance(value, float) else str(value))
@@ -168,25 +169,23 @@ class Record:
     lock: str
     uuid: str
     token: int
-    alert_at: Optional[float] = None
-    auto_unlock_at: Optional[float] = None
-    alive_at: Optional[float] = None
+    alert_at: float | None = None
+    auto_unlock_at: float | None = None
+    alive_at: float | None = None
     progress: str = ""
     owner: str = ""
     hostname: str = ""
     pid: int = 0
-    locked_at: Optional[float] = None
+    locked_at: float | None = None
     purpose: str = ""
     client: str = ""
     backtrace: str = ""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
-    def describe(self, now: Optional[float] = None) -> str:
+    def describe(self, now: float | None = None) -> str:
         """Describe in one line who holds the lock, where, since when and what for. Texts are escaped and cut."""
         now = time.time() if now is None else now
-        line = visible(self.owner) or "an unknown owner"
-        if self.hostname:
-            line += " on " + visible(self.hostname)
+        line = _whose(self.owner, self.hostname)
         if self.pid:
             line += f" (pid {self.pid})"
         if self.locked_at is not None:
@@ -205,88 +204,78 @@ class Record:
 class Delay:
     """A lock delay: the lock must not be taken yet. Texts are as their writer wrote them; None means not known."""
 
-    owner: Optional[str] = None  # of the hold that was ended
-    hostname: Optional[str] = None
-    until: Optional[float] = None  # seconds since 1970, by the clock of whoever ended the hold
+    owner: str | None = None  # of the hold that was ended
+    hostname: str | None = None
+    until: float | None = None  # seconds since 1970, by the clock of whoever ended the hold
     permits: int = field(default=0, compare=False)  # how many it keeps of a semaphore; 0: not known, so all
 
-    def describe(self, now: Optional[float] = None) -> str:
+    def describe(self, now: float | None = None) -> str:
         """Describe whose hold it follows, and when it ends, as far as known. Texts are escaped and cut."""
         if self == Delay():
             return "a lock delay of a hold that was ended"
-        line = f"a lock delay after the hold of {visible(self.owner or '') or 'an unknown owner'}"
-        if self.hostname:
-            line += " on " + visible(self.hostname)
-        if self.until is not None:
-            line += f", which ends {ago(self.until, time.time() if now is None else now)}"
-        return line
+        ends = "" if self.until is None else f", which ends {ago(self.until, time.time() if now is None else now)}"
+        return f"a lock delay after the hold of {_whose(self.owner, self.hostname)}{ends}"
 
 
 class Ending(NamedTuple):
     """How a hold was ended by another program or an operator. Texts are as their writer wrote them."""
 
     ended: str
-    by: Optional[str]
-    why: Optional[str]
+    by: str | None
+    why: str | None
 
 
-def read_note(value: bytes, uuid: str, token: int) -> Dict[str, Any]:
+def read_note(value: bytes, uuid: str, token: int) -> dict[str, Any]:
     """Read a request or an extension for this hold. It is empty if it is for another hold, or cannot be read."""
     note = _document(value, MAX_NOTE)
-    fits = (note.get("uuid") == uuid and _is_whole(note.get("token")) and note["token"] == token
-            and _are_texts(note, "by", "source", "reason") and _are_times(note, "at", "auto_unlock_at")
-            and _are_whole(note, "seconds"))
-    return note if fits else {}
+    return note if (note.get("uuid"), note.get("token")) == (uuid, token) else {}
 
 
-def read_ending(value: bytes, token: int) -> Optional[Ending]:
+def read_ending(value: bytes, token: int) -> Ending | None:
     """Read how the hold with this token ended; None if the note cannot be read."""
-    note = _document(value, MAX_RECORD)
-    ended = note.get("ended")
-    if (not isinstance(ended, str) or not FIELD.fullmatch(ended) or not _is_whole(note.get("token"))
-            or note["token"] != token or not _are_texts(note, "by", "why")):
-        return None
-    return Ending(ended, note.get("by"), note.get("why"))
+    note = _document(value)
+    known = note.get("ended") is not None and note.get("token") == token
+    return Ending(note["ended"], note.get("by"), note.get("why")) if known else None
 
 
 def read_delay(lock: str, value: bytes) -> Delay:
     """Read a lock delay. One that cannot be read, or names another lock, still counts as a delay."""
     note = _document(value, MAX_DELAY)
-    if (note.get("lock") != lock or not _are_texts(note, "owner", "hostname") or not _are_times(note, "at")
-            or not _are_whole(note, "seconds", "permits")):
+    if note.get("lock") != lock:
         return Delay()
     at = seconds_of(note.get("at"))
     return Delay(note.get("owner"), note.get("hostname"), None if at is None else at + (note.get("seconds") or 0),
                  max(note.get("permits") or 1, 1))
 
 
-def _document(value: bytes, most: int) -> Dict[str, Any]:
+def _document(value: bytes, most: int = MAX_RECORD) -> dict[str, Any]:
+    """Read a document of the protocol; it is empty if a member that it knows is malformed."""
+    note = _members(value) if len(value) <= most else {}
+    return note if all(member is None or _is_valid(name, member) for name, member in note.items()) else {}
+
+
+def _members(value: bytes) -> dict[str, Any]:
     """Read a JSON object; it is empty if it cannot be read. Invalid UTF-8 is replaced."""
     try:
-        read = json.loads(value.decode(errors="replace"), parse_constant=_no_number) if len(value) <= most else None
+        read = json.loads(value.decode(errors="replace"), parse_constant=_no_number)
     except (ValueError, RecursionError):
         return {}
     members = read if isinstance(read, dict) else {}
     return {name: whole(member) if isinstance(member, str) else member for name, member in members.items()}
 
 
-def _are_texts(note: Mapping[str, Any], *names: str) -> bool:
-    return all(note.get(name) is None or isinstance(note[name], str) for name in names)
+def _is_valid(name: str, value: object) -> bool:
+    """Report whether a member has the form that its name has in all documents."""
+    if name in ("token", "seconds", "permits"):
+        return type(value) is int and abs(value) < 1 << 53
+    if name in ("at", "auto_unlock_at"):
+        return seconds_of(value) is not None
+    if name == "ended":
+        return isinstance(value, str) and FIELD.fullmatch(value) is not None
+    return name not in DOCUMENT_TEXTS or isinstance(value, str)
 
 
-def _are_times(note: Mapping[str, Any], *names: str) -> bool:
-    return all(note.get(name) is None or seconds_of(note[name]) is not None for name in names)
-
-
-def _are_whole(note: Mapping[str, Any], *names: str) -> bool:
-    return all(note.get(name) is None or _is_whole(note[name]) for name in names)
-
-
-def _is_whole(value: object) -> bool:
-    return type(value) is int and abs(value) < 1 << 53
-
-
-def read(lock: str, base: str, keys: Iterable[Key]) -> Optional[Record]:
+def read(lock: str, base: str, keys: Iterable[Key]) -> Record | None:
     """Read the record of a lock from the keys that begin with ``base``; None if it is not held. Never fails."""
     found = decode(lock, {k.key[len(base):]: k for k in keys if FIELD.fullmatch(k.key[len(base):])})
     return found if found.token else None
@@ -300,7 +289,7 @@ def decode(lock: str, fields: Mapping[str, Key]) -> Record:
     texts.pop("metadata", None)
     document = fields.get("metadata")
     written = document is not None and document.mod_revision >= token
-    members = _document(document.value, len(document.value)) if document is not None and written else {}
+    members = _members(document.value) if document is not None and written else {}
     alive, _, progress = texts.get("alive", "").partition(" ")
     members.update((name, text) for name, text in texts.items() if name not in ("uuid", "alive"))
     attributes = {name: value for name, value in members.items()
@@ -338,6 +327,10 @@ def visible(text: str, most: int = 120) -> str:
     """Return untrusted text on one line, with control characters escaped, cut to ``most`` characters."""
     cut = text if len(text) <= most else text[:most - 1] + "…"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
+
+
+def _whose(owner: str | None, hostname: str | None) -> str:
+    return (visible(owner or "") or "an unknown owner") + (" on " + visible(hostname) if hostname else "")
 
 
 def ago(at: float, now: float) -> str:

@@ -9,16 +9,15 @@ import ssl
 import sys
 import time
 from functools import partial
-from typing import List, Optional, Sequence, Set, Tuple, Union
+from typing import Sequence, Union
 
 from . import exits, record
-from .endpoint import parse_endpoint
 from .errors import MutexError, RefusedError, UnavailableError
 from .gateway import Gateway
 from .lookout import Lookout
 from .loops import AsyncIO
 from .threads import BlockingIO
-from .transport import clock
+from .transport import clock, parse_endpoint
 
 PATIENCE = 15.0  # how long alive and release wait for etcd
 TOMBSTONE_TTL = 3600 + 600  # each lease is used for new tombstones for ten minutes
@@ -38,16 +37,16 @@ class Session:
         self.release_at_exit = release_at_exit
         self._blocking = gateway
         self._in_loop = gateway.over(loop)
-        self._tombstones: Tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
-        self._debts: Set[exits.Debt] = set()  # being settled in the background
-        self._lookouts: List[Lookout] = []  # those with room
+        self._tombstones: tuple[str, float] = ("", 0.0)  # the lease, and until when it is used
+        self._debts: set[exits.Debt] = set()  # being settled in the background
+        self._lookouts: list[Lookout] = []  # those with room
 
     @property
     def gateway(self) -> Gateway:
         """The gateway for the caller: a task of the event loop, or a thread that may block."""
         return self._in_loop if self.loop.here() else self._blocking
 
-    def patience(self, wait: Optional[float]) -> float:
+    def patience(self, wait: float | None) -> float:
         """Return the longest time that a call with this ``wait`` may take."""
         return float("inf") if wait is None else wait or self.gateway.timeout
 

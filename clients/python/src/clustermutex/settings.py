@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Mapping, Union
 
 from .errors import RefusedError
 from .kinds import Need, need
@@ -19,33 +19,30 @@ HEARTBEAT = 3600.0  # the maximum hold of ``heartbeat=True``
 MAX_SECONDS = 10 * 365 * 86400.0
 
 
-PLAIN = (None, 1, False, False)  # the kind of a lock with one holder
-
-
 @dataclass(frozen=True)
 class Settings:
     """The options of one lock. Durations are in seconds."""
 
     name: str
-    wait: Optional[float]
+    wait: float | None
     alert_after: float
     unlock_after: float
-    margin: Optional[float]
-    heartbeat: Optional[float]
+    margin: float | None
+    heartbeat: float | None
     purpose: str
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     need: Need = Need()
     leads: bool = False
-    check: Optional[Callable[[], Any]] = None  # reports whether a leader can work
+    check: Callable[[], Any] | None = None  # reports whether a leader can work
 
     def margin_of(self, unlock_after: float) -> float:
         """Return how long before an auto-unlock in ``unlock_after`` seconds the hold counts as lost here."""
         return min(unlock_after / 10, MAX_MARGIN) if self.margin is None else self.margin
 
 
-def settle(name: str, kind: Tuple[Optional[int], int, bool, bool], wait: Optional[float], alert_after: Optional[float],
-           unlock_after: Optional[float], margin: Optional[float], heartbeat: Union[None, bool, float],
-           purpose: str, attributes: Optional[Mapping[str, Attribute]]) -> Settings:
+def settle(name: str, kind: tuple[int | None, int, bool, bool], wait: float | None, alert_after: float | None,
+           unlock_after: float | None, margin: float | None, heartbeat: Union[None, bool, float],
+           purpose: str, attributes: Mapping[str, Attribute] | None) -> Settings:
     """Check the options of a lock and fill in the defaults. ``kind`` is (semaphore, weight, shared, exclusive)."""
     try:
         if not isinstance(name, str):
@@ -57,8 +54,8 @@ def settle(name: str, kind: Tuple[Optional[int], int, bool, bool], wait: Optiona
         wanted.check(name, attributes or {})
         attributes = {**wanted.attributes, **(attributes or {})}
         to_metadata({"purpose": purpose, **attributes}, ROOM)
-        if wait is not None and not _seconds("time to wait", wait, least=0) >= 0:
-            raise ValueError(f"the time to wait is {wait}; it must not be negative")
+        if wait is not None:
+            _seconds("time to wait", wait, least=0)
         if isinstance(heartbeat, bool):
             heartbeat = HEARTBEAT if heartbeat else None
         alert, unlock = durations(alert_after, unlock_after, heartbeat)
@@ -69,12 +66,12 @@ def settle(name: str, kind: Tuple[Optional[int], int, bool, bool], wait: Optiona
     return Settings(name, wait, alert, unlock, margin, heartbeat, purpose, attributes, wanted)
 
 
-def leads(address: str, attributes: Optional[Mapping[str, Attribute]]) -> Mapping[str, Attribute]:
+def leads(address: str, attributes: Mapping[str, Attribute] | None) -> Mapping[str, Attribute]:
     """Return the attributes of a leader."""
     return {**({"address": address} if address else {}), **(attributes or {})}
 
 
-def durations(alert: Optional[float], unlock: Optional[float], heartbeat: Optional[float]) -> "tuple[float, float]":
+def durations(alert: float | None, unlock: float | None, heartbeat: float | None) -> "tuple[float, float]":
     """Return the times until alert and until auto-unlock. By default, the second is three times the first."""
     longest = MAX_SECONDS
     if heartbeat is not None:

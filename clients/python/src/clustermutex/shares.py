@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Sequence
 
 from .kinds import Claim, Holders, Need, share_of
 from .record import Key, Record, escape, name_of, read, read_delay
 from .transactions import (Answer, Body, Transactions, Verdict, Watched, absent, b64, compare, get, keys, put, trouble,
                            txn)
 
-Range = Tuple[str, str]
+Range = tuple[str, str]
 
 
 class Shares(Transactions):
@@ -49,13 +49,13 @@ class Shares(Transactions):
         """Leave the queue, and find out whether this attempt has a record, which is withdrawn separately."""
         return txn([], self._who() + (self._leave() if queued else []), [])
 
-    def watched(self, key: str) -> List[Watched]:
+    def watched(self, key: str) -> list[Watched]:
         first = [self.all, (self.delay, self.delays[1])] if key == self.held else []
         return super().watched(key) + [Watched(*of, deletions=True) for of in first]
 
     # -- parts
 
-    def _free(self, claim: Claim) -> List[Body]:
+    def _free(self, claim: Claim) -> list[Body]:
         """Compare that the claim is still free, and that no share was added since they were counted."""
         record = self.of(claim.share)
         compares = [absent(record.held), absent(self.cancelled), absent(record.delay)]
@@ -65,10 +65,10 @@ class Shares(Transactions):
             compares += [_none_since(claim.counted, self.all), _none_since(claim.counted, self.delays)]
         return compares
 
-    def _who(self) -> List[Body]:
+    def _who(self) -> list[Body]:
         return [self._record(), get(*self.all), get(self.delay, self.delays[1])]
 
-    def _place(self) -> List[Body]:
+    def _place(self) -> list[Body]:
         record, shares, delays = self._who()
         return [get(self.ticket), record, get(self.tail), delays, shares]
 
@@ -95,7 +95,7 @@ class Shares(Transactions):
                        None if own is None else read_delay(self.lock, own),
                        {k: read_delay(f"{self.lock}#{k}", value) for k, value in ended.items() if k})
 
-    def _share(self, segment: str, of: List[Key]) -> Optional[Record]:
+    def _share(self, segment: str, of: list[Key]) -> Record | None:
         """Read one share; None if it is not held, or is another lock with such a name."""
         try:
             name = name_of(segment)

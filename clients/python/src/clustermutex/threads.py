@@ -8,29 +8,24 @@ import ssl
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, List, Optional, TypeVar
+from typing import Any, Callable, TypeVar
 
-from .transport import clock
+from .transport import Flag, clock
 
 T = TypeVar("T")
 
 
-class BlockingFlag:
-    """A :class:`transport.Flag` on a threading.Event."""
+class BlockingFlag(Flag):
+    """A flag that threads wait for."""
 
     def __init__(self) -> None:
-        self.cuts: Optional[Callable[[], None]] = None
+        super().__init__()
         self._event = threading.Event()
 
-    def set(self) -> None:
+    def _wake(self) -> None:
         self._event.set()
-        cut = self.cuts
-        if cut is not None:
-            cut()
-
-    def is_set(self) -> bool:
-        return self._event.is_set()
 
     async def wait(self, timeout: float) -> bool:
         return self._event.wait(timeout)
@@ -46,17 +41,11 @@ class BlockingConnection:
 
     async def send(self, data: bytes, timeout: float) -> None:
         self._socket.settimeout(timeout)
-        try:
-            self._socket.sendall(data)
-        except socket.timeout:
-            raise TimeoutError("no answer in time") from None
+        self._socket.sendall(data)
 
     async def receive(self, timeout: float) -> bytes:
         self._socket.settimeout(timeout)
-        try:
-            return self._socket.recv(1 << 16)
-        except socket.timeout:
-            raise TimeoutError("no answer in time") from None
+        return self._socket.recv(1 << 16)
 
     def usable(self) -> bool:
         if self._pid != os.getpid():
@@ -71,11 +60,8 @@ class BlockingConnection:
         return False
 
     def interrupt(self) -> None:
-        with self._open:
-            try:
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # SSLSocket's is only for the owning thread
-            except OSError:
-                pass
+        with self._open, suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # SSLSocket's is only for the owning thread
 
     def close(self) -> None:
         if self._pid == os.getpid():
@@ -87,30 +73,33 @@ class BlockingConnection:
 class BlockingIO:
     """The :class:`transport.IO` of threads."""
 
-    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> BlockingConnection:
+    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, timeout: float) -> BlockingConnection:
         end = clock() + timeout
         failed = OSError("the host has no address")
         try:
             addresses = resolved(host, port).result(timeout)
         except FutureTimeout:
             raise TimeoutError(f"{host} was not resolved in time") from None
-        for family, kind, protocol, _, address in addresses:
-            sock = socket.socket(family, kind, protocol)
+        for *_, address in addresses:
             try:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                sock.settimeout(max(end - clock(), 0.001))
-                sock.connect(address)
-                sock.settimeout(max(end - clock(), 0.001))
-                return BlockingConnection(tls.wrap_socket(sock, server_hostname=host) if tls else sock)
-            except BaseException as error:
-                sock.close()
-                if not isinstance(error, OSError):
-                    raise
-                failed = TimeoutError("no answer in time") if isinstance(error, socket.timeout) else error
+                return _connected((address[0], port), host, tls, end)
+            except OSError as error:
+                failed = error
         raise failed
 
     def flag(self) -> BlockingFlag:
         return BlockingFlag()
+
+
+def _connected(address: tuple[str, int], host: str, tls: ssl.SSLContext | None, end: float) -> BlockingConnection:
+    sock = socket.create_connection(address, max(end - clock(), 0.001))
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(max(end - clock(), 0.001))
+        return BlockingConnection(tls.wrap_socket(sock, server_hostname=host) if tls else sock)
+    except BaseException:
+        sock.close()
+        raise
 
 
 def beside(work: Callable[[], T]) -> "Future[T]":
@@ -130,11 +119,11 @@ def beside(work: Callable[[], T]) -> "Future[T]":
     return future
 
 
-def resolved(host: str, port: int) -> "Future[List[Any]]":
+def resolved(host: str, port: int) -> "Future[list[Any]]":
     """Run socket.getaddrinfo in a thread, because the system's resolver has its own timeout."""
     find = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        addresses: "Future[List[Any]]" = Future()
+        addresses: "Future[list[Any]]" = Future()
         addresses.set_result(find(flags=socket.AI_NUMERICHOST))
         return addresses
     except socket.gaierror:

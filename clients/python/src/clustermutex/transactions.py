@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from .kinds import Claim, Holders
 from .record import Key, escape, read, read_delay, read_ending
 
-Body = Dict[str, Any]
+Body = dict[str, Any]
 
 
 class Answer(NamedTuple):
@@ -51,17 +51,17 @@ class Verdict:
     position: int = 0
     revision: int = 0  # still_held: of what was written
     reason: str = ""  # lost: one word
-    by: Optional[str] = None  # lost: who ended it, and why
-    why: Optional[str] = None
+    by: str | None = None  # lost: who ended it, and why
+    why: str | None = None
     detail: str = ""  # released, report, resend, login: a sentence
     doubt: bool = False  # this request may have been applied, or may yet be
     watch: str = ""  # wait: the key whose deletion to wait for
-    before: Optional[str] = None  # join, look, scan: the ticket ahead; empty: mine is first; None: not known
-    restore: Optional[Ticket] = None  # scan: there is no tail, and a new one is to name this ticket
-    older: Optional[Ticket] = None  # as_tail: the ticket before mine
-    record: List[Key] = field(default_factory=list)  # the keys of the record, if they were read
-    share: Optional[int] = None  # held by an earlier send, cancelled: the share that is mine; 0: the lock itself
-    holders: Optional[Holders] = None  # refused, again, turn: who holds the lock
+    before: str | None = None  # join, look, scan: the ticket ahead; empty: mine is first; None: not known
+    restore: Ticket | None = None  # scan: there is no tail, and a new one is to name this ticket
+    older: Ticket | None = None  # as_tail: the ticket before mine
+    record: Mapping[str, Key] = field(default_factory=dict)  # the fields of the record, if they were read
+    share: int | None = None  # held by an earlier send, cancelled: the share that is mine; 0: the lock itself
+    holders: Holders | None = None  # refused, again, turn: who holds the lock
 
 
 class Transactions:
@@ -92,7 +92,7 @@ class Transactions:
         """Return what to claim given these holders."""
         return Claim()
 
-    def watched(self, key: str) -> List[Watched]:
+    def watched(self, key: str) -> list[Watched]:
         """Return what to watch in order to see this key deleted."""
         return [Watched(key, deletions=True), Watched(self.ticket, deletions=True)]
 
@@ -159,7 +159,7 @@ class Transactions:
 
     # -- holding it
 
-    def alive(self, token: int, fields: Mapping[str, str], seen: Optional[int] = None) -> Body:
+    def alive(self, token: int, fields: Mapping[str, str], seen: int | None = None) -> Body:
         """Write ``alive``, and the deadlines unless they are at least as late already.
 
         A heartbeat compares the mod revision of the ``alive`` it has seen, so that it overwrites no newer progress.
@@ -204,38 +204,37 @@ class Transactions:
         return txn([compare(self.tail, "VALUE", self.uuid)],
                    [self._tickets(limit="2", sort_order="DESCEND", sort_target="CREATE")], [delete(self.ticket)])
 
-    def leave_as_tail(self, older: Optional[Ticket]) -> Body:
+    def leave_as_tail(self, older: Ticket | None) -> Body:
         mine = [compare(self.tail, "VALUE", self.uuid)]
         if older is None:
             return txn(mine, [delete(self.ticket), delete(self.tail)], [])
-        return txn(mine + [self._as_read(older)],
-                   [delete(self.ticket), put(self.tail, older.uuid, older.lease)], [])
+        return txn(mine + [self._as_read(older)], [delete(self.ticket), put(self.tail, older.uuid, older.lease)], [])
 
     def restore_tail(self, older: Ticket) -> Body:
         return txn([absent(self.tail), self._as_read(older)], [put(self.tail, older.uuid, older.lease)], [])
 
     # -- parts
 
-    def _put(self, fields: Mapping[str, str]) -> List[Body]:
+    def _put(self, fields: Mapping[str, str]) -> list[Body]:
         return [put(self.base + name, value) for name, value in fields.items()]
 
-    def _place(self) -> List[Body]:
+    def _place(self) -> list[Body]:
         return [get(self.ticket), get(self.held), get(self.tail), get(self.delay)]
 
-    def _who(self) -> List[Body]:
+    def _who(self) -> list[Body]:
         """Read who holds the lock, and its lock delays: see :meth:`holders`."""
         return [self._record(), get(self.delay)]
 
     def _record(self) -> Body:
         return get(self.base, self.end)
 
-    def _why(self) -> List[Body]:
+    def _why(self) -> list[Body]:
         return [self._record(), get(self.history)]
 
-    def _mine(self, token: int) -> List[Body]:
+    def _mine(self, token: int) -> list[Body]:
         return [compare(self.held, "VALUE", self.uuid), compare(self.held, "CREATE", str(token))]
 
-    def _leave(self) -> List[Body]:
+    def _leave(self) -> list[Body]:
         tail = txn([compare(self.tail, "VALUE", self.uuid)], [delete(self.tail)], [])
         return [delete(self.ticket), {"request_txn": tail}]
 
@@ -255,26 +254,31 @@ class Transactions:
         done = bool(answer.body.get("succeeded"))
         revision = int(answer.body["header"].get("revision", 0))
         reads = [keys(r["response_range"]) for r in answer.body.get("responses", []) if "response_range" in r]
+        if done and step in ("acquire", "try", "turn", "acquire_once"):
+            return Verdict("held", token=revision)
         if step in ("acquire", "try", "turn"):
-            return Verdict("held", token=revision) if done else self._not_taken(step, reads, position, revision)
+            return self._not_taken(step, reads, position, revision)
         if step == "acquire_once":
-            return Verdict("held", token=revision) if done else self._not_once(reads, position)
+            return self._not_once(reads, position)
         if step == "settle":
             verdict = self._not_taken("settle", [reads[0], []], 0, 0)
             return verdict if verdict.token else Verdict("again")
         if step == "join":
-            return self._newest(answer.body["responses"], revision) if done else self._joined(reads)
+            return self._newest(answer.body["responses"], revision) if done else self._joined(reads[0])
         if step == "look":
             return self._looked(reads, before, revision)
         if step == "scan":
             return self._scanned(reads, revision)
+        if step in ("alive", "verify") and done:
+            return Verdict("still_held", revision=revision, record=self._fields(reads[0]) if reads else {})
+        if step in ("release", "release_in_doubt") and done:
+            return Verdict("released")
         if step in ("alive", "verify", "release", "release_in_doubt"):
-            if done:
-                return Verdict("released" if step.startswith("release") else "still_held", revision=revision,
-                               record=reads[0] if reads else [])
             return self._lost(step, reads, token, answer.unanswered)
+        if step == "leave" and not done:
+            return Verdict("left")
         if step == "leave":
-            return self._left(reads) if done else Verdict("left")
+            return self._left(reads[0])
         if step == "leave_as_tail" and done:
             return Verdict("left")
         return Verdict("cancelled" if step == "cancel" else "again")
@@ -285,13 +289,13 @@ class Transactions:
         return Holders(revision, read(self.lock, self.base, reads[0]), delay=delay)
 
     def _not_taken(self, step: str, reads: Sequence[Sequence[Key]], position: int, revision: int) -> Verdict:
-        held = self._find(reads[0], self.held)
+        held = self._fields(reads[0]).get("uuid")
         if held is not None and held.value == self.uuid.encode():
             return Verdict("held_by_earlier_send", token=held.create_revision)
         if step != "turn":
             return Verdict("refused", holders=self.holders(reads))
-        ticket = self._find(reads[1], self.ticket)
-        return Verdict("again" if ticket is not None and ticket.create_revision == position else "lost")
+        mine = bool(reads[1]) and reads[1][0].create_revision == position
+        return Verdict("again" if mine else "lost")
 
     def _not_once(self, reads: Sequence[Sequence[Key]], seen: int) -> Verdict:
         verdict = self._not_taken("acquire", reads, 0, 0)
@@ -304,9 +308,9 @@ class Transactions:
         before = keys({"kvs": [tail]})[0].value.decode(errors="replace") if tail else ""
         return Verdict("joined", position=position, before=before or None)  # an empty tail says nothing
 
-    def _joined(self, reads: Sequence[Sequence[Key]]) -> Verdict:
-        ticket = self._find(reads[0], self.ticket)
-        return Verdict("joined_by_earlier_send", position=ticket.create_revision) if ticket else Verdict("lost")
+    @staticmethod
+    def _joined(own: Sequence[Key]) -> Verdict:
+        return Verdict("joined_by_earlier_send", position=own[0].create_revision) if own else Verdict("lost")
 
     def _looked(self, reads: Sequence[Sequence[Key]], before: str, revision: int) -> Verdict:
         verdict = self._placed(reads, revision)
@@ -339,30 +343,29 @@ class Transactions:
         return Verdict("turn", before="")
 
     def _lost(self, step: str, reads: Sequence[Sequence[Key]], token: int, unanswered: bool) -> Verdict:
-        record, history = reads
+        record, history = self._fields(reads[0]), reads[1]
         ending = read_ending(history[0].value, token) if history else None
         if ending is None and unanswered and step.startswith("release"):
             return Verdict("released", detail="by the request that got no answer")
-        holder = self._find(record, self.held)
+        holder = record.get("uuid")
         if step == "alive" and holder and holder.create_revision == token and holder.value == self.uuid.encode():
-            return Verdict("again", record=list(record))  # another process with this uuid has reported progress
+            return Verdict("again", record=record)  # another process with this uuid has reported progress
         if ending is not None:
-            return Verdict("lost", reason=ending.ended, by=ending.by, why=ending.why, record=list(record))
-        return Verdict("lost", reason="replaced" if holder else "deleted", record=list(record))
+            return Verdict("lost", reason=ending.ended, by=ending.by, why=ending.why)
+        return Verdict("lost", reason="replaced" if holder else "deleted")
 
-    def _left(self, reads: Sequence[Sequence[Key]]) -> Verdict:
-        others = [self._ticket(k) for k in reads[0] if k.key != self.ticket]
+    def _fields(self, read: Sequence[Key]) -> dict[str, Key]:
+        return {key.key[len(self.base):]: key for key in read}
+
+    def _left(self, newest: Sequence[Key]) -> Verdict:
+        others = [self._ticket(k) for k in newest if k.key != self.ticket]
         return Verdict("as_tail", older=others[0] if others else None)
 
     def _ticket(self, key: Key) -> Ticket:
         return Ticket(key.key[len(self.queue):], key.create_revision, key.lease)
 
-    @staticmethod
-    def _find(read: Sequence[Key], key: str) -> Optional[Key]:
-        return next((k for k in read if k.key == key), None)
 
-
-def trouble(step: str, answer: Answer) -> Optional[Verdict]:
+def trouble(step: str, answer: Answer) -> Verdict | None:
     """Return what an error answer means; None if the answer is a result."""
     body = answer.body if isinstance(answer.body, dict) else {}
     if answer.status == 200 and isinstance(body.get("header"), dict):
@@ -397,7 +400,7 @@ def together(bodies: Sequence[Body]) -> Body:
     return {part: [op for body in bodies for op in body[part]] for part in ("compare", "success", "failure")}
 
 
-def verdicts(of: Sequence[Transactions], answer: Answer) -> List[Verdict]:
+def verdicts(of: Sequence[Transactions], answer: Answer) -> list[Verdict]:
     """Return what the answer to :func:`together` means for each of the locks."""
     revision = int(answer.body["header"].get("revision", 0))
     if answer.body.get("succeeded"):
@@ -412,7 +415,7 @@ def b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def txn(compares: List[Body], success: List[Body], failure: List[Body]) -> Body:
+def txn(compares: list[Body], success: list[Body], failure: list[Body]) -> Body:
     parts = {"compare": compares, "success": success, "failure": failure}
     return {name: list(part) for name, part in parts.items() if part}
 
@@ -443,7 +446,7 @@ def key_range(key: str, end: str = "", **options: Any) -> Body:
     return {"key": b64(key), **({"range_end": b64(end)} if end else {}), **options}
 
 
-def keys(read: Mapping[str, Any]) -> List[Key]:
+def keys(read: Mapping[str, Any]) -> list[Key]:
     """Read the keys in the answer to a range request, or in an event."""
     return [Key(base64.b64decode(k["key"]).decode(errors="replace"), base64.b64decode(k.get("value", "")),
                 int(k.get("create_revision", 0)), int(k.get("mod_revision", 0)), str(k.get("lease", "")))

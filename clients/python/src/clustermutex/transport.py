@@ -5,22 +5,53 @@ Nothing here depends on threads or asyncio: each provides an :class:`IO`.
 
 from __future__ import annotations
 
+import json
+import socket
 import ssl
 import time
 import weakref
-from typing import Any, Callable, Coroutine, List, Optional, Protocol, Tuple, TypeVar
+from contextlib import suppress
+from typing import Any, Callable, Coroutine, NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
 
-from .endpoint import Endpoint
+from .record import visible
 
 MAX_BODY = 64 << 20
 KEEP = 30.0  # seconds after which an idle connection is not reused
 MOST_IDLE = 16
 
+TIMEOUTS = (TimeoutError, socket.timeout)  # the same since Python 3.10
+
 T = TypeVar("T")
 
 
+class Endpoint(NamedTuple):
+    """One member of the cluster."""
+
+    url: str
+    host: str
+    port: int
+    tls: bool
+    path: str
+
+
+def parse_endpoint(url: str) -> Endpoint:
+    """Parse ``http://host:port/path``, ``https://…`` or ``host:port``. Raises ValueError if it is none of these."""
+    if "@" in url:
+        raise ValueError("an endpoint must not contain a user or password: give them as user and password")
+    try:
+        parts = urlsplit(url if "://" in url else "http://" + url)
+        port = parts.port or 2379
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f'endpoint "{visible(url)}": want http://HOST:PORT or https://HOST:PORT')
+    full = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    return Endpoint(full, parts.hostname, port, parts.scheme == "https", parts.path.rstrip("/"))
+
+
 class Connection(Protocol):
-    """A connection to one endpoint. Timeouts raise TimeoutError, other failures OSError."""
+    """A connection to one endpoint. Timeouts raise one of TIMEOUTS, other failures OSError."""
 
     async def send(self, data: bytes, timeout: float) -> None: ...
 
@@ -33,22 +64,35 @@ class Connection(Protocol):
     def close(self) -> None: ...  # by its owner only: another connection may reuse its file descriptor at once
 
 
-class Flag(Protocol):
+class Flag:
     """An event that happens once, and interrupts what its owner is doing."""
 
-    cuts: Optional[Callable[[], None]]
+    def __init__(self) -> None:
+        self.cuts: Callable[[], None] | None = None
+        self._set = False
 
-    def set(self) -> None: ...  # from any thread
+    def set(self) -> None:
+        """Set it, from any thread."""
+        self._set = True
+        self._wake()
+        cut = self.cuts
+        if cut is not None:
+            cut()
 
-    def is_set(self) -> bool: ...
+    def is_set(self) -> bool:
+        return self._set
 
-    async def wait(self, timeout: float) -> bool: ...
+    def _wake(self) -> None:
+        raise NotImplementedError
+
+    async def wait(self, timeout: float) -> bool:
+        raise NotImplementedError
 
 
 class IO(Protocol):
     """The I/O that the protocol needs: blocking for threads, or asyncio's."""
 
-    async def connect(self, host: str, port: int, tls: Optional[ssl.SSLContext], timeout: float) -> Connection: ...
+    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, timeout: float) -> Connection: ...
 
     def flag(self) -> Flag: ...
 
@@ -57,19 +101,17 @@ class Pool:
     """Open idle connections. Threads share its list without a lock."""
 
     def __init__(self) -> None:
-        self._idle: List[Tuple[Endpoint, float, Connection]] = []
+        self._idle: list[tuple[Endpoint, float, Connection]] = []
         weakref.finalize(self, _close_all, self._idle)  # a client has no close method
 
-    def take(self, endpoint: Endpoint) -> Optional[Connection]:
+    def take(self, endpoint: Endpoint) -> Connection | None:
         """Return the most recently used connection; None if there is none."""
-        while self._idle:
-            try:
+        with suppress(IndexError):  # no other is left
+            while True:
                 at, since, connection = self._idle.pop()
-            except IndexError:
-                break
-            if at == endpoint and clock() - since < KEEP and connection.usable():
-                return connection
-            connection.close()
+                if at == endpoint and clock() - since < KEEP and connection.usable():
+                    return connection
+                connection.close()
         return None
 
     def give(self, endpoint: Endpoint, connection: Connection) -> None:
@@ -80,7 +122,7 @@ class Pool:
             connection.close()
 
 
-def _close_all(idle: List[Tuple[Endpoint, float, Connection]]) -> None:
+def _close_all(idle: list[tuple[Endpoint, float, Connection]]) -> None:
     while idle:
         idle.pop()[2].close()
 
@@ -111,7 +153,7 @@ class Response:
         self._keeps = True  # the server keeps the connection open
         self._raw = b""
         self._chunked = False
-        self._length: Optional[int] = None
+        self._length: int | None = None
 
     def feed(self, data: bytes) -> None:
         """Parse received bytes. Raises ValueError if they are not HTTP."""
@@ -140,7 +182,7 @@ class Response:
             raise ValueError("the answer was cut off")
         self.over = True
 
-    def lines(self) -> List[bytes]:
+    def lines(self) -> list[bytes]:
         """Return complete lines, each once."""
         *whole, self.body = self.body.split(b"\n")
         return whole
@@ -171,3 +213,61 @@ class Response:
         self.body += rest[:size]
         self._raw = rest[size + 2:]
         return True
+
+
+class Watch:
+    """A watch on some keys: a request with an endless answer."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._response = Response()
+        self._events: list[dict[str, Any]] = []
+
+    async def open(self, request: bytes, parts: int, until: float) -> None:
+        """Send the request, and wait until etcd confirms all its parts."""
+        await self._connection.send(request, max(until - clock(), 0.001))
+        while parts > 0:
+            parts -= await self._read(until)
+
+    async def events(self, timeout: float) -> list[dict[str, Any]]:
+        """Return the next events, or none after ``timeout`` seconds. Raises OSError if the watch broke."""
+        end = clock() + timeout
+        with suppress(*TIMEOUTS):
+            while not self._events and clock() < end:
+                await self._read(end)
+        events, self._events = self._events, []
+        return events
+
+    def interrupt(self) -> None:
+        """End the watch from any thread: its owner gets an OSError."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Close the connection. Only the reader of the events may call it."""
+        self._connection.close()
+
+    async def _read(self, until: float) -> int:
+        """Read more events. Return how many parts of the request were confirmed."""
+        received = await self._connection.receive(max(until - clock(), 0.001))
+        if not received:
+            raise OSError("the watch ended")
+        try:
+            self._response.feed(received)
+        except ValueError as error:
+            raise OSError(str(error)) from None
+        if self._response.over or self._response.status not in (0, 200):
+            raise OSError(f"the watch ended with HTTP status {self._response.status}")
+        results = [_result(line) for line in self._response.lines()]
+        self._events += [event for result in results for event in result.get("events", [])]
+        return sum(bool(result.get("created")) for result in results)
+
+
+def _result(line: bytes) -> dict[str, Any]:
+    """Parse one message of a watch. Raises OSError if the watch is over."""
+    try:
+        result = json.loads(line).get("result")
+    except (ValueError, AttributeError, RecursionError):
+        result = None
+    if not isinstance(result, dict) or result.get("canceled"):
+        raise OSError(f"etcd ended the watch: {line[:200]!r}")
+    return result

@@ -67,7 +67,7 @@ module ClusterMutex
 
     def took(found, doubt)
       @doubt = doubt.dup
-      hold(found.except(:fields)) # which are those of one of the locks
+      hold(found)
     end
 
     # refused: no request can have taken the lock, except those in doubt.
@@ -153,11 +153,10 @@ module ClusterMutex
     end
 
     def hold(found)
-      unlock_at = Clock.parse(found.dig(:fields, "auto_unlock_at").to_s) || @unlock_at
       share = found[:share] || @input[:share] # the share that was taken
       name = @session.transactions.share_name(@name, share)
       @lock = Lock.new(@session, @input.except(:kind).merge(token: found[:token], lock: name), @settings,
-                       sent: @sent, at: @at, unlock_at:, in_doubt: @doubt.unanswered)
+                       sent: @sent, at: @at, unlock_at: @unlock_at, in_doubt: @doubt.unanswered)
       leave_lease
       nil
     end
@@ -184,7 +183,8 @@ module ClusterMutex
       @input[:lease] = @session.grant(TICKET, [@till, Clock.now + TICKET].min)
       @input[:ticket] = JSON.generate(ticket)
       @input[:queued] = true
-      @input.merge!(send_step(:join, [@till, Clock.now + TICKET].min).slice(:position, :before))
+      joined = @session.settle(:join, @input, till: [@till, Clock.now + TICKET].min)
+      @input.merge!(joined.slice(:position, :before))
       @input[:position]
     end
 
@@ -203,8 +203,7 @@ module ClusterMutex
       found = look
       case found[:verdict]
       when :scan then nil # at once
-      when :lost then throw :lost
-      when :held_by_earlier_send then take(found[:fields] ? found : read(found))
+      when :lost, :held_by_earlier_send then throw :lost
       when :turn then take_turn
       else wait_for(found)
       end
@@ -225,14 +224,13 @@ module ClusterMutex
       found
     end
 
+    # An unanswered turn has outdated deadlines: cancel it and start again.
     def take_turn
-      throw :lost if claim(:turn)&.fetch(:verdict) == :lost
-    rescue UnavailableError # the outcome is not known: cancel and start again
+      found = claim(:turn) or return
+      throw :lost if found[:verdict] == :lost || @doubt.unanswered
+    rescue UnavailableError
       throw :lost
     end
-
-    # If an earlier turn was committed unnoticed, its record has the deadlines.
-    def read(found) = found.merge(fields: @session.settle(:read, @input.merge(found), till: @till)[:fields])
 
     def wait_for(found)
       @session.settle(:restore_tail, @input.merge(older: found[:restore]), till: soon) if found[:restore]

@@ -4,30 +4,27 @@ module ClusterMutex
   # The steps for semaphores and read-write locks: each share has a record of its own. They have the names of the other
   # steps with "share" in front; their input has a kind.
   module Shares
-    def share_try(lock:, uuid:, fields:, share: 0, **need)
-      free = free(lock:, uuid:, share:, **need)
-      { compare: [*free, absent(ticket(lock, ".tail")), absent(ticket(lock, uuid))],
-        success: puts(share_name(lock, share), fields), failure: [*who(lock), range(ticket(lock, ".tail"))] }
+    def share_try(lock:, uuid:, fields:, kind:, share: 0, counted: 0, **)
+      { compare: [*free(lock, uuid, kind, share, counted), absent(tail(lock)), absent(ticket(lock, uuid))],
+        success: puts(share_name(lock, share), fields), failure: [*who(lock, kind), range(tail(lock))] }
     end
     alias share_acquire share_try
 
-    def share_turn(lock:, uuid:, fields:, position:, share: 0, **need)
-      free = free(lock:, uuid:, share:, **need)
-      { compare: [*free, created(ticket(lock, uuid), position)],
+    def share_turn(lock:, uuid:, fields:, position:, kind:, share: 0, counted: 0, **)
+      own = ticket(lock, uuid)
+      { compare: [*free(lock, uuid, kind, share, counted), created(own, position)],
         success: [*puts(share_name(lock, share), fields), *unqueue(lock, uuid)],
-        failure: [*who(lock), range(ticket(lock, uuid))] }
+        failure: [*who(lock, kind), range(own)] }
     end
 
-    def share_cancel(lock:, uuid:, lease:, queued: false, **)
-      { success: [tombstone(lock, uuid, lease), *share_withdraw(lock:, uuid:, queued:)[:success]] }
+    def share_cancel(uuid:, lease:, **input)
+      { success: [tombstone(input[:lock], uuid, lease), *share_withdraw(uuid:, **input)[:success]] }
     end
 
     # Finds out whether the attempt has a record, which is withdrawn separately.
-    def share_withdraw(lock:, uuid:, queued: false, **)
-      { success: [*who(lock), *(queued ? unqueue(lock, uuid) : [])] }
+    def share_withdraw(lock:, uuid:, kind:, queued: false, **)
+      { success: [*who(lock, kind), *(unqueue(lock, uuid) if queued)] }
     end
-
-    def share_standing(lock:, **) = { success: [*who(lock), waiters(lock)] }
 
     # The name of the record of a share, or of the lock.
     def share_name(lock, share) = share.to_i.zero? ? lock : "#{lock}##{share}"
@@ -40,100 +37,22 @@ module ClusterMutex
       all + [share_range(lock), [delay(lock), delay_range(lock).last]]
     end
 
-    # Who holds a lock, from the operations that read the record, the shares and the delays.
-    def holders(lock, body, record: 0, shares: 1, delays: 2)
-      ended = Transactions.keys(body, delays).to_h { |kv| [kv[:key].delete_prefix(delay(lock)), kv[:value]] }
-      own = ended.delete("")
-      ended = ended.transform_keys { |rest| Need.share(lock, lock + rest) }.except(nil)
-      Holders.new(revision(body), holder(lock, Transactions.keys(body, record)),
-                  shares(lock, Transactions.keys(body, shares)), own && Delay.new(own, lock),
-                  ended.to_h { |number, value| [number, Delay.new(value, "#{lock}##{number}")] })
-    end
-
     private
 
-    def shares(lock, keys)
-      keys.group_by { |kv| kv[:key].delete_prefix(@prefix)[%r{\A[^/]*}] }.each_with_object({}) do |(segment, of), all|
-        number = Need.share(lock, Name.of(segment)) or next
-        held = holder("#{lock}##{number}", of)
-        all[number] = held if held
-      rescue RefusedError
-        next # another lock with such a name
-      end
-    end
-
-    def share_try_verdict(input, body)
-      share_taken(input, body) do |holders|
-        room = Transactions.keys(body, 3).empty? && holders.room?(**input.slice(:kind, :limit, :weight))
-        { verdict: room ? :again : :refused }
-      end
-    end
-    alias share_acquire_verdict share_try_verdict
-
-    def share_turn_verdict(input, body)
-      own = Transactions.keys(body, 3).first
-      share_taken(input, body) do
-        { verdict: own && own[:created] == input[:position].to_i ? :again : :lost }
-      end
-    end
-
-    def share_taken(input, body)
-      return { verdict: :held, token: revision(body) } if body["succeeded"]
-
-      holders = holders(input[:lock], body)
-      earlier(input, holders) || yield(holders).merge(holders:)
-    end
-
-    def earlier(input, holders)
-      share = holders.mine(input[:uuid]) or return
-      { verdict: :held_by_earlier_send, token: holders.holder(share).token, share:,
-        fields: holders.holder(share).facts }
-    end
-
-    def placed_holders(input, body) = holders(input[:lock], body, record: 1, shares: 4, delays: 3)
-
-    def share_placed(input, body)
-      holders = placed_holders(input, body)
-      mine = earlier(input, holders)
-      return mine if mine
-
-      own, ahead = [0, 5].map { |number| Transactions.keys(body, number).first }
-      return { verdict: :lost } unless own
-      return { verdict: :wait, watch: ahead[:key], before: named(ahead)["ticket"] } if ahead
-
-      room = holders.room?(**input.slice(:kind, :limit, :weight))
-      { verdict: room ? :turn : :wait, watch: (field(input[:lock], "uuid") unless room), before: "", holders: }
-    end
-
-    def share_cancel_verdict(input, body)
-      { verdict: :cancelled, share: holders(input[:lock], body, record: 1, shares: 2, delays: 3).mine(input[:uuid]) }
-    end
-
-    def share_withdraw_verdict(input, body)
-      { verdict: :again, share: holders(input[:lock], body).mine(input[:uuid]) }
-    end
-
-    def share_standing_verdict(input, body)
-      stand(input, holders(input[:lock], body), Transactions.keys(body, 3))
-    end
-
-    # -- Parts of bodies.
-
     # Compares that the claim is still free, and that no share was added since they were counted.
-    def free(lock:, uuid:, share:, kind:, counted: 0, **)
+    def free(lock, uuid, kind, share, counted)
       record = share_name(lock, share)
       own = [absent(field(record, "uuid")), absent(cancelled(uuid)), absent(delay(record))]
       own += [absent(field(lock, "uuid")), absent(delay(lock))] unless share.to_i.zero?
       kind == "shared" ? own : own + [none_since(counted, share_range(lock)), none_since(counted, delay_range(lock))]
     end
 
-    def who(lock)
-      [range(record(lock), :prefix), range(*share_range(lock)), range(delay(lock), delay_range(lock).last)]
-    end
+    # Reads who holds the lock, and its lock delays.
+    def who(lock, kind = nil)
+      own = range(record(lock), :prefix)
+      return [own, range(delay(lock))] unless kind
 
-    def share_place(lock, uuid)
-      record, shares, delays = who(lock)
-      [range(ticket(lock, uuid)), record, range(ticket(lock, ".tail")), delays, shares]
+      [own, range(*share_range(lock)), range(delay(lock), delay_range(lock).last)]
     end
 
     def share_range(lock) = %w[#1 #:].map { |end_of| record(lock).chop + end_of }

@@ -7,6 +7,7 @@ module ClusterMutex
     include QueueSteps
     include Shares
     include JobSteps
+    include Verdicts
 
     attr_reader :prefix
 
@@ -21,7 +22,9 @@ module ClusterMutex
     def record(lock) = "#{@prefix}#{Name.segment(lock)}/"
     def field(lock, name) = record(lock) + name
     def ticket(lock, uuid) = "#{@prefix}.queue/#{Name.segment(lock)}/#{uuid}"
+    def tail(lock) = ticket(lock, ".tail")
     def delay(lock) = "#{@prefix}.delays/#{Name.segment(lock)}"
+    def ending(uuid) = "#{@prefix}.history/#{uuid}"
 
     # The body of a step. For semaphores and read-write locks, some steps differ.
     def body(step, input)
@@ -32,9 +35,8 @@ module ClusterMutex
     # -- Bodies. Steps ignore arguments that they do not need, so that an attempt can be passed as a whole.
 
     def acquire(lock:, uuid:, fields:, **)
-      { compare: [absent(field(lock, "uuid")), absent(ticket(lock, ".tail")), absent(cancelled(uuid)),
-                  absent(delay(lock))],
-        success: puts(lock, fields), failure: [range(record(lock), :prefix), range(delay(lock))] }
+      { compare: [absent(field(lock, "uuid")), absent(tail(lock)), absent(cancelled(uuid)), absent(delay(lock))],
+        success: puts(lock, fields), failure: who(lock) }
     end
 
     def try(lock:, uuid:, fields:, **)
@@ -75,9 +77,7 @@ module ClusterMutex
     def read(lock:, uuid:, **) = { success: why(lock, uuid) }
 
     # Reads who holds the lock, who waits for it, and its lock delays.
-    def standing(lock:, **)
-      { success: [range(record(lock), :prefix), waiters(lock), range(delay(lock))] }
-    end
+    def standing(lock:, kind: nil, **) = { success: [*who(lock, kind), waiters(lock)] }
 
     # -- Verdicts.
 
@@ -116,25 +116,15 @@ module ClusterMutex
 
     # What the answer to a step means. +unanswered+ in the input: an earlier send of it got no answer.
     def verdict(step, input, answer)
-      own = "share_#{step}_verdict"
-      own = "#{step}_verdict" unless input[:kind] && respond_to?(own, true)
-      error = Transactions.error(answer) or return send(own, input, answer["body"])
+      error = Transactions.error(answer)
+      return send(:"#{step}_verdict", input, Reading.new(self, input, answer["body"])) unless error
+
       case error[:verdict]
       when :full then error.merge(verdict: FULL.fetch(step.to_sym, :resend), full: true)
       when :lease then error.merge(verdict: LEASE.fetch(step.to_sym, :lease))
       else error
       end
     end
-
-    # The keys that operation +number+ read, as hashes with bytes and integers.
-    def self.keys(body, number)
-      (body.dig("responses", number, "response_range", "kvs") || []).map do |kv|
-        { key: unb64(kv["key"]), value: unb64(kv["value"]), created: kv["create_revision"].to_i,
-          modified: kv["mod_revision"].to_i, lease: kv["lease"] }
-      end
-    end
-
-    def self.unb64(text) = text.to_s.unpack1("m").force_encoding("UTF-8")
 
     # The fields of a record among the keys of its range, without foreign keys and leftovers of an earlier hold. Yields
     # the create revision of the uuid key, 0 if the lock is not held.
@@ -148,80 +138,6 @@ module ClusterMutex
     end
 
     private
-
-    def acquire_verdict(input, body)
-      return { verdict: :held, token: revision(body) } if body["succeeded"]
-
-      mine(input, body, 0) || { verdict: :refused, lock: input[:lock], holders: sole_holder(input, body, 0, 1) }
-    end
-    alias try_verdict acquire_verdict
-
-    def alive_verdict(input, body)
-      return { verdict: :still_held, revision: revision(body) } if body["succeeded"]
-
-      fields, token, modified = fields(input[:lock], Transactions.keys(body, 0))
-      return loss(input, body, 0) unless fields["uuid"] == input[:uuid] && token == input[:token].to_i
-
-      { verdict: :again, fields:, modified: } # another process with this uuid has reported progress
-    end
-
-    def release_verdict(input, body, first = 0)
-      return { verdict: :released } if body["succeeded"]
-
-      lost = loss(input, body, first)
-      # An earlier send released it, unless the ending or a record with this uuid says otherwise.
-      lost[:ending] || !input[:unanswered] || mine(input, body, first) ? lost : { verdict: :released }
-    end
-
-    def release_in_doubt_verdict(input, body) = release_verdict(input, body, 1)
-    def cancel_verdict(_input, _body) = { verdict: :cancelled }
-    def withdraw_verdict(_input, _body) = { verdict: :again }
-    def restore_tail_verdict(_input, _body) = { verdict: :again }
-
-    def read_verdict(input, body)
-      fields, token, modified = fields(input[:lock], Transactions.keys(body, 0))
-      return loss(input, body, 0) unless fields["uuid"] == input[:uuid] && token == input[:token].to_i
-
-      { verdict: :still_held, fields:, modified: }
-    end
-
-    def standing_verdict(input, body)
-      stand(input, sole_holder(input, body, 0, 2), Transactions.keys(body, 1))
-    end
-
-    # Some clients keep their ticket while they hold the lock.
-    def stand(input, holders, tickets)
-      own = [input[:uuid], *holders.all.map(&:uuid)].map { |uuid| ticket(input[:lock], uuid) }
-      { verdict: :read, holders:, waiting: tickets.count { |kv| !own.include?(kv[:key]) } }
-    end
-
-    # The hold of an earlier send of the same attempt.
-    def mine(input, body, number)
-      fields, token = fields(input[:lock], Transactions.keys(body, number))
-      { verdict: :held_by_earlier_send, token:, fields: } if fields["uuid"] == input[:uuid]
-    end
-
-    # Who holds a plain lock, and its lock delay, from the operations that read them.
-    def sole_holder(input, body, record, delays)
-      delay = Transactions.keys(body, delays).first
-      Holders.new(0, holder(input[:lock], Transactions.keys(body, record)), {},
-                  delay && Delay.new(delay[:value], input[:lock]), {})
-    end
-
-    def holder(lock, keys)
-      fields, token = fields(lock, keys)
-      Holder.new(fields, token) if token.positive?
-    end
-
-    # How a hold was lost, from its record and its ending.
-    def loss(input, body, first)
-      note = Transactions.keys(body, first + 1).first
-      ending = Document.ending(note[:value], input[:token].to_i) if note
-      held = fields(input[:lock], Transactions.keys(body, first))[1].positive?
-      { verdict: :lost, reason: ending ? ending["ended"] : { true => "replaced", false => "deleted" }[held], ending: }
-    end
-
-    def revision(body) = body.dig("header", "revision").to_i
 
     # -- Parts of bodies.
 
@@ -262,6 +178,6 @@ module ClusterMutex
     def delete(key, to = nil) = { request_delete_range: keys_of(key, to) }
 
     # Reads the record and the ending, which say why the hold is over.
-    def why(lock, uuid) = [range(record(lock), :prefix), range("#{@prefix}.history/#{uuid}")]
+    def why(lock, uuid) = [range(record(lock), :prefix), range(ending(uuid))]
   end
 end

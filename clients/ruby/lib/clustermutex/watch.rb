@@ -92,7 +92,7 @@ module ClusterMutex
         @pending -= 1
         @bell.ring if @pending <= 0
       end
-      events = (result["events"] || []).map { |event| [event["type"] || "PUT", Transactions.unb64(event["kv"]["key"])] }
+      events = (result["events"] || []).map { |event| [event["type"] || "PUT", Reading.unb64(event["kv"]["key"])] }
       @bell.ring if events.any? { |type, key| @wanted.call(type, key) }
     end
   end

@@ -1,0 +1,116 @@
+// Package anymember sends requests past members of etcd that cannot serve them: one that is cut off from its cluster,
+// which would keep each request for seconds, and a learner. Requests go to the members in turn.
+package anymember
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Ask calls send, and repeats it while again says so of its error. A member without a leader refuses the first tries at
+// once. The last ones wait for a leader, as all of etcd may be electing one: a read that waited is refused when there
+// is one.
+func Ask(ctx context.Context, again func(error) bool, send func(context.Context) error) error {
+	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 5 {
+		err := send(clientv3.WithRequireLeader(ctx))
+		if !again(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+	if err := send(ctx); !again(err) {
+		return err
+	}
+	return send(ctx)
+}
+
+// Refused reports whether a member refused a request, of which nothing was done, because it has no leader or is a
+// learner.
+func Refused(reads bool, err error) bool {
+	err = rpctypes.Error(err)
+	learner := rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
+	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, learner) ||
+		reads && errors.Is(err, rpctypes.ErrLeaderChanged)
+}
+
+// Client is the part of a client of etcd that reads, commits and grants with [Ask].
+type Client struct {
+	clientv3.KV
+	clientv3.Lease
+}
+
+// Of returns the client, which stays the caller's.
+func Of(etcd *clientv3.Client) Client { return Client{kv{etcd}, lease{etcd}} }
+
+type kv struct{ clientv3.KV }
+
+// Get implements [clientv3.KV].
+func (k kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	answer, err := k.ask(ctx, true, clientv3.OpGet(key, opts...))
+	return answer.Get(), err
+}
+
+// Txn implements [clientv3.KV].
+func (k kv) Txn(ctx context.Context) clientv3.Txn { return &txn{kv: k, ctx: ctx} }
+
+func (k kv) ask(ctx context.Context, reads bool, op clientv3.Op) (answer clientv3.OpResponse, err error) {
+	again := func(err error) bool { return Refused(reads, err) }
+	err = Ask(ctx, again, func(ctx context.Context) (err error) {
+		answer, err = k.Do(ctx, op)
+		return err
+	})
+	return answer, err
+}
+
+// txn is a transaction as data, which can be sent again.
+type txn struct {
+	kv        kv
+	ctx       context.Context //nolint:containedctx // as in etcd's client
+	cmps      []clientv3.Cmp
+	then      []clientv3.Op
+	otherwise []clientv3.Op
+}
+
+func (t *txn) If(cmps ...clientv3.Cmp) clientv3.Txn {
+	t.cmps = cmps
+	return t
+}
+
+func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.then = ops
+	return t
+}
+
+func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.otherwise = ops
+	return t
+}
+
+// Commit implements [clientv3.Txn].
+func (t *txn) Commit() (*clientv3.TxnResponse, error) {
+	writes := func(op clientv3.Op) bool { return !op.IsGet() }
+	reads := !slices.ContainsFunc(t.then, writes) && !slices.ContainsFunc(t.otherwise, writes)
+	answer, err := t.kv.ask(t.ctx, reads, clientv3.OpTxn(t.cmps, t.then, t.otherwise))
+	return answer.Txn(), err
+}
+
+type lease struct{ clientv3.Lease }
+
+// Grant implements [clientv3.Lease].
+func (l lease) Grant(ctx context.Context, ttl int64) (answer *clientv3.LeaseGrantResponse, err error) {
+	again := func(err error) bool { return Refused(false, err) }
+	err = Ask(ctx, again, func(ctx context.Context) (err error) {
+		answer, err = l.Lease.Grant(ctx, ttl)
+		return err
+	})
+	return answer, err
+}
