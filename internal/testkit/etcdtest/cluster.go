@@ -24,6 +24,9 @@ import (
 // memberVariable is the environment variable that passes an etcdembed.Config to a member's process.
 const memberVariable = "ETCDTEST_MEMBER"
 
+// ready is what a member's process prints once it serves clients.
+const ready = "ready"
+
 // Main is for the TestMain of packages that use Cluster or Shared. If Cluster started this process, it runs an etcd
 // member, otherwise the tests.
 func Main(m *testing.M) {
@@ -62,6 +65,7 @@ func member(config string) error {
 		return err
 	}
 	defer etcd.Stop()
+	fmt.Println(ready)
 	select {
 	case <-ctx.Done():
 		return nil

@@ -126,13 +126,15 @@ func (s *Server) start() error {
 	return err
 }
 
+// startProcess waits until the member serves: one that is killed before it has written its first entries would never
+// have a leader again.
 func (s *Server) startProcess(ctx context.Context) error {
 	p, err := launch(s.conf, "")
 	if err != nil {
 		return err
 	}
 	for ctx.Err() == nil && p.Running() {
-		if listens(s.conf) == nil {
+		if strings.Contains(p.Output(), ready) {
 			s.stop = p.Kill
 			return nil
 		}
