@@ -317,6 +317,7 @@ func ghostInTheQueue(t *testing.T, s *scene, c *client) {
 
 // noAnswer lets the answer to the first request for each lock that is held pass, and nothing else.
 func noAnswer(t *testing.T, s *scene, c *client) {
+	holder := s.open(c)
 	d, line := s.behindWire(c)
 	var answered sync.Map
 	line.hearBy(func(r sent, _ *pb.TxnResponse) { answered.Store(strings.Join(r.puts, " "), true) })
@@ -325,7 +326,6 @@ func noAnswer(t *testing.T, s *scene, c *client) {
 		_, again := answered.Load(keys)
 		return fate{loseRequest: again || !r.takes() || !strings.Contains(keys, "waits")}
 	})
-	holder := s.open(c)
 	held := map[*lock]*call{}
 	for name, more := range c.ways("waits", "free") {
 		l := holder.acquire(name, want{try: true, purpose: "held on"})

@@ -128,8 +128,9 @@ var clientSuites = []suite{
 			"TestFailedRunUsesUpItsPeriodUnlessGivenBack"},
 		{"period-reset", `«errors.Is(err, mutex.ErrCondition)»: // the period`, `false`,
 			"TestResetPeriodIsNotGivenBack"},
-		{"period-shared", `isShared(draft)`, `false`, "TestBadInputIsRefusedBeforeSending"},
+		{"period-shared", `case «isShared(draft)»`, `false`, "TestBadInputIsRefusedBeforeSending"},
 		// Sets of tasks.
+		{"task-shared", `err == nil && «isShared(draft)»`, `false`, "TestBadInputIsRefusedBeforeSending"},
 		{"task-exhausted", `|| «now.Exhausted»`, `false`, "TestFailedTaskIsRetriedUpToTheMaximum"},
 		{"task-limit", `len(captured) == limit`, `false`, "TestWorkerAskedToFinishOneTaskMayTakeOthers"},
 		{"task-transition", `!slices.Contains(t.set.opts.Transitions[t.from], state)`, `false`,
