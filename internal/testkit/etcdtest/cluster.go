@@ -65,7 +65,7 @@ func member(config string) error {
 		return err
 	}
 	defer etcd.Stop()
-	fmt.Println(ready)
+	fmt.Fprintln(os.Stdout, ready)
 	select {
 	case <-ctx.Done():
 		return nil
