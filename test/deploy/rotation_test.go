@@ -36,12 +36,13 @@ func TestRenewedCertificateOfARunningUnitIsUsed(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 	etcd.AddUser(t, "unlocker", "", "/mutexes/", etcdtest.ReadWrite)
 	etcd.AddUser(t, "mutexdash", "", "/mutexes/", etcdtest.Read)
-	etcd.AddUser(t, "former", "", "/elsewhere/", etcdtest.Read)
 	for _, program := range []string{"unlocker", "mutexdash"} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			proxy := etcdtest.NewProxy(t, etcd.Endpoint())
-			s := installed(t, etcd, proxy.Endpoint(), program, "former")
+			former := "before-" + program // the files of a certificate are named after its user
+			etcd.AddUser(t, former, "", "/elsewhere/", etcdtest.Read)
+			s := installed(t, etcd, proxy.Endpoint(), program, former)
 			s.Prints(t, "permission")
 			cert, key := etcd.CA().Issue(t, program)
 			s.renew(t, program+".crt", cert)
@@ -52,7 +53,7 @@ func TestRenewedCertificateOfARunningUnitIsUsed(t *testing.T) {
 			proctest.Answers(t, s.url+"/readyz", http.StatusOK)
 
 			// A new connection needs no reload: it reads the certificate that is there.
-			formerCert, formerKey := etcd.CA().Issue(t, "former")
+			formerCert, formerKey := etcd.CA().Issue(t, former)
 			s.renew(t, program+".crt", formerCert)
 			s.renew(t, program+".key", formerKey)
 			before := strings.Count(s.Output(), "permission")
