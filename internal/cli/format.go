@@ -83,7 +83,10 @@ func withPID(host string, pid int64) string {
 func who(r *metadata.Record) string { return whoAs(&r.Holder, metadata.ShareOf(r.Name, r.Attributes)) }
 
 func whoAs(h *metadata.Holder, s metadata.Share) string {
-	name := shortText(h.Owner) + " on " + hostPID(h)
+	name := shortText(cmp.Or(h.Owner, "an unknown owner"))
+	if h.Hostname != "" {
+		name += " on " + hostPID(h)
+	}
 	if share := protocol.ShareWords(s); share != "" {
 		name += " as " + share
 	}
