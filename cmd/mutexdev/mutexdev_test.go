@@ -90,7 +90,7 @@ func (s *started) addresses(t *testing.T) (dashboard, unlocker string) {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: proctest.Timeout}
 	answer, err := client.Get(url)
 	proctest.Must(t, err)
 	defer answer.Body.Close()

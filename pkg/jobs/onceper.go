@@ -79,7 +79,7 @@ func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.D
 	case l == nil:
 		return false, o.explain(err)
 	case !time.Now().Before(l.Deadline()): // the answer was late
-		o.unlock(l, true)
+		_ = o.unlock(l, true) // the loss is what counts
 		return false, &mutex.LostError{Lock: o.name, UUID: l.UUID(), Token: l.Token(), At: o.about.Now()}
 	}
 	return true, o.run(ctx, l, fn)
