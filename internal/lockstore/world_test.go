@@ -164,7 +164,7 @@ func (w world) putFields(lock string, names []string, value string) {
 func (w world) record(lock string) *metadata.Record {
 	w.Helper()
 	var d metadata.Document
-	proctest.Eventually(w, "the record", func() (err error) { // a read has 5 s, which a busy machine may need longer for
+	proctest.Eventually(w, "the record", func() (err error) { // whose read takes 5 s at most
 		d, _, err = w.Get(w.Context(), lock)
 		return err
 	})
