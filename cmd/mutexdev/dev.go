@@ -153,7 +153,7 @@ func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint s
 			return err
 		}
 		settings.Holder = func(host string) *exec.Cmd {
-			return exec.Command(program, holderName, endpoint, host) //nolint:gosec,noctx // ours; it is told when to end
+			return exec.Command(program, holderName, endpoint, host) //nolint:gosec,noctx // ours; told when to end
 		}
 	}
 	group.Add("demo", func(ctx context.Context) error { return demo.Run(ctx, settings) })

@@ -41,7 +41,7 @@ func startOn(t *testing.T, on string, more ...string) program {
 	p := program{proctest.FreeAddr(t), proctest.FreeAddr(t)}
 	args := append([]string{on, "--web.listen-address=" + p.pages,
 		"--web.ops-address=" + p.ops, "--web.shutdown-delay=0s", "--log.level=error"}, more...)
-	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, mutexdash.Command(), args) })
+	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, mutexdash.Quick(), args) })
 	return p
 }
 
