@@ -93,7 +93,7 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			most := proctest.Timeout
 			if c.says == "nothing answers" {
-				most = 2 * time.Second
+				most = 300 * time.Millisecond
 			}
 			err := etcdconn.Prove(limit(t, most), connect(t, c.settings), c.prefix)
 			if class := etcdconn.Classify(err); class != c.class {
@@ -137,34 +137,29 @@ func TestVersionsWithStaleReadsAreOutdated(t *testing.T) {
 	}
 }
 
+// One member of two is no majority.
 func TestLostMajorityIsExplained(t *testing.T) {
 	t.Parallel()
-	m := etcdtest.Cluster(t, 3)
-	all := connect(t, etcdconn.Settings{Endpoints: m.Endpoints()})
-	left := 0
-	etcdtest.Eventually(t, "three members, of which one leads", func() bool {
-		left = m.Leader(t) // of now: a busy machine has elections
-		h := etcdconn.CheckHealth(limit(t, proctest.Timeout), all)
-		return h.Up() == 3 && h.Members[left].Leader
-	})
-	c := connect(t, etcdconn.Settings{Endpoints: m.Endpoints()[left : left+1]})
-	etcdtest.Eventually(t, "a connection", func() bool { return etcdconn.Prove(t.Context(), c, "/m/") == nil })
-	for i := range 3 {
-		if i != left {
-			m.Kill(i)
-		}
+	server := etcdtest.Start(t)
+	never := "http://" + proctest.FreeAddr(t)
+	c := connect(t, as(server, "", ""))
+	all := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint(), never}})
+	health := func() etcdconn.Health { return etcdconn.CheckHealth(limit(t, proctest.Timeout), all) }
+	if h := health(); h.Up() != 1 || !h.Members[0].Leader || !strings.Contains(h.Members[1].Problem, "refused") {
+		t.Errorf("the health is %+v", h)
 	}
-	var class etcdconn.Class
-	for class != etcdconn.NoLeader && t.Context().Err() == nil { // it takes an election to notice
-		class = etcdconn.Classify(etcdconn.Prove(limit(t, time.Second), c, "/m/"))
-		if class != etcdconn.NoLeader && class != etcdconn.Timeout {
+	_, err := c.MemberAdd(limit(t, proctest.Timeout), []string{never})
+	proctest.Must(t, err)
+	etcdtest.Eventually(t, "the loss of the leader", func() bool {
+		class := etcdconn.Classify(etcdconn.Prove(limit(t, 300*time.Millisecond), c, "/m/"))
+		if class != etcdconn.NoLeader && class != etcdconn.Timeout && class != "" {
 			t.Fatalf("a member without majority is %q", class)
 		}
-	}
-	etcdtest.Eventually(t, "one member without a leader", func() bool {
-		h := etcdconn.CheckHealth(limit(t, 2*time.Second), all)
-		return h.Up() == 1 && !h.Members[left].HasLeader
+		return class == etcdconn.NoLeader
 	})
+	if h := health(); h.Up() != 1 || h.Members[0].HasLeader {
+		t.Errorf("without a leader, the health is %+v", h)
+	}
 }
 
 func TestEtcdErrorsAreClassified(t *testing.T) {

@@ -1,12 +1,12 @@
 package mutexdash
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
 	"sync"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
@@ -102,24 +102,22 @@ func readPermissions(file string) (*access.Permissions, error) {
 	return p, nil
 }
 
-// rereadEvery is how often the permissions file is reread: a revoked permission must end soon.
-const rereadEvery = time.Second
-
-// rereading returns the permissions as the file has them now. While the file cannot be read or is wrong, the last
-// sound ones count.
+// rereading returns the permissions as the file has them now: a revoked one must end at once. While the file cannot be
+// read or is wrong, the last sound ones count.
 func rereading(file string, now *access.Permissions, log zerolog.Logger) func() *access.Permissions {
 	var (
 		mu      sync.Mutex
-		checked = time.Now()
+		read    []byte
 		trouble string
 	)
 	return func() *access.Permissions {
 		mu.Lock()
 		defer mu.Unlock()
-		if time.Since(checked) < rereadEvery {
+		text, err := os.ReadFile(file)
+		if err == nil && read != nil && bytes.Equal(text, read) {
 			return now
 		}
-		checked = time.Now()
+		read = text
 		fresh, err := readPermissions(file)
 		switch {
 		case err != nil && err.Error() != trouble:

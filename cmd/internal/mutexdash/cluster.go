@@ -85,7 +85,7 @@ func (o options) sourcesOf() ([]source, error) {
 }
 
 // connect makes the connection to a cluster and what reads from it. It does not contact etcd.
-func connect(s source, log zerolog.Logger) (*cluster, error) {
+func connect(s source, pulse time.Duration, log zerolog.Logger) (*cluster, error) {
 	if s.Name != "" {
 		log = log.With().Str("cluster", s.Name).Logger()
 	}
@@ -95,7 +95,7 @@ func connect(s source, log zerolog.Logger) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.store = lockstore.New(c.client, s.layout, lockstore.WithLog(log))
+	c.store = lockstore.New(c.client, s.layout, lockstore.WithLog(log), lockstore.WithPulse(pulse))
 	c.health = wiring.NewHealth(c.client, s.etcd.RequestTimeout, log)
 	return c, nil
 }
@@ -137,7 +137,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Log = log
 	config.Layout = c.layout
 	config.Endpoints = public(c.etcd.Endpoints)
-	config.View = shown{view, c.trouble}
+	config.View = shown{view, o.pulse, c.trouble}
 	config.Store = c.store
 	config.Operator = c.store
 	config.Unclaimed = c.unclaimed
@@ -171,13 +171,14 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 // shown is a view that knows why it is not current.
 type shown struct {
 	*lockview.View
+	pulse   time.Duration
 	trouble *etcdconn.Trouble
 }
 
 // Fresh implements [setup.View].
 func (s shown) Fresh() protocol.Freshness {
 	f := s.View.Fresh()
-	f.Pulse = lockstore.Pulse
+	f.Pulse = s.pulse
 	f.Class = string(s.trouble.Class())
 	f.Cause = wiring.Cause(f, s.trouble)
 	return f

@@ -46,7 +46,8 @@ func New(etcd *clientv3.Client, o Options) *Client {
 	if o.Unanswered == nil {
 		o.Unanswered = func(time.Time, error) {}
 	}
-	return &Client{etcd: etcd, opts: o, began: time.Now(), acquiring: newGroup(etcd), releasing: newGroup(etcd)}
+	begin := time.Now().Add(-MaxDelay) // so the first request that is not answered reconnects
+	return &Client{etcd: etcd, opts: o, began: begin, acquiring: newGroup(etcd), releasing: newGroup(etcd)}
 }
 
 // leastAttempt is the shortest attempt, unless the caller's own deadline is sooner.

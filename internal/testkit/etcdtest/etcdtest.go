@@ -21,6 +21,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
@@ -85,6 +86,12 @@ func (s *Server) Dir() string { return s.conf.Dir }
 func (s *Server) Client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	return s.opts.client(t, s.ca, s.Endpoint())
+}
+
+// Through is Client through this endpoint, of a proxy.
+func (s *Server) Through(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	return s.opts.client(t, s.ca, endpoint)
 }
 
 // Stop stops the member and disconnects its clients. It does nothing if the member is stopped.
@@ -206,7 +213,7 @@ func (o options) client(t testing.TB, ca *certs.CA, endpoints ...string) *client
 	conf := clientv3.Config{
 		Endpoints: endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(),
 		DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		TLS: o.clientTLS(t, ca, RootUser),
+		DialOptions: []grpc.DialOption{reconnects(5 * time.Second)}, TLS: o.clientTLS(t, ca, RootUser),
 	}
 	if o.users {
 		conf.Username = RootUser
