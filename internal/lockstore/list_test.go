@@ -115,7 +115,7 @@ func TestListFromAnOlderServerIsReadInBoundedPieces(t *testing.T) {
 	line := olderThan37()
 	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
 	want := []string{}
-	for i := range 60 {
+	for i := range 30 {
 		want = append(want, w.l.Field("a", fmt.Sprintf("x%02d", i)))
 		w.put(want[i], strings.Repeat("x", 1<<20))
 	}
