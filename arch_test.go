@@ -29,7 +29,7 @@ func table() []room {
 		{"internal/dashboard/linktemplate", "", "where a configured link leads depends on its template alone"},
 		{"internal/dashboard/stacktrace", "internal/dashboard/linktemplate",
 			"a backtrace is text, whatever it is about"},
-		{"internal/locktxn/etcdretry", "internal/locktxn",
+		{"internal/locktxn/etcdretry", "internal/locktxn internal/etcdconn/anymember",
 			"a request is sent again whatever it is for: what the answer means is the caller's business"},
 		{"internal/witness/holderproc", "pkg/metadata", "what a process knows of itself does not depend on any lock"},
 		{"pkg/mutex", `pkg/metadata internal/protocol internal/locktxn internal/locktxn/etcdretry

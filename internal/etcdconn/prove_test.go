@@ -3,6 +3,7 @@ package etcdconn_test
 import (
 	"context"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
 	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -230,6 +232,10 @@ func TestRequestsSkipAMemberWithoutALeader(t *testing.T) {
 	refusals = []error{without, without, without, changed}
 	_, err := c.Get(limit(t, proctest.Timeout), "/m/a")
 	proctest.Must(t, err)
+	refusals = slices.Repeat([]error{changed}, 9)
+	if _, err := anymember.Of(c).Get(limit(t, proctest.Timeout), "/m/a"); err == nil || len(refusals) != 4 {
+		t.Errorf("asked of each member: %v, left of 9 refusals: %d", err, len(refusals))
+	}
 	refusals = []error{changed}
 	if _, err := c.Put(limit(t, proctest.Timeout), "/m/a", "2"); etcdconn.Classify(err) != etcdconn.NoLeader {
 		t.Errorf("a write that may have been done, and be done once more: %v", err)
