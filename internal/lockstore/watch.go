@@ -42,7 +42,7 @@ func (s *Store) watch(ctx context.Context, after int64, patience time.Duration,
 	each func(revision int64, events []protocol.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
-		store: s, end: end, patience: patience, backlog: newBacklog(maxBacklog),
+		store: s, end: end, patience: patience, backlog: &backlog{limit: maxBacklog, ready: make(chan struct{}, 1)},
 		// A separate watcher has a separate stream, which no other slow watch can block.
 		watcher: clientv3.NewWatcher(s.client),
 	}
@@ -278,8 +278,6 @@ type backlog struct {
 	queue []clientv3.WatchResponse
 	bytes int
 }
-
-func newBacklog(limit int) *backlog { return &backlog{limit: limit, ready: make(chan struct{}, 1)} }
 
 // add adds resp. It reports false, and adds nothing, if the limit is reached.
 func (b *backlog) add(resp clientv3.WatchResponse) bool {
