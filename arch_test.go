@@ -67,7 +67,8 @@ func table() []room {
 		{"internal/protocol", "pkg/metadata internal/text",
 			"where a key lies and what a document says is one format for all: nobody is asked, nothing is sent"},
 		{"internal/locktxn", "pkg/metadata internal/protocol", "transactions are data, independent of who sends them"},
-		{"internal/lockstore", "pkg/metadata internal/protocol internal/locktxn internal/etcdconn/anymember",
+		{"internal/lockstore", `pkg/metadata internal/protocol internal/locktxn internal/locktxn/etcdretry
+			internal/etcdconn/anymember`,
 			"the store reads and writes; it does not judge"},
 		{"internal/witness/host", "pkg/metadata internal/witness/holderproc internal/cgroup internal/text",
 			"what a witness states it reads from the kernel; how etcd learns of it is handed in as functions"},
