@@ -29,7 +29,7 @@ func holders() map[string][]string {
 			"process_start"},
 		"website/sitemap": {"typescript/", "website", "of 6", source + "sitemap.mjs#L", ">writeSitemap<",
 			"process_start"},
-		"backup/posters":  {"shell/", "operations", "backup of the posters"},
+		"backup/posters": {"shell/", "operations", "backup of the posters"},
 	}
 }
 
