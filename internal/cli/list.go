@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockorder"
@@ -298,7 +299,7 @@ func (o *watchOptions) run(ctx context.Context, s *session) error {
 	view, stop := s.view(ctx, f.ended)
 	defer stop()
 	f.waiters = view.Waiters
-	f.decided = func() staleness.Policy { return fateIn(view).Policy }
+	f.decided = func() staleness.Policy { return fate.Of(protocol.Presences(view.Unlockers())).Policy }
 	return f.follow(ctx, view)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
@@ -294,9 +293,6 @@ func (s *session) fate(ctx context.Context) (fate.Fate, error) {
 	running, err := s.running(ctx, announced)
 	return fate.Of(running), err
 }
-
-// fateIn is what the unlockers do that a view knows.
-func fateIn(view *lockview.View) fate.Fate { return fate.Of(protocol.Presences(view.Unlockers())) }
 
 // announcedBy reads a presence record. One without a lease would outlive its unlocker, so it proves nothing.
 func announcedBy(id string, kv protocol.KV) (presence, bool) {
