@@ -147,8 +147,8 @@ func TestLostMajorityIsExplained(t *testing.T) {
 	c := connect(t, as(server, "", ""))
 	all := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint(), never}})
 	health := func() etcdconn.Health { return etcdconn.CheckHealth(limit(t, proctest.Timeout), all) }
-	if h := health(); h.Members[0].Problem != "" || !h.Members[0].Leader || !strings.Contains(h.Members[1].Problem, "refused") {
-		t.Errorf("the health is %+v", h)
+	if m := health().Members; m[0].Problem != "" || !m[0].Leader || !strings.Contains(m[1].Problem, "refused") {
+		t.Errorf("the members are %+v", m)
 	}
 	_, err := c.MemberAdd(limit(t, proctest.Timeout), []string{never})
 	proctest.Must(t, err)
@@ -160,7 +160,7 @@ func TestLostMajorityIsExplained(t *testing.T) {
 		return class == etcdconn.NoLeader
 	})
 	if m := health().Members; m[0].Problem != "" || m[0].Leader || m[1].Problem == "" {
-		t.Errorf("without a leader, the health is %+v", h)
+		t.Errorf("without a leader, the members are %+v", m)
 	}
 }
 
