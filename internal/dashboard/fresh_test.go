@@ -251,6 +251,12 @@ func TestLockPageDoesNotWaitForASilentEtcd(t *testing.T) {
 				"03:12:39 UTC; some keys are missing.", "Held by billing")
 			time.Sleep(10 * time.Second) // what was asked for ends by itself
 		}
+		s.now = s.now.Add(time.Minute)
+		start := time.Now()
+		if get(d, "/lock?name=free"); time.Since(start) > 300*time.Millisecond {
+			t.Errorf("with etcd known to be away, the page of a free lock takes %v", time.Since(start))
+		}
+		time.Sleep(10 * time.Second)
 	})
 }
 

@@ -16,12 +16,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Hurried is the request for the page of a lock. A lock that the snapshot can show waits for etcd no longer than
-// [etcdread.Hurry], unless etcd is known to answer, but later.
+// Hurried is the request for the page of a lock. It waits for etcd no longer than [etcdread.Hurry] if the snapshot can
+// show the lock, unless etcd is known to answer, but later; or if etcd is known to be away.
 func (s *Site) Hurried(r *Request) (*Request, context.CancelFunc) {
 	name, err := NameOf(r)
 	snapshot, notYet := r.Loaded()
-	if err != nil || notYet != nil || s.slow.Load() || len(snapshot.Holders(name)) == 0 {
+	if err != nil || notYet != nil || s.slow.Load() {
+		return r, func() {}
+	}
+	if len(snapshot.Holders(name)) == 0 && r.Level() != locks.Stale {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), etcdread.Hurry, etcdread.ErrSilent)
