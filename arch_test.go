@@ -56,7 +56,7 @@ func table() []room {
 		{"internal/etcdconn", "internal/etcdconn/anymember", "a connection knows nothing of locks"},
 		{"internal/etcdconn/anymember", "", "whom a request is sent to does not depend on what it is for"},
 		{"internal/testkit/etcdmemory", "", "an etcd in memory knows nothing of locks"},
-		{"internal/testkit/etcdembed", "", "an embedded etcd knows nothing of locks"},
+		{"internal/testkit/etcdembed", "internal/testkit/proctest", "an embedded etcd knows nothing of locks"},
 		{"internal/testkit/proctest", "", "code that starts programs knows nothing of what they do"},
 		{"internal/testkit/certs", "internal/testkit/proctest", "certificates know nothing of who shows them"},
 		{"internal/testkit/kubetest", "internal/testkit/proctest", "an API server for tests knows nothing of locks"},

@@ -166,9 +166,9 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 		abandoned = abandoned || l.State == staleness.Abandoned
 		t.Row(string(l.State), text.Visible(r.Name),
 			orNone(protocol.ShareWords(metadata.ShareOf(r.Name, r.Attributes))), orNone(endedWords(r, now)),
-			orNone(clockAhead(judge(r, now))), orNone(acknowledged(r, now)),
-			wholeText(r.Owner), withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, now),
-			relative(r.AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))
+			orNone(clockAhead(l.Verdict)), orNone(acknowledged(r, now)), wholeText(r.Owner),
+			withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, l.Verdict, now),
+			relative(l.Verdict.AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))
 		t.Paint(0, stateColour(l.State))
 	}
 	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {

@@ -157,12 +157,17 @@ func (o *runOptions) checkTimes() error {
 	if err != nil {
 		return err
 	}
-	if !o.given.Changed("auto-unlock-after") {
-		o.autoUnlockAfter = min(o.autoUnlockAfter, o.maxHold)
+	if !o.given.Changed("expect") {
+		o.expect = min(o.expect, o.maxHold)
+	}
+	flag := "auto-unlock-after"
+	if !o.given.Changed(flag) && o.maxHold < o.autoUnlockAfter {
+		flag = "max-hold"
+		o.autoUnlockAfter = o.maxHold
 	}
 	switch {
 	case o.autoUnlockAfter < 2*o.margin():
-		return usagef("--auto-unlock-after is %v, with a --grace of %v it must be at least %v", o.autoUnlockAfter,
+		return usagef("--%s is %v, with a --grace of %v it must be at least %v", flag, o.autoUnlockAfter,
 			o.grace, 2*o.margin())
 	case o.maxHold < o.autoUnlockAfter:
 		return usagef("--max-hold is %v: it must not be shorter than --auto-unlock-after, which is %v", o.maxHold,

@@ -87,7 +87,7 @@ func CheckHealth(ctx context.Context, c *clientv3.Client) Health {
 func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member {
 	m := Member{Endpoint: endpoint}
 	start := time.Now()
-	s, err := c.Status(ctx, endpoint)
+	s, err := memberStatus(ctx, c, endpoint)
 	m.Took = time.Since(start)
 	if err != nil {
 		m.Problem = Explain(err)
@@ -102,9 +102,19 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 	return m
 }
 
+// memberStatus does not use c.Status, which waits for a member that is away until ctx ends, and then hides why.
+func memberStatus(ctx context.Context, c *clientv3.Client, endpoint string) (*pb.StatusResponse, error) {
+	conn, err := c.Dial(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
+}
+
 // Alarms returns the alarms that members have raised, or a sentence that says why they are unknown.
 func Alarms(ctx context.Context, c *clientv3.Client) ([]Alarm, string) {
-	list, err := c.AlarmList(ctx)
+	list, err := c.AlarmList(clientv3.WithRequireLeader(ctx))
 	if err != nil {
 		return nil, Explain(err)
 	}

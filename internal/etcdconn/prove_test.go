@@ -95,7 +95,7 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			most := proctest.Timeout
 			if c.says == "nothing answers" {
-				most = 2 * time.Second
+				most = 300 * time.Millisecond
 			}
 			err := etcdconn.Prove(limit(t, most), connect(t, c.settings), c.prefix)
 			if class := etcdconn.Classify(err); class != c.class {
@@ -139,35 +139,29 @@ func TestVersionsWithStaleReadsAreOutdated(t *testing.T) {
 	}
 }
 
+// One member of two is no majority.
 func TestLostMajorityIsExplained(t *testing.T) {
 	t.Parallel()
-	m := etcdtest.Cluster(t, 3)
-	all := connect(t, etcdconn.Settings{Endpoints: m.Endpoints()})
-	left := 0
-	away := func(m etcdconn.Member) bool { return m.Problem != "" }
-	etcdtest.Eventually(t, "three members, of which one leads", func() bool {
-		left = m.Leader(t) // of now: a busy machine has elections
-		h := etcdconn.CheckHealth(limit(t, proctest.Timeout), all)
-		return h.Members[left].Leader && !slices.ContainsFunc(h.Members, away)
-	})
-	c := connect(t, etcdconn.Settings{Endpoints: m.Endpoints()[left : left+1]})
-	etcdtest.Eventually(t, "a connection", func() bool { return etcdconn.Prove(t.Context(), c, "/m/") == nil })
-	for i := range 3 {
-		if i != left {
-			m.Kill(i)
-		}
+	server := etcdtest.Start(t)
+	never := "http://" + proctest.FreeAddr(t)
+	c := connect(t, as(server, "", ""))
+	all := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint(), never}})
+	health := func() etcdconn.Health { return etcdconn.CheckHealth(limit(t, proctest.Timeout), all) }
+	if m := health().Members; m[0].Problem != "" || !m[0].Leader || !strings.Contains(m[1].Problem, "refused") {
+		t.Errorf("the members are %+v", m)
 	}
-	var class etcdconn.Class
-	for class != etcdconn.NoLeader && t.Context().Err() == nil { // it takes an election to notice
-		class = etcdconn.Classify(etcdconn.Prove(limit(t, time.Second), c, "/m/"))
-		if class != etcdconn.NoLeader && class != etcdconn.Timeout {
+	_, err := c.MemberAdd(limit(t, proctest.Timeout), []string{never})
+	proctest.Must(t, err)
+	etcdtest.Eventually(t, "the loss of the leader", func() bool {
+		class := etcdconn.Classify(etcdconn.Prove(limit(t, 300*time.Millisecond), c, "/m/"))
+		if class != etcdconn.NoLeader && class != etcdconn.Timeout && class != "" {
 			t.Fatalf("a member without majority is %q", class)
 		}
-	}
-	etcdtest.Eventually(t, "one member without a leader", func() bool {
-		h := etcdconn.CheckHealth(limit(t, 2*time.Second), all)
-		return !h.Members[left].Leader && len(slices.DeleteFunc(h.Members, away)) == 1
+		return class == etcdconn.NoLeader
 	})
+	if m := health().Members; m[0].Problem != "" || m[0].Leader || m[1].Problem == "" {
+		t.Errorf("without a leader, the members are %+v", m)
+	}
 }
 
 func TestEtcdErrorsAreClassified(t *testing.T) {

@@ -103,8 +103,8 @@ func TestLockIsLostDuringWork(t *testing.T) {
 
 func TestEtcdIsUnreachable(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		locks := s.Client(mutex.Options{RequestTimeout: 3 * time.Second})
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(2*time.Second))
+		locks := s.Client(mutex.Options{RequestTimeout: time.Second})
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Second))
 		s.Cut()
 		if _, err := locks.TryLock(t.Context(), "b"); err == nil || errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("without etcd: %v", err)

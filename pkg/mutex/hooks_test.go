@@ -276,42 +276,47 @@ func TestSilentEtcdIsReportedOnce(t *testing.T) {
 }
 
 func TestSilentConnectionIsReportedWithItsRemedy(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Shared(t)
-	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	var log lines
-	o := log.options()
-	o.AttemptTimeout = 500 * time.Millisecond
-	l := take(t, newClient(t, server.Through(t, proxy.Endpoint()), o), "a")
-	proxy.Stall()
-	told := make(chan error)
-	go func() { told <- l.Alive(context.Background()) }()
-	etcdtest.Eventually(t, "the line", func() bool {
+	etcd := etcdtest.Shared(t).Client(t)
+	etcdtest.Put(t, etcd, "a", "it is connected")
+	queue(t, func(t *testing.T, q *fake) {
+		silent := q.client()
+		etcd.KV = silent.KV
+		etcd.Watcher = silent.Watcher
+		etcd.Lease = silent.Lease
+		var log lines
+		l := take(t, newClient(t, etcd, log.options()), "a")
+		q.away.Store(true)
+		go l.Alive(t.Context())
+		time.Sleep(6 * time.Second)
 		told := log.with("on a connection that is open; without DialKeepAliveTime")
-		return len(told) > 0 && strings.Contains(told[0], "endpoints=")
+		if len(told) != 1 || !strings.Contains(told[0], "endpoints=") {
+			t.Errorf("the log says %q", told)
+		}
+		q.away.Store(false)
+		unlock(t, l)
 	})
-	proxy.Heal()
-	<-told
+	etcd.Watcher = nil // they ended with the bubble
+	etcd.Lease = nil
 }
 
 // After a long outage, gRPC waits for minutes before it reconnects, but unlockers wait only half a minute for holders.
 func TestHolderRecoversImmediatelyAfterALongOutage(t *testing.T) {
-	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, etcdtest.Shared(t).Endpoint())
 	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, Multiplier: 1, MaxDelay: time.Hour},
 		MinConnectTimeout: time.Second}
 	etcd, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{server.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		Endpoints: []string{proxy.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(patient)},
 	})
 	proctest.Must(t, err)
 	t.Cleanup(func() { etcd.Close() })
 	locks := newClient(t, etcd, mutex.Options{AttemptTimeout: 300 * time.Millisecond})
 	l := take(t, locks, "a")
-	server.Stop()
+	proxy.Cut()
 	etcdtest.Eventually(t, "an attempt to connect that fails", func() bool {
 		etcd.ActiveConnection().Connect()
 		return etcd.ActiveConnection().GetState() == connectivity.TransientFailure
 	})
-	server.Restart(t)
+	proxy.Heal()
 	proctest.Must(t, l.Alive(within(t, 20*time.Second)))
 }

@@ -1,12 +1,12 @@
 package mutexdash
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
 	"sync"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 )
+
+const defaultHeader = "X-Forwarded-User"
 
 // accessOptions holds the flags of identity and permissions.
 type accessOptions struct {
@@ -29,7 +31,7 @@ type accessOptions struct {
 func (o *accessOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.identity, "web.identity", "none",
 		"`source` of callers' names: none (everyone may view), basic, mtls, or header, which a trusted proxy sets")
-	fs.StringVar(&o.header, "web.identity.header", "X-Forwarded-User",
+	fs.StringVar(&o.header, "web.identity.header", defaultHeader,
 		"`header` with the caller's name, for identity header")
 	fs.StringVar(&o.groups, "web.identity.groups-header", "",
 		"`header` with the caller's groups, comma-separated, for identity header")
@@ -52,6 +54,10 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 // read reads the files that the flags name and says what contradicts.
 func (o *accessOptions) read(webConfig string, log zerolog.Logger) (access.Config, error) {
 	a := access.Config{Source: access.Source(o.identity), Header: o.header, GroupsHeader: o.groups}
+	if a.Source != access.SourceHeader && (o.header != defaultHeader || o.groups != "") {
+		return a, fmt.Errorf("--web.identity.header and --web.identity.groups-header are for --web.identity=header, "+
+			"not %s", a.Source)
+	}
 	var err error
 	if a.TrustedProxies, err = access.ParseProxies(o.proxies); err != nil {
 		return a, err
@@ -96,24 +102,22 @@ func readPermissions(file string) (*access.Permissions, error) {
 	return p, nil
 }
 
-// rereadEvery is how often the permissions file is reread: a revoked permission must end soon.
-const rereadEvery = time.Second
-
-// rereading returns the permissions as the file has them now. While the file cannot be read or is wrong, the last
-// sound ones count.
+// rereading returns the permissions as the file has them now: a revoked one must end at once. While the file cannot be
+// read or is wrong, the last sound ones count.
 func rereading(file string, now *access.Permissions, log zerolog.Logger) func() *access.Permissions {
 	var (
 		mu      sync.Mutex
-		checked = time.Now()
+		read    []byte
 		trouble string
 	)
 	return func() *access.Permissions {
 		mu.Lock()
 		defer mu.Unlock()
-		if time.Since(checked) < rereadEvery {
+		text, err := os.ReadFile(file)
+		if err == nil && read != nil && bytes.Equal(text, read) {
 			return now
 		}
-		checked = time.Now()
+		read = text
 		fresh, err := readPermissions(file)
 		switch {
 		case err != nil && err.Error() != trouble:

@@ -2,6 +2,7 @@ package mutexdash
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -54,6 +55,10 @@ func (o options) sourcesOf() ([]source, error) {
 		layout, err := o.locks.Layout()
 		return []source{{etcd: *o.etcd, layout: layout, links: o.links}}, err
 	}
+	if o.prometheus != (prometheusOptions{}) {
+		return nil, errors.New("--prometheus.url, .match and .config.file are not for --clusters: " +
+			"a Prometheus does not say which cluster a lock is in")
+	}
 	for _, flag := range o.given {
 		if clusterfile.Describes(flag.Name) {
 			return nil, fmt.Errorf("with --clusters, its file says how to reach etcd: leave out --%s and its variables",
@@ -80,7 +85,7 @@ func (o options) sourcesOf() ([]source, error) {
 }
 
 // connect makes the connection to a cluster and what reads from it. It does not contact etcd.
-func connect(s source, log zerolog.Logger) (*cluster, error) {
+func connect(s source, pulse time.Duration, log zerolog.Logger) (*cluster, error) {
 	if s.Name != "" {
 		log = log.With().Str("cluster", s.Name).Logger()
 	}
@@ -90,7 +95,7 @@ func connect(s source, log zerolog.Logger) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.store = lockstore.New(c.client, s.layout, lockstore.WithLog(log))
+	c.store = lockstore.New(c.client, s.layout, lockstore.WithLog(log), lockstore.WithPulse(pulse))
 	c.health = wiring.NewHealth(c.client, s.etcd.RequestTimeout, log)
 	return c, nil
 }
@@ -132,7 +137,7 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 	config.Log = log
 	config.Layout = c.layout
 	config.Endpoints = public(c.etcd.Endpoints)
-	config.View = shown{view, c.trouble}
+	config.View = shown{view, o.pulse, c.trouble}
 	config.Store = c.store
 	config.Operator = c.store
 	config.Unclaimed = c.unclaimed
@@ -147,11 +152,9 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 		}
 		return n
 	}
-	if c.Name == "" { // a Prometheus does not say of which cluster
-		var err error
-		if config.Waited, err = o.prometheus.waited(); err != nil {
-			return config, err
-		}
+	var err error
+	if config.Waited, err = o.prometheus.waited(); err != nil {
+		return config, err
 	}
 	for _, text := range c.links {
 		link, err := setup.ParseLink(text)
@@ -168,13 +171,14 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 // shown is a view that knows why it is not current.
 type shown struct {
 	*lockview.View
+	pulse   time.Duration
 	trouble *etcdconn.Trouble
 }
 
 // Fresh implements [setup.View].
 func (s shown) Fresh() protocol.Freshness {
 	f := s.View.Fresh()
-	f.Pulse = lockstore.Pulse
+	f.Pulse = s.pulse
 	f.Class = string(s.trouble.Class())
 	f.Cause = wiring.Cause(f, s.trouble)
 	return f

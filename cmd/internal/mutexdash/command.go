@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockstore"
 )
 
 type options struct {
@@ -36,11 +37,14 @@ type options struct {
 	alertmanager   string
 	access         accessOptions
 	given          []setup.Setting
+	pulse          time.Duration // between two signs of life of etcd
 }
 
 // Command returns the program as a command.
-func Command() *cobra.Command {
-	var o options
+func Command() *cobra.Command { return command(lockstore.Pulse) }
+
+func command(pulse time.Duration) *cobra.Command {
+	o := options{pulse: pulse}
 	cmd := &cobra.Command{
 		Use:   "mutexdash",
 		Short: "the dashboard of distributed locks",

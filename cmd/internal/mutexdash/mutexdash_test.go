@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
@@ -32,16 +33,16 @@ type program struct{ pages, ops string }
 // start runs the program until the test ends, and expects it to exit cleanly.
 func start(t *testing.T, endpoint string, more ...string) program {
 	t.Helper()
-	return startOn(t, "--etcd.endpoints="+endpoint, more...)
+	return run(t, mutexdash.Command(), "--etcd.endpoints="+endpoint, more...)
 }
 
-// startOn runs it on what the first flag says.
-func startOn(t *testing.T, on string, more ...string) program {
+// run runs the command on what the first flag says.
+func run(t *testing.T, command *cobra.Command, on string, more ...string) program {
 	t.Helper()
 	p := program{proctest.FreeAddr(t), proctest.FreeAddr(t)}
 	args := append([]string{on, "--web.listen-address=" + p.pages,
 		"--web.ops-address=" + p.ops, "--web.shutdown-delay=0s", "--log.level=error"}, more...)
-	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, mutexdash.Command(), args) })
+	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, command, args) })
 	return p
 }
 

@@ -40,7 +40,7 @@ func run(ctx context.Context, o options) error {
 	}
 	r := &components{}
 	for _, source := range sources {
-		c, err := connect(source, log)
+		c, err := connect(source, o.pulse, log)
 		if err != nil {
 			return daemon.Usage(err)
 		}

@@ -1,6 +1,7 @@
 package mutexdash_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -45,7 +47,14 @@ func forceUnlock(t *testing.T, p program, c *clientv3.Client, who, below string)
 	form := url.Values{"hold": {hold}, "token": {strconv.FormatInt(document.Token, 10)},
 		"revision": {strconv.FormatInt(document.Revision, 10)},
 		"typed":    {"nightly/run"}, "reason": {"the pod is dead, node lost"}}
-	return page(t, p, who, http.MethodPost, below+"/unlock?name=nightly/run&hold="+hold, form)
+	proctest.Eventually(t, "data that is not stale", func() (err error) {
+		status, text = page(t, p, who, http.MethodPost, below+"/unlock?name=nightly/run&hold="+hold, form)
+		if status == http.StatusPreconditionFailed {
+			err = errors.New(text)
+		}
+		return err
+	})
+	return status, text
 }
 
 func TestForceUnlockThroughTheWholeProgram(t *testing.T) {
@@ -173,7 +182,7 @@ func TestOneOfTwoClustersBecomesUnreachable(t *testing.T) {
 	take(t, inUS, "only/us")
 	file := fmt.Sprintf("clusters: [{name: eu, endpoints: [%q]}, {name: us, label: America, endpoints: [%q]}]",
 		eu.Endpoint(), us.Endpoint())
-	p := startOn(t, "--clusters="+write(t, "clusters.yaml", file), "--web.identity=header",
+	p := run(t, mutexdash.Quick(), "--clusters="+write(t, "clusters.yaml", file), "--web.identity=header",
 		"--web.trusted-proxies=127.0.0.1", "--web.enable-force-unlock",
 		"--web.permissions-file="+write(t, "permissions.yaml", "users: {ann: [view, audit, unlock cluster:us]}\n"))
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
@@ -213,7 +222,7 @@ func TestDashboardWithoutACurrentClusterIsNotReady(t *testing.T) {
 	eu := etcdtest.Start(t)
 	file := fmt.Sprintf("clusters: [{name: eu, endpoints: [%q]}, {name: us, endpoints: [%q]}]", eu.Endpoint(),
 		proctest.FreeAddr(t))
-	p := startOn(t, "--clusters="+write(t, "clusters.yaml", file))
+	p := run(t, mutexdash.Quick(), "--clusters="+write(t, "clusters.yaml", file))
 	answers(t, p.ops+"/readyz", http.StatusOK, "ready")
 	eu.Stop()
 	answers(t, p.ops+"/readyz", http.StatusServiceUnavailable, "etcd: no cluster's view is current: eu: ")

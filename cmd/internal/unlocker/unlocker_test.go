@@ -48,6 +48,7 @@ func pageShows(t *testing.T, address, expression string, before func()) {
 }
 
 func TestStatusPageDescribesTheClock(t *testing.T) {
+	t.Parallel()
 	address := start(t, etcdtest.Start(t).Endpoint())
 	pageShows(t, address,
 		`<td>verified, (in agreement with the others|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`,
@@ -74,6 +75,7 @@ func TestStatusPageReportsABlindKubernetesWitness(t *testing.T) {
 
 // An unlocker that ran before a restore keeps reporting the later revision.
 func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
 	layout := protocol.DefaultLayout()
@@ -127,6 +129,7 @@ func TestBundledRulesMatchTheRepository(t *testing.T) {
 
 // It could neither remove a lock nor announce itself, so nobody else would know.
 func TestReadOnlyUnlockerIsNotReadyAndReportsWhy(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Auth())
 	etcd.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
 	password := filepath.Join(t.TempDir(), "password")
@@ -143,6 +146,7 @@ func TestReadOnlyUnlockerIsNotReadyAndReportsWhy(t *testing.T) {
 
 // Metrics reveal lock names, so they may need a password; a kubelet's probes have none.
 func TestProbeListenerNeedsNoPassword(t *testing.T) {
+	t.Parallel()
 	config := filepath.Join(t.TempDir(), "web.yml")
 	// her password is "test"
 	users := "basic_auth_users:\n  alice: $2a$04$LYB8BWBw84czLD2u3iqe0urGcCv4NUdah.KQ/N90/CvJnJCOMZwOu\n"

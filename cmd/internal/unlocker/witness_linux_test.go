@@ -37,6 +37,7 @@ func startWitness(t testing.TB, args ...string) string {
 
 // The host name of a pod is another one after each upgrade; the machine is the same.
 func TestBootsAreStoredByMachineName(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "boots.json")
 	endpoint := etcdtest.Start(t).Endpoint()

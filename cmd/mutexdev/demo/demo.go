@@ -30,7 +30,7 @@ type Options struct {
 	Log    zerolog.Logger
 	// Holder returns a process on this machine that calls [Hold], for the demo to kill. Nil where no witness runs: then
 	// nobody is killed.
-	Holder func(ctx context.Context, host string) *exec.Cmd
+	Holder func(host string) *exec.Cmd
 	// Languages are the holders in other languages, which connect to Endpoint.
 	Languages []Language
 	Endpoint  string // URL
@@ -43,7 +43,14 @@ const Forgotten = "drm/rotate-keys"
 // Run runs all services until ctx ends. It returns when they have released the locks that they do not forget.
 func Run(ctx context.Context, o Options) error {
 	c := &company{options: o}
-	services := []service{
+	var services []service
+	if o.Holder != nil {
+		services = append(services,
+			c.service("payments", "payments-0", (*pod).settlements),
+			c.service("payments", "payments-1", (*pod).settlements))
+	}
+	services = append(services,
+		c.service("reports", "legacy-3", (*pod).oldReport),
 		c.service("billing", "billing-7f9c5d-x2lqv", (*pod).invoices),
 		c.service("billing", "billing-7f9c5d-8kw4t", (*pod).invoices),
 		c.service("catalog", "catalog-55d8b-q7xzn", (*pod).imports),
@@ -51,7 +58,6 @@ func Run(ctx context.Context, o Options) error {
 		c.service("drm", "drm-1", (*pod).rotations),
 		c.service("search", "search-6b4f9-m2c8d", (*pod).reindex),
 		c.service("nightly", "cron-1", (*pod).dumps),
-		c.service("reports", "legacy-3", (*pod).oldReport),
 		c.service("media", "transcoder-1", (*pod).transcode),
 		c.service("media", "transcoder-2", (*pod).transcode),
 		c.service("media", "transcoder-3", (*pod).transcode),
@@ -60,12 +66,7 @@ func Run(ctx context.Context, o Options) error {
 		c.service("catalog", "catalog-prices-0", (*pod).reprices),
 		c.service("reports", "reports-0", (*pod).statistics),
 		c.service("reports", "reports-1", (*pod).statistics),
-	}
-	if o.Holder != nil {
-		services = append(services,
-			c.service("payments", "payments-0", (*pod).settlements),
-			c.service("payments", "payments-1", (*pod).settlements))
-	}
+	)
 	if err := errors.Join(c.problems...); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}

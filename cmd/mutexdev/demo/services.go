@@ -145,7 +145,7 @@ const Killed = "payments/settlement"
 // settlements has a process of its own take the lock, and kills it while it holds it. The process of the other pod
 // waits, and gets the lock long before its deadline.
 func (p *pod) settlements(ctx context.Context) error {
-	holder := p.Holder(ctx, p.host)
+	holder := p.Holder(p.host)
 	in, err := holder.StdinPipe()
 	if err != nil {
 		return err
@@ -158,25 +158,26 @@ func (p *pod) settlements(ctx context.Context) error {
 	if err := holder.Start(); err != nil {
 		return err
 	}
+	stop := context.AfterFunc(ctx, func() { fmt.Fprintln(in, "release") })
+	defer stop()
 	if _, err := bufio.NewReader(out).ReadString('\n'); err == nil {
 		p.rest(ctx, 15*time.Second)
 	}
-	if ctx.Err() != nil {
-		in.Close() // it releases the lock
-		return holder.Wait()
+	if ctx.Err() == nil {
+		_ = holder.Process.Kill()
 	}
-	_ = holder.Process.Kill()
 	return holder.Wait()
 }
 
-// Hold takes the lock [Killed], writes a line, and holds the lock until the input ends or the process is killed.
+// Hold takes the lock [Killed], writes a line, and holds the lock until it reads a line or the process is killed.
 func Hold(ctx context.Context, etcd *clientv3.Client, host string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		_, _ = io.Copy(io.Discard, in)
+		if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
+			os.Exit(1) // mutexdev was killed, and its etcd with it
+		}
 		cancel()
-		time.AfterFunc(releaseTime, func() { os.Exit(1) }) // mutexdev was killed, and its etcd with it
 	}()
 	locks, err := mutex.New(etcd, mutex.Options{Owner: "payments", Hostname: host})
 	if err != nil {

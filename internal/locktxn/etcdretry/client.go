@@ -50,8 +50,8 @@ func New(etcd *clientv3.Client, o Options) *Client {
 		o.Unanswered = func(time.Time, error) {}
 	}
 	asks := anymember.Of(etcd)
-	return &Client{etcd: etcd, asks: asks, opts: o, began: time.Now(), acquiring: newGroup(asks),
-		releasing: newGroup(asks)}
+	begin := time.Now().Add(-MaxDelay) // so the first request that is not answered reconnects
+	return &Client{etcd: etcd, asks: asks, opts: o, began: begin, acquiring: newGroup(asks), releasing: newGroup(asks)}
 }
 
 // leastAttempt is the shortest attempt, unless the caller's own deadline is sooner.

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -22,15 +21,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
-
-// serverVariable is the environment variable that names a program that calls Member and was built without the race
-// detector. Members then run that program: the detector would make etcd many times slower and find nothing in our code.
-const serverVariable = "ETCDTEST_SERVER"
 
 // Server is one etcd member inside the test's process. It is stopped at the end of the test.
 type Server struct {
@@ -92,6 +88,12 @@ func (s *Server) Client(t testing.TB) *clientv3.Client {
 	return s.opts.client(t, s.ca, s.Endpoint())
 }
 
+// Through is Client through this endpoint, of a proxy.
+func (s *Server) Through(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	return s.opts.client(t, s.ca, endpoint)
+}
+
 // Stop stops the member and disconnects its clients. It does nothing if the member is stopped.
 func (s *Server) Stop() {
 	if s.stop != nil {
@@ -116,32 +118,11 @@ func (s *Server) Restart(t testing.TB) {
 func (s *Server) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
-	if os.Getenv(serverVariable) != "" {
-		return s.startProcess(ctx)
-	}
 	etcd, err := etcdembed.Start(ctx, s.conf)
 	if err == nil {
 		s.stop = etcd.Stop
 	}
 	return err
-}
-
-// startProcess waits until the member serves: one that is killed before it has written its first entries would never
-// have a leader again.
-func (s *Server) startProcess(ctx context.Context) error {
-	p, err := launch(s.conf, "")
-	if err != nil {
-		return err
-	}
-	for ctx.Err() == nil && p.Running() {
-		if strings.Contains(p.Output(), ready) {
-			s.stop = p.Kill
-			return nil
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	p.Kill()
-	return fmt.Errorf("start etcd on %s: %s", s.conf.Client, p.Output())
 }
 
 // listens returns nil when the member accepts connections. It may not be ready yet: requests wait.
@@ -232,7 +213,7 @@ func (o options) client(t testing.TB, ca *certs.CA, endpoints ...string) *client
 	conf := clientv3.Config{
 		Endpoints: endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(),
 		DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		TLS: o.clientTLS(t, ca, RootUser),
+		DialOptions: []grpc.DialOption{reconnects(5 * time.Second)}, TLS: o.clientTLS(t, ca, RootUser),
 	}
 	if o.users {
 		conf.Username = RootUser
@@ -256,7 +237,7 @@ func (o options) clientTLS(t testing.TB, ca *certs.CA, commonName string) *tls.C
 	return conf
 }
 
-// launch runs a member as a process: this test binary again, the program of the environment, or another etcd.
+// launch runs a member as a process: etcdembed's, or another etcd.
 func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	if program != "" {
 		return proctest.Launch(exec.Command(program, flags(c)...))
@@ -265,16 +246,17 @@ func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if other := os.Getenv(serverVariable); other != "" {
-		cmd.Path = other
-	}
 	return proctest.Launch(cmd)
 }
 
 // MemberCommand returns a command that runs a member in this program again, which has to call Member first.
 func MemberCommand(c etcdembed.Config) (*exec.Cmd, error) {
 	config, err := json.Marshal(c)
-	return proctest.Self(memberVariable, string(config)), err
+	cmd := proctest.Self(etcdembed.MemberVariable, string(config))
+	if program := etcdembed.Program(); program != "" {
+		cmd.Path = program
+	}
+	return cmd, err
 }
 
 // flags returns the command line of an etcd for a Config, except for TLS, users and limits.

@@ -51,10 +51,8 @@ func NewRelay(t testing.TB, endpoint string, call Handler, plain http.Handler) *
 	t.Helper()
 	target, err := url.Parse(endpoint)
 	proctest.Must(t, err)
-	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5,
-		MaxDelay: 300 * time.Millisecond}, MinConnectTimeout: time.Second}
 	to, err := grpc.NewClient("passthrough:///"+target.Host, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(quick), grpc.WithDefaultCallOptions(grpc.ForceCodec(verbatim{})))
+		reconnects(time.Second), grpc.WithDefaultCallOptions(grpc.ForceCodec(verbatim{})))
 	proctest.Must(t, err)
 	g := grpc.NewServer(grpc.ForceServerCodec(verbatim{}),
 		grpc.UnknownServiceHandler(func(_ any, from grpc.ServerStream) error {
@@ -77,6 +75,12 @@ func NewRelay(t testing.TB, endpoint string, call Handler, plain http.Handler) *
 	serves.Go(func() { server.Serve(l) })
 	t.Cleanup(func() { server.Close(); to.Close(); serves.Wait() })
 	return &Relay{"http://" + l.Addr().String(), to}
+}
+
+// reconnects has a client connect again soon after an outage. It gives up an attempt to connect after least.
+func reconnects(least time.Duration) grpc.DialOption {
+	return grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond,
+		Multiplier: 1.5, MaxDelay: 300 * time.Millisecond}, MinConnectTimeout: least})
 }
 
 // passedOn sends along the metadata of a call, except what belongs to its connection.

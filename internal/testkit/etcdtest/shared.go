@@ -68,7 +68,7 @@ func (s *Space) Client(t testing.TB) *clientv3.Client {
 // Through is Client through this endpoint, of a proxy.
 func (s *Space) Through(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
-	return s.Within(s.server.opts.client(t, nil, endpoint))
+	return s.Within(s.server.Through(t, endpoint))
 }
 
 // Within confines a client of the shared etcd to the space.

@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -403,11 +401,8 @@ func TestDeathsDuringAnOutageAreStatedAfterIt(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	direct := on(t, server.Client(t))
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, Logger: zap.NewNop()})
-	proctest.Must(t, err)
-	defer c.Close()
-	far := on(t, c)
-	far.pulse = 300 * time.Millisecond // it is noticed sooner that etcd is away
+	far := on(t, server.Through(t, proxy.Endpoint()))
+	far.pulse = 100 * time.Millisecond // it is noticed sooner that etcd is away
 	one := far.witness(func(one *Witness) { one.pauses.retry = 50 * time.Millisecond })
 	defer one.stop()
 	process, released := direct.sleeper(), direct.sleeper()

@@ -427,6 +427,7 @@ func TestKnownDeathIsNotStatedAgain(t *testing.T) {
 }
 
 func TestTroubleIsReportedInASentence(t *testing.T) {
+	t.Parallel()
 	for status, c := range map[int]struct{ kind, says string }{
 		http.StatusForbidden: {"forbidden", "the API server does not let us see the pods of namespace shop: the role " +
 			"needs get, list and watch for pods"},
