@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -20,8 +21,7 @@ const maxUnlocked = 1000
 type metrics struct {
 	alerting prometheus.Counter
 	lag      prometheus.Histogram
-	vec      *prometheus.CounterVec
-	reasons  *prometheus.CounterVec
+	counted  *prometheus.Registry // all that is not computed at a scrape
 	removals struct{ success, conflict, failed, skipped prometheus.Counter }
 	removes  struct{ deadline, abandoned prometheus.Counter }
 
@@ -47,19 +47,20 @@ type removal struct {
 }
 
 func newMetrics(attributes text.Attributes) *metrics {
-	m := &metrics{unlocked: map[lockLabels]removal{}, attributes: attributes}
-	m.alerting = prometheus.NewCounter(prometheus.CounterOpts{
+	m := &metrics{unlocked: map[lockLabels]removal{}, attributes: attributes, counted: prometheus.NewRegistry()}
+	register := promauto.With(m.counted)
+	m.alerting = register.NewCounter(prometheus.CounterOpts{
 		Name: "unlocker_alerting_locks_total", Help: "Locks that started to alert.",
 	})
-	m.lag = prometheus.NewHistogram(prometheus.HistogramOpts{
+	m.lag = register.NewHistogram(prometheus.HistogramOpts{
 		Name:    "unlocker_removal_lag_seconds",
 		Help:    "Time from when all rules allowed a removal until it was confirmed.",
 		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
-	m.vec = prometheus.NewCounterVec(prometheus.CounterOpts{
+	results := register.NewCounterVec(prometheus.CounterOpts{
 		Name: "unlocker_removals_total", Help: "Removals of stale locks, by result.",
 	}, []string{"result"})
-	m.reasons = prometheus.NewCounterVec(prometheus.CounterOpts{
+	reasons := register.NewCounterVec(prometheus.CounterOpts{
 		Name: "unlocker_removed_locks_total",
 		Help: "Locks removed, by reason: past their deadline, or abandoned by a holder that is proven to have ended.",
 	}, []string{"reason"})
@@ -75,12 +76,12 @@ func newMetrics(attributes text.Attributes) *metrics {
 	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
 		"When this unlocker last removed a lock of this name; kept for --metrics.event-retention.",
 		append([]string{"lock", "owner", "hostname", "purpose"}, attributes.Labels()...), nil)
-	m.removals.success = m.vec.WithLabelValues("success")
-	m.removals.conflict = m.vec.WithLabelValues("conflict")
-	m.removals.failed = m.vec.WithLabelValues("error")
-	m.removals.skipped = m.vec.WithLabelValues("skipped")
-	m.removes.deadline = m.reasons.WithLabelValues("deadline")
-	m.removes.abandoned = m.reasons.WithLabelValues("abandoned")
+	m.removals.success = results.WithLabelValues("success")
+	m.removals.conflict = results.WithLabelValues("conflict")
+	m.removals.failed = results.WithLabelValues("error")
+	m.removals.skipped = results.WithLabelValues("skipped")
+	m.removes.deadline = reasons.WithLabelValues("deadline")
+	m.removes.abandoned = reasons.WithLabelValues("abandoned")
 	return m
 }
 
@@ -128,19 +129,13 @@ func (s *Sweeper) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{m.heldBack, m.offset, m.tolerance, m.jumps, m.lastUnlock} {
 		ch <- desc
 	}
-	m.alerting.Describe(ch)
-	m.lag.Describe(ch)
-	m.vec.Describe(ch)
-	m.reasons.Describe(ch)
+	m.counted.Describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
 func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 	m := s.metrics
-	m.alerting.Collect(ch)
-	m.lag.Collect(ch)
-	m.vec.Collect(ch)
-	m.reasons.Collect(ch)
+	m.counted.Collect(ch)
 	status := s.Status()
 	for rule, locks := range status.HeldBack {
 		ch <- prometheus.MustNewConstMetric(m.heldBack, prometheus.GaugeValue, float64(locks), string(rule))

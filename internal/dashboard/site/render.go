@@ -70,7 +70,7 @@ func functions(u URLs, framed bool) template.FuncMap {
 		"visible":      text.Visible,
 		"prose":        text.Prose,
 		"isPlain":      IsPlain,
-		"isPlainProse": func(s string) bool { return !text.NonASCII(s) && text.Prose(s) == s }, // parts are escaped already
+		"isPlainProse": func(s string) bool { return !text.NonASCII(s) && text.Prose(s) == s }, // its parts are escaped
 		"nonASCII":     nonASCII,
 		"utc":          phrase.UTC,
 		"iso":          phrase.ISO,
