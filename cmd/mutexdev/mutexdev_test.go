@@ -22,6 +22,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -99,17 +100,6 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// eventually asks until the answer is yes.
-func eventually(t *testing.T, what string, yes func() bool) {
-	t.Helper()
-	proctest.Eventually(t, what, func() error {
-		if !yes() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-}
-
 func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	tmp := t.TempDir()
@@ -125,7 +115,7 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 	}
 
 	states := map[string]map[string]bool{}
-	eventually(t, "all demo locks were shown, one alerted, one is malformed, somebody waits", func() bool {
+	etcdtest.Eventually(t, "all demo locks were shown, one alerted, one is malformed, somebody waits", func() bool {
 		var page struct {
 			Data []struct {
 				Name, State string
@@ -150,13 +140,13 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 			states["catalog/prices#2"]["held"] && states["catalog/prices"]["held"] &&
 			states["reports/statistics"]["held"]
 	})
-	eventually(t, "the forgotten lock was auto-unlocked", func() bool {
+	etcdtest.Eventually(t, "the forgotten lock was auto-unlocked", func() bool {
 		metrics := get(t, "http://"+unlocker+"/metrics")
 		return regexp.MustCompile(`(?m)^unlocker_lock_last_auto_unlock_timestamp_seconds{.*lock="` + demo.Forgotten +
 			`"`).MatchString(metrics)
 	})
 	if witnesses() {
-		eventually(t, "a killed holder's lock was removed without waiting for its deadline", func() bool {
+		etcdtest.Eventually(t, "a killed holder's lock was removed without waiting for its deadline", func() bool {
 			history := get(t, "http://"+dashboard+"/api/v1/history?q="+demo.Killed)
 			return strings.Contains(history, `"name":"`+demo.Killed+`"`) &&
 				strings.Contains(history, `"how":"abandoned"`)
@@ -180,7 +170,7 @@ func TestDataDirectoryPersists(t *testing.T) {
 	shown := func(dashboard, lock string) bool {
 		return strings.Contains(get(t, "http://"+dashboard+"/api/v1/locks"), lock)
 	}
-	eventually(t, "there is a lock that nobody takes away, and one of another process", func() bool {
+	etcdtest.Eventually(t, "there is a lock that nobody takes away, and one of another process", func() bool {
 		return shown(dashboard, "reports/weekly") && (shown(dashboard, demo.Killed) || !witnesses())
 	})
 
@@ -192,7 +182,7 @@ func TestDataDirectoryPersists(t *testing.T) {
 
 	again := start(t, "--no-demo", "--data-dir="+dir)
 	dashboard, _ = again.addresses(t)
-	eventually(t, "the lock is still there", func() bool { return shown(dashboard, "reports/weekly") })
+	etcdtest.Eventually(t, "the lock is still there", func() bool { return shown(dashboard, "reports/weekly") })
 	if shown(dashboard, demo.Killed) {
 		t.Error("the other process did not release its lock")
 	}
@@ -301,10 +291,10 @@ func TestNothingOutlivesAKilledMutexdev(t *testing.T) {
 			return err == nil && string(got) == want
 		}
 	}
-	eventually(t, "the holder runs", noted("runs\n"))
+	etcdtest.Eventually(t, "the holder runs", noted("runs\n"))
 	pid := 0
 	if witnesses() {
-		eventually(t, "a process of its own holds the lock whose holder the demo kills", func() bool {
+		etcdtest.Eventually(t, "a process of its own holds the lock whose holder the demo kills", func() bool {
 			page := get(t, "http://"+dashboard+"/api/v1/lock?name="+demo.Killed)
 			if found := regexp.MustCompile(`"pid": ?([0-9]+)`).FindStringSubmatch(page); found != nil {
 				pid, _ = strconv.Atoi(found[1])
@@ -313,9 +303,9 @@ func TestNothingOutlivesAKilledMutexdev(t *testing.T) {
 		})
 	}
 	dev.Kill()
-	eventually(t, "the holder ended", noted("runs\nended\n"))
+	etcdtest.Eventually(t, "the holder ended", noted("runs\nended\n"))
 	if witnesses() {
-		eventually(t, "the other one, too", func() bool { return ended(pid) })
+		etcdtest.Eventually(t, "the other one, too", func() bool { return ended(pid) })
 	}
 }
 
