@@ -6,7 +6,7 @@ SHELL := bash
 
 TOOLS := $(CURDIR)/.tools/bin
 # The flags that tests are compiled with: what tools and tests have in common is compiled once.
-TOOLENV := GOBIN=$(TOOLS) GOFLAGS=-buildvcs=false
+TOOLENV := GOBIN=$(TOOLS) GOFLAGS="$$GOFLAGS -buildvcs=false"
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-2.15.0
 ETCDCTL := $(TOOLS)/etcdctl-3.7.3
 ETCDUTL := $(TOOLS)/etcdutl-3.7.3
@@ -46,8 +46,8 @@ test: ## all tests that need nothing but Go, of this module and of the others
 	for module in $(MODULES); do go test -C $$module -count=1 ./...; done
 
 .PHONY: race
-race: ## all tests with the race detector
-	go test -race ./...
+race: etcdserver ## all tests with the race detector; their etcds are processes without it
+	ETCDTEST_SERVER=$(CURDIR)/.tools/bin/etcdserver CGO_ENABLED=1 go test -race -tags etcdprocess ./...
 
 .PHONY: cover
 cover: ## all tests; then coverage by function
@@ -124,12 +124,12 @@ bench-clients: ## an uncontended lock with the client of each language (needs Py
 	cd bench && go run ./clients $(ARGS)
 
 .PHONY: bench-test
-bench-test: ## go vet, and the tests of the benchmarks' own parts
-	cd bench && go vet ./... && go test ./...
+bench-test: ## the tests of the benchmarks' own parts
+	cd bench && go test ./...
 
 .PHONY: otel
-otel: ## the module for OpenTelemetry: go vet, and its tests with the race detector
-	cd pkg/mutexotel && go vet ./... && go test -race -count=1 ./...
+otel: ## the tests of the module for OpenTelemetry, with the race detector
+	cd pkg/mutexotel && CGO_ENABLED=1 go test -race -count=1 ./...
 
 .PHONY: peers
 peers:
@@ -166,13 +166,12 @@ fuzz-short: ## every fuzz test with FUZZINPUTS (50000) inputs
 .PHONY: chart
 chart: $(ETCDCTL) ## the Helm chart: lint, unit tests; then what it says starts the real programs
 	rm -rf dist/chart
-	cd test/chart && go vet . && go test -count=1 . -rendered $(CURDIR)/dist/chart
+	cd test/chart && go test -count=1 . -rendered $(CURDIR)/dist/chart
 	go test -tags chart -count=1 ./test/deploy -rendered $(CURDIR)/dist/chart -etcdctl $(ETCDCTL)
 
 .PHONY: kube
 kube: $(KUBE_APISERVER) $(HELM) ## chart and witness on a real API server: releases with helm, and pods' ends as a kubelet reports them
 	cd test/chart && go test -count=1 -run 'WrittenDown|ExampleOfKustomize' . -rendered $(CURDIR)/dist/chart
-	go vet -tags kube ./test/kube
 	go test -tags kube -count=1 ./test/kube -kube-apiserver $(KUBE_APISERVER) -helm $(HELM) -rendered $(CURDIR)/dist/chart
 
 .PHONY: chart-files
@@ -284,9 +283,9 @@ spec-long: ## the same within wider bounds, for a change of the protocol: half a
 	spec/run.sh long
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint, of every module that has Go files; the library builds for Windows
+lint: $(GOLANGCI_LINT) ## gofmt and golangci-lint, of every module that has Go files; the library builds for Windows
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
-	for module in . test/chart test/alerts test/browser $(MODULES); do (cd "$$module" && go vet -tags alerts,browser ./... && $(GOLANGCI_LINT) run ./...); done
+	for module in . test/chart test/alerts test/browser $(MODULES); do (cd "$$module" && $(GOLANGCI_LINT) run ./...); done
 	GOOS=windows go build -trimpath ./pkg/... # as a release is built: compiled once for both
 
 .PHONY: vulnerabilities
@@ -311,9 +310,8 @@ ci: ## what CI runs
 	.ci/run
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(KUBE_APISERVER) $(HELM) ## build the tools, and what the modules beside this one are made of
+tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(KUBE_APISERVER) $(HELM) ## build the tools, and what the test of the chart is made of
 	cd test/chart && go test -count=1 -run '^$$' .
-	for module in $(MODULES); do go vet -C $$module ./...; done
 
 $(GOLANGCI_LINT):
 	$(TOOLENV) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

@@ -29,7 +29,7 @@ func table() []room {
 		{"internal/dashboard/linktemplate", "", "where a configured link leads depends on its template alone"},
 		{"internal/dashboard/stacktrace", "internal/dashboard/linktemplate",
 			"a backtrace is text, whatever it is about"},
-		{"internal/locktxn/etcdretry", "internal/locktxn",
+		{"internal/locktxn/etcdretry", "internal/locktxn internal/etcdconn/anymember",
 			"a request is sent again whatever it is for: what the answer means is the caller's business"},
 		{"internal/witness/holderproc", "pkg/metadata", "what a process knows of itself does not depend on any lock"},
 		{"pkg/mutex", `pkg/metadata internal/protocol internal/locktxn internal/locktxn/etcdretry
@@ -56,7 +56,7 @@ func table() []room {
 		{"internal/etcdconn", "internal/etcdconn/anymember", "a connection knows nothing of locks"},
 		{"internal/etcdconn/anymember", "", "whom a request is sent to does not depend on what it is for"},
 		{"internal/testkit/etcdmemory", "", "an etcd in memory knows nothing of locks"},
-		{"internal/testkit/etcdembed", "", "an embedded etcd knows nothing of locks"},
+		{"internal/testkit/etcdembed", "internal/testkit/proctest", "an embedded etcd knows nothing of locks"},
 		{"internal/testkit/proctest", "", "code that starts programs knows nothing of what they do"},
 		{"internal/testkit/certs", "internal/testkit/proctest", "certificates know nothing of who shows them"},
 		{"internal/testkit/kubetest", "internal/testkit/proctest", "an API server for tests knows nothing of locks"},
@@ -67,7 +67,8 @@ func table() []room {
 		{"internal/protocol", "pkg/metadata internal/text",
 			"where a key lies and what a document says is one format for all: nobody is asked, nothing is sent"},
 		{"internal/locktxn", "pkg/metadata internal/protocol", "transactions are data, independent of who sends them"},
-		{"internal/lockstore", "pkg/metadata internal/protocol internal/locktxn internal/etcdconn/anymember",
+		{"internal/lockstore", `pkg/metadata internal/protocol internal/locktxn internal/locktxn/etcdretry
+			internal/etcdconn/anymember`,
 			"the store reads and writes; it does not judge"},
 		{"internal/witness/host", "pkg/metadata internal/witness/holderproc internal/cgroup internal/text",
 			"what a witness states it reads from the kernel; how etcd learns of it is handed in as functions"},

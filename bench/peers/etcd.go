@@ -14,7 +14,7 @@ import (
 )
 
 // etcdContestants returns contestants that all use the same server.
-func etcdContestants(etcd *servers.Process) (all []contest.Contestant) {
+func etcdContestants(etcd *servers.Process) []contest.Contestant {
 	contestant := func(name string, exclusive bool, client func(context.Context, *clientv3.Client,
 		*ends) (contest.Client, error)) contest.Contestant {
 		return contest.Contestant{
@@ -28,7 +28,7 @@ func etcdContestants(etcd *servers.Process) (all []contest.Contestant) {
 			},
 		}
 	}
-	all = []contest.Contestant{
+	return []contest.Contestant{
 		ours(etcd, us, 0),
 		ours(etcd, "ours, called 25 deep", 25),
 		contestant("raw put and delete", false, func(_ context.Context, c *clientv3.Client,
@@ -41,11 +41,8 @@ func etcdContestants(etcd *servers.Process) (all []contest.Contestant) {
 			return sessionPerLock{c}, nil
 		}),
 		contestant("etcd lock RPC", true, lockRPC),
+		contestant(bare, false, newBare),
 	}
-	for _, s := range steps {
-		all = append(all, contestant(s.name, false, s.client))
-	}
-	return all
 }
 
 func etcdCounters(etcd *servers.Process) func(context.Context) (contest.Counters, error) {

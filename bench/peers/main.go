@@ -29,7 +29,6 @@ type options struct {
 	hold    time.Duration
 	apart   bool
 	only    string
-	steps   bool
 	rounds  int
 	turn    time.Duration
 	start   time.Duration
@@ -49,7 +48,6 @@ func main() {
 	flag.BoolVar(&o.apart, "apart", false, "give each client of the workload handover a connection of its own")
 	flag.StringVar(&o.only, "only", "",
 		"regular expression of the contestants besides ours; default: all")
-	flag.BoolVar(&o.steps, "steps", false, "measure the parts of our transactions instead of other locks")
 	flag.IntVar(&o.rounds, "rounds", 5, "how many turns each contestant has")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "the measured time of a turn")
 	flag.DurationVar(&o.start, "start", 30*time.Second,
@@ -134,9 +132,7 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 	}
 	others := o.flush == 0
 	wanted := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(name string) bool {
-			return only.MatchString(name) && partOf(name, o.steps)
-		})
+		return slices.ContainsFunc(names, only.MatchString)
 	}
 	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Flush: o.flush})
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -73,13 +73,31 @@ func (p *Process) Stop() {
 }
 
 // CPU returns the processor time that the server has used.
-func (p *Process) CPU() (time.Duration, error) { return cpuOf(p.PID()) }
+func (p *Process) CPU() (time.Duration, error) {
+	stat, err := statOf(p.PID(), procfs.Proc.Stat)
+	return time.Duration(stat.CPUTime() * float64(time.Second)), err
+}
 
 // Memory returns the bytes of memory that the server uses, without mapped files.
-func (p *Process) Memory() (int64, error) { return memoryOf(p.PID(), "RssAnon") }
+func (p *Process) Memory() (int64, error) {
+	status, err := statOf(p.PID(), procfs.Proc.NewStatus)
+	return int64(status.RssAnon), err
+}
 
 // Peak returns the most bytes of memory that the server ever used, with mapped files.
-func (p *Process) Peak() (int64, error) { return memoryOf(p.PID(), "VmHWM") }
+func (p *Process) Peak() (int64, error) {
+	status, err := statOf(p.PID(), procfs.Proc.NewStatus)
+	return int64(status.VmHWM), err
+}
+
+// statOf reads from /proc what the kernel says of a process.
+func statOf[T any](pid int, read func(procfs.Proc) (T, error)) (of T, err error) {
+	proc, err := procfs.NewProc(pid)
+	if err != nil {
+		return of, err
+	}
+	return read(proc)
+}
 
 // need finds a program; the error names its Debian package.
 func need(program, debian string) (string, error) {
@@ -99,48 +117,6 @@ func makeDir(dir, name string) (string, error) {
 func port(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)
 	return port
-}
-
-// ticks are the units of a process's times in /proc.
-const ticks = 100
-
-// cpuOf reads user and system time of a process from /proc.
-func cpuOf(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	fields := afterCommand(string(stat))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	user, userErr := strconv.ParseInt(fields[11], 10, 64)
-	system, systemErr := strconv.ParseInt(fields[12], 10, 64)
-	if userErr != nil || systemErr != nil {
-		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, stat)
-	}
-	return time.Duration(user+system) * time.Second / ticks, nil
-}
-
-// afterCommand splits the fields of /proc/PID/stat after the program's name, which may contain blanks and parentheses.
-func afterCommand(stat string) []string {
-	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-}
-
-// memoryOf reads the memory of a process from /proc: RssAnon is what it uses now without mapped files, VmHWM the most
-// that it ever used, with them.
-func memoryOf(pid int, kind string) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		var kilobytes int64
-		if n, _ := fmt.Sscanf(line, kind+": %d kB", &kilobytes); n == 1 {
-			return kilobytes << 10, nil
-		}
-	}
-	return 0, fmt.Errorf("/proc/%d/status does not contain %s", pid, kind)
 }
 
 // Program starts one of our programs and returns once the address ready answers 200.

@@ -552,6 +552,8 @@ _mutex_take() {
 		_mutex_release 1500 && _mutex_used_up
 		return
 	fi
+	_mutex_now
+	[ "$now" -lt "$deadline" ] || { v_reason=deadline && _mutex_release 1500 && _mutex_is_lost; } || return
 	for one in taken uuid token at since alert unlock margin grace doubt self deadline; do
 		eval "printf '%s ' $one=\$$one"
 	done

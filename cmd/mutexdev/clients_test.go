@@ -27,8 +27,9 @@ func holders() map[string][]string {
 		"analytics/funnel": {"python/", "analytics", "of 24", source + "funnel.py#L", ">load_day<", "process_start"},
 		"newsletter/autumn": {"ruby/", "crm", "of 40000 sent", source + "newsletter.rb#L", ">send_newsletter<",
 			"process_start"},
-		"website/sitemap": {"typescript/", "website", "of 6", source + "sitemap.mjs#L", ">writeSitemap<", "process_start"},
-		"backup/posters":  {"shell/", "operations", "backup of the posters"},
+		"website/sitemap": {"typescript/", "website", "of 6", source + "sitemap.mjs#L", ">writeSitemap<",
+			"process_start"},
+		"backup/posters": {"shell/", "operations", "backup of the posters"},
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -89,15 +88,14 @@ func (s *started) addresses(t *testing.T) (dashboard, unlocker string) {
 	return "", ""
 }
 
-func get(t *testing.T, url string) string {
+func get(t *testing.T, url string) (body string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	answer, err := client.Get(url)
-	proctest.Must(t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	proctest.Must(t, err)
-	return string(body)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	proctest.Eventually(t, url, func() (err error) {
+		_, body, err = proctest.Get(client, url)
+		return err
+	})
+	return body
 }
 
 func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {

@@ -26,11 +26,10 @@ func age(t, now time.Time) string { return orNone(text.Age(t, now)) }
 func relative(t, now time.Time) string { return orNone(text.Relative(t, now)) }
 
 // alert is when the lock alerts. An alert that comes only with the auto-unlock has no time of its own.
-func alert(r *metadata.Record, now time.Time) string {
-	v := judge(r, now)
+func alert(r *metadata.Record, v staleness.Verdict, now time.Time) string {
 	switch {
 	case v.State != staleness.Held || !v.AlertsAtUnlock():
-		return relative(r.AlertAt, now)
+		return relative(v.AlertAt, now)
 	case staleness.KeptAlive(r):
 		return "if silent"
 	}

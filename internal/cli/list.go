@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockorder"
@@ -165,9 +166,9 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 		abandoned = abandoned || l.State == staleness.Abandoned
 		t.Row(string(l.State), text.Visible(r.Name),
 			orNone(protocol.ShareWords(metadata.ShareOf(r.Name, r.Attributes))), orNone(endedWords(r, now)),
-			orNone(clockAhead(judge(r, now))), orNone(acknowledged(r, now)),
-			wholeText(r.Owner), withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, now),
-			relative(r.AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))
+			orNone(clockAhead(l.Verdict)), orNone(acknowledged(r, now)), wholeText(r.Owner),
+			withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, l.Verdict, now),
+			relative(l.Verdict.AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))
 		t.Paint(0, stateColour(l.State))
 	}
 	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {
@@ -298,7 +299,7 @@ func (o *watchOptions) run(ctx context.Context, s *session) error {
 	view, stop := s.view(ctx, f.ended)
 	defer stop()
 	f.waiters = view.Waiters
-	f.decided = func() staleness.Policy { return fateIn(view).Policy }
+	f.decided = func() staleness.Policy { return fate.Of(protocol.Presences(view.Unlockers())).Policy }
 	return f.follow(ctx, view)
 }
 

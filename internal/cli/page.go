@@ -110,7 +110,8 @@ func (p *page) holder(r *metadata.Record) {
 }
 
 func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
-	p.state(judge(&doc.Record, p.now).State)
+	judged := judge(&doc.Record, p.now)
+	p.state(judged.State)
 	p.witness(&doc.Record)
 	if d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
 		p.fact("diagnosis", d.String(p.now))
@@ -125,10 +126,10 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 	}
 	p.fact("purpose", text.Visible(doc.Purpose))
 	p.fact("locked", instant(doc.LockedAt, p.now))
-	if ahead := clockAhead(judge(&doc.Record, p.now)); ahead != "" {
+	if ahead := clockAhead(judged); ahead != "" {
 		p.fact("holder's clock", ahead+", at least")
 	}
-	p.fact("alert", dated(doc.AlertAt, alert(&doc.Record, p.now)))
+	p.fact("alert", dated(judged.AlertAt, alert(&doc.Record, judged, p.now)))
 	p.fact("auto-unlock", instant(doc.AutoUnlockAt, p.now))
 	if words := fateOf(p.fate, &doc.Record); words != "" {
 		p.fact("unlockers", words)

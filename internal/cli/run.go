@@ -10,7 +10,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
@@ -158,12 +157,17 @@ func (o *runOptions) checkTimes() error {
 	if err != nil {
 		return err
 	}
-	if !o.given.Changed("auto-unlock-after") {
-		o.autoUnlockAfter = min(o.autoUnlockAfter, o.maxHold)
+	if !o.given.Changed("expect") {
+		o.expect = min(o.expect, o.maxHold)
+	}
+	flag := "auto-unlock-after"
+	if !o.given.Changed(flag) && o.maxHold < o.autoUnlockAfter {
+		flag = "max-hold"
+		o.autoUnlockAfter = o.maxHold
 	}
 	switch {
 	case o.autoUnlockAfter < 2*o.margin():
-		return usagef("--auto-unlock-after is %v, with a --grace of %v it must be at least %v", o.autoUnlockAfter,
+		return usagef("--%s is %v, with a --grace of %v it must be at least %v", flag, o.autoUnlockAfter,
 			o.grace, 2*o.margin())
 	case o.maxHold < o.autoUnlockAfter:
 		return usagef("--max-hold is %v: it must not be shorter than --auto-unlock-after, which is %v", o.maxHold,
@@ -289,9 +293,6 @@ func (s *session) fate(ctx context.Context) (fate.Fate, error) {
 	running, err := s.running(ctx, announced)
 	return fate.Of(running), err
 }
-
-// fateIn is what the unlockers do that a view knows.
-func fateIn(view *lockview.View) fate.Fate { return fate.Of(protocol.Presences(view.Unlockers())) }
 
 // announcedBy reads a presence record. One without a lease would outlive its unlocker, so it proves nothing.
 func announcedBy(id string, kv protocol.KV) (presence, bool) {

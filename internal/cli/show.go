@@ -43,15 +43,7 @@ in full, give its own name, such as pool#2.
 For a semaphore or read-write lock as a whole, state is the worst of its holders', permits are those
 taken, and what only a single hold has is null. One lock has these members, too:
 
-` + lockjson.DocumentShape().Help() + `
-
-A process:
-
-` + lockjson.ProcessShape().Help() + `
-
-A verdict:
-
-` + lockjson.VerdictShape().Help() + `
+` + lockjson.DocumentShape().Help() + titled(lockjson.ProcessShape(), lockjson.VerdictShape()) + `
 
 A diagnosis, from the record, what its holder's process waits for, and past holds that others than
 their holders ended; the dashboard compares with those that were released, too:
@@ -60,27 +52,8 @@ their holders ended; the dashboard compares with those that were released, too:
 
 A statement of a witness:
 
-` + lockjson.StatementShape().Help() + `
-
-A request to finish:
-
-` + lockjson.AskedShape().Help() + `
-
-More time:
-
-` + lockjson.ExtendedShape().Help() + `
-
-An acknowledgement:
-
-` + lockjson.AcknowledgedShape().Help() + `
-
-A lock delay:
-
-` + lockjson.DelayShape().Help() + `
-
-A waiter:
-
-` + lockjson.WaiterShape().Help() + `
+` + lockjson.StatementShape().Help() + titled(lockjson.AskedShape(), lockjson.ExtendedShape(),
+			lockjson.AcknowledgedShape(), lockjson.DelayShape(), lockjson.WaiterShape()) + `
 
 A field, with --raw:
 
@@ -95,6 +68,14 @@ A field, with --raw:
 	cmd.Flags().BoolVar(&o.raw, "raw", false, "also show the keys as they are stored")
 	o.names.onLock(cmd, a, nil, o.run)
 	return cmd
+}
+
+// titled are shapes for a help text, each below its title.
+func titled(shapes ...lockjson.Shape) (all string) {
+	for _, s := range shapes {
+		all += "\n\n" + s.Title + ":\n\n" + s.Help()
+	}
+	return all
 }
 
 func (o *showOptions) run(ctx context.Context, s *session, name string) error {

@@ -289,7 +289,7 @@ func demand(ts *testscript.TestScript, err error, want string) {
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])
 	out := ""
-	for until := time.Now().Add(proctest.Timeout); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < proctest.Timeout; time.Sleep(4 * proctest.Pause(time.Since(began))) {
 		if len(args) == 2 {
 			b, _ := os.ReadFile(ts.MkAbs(args[1]))
 			out = string(b)

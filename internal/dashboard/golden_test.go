@@ -50,6 +50,7 @@ func golden() []look {
 		s.add(hold{name: "gnp.\u202egpj.exe <b>", owner: `"><script>alert(1)</script>`, host: "a\x00b",
 			purpose: "javascript:alert(1)", held: time.Hour, alert: -time.Minute, unlock: time.Hour,
 			backtrace: "<b>\n" + rubyTrace})
+		s.queues["gnp.\u202egpj.exe <b>"] = []metadata.Waiter{{ID: "w"}} // of whom nothing is known
 		return s
 	}
 	return []look{

@@ -530,13 +530,13 @@ func walk(page string, each func(xml.Token)) error {
 	}
 }
 
-// attributes returns the values of an attribute wherever it stands.
-func attributes(page, name string) []string {
+// attributes returns the values of these attributes wherever they stand.
+func attributes(page string, names ...string) []string {
 	var values []string
 	walk(page, func(token xml.Token) {
 		if e, is := token.(xml.StartElement); is {
 			for _, a := range e.Attr {
-				if a.Name.Local == name {
+				if slices.Contains(names, a.Name.Local) {
 					values = append(values, a.Value)
 				}
 			}

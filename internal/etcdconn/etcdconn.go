@@ -214,10 +214,8 @@ func Prove(ctx context.Context, c *clientv3.Client, prefix string) error {
 
 // Offset is how far the clock of one etcd member is ahead of ours.
 type Offset struct {
-	Endpoint string
-	Offset   time.Duration // negative if that clock is behind; valid if Err is nil
-	Within   time.Duration // how exact Offset is
-	Err      error
+	Offset time.Duration // negative if that clock is behind; valid if Err is nil
+	Err    error
 }
 
 // ClockOffsets asks all endpoints concurrently for their time: the Date header of /version, which needs no permission.
@@ -243,7 +241,7 @@ func ClockOffsets(ctx context.Context, s Settings) []Offset {
 }
 
 func offset(ctx context.Context, transport http.RoundTripper, endpoint string) Offset {
-	o := Offset{Endpoint: endpoint}
+	var o Offset
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/version", nil)
 	if err != nil {
 		o.Err = err
@@ -265,7 +263,6 @@ func offset(ctx context.Context, transport http.RoundTripper, endpoint string) O
 	}
 	// The date is truncated to the second, so add half of one; it was written halfway between request and response.
 	o.Offset = there.Add(time.Second / 2).Sub(asked.Add(took / 2))
-	o.Within = time.Second/2 + took/2
 	return o
 }
 

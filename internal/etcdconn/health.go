@@ -23,20 +23,15 @@ type Health struct {
 
 // Member is one endpoint's answer.
 type Member struct {
-	Endpoint  string
-	ID        string // as etcdctl prints it
-	Version   string
-	Leader    bool // this member leads
-	HasLeader bool // this member knows one
-	Learner   bool
-	RaftTerm  uint64
-	Revision  int64
-	Size      int64 // bytes of the store's file
-	InUse     int64 // bytes of it that hold data
-	Quota     int64 // bytes that Size may grow to; 0 if the member is too old to report it
-	Took      time.Duration
-	Problem   string // why there is no answer, "" if there is one
-	Outdated  string // why the version should not be used, "" if it can be
+	Endpoint string
+	Version  string
+	Leader   bool // this member leads
+	Learner  bool
+	Size     int64 // bytes of the store's file
+	Quota    int64 // bytes that Size may grow to; 0 if the member is too old to report it
+	Took     time.Duration
+	Problem  string // why there is no answer, "" if there is one
+	Outdated string // why the version should not be used, "" if it can be
 }
 
 // Outdated returns one sentence about a version of etcd that should not be used; empty for others, and for an
@@ -76,17 +71,6 @@ func (a Alarm) Explain() string {
 	return "etcd has raised the alarm " + a.Kind
 }
 
-// Up counts the members that answered.
-func (h Health) Up() int {
-	n := 0
-	for _, m := range h.Members {
-		if m.Problem == "" {
-			n++
-		}
-	}
-	return n
-}
-
 // CheckHealth asks all endpoints concurrently. It never fails as a whole: each part has its own Problem.
 func CheckHealth(ctx context.Context, c *clientv3.Client) Health {
 	endpoints := c.Endpoints()
@@ -109,16 +93,11 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 		m.Problem = Explain(err)
 		return m
 	}
-	m.ID = memberID(s.Header.MemberId)
 	m.Version = s.Version
 	m.Outdated = Outdated(s.Version)
 	m.Leader = s.Leader == s.Header.MemberId
-	m.HasLeader = s.Leader != 0
 	m.Learner = s.IsLearner
-	m.RaftTerm = s.RaftTerm
-	m.Revision = s.Header.Revision
 	m.Size = s.DbSize
-	m.InUse = s.DbSizeInUse
 	m.Quota = s.DbSizeQuota
 	return m
 }
@@ -142,10 +121,8 @@ func Alarms(ctx context.Context, c *clientv3.Client) ([]Alarm, string) {
 	var all []Alarm
 	for _, a := range list.Alarms {
 		if a.Alarm != pb.AlarmType_NONE {
-			all = append(all, Alarm{memberID(a.MemberID), strings.ToUpper(a.Alarm.String())})
+			all = append(all, Alarm{strconv.FormatUint(a.MemberID, 16), strings.ToUpper(a.Alarm.String())})
 		}
 	}
 	return all, ""
 }
-
-func memberID(id uint64) string { return strconv.FormatUint(id, 16) }

@@ -208,7 +208,8 @@ func table(c *cobra.Command, flags []*pflag.Flag) string {
 			}
 			kind, text := pflag.UnquoteUsage(f)
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.TrimRight("--"+f.Name+" "+kind, " "),
-				code(defaultOf(f)), code(strings.Join(names(c, f), "` `")), cell(text))
+				code(defaultOf(f)), code(strings.Join(names(c, f), "` `")),
+				strings.NewReplacer("|", "\\|", "\n", " ").Replace(text))
 		}
 	}
 	if b.Len() == 0 {
@@ -223,5 +224,3 @@ func code(s string) string {
 	}
 	return "`" + s + "`"
 }
-
-func cell(s string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s) }

@@ -25,14 +25,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Config connects a collector to the view that it exports. Locks and Clock are required; data without a function is not
-// exported.
+// Config connects a collector to the view that it exports. Its functions are required, unless it says otherwise.
 type Config struct {
 	Namespace string                  // the first word of every metric name: unlocker or mutexdash
 	Policy    func() staleness.Policy // the current policy for judging locks
 
 	Locks func() iter.Seq[*metadata.Record]
-	// Survey returns those of Locks that are due soon; nil: all. SeriesAll needs all of them anyway.
+	// Survey returns those of Locks that are due soon. SeriesAll needs all of them anyway.
 	Survey func(staleness.Moment) staleness.Survey
 	Queues func() map[string][]metadata.Waiter
 	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
@@ -40,13 +39,13 @@ type Config struct {
 
 	Fresh    func() protocol.Freshness // how current the view is; before it was heard first, no locks are exported
 	Activity func() Activity
-	Alarms   func() ([]string, bool) // alarms that etcd has raised; false if unknown
+	Alarms   func() ([]string, bool) // alarms that etcd has raised; false or nil if unknown
 
-	Excluded func(lock string) bool // locks that are never removed, by their names
-	Delays   func() int             // the number of lock delays; nil if unknown
-	// Inconsistent returns states that no client that follows the protocol leaves in etcd; nil if unknown.
+	Excluded func(lock string) bool // locks that are never removed, by their names; nil: none
+	Delays   func() int             // the number of lock delays
+	// Inconsistent returns states that no client that follows the protocol leaves in etcd.
 	Inconsistent func() []inconsistent.Lock
-	// Disagreements returns how many settings differ between the running unlockers; nil if unknown.
+	// Disagreements returns how many settings differ between the running unlockers.
 	Disagreements func() int
 	Deadlocks     func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
 	// Unclaimed returns the free locks that no waiter takes, longest first.
@@ -85,7 +84,7 @@ func New(c Config) *Collector {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Survey == nil || c.Series == SeriesAll {
+	if c.Series == SeriesAll {
 		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{DueSoon: c.Locks()} }
 	}
 	limit := 0
@@ -110,22 +109,16 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
-	if c.c.Fresh == nil || c.fresh(ch, c.c.Fresh()) {
+	if c.fresh(ch, c.c.Fresh()) {
 		queues := c.waiters(ch)
 		c.locks(ch, now, queues)
 		c.deadlocks(ch)
 		c.unclaimed(ch)
-		if c.c.Delays != nil {
-			gauge(ch, c.d.delays, float64(c.c.Delays()))
-		}
+		gauge(ch, c.d.delays, float64(c.c.Delays()))
 		c.inconsistent(ch)
-		if c.c.Disagreements != nil {
-			gauge(ch, c.d.disagreements, float64(c.c.Disagreements()))
-		}
+		gauge(ch, c.d.disagreements, float64(c.c.Disagreements()))
 	}
-	if c.c.Activity != nil {
-		c.activity(ch, c.c.Activity())
-	}
+	c.activity(ch, c.c.Activity())
 	if c.c.Alarms != nil {
 		c.alarms(ch)
 	}
@@ -133,9 +126,6 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (c *Collector) inconsistent(ch chan<- prometheus.Metric) {
-	if c.c.Inconsistent == nil {
-		return
-	}
 	counts := map[inconsistent.Kind]int{}
 	for _, l := range c.c.Inconsistent() {
 		counts[l.Kind]++

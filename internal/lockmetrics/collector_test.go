@@ -14,7 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -61,16 +63,22 @@ func (w *world) survey(now staleness.Moment) staleness.Survey {
 
 func (w *world) config() lockmetrics.Config {
 	return lockmetrics.Config{
-		Survey:      w.survey,
-		Namespace:   "unlocker",
-		Policy:      staleness.DefaultPolicy,
-		Locks:       func() iter.Seq[*metadata.Record] { return slices.Values(w.locks) },
-		Queues:      func() map[string][]metadata.Waiter { return w.queues },
-		Clock:       func() time.Duration { return w.mono },
-		Now:         func() time.Time { return w.now },
-		Fresh:       func() protocol.Freshness { return w.fresh },
-		Series:      lockmetrics.SeriesAlerting,
-		SeriesLimit: 1000,
+		Survey:        w.survey,
+		Namespace:     "unlocker",
+		Policy:        staleness.DefaultPolicy,
+		Locks:         func() iter.Seq[*metadata.Record] { return slices.Values(w.locks) },
+		Queues:        func() map[string][]metadata.Waiter { return w.queues },
+		Clock:         func() time.Duration { return w.mono },
+		Now:           func() time.Time { return w.now },
+		Fresh:         func() protocol.Freshness { return w.fresh },
+		Activity:      func() lockmetrics.Activity { return lockmetrics.Activity{} },
+		Unclaimed:     func() ([]unclaimed.Lock, time.Duration) { return nil, 0 },
+		Deadlocks:     func() []deadlock.Cycle { return nil },
+		Inconsistent:  func() []inconsistent.Lock { return nil },
+		Delays:        func() int { return 0 },
+		Disagreements: func() int { return 0 },
+		Series:        lockmetrics.SeriesAlerting,
+		SeriesLimit:   1000,
 	}
 }
 

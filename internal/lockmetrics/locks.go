@@ -19,9 +19,6 @@ import (
 
 // waiters exports totals of the queues and returns the queues.
 func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.Waiter {
-	if c.c.Queues == nil {
-		return nil
-	}
 	queues := c.c.Queues()
 	total := 0
 	longest := time.Time{}
@@ -139,9 +136,6 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 
 // unclaimed exports the free locks that no waiter takes.
 func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
-	if c.c.Unclaimed == nil {
-		return
-	}
 	found, _ := c.c.Unclaimed()
 	gauge(ch, c.d.unclaimed, float64(len(found)))
 	if !c.c.Series.names() {
@@ -158,9 +152,6 @@ const maxDeadlocks = 20
 
 // deadlocks exports the cycles of processes that wait for each other.
 func (c *Collector) deadlocks(ch chan<- prometheus.Metric) {
-	if c.c.Deadlocks == nil {
-		return
-	}
 	cycles := c.c.Deadlocks()
 	gauge(ch, c.d.deadlocks, float64(len(cycles)))
 	labels := func(c deadlock.Cycle) [2]string {

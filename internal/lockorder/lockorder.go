@@ -174,7 +174,7 @@ func (o Order) TextKey(text string) string {
 func natural(text string) string {
 	key := make([]byte, 0, 2*len(text))
 	for len(text) > 0 {
-		digits := number(text)
+		digits := text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
 		if digits == "" {
 			key = append(key, text[0])
 			text = text[1:]
@@ -187,6 +187,3 @@ func natural(text string) string {
 	}
 	return string(key)
 }
-
-// number returns the digits at the start of s.
-func number(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }

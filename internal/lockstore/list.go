@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -228,9 +229,10 @@ func reason(ctx context.Context, err error) error {
 }
 
 // bounded returns a KV that refuses larger answers, with ResourceExhausted and before they are in memory. etcd itself
-// limits only the number of keys. The answers of a client without a connection are in memory already.
+// limits only the number of keys. The answers of a client without a connection are in memory already. A KV that the
+// caller put in, for a namespace, stays as it is.
 func bounded(etcd *clientv3.Client, bytes int) clientv3.KV {
-	if etcd.ActiveConnection() == nil {
+	if etcd.ActiveConnection() == nil || reflect.TypeOf(etcd.KV) != reflect.TypeOf(clientv3.NewKV(etcd)) {
 		return etcd
 	}
 	return clientv3.NewKVFromKVClient(boundedRange{clientv3.RetryKVClient(etcd), bytes}, etcd)

@@ -120,11 +120,11 @@ func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w.TB = t
+			w.putFields(name, c.foreign, "x")
 			for _, remove := range []string{"auto-unlock", "force-unlock"} {
-				lock := name + " " + remove
-				w.hold(lock, uuid(1))
-				w.putFields(lock, slices.Concat(c.fields, c.foreign), "x")
-				r := w.record(lock)
+				w.hold(name, uuid(1))
+				w.putFields(name, c.fields, "x")
+				r := w.record(name)
 				var err error
 				if remove == "auto-unlock" {
 					err = w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)})[0]
@@ -132,7 +132,7 @@ func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 					err = w.do(r, action(r))
 				}
 				proctest.Must(t, err)
-				left := w.keys(w.l.Record(lock))
+				left := w.keys(w.l.Record(name))
 				foreign := 0
 				for _, key := range left {
 					if w.l.Parse(key).Kind == protocol.KindForeign {
@@ -141,7 +141,7 @@ func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 						t.Errorf("%s left %s", remove, key)
 					}
 				}
-				if now := w.record(lock); now.UUID != "" {
+				if now := w.record(name); now.UUID != "" {
 					t.Errorf("after %s it is held by %s", remove, now.UUID)
 				}
 				if foreign != len(c.foreign) {

@@ -42,12 +42,12 @@ func (s *Store) watch(ctx context.Context, after int64, patience time.Duration,
 	each func(revision int64, events []protocol.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
-		store: s, end: end, patience: patience, backlog: newBacklog(maxBacklog),
+		store: s, end: end, patience: patience, backlog: &backlog{limit: maxBacklog, ready: make(chan struct{}, 1)},
 		// A separate watcher has a separate stream, which no other slow watch can block.
 		watcher: clientv3.NewWatcher(s.client),
 	}
 	w.seen.Store(after)
-	w.heard.Store(time.Now())
+	w.heard.Store(new(time.Now()))
 	var helpers sync.WaitGroup
 	defer func() {
 		end(nil)
@@ -66,7 +66,7 @@ type watch struct {
 	patience time.Duration // with silence
 	backlog  *backlog
 	seen     atomic.Int64 // highest revision heard of
-	heard    lastTime
+	heard    atomic.Pointer[time.Time]
 	told     atomic.Bool // the stream has given a sign of life since it was last asked
 	synced   bool        // it has caught up once; only receive uses it
 }
@@ -92,7 +92,7 @@ func (w *watch) take(resp clientv3.WatchResponse) error {
 	if now < seen && now != 0 {
 		return wentBack(seen, now)
 	}
-	w.heard.Store(time.Now())
+	w.heard.Store(new(time.Now()))
 	w.told.Store(true)
 	last := now
 	if n := len(resp.Events); n > 0 {
@@ -137,7 +137,7 @@ func (w *watch) checkAlive(ctx context.Context) error {
 			return err
 		}
 	}
-	if quiet := time.Since(w.heard.Load()); quiet >= w.patience {
+	if quiet := time.Since(*w.heard.Load()); quiet >= w.patience {
 		return ended(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond)))
 	}
 	// Other metadata in the context would select another stream. The answer arrives as an event, so an error here shows
@@ -158,7 +158,7 @@ func (w *watch) probe(ctx context.Context) error {
 	case now < seen:
 		return wentBack(seen, now)
 	case now == seen: // the watch cannot have missed anything
-		w.heard.Store(time.Now())
+		w.heard.Store(new(time.Now()))
 		w.backlog.add(clientv3.WatchResponse{Header: resp.Header})
 	}
 	return nil
@@ -279,8 +279,6 @@ type backlog struct {
 	bytes int
 }
 
-func newBacklog(limit int) *backlog { return &backlog{limit: limit, ready: make(chan struct{}, 1)} }
-
 // add adds resp. It reports false, and adds nothing, if the limit is reached.
 func (b *backlog) add(resp clientv3.WatchResponse) bool {
 	b.mu.Lock()
@@ -313,9 +311,3 @@ func size(resp clientv3.WatchResponse) int {
 	}
 	return n
 }
-
-// lastTime is when something last happened. It is safe for concurrent use.
-type lastTime struct{ at atomic.Pointer[time.Time] }
-
-func (l *lastTime) Store(t time.Time) { l.at.Store(&t) }
-func (l *lastTime) Load() time.Time   { return *l.at.Load() }

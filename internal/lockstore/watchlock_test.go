@@ -79,7 +79,7 @@ func TestWatchLockSurvivesAnOutage(t *testing.T) {
 	wantLook(t, looks, 0, "the watch began")
 	server.Stop()
 	server.Restart(t)
-	wantLook(t, looks, w.put(w.l.Field("a", "uuid"), "x"), "the outage")
+	wantLook(t, looks, on(t, server.Client(t)).put(w.l.Field("a", "uuid"), "x"), "the outage")
 	stop()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the watch ended with %v", err)

@@ -163,8 +163,11 @@ func (w world) putFields(lock string, names []string, value string) {
 
 func (w world) record(lock string) *metadata.Record {
 	w.Helper()
-	d, _, err := w.Get(w.Context(), lock)
-	proctest.Must(w, err)
+	var d metadata.Document
+	proctest.Eventually(w, "the record", func() (err error) { // whose read takes 5 s at most
+		d, _, err = w.Get(w.Context(), lock)
+		return err
+	})
 	return &d.Record
 }
 

@@ -258,12 +258,9 @@ const MaxStanding = 100
 
 // Standing reads the holders, and the keys of up to [MaxStanding] tickets with the number of all.
 func Standing(l protocol.Layout, c Claim) Txn {
-	return Txn{Then: append(c.holders(l), some(l, c.Lock))}
-}
-
-// some reads the first tickets in the order of their keys, which is not that of their ages.
-func some(l protocol.Layout, lock string) clientv3.Op {
-	return tickets(l, lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxStanding))
+	// the first in the order of their keys, which is not that of their ages
+	some := tickets(l, c.Lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxStanding))
+	return Txn{Then: append(c.holders(l), some)}
 }
 
 // Ahead reads the keys of the tickets older than p, the newest first.

@@ -133,9 +133,6 @@ func (x *index) records() []*metadata.Record {
 	return all
 }
 
-// all returns all locks in order.
-func (x *index) all() []*held { return slices.Concat(x.chunks...) }
-
 // any reports whether a record with a name between from and end satisfies is.
 func (x *index) any(from, end string, is func(*held) bool) bool {
 	chunk, pos, _ := x.find(from)

@@ -75,7 +75,8 @@ func TestReadersSeeWholeRevisions(t *testing.T) {
 	readers.Wait()
 }
 
-// busy runs a random client that alternates between good and bad behavior. It prints its seed.
+// busy runs a random client that alternates between good and bad behavior, with pauses in which others get the
+// processor. It prints its seed.
 func busy(t testing.TB, c *clientv3.Client) *proctest.Task {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -95,6 +96,7 @@ func busy(t testing.TB, c *clientv3.Client) *proctest.Task {
 			}
 			// not ctx: requests in flight at the end would be committed after it
 			_, _ = c.Txn(t.Context()).Then(onEtcd(p.ops())...).Commit() // may be refused
+			time.Sleep(2 * time.Millisecond)
 		}
 		return nil
 	})
@@ -142,7 +144,7 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 		for v.Stats().WatchRestarts["compacted"] == restarts { // a periodic list may come first
 			proxy.Cut()
 			seen := v.Fresh().Revision
-			for ; compact() < seen+100; time.Sleep(time.Millisecond) {
+			for ; compact() < seen+100; time.Sleep(10 * time.Millisecond) {
 			}
 			proxy.Heal()
 			etcdtest.Eventually(t, "what was written meanwhile", func() bool { return v.Fresh().Revision >= seen+100 })

@@ -52,7 +52,7 @@ func (v *View) reconcile(b *builder, t touched) (n findings) {
 }
 
 func (v *View) reconcileLocks(b *builder, t touched) (steps []step, differed int) {
-	before := v.snap.locks.all()
+	before := slices.Concat(v.snap.locks.chunks...)
 	after := b.locks
 	if len(before) == 0 && len(t) == 0 {
 		v.snap.locks.load(after)

@@ -122,7 +122,6 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 func (v *View) synced(revision int64) {
 	v.state.hear(revision)
 	v.state.sync()
-	v.stats.LastSync = time.Now()
 }
 
 // lost notes that the snapshot no longer follows etcd, and reports whether that is news.

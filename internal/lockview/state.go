@@ -87,8 +87,6 @@ type Stats struct {
 	MetadataErrors map[metadata.Reason]uint64
 	// Healed counts locks that a periodic list found to differ from what the watch had reported.
 	Healed uint64
-	// LastSync is when the snapshot was last known to be current.
-	LastSync time.Time
 }
 
 func newStats() Stats {

@@ -118,7 +118,7 @@ func TestStatementIsAttachedToItsHold(t *testing.T) {
 func TestStatementsWithoutALockAreBounded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
-		for i := range 15_000 {
+		for i := range 11_000 {
 			w.do(stated(metadata.Statement{Lock: "none", UUID: fmt.Sprint("u", i), Token: 3}))
 		}
 		w.do(stated(death(t, w, "a")))
@@ -127,7 +127,7 @@ func TestStatementsWithoutALockAreBounded(t *testing.T) {
 		if n := v.Statements(); n > 10_001 {
 			t.Errorf("%d statements are kept after a list", n)
 		}
-		for i := range 25_000 {
+		for i := range 11_000 {
 			w.do(stated(metadata.Statement{Lock: "none", UUID: fmt.Sprint("v", i), Token: 3}))
 		}
 		synctest.Wait()

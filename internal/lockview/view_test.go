@@ -279,7 +279,7 @@ func heap() int64 {
 }
 
 func TestHostileLocksAreKeptSmall(t *testing.T) {
-	const locks = 20
+	const locks = 10
 	w := newWorld()
 	big := strings.Repeat("x", 1<<20)
 	for i := range locks {

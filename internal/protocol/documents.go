@@ -1,9 +1,12 @@
 package protocol
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -129,4 +132,196 @@ func (l Layout) Misplace(r *metadata.Record) {
 		Text: fmt.Sprintf("%q is no lock name as the protocol writes it: "+
 			"other clients do not see this lock, and nothing removes it", text.Clip(segment, maxQuoted))}},
 		r.Problems...)
+}
+
+const (
+	// MaxPresenceBytes is how long a presence record may be; longer ones are not read.
+	MaxPresenceBytes = 128 << 10
+	maxHeldBack      = 16
+)
+
+// ReadPresence reads the presence record of an unlocker by its id, which is the end of its key. It returns nil if the
+// record is too long, cannot be read, or lacks the time of writing: no unlocker wrote it.
+func ReadPresence(id string, value []byte) *metadata.Presence {
+	if len(value) > MaxPresenceBytes {
+		return nil
+	}
+	p, err := Unmarshal[metadata.Presence](value)
+	if err != nil || p.Now.IsZero() {
+		return nil
+	}
+	p.ID = id // the key identifies the unlocker
+	for _, shown := range []*string{&p.ID, &p.Hostname, &p.Version, &p.Mode} {
+		*shown = text.Cut(*shown, metadata.MaxTextBytes)
+	}
+	p.HeldBack = p.HeldBack[:min(len(p.HeldBack), maxHeldBack)]
+	for i := range p.HeldBack {
+		p.HeldBack[i] = text.Cut(p.HeldBack[i], metadata.MaxTextBytes)
+	}
+	return &p
+}
+
+// Freshness is how current a view of the locks is.
+type Freshness struct {
+	// Synced reports whether the view matches etcd: it was listed, the watch follows, and etcd was heard from recently.
+	Synced bool
+	// Revision is the revision that the view shows.
+	Revision int64
+	// First is the revision of the first list; 0 before it.
+	First int64
+	// Highest is the highest revision ever seen. If Revision is lower, etcd was restored from an older state, and
+	// fencing tokens may repeat.
+	Highest int64
+	Heard   time.Time     // when etcd was last heard from; zero = never
+	Pulse   time.Duration // how often a healthy etcd gives a sign of life; 0 = its silence means nothing
+	Since   time.Time     // when Synced last changed
+	Class   string        // why it is not synced, in a word or two that everyone may see
+	Cause   string        // the same as a sentence, which may name addresses; empty if it is synced
+}
+
+// Unlocker is a running unlocker.
+type Unlocker struct {
+	metadata.Presence
+	// Arrived is when its record arrived, by our wall clock. It is zero for a record read in a list, whose age is
+	// unknown.
+	Arrived time.Time
+}
+
+// Presences are what these unlockers publish.
+func Presences(running []Unlocker) []metadata.Presence {
+	all := make([]metadata.Presence, len(running))
+	for i := range running {
+		all[i] = running[i].Presence
+	}
+	return all
+}
+
+// subject returns what ended, according to the cause of a statement.
+func subject(cause string) string {
+	switch cause {
+	case metadata.CauseProcessEnded, metadata.CauseCommandLives:
+		return "its process ended"
+	case metadata.CauseRebooted:
+		return "its machine was rebooted"
+	case metadata.CauseContainerEnded:
+		return "its container ended"
+	case metadata.CauseContainerRestarted:
+		return "its container ended and was restarted"
+	case metadata.CausePodEnded:
+		return "its pod ended"
+	case metadata.CausePodDeleted:
+		return "its pod was deleted"
+	case metadata.CausePodNeverSeen:
+		return "its pod has not been seen"
+	case metadata.CauseNodeNotReady:
+		return "the node of its pod is not ready"
+	}
+	return ""
+}
+
+// WhatEnded says what ended, "its container ended", and how, "with exit code 137 (OOMKilled)", empty if unknown. A
+// caller may put the time between the two. Text from outside is made visible.
+func WhatEnded(s *metadata.Statement) (what, how string) {
+	what = cmp.Or(subject(s.Cause), text.Visible(text.Clip(s.Cause, maxWord)))
+	switch {
+	case s.Signal != "":
+		how = "by " + text.Visible(text.Clip(s.Signal, maxWord))
+	case s.ExitCode != nil:
+		how = fmt.Sprintf("with exit code %d", *s.ExitCode)
+	}
+	if s.Detail == "" {
+		return what, how
+	}
+	if how != "" {
+		how += " "
+	}
+	return what, how + "(" + text.Visible(text.Clip(s.Detail, maxWord)) + ")"
+}
+
+// maxWord is the most bytes of a witness's word in a sentence.
+const maxWord = 100
+
+// EndedAt returns when the holder ended, by the witness's clock; if the witness does not know, when it wrote the
+// statement.
+func EndedAt(s *metadata.Statement) time.Time {
+	if s.EndedAt.IsZero() {
+		return s.At.Time
+	}
+	return s.EndedAt.Time
+}
+
+// HowItEnded returns a statement as one sentence: "its container ended 40s ago with exit code 137 (OOMKilled)".
+func HowItEnded(s *metadata.Statement, now time.Time) string {
+	return howItEnded(s, func(at time.Time) string { return text.Duration(now.Sub(at)) + " ago" })
+}
+
+// HowItEndedAt is HowItEnded for a sentence that is stored: "its container ended at 2026-11-21T03:12:01Z with exit code
+// 137 (OOMKilled)".
+func HowItEndedAt(s *metadata.Statement) string {
+	return howItEnded(s, func(at time.Time) string { return "at " + at.UTC().Format(time.RFC3339) })
+}
+
+func howItEnded(s *metadata.Statement, when func(time.Time) string) string {
+	sentence, how := WhatEnded(s)
+	if at := EndedAt(s); !at.IsZero() {
+		sentence += " " + when(at)
+	}
+	if how != "" {
+		sentence += " " + how
+	}
+	return sentence
+}
+
+// MaxDataBytes is the length of the longest text that a task carries for its workers.
+const MaxDataBytes = 64 << 10
+
+// StateInProgress is the state of a task that a worker holds, or held when it died.
+const StateInProgress = "in_progress"
+
+// Task is the value of a task's key. A task in progress has the lock [TaskLock]; if nobody holds it, its worker is
+// gone.
+type Task struct {
+	State     string        `json:"state"`
+	From      string        `json:"from,omitempty"` // the state that the last worker took it from
+	Attempts  int           `json:"attempts"`       // how often it has been taken without success
+	Data      string        `json:"data,omitempty"` // the caller's
+	Note      string        `json:"note,omitempty"` // what the last worker reported
+	By        string        `json:"by,omitempty"`   // the worker or operator that wrote this
+	AddedAt   metadata.Time `json:"added_at"`
+	ChangedAt metadata.Time `json:"changed_at"` // when the state changed
+}
+
+// TaskLock returns the name of the lock of the task's worker.
+func TaskLock(set, task string) string { return set + "/" + task }
+
+// CheckTask returns an error unless the names of a set and a task are valid. The name of a set must not contain "/", so
+// that no two tasks share a lock; that of a task may.
+func CheckTask(set, task string) error {
+	switch {
+	case set == "":
+		return errors.New("the name of the set of tasks is empty")
+	case strings.Contains(set, "/"):
+		return fmt.Errorf("the set of tasks %q has a slash in its name", text.Clip(set, maxQuoted))
+	case task == "":
+		return errors.New("the name of the task is empty")
+	}
+	return metadata.CheckName(TaskLock(set, task))
+}
+
+// Period is the value of a period's key: the last period in which a job ran.
+type Period struct {
+	Start time.Time
+	Words string // who took it and when; shown, never interpreted
+}
+
+// FormatPeriod returns the value of a period's key. Byte order is the order of periods.
+func FormatPeriod(p Period) string {
+	return metadata.FormatTime(p.Start) + " " + text.Cut(strings.ToValidUTF8(p.Words, "�"), metadata.MaxTextBytes)
+}
+
+// ParsePeriod reads the value of a period's key.
+func ParsePeriod(value string) (Period, error) {
+	start, words, _ := strings.Cut(value, " ")
+	at, err := metadata.ParseTime(start)
+	return Period{Start: at, Words: words}, err
 }

@@ -60,6 +60,8 @@ func LockOptions(opts ...mutex.Option) Option {
 //   - false and nil: the period is taken. [LastPeriod] says by whom.
 //   - false and a [*mutex.HeldError]: the lock is held, for instance by the run of an earlier period. This period is
 //     not used up.
+//   - false and a [*mutex.LostError]: the answer came after the [mutex.Lock.Deadline], and fn did not begin. The period
+//     is given back if the lock was still held in etcd.
 //   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, and an operator must correct it.
 //   - true: the error is that of fn and of the lock, as from Do.
 //
@@ -73,8 +75,12 @@ func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.D
 		return false, fmt.Errorf("once %q: %w", name, err)
 	}
 	l, err := o.take(ctx)
-	if l == nil {
+	switch {
+	case l == nil:
 		return false, o.explain(err)
+	case !time.Now().Before(l.Deadline()): // the answer was late
+		_ = o.unlock(l, true) // the loss is what counts
+		return false, &mutex.LostError{Lock: o.name, UUID: l.UUID(), Token: l.Token(), At: o.about.Now()}
 	}
 	return true, o.run(ctx, l, fn)
 }
@@ -258,7 +264,7 @@ func (o *once) forestalled(err error) bool {
 func (o *once) run(ctx context.Context, l *mutex.Lock, fn func(context.Context) error) (err error) {
 	failed := true
 	defer func() {
-		if lost := o.unlock(l, failed); lost != nil {
+		if lost := o.unlock(l, failed && o.giveBack); lost != nil {
 			err = errors.Join(err, lost)
 		}
 	}()
@@ -269,23 +275,30 @@ func (o *once) run(ctx context.Context, l *mutex.Lock, fn func(context.Context) 
 	return err
 }
 
-func (o *once) unlock(l *mutex.Lock, failed bool) error {
-	if !failed || !o.giveBack {
-		return l.Unlock()
+// unlock releases the lock, after it gave the period back if it is to do so and nobody reset the period.
+func (o *once) unlock(l *mutex.Lock, giveBack bool) (err error) {
+	if giveBack {
+		ctx, cancel := context.WithTimeout(context.Background(), o.about.RequestTimeout)
+		defer cancel()
+		if _, err = o.etcd.Send(ctx, o.restore(l)); err != nil {
+			err = fmt.Errorf("the period was not given back: %w", err)
+		}
 	}
-	restore := clientv3.OpDelete(o.key)
+	return errors.Join(err, l.Unlock())
+}
+
+// restore puts the previous value of the period while the lock is held.
+func (o *once) restore(l *mutex.Lock) locktxn.Txn {
+	before := clientv3.OpDelete(o.key)
 	if o.before != "" {
-		restore = clientv3.OpPut(o.key, o.before)
+		before = clientv3.OpPut(o.key, o.before)
 	}
-	mine := clientv3.Compare(clientv3.ModRevision(o.key), "=", l.Token())
-	err := l.UnlockWith([]clientv3.Op{restore}, mine)
-	switch {
-	case err == nil, errors.Is(err, mutex.ErrNotHeld):
-		return err
-	case errors.Is(err, mutex.ErrCondition): // the period was reset
-		return l.Unlock()
+	hold := locktxn.Hold{Lock: o.name, UUID: l.UUID(), Token: l.Token()}
+	return locktxn.Txn{
+		If: append(locktxn.HeldBy(o.layout, hold),
+			clientv3.Compare(clientv3.ModRevision(o.key), "=", l.Token())),
+		Then: []clientv3.Op{before},
 	}
-	return errors.Join(fmt.Errorf("the period was not given back: %w", err), l.Unlock())
 }
 
 // explain adds the name of the job to an error that does not have it.

@@ -68,6 +68,7 @@ func TestBadInputIsRefusedBeforeSending(t *testing.T) {
 		{"a job runs under a plain lock", tasks("a", jobs.TaskOptions{Lock: []mutex.Option{mutex.Semaphore(2)}})},
 		{`tasks "a": no transition leads out of the initial state "x"`, tasks("a", jobs.TaskOptions{Initial: "x"})},
 		{`tasks "a": the transition out of state "new" leads nowhere`, tasks("a", moves())},
+		{`tasks "a": no transition leads to the failure "x"`, tasks("a", jobs.TaskOptions{Failures: []string{"x"}})},
 		{`tasks "a": a state of the transitions is empty`, tasks("a", moves(""))},
 		{`tasks "a": the state "in_progress" is reserved for tasks that a worker holds`,
 			tasks("a", moves("in_progress"))},

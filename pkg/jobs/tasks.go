@@ -100,10 +100,11 @@ func (o *TaskOptions) complete() error {
 	if o.Transitions == nil {
 		o.Transitions = map[string][]string{StateNew: {StateDone, StateFailed}, StateFailed: {StateDone, StateFailed}}
 	}
+	err := o.check()
 	if o.Failures == nil {
 		o.Failures = []string{StateFailed}
 	}
-	return o.check()
+	return err
 }
 
 func (o *TaskOptions) check() error {
@@ -124,6 +125,12 @@ func (o *TaskOptions) check() error {
 			case state == StateInProgress:
 				return fmt.Errorf("the state %q is reserved for tasks that a worker holds", StateInProgress)
 			}
+		}
+	}
+	reached := slices.Concat(slices.Collect(maps.Values(o.Transitions))...)
+	for _, state := range o.Failures {
+		if !slices.Contains(reached, state) {
+			return fmt.Errorf("no transition leads to the failure %q", state)
 		}
 	}
 	return nil

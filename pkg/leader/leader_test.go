@@ -13,7 +13,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -90,40 +89,39 @@ func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 }
 
 func TestObserverSeesSuccessiveLeaders(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, before) })
-	s := locktest.New(t)
-	seen := make(chan string)
-	stop := observe(t, s, func(r *metadata.Record, err error) {
-		switch {
-		case err != nil:
-			seen <- err.Error()
-		case r == nil:
-			seen <- "nobody"
-		default:
-			seen <- leader.Address(r)
-		}
-	})
-	want := func(address string) {
-		t.Helper()
-		for got := <-seen; got != address; got = <-seen {
-			if got != "nobody" {
-				t.Fatalf("%s was seen before %s", got, address)
+	inMemory(t, func(t *testing.T, s *locktest.Server) {
+		seen := make(chan string)
+		stop := observe(t, s, func(r *metadata.Record, err error) {
+			switch {
+			case err != nil:
+				seen <- err.Error()
+			case r == nil:
+				seen <- "nobody"
+			default:
+				seen <- leader.Address(r)
+			}
+		})
+		want := func(address string) {
+			t.Helper()
+			for got := <-seen; got != address; got = <-seen {
+				if got != "nobody" {
+					t.Fatalf("%s was seen before %s", got, address)
+				}
 			}
 		}
-	}
-	want("nobody")
-	c := s.Client(mutex.Options{})
-	first := campaign(t, c, leader.Options{Address: "first"})
-	want("first")
-	second := make(chan *mutex.Lock)
-	go func() { second <- campaign(t, c, leader.Options{Address: "second"}) }()
-	s.AwaitWaiters("scheduler", 1)
-	proctest.Must(t, errors.Join(first.Alive(t.Context(), "which is no news"), first.Unlock()))
-	want("second")
-	proctest.Must(t, (<-second).Unlock())
-	want("nobody")
-	stop()
+		want("nobody")
+		c := s.Client(mutex.Options{})
+		first := campaign(t, c, leader.Options{Address: "first"})
+		want("first")
+		second := make(chan *mutex.Lock)
+		go func() { second <- campaign(t, c, leader.Options{Address: "second"}) }()
+		s.AwaitWaiters("scheduler", 1)
+		proctest.Must(t, errors.Join(first.Alive(t.Context(), "which is no news"), first.Unlock()))
+		want("second")
+		proctest.Must(t, (<-second).Unlock())
+		want("nobody")
+		stop()
+	})
 }
 
 // How the watch outlives that a real etcd is away is tested in internal/lockstore.

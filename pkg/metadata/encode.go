@@ -145,7 +145,7 @@ func encode(rows *fields, attributes map[string]any) (string, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		if err := add(name, attributes[name]); err != nil {
-			return "", err
+			return "", fmt.Errorf("attribute %q: %w", name, err)
 		}
 	}
 	b.WriteByte('}') // locked_at is always before it

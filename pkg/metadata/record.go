@@ -1,6 +1,23 @@
+// Package metadata reads and writes the lock record of protocol version 1.
+//
+// A lock is held while its uuid key exists. Next to that key are the two deadlines, which the protocol acts on, and the
+// metadata document, which is for display. [Draft] builds the fields of a new record. [Decode] reads the fields back,
+// whichever client wrote them: what cannot be read becomes a [Problem] of the record, never an error, because a reader
+// that stops at a bad record hides all the others.
+//
+// [States] and [Endings] define the words for the state of a lock and for how a hold ended.
+//
+// The package is pure: no clock, no I/O, no etcd.
 package metadata
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
 
 // The attributes that name the trace in which a lock was taken, in hexadecimal as in W3C Trace Context.
 const (
@@ -156,3 +173,35 @@ type Problem struct {
 
 // String returns a text such as `alert_at: "soon" is not a time`.
 func (p Problem) String() string { return p.Field + ": " + p.Text }
+
+// MaxNameBytes is the length of the longest lock name.
+const MaxNameBytes = 256
+
+// CheckName returns an error unless name is a lock name: 1 to 256 bytes of valid UTF-8 without control characters.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the lock name is empty")
+	case len(name) > MaxNameBytes:
+		return fmt.Errorf("the lock name has %d bytes, at most %d are allowed", len(name), MaxNameBytes)
+	case !utf8.ValidString(name):
+		return errors.New("the lock name is not valid UTF-8")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("the lock name contains a control character")
+	}
+	return nil
+}
+
+// IsFieldName reports whether s can name a field or an attribute: it matches [a-z][a-z0-9_]{0,62}.
+func IsFieldName(s string) bool {
+	if s == "" || len(s) > 63 || s[0] < 'a' || s[0] > 'z' {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
+}

@@ -74,7 +74,10 @@ func (r *Record) Heed(death, suspicion *Statement) {
 }
 
 // Proven reports whether the holder is proven to have ended, and its work with it.
-func (r *Record) Proven() bool { return r.Death != nil && !r.Disputed() && !r.detached() }
+func (r *Record) Proven() bool {
+	outlived := r.Process != nil && r.Process.Detached // the end of the process then proves nothing
+	return r.Death != nil && !r.Disputed() && !outlived
+}
 
 // Disputed reports whether the hold was extended after the statement that its holder is dead: alive was called or the
 // deadline moved, either of which may leave the other unchanged. Either the statement is wrong, or the call was in
@@ -85,6 +88,3 @@ func (r *Record) Disputed() bool {
 	}
 	return r.DeadlineRevision > r.Death.Revision || r.Alive != nil && r.Alive.Revision > r.Death.Revision
 }
-
-// detached reports whether the work outlives the process, so that the end of the process proves nothing.
-func (r *Record) detached() bool { return r.Process != nil && r.Process.Detached }

@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,7 +119,7 @@ func (s *settings) adopt(r *metadata.Record) error {
 		s.autoUnlockAfter = unlock
 	}
 	if s.safetyMargin == 0 {
-		s.safetyMargin = min(max(s.autoUnlockAfter, unlock, 0)/10, maxSafetyMargin)
+		s.safetyMargin = min(max(cmp.Or(s.autoUnlockAfter, unlock), 0)/10, maxSafetyMargin)
 	}
 	switch {
 	case s.autoUnlockAfter == 0: // extend reports it when needed

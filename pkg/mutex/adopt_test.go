@@ -124,6 +124,7 @@ func TestHoldIsHandedOver(t *testing.T) {
 func TestAdoptionKeepsTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour), mutex.SafetyMargin(time.Minute))
+		adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(10*time.Second)).Detach() // the default margin is shorter
 		time.Sleep(50 * time.Minute)
 		f.latency.Store(int64(time.Second))
 		ends(t, adopt(t, locks, parent.UUID(), mutex.SafetyMargin(time.Minute)), 59*time.Minute)

@@ -116,8 +116,8 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
 	c.cleanups = &cleanups{logger: c.logger, background: &c.background, ctx: c.ctx}
 	c.leases = &leases{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
-	c.tombstones = &tombstones{etcd: etcd, retry: c.retry, life: protocol.CancelledTTL}
-	c.releases = &tombstones{etcd: etcd, retry: c.retry, life: releaseLife}
+	c.tombstones = &tombstones{retry: c.retry, life: protocol.CancelledTTL}
+	c.releases = &tombstones{retry: c.retry, life: releaseLife}
 	if _, err := c.Draft("check"); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)
 	}

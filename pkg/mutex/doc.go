@@ -1,7 +1,7 @@
 // Package mutex takes, keeps and releases distributed locks in etcd that show who holds them, where, since when and
 // what for.
 //
-//	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing"})
+//	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing", Logger: slog.Default()})
 //	...
 //	err = locks.Do(ctx, "invoices/2026-08", sendInvoices,
 //		mutex.Purpose("send the invoices of August"),

@@ -219,7 +219,6 @@ func (p *leases) close(ctx context.Context) {
 // tombstones are keys under the uuids of acquisitions that must not be committed any more. Many share one lease, which
 // keeps each for at least life.
 type tombstones struct {
-	etcd  *clientv3.Client
 	retry *etcdretry.Client
 	life  time.Duration
 
@@ -234,18 +233,16 @@ func (t *tombstones) grant(ctx context.Context) (clientv3.LeaseID, error) {
 	if lease, ok := t.current(); ok {
 		return lease, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.retry.Attempt(ctx))
-	defer cancel()
 	asked := time.Now()
-	grant, err := t.etcd.Grant(clientv3.WithRequireLeader(ctx), int64((t.life+shared)/time.Second))
+	lease, err := t.retry.Grant(ctx, t.life+shared)
 	if err != nil {
 		return 0, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lease = grant.ID
+	t.lease = lease
 	t.until = asked.Add(shared)
-	return t.lease, nil
+	return lease, nil
 }
 
 func (t *tombstones) current() (clientv3.LeaseID, bool) {
@@ -259,18 +256,16 @@ func (t *tombstones) current() (clientv3.LeaseID, bool) {
 func (t *tombstones) send(ctx context.Context, txn func(clientv3.LeaseID) locktxn.Txn) (r etcdretry.Answer, err error) {
 	for n, indeterminate := 0, false; ; n++ {
 		lease, err := t.grant(ctx)
-		if err == nil {
-			r, err = t.retry.Send(ctx, txn(lease))
-			indeterminate = indeterminate || r.Indeterminate
-			r.Indeterminate = indeterminate
-			if !locktxn.LeaseGone(err) {
-				return r, err
-			}
-			t.forget(lease)
-		}
-		if o := etcdretry.Judge(err); o == etcdretry.Full || o == etcdretry.Refused && !locktxn.LeaseGone(err) {
+		if err != nil {
 			return etcdretry.Answer{Indeterminate: indeterminate}, err
 		}
+		r, err = t.retry.Send(ctx, txn(lease))
+		indeterminate = indeterminate || r.Indeterminate
+		r.Indeterminate = indeterminate
+		if !locktxn.LeaseGone(err) {
+			return r, err
+		}
+		t.forget(lease)
 		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
 			return etcdretry.Answer{Indeterminate: indeterminate}, t.retry.Unanswered(ctx, err)
 		}

@@ -2,6 +2,7 @@ package mutex_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +114,7 @@ func TestBadOptionsAreRefusedBeforeSending(t *testing.T) {
 			try("a", mutex.Heartbeat(time.Hour), mutex.AlertAfter(2*time.Hour))},
 		{"BacktraceDepth is -1: it must be between 0 and 1000", try("a", mutex.BacktraceDepth(-1))},
 		{`attribute "uuid": the name belongs to the protocol`, try("a", mutex.Attribute("uuid", "x"))},
+		{`attribute "x": json: unsupported value: NaN`, try("a", mutex.Attribute("x", math.NaN()))},
 		{"purpose has 2048 bytes, at most 1024 are allowed", try("a", mutex.Purpose(strings.Repeat("x", 2048)))},
 
 		{`lock "a": there is no function to run`, c.Do(ctx, "a", nil)},

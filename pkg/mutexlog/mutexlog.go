@@ -12,14 +12,22 @@ package mutexlog
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Zerolog returns a logger that writes to log, at log's level.
-func Zerolog(log zerolog.Logger) *slog.Logger { return slog.New(zerolog.NewSlogHandler(log)) }
+// Zerolog returns a logger that writes to log, at log's level. The time is left to log, which may add it by a hook.
+func Zerolog(log zerolog.Logger) *slog.Logger { return slog.New(timeless{zerolog.NewSlogHandler(log)}) }
+
+type timeless struct{ slog.Handler }
+
+func (h timeless) Handle(ctx context.Context, r slog.Record) error {
+	r.Time = time.Time{}
+	return h.Handler.Handle(ctx, r)
+}
 
 // Hooks returns hooks that write to the logger. Combine them with others: mutexlog.Hooks(l).And(others).
 func Hooks(l *slog.Logger) mutex.Hooks {

@@ -68,4 +68,7 @@ func TestLogCoversTheLifeOfALock(t *testing.T) {
 			t.Errorf("zerolog has no %s in\n%s", want, &zero)
 		}
 	}
+	if strings.Contains(zero.String(), `"time":`) {
+		t.Errorf("a logger that writes no time has one in\n%s", &zero)
+	}
 }

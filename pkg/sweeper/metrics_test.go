@@ -142,11 +142,11 @@ func TestOnlyTheNewestRemovalsHaveSeries(t *testing.T) {
 	t.Parallel()
 	simulate(t, func(t *testing.T, s *store) {
 		s.delay = time.Millisecond
-		s.takeMany(2500, 5000)
+		s.takeMany(1500, 3000)
 		s.wait(10 * time.Minute)
 		n := s.join(t)
 		s.wait(time.Minute)
-		if len(s.removed) != 2500 {
+		if len(s.removed) != 1500 {
 			t.Fatalf("%d removed", len(s.removed))
 		}
 		got := testutil.CollectAndCount(n.Sweeper, "unlocker_lock_last_auto_unlock_timestamp_seconds")

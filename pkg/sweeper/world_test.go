@@ -243,6 +243,10 @@ func (n *node) see() {
 	records := make(map[string]*metadata.Record, len(n.store.locks))
 	for name, r := range n.store.locks {
 		old := n.records[name]
+		if old != nil && old.Token == r.Token && old.Revision == r.Revision && r.Death == nil {
+			records[name] = old
+			continue
+		}
 		switch {
 		case old == nil || old.Token != r.Token:
 			r.Seen = metadata.Seen{First: n.clock(), Changed: n.clock()}

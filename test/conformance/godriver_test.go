@@ -405,7 +405,7 @@ func (d *goDriver) once(ctx context.Context, r goRequest) (map[string]any, error
 		}
 		return context.Cause(ctx)
 	}
-	opts := []jobs.Option{jobs.PeriodOffset(seconds(r.Offset))}
+	opts := []jobs.Option{jobs.PeriodOffset(seconds(r.Offset)), jobs.LockOptions(d.options(r)...)}
 	if r.Fails {
 		opts = append(opts, jobs.PeriodBackOnError())
 	}

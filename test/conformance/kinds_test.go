@@ -59,6 +59,8 @@ var kindChecks = []check{
 		wants: "a job that failed leaves the period as it was", pair: periodGivenBack},
 	{name: "a period taken meanwhile", rule: kindsPage + "jobs-that-run-once-per-period", needs: "once", short: true,
 		wants: "who read the period before another took it does not run the job", alone: periodTakenMeanwhile},
+	{name: "a period answered late", rule: kindsPage + "jobs-that-run-once-per-period", needs: "once", short: true,
+		wants: "a job whose hold is over does not begin, and its period is given back", alone: periodAnsweredLate},
 	{name: "a leader", rule: kindsPage + "leaders", needs: "leader", short: true, orders: true,
 		wants: "a leader says where it is and gives signs of life, and another follows it", pair: leads},
 }

@@ -188,7 +188,7 @@ func environment(t *testing.T) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "ETCDCTL_") || strings.HasPrefix(v, "MUTEX")
 	})
-	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS"}
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS", "CGO_ENABLED"}
 	values, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()
 	proctest.Must(t, err)
 	for i, value := range strings.Split(strings.TrimSuffix(string(values), "\n"), "\n") {

@@ -90,7 +90,7 @@ var unlockerSuites = []suite{
 		{"proof-token", `s.Token == r.Token`, `true`, "TestOnlyStatementsAboutTheHoldCount"},
 		{"proof-cause", `death.Proof()`, `true`, "TestOnlyStatementsAboutTheHoldCount"},
 		{"proof-disputed", `!r.Disputed()`, `true`, "TestOnlyStatementsAboutTheHoldCount"},
-		{"proof-detached", `!r.detached()`, `true`, "TestOnlyStatementsAboutTheHoldCount"},
+		{"proof-detached", `!outlived`, `true`, "TestOnlyStatementsAboutTheHoldCount"},
 		{"record-utf8", "«!utf8.ValidString(value)» {\n\t\treturn", `false`, "TestDraftRefuses"},
 		{"record-large", "«size > MaxRecordBytes» {\n\t\treturn", `false`, "TestDraftRefuses"},
 		{"record-order", `d.AutoUnlockAt.Before(d.AlertAt)`, `false`, "TestDraftRefuses"},

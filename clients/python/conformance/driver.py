@@ -288,7 +288,7 @@ class Driver:
 
     def once(self, r: Object) -> Object:
         assert self.client is not None
-        lock = self.client.lock(r["name"])
+        lock = self.client.lock(r["name"], **options(r))
 
         def work(_: object) -> None:
             time.sleep(r["hold"])
@@ -367,7 +367,7 @@ class AsyncDriver:
 
     async def once(self, r: Object) -> Object:
         assert self.client is not None
-        lock = self.client.lock(r["name"])
+        lock = self.client.lock(r["name"], **options(r))
 
         async def work(_: object) -> None:
             await asyncio.sleep(r["hold"])

@@ -74,9 +74,8 @@ class Driver
   end
 
   def do_acquire(request)
-    options = %w[alert_after unlock_after purpose].to_h { |name| [name.to_sym, request[name]] }
-    options.merge!(wait: request["wait"], attributes: request["attributes"] || {},
-                   heartbeat: request["heartbeat"] || false)
+    options = { wait: request["wait"], attributes: request["attributes"] || {}, purpose: request["purpose"],
+                heartbeat: request["heartbeat"] || false, **durations(request) }
     lock, first = take(request, options)
     number = Thread.handle_interrupt(Object => :never) do
       @mutex.synchronize do
@@ -114,7 +113,7 @@ class Driver
 
   def do_once(request)
     token = nil
-    options = { offset: request["offset"], back_on_error: request["fails"] }
+    options = { offset: request["offset"], back_on_error: request["fails"], **durations(request) }
     ran = @client.once_per(request["name"], request["every"], **options) do |lock|
       token = lock.token
       sleep(request["hold"])
@@ -125,11 +124,12 @@ class Driver
     { ran: true, token: }
   end
 
+  def durations(request) = request.slice("alert_after", "unlock_after").transform_keys(&:to_sym)
+
   def lock(request) = @mutex.synchronize { @locks.fetch(request["lock"]) }
 
   def do_alive(request)
-    lock(request).alive!(request["progress"], alert_after: request["alert_after"],
-                                              unlock_after: request["unlock_after"])
+    lock(request).alive!(request["progress"], **durations(request))
     {}
   end
 

@@ -126,7 +126,7 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
       await sleep(Number(request.hold) * 1000);
       if (request.fails) throw failed;
     };
-    const options = { ...given(request, "offset"), backOnError: Boolean(request.fails) };
+    const options = { ...given(request, "offset", "alert_after", "unlock_after"), backOnError: Boolean(request.fails) };
     const ran = client?.oncePer(String(request.name), Number(request.every), work, options);
     const didRun = await ran?.catch((error: unknown) => {
       if (error === failed) return true;

@@ -111,8 +111,8 @@ export class Client {
   /**
    * Runs `work` under the lock once per period of `every` seconds among all replicas. Resolves to whether this call ran
    * it: false if the period is taken. Periods are multiples of `every` since 1970 in UTC, shifted by `offset`. Rejects
-   * with a HeldError if the lock is held; that does not use up the period. Otherwise `work` uses it up when it begins,
-   * unless `backOnError` gives it back.
+   * with a HeldError if the lock is held, or with a LostError if the answer came after the hold; neither uses up the
+   * period. Otherwise `work` uses it up when it begins, unless `backOnError` gives it back.
    */
   async oncePer(
     name: string, every: number, work: (lock: Lock) => unknown, options: JobOptions = {},
@@ -121,8 +121,14 @@ export class Client {
     const wanted = this.#wanted(name, rest);
     const taken = await takePeriod(this.#gateway, wanted, every, offset);
     if (!taken) return false;
-    const failed = () => backOnError && givePeriodBack(this.#gateway, wanted.k, taken);
-    await under(Lock.of(this.#gateway, wanted, taken), work, failed);
+    let hasBegun = false;
+    const begin = (lock: Lock) => {
+      lock.signal.throwIfAborted();
+      hasBegun = true;
+      return work(lock);
+    };
+    const failed = () => (backOnError || !hasBegun) && givePeriodBack(this.#gateway, wanted.k, taken);
+    await under(Lock.of(this.#gateway, wanted, taken), begin, failed);
     return true;
   }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// A program that rejects a file names the flag in its error: paths alone look alike.
+// A program that rejects a file or a combination of flags names the flag in its error: paths alone look alike.
 func TestUnusableFileErrorNamesItsFlag(t *testing.T) {
 	ca := certs.NewCA(t)
 	cert, key := ca.Issue(t, "u")
@@ -40,6 +40,12 @@ func TestUnusableFileErrorNamesItsFlag(t *testing.T) {
 		"--web.permissions-file": {"--web.identity=header", "--web.trusted-proxies=127.0.0.1",
 			"--web.permissions-file=" + missing},
 	}
+	dashboard := map[string][]string{
+		"--web.identity.header":        {"--web.identity.header=X-User"},
+		"--web.identity.groups-header": {"--web.identity=basic", "--web.identity.groups-header=X-Groups"},
+		"--prometheus.match":           {"--prometheus.url=http://a:1", `--prometheus.match=job="a`},
+		"--prometheus.url":             {"--clusters=" + missing, "--prometheus.url=http://a:1"},
+	}
 	push := map[string][]string{
 		"--alertmanager.config.file": {"--alertmanager.url=http://a:1", "--alertmanager.config.file=" + missing},
 	}
@@ -49,20 +55,22 @@ func TestUnusableFileErrorNamesItsFlag(t *testing.T) {
 		"--kubernetes.pods ":      {"--kubernetes.namespaces=a"},
 		"--kubernetes.namespaces": {"--kubernetes.pods", "--kubernetes.namespaces=a,,b"},
 	}
+	over, cancel := context.WithCancel(t.Context()) // what is not refused ends at once
+	cancel()
 	for _, p := range []struct {
 		program func() *cobra.Command
 		args    []string
 		rows    []map[string][]string
 	}{
 		{unlocker.Command, []string{"--policy=alert-only"}, []map[string][]string{etcd, web, push, kubernetes}},
-		{mutexdash.Command, nil, []map[string][]string{etcd, web, permissions}},
+		{mutexdash.Command, nil, []map[string][]string{etcd, web, permissions, dashboard}},
 		{func() *cobra.Command { return cli.Command(cli.Process{}) }, []string{"list"}, []map[string][]string{etcd}},
 	} {
 		for _, rows := range p.rows {
 			for flag, args := range rows {
 				flag = strings.TrimSpace(flag)
 				cmd := flags.WithoutEnvironment(p.program())
-				err := flags.Execute(context.Background(), cmd, append(p.args[:len(p.args):len(p.args)], args...))
+				err := flags.Execute(over, cmd, append(p.args[:len(p.args):len(p.args)], args...))
 				if err == nil || !strings.Contains(err.Error(), flag) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("%s %q: %v\nwant one sentence with %s", cmd.Name(), args, err, flag)
 				}

@@ -15,6 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 )
 
+const defaultHeader = "X-Forwarded-User"
+
 // accessOptions holds the flags of identity and permissions.
 type accessOptions struct {
 	identity       string
@@ -29,7 +31,7 @@ type accessOptions struct {
 func (o *accessOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.identity, "web.identity", "none",
 		"`source` of callers' names: none (everyone may view), basic, mtls, or header, which a trusted proxy sets")
-	fs.StringVar(&o.header, "web.identity.header", "X-Forwarded-User",
+	fs.StringVar(&o.header, "web.identity.header", defaultHeader,
 		"`header` with the caller's name, for identity header")
 	fs.StringVar(&o.groups, "web.identity.groups-header", "",
 		"`header` with the caller's groups, comma-separated, for identity header")
@@ -52,6 +54,10 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 // read reads the files that the flags name and says what contradicts.
 func (o *accessOptions) read(webConfig string, log zerolog.Logger) (access.Config, error) {
 	a := access.Config{Source: access.Source(o.identity), Header: o.header, GroupsHeader: o.groups}
+	if a.Source != access.SourceHeader && (o.header != defaultHeader || o.groups != "") {
+		return a, fmt.Errorf("--web.identity.header and --web.identity.groups-header are for --web.identity=header, "+
+			"not %s", a.Source)
+	}
 	var err error
 	if a.TrustedProxies, err = access.ParseProxies(o.proxies); err != nil {
 		return a, err

@@ -2,6 +2,7 @@ package mutexdash
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -53,6 +54,10 @@ func (o options) sourcesOf() ([]source, error) {
 	if o.clusters == "" {
 		layout, err := o.locks.Layout()
 		return []source{{etcd: *o.etcd, layout: layout, links: o.links}}, err
+	}
+	if o.prometheus != (prometheusOptions{}) {
+		return nil, errors.New("--prometheus.url, .match and .config.file are not for --clusters: " +
+			"a Prometheus does not say which cluster a lock is in")
 	}
 	for _, flag := range o.given {
 		if clusterfile.Describes(flag.Name) {
@@ -147,11 +152,9 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 		}
 		return n
 	}
-	if c.Name == "" { // a Prometheus does not say of which cluster
-		var err error
-		if config.Waited, err = o.prometheus.waited(); err != nil {
-			return config, err
-		}
+	var err error
+	if config.Waited, err = o.prometheus.waited(); err != nil {
+		return config, err
 	}
 	for _, text := range c.links {
 		link, err := setup.ParseLink(text)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +51,10 @@ func (o prometheusOptions) waited() (func(context.Context, string, time.Time, ti
 	}
 	if _, err := daemon.ParseURL("--prometheus.url", o.url); err != nil {
 		return nil, err
+	}
+	matcher := `\s*(\w+|"(\\.|[^"\\])*")\s*(=|!=|=~|!~)\s*("(\\.|[^"\\])*"|'(\\.|[^'\\])*'|` + "`[^`]*`)\\s*"
+	if !regexp.MustCompile("^(" + matcher + "(," + matcher + ")*,?\\s*)?$").MatchString(o.match) {
+		return nil, fmt.Errorf("--prometheus.match %q is not of the form cluster=\"eu\",job=\"unlocker\"", o.match)
 	}
 	client, err := wiring.HTTPClient("prometheus", o.configFile)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"iter"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,10 +24,12 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -233,15 +234,14 @@ const unclaimedSince = "unlocker_lock_unclaimed_since_timestamp_seconds"
 func unclaimedLock(t *testing.T) *dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(lockmetrics.New(lockmetrics.Config{Namespace: "unlocker", Policy: staleness.DefaultPolicy,
-		Locks:  func() iter.Seq[*metadata.Record] { return slices.Values([]*metadata.Record{}) },
-		Queues: func() map[string][]metadata.Waiter { return nil },
-		Clock:  func() time.Duration { return 0 },
-		Fresh:  func() protocol.Freshness { return protocol.Freshness{Synced: true, Heard: time.Now()} },
-		Series: lockmetrics.SeriesAll, SeriesLimit: 1,
-		Unclaimed: func() ([]unclaimed.Lock, time.Duration) {
-			return []unclaimed.Lock{{Name: "nobody takes it", Since: time.Now()}}, 0
-		}}))
+	nothing := lockview.New(protocol.DefaultLayout(), lockview.Source{}, lockview.Options{})
+	config := wiring.Metrics("unlocker", staleness.DefaultPolicy, nothing)
+	config.Fresh = func() protocol.Freshness { return protocol.Freshness{Synced: true, Heard: time.Now()} }
+	config.Series, config.SeriesLimit = lockmetrics.SeriesAll, 1
+	config.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
+		return []unclaimed.Lock{{Name: "nobody takes it", Since: time.Now()}}, 0
+	}
+	registry.MustRegister(lockmetrics.New(config))
 	all, err := registry.Gather()
 	proctest.Must(t, err)
 	i := slices.IndexFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == unclaimedSince })

@@ -1,3 +1,10 @@
+// Package holdtimes reads from the past of etcd's keys how long locks were held and waited for, and which deadlines
+// that suggests. It is pure: its callers read etcd.
+//
+// A revision of etcd has no time. The presence records of unlockers do, and each writes one a second: so a hold that
+// began and ended between two of them lasted no longer than they are apart. Both are read from the clock of the same
+// unlocker, and no other clock counts, except for a hold that began before the past that etcd has: that began when its
+// holder says so.
 package holdtimes
 
 import (
@@ -165,4 +172,52 @@ func before(ticks []tick, revision int64) time.Time {
 func Percentile(sorted []time.Duration, percent int) time.Duration {
 	rank := (len(sorted)*percent + 99) / 100
 	return sorted[cmp.Or(rank, 1)-1]
+}
+
+// MinHolds is the number of holds below which nothing is suggested.
+const MinHolds = 20
+
+const (
+	alertFactor  = 2 // of the 99th percentile
+	unlockFactor = 5 // of the 99th percentile
+	longestTimes = 2 // no auto-unlock comes before this many times the longest hold
+
+	shortestAlert  = 30 * time.Second
+	shortestUnlock = time.Minute // what a heartbeat has unless the program says otherwise
+)
+
+// Suggestion is what the deadlines of a lock should be.
+type Suggestion struct {
+	AlertAfter time.Duration
+	// AutoUnlockAfter is 0 for a lock with a heartbeat, where it says how soon the lock of a dead holder is free.
+	AutoUnlockAfter time.Duration
+}
+
+// Suggest returns deadlines that the holds up to now would have kept, with room; false if there are too few of them.
+// What counts is not the whole hold but the longest time in it without a call of alive, which postpones the deadlines.
+func (l *Lock) Suggest() (Suggestion, bool) {
+	if len(l.Held) < MinHolds {
+		return Suggestion{}, false
+	}
+	s := Suggestion{AlertAfter: roundUp(max(alertFactor*Percentile(l.alerts, 99), shortestAlert))}
+	if !l.Beats {
+		s.AutoUnlockAfter = roundUp(max(unlockFactor*Percentile(l.unlocks, 99),
+			longestTimes*l.unlocks[len(l.unlocks)-1], shortestUnlock, s.AlertAfter))
+	}
+	return s, true
+}
+
+// roundUp returns the next time that a person would write down.
+func roundUp(d time.Duration) time.Duration {
+	step := 24 * time.Hour
+	for _, s := range []struct{ below, step time.Duration }{
+		{time.Minute, 10 * time.Second}, {10 * time.Minute, time.Minute}, {time.Hour, 5 * time.Minute},
+		{6 * time.Hour, 15 * time.Minute}, {48 * time.Hour, time.Hour},
+	} {
+		if d <= s.below {
+			step = s.step
+			break
+		}
+	}
+	return (d + step - 1).Truncate(step)
 }

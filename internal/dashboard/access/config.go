@@ -21,9 +21,6 @@ const (
 	SourceHeader Source = "header" // a header that a proxy sets
 )
 
-// Sources lists them.
-func Sources() []Source { return []Source{SourceNone, SourceBasic, SourceMTLS, SourceHeader} }
-
 // Config says who callers are and what they may do. The zero value lets all callers view, and no more.
 type Config struct {
 	Source       Source
@@ -88,7 +85,7 @@ func (c *Config) Check(on Actions) error {
 		return err
 	}
 	switch {
-	case !slices.Contains(Sources(), c.Source):
+	case !slices.Contains([]Source{SourceNone, SourceBasic, SourceMTLS, SourceHeader}, c.Source):
 		return fmt.Errorf("there is no identity %q: none, basic, mtls or header", c.Source)
 	case c.Source == SourceBasic && c.KnownUser == nil:
 		return errors.New("identity basic needs users in the web configuration")

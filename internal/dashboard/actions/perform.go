@@ -76,8 +76,8 @@ func notStale(r *site.Request) error {
 		return err
 	case locks.Stale:
 		return &site.Problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
-			Detail: "etcd was last heard at " + phrase.TimeOfDay(r.Fresh.Heard) + " UTC" + r.Fresh.Why() +
-				", so what you saw may be out of date. Nothing was done."}
+			Detail: "etcd has not answered since " + phrase.TimeOfDay(r.Fresh.Heard) + " UTC" + r.Fresh.Why() +
+				". What you saw may be out of date. Nothing was done."}
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -106,39 +104,44 @@ func (a *API) ServeLocks(r *site.Request) (site.Answer, error) {
 	if fields == "" {
 		return l.answer(m, data)
 	}
-	picked, err := pick(data, strings.Split(fields, ","))
-	if err != nil {
-		return site.Answer{}, err
-	}
-	return l.answer(m, picked)
+	return l.answer(m, pick(data, strings.Split(fields, ",")))
 }
 
 // lockFields are the names of the members of a lock.
 func lockFields() []string {
 	var names []string
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[lockjson.Lock]()) {
-		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+		if name, _ := member(field); name != "" {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
+// member is the name of a field in JSON, and the option of its tag.
+func member(field reflect.StructField) (name, option string) {
+	name, option, _ = strings.Cut(field.Tag.Get("json"), ",")
+	return name, option
+}
+
 // pick keeps the named members of each lock.
-func pick(locks []lockjson.Lock, fields []string) ([]map[string]json.RawMessage, error) {
-	out := make([]map[string]json.RawMessage, len(locks))
-	for i, lock := range locks {
-		b, err := json.Marshal(lock)
-		if err := cmp.Or(err, json.Unmarshal(b, &out[i])); err != nil {
-			return nil, err
-		}
-		for name := range out[i] {
-			if !slices.Contains(fields, name) {
-				delete(out[i], name)
+func pick(locks []lockjson.Lock, names []string) []map[string]any {
+	wanted := slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[lockjson.Lock]()),
+		func(field reflect.StructField) bool {
+			name, _ := member(field)
+			return name == "" || !slices.Contains(names, name)
+		})
+	out := make([]map[string]any, len(locks))
+	for i := range locks {
+		out[i] = map[string]any{}
+		for _, field := range wanted {
+			value := reflect.ValueOf(&locks[i]).Elem().FieldByIndex(field.Index)
+			if name, option := member(field); option != "omitempty" || !value.IsZero() {
+				out[i][name] = value.Interface()
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 type summaryJSON struct {

@@ -102,11 +102,11 @@ func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 	if n := len(v.Waiters); n > 0 {
 		var who []string
 		for _, w := range v.Waiters[:min(n, maxWaitersEach)] {
-			one := w.Owner + " on " + w.Host
+			one := process(w.Owner, w.Host, 0).String()
 			if w.Since != nil {
 				one += " (" + w.Since.Text + ")"
 			}
-			who = append(who, text.Visible(one))
+			who = append(who, one)
 		}
 		if more := n - len(who); more > 0 {
 			who = append(who, "and "+text.Thousands(more)+" more")

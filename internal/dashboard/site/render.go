@@ -70,7 +70,7 @@ func functions(u URLs, framed bool) template.FuncMap {
 		"visible":      text.Visible,
 		"prose":        text.Prose,
 		"isPlain":      IsPlain,
-		"isPlainProse": isPlainProse,
+		"isPlainProse": func(s string) bool { return !text.NonASCII(s) && text.Prose(s) == s }, // parts are escaped already
 		"nonASCII":     nonASCII,
 		"utc":          phrase.UTC,
 		"iso":          phrase.ISO,
@@ -105,9 +105,6 @@ func EndedIcon(word string) string {
 
 // IsPlain reports whether s is ASCII and its own visible form, so that it needs no markup; nearly all text does not.
 func IsPlain(s string) bool { return !text.NonASCII(s) && text.Visible(s) == s }
-
-// isPlainProse is [IsPlain] for a sentence whose parts from outside are escaped already.
-func isPlainProse(s string) bool { return !text.NonASCII(s) && text.Prose(s) == s }
 
 // nonASCII reports whether a name holds characters that can pass for others; the page marks such names.
 func nonASCII(name string) bool {

@@ -60,7 +60,11 @@ func (u URLs) To(path string, pairs ...string) string {
 
 // queryEscape leaves the characters readable that names are full of and that mean nothing in a query.
 func queryEscape(s string) string {
-	return strings.NewReplacer("%2F", "/", "%3A", ":", "%2C", ",", "%3D", "=").Replace(url.QueryEscape(s))
+	s = url.QueryEscape(s)
+	for _, plain := range []string{"/", ":", ",", "="} {
+		s = strings.ReplaceAll(s, url.QueryEscape(plain), plain)
+	}
+	return s
 }
 
 // maxNameInURL is the length of a name that, escaped, still fits a request. Names are at most [metadata.MaxNameBytes]

@@ -28,9 +28,6 @@ type Process struct {
 	PID         int64
 }
 
-// known reports whether p identifies itself. Processes that do not cannot be told apart.
-func (p Process) known() bool { return p.Host != "" && p.PID != 0 }
-
 // Compare orders processes by owner, host and process id.
 func (p Process) Compare(q Process) int {
 	return cmp.Or(strings.Compare(p.Owner, q.Owner), strings.Compare(p.Host, q.Host), cmp.Compare(p.PID, q.PID))

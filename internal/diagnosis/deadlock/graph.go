@@ -126,7 +126,7 @@ func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Re
 
 // process returns the number of p; known is false if p does not identify itself.
 func (g *graph) process(p Process) (number int, known bool) {
-	if !p.known() {
+	if p.Host == "" || p.PID == 0 { // such processes cannot be told apart
 		return 0, false
 	}
 	number, known = g.index[p]

@@ -132,10 +132,10 @@ func (c *Cluster) malformed(l *Lock) sentence {
 		is = " is at keys that belong to no lock"
 	case r.Token == 0:
 		is = " has no holder, only leftover keys"
-	case l.Judged.AutoUnlockAt.IsZero():
+	case l.Judged.AutoUnlockAt.IsZero() && c.Fate.Policy.DefaultAutoUnlockAfter == 0:
 		is = " never ends by itself"
 		about = metadata.FieldAutoUnlockAt
-	case l.Judged.AlertAt.IsZero():
+	case l.Judged.AlertAt.IsZero() && c.Fate.Policy.DefaultAlertAfter == 0:
 		is = " never alerts"
 		about = metadata.FieldAlertAt
 	default:

@@ -65,6 +65,9 @@ func (v *Verdict) Runbook() string {
 func (v *Verdict) Command(cluster string) string {
 	lock := text.ShellOperand(v.Lock)
 	if v.Holder != nil {
+		if v.Holder.Misplaced { // mutexctl only lists it
+			return v.Runbook()
+		}
 		lock = text.ShellOperand(v.Holder.Name) // of several the one that is meant
 	}
 	in := ""

@@ -135,7 +135,8 @@ func TestTheTable(t *testing.T) {
 		}
 	}
 	for where, c := range systems() {
-		say(verdict.Of(c), where)
+		v := verdict.Of(c)
+		say(v, where+": "+v.Command("eu"))
 	}
 	slices.Sort(rows)
 	golden(t, "testdata/sentences.txt", strings.Join(rows, ""))
@@ -221,7 +222,10 @@ func systems() map[string]verdict.Cluster {
 		"a lock in a cluster":     changed(func(c *verdict.Cluster) { c.Name = "eu" }, late),
 		"two are late":            sound.cluster(late, kinds()[3].subject, kinds()[8].subject),
 		"no time is readable":     sound.cluster(subject{name: "weekly", unreadable: true}),
-		"it lies elsewhere":       sound.cluster(subject{name: "/mutexes/100%", alert: h, unlock: h, misplaced: true}),
+		"a default ends it": changed(func(c *verdict.Cluster) {
+			c.Fate.Policy.DefaultAutoUnlockAfter = h
+		}, kinds()[8].subject),
+		"it lies elsewhere": sound.cluster(subject{name: "/mutexes/100%", alert: h, unlock: h, misplaced: true}),
 	}
 }
 

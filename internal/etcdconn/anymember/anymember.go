@@ -12,10 +12,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// asking marks the context of a request that is sent by [Ask].
+type asking struct{}
+
 // Ask calls send, and repeats it while again says so of its error. A member without a leader refuses the first tries at
 // once. The last ones wait for a leader, as all of etcd may be electing one: a read that waited is refused when there
-// is one.
+// is one. Within an Ask, another only sends.
 func Ask(ctx context.Context, again func(error) bool, send func(context.Context) error) error {
+	if ctx.Value(asking{}) != nil {
+		return send(ctx)
+	}
+	ctx = context.WithValue(ctx, asking{}, true)
 	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 5 {
 		err := send(clientv3.WithRequireLeader(ctx))
 		if !again(err) {
@@ -51,29 +58,31 @@ type Client struct {
 // Of returns the client, which stays the caller's.
 func Of(etcd *clientv3.Client) Client { return Client{kv{etcd}, lease{etcd}} }
 
-type kv struct{ clientv3.KV }
-
-// Get implements [clientv3.KV].
-func (k kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	answer, err := k.ask(ctx, true, clientv3.OpGet(key, opts...))
-	return answer.Get(), err
-}
-
-// Txn implements [clientv3.KV].
-func (k kv) Txn(ctx context.Context) clientv3.Txn { return &txn{kv: k, ctx: ctx} }
-
-func (k kv) ask(ctx context.Context, reads bool, op clientv3.Op) (answer clientv3.OpResponse, err error) {
+// ask is [Ask] for a request with an answer.
+func ask[T any](ctx context.Context, reads bool, send func(context.Context) (T, error)) (answer T, err error) {
 	again := func(err error) bool { return Refused(reads, err) }
 	err = Ask(ctx, again, func(ctx context.Context) (err error) {
-		answer, err = k.Do(ctx, op)
+		answer, err = send(ctx)
 		return err
 	})
 	return answer, err
 }
 
+type kv struct{ clientv3.KV }
+
+// Get implements [clientv3.KV].
+func (k kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return ask(ctx, true, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return k.KV.Get(ctx, key, opts...)
+	})
+}
+
+// Txn implements [clientv3.KV].
+func (k kv) Txn(ctx context.Context) clientv3.Txn { return &txn{kv: k.KV, ctx: ctx} }
+
 // txn is a transaction as data, which can be sent again.
 type txn struct {
-	kv        kv
+	kv        clientv3.KV
 	ctx       context.Context //nolint:containedctx // as in etcd's client
 	cmps      []clientv3.Cmp
 	then      []clientv3.Op
@@ -99,18 +108,16 @@ func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	writes := func(op clientv3.Op) bool { return !op.IsGet() }
 	reads := !slices.ContainsFunc(t.then, writes) && !slices.ContainsFunc(t.otherwise, writes)
-	answer, err := t.kv.ask(t.ctx, reads, clientv3.OpTxn(t.cmps, t.then, t.otherwise))
-	return answer.Txn(), err
+	return ask(t.ctx, reads, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return t.kv.Txn(ctx).If(t.cmps...).Then(t.then...).Else(t.otherwise...).Commit()
+	})
 }
 
 type lease struct{ clientv3.Lease }
 
 // Grant implements [clientv3.Lease].
-func (l lease) Grant(ctx context.Context, ttl int64) (answer *clientv3.LeaseGrantResponse, err error) {
-	again := func(err error) bool { return Refused(false, err) }
-	err = Ask(ctx, again, func(ctx context.Context) (err error) {
-		answer, err = l.Lease.Grant(ctx, ttl)
-		return err
+func (l lease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	return ask(ctx, false, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return l.Lease.Grant(ctx, ttl)
 	})
-	return answer, err
 }

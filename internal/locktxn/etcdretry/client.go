@@ -11,6 +11,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
 )
 
 // Options apply to all requests of a [Client].
@@ -29,6 +31,7 @@ type Options struct {
 // Client sends requests to etcd. It is safe for concurrent use.
 type Client struct {
 	etcd *clientv3.Client
+	asks anymember.Client // the same
 	opts Options
 
 	streams     atomic.Int64 // which of etcd's watch streams to use, see follow
@@ -46,8 +49,9 @@ func New(etcd *clientv3.Client, o Options) *Client {
 	if o.Unanswered == nil {
 		o.Unanswered = func(time.Time, error) {}
 	}
+	asks := anymember.Of(etcd)
 	begin := time.Now().Add(-MaxDelay) // so the first request that is not answered reconnects
-	return &Client{etcd: etcd, opts: o, began: begin, acquiring: newGroup(etcd), releasing: newGroup(etcd)}
+	return &Client{etcd: etcd, asks: asks, opts: o, began: begin, acquiring: newGroup(asks), releasing: newGroup(asks)}
 }
 
 // leastAttempt is the shortest attempt, unless the caller's own deadline is sooner.

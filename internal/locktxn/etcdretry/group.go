@@ -78,7 +78,7 @@ func (c *Client) commitGrouped(ctx context.Context, txn locktxn.Txn) (*clientv3.
 	t, alone := g.enter(ctx, txn)
 	if alone {
 		defer g.leave()
-		return txn.Commit(ctx, c.etcd)
+		return txn.Commit(ctx, c.asks)
 	}
 	select {
 	case <-t.answered:
@@ -87,7 +87,7 @@ func (c *Client) commitGrouped(ctx context.Context, txn locktxn.Txn) (*clientv3.
 		return nil, ctx.Err()
 	}
 	if t.refused {
-		return txn.Commit(ctx, c.etcd)
+		return txn.Commit(ctx, c.asks)
 	}
 	return t.resp, t.err
 }

@@ -77,7 +77,7 @@ func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 			return s.answer, Ended(ctx, c.opts.Closed)
 		}
 		sent := time.Now()
-		resp, err := c.commit(s.led(ctx), min(c.Attempt(ctx), max(most/3, leastAttempt), most), txn)
+		resp, err := c.commit(ctx, min(c.Attempt(ctx), max(most/3, leastAttempt), most), txn)
 		if err == nil {
 			s.answer.TxnResponse = resp
 			c.opts.Answered()
@@ -91,32 +91,14 @@ func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 
 // attempts is the result of the attempts so far.
 type attempts struct {
-	answer     Answer
-	last       error
-	refreshes  int // of the auth token, in a row
-	leaderless int // members that refused because they have no leader
-}
-
-// maxLeaderless is how many members may refuse because they have no leader before the next one may wait for it.
-const maxLeaderless = 5
-
-// led returns the context of the next attempt, which a member without a leader refuses at once. Otherwise a member that
-// is cut off from its cluster would keep it until its time is up. After some refusals the next member may keep it, as
-// all of etcd may be electing a leader.
-func (s *attempts) led(ctx context.Context) context.Context {
-	if s.leaderless == maxLeaderless {
-		s.leaderless = 0
-		return ctx
-	}
-	return clientv3.WithRequireLeader(ctx)
+	answer    Answer
+	last      error
+	refreshes int // of the auth token, in a row
 }
 
 // failed notes that the attempt that was sent at this time failed. It returns an error if that is final.
 func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err error) error {
 	s.last = err
-	if errors.Is(err, rpctypes.ErrNoLeader) {
-		s.leaderless++
-	}
 	switch Judge(err) {
 	case Refused:
 		return err
@@ -158,7 +140,7 @@ func (c *Client) commit(ctx context.Context, most time.Duration, txn locktxn.Txn
 // send sends one transaction, perhaps in a request with others.
 func (c *Client) send(ctx context.Context, txn locktxn.Txn) (*clientv3.TxnResponse, error) {
 	if txn.Only == "" {
-		return txn.Commit(ctx, c.etcd)
+		return txn.Commit(ctx, c.asks)
 	}
 	return c.commitGrouped(ctx, txn)
 }
@@ -187,8 +169,8 @@ func (c *Client) Grant(ctx context.Context, life time.Duration) (clientv3.LeaseI
 	var s attempts
 	for n := 0; ; n++ {
 		sent := time.Now()
-		attempt, cancel := context.WithTimeout(s.led(ctx), c.Attempt(ctx))
-		grant, err := c.etcd.Grant(attempt, int64(life/time.Second))
+		attempt, cancel := context.WithTimeout(ctx, c.Attempt(ctx))
+		grant, err := c.asks.Grant(attempt, int64(life/time.Second))
 		cancel()
 		if err == nil {
 			c.opts.Answered()

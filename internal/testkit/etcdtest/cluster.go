@@ -21,12 +21,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// memberVariable is the environment variable that passes an etcdembed.Config to a member's process.
-const memberVariable = "ETCDTEST_MEMBER"
-
-// ready is what a member's process prints once it serves clients.
-const ready = "ready"
-
 // Main is for the TestMain of packages that use Cluster or Shared. If Cluster started this process, it runs an etcd
 // member, otherwise the tests.
 func Main(m *testing.M) {
@@ -40,7 +34,7 @@ func Main(m *testing.M) {
 // Member is the first half of Main, for a TestMain that does more than run tests. In a process that Cluster started it
 // does not return.
 func Member() {
-	config, isMember := os.LookupEnv(memberVariable)
+	config, isMember := os.LookupEnv(etcdembed.MemberVariable)
 	if !isMember {
 		return
 	}
@@ -65,7 +59,7 @@ func member(config string) error {
 		return err
 	}
 	defer etcd.Stop()
-	fmt.Fprintln(os.Stdout, ready)
+	fmt.Fprintln(os.Stdout, etcdembed.Ready)
 	select {
 	case <-ctx.Done():
 		return nil

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -28,10 +27,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
-
-// serverVariable is the environment variable that names a program that calls Member and was built without the race
-// detector. Members then run that program: the detector would make etcd many times slower and find nothing in our code.
-const serverVariable = "ETCDTEST_SERVER"
 
 // Server is one etcd member inside the test's process. It is stopped at the end of the test.
 type Server struct {
@@ -123,32 +118,11 @@ func (s *Server) Restart(t testing.TB) {
 func (s *Server) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
-	if os.Getenv(serverVariable) != "" {
-		return s.startProcess(ctx)
-	}
 	etcd, err := etcdembed.Start(ctx, s.conf)
 	if err == nil {
 		s.stop = etcd.Stop
 	}
 	return err
-}
-
-// startProcess waits until the member serves: one that is killed before it has written its first entries would never
-// have a leader again.
-func (s *Server) startProcess(ctx context.Context) error {
-	p, err := launch(s.conf, "")
-	if err != nil {
-		return err
-	}
-	for ctx.Err() == nil && p.Running() {
-		if strings.Contains(p.Output(), ready) {
-			s.stop = p.Kill
-			return nil
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	p.Kill()
-	return fmt.Errorf("start etcd on %s: %s", s.conf.Client, p.Output())
 }
 
 // listens returns nil when the member accepts connections. It may not be ready yet: requests wait.
@@ -263,7 +237,7 @@ func (o options) clientTLS(t testing.TB, ca *certs.CA, commonName string) *tls.C
 	return conf
 }
 
-// launch runs a member as a process: this test binary again, the program of the environment, or another etcd.
+// launch runs a member as a process: etcdembed's, or another etcd.
 func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	if program != "" {
 		return proctest.Launch(exec.Command(program, flags(c)...))
@@ -272,16 +246,17 @@ func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if other := os.Getenv(serverVariable); other != "" {
-		cmd.Path = other
-	}
 	return proctest.Launch(cmd)
 }
 
 // MemberCommand returns a command that runs a member in this program again, which has to call Member first.
 func MemberCommand(c etcdembed.Config) (*exec.Cmd, error) {
 	config, err := json.Marshal(c)
-	return proctest.Self(memberVariable, string(config)), err
+	cmd := proctest.Self(etcdembed.MemberVariable, string(config))
+	if program := etcdembed.Program(); program != "" {
+		cmd.Path = program
+	}
+	return cmd, err
 }
 
 // flags returns the command line of an etcd for a Config, except for TLS, users and limits.

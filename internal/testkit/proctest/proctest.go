@@ -82,15 +82,20 @@ func Must(t testing.TB, err error) {
 // Eventually calls try until it returns nil.
 func Eventually(t testing.TB, what string, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(Timeout); ; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); ; time.Sleep(Pause(time.Since(began))) {
 		err := try()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Since(began) > Timeout {
 			t.Fatalf("%s: not within %v: %v", what, Timeout, err)
 		}
 	}
+}
+
+// Pause is how long to wait before the next try, so long after the first: tries cost, and hurry only at first.
+func Pause(waited time.Duration) time.Duration {
+	return min(max(waited/20, 5*time.Millisecond), 100*time.Millisecond)
 }
 
 // Answers waits until a GET of the URL returns this status, and returns the body.

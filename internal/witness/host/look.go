@@ -45,7 +45,7 @@ func (w *Witness) lookForAll(ctx context.Context) (next time.Time) {
 	began := time.Now()
 	direct, nested := w.wanted(began)
 	for _, h := range direct {
-		one, seen := w.processes.direct(h)
+		one, seen := w.processes.watch(h.pid, h, nil) // in the namespace of the witness
 		if seen == present {
 			w.found(h, []watcher{one}, seen)
 		} else {

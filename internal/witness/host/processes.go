@@ -28,9 +28,6 @@ type watcher struct {
 	handle *handle // nil if the kernel gave none: then the process is polled
 }
 
-// direct looks for the process of h in the namespace of the witness.
-func (p processes) direct(h holder) (watcher, sight) { return p.watch(h.pid, h, nil) }
-
 // watch opens the process with this id and verifies that it is the process of h, if need be with another check.
 func (p processes) watch(pid int64, h holder, check func() bool) (watcher, sight) {
 	w := watcher{pid: pid, start: h.start}

@@ -36,7 +36,10 @@ def begins(now: float, every: float, offset: float) -> float:
 
 
 async def take_period(session: Session, lock: Handle, stop: Flag, every: float, offset: float) -> bool:
-    """Take the period and the lock in one transaction. Return False if the period is taken."""
+    """Take the period and the lock in one transaction. Return False if the period is taken.
+
+    Raises LostError if the answer came after the hold; then the period is given back.
+    """
     call = Call(backtrace(), stop, clock() + session.gateway.timeout)
     settings = lock.settings
     lock.check_idle()
@@ -57,6 +60,10 @@ async def take_period(session: Session, lock: Handle, stop: Flag, every: float, 
         if await _take(attempt, seen, attempt.txn.acquire_once(attempt.fields(), seen, taken)):
             attempt.period = last[0].value.decode(errors="replace") if last else ""
             lock.begin(attempt)
+            if (late := lock.hold.lost) is not None:
+                await give_period_back(attempt)
+                await lock.hold.give_up(clock() + PATIENCE)
+                raise late
             return True
         await stop.wait(0.05)
         if stop.is_set() or clock() >= call.until:

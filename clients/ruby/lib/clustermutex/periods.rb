@@ -28,9 +28,13 @@ module ClusterMutex
       super(session, name, settings, 0)
     end
 
-    # The lock, or nil if the period is taken.
+    # The lock, or nil if the period is taken. Raises LostError if the answer came after the hold.
     def acquire
       super
+      raise @lock.send(:loss) if @lock.lost?
+
+      @begun = true
+      @lock
     rescue StopIteration
       nil
     end
@@ -42,7 +46,7 @@ module ClusterMutex
 
     # Gives the period back first: no other call can take it while the lock is held.
     def finish(till, quiet:)
-      give_period_back(till) if quiet && @back_on_error && @lock && !@lock.lost?
+      give_period_back(till) if @lock && (!@begun || (quiet && @back_on_error && !@lock.lost?))
       super
     end
 
