@@ -115,10 +115,9 @@ func TestAlertStartIsLoggedOnce(t *testing.T) {
 
 func TestExpiryWithoutPriorAlertIsLogged(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Policy.MinWarning = 5 * time.Second })
+		n := s.join(t)
 		s.take("a", time.Minute, time.Minute)
 		s.wait(65 * time.Second)
-		n.mustLog(t, 1, "the minimum warning must be more than 5s longer than the holders' largest retry delay")
 		n.mustLog(t, 1, "the lock is alerting", "state", "expired")
 	})
 }

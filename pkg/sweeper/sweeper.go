@@ -76,10 +76,6 @@ func New(cfg Config) (*Sweeper, error) {
 
 // Run sweeps until ctx ends, finishes the removal in flight and returns nil. It is called once.
 func (s *Sweeper) Run(ctx context.Context) error {
-	if m := s.cfg.Policy.MinWarning; m <= canaryLate && s.cfg.Mode == AutoUnlock {
-		s.cfg.Log.Warn().Stringer("min_warning", m).
-			Msg("the minimum warning must be more than 5s longer than the holders' largest retry delay")
-	}
 	var background sync.WaitGroup
 	background.Go(func() { s.observer.run(ctx) })
 	background.Go(func() { s.observer.measureMembers(ctx) })
