@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,4 +124,30 @@ func TestLoggedCyclesAreLimited(t *testing.T) {
 	if n := len(waits(cycleOf(owners...))); n > 5000 {
 		t.Errorf("a line of %d bytes", n)
 	}
+}
+
+func TestHistoryIsTrimmedEveryMinuteDespiteErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		trims := 0
+		h := historyTrimmer{log: zerolog.New(&out), trim: func(context.Context) (int, error) {
+			trims++
+			if trims == 2 {
+				return 0, errors.New("etcd is away")
+			}
+			return 7, nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- h.Run(ctx) }()
+		time.Sleep(10*time.Minute + time.Second)
+		cancel()
+		proctest.Must(t, <-ended)
+		if trims < 10 || trims > 11 {
+			t.Errorf("%d times in ten minutes", trims)
+		}
+		if n := strings.Count(out.String(), "etcd is away"); n != 1 {
+			t.Errorf("the trouble is logged %d times:\n%s", n, out.String())
+		}
+	})
 }
