@@ -150,10 +150,11 @@ func TestLegalEtcdHistories(t *testing.T) {
 		took(5, "x", b, "{}", ".queue/x/"+b, `{"holding":true}`),
 		left(6, "x", ".queue/x/"+b, "", ".queue/x/.tail", ""),
 		took(7, "j", a, `{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/j", "1700000000 by a"),
-		left(8, "j", ".periods/j", ""),
-		put(9, ".tasks/s/t", `{"state":"new"}`),
-		took(10, "s%2Ft", a, `{"op":"c-1"}`, ".tasks/s/t", `{"state":"in_progress","by":"c"}`),
-		left(11, "s%2Ft", ".tasks/s/t", ""),
+		put(8, ".periods/j", ""),
+		left(9, "j"),
+		put(10, ".tasks/s/t", `{"state":"new"}`),
+		took(11, "s%2Ft", a, `{"op":"c-1"}`, ".tasks/s/t", `{"state":"in_progress","by":"c"}`),
+		left(12, "s%2Ft", ".tasks/s/t", ""),
 	)
 	if len(found) > 0 || len(g.holds) != 4 || g.holds[0].ended != 4 || g.holds[1].token != 5 ||
 		len(g.holds[0].writes) != 2 {

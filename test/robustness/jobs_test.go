@@ -254,7 +254,7 @@ func (g *ledger) counted(k keyed) {
 	g.counts[lock] = k.revision
 }
 
-// periodOf checks that periods only go forward, each with a hold of its own, or back in the end of that hold.
+// periodOf checks that periods only go forward, each with a hold of its own, or back by that hold.
 func (g *ledger) periodOf(k keyed, before map[string]*hold) {
 	was := g.periods[k.Lock]
 	h := g.now[k.Lock]
@@ -268,8 +268,8 @@ func (g *ledger) periodOf(k keyed, before map[string]*hold) {
 		g.periods[k.Lock] = period{k.value, was.value, h}
 		return
 	}
-	ended := before[k.Lock] != nil && before[k.Lock] == was.hold && h == nil
-	if !ended || k.value != was.before {
+	mine := before[k.Lock] != nil && before[k.Lock] == was.hold
+	if !mine || k.value != was.before {
 		g.found(rulePeriod, "the period of %q was set from %q to %q at revision %d by nobody", k.Lock, was.value,
 			k.value, k.revision)
 	}
