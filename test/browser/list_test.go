@@ -128,13 +128,13 @@ func TestCopyButtonDoesNotCoverRows(t *testing.T) {
 
 func TestBarsMoveWithoutAReload(t *testing.T) {
 	s, b := staged(t)
-	s.hold(lock{name: "a", owner: "o", host: "h", held: 10 * time.Second, alert: 4 * time.Second,
-		unlock: 30 * time.Second})
+	s.hold(lock{name: "a", owner: "o", host: "h", held: 20 * time.Second, alert: 8 * time.Second,
+		unlock: time.Minute}) // a busy browser may take long to show it
 	b.open(s.url)
 	b.until("the bar", `document.querySelector(".hold .n")`)
 	const place = `document.querySelector(".hold .n").x.baseVal.valueInSpecifiedUnits`
 	ask[bool](b, `(window.bar = document.querySelector(".hold svg"), window.was = `+place+`, was > 20 && was < 60)`)
-	b.until("the bar goes on", place+` > was + 4 && bar.isConnected`)
+	b.until("the bar goes on", place+` > was + 2 && bar.isConnected`)
 	if mark := ask[float64](b, `document.querySelector(".hold .m").x.baseVal.valueInSpecifiedUnits`); mark < 34 ||
 		mark > 36 {
 		t.Errorf("the alert is marked at %.1f%%, want 35%%", mark)

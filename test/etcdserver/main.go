@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func main() {
@@ -33,7 +33,7 @@ func main() {
 }
 
 func run() (err error) {
-	listen := flag.String("listen", "127.0.0.1:0", "host:port to serve clients on")
+	listen := flag.String("listen", "", "host:port to serve clients on (default a free port of 127.0.0.1)")
 	data := flag.String("data", "", "keep the data in this directory (default a temporary one)")
 	certs := flag.String("tls", "", "serve TLS with a certificate made for it: cert.pem (also its authority) and "+
 		"key.pem in this directory")
@@ -49,12 +49,15 @@ func run() (err error) {
 		defer os.RemoveAll(*data)
 	}
 	conf := etcdembed.Config{
-		Dir: filepath.Join(*data, "default.etcd"), Quota: *quota, TokenTTL: *tokens, Throwaway: true, Gateway: true,
+		Dir: filepath.Join(*data, "default.etcd"), Client: *listen, Quota: *quota, TokenTTL: *tokens, Throwaway: true,
+		Gateway: true,
 	}
-	if conf.Client, err = free(*listen); err != nil {
-		return err
+	if conf.Client == "" {
+		if conf.Client, err = proctest.FindAddr(); err != nil {
+			return err
+		}
 	}
-	if conf.Peer, err = free("127.0.0.1:0"); err != nil {
+	if conf.Peer, err = proctest.FindAddr(); err != nil {
 		return err
 	}
 	scheme := "http://"
@@ -95,14 +98,4 @@ func serve(conf etcdembed.Config, endpoint string) error {
 	case <-etcd.Done():
 		return errors.New("etcd stopped by itself")
 	}
-}
-
-// free returns the address, with a free port where it has none.
-func free(address string) (string, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }

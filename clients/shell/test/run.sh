@@ -11,11 +11,10 @@ go build -o .tools/bin/etcdserver ./test/etcdserver
 with_etcd() {
 	at=$work/${1##*/}.${2##*/}
 	mkdir "$at"
-	mkfifo "$at/in"
+	mkfifo "$at/in" "$at/out"
 	.tools/bin/etcdserver <"$at/in" >"$at/out" 2>"$at/log" &
 	exec 9>"$at/in"
-	until [ -s "$at/out" ]; do sleep 0.1; done
-	MUTEXCTL_ETCD_ENDPOINTS=$(head -n 1 "$at/out")
+	read -r MUTEXCTL_ETCD_ENDPOINTS <"$at/out" || { cat "$at/log" >&2; exit 1; }
 	export MUTEXCTL_ETCD_ENDPOINTS
 	"$@" 9>&- || { cat "$at/log" >&2; exit 1; }
 	exec 9>&-

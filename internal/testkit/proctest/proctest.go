@@ -251,11 +251,12 @@ func (p *Programs) Command(t testing.TB, name string, args ...string) *exec.Cmd 
 	return Command(t, filepath.Join(p.Dir, name), args...)
 }
 
-// Command returns a command with a clean environment: PATH and an empty HOME.
+// Command returns a command with a clean environment: PATH, and an empty directory as HOME and for temporary files.
 func Command(t testing.TB, path string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(path, args...)
-	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	home := t.TempDir()
+	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH")}
 	return cmd
 }
 
