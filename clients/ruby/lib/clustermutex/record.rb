@@ -155,7 +155,9 @@ module ClusterMutex
     def keep(name, value) = value.nil? || @facts[name] = value
 
     def text(value, limit = 1024)
-      Text.cut(value.to_s.scrub("\uFFFD"), limit) unless value.is_a?(Hash) || value.is_a?(Array)
+      return if value.is_a?(Hash) || value.is_a?(Array)
+
+      Text.cut(value.to_s.dup.force_encoding("UTF-8").scrub("\uFFFD"), limit)
     end
 
     def alive(value)
