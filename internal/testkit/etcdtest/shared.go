@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,7 +53,7 @@ func startShared(t testing.TB) *Server {
 func stopShared() {
 	if s := shared.server; s != nil {
 		s.Stop()
-		os.RemoveAll(s.Dir())
+		os.RemoveAll(filepath.Dir(s.Dir())) // the member's is in it
 	}
 }
 
