@@ -274,12 +274,13 @@ fmt: ## format the Go code
 	gofmt -l -w $$(git ls-files '*.go')
 
 .PHONY: spec
-spec: ## check the models of the protocol (Debian packages spin and gcc)
+spec: ## check the models of the protocol (Debian packages spin, gcc and tcc)
 	spec/run.sh
 
 .PHONY: spec-long
 spec-long: ## the same within wider bounds, for a change of the protocol: half an hour
 	@.ci/need spin spin
+	@.ci/need tcc tcc
 	spec/run.sh long
 
 .PHONY: lint
