@@ -1,4 +1,4 @@
-package unlocker_test
+package structure_test
 
 import (
 	"os"
@@ -9,26 +9,26 @@ import (
 
 // The diagram in docs/architecture.md has every package, and no other.
 func TestDiagramHasEveryPackage(t *testing.T) {
-	drawn := drawing(t)
-	for room := range drawn {
-		if info, err := os.Stat(room); err != nil || !info.IsDir() {
-			t.Errorf("docs/architecture.md draws %s: %v", room, err)
+	drawn := drawnFolders(t)
+	for folder := range drawn {
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+			t.Errorf("docs/architecture.md draws %s: %v", folder, err)
 		}
 	}
-	for room := range rooms(t) {
-		if !drawn[room] {
-			t.Errorf("docs/architecture.md does not draw %s", room)
+	for folder := range packageFolders(t) {
+		if !drawn[folder] {
+			t.Errorf("docs/architecture.md does not draw %s", folder)
 		}
 	}
 }
 
-// drawing returns the folders of the drawing: two more spaces in front of a name lead one folder down.
-func drawing(t *testing.T) map[string]bool {
+// drawnFolders returns the folders of the diagram: two more spaces in front of a name lead one folder down.
+func drawnFolders(t *testing.T) map[string]bool {
 	t.Helper()
 	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "## The packages\n\n```\n")
 	text, _, found := strings.Cut(text, "\n```\n")
 	if !found {
-		t.Fatal("docs/architecture.md has no drawing")
+		t.Fatal("docs/architecture.md has no diagram")
 	}
 	folders := map[string]bool{}
 	var at []string
@@ -43,8 +43,8 @@ func drawing(t *testing.T) map[string]bool {
 	return folders
 }
 
-// rooms returns the folders below cmd, pkg and internal that have Go code besides tests.
-func rooms(t *testing.T) map[string]bool {
+// packageFolders returns the folders below cmd, pkg and internal that have Go code besides tests.
+func packageFolders(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
 	for _, f := range sources(t) {

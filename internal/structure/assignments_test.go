@@ -1,14 +1,11 @@
-package unlocker_test
+package structure_test
 
 import (
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io/fs"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -21,45 +18,6 @@ func TestAssignmentsAreNotPacked(t *testing.T) {
 				f.set.Position(at))
 		}
 	}
-}
-
-// goFile is a Go file of the repository.
-type goFile struct {
-	name string // from the top, with slashes
-	set  *token.FileSet
-	tree *ast.File
-}
-
-// imports are the paths that it imports.
-func (f goFile) imports() (all []string) {
-	for _, i := range f.tree.Imports {
-		all = append(all, strings.Trim(i.Path.Value, `"`))
-	}
-	return all
-}
-
-// goFiles parses all Go files of the repository.
-func goFiles(t *testing.T) (files []goFile) {
-	t.Helper()
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		hidden := strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "node_modules"
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && file != "." && hidden:
-			return filepath.SkipDir
-		case !strings.HasSuffix(file, ".go"):
-			return nil
-		}
-		f := goFile{name: filepath.ToSlash(file), set: token.NewFileSet()}
-		f.tree, err = parser.ParseFile(f.set, file, nil, parser.ParseComments|parser.SkipObjectResolution)
-		files = append(files, f)
-		return err
-	})
-	if err != nil || len(files) < 100 {
-		t.Fatalf("%d files were read: %v", len(files), err)
-	}
-	return files
 }
 
 // packed returns the places where a statement assigns three values or more from as many expressions.

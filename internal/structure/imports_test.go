@@ -1,6 +1,6 @@
-// Package unlocker_test keeps the plan of the house: which room may call which, and which library belongs to which
-// room. The plan itself is told in docs/architecture.md.
-package unlocker_test
+// Package structure_test checks the structure of the repository: which package may import which, where libraries may be
+// used, what the public API promises, and that the documentation is true to the code. docs/architecture.md explains it.
+package structure_test
 
 import (
 	"go/ast"
@@ -13,16 +13,16 @@ import (
 
 const module = "github.com/clustermutex/unlocker"
 
-// room is one row of the arrow table.
-type room struct {
+// rule is one row of the import table.
+type rule struct {
 	dir string
-	may string // our rooms that it may import; "*" = all
-	why string // said when something else is imported
+	may string // the packages of ours that it may import; "*" = all
+	why string // printed when it imports another one
 }
 
-// table is the arrow table. Tests may import what they like: they enter by the front door and need a real etcd.
-func table() []room {
-	return []room{
+// importTable lists what each package may import of ours. Tests may import anything: they need a real etcd.
+func importTable() []rule {
+	return []rule{
 		{"pkg/metadata", "", "what a lock is must not depend on anything but the standard library"},
 		{"pkg/staleness", "pkg/metadata", "a verdict is values in, value out"},
 		{"internal/text", "", "text from outside is shown alike everywhere, whatever it is about"},
@@ -217,25 +217,20 @@ func libraries() []library {
 	}
 }
 
-func below(dirs ...string) func(string) bool {
-	return func(file string) bool {
-		return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(file, dir+"/") })
-	}
-}
-
 func everywhere(string) bool { return true }
 
-func TestArrowsPointDown(t *testing.T) {
-	rooms := map[string]room{}
-	for _, r := range table() {
-		rooms[r.dir] = r
+func TestImportsFollowTheTable(t *testing.T) {
+	rules := map[string]rule{}
+	for _, r := range importTable() {
+		rules[r.dir] = r
 	}
 	found := map[string]bool{}
 	for _, f := range sources(t) {
 		dir := path.Dir(f.name)
-		r, ok := rooms[dir]
-		if found[dir] = true; !ok {
-			t.Errorf("%s is a room without a row in the table: say whom it may call, and why", dir)
+		found[dir] = true
+		r, ok := rules[dir]
+		if !ok {
+			t.Errorf("package %s is not in the import table: list what it may import, and why", dir)
 			continue
 		}
 		for _, imported := range f.imports() {
@@ -245,9 +240,9 @@ func TestArrowsPointDown(t *testing.T) {
 			}
 		}
 	}
-	for dir := range rooms {
+	for dir := range rules {
 		if !found[dir] {
-			t.Errorf("the table has a row for %s, which has no code", dir)
+			t.Errorf("the import table has a row for %s, which has no code", dir)
 		}
 	}
 }
@@ -274,7 +269,7 @@ func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 		for _, imported := range f.imports() {
 			if slices.Contains([]string{"context", "io", "io/fs", "net", "net/http", "os", "os/exec", "sync",
 				"syscall"}, imported) {
-				t.Errorf("%s imports %s: this room is pure", f.name, imported)
+				t.Errorf("%s imports %s: this package is pure", f.name, imported)
 			}
 		}
 		ast.Inspect(f.tree, func(n ast.Node) bool {
@@ -285,7 +280,7 @@ func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 			if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" &&
 				slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"},
 					s.Sel.Name) {
-				t.Errorf("%s calls time.%s: time is a parameter of this room", f.name, s.Sel.Name)
+				t.Errorf("%s calls time.%s: in this package time is a parameter", f.name, s.Sel.Name)
 			}
 			return true
 		})
@@ -303,12 +298,4 @@ func TestProductionBinariesStaySmall(t *testing.T) {
 			t.Errorf("a production binary contains %s", dep)
 		}
 	}
-}
-
-// sources are the files of the programs, without tests and benchmarks.
-func sources(t *testing.T) []goFile {
-	t.Helper()
-	return slices.DeleteFunc(goFiles(t), func(f goFile) bool {
-		return strings.HasSuffix(f.name, "_test.go") || below("test", "bench")(f.name)
-	})
 }

@@ -1,4 +1,4 @@
-package unlocker_test
+package structure_test
 
 import (
 	"flag"

@@ -1,10 +1,9 @@
-package unlocker_test
+package structure_test
 
 import (
 	"go/ast"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -81,33 +80,6 @@ func headings(page string) map[string]bool {
 		}
 	}
 	return anchors
-}
-
-// glob finds the files that match any of the patterns, with slashes.
-func glob(t *testing.T, atLeast int, patterns ...string) (all []string) {
-	t.Helper()
-	for _, pattern := range patterns {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %q, %v", pattern, files, err)
-		}
-		for _, file := range files {
-			all = append(all, filepath.ToSlash(file))
-		}
-	}
-	if len(all) < atLeast {
-		t.Fatalf("only these were found: %q", all)
-	}
-	return all
-}
-
-func read(t *testing.T, file string) string {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // The documentation names tests as evidence. Each of them exists.
