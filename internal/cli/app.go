@@ -4,7 +4,7 @@
 // same code as the binary. Each command has a file, with an options struct, a constructor and a run method:
 //
 //   - run: run, alive, unlock, reserve, wait
-//   - look: list, show, watch, history, check, due, delays, periods, tasks, suggest
+//   - look: list, show, watch, history, check, due, delays, periods, tasks
 //   - act: ack, ask, extend, force-unlock, end-delay, reset-period
 //   - set up: etcd-setup, clusters, version
 //

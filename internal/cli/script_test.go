@@ -89,7 +89,6 @@ func TestScripts(t *testing.T) {
 			"stated":     in((*world).stated),
 			"asked":      in((*world).asked),
 			"lock":       in((*world).lock),
-			"held":       in((*world).held),
 			"start":      in((*world).start),
 			"console":    in((*world).console),
 			"keys":       in((*world).keys),

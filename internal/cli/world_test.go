@@ -29,7 +29,6 @@ type world struct {
 	env     *testscript.Env
 	running map[string]*exec.Cmd
 	screens map[string]*screen
-	clock   time.Time // of the unlocker that held writes for
 	ended   context.Context
 	stop    context.CancelFunc
 }
@@ -40,7 +39,7 @@ func newWorld(e *testscript.Env, client *clientv3.Client) (*world, error) {
 	layout, err := protocol.NewLayout("/" + filepath.Base(e.WorkDir))
 	ended, stop := context.WithCancel(context.Background())
 	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{},
-		screens: map[string]*screen{}, clock: time.Unix(1_700_000_000, 0), ended: ended, stop: stop}, err
+		screens: map[string]*screen{}, ended: ended, stop: stop}, err
 }
 
 // end stops what a failed script left running.
@@ -150,28 +149,6 @@ func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	_, err := w.client.Txn(context.Background()).Then(puts...).Commit()
 	ts.Check(err)
-}
-
-// held NAME COUNT DURATION writes ended holds of this duration, by the clock of a running unlocker.
-func (w *world) held(ts *testscript.TestScript, _ bool, args []string) {
-	n, err := strconv.Atoi(args[1])
-	ts.Check(err)
-	d, err := time.ParseDuration(args[2])
-	ts.Check(err)
-	tick := func() {
-		_, err := w.client.Put(context.Background(), w.layout.Unlocker("eu-1"),
-			protocol.Marshal(metadata.Presence{ID: "eu-1", Now: metadata.Time{Time: w.clock}}))
-		ts.Check(err)
-	}
-	for range n {
-		tick()
-		w.lock(ts, false, []string{args[0], "locked_at=1700000000", "alert_at=1700000300", "auto_unlock_at=1700001200"})
-		w.clock = w.clock.Add(d)
-		tick()
-		_, err := w.client.Delete(context.Background(), w.layout.Record(args[0]), clientv3.WithPrefix())
-		ts.Check(err)
-		tick()
-	}
 }
 
 // stated NAME CAUSE [suspicion] writes a witness's statement about the holder of the lock.

@@ -21,8 +21,7 @@ func shapes() []lockjson.Shape {
 	return []lockjson.Shape{lockjson.LockShape(), lockjson.ProcessShape(), lockjson.StatementShape(),
 		lockjson.AskedShape(), lockjson.ExtendedShape(), lockjson.AcknowledgedShape(), lockjson.DocumentShape(),
 		lockjson.VerdictShape(), lockjson.DiagnosisShape(), lockjson.DelayShape(), lockjson.WaiterShape(),
-		lockjson.FieldShape(),
-		lockjson.EndingShape(), lockjson.SuggestionShape()}
+		lockjson.FieldShape(), lockjson.EndingShape()}
 }
 
 func TestEveryMemberIsDescribedOnce(t *testing.T) {

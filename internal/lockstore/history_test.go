@@ -3,7 +3,6 @@ package lockstore_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,48 +98,6 @@ func TestAnnounceSkipsAHangingMember(t *testing.T) {
 			t.Errorf("%s hangs: %+v, %v after %d of them", what, head, err, asked.Load())
 		}
 	}
-}
-
-// past returns what a read of the past reported: the initial values of the keys, and the later changes.
-func (w world) past(most int64) (standing, since []string) {
-	w.Helper()
-	err := w.Past(w.Context(), most, func(kv protocol.KV) { standing = append(standing, string(kv.Value)) },
-		func(_ int64, events []protocol.Event) {
-			for _, e := range events {
-				if e.Deleted {
-					since = append(since, "deleted")
-				} else {
-					since = append(since, string(e.KV.Value))
-				}
-			}
-		})
-	proctest.Must(w, err)
-	return standing, since
-}
-
-func TestPastReachesBackToTheCompaction(t *testing.T) {
-	w := alone(t, quick)
-	if standing, since := w.past(100); standing != nil || since != nil {
-		t.Errorf("of an empty etcd: %q, %q", standing, since)
-	}
-	w.put(w.l.Prefix()+"a", "1")
-	w.put(w.l.Prefix()+"b", "2")
-	second := w.put(w.l.Prefix()+"a", "3")
-	w.put("/other", "9")
-	w.deleteKey(w.l.Prefix() + "b")
-	w.put("/other", "8") // newer than what is below the prefix
-
-	check := func(most int64, standing, since []string) {
-		t.Helper()
-		if s, c := w.past(most); !slices.Equal(s, standing) || !slices.Equal(c, since) {
-			t.Errorf("%d revisions: at first %q, then %q; want %q, then %q", most, s, c, standing, since)
-		}
-	}
-	check(100, nil, []string{"1", "2", "3", "deleted"})
-	check(3, []string{"3", "2"}, []string{"deleted"})
-	w.compact(second)
-	check(100, []string{"3", "2"}, []string{"deleted"})
-	check(1, []string{"3"}, nil)
 }
 
 // endings writes n endings and returns their keys, the oldest first.

@@ -98,8 +98,6 @@ func importTable() []rule {
 			"whether a holder is dead is decided from values: a mistake here frees the lock of a living one"},
 		{"internal/witness/pod", "internal/witness/pod/podproof pkg/metadata",
 			"a witness meets the view and the store in cmd, as functions"},
-		{"internal/cli/holdtimes", "internal/protocol pkg/metadata",
-			"how long locks were held follows from what etcd still has; who reads that does not matter"},
 		{"internal/lockjson", `internal/diagnosis/alerttext internal/diagnosis internal/diagnosis/verdict pkg/metadata
 			pkg/staleness`, "the page's API and the command line describe a lock alike: values in, value out"},
 		{"internal/lockorder", "pkg/metadata pkg/staleness", "page and command line sort alike, by values"},
@@ -160,7 +158,7 @@ func importTable() []rule {
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
 			internal/protocol internal/locktxn internal/lockjson internal/lockorder internal/lockstore internal/lockview
 			internal/diagnosis internal/diagnosis/fate internal/diagnosis/inconsistent internal/diagnosis/deadlock
-			internal/diagnosis/unclaimed internal/diagnosis/verdict internal/cli/holdtimes internal/witness/holderproc
+			internal/diagnosis/unclaimed internal/diagnosis/verdict internal/witness/holderproc
 			internal/flags internal/text internal/build internal/cli/term internal/cli/childproc
 			internal/flags/clusterfile`, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", "*", ""},
@@ -261,7 +259,7 @@ func TestLibrariesStayInTheirPackages(t *testing.T) {
 func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 	for _, f := range sources(t) {
 		if !below("pkg/metadata", "pkg/staleness", "internal/protocol", "internal/diagnosis/deadlock",
-			"internal/diagnosis/unclaimed", "internal/diagnosis/verdict", "internal/cli/holdtimes", "internal/lockjson",
+			"internal/diagnosis/unclaimed", "internal/diagnosis/verdict", "internal/lockjson",
 			"internal/text", "internal/dashboard/linktemplate", "internal/dashboard/stacktrace",
 			"internal/dashboard/phrase", "internal/dashboard/lanes", "internal/witness/pod/podproof")(f.name) {
 			continue

@@ -178,10 +178,4 @@ var readerSuites = []suite{
 		{"list-names", `o.format.String() != term.NameFormat`, `true`, "TestScripts/list"},
 		{"once-status", `isPeriod || isClock`, `false`, "TestScripts/once"},
 	}},
-	{"internal/cli/holdtimes", []fault{
-		// How long locks were held.
-		{"held-other", `case «h.byOther»:`, `false`, "TestLockDetails"},
-		{"held-unknown", `case «!known»:`, `false`, "TestLockDetails"},
-		{"held-few", `len(l.Held) < MinHolds`, `false`, "TestTooFewHoldsSuggestNothing"},
-	}},
 }
