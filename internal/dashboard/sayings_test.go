@@ -330,6 +330,14 @@ func ofEnds(say *sayings) {
 	say.in("of those that cannot be read", s, "/history")
 	say.in("of those that cannot be read", s, "/api/v1/history")
 
+	s = busy()
+	d := s.dashboard(say)
+	for n := range 4 {
+		s.ends(d, "drm/rotate-keys", time.Duration(3+n)*time.Minute, nil)
+	}
+	say.page("after four releases", d, "/lock?name=drm/rotate-keys")
+	say.page("after four releases", d, "/api/v1/lock?name=drm/rotate-keys")
+
 	s = acknowledged(say)
 	s.actions = []protocol.Action{
 		{ID: "1", At: minute, Actor: "ann", Action: protocol.ActionAcknowledge, Lock: stuck, Seconds: 1800},
@@ -362,7 +370,7 @@ func ofEnds(say *sayings) {
 		say.page("released", d, "/history?q="+c.query)
 	}
 	s = newScene()
-	d := s.dashboard(say)
+	d = s.dashboard(say)
 	say.page("before anybody holds it", d, "/lock?name=a/b")
 	s.add(hold{name: "a/b", owner: "billing", host: "host-3", purpose: "invoices", held: 6 * time.Minute,
 		alert: -time.Minute, unlock: time.Hour, alive: "7 of 9"})

@@ -20,26 +20,34 @@ func Every(r *metadata.Record) time.Duration {
 const minPast = 5
 
 // Usual returns what half of the past holds took at most, and 95 of 100; zeros if there are too few.
-func Usual(past []metadata.Ending) (usual, most time.Duration, n int) {
+func Usual(past []metadata.Ending) (usual, most time.Duration) {
 	var held []time.Duration
 	for i := range past {
 		if e := &past[i]; !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
 			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
 		}
 	}
-	if n = len(held); n < minPast {
-		return 0, 0, n
+	n := len(held)
+	if n < minPast {
+		return 0, 0
 	}
 	slices.Sort(held)
-	return held[n/2], held[min(n-1, n*95/100)], n
+	return held[n/2], held[min(n-1, n*95/100)]
 }
 
-// Compare adds what past holds of the lock took.
+// Compare adds what past holds of the lock took: those that their holders ended or, if none is known, the others.
 func (f *Facts) Compare(past []metadata.Ending) {
-	f.Usual, f.Most, _ = Usual(past)
-	f.Forced = !slices.ContainsFunc(past, func(e metadata.Ending) bool {
-		return e.Ended == metadata.EndedReleased || e.Ended == metadata.EndedYielded
-	})
+	var own []metadata.Ending
+	for _, e := range past {
+		if e.Ended == metadata.EndedReleased || e.Ended == metadata.EndedYielded {
+			own = append(own, e)
+		}
+	}
+	f.Forced = len(own) == 0
+	if !f.Forced {
+		past = own
+	}
+	f.Usual, f.Most = Usual(past)
 }
 
 // maxChain is how many waits are followed; the page of all waiters shows more.

@@ -219,6 +219,7 @@ type Document struct {
 	Verdict   *Verdict   `json:"verdict"`
 	Client    *string    `json:"client"`
 	Diagnosis *Diagnosis `json:"diagnosis"`
+	UsualHold *UsualHold `json:"usual_hold,omitempty"`
 	Backtrace *string    `json:"backtrace,omitempty"`
 	Queue     []Waiter   `json:"queue"`
 	Holders   []Lock     `json:"holders,omitempty"`
@@ -226,6 +227,20 @@ type Document struct {
 	Fields    []Field    `json:"fields,omitempty"`
 	Ending    *Ending    `json:"ending,omitempty"`
 	Unread    *string    `json:"unread,omitempty"`
+}
+
+// UsualHold is how long holds of a lock usually take.
+type UsualHold struct {
+	Seconds float64 `json:"seconds"`
+	Holds   int     `json:"holds"`
+}
+
+// NewUsualHold describes the median of this many holds; nil if there are none.
+func NewUsualHold(median time.Duration, holds int) *UsualHold {
+	if holds == 0 {
+		return nil
+	}
+	return &UsualHold{seconds(median), holds}
 }
 
 // Diagnosis is the probable condition of a holder.

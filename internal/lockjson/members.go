@@ -85,6 +85,8 @@ func DocumentShape() Shape {
 		{"verdict", "what a person must know first about the lock; null when there is nothing"},
 		{"client", "the client library that wrote the record"},
 		{"diagnosis", "the holder's probable condition; null when too little is known"},
+		{"usual_hold", "{seconds, holds}: the median length of the holds that the dashboard saw released, and their " +
+			"number; absent below three; only the page's API has it"},
 		{"backtrace", "where in the code the lock was taken; absent when unknown or not asked for"},
 		{"queue", "the waiters in their order"},
 		{"holders", "the holds of a shared lock, each as a lock; else absent"},

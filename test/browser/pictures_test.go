@@ -48,7 +48,7 @@ func TestPictures(t *testing.T) {
 	b.open(s.url + "lock?name=billing/invoice-run")
 	b.until("the own code", `document.querySelector(".first").textContent.includes("invoice_run.rb:118")`)
 	b.until("how long it takes usually",
-		`document.getElementById("main").textContent.includes("Half of the last 6 holds")`)
+		`document.getElementById("main").textContent.includes("Usually takes")`)
 	b.whole()
 	b.picture("lock")
 

@@ -23,6 +23,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
@@ -199,6 +200,32 @@ func TestRecordAtForeignKeysIsListedAsMalformed(t *testing.T) {
 	answers(t, p.pages+"/lock?name=/mutexes/100%25", http.StatusOK, "etcdctl txn")
 	answers(t, p.pages+"/lock?name=100%25", http.StatusOK, "invoices")
 	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 1`)
+}
+
+func TestUsualHoldIsSeenByTheDashboard(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	locks, err := mutex.New(etcd.Client(t), mutex.Options{Defaults: []mutex.Option{mutex.Owner("billing")}})
+	proctest.Must(t, err)
+	defer locks.Close()
+	p := start(t, etcd.Endpoint())
+	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "Nobody holds this lock")
+	for range 3 {
+		proctest.Must(t, locks.Do(t.Context(), "nightly/run", func(context.Context) error {
+			time.Sleep(20 * time.Millisecond)
+			return nil
+		}))
+	}
+	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "Usually takes less than a second (3 holds seen)")
+	lock, err := locks.Lock(t.Context(), "nightly/run")
+	proctest.Must(t, err)
+	defer lock.Unlock()
+	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "Usually takes less than a second (3 holds seen)")
+	answers(t, p.pages+"/api/v1/lock?name=nightly/run", http.StatusOK, `"holds":3}`)
+	usual := asked[object](t, p, "lock?name=nightly/run")["usual_hold"].(object)
+	if took := usual["seconds"].(float64); took < .02 || took > 10 {
+		t.Errorf("holds of 20 ms usually take %v s", took)
+	}
 }
 
 // waited is what a Prometheus answers that is asked for a time one minute before the last slot.

@@ -32,13 +32,7 @@ func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
 	if said := a.pages.VerdictOf(r, lock); said.Lead != nil {
 		j.Verdict = lockjson.NewVerdict(&said.Verdict, said.String(), said.Command)
 	}
-	if lock.Row != nil {
-		past, err := a.site.History.Endings(r.Context(), r.Now, lock.Name)
-		if err != nil {
-			past = nil
-		}
-		j.Diagnosis = lockjson.NewDiagnosis(a.pages.Diagnose(r, lock, past), now)
-	}
+	a.addPast(&j, r, lock, now)
 	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, lock.Document.Owner) {
 		j.Backtrace = lockjson.Known(lock.Document.Backtrace)
 	}
@@ -51,6 +45,20 @@ func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
 		m.Stale = false
 	}
 	return m.answer(j)
+}
+
+// addPast adds what past holds say about this one.
+func (a *API) addPast(j *lockjson.Document, r *site.Request, lock *site.Lock, now time.Time) {
+	past, err := a.site.History.Endings(r.Context(), r.Now, lock.Name)
+	all, _ := a.site.EverythingOf(r, lock, past)
+	j.UsualHold = lockjson.NewUsualHold(a.site.UsualHold(r, all))
+	if lock.Row == nil {
+		return
+	}
+	if err != nil {
+		past = nil
+	}
+	j.Diagnosis = lockjson.NewDiagnosis(a.pages.Diagnose(r, lock, past), now)
 }
 
 // withDelays adds the lock delays to the problem that nobody holds the lock.

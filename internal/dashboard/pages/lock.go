@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -18,6 +19,7 @@ type lockFrame struct {
 	Name    string
 	Back    string // the list in the view that led here
 	Delays  []delayView
+	Usually string // how long it is usually held; empty if too few holds are known
 	Life    life
 	Picture *picture
 }
@@ -25,10 +27,24 @@ type lockFrame struct {
 func (p *Pages) lockFrame(r *site.Request, lock *site.Lock) lockFrame {
 	f := lockFrame{Page: p.site.Page(r, lock.Name), Name: lock.Name, Back: p.site.URLs.Back(FromView(p.site.URLs, r)),
 		Delays: p.delayViews(r, lock.Name), Life: p.lifeOf(r, lock)}
-	f.Picture = p.pictureOf(r, lock, f.Life.past)
+	all, forgot := p.site.EverythingOf(r, lock, f.Life.past)
+	f.Usually = usually(p.site.UsualHold(r, all))
+	f.Picture = p.pictureOf(r, lock, all, forgot)
 	f.Here = "list"
 	f.JSON = p.site.URLs.LockAPI(lock.Name)
 	return f
+}
+
+// usually says how long a lock is usually held; nothing if there are no holds that show it.
+func usually(median time.Duration, holds int) string {
+	if holds == 0 {
+		return ""
+	}
+	takes := text.Duration(median)
+	if median < time.Second {
+		takes = "less than a second"
+	}
+	return "Usually takes " + takes + " (" + text.Thousands(holds) + " holds seen)"
 }
 
 type lockPage struct {

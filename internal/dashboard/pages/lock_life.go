@@ -11,7 +11,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -20,15 +19,12 @@ import (
 // life is what is known of a lock's past and present, newest first: holds, waits, what operators did, endings, and the
 // times about which nothing is known.
 type life struct {
-	Events  []event
-	More    bool   // there are more in the history
-	Typical string // p50 of the holds that are over
-	Longest string // p95
-	N       int    // of how many
-	Unread  string // why etcd could not be read
-	URL     string // the history of the lock
-	Since   *phrase.Moment
-	past    []metadata.Ending // the holds that are over, newest first
+	Events []event
+	More   bool   // there are more in the history
+	Unread string // why etcd could not be read
+	URL    string // the history of the lock
+	Since  *phrase.Moment
+	past   []metadata.Ending // the holds that are over, newest first
 }
 
 type event struct {
@@ -168,10 +164,6 @@ func (l *life) addPast(p *Pages, r *site.Request, name string, at phrase.Viewpoi
 		if l.More = i >= maxLifeHolds; !l.More {
 			l.addEnding(p, e, e.Lock != name, at)
 		}
-	}
-	usual, most, n := diagnosis.Usual(all)
-	if l.N = n; most > 0 {
-		l.Typical, l.Longest = text.Duration(usual), text.Duration(most)
 	}
 }
 

@@ -165,10 +165,9 @@ func (v *picture) forgot(until time.Time) {
 	}
 }
 
-// pictureOf is the picture of one lock: a lane for each process that held it or waited for it. past are its holds that
-// are over. Nil: nothing is known.
-func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, past []metadata.Ending) *picture {
-	all, forgot := p.site.EverythingOf(r, lock, past)
+// pictureOf is the picture of one lock: a lane for each process that held it or waited for it. Short intervals before
+// forgot may be missing. Nil: nothing is known.
+func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, all []intervals.Interval, forgot time.Time) *picture {
 	if len(all) == 0 {
 		return nil
 	}

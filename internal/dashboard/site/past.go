@@ -95,6 +95,21 @@ func (s *Site) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []
 	return intervals.Join(r.Now, over, seen, now, intervals.OfQueue(l.InLine)), s.Intervals.Forgot()
 }
 
+// relistReports is how long after a gap in the watch the holds may be reported that ended in it.
+const relistReports = 2 * time.Second
+
+// UsualHold returns the median length of those of a lock's holds that the dashboard saw released, and their number;
+// zeros if they are too few. A hold that ended in a gap in the watch does not count: nobody knows when, nor how.
+func (s *Site) UsualHold(r *Request, all []intervals.Interval) (median time.Duration, holds int) {
+	gaps, _ := s.History.Watched(r.Now, r.Fresh)
+	seen := slices.DeleteFunc(slices.Clone(all), func(i intervals.Interval) bool {
+		return slices.ContainsFunc(gaps, func(g history.Gap) bool {
+			return !i.End.Before(g.From) && !i.End.After(g.To.Add(relistReports))
+		})
+	})
+	return intervals.UsualHold(seen)
+}
+
 // Unwatched is when nobody watched the locks of the cluster: before the dashboard ran, and while etcd was away.
 func (r *Request) Unwatched() []lanes.Span {
 	gaps, since := r.Site.History.Watched(r.Now, r.Fresh)
