@@ -3,6 +3,7 @@ package metadata
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func Decode(lock string, fields []Field, foreign ...string) Document {
 }
 
 // DecodeRecord is [Decode] for readers that keep only the record: it skips backtraces, which are most of a lock's
-// bytes.
+// bytes. It yields the same for fields that [Field.Brief] has shortened.
 func DecodeRecord(lock string, fields []Field, foreign ...string) Record {
 	d := decoder{brief: true}
 	d.decode(lock, fields, foreign)
@@ -43,7 +44,10 @@ func (d *decoder) decode(lock string, fields []Field, foreign []string) {
 		d.problem("name", ReasonBadName, err.Error())
 	}
 	d.foreign(foreign)
-	d.fields = d.doc.Fields
+	d.fields = make([]Field, len(fields))
+	for i, f := range d.doc.Fields {
+		d.fields[i] = f.read(d.brief)
+	}
 	if i, ok := d.find(FieldUUID); ok {
 		d.doc.Token = d.fields[i].CreateRevision
 	}
@@ -53,7 +57,7 @@ func (d *decoder) decode(lock string, fields []Field, foreign []string) {
 	process := Process{}
 	rows := table(&d.doc, &process)
 	if i, ok := d.find(FieldMetadata); ok {
-		d.members(&rows, d.fields[i].Value)
+		d.members(&rows, d.fields[i])
 	}
 	for _, f := range d.fields {
 		d.key(&rows, f)
@@ -66,7 +70,7 @@ func (d *decoder) decode(lock string, fields []Field, foreign []string) {
 
 type decoder struct {
 	doc        Document
-	fields     []Field // of this hold
+	fields     []Field // of this hold, as far as they are read
 	attributes int     // seen, whether kept or not
 	brief      bool    // the backtrace is not needed
 }
@@ -91,7 +95,7 @@ func (d *decoder) leftovers() {
 		d.problem("record", ReasonLeftover, text)
 	}
 	if left > 0 {
-		d.fields = slices.DeleteFunc(slices.Clone(d.fields), d.doc.Leftover)
+		d.fields = slices.DeleteFunc(d.fields, d.doc.Leftover)
 	}
 }
 
@@ -103,7 +107,7 @@ func (d *decoder) problem(field string, reason Reason, text string) {
 func (d *decoder) key(rows *fields, f Field) {
 	row := rows.find(f.Name)
 	if row == nil {
-		d.attribute(member{name: f.Name, kind: kindText, text: f.Value})
+		d.attribute(f.Name, f.Value, f.size())
 		return
 	}
 	switch at := row.at.(type) {
@@ -120,7 +124,7 @@ func (d *decoder) key(rows *fields, f Field) {
 			(*at).Revision = f.ModRevision
 		}
 	default:
-		d.read(row.at, f.Name, f.Value)
+		d.read(row.at, f.Name, f.Value, f.size())
 	}
 	switch f.Name {
 	case FieldUUID:
@@ -133,12 +137,12 @@ func (d *decoder) key(rows *fields, f Field) {
 	}
 }
 
-// read reads a value from its own key or from the document. The name is the record's, not the row's: a problem that
-// kept the row's name would move the row, and with it the whole document, to the heap.
-func (d *decoder) read(into any, name, value string) {
+// read reads a value of size bytes from its own key or from the document. The name is the record's, not the row's: a
+// problem that kept the row's name would move the row, and with it the whole document, to the heap.
+func (d *decoder) read(into any, name, value string, size int) {
 	switch at := into.(type) {
 	case *string:
-		*at = d.text(name, value)
+		*at = d.text(name, value, size)
 	case *int64:
 		*at = d.number(name, value)
 	case *bool:
@@ -152,14 +156,15 @@ func (d *decoder) read(into any, name, value string) {
 
 func (d *decoder) alive(f Field) *Alive {
 	at, progress, _ := strings.Cut(f.Value, " ")
-	return &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress)), Revision: f.ModRevision}
+	progress = d.text(f.Name, progress, f.size()-len(f.Value)+len(progress))
+	return &Alive{At: d.time(f.Name, at), Progress: strings.Clone(progress), Revision: f.ModRevision}
 }
 
 // document reads a key that a writer other than the holder wrote for this hold; nil if it is for another hold or cannot
 // be read.
 func document[T Request | Extension | Acknowledgement](d *decoder, f Field) *T {
-	if len(f.Value) > MaxDocumentBytes {
-		d.problem(f.Name, ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are read", len(f.Value), MaxDocumentBytes))
+	if size := f.size(); size > MaxDocumentBytes {
+		d.problem(f.Name, ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxDocumentBytes))
 		return nil
 	}
 	var document T
@@ -184,29 +189,38 @@ func document[T Request | Extension | Acknowledgement](d *decoder, f Field) *T {
 	return &document
 }
 
-func (d *decoder) members(rows *fields, value string) {
-	members, ok := object(value, d.brief)
+func (d *decoder) members(rows *fields, f Field) {
+	if size := f.size(); size > MaxRecordBytes {
+		d.problem(FieldMetadata, ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxRecordBytes))
+		return
+	}
+	members, ok := object(f.Value)
 	if !ok {
 		d.problem(FieldMetadata, ReasonBadValue, "not a JSON object")
 		return
 	}
-	if !utf8.ValidString(value) {
+	if !utf8.ValidString(f.Value) {
 		d.problem(FieldMetadata, ReasonBadValue, "not valid UTF-8")
 	}
-	for _, m := range members {
-		if _, ok := d.find(m.name); ok || m.kind == kindNull {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if _, ok := d.find(name); !ok && members[name] != nil {
+			d.member(rows, name, members[name])
 		}
-		switch row := rows.find(m.name); {
-		case row == nil || row.place == DocumentKey:
-			d.attribute(m)
-		case row.place != Member:
-			d.problem(FieldMetadata, ReasonBadValue, m.name+" has to be a key of its own")
-		case m.kind == kindNested:
-			d.problem(m.name, ReasonBadValue, nested)
-		default:
-			d.read(row.at, m.name, m.text)
-		}
+	}
+}
+
+// member reads one member of the metadata document.
+func (d *decoder) member(rows *fields, name string, value any) {
+	text, ok := flat(value)
+	switch row := rows.find(name); {
+	case row == nil || row.place == DocumentKey:
+		d.attribute(name, value, len(text))
+	case row.place != Member:
+		d.problem(FieldMetadata, ReasonBadValue, name+" has to be a key of its own")
+	case !ok:
+		d.problem(name, ReasonBadValue, nested)
+	default:
+		d.read(row.at, name, text, len(text))
 	}
 }
 
@@ -218,43 +232,46 @@ func (d *decoder) find(name string) (int, bool) {
 
 const nested = "neither text, number nor boolean"
 
-// attribute stores a field that the protocol does not know.
-func (d *decoder) attribute(m member) {
+// attribute stores a field that the protocol does not know; size is that of a text.
+func (d *decoder) attribute(name string, value any, size int) {
 	if d.attributes++; d.attributes > MaxAttributes {
 		if d.attributes == MaxAttributes+1 {
 			d.problem("attributes", ReasonTooLarge, fmt.Sprintf("only the first %d are shown", MaxAttributes))
 		}
 		return
 	}
-	name := cut(m.name, MaxTextBytes)
-	if m.kind == kindNested {
+	name = cut(name, MaxTextBytes)
+	text, ok := flat(value)
+	if !ok {
 		d.problem(name, ReasonBadValue, nested)
 		return
 	}
 	if d.doc.Attributes == nil {
 		d.doc.Attributes = map[string]any{}
 	}
-	switch {
-	case m.kind == kindBoolean:
-		d.doc.Attributes[name] = m.text == "true"
-	case m.kind == kindNumber && len(m.text) <= maxNumberBytes:
-		d.doc.Attributes[name] = json.Number(m.text)
-	default:
-		d.doc.Attributes[name] = d.text(name, m.text)
+	d.doc.Attributes[name] = value
+	switch v := value.(type) {
+	case string:
+		d.doc.Attributes[name] = d.text(name, v, size)
+	case json.Number:
+		if len(v) > maxNumberBytes {
+			d.doc.Attributes[name] = d.text(name, text, size)
+		}
 	}
 }
 
-func (d *decoder) text(name, value string) string {
+// text returns the part of a text that is shown, of size bytes in etcd.
+func (d *decoder) text(name, value string, size int) string {
 	most := MaxTextBytes
 	if name == FieldBacktrace {
 		most = MaxBacktraceBytes
 	}
+	value = cut(value, most)
 	if !utf8.ValidString(value) {
 		d.problem(name, ReasonBadValue, "not valid UTF-8")
 	}
-	if len(value) > most {
-		d.problem(name, ReasonTooLarge, fmt.Sprintf("%d bytes, only the first %d are shown", len(value), most))
-		value = cut(value, most)
+	if size > most {
+		d.problem(name, ReasonTooLarge, fmt.Sprintf("%d bytes, only the first %d are shown", size, most))
 	}
 	return value
 }
@@ -296,7 +313,7 @@ func (d *decoder) missing() {
 func (d *decoder) size() {
 	size := 0
 	for _, f := range d.doc.Fields {
-		size += len(f.Name) + len(f.Value)
+		size += len(f.Name) + f.size()
 	}
 	if size > MaxRecordBytes {
 		d.problem("record", ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are allowed", size, MaxRecordBytes))

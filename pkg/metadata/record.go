@@ -46,6 +46,7 @@ type Field struct {
 	CreateRevision int64
 	ModRevision    int64
 	Version        int64 // how often the key was written since it was created; 0 = unknown
+	Size           int   // bytes of the value in etcd if Value is only a part of it; else 0
 }
 
 // Record is one hold, without its large fields.

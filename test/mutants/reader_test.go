@@ -26,7 +26,8 @@ var readerSuites = []suite{
 		{"instant-digits", `len(whole) != secondDigits`, `false`, "TestVectorsOfTimes"},
 		{"delay-most", `case «seconds > most»:`, `false`, "TestVectorsOfRecords"},
 		{"record-leftover", `f.ModRevision < r.Token`, `false`, "TestVectorsOfRecords"},
-		{"record-document", `len(f.Value) > MaxDocumentBytes`, `false`, "TestVectorsOfNotes"},
+		{"record-document", `size > MaxDocumentBytes`, `false`, "TestVectorsOfNotes"},
+		{"record-metadata", "«size > MaxRecordBytes» {\n\t\td.problem(FieldMetadata", `false`, "TestVectorsOfRecords"},
 		{"task-slash", `case «strings.Contains(set, "/")»:`, `false`, "TestTaskNamesCollideWithNoLock"},
 	}},
 	{"internal/text", []fault{

@@ -150,7 +150,8 @@ export interface Holder {
 /** Reads a record whose uuid was created at the revision `token`. Unreadable members are absent. @internal */
 export function readRecord(all: Field[], token: bigint): Partial<Holder> {
   const own = new Map(all.filter((f) => f.modified >= token).map((f) => [f.name, f.value])); // older ones are leftovers
-  const metadata = parseObject(own.get("metadata")?.toString() ?? "");
+  const written = own.get("metadata") ?? Buffer.of();
+  const metadata = written.length > maxRecord ? {} : parseObject(written.toString());
   const text = (name: string) => {
     const bytes = own.get(name);
     if (bytes) return cutText(bytes.toString());

@@ -250,12 +250,14 @@ def read_delay(lock: str, value: bytes) -> Delay:
 
 def _document(value: bytes, most: int = MAX_RECORD) -> dict[str, Any]:
     """Read a document of the protocol; it is empty if a member that it knows is malformed."""
-    note = _members(value) if len(value) <= most else {}
+    note = _members(value, most)
     return note if all(member is None or _is_valid(name, member) for name, member in note.items()) else {}
 
 
-def _members(value: bytes) -> dict[str, Any]:
-    """Read a JSON object; it is empty if it cannot be read. Invalid UTF-8 is replaced."""
+def _members(value: bytes, most: int = MAX_RECORD) -> dict[str, Any]:
+    """Read a JSON object; it is empty if it is too large or cannot be read. Invalid UTF-8 is replaced."""
+    if len(value) > most:
+        return {}
     try:
         read = json.loads(value.decode(errors="replace"), parse_constant=_no_number)
     except (ValueError, RecursionError):

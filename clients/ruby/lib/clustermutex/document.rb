@@ -15,6 +15,7 @@ module ClusterMutex
     }.freeze
     LARGEST = 2048 # bytes of a note to a holder
     LARGEST_DELAY = 4096
+    LARGEST_METADATA = 65_536
 
     # A surrogate pair, half of one, or any other escape.
     ESCAPE = /\\(?:u[dD][89abAB]\h\h\\u[dD][c-fC-F]\h\h|u[dD][89a-fA-F]\h\h|.)/m

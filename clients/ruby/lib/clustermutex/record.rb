@@ -107,7 +107,8 @@ module ClusterMutex
     def initialize(fields, token = nil)
       @token = token
       @facts = {}
-      members = Document.object(fields["metadata"].to_s) || {}
+      metadata = fields["metadata"].to_s
+      members = (Document.object(metadata) if metadata.bytesize <= Document::LARGEST_METADATA) || {}
       members = members.reject { |name, value| OWN_KEYS.include?(name) || value.nil? }
       members.merge(fields.except("metadata")).sort.each { |name, value| read(name, value) }
     end
