@@ -30,9 +30,7 @@ type Config struct {
 	Namespace string                  // the first word of every metric name: unlocker or mutexdash
 	Policy    func() staleness.Policy // the current policy for judging locks
 
-	Locks func() iter.Seq[*metadata.Record]
-	// Survey returns those of Locks that are due soon. SeriesAll needs all of them anyway.
-	Survey func(staleness.Moment) staleness.Survey
+	Locks  func() iter.Seq[*metadata.Record]
 	Queues func() map[string][]metadata.Waiter
 	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
 	Now    func() time.Time     // the wall clock; time.Now when nil
@@ -83,9 +81,6 @@ type Collector struct {
 func New(c Config) *Collector {
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.Series == SeriesAll {
-		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{DueSoon: c.Locks()} }
 	}
 	limit := 0
 	if c.Series == SeriesAll {

@@ -43,27 +43,8 @@ func newWorld(locks ...*metadata.Record) *world {
 	}
 }
 
-// survey leaves out the locks that are idle.
-func (w *world) survey(now staleness.Moment) staleness.Survey {
-	s := staleness.Survey{}
-	var dueSoon []*metadata.Record
-	for _, r := range w.locks {
-		if s.Oldest.IsZero() || !r.LockedAt.IsZero() && r.LockedAt.Before(s.Oldest) {
-			s.Oldest = r.LockedAt
-		}
-		if staleness.IdleUntil(r, staleness.DefaultPolicy(), now) > now.Mono {
-			s.Idle++
-		} else {
-			dueSoon = append(dueSoon, r)
-		}
-	}
-	s.DueSoon = slices.Values(dueSoon)
-	return s
-}
-
 func (w *world) config() lockmetrics.Config {
 	return lockmetrics.Config{
-		Survey:        w.survey,
 		Namespace:     "unlocker",
 		Policy:        staleness.DefaultPolicy,
 		Locks:         func() iter.Seq[*metadata.Record] { return slices.Values(w.locks) },

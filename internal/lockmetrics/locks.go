@@ -33,19 +33,17 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 	return queues
 }
 
-// locks judges every lock that is due soon once, counts the states and exports the most overdue ones.
+// locks judges every lock once, counts the states and exports the most overdue ones.
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
 	states := staleness.States()
 	counts := make([]int, len(states))
-	survey := c.c.Survey(now)
-	counts[slices.Index(states, staleness.Held)] = survey.Idle
 	acknowledged := 0
-	oldest := survey.Oldest
+	oldest := time.Time{}
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
 	policy := c.c.Policy()
 	said := statements{ended: shortlist{limit: c.c.SeriesLimit}}
-	for r := range survey.DueSoon {
+	for r := range c.c.Locks() {
 		verdict := staleness.Judge(r, policy, now)
 		counts[slices.Index(states, verdict.State)]++
 		oldest = protocol.Earlier(oldest, r.LockedAt)

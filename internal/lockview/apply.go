@@ -52,7 +52,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 		v.touch(key)
 		switch key.Kind {
 		case protocol.KindField:
-			r.add(key.Lock, change{field: s.intern.text(key.ID), event: e})
+			r.add(key.Lock, change{field: key.ID, event: e})
 		case protocol.KindForeign:
 			s.applyForeign(key, e)
 			if key.Lock != "" {
@@ -61,7 +61,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 		case protocol.KindDeath, protocol.KindSuspicion:
 			var st *metadata.Statement
 			if !e.Deleted {
-				st = decodeStatement(key, e.KV, s.intern, now)
+				st = decodeStatement(key, e.KV, now)
 			}
 			r.restated = append(r.restated, s.applyStatement(key, st)...)
 		default:
@@ -87,7 +87,7 @@ func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, n
 		if e.Deleted {
 			s.queues.remove(key.Lock, key.ID)
 		} else {
-			s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, now, s.intern))
+			s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, now))
 		}
 		r.moved = append(r.moved, key.Lock)
 	case protocol.KindDelay:
@@ -152,21 +152,28 @@ func (s *snapshot) applyUnlocker(instance string, e *protocol.Event, now time.Ti
 	case e.Deleted:
 		delete(s.unlockers, instance)
 	case known || len(s.unlockers) < maxUnlockers:
-		s.unlockers[instance] = decodeUnlocker(instance, e.KV, now, s.intern)
+		s.unlockers[instance] = decodeUnlocker(instance, e.KV, now)
 	}
 }
 
 // applyLock applies all changes of one revision to one lock.
 func (s *snapshot) applyLock(name string, changes []change) step {
 	before := s.locks.get(name)
-	after, o := s.decodeChanges(name, before, changes)
-	if after == nil {
+	var known keys
+	if before != nil {
+		known = before.keys
+	}
+	now := known.after(changes)
+	if len(now.fields) == 0 {
 		s.locks.remove(name)
-		delete(s.irregulars, name)
 		return step{before: before}
 	}
+	if before == nil {
+		s.assumeForeign(name)
+	}
+	after := s.decode(name, now)
 	s.heed(after)
-	s.put(after, o)
+	s.locks.put(after)
 	return step{before, after}
 }
 

@@ -32,14 +32,14 @@ func clip(s string) string {
 
 // decodeWaiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its position in the
 // queue.
-func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
+func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
 	for _, text := range t.Texts() {
-		*text = i.text(clip(*text))
+		*text = clip(*text)
 	}
-	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Revision: kv.CreateRevision,
-		Seen: seen}
+	return metadata.Waiter{Ticket: t, Lock: strings.Clone(lock), ID: strings.Clone(ticket),
+		Revision: kv.CreateRevision, Seen: seen}
 }
 
 func decodeDelay(lock string, kv protocol.KV) metadata.Delay {
@@ -52,15 +52,14 @@ func decodeDelay(lock string, kv protocol.KV) metadata.Delay {
 
 // decodeStatement decodes a statement that was first seen at seen; it returns nil if it cannot be read or is about a
 // hold other than the one in its key.
-func decodeStatement(key protocol.Key, kv protocol.KV, in *interner, seen time.Duration) *metadata.Statement {
+func decodeStatement(key protocol.Key, kv protocol.KV, seen time.Duration) *metadata.Statement {
 	st := protocol.ReadStatement(key.ID, kv)
 	if st == nil {
 		return nil
 	}
-	for _, text := range []*string{&st.Cause, &st.Signal, &st.Detail, &st.Witness, &st.By} {
-		*text = in.text(clip(*text))
+	for _, text := range []*string{&st.Cause, &st.How, &st.Signal, &st.Detail, &st.Witness, &st.By} {
+		*text = clip(*text)
 	}
-	st.How = clip(st.How)
 	st.Seen = seen
 	return st
 }
@@ -94,13 +93,12 @@ func (u unlocker) runs(heard time.Time) bool {
 	return u.readable && heard.Sub(u.heard) <= protocol.PresenceTTL
 }
 
-func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time, i *interner) unlocker {
+func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time) unlocker {
 	p := protocol.ReadPresence(instance, kv.Value)
 	if p == nil { // it says nothing about that unlocker's clock
 		nameless := metadata.Presence{ID: clip(instance)}
 		return unlocker{Unlocker: protocol.Unlocker{Presence: nameless}, revision: kv.ModRevision, heard: time.Now()}
 	}
-	p.Hostname, p.Version = i.text(p.Hostname), i.text(p.Version)
 	return unlocker{Unlocker: protocol.Unlocker{Presence: *p, Arrived: arrived}, revision: kv.ModRevision,
 		heard: time.Now(), readable: true}
 }

@@ -52,7 +52,7 @@ const maxMisplaced = 1000
 
 // misplaced is a record that a client wrote where no lock's record can be. The prefix of its keys serves as its name.
 type misplaced struct {
-	irregular
+	keys
 	rec     *metadata.Record // nil while it has no uuid: its writer does not consider it held
 	stamped bool             // rec.Seen is set
 }
@@ -81,8 +81,7 @@ func (a *misplacedRecords) apply(kv protocol.KV, deleted bool) {
 			m = &misplaced{}
 			a.byPrefix[prefix] = m
 		}
-		m.set(truncate(metadata.Field{Name: field, Value: string(kv.Value), CreateRevision: kv.CreateRevision,
-			ModRevision: kv.ModRevision}))
+		m.set(fieldOf(field, kv))
 	}
 	a.version++
 	if len(m.fields) == 0 {

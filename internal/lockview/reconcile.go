@@ -52,18 +52,9 @@ func (v *View) reconcile(b *builder, t touched) (n findings) {
 }
 
 func (v *View) reconcileLocks(b *builder, t touched) (steps []step, differed int) {
-	before := slices.Concat(v.snap.locks.chunks...)
+	before := v.snap.locks
 	after := b.locks
-	if len(before) == 0 && len(t) == 0 {
-		v.snap.locks.load(after)
-		v.snap.irregulars = b.snap.irregulars
-		steps = make([]step, 0, len(after))
-		for _, h := range after {
-			v.snap.heed(h)
-			steps = append(steps, step{after: h})
-		}
-		return steps, len(steps)
-	}
+	merged := make(index, 0, max(len(before), len(after)))
 	for len(before) > 0 || len(after) > 0 {
 		var s step
 		switch order(before, after) {
@@ -72,25 +63,26 @@ func (v *View) reconcileLocks(b *builder, t touched) (steps []step, differed int
 		case 1:
 			s.after, after = after[0], after[1:]
 		default:
-			s.before = before[0]
-			before = before[1:]
-			s.after = after[0]
-			after = after[1:]
+			s.before, before = before[0], before[1:]
+			s.after, after = after[0], after[1:]
 		}
-		if s.before == s.after || t[protocol.Key{Kind: protocol.KindField, Lock: s.name()}] {
-			continue
+		now := s.before
+		if s.before != s.after && !t[protocol.Key{Kind: protocol.KindField, Lock: s.name()}] {
+			now = s.after
+			steps = append(steps, s)
+			if !v.knownInexact(&s) {
+				differed++
+			}
 		}
-		if !v.knownInexact(&s) {
-			differed++
+		if now != nil {
+			merged = append(merged, now)
 		}
-		if s.after == nil {
-			v.snap.locks.remove(s.name())
-			delete(v.snap.irregulars, s.name())
-		} else {
+	}
+	v.snap.locks = merged
+	for _, s := range steps {
+		if s.after != nil {
 			v.snap.heed(s.after)
-			v.snap.put(s.after, b.snap.irregulars[s.name()])
 		}
-		steps = append(steps, s)
 	}
 	return steps, differed
 }
@@ -101,9 +93,8 @@ func (v *View) knownInexact(s *step) bool {
 	if s.before == nil || s.after == nil || s.replaced() || s.moved() {
 		return false
 	}
-	o := v.snap.irregulars[s.name()]
 	n, has := v.snap.foreign.in[s.name()]
-	return o != nil && o.surplus > 0 || has && n == 0
+	return s.before.keys.surplus > 0 || has && n == 0
 }
 
 // order compares the first names of two sorted lists. An empty list comes last.

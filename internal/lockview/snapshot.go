@@ -3,6 +3,7 @@ package lockview
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -12,105 +13,42 @@ import (
 // snapshot is the part of etcd's contents at one revision that the view keeps.
 type snapshot struct {
 	layout protocol.Layout
-	intern *interner
 
-	locks      index
-	irregulars map[string]*irregular // by lock; the others are canonical
-	queues     queues
-	unlockers  map[string]unlocker
-	stated     statements
-	delays     map[string]metadata.Delay // by lock or share
-	free       map[string]time.Duration  // locks with a queue but without a holder, and since when
+	locks     index
+	queues    queues
+	unlockers map[string]unlocker
+	stated    statements
+	delays    map[string]metadata.Delay // by lock or share
+	free      map[string]time.Duration  // locks with a queue but without a holder, and since when
 
 	foreign   foreignKeys
 	misplaced misplacedRecords
 }
 
-func newSnapshot(l protocol.Layout, i *interner) *snapshot {
+func newSnapshot(l protocol.Layout) *snapshot {
 	return &snapshot{
-		layout: l, intern: i, irregulars: map[string]*irregular{}, queues: queues{}, unlockers: map[string]unlocker{},
+		layout: l, queues: queues{}, unlockers: map[string]unlocker{},
 		stated: newStatements(), delays: map[string]metadata.Delay{}, free: map[string]time.Duration{},
 		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}
 }
 
-// decodeChanges returns a lock after the changes of one revision; for an irregular lock also the keys to keep.
-func (s *snapshot) decodeChanges(name string, before *held, changes []change) (*held, *irregular) {
-	o := s.irregulars[name]
-	if before != nil && o == nil {
-		if after, ok := extended(before, changes, s.intern); ok {
-			return after, nil
-		}
-		o = expand(before)
+// decode returns a lock with these keys. Foreign keys in its range are a problem of the record.
+func (s *snapshot) decode(name string, k keys) *held {
+	name = strings.Clone(name)
+	h := &held{Record: k.record(name), keys: k}
+	if n, has := s.foreign.in[name]; has {
+		h.Problems = append(h.Problems, foreignProblem(n))
 	}
-	if o == nil {
-		return s.decodeNew(name, changes)
-	}
-	for _, c := range changes {
-		switch {
-		case c.foreign:
-		case c.event.Deleted:
-			o.remove(c.field)
-		default:
-			o.set(truncate(c.written()))
-		}
-	}
-	if len(o.fields) == 0 {
-		return nil, nil
-	}
-	return s.decodeIrregular(name, o)
+	return h
 }
 
-// decodeNew decodes a lock from its first keys.
-func (s *snapshot) decodeNew(name string, changes []change) (*held, *irregular) {
-	var fields []metadata.Field
-	for _, c := range changes {
-		if !c.foreign && !c.event.Deleted {
-			fields = append(fields, c.written())
-		}
-	}
-	if _, known := s.foreign.in[name]; s.foreign.overflow && !known && len(fields) > 0 {
+// assumeForeign notes a lock that may have foreign keys in its range, because too many locks have.
+func (s *snapshot) assumeForeign(name string) {
+	if _, known := s.foreign.in[name]; s.foreign.overflow && !known {
 		s.foreign.in[name] = 0
 	}
-	return s.decode(name, fields, 0)
-}
-
-// decode decodes the keys of a lock; surplus counts those left out. For an irregular lock it also returns the keys to
-// keep.
-func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (*held, *irregular) {
-	if len(fields) == 0 {
-		return nil, nil
-	}
-	size := 0
-	for _, f := range fields {
-		size += len(f.Name) + len(f.Value)
-	}
-	rec := metadata.DecodeRecord(name, fields)
-	if _, has := s.foreign.in[name]; !has {
-		if keys, canonical := keysOf(&rec, fields, size, s.intern); canonical {
-			return newHeld(rec, size, keys, s.intern), nil
-		}
-	}
-	o := &irregular{}
-	for _, f := range fields {
-		o.set(truncate(f))
-	}
-	o.surplus = surplus + len(fields) - len(o.fields)
-	return s.decodeIrregular(name, o)
-}
-
-func (s *snapshot) decodeIrregular(name string, o *irregular) (*held, *irregular) {
-	rec, size := o.record(name), o.size()
-	if n, has := s.foreign.in[name]; has {
-		rec.Problems = append(rec.Problems, foreignProblem(n))
-	}
-	if o.surplus == 0 {
-		if keys, canonical := keysOf(&rec, o.raw(), size, s.intern); canonical {
-			return newHeld(rec, size, keys, s.intern), nil
-		}
-	}
-	return newHeld(rec, size, nil, s.intern), o
 }
 
 func foreignProblem(n int) metadata.Problem {
@@ -119,15 +57,6 @@ func foreignProblem(n int) metadata.Problem {
 		text = fmt.Sprintf("%d foreign keys in its range, which auto-unlock and force unlock leave alone", n)
 	}
 	return metadata.Problem{Field: "record", Reason: metadata.ReasonUnknownLayout, Text: text}
-}
-
-func (s *snapshot) put(h *held, o *irregular) {
-	s.locks.put(h)
-	if o == nil {
-		delete(s.irregulars, h.Name)
-	} else {
-		s.irregulars[h.Name] = o
-	}
 }
 
 // step is the effect of one revision on one lock. Without a lock before or after, that is nil.
@@ -292,7 +221,7 @@ func (s *snapshot) restate(name string) (told step, ok bool) {
 	if before == nil {
 		return step{}, false
 	}
-	after := &held{Record: before.Record, size: before.size, keys: before.keys}
+	after := &held{Record: before.Record, keys: before.keys}
 	after.Heed(s.stated.deaths[after.UUID], s.stated.suspicions[after.UUID])
 	if after.Death == before.Death && after.Suspicion == before.Suspicion {
 		return step{}, false

@@ -6,10 +6,9 @@
 //
 // Readers are level-triggered: [View.Changed] only says that something changed.
 //
-// Terms: a lock is canonical if its record determines its keys, so that only the record is kept; otherwise it is
-// irregular and its keys are kept, too. A foreign key is one that the layout does not know; a misplaced record consists
-// of foreign keys that look like a lock's. A list is one reading of all keys, a comparison is a list while the watch
-// runs, and to reconcile is to make the snapshot match a list.
+// Terms: a foreign key is one that the layout does not know; a misplaced record consists of foreign keys that look like
+// a lock's. A list is one reading of all keys, a comparison is a list while the watch runs, and to reconcile is to make
+// the snapshot match a list.
 //
 // view.go has what readers call, run.go the writer. Both use snapshot.go and its parts, which know nothing of the view.
 package lockview
@@ -27,7 +26,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Source is what the snapshot is read from: methods of a lockstore.Store.
@@ -52,8 +50,8 @@ type Options struct {
 	// Died is called for every hold whose holder was proven to have ended, after the snapshot shows it. It must not
 	// block either.
 	Died func(r *metadata.Record)
-	// Keep selects the locks to keep, by the keys that a list or a new hold shows; all if nil. A view with Keep has
-	// only records and statements.
+	// Keep selects the locks to keep, by the keys that a list or a new hold shows, without their backtraces; all if
+	// nil. A view with Keep has only records and statements.
 	Keep func([]metadata.Field) bool
 	// RelistEvery is how often the snapshot is compared with a new list; five minutes if zero.
 	RelistEvery time.Duration
@@ -69,7 +67,6 @@ type View struct {
 	src    Source
 	opt    Options
 	began  time.Time
-	intern interner
 
 	mu      sync.Mutex
 	snap    *snapshot
@@ -78,7 +75,6 @@ type View struct {
 	shownOf uint64                       // the version of the misplaced records in shown
 	queues  map[string][]metadata.Waiter // nil when out of date
 	changed chan struct{}                // nil while no reader waits
-	judged  judged
 	state   state
 	stats   Stats
 	touched touched // keys that changed since the running comparison began; nil if none is running
@@ -102,7 +98,7 @@ func New(l protocol.Layout, src Source, o Options) *View {
 		o.Explain = func(err error) string { return err.Error() }
 	}
 	v := &View{layout: l, src: src, opt: o, began: time.Now(), stats: newStats()}
-	v.snap = newSnapshot(l, &v.intern)
+	v.snap = newSnapshot(l)
 	v.state.Since = v.began
 	v.state.Cause = "the first list is not done"
 	return v
@@ -281,55 +277,4 @@ func (v *View) Free() (since map[string]time.Duration, followed time.Duration, s
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return maps.Clone(v.snap.free), max(0, v.state.Since.Sub(v.began)), synced
-}
-
-// judged is the policy and clocks under which locks were found to be idle.
-type judged struct {
-	policy staleness.Policy
-	epoch  time.Time // what the wall clock showed when the view was created
-}
-
-// Survey returns the locks to judge at a moment of the view's clock. Idle locks cost little; the others cost as much as
-// judging them.
-func (v *View) Survey(p staleness.Policy, now staleness.Moment) staleness.Survey {
-	v.mu.Lock()
-	v.rejudge(p, now)
-	candidates, idle, oldest := v.snap.locks.dueSoon(now.Mono)
-	v.mu.Unlock()
-
-	var dueSoon []*metadata.Record
-	for _, h := range candidates {
-		until := staleness.IdleUntil(&h.Record, p, now)
-		if until <= now.Mono {
-			dueSoon = append(dueSoon, &h.Record)
-			continue
-		}
-		idle++
-		h.idleUntil.Store(int64(until))
-	}
-	return staleness.Survey{DueSoon: slices.Values(dueSoon), Idle: idle, Oldest: oldest}
-}
-
-// SurveyShown is [View.Survey] for the records of [View.Shown].
-func (v *View) SurveyShown(p staleness.Policy, now staleness.Moment) staleness.Survey {
-	survey := v.Survey(p, now)
-	v.mu.Lock()
-	misplaced := v.misplaced()
-	v.mu.Unlock()
-	if len(misplaced) == 0 {
-		return survey
-	}
-	survey.DueSoon = slices.Values(slices.Concat(slices.Collect(survey.DueSoon), misplaced))
-	return survey
-}
-
-// rejudge forgets which locks are idle if they were judged under another policy, or if the wall clock has moved against
-// the monotonic one. The caller holds mu.
-func (v *View) rejudge(p staleness.Policy, now staleness.Moment) {
-	epoch := now.Wall.Add(-now.Mono)
-	if v.judged.policy == p && v.judged.epoch.Sub(epoch).Abs() <= staleness.IdleTolerance {
-		return
-	}
-	v.judged = judged{policy: p, epoch: epoch}
-	v.snap.locks.forgetIdle()
 }

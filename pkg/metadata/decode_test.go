@@ -124,6 +124,19 @@ func TestDecodeOfAttributes(t *testing.T) {
 	}
 }
 
+func TestDocumentIsOneObject(t *testing.T) {
+	for document, want := range map[string]bool{
+		`{}`: true, " {} \t\r\n": true, `{"a":1,"a":[2]}`: true,
+		``: false, `null`: false, `[]`: false, `"{}"`: false, `{}{}`: false, `{}]`: false, `{},`: false, "{}\v": false,
+		`{"a":1`: false, "\ufeff{}": false,
+	} {
+		d := metadata.Decode("a", []metadata.Field{{Name: "metadata", Value: document}})
+		if refused := hasProblem(d, "metadata", "not a JSON object"); refused == want {
+			t.Errorf("%q: refused %v", document, refused)
+		}
+	}
+}
+
 // What readers do not decode, they check all the same.
 func TestControlCharactersAreFoundInUnreadBacktraces(t *testing.T) {
 	for c := range 256 {

@@ -2,8 +2,6 @@ package metadata
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"strings"
 	"unicode/utf8"
 )
@@ -16,8 +14,8 @@ func object(document string) (members map[string]any, ok bool) {
 	if decoder.Decode(&members) != nil || members == nil {
 		return nil, false
 	}
-	_, err := decoder.Token()
-	return members, errors.Is(err, io.EOF)
+	rest := document[decoder.InputOffset():]
+	return members, strings.Trim(rest, " \t\r\n") == ""
 }
 
 // flat returns the value of a member as text; ok is false for an object or an array.

@@ -52,9 +52,6 @@ type Config struct {
 	// Locks iterates over the records of the locks held now. The sweeper neither changes nor keeps them: each may be
 	// overwritten by the next one.
 	Locks func() iter.Seq[*metadata.Record]
-	// Survey returns those of Locks that are due soon, as of the moment, and how many it left out; default: all are
-	// returned.
-	Survey func(staleness.Moment) staleness.Survey
 	// Lock returns the current record of one lock, or nil.
 	Lock func(name string) *metadata.Record
 	// Clock is the monotonic clock of [metadata.Seen].
@@ -93,9 +90,6 @@ func (c *Config) setDefaults() {
 	}
 	if c.EventRetention == 0 {
 		c.EventRetention = time.Hour
-	}
-	if c.Survey == nil {
-		c.Survey = func(staleness.Moment) staleness.Survey { return staleness.Survey{DueSoon: c.Locks()} }
 	}
 	if c.Peers == nil {
 		c.Peers = func() []Peer { return nil }

@@ -36,8 +36,8 @@ type findings struct {
 // scanChunk is the number of locks after which a scan pauses to remove locks that have become due.
 const scanChunk = 2000
 
-// scan judges every lock that is due soon: it counts states, logs locks that started to alert, and queues locks that
-// may become removable soon.
+// scan judges every lock: it counts states, logs locks that started to alert, and queues locks that may become removable
+// soon.
 func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
 	s.scanning = true
 	defer func() { s.scanning = false }()
@@ -46,10 +46,8 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	horizon := now.Mono + 2*s.scanInterval()
 	soon := make(queue, 0, len(s.soon))
 	started := 0
-	survey := s.cfg.Survey(now)
-	f.states[staleness.Held] = survey.Idle
-	locks := survey.Idle
-	for r := range survey.DueSoon {
+	locks := 0
+	for r := range s.cfg.Locks() {
 		if locks++; locks%scanChunk == 0 {
 			s.removeBatch(ctx)
 		}

@@ -385,22 +385,6 @@ func (n *node) mustLog(t *testing.T, times int, message string, fields ...any) {
 	}
 }
 
-// survey omits idle locks.
-func survey(all iter.Seq[*metadata.Record], p staleness.Policy, now staleness.Moment) staleness.Survey {
-	s := staleness.Survey{}
-	var dueSoon []*metadata.Record
-	for r := range all {
-		if staleness.IdleUntil(r, p, now) > now.Mono {
-			s.Idle++
-			continue
-		}
-		copied := *r
-		dueSoon = append(dueSoon, &copied)
-	}
-	s.DueSoon = slices.Values(dueSoon)
-	return s
-}
-
 // join starts an unlocker on the store: auto-unlock with the default policy, its clock verified by a member of etcd.
 func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node {
 	t.Helper()
@@ -421,7 +405,6 @@ func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node
 	for _, c := range change {
 		c(n, &cfg)
 	}
-	cfg.Survey = func(now staleness.Moment) staleness.Survey { return survey(cfg.Locks(), cfg.Policy, now) }
 	var err error
 	if n.Sweeper, err = sweeper.New(cfg); err != nil {
 		t.Fatal(err)

@@ -125,7 +125,6 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 	return sweeper.Config{
 		ID: id, Hostname: hostname, Version: build.Current().Version, Mode: mode, Policy: *o.sweep, Exclude: o.exclude,
 		Locks: view.All, Lock: view.Lock, Clock: view.Clock,
-		Survey: func(now staleness.Moment) staleness.Survey { return view.Survey(*o.sweep, now) },
 		Fresh: func() sweeper.Freshness {
 			f := view.Fresh()
 			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.Heard), Revision: f.Revision}

@@ -39,7 +39,6 @@ func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View)
 	return lockmetrics.Config{
 		Namespace: namespace, Policy: policy,
 		Locks:  func() iter.Seq[*metadata.Record] { return slices.Values(v.Shown()) },
-		Survey: func(now staleness.Moment) staleness.Survey { return v.SurveyShown(policy(), now) },
 		Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
 		Unclaimed:     Unclaimed(v),
 		Delays:        func() int { return len(v.Delays()) },
