@@ -116,6 +116,12 @@ func golden() []look {
 			s.foreign = []string{"/mutexes/.unknown/x"}
 			return s
 		}, "/status", "status"},
+		{"status-blind-witness", func(t testing.TB) *scene {
+			s := lived(t)
+			s.unlockers[0].HeldBack = []string{"gap"}
+			s.unlockers[0].WitnessTrouble = "the API server does not accept our token or certificate: it may have expired"
+			return s
+		}, "/status", "status"},
 		{"help", empty, "/help", ""},
 		{"not-found", empty, "/nothing", ""},
 		{"not-loaded", func(testing.TB) *scene {

@@ -61,6 +61,8 @@ func infested() *scene {
 	s.unlockers[0].HeldBack = hostile()
 	s.unlockers[0].ID = hostile()[0]
 	s.unlockers[0].Mode = hostile()[9]
+	s.unlockers[0].LastGapCause = hostile()[1]
+	s.unlockers[0].WitnessTrouble = hostile()[2]
 	s.fresh.Cause = hostile()[7]
 	for _, text := range hostile() {
 		s.members = append(s.members, setup.Member{Endpoint: text, Role: text, Version: text, Problem: text})

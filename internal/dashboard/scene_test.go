@@ -78,6 +78,7 @@ func newScene() *scene {
 // unlocker is one that removes locks, by the default policy.
 func unlocker(id string, arrived time.Time) protocol.Unlocker {
 	return protocol.Unlocker{Arrived: arrived, Presence: metadata.Presence{ID: id, Mode: "auto-unlock",
+		LastGap: metadata.Time{Time: arrived.Add(-20 * time.Minute)}, LastGapCause: "etcd takes writes again",
 		Sweep: staleness.DefaultPolicy().Publish(nil)}}
 }
 

@@ -151,7 +151,7 @@ func ReadPresence(id string, value []byte) *metadata.Presence {
 		return nil
 	}
 	p.ID = id // the key identifies the unlocker
-	for _, shown := range []*string{&p.ID, &p.Hostname, &p.Version, &p.Mode} {
+	for _, shown := range []*string{&p.ID, &p.Hostname, &p.Version, &p.Mode, &p.LastGapCause, &p.WitnessTrouble} {
 		*shown = text.Cut(*shown, metadata.MaxTextBytes)
 	}
 	p.HeldBack = p.HeldBack[:min(len(p.HeldBack), maxHeldBack)]

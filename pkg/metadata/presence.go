@@ -19,6 +19,12 @@ type Presence struct {
 	Revision  int64    `json:"revision"` // the highest revision of etcd that it has seen
 	Mode      string   `json:"mode"`     // alert-only, auto-unlock or dry-run
 	HeldBack  []string `json:"held_back,omitempty"`
+	// LastGap is when the unlocker may have missed something for the last time, and LastGapCause is why. After a gap,
+	// holders first get the minimum warning to extend.
+	LastGap      Time   `json:"last_gap"`
+	LastGapCause string `json:"last_gap_cause,omitempty"`
+	// WitnessTrouble is why its witness in Kubernetes does not know all pods; empty if it does, or if it has none.
+	WitnessTrouble string `json:"witness_trouble,omitempty"`
 	// Sweep is the policy that decides what it does about a stale lock; nil if it publishes none that can be read.
 	Sweep *Sweep `json:"sweep,omitempty"`
 }

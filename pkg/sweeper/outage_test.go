@@ -140,6 +140,24 @@ func TestGapRestartsTheWarning(t *testing.T) {
 	}
 }
 
+func TestLastGapIsAnnounced(t *testing.T) {
+	simulate(t, func(t *testing.T, s *store) {
+		n := s.join(t)
+		announced := func(since time.Time, cause string) {
+			t.Helper()
+			s.wait(10 * time.Second)
+			var p metadata.Presence
+			s.set(func() { p = s.presence[n.id] })
+			if after := p.LastGap.Sub(since); p.LastGapCause != cause || after < -time.Second || after > 3*time.Second {
+				t.Errorf("announced %q %v after it began", p.LastGapCause, after)
+			}
+		}
+		announced(time.Now(), "the process started")
+		s.set(func() { s.term++ })
+		announced(time.Now(), "etcd's raft term changed")
+	})
+}
+
 // A read-only role is refused from the first write on, during the gap after the start.
 func TestFailedWritesAreLoggedAtOnceThenRarely(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {

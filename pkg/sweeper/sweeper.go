@@ -139,32 +139,24 @@ func (s *Sweeper) pause() time.Duration {
 	return max(0, min(s.nextScan, due)-s.cfg.Clock())
 }
 
-// Status is the state of a sweeper, as its status page shows it.
+// Status is the state of a sweeper.
 type Status struct {
-	Mode     Mode
 	States   map[staleness.State]int // locks, as of the last scan
 	HeldBack map[staleness.Rule]int  // locks that are due, by the rule that holds them back
-	DueSoon  int                     // locks due within a minute that would be removed
 	SetAside int                     // locks whose removal failed so often that it is retried only every few minutes
 	Brake    bool                    // this unlocker removes only one lock a second
 
-	Writable  bool   // etcd accepted a write within seconds
-	Fresh     bool   // the view is complete and fresh
-	Forward   bool   // etcd did not go back, as far as the running unlockers know
-	Failure   string // why the last write failed
-	WallClock staleness.WallClock
-	Offset    time.Duration // our wall clock minus the median of the others
-	Revision  int64         // the highest seen
-
+	Writable   bool // etcd accepted a write within seconds
+	Fresh      bool // the view is complete and fresh
+	Forward    bool // etcd did not go back, as far as the running unlockers know
+	WallClock  staleness.WallClock
+	Offset     time.Duration // our wall clock minus the median of the others
 	ClockJumps int64
-
-	SinceGap time.Duration // time since the last gap
-	GapCause string        // of the last gap
 }
 
 // Status returns the current state. It may be called at any time.
 func (s *Sweeper) Status() Status {
-	c, now := s.conditions()
+	c, _ := s.conditions()
 	s.mu.Lock()
 	found := s.found
 	s.mu.Unlock()
@@ -172,11 +164,9 @@ func (s *Sweeper) Status() Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	status := Status{
-		Mode: s.cfg.Mode, States: maps.Clone(found.states), HeldBack: map[staleness.Rule]int{},
-		DueSoon: found.dueSoon, SetAside: found.setAside, Brake: found.brake,
-		Writable: c.Writable, Fresh: c.Fresh, Forward: c.Forward, Failure: text.Visible(o.canary.cause),
-		WallClock: c.WallClock, Offset: o.offset, Revision: o.canary.revision, ClockJumps: o.jumps,
-		SinceGap: now.Mono - c.LastGap, GapCause: o.gapCause,
+		States: maps.Clone(found.states), HeldBack: map[staleness.Rule]int{},
+		SetAside: found.setAside, Brake: found.brake, Writable: c.Writable,
+		Fresh: c.Fresh, Forward: c.Forward, WallClock: c.WallClock, Offset: o.offset, ClockJumps: o.jumps,
 	}
 	for _, rule := range staleness.HoldBacks() {
 		status.HeldBack[rule] = found.heldBack[rule]

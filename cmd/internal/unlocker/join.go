@@ -130,6 +130,9 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.Heard), Revision: f.Revision}
 		},
 		Announce: func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
+			if r.pods != nil {
+				p.WitnessTrouble = r.pods.Trouble()
+			}
 			head, err := store.Announce(ctx, p)
 			return head.Revision, head.RaftTerm, r.wrote(err, o.locks.Prefix)
 		},

@@ -1,4 +1,4 @@
-// Package unlocker is the unlocker as a command: its flags, its wiring, its status page. It is a package so that
+// Package unlocker is the unlocker as a command: its flags, its wiring, its landing page. It is a package so that
 // mutexdev can run the same program.
 package unlocker
 
@@ -59,10 +59,16 @@ func run(ctx context.Context, o options) error {
 	wiring.Ready(ready, r.view, r.trouble)
 	ready.Add("writes", r.writes)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
+	landing, err := landingPage(o.dashboard, o.web.Pprof)
+	if err != nil {
+		return err
+	}
+	routes := ops.Handler()
+	routes.Handle("GET /{$}", landing)
 	server := &daemon.Server{
 		Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
 		Drain: o.web.ShutdownTimeout, Log: log,
-		Handler: (&page{components: r, ready: ready}).routes(ops.Handler(), o.web.Prefix()),
+		Handler: below(o.web.Prefix(), routes),
 	}
 	address, err := server.Listen()
 	if err != nil {

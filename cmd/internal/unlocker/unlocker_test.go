@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -23,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
-// start runs an unlocker until the test ends, expects it to exit cleanly, and returns the address of its page.
+// start runs an unlocker until the test ends, expects it to exit cleanly, and returns its address.
 func start(t *testing.T, endpoint string, more ...string) (address string) {
 	t.Helper()
 	address = proctest.FreeAddr(t)
@@ -33,29 +35,49 @@ func start(t *testing.T, endpoint string, more ...string) (address string) {
 	return address
 }
 
-// pageShows waits until the page matches the expression, and calls a function before each look.
-func pageShows(t *testing.T, address, expression string, before func()) {
+// metricsShow waits until the metrics match the expression, and calls a function before each look.
+func metricsShow(t *testing.T, address, expression string, before func()) {
 	t.Helper()
-	wanted := regexp.MustCompile(expression)
-	proctest.Eventually(t, "the page", func() error {
+	wanted := regexp.MustCompile("(?m)" + expression)
+	proctest.Eventually(t, "the metrics", func() error {
 		before()
-		_, body, err := proctest.Get(http.DefaultClient, "http://"+address+"/")
+		_, body, err := proctest.Get(http.DefaultClient, "http://"+address+"/metrics")
 		if err == nil && !wanted.MatchString(body) {
-			err = fmt.Errorf("the page does not fit %q:\n%s", expression, body)
+			err = fmt.Errorf("the metrics do not fit %q:\n%s", expression, body)
 		}
 		return err
 	})
 }
 
-func TestStatusPageDescribesTheClock(t *testing.T) {
+func TestClockIsComparedWithThoseOfMembers(t *testing.T) {
 	t.Parallel()
 	address := start(t, etcdtest.Start(t).Endpoint())
-	pageShows(t, address,
-		`<td>verified, (in agreement with the others|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`,
-		func() {})
+	metricsShow(t, address, `^unlocker_clock_offset_seconds -?[0-9.e-]+$`, func() {})
+	metricsShow(t, address, `^unlocker_clock_jumps_total 0$`, func() {})
 }
 
-func TestStatusPageReportsABlindKubernetesWitness(t *testing.T) {
+func TestLandingPageLinksToTheRest(t *testing.T) {
+	t.Parallel()
+	address := start(t, etcdtest.Start(t).Endpoint(), "--web.route-prefix=/unlocker",
+		`--dashboard.url=https://locks.example/a"b`)
+	page := proctest.Answers(t, "http://"+address+"/unlocker/", http.StatusOK)
+	for _, link := range []string{"./metrics", "./readyz", "./livez", "https://locks.example/a&#34;b"} {
+		if !strings.Contains(page, `href="`+link+`"`) {
+			t.Errorf("there is no link to %s: %s", link, page)
+		}
+	}
+	if strings.Contains(page, "debug/pprof") {
+		t.Error("it links to profiles, which are off")
+	}
+	resp, err := http.Head("http://" + address + "/unlocker/")
+	proctest.Must(t, err)
+	resp.Body.Close()
+	if got := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none';") {
+		t.Errorf("the policy is %q", got)
+	}
+}
+
+func TestBlindKubernetesWitnessIsAnnounced(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
@@ -68,9 +90,20 @@ func TestStatusPageReportsABlindKubernetesWitness(t *testing.T) {
 	proctest.Must(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	// kubectl reads several files, and does without those that are missing
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing")+string(os.PathListSeparator)+kubeconfig)
-	address := start(t, etcdtest.Start(t).Endpoint(), "--kubernetes.pods")
-	pageShows(t, address, `<th>witness in Kubernetes<td>0 pods; blind: the API server does not let us see the pods of `+
-		`all namespaces`, func() {})
+	etcd := etcdtest.Start(t)
+	start(t, etcd.Endpoint(), "--kubernetes.pods")
+	client := etcd.Client(t)
+	proctest.Eventually(t, "the presence", func() error {
+		resp, err := client.Get(t.Context(), protocol.DefaultLayout().Unlockers(), clientv3.WithPrefix())
+		if err != nil || len(resp.Kvs) != 1 {
+			return fmt.Errorf("not one presence: %v, %w", resp, err)
+		}
+		p := protocol.ReadPresence("x", resp.Kvs[0].Value)
+		if !strings.HasPrefix(p.WitnessTrouble, "the API server does not let us see the pods of all namespaces") {
+			return fmt.Errorf("the trouble is %q", p.WitnessTrouble)
+		}
+		return nil
+	})
 }
 
 // An unlocker that ran before a restore keeps reporting the later revision.
@@ -79,7 +112,9 @@ func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
 	layout := protocol.DefaultLayout()
-	pageShows(t, start(t, etcd.Endpoint()), "etcd went back to an older state", func() {
+	etcdtest.Put(t, client, layout.Field("due", metadata.FieldUUID), "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003")
+	etcdtest.Put(t, client, layout.Field("due", metadata.FieldAutoUnlockAt), "1553682600")
+	metricsShow(t, start(t, etcd.Endpoint()), `^unlocker_removal_held_back{reason="revision"} 1$`, func() {
 		p := metadata.Presence{ID: "older", Now: metadata.Time{Time: time.Now()}, Revision: 1_000_000}
 		etcdtest.Put(t, client, layout.Unlocker(p.ID), protocol.Marshal(p))
 	})

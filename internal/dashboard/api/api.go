@@ -126,6 +126,10 @@ type unlockerJSON struct {
 	ArrivedAt *string  `json:"arrived_at"`
 	ArrivedIn *float64 `json:"arrived_at_in_seconds"`
 	HeldBack  []string `json:"held_back"`
+	LastGapAt *string  `json:"last_gap_at"`
+	LastGapIn *float64 `json:"last_gap_at_in_seconds"`
+	GapCause  *string  `json:"last_gap_cause"`
+	Witness   *string  `json:"witness_trouble"`
 }
 
 // ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
@@ -140,9 +144,11 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 	for _, u := range unlockers {
 		v := unlockerJSON{ID: u.ID, Hostname: lockjson.Known(u.Hostname), Version: lockjson.Known(u.Version),
 			Mode:     lockjson.Known(u.Mode),
-			HeldBack: append([]string{}, u.HeldBack...)}
+			HeldBack: append([]string{}, u.HeldBack...), GapCause: lockjson.Known(u.LastGapCause),
+			Witness: lockjson.Known(u.WitnessTrouble)}
 		v.StartedAt, v.StartedIn = lockjson.Instant(u.StartedAt.Time, now)
 		v.ArrivedAt, v.ArrivedIn = lockjson.Instant(u.Arrived, now)
+		v.LastGapAt, v.LastGapIn = lockjson.Instant(u.LastGap.Time, now)
 		j.Unlockers = append(j.Unlockers, v)
 	}
 	for _, m := range a.site.Config.Members() {

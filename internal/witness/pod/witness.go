@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -356,22 +357,21 @@ func (w *Witness) synced() bool {
 	return true
 }
 
-// Status is what a witness sees.
-type Status struct {
-	Pods    int      // that it watches
-	Synced  bool     // whether it knows all pods and learns of their changes
-	Trouble []string // why not, a sentence for each namespace for which the API server gave a reason
-}
-
-// Status returns what the witness sees now.
-func (w *Witness) Status() Status {
-	s := Status{Pods: w.pods.count(), Synced: w.synced()}
+// Trouble says why the witness does not know all pods, or does not learn of their changes; empty if it does.
+func (w *Witness) Trouble() string {
+	if w.synced() {
+		return ""
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var reasons []string // of the namespaces for which the API server gave one
 	for _, namespace := range slices.Sorted(maps.Keys(w.troubles)) {
 		if t := w.troubles[namespace]; t != nil {
-			s.Trouble = append(s.Trouble, t.text)
+			reasons = append(reasons, t.text)
 		}
 	}
-	return s
+	if reasons == nil {
+		return "not all pods are known yet"
+	}
+	return strings.Join(reasons, "; ")
 }

@@ -442,16 +442,17 @@ func TestTroubleIsReportedInASentence(t *testing.T) {
 			s := &store{}
 			w, log := watch(t, a, s, "shop")
 			proctest.Eventually(t, "the sentence", func() error {
-				if got := w.Status(); len(got.Trouble) != 1 || !strings.Contains(got.Trouble[0], c.says) || got.Synced {
-					return fmt.Errorf("status %+v", got)
+				if got := w.Trouble(); !strings.Contains(got, c.says) {
+					return fmt.Errorf("the trouble is %q", got)
 				}
 				return nil
 			})
 			shows(t, w, "unlocker_kubernetes_synced 0")
 			a.refuse(0)
 			shows(t, w, "unlocker_kubernetes_synced 1")
-			if got := w.Status(); !got.Synced || len(got.Trouble) > 0 || got.Pods != 1 {
-				t.Errorf("status %+v", got)
+			shows(t, w, "unlocker_kubernetes_pods 1")
+			if got := w.Trouble(); got != "" {
+				t.Errorf("the trouble is %q", got)
 			}
 			if said := strings.Count(log.String(), c.says); said != 1 || strings.Count(log.String(), "\n") != 2 {
 				t.Errorf("it is logged %d times: %s", said, log)
@@ -501,13 +502,13 @@ func TestEventsAfterABreakMayDateFromIt(t *testing.T) {
 		}
 	}
 	is(`{"running": {"startedAt": "2026-01-01T00:00:00Z"}}`)
-	if !w.Status().Synced {
-		t.Error("not synced although everything is known")
+	if got := w.Trouble(); got != "" {
+		t.Errorf("everything is known, and the trouble is %q", got)
 	}
 	now += 5 * time.Second
 	w.Fail()
-	if w.Status().Synced {
-		t.Error("synced while the API server does not answer")
+	if w.Trouble() == "" {
+		t.Error("there is no trouble while the API server does not answer")
 	}
 	now += 5 * time.Second
 	is(`{"terminated": {"containerID": "c1", "finishedAt": "2026-01-01T00:01:03Z"}}`)
