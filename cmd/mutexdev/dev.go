@@ -112,6 +112,7 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string, dirs []strin
 	group.Add("unlocker", func(ctx context.Context) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), slices.Concat(shared, []string{
 			"--policy=auto-unlock", "--metrics.lock-series=all", "--web.listen-address=" + o.unlocker.value,
+			"--dashboard.url=" + o.page(),
 			"--sweep.clock-skew=" + p.ClockSkew.String(), "--sweep.min-warning=" + p.MinWarning.String(),
 			"--sweep.abandoned=unlock", "--sweep.abandoned-grace=" + p.AbandonedGrace.String()}))
 	})
