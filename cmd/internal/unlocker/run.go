@@ -173,8 +173,11 @@ type options struct {
 
 // Command returns the program as a command.
 func Command() *cobra.Command {
-	cmd := runnable("unlocker")
-	cmd.Short = "removes distributed locks whose holders are gone"
+	var o options
+	cmd := &cobra.Command{
+		Use: "unlocker", Short: "removes distributed locks whose holders are gone", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+	}
 	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It exports them to Prometheus, to alert
 about locks that are held for longer than their holders promised. With --policy=auto-unlock, it
 removes a lock when the deadline that its holder set has passed and the lock has alerted for long
@@ -185,21 +188,14 @@ permission for exactly the locks' prefix.`
 	cmd.Example = `  unlocker --policy=alert-only
   unlocker --policy=auto-unlock --etcd.endpoints=https://etcd-0:2379,https://etcd-1:2379 --etcd.cacert=ca.crt
   unlocker --policy=auto-unlock --sweep.dry-run`
-	again := runnable("run") // for command lines that like a verb
-	again.Short = "the same as unlocker without a command"
-	cmd.AddCommand(again, witnessCommand(), rulesCommand())
+	o.defineAll(cmd.Flags())
+	cmd.AddCommand(witnessCommand(), rulesCommand())
 	flags.Version(cmd, build.Current().Line("unlocker"))
 	flags.Bind(cmd, "UNLOCKER")
 	return cmd
 }
 
-func runnable(name string) *cobra.Command {
-	var o options
-	cmd := &cobra.Command{
-		Use: name, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
-	}
-	fs := cmd.Flags()
+func (o *options) defineAll(fs *pflag.FlagSet) {
 	fs.StringVar(&o.policy, "policy", "", "what to do about stale locks: alert-only or auto-unlock; required")
 	o.sweep = flags.Policy(fs)
 	o.define(fs)
@@ -212,7 +208,6 @@ func runnable(name string) *cobra.Command {
 		ShutdownTimeout: 20 * time.Second})
 	fs.StringVar(&o.web.ProbeAddress, "web.probe-address", "",
 		"`host:port` of an extra listener for probes only, without TLS or login")
-	return cmd
 }
 
 func (o *options) define(fs *pflag.FlagSet) {
