@@ -119,7 +119,7 @@ bench-deaths: build $(KUBE_APISERVER) ## how long a killed holder's lock stays, 
 	cd bench && go run ./deaths -bin $(CURDIR)/bin -kube-apiserver $(KUBE_APISERVER) $(ARGS)
 
 .PHONY: bench-clients
-bench-clients: ## an uncontended lock with the client of each language (needs Python, Ruby, Node, curl, jq); ARGS="-n 1000"
+bench-clients: ## an uncontended lock with the client of each language (needs Python, Ruby, Node); ARGS="-n 1000"
 	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 	cd bench && go run ./clients $(ARGS)
 

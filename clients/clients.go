@@ -6,5 +6,5 @@ import "embed"
 
 // Sources are the files of the clients, by their path below this directory.
 //
-//go:embed python/src/clustermutex/*.py ruby/lib/*.rb ruby/lib/clustermutex/*.rb typescript/src/*.ts shell/mutex.sh
+//go:embed python/src/clustermutex/*.py ruby/lib/*.rb ruby/lib/clustermutex/*.rb typescript/src/*.ts
 var Sources embed.FS

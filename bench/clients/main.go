@@ -19,7 +19,7 @@ import (
 
 func main() {
 	etcdtest.Member()
-	n := flag.Int("n", 500, "how many locks each client takes and releases; that for shell a tenth")
+	n := flag.Int("n", 500, "how many locks each client takes and releases")
 	rounds := flag.Int("rounds", 10, "in how many turns")
 	sources := flag.String("clients", "../clients", "directory of the clients, with clients/typescript built")
 	flag.Parse()
@@ -55,7 +55,7 @@ func run(ctx context.Context, dir, sources string, n, rounds int) (err error) {
 	}
 	for range rounds {
 		for _, c := range contestants {
-			if err := c.turn(ctx, etcd.Addr, max(1, n/rounds/c.slower)); err != nil {
+			if err := c.turn(ctx, etcd.Addr, n/rounds); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 		}
@@ -68,7 +68,6 @@ func run(ctx context.Context, dir, sources string, n, rounds int) (err error) {
 type contestant struct {
 	name   string
 	worker worker
-	slower int // it takes so many times fewer locks
 	took   []time.Duration
 	counts servers.EtcdCounts // of all turns
 }

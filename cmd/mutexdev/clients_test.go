@@ -29,11 +29,10 @@ func holders() map[string][]string {
 			"process_start"},
 		"website/sitemap": {"typescript/", "website", "of 6", source + "sitemap.mjs#L", ">writeSitemap<",
 			"process_start"},
-		"backup/posters": {"shell/", "operations", "backup of the posters"},
 	}
 }
 
-// TestEveryLanguageHoldsALock needs Python, Ruby, Node, curl and jq, and what npm builds in clients/typescript.
+// TestEveryLanguageHoldsALock needs Python, Ruby and Node, and what npm builds in clients/typescript.
 func TestEveryLanguageHoldsALock(t *testing.T) {
 	tmp := t.TempDir()
 	dev, dashboard := program(t, realPath, tmp, "4")

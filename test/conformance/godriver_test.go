@@ -387,6 +387,9 @@ func (d *goDriver) hold(ctx context.Context, r goRequest, opts []mutex.Option) (
 	case r.tries():
 		l, err := d.client.TryLock(ctx, r.Name, opts...)
 		return l, l, err
+	case d.fault == withoutQueue:
+		l, err := d.tryAgain(ctx, r.Name, opts)
+		return l, l, err
 	}
 	l, err := d.client.Lock(ctx, r.Name, opts...)
 	return l, l, err

@@ -262,8 +262,8 @@ func hasTable(clients []*client) string {
 }
 
 func titled(name string) string {
-	if special, ok := map[string]string{"typescript": "TypeScript", "shell": "shell"}[name]; ok {
-		return special
+	if name == "typescript" {
+		return "TypeScript"
 	}
 	return strings.ToUpper(name[:1]) + name[1:]
 }

@@ -33,17 +33,17 @@ type Language struct {
 // runtime is what a client and its holder need.
 type runtime struct {
 	name, lock, job string
-	programs        []program
+	program         program
 	// command returns arguments and environment. Paths are below dir, where the files of the repository lie as they
 	// lie there.
-	command func(dir string, path []string, found version) (args, env []string, err error)
+	command func(dir, interpreter string, found version) (args, env []string, err error)
 }
 
 // program is a program on PATH.
 type program struct {
 	name  string
 	what  string  // as people write it
-	least version // that the client needs; the zero version: any
+	least version // that the client needs
 }
 
 // version is major and minor.
@@ -67,38 +67,30 @@ func unpack(dir string) error {
 
 func runtimes() []runtime {
 	return []runtime{
-		{name: "Python", programs: []program{{"python3", "Python", version{3, 9}}},
+		{name: "Python", program: program{"python3", "Python", version{3, 9}},
 			lock: "analytics/funnel", job: "a long job that reports progress", command: python},
-		{name: "Ruby", programs: []program{{"ruby", "Ruby", version{3, 1}}},
+		{name: "Ruby", program: program{"ruby", "Ruby", version{3, 1}},
 			lock: "newsletter/autumn", job: "e-mails in batches", command: ruby},
-		{name: "TypeScript", programs: []program{{"node", "Node", version{20, 0}}},
+		{name: "TypeScript", program: program{"node", "Node", version{20, 0}},
 			lock: "website/sitemap", job: "a build, section by section", command: typescript},
-		{name: "shell", programs: []program{{name: "curl", what: "curl"}, {"jq", "jq", version{1, 6}},
-			{name: "sh", what: "sh"}},
-			lock: "backup/posters", job: "a command under a lock", command: shell},
 	}
 }
 
-func python(dir string, path []string, _ version) (args, env []string, err error) {
-	return []string{path[0], filepath.Join(dir, holders, "funnel.py")},
+func python(dir, interpreter string, _ version) (args, env []string, err error) {
+	return []string{interpreter, filepath.Join(dir, holders, "funnel.py")},
 		[]string{"PYTHONPATH=" + filepath.Join(dir, "clients/python/src"), "PYTHONDONTWRITEBYTECODE=1"}, nil
 }
 
-func ruby(dir string, path []string, _ version) (args, env []string, err error) {
+func ruby(dir, interpreter string, _ version) (args, env []string, err error) {
 	library := filepath.Join(dir, "clients/ruby/lib")
-	return []string{path[0], "-I", library, filepath.Join(dir, holders, "newsletter.rb")}, nil, nil
-}
-
-func shell(dir string, path []string, _ version) (args, env []string, err error) {
-	return []string{path[2], filepath.Join(dir, holders, "backup.sh"), filepath.Join(dir, "clients/shell")},
-		[]string{"TMPDIR=" + dir}, nil
+	return []string{interpreter, "-I", library, filepath.Join(dir, holders, "newsletter.rb")}, nil, nil
 }
 
 // typescript runs the client's sources, where Node can, or what npm has built of them in the checkout around the
 // working directory.
-func typescript(dir string, path []string, found version) (args, env []string, err error) {
+func typescript(dir, interpreter string, found version) (args, env []string, err error) {
 	client := filepath.Join(dir, "clients/typescript")
-	args = []string{path[0]}
+	args = []string{interpreter}
 	if erasesTypes(found) {
 		about := []byte(`{"type": "module", "exports": "./src/index.ts"}`)
 		if err := os.WriteFile(filepath.Join(client, "package.json"), about, 0o600); err != nil {
@@ -158,19 +150,11 @@ func FindLanguages(ctx context.Context, dir string) (*Languages, error) {
 
 // find returns the holder; the error is a sentence.
 func (r runtime) find(ctx context.Context, dir string) (Language, error) {
-	var path []string
-	var first version
-	for i, p := range r.programs {
-		file, v, err := p.find(ctx)
-		if err != nil {
-			return Language{}, err
-		}
-		path = append(path, file)
-		if i == 0 {
-			first = v
-		}
+	file, found, err := r.program.find(ctx)
+	if err != nil {
+		return Language{}, err
 	}
-	args, env, err := r.command(dir, path, first)
+	args, env, err := r.command(dir, file, found)
 	return Language{r.name, r.lock, r.job, args, env}, err
 }
 
@@ -180,9 +164,6 @@ func (p program) find(ctx context.Context) (string, version, error) {
 	file, err := exec.LookPath(p.name)
 	if err != nil {
 		return "", version{}, fmt.Errorf("no %s on this machine", p.what)
-	}
-	if p.least == (version{}) {
-		return file, p.least, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
