@@ -178,6 +178,11 @@ var dashboardSuites = []suite{
 			"TestUnlockersOfHiddenClustersAreNotShown"},
 		{"past-cluster", `record.cluster > c.cluster`, `false`, "TestPagedHistoryOfSeveralClustersResumesCorrectly"},
 	}},
+	{"internal/dashboard/intervals", []fault{
+		// How long a lock is usually held.
+		{"usual-few", `holds < minUsual`, `false`, "TestUsualHoldIsTheMedianOfThoseReleased"},
+		{"usual-others", `i.Ended == metadata.EndedReleased`, `true`, "TestUsualHoldIsTheMedianOfThoseReleased"},
+	}},
 	{"internal/dashboard/locks", []fault{
 		// How the locks of a snapshot are judged and found.
 		{"turns", `verdict.Turns(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestClassChangesOverTime"},
