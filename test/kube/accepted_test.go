@@ -146,7 +146,6 @@ func everyScenario(t *testing.T, c *cluster) {
 	if err != nil || len(files) < 12 {
 		t.Fatalf("only %q (%v): make kube", files, err)
 	}
-	files = append(files, filepath.Join(*rendered, "kustomize", "example.yaml"))
 	kinds := map[string]int{}
 	for _, file := range files {
 		name := filepath.Base(file)
