@@ -211,16 +211,16 @@ func TestPageAndFilesStayWithinTheirBudget(t *testing.T) {
 	d := s.dashboard(t)
 	sum := map[string]int{}
 	for name, part := range map[string]string{"app.js": "scripts", "theme.js": "scripts", "app.css": "styles",
-		"views.js": "views"} {
+		"forms.js": "forms"} {
 		sum[part] += get(d, "/assets/"+fingerprint(t, d)+"/"+name, "Accept-Encoding", "gzip").Body.Len()
 	}
 	if both := sum["scripts"] + sum["styles"]; both > 14_000 {
 		t.Errorf("scripts have %d and styles %d bytes packed, in all %d; the budget is 14,000", sum["scripts"],
 			sum["styles"], both)
 	}
-	// Saved views and notifications have their own file and budget, because most readers load neither.
-	if sum["views"] > 2_500 {
-		t.Errorf("the script of saved views has %d bytes packed; the budget is 2,500", sum["views"])
+	// Only pages with a form load this script.
+	if sum["forms"] > 1_000 {
+		t.Errorf("the script of forms has %d bytes packed; the budget is 1,000", sum["forms"])
 	}
 }
 

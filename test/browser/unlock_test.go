@@ -139,12 +139,19 @@ func (b *tab) send(reason string) {
 	b.until("the page of the lock", `document.readyState === "complete" && !document.querySelector("form.force")`)
 }
 
+// formScript waits until the script of forms has run.
+func (b *tab) formScript() {
+	b.t.Helper()
+	const loaded = `performance.getEntriesByType("resource").find((e) => e.name.endsWith("/forms.js"))`
+	b.until("the script", loaded)
+	ask[bool](b, `import(`+loaded+`.name).then(() => true)`)
+}
+
 func TestTypedTextSurvivesALogin(t *testing.T) {
 	s, b := everything(t)
 	s.night()
 	b.act(s.stage, "ask")
-	b.until("the script", `performance.getEntriesByType("resource").some((e) => e.name.endsWith("/views.js"))
-		&& document.querySelector("#views form")`)
+	b.formScript()
 	b.do(typeInto("#reason", "the deploy waits"), typeInto("#ticket", "OPS-12"))
 	b.login("")
 	ask[bool](b, `window.sent = true`)
@@ -155,7 +162,7 @@ func TestTypedTextSurvivesALogin(t *testing.T) {
 	b.until("what was typed", `document.getElementById("reason").value === "the deploy waits"
 		&& document.getElementById("ticket").value === "OPS-12"`)
 	b.act(s.stage, "extend")
-	b.until("the script", `document.querySelector("#views form")`)
+	b.formScript()
 	if typed := ask[string](b, `document.getElementById("reason").value`); typed != "" {
 		t.Errorf("another form has %q", typed)
 	}

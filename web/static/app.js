@@ -209,7 +209,7 @@ async function apply(text, received, version) {
   show(page.body.className, page.title, $("icon", page).getAttribute("href"));
   alerts($("alerts", page));
   $("fresh").replaceWith($("fresh", page));
-  one(".force") ? (await views()).merge(follows(), page) : merge($("main"), $("main", page));
+  one(".force") ? (await forms()).merge(follows(), page) : merge($("main"), $("main", page));
   findTimes();
   tick();
 }
@@ -476,9 +476,8 @@ run();
 schedule(every * 1000);
 announce(one(".verdict.stale"));
 
-// Saved views and what forms need are loaded by those who use them.
-const views = () => import("./views.js");
-$("views").addEventListener("toggle", views);
-if (stored("watched") || one("textarea")) views();
+// Only pages with a form load what forms need.
+const forms = () => import("./forms.js");
+if (one("textarea")) forms();
 
-export { every, holds, make, stored, tick, words };
+export { holds, tick, words };
