@@ -242,12 +242,10 @@ var _ http.Handler = (*Dashboard)(nil)
 
 const runEvery = 3 * time.Second
 
-// Run fetches what pages may need ahead of them, and sends notices of force unlocks, until ctx ends. The pages work
-// without it.
+// Run fetches what pages may need ahead of them, until ctx ends. The pages work without it.
 func (d *Dashboard) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for _, c := range d.servers() {
-		running.Go(func() { c.actions.Run(ctx) })
 		running.Go(func() { c.fetch(ctx) })
 	}
 	running.Wait()

@@ -1,11 +1,9 @@
 package dashboard_test
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -14,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -236,72 +233,6 @@ func TestForceUnlockOfHostileNames(t *testing.T) {
 		if !json.Valid([]byte(last)) || deceptive(last) >= 0 {
 			t.Errorf("%.40q: the log line is %q", name, last)
 		}
-	}
-}
-
-func TestForceUnlockSendsANotice(t *testing.T) {
-	for name, c := range map[string]struct {
-		typed    string
-		failures int
-		notices  map[string]float64 // by result
-		says     string
-	}{
-		"at once":              {stuck, 0, map[string]float64{"success": 1}, "a notice was sent"},
-		"after two failures":   {stuck, 2, map[string]float64{"success": 1}, "a notice was sent"},
-		"to nobody who hears":  {stuck, 9, map[string]float64{"error": 1}, "a notice could not be sent"},
-		"not if it is refused": {"another", 0, nil, `"result":"denied"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := busy()
-				var heard []string
-				d, done := operated(t, s, func(config *setup.Config) {
-					config.ExternalURL = "https://locks.example/"
-					config.Notify = func(ctx context.Context, notice []byte) error {
-						if _, limited := ctx.Deadline(); !limited {
-							t.Error("it may take forever")
-						}
-						if c.failures--; c.failures >= 0 {
-							return errors.New("connection refused")
-						}
-						heard = append(heard, string(notice))
-						return nil
-					}
-				})
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan error)
-				go func() { ended <- d.Run(ctx) }()
-				form := s.wanted(stuck)
-				form.Set("typed", c.typed)
-				if w := post(d, "chief", unlockLink(s, stuck), form); len(*done) != len(c.notices) {
-					t.Fatalf("the answer is %d %s", w.Code, w.Body)
-				}
-				time.Sleep(time.Minute)
-				stop()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-				for _, result := range []string{"success", "error", "dropped"} {
-					if got := sample(t, d, "mutexdash_notices_total", result); got != c.notices[result] {
-						t.Errorf("%v notices with the result %s, want %v", got, result, c.notices[result])
-					}
-				}
-				if !strings.Contains(s.log.String(), c.says) {
-					t.Errorf("the log says %s", &s.log)
-				}
-				if c.notices["success"] == 0 {
-					return
-				}
-				var notice map[string]string
-				if err := json.Unmarshal([]byte(heard[0]), &notice); err != nil || len(heard) != 1 {
-					t.Fatal(err, heard)
-				}
-				if notice["name"] != stuck || notice["actor"] != "chief" || notice["owner"] != "billing" ||
-					!strings.HasPrefix(notice["url"], "https://locks.example/lock?name=billing/") {
-					t.Errorf("told was %v", notice)
-				}
-			})
-		})
 	}
 }
 

@@ -97,7 +97,6 @@ func (r *release) webSecrets(t *testing.T) {
 		"http.yml": "basic_auth:\n  username: unlocker\n  password_file: password\n", "password": "secret",
 	}
 	r.objects["prometheus-access"] = map[string]string{"http.yml": "bearer_token: secret\n"}
-	r.objects["chat-webhook"] = map[string]string{"url": "https://chat.invalid/hook?token=secret"}
 	r.objects["zone"] = map[string]string{"zone": "eu"}
 }
 

@@ -103,7 +103,6 @@ var dashboardSuites = []suite{
 		{"other-note", `asked.Undo && at != asked.Mark`, `false`, "TestAcknowledgementIsReplacedOrWithdrawn"},
 		{"strange-member", `decoder.More()`, `false`, "TestActionsThroughTheAPI"},
 		{"log-filled", `!logged`, `false`, "TestRefusedAttemptsDoNotFillTheLog"},
-		{"notice-tries", `range «noticeTries»`, `1`, "TestForceUnlockSendsANotice"},
 		// Escapes: nothing that a client wrote is more than text.
 		{"visible", `"visible":      «text.Visible»`, `func(s string) string { return s }`,
 			"TestHostileTextIsShownAndHarmless"},

@@ -32,7 +32,6 @@ type options struct {
 	minRefresh     time.Duration
 	hsts           time.Duration
 	hosts          []string
-	webhook        string
 	prometheus     prometheusOptions
 	alertmanager   string
 	access         accessOptions
@@ -90,9 +89,6 @@ func (o *options) appearance(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.sources, "web.source-link", nil,
 		"`PREFIX=URL` that links frames of backtraces to their code, for files whose path begins with PREFIX, which "+
 			"may be empty; the URL is https and contains {file}, without PREFIX, and {line}; repeatable")
-	fs.StringVar(&o.webhook, "web.unlock-webhook", "",
-		"`URL` that every action of an operator is posted to as JSON; it may contain a secret, so prefer the "+
-			"environment variable")
 	fs.StringVar(&o.alertmanager, "web.alertmanager-url", "",
 		"`URL` at which users reach Alertmanager; a lock's page then links to its silence form")
 	fs.DurationVar(&o.hsts, "web.hsts", 0,
@@ -113,8 +109,6 @@ func given(fs *pflag.FlagSet) []setup.Setting {
 		switch {
 		case value == f.DefValue || f.Name == "help" || f.Name == "version":
 			return
-		case f.Name == "web.unlock-webhook":
-			value = "(secret)"
 		case f.Name == "etcd.endpoints":
 			value = strings.Join(public(strings.Split(strings.Trim(value, "[]"), ",")), ",")
 		}

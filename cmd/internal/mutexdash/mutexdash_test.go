@@ -126,7 +126,6 @@ func TestBadFlagsAreReportedInOneSentence(t *testing.T) {
 		"--log.level=loud":                     "loud",
 		"--web.config.file=/does/not/exist":    "/does/not/exist",
 		"--web.source-link=https://git/{file}": "PREFIX=https://host/path/{file}",
-		"--web.unlock-webhook=ftp://x":         "https://host/path",
 		"--web.hsts=24h":                       "needs a certificate",
 		"--web.allowed-hosts=*":                "not the name of a host",
 		"surplus":                              "surplus",
@@ -145,12 +144,13 @@ func TestBadFlagsAreReportedInOneSentence(t *testing.T) {
 
 func TestStatusShowsFlagsButNoSecrets(t *testing.T) {
 	etcd := etcdtest.Start(t)
-	t.Setenv("MUTEXDASH_WEB_UNLOCK_WEBHOOK", "https://chat.example/hooks/wholly-secret")
+	t.Setenv("MUTEXDASH_ETCD_USER", "dash")
+	t.Setenv("MUTEXDASH_ETCD_PASSWORD", "wholly-secret")
 	p := start(t, etcd.Endpoint(), "--web.environment=prod-eu")
 	answers(t, p.pages+"/status", http.StatusOK, "web.environment")
 	answers(t, p.pages+"/status", http.StatusOK, "<dt>leader</dt>")
 	_, text := page(t, p, "", http.MethodGet, "/status", nil)
-	for _, secret := range []string{"wholly-secret", "unlock-webhook", "web.listen-address"} {
+	for _, secret := range []string{"wholly-secret", "etcd.user", "web.listen-address"} {
 		if strings.Contains(text, secret) {
 			t.Errorf("the page reveals %s to all users: %s", secret, text)
 		}

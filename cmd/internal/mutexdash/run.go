@@ -123,13 +123,6 @@ func (o options) shared() (setup.Config, error) {
 		}
 		config.Sources = append(config.Sources, source)
 	}
-	if o.webhook != "" {
-		notify, err := webhook(o.webhook)
-		if err != nil {
-			return config, err
-		}
-		config.Notify = notify
-	}
 	return config, nil
 }
 

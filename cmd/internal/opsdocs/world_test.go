@@ -69,8 +69,7 @@ func scrapes(t *testing.T) map[string]families {
 		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig(t),
 		"--web.listen-address="+unlockerAddress)
 	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages,
-		"--web.ops-address="+ops,
-		"--web.unlock-webhook=http://127.0.0.1:1")
+		"--web.ops-address="+ops)
 	run(t, unlocker.Command(), "witness", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+witness)
 	l := protocol.DefaultLayout()
 	cycle(t, client, l)

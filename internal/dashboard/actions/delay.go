@@ -122,7 +122,6 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 		return action, o.notDone(err)
 	}
 	o.site.History.Forget() // the person looks for it next
-	o.tell(asked, d.Owner, action)
 	return action, nil
 }
 

@@ -11,15 +11,6 @@ func newMetrics() metrics { return metrics{prometheus.NewRegistry()} }
 
 type results struct{ *prometheus.CounterVec }
 
-// newNotices counts notices; known says that they are sent.
-func (m metrics) newNotices(known bool) results {
-	var all []string
-	if known {
-		all = []string{"success", "error", "dropped"}
-	}
-	return m.newResults("mutexdash_notices_total", "Webhook notices of what operators did, by result.", all...)
-}
-
 func (m metrics) newResults(name, help string, all ...string) results {
 	v := promauto.With(m.Registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
 	for _, result := range all {

@@ -163,15 +163,12 @@ type Handler struct {
 	site       *site.Site
 	traces     *backtraces.Store
 	api        *api.API
-	told       results     // notices
-	notices    chan []byte // that wait to be sent
 }
 
 // New returns the handler of a site. Conflicts show programs the lock as the API does.
 func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
 	m := newMetrics()
-	h := &Handler{metrics: m, site: s, traces: t, api: a, told: m.newNotices(s.Config.Notify != nil),
-		notices: make(chan []byte, maxNotices)}
+	h := &Handler{metrics: m, site: s, traces: t, api: a}
 	h.Operations = newOperations(h)
 	return h
 }

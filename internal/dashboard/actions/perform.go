@@ -193,7 +193,6 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 		return action, o.notDone(err)
 	}
 	o.site.History.Forget() // the person looks for it next
-	o.tell(asked, record.Owner, action)
 	return action, nil
 }
 

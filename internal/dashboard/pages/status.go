@@ -150,7 +150,6 @@ func (p *Pages) about(r *site.Request) []fact {
 		ok           bool
 	}{
 		{"backtraces", "hidden", p.site.Config.HideBacktraces},
-		{"force unlocks", "are posted to a webhook", p.site.Config.Notify != nil},
 		{"address", p.site.URLs.Origin + p.site.URLs.Prefix, p.site.URLs.Origin != ""},
 		{"fastest refresh", text.Duration(p.site.Config.MinRefresh), p.site.Config.MinRefresh >= time.Second},
 		{"in frames of", strings.Join(p.site.Config.FrameAncestors, " "), len(p.site.Config.FrameAncestors) > 0},

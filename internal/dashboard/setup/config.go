@@ -105,10 +105,6 @@ type Config struct {
 	// Now is the wall clock.
 	Now func() time.Time
 
-	// Notify posts what an operator did to a webhook, as JSON. Nil: there is none. Its error must not contain secrets,
-	// such as an address.
-	Notify func(ctx context.Context, notice []byte) error
-
 	Access access.Config // who callers are and what they may do
 	Log    zerolog.Logger
 

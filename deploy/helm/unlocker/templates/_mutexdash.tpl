@@ -83,14 +83,3 @@ ports:
 {{- $c := .Values.mutexdash -}}
 {{- ternary "https" "http" (and $c.webConfig.tls (eq (default "pages" $c.service.targetPort) "pages")) -}}
 {{- end }}
-
-{{/* Secrets that it takes from variables. */}}
-{{- define "unlocker.mutexdashVariables" -}}
-{{- with .unlockWebhook }}
-{{- if .secret }}
-- name: MUTEXDASH_WEB_UNLOCK_WEBHOOK
-  valueFrom:
-    secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}
-{{- end }}
-{{- end }}
-{{- end }}

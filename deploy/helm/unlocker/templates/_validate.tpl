@@ -120,9 +120,6 @@
 {{- if and (ne $source "header") (or .identity.header .identity.groupsHeader .identity.trustedProxies) -}}
 {{- fail "mutexdash.identity has headers or proxies, and its source is not header" -}}
 {{- end -}}
-{{- if and .unlockWebhook.secret (not .forceUnlock) (not .askAndExtend) (not .acknowledge) -}}
-{{- fail "mutexdash.unlockWebhook reports force unlocks, and mutexdash.forceUnlock is off" -}}
-{{- end -}}
 {{- if and .hsts (not .webConfig.tls) -}}
 {{- fail "mutexdash.hsts is for pages by TLS, and mutexdash.webConfig.tls is off" -}}
 {{- end -}}
