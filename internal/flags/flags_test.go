@@ -227,11 +227,14 @@ func TestHelpListsEveryFlagInGroups(t *testing.T) {
 	p := ran(t, "--help")
 	help := p.out.String()
 	for _, want := range []string{
-		"\nConnection to etcd:\n      --etcd.endpoints host:port\n",
-		"[default 127.0.0.1:2379; $UNLOCKER_ETCD_ENDPOINTS, $ETCDCTL_ENDPOINTS]",
-		"[$UNLOCKER_ETCD_PASSWORD_FILE, $UNLOCKER_ETCD_PASSWORD, $ETCDCTL_PASSWORD]",
+		"\nConnection to etcd:\n      --etcd.endpoints host:port\n          host:port of etcd's members, ",
+		" [default 127.0.0.1:2379; also $ETCDCTL_ENDPOINTS]\n",
+		" [also $UNLOCKER_ETCD_PASSWORD, $ETCDCTL_PASSWORD]\n",
 		"\nHTTP server:\n", "\nLog:\n", "\nLocks:\n", "\nSweep:\n",
-		"[default 1h; $UNLOCKER_SWEEP_DEFAULT_ALERT_AFTER]",
+		"      --sweep.default-alert-after duration\n          when a lock without a readable alert time alerts, after it " +
+			"was first seen; 0 is never [default 1h]\n",
+		"      --etcd.user name          name of the etcd user [also $ETCDCTL_USER]\n",
+		"\nEnvironment: $UNLOCKER_POLICY for --policy, and so on.\n",
 		"  sweep       Sweep once\n",
 	} {
 		if !strings.Contains(help, want) {
@@ -244,11 +247,20 @@ func TestHelpListsEveryFlagInGroups(t *testing.T) {
 func TestHelpOfASubcommandNamesSharedFlags(t *testing.T) {
 	for _, args := range [][]string{{"sweep", "--help"}, {"help", "sweep"}} {
 		p := newProgram()
-		p.root.Commands()[0].Flags().Bool("now", false, "at once")
+		fs := p.root.Commands()[0].Flags()
+		fs.Bool("now", false, "at once")
+		fs.Bool("later", false, "not at once")
+		fs.Bool("yes", false, "do not ask")
+		flags.CommandLineOnly(fs, "yes")
 		proctest.Must(t, p.execute(t, args...))
 		help := p.out.String()
-		if want := "      --now\n          at once\n          [$UNLOCKER_NOW]\n"; !strings.Contains(help, want) {
-			t.Errorf("%v does not show %q:\n%s", args, want, help)
+		for _, want := range []string{
+			"\n      --now                     at once\n",
+			"\nEnvironment: $UNLOCKER_NOW for --now, and so on; none for --yes.\n",
+		} {
+			if !strings.Contains(help, want) {
+				t.Errorf("%v does not show %q:\n%s", args, want, help)
+			}
 		}
 		tellsOnce(t, p, help)
 	}

@@ -3,14 +3,15 @@ package flags
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// usage prints what follows the description in --help: every flag of the command with its default and its variables, in
-// groups, and the names of inherited flags, which the help of the root command describes.
+// usage prints what follows the description in --help: every flag of the command with its default, in groups, and the
+// names of inherited flags, which the help of the root command describes.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -27,12 +28,13 @@ func usage(c *cobra.Command) error {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
 	}
 	printCommands(&b, c)
-	for _, g := range groups(ownFlags(c)) {
+	for _, g := range groups(described(c)) {
 		fmt.Fprintf(&b, "\n%s:\n", g.title)
 		for _, f := range g.flags {
 			printFlag(&b, c, f)
 		}
 	}
+	printVariables(&b, c)
 	printInherited(&b, c)
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\nUse \"%s [command] --help\" for more about a command.\n", c.CommandPath())
@@ -58,22 +60,56 @@ func listed(c *cobra.Command) bool {
 	return c.IsAvailableCommand() || c.Name() == "help" || c.IsAdditionalHelpTopicCommand()
 }
 
+// A flag's help begins in textColumn, beside its name. If it does not fit there, it is on the next line.
+const (
+	textColumn  = 32
+	helpColumns = 120
+)
+
 func printFlag(w io.Writer, c *cobra.Command, f *pflag.Flag) {
 	kind, text := pflag.UnquoteUsage(f)
 	name := "      --" + f.Name
 	if f.Shorthand != "" {
 		name = "  -" + f.Shorthand + ", --" + f.Name
 	}
-	fmt.Fprintf(w, "%s\n          %s\n", strings.TrimRight(name+" "+kind, " "), text)
+	name = strings.TrimRight(name+" "+kind, " ")
 	var facts []string
 	if d := defaultOf(f); d != "" {
 		facts = append(facts, "default "+d)
 	}
-	if v := names(c, f); len(v) > 0 {
-		facts = append(facts, "$"+strings.Join(v, ", $"))
+	if v := names(c, f); len(v) > 1 {
+		facts = append(facts, "also $"+strings.Join(v[1:], ", $"))
 	}
 	if len(facts) > 0 {
-		fmt.Fprintf(w, "          [%s]\n", strings.Join(facts, "; "))
+		text += " [" + strings.Join(facts, "; ") + "]"
+	}
+	if len(name)+2 > textColumn || textColumn+len(text) > helpColumns {
+		fmt.Fprintf(w, "%s\n          %s\n", name, text)
+		return
+	}
+	fmt.Fprintf(w, "%-*s%s\n", textColumn, name, text)
+}
+
+// printVariables names the variable of one flag, as those of the others are alike, and the flags that have none.
+func printVariables(w io.Writer, c *cobra.Command) {
+	var with, without []string
+	for _, f := range ownFlags(c) {
+		switch v := names(c, f); {
+		case f.Name == "help", f.Name == "version":
+		case len(v) == 0:
+			without = append(without, "--"+f.Name)
+		default:
+			with = append(with, fmt.Sprintf("$%s for --%s", v[0], f.Name))
+		}
+	}
+	switch {
+	case len(with) == 0:
+	case len(with) == 1:
+		fmt.Fprintf(w, "\nEnvironment: %s.\n", with[0])
+	case len(without) == 0:
+		fmt.Fprintf(w, "\nEnvironment: %s, and so on.\n", with[0])
+	default:
+		fmt.Fprintf(w, "\nEnvironment: %s, and so on; none for %s.\n", with[0], strings.Join(without, ", "))
 	}
 }
 
@@ -147,6 +183,11 @@ func groups(flags []*pflag.Flag) []group {
 		all = append(all, group{title(name), members[name]})
 	}
 	return all
+}
+
+// described returns the flags that the help of the command describes. Every command has --help: the root's describes it.
+func described(c *cobra.Command) []*pflag.Flag {
+	return slices.DeleteFunc(ownFlags(c), func(f *pflag.Flag) bool { return f.Name == "help" && c.HasParent() })
 }
 
 // ownFlags returns the flags that the command itself defines.
