@@ -4,8 +4,8 @@
 // same code as the binary. Each command has a file, with an options struct, a constructor and a run method:
 //
 //   - run: run, alive, unlock, reserve, wait
-//   - look: list, show, watch, history, check, due, delays, periods, tasks
-//   - act: ack, ask, extend, force-unlock, end-delay, reset-period
+//   - look: list, show, watch, history, check, periods, tasks
+//   - act: ack, ask, extend, force-unlock
 //   - set up: etcd-setup, clusters, version
 //
 // The files form layers, and each uses only files below it: root.go; the commands; what some of them share (page,

@@ -74,7 +74,7 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 	f.DurationVar(&o.unclaimedAfter, "unclaimed-after", 5*time.Second,
 		"warn when a lock with waiters stays free for this long; 0 turns this off")
 	f.IntVar(&o.warnAlerting, "warn-alerting", 0,
-		"warn when more locks are alerting, abandoned, expired or malformed; an expired or abandoned one always warns")
+		"warn when more locks alert or are malformed, expired or abandoned; the last two always warn")
 	f.IntVar(&o.critAlerting, "crit-alerting", off,
 		"critical when more locks are alerting, abandoned, expired or malformed")
 	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more processes wait for locks")

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/spf13/cobra"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
@@ -17,35 +16,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-type delaysOptions struct{ listing }
-
-func newDelays(a *app) *cobra.Command {
-	o := &delaysOptions{listing{app: a}}
-	cmd := &cobra.Command{
-		Use:   "delays [PATTERN...]",
-		Short: "List lock delays: locks that may not be taken yet",
-		Long: `List the lock delays, by lock. A lock delay follows a hold that was ended by force or because of its
-deadline, if its record or the unlocker asks for one: the former holder may still be working. Until the
-delay is over, clients that honor lock delays do not take the lock. It ends by itself; end-delay ends it now.
-A PATTERN selects names: * stands for any text, slashes included, ? for one character.
-
-` + jsonLines + lockjson.DelayShape().Help(),
-		Example: `  mutexctl delays
-  mutexctl delays 'billing/*' -o json | jq -r .owner`,
-	}
-	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat, term.NameFormat)
-	o.globs.fromArguments(cmd, o.run)
-	return cmd
-}
-
-func (o *delaysOptions) run(ctx context.Context) error {
-	all, err := o.app.readAll(ctx)
-	if err != nil {
-		return err
-	}
+func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
 	shown := slices.DeleteFunc(all.delays, func(d metadata.Delay) bool { return !o.globs.match(d.Lock) })
 	slices.SortFunc(shown, func(a, b metadata.Delay) int { return strings.Compare(a.Lock, b.Lock) })
-	now := o.app.Now()
 	switch o.format.String() {
 	case term.JSONFormat:
 		return writeLines(o.app.Stdout, shown, func(d metadata.Delay) any { return lockjson.NewDelay(&d, now) })
@@ -65,29 +38,8 @@ func (o *delaysOptions) run(ctx context.Context) error {
 	return o.app.writeTable(&t, text.Count(len(shown), "lock delay"))
 }
 
-type endDelayOptions struct{ operatorAction }
-
-func newEndDelay(a *app) *cobra.Command {
-	o := &endDelayOptions{}
-	cmd := &cobra.Command{
-		Use:   "end-delay NAME --reason REASON",
-		Short: "End a lock delay, as an operator",
-		Long: `End a lock delay early: the next waiter gets the lock at once. Do so only if you know that the former
-holder is no longer working. With --uuid, only the delay after the hold that you saw is ended.
-End the delays of a semaphore or read-write lock one at a time, by their own names: pool#2.
-
-Exits with 4 when there is no delay. It is recorded in the audit trail with the reason, user@host and
-the source "cli".`,
-		Example: `  mutexctl end-delay nightly/report --reason 'node-7 is switched off'
-  mutexctl end-delay nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'node-7 is switched off'`,
-		ValidArgsFunction: a.completeNames,
-	}
-	o.flags(cmd, protocol.ActionEndDelay, "why, for the audit trail (required)")
-	o.names.onLock(cmd, a, func() error { return o.check(protocol.ActionEndDelay) }, o.run)
-	return cmd
-}
-
-func (o *endDelayOptions) run(ctx context.Context, s *session, name string) error {
+// endDelay ends the lock delay of a lock or of a share: only the one after the hold of --uuid, if that is given.
+func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) error {
 	l, err := s.read(ctx, name)
 	if err != nil {
 		return err

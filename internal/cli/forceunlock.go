@@ -17,8 +17,9 @@ import (
 
 type forceUnlockOptions struct {
 	operatorAction
-	app *app
-	yes bool
+	app       *app
+	yes       bool
+	endsDelay bool // instead of a hold
 
 	lockDelay time.Duration
 	given     func(flag string) bool
@@ -29,7 +30,7 @@ func newForceUnlock(a *app) *cobra.Command {
 	o := &forceUnlockOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "force-unlock NAME --reason REASON",
-		Short: "End somebody else's hold, as an operator",
+		Short: "End somebody else's hold, or a lock delay, as an operator",
 		Long: `Remove the record of a lock, whatever its deadlines say. The hold ends at once and the next waiter
 gets the lock. The holder is NOT stopped: it may still be working, and learns of the loss only when
 its library checks. Unless fencing tokens are checked, two processes may then work at the same time.
@@ -41,25 +42,38 @@ required: the uuid of the hold you saw with show. If another hold is there by th
 and the exit status is 3. For a record without a uuid, give --uuid none. End the holders of a
 semaphore or read-write lock one at a time, by their own names: pool#2.
 
-If the record or the unlockers ask for a lock delay, clients that honor lock delays do not take the lock until it
-is over: see "mutexctl delays". Choose another with --lock-delay, 0 for none.
+If the record or the unlockers ask for a lock delay, clients that honor lock delays do not take the lock
+until it is over: see "mutexctl list --delays". Choose another with --lock-delay, 0 for none.
 
-The ending is recorded in the history, and in the audit trail with the reason, user@host and the
-source "cli".`,
+With --end-delay, end such a delay early: the next waiter gets the lock at once. Do so only if you know
+that the former holder is no longer working. It does not ask. With --uuid, only the delay after the hold
+that you saw is ended. Exits with 4 when there is no delay.
+
+The audit trail records both, with the reason, user@host and the source "cli"; the history records the
+end of a hold.`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
-  mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'`,
+  mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'
+  mutexctl force-unlock --end-delay nightly/report --reason 'node-7 is switched off'`,
+		ValidArgsFunction: a.completeNames,
 	}
 	o.flags(cmd, protocol.ActionForceUnlock, "why, for history and audit trail (required)")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
+	cmd.Flags().BoolVar(&o.endsDelay, "end-delay", false, "end the lock delay of NAME instead of a hold")
 	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
-		"how long to keep others out afterwards, up to 1h; default: as the record says, or the unlockers")
+		"keep others out afterwards, up to 1h; default: as the record or the unlockers say")
 	o.given = cmd.Flags().Changed
-	flags.CommandLineOnly(cmd.Flags(), "yes", "lock-delay") // for this one hold only
-	o.runs(cmd, a, o.check, o.run)
+	flags.CommandLineOnly(cmd.Flags(), "yes", "lock-delay", "end-delay") // for this one hold only
+	o.names.onLock(cmd, a, o.check, o.run)
 	return cmd
 }
 
 func (o *forceUnlockOptions) check() error {
+	if o.endsDelay {
+		if o.yes || o.given("lock-delay") {
+			return usagef("--end-delay ends no hold: it goes with neither --yes nor --lock-delay")
+		}
+		return o.operatorAction.check(protocol.ActionEndDelay)
+	}
 	if err := o.operatorAction.check(protocol.ActionForceUnlock); err != nil {
 		return err
 	}
@@ -74,7 +88,14 @@ func (o *forceUnlockOptions) check() error {
 	return nil
 }
 
-func (o *forceUnlockOptions) run(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
+func (o *forceUnlockOptions) run(ctx context.Context, s *session, name string) error {
+	if o.endsDelay {
+		return o.endDelay(ctx, s, name)
+	}
+	return o.toHold(ctx, s, name, o.endHold)
+}
+
+func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
 	decided, err := s.fate(ctx)
 	if err != nil {
 		return "", err

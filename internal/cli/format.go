@@ -155,10 +155,6 @@ func acknowledged(r *metadata.Record, now time.Time) string {
 	return shortText(a.By) + ", " + text.Countdown(a.Until.Sub(now)) + " left"
 }
 
-func lockHelp() string { return jsonLines + lockjson.LockShape().Help() }
-
-const jsonLines = "JSON: one object per line. " + lockjson.Conventions + "\n\n"
-
 func newLockJSON(r *metadata.Record, p staleness.Policy, waiters []metadata.Waiter, now time.Time) lockjson.Lock {
 	return lockjson.New(r, judgeBy(p, r, now), new(verdict.QueueOf(waiters, now)), now)
 }

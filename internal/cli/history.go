@@ -32,11 +32,8 @@ leave no trace here.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
 On a terminal, what does not fit is cut, and a note says so; -o wide shows all. In a pipe or a file
-nothing is cut, so WHY is complete.
-
-` + jsonLines + lockjson.EndingShape().Help(),
-		Example: `  mutexctl history
-  mutexctl history 'billing/*' --limit 10
+nothing is cut, so WHY is complete.`,
+		Example: `  mutexctl history 'billing/*' --limit 10
   mutexctl history -o json | jq -r 'select(.how == "force-unlocked") | [.ended_at, .name, .by, .why] | @tsv'`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat)

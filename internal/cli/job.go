@@ -118,7 +118,7 @@ type onAsk struct {
 }
 
 func (o *onAsk) String() string { return o.value }
-func (o *onAsk) Type() string   { return "signal or command" }
+func (o *onAsk) Type() string   { return "action" }
 
 // Set reads the name of a signal that run forwards, or a shell command.
 func (o *onAsk) Set(value string) error {

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -25,10 +27,13 @@ import (
 
 type listOptions struct {
 	listing
+	due    bool
+	delays bool
 	sort   string
 	limit  int
 	states []string
 	owners []string
+	given  *pflag.FlagSet
 }
 
 func newList(a *app) *cobra.Command {
@@ -37,24 +42,27 @@ func newList(a *app) *cobra.Command {
 		Use:   "list [PATTERN...]",
 		Short: "List held locks, the most urgent first",
 		Long: `List the held locks, the most urgent first, as on the dashboard: by state, then by how many processes
-wait and for how long, then by what is due next. --sort chooses another order.
+wait and for how long, then by what is due next.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
+Each holder of a semaphore or read-write lock has a line of its own, such as pool#2. WAITING counts the
+waiters of the whole lock. ALERT is "if silent" for a holder that keeps extending its lock, and "at
+unlock" where the alert comes only with the auto-unlock.
+
+With --due, list only locks past their deadline, which an unlocker with a fresh view and a verified
+clock would remove now, by the policy that the running unlockers publish; and say what holds them back.
+
+With --delays, list the lock delays instead. A lock delay follows a hold that was ended by force or because
+of its deadline, if its record or the unlocker asks for one: the former holder may still be working. Until
+the delay is over, clients that honor lock delays do not take the lock. It ends by itself; "mutexctl
+force-unlock --end-delay" ends it now.
+
 On a terminal, what does not fit is cut, and a note says so; -o wide shows all. In a pipe or a file
-nothing is cut.
-
-Each holder of a semaphore or read-write lock has a line of its own, such as pool#2; HELD AS shows
-what it has. WAITING counts the waiters of the whole lock. ALERT is "if silent" for a holder that
-keeps extending its lock, and "at unlock" where the alert comes only with the auto-unlock.
-
-` + lockHelp() + `
-
-With -o name, one name per line, in the form that --escaped reads.`,
-		Example: `  mutexctl list
-  mutexctl list 'billing/*' --state alerting,expired
+nothing is cut. With -o name, one name per line, in the form that --escaped reads.`,
+		Example: `  mutexctl list 'billing/*' --state alerting,expired
   mutexctl list --sort held --limit 10   # the ten oldest holds
   mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
-  mutexctl list -o name | while IFS= read -r n; do mutexctl show --escaped "$n"; done`,
+  mutexctl list --delays 'billing/*'`,
 		Aliases: []string{"ls"},
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat, term.NameFormat)
@@ -68,11 +76,20 @@ With -o name, one name per line, in the form that --escaped reads.`,
 	_ = cmd.RegisterFlagCompletionFunc("state",
 		cobra.FixedCompletions(listStates(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
+	cmd.Flags().BoolVar(&o.due, "due", false, "only locks that unlockers may remove now")
+	cmd.Flags().BoolVar(&o.delays, "delays", false, "list lock delays: locks that may not be taken yet")
+	flags.CommandLineOnly(cmd.Flags(), "due", "delays")
+	o.given = cmd.Flags()
 	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
 func (o *listOptions) check() error {
+	for _, name := range []string{"due", "sort", "limit", "state", "owner"} {
+		if o.delays && flags.OnCommandLine(o.given.Lookup(name)) {
+			return usagef("--%s is about locks: it does not go with --delays", name)
+		}
+	}
 	for _, s := range o.states {
 		if !slices.Contains(listStates(), s) {
 			return usagef("there is no state %s: want one of %s", text.Visible(s), strings.Join(listStates(), ", "))
@@ -96,34 +113,51 @@ func (o *listOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listed := slices.Clone(all.locks)
-	if o.format.String() != term.NameFormat { // names are input for other commands
-		listed = append(listed, all.misplaced...)
-	}
 	now := o.app.Now()
-	found := slices.DeleteFunc(all.inOrder(listed, lockorder.Parse(o.sort), now),
+	if o.delays {
+		return o.listDelays(all, now)
+	}
+	listed, policy := all.locks, all.fate.Policy
+	switch {
+	case o.due:
+		policy = o.policy(&all.fate)
+		listed = all.due(policy, now)
+	case o.format.String() != term.NameFormat: // names are input for other commands
+		listed = slices.Concat(all.locks, all.misplaced)
+	}
+	found := slices.DeleteFunc(all.inOrder(listed, policy, lockorder.Parse(o.sort), now),
 		func(l *lockorder.Lock) bool { return !o.wanted(l) })
 	shown := found
 	if o.limit > 0 {
 		shown = found[:min(o.limit, len(found))]
 	}
+	notes := []string{all.summary(found, len(shown))}
+	if o.due {
+		notes = all.dueNotes(len(found), policy)
+	}
 	switch o.format.String() {
 	case term.JSONFormat:
-		return writeLines(o.app.Stdout, shown, func(l *lockorder.Lock) any {
-			return newLockJSON(l.Record, all.fate.Policy, all.waiters[l.Queue()], now)
+		err = writeLines(o.app.Stdout, shown, func(l *lockorder.Lock) any {
+			return newLockJSON(l.Record, policy, all.waiters[l.Queue()], now)
 		})
 	case term.NameFormat:
-		return writeNames(o.app.Stdout, shown, func(l *lockorder.Lock) string { return l.Name })
+		err = writeNames(o.app.Stdout, shown, func(l *lockorder.Lock) string { return l.Name })
+	default:
+		return o.table(all, shown, now, notes...)
 	}
-	return o.table(all, shown, now, all.summary(found, len(shown)))
+	if err == nil && o.due {
+		err = o.app.writeTable(&term.Table{}, notes...)
+	}
+	return err
 }
 
-// inOrder sorts locks, of which it knows who waits.
-func (all *snapshot) inOrder(records []*metadata.Record, o lockorder.Order, now time.Time) []*lockorder.Lock {
+// inOrder sorts locks, of which it knows who waits, as judged by a policy.
+func (all *snapshot) inOrder(records []*metadata.Record, p staleness.Policy, o lockorder.Order,
+	now time.Time) []*lockorder.Lock {
 	locks := make([]*lockorder.Lock, len(records))
 	positions := make(map[*lockorder.Lock]*lockorder.Position, len(records))
 	for i, r := range records {
-		v := judgeBy(all.fate.Policy, r, now)
+		v := judgeBy(p, r, now)
 		queue := verdict.QueueOf(all.waiters[r.Queue()], now)
 		l := &lockorder.Lock{Record: r, Verdict: v, State: v.State, Waiters: queue.Waiters, Longest: queue.Longest}
 		if soon := v.ExpiringAt(r); !soon.IsZero() && !now.Before(soon) {
@@ -155,7 +189,7 @@ func (o *listOptions) narrower() []term.Less {
 	}
 }
 
-func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Time, summary string) error {
+func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Time, notes ...string) error {
 	all.sayVerdict(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Whole: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
@@ -182,7 +216,7 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 	if rows := term.Height(o.app.Stdout); rows > 10 && len(shown) > rows {
 		scrolled = fmt.Sprintf("the first rows have scrolled away: use --limit %d", rows-linesBelow)
 	}
-	return o.app.writeTable(&t, fateOfThem, cut, scrolled, summary)
+	return o.app.writeTable(&t, append([]string{fateOfThem, cut, scrolled}, notes...)...)
 }
 
 // linesBelow is what a list of locks has besides them, and the next prompt.
@@ -218,7 +252,7 @@ func (all *snapshot) summary(found []*lockorder.Lock, shown int) string {
 		parts = append(parts, text.Count(hidden, "lock")+" not shown")
 	}
 	if n := len(all.delays); n > 0 {
-		parts = append(parts, text.Count(n, "lock delay")+" (see \"mutexctl delays\")")
+		parts = append(parts, text.Count(n, "lock delay")+" (see \"mutexctl list --delays\")")
 	}
 	if n := len(all.misplaced); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
@@ -263,10 +297,9 @@ func countStates(locks []*lockorder.Lock) string {
 
 type watchOptions struct{ listing }
 
-func watchShape() string {
-	return `JSON: one object per line.
-
-  time      when the change was seen, RFC 3339, UTC
+// changeMembers describe the JSON of a change.
+func changeMembers() string {
+	return `  time      when the change was seen
   event     ` + stateWords(", ") + `: the lock's new state, or its state when the watch began
             ended: the hold is over
   lock      a lock as in "mutexctl list"
@@ -282,9 +315,7 @@ func newWatch(a *app) *cobra.Command {
 each lock already held.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and resumes by itself.
-
-` + watchShape(),
+Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and resumes by itself.`,
 		Example: `  mutexctl watch
   mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
 	}

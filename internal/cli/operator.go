@@ -42,23 +42,28 @@ func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string
 	flags.CommandLineOnly(f, "uuid", why, "ticket") // for this one hold only
 }
 
-// runs makes cmd do something to the hold of the lock that it names: check looks at the flags, and act does it to the
-// hold as it was read, and says in a line what was done.
-func (o *operatorAction) runs(cmd *cobra.Command, a *app, check func() error,
-	act func(ctx context.Context, s *session, doc *metadata.Document) (done string, err error)) {
+// holdAction does something to the hold of a lock as it was read, and says in a line what was done.
+type holdAction func(ctx context.Context, s *session, doc *metadata.Document) (done string, err error)
+
+// runs makes cmd do something to the hold of the lock that it names, once check has looked at the flags.
+func (o *operatorAction) runs(cmd *cobra.Command, a *app, check func() error, act holdAction) {
 	cmd.ValidArgsFunction = a.completeNames
 	o.names.onLock(cmd, a, check, func(ctx context.Context, s *session, name string) error {
-		doc, err := o.read(ctx, s, name)
-		if err != nil {
-			return err
-		}
-		done, err := act(ctx, s, &doc)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(a.Stdout, done)
-		return err
+		return o.toHold(ctx, s, name, act)
 	})
+}
+
+func (o *operatorAction) toHold(ctx context.Context, s *session, name string, act holdAction) error {
+	doc, err := o.read(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	done, err := act(ctx, s, &doc)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.app.Stdout, done)
+	return err
 }
 
 // check checks what says why the verb is done.

@@ -17,33 +17,78 @@ import (
 	"github.com/clustermutex/unlocker/pkg/jobs"
 )
 
-type periodsOptions struct{ listing }
+type periodsOptions struct {
+	listing
+	names names
+	reset bool
+	yes   bool
+	job   string // whose period is reset
+}
 
 func newPeriods(a *app) *cobra.Command {
-	o := &periodsOptions{listing{app: a}}
+	o := &periodsOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
-		Use:   "periods [PATTERN...]",
-		Short: "Show when once-per-period jobs last ran",
+		Use:   "periods [PATTERN... | --reset NAME]",
+		Short: "Show when once-per-period jobs last ran, or let one run again",
 		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per",
 jobs.OncePer): when the period began, who used it up and when, and whether the job is running.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-A period that begins in the future was used up by a machine whose clock was ahead. The job does not
-run before then: correct the clock, then forget the period with reset-period.
-
-JSON: one object per line.
-
-  name        the lock of the job
-  began_at    when the last used period began, RFC 3339, UTC; null when it is unreadable
-  words       who used it up, when, and how long the periods are, as a sentence
-  running     whether the lock is held now`,
+With --reset, forget the last period of a job: its next call runs it, even a second time in the same
+period. Use it to repeat a failed run, or after a clock was wrong: a period that begins in the future was
+used up by a machine whose clock was ahead, and the job does not run before then; correct the clock first.
+On a terminal --reset asks; elsewhere --yes is required. It prints what it forgot, and exits with 4 when
+there is no period to forget.`,
 		Example: `  mutexctl periods
-  mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'`,
+  mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'
+  mutexctl periods --reset daily/report --yes`,
+		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	o.globs.fromArguments(cmd, o.app.inSession(o.run))
+	o.names.flag(cmd)
+	cmd.Flags().BoolVar(&o.reset, "reset", false, "forget the last period of the job NAME")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "with --reset: do not ask")
+	flags.CommandLineOnly(cmd.Flags(), "reset", "yes")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.parse(cmd, args); err != nil {
+			return err
+		}
+		return o.app.within(cmd.Context(), func(s *session) error {
+			if o.reset {
+				return o.forget(cmd.Context(), s)
+			}
+			return o.run(cmd.Context(), s)
+		})
+	}
 	return cmd
 }
+
+// parse reads the name of the job to reset, or else the patterns.
+func (o *periodsOptions) parse(cmd *cobra.Command, args []string) (err error) {
+	switch {
+	case !o.reset && o.yes:
+		return usagef("--yes goes with --reset")
+	case !o.reset:
+		o.globs, err = newGlobs(args)
+		return err
+	case len(args) != 1:
+		return usagef("--reset wants the NAME of one job")
+	case flags.OnCommandLine(cmd.Flags().Lookup("output")):
+		return usagef("--output does not go with --reset")
+	}
+	if o.job, err = o.names.parseValid(args[0]); err != nil {
+		return err
+	}
+	if !o.yes && !o.app.interactive() {
+		return usagef("there is no terminal to ask on: give --yes")
+	}
+	return nil
+}
+
+const periodMembers = `  name        the lock of the job
+  began_at    when the last used period began, RFC 3339, UTC; null when it is unreadable
+  words       who used it up, when, and how long the periods are, as a sentence
+  running     whether the lock is held now`
 
 type periodJSON struct {
 	Name       string     `json:"name"`
@@ -100,58 +145,23 @@ func (o *periodsOptions) write(found []periodJSON) error {
 	return o.app.writeTable(&t, text.Count(len(found), "job"))
 }
 
-type resetPeriodOptions struct {
-	app   *app
-	names names
-	yes   bool
-}
-
-func newResetPeriod(a *app) *cobra.Command {
-	o := &resetPeriodOptions{app: a}
-	cmd := &cobra.Command{
-		Use:   "reset-period NAME",
-		Short: "Let a job run again in a period it has used up",
-		Long: `Forget the last period of a job ("mutexctl run --once-per", jobs.OncePer): the next call runs the job,
-even a second time in the same period. Use it after a clock was wrong, or to repeat a failed run.
-
-On a terminal it asks first; elsewhere --yes is required. It prints what it forgot. Exits with 4 when
-there is no period to forget.`,
-		Example: `  mutexctl periods 'daily/*'
-  mutexctl reset-period daily/report --yes`,
-		Args: wants(1, 1, "NAME"),
-	}
-	o.names.flag(cmd)
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
-	flags.CommandLineOnly(cmd.Flags(), "yes")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.parseValid(args[0])
-		switch {
-		case err != nil:
-			return err
-		case !o.yes && !o.app.interactive():
-			return usagef("there is no terminal to ask on: give --yes")
-		}
-		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s, name) })
-	}
-	return cmd
-}
-
-func (o *resetPeriodOptions) run(ctx context.Context, s *session, name string) error {
+// forget lets the job run again in the period that it has used up.
+func (o *periodsOptions) forget(ctx context.Context, s *session) error {
 	locks, err := s.locks(nil)
 	if err != nil {
 		return err
 	}
 	defer locks.Close()
-	period, err := jobs.LastPeriod(ctx, locks, name)
+	period, err := jobs.LastPeriod(ctx, locks, o.job)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil: // it cannot be read, which is one more reason to forget it
 		period.Note = err.Error()
 	case period.Start.IsZero():
-		return noLockf("no period of %s is used up", text.Visible(name))
+		return noLockf("no period of %s is used up", text.Visible(o.job))
 	}
-	description := fmt.Sprintf("%s began %s, %s", text.Visible(name), instant(period.Start, o.app.Now()),
+	description := fmt.Sprintf("%s began %s, %s", text.Visible(o.job), instant(period.Start, o.app.Now()),
 		text.Prose(period.Note))
 	if !o.yes {
 		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes "+
@@ -162,8 +172,8 @@ func (o *resetPeriodOptions) run(ctx context.Context, s *session, name string) e
 			return errors.New("nothing was done")
 		}
 	}
-	if err := jobs.ResetPeriod(ctx, locks, name); err != nil {
-		return s.explain(ctx, "reset the period of "+text.Visible(name), err)
+	if err := jobs.ResetPeriod(ctx, locks, o.job); err != nil {
+		return s.explain(ctx, "reset the period of "+text.Visible(o.job), err)
 	}
 	_, err = fmt.Fprintf(o.app.Stdout, "forgot the period of %s\n", description)
 	return err
@@ -182,7 +192,7 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 	p.given = f
 	f.DurationVar(&p.every, "once-per", 0, "run the command once per period of this length, across all machines")
 	f.DurationVar(&p.offset, "period-offset", 0,
-		"with --once-per: how long after the full hour, or midnight UTC, periods begin")
+		"with --once-per: when periods begin, after the full hour or midnight UTC")
 	f.BoolVar(&p.backOnError, "back-on-error", false,
 		"with --once-per: a failed command does not use up the period")
 	f.IntVar(&p.skipStatus, "skip-status", ExitOK,

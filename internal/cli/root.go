@@ -99,11 +99,10 @@ func (a *app) groups() []group {
 		{"run", "Run something under a lock", []*cobra.Command{newRun(a), newAlive(a), newUnlock(a), newReserve(a),
 			newWait(a)}},
 		{"look", "See who holds what, and why", []*cobra.Command{newList(a), newShow(a), newWatch(a), newHistory(a),
-			newCheck(a), newDue(a), newDelays(a), newPeriods(a), newTasks(a)}},
-		{"act", "Act as an operator", []*cobra.Command{newAck(a), newAsk(a), newExtend(a), newForceUnlock(a),
-			newEndDelay(a), newResetPeriod(a)}},
-		{setUp, "Set up", []*cobra.Command{newEtcdSetup(a), newClusters(a), newVersion(a),
-			newExitCodesTopic()}},
+			newCheck(a), newPeriods(a), newTasks(a)}},
+		{"act", "Act as an operator", []*cobra.Command{newAck(a), newAsk(a), newExtend(a), newForceUnlock(a)}},
+		{setUp, "Set up", []*cobra.Command{newEtcdSetup(a), newClusters(a), newVersion(a)}},
+		{"topics", "Topics of \"mutexctl help\"", []*cobra.Command{newExitCodesTopic(), newJSONTopic()}},
 	}
 }
 

@@ -37,69 +37,21 @@ func newRun(a *app) *cobra.Command {
 		Short: "Run a command while holding a lock",
 		Long: `Take the lock, run the command, release the lock, and exit with the command's status.
 
-While another process holds the lock, run waits in the queue (--wait) and reports on stderr who
-holds it, until when, and how many are ahead: whenever that changes, and every half minute. With
---wait given, it also waits for an unreachable etcd. While the command runs, mutexctl extends the lock
-every 20 seconds or sooner, up to --max-hold. A command that runs longer than --expect raises an
-alert: extending the lock does not delay it, only "mutexctl alive" does.
+While another process holds the lock, run waits in the queue and reports on stderr who holds it. It
+extends the lock every 20 seconds or sooner; only "mutexctl alive" postpones the alert. The command finds
+MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN in its environment: have storage reject tokens that are smaller
+than the largest it has seen.
 
-With --semaphore N, at most N run at a time across all machines; everyone should give the same N.
-With --shared many may read at a time; with --exclusive one writes and nobody reads. All wait in the
-same queue.
+Signals are forwarded. On Linux, what the command leaves in the background is killed before the lock is
+released. When the lock is lost, the command gets TERM, and KILL after --grace. When run is asked to
+finish, --on-ask decides: TERM, HUP, INT or QUIT end the command, USR1 or USR2 only tell it, and a shell
+command finds MUTEX_ASKED_BY and MUTEX_ASKED_REASON.
 
-With --once-per 1h, the command runs once an hour across all machines: start it on each of them, as
-often as you like. Hours begin on the hour in UTC, days at midnight; --period-offset shifts them. The
-hour is used up when the command starts, even if it fails, unless --back-on-error is given. If it is
-already used up, run says by whom on stderr and exits with 0 (--skip-status).
-
-The command finds MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN in its environment, so "mutexctl alive"
-needs no arguments there. The token grows with every acquisition of any lock: pass it along when you
-write to storage that several machines share, and have the storage reject tokens smaller than the
-largest it has seen. Without that, no lock can stop a paused machine from writing late.
-
-The command leads a process group of its own, and has the terminal if there is one. HUP, INT, QUIT,
-TERM, USR1 and USR2 are forwarded to the group. The lock is released when the command ends, however
-it ends.
-
-On Linux the command also has a cgroup of its own, which nothing that it starts can leave: a systemd
-scope where systemd runs, else one below mutexctl's own, if it may create one. What the command leaves
-in the background is killed before the lock is released; after a forwarded signal, it has --grace to
-end by itself. If mutexctl itself is killed, so is all of it, with KILL. With --leave-children, what is
-left runs on without the lock. So it does where no cgroup can be created, as on other systems; run says
-why at --log.level=info.
-
-When the lock is lost, because it was removed or etcd was unreachable for too long, the group gets
-TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked: by
-default after nine and a half minutes without etcd, so an outage of five minutes ends nothing.
-A lock that an operator removed may have a new holder at once; then only the token protects the data.
-
-When run is asked to finish, it reports by whom and why on stderr, and the command goes on. With
---on-ask=TERM (or HUP, INT, QUIT) the group then gets that signal, and KILL after --grace; with USR1
-or USR2 it gets the signal and ends when it likes. Anything else is a shell command that run starts
-once, with MUTEX_ASKED_BY and MUTEX_ASKED_REASON in its environment; it is killed when the command
-ends. In each case the lock is released when the command has ended, and run exits with the command's
-own status: 143 if TERM ended it, 0 if it tidied up and exited with 0.
-
-If mutexctl itself is killed with KILL, the lock stays until it is auto-unlocked: ten minutes after
-its last extension (--auto-unlock-after). A witness on the machine proves the end at once: mutexctl is
-gone and its cgroup is empty. Without a cgroup, on Linux the kernel then kills the command, but not
-what the command started: only the end of the container or a reboot proves the end.
-If mutexctl is stopped with STOP, the command works on unwatched: send signals to the command's group
-instead.
-
-On Windows, Ctrl-C, Ctrl-Break, and the end of the window or session reach the command as Ctrl-Break,
-and so does --on-ask=TERM or INT; it has no other signals. When the lock is lost, the command gets
-Ctrl-Break, and after --grace it is ended with all that it started, as they are if mutexctl is killed.
-
-Exits with the command's own status; with 3 if the lock was not free in time and the command did not
-start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
-"mutexctl help exit-codes".`,
-		Example: `  mutexctl run nightly/report -- ./report.sh
-  mutexctl run nightly/report --wait 0 --purpose 'monthly report, ticket OPS-12' -- ./report.sh --month 7
-  mutexctl run db/migrate --expect 20m --max-hold 2h --attr build=1234 -- ./migrate.sh
+With --once-per 1h, the command runs once an hour across all machines; starting it uses up the hour. More:
+"mutexctl help exit-codes", and https://github.com/clustermutex/unlocker/blob/main/docs/shell.md.`,
+		Example: `  mutexctl run db/migrate --wait 0 --expect 20m --purpose 'ticket OPS-12' -- ./migrate.sh --month 7
   mutexctl run reindex --on-ask TERM --grace 30s -- ./reindex.sh
-  mutexctl run transcoding --semaphore 3 -- ffmpeg -i in.mov out.mp4
-  */5 * * * *  mutexctl run daily/report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # on each replica`,
+  */5 * * * *  mutexctl run report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # on each machine`,
 		Args: wants(2, -1, "NAME -- COMMAND"),
 	}
 	o.takeFlags.add(cmd, waitTimeout{forever: true})
@@ -108,15 +60,14 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	f.StringVar(&o.owner, "owner", "", "`name` of the holder (default: the command's)")
 	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "raise an alert when the command runs longer than this")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", 10*time.Minute,
-		"when the lock is auto-unlocked after its last extension, should this machine die; also how long etcd may "+
-			"be away")
+		"how long after its last extension the lock is auto-unlocked; also how long etcd may be away")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
-		"how long to extend the lock; after that it is lost and the command is ended")
+		"how long to extend the lock; then it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second,
-		"time between TERM and KILL; after a forwarded signal, for what the command leaves behind")
+		"time between TERM and KILL; also for what the command leaves behind")
 	f.BoolVar(&o.leaveChildren, "leave-children", false,
-		"let what the command starts outlive it and its lock; its end then proves nothing to a witness")
-	f.Var(&o.onAsk, "on-ask", "what to do when asked to finish: a signal for the command, or a shell command")
+		"let what the command starts outlive it and its lock; no witness proves its end then")
+	f.Var(&o.onAsk, "on-ask", "when asked to finish: a signal for the command, or a shell command to run")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds the lock or that the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {

@@ -12,7 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -36,30 +35,8 @@ backtrace; what is wrong with its record; and who waits for it. Exits with 4 whe
 then shows who waits, lock delays, and the last hold that an unlocker or an operator ended.
 
 For a semaphore or read-write lock, show lists all holders and the free permits. To see one holder
-in full, give its own name, such as pool#2.
-
-` + lockHelp() + `
-
-For a semaphore or read-write lock as a whole, state is the worst of its holders', permits are those
-taken, and what only a single hold has is null. One lock has these members, too:
-
-` + lockjson.DocumentShape().Help() + titled(lockjson.ProcessShape(), lockjson.VerdictShape()) + `
-
-A diagnosis, from the record, what its holder's process waits for, and past holds that others than
-their holders ended; the dashboard compares with those that were released, too:
-
-` + lockjson.DiagnosisShape().Help() + `
-
-A statement of a witness:
-
-` + lockjson.StatementShape().Help() + titled(lockjson.AskedShape(), lockjson.ExtendedShape(),
-			lockjson.AcknowledgedShape(), lockjson.DelayShape(), lockjson.WaiterShape()) + `
-
-A field, with --raw:
-
-` + lockjson.FieldShape().Help(),
+in full, give its own name, such as pool#2.`,
 		Example: `  mutexctl show nightly/report
-  mutexctl show nightly/report --raw
   mutexctl show nightly/report -o json | jq -r .backtrace`,
 		ValidArgsFunction: a.completeLocks,
 	}
@@ -68,14 +45,6 @@ A field, with --raw:
 	cmd.Flags().BoolVar(&o.raw, "raw", false, "also show the keys as they are stored")
 	o.names.onLock(cmd, a, nil, o.run)
 	return cmd
-}
-
-// titled are shapes for a help text, each below its title.
-func titled(shapes ...lockjson.Shape) (all string) {
-	for _, s := range shapes {
-		all += "\n\n" + s.Title + ":\n\n" + s.Help()
-	}
-	return all
 }
 
 func (o *showOptions) run(ctx context.Context, s *session, name string) error {

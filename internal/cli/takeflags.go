@@ -36,8 +36,7 @@ func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 	f.Var(&t.wait, "wait", "how long to wait for the lock: a duration, 0 to try once, or forever")
 	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, ahead of the queue")
 	f.DurationVar(&t.lockDelay, "lock-delay", 0,
-		"how long to keep others out if an unlocker or operator ends the hold, up to 1h; 0 overrides the "+
-			"unlocker's default")
+		"keep others out if somebody else ends the hold, up to 1h; 0 overrides the unlocker's default")
 	t.kindFlags.add(f)
 }
 

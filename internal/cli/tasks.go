@@ -36,16 +36,7 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 
 A task is stuck when it is in progress but nobody holds its lock: its worker died, and the lock was
 auto-unlocked or force-unlocked. The next worker takes it again. To see who is working on a task:
-mutexctl show SET/TASK
-
-JSON: one object per line.
-
-  set, task, lock           the set, the task in it, and the lock of its worker
-  state                     as set by the workers, or in_progress
-  stuck                     whether a task in progress has no worker
-  attempts                  the number of attempts without success
-  by, note                  who changed the task last, and what they noted
-  added_at, changed_at      RFC 3339, UTC`,
+mutexctl show SET/TASK`,
 		Example: `  mutexctl tasks
   mutexctl tasks invoices --state stuck,failed
   mutexctl tasks invoices '2026-08/*' -o json | jq -r 'select(.attempts > 3) | .task'`,
@@ -67,6 +58,13 @@ JSON: one object per line.
 	}
 	return cmd
 }
+
+const taskMembers = `  set, task, lock           the set, the task in it, and the lock of its worker
+  state                     as set by the workers, or in_progress
+  stuck                     whether a task in progress has no worker
+  attempts                  the number of attempts without success
+  by, note                  who changed the task last, and what they noted
+  added_at, changed_at      RFC 3339, UTC`
 
 type taskJSON struct {
 	Set       string     `json:"set"`

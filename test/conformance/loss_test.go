@@ -241,7 +241,7 @@ func lockDelay(t *testing.T, s *scene, c *client) {
 	if c.claims("queue") {
 		s.queued(l.name, 1)
 	}
-	s.mutexctl("end-delay", l.name, "--reason=the test")
+	s.mutexctl("force-unlock", "--end-delay", l.name, "--reason=the test")
 	s.ends(wait.granted())
 }
 

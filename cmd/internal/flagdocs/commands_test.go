@@ -1,6 +1,7 @@
 package flagdocs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -63,18 +65,26 @@ func commands(root *cobra.Command) []*cobra.Command {
 	return found
 }
 
-func anchor(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
+// heading is how the help of a command or topic is asked for.
+func heading(c *cobra.Command) string {
+	if c.IsAdditionalHelpTopicCommand() {
+		return "mutexctl help " + c.Name()
+	}
+	return c.CommandPath()
+}
+
+func anchor(c *cobra.Command) string { return strings.ReplaceAll(heading(c), " ", "-") }
 
 func write(b *strings.Builder, c *cobra.Command) {
-	fmt.Fprintf(b, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)
+	fmt.Fprintf(b, "\n## %s\n\n%s.\n", heading(c), c.Short)
 	if c.Runnable() {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
 	}
 	if c.Long != "" {
-		text, _, members := strings.Cut(c.Long, "JSON: one object per line. Members are added ")
+		text, _, members := strings.Cut(c.Long, "\n\n"+lockjson.LockShape().Title+":\n")
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(text))
 		if members {
-			b.WriteString("\nJSON: one object per line, with the members of [the JSON of a lock](json.md).\n")
+			b.WriteString("\nThe members of all other objects are in [the JSON of a lock](json.md).\n")
 		}
 	}
 	if c.Example != "" {
@@ -109,6 +119,32 @@ func TestProgramsPrintTheirVersionAlike(t *testing.T) {
 			want := build.Current().Line(name) + "\n"
 			if err != nil || unread != nil || string(said) != want {
 				t.Errorf("%s %s says %q, want %q (%v, %v)", name, args, said, want, err, unread)
+			}
+		}
+	}
+}
+
+// A person at 3 am reads help on one screen: description, examples and the command's own flags, before the flags of all
+// commands. The reference of the JSON is a topic.
+func TestHelpOfACommandFitsAScreen(t *testing.T) {
+	const most, columns = 50, 120
+	for _, c := range commands(cli.Command(cli.Process{})) {
+		if c.IsAdditionalHelpTopicCommand() {
+			continue
+		}
+		var out bytes.Buffer
+		root := c.Root()
+		root.SetOut(&out)
+		root.SetArgs(append(strings.Fields(c.CommandPath())[1:], "--help"))
+		proctest.Must(t, root.ExecuteContext(t.Context()))
+		own, _, found := strings.Cut(out.String(), "\n\nFlags of all commands, ")
+		lines := strings.Split(own, "\n")
+		if !found || len(lines) > most {
+			t.Errorf("the help of %q has %d lines before the flags of all commands", c.CommandPath(), len(lines))
+		}
+		for _, line := range lines {
+			if len(line) > columns {
+				t.Errorf("the help of %q has a line of %d columns: %s", c.CommandPath(), len(line), line)
 			}
 		}
 	}

@@ -135,7 +135,8 @@ type Format struct {
 // Output gives the command its --output flag; the first format is the default.
 func Output(cmd *cobra.Command, formats ...string) *Format {
 	f := &Format{value: formats[0], of: formats}
-	cmd.Flags().VarP(f, "output", "o", "output format: "+strings.Join(formats, ", "))
+	described := strings.Replace(strings.Join(formats, ", "), JSONFormat, `json (see "mutexctl help json")`, 1)
+	cmd.Flags().VarP(f, "output", "o", "output format: "+described)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }

@@ -112,7 +112,7 @@ func wordings() []struct {
 				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
 		}},
 		{protocol.ActionEndDelay, wording{page: "end-delay", many: "ends of lock delays", done: "ended",
-			off:    "Ending lock delays",
+			command: site.EndDelay, off: "Ending lock delays",
 			metric: "mutexdash_delay_ends_total", help: "Requests to end lock delays, by result.",
 		}},
 	}

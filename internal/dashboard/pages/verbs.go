@@ -164,7 +164,7 @@ func (p *Pages) delayViews(r *site.Request, name string) []delayView {
 	delays := p.site.Delays(name)
 	for i := range delays[:min(len(delays), site.MaxDelaysShown)] {
 		d := &delays[i]
-		command := p.site.Mutexctl("end-delay", d.Lock, site.OfHold(d.UUID, "", "")...)
+		command := p.site.Mutexctl(site.EndDelay, d.Lock, site.OfHold(d.UUID, "", "")...)
 		v := delayView{Words: protocol.DelayWords(d, r.Now), Command: command}
 		if !r.Viewpoint().Stale && p.site.MayDo(r, protocol.ActionEndDelay, d.Owner) {
 			v.URL = p.site.URLs.Act("end-delay", d.Lock, d.UUID, FromView(p.site.URLs, r))

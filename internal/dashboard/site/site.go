@@ -65,6 +65,9 @@ func (s *Site) NotRead(err error) error {
 		Detail: "etcd could not be read: " + s.Config.Explain(err) + ".", Retry: history.RereadEvery}
 }
 
+// EndDelay is the command of mutexctl that ends a lock delay.
+const EndDelay = "force-unlock --end-delay"
+
 // Mutexctl is the command line of a lock of this cluster. The flags are words, of which any may be hostile.
 func (s *Site) Mutexctl(command, lock string, flags ...string) string {
 	line := "mutexctl " + command + " "
