@@ -75,7 +75,7 @@ chromium:
 	@command -v chromium > /dev/null || .ci/need chromium chromium
 
 .PHONY: alerts
-alerts: prometheus ## from a lock to an alert: rules, Prometheus, Alertmanager and direct push (installs both where they are missing); ALERTS="-run Push"
+alerts: prometheus ## from a lock to an alert: rules, Prometheus, Alertmanager (installs both where they are missing); ALERTS="-run FromTheLock"
 	go test -C test/alerts -tags alerts -count=1 -parallel 6 $(ALERTS) .
 
 .PHONY: alerts-picture
@@ -257,7 +257,6 @@ packages-test: $(NFPM) $(CLEAN_ROOT) $(ETCDCTL) ## install the packages on a cle
 	@command -v systemd-nspawn > /dev/null || .ci/need systemd-nspawn systemd-container
 	@command -v rpm > /dev/null || .ci/need rpm rpm
 	@command -v mandoc > /dev/null || .ci/need mandoc mandoc
-	@command -v amtool > /dev/null || .ci/need amtool prometheus-alertmanager
 	go test -tags packages -count=1 ./test/packages -nfpm $(NFPM) -root $(CURDIR)/$(CLEAN_ROOT) -etcdctl $(ETCDCTL)
 
 .PHONY: units

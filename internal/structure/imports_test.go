@@ -91,9 +91,6 @@ func importTable() []rule {
 			"samples are computed from the view at scrape"},
 		{"internal/diagnosis/alerttext", "pkg/metadata pkg/staleness internal/protocol internal/text",
 			"what is said about a lock follows from values, so that all who say it agree"},
-		{"internal/alertpush", `pkg/metadata pkg/staleness internal/diagnosis/alerttext internal/diagnosis/deadlock
-			internal/diagnosis/unclaimed internal/protocol internal/text`,
-			"alerts are computed from the view, by functions"},
 		{"internal/witness/pod/podproof", "pkg/metadata",
 			"whether a holder is dead is decided from values: a mistake here frees the lock of a living one"},
 		{"internal/witness/pod", "internal/witness/pod/podproof pkg/metadata",

@@ -3,10 +3,7 @@
 package alerts
 
 import (
-	"bytes"
-	"encoding/json"
 	"maps"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,12 +12,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
-
-// told is what promtool expects a rule to make: see deploy/prometheus/tests.
-type told struct {
-	Labels      map[string]string `yaml:"exp_labels" json:"labels"`
-	Annotations map[string]string `yaml:"exp_annotations" json:"annotations"`
-}
 
 // rulesAlerts is an alert of each rule, in the order of the rules.
 func rulesAlerts(t *testing.T) (all []told) {
@@ -65,14 +56,7 @@ func TestAlertTextsMatchTheDocumentation(t *testing.T) {
 		return strings.ReplaceAll(config, `'owner =~ "search(-.*)?"'`, `'owner = "a team of its own"'`)
 	})
 	all := rulesAlerts(t)
-	body, err := json.Marshal(all)
-	proctest.Must(t, err)
-	resp, err := http.Post(r.am+"/api/v2/alerts", "application/json", bytes.NewReader(body))
-	proctest.Must(t, err)
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("Alertmanager answers %s", resp.Status)
-	}
+	post(t, r.am, all...)
 	links := regexp.MustCompile(`(?m)^(Since|Installation|Page|Runbook|Silence): .*\n`)
 	page := ""
 	for _, one := range all {

@@ -3,80 +3,24 @@
 package alerts
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 	"unicode"
 
-	"github.com/rs/zerolog"
-
-	"github.com/clustermutex/unlocker/internal/alertpush"
-	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 var updatePage = flag.Bool("update", false, "write the messages into docs/howto/receivers.md and testdata")
 
-// push pushes these locks to the Alertmanager as an unlocker does, every second, until it is killed. Nobody holds them.
-func (r *receivers) push(waiting map[string]int, locks ...*metadata.Record) *pushed {
-	r.Helper()
-	p := &pushed{}
-	p.locks.Store(&locks)
-	began := time.Now()
-	pusher := alertpush.New(alertpush.Config{
-		URLs: []string{r.am}, Resend: time.Second, Attributes: map[string]string{"team": "team"},
-		Labels:    map[string]string{"cluster": "eu"},
-		Dashboard: "https://locks.example.org/", Policy: staleness.DefaultPolicy(), Removes: true,
-		Locks:   func() []*metadata.Record { return *p.locks.Load() },
-		Changed: func() <-chan struct{} { return nil },
-		Clock:   func() time.Duration { return time.Since(began) },
-		Waiters: func(queue string) int { return waiting[queue] },
-		Backtrace: func(context.Context, string, string) (string, error) {
-			return "billing/run.go:88 in main.run", nil
-		},
-		Excluded:  func(string) bool { return false },
-		Deadlocks: func() []deadlock.Cycle { return nil },
-		Unclaimed: func() ([]unclaimed.Lock, time.Duration) { return nil, 0 },
-		Client:    func() *http.Client { return http.DefaultClient }, Log: zerolog.Nop(),
-	})
-	p.Pusher = pusher
-	task := proctest.Go(r.T, pusher.Run)
-	p.kill = func() { task.Stop(r.T) }
-	return p
-}
-
-// pushed is what pushes, and the locks that are held now.
-type pushed struct {
-	*alertpush.Pusher
-	kill  func()
-	locks atomic.Pointer[[]*metadata.Record]
-}
-
 // fixed is when the messages on the page were sent, as far as their readers know.
 var fixed = time.Date(2026, 3, 14, 3, 10, 0, 0, time.UTC)
-
-// late is a lock of a team whose alert began so long ago.
-func (r *receivers) late(name, owner, team string, ago time.Duration) *metadata.Record {
-	alert := r.now.Add(-ago)
-	return &metadata.Record{
-		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
-		Holder:     metadata.Holder{Owner: owner, Hostname: "worker-3", Purpose: "nightly invoices"},
-		Attributes: map[string]any{"team": team},
-		LockedAt:   alert.Add(-time.Hour), AlertAt: alert, AutoUnlockAt: alert.Add(time.Hour),
-	}
-}
 
 // transcript is a message with the times of the page.
 func transcript(now time.Time, text string) string {
@@ -131,24 +75,27 @@ func (r *receivers) showsText(name, got string) {
 	r.Fatalf("no page has a place for the message %s", name)
 }
 
-// TestReceiverMessagesMatchTheDocumentation sends alerts as an unlocker pushes them through Alertmanager, with the
-// shipped configuration, to receivers of every kind.
+// TestReceiverMessagesMatchTheDocumentation sends alerts as Prometheus makes them through Alertmanager, with the shipped
+// configuration, to receivers of every kind.
 func TestReceiverMessagesMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t)
 
-	var locks []*metadata.Record
+	var alerts []told
 	for i := range 50 { // each of another owner
-		locks = append(locks, r.late(fmt.Sprintf("billing/invoice/%02d", i), fmt.Sprintf("service-%02d", i), "",
-			time.Duration(i*37%50+1)*time.Minute))
+		invoice := holdOf(fmt.Sprintf("billing/invoice/%02d", i), fmt.Sprintf("service-%02d", i), "")
+		alerts = append(alerts, invoice.overdue(r.now.Add(-time.Duration(i*37%50+1)*time.Minute)))
 	}
-	waiting := map[string]int{"payments/settle": 3, "billing/invoice/17": 12, "search/reindex": 1}
-	settle := r.late("payments/settle", "payments-settler", "payments", 10*time.Minute)
-	settle.Asked = &metadata.Request{By: "ann", At: metadata.Time{Time: r.now.Add(-5 * time.Minute)},
-		Reason: "the deploy waits"}
-	one := r.push(waiting, append(locks, settle,
-		r.late("search/reindex", "search-indexer", "", 2*time.Hour), // an hour past its deadline, too
-		r.late("data/import", "importer", "data", 20*time.Minute))...)
+	settle := holdOf("payments/settle", "payments-settler", "payments")
+	settle.waiters = 3
+	settle.acknowledged = r.now.Add(time.Hour)
+	reindex := holdOf("search/reindex", "search-indexer", "")
+	reindex.waiters = 1
+	alerts = append(alerts,
+		settle.overdue(r.now.Add(-10*time.Minute)),
+		reindex.overdue(r.now.Add(-2*time.Hour)), reindex.expired(r.now.Add(-time.Hour)),
+		holdOf("data/import", "importer", "data").overdue(r.now.Add(-20*time.Minute)))
+	post(t, r.am, alerts...)
 
 	r.shows("slack", r.wants("/slack#payments", "Lock payments/settle is held longer"))
 	r.shows("mail", r.wants("payments-on-call@example.org", "Lock payments/settle is held longer"))
@@ -159,7 +106,7 @@ func TestReceiverMessagesMatchTheDocumentation(t *testing.T) {
 	proctest.Eventually(t, "the first deadline is not told beside the second",
 		func() error { return inhibited(r.am, "UnlockerLockAlerting", "search/reindex") })
 
-	one.locks.Store(new([]*metadata.Record))
+	post(t, r.am, ended(alerts)...)
 	r.shows("slack resolved", r.wants("/slack#payments", "Resolved: Lock payments/settle"))
 	r.wants("payments-on-call@example.org", "Resolved: Lock payments/settle")
 	r.wants("/slack#locks", "Resolved: ")
@@ -185,13 +132,9 @@ func TestReceiverMessagesMatchTheDocumentation(t *testing.T) {
 func TestPastEventsAreAlertedOnce(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t)
-	one := r.push(nil)
-	for owner, to := range map[string]string{"payments-settler": "payments", "search-indexer": "", "importer": "data",
+	for owner, team := range map[string]string{"payments-settler": "payments", "search-indexer": "", "importer": "data",
 		"reports": ""} {
-		one.Ended(nil, &metadata.Ending{Lock: owner + "/job",
-			Holder:     metadata.Holder{Owner: owner, Hostname: "worker-3", Purpose: "nightly"},
-			Attributes: map[string]any{"team": to}, Ended: metadata.EndedAutoUnlocked,
-			EndedAt: metadata.Time{Time: r.now.Add(5*time.Second - 15*time.Minute)}})
+		post(t, r.am, holdOf(owner+"/job", owner, team).removed(r.now.Add(5*time.Second-15*time.Minute)))
 	}
 	r.shows("slack of an event", r.wants("/slack#locks", "Lock reports/job was auto-unlocked."))
 	r.wants("/slack#payments", "was auto-unlocked")
@@ -199,10 +142,9 @@ func TestPastEventsAreAlertedOnce(t *testing.T) {
 	r.wants("/opsgenie/v2/alerts", "was auto-unlocked")
 	r.wants("/webhook", `"status": "resolved"`) // a program may want to know
 	proctest.Eventually(t, "Alertmanager forgets them", func() error { return quiet(r.am, "UnlockerLockAutoUnlocked") })
-	one.kill()
-	later := r.push(nil, r.late("next", "reports", "", time.Minute),
-		r.late("next/payments", "payments-settler", "payments", time.Minute),
-		r.late("next/search", "search-indexer", "", time.Minute))
+	for owner, team := range map[string]string{"payments-settler": "payments", "search-indexer": "", "reports": ""} {
+		post(t, r.am, holdOf("next/"+owner, owner, team).overdue(r.now.Add(-time.Minute)))
+	}
 	for _, to := range []string{"/slack#locks", "/slack#payments", "payments-on-call@example.org",
 		"/opsgenie/v2/alerts"} {
 		r.wants(to, "is held longer")
@@ -214,16 +156,6 @@ func TestPastEventsAreAlertedOnce(t *testing.T) {
 		}
 		if n := len(r.all(to)); n != 2 {
 			t.Errorf("%s is told %d times, want of the removal and of the next lock", to, n)
-		}
-	}
-	later.kill() // nobody tells Alertmanager any more, and it forgets: no lock is well because of that
-	r.shows("slack unheard", r.wants("/slack#locks", "Unknown: Lock next is held longer"))
-	r.wants("payments-on-call@example.org", "Unknown: Lock next/payments is held longer")
-	for _, to := range []string{"/slack#locks", "/slack#payments"} {
-		for _, m := range r.all(to) {
-			if strings.Contains(m.readable(t), "Resolved") {
-				t.Errorf("%s is told %s", to, m.body)
-			}
 		}
 	}
 }
@@ -256,15 +188,15 @@ func TestHostileNamesAreHarmlessInEveryMessage(t *testing.T) {
 	r := newReceivers(t)
 	const evil = "<!channel> <@U1> <http://e|ok> </p><script>x</script>\r\nBcc: a@b\x1b[31m\u202e\u200f\u2066\u2028" +
 		"{{ .Status }} & *b* `c` \" ' \\ %0a "
-	var locks []*metadata.Record
-	for owner, ago := range map[string]time.Duration{"payments": 3 * time.Hour, "search-" + evil: 3 * time.Hour,
-		"chat": time.Minute, "data": time.Minute} {
-		lock := r.late(owner+evil+strings.Repeat("y", 400), owner+evil, owner, ago)
-		lock.Purpose = strings.Repeat(evil, 50)
-		lock.Hostname = evil
-		locks = append(locks, lock)
+	for owner, team := range map[string]string{"payments": "payments", "search-" + evil: "", "chat": "", "data": "data"} {
+		h := holdOf(owner+evil+strings.Repeat("y", 400), owner+evil, team)
+		h.purpose = strings.Repeat(evil, 50)
+		h.host = evil
+		post(t, r.am, h.overdue(r.now.Add(-3*time.Hour)))
+		if owner != "chat" && owner != "data" {
+			post(t, r.am, h.expired(r.now.Add(-2*time.Hour)))
+		}
 	}
-	r.push(nil, locks...)
 	for _, to := range []string{"/slack#payments", "/slack#locks", "/pagerduty", "/opsgenie/v2/alerts",
 		"payments-on-call@example.org"} {
 		m := r.wants(to, "channel")

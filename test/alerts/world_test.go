@@ -42,15 +42,14 @@ type unlocker struct {
 	addr string
 }
 
-func (w *world) unlocker(more ...string) *unlocker {
+func (w *world) unlocker() *unlocker {
 	w.Helper()
 	u := &unlocker{addr: proctest.FreeAddr(w.T)}
-	u.Process = proctest.Start(w.T, programs.Command(w.T, "unlocker", append([]string{
+	u.Process = proctest.Start(w.T, programs.Command(w.T, "unlocker",
 		"--policy=auto-unlock", "--metrics.lock-series=all",
 		"--sweep.min-warning=1s", "--sweep.clock-skew=1s", "--sweep.exclude=stuck*",
-		"--dashboard.url=http://" + w.dashAddr,
-		"--etcd.endpoints=" + w.etcd.Endpoint(), "--web.listen-address=" + u.addr, "--web.shutdown-delay=0s",
-	}, more...)...))
+		"--dashboard.url=http://"+w.dashAddr,
+		"--etcd.endpoints="+w.etcd.Endpoint(), "--web.listen-address="+u.addr, "--web.shutdown-delay=0s"))
 	return u
 }
 
@@ -172,7 +171,7 @@ func (w *world) forget() {
 }
 
 // alertmanager runs one that tells the hook at once, with the inhibitions of the example.
-func (w *world) alertmanager(more ...string) (url string) {
+func (w *world) alertmanager() (url string) {
 	w.Helper()
 	_, inhibitions, found := strings.Cut(read(w.T, "deploy/alertmanager/alertmanager.example.yml"),
 		"\ninhibit_rules:\n")
@@ -184,7 +183,7 @@ route: {receiver: hook, group_by: ['...'], group_wait: 0s, group_interval: 1s, r
 receivers: [{name: hook, webhook_configs: [{url: %q, send_resolved: true}]}]
 inhibit_rules:
 %s`, w.hook.URL, inhibitions)
-	return alertmanager(w.T, file(w.T, "alertmanager.yml", config), more...)
+	return alertmanager(w.T, file(w.T, "alertmanager.yml", config))
 }
 
 // prometheus runs one that scrapes everything every second, with the shipped rules but shorter waits: see hasty.

@@ -59,8 +59,6 @@ var refused = []struct{ values, says string }{
 	{"mutexdash: {etcd: {password: hunter2}}", "at '/mutexdash/etcd/password': got string, want object"},
 	{"etcd: {deploy: true, endpoints: []}\nunlocker: {etcd: {clientCert: {secret: a}}}", "etcd.deploy knows no users"},
 	{"unlocker: {webConfig: {tls: true}}", "need unlocker.webConfig.secret"},
-	{"unlocker: {alertmanager: {labels: {cluster: eu}}}", "and its urls are missing"},
-	{"unlocker: {alertmanager: {urls: [alertmanager:9093]}}", "at '/unlocker/alertmanager/urls/0'"},
 	{"unlocker: {metrics: {lockSeries: some}}", "at '/unlocker/metrics/lockSeries'"},
 	{"unlocker: {metrics: {lockSeriesLimit: -1}}", "at '/unlocker/metrics/lockSeriesLimit'"},
 	{"unlocker: {extraArgs: [policy=auto-unlock]}", "at '/unlocker/extraArgs/0'"},

@@ -87,27 +87,6 @@ var readerSuites = []suite{
 		{"worst-expired", `case «v.State == staleness.Expired»:`, `false`, theWorst},
 		{"worst-clock", `case «v.ClockOff != 0»:`, `false`, theWorst},
 	}},
-	{"internal/alertpush", []fault{
-		// What Alertmanager is told, and when it is over.
-		{"alert-critical", `p.c.Removes && !p.c.Excluded(r.Name)`, `true`,
-			"TestOverdueLockIsCriticalIfLocksAreRemoved"},
-		{"alert-malformed", `seen < malformedFor`, `false`, "TestAlertsBeforeALocksAlertTime"},
-		{"alert-cycle-early", `now.Before(due)`, `false`,
-			"TestDeadlockIsPushedAfterAMinuteAndResolved"},
-		{"alert-resolved", `now.Sub(e.ends) >= resolvedFor`, `false`,
-			"TestAlertIsSentWhenDueRepeatedAndResolved"},
-		{"alert-cut", `e != nil && «e.ends.IsZero()»`, `false`, "TestTooManyAlertsAreCutWithoutResolvingAny"},
-		{"alert-removed", `p.c.Now().Sub(ending.EndedAt.Time) >= removedFor`, `true`,
-			"TestRemovalAlertLastsAQuarterOfAnHour"},
-		{"alert-next", `case «p.c.Excluded(n.record.Name)»:`, `false`, "TestAlertSaysWhatHappensNext"},
-		{"alert-newest", `!newer`, `false`, "TestLatestAlertsAreKeptDuringAnOutage"},
-		{"alert-refused", `resp.StatusCode == http.StatusBadRequest`, `false`,
-			"TestRefusedRequestIsNotResentUnchanged"},
-		{"alert-too-large", `resp.StatusCode == http.StatusRequestEntityTooLarge`, `false`,
-			"TestRefusedRequestIsNotResentUnchanged"},
-		{"alert-label", `«value != ""» || name`, `true`,
-			"TestAlertIsSentWhenDueRepeatedAndResolved"},
-	}},
 	{"internal/lockmetrics", []fault{
 		// Series, which are as many as their names are bounded.
 		{"series-names", `state != staleness.Held`, `true`, "TestAcknowledgementsAreCounted"},

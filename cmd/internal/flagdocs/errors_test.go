@@ -46,9 +46,6 @@ func TestUnusableFileErrorNamesItsFlag(t *testing.T) {
 		"--prometheus.match":           {"--prometheus.url=http://a:1", `--prometheus.match=job="a`},
 		"--prometheus.url":             {"--clusters=" + missing, "--prometheus.url=http://a:1"},
 	}
-	push := map[string][]string{
-		"--alertmanager.config.file": {"--alertmanager.url=http://a:1", "--alertmanager.config.file=" + missing},
-	}
 	kubernetes := map[string][]string{
 		"--kubernetes.kubeconfig": {"--kubernetes.pods", "--kubernetes.kubeconfig=" + missing},
 		"--kubernetes.pods":       {"--kubernetes.pods"},
@@ -62,7 +59,7 @@ func TestUnusableFileErrorNamesItsFlag(t *testing.T) {
 		args    []string
 		rows    []map[string][]string
 	}{
-		{unlocker.Command, []string{"--policy=alert-only"}, []map[string][]string{etcd, web, push, kubernetes}},
+		{unlocker.Command, []string{"--policy=alert-only"}, []map[string][]string{etcd, web, kubernetes}},
 		{mutexdash.Command, nil, []map[string][]string{etcd, web, permissions, dashboard}},
 		{func() *cobra.Command { return cli.Command(cli.Process{}) }, []string{"list"}, []map[string][]string{etcd}},
 	} {

@@ -147,24 +147,3 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 		}
 	}
 }
-
-// Pushed alerts have the names, the severities and the runbooks of the rules.
-func TestPushedAlertsMatchTheRules(t *testing.T) {
-	source := read(t, "internal/alertpush/alert.go")
-	names := regexp.MustCompile(`= "(Unlocker\w+)"`).FindAllStringSubmatch(source, -1)
-	if len(names) != 8 {
-		t.Fatalf("found %v", names)
-	}
-	severities := map[string]string{}
-	for _, r := range alerts(t) {
-		severities[r.Alert] = r.Labels["severity"]
-	}
-	for _, name := range names {
-		if severities[name[1]] == "" {
-			t.Errorf("%s is pushed but has no rule", name[1])
-		}
-	}
-	if !strings.Contains(read(t, "internal/alertpush/annotations.go"), `"`+runbooks+`"`) {
-		t.Error("the runbooks of pushed alerts are elsewhere")
-	}
-}

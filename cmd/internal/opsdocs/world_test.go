@@ -65,7 +65,7 @@ func scrapes(t *testing.T) map[string]families {
 	run(t, unlocker.Command(), "--policy=auto-unlock", "--metrics.lock-series=all",
 		"--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--sweep.exclude=abandoned",
 		"--dashboard.url=https://locks.example.org",
-		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(),
+		"--etcd.endpoints="+etcd.Endpoint(),
 		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig(t),
 		"--web.listen-address="+unlockerAddress)
 	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages,

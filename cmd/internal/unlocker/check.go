@@ -16,8 +16,7 @@ import (
 func (o options) check() error {
 	_, err := o.mode()
 	return daemon.Usage(cmp.Or(err, o.sweep.Check(), o.checkAbandoned(), o.checkExclude(), o.checkMetrics(),
-		o.checkHistory(), o.checkDashboard(), o.push.check(), o.kubernetes.check(), o.log.Check(), o.etcd.Check(),
-		o.web.Check()))
+		o.checkHistory(), o.checkDashboard(), o.kubernetes.check(), o.log.Check(), o.etcd.Check(), o.web.Check()))
 }
 
 // mode returns the chosen policy. There is no default: an unlocker must not remove locks by accident, and an operator
@@ -60,7 +59,7 @@ func (o options) checkExclude() error {
 }
 
 func (o options) checkMetrics() error {
-	if _, err := seriesAttributes(o.attributes); err != nil {
+	if _, err := labelAttributes(o.attributes); err != nil {
 		return err
 	}
 	_, err := lockmetrics.ParseSeries(o.series)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -15,10 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
-	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -41,17 +38,11 @@ type components struct {
 	trouble *etcdconn.Trouble
 	metrics *lockmetrics.Collector
 	cycles  func() []deadlock.Cycle // finds processes that wait for each other
-	// finds locks that nobody takes although somebody waits
-	unclaimed func() ([]unclaimed.Lock, time.Duration)
-	excluded  func(lock string) bool // reports whether a lock is never removed
-	config    sweeper.Config
-	sweeper   *sweeper.Sweeper
-	pusher    *alertpush.Pusher // nil if not configured
-	pods      *pod.Witness      // nil if not configured
+	config  sweeper.Config
+	sweeper *sweeper.Sweeper
+	pods    *pod.Witness // nil if not configured
 
 	refused atomic.Pointer[string] // why etcd refused our last write; nil if it did not
-
-	alertmanager atomic.Pointer[http.Client] // of the pusher; the newest
 }
 
 // join creates the components and gives each the functions of others that it needs.
@@ -66,12 +57,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending},
 		lockview.Options{
-			Ended: func(lock *metadata.Record, ending *metadata.Ending) {
-				r.metrics.Ended(lock, ending)
-				if r.pusher != nil {
-					r.pusher.Ended(lock, ending)
-				}
-			},
+			Ended:   func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
 			Taken:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },
 			Died:    func(lock *metadata.Record) { r.sweeper.Died(lock.Name) },
 			Explain: etcdconn.Explain, Log: log,
@@ -79,24 +65,19 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
 	shown := wiring.Metrics(namespace, func() staleness.Policy { return *o.sweep }, r.view)
 	r.cycles = shown.Deadlocks
-	r.unclaimed = shown.Unclaimed
 	shown.Alarms = r.health.Alarms
 	excluded, err := text.Globs(o.exclude...)
 	if err != nil {
 		return nil, err
 	}
-	r.excluded = excluded.MatchString
-	shown.Excluded = r.excluded
+	shown.Excluded = excluded.MatchString
 	shown.Series = lockmetrics.Series(o.series)
 	shown.SeriesLimit = o.seriesLimit
-	if shown.Attributes, err = seriesAttributes(o.attributes); err != nil {
+	if shown.Attributes, err = labelAttributes(o.attributes); err != nil {
 		return nil, err
 	}
 	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {
-		return nil, err
-	}
-	if r.pusher, err = r.push(o, log); err != nil {
 		return nil, err
 	}
 	if r.pods, err = r.witnessPods(o, log); err != nil {
@@ -113,7 +94,7 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 	if err != nil {
 		return sweeper.Config{}, err
 	}
-	attributes, err := seriesAttributes(o.attributes)
+	attributes, err := labelAttributes(o.attributes)
 	if err != nil {
 		return sweeper.Config{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -46,10 +47,8 @@ func run(ctx context.Context, o options) error {
 	registry := daemon.NewRegistry(namespace)
 	registry.MustRegister(r.metrics, r.sweeper, requests, lockmetrics.PolicyInfo(namespace, string(r.config.Mode)))
 	if o.dashboard != "" {
-		registry.MustRegister(lockmetrics.DashboardInfo(namespace, dashboardURL(o.dashboard)))
-	}
-	if r.pusher != nil {
-		registry.MustRegister(r.pusher)
+		url := strings.TrimSuffix(o.dashboard, "/") + "/" // so that the path of a page can follow
+		registry.MustRegister(lockmetrics.DashboardInfo(namespace, url))
 	}
 	if r.pods != nil {
 		registry.MustRegister(r.pods)
@@ -81,7 +80,7 @@ func run(ctx context.Context, o options) error {
 	policy(log.Info(), r.config).Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
-	group.Add("reload", o.reload(r, connections, log).Run)
+	group.Add("reload", o.reload(connections, log).Run)
 	group.Add("health of etcd", r.health.Run)
 	group.Add("trouble with etcd", r.trouble.Run)
 	group.Add("view", r.view.Run)
@@ -93,9 +92,6 @@ func run(ctx context.Context, o options) error {
 	if o.historyMax > 0 && r.config.Mode == sweeper.AutoUnlock {
 		trim := func(ctx context.Context) (int, error) { return r.store.TrimHistory(ctx, o.historyMax) }
 		group.Add("history", (&historyTrimmer{trim: trim, log: log}).Run)
-	}
-	if r.pusher != nil {
-		group.Add("alerts", r.pusher.Run)
 	}
 	if r.pods != nil {
 		group.Add("witness in Kubernetes", r.pods.Run)
@@ -167,7 +163,6 @@ type options struct {
 	historyRetention time.Duration
 	historyMax       int
 	dashboard        string
-	push             pushOptions
 	kubernetes       kubernetesOptions
 }
 
@@ -199,7 +194,6 @@ func (o *options) defineAll(fs *pflag.FlagSet) {
 	fs.StringVar(&o.policy, "policy", "", "what to do about stale locks: alert-only or auto-unlock; required")
 	o.sweep = flags.Policy(fs)
 	o.define(fs)
-	o.push.define(fs)
 	o.kubernetes.define(fs)
 	o.locks = flags.Locks(fs)
 	o.etcd = flags.Etcd(fs)
@@ -244,17 +238,11 @@ alerts link to, says what each alert means and what to do about it.`,
 	}
 }
 
-// reload applies the current files of etcd's certificates and of the Alertmanagers. The web server and the login reread
-// theirs by themselves.
-func (o options) reload(r *components, connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
+// reload applies the current files of etcd's certificates. The web server and the login reread theirs by themselves.
+func (o options) reload(connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
 	return daemon.Reload{
 		Log:   log,
-		Check: func() error { return cmp.Or(o.etcd.Check(), o.web.Check(), o.push.check()) },
-		Use: func() int {
-			if client, err := o.push.client(); err == nil && r.pusher != nil {
-				r.alertmanager.Store(client)
-			}
-			return connections.Renew()
-		},
+		Check: func() error { return cmp.Or(o.etcd.Check(), o.web.Check()) },
+		Use:   connections.Renew,
 	}
 }

@@ -86,15 +86,15 @@ func (c Cycle) Labels() (locks, holders string) {
 	return text.NameLabel(strings.Join(c.Locks(), ", ")), text.NameLabel(strings.Join(names, ", "))
 }
 
-// Say says of the first waits who waits for what of whom, and how many more there are. Clients wrote the names: shown
-// escapes each.
-func (c Cycle) Say(most int, shown func(string) string) (waits []string, more int) {
-	for _, w := range c.Waits[:min(len(c.Waits), most)] {
-		held := shown(w.Held[0].String())
+// Describe describes the first waits, as printable text, and returns how many more there are.
+func (c Cycle) Describe(limit int) (waits []string, more int) {
+	for _, w := range c.Waits[:min(len(c.Waits), limit)] {
+		held := text.Label(w.Held[0].String())
 		if others := len(w.Held) - 1; others > 0 {
 			held += fmt.Sprintf(" and %d more", others)
 		}
-		waits = append(waits, fmt.Sprintf("%s waits for %s, held by %s", shown(w.Who.String()), shown(w.Lock), held))
+		waits = append(waits, fmt.Sprintf("%s waits for %s, held by %s", text.Label(w.Who.String()), text.Label(w.Lock),
+			held))
 	}
 	return waits, len(c.Waits) - len(waits)
 }

@@ -181,13 +181,11 @@ its secrets, unlike a subPath. (list . identity)
       {{- end }}
 {{- end }}
 {{- end }}
-{{- range $other := list "alertmanager" "prometheus" }}
-{{- with dig $other "httpConfig" "secret" "" $.values }}
-- name: {{ $other }}
+{{- with dig "prometheus" "httpConfig" "secret" "" .values }}
+- name: prometheus
   secret:
     secretName: {{ . }}
     defaultMode: 0440
-{{- end }}
 {{- end }}
 {{- with .permissions }}
 - name: permissions
@@ -224,10 +222,8 @@ its secrets, unlike a subPath. (list . identity)
 {{- if dig "webConfig" "secret" "" .values }}
 - {name: web, mountPath: /etc/unlocker/web, readOnly: true}
 {{- end }}
-{{- range $other := list "alertmanager" "prometheus" }}
-{{- if dig $other "httpConfig" "secret" "" $.values }}
-- {name: {{ $other }}, mountPath: /etc/unlocker/{{ $other }}, readOnly: true}
-{{- end }}
+{{- if dig "prometheus" "httpConfig" "secret" "" .values }}
+- {name: prometheus, mountPath: /etc/unlocker/prometheus, readOnly: true}
 {{- end }}
 {{- if .permissions }}
 - {name: permissions, mountPath: /etc/unlocker/permissions, readOnly: true}

@@ -20,17 +20,6 @@
 {{- include "unlocker.flag" (list "metrics.event-retention" $c.metrics.eventRetention) }}
 {{- include "unlocker.flag" (list "history.retention" $c.history.retention) }}
 {{- include "unlocker.flag" (list "history.max" $c.history.max) }}
-{{- with $c.alertmanager }}
-{{- include "unlocker.flag" (list "alertmanager.url" (join "," .urls)) }}
-{{- include "unlocker.flag" (list "alertmanager.resend-delay" .resendDelay) }}
-{{- range $name, $value := .labels }}
-{{- include "unlocker.flag" (list "alertmanager.label" (printf "%s=%s" $name $value)) }}
-{{- end }}
-{{- include "unlocker.flag" (list "alertmanager.label-attribute" (join "," .labelAttributes)) }}
-{{- if .httpConfig.secret }}
-{{- include "unlocker.flag" (list "alertmanager.config.file" (printf "/etc/unlocker/alertmanager/%s" .httpConfig.key)) }}
-{{- end }}
-{{- end }}
 {{- with .Values.kubernetes }}
 {{- include "unlocker.flag" (list "kubernetes.pods" .pods) }}
 {{- if .pods }}
