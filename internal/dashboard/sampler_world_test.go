@@ -66,13 +66,13 @@ func (p *plan) mono(at time.Time) time.Duration { return time.Hour + at.Sub(p.be
 func (p *plan) shown(c *setup.Config) {
 	of(c).clock = func() time.Duration { return p.mono(p.now()) }
 	of(c).shown = func() []*metadata.Record { return p.locks }
-	c.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
+	c.Unclaimed = func() []unclaimed.Lock {
 		if !p.free {
-			return nil, 0
+			return nil
 		}
 		first := metadata.Waiter{}
 		first.Owner = "sleepy"
-		return []unclaimed.Lock{{Name: "free/lock", Since: p.began, Waiters: 1, First: first}}, 0
+		return []unclaimed.Lock{{Name: "free/lock", Since: p.began, Waiters: 1, First: first}}
 	}
 }
 

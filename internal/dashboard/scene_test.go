@@ -197,7 +197,7 @@ func (s *scene) config() setup.Config {
 	}
 	return setup.Config{
 		View: from, Store: from,
-		Unclaimed:    func() ([]unclaimed.Lock, time.Duration) { return s.unclaimed, 0 },
+		Unclaimed:    func() []unclaimed.Lock { return s.unclaimed },
 		Inconsistent: func() []inconsistent.Lock { return s.wrong },
 		Members:      func() []setup.Member { return s.members },
 		Alarm:        func() string { return s.alarm },

@@ -47,7 +47,7 @@ type Config struct {
 	Disagreements func() int
 	Deadlocks     func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
 	// Unclaimed returns the free locks that no waiter takes, longest first.
-	Unclaimed func() ([]unclaimed.Lock, time.Duration)
+	Unclaimed func() []unclaimed.Lock
 
 	Series      Series // which locks get series of their own; none if empty
 	SeriesLimit int    // the most locks with series of their own

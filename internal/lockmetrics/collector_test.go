@@ -53,7 +53,7 @@ func (w *world) config() lockmetrics.Config {
 		Now:           func() time.Time { return w.now },
 		Fresh:         func() protocol.Freshness { return w.fresh },
 		Activity:      func() lockmetrics.Activity { return lockmetrics.Activity{} },
-		Unclaimed:     func() ([]unclaimed.Lock, time.Duration) { return nil, 0 },
+		Unclaimed:     func() []unclaimed.Lock { return nil },
 		Deadlocks:     func() []deadlock.Cycle { return nil },
 		Inconsistent:  func() []inconsistent.Lock { return nil },
 		Delays:        func() int { return 0 },

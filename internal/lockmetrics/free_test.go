@@ -16,7 +16,7 @@ func nobodyTakes(series lockmetrics.Series, free ...unclaimed.Lock) *lockmetrics
 	config := newWorld().config()
 	config.Series = series
 	config.SeriesLimit = 3
-	config.Unclaimed = func() ([]unclaimed.Lock, time.Duration) { return free, 0 }
+	config.Unclaimed = func() []unclaimed.Lock { return free }
 	return lockmetrics.New(config)
 }
 

@@ -134,7 +134,7 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 
 // unclaimed exports the free locks that no waiter takes.
 func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
-	found, _ := c.c.Unclaimed()
+	found := c.c.Unclaimed()
 	gauge(ch, c.d.unclaimed, float64(len(found)))
 	if !c.c.Series.names() {
 		return

@@ -72,7 +72,7 @@ var readerSuites = []suite{
 	{"internal/diagnosis/unclaimed", []fault{
 		// Free locks that nobody takes.
 		{"free-listed", `!v.Synced`, `false`, "TestFind"},
-		{"free-early", `wait > 0`, `false`, "TestFind"},
+		{"free-early", `v.Now < max(since, v.Followed)+After`, `false`, "TestFind"},
 		{"free-since", `b.since == since`, `true`, "TestUnclaimedLockStaysReportedUntilTaken"},
 	}},
 	{"internal/diagnosis/inconsistent", []fault{

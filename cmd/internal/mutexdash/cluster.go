@@ -46,7 +46,7 @@ type cluster struct {
 	health      *wiring.Health
 	trouble     *etcdconn.Trouble
 	metrics     *lockmetrics.Collector
-	unclaimed   func() ([]unclaimed.Lock, time.Duration)
+	unclaimed   func() []unclaimed.Lock
 }
 
 // sourcesOf are the clusters to show: those of the file, or the one that the flags describe.

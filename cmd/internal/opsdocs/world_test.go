@@ -237,8 +237,8 @@ func unclaimedLock(t *testing.T) *dto.MetricFamily {
 	config := wiring.Metrics("unlocker", staleness.DefaultPolicy, nothing)
 	config.Fresh = func() protocol.Freshness { return protocol.Freshness{Synced: true, Heard: time.Now()} }
 	config.Series, config.SeriesLimit = lockmetrics.SeriesAll, 1
-	config.Unclaimed = func() ([]unclaimed.Lock, time.Duration) {
-		return []unclaimed.Lock{{Name: "nobody takes it", Since: time.Now()}}, 0
+	config.Unclaimed = func() []unclaimed.Lock {
+		return []unclaimed.Lock{{Name: "nobody takes it", Since: time.Now()}}
 	}
 	registry.MustRegister(lockmetrics.New(config))
 	all, err := registry.Gather()

@@ -207,13 +207,12 @@ func (d *deadlocks) current() bool {
 	}
 }
 
-// Unclaimed returns a function that returns the unclaimed locks, and how long it takes until there may be another one;
-// zero if none may. The locks are shared: never write to them. It remembers which locks it has reported, so that an
-// interruption of the watch does not end an alert.
-func Unclaimed(v *lockview.View) func() ([]unclaimed.Lock, time.Duration) {
+// Unclaimed returns a function that returns the unclaimed locks. They are shared: never write to them. It remembers
+// which locks it has reported, so that an interruption of the watch does not end an alert.
+func Unclaimed(v *lockview.View) func() []unclaimed.Lock {
 	var mu sync.Mutex
 	var found []unclaimed.Lock
-	return func() (_ []unclaimed.Lock, next time.Duration) {
+	return func() []unclaimed.Lock {
 		mu.Lock()
 		defer mu.Unlock()
 		seen := unclaimed.View{}
@@ -222,8 +221,8 @@ func Unclaimed(v *lockview.View) func() ([]unclaimed.Lock, time.Duration) {
 		}
 		seen.Now = v.Clock()
 		seen.Wall = time.Now()
-		found, next = unclaimed.Find(found, seen)
-		return found, next
+		found = unclaimed.Find(found, seen)
+		return found
 	}
 }
 

@@ -86,9 +86,8 @@ type Config struct {
 	Operator Operator
 	Enabled  access.Actions
 
-	// Unclaimed returns the unclaimed locks, those that have been free for longest first, and how long it takes until
-	// there may be another one.
-	Unclaimed func() ([]unclaimed.Lock, time.Duration)
+	// Unclaimed returns the unclaimed locks, those that have been free for longest first.
+	Unclaimed func() []unclaimed.Lock
 	// Inconsistent returns what no client that follows the protocol leaves in etcd.
 	Inconsistent func() []inconsistent.Lock
 	// Members returns what each endpoint of etcd last reported about itself; empty if that is not known.

@@ -99,6 +99,6 @@ func Flags(pairs ...string) []string {
 
 // Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first.
 func (s *Site) Unclaimed() []unclaimed.Lock {
-	found, _ := s.Config.Unclaimed()
+	found := s.Config.Unclaimed()
 	return found
 }

@@ -42,12 +42,11 @@ type Lock struct {
 	since time.Duration // the same on the monotonic clock
 }
 
-// Find returns the locks that nobody takes, those that have been free for longest first, and how long it takes until
-// another one may be: zero if none will, unless something changes.
+// Find returns the locks that nobody takes, those that have been free for longest first.
 //
 // A lock counts once it was free for [After] while the observer missed nothing. One that was found before counts until
 // it is taken, however often the observer is interrupted, and keeps its Since.
-func Find(before []Lock, v View) (found []Lock, next time.Duration) {
+func Find(before []Lock, v View) (found []Lock) {
 	known := make(map[string]Lock, len(before))
 	for _, l := range before {
 		known[l.Name] = l
@@ -62,10 +61,7 @@ func Find(before []Lock, v View) (found []Lock, next time.Duration) {
 			l.Since = b.Since
 		} else if !v.Synced {
 			continue
-		} else if wait := max(since, v.Followed) + After - v.Now; wait > 0 {
-			if next == 0 || wait < next {
-				next = wait
-			}
+		} else if v.Now < max(since, v.Followed)+After {
 			continue
 		}
 		found = append(found, l)
@@ -73,5 +69,5 @@ func Find(before []Lock, v View) (found []Lock, next time.Duration) {
 	slices.SortFunc(found, func(a, b Lock) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Name, b.Name))
 	})
-	return found, next
+	return found
 }

@@ -41,46 +41,45 @@ func TestFind(t *testing.T) {
 		view func(*unclaimed.View)
 		at   time.Duration // after noon
 		want string
-		next time.Duration
 	}{
-		{"just released", nil, 0, "", 30 * time.Second},
-		{"handed over slowly", nil, 29 * time.Second, "", time.Second},
-		{"half a minute", nil, 30 * time.Second, found, 0},
-		{"46 minutes", nil, 46 * time.Minute, found, 0},
-		{"not followed", func(v *unclaimed.View) { v.Synced = false }, 46 * time.Minute, "", 0},
+		{"just released", nil, 0, ""},
+		{"handed over slowly", nil, 29 * time.Second, ""},
+		{"half a minute", nil, 30 * time.Second, found},
+		{"46 minutes", nil, 46 * time.Minute, found},
+		{"not followed", func(v *unclaimed.View) { v.Synced = false }, 46 * time.Minute, ""},
 		{"followed again, for too short a time",
-			func(v *unclaimed.View) { v.Followed = v.Now - 10*time.Second }, 46 * time.Minute, "", 20 * time.Second},
+			func(v *unclaimed.View) { v.Followed = v.Now - 10*time.Second }, 46 * time.Minute, ""},
 		{"followed again, for long enough",
-			func(v *unclaimed.View) { v.Followed = v.Now - 30*time.Second }, 46 * time.Minute, found, 0},
-		{"nobody waits any more", func(v *unclaimed.View) { v.Queues = nil }, 46 * time.Minute, "", 0},
-		{"held", func(v *unclaimed.View) { v.Free = nil }, 46 * time.Minute, "", 0},
+			func(v *unclaimed.View) { v.Followed = v.Now - 30*time.Second }, 46 * time.Minute, found},
+		{"nobody waits any more", func(v *unclaimed.View) { v.Queues = nil }, 46 * time.Minute, ""},
+		{"held", func(v *unclaimed.View) { v.Free = nil }, 46 * time.Minute, ""},
 		{"two, the longest first", func(v *unclaimed.View) {
 			*v = at(v.Now, map[string]time.Duration{"a": time.Hour, "b": time.Hour - time.Second, "c": v.Now})
-		}, time.Minute, "b since 11:59:59: first of b, 2; " + found, 30 * time.Second},
+		}, time.Minute, "b since 11:59:59: first of b, 2; " + found},
 	} {
 		v := at(time.Hour+c.at, a)
 		if c.view != nil {
 			c.view(&v)
 		}
-		if got, next := unclaimed.Find(nil, v); said(got) != c.want || next != c.next {
-			t.Errorf("%s: %q, the next one in %v; want %q in %v", c.what, said(got), next, c.want, c.next)
+		if got := said(unclaimed.Find(nil, v)); got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}
 }
 
 func TestUnclaimedLockStaysReportedUntilTaken(t *testing.T) {
 	free := map[string]time.Duration{"a": time.Hour}
-	found, _ := unclaimed.Find(nil, at(time.Hour+time.Minute, free))
+	found := unclaimed.Find(nil, at(time.Hour+time.Minute, free))
 	later := at(time.Hour+2*time.Minute, free)
 	later.Wall = later.Wall.Add(7 * time.Second) // the wall clock was set
 	later.Followed = later.Now                   // and the watch was interrupted
 	later.Synced = false
-	found, _ = unclaimed.Find(found, later)
+	found = unclaimed.Find(found, later)
 	if got := said(found); got != "a since 12:00:00: first of a, 2" {
 		t.Errorf("while the observer is interrupted: %q", got)
 	}
 	again := at(time.Hour+3*time.Minute, map[string]time.Duration{"a": time.Hour + 3*time.Minute})
-	if found, next := unclaimed.Find(found, again); len(found) != 0 || next != unclaimed.After {
-		t.Errorf("taken and released anew: %q, the next one in %v", said(found), next)
+	if found := unclaimed.Find(found, again); len(found) != 0 {
+		t.Errorf("taken and released anew: %q", said(found))
 	}
 }
