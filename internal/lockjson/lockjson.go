@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/alerttext"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -98,9 +97,9 @@ func New(r *metadata.Record, v staleness.Verdict, q *verdict.Queue, now time.Tim
 		Asked: newAsked(r, now), Extended: newExtended(r.Extended, now),
 		Acknowledged: newAcknowledged(r.AcknowledgedAt(now), now),
 	}
-	says := alerttext.Of(r, v)
-	l.Summary = &says.Summary
-	l.Description = &says.Description
+	summary, description := summarize(r, v)
+	l.Summary = &summary
+	l.Description = &description
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
 	l.AutoUnlockAt, l.AutoUnlockIn = Instant(v.AutoUnlockAt, now)

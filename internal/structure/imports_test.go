@@ -89,13 +89,11 @@ func importTable() []rule {
 		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis/inconsistent
 			internal/diagnosis/unclaimed internal/protocol internal/text`,
 			"samples are computed from the view at scrape"},
-		{"internal/diagnosis/alerttext", "pkg/metadata pkg/staleness internal/protocol internal/text",
-			"what is said about a lock follows from values, so that all who say it agree"},
 		{"internal/witness/pod/podproof", "pkg/metadata",
 			"whether a holder is dead is decided from values: a mistake here frees the lock of a living one"},
 		{"internal/witness/pod", "internal/witness/pod/podproof pkg/metadata",
 			"a witness meets the view and the store in cmd, as functions"},
-		{"internal/lockjson", `internal/diagnosis/alerttext internal/diagnosis internal/diagnosis/verdict pkg/metadata
+		{"internal/lockjson", `internal/diagnosis internal/diagnosis/verdict internal/protocol internal/text pkg/metadata
 			pkg/staleness`, "the page's API and the command line describe a lock alike: values in, value out"},
 		{"internal/lockorder", "pkg/metadata pkg/staleness", "page and command line sort alike, by values"},
 		{"internal/dashboard/access", "internal/text", "who asks is read from the request alone"},

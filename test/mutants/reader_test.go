@@ -81,12 +81,6 @@ var readerSuites = []suite{
 		{"odd-writer", `case «t.withPermits > 0 && t.readers > 0»:`, `false`, neverLeft},
 		{"odd-delay", `!d.Leased`, `false`, neverLeft},
 	}},
-	{"internal/diagnosis/alerttext", []fault{
-		// One line for each lock.
-		{"worst-abandoned", `case «!v.AbandonedAt.IsZero()»:`, `false`, theWorst},
-		{"worst-expired", `case «v.State == staleness.Expired»:`, `false`, theWorst},
-		{"worst-clock", `case «v.ClockOff != 0»:`, `false`, theWorst},
-	}},
 	{"internal/lockmetrics", []fault{
 		// Series, which are as many as their names are bounded.
 		{"series-names", `state != staleness.Held`, `true`, "TestAcknowledgementsAreCounted"},
@@ -101,6 +95,9 @@ var readerSuites = []suite{
 		// What the API and mutexctl say of a lock.
 		{"json-urgent", `holder.State.Urgency() < l.State.Urgency()`, `false`,
 			"TestTheStateOfAWholeLockIsTheMostUrgent"},
+		{"worst-abandoned", `case «!v.AbandonedAt.IsZero()»:`, `false`, theWorst},
+		{"worst-expired", `case «v.State == staleness.Expired»:`, `false`, theWorst},
+		{"worst-clock", `case «v.ClockOff != 0»:`, `false`, theWorst},
 	}},
 	{"internal/etcdconn", []fault{
 		// How programs reach etcd.
