@@ -110,20 +110,27 @@ func (d *Dashboard) work(r *site.Request, do site.Action) (site.Answer, error) {
 	}
 }
 
-// minGzip is the size from which compressing is worth it.
-const minGzip = 1 << 10
+// Limits of answers that wait for their readers.
+const (
+	smallAnswer = 64 << 10
+	maxWaiting  = 64 << 20 // bytes of all answers that are not small
+)
+
+// room reports whether there is room for another answer to wait for its reader; done gives the room back.
+func (d *Dashboard) room(size int) (done func(), ok bool) {
+	if size <= smallAnswer {
+		return func() {}, true
+	}
+	done = func() { d.outgoing.Add(-int64(size)) }
+	if d.outgoing.Add(int64(size)) > maxWaiting {
+		done()
+		return nil, false
+	}
+	return done, true
+}
 
 func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a site.Answer) {
 	h := w.Header()
-	if a.Stream != nil {
-		select {
-		case d.streams <- struct{}{}:
-			defer func() { <-d.streams }()
-		default:
-			d.fail(w, r, site.ErrBusy)
-			return
-		}
-	}
 	done, ok := d.room(len(a.Body))
 	if !ok {
 		d.fail(w, r, site.ErrBusy)
@@ -152,15 +159,8 @@ func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a site.Answ
 	h := w.Header()
 	h.Set("Content-Type", a.Type)
 	h.Set("Vary", "Accept-Encoding")
-	pack := (len(a.Body) >= minGzip || a.Stream != nil) && acceptsGzip(r) && h.Get("Content-Encoding") == ""
-	if pack {
+	if len(a.Body) >= minGzip && acceptsGzip(r) && h.Get("Content-Encoding") == "" {
 		h.Set("Content-Encoding", "gzip")
-	}
-	if a.Stream != nil {
-		d.stream(w, r, a)
-		return
-	}
-	if pack {
 		a.Body = d.packed(a.Body)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))

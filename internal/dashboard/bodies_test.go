@@ -83,8 +83,6 @@ func TestIdleSocketsDoNotBlockThePage(t *testing.T) {
 		"a body in pieces": byHand("GET /api/v1/locks?limit=1", "5\r\nx", "Transfer-Encoding: chunked",
 			"X-Forwarded-User: viewer"),
 		"large answers that nobody reads": large + large + large,
-		"a large table that nobody reads": strings.Repeat(byHand("GET /locks.csv", "", "X-Forwarded-User: viewer"),
-			5),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := served(t, d)
@@ -226,51 +224,4 @@ func TestRefusedAttemptsDoNotFillTheLog(t *testing.T) {
 			t.Errorf("a minute later the log has no %s: %s", part, &s.log)
 		}
 	}
-}
-
-// pieces is a client that records the largest piece it received, and may leave after the first one.
-type pieces struct {
-	*httptest.ResponseRecorder
-	largest int
-	leaves  bool
-}
-
-func (p *pieces) Write(b []byte) (int, error) {
-	p.largest = max(p.largest, len(b))
-	if p.leaves && p.Body.Len() > 0 {
-		return 0, io.ErrClosedPipe
-	}
-	return p.ResponseRecorder.Write(b)
-}
-
-func TestTableIsSentInPieces(t *testing.T) {
-	s := crowd(3000)
-	d := s.dashboard(t)
-	for _, encoding := range []string{"", "gzip"} {
-		p := &pieces{ResponseRecorder: httptest.NewRecorder()}
-		r := httptest.NewRequest(http.MethodGet, "/locks.csv", nil)
-		r.Header.Set("Accept-Encoding", encoding)
-		d.ServeHTTP(p, r)
-		if p.Code != http.StatusOK || p.largest > 64<<10 || p.Header().Get("Content-Encoding") != encoding {
-			t.Errorf("%q: the answer is %d %q, its largest piece has %d bytes", encoding, p.Code,
-				p.Header().Get("Content-Encoding"), p.largest)
-		}
-		if lines := strings.Count(p.Body.String(), "\n"); encoding == "" && lines != len(s.locks)+1 {
-			t.Errorf("the table has %d lines of %d", lines, len(s.locks)+1)
-		}
-	}
-	if w := ask(d, http.MethodHead, "/locks.csv"); w.Code != http.StatusOK || w.Body.Len() != 0 {
-		t.Errorf("HEAD is answered with %d and %d bytes", w.Code, w.Body.Len())
-	}
-}
-
-func TestTruncatedTableIsNotTakenForComplete(t *testing.T) {
-	d := crowd(3000).dashboard(t)
-	defer func() {
-		if cause := recover(); cause != http.ErrAbortHandler {
-			t.Errorf("the connection is not cut off: %v", cause)
-		}
-	}()
-	d.ServeHTTP(&pieces{ResponseRecorder: httptest.NewRecorder(), leaves: true},
-		httptest.NewRequest(http.MethodGet, "/locks.csv", nil))
 }

@@ -39,7 +39,6 @@ type Dashboard struct {
 	route    string // prefix under which requests arrive
 	assets   assets
 	tickets  chan struct{} // of the requests that are worked on
-	streams  chan struct{} // of the answers that are sent while they are made
 	kept     chan struct{} // of the forms that are read though they are refused
 	packers  sync.Pool     // of answers
 	outgoing atomic.Int64  // bytes of answers on their way, but for small ones
@@ -53,8 +52,7 @@ func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 	if err := checkAll(all); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{tickets: make(chan struct{}, maxRequests),
-		streams: make(chan struct{}, maxStreams), kept: make(chan struct{}, maxKept)}
+	d := &Dashboard{tickets: make(chan struct{}, maxRequests), kept: make(chan struct{}, maxKept)}
 	if err := d.prefixes(&all[0]); err != nil {
 		return nil, err
 	}
@@ -118,17 +116,16 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	}
 	get("waiting", access.View, d.pages.ServeWaiting)
 	get("timeline", access.View, d.pages.ServeTimeline)
-	get("timeline.csv", access.View, d.api.ServeTimeline)
 	get("owners", access.View, d.pages.ServeOwners)
 	get("history", access.View, d.pages.ServeHistory)
 	get("audit", access.Audit, d.pages.ServeAudit)
-	get("locks.csv", access.View, d.api.ServeTable)
 	get("status", access.View, d.pages.ServeStatus)
 	get("help", access.Anybody, d.pages.ServeHelp)
 	get("icon.svg", access.Anybody, d.pages.ServeIcon)
 	get("assets/{fingerprint}/{file}", access.Anybody, d.asset)
 	get("api/v1/locks", access.View, d.api.ServeLocks)
 	get("api/v1/summary", access.View, d.api.ServeSummary)
+	get("api/v1/timeline", access.View, d.api.ServeTimeline)
 	get("api/v1/history", access.View, d.api.ServeHistory)
 	get("api/v1/audit", access.Audit, d.api.ServeAudit)
 	get("api/v1/status", access.View, d.api.ServeStatus)

@@ -204,12 +204,7 @@ func TestHostileTextIsExactInTheAPI(t *testing.T) {
 		t.Errorf("the API lists %d of %d locks", len(data), len(s.documents))
 	}
 	for _, l := range data {
-		name := l["name"].(string)
-		if encoded, is := l["name_base64"].(string); is {
-			b, err := base64.StdEncoding.DecodeString(encoded)
-			proctest.Must(t, err)
-			name = string(b)
-		}
+		name := exactName(t, l)
 		document, exists := s.documents[name]
 		if !exists {
 			t.Errorf("the API names a lock %.40q that does not exist", name)
@@ -223,6 +218,31 @@ func TestHostileTextIsExactInTheAPI(t *testing.T) {
 			checkFields(t, document, ok(t, d, "/api/v1/lock?include=fields&"+parameters))
 		}
 	}
+	timeline, _ := fetch[lock](t, d, "/api/v1/timeline?window=24h")
+	held := timeline["intervals"].([]any)
+	if len(held) < len(s.documents) {
+		t.Errorf("the timeline has %d holds of %d locks", len(held), len(s.documents))
+	}
+	for _, i := range held {
+		name := exactName(t, i.(lock))
+		_, exists := s.documents[name]
+		_, shared := s.documents[name+"#1"] // whose waiters wait for the whole lock
+		if !exists && !shared {
+			t.Errorf("the timeline names a lock %.40q that does not exist", name)
+		}
+	}
+}
+
+// exactName is the name of a lock in an answer of the API.
+func exactName(t *testing.T, l lock) string {
+	t.Helper()
+	encoded, is := l["name_base64"].(string)
+	if !is {
+		return l["name"].(string)
+	}
+	b, err := base64.StdEncoding.DecodeString(encoded)
+	proctest.Must(t, err)
+	return string(b)
 }
 
 func checkFields(t *testing.T, document metadata.Document, answer string) {
@@ -272,6 +292,9 @@ func FuzzListNeverBreaks(f *testing.F) {
 		}
 		if w := get(d, "/api/v1/locks?"+v.Encode()); w.Code != 200 && w.Code != 400 {
 			t.Errorf("the API answers %q with %d", v, w.Code)
+		}
+		if w := get(d, "/api/v1/timeline?"+v.Encode()); w.Code != 200 && w.Code != 400 {
+			t.Errorf("the timeline answers %q with %d", v, w.Code)
 		}
 	})
 }

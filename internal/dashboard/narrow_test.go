@@ -299,7 +299,7 @@ func TestOtherSitesMayOnlyLinkHere(t *testing.T) {
 		"an object where they are":         {inFrames, "cross-site", "navigate", "object", 403},
 		"an image where they are":          {inFrames, "cross-site", "no-cors", "image", 403},
 	} {
-		for _, path := range []string{"/", "/?q=name:/x/", "/lock?name=" + stuck, "/api/v1/locks", "/locks.csv"} {
+		for _, path := range []string{"/", "/?q=name:/x/", "/lock?name=" + stuck, "/api/v1/locks"} {
 			if w := get(c.dashboard, path, "Sec-Fetch-Site", c.site, "Sec-Fetch-Mode", c.mode, "Sec-Fetch-Dest",
 				c.dest); w.Code != c.status {
 				t.Errorf("%s: GET %s answers %d, want %d", name, path, w.Code, c.status)
@@ -314,7 +314,7 @@ func TestHistoryQueriesEndWithTheirReader(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, path := range []string{"/history?q=name:/x/", "/audit?q=name:/x/", "/waiting?q=name:/x/",
-		"/api/v1/history?q=name:/x/", "/api/v1/audit?q=name:/x/"} {
+		"/api/v1/history?q=name:/x/", "/api/v1/timeline?q=name:/x/", "/api/v1/audit?q=name:/x/"} {
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 		r.SetBasicAuth("ann", "x")
 		w := httptest.NewRecorder()

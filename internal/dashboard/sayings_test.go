@@ -385,7 +385,7 @@ func ofEnds(say *sayings) {
 	say.page("after somebody held it", d, "/lock?name=a/b")
 	_, d = watched(say)
 	say.page("watched for most of an hour", d, "/timeline?window=1h")
-	say.page("watched for most of an hour", d, "/timeline.csv?window=6h")
+	say.page("watched for most of an hour", d, "/api/v1/timeline?window=6h")
 	say.page("watched for most of an hour", d, "/lock?name="+stuck+"&window=24h")
 	say.page("watched for most of an hour", d, "/lock?name=catalog/sync/us")
 	say.page("searched", d, "/timeline?q=owner:=nobody")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
@@ -115,6 +116,67 @@ func TestTimelineStaysWithinItsBudget(t *testing.T) {
 		if packed := size(t, page); packed > 60_000 {
 			t.Errorf("%d bytes packed; the budget is 60,000", packed)
 		}
+	}
+}
+
+func TestTimelineAsJSONIsCompleteAndPaged(t *testing.T) {
+	_, d := eventful(t, 3_000)
+	seen := map[string]bool{}
+	before := "9"
+	after := ""
+	for pages := 1; ; pages++ {
+		data, meta := fetch[lock](t, d, "/api/v1/timeline?window=24h&limit=700&after="+after)
+		for _, i := range data["intervals"].([]any) {
+			j := i.(lock)
+			began := j["began_at"].(string)
+			id := fmt.Sprint(j["name"], j["wait"], j["token"], began, j["ended_at"])
+			if seen[id] || began > before {
+				t.Fatalf("%s is there twice, or after %s", id, before)
+			}
+			seen[id] = true
+			before = began
+		}
+		next, more := meta["next"].(string)
+		if after = next; more {
+			continue
+		}
+		if matched := int(meta["matched"].(float64)); len(seen) != matched || matched < 2_900 || pages != matched/700+1 {
+			t.Errorf("%d pages have %d of %d intervals", pages, len(seen), matched)
+		}
+		break
+	}
+	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "after=%2e", "after=zz", "window=2h",
+		"q=nonsense:1"} {
+		if w := get(d, "/api/v1/timeline?"+bad); w.Code != http.StatusBadRequest {
+			t.Errorf("%s is answered with %d", bad, w.Code)
+		}
+	}
+}
+
+func TestTimelineAsJSONSaysWhatEndedAndWhatIsUnknown(t *testing.T) {
+	s, d := watched(t)
+	data, _ := fetch[lock](t, d, "/api/v1/timeline?window=24h")
+	hows := map[string]int{}
+	for _, i := range data["intervals"].([]any) {
+		j := i.(lock)
+		how, over := j["how"].(string)
+		if over != (j["ended_at"] != nil) {
+			t.Errorf("it ended at %v, and how is %q", j["ended_at"], how)
+		}
+		hows[fmt.Sprint(how, j["wait"])]++
+	}
+	want := map[string]int{"false": 5, "true": 2, "takentrue": 1, "releasedfalse": 1, "force-unlockedfalse": 1,
+		"auto-unlockedfalse": 1}
+	if !maps.Equal(hows, want) {
+		t.Errorf("it ended like this: %v, want %v", hows, want)
+	}
+	if gaps := data["gaps"].([]any); len(gaps) != 1 || data["releases_since"] == nil || data["unread"] != nil {
+		t.Errorf("not known is %v %v %v", gaps, data["releases_since"], data["unread"])
+	}
+	s.away = errAway
+	s.tick(time.Minute)
+	if data, _ := fetch[lock](t, d, "/api/v1/timeline?window=24h"); data["unread"] == nil {
+		t.Error("it does not say that etcd could not be read")
 	}
 }
 

@@ -314,8 +314,8 @@ type Ending struct {
 	Cluster      string        `json:"cluster,omitempty"` // of several
 }
 
-// how returns the word for how a hold ended; an unknown one unchanged.
-func how(ended string) *string {
+// How returns the word for how a hold ended; an unknown one unchanged.
+func How(ended string) *string {
 	if words, known := metadata.EndingOf(ended); known {
 		return &words.Word
 	}
@@ -327,7 +327,7 @@ func NewEnding(e *metadata.Ending, now time.Time) Ending {
 	j := Ending{
 		Name: e.Lock, NameBase64: Base64(e.Lock), UUID: Known(e.UUID), Token: Number(e.Token),
 		Holder: Holder{Who: newWho(e.Holder), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
-		How:    how(e.Ended), By: Known(e.By), Why: Known(e.Why),
+		How:    How(e.Ended), By: Known(e.By), Why: Known(e.Why),
 		Asked: newRequest(e.Asked, now), Extended: newExtended(e.Extended, now),
 		Acknowledged: newAcknowledged(e.Acknowledged, now),
 	}
@@ -337,6 +337,26 @@ func NewEnding(e *metadata.Ending, now time.Time) Ending {
 	j.AliveAt, j.AliveIn = Instant(e.AliveAt.Time, now)
 	j.EndedAt, j.EndedIn = Instant(e.EndedAt.Time, now)
 	return j
+}
+
+// Interval is a hold or a wait of a timeline.
+type Interval struct {
+	Name       string   `json:"name"`
+	NameBase64 string   `json:"name_base64,omitempty"`
+	ShareOf    *string  `json:"share_of"`
+	Wait       bool     `json:"wait"`
+	UUID       *string  `json:"uuid"`
+	Token      *string  `json:"token"`
+	Owner      *string  `json:"owner"`
+	Hostname   *string  `json:"hostname"`
+	PID        *int64   `json:"pid"`
+	BeganAt    *string  `json:"began_at"`
+	BeganIn    *float64 `json:"began_at_in_seconds"`
+	EndedAt    *string  `json:"ended_at"`
+	EndedIn    *float64 `json:"ended_at_in_seconds"`
+	AlertAt    *string  `json:"alert_at"`
+	AlertIn    *float64 `json:"alert_at_in_seconds"`
+	How        *string  `json:"how"`
 }
 
 // Verdict is what a person must know first.

@@ -141,6 +141,20 @@ func EndingShape() Shape {
 	}}
 }
 
+// IntervalShape describes [Interval].
+func IntervalShape() Shape {
+	return Shape{"An interval", Interval{}, []Line{
+		{"name, name_base64", "the lock, or the share of it, as in a lock"},
+		{"share_of", "the shared lock; null for a whole lock"},
+		{"wait", "whether this is a wait for the lock instead of a hold"},
+		{"uuid, token", "the hold, as in a lock; null for a wait"},
+		{"owner, hostname, pid", "who held or waited; owner and hostname are cut to 80 bytes"},
+		{"began_at, ended_at", "when it began and ended; ended_at is null while it lasts"},
+		{"alert_at", "the alert of a hold; null for a wait, and when there is none"},
+		{"how", "of a hold that is over, as in an ending; of a wait that is over, taken or gave_up; else null"},
+	}}
+}
+
 // Help returns the shape for a help text.
 func (s Shape) Help() string {
 	width := 0

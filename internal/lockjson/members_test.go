@@ -21,7 +21,7 @@ func shapes() []lockjson.Shape {
 	return []lockjson.Shape{lockjson.LockShape(), lockjson.ProcessShape(), lockjson.StatementShape(),
 		lockjson.AskedShape(), lockjson.ExtendedShape(), lockjson.AcknowledgedShape(), lockjson.DocumentShape(),
 		lockjson.VerdictShape(), lockjson.DiagnosisShape(), lockjson.DelayShape(), lockjson.WaiterShape(),
-		lockjson.FieldShape(), lockjson.EndingShape()}
+		lockjson.FieldShape(), lockjson.EndingShape(), lockjson.IntervalShape()}
 }
 
 func TestEveryMemberIsDescribedOnce(t *testing.T) {

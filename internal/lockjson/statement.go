@@ -119,7 +119,7 @@ type Delay struct {
 func NewDelay(d *metadata.Delay, now time.Time) Delay {
 	j := Delay{Name: d.Lock, NameBase64: Base64(d.Lock), UUID: Known(d.UUID), Token: Number(d.Token),
 		Revision: Number(d.Revision), Owner: Known(d.Owner), Hostname: Known(d.Hostname), Purpose: Known(d.Purpose),
-		Permits: Known(d.Permits), How: how(d.Ended), By: Known(d.By), Seconds: Known(d.Seconds)}
+		Permits: Known(d.Permits), How: How(d.Ended), By: Known(d.By), Seconds: Known(d.Seconds)}
 	j.EndedAt, j.EndedIn = Instant(d.At.Time, now)
 	j.Until, j.UntilIn = Instant(d.Until(), now)
 	return j

@@ -1,4 +1,4 @@
-// Package api answers programs: what the pages show, as JSON and as a table.
+// Package api answers programs: what the pages show, as JSON.
 package api
 
 import (

@@ -37,25 +37,33 @@ func (a *API) ServeHistory(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	j := historyJSON{Holds: make([]lockjson.Ending, len(found.List)), Gaps: []gapJSON{}}
+	j := historyJSON{Holds: make([]lockjson.Ending, len(found.List))}
 	for i := range found.List {
 		j.Holds[i] = lockjson.NewEnding(found.List[i].Ending, r.Now)
 		j.Holds[i].Cluster = found.List[i].Cluster
 	}
-	var since time.Time
+	j.Gaps, j.Since = watched(r, asked.During)
+	return pastAnswer(r, j, len(all), found.Matched, found.Next, unread)
+}
+
+// watched returns the gaps in the watch of the locks, within the time that a request asks for, and since when releases
+// are known.
+func watched(r *site.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
+	var from time.Time
+	gaps = []gapJSON{}
 	for _, part := range r.Each() {
-		gaps, watched := part.Site.History.Watched(r.Now, part.Fresh)
-		if since.Before(watched) {
-			since = watched // from here on those of all clusters are known
+		all, watched := part.Site.History.Watched(r.Now, part.Fresh)
+		if from.Before(watched) {
+			from = watched // from here on those of all clusters are known
 		}
-		for _, g := range gaps {
-			if asked.During(g.From) || asked.During(g.To) {
-				j.Gaps = append(j.Gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To), part.Site.URLs.Cluster})
+		for _, g := range all {
+			if during(g.From) || during(g.To) {
+				gaps = append(gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To), part.Site.URLs.Cluster})
 			}
 		}
 	}
-	j.Since, _ = lockjson.Instant(since, r.Now)
-	return pastAnswer(r, j, len(all), found.Matched, found.Next, unread)
+	since, _ = lockjson.Instant(from, r.Now)
+	return gaps, since
 }
 
 // parse reads the parameters of a history. Unlike a page, the API refuses wrong ones.

@@ -219,7 +219,6 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	}
 	v.Fragment = l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fragment", "rows")
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
-	v.CSV = p.site.URLs.To("locks.csv", "q", l.Query.Text, "sort", v.Sort)
 	v.Verdict = p.Verdict(r)
 	v.Icon = v.Verdict.icon()
 	if v.Verdict.Class == verdict.Stale {

@@ -29,9 +29,9 @@ type picture struct {
 	Now     string
 	Owners  []ownerKey
 	Table   []wordsView
-	Cut     int // rows that are left out
-	CSV     string
-	Unknown bool // there is a time about which nothing is known
+	Cut     int    // rows that are left out
+	JSON    string // all of it, for programs
+	Unknown bool   // there is a time about which nothing is known
 	Notes   []string
 }
 

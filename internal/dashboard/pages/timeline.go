@@ -64,7 +64,7 @@ func (p *Pages) ServeTimeline(r *site.Request) (site.Answer, error) {
 	}
 	v := timelinePage{SearchPage: p.site.SearchPage(r, "timeline", past.Query), Window: past.window.param,
 		Unread: past.Unread}
-	v.CSV = p.site.URLs.To("timeline.csv", "q", past.Query.Text, "window", v.Window)
+	v.JSON = p.site.URLs.To("api/v1/timeline", "q", past.Query.Text, "window", v.Window)
 	v.Clear = p.site.URLs.To("timeline", "window", v.Window)
 	d := p.drawing(r, past.window)
 	d.byLock = true
@@ -74,6 +74,7 @@ func (p *Pages) ServeTimeline(r *site.Request) (site.Answer, error) {
 	v.Picture.windows(past.window, func(w string) string {
 		return p.site.URLs.To("timeline", "q", past.Query.Text, "window", w)
 	})
+	v.Picture.JSON = v.JSON
 	v.Picture.forgot(past.Forgot)
 	for n := range v.Picture.Lanes {
 		v.Picture.Lanes[n].Mark = p.markIn(r, v.Picture.Lanes[n].Cluster)
@@ -85,6 +86,7 @@ func (p *Pages) ServeTimeline(r *site.Request) (site.Answer, error) {
 type Past struct {
 	Query  *locks.Query
 	All    []intervals.Interval
+	From   time.Time // the beginning of the window
 	Forgot time.Time // until when short ones may be missing; zero: none is
 	Unread string    // why etcd could not be asked
 	window window
@@ -99,8 +101,8 @@ func (p *Pages) Recall(r *site.Request) (Past, error) {
 	if err != nil {
 		return Past{}, err
 	}
-	past := Past{Query: r.Query(locks.ParseQuery(r.URL.Query().Get("q"))), window: w}
-	all, forgot, unread := p.site.Everything(r, r.Now.Add(-w.length))
+	past := Past{Query: r.Query(locks.ParseQuery(r.URL.Query().Get("q"))), From: r.Now.Add(-w.length), window: w}
+	all, forgot, unread := p.site.Everything(r, past.From)
 	past.Forgot, past.Unread = forgot, unread.Why
 	past.All, err = matching(r, past.Query, all)
 	return past, err
@@ -190,7 +192,7 @@ func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, all []intervals.Inte
 		v.forgot(forgot)
 	}
 	v.remembered(p, r, d, lock.Name)
-	v.CSV = p.site.URLs.To("timeline.csv", "q", p.site.Here(locks.Exactly("name", lock.Name)), "window", w.param)
+	v.JSON = p.site.URLs.To("api/v1/timeline", "q", p.site.Here(locks.Exactly("name", lock.Name)), "window", w.param)
 	return v
 }
 

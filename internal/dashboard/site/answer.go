@@ -2,7 +2,6 @@ package site
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -10,12 +9,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
-// Answer is a response. But for a stream it is complete before its first byte is sent.
+// Answer is a response. It is complete before its first byte is sent.
 type Answer struct {
 	Status int // 0 = 200
 	Type   string
 	Body   []byte
-	Stream func(io.Writer) error // writes the body instead, piece by piece
 	ETag   string
 	Retry  time.Duration
 	Header map[string]string // on top of the usual ones, or instead of them

@@ -32,7 +32,6 @@ type Page struct {
 	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
 	Icon        Icon
 	JSON        string // the page as JSON
-	CSV         string // and as a table for other programs
 	Banner      phrase.Sentence
 	About       string        // which clusters the banner is about, where there are several
 	Clusters    []ClusterChip // where there are several

@@ -1,0 +1,50 @@
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// minGzip is the size from which compressing is worth it.
+const minGzip = 1 << 10
+
+// acceptsGzip reports whether the client accepts compressed answers.
+func acceptsGzip(r *http.Request) bool {
+	for encoding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(encoding, " ", ""), ";")
+		if name == "gzip" {
+			return strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != "" || weight == ""
+		}
+	}
+	return false
+}
+
+// packed compresses an answer. Its packer comes from a pool, because the tables of one take a megabyte.
+func (d *Dashboard) packed(b []byte) []byte {
+	z, ok := d.packers.Get().(*gzip.Writer)
+	if !ok {
+		z = newPacker(gzip.BestSpeed)
+	}
+	defer d.packers.Put(z)
+	return pack(z, b)
+}
+
+func newPacker(level int) *gzip.Writer {
+	z, err := gzip.NewWriterLevel(io.Discard, level)
+	if err != nil {
+		panic(err) // only for a level that does not exist
+	}
+	return z
+}
+
+func pack(z *gzip.Writer, b []byte) []byte {
+	var out bytes.Buffer
+	z.Reset(&out)
+	_, _ = z.Write(b) // a buffer takes everything
+	_ = z.Close()
+	z.Reset(io.Discard) // the packer must not keep the answer
+	return out.Bytes()
+}
