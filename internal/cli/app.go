@@ -93,6 +93,11 @@ func (a *app) writeTable(t *term.Table, notes ...string) error {
 	if err := t.WriteRows(a.Stdout); err != nil {
 		return err
 	}
+	return a.writeNotes(notes...)
+}
+
+// writeNotes writes those notes that say something on stderr, one a line.
+func (a *app) writeNotes(notes ...string) error {
 	for _, note := range notes {
 		if note == "" {
 			continue

@@ -113,42 +113,54 @@ func (o *listOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := o.app.Now()
 	if o.delays {
-		return o.listDelays(all, now)
+		return o.listDelays(all, o.app.Now())
 	}
-	listed, policy := all.locks, all.fate.Policy
-	switch {
-	case o.due:
-		policy = o.policy(&all.fate)
-		listed = all.due(policy, now)
-	case o.format.String() != term.NameFormat: // names are input for other commands
-		listed = slices.Concat(all.locks, all.misplaced)
-	}
+	return o.listLocks(all, o.app.Now())
+}
+
+func (o *listOptions) listLocks(all *snapshot, now time.Time) error {
+	listed, policy := o.candidates(all, now)
 	found := slices.DeleteFunc(all.inOrder(listed, policy, lockorder.Parse(o.sort), now),
 		func(l *lockorder.Lock) bool { return !o.wanted(l) })
 	shown := found
 	if o.limit > 0 {
 		shown = found[:min(o.limit, len(found))]
 	}
-	notes := []string{all.summary(found, len(shown))}
-	if o.due {
-		notes = all.dueNotes(len(found), policy)
+	if err := o.write(all, shown, policy, now); err != nil {
+		return err
 	}
+	switch {
+	case o.due:
+		return o.app.writeNotes(all.dueNotes(len(found), policy)...)
+	case o.format.String() == term.JSONFormat, o.format.String() == term.NameFormat:
+		return nil
+	}
+	return o.app.writeNotes(all.summary(found, len(shown)))
+}
+
+// candidates are the locks to select from, and the policy to judge them by.
+func (o *listOptions) candidates(all *snapshot, now time.Time) ([]*metadata.Record, staleness.Policy) {
+	switch {
+	case o.due:
+		policy := o.policy(&all.fate)
+		return all.due(policy, now), policy
+	case o.format.String() != term.NameFormat: // names are input for other commands
+		return slices.Concat(all.locks, all.misplaced), all.fate.Policy
+	}
+	return all.locks, all.fate.Policy
+}
+
+func (o *listOptions) write(all *snapshot, shown []*lockorder.Lock, p staleness.Policy, now time.Time) error {
 	switch o.format.String() {
 	case term.JSONFormat:
-		err = writeLines(o.app.Stdout, shown, func(l *lockorder.Lock) any {
-			return newLockJSON(l.Record, policy, all.waiters[l.Queue()], now)
+		return writeLines(o.app.Stdout, shown, func(l *lockorder.Lock) any {
+			return newLockJSON(l.Record, p, all.waiters[l.Queue()], now)
 		})
 	case term.NameFormat:
-		err = writeNames(o.app.Stdout, shown, func(l *lockorder.Lock) string { return l.Name })
-	default:
-		return o.table(all, shown, now, notes...)
+		return writeNames(o.app.Stdout, shown, func(l *lockorder.Lock) string { return l.Name })
 	}
-	if err == nil && o.due {
-		err = o.app.writeTable(&term.Table{}, notes...)
-	}
-	return err
+	return o.table(all, shown, now)
 }
 
 // inOrder sorts locks, of which it knows who waits, as judged by a policy.
@@ -189,7 +201,7 @@ func (o *listOptions) narrower() []term.Less {
 	}
 }
 
-func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Time, notes ...string) error {
+func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Time) error {
 	all.sayVerdict(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Whole: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
@@ -216,7 +228,7 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 	if rows := term.Height(o.app.Stdout); rows > 10 && len(shown) > rows {
 		scrolled = fmt.Sprintf("the first rows have scrolled away: use --limit %d", rows-linesBelow)
 	}
-	return o.app.writeTable(&t, append([]string{fateOfThem, cut, scrolled}, notes...)...)
+	return o.app.writeTable(&t, fateOfThem, cut, scrolled)
 }
 
 // linesBelow is what a list of locks has besides them, and the next prompt.
