@@ -42,5 +42,5 @@ func isLabelName(name string) bool {
 // ownLabels are the labels that the series of locks, and the alerts made from them, have anyway.
 func ownLabels() []string {
 	return []string{"alertname", "severity", "lock", "locks", "holders", "owner", "hostname", "cause", "purpose",
-		"cluster", "namespace", "job", "instance"}
+		"state", "cluster", "namespace", "job", "instance"}
 }

@@ -129,6 +129,7 @@ func TestBadSettingIsNamedByItsFlag(t *testing.T) {
 		"--metrics.label-attribute=a,a":         "two attributes for the label a",
 		"--metrics.label-attribute=a.b":         `--metrics.label-attribute cannot be "a.b"`,
 		"--metrics.label-attribute=job":         "series or alerts have that label already",
+		"--metrics.label-attribute=state":       "series or alerts have that label already",
 		"--metrics.label-attribute=lock":        "series or alerts have that label already",
 		"--metrics.label-attribute=a,b,c,d,e,f": "has 6 attributes: at most 5 become labels",
 		"--dashboard.url=locks":                 `--dashboard.url "locks" is not of the form https://host/path`,
