@@ -6,7 +6,7 @@ SHELL := bash
 
 TOOLS := $(CURDIR)/.tools/bin
 # The flags that tests are compiled with: what tools and tests have in common is compiled once.
-TOOLENV := GOBIN=$(TOOLS) GOFLAGS="$$GOFLAGS -buildvcs=false"
+TOOLENV := env -u GOOS -u GOARCH GOBIN=$(TOOLS) GOFLAGS="$$GOFLAGS -buildvcs=false"
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-2.15.0
 ETCDCTL := $(TOOLS)/etcdctl-3.7.3
 ETCDUTL := $(TOOLS)/etcdutl-3.7.3
@@ -16,6 +16,8 @@ HELM := $(TOOLS)/helm-3.21.3
 GOVULNCHECK := .tools/bin/govulncheck-1.8.0
 ACTIONLINT := $(TOOLS)/actionlint-1.7.12
 NFPM := $(TOOLS)/nfpm-2.43.0
+CYCLONEDX := $(TOOLS)/cyclonedx-gomod-1.10.0
+GO_LICENSES := $(TOOLS)/go-licenses-2.0.1
 CLEAN_ROOT := .tools/clean-root.tar
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
 BOARDS := .tools/boards/installed
@@ -204,18 +206,18 @@ soak: ## the same for SOAK (1h), a new seed every minute; FAVOUR="client killed"
 	go test -C test/robustness -count=1 -timeout 0 -run TestSoak . -soak $(SOAK) -favour "$(FAVOUR)" -keep $(KEEP)
 
 .PHONY: image-root
-image-root: ## what is in the image, into IMAGE_ROOT
+image-root: $(GO_LICENSES) ## what is in the image, into IMAGE_ROOT
 	@test -n '$(IMAGE_ROOT)' || { echo 'say where: make image-root IMAGE_ROOT=DIR' >&2; exit 1; }
 	mkdir -p $(IMAGE_ROOT)/usr/bin $(IMAGE_ROOT)/etc/ssl/certs $(IMAGE_ROOT)/licenses
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(IMAGE_ROOT)/usr/bin/ ./cmd/unlocker ./cmd/mutexdash ./cmd/mutexctl
 	cp /etc/ssl/certs/ca-certificates.crt $(IMAGE_ROOT)/etc/ssl/certs/
 	cp LICENSE $(IMAGE_ROOT)/licenses/
-	env -u GOOS -u GOARCH go run ./cmd/internal/sbom notices $(IMAGE_ROOT)/usr/bin/* > $(IMAGE_ROOT)/licenses/NOTICES
+	deploy/notices $(GO_LICENSES) unlocker mutexdash mutexctl > $(IMAGE_ROOT)/licenses/NOTICES
 	find $(IMAGE_ROOT) -type d -exec chmod 755 {} + && find $(IMAGE_ROOT) -type f -exec chmod go+r-w {} +
 
 .PHONY: image
-image: build ## build the image's last stage twice without a registry, compare, start what is in it
-	.ci/image $(VERSION)
+image: build $(GO_LICENSES) ## build the image's last stage twice without a registry, compare, start what is in it
+	.ci/image $(GO_LICENSES) $(VERSION)
 
 # The programs of a release, for GOOS and GOARCH, into INTO. What a build says of itself is its version alone, so that
 # the same source makes the same bytes.
@@ -233,31 +235,33 @@ windows: ## mutexctl for Windows, into dist/windows; the daemons run on Linux
 ARCHITECTURES ?= amd64 arm64
 
 .PHONY: packages
-packages: $(NFPM) ## deb and rpm of unlocker, mutexdash and mutexctl, into dist/packages
+packages: $(NFPM) $(GO_LICENSES) ## deb and rpm of unlocker, mutexdash and mutexctl, into dist/packages
 	rm -rf dist/packages
-	for arch in $(ARCHITECTURES); do deploy/packages/build $(NFPM) $(VERSION) $$arch dist/packages; done
+	for arch in $(ARCHITECTURES); do deploy/packages/build $(NFPM) $(GO_LICENSES) $(VERSION) $$arch dist/packages; done
 	ls -l dist/packages
 
 PLATFORMS ?=
 
 .PHONY: release
-release: $(NFPM) ## all that a release has besides the image, into dist/release, and what lists it, into dist/listings: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
+release: $(NFPM) $(CYCLONEDX) $(GO_LICENSES) ## all that a release has besides the image, into dist/release, and what lists it, into dist/listings: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
 	@command -v zip > /dev/null || .ci/need zip zip
-	deploy/release $(NFPM) $(VERSION) dist/release $(PLATFORMS)
+	@command -v jq > /dev/null || .ci/need jq jq
+	deploy/release $(NFPM) $(CYCLONEDX) $(GO_LICENSES) $(VERSION) dist/release $(PLATFORMS)
 	deploy/listings $(VERSION) dist/release dist/listings
 
 .PHONY: release-dry-run
-release-dry-run: $(NFPM) ## build a release for this platform and for Windows, and look at what is in it; PLATFORMS for others
+release-dry-run: $(NFPM) $(CYCLONEDX) $(GO_LICENSES) ## build a release for this platform and for Windows, and look at what is in it; PLATFORMS for others
 	@command -v zip > /dev/null || .ci/need zip zip
 	@command -v rpm > /dev/null || .ci/need rpm rpm
-	.ci/release $(NFPM) $(PLATFORMS)
+	@command -v jq > /dev/null || .ci/need jq jq
+	.ci/release $(NFPM) $(CYCLONEDX) $(GO_LICENSES) $(PLATFORMS)
 
 .PHONY: packages-test
-packages-test: $(NFPM) $(CLEAN_ROOT) $(ETCDCTL) ## install the packages on a clean Debian that systemd runs, as docs/howto/systemd.md says; it needs root, and is no part of CI
+packages-test: $(NFPM) $(GO_LICENSES) $(CLEAN_ROOT) $(ETCDCTL) ## install the packages on a clean Debian that systemd runs, as docs/howto/systemd.md says; it needs root, and is no part of CI
 	@command -v systemd-nspawn > /dev/null || .ci/need systemd-nspawn systemd-container
 	@command -v rpm > /dev/null || .ci/need rpm rpm
 	@command -v mandoc > /dev/null || .ci/need mandoc mandoc
-	go test -tags packages -count=1 ./test/packages -nfpm $(NFPM) -root $(CURDIR)/$(CLEAN_ROOT) -etcdctl $(ETCDCTL)
+	go test -tags packages -count=1 ./test/packages -nfpm $(NFPM) -go-licenses $(GO_LICENSES) -root $(CURDIR)/$(CLEAN_ROOT) -etcdctl $(ETCDCTL)
 
 .PHONY: units
 units: ## the systemd units: verify them, and measure what they let through
@@ -310,7 +314,7 @@ ci: ## what CI runs
 	.ci/run
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(KUBE_APISERVER) $(HELM) ## build the tools, and what the test of the chart is made of
+tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(NFPM) $(CYCLONEDX) $(GO_LICENSES) $(KUBE_APISERVER) $(HELM) ## build the tools, and what the test of the chart is made of
 	cd test/chart && go test -count=1 -run '^$$' .
 
 $(GOLANGCI_LINT):
@@ -328,6 +332,16 @@ $(ACTIONLINT):
 $(NFPM):
 	$(TOOLENV) go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 	mv $(TOOLS)/nfpm $@
+
+$(CYCLONEDX):
+	$(TOOLENV) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+	mv $(TOOLS)/cyclonedx-gomod $@
+
+# In a module of its own, as etcd's programs are: `go install` asks GitHub whether the module is deprecated.
+$(GO_LICENSES): $(TOOLS)/go-licenses-%:
+	mkdir -p .tools/go-licenses
+	cd .tools/go-licenses && printf 'module go-licenses\n\ngo 1.26.0\n' > go.mod && $(TOOLENV) go get github.com/google/go-licenses/v2@v$*
+	cd .tools/go-licenses && $(TOOLENV) go build -o $@ github.com/google/go-licenses/v2
 
 # Of the module that tests the chart, most of which is Helm.
 $(HELM):

@@ -164,7 +164,6 @@ func importTable() []rule {
 		{"cmd/internal/unlocker", "*", ""},
 		{"cmd/internal/mutexdash", "*", ""},
 		{"cmd/internal/manuals", "*", ""},
-		{"cmd/internal/sbom", "", "what a program is made of stands in the program"},
 		{"cmd/mutexdev/demo", "clients pkg/mutex pkg/jobs pkg/mutexlog pkg/metadata internal/protocol",
 			"the demo services are users: they have what users have, and the keys that a script writes by hand"},
 	}

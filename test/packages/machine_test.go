@@ -22,11 +22,12 @@ import (
 const repository = "../.."
 
 var (
-	nfpm    = flag.String("nfpm", "", "the program that makes packages")
-	tree    = flag.String("root", "", "archive of a clean root directory")
-	etcdctl = flag.String("etcdctl", "", "etcd's command")
-	older   = &built{version: "v1.0.0"}
-	newer   = &built{version: "v1.1.0"}
+	nfpm       = flag.String("nfpm", "", "the program that makes packages")
+	goLicenses = flag.String("go-licenses", "", "the program that finds licences")
+	tree       = flag.String("root", "", "archive of a clean root directory")
+	etcdctl    = flag.String("etcdctl", "", "etcd's command")
+	older      = &built{version: "v1.0.0"}
+	newer      = &built{version: "v1.1.0"}
 )
 
 func TestMain(m *testing.M) {
@@ -60,8 +61,8 @@ func build(dir string) error {
 	}
 	for _, b := range []*built{older, newer} {
 		b.dir = dir + "/" + b.version
-		if err := command(repository+"/deploy/packages/build", *nfpm, b.version, strings.TrimSpace(string(arch)), b.dir,
-			programs); err != nil {
+		if err := command(repository+"/deploy/packages/build", *nfpm, *goLicenses, b.version, strings.TrimSpace(string(arch)),
+			b.dir, programs); err != nil {
 			return err
 		}
 	}
