@@ -116,15 +116,11 @@ func TestQuerySelectsClusters(t *testing.T) {
 	} {
 		wantWords(t, w.page(t, "ann", "/?q="+q, http.StatusOK), want)
 	}
-	for _, path := range []string{"/", "/waiting", "/history", "/audit", "/owners"} {
+	for _, path := range []string{"/", "/waiting", "/history", "/audit"} {
 		wantWords(t, w.page(t, "ann", path+"?q=cluster:prod", http.StatusOK),
 			`Ignored cluster:prod: there is no cluster "prod"; there are: prod-eu prod-us staging.`)
 	}
 	w.page(t, "ann", "/api/v1/locks?q=cluster:prod", http.StatusBadRequest)
-	if owners := w.page(t, "ann", "/owners?q=cluster:staging", http.StatusOK); len(links(owners,
-		"/?q=cluster:staging+owner:=qa")) != 1 {
-		t.Errorf("the owners of staging link to %v", links(owners, "owner:"))
-	}
 	page := w.page(t, "ann", "/?q=cluster:prod-eu&sort=owner", http.StatusOK)
 	for _, link := range []string{"/?q=cluster:prod-eu,prod-us&sort=owner", "/?q=cluster:prod-eu,staging&sort=owner",
 		"/?sort=owner"} {
@@ -135,7 +131,7 @@ func TestQuerySelectsClusters(t *testing.T) {
 	if n := strings.Count(page, `<a class="cluster `); n != 3 {
 		t.Errorf("the list has %d chips for three clusters", n)
 	}
-	for _, path := range []string{"/waiting", "/owners", "/history", "/audit"} {
+	for _, path := range []string{"/waiting", "/history", "/audit"} {
 		if page := w.page(t, "ann", path, http.StatusOK); len(links(page, path+"?q=cluster:staging")) == 0 {
 			t.Errorf("%s has no chip of staging", path)
 		}

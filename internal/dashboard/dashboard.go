@@ -116,7 +116,6 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	}
 	get("waiting", access.View, d.pages.ServeWaiting)
 	get("timeline", access.View, d.pages.ServeTimeline)
-	get("owners", access.View, d.pages.ServeOwners)
 	get("history", access.View, d.pages.ServeHistory)
 	get("audit", access.Audit, d.pages.ServeAudit)
 	get("status", access.View, d.pages.ServeStatus)

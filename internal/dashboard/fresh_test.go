@@ -76,7 +76,7 @@ func TestUnloadedViewIsNotShownAsQuiet(t *testing.T) {
 		`"code":"not_loaded"`) {
 		t.Errorf("the API answers %d %s", w.Code, w.Body)
 	}
-	for _, path := range []string{"/waiting", "/owners", "/timeline", "/api/v1/timeline"} {
+	for _, path := range []string{"/waiting", "/timeline", "/api/v1/timeline"} {
 		if w := get(d, path); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d", path, w.Code)
 		}

@@ -103,7 +103,6 @@ func golden() []look {
 		{"timeline-shared", shared, "/timeline", "timeline-hostile"},
 		{"waiting-shared", shared, "/waiting", "waiting"},
 		{"waiting-nobody", empty, "/waiting", ""},
-		{"owners", lived, "/owners", ""},
 		{"history", lived, "/history", ""},
 		{"history-empty", empty, "/history", ""},
 		{"history-stale", awhile(4 * time.Minute), "/history", "history-empty"},

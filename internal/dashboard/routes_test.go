@@ -41,7 +41,7 @@ func routes(assets string) []route {
 			[]string{"Sec-Fetch-Site", "cross-site"}},
 		{"waiting", "GET", "waiting", 200, "view", nil},
 		{"waiting, query", "GET", "waiting?q=owner:billing+nonsense:1", 200, "view", nil},
-		{"owners", "GET", "owners", 200, "view", nil},
+		{"owners", "GET", "?group=owner", 200, "view", nil},
 		{"history", "GET", "history", 200, "view", nil},
 		{"history with a bad cursor", "GET", "history?after=x", 400, "view", nil},
 		{"audit", "GET", "audit", 200, "audit", nil},

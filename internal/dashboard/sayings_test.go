@@ -416,9 +416,8 @@ func ofLists(say *sayings) {
 	say.in("while etcd is silent", gone(), "/api/v1/locks?fields=name,state,expiring&q=alert/passed")
 	s = mourning()
 	say.in("of the dead", s, "/?group=owner")
-	say.in("of the dead", s, "/owners")
 	say.in("of the dead", s, "/api/v1/summary")
-	for _, path := range []string{"/waiting", "/owners", "/audit", "/status"} {
+	for _, path := range []string{"/waiting", "/?group=owner", "/audit", "/status"} {
 		say.in("while etcd is silent", gone(), path)
 	}
 	say.in("nothing is found", s, "/?group=owner&q=nothing")
@@ -431,7 +430,7 @@ func ofLists(say *sayings) {
 		"/waiting?q=owner:batch", "/waiting?q=owner:nobody"} {
 		say.in("several hold a lock", s, path)
 	}
-	for _, path := range []string{"/owners", "/waiting"} {
+	for _, path := range []string{"/?group=owner", "/waiting"} {
 		say.in("some block more", blocking(), path)
 	}
 	s = busy()

@@ -76,10 +76,10 @@ const cutOff = `[...document.querySelectorAll(".locks .hold > :is(time, i), .loc
 	.filter((e) => e.checkVisibility() && [e, e.parentElement].some((x) => x.scrollWidth > x.clientWidth))
 	.map((e) => e.textContent)`
 
-// brokenWords are the heads of columns, numbers, times, owners and, in the audit, locks and people that have more lines
-// than words.
+// brokenWords are the heads of columns, numbers, times and, in the audit, locks and people that have more lines than
+// words.
 const brokenWords = `[...document.querySelectorAll(
-	"thead th, td.num, td > time, .owners :is(tbody th, td > a), .audit tbody th > a, .audit td > b")].filter((e) => {
+	"thead th, td.num, td > time, .audit tbody th > a, .audit td > b")].filter((e) => {
 	const r = document.createRange();
 	r.selectNodeContents(e);
 	const lines = new Set([...r.getClientRects()].filter((c) => c.width > 0).map((c) => Math.round(c.top / 8)));
@@ -197,7 +197,6 @@ func TestSituationsOfLists(t *testing.T) {
 	s.show("list-nothing", "?q=nothing:matches+owner:this", `document.querySelector(".empty")`)
 	s.circle()
 	s.show("waiting", "waiting", `document.querySelector(".cycle")`)
-	s.show("owners", "owners", `document.querySelector("table")`)
 	s.release(hostileName)
 	s.show("history", "history", `document.querySelector("table.past").textContent.includes("<img src")`)
 	s.do(clientv3.OpPut(s.layout.Prefix()+"."+strings.Repeat("nobreak", 40), "x"))
@@ -243,7 +242,7 @@ func TestOneOfThreeClustersLeavesThePage(t *testing.T) {
 	const chips = `document.querySelectorAll(".clusters .cluster").length === 3`
 	s := &situations{stage: stages[0], b: b}
 	for name, page := range map[string]string{"list": "", "list-of-one": "?q=cluster:prod-us", "waiting": "waiting",
-		"timeline": "timeline", "owners": "owners", "history": "history", "status": "status",
+		"timeline": "timeline", "owners": "?group=owner", "history": "history", "status": "status",
 		"which":     "lock?name=billing/invoice-run",
 		"lock-away": "c/prod-us/" + lockPage("orders/settle"), "lock": "c/prod-eu/" + lockPage(held)} {
 		s.show("clusters-"+name, page, chips)

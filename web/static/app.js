@@ -423,7 +423,7 @@ function step(by) {
   links[Math.max(0, Math.min(links.length - 1, links.indexOf(here()) + by))]?.focus();
 }
 function go(place) {
-  all("nav a").find((a) => a.pathname.endsWith("/" + place))?.click();
+  all("nav a").find((a) => (a.pathname + a.search).endsWith("/" + place))?.click();
 }
 
 let prefix = "";
@@ -434,7 +434,7 @@ const keys = {
   c: () => (offer(document.activeElement) || one(".lock-head .copy"))?.click(),
   p: () => follows() && setEvery(every ? 0 : before), r: () => (waiting ? settle(true) : poll()),
   t: nextTheme, z: nextZone, g: () => (prefix = "g"), u: () => ($("up") || one(".brand")).click(),
-  gl: () => go(""), gw: () => go("waiting"), gh: () => go("history"), go: () => go("owners"), gs: () => go("status"),
+  gl: () => go(""), gw: () => go("waiting"), gh: () => go("history"), go: () => go("?group=owner"), gs: () => go("status"),
   "?": () => go("help"),
 };
 for (const n of "123456") keys[n] = () => all(".count")[n - 1]?.click();

@@ -198,11 +198,6 @@ func (q *Query) KnowClusters(names []string) {
 // Free reports whether the query chooses no clusters, which is all of them.
 func (q *Query) Free() bool { return len(q.clusterValues()) == 0 }
 
-// OnlyClusters is the text of the query without all but the choice of clusters.
-func (q *Query) OnlyClusters() string {
-	return textOf(q.without(func(t Term) bool { return t.key != "cluster" }))
-}
-
 // InClusters is the text of the query that chooses these clusters; all, where none is named.
 func (q *Query) InClusters(names ...string) string {
 	kept := q.without(func(t Term) bool { return t.key == "cluster" })

@@ -208,6 +208,9 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 		Cols: strings.Join(l.cols, ","), Grouped: l.group,
 	}
 	v.Here = "list"
+	if l.group {
+		v.Here = "owners"
+	}
 	v.Query = site.BoxText(l.Query.Text)
 	v.Follows = true
 	v.Sort = l.sort()

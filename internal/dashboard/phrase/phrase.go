@@ -4,7 +4,6 @@ package phrase
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
@@ -196,12 +195,4 @@ func Known(n int64) string {
 		return ""
 	}
 	return strconv.FormatInt(n, 10)
-}
-
-// Capital is a text whose first letter is a capital.
-func Capital[S ~string](s S) string {
-	if s == "" {
-		return ""
-	}
-	return strings.ToUpper(string(s[:1])) + string(s[1:])
 }

@@ -30,7 +30,7 @@ func ParseTemplates(files fs.FS, u URLs, framed bool) (Templates, error) {
 	}
 	pages := Templates{}
 	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "waiting",
-		"timeline", "owners", "history", "audit", "status", "help", "problem", "which", "clusters"} {
+		"timeline", "history", "audit", "status", "help", "problem", "which", "clusters"} {
 		pages[name] = sync.OnceValues(func() (*template.Template, error) {
 			t, err := shared.Clone()
 			if err != nil {
@@ -78,7 +78,6 @@ func functions(u URLs, framed bool) template.FuncMap {
 		"day":          func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 		"thousands":    text.Thousands,
 		"plural":       phrase.Plural,
-		"capital":      phrase.Capital[metadata.State],
 		"endedIcon":    EndedIcon,
 		"states":       metadata.States,
 		"heldBack":     fate.Words,
