@@ -22,7 +22,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
-	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -91,9 +90,6 @@ func newServer(config setup.Config, u site.URLs, templates site.Templates) *serv
 			History: history.NewStore(history.Source{History: config.Store.History, Audit: config.Store.Audit,
 				Relists: config.Relists, Log: config.Log, Cluster: u.Cluster})},
 		traces: backtraces.NewStore(config.Store.Get, stacktrace.NewReader(config.Sources)),
-	}
-	if config.Waited != nil {
-		c.site.Remember = trends.NewRemote(config.Waited)
 	}
 	c.pages = pages.New(c.site, c.traces)
 	c.api = api.New(c.site, c.pages)

@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -15,8 +14,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -247,40 +244,4 @@ func TestTimelineIsOrderedAndHasGapsAndHolds(t *testing.T) {
 	if len(times) != 55 || !slices.IsSortedFunc(times, func(a, b string) int { return strings.Compare(b, a) }) {
 		t.Errorf("%d times: %q", len(times), times)
 	}
-}
-
-func TestLockTimelineReadsUnwatchedHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := busy()
-		var err error
-		var takes time.Duration
-		var samples []trends.Sample
-		d := s.dashboard(t, func(c *setup.Config) {
-			c.Waited = func(_ context.Context, lock string, _, to time.Time) ([]trends.Sample, error) {
-				if lock != stuck {
-					t.Errorf("asked about %s", lock)
-				}
-				time.Sleep(takes)
-				return samples, err
-			}
-		})
-		page := func(says string) {
-			t.Helper()
-			wantWords(t, ok(t, d, "/lock?name="+stuck+"&window=24h"), says)
-			s.change(func() { s.tick(time.Minute) })
-		}
-		page("Prometheus has no samples of this lock.")
-		samples = []trends.Sample{{At: s.now, N: 7}, {At: s.now.Add(-5 * time.Hour), N: 95}}
-		page("Waited at most 95 waited at a time, says Prometheus")
-		err = errors.New("timeout")
-		page("Prometheus could not be asked (timeout).")
-		err = nil
-		takes = time.Second
-		page("Prometheus could not be asked (no answer within 300ms).")
-		time.Sleep(time.Second)
-		s.change(func() { s.tick(25 * time.Hour) })
-		if page := ok(t, d, "/lock?name="+stuck+"&window=15m"); strings.Contains(page, "Prometheus") {
-			t.Error("it is asked for what the dashboard saw itself")
-		}
-	})
 }

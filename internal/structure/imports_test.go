@@ -106,19 +106,18 @@ func importTable() []rule {
 		{"internal/dashboard/history", `internal/dashboard/etcdread internal/dashboard/locks internal/diagnosis/fate
 			internal/text internal/protocol pkg/metadata pkg/staleness`,
 			"what is over is read by functions, and found by the queries for locks"},
-		{"internal/dashboard/trends", "", "how many waited when are numbers, whoever asks"},
 		{"internal/dashboard/intervals", "internal/text pkg/metadata",
 			"who held and waited when follows from records and tickets, whoever looks at it"},
 		{"internal/dashboard/lanes", "internal/dashboard/intervals pkg/metadata",
 			"where a bar goes follows from times: values in, values out"},
 		{"internal/dashboard/setup", `internal/dashboard/access internal/dashboard/locks internal/dashboard/phrase
-			internal/dashboard/trends internal/dashboard/linktemplate internal/diagnosis/fate
+			internal/dashboard/linktemplate internal/diagnosis/fate
 			internal/diagnosis/inconsistent internal/dashboard/stacktrace internal/diagnosis/unclaimed internal/text
 			internal/protocol pkg/metadata pkg/staleness`,
 			"the page meets the view and the store in cmd, as what it needs of them"},
 		{"internal/dashboard/site", `internal/dashboard/access internal/dashboard/etcdread internal/dashboard/history
 			internal/dashboard/intervals internal/dashboard/lanes internal/dashboard/locks internal/dashboard/phrase
-			internal/dashboard/setup internal/dashboard/trends internal/diagnosis/unclaimed internal/diagnosis/fate
+			internal/dashboard/setup internal/diagnosis/unclaimed internal/diagnosis/fate
 			internal/diagnosis/verdict internal/text internal/protocol pkg/metadata pkg/staleness`,
 			"what all answers share does not depend on any of them"},
 		{"internal/dashboard/backtraces", `internal/dashboard/etcdread internal/dashboard/locks
@@ -127,7 +126,7 @@ func importTable() []rule {
 		{"internal/dashboard/pages", `internal/dashboard/access internal/dashboard/backtraces
 			internal/dashboard/etcdread internal/dashboard/history internal/dashboard/intervals internal/dashboard/lanes
 			internal/dashboard/locks internal/dashboard/phrase internal/dashboard/setup internal/dashboard/site
-			internal/dashboard/trends internal/diagnosis/deadlock internal/diagnosis internal/diagnosis/fate
+			internal/diagnosis/deadlock internal/diagnosis internal/diagnosis/fate
 			internal/diagnosis/unclaimed internal/dashboard/stacktrace internal/lockorder internal/text
 			internal/protocol pkg/metadata pkg/staleness internal/diagnosis/verdict`,
 			"a page only shows: what it shows comes from the rooms below"},
@@ -141,7 +140,7 @@ func importTable() []rule {
 			"what operators do is done by the store, in one transaction; the page that asks is one of the pages"},
 		{"internal/dashboard", `internal/dashboard/access internal/dashboard/actions internal/dashboard/api
 			internal/dashboard/backtraces internal/dashboard/history internal/dashboard/locks internal/dashboard/pages
-			internal/dashboard/setup internal/dashboard/site internal/dashboard/trends internal/dashboard/stacktrace
+			internal/dashboard/setup internal/dashboard/site internal/dashboard/stacktrace
 			internal/protocol internal/text pkg/metadata web`, "the door joins the rooms behind it"},
 		{"internal/flags/clusterfile", "internal/etcdconn internal/protocol",
 			"a file of clusters becomes settings; it opens nothing"},

@@ -90,7 +90,6 @@ var refused = []struct{ values, says string }{
 	{named + "permissions: {users: {ann: [audit]}}}", "gives audit without view, which all others need"},
 	{"mutexdash: {permissions: {everyone: [view owner:billing]}}", "at '/mutexdash/permissions/everyone/0'"},
 	{"mutexdash: {permissions: {everyone: ['unlock owner:']}}", "at '/mutexdash/permissions/everyone/0'"},
-	{"mutexdash: {prometheus: {match: 'cluster=\"eu\"'}}", "mutexdash.prometheus says how to ask, and its url is"},
 	{"mutexdash: {hsts: 24h}", "mutexdash.webConfig.tls is off"},
 	{"mutexdash: {sourceLinks: {/src/: 'https://git.example/'}}", "at '/mutexdash/sourceLinks/~1src~1'"},
 	{"mutexdash: {permissions: {users: {ann: [destroy]}}}", "at '/mutexdash/permissions/users/ann/0'"},

@@ -93,7 +93,6 @@ func (r *release) webSecrets(t *testing.T) {
 	r.objects["unlocker-web"] = map[string]string{"web.yml": secure + users}
 	r.objects["mutexdash-web"] = map[string]string{"web.yml": secure +
 		"  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n"}
-	r.objects["prometheus-access"] = map[string]string{"http.yml": "bearer_token: secret\n"}
 	r.objects["zone"] = map[string]string{"zone": "eu"}
 }
 

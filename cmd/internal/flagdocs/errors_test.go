@@ -43,8 +43,6 @@ func TestUnusableFileErrorNamesItsFlag(t *testing.T) {
 	dashboard := map[string][]string{
 		"--web.identity.header":        {"--web.identity.header=X-User"},
 		"--web.identity.groups-header": {"--web.identity=basic", "--web.identity.groups-header=X-Groups"},
-		"--prometheus.match":           {"--prometheus.url=http://a:1", `--prometheus.match=job="a`},
-		"--prometheus.url":             {"--clusters=" + missing, "--prometheus.url=http://a:1"},
 	}
 	kubernetes := map[string][]string{
 		"--kubernetes.kubeconfig": {"--kubernetes.pods", "--kubernetes.kubeconfig=" + missing},

@@ -2,7 +2,6 @@ package mutexdash
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -54,10 +53,6 @@ func (o options) sourcesOf() ([]source, error) {
 	if o.clusters == "" {
 		layout, err := o.locks.Layout()
 		return []source{{etcd: *o.etcd, layout: layout, links: o.links}}, err
-	}
-	if o.prometheus != (prometheusOptions{}) {
-		return nil, errors.New("--prometheus.url, .match and .config.file are not for --clusters: " +
-			"a Prometheus does not say which cluster a lock is in")
 	}
 	for _, flag := range o.given {
 		if clusterfile.Describes(flag.Name) {
@@ -151,10 +146,6 @@ func (c *cluster) config(o options, shared setup.Config, log zerolog.Logger) (se
 			}
 		}
 		return n
-	}
-	var err error
-	if config.Waited, err = o.prometheus.waited(); err != nil {
-		return config, err
 	}
 	for _, text := range c.links {
 		link, err := setup.ParseLink(text)

@@ -32,7 +32,6 @@ type options struct {
 	minRefresh     time.Duration
 	hsts           time.Duration
 	hosts          []string
-	prometheus     prometheusOptions
 	alertmanager   string
 	access         accessOptions
 	given          []setup.Setting
@@ -68,7 +67,6 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})
 	o.appearance(fs)
 	o.access.flags(fs)
-	o.prometheus.define(fs)
 	o.log = flags.Log(fs)
 	flags.Version(cmd, build.Current().Line("mutexdash"))
 	flags.Bind(cmd, "MUTEXDASH")

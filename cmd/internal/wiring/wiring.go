@@ -5,15 +5,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/common/config"
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -224,22 +221,4 @@ func Unclaimed(v *lockview.View) func() []unclaimed.Lock {
 		found = unclaimed.Find(found, seen)
 		return found
 	}
-}
-
-// HTTPClient returns the client for a server of this name, whose flag names a file in the format of Prometheus'
-// http_config; it may be empty. The client rereads files with passwords and certificates as needed.
-func HTTPClient(name, file string) (*http.Client, error) {
-	settings := &config.DefaultHTTPClientConfig
-	var err error
-	if file != "" {
-		settings, _, err = config.LoadHTTPConfigFile(file)
-	}
-	var client *http.Client
-	if err == nil {
-		client, err = config.NewClientFromConfig(*settings, name)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("--%s.config.file: %w", name, err)
-	}
-	return client, nil
 }

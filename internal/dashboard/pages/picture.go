@@ -15,7 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -24,7 +23,6 @@ type picture struct {
 	Windows []choice
 	Lanes   []laneView
 	More    int // lanes that are left out
-	Counts  *countsView
 	Ticks   []tickView
 	Now     string
 	Owners  []ownerKey
@@ -74,12 +72,6 @@ type beyondView struct {
 type tickView struct{ X, Text string }
 
 type ownerKey struct{ Class, Name string }
-
-// countsView is when somebody waited, as Prometheus remembers it.
-type countsView struct {
-	Bars  []stretchView
-	Label string
-}
 
 // drawing is what lanes are drawn with.
 type drawing struct {
@@ -272,22 +264,4 @@ func ticks(s lanes.Span) (marks []tickView) {
 		}
 	}
 	return marks
-}
-
-// counts draws how many waited, as somebody else remembers it; nil: nobody did.
-func (d *drawing) counts(samples []trends.Sample) *countsView {
-	v := &countsView{}
-	most := 0
-	for _, s := range samples {
-		place := d.span.Place(s.At, s.At.Add(trends.Slot))
-		if s.N > 0 && place.Width > 0 {
-			v.Bars = append(v.Bars, at(place))
-			most = max(most, s.N)
-		}
-	}
-	if most == 0 {
-		return nil
-	}
-	v.Label = "at most " + text.Thousands(most) + " waited at a time"
-	return v
 }

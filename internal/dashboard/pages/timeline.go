@@ -191,7 +191,6 @@ func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, all []intervals.Inte
 	if forgot.After(d.span.From) {
 		v.forgot(forgot)
 	}
-	v.remembered(p, r, d, lock.Name)
 	v.JSON = p.site.URLs.To("api/v1/timeline", "q", p.site.Here(locks.Exactly("name", lock.Name)), "window", w.param)
 	return v
 }
@@ -230,20 +229,4 @@ func byRecency(a, b *lanes.Lane) int {
 		return a.First.Compare(b.First)
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), b.Last.Compare(a.Last))
-}
-
-// remembered adds how many waited before the dashboard ran, where somebody remembers it.
-func (v *picture) remembered(p *Pages, r *site.Request, d *drawing, lock string) {
-	if p.site.Remember == nil || !v.Unknown {
-		return
-	}
-	samples, err := p.site.Remember.Lock(r.Context(), lock, r.Now)
-	switch {
-	case err != nil:
-		v.Notes = append(v.Notes, "Prometheus could not be asked ("+err.Error()+").")
-	case len(samples) == 0:
-		v.Notes = append(v.Notes, "Prometheus has no samples of this lock.")
-	default:
-		v.Counts = d.counts(samples)
-	}
 }

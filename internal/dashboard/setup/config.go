@@ -15,7 +15,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
-	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
@@ -97,8 +96,6 @@ type Config struct {
 	// Relists counts how often the view was read anew because the watch was interrupted, so that holds may have begun
 	// and ended unseen.
 	Relists func() uint64
-	// Waited asks a system with a longer memory, such as Prometheus, how many waited for a lock. Nil: there is none.
-	Waited func(ctx context.Context, lock string, from, to time.Time) ([]trends.Sample, error)
 	// Explain names the class of an error of etcd for people, such as "timeout" or "permission denied".
 	Explain func(error) string
 	// Now is the wall clock.

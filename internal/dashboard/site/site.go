@@ -13,7 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/dashboard/trends"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -27,7 +26,6 @@ type Site struct {
 	Snapshots *locks.Snapshots
 	History   *history.Store
 	Intervals intervals.Store
-	Remember  *trends.Remote // asks somebody who remembers who waited before; nil: nobody does
 	Templates Templates
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 

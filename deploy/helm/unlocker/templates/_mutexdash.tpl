@@ -39,13 +39,6 @@
 {{- include "unlocker.flag" (list "web.enable-ask-and-extend" $c.askAndExtend) }}
 {{- include "unlocker.flag" (list "web.enable-acknowledge" $c.acknowledge) }}
 {{- include "unlocker.flag" (list "web.alertmanager-url" $c.alertmanagerURL) }}
-{{- with $c.prometheus }}
-{{- include "unlocker.flag" (list "prometheus.url" .url) }}
-{{- include "unlocker.flag" (list "prometheus.match" .match) }}
-{{- if dig "httpConfig" "secret" "" . }}
-{{- include "unlocker.flag" (list "prometheus.config.file" (printf "/etc/unlocker/prometheus/%s" (dig "httpConfig" "key" "http.yml" .))) }}
-{{- end }}
-{{- end }}
 {{- include "unlocker.daemonFlags" (list . $c) }}
 {{- end }}
 

@@ -181,12 +181,6 @@ its secrets, unlike a subPath. (list . identity)
       {{- end }}
 {{- end }}
 {{- end }}
-{{- with dig "prometheus" "httpConfig" "secret" "" .values }}
-- name: prometheus
-  secret:
-    secretName: {{ . }}
-    defaultMode: 0440
-{{- end }}
 {{- with .permissions }}
 - name: permissions
   configMap:
@@ -221,9 +215,6 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 {{- if dig "webConfig" "secret" "" .values }}
 - {name: web, mountPath: /etc/unlocker/web, readOnly: true}
-{{- end }}
-{{- if dig "prometheus" "httpConfig" "secret" "" .values }}
-- {name: prometheus, mountPath: /etc/unlocker/prometheus, readOnly: true}
 {{- end }}
 {{- if .permissions }}
 - {name: permissions, mountPath: /etc/unlocker/permissions, readOnly: true}

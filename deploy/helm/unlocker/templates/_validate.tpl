@@ -27,11 +27,6 @@
 {{- if and (eq $v.sweep.abandoned "unlock") (eq $v.policy "alert-only") -}}
 {{- fail "sweep.abandoned=unlock removes locks, and policy alert-only removes nothing: choose one of them" -}}
 {{- end -}}
-{{- with $v.mutexdash.prometheus -}}
-{{- if and (not .url) (or .match (dig "httpConfig" "secret" "" .)) -}}
-{{- fail "mutexdash.prometheus says how to ask, and its url is missing" -}}
-{{- end -}}
-{{- end -}}
 {{- if and $v.kubernetes.pods (not $v.unlocker.enabled) -}}
 {{- fail "kubernetes.pods without unlocker.enabled: it is the unlocker that watches pods" -}}
 {{- end -}}
