@@ -61,7 +61,7 @@ func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 		return nil, err
 	}
 	d.urls.Assets = d.assets.fingerprint
-	templates, err := site.ParseTemplates(web.Templates(), d.urls, len(config.FrameAncestors) > 0)
+	templates, err := site.ParseTemplates(web.Templates(), d.urls)
 	if err != nil {
 		return nil, err
 	}

@@ -21,27 +21,17 @@ import (
 // policy allows a page what it needs: files of our own, and nothing inline.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; " +
-	"base-uri 'none'; object-src 'none'; frame-ancestors %s; require-trusted-types-for 'script'; trusted-types " +
+	"base-uri 'none'; object-src 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types " +
 	"mutexdash"
 
 // headers puts the security headers on every answer, errors included. They are set, not added: what a web server in
 // front of the handler (exporter-toolkit's headers) has set to the same names is replaced.
 func (d *Dashboard) headers(next http.Handler) http.Handler {
-	ancestors := "'none'"
-	if len(d.site.Config.FrameAncestors) > 0 {
-		ancestors = strings.Join(d.site.Config.FrameAncestors, " ")
-	}
-	framed := fmt.Sprintf(policy, ancestors)
-	alone := fmt.Sprintf(policy, "'none'")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", framed)
+		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
-		// Nobody but the person may answer what the page that takes something away asks.
-		if len(d.site.Config.FrameAncestors) == 0 || d.letsIn(r.URL.Path) {
-			h.Set("Content-Security-Policy", alone)
-			h.Set("X-Frame-Options", "DENY")
-		}
+		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer") // names are in addresses
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -53,12 +43,6 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// letsIn reports whether the path is that of an action, in any cluster, which lets another client take the lock.
-func (d *Dashboard) letsIn(path string) bool {
-	_, o := d.operationAt(path)
-	return o != nil && o.LetsIn
 }
 
 // crossOrigin refuses requests of other sites: all that would change something, and all others but those that show a
@@ -74,7 +58,7 @@ func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	return func(next http.Handler) http.Handler {
 		changing := protection.Handler(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if isRead(r) && !d.mayRead(r.Header) {
+			if isRead(r) && !mayRead(r.Header) {
 				d.refuseOrigin(w, r)
 				return
 			}
@@ -85,21 +69,12 @@ func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 
 // mayRead reports whether a reading request comes from ourselves or from no site, or leads a person here. Another site
 // could not read the answer to anything else, but would have us work for it.
-func (d *Dashboard) mayRead(h http.Header) bool {
+func mayRead(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 		return true
 	}
-	if h.Get("Sec-Fetch-Mode") != "navigate" {
-		return false
-	}
-	switch h.Get("Sec-Fetch-Dest") {
-	case "document":
-		return true
-	case "iframe", "frame":
-		return len(d.site.Config.FrameAncestors) > 0
-	}
-	return false
+	return h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document"
 }
 
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {

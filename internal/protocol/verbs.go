@@ -25,7 +25,7 @@ const (
 // Facts are the properties of a verb that hold everywhere. Its wording is defined where it is shown.
 type Facts struct {
 	Right  string // the permission that it needs
-	LetsIn bool   // lets another client in: the lock's name is typed, the reason is long, no frame shows the form
+	LetsIn bool   // lets another client in: the lock's name is typed, and the reason is long
 	Why    string // the name of the text that says why: reason or note
 	MinWhy int    // characters that a person has to type there
 	Undo   Verb   // the verb that undoes it; empty if there is none

@@ -27,7 +27,6 @@ type options struct {
 	environment    string
 	hideBacktraces bool
 	links          []string
-	ancestors      []string
 	sources        []string
 	minRefresh     time.Duration
 	hsts           time.Duration
@@ -95,8 +94,6 @@ func (o *options) appearance(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.hosts, "web.allowed-hosts", nil,
 		"`names` of hosts to answer requests for, besides that of --web.external-url, localhost, this machine's own "+
 			"and all IP addresses; comma-separated or repeated")
-	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil,
-		"`origins` of pages that may show this dashboard in a frame, such as https://portal.example; default: none")
 }
 
 // given returns the flags that differ from their default, from whatever source, except those that may hold a secret.

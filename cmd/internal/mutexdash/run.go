@@ -110,7 +110,7 @@ func (o options) shared() (setup.Config, error) {
 		Explain: etcdconn.Explain, Now: time.Now,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
 		Version: build.Current().Version, Settings: o.given, HideBacktraces: o.hideBacktraces,
-		FrameAncestors: o.ancestors, MinRefresh: o.minRefresh, HSTS: o.hsts, Hosts: slices.Clone(o.hosts),
+		MinRefresh: o.minRefresh, HSTS: o.hsts, Hosts: slices.Clone(o.hosts),
 		Alertmanager: o.alertmanager,
 	}
 	if name, err := os.Hostname(); err == nil {

@@ -152,7 +152,6 @@ func (p *Pages) about(r *site.Request) []fact {
 		{"backtraces", "hidden", p.site.Config.HideBacktraces},
 		{"address", p.site.URLs.Origin + p.site.URLs.Prefix, p.site.URLs.Origin != ""},
 		{"fastest refresh", text.Duration(p.site.Config.MinRefresh), p.site.Config.MinRefresh >= time.Second},
-		{"in frames of", strings.Join(p.site.Config.FrameAncestors, " "), len(p.site.Config.FrameAncestors) > 0},
 		{"links", text.Thousands(len(p.site.Config.Links)) + " on the page of a lock",
 			len(p.site.Config.Links) > 0},
 		{"source links", phrase.Plural(len(p.site.Config.Sources), "prefix", "prefixes"),

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -122,7 +120,6 @@ type Config struct {
 	Alertmanager   string                  // its address for people, where locks can be silenced; empty: not known
 	Sources        []stacktrace.SourceLink // of the frames of backtraces
 	HSTS           time.Duration           // how long browsers shall come by TLS only, once they did; 0 = not said
-	FrameAncestors []string                // origins whose pages may show ours in a frame; none by default
 }
 
 // Fate is what the running unlockers do to stale locks, as far as they publish it.
@@ -164,9 +161,6 @@ func (c *Config) Check() error {
 	if c.HSTS < 0 {
 		return errors.New("dashboard: the time for which browsers shall come by TLS only must not be negative")
 	}
-	if err := checkAncestors(c.FrameAncestors); err != nil {
-		return fmt.Errorf("dashboard: %w", err)
-	}
 	if err := checkAlertmanager(c.Alertmanager); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
@@ -178,18 +172,3 @@ func (c *Config) Check() error {
 
 // On reports whether operators can do that here.
 func (c *Config) On(v protocol.Verb) bool { return c.Enabled.Allow(access.Permission(v.Facts().Right)) }
-
-// checkAncestors refuses what cannot stand in frame-ancestors: only 'self' and https origins can.
-func checkAncestors(list []string) error {
-	for _, origin := range list {
-		u, err := url.Parse(origin)
-		switch {
-		case origin == "'self'":
-		case err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" || u.RawQuery != "" ||
-			u.Fragment != "" || u.User != nil || strings.ContainsAny(origin, " ;,'*"):
-			return fmt.Errorf("the frame ancestor %q is neither 'self' nor an origin like https://portal.example",
-				origin)
-		}
-	}
-	return nil
-}

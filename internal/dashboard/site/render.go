@@ -20,10 +20,9 @@ import (
 // Templates are those of the pages by name. Each is parsed once, when somebody first asks for the page.
 type Templates map[string]func() (*template.Template, error)
 
-// ParseTemplates reads the templates that pages share. Each page is a file that fills the layout. framed: pages may be
-// in a frame, where forms are not shown.
-func ParseTemplates(files fs.FS, u URLs, framed bool) (Templates, error) {
-	shared, err := template.New("").Funcs(functions(u, framed)).ParseFS(files, "layout.html", "parts.html",
+// ParseTemplates reads the templates that pages share. Each page is a file that fills the layout.
+func ParseTemplates(files fs.FS, u URLs) (Templates, error) {
+	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html",
 		"icons.html", "rows.html", "life.html", "picture.html")
 	if err != nil {
 		return nil, err
@@ -60,9 +59,8 @@ func (s *Site) RenderPart(name, part string, view any) (Answer, error) {
 }
 
 // functions are what templates can call. None of them returns a trusted type: everything is escaped.
-func functions(u URLs, framed bool) template.FuncMap {
+func functions(u URLs) template.FuncMap {
 	return template.FuncMap{
-		"framed":       func() bool { return framed },
 		"to":           u.To,
 		"asset":        u.Asset,
 		"iconURL":      u.Icon,

@@ -22,9 +22,6 @@
 {{- include "unlocker.flag" (list "web.source-link" (printf "%s=%s" $prefix $url)) }}
 {{- end }}
 {{- include "unlocker.flag" (list "web.hsts" $c.hsts) }}
-{{- range $c.frameAncestors }}
-{{- include "unlocker.flag" (list "web.frame-ancestors" .) }}
-{{- end }}
 {{- include "unlocker.flag" (list "web.hide-backtraces" $c.hideBacktraces) }}
 {{- include "unlocker.flag" (list "web.identity" $c.identity.source) }}
 {{- if eq $c.identity.source "header" }}
