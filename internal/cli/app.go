@@ -6,7 +6,7 @@
 //   - run: run, alive, unlock, reserve, wait
 //   - look: list, show, watch, history, check, periods, tasks
 //   - act: ack, ask, extend, force-unlock
-//   - set up: etcd-setup, clusters, version
+//   - set up: etcd-setup, version
 //
 // The files form layers, and each uses only files below it: root.go; the commands; what some of them share (page,
 // holders, take, job); connection and reading (session, read); words, flags and exit statuses (format, arguments,
@@ -43,12 +43,11 @@ type Process struct {
 // app is what all commands share.
 type app struct {
 	Process
-	command  string // the one that runs: "mutexctl run"
-	etcd     *etcdconn.Settings
-	locks    *flags.LockSettings
-	clusters clusterFlags
-	log      func() zerolog.Logger
-	quiet    bool // leaves out what mention reports
+	command string // the one that runs: "mutexctl run"
+	etcd    *etcdconn.Settings
+	locks   *flags.LockSettings
+	log     func() zerolog.Logger
+	quiet   bool // leaves out what mention reports
 }
 
 // note prints a line on stderr that begins with the command.

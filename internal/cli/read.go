@@ -193,13 +193,13 @@ func (l *look) holders() []*metadata.Record {
 	return holders
 }
 
-func (l *look) json(cluster string, raw bool) lockjson.Document {
+func (l *look) json(raw bool) lockjson.Document {
 	doc := &l.Whole
 	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
 		Queue: lockjson.Waiters(l.Waiters, l.now), Delays: lockjson.Delays(l.Delays, l.now),
 		Diagnosis: lockjson.NewDiagnosis(l.diagnosis, l.now)}
 	if v, ok := l.verdict(); ok {
-		j.Verdict = lockjson.NewVerdict(&v, v.String(l.now), v.Command(cluster))
+		j.Verdict = lockjson.NewVerdict(&v, v.String(l.now), v.Command())
 	}
 	for _, r := range l.holders() {
 		j.Holders = append(j.Holders, newLockJSON(r, l.fate.Policy, l.Waiters, l.now))

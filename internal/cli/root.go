@@ -79,9 +79,6 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 		root.AddCommand(g.commands...)
 	}
 	cobraCommands(root)
-	if err := root.RegisterFlagCompletionFunc("cluster", a.completeClusters); err != nil {
-		panic(err) // there is no such flag
-	}
 	wrongArgumentsAreUsage(root)
 	flags.Version(root, build.Current().Line("mutexctl"))
 	flags.Bind(root, "MUTEXCTL")
@@ -101,7 +98,7 @@ func (a *app) groups() []group {
 		{"look", "See who holds what, and why", []*cobra.Command{newList(a), newShow(a), newWatch(a), newHistory(a),
 			newCheck(a), newPeriods(a), newTasks(a)}},
 		{"act", "Act as an operator", []*cobra.Command{newAck(a), newAsk(a), newExtend(a), newForceUnlock(a)}},
-		{setUp, "Set up", []*cobra.Command{newEtcdSetup(a), newClusters(a), newVersion(a)}},
+		{setUp, "Set up", []*cobra.Command{newEtcdSetup(a), newVersion(a)}},
 		{"topics", "Topics of \"mutexctl help\"", []*cobra.Command{newExitCodesTopic(), newJSONTopic()}},
 	}
 }
@@ -137,7 +134,6 @@ func cobraCommands(root *cobra.Command) {
 
 // sharedFlags defines the flags of all commands. Commands report their own outcome, so the log shows warnings only.
 func (a *app) sharedFlags(fs *pflag.FlagSet) {
-	a.clusters.define(fs)
 	a.etcd = flags.Etcd(fs)
 	a.locks = flags.Locks(fs)
 	log := flags.Log(fs)

@@ -43,7 +43,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 			t.Errorf("%s has no example", c.Name())
 		}
 	}
-	if len(commands) < 22 {
+	if len(commands) < 20 {
 		t.Errorf("there are %d commands", len(commands))
 	}
 }

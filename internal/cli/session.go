@@ -58,9 +58,6 @@ func (a *app) inSession(run func(context.Context, *session) error) func(context.
 
 // connect makes a session without contacting etcd.
 func (a *app) connect() (*session, error) {
-	if err := a.useCluster(); err != nil {
-		return nil, &statusError{ExitUsage, err}
-	}
 	layout, err := a.locks.Layout()
 	if err != nil {
 		return nil, &statusError{ExitUsage, err}

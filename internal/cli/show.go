@@ -68,7 +68,7 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 
 func (o *showOptions) print(l *look) error {
 	if o.format.JSON() {
-		return writeJSON(o.app.Stdout, l.json(o.app.clusters.name, o.raw))
+		return writeJSON(o.app.Stdout, l.json(o.raw))
 	}
 	p := newPage(l, o.app.Stdout)
 	if o.raw {

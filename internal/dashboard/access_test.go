@@ -271,6 +271,28 @@ func TestPermissionsByOwnerCoverOnlyThatOwner(t *testing.T) {
 	}
 }
 
+// A file with such permissions is refused; this guards the check itself.
+func TestNothingIsPermittedWithoutView(t *testing.T) {
+	s := busy()
+	d, done := operated(t, s, func(c *setup.Config) {
+		c.Access.Permissions = &access.Permissions{Users: map[string][]access.Permission{
+			"half": {access.Unlock, access.Backtrace, access.Audit, "ask owner:*"}, "whole": {access.View, access.Unlock},
+		}}
+	})
+	for _, path := range []string{"/", "/lock?name=" + stuck, "/lock/backtrace?name=" + stuck, "/audit", "/history",
+		"/api/v1/locks", unlockLink(s, stuck)} {
+		if got := get(d, path, "X-Forwarded-User", "half"); got.Code != http.StatusForbidden {
+			t.Errorf("%s answers %d to a caller without view", path, got.Code)
+		}
+	}
+	if got := post(d, "half", unlockLink(s, stuck), s.wanted(stuck)); got.Code != http.StatusForbidden || len(*done) > 0 {
+		t.Errorf("a force unlock without view answers %d; done were %v", got.Code, *done)
+	}
+	if got := post(d, "whole", unlockLink(s, stuck), s.wanted(stuck)); got.Code != http.StatusSeeOther {
+		t.Errorf("a force unlock with view answers %d", got.Code)
+	}
+}
+
 func TestChangedPermissionsApplyAtOnce(t *testing.T) {
 	now := parsed(t, "users: {ann: [view]}")
 	d := busy().dashboard(t, func(c *setup.Config) {

@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,14 +20,9 @@ import (
 )
 
 func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerFunc {
-	return d.handleIn(&d.server, need, do)
-}
-
-// handleIn answers requests about the locks of a cluster.
-func (d *Dashboard) handleIn(c *server, need access.Permission, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made, _ := d.site.RequestOf(r).Part(c.site.URLs.Cluster)
-		if err := c.site.Admit(made.Caller, need); err != nil {
+		made := d.site.RequestOf(r)
+		if err := d.site.Admit(made.Caller, need); err != nil {
 			d.fail(w, r, err)
 			return
 		}
@@ -43,9 +37,9 @@ const (
 )
 
 // handleAction is handle for an operator's action. It refuses callers without the permission before it reads the body.
-func (d *Dashboard) handleAction(c *server, o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
+func (d *Dashboard) handleAction(o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made, _ := d.site.RequestOf(r).Part(c.site.URLs.Cluster)
+		made := d.site.RequestOf(r)
 		refused := o.May(made.Caller)
 		err := refused
 		if err == nil {
@@ -213,33 +207,28 @@ func (d *Dashboard) wayBack(r *http.Request, p *site.Problem) *site.Problem {
 	if p.Link != "" || name == "" {
 		return p
 	}
-	c, o := d.operationAt(r.URL.Path)
-	if o == nil {
+	if d.operationAt(r.URL.Path) == nil {
 		return p
 	}
 	same := *p
-	same.Link = c.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), "")
+	same.Link = d.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), "")
 	same.LinkText = "Back to the lock " + text.Visible(name)
 	return &same
 }
 
-// operationAt is the operator's action whose form or API this path is, and in which cluster; nil if it is of none.
-func (d *Dashboard) operationAt(path string) (*server, *actions.Operation) {
-	for _, c := range d.servers() {
-		for _, o := range c.actions.Operations {
-			if below := strings.TrimPrefix(path, d.route+c.path()); below == o.Page() || below == o.API() {
-				return c, o
-			}
+// operationAt is the operator's action whose form or API this path is; nil if it is of none.
+func (d *Dashboard) operationAt(path string) *actions.Operation {
+	for _, o := range d.actions.Operations {
+		if below := strings.TrimPrefix(path, d.route); below == o.Page() || below == o.API() {
+			return o
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // wantsJSON reports whether a program asked.
 func (d *Dashboard) wantsJSON(r *http.Request) bool {
-	return slices.ContainsFunc(d.servers(), func(c *server) bool {
-		return strings.HasPrefix(r.URL.Path, d.route+c.path()+"api/")
-	}) || strings.HasPrefix(r.URL.Path, d.route+"api/")
+	return strings.HasPrefix(r.URL.Path, d.route+"api/")
 }
 
 type problemPage struct {

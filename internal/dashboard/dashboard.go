@@ -24,6 +24,10 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/actions"
+	"github.com/clustermutex/unlocker/internal/dashboard/api"
+	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/web"
@@ -31,9 +35,12 @@ import (
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
-	server // what is shown: one cluster, or several together
 	*metrics
-	clusters []*server // each of several; nil where there is only one
+	site     *site.Site
+	traces   *backtraces.Store
+	pages    *pages.Pages
+	api      *api.API
+	actions  *actions.Handler
 	hosts    hosts
 	urls     site.URLs
 	route    string // prefix under which requests arrive
@@ -45,15 +52,13 @@ type Dashboard struct {
 	handler  http.Handler
 }
 
-// New returns a dashboard of one cluster, or of several. It fails, with a sentence for the operator, for a
-// configuration that contradicts itself. What does not depend on a cluster is taken from the first one.
-func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
-	all := append([]setup.Config{config}, others...)
-	if err := checkAll(all); err != nil {
+// New returns a dashboard. It fails, with a sentence for the operator, for a configuration that contradicts itself.
+func New(config setup.Config) (*Dashboard, error) {
+	if err := config.Check(); err != nil {
 		return nil, err
 	}
 	d := &Dashboard{tickets: make(chan struct{}, maxRequests), kept: make(chan struct{}, maxKept)}
-	if err := d.prefixes(&all[0]); err != nil {
+	if err := d.prefixes(&config); err != nil {
 		return nil, err
 	}
 	var err error
@@ -65,8 +70,8 @@ func New(config setup.Config, others ...setup.Config) (*Dashboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.build(all, templates)
-	d.metrics = newMetrics(d.servers())
+	d.build(config, templates)
+	d.metrics = newMetrics(d.actions)
 	d.handler, err = d.routes()
 	return d, err
 }
@@ -108,11 +113,13 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	})
 	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", access.View, d.pages.ServeList)
-	if d.clusters == nil {
-		d.lockRoutes(mux, &d.server)
-		d.bookmarks(mux)
-	} else {
-		d.clusterRoutes(mux)
+	get("lock", access.View, d.pages.ServeLock)
+	get("lock/backtrace", access.Backtrace, d.pages.ServeBacktrace)
+	get("api/v1/lock", access.View, d.api.ServeLock)
+	for _, o := range d.actions.Operations {
+		get(o.Page(), access.View, o.ServeForm)
+		mux.Post(d.route+o.Page(), d.handleAction(o, formType, o.ServePost))
+		mux.Post(d.route+o.API(), d.handleAction(o, jsonType, o.ServeAPI))
 	}
 	get("waiting", access.View, d.pages.ServeWaiting)
 	get("timeline", access.View, d.pages.ServeTimeline)
@@ -129,22 +136,6 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("api/v1/audit", access.Audit, d.api.ServeAudit)
 	get("api/v1/status", access.View, d.api.ServeStatus)
 	return mux, nil
-}
-
-// lockRoutes are the addresses of what belongs to the locks of one cluster.
-func (d *Dashboard) lockRoutes(mux *chi.Mux, c *server) {
-	route := d.route + c.path()
-	get := func(path string, need access.Permission, do site.Action) {
-		mux.Get(route+path, d.handleIn(c, need, do))
-	}
-	get("lock", access.View, c.pages.ServeLock)
-	get("lock/backtrace", access.Backtrace, c.pages.ServeBacktrace)
-	get("api/v1/lock", access.View, c.api.ServeLock)
-	for _, o := range c.actions.Operations {
-		get(o.Page(), access.View, o.ServeForm)
-		mux.Post(route+o.Page(), d.handleAction(c, o, formType, o.ServePost))
-		mux.Post(route+o.API(), d.handleAction(c, o, jsonType, o.ServeAPI))
-	}
 }
 
 // allowed are the methods that the path takes.

@@ -85,7 +85,7 @@ func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 			Str("path", site.Logged(r.URL.Path)).Str("origin", site.Logged(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
-	if _, o := d.operationAt(r.URL.Path); o != nil && !isRead(r) {
+	if o := d.operationAt(r.URL.Path); o != nil && !isRead(r) {
 		o.CountDenied()
 	}
 	d.fail(w, r, site.ErrCrossOrigin)

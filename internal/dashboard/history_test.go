@@ -56,11 +56,11 @@ func TestHistoryShowsHowHoldsEnded(t *testing.T) {
 	ok(t, d, "/history") // the dashboard watches from here on
 	s.now = s.now.Add(time.Minute)
 	s.fresh.Heard = s.now
-	d.Ended("", &metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token,
+	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token,
 		Holder: metadata.Holder{Owner: "drm"}, LockedAt: released.LockedAt.Time}, nil)
 	for _, e := range s.endings {
 		if e.Ended == metadata.EndedForced { // etcd knows better
-			d.Ended("", &metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token}, nil)
+			d.Ended(&metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token}, nil)
 		}
 	}
 

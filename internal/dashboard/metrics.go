@@ -19,11 +19,9 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 }
 
-func newMetrics(servers []*server) *metrics {
+func newMetrics(actions prometheus.Collector) *metrics {
 	all := prometheus.NewRegistry()
-	for _, c := range servers {
-		all.MustRegister(c.collector())
-	}
+	all.MustRegister(actions)
 	register := promauto.With(all)
 	return &metrics{
 		Collector: all,
@@ -35,14 +33,6 @@ func newMetrics(servers []*server) *metrics {
 			Buckets: []float64{.001, .005, .025, .1, .25, 1, 5},
 		}, []string{"handler", "method"}),
 	}
-}
-
-// collector has the metrics of the actions. Where there are several clusters, it says in which.
-func (c *server) collector() prometheus.Collector {
-	if c.site.URLs.Cluster == "" {
-		return c.actions
-	}
-	return prometheus.WrapCollectorWith(prometheus.Labels{"cluster": c.site.URLs.Cluster}, c.actions)
 }
 
 // measure counts and times requests by route, never by path: paths are the client's.

@@ -34,8 +34,7 @@ func TestWordsLookLikeTheirGoldens(t *testing.T) {
 		for _, file := range []struct {
 			name string
 			say  func(*sayings)
-		}{{"locks", ofLocks}, {"ends", ofEnds}, {"lists", ofLists}, {"verdicts", ofVerdicts}, {"clusters", ofClusters},
-			{"others", ofOthers}} {
+		}{{"locks", ofLocks}, {"ends", ofEnds}, {"lists", ofLists}, {"verdicts", ofVerdicts}, {"others", ofOthers}} {
 			said.text.Reset()
 			file.say(said)
 			checkGolden(t, "sayings-"+file.name+".txt", said.text.String())
@@ -366,7 +365,7 @@ func ofEnds(say *sayings) {
 	}{{asked(say), "ended:yielded"}, {acknowledged(say), "acknowledged-by:ann"}} {
 		d := c.s.dashboard(say)
 		ended := c.s.documents[stuck].Record
-		d.Ended("", &ended, nil)
+		d.Ended(&ended, nil)
 		say.page("released", d, "/history?q="+c.query)
 	}
 	s = newScene()
@@ -380,7 +379,7 @@ func ofEnds(say *sayings) {
 	delete(s.documents, "a/b")
 	s.locks = nil
 	s.tick(10 * time.Second)
-	d.Ended("", r, nil)
+	d.Ended(r, nil)
 	s.tick(time.Minute)
 	say.page("after somebody held it", d, "/lock?name=a/b")
 	_, d = watched(say)
@@ -516,42 +515,6 @@ func ofVerdicts(say *sayings) {
 
 func verdictOf(page string) string {
 	return regexp.MustCompile(`(?s)<div class="verdict.*?</p>\n</div>`).FindString(page)
-}
-
-func ofClusters(say *sayings) {
-	w := clusters(say)
-	for _, path := range []string{"/", "/?q=cluster:prod-*", "/timeline", "/c/prod-us/lock?name=nightly/run",
-		"/c/staging/lock?name=billing/settle", "/lock?name=nightly/run", "/lock?name=nobody",
-		"/api/v1/lock?name=nightly/run", "/api/v1/lock?name=only-staging"} {
-		say.page("three clusters", w, path)
-	}
-	w = clusters(say)
-	for name, s := range w.scenes {
-		hour := metadata.Time{Time: s.now.Add(-time.Hour)}
-		s.endings["e"] = &metadata.Ending{Lock: "nightly/run", UUID: "e", Token: 7, Ended: metadata.EndedForced,
-			By: "in-" + name, EndedAt: hour}
-		s.actions = []protocol.Action{{ID: "1", Actor: "in-" + name, Action: protocol.ActionForceUnlock, Token: 7,
-			Lock: "nightly/run", At: hour}}
-	}
-	for _, path := range []string{"/history", "/history?q=cluster:prod-us", "/audit?q=cluster:prod-us"} {
-		say.page("three clusters, and their past", w, path)
-	}
-	w = clusters(say)
-	w.leaves("prod-us", 4*time.Minute)
-	for _, path := range []string{"/", "/lock?name=nobody", "/c/prod-us/lock?name=nobody",
-		"/c/staging/unlock?name=nightly/run", "/c/prod-us/unlock?name=nightly/run", "/history",
-		"/api/v1/locks?fields=name,cluster,state"} {
-		say.page("one is away", w, path)
-	}
-	w = clusters(say)
-	w.scenes["prod-us"].fresh.Heard = time.Time{}
-	for _, path := range []string{"/", "/c/prod-us/lock?name=nightly/run", "/lock?name=nightly/run"} {
-		say.page("one never answered", w, path)
-	}
-	for _, s := range w.scenes {
-		s.fresh.Heard = time.Time{}
-	}
-	say.page("none ever answered", w, "/")
 }
 
 // ofOthers covers the texts about unlockers and etcd, and in forms.

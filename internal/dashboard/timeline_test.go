@@ -29,11 +29,11 @@ func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	s.relists++
 	ok(t, d, "/history")
 	s.tick(15 * time.Minute)
-	d.Took("", first)
+	d.Took(first)
 	e := s.over("catalog/sync/us", metadata.EndedReleased, "", "", 25*time.Minute, 0)
 	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Holder: e.Holder, LockedAt: e.LockedAt.Time,
 		AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
-	d.Ended("", &r, nil)
+	d.Ended(&r, nil)
 	s.tick(5 * time.Minute)
 	return s, d
 }
@@ -86,7 +86,7 @@ func eventful(t testing.TB, n int) (*scene, *dashboard.Dashboard) {
 			w := s.waiter(lock, owner, owner+"-7f9c6d5b8", 17)
 			w.ID = fmt.Sprint(i)
 			w.Since = metadata.Time{Time: s.now.Add(-took)}
-			d.Took("", w)
+			d.Took(w)
 			continue
 		}
 		r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(i)), Token: int64(i), LockedAt: s.now.Add(-took),
@@ -97,7 +97,7 @@ func eventful(t testing.TB, n int) (*scene, *dashboard.Dashboard) {
 			e := metadata.NewEnding(&r, metadata.EndedAutoUnlocked, "eu-1", "", s.now)
 			ending = &e
 		}
-		d.Ended("", &r, ending)
+		d.Ended(&r, ending)
 	}
 	s.now = day.Add(23*time.Hour + time.Minute)
 	s.fresh.Heard = s.now

@@ -22,7 +22,7 @@ func (s *scene) ends(d *dashboard.Dashboard, lock string, took time.Duration, ch
 			ending = new(metadata.NewEnding(r, how, "bob", "it hung", s.now))
 		}
 	}
-	d.Ended("", r, ending)
+	d.Ended(r, ending)
 }
 
 func TestUsualHoldNeedsThreeReleases(t *testing.T) {

@@ -46,7 +46,6 @@ type Lock struct {
 	Summary             *string       `json:"summary"`
 	Description         *string       `json:"description"`
 	URL                 string        `json:"url,omitempty"`
-	Cluster             string        `json:"cluster,omitempty"` // of several
 }
 
 // Holder is who holds a lock, or held it, and what that process recorded.
@@ -311,7 +310,6 @@ type Ending struct {
 	Asked        *Asked        `json:"asked"`
 	Extended     *Extended     `json:"extended"`
 	Acknowledged *Acknowledged `json:"acknowledged"`
-	Cluster      string        `json:"cluster,omitempty"` // of several
 }
 
 // How returns the word for how a hold ended; an unknown one unchanged.
@@ -365,14 +363,13 @@ type Verdict struct {
 	Severity string  `json:"severity"`
 	Sentence string  `json:"sentence"`
 	Lock     *string `json:"lock"`
-	Cluster  string  `json:"cluster,omitempty"` // of several
 	Next     *string `json:"next"`
 	Command  *string `json:"command"`
 }
 
 // NewVerdict describes a verdict, with its sentence at the time of the answer, and its command.
 func NewVerdict(v *verdict.Verdict, sentence, command string) *Verdict {
-	return &Verdict{v.Class.String(), v.Class.Severity(), sentence, Known(v.Lock), v.Cluster, Known(string(v.Next)),
+	return &Verdict{v.Class.String(), v.Class.Severity(), sentence, Known(v.Lock), Known(string(v.Next)),
 		Known(command)}
 }
 
@@ -387,7 +384,6 @@ func VerdictShape() Shape {
 		{"severity", "system, bad, alerting, warn or calm"},
 		{"sentence", "the verdict as a sentence"},
 		{"lock", "the lock that it is about; null when it is about none"},
-		{"cluster", "its cluster, for people; only the API of a page of several clusters has it"},
 		{"next", "the next step: status, runbook, cycle, look, force_unlock, more_time or problems; null for none"},
 		{"command", "that step as a command, or the address of a runbook; null for none"},
 	}}

@@ -75,7 +75,6 @@ func LockShape() Shape {
 		{"acknowledged", "who looks at the lock now; null when nobody does"},
 		{"summary, description", "how the lock stands, in the words of alerts; null when nobody holds it"},
 		{"url", "the page of the hold; only the page's API has it"},
-		{"cluster", "the cluster of the lock; only the API of a page of several clusters has it"},
 	}}
 }
 
@@ -137,7 +136,6 @@ func EndingShape() Shape {
 		{"asked", "the last request to the holder to finish; null when there was none"},
 		{"extended", "who gave the holder more time last; null when nobody did"},
 		{"acknowledged", "who looked at the lock when the hold ended; null when nobody did"},
-		{"cluster", "the cluster of the lock; only the API of a page of several clusters has it"},
 	}}
 }
 

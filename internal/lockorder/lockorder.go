@@ -45,7 +45,6 @@ func (o Order) String() string {
 // Lock has the values that a lock is sorted by.
 type Lock struct {
 	*metadata.Record
-	Cluster string
 	Verdict staleness.Verdict
 	State   metadata.State // of the verdict, or expiring
 	Waiters int
@@ -86,12 +85,11 @@ type Position struct {
 	At    int64  `json:"a,omitempty"`
 	Text  string `json:"t,omitempty"`
 	Name  string `json:"n"`
-	In    string `json:"c,omitempty"` // cluster
 }
 
 // Position returns the position of the lock in this order. Unknown values come last in either direction.
 func (o Order) Position(l *Lock) Position {
-	p := Position{Name: l.Name, In: l.Cluster}
+	p := Position{Name: l.Name}
 	switch o.By {
 	case "name":
 		p.Text = l.Name
@@ -155,7 +153,7 @@ func (o Order) Compare(a, b *Position) int {
 		c = -c
 	}
 	if c == 0 {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.In, b.In))
+		return strings.Compare(a.Name, b.Name)
 	}
 	return c
 }

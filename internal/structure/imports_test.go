@@ -142,8 +142,6 @@ func importTable() []rule {
 			internal/dashboard/backtraces internal/dashboard/history internal/dashboard/locks internal/dashboard/pages
 			internal/dashboard/setup internal/dashboard/site internal/dashboard/stacktrace
 			internal/protocol internal/text pkg/metadata web`, "the door joins the rooms behind it"},
-		{"internal/flags/clusterfile", "internal/etcdconn internal/protocol",
-			"a file of clusters becomes settings; it opens nothing"},
 		{"internal/flags", "internal/etcdconn internal/daemon internal/protocol pkg/staleness",
 			"flags fill settings, they open nothing"},
 		{"internal/cli/term", "internal/text", "what is laid out for a terminal may be about anything"},
@@ -153,8 +151,8 @@ func importTable() []rule {
 			internal/protocol internal/locktxn internal/lockjson internal/lockorder internal/lockstore internal/lockview
 			internal/diagnosis internal/diagnosis/fate internal/diagnosis/inconsistent internal/diagnosis/deadlock
 			internal/diagnosis/unclaimed internal/diagnosis/verdict internal/witness/holderproc
-			internal/flags internal/text internal/build internal/cli/term internal/cli/childproc
-			internal/flags/clusterfile`, "the command line is not a daemon and shows no page"},
+			internal/flags internal/text internal/build internal/cli/term internal/cli/childproc`,
+			"the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", "*", ""},
 		{"cmd/mutexdash", "*", ""},
 		{"cmd/mutexctl", "*", ""},

@@ -38,12 +38,12 @@ var dashboardSuites = []suite{
 		{"tag-part", `strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/")`,
 			`strings.Contains(tag, strings.TrimPrefix(etag, "W/"))`, "TestETagsAreComparedWhole"},
 		// Who asks, and what they may do.
-		{"any-permission", `c.site.Admit(made.Caller, need)`, `c.site.Admit(made.Caller, access.View)`,
+		{"any-permission", `d.site.Admit(made.Caller, need)`, `d.site.Admit(made.Caller, access.View)`,
 			"TestEveryRouteRequiresItsPermission"},
 		{"no-permission", `if «c.MaySome(need)»`, `true`, "TestEveryRouteRequiresItsPermission"},
 		{"told-outside", `if «!c.May(access.View)» {`, `false`, "TestSensitiveFlagsAreForAuditorsOnly"},
 		{"without-view", `p == Anybody || «slices.Contains(c.Rights, View)»`, `true`,
-			"TestPermissionsByCluster"},
+			"TestNothingIsPermittedWithoutView"},
 		{"any-owner", `text.Matches(*pattern, owner)`, `true`, "TestPermissionsByOwnerCoverOnlyThatOwner"},
 		{"owner-unlock", "«o.site.AdmitFor(r.Caller, o.need(), d.Owner)»; err != nil {\n\t\treturn err", `nil`,
 			"TestPermissionsByOwnerCoverOnlyThatOwner"},
@@ -157,15 +157,6 @@ var dashboardSuites = []suite{
 			"TestHistoryPagesHaveNoGapsOrDuplicates"},
 		{"past-to", `at.Before(r.to)`, `true`, "TestHistoryPagesHaveNoGapsOrDuplicates"},
 		{"past-left", `«locks.Stopped(ctx)» // also`, `nil`, "TestHistoryQueriesEndWithTheirReader"},
-		// Clusters side by side.
-		{"other-cluster", `part.Caller.May(access.View)`, `true`, "TestPermissionsByCluster"},
-		{"any-cluster", `text.Matches(*pattern, cluster)`, `true`, "TestPermissionsByCluster"},
-		{"away-judged", "«level == locks.Stale» {\n\t\t\tp.Frozen", `false`,
-			"TestStatesOfAnUnreachableClusterAreAsLastHeard"},
-		{"which", `len(knowing) != 1`, `len(knowing) == 0`, "TestLockWithoutAClusterIsFoundIfUnique"},
-		{"unlockers-told", "range «r.Each()» {\n\t\talive = append", `r.parts`,
-			"TestUnlockersOfHiddenClustersAreNotShown"},
-		{"past-cluster", `record.cluster > c.cluster`, `false`, "TestPagedHistoryOfSeveralClustersResumesCorrectly"},
 	}},
 	{"internal/dashboard/intervals", []fault{
 		// How long a lock is usually held.

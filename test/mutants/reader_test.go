@@ -118,14 +118,6 @@ var readerSuites = []suite{
 		{"flag-status", `err == nil || started`, `true || started`, "TestUsageErrorsAreOneSentenceAndStatus2"},
 		{"flag-started", `err == nil || «started»`, `false`, "TestRuntimeErrorIsNotAUsageError"},
 	}},
-	{"internal/flags/clusterfile", []fault{
-		// Files that name clusters.
-		{"clusters-twice", `slices.ContainsFunc(list[:i], func(o Cluster) bool { return o.Name == c.Name })`, `false`,
-			"TestBadFileIsRefusedInOneSentence"},
-		{"clusters-second", `err := decoder.Decode(new(yaml.Node)); «!errors.Is(err, io.EOF)»`, `false && err == nil`,
-			"TestBadFileIsRefusedInOneSentence"},
-		{"clusters-path", `!filepath.IsAbs(*file)`, `false`, "TestFileNamesClusters"},
-	}},
 	{"internal/daemon", []fault{
 		// Starts and ends of the long-running programs.
 		{"daemon-status", `errors.As(err, &coded)`, `false`, "TestExitStatusAndSentence"},

@@ -220,9 +220,9 @@ function show(level, title, icon) {
   if ($("icon").getAttribute("href") !== icon) $("icon").href = icon;
 }
 
-// The banner of the server is an alert once: it is not put anew while it stays. Its id says of which clusters it is.
+// The banner of the server is an alert once: it is not put anew while it stays.
 function alerts(from) {
-  if (from.firstChild?.id !== $("alerts").firstChild?.id) $("alerts").replaceChildren(...from.childNodes);
+  if (!from.firstChild !== !$("alerts").firstChild) $("alerts").replaceChildren(...from.childNodes);
 }
 
 // Whether somebody reads here: the focus or a selection is inside.

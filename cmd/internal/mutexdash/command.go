@@ -22,7 +22,6 @@ type options struct {
 	log   *daemon.LogSettings
 	web   *daemon.WebSettings
 
-	clusters       string
 	title          string
 	environment    string
 	hideBacktraces bool
@@ -50,17 +49,14 @@ an action is enabled, it only reads: an etcd role with read permission on the lo
 enough. While etcd is unavailable it stays up and shows the last known state, marked as such.
 
 The pages are on --web.listen-address; probes and metrics, without login, on --web.ops-address.`,
-		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu
-  mutexdash --clusters clusters.yaml`,
-		Args: cobra.NoArgs,
+		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given = given(cmd.Flags())
 			return run(cmd.Context(), o)
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.clusters, "clusters", "",
-		"YAML `file` that names the etcd clusters to show, and how to reach each; instead of the flags of one connection")
 	o.etcd = flags.Etcd(fs)
 	o.locks = flags.Locks(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})

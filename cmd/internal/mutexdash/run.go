@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,18 +14,10 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 )
-
-type components struct {
-	clusters []*cluster
-	pages    *dashboard.Dashboard
-	reload   daemon.Reload
-}
 
 // run wires the program and serves until ctx ends.
 func run(ctx context.Context, o options) error {
@@ -34,19 +25,15 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
-	sources, err := o.sourcesOf()
+	layout, err := o.locks.Layout()
 	if err != nil {
 		return daemon.Usage(err)
 	}
-	r := &components{}
-	for _, source := range sources {
-		c, err := connect(source, o.pulse, log)
-		if err != nil {
-			return daemon.Usage(err)
-		}
-		defer c.client.Close()
-		r.clusters = append(r.clusters, c)
+	r, err := connect(o, layout, log)
+	if err != nil {
+		return daemon.Usage(err)
 	}
+	defer r.client.Close()
 	access, err := o.access.read(o.web.ConfigFile, log)
 	if err != nil {
 		return daemon.Usage(err)
@@ -56,27 +43,18 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: "+
 			"if a proxy terminates TLS, configure it there"), err))
 	}
-	if err := r.join(o, access, log); err != nil {
+	if err := r.join(o, layout, access, log); err != nil {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(r.pages)
-	for _, c := range r.clusters {
-		c.register(registry, len(r.clusters) > 1)
-	}
-	r.reload = daemon.Reload{Check: o.files, Log: log, Use: func() (connections int) {
-		for _, c := range r.clusters {
-			connections += c.connections.Renew()
-		}
-		return connections
-	}}
+	registry.MustRegister(r.pages, r.requests, r.metrics)
+	r.reload = daemon.Reload{Check: o.files, Log: log, Use: r.connections.Renew}
 	return r.serve(ctx, o, registry, log)
 }
 
 // files returns one sentence about what is wrong with the files that a reload reads.
 func (o options) files() error {
-	_, unusable := o.sourcesOf()
-	if err := cmp.Or(o.etcd.Check(), o.web.Check(), unusable); err != nil || o.access.permissions == "" {
+	if err := cmp.Or(o.etcd.Check(), o.web.Check()); err != nil || o.access.permissions == "" {
 		return err
 	}
 	_, err := readPermissions(o.access.permissions)
@@ -86,26 +64,8 @@ func (o options) files() error {
 // namespace is the first word of the metrics.
 const namespace = "mutexdash"
 
-// join creates the dashboard and gives it the functions of the clusters.
-func (r *components) join(o options, access access.Config, log zerolog.Logger) error {
-	shared, err := o.shared()
-	if err != nil {
-		return err
-	}
-	shared.Access = access
-	configs := make([]setup.Config, len(r.clusters))
-	for i, c := range r.clusters {
-		c.watch(r, log)
-		if configs[i], err = c.config(o, shared, log); err != nil {
-			return err
-		}
-	}
-	r.pages, err = dashboard.New(configs[0], configs[1:]...)
-	return err
-}
-
-// shared is the part of the configuration that does not depend on a cluster.
-func (o options) shared() (setup.Config, error) {
+// appearanceOf is the part of the configuration that follows from flags alone.
+func (o options) appearanceOf() (setup.Config, error) {
 	config := setup.Config{
 		Explain: etcdconn.Explain, Now: time.Now,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
@@ -123,6 +83,13 @@ func (o options) shared() (setup.Config, error) {
 		}
 		config.Sources = append(config.Sources, source)
 	}
+	for _, text := range o.links {
+		link, err := setup.ParseLink(text)
+		if err != nil {
+			return config, err
+		}
+		config.Links = append(config.Links, link)
+	}
 	return config, nil
 }
 
@@ -131,15 +98,11 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	ready := &daemon.Readiness{}
 	ready.Add("locks", func() error {
 		if !r.pages.Ready() {
-			return errors.New("not loaded yet: " + r.causes())
+			return errors.New("not loaded yet: " + wiring.Cause(r.view.Fresh(), r.trouble))
 		}
 		return nil
 	})
-	if len(r.clusters) == 1 {
-		wiring.Ready(ready, r.clusters[0].view, r.clusters[0].trouble)
-	} else { // that one of several is away is no reason to hide the others
-		ready.Add("etcd", r.allAway)
-	}
+	wiring.Ready(ready, r.view, r.trouble)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	front := &daemon.Server{Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
 		Handler: r.pages, Drain: o.web.ShutdownTimeout, Log: log}
@@ -152,40 +115,11 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", r.reload.Run)
-	for _, c := range r.clusters {
-		of := ""
-		if len(r.clusters) > 1 {
-			of = " of " + c.Name
-		}
-		group.Add("health of etcd"+of, c.health.Run)
-		group.Add("trouble with etcd"+of, c.trouble.Run)
-		group.Add("view"+of, c.view.Run)
-	}
+	group.Add("health of etcd", r.health.Run)
+	group.Add("trouble with etcd", r.trouble.Run)
+	group.Add("view", r.view.Run)
 	group.Add("backtraces", r.pages.Run)
 	group.Add("probes and metrics", back.Run)
 	group.Add("pages", front.Run)
 	return group.Run(ctx)
-}
-
-// allAway returns an error if no cluster's view is current.
-func (r *components) allAway() error {
-	for _, c := range r.clusters {
-		if c.view.Fresh().Synced {
-			return nil
-		}
-	}
-	return errors.New("no cluster's view is current: " + r.causes())
-}
-
-// causes says why nothing was loaded.
-func (r *components) causes() string {
-	var all []string
-	for _, c := range r.clusters {
-		cause := wiring.Cause(c.view.Fresh(), c.trouble)
-		if len(r.clusters) > 1 {
-			cause = c.Name + ": " + cause
-		}
-		all = append(all, cause)
-	}
-	return strings.Join(all, "; ")
 }

@@ -36,8 +36,6 @@ type Config struct {
 	Permissions *Permissions
 	// Reread returns the current permissions, where they can change. It is called for every request.
 	Reread func() *Permissions
-	// Clusters are the names of those that there are; none where there is only one, without a name.
-	Clusters []string
 }
 
 func (c *Config) permissions() *Permissions {
@@ -81,7 +79,7 @@ func (c *Config) Check(on Actions) error {
 			return err
 		}
 	}
-	if err := errors.Join(c.checkProxies(), c.checkClusters()); err != nil {
+	if err := c.checkProxies(); err != nil {
 		return err
 	}
 	switch {
@@ -114,15 +112,6 @@ func (c *Config) checkPermissions(on Actions) error {
 		return errors.New("permissions need an identity other than none")
 	case c.Permissions != nil && len(c.Permissions.Groups) > 0 && (c.Source != SourceHeader || c.GroupsHeader == ""):
 		return errors.New("the permissions name groups, which only identity header with a groups header knows")
-	}
-	return nil
-}
-
-// checkClusters refuses permissions for clusters where none has a name.
-func (c *Config) checkClusters() error {
-	if c.Permissions != nil && len(c.Clusters) == 0 && c.Permissions.namesClusters() {
-		return errors.New("the permissions name clusters, but this dashboard shows one without a name: name them in " +
-			"the file of --clusters")
 	}
 	return nil
 }

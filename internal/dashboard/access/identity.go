@@ -20,8 +20,7 @@ type Caller struct {
 	Origin  string // scheme and host by which it came
 	Source  Source
 	Rights  []Permission
-	Granted []Permission // Rights, before they were narrowed to a cluster
-	Unnamed string       // there is no name, though there should be
+	Unnamed string // there is no name, though there should be
 }
 
 // May reports whether the caller has the permission for all locks.
@@ -63,43 +62,13 @@ func (c *Config) Identify(r *http.Request) Caller {
 	} else if caller.Name != "" {
 		caller.Rights = permissions.grants(caller.Name, groups)
 	}
-	caller.Granted = caller.Rights
 	return caller
-}
-
-// In is the caller as one of a cluster: with what it may do there.
-func (c Caller) In(cluster string) Caller {
-	c.Rights = c.rightsIn(cluster)
-	return c
-}
-
-// Among is the caller as one of several clusters: with what it may do in one of them at least.
-func (c Caller) Among(clusters []string) Caller {
-	var all []Permission
-	for _, cluster := range clusters {
-		all = append(all, c.rightsIn(cluster)...)
-	}
-	slices.Sort(all)
-	c.Rights = slices.Compact(all)
-	return c
-}
-
-func (c Caller) rightsIn(cluster string) []Permission {
-	var there []Permission
-	for _, right := range c.Granted {
-		if p, ok := right.in(cluster); ok {
-			there = append(there, p)
-		}
-	}
-	slices.Sort(there)
-	return slices.Compact(there)
 }
 
 // Without is the caller without a permission, for any owner.
 func (c Caller) Without(p Permission) Caller {
 	other := func(right Permission) bool { return right.what() == p }
 	c.Rights = slices.DeleteFunc(slices.Clone(c.Rights), other)
-	c.Granted = slices.DeleteFunc(slices.Clone(c.Granted), other)
 	return c
 }
 

@@ -34,65 +34,38 @@ func permissions() []Permission {
 	return []Permission{View, Backtrace, Audit, Unlock, Ask, Extend, Acknowledge}
 }
 
-// The scopes limit a permission to some clusters and to the locks of some owners:
-// "unlock cluster:prod-* owner:billing".
-const (
-	ofOwner   = "owner:"
-	inCluster = "cluster:"
-)
+// ofOwner limits a permission to the locks of some owners: "unlock owner:billing-*".
+const ofOwner = "owner:"
 
-// what is the permission without its scopes.
+// what is the permission without its owner.
 func (p Permission) what() Permission {
 	what, _, _ := strings.Cut(string(p), " ")
 	return Permission(what)
 }
 
-// scopes are the patterns of cluster and owner that the permission is limited to; nil if it is not. The owner comes
-// last, because it may contain blanks.
-func (p Permission) scopes() (cluster, owner *string) {
-	rest, pattern, limited := strings.Cut(string(p), " "+ofOwner)
-	if limited {
-		owner = &pattern
+// owner is the pattern of the owners that the permission is limited to; nil if it is not.
+func (p Permission) owner() *string {
+	_, pattern, limited := strings.Cut(string(p), " "+ofOwner)
+	if !limited {
+		return nil
 	}
-	if _, pattern, limited := strings.Cut(rest, " "+inCluster); limited {
-		cluster = &pattern
-	}
-	return cluster, owner
+	return &pattern
 }
 
 // covers reports whether a permission with an owner is that one and is given for this owner.
 func (p Permission) covers(what Permission, owner string) bool {
-	_, pattern := p.scopes()
+	pattern := p.owner()
 	return pattern != nil && p.what() == what && text.Matches(*pattern, owner)
-}
-
-// in is the permission within a cluster; ok is false if it is not granted there.
-func (p Permission) in(cluster string) (there Permission, ok bool) {
-	pattern, owner := p.scopes()
-	if pattern == nil {
-		return p, true
-	}
-	there = p.what()
-	if owner != nil {
-		there += " " + ofOwner + Permission(*owner)
-	}
-	return there, text.Matches(*pattern, cluster)
 }
 
 // check refuses a permission that cannot be meant.
 func (p Permission) check() error {
-	cluster, owner := p.scopes()
+	owner := p.owner()
 	written := p.what()
 	bad := false
-	for _, scope := range []struct {
-		word    string
-		pattern *string
-	}{{inCluster, cluster}, {ofOwner, owner}} {
-		if scope.pattern != nil {
-			written += Permission(" " + scope.word + *scope.pattern)
-			bad = bad || *scope.pattern == "" || len(*scope.pattern) > 100 || strings.Count(*scope.pattern, "*") > 2 ||
-				strings.Contains(*scope.pattern, " "+inCluster)
-		}
+	if owner != nil {
+		written += Permission(" " + ofOwner + *owner)
+		bad = *owner == "" || len(*owner) > 100 || strings.Count(*owner, "*") > 2
 	}
 	switch {
 	case !slices.Contains(permissions(), p.what()):
@@ -101,9 +74,8 @@ func (p Permission) check() error {
 	case owner != nil && (p.what() == View || p.what() == Audit):
 		return fmt.Errorf("has the permission %q, but only backtrace, unlock, ask, extend and acknowledge can "+
 			"be given for one owner, as in \"unlock owner:billing-*\"", p)
-	case bad || written != p || cluster != nil && strings.ContainsAny(*cluster, " \t"):
-		return fmt.Errorf("has the permission %q, which should be like \"unlock owner:billing-*\" or "+
-			"\"unlock cluster:prod-* owner:billing-*\"", p)
+	case bad || written != p:
+		return fmt.Errorf("has the permission %q, which should be like \"unlock owner:billing-*\"", p)
 	}
 	return nil
 }
@@ -122,7 +94,7 @@ type Permissions struct {
 //	  ann@example.org: [view, backtrace, audit, unlock, ask, extend, acknowledge]
 //	groups:
 //	  on-call: [view, backtrace, unlock, ask, extend, acknowledge]
-//	  team-billing: [view, backtrace owner:billing-*, unlock cluster:test-* owner:billing-*]
+//	  team-billing: [view, backtrace owner:billing-*, unlock owner:billing-*]
 func ParsePermissions(file []byte) (*Permissions, error) {
 	var p Permissions
 	decoder := yaml.NewDecoder(bytes.NewReader(file))
@@ -164,14 +136,6 @@ func (p *Permissions) all() []Permission {
 		lists = slices.AppendSeq(lists, maps.Values(who))
 	}
 	return slices.Concat(lists...)
-}
-
-// namesClusters reports whether a permission is limited to a cluster.
-func (p *Permissions) namesClusters() bool {
-	return slices.ContainsFunc(p.all(), func(one Permission) bool {
-		cluster, _ := one.scopes()
-		return cluster != nil
-	})
 }
 
 func (p *Permissions) grants(name string, groups []string) []Permission {

@@ -55,7 +55,7 @@ func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong
 		Words: protocol.DelayWords(d, r.Now), Purpose: d.Purpose,
 		Host: site.HostPID(d.Hostname, 0),
 		confirmForm: confirmForm{Shown: text.Visible(lock), Token: d.Token, Revision: d.Revision, Hold: d.UUID,
-			Do: "End the lock delay of " + o.site.Named(lock), Kept: "the audit trail"}}
+			Do: "End the lock delay of " + text.Visible(lock), Kept: "the audit trail"}}
 	v.Here = "list"
 	v.Follows = true
 	o.fill(&v.confirmForm, typed, name, wrong)

@@ -183,7 +183,7 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 	row := lock.Row
 	v := unlockPage{holdForm: o.holdForm(r, row, "force unlock", typed, name, wrong),
 		Host: locks.HostPID(row.Hostname, row.PID), Dead: row.Proven()}
-	v.Do = "Force unlock " + o.site.Named(row.Name)
+	v.Do = "Force unlock " + text.Visible(row.Name)
 	v.Kept = "the history"
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
 		v.Frame = o.traces.FirstFrame(lock.Document.Backtrace)

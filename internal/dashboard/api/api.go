@@ -35,46 +35,11 @@ type meta struct {
 	Matched  *int    `json:"matched,omitempty"`
 	Next     *string `json:"next,omitempty"`               // cursor of the next page
 	NextAt   *string `json:"next_transition_at,omitempty"` // when a state changes by itself
-	// of several clusters, each as the members above tell of one
-	Clusters []clusterMeta `json:"clusters,omitempty"`
-}
-
-// clusterMeta says how current the data of one of several clusters is.
-type clusterMeta struct {
-	Name     string      `json:"name"`
-	Label    string      `json:"label"`
-	Level    locks.Level `json:"level"` // live, stale, never
-	AsOf     *string     `json:"as_of"`
-	Revision string      `json:"revision"`
-	Stale    bool        `json:"stale"`
-	Unread   *string     `json:"unread"` // why a part of the answer that is read from etcd is missing
 }
 
 func newMeta(r *site.Request, asOf time.Time) meta {
-	m := meta{AsOf: lockjson.Time(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
+	return meta{AsOf: lockjson.Time(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
 		Stale: r.Level() == locks.Stale}
-	for _, part := range r.Each() {
-		if !r.Several() {
-			break
-		}
-		c := part.Site.Config.Cluster
-		level := part.Level()
-		one := clusterMeta{Name: c.Name, Label: c.Shown(), Level: level, Stale: level == locks.Stale,
-			Revision: strconv.FormatInt(part.Fresh.Revision, 10)}
-		if level != locks.Never {
-			one.AsOf = lockjson.Known(lockjson.Time(part.Viewpoint().AsOf))
-		}
-		m.Stale = m.Stale || one.Stale || level == locks.Never
-		m.Clusters = append(m.Clusters, one)
-	}
-	return m
-}
-
-// notRead says of clusters why a part of the answer is missing.
-func (m *meta) notRead(by map[string]string) {
-	for i := range m.Clusters {
-		m.Clusters[i].Unread = lockjson.Known(by[m.Clusters[i].Name])
-	}
 }
 
 func (m meta) answer(data any) (site.Answer, error) {
@@ -89,8 +54,7 @@ func Answer(r *site.Request, data any) (site.Answer, error) { return newMeta(r, 
 func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
 	j := lockjson.New(r.Record, r.Verdict(), r.Queue, now)
 	j.Expiring = r.Display == locks.Expiring // as the page shows it
-	j.Cluster = r.Cluster
-	j.URL = a.site.URLs.In(r.Cluster).Lock(r.Name, r.UUID)
+	j.URL = a.site.URLs.Lock(r.Name, r.UUID)
 	return j
 }
 
@@ -104,7 +68,7 @@ type statusJSON struct {
 	Version   *string        `json:"version"`
 	Unlockers []unlockerJSON `json:"unlockers"`
 	Members   []memberJSON   `json:"members"`
-	Foreign   *int           `json:"foreign_keys"`
+	Foreign   int            `json:"foreign_keys"`
 }
 
 type memberJSON struct {
@@ -139,7 +103,7 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.Known(fresh.Cause),
 		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(a.site.Config.Version)}
 	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.Heard, now)
-	unlockers := r.Unlockers()
+	unlockers := a.site.Unlockers()
 	j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	for _, u := range unlockers {
 		v := unlockerJSON{ID: u.ID, Hostname: lockjson.Known(u.Hostname), Version: lockjson.Known(u.Version),
@@ -155,9 +119,6 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 		j.Members = append(j.Members, memberJSON{m.Endpoint, lockjson.Known(m.Role), lockjson.Known(m.Version),
 			lockjson.Known(m.Size), lockjson.Known(m.Quota), lockjson.Known(m.Problem)})
 	}
-	if !r.Several() {
-		_, total := a.site.Config.View.Foreign()
-		j.Foreign = &total
-	}
+	_, j.Foreign = a.site.Config.View.Foreign()
 	return Answer(r, j)
 }

@@ -18,9 +18,8 @@ type historyJSON struct {
 }
 
 type gapJSON struct {
-	From    string `json:"from"`
-	To      string `json:"to"`
-	Cluster string `json:"cluster,omitempty"`
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // ServeHistory answers with holds that are over.
@@ -39,27 +38,20 @@ func (a *API) ServeHistory(r *site.Request) (site.Answer, error) {
 	}
 	j := historyJSON{Holds: make([]lockjson.Ending, len(found.List))}
 	for i := range found.List {
-		j.Holds[i] = lockjson.NewEnding(found.List[i].Ending, r.Now)
-		j.Holds[i].Cluster = found.List[i].Cluster
+		j.Holds[i] = lockjson.NewEnding(&found.List[i], r.Now)
 	}
-	j.Gaps, j.Since = watched(r, asked.During)
-	return pastAnswer(r, j, len(all), found.Matched, found.Next, unread)
+	j.Gaps, j.Since = a.watched(r, asked.During)
+	return pastAnswer(r, j, len(all), found.Matched, found.Next)
 }
 
 // watched returns the gaps in the watch of the locks, within the time that a request asks for, and since when releases
 // are known.
-func watched(r *site.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
-	var from time.Time
+func (a *API) watched(r *site.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
+	all, from := a.site.History.Watched(r.Now, r.Fresh)
 	gaps = []gapJSON{}
-	for _, part := range r.Each() {
-		all, watched := part.Site.History.Watched(r.Now, part.Fresh)
-		if from.Before(watched) {
-			from = watched // from here on those of all clusters are known
-		}
-		for _, g := range all {
-			if during(g.From) || during(g.To) {
-				gaps = append(gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To), part.Site.URLs.Cluster})
-			}
+	for _, g := range all {
+		if during(g.From) || during(g.To) {
+			gaps = append(gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To)})
 		}
 	}
 	since, _ = lockjson.Instant(from, r.Now)
@@ -70,7 +62,7 @@ func watched(r *site.Request, during func(time.Time) bool) (gaps []gapJSON, sinc
 func parse(r *site.Request) (history.Request, error) {
 	asked, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {
-		err = r.Query(asked.Query).Sound()
+		err = asked.Query.Sound()
 	}
 	if err != nil {
 		return asked, site.BadQuery(err.Error())
@@ -79,10 +71,8 @@ func parse(r *site.Request) (history.Request, error) {
 }
 
 // pastAnswer is a page of a list of what is over.
-func pastAnswer(r *site.Request, data any, total, matched int, next history.Cursor,
-	unread site.Unread) (site.Answer, error) {
+func pastAnswer(r *site.Request, data any, total, matched int, next history.Cursor) (site.Answer, error) {
 	m := newMeta(r, r.Now)
-	m.notRead(unread.By)
 	m.Total = &total
 	m.Matched = &matched
 	m.Next = lockjson.Known(next.String())
@@ -109,7 +99,6 @@ type actionJSON struct {
 	Ticket     *string  `json:"ticket"`
 	Seconds    *int64   `json:"seconds"` // given by an extend, or for which an acknowledgement lasts
 	Result     string   `json:"result"`
-	Cluster    string   `json:"cluster,omitempty"`
 }
 
 // ServeAudit answers with what operators did.
@@ -127,11 +116,10 @@ func (a *API) ServeAudit(r *site.Request) (site.Answer, error) {
 		return site.Answer{}, err
 	}
 	list := make([]actionJSON, len(found.List))
-	for i, done := range found.List {
-		list[i] = newActionJSON(done.Action, r.Now)
-		list[i].Cluster = done.Cluster
+	for i := range found.List {
+		list[i] = newActionJSON(&found.List[i], r.Now)
 	}
-	return pastAnswer(r, list, len(all), found.Matched, found.Next, unread)
+	return pastAnswer(r, list, len(all), found.Matched, found.Next)
 }
 
 func newActionJSON(a *protocol.Action, now time.Time) actionJSON {

@@ -89,15 +89,12 @@ func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 		j.Lock = lockjson.Whole(lock.Name, j.Holders, new(verdict.QueueOf(lock.InLine, now)), now)
 		j.URL = a.site.URLs.Lock(lock.Name, "")
 	}
-	j.Cluster = a.site.URLs.Cluster
 	if lock.AskedHold != "" {
 		ending := &metadata.Ending{Lock: lock.Name, UUID: lock.AskedHold} // over, and no more is known
 		if lock.Ending != nil {
 			ending = lock.Ending
 		}
-		over := lockjson.NewEnding(ending, now)
-		over.Cluster = a.site.URLs.Cluster
-		j.Ending = &over
+		j.Ending = new(lockjson.NewEnding(ending, now))
 	}
 	return j
 }

@@ -95,7 +95,7 @@ func (a *API) ServeLocks(r *site.Request) (site.Answer, error) {
 	window := l.found.Window(l.asked.Order, l.asked.ID(), l.asked.After, l.asked.Before, l.asked.Limit)
 	data := make([]lockjson.Lock, len(window.Rows))
 	for i, row := range window.Rows {
-		data[i] = a.Lock(row, r.At(row.Cluster).AsOf)
+		data[i] = a.Lock(row, r.Viewpoint().AsOf)
 	}
 	m := l.meta(r)
 	m.Next = lockjson.Known(window.Next)
@@ -184,10 +184,10 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
 	j.Waiting = c.Waiting
-	n, longest := a.pages.Unclaimed(r)
-	if j.Unclaimed = n; longest != nil {
-		j.FreeName = &longest.Name
-		j.FreeAt, j.FreeIn = lockjson.Instant(longest.Since, now)
+	free := a.pages.Unclaimed(r)
+	if j.Unclaimed = len(free); j.Unclaimed > 0 {
+		j.FreeName = &free[0].Name
+		j.FreeAt, j.FreeIn = lockjson.Instant(free[0].Since, now)
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name

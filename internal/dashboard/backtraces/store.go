@@ -26,13 +26,6 @@ type Store struct {
 	kept    map[hold]Backtrace
 	bytes   int
 	version uint64
-
-	parts map[string]*Store // of several clusters, by name; this one then has none of its own
-}
-
-// Together is the store of several clusters, by name.
-func Together(reader stacktrace.Reader, parts map[string]*Store) *Store {
-	return &Store{reader: reader, parts: parts}
 }
 
 // NewStore returns an empty store, which reads locks by this function.
@@ -114,9 +107,6 @@ func (s *Store) full() bool {
 
 // Of returns the backtrace of a hold and its first own frame; empty when they were not fetched or not recorded.
 func (s *Store) Of(r *locks.Row) Backtrace {
-	if part := s.parts[r.Cluster]; part != nil {
-		return part.Of(r)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kept[hold{r.Name, r.Token}]
@@ -126,11 +116,7 @@ func (s *Store) Of(r *locks.Row) Backtrace {
 func (s *Store) Version() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	version := s.version
-	for _, part := range s.parts {
-		version += part.Version()
-	}
-	return version
+	return s.version
 }
 
 // Read takes a backtrace apart; nil for one that is empty.

@@ -1,12 +1,10 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,28 +27,22 @@ type Request struct {
 
 // Cursor is the place behind a record in a list that is sorted by time, newest first.
 type Cursor struct {
-	At      time.Time
-	token   int64
-	cluster string // of a record, where there are several
+	At    time.Time
+	token int64
 }
 
 func (c Cursor) String() string {
 	if c.At.IsZero() {
 		return ""
 	}
-	s := strconv.FormatInt(c.At.UnixMilli(), 36) + "." + strconv.FormatInt(c.token, 36)
-	if c.cluster != "" {
-		s += "." + c.cluster
-	}
-	return s
+	return strconv.FormatInt(c.At.UnixMilli(), 36) + "." + strconv.FormatInt(c.token, 36)
 }
 
 // behind reports whether a record at this place comes after the cursor.
 func (c Cursor) behind(record Cursor) bool {
 	a := record.At.UnixMilli()
 	b := c.At.UnixMilli()
-	return c.At.IsZero() || a < b || a == b && (record.token < c.token ||
-		record.token == c.token && record.cluster > c.cluster)
+	return c.At.IsZero() || a < b || a == b && record.token < c.token
 }
 
 // Parse reads the parameters of a history page with at most this many records.
@@ -72,10 +64,9 @@ func Parse(v url.Values, most int) (Request, error) {
 	}
 	if text := v.Get("after"); text != "" {
 		at, token, _ := strings.Cut(text, ".")
-		token, cluster, _ := strings.Cut(token, ".")
 		milliseconds, err1 := strconv.ParseInt(at, 36, 64)
 		number, err2 := strconv.ParseInt(token, 36, 64)
-		if r.After = (Cursor{time.UnixMilli(milliseconds).UTC(), number, cluster}); err1 != nil || err2 != nil {
+		if r.After = (Cursor{time.UnixMilli(milliseconds).UTC(), number}); err1 != nil || err2 != nil {
 			return r, errors.New("after: this is no cursor of a history")
 		}
 	}
@@ -121,73 +112,38 @@ func search[T any](ctx context.Context, asked Request, all []T, place func(*T) C
 	return page, locks.Stopped(ctx) // also when the reader left while etcd was asked
 }
 
-// Hold is a hold that is over, and where it was.
-type Hold struct {
-	*metadata.Ending
-	Cluster string // empty where there is only one
-}
-
-// Holds are the holds that are known to be over, newest first, as [Store.Endings].
-func (s *Store) Holds(ctx context.Context, now time.Time) ([]Hold, error) {
-	all, err := s.Endings(ctx, now, "")
-	holds := make([]Hold, len(all))
-	for i := range all {
-		holds[i] = Hold{&all[i], s.source.Cluster}
-	}
-	return holds, err
-}
-
 // Search finds the holds that a request asks for. The error says that the search was stopped.
-func Search(ctx context.Context, asked Request, all []Hold) (Page[Hold], error) {
-	return search(ctx, asked, all, (*Hold).Place, func(h *Hold) bool { return h.Matches(asked.Query) })
+func Search(ctx context.Context, asked Request, all []metadata.Ending) (Page[metadata.Ending], error) {
+	return search(ctx, asked, all, PlaceOf, func(e *metadata.Ending) bool { return Matches(e, asked.Query) })
 }
 
-// Newest puts lists of several clusters, each newest first, into one.
-func Newest[T any](lists [][]T, place func(*T) Cursor) []T {
-	if len(lists) == 1 {
-		return lists[0]
-	}
-	all := slices.Concat(lists...)
-	slices.SortStableFunc(all, func(a, b T) int {
-		x, y := place(&a), place(&b)
-		return cmp.Or(y.At.Compare(x.At), cmp.Compare(y.token, x.token), strings.Compare(x.cluster, y.cluster))
-	})
-	return all
-}
-
-// Place is where the hold stands in a history.
-func (h *Hold) Place() Cursor { return Cursor{h.EndedAt.Time, h.Token, h.Cluster} }
+// PlaceOf is where the hold stands in a history.
+func PlaceOf(h *metadata.Ending) Cursor { return Cursor{h.EndedAt.Time, h.Token} }
 
 // Matches reports whether the query finds the hold. Ages and states are those at its end, so that state:alerting finds
 // what had alerted.
-func (h *Hold) Matches(q *locks.Query) bool {
+func Matches(h *metadata.Ending, q *locks.Query) bool {
 	if len(q.Terms) == 0 {
 		return true
 	}
 	r := metadata.Record{Name: h.Lock, UUID: h.UUID, Token: h.Token, Holder: h.Holder, Attributes: h.Attributes,
 		LockedAt: h.LockedAt.Time, AlertAt: h.AlertAt.Time, AutoUnlockAt: h.AutoUnlockAt.Time,
 		Acknowledged: h.Acknowledged}
-	row := locks.RowThen(&r, h.Cluster, h.EndedAt.Time)
-	row.Ending = h.Ending
+	row := locks.RowThen(&r, h.EndedAt.Time)
+	row.Ending = h
 	return q.Matches(row, h.EndedAt.Time)
 }
 
-// OperatorAction is what an operator did, and where.
-type OperatorAction struct {
-	*protocol.Action
-	Cluster string // empty where there is only one
-}
-
-// Place is where the action stands in the audit trail.
-func (d *OperatorAction) Place() Cursor { return Cursor{d.At.Time, d.Token, d.Cluster} }
+// PlaceOfAction is where the action stands in the audit trail.
+func PlaceOfAction(a *protocol.Action) Cursor { return Cursor{a.At.Time, a.Token} }
 
 // SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
 // the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
-func SearchActions(ctx context.Context, asked Request, all []OperatorAction) (Page[OperatorAction], error) {
-	return search(ctx, asked, all, (*OperatorAction).Place,
-		func(d *OperatorAction) bool {
+func SearchActions(ctx context.Context, asked Request, all []protocol.Action) (Page[protocol.Action], error) {
+	return search(ctx, asked, all, PlaceOfAction,
+		func(d *protocol.Action) bool {
 			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Holder: metadata.Holder{
 				Owner: d.Actor, Hostname: d.Client, Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}}
-			return asked.Query.Matches(locks.RowThen(&r, d.Cluster, d.At.Time), d.At.Time)
+			return asked.Query.Matches(locks.RowThen(&r, d.At.Time), d.At.Time)
 		})
 }

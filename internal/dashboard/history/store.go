@@ -47,7 +47,6 @@ type Source struct {
 	// Relists counts how often the snapshot was read anew because the watch was interrupted.
 	Relists func() uint64
 	Log     zerolog.Logger
-	Cluster string // that it is about; empty where there is only one
 }
 
 // NewStore returns a store that knows nothing yet.
@@ -239,13 +238,10 @@ func (s *Store) Remembered(name, hold string) *metadata.Ending {
 }
 
 // OperatorActions is what operators did, newest first.
-func (s *Store) OperatorActions(ctx context.Context, now time.Time) ([]OperatorAction, error) {
+func (s *Store) OperatorActions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
 	all, err := s.audited.get(ctx, now, s.source.Audit)
-	actions := make([]OperatorAction, len(all))
-	for i := range all {
-		actions[i] = OperatorAction{&all[i], s.source.Cluster}
-	}
-	slices.SortStableFunc(actions, func(a, b OperatorAction) int {
+	actions := slices.Clone(all)
+	slices.SortStableFunc(actions, func(a, b protocol.Action) int {
 		return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token))
 	})
 	return actions, err

@@ -13,12 +13,11 @@ import (
 
 // Interval is a hold, or a wait for one.
 type Interval struct {
-	Cluster string // empty where there is only one
-	Lock    string // of a share: the lock that it is a part of
-	Name    string // as it is held: the lock, or the share
-	ID      string // of a hold its uuid, of a wait its ticket
-	Token   int64  // of a hold
-	Wait    bool
+	Lock  string // of a share: the lock that it is a part of
+	Name  string // as it is held: the lock, or the share
+	ID    string // of a hold its uuid, of a wait its ticket
+	Token int64  // of a hold
+	Wait  bool
 
 	Owner, Host string
 	PID         int64
@@ -89,16 +88,16 @@ func (i *Interval) Late(now time.Time) time.Time {
 
 // key is the same for what several sources know of one hold or wait.
 type key struct {
-	cluster, name, id string
-	token             int64
-	wait              bool
+	name, id string
+	token    int64
+	wait     bool
 }
 
 func (i *Interval) key() key {
 	if i.Wait {
-		return key{i.Cluster, i.Name, i.ID, 0, true}
+		return key{i.Name, i.ID, 0, true}
 	}
-	return key{i.Cluster, i.Name, "", i.Token, false}
+	return key{i.Name, "", i.Token, false}
 }
 
 // Join puts together what several sources know as of now; where two know of the same hold or wait, the first one
@@ -116,8 +115,8 @@ func Join(now time.Time, sources ...[]Interval) []Interval {
 		}
 	}
 	slices.SortFunc(all, func(a, b Interval) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Name, b.Name), lasting(a)-lasting(b),
-			a.End.Compare(b.End), cmp.Compare(a.Token, b.Token), a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), lasting(a)-lasting(b), a.End.Compare(b.End),
+			cmp.Compare(a.Token, b.Token), a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID))
 	})
 	var before *Interval // the last hold
 	for n := range all {
@@ -126,7 +125,7 @@ func Join(now time.Time, sources ...[]Interval) []Interval {
 		if i.Wait {
 			continue
 		}
-		if before != nil && before.Name == i.Name && before.Cluster == i.Cluster {
+		if before != nil && before.Name == i.Name {
 			i.follow(before)
 		}
 		before = i

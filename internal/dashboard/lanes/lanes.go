@@ -17,23 +17,20 @@ const (
 	MaxRows  = 4 // holds of one lock at a time; further ones are counted
 )
 
-// Key says whose lane it is.
-type Key struct{ Cluster, Name string }
-
 // Span is a stretch of time.
 type Span struct{ From, To time.Time }
 
 // Plan says what to lay out.
 type Plan struct {
 	Span // the right edge is now
-	// Lane is whose lane an interval is in.
-	Lane func(*intervals.Interval) Key
-	// AsOf is until when what lasts is known to last: now, or the last sign of life of etcd.
-	AsOf func(Key) time.Time
+	// Lane is the name of the lane that an interval is in.
+	Lane func(*intervals.Interval) string
+	// AsOf is the time up to which current holds and waits are confirmed: now, or the last sign of life of etcd.
+	AsOf time.Time
 	// Order compares lanes; nil: the one at which most time was lost is first.
 	Order func(a, b *Lane) int
-	// Unknown is when the lane was not watched.
-	Unknown func(Key) []Span
+	// Unknown is when the locks were not watched.
+	Unknown []Span
 	Lanes   int // at most
 	Bars    int // at most, in sum; short ones are joined until they are no more
 }
@@ -47,7 +44,7 @@ type Picture struct {
 
 // Lane is what happened to one lock, or what one process did.
 type Lane struct {
-	Key
+	Name       string
 	Lost, Held time.Duration // in sum, of all who waited and held
 	Wrong      int           // holds that were late or did not end by a release
 	Last       time.Time     // when something of it ended, or is known to have lasted
@@ -78,17 +75,17 @@ type Bar struct {
 
 // Lay lays intervals out. They begin before they end, as after [intervals.Join].
 func Lay(all []intervals.Interval, p Plan) Picture {
-	lanes := map[Key]*Lane{}
+	lanes := map[string]*Lane{}
 	for n := range all {
 		i := &all[n]
 		if !i.End.IsZero() && !i.End.After(p.From) || !i.Begin.Before(p.To) {
 			continue
 		}
-		key := p.Lane(i)
-		if lanes[key] == nil {
-			lanes[key] = &Lane{Key: key, First: i.Begin, asOf: p.AsOf(key)}
+		name := p.Lane(i)
+		if lanes[name] == nil {
+			lanes[name] = &Lane{Name: name, First: i.Begin, asOf: p.AsOf}
 		}
-		lanes[key].add(i, p.From)
+		lanes[name].add(i, p.From)
 	}
 	order := p.Order
 	if order == nil {
@@ -99,7 +96,7 @@ func Lay(all []intervals.Interval, p Plan) Picture {
 		picture.Lanes = append(picture.Lanes, *l)
 	}
 	slices.SortFunc(picture.Lanes, func(a, b Lane) int {
-		return cmp.Or(order(&a, &b), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(order(&a, &b), cmp.Compare(a.Name, b.Name))
 	})
 	picture.More = max(0, len(picture.Lanes)-p.Lanes)
 	picture.Lanes = picture.Lanes[:len(picture.Lanes)-picture.More]
@@ -108,7 +105,7 @@ func Lay(all []intervals.Interval, p Plan) Picture {
 		slices.SortFunc(l.All, func(a, b *intervals.Interval) int {
 			return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
 		})
-		for _, span := range p.Unknown(l.Key) {
+		for _, span := range p.Unknown {
 			if s := p.Place(span.From, span.To); s.Width > 0 {
 				l.Unknown = append(l.Unknown, s)
 			}

@@ -20,9 +20,9 @@ func minute(n float64) time.Time { return begin.Add(time.Duration(n * float64(ti
 
 func plan(bars int) lanes.Plan {
 	return lanes.Plan{Span: lanes.Span{From: begin, To: minute(100)}, Lanes: 50, Bars: bars,
-		Lane:    func(i *intervals.Interval) lanes.Key { return lanes.Key{Name: i.Lock} },
-		AsOf:    func(lanes.Key) time.Time { return minute(100) },
-		Unknown: func(lanes.Key) []lanes.Span { return []lanes.Span{{To: minute(-5)}, {minute(30), minute(40)}} }}
+		Lane:    func(i *intervals.Interval) string { return i.Lock },
+		AsOf:    minute(100),
+		Unknown: []lanes.Span{{To: minute(-5)}, {minute(30), minute(40)}}}
 }
 
 // parse reads "lock owner from-to", with "w" for a wait, "!" for a forced end and "@n" for an alert.
@@ -92,7 +92,7 @@ func show(p lanes.Picture) string {
 // Unknown spans count neither as late nor as waits.
 func TestOpenIntervalsCountUntilEtcdWasLastHeard(t *testing.T) {
 	p := plan(100)
-	p.AsOf = func(lanes.Key) time.Time { return minute(80) }
+	p.AsOf = minute(80)
 	got := lanes.Lay(parse("a x 0- @90\na y 60- w\na z 70- @75"), p)
 	want := "a | x[0+100] | z[70+30]~75+25 - y[60+40]\n"
 	l := got.Lanes[0]

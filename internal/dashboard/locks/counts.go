@@ -12,12 +12,12 @@ type Counts struct {
 	Total   int
 	Version uint64 // changes with anything that a list shows of them
 
-	Waiting    int                // waiters
-	Longest    time.Time          // since when the longest waiter waits
-	Oldest     time.Time          // first locked_at
-	NextUnlock *Row               // of those that alert, expire or are abandoned, the first to be auto-unlocked
-	queues     map[sharedLock]int // waiters by the lock that several hold, so that they count once
-	in         [states]int        // by the urgency of the state
+	Waiting    int            // waiters
+	Longest    time.Time      // since when the longest waiter waits
+	Oldest     time.Time      // first locked_at
+	NextUnlock *Row           // of those that alert, expire or are abandoned, the first to be auto-unlocked
+	queues     map[string]int // waiters by the lock that several hold, so that they count once
+	in         [states]int    // by the urgency of the state
 }
 
 // states is how many there are, by their urgency.
@@ -29,9 +29,6 @@ func (c *Counts) In(s metadata.State) int { return c.in[s.Urgency()] }
 // Late is how many are past a deadline.
 func (c *Counts) Late() int { return c.In(Alerting) + c.In(Abandoned) + c.In(Expired) }
 
-// sharedLock is a lock that several hold.
-type sharedLock struct{ cluster, name string }
-
 func (c *Counts) add(r *Row) {
 	c.Total++
 	c.Version += r.Fingerprint
@@ -42,7 +39,7 @@ func (c *Counts) add(r *Row) {
 	if shared := r.Share().Lock; shared == "" {
 		c.Waiting += r.Waiters
 	} else if r.Waiters > 0 {
-		c.addQueue(sharedLock{r.Cluster, shared}, r.Waiters)
+		c.addQueue(shared, r.Waiters)
 	}
 	c.Longest = protocol.Earlier(c.Longest, r.Longest)
 	c.Oldest = protocol.Earlier(c.Oldest, r.LockedAt)
@@ -68,12 +65,12 @@ func (c *Counts) sum(o *Counts) {
 }
 
 // addQueue counts the queue of a lock that several hold.
-func (c *Counts) addQueue(lock sharedLock, waiters int) {
+func (c *Counts) addQueue(lock string, waiters int) {
 	if _, counted := c.queues[lock]; counted {
 		return
 	}
 	if c.queues == nil {
-		c.queues = map[sharedLock]int{}
+		c.queues = map[string]int{}
 	}
 	c.queues[lock] = waiters
 	c.Waiting += waiters

@@ -11,8 +11,8 @@ import (
 
 // sorted is what the row is sorted by.
 func (r *Row) sorted() *lockorder.Lock {
-	return &lockorder.Lock{Record: r.Record, Cluster: r.Cluster, Verdict: r.Verdict(), State: r.Display,
-		Waiters: r.Waiters, Longest: r.Longest}
+	return &lockorder.Lock{Record: r.Record, Verdict: r.Verdict(), State: r.Display, Waiters: r.Waiters,
+		Longest: r.Longest}
 }
 
 // sortings are all rows of a snapshot, sorted by what lists were sorted by.

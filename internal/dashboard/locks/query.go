@@ -28,7 +28,6 @@ type Query struct {
 	Problems []QueryProblem
 	timed    bool // the answer depends on the clock
 	regexps  int
-	left     string // terms of Text that were left out, though they can be read
 }
 
 // Term is one condition.
@@ -158,53 +157,6 @@ func (q *Query) With(added string) string {
 
 func (q *Query) without(these func(Term) bool) []Term {
 	return slices.DeleteFunc(slices.Clone(q.Terms), these)
-}
-
-// globs are the values of the term.
-func (t Term) globs() []string { return strings.Split(strings.TrimPrefix(t.value, "="), ",") }
-
-// clusterValues are the values of the term that chooses clusters; nil: there is none.
-func (q *Query) clusterValues() []string {
-	for _, t := range q.Terms {
-		if t.key == "cluster" && !t.not {
-			return t.globs()
-		}
-	}
-	return nil
-}
-
-// ChoosesCluster reports whether the query chooses the cluster.
-func (q *Query) ChoosesCluster(name string) bool {
-	return slices.ContainsFunc(q.clusterValues(), func(glob string) bool { return text.Matches(glob, name) })
-}
-
-// KnowClusters leaves out terms that choose a cluster which does not exist, and says so.
-func (q *Query) KnowClusters(names []string) {
-	q.Terms = slices.DeleteFunc(q.Terms, func(t Term) bool {
-		if t.key != "cluster" {
-			return false
-		}
-		for _, glob := range t.globs() {
-			if !slices.ContainsFunc(names, func(name string) bool { return text.Matches(glob, name) }) {
-				q.problem(t.Text, fmt.Sprintf("there is no cluster %q; there are: %s", glob, strings.Join(names, " ")))
-				q.left += "\n" + t.Text
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// Free reports whether the query chooses no clusters, which is all of them.
-func (q *Query) Free() bool { return len(q.clusterValues()) == 0 }
-
-// InClusters is the text of the query that chooses these clusters; all, where none is named.
-func (q *Query) InClusters(names ...string) string {
-	kept := q.without(func(t Term) bool { return t.key == "cluster" })
-	if len(names) > 0 {
-		kept = append(kept, Term{Text: "cluster:" + strings.Join(names, ",")})
-	}
-	return textOf(kept)
 }
 
 // Exactly is the term that finds this value and no other.

@@ -49,7 +49,7 @@ type entry struct {
 // Result answers the query, from the cache where it can. Answers that depend on the clock are kept for a second. The
 // error is a problem: the search was stopped.
 func (s *Snapshot) Result(ctx context.Context, q *Query, o lockorder.Order, now time.Time) (*Result, error) {
-	key := o.String() + " " + q.Text + q.left
+	key := o.String() + " " + q.Text
 	if q.timed {
 		key += now.Format(" 2006-01-02T15:04:05")
 	}
@@ -149,7 +149,7 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) []*Row
 			if i%every == 0 && ctx.Err() != nil {
 				return nil
 			}
-			if q.Matches(row, s.asOf(row, now)) {
+			if q.Matches(row, now) {
 				found = append(found, row)
 			}
 		}

@@ -31,7 +31,6 @@ const (
 // immutable.
 type Row struct {
 	*metadata.Record
-	Cluster     string             // that the lock is in; empty where there is only one
 	*Queue                         // of those who wait for the lock; never nil
 	verdict     *staleness.Verdict // nil: as Display says, with the record's own deadlines
 	Display     DisplayState
@@ -54,19 +53,9 @@ func NewRow(r *metadata.Record, f *fate.Fate, at staleness.Moment, waiting *Queu
 	return row
 }
 
-// RowThen is a lock of a cluster as it was judged at a time, by its own deadlines: what unlockers decided by then is
-// not known.
-func RowThen(r *metadata.Record, cluster string, at time.Time) *Row {
-	return NewRow(r, &fate.Fate{}, staleness.Moment{Wall: at}, &Queue{}).In(cluster)
-}
-
-// In is the row as one of a cluster.
-func (r *Row) In(cluster string) *Row {
-	if r.Cluster != cluster {
-		r.Cluster = cluster
-		r.Fingerprint = Hash(r.Fingerprint, xxhash.Sum64String(cluster))
-	}
-	return r
+// RowThen is a lock as it was judged at a time, by its own deadlines: what unlockers decided by then is not known.
+func RowThen(r *metadata.Record, at time.Time) *Row {
+	return NewRow(r, &fate.Fate{}, staleness.Moment{Wall: at}, &Queue{})
 }
 
 func (r *Row) judge(f *fate.Fate, at staleness.Moment) {
@@ -102,9 +91,6 @@ func (r *Row) judge(f *fate.Fate, at staleness.Moment) {
 	}
 	if off := v.ClockOff; off != 0 {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))
-	}
-	if r.Cluster != "" {
-		r.Fingerprint = Hash(r.Fingerprint, xxhash.Sum64String(r.Cluster))
 	}
 }
 

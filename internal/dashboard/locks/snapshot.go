@@ -30,11 +30,10 @@ type Snapshot struct {
 	Ranking func() *verdict.Ranking // which lock a person should hear of first; found when it is first asked for
 	Next    time.Time               // when a state changes by itself; zero = never
 
-	frozen       map[string]time.Time // of several clusters those that are away, and when their states hold
-	at           time.Time            // the moment at which the states hold
-	fate         fate.Fate            // by which they were judged
-	locks        []*metadata.Record   // of which the snapshot was built
-	troubled     []*Row               // those that need a person, or soon will
+	at           time.Time          // the moment at which the states hold
+	fate         fate.Fate          // by which they were judged
+	locks        []*metadata.Record // of which the snapshot was built
+	troubled     []*Row             // those that need a person, or soon will
 	queueVersion uint64
 	results      results
 	sorted       sortings
@@ -56,8 +55,6 @@ type Source struct {
 	Queues func() map[string][]metadata.Waiter // nil: waiters are not recorded
 	// Fate returns what the unlockers do to stale locks now.
 	Fate func() fate.Fate
-	// Cluster is which one they are in; empty where there is only one.
-	Cluster string
 }
 
 // Snapshots keeps the newest snapshot. Building one costs time, so it is built only on request and after a change, by
@@ -100,7 +97,7 @@ func (s *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
 		return s.last
 	}
 	start := time.Now()
-	s.last = build(locks, queues, f, s.source.Cluster, at)
+	s.last = build(locks, queues, f, at)
 	s.last.queueVersion = version
 	s.last.results.costly = s.costly
 	s.frozen = frozen
@@ -128,7 +125,7 @@ func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at tim
 }
 
 // build makes a snapshot: it judges all locks.
-func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate, cluster string,
+func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate,
 	at staleness.Moment) *Snapshot {
 	s := &Snapshot{at: at.Wall, fate: f, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
@@ -139,7 +136,7 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate
 	nobody := &Queue{}
 	inChunks(len(locks), func(from, to int) struct{} {
 		for i := from; i < to; i++ {
-			s.Rows[i] = NewRow(locks[i], &f, at, cmp.Or(waiting[locks[i].Queue()], nobody)).In(cluster)
+			s.Rows[i] = NewRow(locks[i], &f, at, cmp.Or(waiting[locks[i].Queue()], nobody))
 		}
 		return struct{}{}
 	})

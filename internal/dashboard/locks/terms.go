@@ -48,8 +48,6 @@ func (q *Query) field(key, value string) (matcher, error) {
 		return endedTerm(value)
 	case "label":
 		return labelTerm(value)
-	case "cluster":
-		return clusterTerm(value), nil
 	case "waiters":
 		return countTerm(value)
 	case "acknowledged":
@@ -182,14 +180,6 @@ func labelTerm(value string) (matcher, error) {
 		have, ok := r.Attributes[name]
 		return ok && (!valued || fmt.Sprint(have) == want)
 	}, nil
-}
-
-// clusterTerm matches clusters by name, or by glob with *. Their names are short and known, so parts do not match.
-func clusterTerm(value string) matcher {
-	wanted := strings.Split(strings.TrimPrefix(value, "="), ",")
-	return func(r *Row, _ time.Time) bool {
-		return slices.ContainsFunc(wanted, func(glob string) bool { return text.Matches(glob, r.Cluster) })
-	}
 }
 
 // comparison reads ">1h" into its operator and the rest.

@@ -36,7 +36,7 @@ type pastChip struct {
 type pastWay struct{ word, icon, term string }
 
 // pastChips are the ways to narrow a history. The first one widens it again.
-func (p *Pages) pastChips(q *locks.Query, all []history.Hold) []pastChip {
+func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 	ways := []pastWay{{"all", "calm", ""}}
 	for _, e := range metadata.Endings() {
 		ways = append(ways, pastWay{e.Word, site.EndedIcon(e.Word), locks.EndedTerm(e.Word)})
@@ -63,7 +63,7 @@ func (p *Pages) pastChips(q *locks.Query, all []history.Hold) []pastChip {
 			counted = q
 		}
 		for i := range all {
-			if all[i].Matches(counted) {
+			if history.Matches(&all[i], counted) {
 				chip.N++
 			}
 		}
@@ -79,7 +79,6 @@ type pastView struct {
 	Word        string // how it ended
 	Name        string
 	URL         string
-	Cluster     *clusterMark // where there are several
 	Owner, Host string
 	Purpose     string
 	Began       *phrase.Moment
@@ -113,7 +112,6 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	r.Query(asked.Query)
 	all, unread := p.site.Holds(r)
 	v := historyPage{SearchPage: p.site.SearchPage(r, "history", asked.Query), Total: len(all),
 		Unread: unread.Why,
@@ -125,20 +123,12 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 	}
 	v.Matched = found.Matched
 	for i := range found.List {
-		hold := &found.List[i]
-		view := p.pastView(hold.Ending, r.At(hold.Cluster))
-		view.URL = p.site.URLs.In(hold.Cluster).Lock(hold.Lock, hold.HistoryID())
-		view.Cluster = p.markIn(r, hold.Cluster)
-		v.Endings = append(v.Endings, view)
+		v.Endings = append(v.Endings, p.pastView(&found.List[i], r.Viewpoint()))
 	}
-	for _, part := range r.Each() {
-		gaps, since := part.Site.History.Watched(r.Now, part.Fresh)
-		if v.Since == nil || since.Before(v.Since.At) {
-			v.Since = v.Viewpoint.Since(since)
-		}
-		if len(asked.Query.Terms) == 0 {
-			v.Endings = withGaps(v.Endings, p.markIn(r, part.Site.URLs.Cluster), gaps, asked.After.At, found.Next.At)
-		}
+	gaps, since := p.site.History.Watched(r.Now, r.Fresh)
+	v.Since = v.Viewpoint.Since(since)
+	if len(asked.Query.Terms) == 0 {
+		v.Endings = withGaps(v.Endings, gaps, asked.After.At, found.Next.At)
 	}
 	if found.Next != (history.Cursor{}) {
 		v.Next = p.site.URLs.To("history", "q", asked.Query.Text, "after", found.Next.String())
@@ -147,11 +137,11 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 }
 
 // withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
-func withGaps(list []pastView, cluster *clusterMark, gaps []history.Gap, newest, oldest time.Time) []pastView {
+func withGaps(list []pastView, gaps []history.Gap, newest, oldest time.Time) []pastView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
-			list = append(list, pastView{Gap: true, Cluster: cluster, From: phrase.UTC(g.From),
-				To: phrase.TimeOfDay(g.To), at: g.From})
+			list = append(list, pastView{Gap: true, From: phrase.UTC(g.From), To: phrase.TimeOfDay(g.To),
+				at: g.From})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b pastView) int { return b.at.Compare(a.at) })
@@ -175,7 +165,6 @@ type actionView struct {
 	Agent          string // the person's program
 	What           string
 	Name, URL      string
-	Cluster        *clusterMark // where there are several
 	Holder         string
 	Reason, Ticket string
 	Result         string
@@ -187,7 +176,6 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	r.Query(asked.Query)
 	all, unread := p.site.OperatorActions(r)
 	if unread.Err != nil {
 		return site.Answer{}, p.site.NotRead(unread.Err)
@@ -199,14 +187,15 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 		return site.Answer{}, err
 	}
 	v.Matched = found.Matched
-	for _, a := range found.List {
+	for i := range found.List {
+		a := &found.List[i]
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
 		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, site.MaxLineShown),
 			Source: a.Source, Client: text.Clip(a.Client, site.MaxWordShown),
-			Agent: text.Clip(a.UserAgent, site.MaxWordShown),
-			What:  actionWords(a.Action), Cluster: p.markIn(r, a.Cluster),
+			Agent:  text.Clip(a.UserAgent, site.MaxWordShown),
+			What:   actionWords(a),
 			Name:   text.Clip(a.Lock, site.MaxNameShown),
-			URL:    p.site.URLs.In(a.Cluster).Lock(a.Lock, hold.HistoryID()),
+			URL:    p.site.URLs.Lock(a.Lock, hold.HistoryID()),
 			Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
 			Reason: text.Clip(a.Reason, 4*site.MaxReason), Ticket: text.Clip(a.Ticket, 4*site.MaxTicket),
 			Result: a.Result})

@@ -36,9 +36,7 @@ const (
 
 // ParseList reads the parameters of a list.
 func ParseList(r *site.Request) ListRequest {
-	l := parseListValues(r.URL.Query())
-	r.Query(l.Query)
-	return l
+	return parseListValues(r.URL.Query())
 }
 
 func parseListValues(v url.Values) ListRequest {
@@ -179,17 +177,13 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 		r.URL.Query().Get("fields"))
 	h := locks.Hash(s.All.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
 		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
-		xxhash.Sum64String(r.Tag()),
+		xxhash.Sum64String(string(r.Level())),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
 	h = locks.Hash(h, uint64(len(s.Cycles())))
-	for _, l := range unclaimedIn(r) { // time alone makes a lock one of them
-		h = locks.Hash(h, xxhash.Sum64String(l.urls.Cluster+"/"+l.Name), uint64(l.Waiters), uint64(l.Since.UnixNano()))
+	for _, l := range p.Unclaimed(r) { // time alone makes a lock one of them
+		h = locks.Hash(h, xxhash.Sum64String(l.Name), uint64(l.Waiters), uint64(l.Since.UnixNano()))
 	}
-	if r.Several() {
-		h = locks.Hash(h, xxhash.Sum64String(fmt.Sprint(r.Caller.Granted)))
-	}
-	unlockers := r.Unlockers()
-	for _, u := range unlockers {
+	for _, u := range p.site.Unlockers() {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
 			xxhash.Sum64String(fmt.Sprint(u.HeldBack)), xxhash.Sum64String(fmt.Sprintf("%+v", u.Sweep)))
 	}

@@ -25,16 +25,8 @@ func (p *Pages) fillControls(v *listPage, r *site.Request, s *locks.Snapshot, l 
 		v.Jump = nil
 	} else if row := s.Find(name); row != nil {
 		v.Jump = &lockLink{row.Name, p.site.URLs.Lock(row.Name, row.UUID)}
-		if r.Several() {
-			v.Jump.URL = p.site.URLs.Lock(row.Name, "") // which asks in which cluster, where there are several
-		}
 	} else if len(s.Shares(name)) > 0 {
 		v.Jump = &lockLink{name, p.site.URLs.Lock(name, "")}
-	}
-	if v.Clusters != nil {
-		v.Clusters = p.site.Clusters(r, l.Query, func(query string) string {
-			return l.link(p.site.URLs, func(l *ListRequest) { l.Query.Text = query })
-		})
 	}
 	p.fillView(v, l)
 }

@@ -38,7 +38,6 @@ type rowView struct {
 	Share     string // what the holder has of a lock that several can hold
 	Clock     string // the holder's clock, where it is off
 	Extra     []extra
-	Away      bool // its cluster is, while others are not
 	Wide      int  // columns that the second line spans
 	More      bool // there is a second line
 	Purpose   string
@@ -137,67 +136,21 @@ type table struct {
 
 func (p *Pages) newTable(r *site.Request, rows []*locks.Row, l ListRequest) table {
 	t := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}
-	if r.Several() {
-		t.Columns = append(t.Columns, column{Title: "Cluster"})
-	}
 	t.Wide = len(t.Columns) - 1
 	view := l.view(p.site.URLs)
-	looked := map[string]*look{}
 	for i, row := range rows {
-		at := looked[row.Cluster]
-		if at == nil {
-			at = p.lookAt(r, row.Cluster)
-			looked[row.Cluster] = at
-		}
-		t.Rows[i] = p.rowView(at.caller, row, at.point, l)
+		t.Rows[i] = p.rowView(r.Caller, row, r.Viewpoint(), l)
 		t.Rows[i].Wide = t.Wide
-		t.Rows[i].URL = at.urls.LockFrom(row.Name, row.UUID, view)
-		if r.Several() {
-			t.Rows[i].Away = at.point.Stale
-			t.Rows[i].Extra = append(t.Rows[i].Extra, extra{Title: "cluster", Cluster: &at.cluster})
-		}
+		t.Rows[i].URL = p.site.URLs.LockFrom(row.Name, row.UUID, view)
 	}
 	return t
 }
 
-// look is what the rows of a cluster have in common.
-type look struct {
-	caller  access.Caller
-	point   phrase.Viewpoint
-	urls    site.URLs
-	cluster clusterMark
-}
-
-// clusterMark is a cluster as it stands beside what belongs to it, where there are several.
-type clusterMark struct{ Label, Colour string }
-
-func (p *Pages) lookAt(r *site.Request, cluster string) *look {
-	part := r
-	if r.Several() {
-		part, _ = r.Part(cluster)
-	}
-	return &look{part.Caller, part.Viewpoint(), part.Site.URLs, markOf(part)}
-}
-
-func markOf(part *site.Request) clusterMark {
-	c := part.Site.Config.Cluster
-	return clusterMark{c.Shown(), site.ColourOf(c)}
-}
-
-// markIn is the mark of a cluster; nil where there is only one.
-func (p *Pages) markIn(r *site.Request, cluster string) *clusterMark {
-	if !r.Several() {
-		return nil
-	}
-	return &p.lookAt(r, cluster).cluster
-}
-
 // extra is a cell of a column that was asked for.
 type extra struct {
-	Title   string
-	Text    string
-	Time    *phrase.Moment
-	Cluster *clusterMark
+	Title string
+	Text  string
+	Time  *phrase.Moment
 }
 
 // extraColumns are the columns that a list can have on top of its own.

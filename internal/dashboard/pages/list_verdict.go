@@ -36,16 +36,8 @@ func (v Verdict) String() string {
 // Verdict says what a person must know first of all locks that the caller may see. The locks were ranked when their
 // snapshot was made, so that it costs no look at all of them.
 func (p *Pages) Verdict(r *site.Request) Verdict {
-	parts := r.Each()
-	clusters := make([]verdict.Cluster, len(parts))
-	for i, part := range parts {
-		clusters[i] = clusterIn(part, r.Several())
-	}
-	if len(clusters) == 0 { // who may see none
-		return Verdict{Verdict: verdict.Verdict{Class: verdict.Calm}}
-	}
-	said := verdict.Of(clusters...)
-	v := p.view(parts[said.In], said, parts[said.In].Viewpoint())
+	said := verdict.Of(new(clusterOf(r)))
+	v := p.view(r, said, r.Viewpoint())
 	for _, m := range said.More {
 		v.More = append(v.More, choice{m.String(), p.site.URLs.To(found(m.Class))})
 		if q := searched(m.Class); q != "" {
@@ -69,19 +61,16 @@ func (p *Pages) VerdictOf(r *site.Request, lock *site.Lock) Verdict {
 	case len(lock.Shares) > 0:
 		held = new(locks.Whole(name, lock.Shares, waiting))
 	}
-	said, ok := verdict.OfLock(clusterIn(r, false), name, held)
+	said, ok := verdict.OfLock(new(clusterOf(r)), name, held)
 	if !ok {
 		return Verdict{}
 	}
 	return p.view(r, said, lock.Viewpoint(r.Viewpoint()))
 }
 
-// clusterIn is what is known of the locks of a cluster.
-func clusterIn(r *site.Request, several bool) verdict.Cluster {
+// clusterOf is what is known of the locks.
+func clusterOf(r *site.Request) verdict.Cluster {
 	c := verdict.Cluster{Now: r.Viewpoint().AsOf}
-	if several {
-		c.Name = r.Site.Config.Cluster.Shown()
-	}
 	c.Running = protocol.Presences(r.Site.Unlockers())
 	c.Fate = fate.Of(c.Running)
 	switch r.Level() {
@@ -101,7 +90,7 @@ func clusterIn(r *site.Request, several bool) verdict.Cluster {
 	return c
 }
 
-// view is a verdict about locks of a cluster as a page says it.
+// view is a verdict as a page says it.
 func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint) Verdict {
 	if said.Class == verdict.Stale {
 		at = phrase.LiveAt(r.Now) // the silence goes on
@@ -112,7 +101,7 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 	if said.Then != nil {
 		v.Then = sentenceAt(said.Then, at, u)
 	}
-	v.Command = said.Command(u.Cluster)
+	v.Command = said.Command()
 	v.Step.Text = said.Next.Words()
 	switch said.Next {
 	case verdict.LookAtView:
@@ -201,32 +190,11 @@ func searched(c verdict.Class) string {
 	return ""
 }
 
-// Unclaimed is how many locks nobody takes although somebody waits, and which of them has been free for longest.
-func (p *Pages) Unclaimed(r *site.Request) (n int, longest *unclaimed.Lock) {
-	all := unclaimedIn(r)
-	for i := range all {
-		if l := &all[i].Lock; longest == nil || l.Since.Before(longest.Since) {
-			longest = l
-		}
+// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest first;
+// none while the view is stale.
+func (p *Pages) Unclaimed(r *site.Request) []unclaimed.Lock {
+	if r.Viewpoint().Stale {
+		return nil
 	}
-	return len(all), longest
-}
-
-// unclaimedLock is a lock that nobody takes, and the addresses of its cluster.
-type unclaimedLock struct {
-	unclaimed.Lock
-	urls site.URLs
-}
-
-// unclaimedIn are the locks that nobody takes, in the clusters that the caller may see and that are not stale.
-func unclaimedIn(r *site.Request) (all []unclaimedLock) {
-	for _, part := range r.Each() {
-		if part.Viewpoint().Stale {
-			continue
-		}
-		for _, l := range part.Site.Unclaimed() {
-			all = append(all, unclaimedLock{l, part.Site.URLs})
-		}
-	}
-	return all
+	return p.site.Unclaimed()
 }

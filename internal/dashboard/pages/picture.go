@@ -36,9 +36,7 @@ type picture struct {
 // laneView is a lane: its label and its drawing. Places across are percentages, places down are pixels.
 type laneView struct {
 	Name, URL string
-	Cluster   string
-	Mark      *clusterMark // of it, where there are several
-	Note      string       // what was lost in it
+	Note      string // what was lost in it
 	Height    int
 	Unknown   []stretchView
 	Away      []stretchView // what is not known now: over all that is drawn
@@ -77,7 +75,7 @@ type ownerKey struct{ Class, Name string }
 type drawing struct {
 	p       *Pages
 	span    lanes.Span
-	at      func(cluster string) phrase.Viewpoint
+	at      phrase.Viewpoint
 	colours map[string]int
 	byLock  bool // a lane is a lock
 }
@@ -103,7 +101,7 @@ const (
 func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
 	plan.Span = d.span
 	plan.Bars = maxBars
-	plan.AsOf = func(k lanes.Key) time.Time { return d.at(k.Cluster).AsOf }
+	plan.AsOf = d.at.AsOf
 	laid := lanes.Lay(all, plan)
 	v := &picture{More: laid.More, Ticks: ticks(d.span), Now: "now " + d.span.To.UTC().Format("15:04")}
 	d.choose(laid.Lanes, v)
@@ -153,15 +151,15 @@ func (d *drawing) lane(l *lanes.Lane) laneView {
 	first := l.All[0]
 	v := laneView{Note: d.note(l)}
 	if d.byLock {
-		v.Name, v.Cluster = text.Clip(l.Name, site.MaxNameShown), l.Cluster
-		v.URL = d.p.site.URLs.In(l.Cluster).Lock(l.Name, "")
+		v.Name = text.Clip(l.Name, site.MaxNameShown)
+		v.URL = d.p.site.URLs.Lock(l.Name, "")
 	} else {
 		v.Name = who(first)
 	}
 	for _, s := range l.Unknown {
 		v.Unknown = append(v.Unknown, at(s))
 	}
-	if n := len(v.Unknown); n > 0 && d.at(l.Cluster).Stale { // the last one goes on
+	if n := len(v.Unknown); n > 0 && d.at.Stale { // the last one goes on
 		v.Away = v.Unknown[n-1:]
 	}
 	y := 2
@@ -221,7 +219,7 @@ func (d *drawing) bar(b *lanes.Bar, y, height int) barView {
 	if b.Wait {
 		return v
 	}
-	v.URL = d.p.site.URLs.In(b.Cluster).Lock(b.Name, b.HistoryID())
+	v.URL = d.p.site.URLs.Lock(b.Name, b.HistoryID())
 	if b.Late.Width > 0 {
 		v.Late = at(lanes.Stretch{X: b.Late.X, Width: max(b.Late.Width, lanes.Narrow)})
 	}

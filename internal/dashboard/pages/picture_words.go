@@ -61,7 +61,7 @@ func (d *drawing) did(i *intervals.Interval) string {
 	default:
 		said = "held " + what(i)
 	}
-	now := d.at(i.Cluster)
+	now := d.at
 	if lasts {
 		said += " since " + d.clock(i.Begin) + " UTC, for " + text.Duration(now.AsOf.Sub(i.Begin))
 	} else {
@@ -114,7 +114,7 @@ func (v *picture) table(d *drawing, all []lanes.Lane) {
 	}
 	end := func(r row) time.Time {
 		if r.End.IsZero() {
-			return d.at(r.Cluster).AsOf
+			return d.at.AsOf
 		}
 		return r.End
 	}
@@ -127,7 +127,7 @@ func (v *picture) table(d *drawing, all []lanes.Lane) {
 			view.Till = d.clock(r.End)
 		}
 		if !r.Wait {
-			view.URL = d.p.site.URLs.In(r.Cluster).Lock(r.Name, r.HistoryID())
+			view.URL = d.p.site.URLs.Lock(r.Name, r.HistoryID())
 		}
 		v.Table = append(v.Table, view)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
@@ -46,21 +45,18 @@ const maxWrong = 20
 
 // ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
 func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
-	if r.Several() {
-		return p.serveClusters(r)
-	}
 	fresh := r.Fresh
 	v := statusPage{Page: p.site.Page(r, "status"), Prefix: p.site.Config.Layout.Prefix(),
 		Endpoints: p.site.Config.Endpoints,
 		Cause:     fresh.Cause, Synced: fresh.Synced}
 	v.Follows = true
 	v.Here = "status"
-	v.JSON = p.site.URLs.Own("api/v1/status")
+	v.JSON = p.site.URLs.To("api/v1/status")
 	v.Since = v.Age(fresh.Since)
 	if s, err := r.Loaded(); err == nil {
 		v.Total = s.All.Total
 	}
-	unlockers := r.Unlockers()
+	unlockers := p.site.Unlockers()
 	v.Unlockers = unlockers
 	wrong := p.site.Config.Inconsistent()
 	v.WrongN = len(wrong)
@@ -161,48 +157,10 @@ func (p *Pages) about(r *site.Request) []fact {
 			list = append(list, fact{f.label, f.value})
 		}
 	}
-	if r.Several() {
-		return list
-	}
 	gaps, since := p.site.History.Watched(r.Now, r.Fresh)
 	if !since.IsZero() {
 		list = append(list, fact{"watching since", phrase.UTC(since)},
 			fact{"gaps since then", text.Thousands(len(gaps))})
 	}
 	return list
-}
-
-// clustersPage is the state of several clusters, each of which has a status page of its own.
-type clustersPage struct {
-	site.Page
-	Each     []clusterStatus
-	About    []fact
-	Settings []setup.Setting
-}
-
-type clusterStatus struct {
-	Name, Label, URL string
-	Level            locks.Level
-	Heard            *phrase.Moment
-	Cause, Prefix    string
-	Total            int
-	Unlockers        int
-}
-
-func (p *Pages) serveClusters(r *site.Request) (site.Answer, error) {
-	v := clustersPage{Page: p.site.Page(r, "status"), About: p.about(r), Settings: p.settings(r.Caller)}
-	v.Here = "status"
-	v.Follows = true
-	v.JSON = p.site.URLs.To("api/v1/status")
-	for _, part := range r.Each() {
-		c := part.Site.Config.Cluster
-		s := clusterStatus{Name: c.Name, Label: c.Shown(), URL: part.Site.URLs.Own("status"), Level: part.Level(),
-			Heard: v.Age(part.Fresh.Heard), Cause: part.Fresh.Cause, Prefix: part.Site.Config.Layout.Prefix()}
-		if snapshot, err := part.Loaded(); err == nil {
-			s.Total = snapshot.All.Total
-		}
-		s.Unlockers = len(part.Site.Unlockers())
-		v.Each = append(v.Each, s)
-	}
-	return p.site.Render("clusters", v)
 }

@@ -69,16 +69,13 @@ func (p *Pages) ServeTimeline(r *site.Request) (site.Answer, error) {
 	d := p.drawing(r, past.window)
 	d.byLock = true
 	v.Picture = d.draw(past.All, lanes.Plan{Lanes: maxLockLanes,
-		Lane:    func(i *intervals.Interval) lanes.Key { return lanes.Key{Cluster: i.Cluster, Name: i.Lock} },
-		Unknown: unwatched(r)})
+		Lane:    func(i *intervals.Interval) string { return i.Lock },
+		Unknown: r.Unwatched()})
 	v.Picture.windows(past.window, func(w string) string {
 		return p.site.URLs.To("timeline", "q", past.Query.Text, "window", w)
 	})
 	v.Picture.JSON = v.JSON
 	v.Picture.forgot(past.Forgot)
-	for n := range v.Picture.Lanes {
-		v.Picture.Lanes[n].Mark = p.markIn(r, v.Picture.Lanes[n].Cluster)
-	}
 	return p.site.Render("timeline", v)
 }
 
@@ -101,7 +98,7 @@ func (p *Pages) Recall(r *site.Request) (Past, error) {
 	if err != nil {
 		return Past{}, err
 	}
-	past := Past{Query: r.Query(locks.ParseQuery(r.URL.Query().Get("q"))), From: r.Now.Add(-w.length), window: w}
+	past := Past{Query: locks.ParseQuery(r.URL.Query().Get("q")), From: r.Now.Add(-w.length), window: w}
 	all, forgot, unread := p.site.Everything(r, past.From)
 	past.Forgot, past.Unread = forgot, unread.Why
 	past.All, err = matching(r, past.Query, all)
@@ -116,11 +113,10 @@ func matching(r *site.Request, q *locks.Query, all []intervals.Interval) ([]inte
 	}
 	ctx, cancel := locks.WithLimit(r.Context())
 	defer cancel()
-	found := map[lanes.Key]bool{}
+	found := map[string]bool{}
 	for n := range all {
 		i := &all[n]
-		key := lanes.Key{Cluster: i.Cluster, Name: i.Lock}
-		if found[key] {
+		if found[i.Lock] {
 			continue
 		}
 		if err := locks.Stopped(ctx); err != nil {
@@ -128,25 +124,14 @@ func matching(r *site.Request, q *locks.Query, all []intervals.Interval) ([]inte
 		}
 		at := cmp.Or(i.End, r.Now)
 		row := locks.RowThen(&metadata.Record{Name: i.Lock, UUID: i.ID, Token: i.Token, LockedAt: i.Begin,
-			AlertAt: i.Alert, Holder: metadata.Holder{Owner: i.Owner, Hostname: i.Host, PID: i.PID}}, i.Cluster, at)
-		found[key] = q.Matches(row, at)
+			AlertAt: i.Alert, Holder: metadata.Holder{Owner: i.Owner, Hostname: i.Host, PID: i.PID}}, at)
+		found[i.Lock] = q.Matches(row, at)
 	}
-	return slices.DeleteFunc(all, func(i intervals.Interval) bool {
-		return !found[lanes.Key{Cluster: i.Cluster, Name: i.Lock}]
-	}), nil
+	return slices.DeleteFunc(all, func(i intervals.Interval) bool { return !found[i.Lock] }), nil
 }
 
 func (p *Pages) drawing(r *site.Request, w window) *drawing {
-	return &drawing{p: p, span: lanes.Span{From: r.Now.Add(-w.length), To: r.Now}, at: r.At}
-}
-
-// unwatched is when nobody watched the locks of a cluster.
-func unwatched(r *site.Request) func(lanes.Key) []lanes.Span {
-	spans := map[string][]lanes.Span{}
-	for _, part := range r.Each() {
-		spans[part.Site.URLs.Cluster] = part.Unwatched()
-	}
-	return func(k lanes.Key) []lanes.Span { return spans[k.Cluster] }
+	return &drawing{p: p, span: lanes.Span{From: r.Now.Add(-w.length), To: r.Now}, at: r.Viewpoint()}
 }
 
 func (v *picture) windows(shown window, link func(param string) string) {
@@ -178,20 +163,19 @@ func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, all []intervals.Inte
 		w = fitting(all, r.Now)
 	}
 	d := p.drawing(r, w)
-	d.at = func(string) phrase.Viewpoint { return lock.Viewpoint(r.Viewpoint()) }
-	spans := r.Unwatched()
+	d.at = lock.Viewpoint(r.Viewpoint())
 	v := d.draw(all, lanes.Plan{Lanes: maxProcessLanes, Order: byRecency,
-		Lane: func(i *intervals.Interval) lanes.Key {
-			return lanes.Key{Name: i.Owner + "\x00" + i.Host + "\x00" + strconv.FormatInt(i.PID, 10)}
+		Lane: func(i *intervals.Interval) string {
+			return i.Owner + "\x00" + i.Host + "\x00" + strconv.FormatInt(i.PID, 10)
 		},
-		Unknown: func(lanes.Key) []lanes.Span { return spans }})
+		Unknown: r.Unwatched()})
 	if link := p.site.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(p.site.URLs, r)); link != "" {
 		v.windows(w, func(param string) string { return link + "&window=" + param })
 	}
 	if forgot.After(d.span.From) {
 		v.forgot(forgot)
 	}
-	v.JSON = p.site.URLs.To("api/v1/timeline", "q", p.site.Here(locks.Exactly("name", lock.Name)), "window", w.param)
+	v.JSON = p.site.URLs.To("api/v1/timeline", "q", locks.Exactly("name", lock.Name), "window", w.param)
 	return v
 }
 

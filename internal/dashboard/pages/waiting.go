@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -32,7 +33,6 @@ type waitingPage struct {
 type contention struct {
 	Look        locks.DisplayState // empty: nobody holds it any more
 	Name, URL   string
-	Cluster     *clusterMark // where there are several
 	Owner, Host string
 	Use         string     // how a lock that several hold is taken
 	Sharers     []lockLink // some of them, by host
@@ -52,47 +52,31 @@ const (
 
 // ServeWaiting answers with the locks that somebody waits for.
 func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
-	if _, err := r.Loaded(); err != nil {
+	s, err := r.Loaded()
+	if err != nil {
 		return site.Answer{}, err
 	}
-	q := r.Query(locks.ParseQuery(r.URL.Query().Get("q")))
+	q := locks.ParseQuery(r.URL.Query().Get("q"))
 	v := waitingPage{SearchPage: p.site.SearchPage(r, "waiting", q)}
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
-	if err := p.fillWaiting(r, &v, q); err != nil {
+	if err := p.fillWaiting(r, s, &v, q); err != nil {
 		return site.Answer{}, err
 	}
-	for _, part := range r.Each() {
-		if s, err := part.Loaded(); err == nil && (q.Free() || q.ChoosesCluster(part.Site.URLs.Cluster)) {
-			found := s.Cycles()
-			views := p.cycleViews(part, found[:min(len(found), maxCycles-len(v.Cycles))])
-			for i := range views {
-				views[i].Cluster = p.markIn(r, part.Site.URLs.Cluster)
-			}
-			v.Cycles = append(v.Cycles, views...)
-		}
-	}
+	cycles := s.Cycles()
+	v.Cycles = p.cycleViews(r, cycles[:min(len(cycles), maxCycles)])
 	return p.site.Render("waiting", v)
 }
 
 // queued is a lock with waiters.
 type queued struct {
-	in      *site.Request // to its cluster
 	lock    string
 	holders []*locks.Row
 	queue   []metadata.Waiter
 	verdict.Queue
 }
 
-// key is the lock among those of all clusters.
-func (q *queued) key() [2]string { return [2]string{q.in.Site.URLs.Cluster, q.lock} }
-
-// queuedIn returns the locks of a cluster that have waiters and match the query. The error says that the search was
-// stopped.
-func queuedIn(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, error) {
-	s, notYet := r.Loaded()
-	if notYet != nil {
-		return nil, nil // which the page says
-	}
+// queuedIn returns the locks that have waiters and match the query. The error says that the search was stopped.
+func queuedIn(ctx context.Context, r *site.Request, s *locks.Snapshot, q *locks.Query) ([]queued, error) {
 	var all []queued
 	asOf := r.Viewpoint().AsOf
 	for lock, queue := range s.Queues {
@@ -106,22 +90,18 @@ func queuedIn(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, e
 		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, asOf) }) {
 			continue
 		}
-		all = append(all, queued{r, lock, holders, queue, verdict.QueueOf(queue, asOf)})
+		all = append(all, queued{lock, holders, queue, verdict.QueueOf(queue, asOf)})
 	}
 	return all, nil
 }
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) error {
+func (p *Pages) fillWaiting(r *site.Request, s *locks.Snapshot, v *waitingPage, q *locks.Query) error {
 	ctx, cancel := locks.WithLimit(r.Context())
 	defer cancel()
-	var all []queued
-	for _, part := range r.Each() {
-		found, err := queuedIn(ctx, part, q)
-		if err != nil {
-			return err
-		}
-		all = append(all, found...)
+	all, err := queuedIn(ctx, r, s, q)
+	if err != nil {
+		return err
 	}
 	var longest time.Time
 	for _, one := range all {
@@ -129,26 +109,25 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 		longest = protocol.Earlier(longest, one.Longest)
 	}
 	v.Longest = v.Lasting(longest)
-	free := map[[2]string]unclaimedLock{}
-	for _, l := range unclaimedIn(r) {
-		free[[2]string{l.urls.Cluster, l.Name}] = l
+	free := map[string]unclaimed.Lock{}
+	for _, l := range p.Unclaimed(r) {
+		free[l.Name] = l
 	}
 	for _, one := range all {
-		if _, is := free[one.key()]; is {
+		if _, is := free[one.lock]; is {
 			v.Free++
 		}
 	}
 	slices.SortFunc(all, func(a, b queued) int {
 		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Waiters, a.Waiters),
-			cmp.Compare(a.lock, b.lock), cmp.Compare(a.in.Site.URLs.Cluster, b.in.Site.URLs.Cluster))
+			cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)
 	for _, one := range all[:len(all)-v.More] {
-		at := one.in.Viewpoint()
-		c := contentionOf(one.in.Site.URLs, one.lock, one.holders, at)
-		c.Cluster = p.markIn(r, one.in.Site.URLs.Cluster)
+		at := r.Viewpoint()
+		c := contentionOf(p.site.URLs, one.lock, one.holders, at)
 		c.Longest = at.Lasting(one.Longest)
-		if l, is := free[one.key()]; is {
+		if l, is := free[one.lock]; is {
 			c.Free = at.Lasting(l.Since)
 		}
 		c.N = one.Waiters
@@ -214,11 +193,10 @@ const (
 
 // cycleView is a cycle for people: who waits for which lock of whom.
 type cycleView struct {
-	Cluster *clusterMark // where there are several
-	Steps   []cycleStep
-	More    int // steps that are not shown
-	Since   *phrase.Moment
-	Said    bool // the page says already that they wait for each other, and since when
+	Steps []cycleStep
+	More  int // steps that are not shown
+	Since *phrase.Moment
+	Said  bool // the page says already that they wait for each other, and since when
 }
 
 type cycleStep struct{ Who, Lock, URL, Held string }

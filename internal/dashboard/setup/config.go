@@ -29,19 +29,6 @@ type Operator interface {
 	Do(ctx context.Context, v protocol.Verb, on protocol.Subject, a protocol.Action) (protocol.Outcome, error)
 }
 
-// Cluster is one of several etcd clusters that a dashboard shows.
-type Cluster struct {
-	Name   string // in addresses, queries, permissions and metrics: letters, digits, -, _ and .
-	Label  string // for people; empty: the name
-	Colour string // one of [Colours]; empty: by its name
-}
-
-// Colours returns the colours that a cluster can have; the first is for production.
-func Colours() []string { return []string{"magenta", "blue", "green", "indigo", "violet", "teal"} }
-
-// Shown is the cluster for people.
-func (c Cluster) Shown() string { return cmp.Or(c.Label, c.Name) }
-
 // View is what is known of the locks without asking etcd: [*lockview.View] is one.
 type View interface {
 	// Shown returns the locks held now, sorted by name. The records are shared and never written to; the slice is the
@@ -101,8 +88,6 @@ type Config struct {
 
 	Access access.Config // who callers are and what they may do
 	Log    zerolog.Logger
-
-	Cluster Cluster // which one this is, where clusters have names
 
 	ExternalURL string // under which browsers reach the dashboard; its path is the prefix of every link
 	// more names of hosts under which it is reached, besides that of ExternalURL, localhost and addresses

@@ -151,7 +151,7 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 		}
 	}
 	f := s.Config.Fate()
-	return locks.NewRow(r, &f, moment, new(verdict.QueueOf(waiters, at.Now))).In(s.URLs.Cluster)
+	return locks.NewRow(r, &f, moment, new(verdict.QueueOf(waiters, at.Now)))
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
@@ -176,7 +176,7 @@ func (s *Site) notHeld(name string, l *Lock) error {
 	}
 	p := &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
-	p.Link = s.URLs.To("history", "q", s.Here(locks.Exactly("name", name)))
+	p.Link = s.URLs.To("history", "q", locks.Exactly("name", name))
 	delays := s.Delays(name)
 	for i := range delays[:min(len(delays), MaxDelaysShown)] {
 		d := &delays[i]

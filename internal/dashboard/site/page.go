@@ -1,7 +1,6 @@
 package site
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -33,10 +31,8 @@ type Page struct {
 	Icon        Icon
 	JSON        string // the page as JSON
 	Banner      phrase.Sentence
-	About       string        // which clusters the banner is about, where there are several
-	Clusters    []ClusterChip // where there are several
-	Follows     bool          // the page goes on with the locks by itself
-	Least       float64       // the shortest time between two looks of the page, in seconds
+	Follows     bool    // the page goes on with the locks by itself
+	Least       float64 // the shortest time between two looks of the page, in seconds
 	Caller      string
 	Origin      string // by which the caller reached the page
 	Address     string // of the page, for its print
@@ -98,22 +94,8 @@ func (s *Site) Page(r *Request, title string) Page {
 		p.Fresh.Heard = p.Age(fresh.Heard)
 		p.Fresh.At = phrase.TimeOfDay(fresh.Heard)
 	}
-	q := locks.ParseQuery("")
-	if p.Inside {
-		p.Clusters = s.Clusters(r, q, func(query string) string { return s.URLs.To("", "q", query) })
-	}
-	if c := s.Config.Cluster; c.Name != "" {
-		p.Title = joinTitle(title, s.Config.Title, c.Shown())
-		p.Environment = c.Shown()
-		p.Band = ColourOf(c)
-	}
-	if r.Several() && p.Inside {
-		p.Banner, p.About = severalBanner(r, p.Viewpoint)
-	}
 	if level == locks.Stale {
 		p.Icon = Icon{Look: "stale", Text: "?"}
-	}
-	if level == locks.Stale && !r.Several() {
 		p.Banner = phrase.Say("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
 			Say(")" + fresh.Why() + ". You see the locks as of then; they may have changed.")
 	}
@@ -144,44 +126,8 @@ func band(environment string) string {
 // isProduction reports whether the name is that of a production environment.
 func isProduction(name string) bool { return strings.Contains(strings.ToLower(name), "prod") }
 
-// Colour gives each of several clusters that has no colour one that no other has, while there are any: by its name, so
-// that it seldom changes. The first colour is kept for a production.
-func Colour(all []setup.Config) {
-	taken := map[string]bool{}
-	for i := range all {
-		taken[all[i].Cluster.Colour] = true
-	}
-	colours := setup.Colours()
-	for i := range all {
-		c := &all[i].Cluster
-		if c.Name == "" || c.Colour != "" {
-			continue
-		}
-		choice := append(slices.Clone(colours[1+shade(c.Name):]), colours[1:1+shade(c.Name)]...)
-		if isProduction(c.Name) {
-			choice = append([]string{colours[0]}, choice...)
-		}
-		if free := slices.IndexFunc(choice, func(colour string) bool { return !taken[colour] }); free >= 0 {
-			c.Colour = choice[free]
-			taken[c.Colour] = true
-		}
-	}
-}
-
 // shade is a number below five that a name decides.
 func shade(name string) int { return int(xxhash.Sum64String(strings.ToLower(name)) >> 16 % 5) }
-
-// ColourOf is the class that colours a cluster.
-func ColourOf(c setup.Cluster) string {
-	switch i := slices.Index(setup.Colours(), c.Colour); i {
-	case -1:
-		return band(c.Name)
-	case 0:
-		return "band-prod"
-	default:
-		return "band-" + strconv.Itoa(i-1)
-	}
-}
 
 // Icon is what the icon of the tab shows: the worst state and how many locks are in it.
 type Icon struct {
@@ -207,8 +153,5 @@ func (s *Site) SearchPage(r *Request, name string, q *locks.Query) SearchPage {
 	p.Target = p.Clear
 	p.What = name
 	p.Query = p.Text
-	if p.Clusters != nil {
-		p.Clusters = s.Clusters(r, q, func(query string) string { return s.URLs.To(name, "q", query) })
-	}
 	return p
 }

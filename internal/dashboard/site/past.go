@@ -3,18 +3,16 @@ package site
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
 	"github.com/clustermutex/unlocker/internal/dashboard/lanes"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,39 +20,28 @@ import (
 // come first.
 const maxPresent = 10_000
 
-// Everything returns the holds and waits since a time, in all clusters that the caller may view. Short ones before
-// forgot may be missing; if it is zero, none is.
+// Everything returns the holds and waits since a time. Short ones before forgot may be missing; if it is zero, none is.
 func (s *Site) Everything(r *Request, since time.Time) (all []intervals.Interval, forgot time.Time, unread Unread) {
-	lists, unread := fromEach(r, access.View, func(part *Request) ([][]intervals.Interval, error) {
-		ctx, cancel := part.Context(), func() {}
-		if part.Level() == locks.Stale { // what etcd said before is known
-			ctx, cancel = context.WithTimeoutCause(ctx, etcdread.Hurry, etcdread.ErrSilent)
-		}
-		defer cancel()
-		endings, err := part.Site.History.Endings(ctx, part.Now, "")
-		over := make([]intervals.Interval, 0, len(endings))
-		for i := range endings {
-			if endings[i].EndedAt.After(since) {
-				over = append(over, intervals.OfEnding(&endings[i]))
-			}
-		}
-		sources := [][]intervals.Interval{over, part.Site.Intervals.Since(since, nil)}
-		if now, notYet := part.Loaded(); notYet == nil {
-			sources = append(sources, present(now))
-		}
-		for _, source := range sources {
-			for i := range source {
-				source[i].Cluster = part.Site.URLs.Cluster
-			}
-		}
-		return sources, err
-	})
-	for _, part := range r.Each() {
-		if until := part.Site.Intervals.Forgot(); until.After(forgot) && until.After(since) {
-			forgot = until
+	ctx, cancel := r.Context(), func() {}
+	if r.Level() == locks.Stale { // what etcd said before is known
+		ctx, cancel = context.WithTimeoutCause(ctx, etcdread.Hurry, etcdread.ErrSilent)
+	}
+	defer cancel()
+	endings, err := s.History.Endings(ctx, r.Now, "")
+	over := make([]intervals.Interval, 0, len(endings))
+	for i := range endings {
+		if endings[i].EndedAt.After(since) {
+			over = append(over, intervals.OfEnding(&endings[i]))
 		}
 	}
-	return intervals.Join(r.Now, slices.Concat(lists...)...), forgot, unread
+	sources := [][]intervals.Interval{over, s.Intervals.Since(since, nil)}
+	if now, notYet := r.Loaded(); notYet == nil {
+		sources = append(sources, present(now))
+	}
+	if until := s.Intervals.Forgot(); until.After(since) {
+		forgot = until
+	}
+	return intervals.Join(r.Now, sources...), forgot, s.unread(err)
 }
 
 // present are the holds and waits of a snapshot.
@@ -74,7 +61,7 @@ func present(s *locks.Snapshot) (all []intervals.Interval) {
 	return all
 }
 
-// EverythingOf is the same for a lock of one cluster, and its shares. past are the holds that are over.
+// EverythingOf is the same for a lock and its shares. past are the holds that are over.
 func (s *Site) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []intervals.Interval, forgot time.Time) {
 	var over, now []intervals.Interval
 	for i := range past {
@@ -110,7 +97,7 @@ func (s *Site) UsualHold(r *Request, all []intervals.Interval) (median time.Dura
 	return intervals.UsualHold(seen)
 }
 
-// Unwatched is when nobody watched the locks of the cluster: before the dashboard ran, and while etcd was away.
+// Unwatched is when nobody watched the locks: before the dashboard ran, and while etcd was away.
 func (r *Request) Unwatched() []lanes.Span {
 	gaps, since := r.Site.History.Watched(r.Now, r.Fresh)
 	if since.IsZero() {
@@ -126,66 +113,30 @@ func (r *Request) Unwatched() []lanes.Span {
 	return spans
 }
 
-// Unread says of which clusters the past could not be read, and why.
+// Unread says why the past could not be read.
 type Unread struct {
 	Why string // for people; empty: all was read
-	Err error  // where nothing was read
-	// By is why, by the cluster.
-	By map[string]string
+	Err error
 }
 
-// Holds are the holds that are over of all clusters that the caller may view, newest first.
-func (s *Site) Holds(r *Request) ([]history.Hold, Unread) {
-	lists, unread := fromEach(r, access.View, func(part *Request) ([]history.Hold, error) {
-		if r.Several() && part.Level() == locks.Stale { // the others are not held up by one that is known to be away
-			ctx, cancel := context.WithTimeoutCause(r.Context(), etcdread.Hurry, etcdread.ErrSilent)
-			defer cancel()
-			return part.Site.History.Holds(ctx, r.Now)
-		}
-		return part.Site.History.Holds(r.Context(), r.Now)
-	})
-	return history.Newest(lists, (*history.Hold).Place), unread
+func (s *Site) unread(err error) Unread {
+	switch {
+	case err == nil:
+		return Unread{}
+	case errors.Is(err, etcdread.ErrSilent):
+		return Unread{err.Error(), err}
+	}
+	return Unread{s.Config.Explain(err), err}
 }
 
-// OperatorActions is what operators did in all clusters of which the caller may see that, newest first.
-func (s *Site) OperatorActions(r *Request) ([]history.OperatorAction, Unread) {
-	lists, unread := fromEach(r, access.Audit, func(part *Request) ([]history.OperatorAction, error) {
-		return part.Site.History.OperatorActions(r.Context(), r.Now)
-	})
-	return history.Newest(lists, (*history.OperatorAction).Place), unread
+// Holds are the holds that are over, newest first.
+func (s *Site) Holds(r *Request) ([]metadata.Ending, Unread) {
+	all, err := s.History.Endings(r.Context(), r.Now, "")
+	return all, s.unread(err)
 }
 
-// fromEach asks all clusters at once in which the caller has the permission. One that does not answer holds up the
-// others no longer than a page waits for etcd.
-func fromEach[T any](r *Request, need access.Permission, ask func(*Request) ([]T, error)) ([][]T, Unread) {
-	var parts []*Request
-	for _, part := range r.Each() {
-		if part.Caller.May(need) {
-			parts = append(parts, part)
-		}
-	}
-	lists := make([][]T, len(parts))
-	errs := make([]error, len(parts))
-	locks.AtOnce(len(parts), func(i int) { lists[i], errs[i] = ask(parts[i]) })
-	unread := Unread{By: map[string]string{}}
-	failed := 0
-	for i, part := range parts {
-		if errs[i] == nil {
-			continue
-		}
-		failed++
-		why := part.Site.Config.Explain(errs[i])
-		if errors.Is(errs[i], etcdread.ErrSilent) {
-			why = errs[i].Error()
-		}
-		unread.By[part.Site.URLs.Cluster] = why
-		if r.Several() {
-			why = fmt.Sprintf("%s: %s", part.Site.Config.Cluster.Shown(), why)
-		}
-		unread.Why = strings.TrimPrefix(unread.Why+"; "+why, "; ")
-	}
-	if failed == len(parts) && failed > 0 {
-		unread.Err = errors.Join(errs...)
-	}
-	return lists, unread
+// OperatorActions is what operators did, newest first.
+func (s *Site) OperatorActions(r *Request) ([]protocol.Action, Unread) {
+	all, err := s.History.OperatorActions(r.Context(), r.Now)
+	return all, s.unread(err)
 }

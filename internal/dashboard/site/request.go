@@ -25,8 +25,6 @@ type Request struct {
 	mono     time.Duration // now on the clock of the records' Seen times
 	Fresh    locks.Freshness
 	Snapshot func() *locks.Snapshot // as of now; while etcd is silent, as of its last sign of life
-	parts    []*Request             // to several clusters
-	whole    *Request               // of which this is a part
 }
 
 type requestKey struct{}
@@ -44,18 +42,9 @@ func (s *Site) RequestOf(r *http.Request) *Request {
 // NewRequest makes the request of a caller, as of now.
 func (s *Site) NewRequest(r *http.Request, c access.Caller) *Request {
 	now := s.Config.Now()
-	made := s.newPart(c, now)
-	if len(s.Parts) > 0 {
-		made = s.newWhole(c, now)
-	}
-	made.Request = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))
-	return made
-}
-
-func (s *Site) newPart(c access.Caller, now time.Time) *Request {
-	made := &Request{Site: s, Caller: c.In(s.Config.Cluster.Name), Now: now, mono: s.Config.View.Clock(),
-		Fresh: s.Fresh()}
+	made := &Request{Site: s, Caller: c, Now: now, mono: s.Config.View.Clock(), Fresh: s.Fresh()}
 	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return s.SnapshotAt(made.Now, made.mono, made.Fresh) })
+	made.Request = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))
 	return made
 }
 
@@ -79,7 +68,7 @@ func (r *Request) Loaded() (*locks.Snapshot, error) {
 	}
 	return nil, &Problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
 		Retry: 5 * time.Second, Tried: r.Site.Config.Endpoints,
-		Detail: "The locks could not be loaded from etcd since the dashboard started: " + noneLoaded(r) + "."}
+		Detail: "The locks could not be loaded from etcd since the dashboard started: " + r.Fresh.Reason() + "."}
 }
 
 // SnapshotAt returns the locks as they stand now. While etcd is silent, the states stay as they were last known.

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
@@ -28,33 +27,12 @@ type Site struct {
 	Intervals intervals.Store
 	Templates Templates
 	slow      atomic.Bool // etcd answered last, but later than a page waits
-
-	// Parts are the sites of several clusters, where this one shows all of them; nil where there is only one.
-	Parts  []*Site
-	merged merged
 }
 
-// Here narrows a query to the cluster of the site, where there are several.
-func (s *Site) Here(query string) string {
-	if s.URLs.Cluster == "" {
-		return query
-	}
-	return strings.TrimSpace(query + " cluster:" + s.URLs.Cluster)
-}
-
-// Named is a lock in a sentence, in visible characters: with its cluster, where there are several.
-func (s *Site) Named(lock string) string {
-	if s.URLs.Cluster == "" {
-		return text.Visible(lock)
-	}
-	return text.Visible(lock) + " in " + s.Config.Cluster.Shown()
-}
-
-// Fresh is how current the view of the cluster is.
+// Fresh is how current the view is.
 func (s *Site) Fresh() locks.Freshness { return locks.Freshness{Freshness: s.Config.View.Fresh()} }
 
-// Unlockers returns the unlockers of the cluster that are alive. Of a site of several clusters ask [Request.Unlockers],
-// which looks at what the caller may view.
+// Unlockers returns the unlockers that are alive.
 func (s *Site) Unlockers() []protocol.Unlocker { return s.Config.View.Unlockers() }
 
 // NotRead says that etcd could not be asked.
@@ -66,12 +44,9 @@ func (s *Site) NotRead(err error) error {
 // EndDelay is the command of mutexctl that ends a lock delay.
 const EndDelay = "force-unlock --end-delay"
 
-// Mutexctl is the command line of a lock of this cluster. The flags are words, of which any may be hostile.
+// Mutexctl is the command line about a lock. The flags are words, of which any may be hostile.
 func (s *Site) Mutexctl(command, lock string, flags ...string) string {
 	line := "mutexctl " + command + " "
-	if s.URLs.Cluster != "" {
-		line += "--cluster " + s.URLs.Cluster + " "
-	}
 	for _, word := range flags {
 		line += text.ShellWord(word) + " "
 	}

@@ -1,7 +1,6 @@
 package site
 
 import (
-	"cmp"
 	"encoding/base64"
 	"net/http"
 	"net/url"
@@ -16,30 +15,11 @@ type URLs struct {
 	Route  string // the same of the paths that arrive: a proxy in front may change it
 	Origin string // scheme and host; empty when the external URL does not name them
 	Assets string // fingerprint of the embedded assets
-	// Cluster is the one whose locks the links below are about; empty where there is only one.
-	Cluster string
 }
 
 // self is the address of what was asked for.
 func (u URLs) self(r *Request) string {
 	return u.Prefix + strings.TrimPrefix(r.URL.RequestURI(), u.Route)
-}
-
-// In builds the links to locks of a cluster; those of the same one where it has no name.
-func (u URLs) In(cluster string) URLs {
-	u.Cluster = cmp.Or(cluster, u.Cluster)
-	return u
-}
-
-// ClusterPath is the path below the prefix of what belongs to one of several clusters.
-const ClusterPath = "c/"
-
-// Own is the link to a page of the cluster, by its path below the prefix.
-func (u URLs) Own(path string, pairs ...string) string {
-	if u.Cluster != "" {
-		path = ClusterPath + u.Cluster + "/" + path
-	}
-	return u.To(path, pairs...)
 }
 
 // To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an
@@ -116,7 +96,7 @@ func (u URLs) LockAPI(name string) string {
 
 func (u URLs) named(path, name string, pairs ...string) string {
 	key, value := text.NameParameter(name)
-	return u.Own(path, append([]string{key, value}, pairs...)...)
+	return u.To(path, append([]string{key, value}, pairs...)...)
 }
 
 // Asset is the link to an embedded file. It changes with the content of the files, so that browsers may keep them for

@@ -51,7 +51,7 @@ func (c *Cluster) subject(l *Lock, holder bool) (s sentence) {
 	case holder:
 		s = s.Say("The holder of ")
 	}
-	return s.Lock(l.Name).And(c.where())
+	return s.Lock(l.Name)
 }
 
 func (c *Cluster) overdue(l *Lock) (s sentence, next Step) {
@@ -167,8 +167,7 @@ func (c *Cluster) leaving(l *Lock) sentence {
 // inTime says of a lock alone that nothing is wrong with it.
 func (c *Cluster) inTime(l *Lock) (s sentence) {
 	if l.Shares > 1 {
-		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ").Lock(l.Name).
-			And(c.where()).Say(" are on time.")
+		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ").Lock(l.Name).Say(" are on time.")
 	}
 	return c.subject(l, false).Say(" is on time").And(c.works(l, "and its ")).Say(".")
 }

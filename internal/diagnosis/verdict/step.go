@@ -60,9 +60,8 @@ func (v *Verdict) Runbook() string {
 	return runbooks + alert
 }
 
-// Command is the step on the command line: a command of mutexctl, for a cluster where it has to be named, or the
-// address of a runbook.
-func (v *Verdict) Command(cluster string) string {
+// Command is the step on the command line: a command of mutexctl, or the address of a runbook.
+func (v *Verdict) Command() string {
 	lock := text.ShellOperand(v.Lock)
 	if v.Holder != nil {
 		if v.Holder.Misplaced { // mutexctl only lists it
@@ -70,19 +69,15 @@ func (v *Verdict) Command(cluster string) string {
 		}
 		lock = text.ShellOperand(v.Holder.Name) // of several the one that is meant
 	}
-	in := ""
-	if cluster != "" {
-		in = "--cluster " + cluster + " "
-	}
 	switch v.Next {
 	case NoStep:
 		return ""
 	case LookAtLock, LookAtCycle, SeeProblems:
-		return "mutexctl show " + in + lock
+		return "mutexctl show " + lock
 	case Force:
-		return "mutexctl force-unlock " + in + "--uuid " + v.hold() + " --reason '' " + lock
+		return "mutexctl force-unlock --uuid " + v.hold() + " --reason '' " + lock
 	case GiveTime:
-		return "mutexctl extend " + in + "--uuid " + v.hold() + " --by 10m --reason '' " + lock
+		return "mutexctl extend --uuid " + v.hold() + " --by 10m --reason '' " + lock
 	}
 	return v.Runbook()
 }

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -10,14 +9,12 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
-	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Cluster is what is known of the locks of one etcd cluster.
 type Cluster struct {
-	Name  string    // for people, where there are several
 	Now   time.Time // as of which the locks were judged
 	Heard time.Time // when etcd was heard last, if the view is not current; else zero
 	Never bool      // nothing was ever heard of it
@@ -37,10 +34,8 @@ type Cluster struct {
 
 // Verdict is what a person must know first.
 type Verdict struct {
-	Class   Class
-	In      int    // the place of the cluster that it is about
-	Cluster string // the same for people, where there are several
-	Lock    string // that it is about; empty: none
+	Class Class
+	Lock  string // that it is about; empty: none
 	// Holder is whom it is about; nil: nobody holds the lock.
 	Holder *metadata.Record
 	Lead   diagnosis.Sentence // what is the matter
@@ -92,36 +87,22 @@ func (v *Verdict) Also() string {
 	return " Also: " + strings.Join(more, ", ") + "."
 }
 
-// candidate is what the sentence may be about.
-type candidate struct {
-	in    *Cluster
+// subject is what the sentence is about.
+type subject struct {
 	class Class
 	lock  *Lock
 	cycle *deadlock.Cycle
 	free  *unclaimed.Lock
-	since time.Time
 }
 
-// Of decides about the locks of all clusters. There is one at least.
-func Of(clusters ...Cluster) Verdict {
-	var first candidate
-	var all Counts
-	in := 0
-	for i := range clusters {
-		c := &clusters[i]
-		if one := c.first(); i == 0 || one.compare(&first) < 0 {
-			first = one
-			in = i
-		}
-		for class, n := range c.counts() {
-			all[class] += n
-		}
-	}
-	v := first.say()
-	v.In = in
+// Of decides about all locks of the cluster.
+func Of(c *Cluster) Verdict {
+	about := c.first()
+	v := c.say(&about)
 	if v.Class == Calm {
-		v.Lead, v.Then = allIsWell(clusters, &first)
+		v.Lead, v.Then = c.allIsWell(about.lock)
 	}
+	all := c.counts()
 	for _, class := range Classes()[:Leaving-1] {
 		m := More{class, all[class], class == v.Class}
 		if m.Same {
@@ -136,8 +117,8 @@ func Of(clusters ...Cluster) Verdict {
 
 // OfLock decides about a single lock of a cluster; held is nil if it has no holder. ok is false if there is nothing to
 // say. The acknowledgement is left to the caller, unless the lock has several holders.
-func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
-	one := candidate{in: &c, class: Calm}
+func OfLock(c *Cluster, name string, held *Lock) (v Verdict, ok bool) {
+	one := subject{class: Calm}
 	queue := name
 	if held != nil {
 		if one.lock = new(*held); held.Shares == 0 {
@@ -148,39 +129,39 @@ func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
 	}
 	for i := range c.Unclaimed {
 		if c.Unclaimed[i].Name == name && held == nil {
-			one = candidate{in: &c, class: Unclaimed, free: &c.Unclaimed[i]}
+			one = subject{class: Unclaimed, free: &c.Unclaimed[i]}
 		}
 	}
 	in := func(cycle deadlock.Cycle) bool { return slices.Contains(cycle.Locks(), queue) }
 	if i := slices.IndexFunc(c.Cycles, in); i >= 0 {
-		one = candidate{in: &c, class: Deadlock, cycle: &c.Cycles[i]}
+		one = subject{class: Deadlock, cycle: &c.Cycles[i]}
 	}
 	if one.class == Calm && held == nil {
 		return Verdict{}, false
 	}
-	v = one.say()
+	v = c.say(&one)
 	if one.class == Deadlock {
 		v.Lock = name
 	}
 	return v, true
 }
 
-// first is what the sentence is about if there is no other cluster.
-func (c *Cluster) first() candidate {
-	one := candidate{in: c, class: Calm}
+// first is what a person should hear of first.
+func (c *Cluster) first() subject {
+	one := subject{class: Calm}
 	if c.Ranking != nil && c.Ranking.First != nil {
 		one.lock = c.Ranking.First
 		one.class = one.lock.Class
 	}
 	switch {
 	case c.away():
-		return candidate{in: c, class: Stale, since: c.Heard}
+		return subject{class: Stale}
 	case c.unlockersFail():
-		return candidate{in: c, class: Unlockers}
+		return subject{class: Unlockers}
 	case len(c.Cycles) > 0:
-		return candidate{in: c, class: Deadlock, cycle: &c.Cycles[0], since: c.Cycles[0].Since}
+		return subject{class: Deadlock, cycle: &c.Cycles[0]}
 	case len(c.Unclaimed) > 0:
-		return candidate{in: c, class: Unclaimed, free: &c.Unclaimed[0], since: c.Unclaimed[0].Since}
+		return subject{class: Unclaimed, free: &c.Unclaimed[0]}
 	}
 	return one
 }
@@ -210,46 +191,25 @@ func (c *Cluster) unlockersFail() bool {
 		(c.Alarm != "" || len(c.Running) == 0 || len(c.heldBack()) > 0 || len(fate.Disagreements(c.Running)) > 0)
 }
 
-// compare is negative if a person should hear of it before the other one.
-func (o *candidate) compare(p *candidate) int {
-	if o.class != p.class {
-		return cmp.Compare(o.class, p.class)
-	}
-	if o.lock != nil && p.lock != nil {
-		return o.lock.compare(p.lock)
-	}
-	if o.class == Calm && (o.lock == nil) != (p.lock == nil) { // somebody waits in one of them
-		return cmp.Compare(lockorder.Instant(o.waiting()), lockorder.Instant(p.waiting()))
-	}
-	return cmp.Compare(lockorder.Instant(o.since), lockorder.Instant(p.since))
-}
-
-func (o *candidate) waiting() time.Time {
-	if o.lock == nil {
-		return time.Time{}
-	}
-	return o.lock.Longest
-}
-
 type sentence = diagnosis.Sentence
 
-// say is the verdict if this is what it is about.
-func (o *candidate) say() Verdict {
-	v := Verdict{Class: o.class, Cluster: o.in.Name}
+// say is the verdict about a subject.
+func (c *Cluster) say(o *subject) Verdict {
+	v := Verdict{Class: o.class}
 	switch o.class {
 	case Stale:
-		v.Lead, v.Then = o.in.stale()
+		v.Lead, v.Then = c.stale()
 		v.Next = LookAtView
 	case Unlockers:
-		v.Lead, v.unlockers = o.in.unlockers()
+		v.Lead, v.unlockers = c.unlockers()
 		v.Next = ReadRunbook
 	case Deadlock:
 		v.Lock = o.cycle.Locks()[0]
-		v.Lead, v.Then = o.in.deadlock(o)
+		v.Lead, v.Then = c.deadlock(o.cycle)
 		v.Next = LookAtCycle
 	case Unclaimed:
 		v.Lock = o.free.Name
-		v.Lead = o.in.unclaimed(o)
+		v.Lead = c.unclaimed(o.free)
 		v.Next = LookAtLock
 	default:
 		if o.lock == nil {
@@ -257,7 +217,7 @@ func (o *candidate) say() Verdict {
 		}
 		var then []sentence
 		v.Lock, v.Holder = o.lock.Name, o.lock.Holder
-		v.Lead, then, v.Next = o.in.held(o.lock)
+		v.Lead, then, v.Next = c.held(o.lock)
 		v.Then = diagnosis.Join(then, " ")
 	}
 	return v

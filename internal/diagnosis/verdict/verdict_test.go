@@ -121,7 +121,7 @@ func TestTheTable(t *testing.T) {
 	for _, k := range combinations() {
 		for _, u := range policies() {
 			c := u.cluster(k.subject)
-			v := verdict.Of(c)
+			v := verdict.Of(&c)
 			where := k.describe() + ", " + u.name
 			if want := k.classOf(u.name); v.Class != want {
 				t.Errorf("%s: it is %v, want %v: %s", where, v.Class, want, v.String(now()))
@@ -129,14 +129,14 @@ func TestTheTable(t *testing.T) {
 			say(v, where)
 			k.without(t, u, v.String(now()))
 			c.Heard = ago(12 * s)
-			if v := verdict.Of(c); v.Class != verdict.Stale || strings.Contains(v.Then.String(now()), k.name) {
+			if v := verdict.Of(&c); v.Class != verdict.Stale || strings.Contains(v.Then.String(now()), k.name) {
 				t.Errorf("%s: while etcd is silent it says %q", where, v.String(now()))
 			}
 		}
 	}
 	for where, c := range systems() {
-		v := verdict.Of(c)
-		say(v, where+": "+v.Command("eu"))
+		v := verdict.Of(&c)
+		say(v, where+": "+v.Command())
 	}
 	slices.Sort(rows)
 	golden(t, "testdata/sentences.txt", strings.Join(rows, ""))
@@ -156,7 +156,7 @@ func (k kind) without(t *testing.T, u runs, full string) {
 			looks = strings.Replace(full, annLooks, "", 1)
 		}
 		for x, want := range map[*subject]string{&k.subject: looks, &alone: strings.Replace(looks, theyWait, "", 1)} {
-			v := verdict.Of(u.cluster(*x))
+			v := verdict.Of(new(u.cluster(*x)))
 			if got := v.String(now()); got != want {
 				t.Errorf("%s, %s: with %d waiters, acknowledged %v it says\n%s, want\n%s", u.name, k.describe(),
 					len(x.waits), x.looked, got, want)
@@ -175,11 +175,6 @@ func golden(t *testing.T, file, text string) {
 	if diff := cmp.Diff(string(want), text); diff != "" {
 		t.Errorf("the sentences differ (go test -update writes them, then read them):\n%s", diff)
 	}
-}
-
-func named(name string, c verdict.Cluster) verdict.Cluster {
-	c.Name = name
-	return c
 }
 
 // systems are clusters with something else than one lock.
@@ -202,11 +197,10 @@ func systems() map[string]verdict.Cluster {
 		"etcd is silent, and why is known": changed(func(c *verdict.Cluster) {
 			c.Heard, c.Why = ago(12*s), "no leader"
 		}),
-		"one of several clusters is silent": changed(func(c *verdict.Cluster) { c.Heard, c.Name = ago(12*s), "us" }),
-		"one of several was never heard":    changed(func(c *verdict.Cluster) { c.Never, c.Name = true, "us" }),
+		"etcd was never heard": changed(func(c *verdict.Cluster) { c.Never = true }),
 		"no unlocker runs":                  runs{}.cluster(late),
 		"etcd is full":                      changed(func(c *verdict.Cluster) { c.Alarm = "etcd is full" }, late),
-		"none runs in one of several":       named("us", runs{}.cluster()),
+		"none runs, and nothing is held": runs{}.cluster(),
 		"their clocks disagree":             clock.cluster(late),
 		"they brake":                        brake.cluster(late),
 		"they disagree": changed(func(c *verdict.Cluster) {
@@ -219,7 +213,6 @@ func systems() map[string]verdict.Cluster {
 		"one waits for nobody":    changed(func(c *verdict.Cluster) { c.Unclaimed = []unclaimed.Lock{free(1)} }),
 		"several hold it":         sound.cluster(shared),
 		"nothing is held":         sound.cluster(),
-		"a lock in a cluster":     changed(func(c *verdict.Cluster) { c.Name = "eu" }, late),
 		"two are late":            sound.cluster(late, kinds()[3].subject, kinds()[8].subject),
 		"no time is readable":     sound.cluster(subject{name: "weekly", unreadable: true}),
 		"a default ends it": changed(func(c *verdict.Cluster) {
@@ -229,7 +222,7 @@ func systems() map[string]verdict.Cluster {
 	}
 }
 
-// TestFirstNonemptyClassIsReported puts each two locks of the table side by side, in one cluster and in two.
+// TestFirstNonemptyClassIsReported puts each two locks of the table side by side.
 func TestFirstNonemptyClassIsReported(t *testing.T) {
 	for _, u := range policies() {
 		rows := combinations()
@@ -237,13 +230,10 @@ func TestFirstNonemptyClassIsReported(t *testing.T) {
 			for _, b := range rows[:i] {
 				b.name += " too"
 				want := min(a.classOf(u.name), b.classOf(u.name))
-				together := verdict.Of(u.cluster(a.subject, b.subject))
-				apart := verdict.Of(u.cluster(a.subject), u.cluster(b.subject))
-				for _, v := range []verdict.Verdict{together, apart} {
-					named := map[string]kind{a.name: a, b.name: b}[v.Lock]
-					if v.Class != want || named.classOf(u.name) != want {
-						t.Fatalf("%s: %s; %s: %v names %q", u.name, a.describe(), b.describe(), v.Class, v.Lock)
-					}
+				v := verdict.Of(new(u.cluster(a.subject, b.subject)))
+				named := map[string]kind{a.name: a, b.name: b}[v.Lock]
+				if v.Class != want || named.classOf(u.name) != want {
+					t.Fatalf("%s: %s; %s: %v names %q", u.name, a.describe(), b.describe(), v.Class, v.Lock)
 				}
 			}
 		}
@@ -264,7 +254,7 @@ func TestSystemsComeBeforeLocks(t *testing.T) {
 	c.Unclaimed = []unclaimed.Lock{free(2)}
 	next := func(want verdict.Class) {
 		t.Helper()
-		if v := verdict.Of(c); v.Class != want {
+		if v := verdict.Of(&c); v.Class != want {
 			t.Errorf("the sentence is of class %v, want %v", v.Class, want)
 		}
 	}
@@ -293,7 +283,7 @@ func TestWithinAClass(t *testing.T) {
 		{name: "c, somebody looks", alert: -2 * h, unlock: h, waits: []time.Duration{h, h}, looked: true},
 	}
 	for ; len(rows) > 0; rows = rows[1:] {
-		if v := verdict.Of(u.cluster(rows...)); v.Lock != rows[0].name {
+		if v := verdict.Of(new(u.cluster(rows...))); v.Lock != rows[0].name {
 			t.Errorf("%q is named before %q", v.Lock, rows[0].name)
 		}
 	}
@@ -301,7 +291,7 @@ func TestWithinAClass(t *testing.T) {
 		{name: "z", alert: h, unlock: h, waits: []time.Duration{h}},
 		{name: "many wait", alert: h, unlock: h, waits: []time.Duration{59 * m, 59 * m}},
 	}
-	if v := verdict.Of(u.cluster(sound...)); v.Lock != "z" || !strings.Contains(v.String(now()), "behind z") {
+	if v := verdict.Of(new(u.cluster(sound...))); v.Lock != "z" || !strings.Contains(v.String(now()), "behind z") {
 		t.Errorf("while all is well the longest wait is that for z: %s", v.String(now()))
 	}
 }

@@ -1,0 +1,163 @@
+package mutexdash
+
+import (
+	"cmp"
+	"net/url"
+	"time"
+
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// components are the parts of the program.
+type components struct {
+	client      *clientv3.Client
+	requests    *etcdconn.Requests
+	connections *etcdconn.Connections
+	store       *lockstore.Store
+	view        *lockview.View
+	health      *wiring.Health
+	trouble     *etcdconn.Trouble
+	metrics     *lockmetrics.Collector
+	unclaimed   func() []unclaimed.Lock
+	pages       *dashboard.Dashboard
+	reload      daemon.Reload
+}
+
+// connect makes the connection to etcd and what reads from it. It does not contact etcd.
+func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components, error) {
+	r := &components{requests: etcdconn.NewRequests(namespace), connections: etcdconn.NewConnections(*o.etcd)}
+	var err error
+	r.client, err = etcdconn.New(*o.etcd, log, append(r.requests.DialOptions(), r.connections.DialOptions()...)...)
+	if err != nil {
+		return nil, err
+	}
+	r.store = lockstore.New(r.client, layout, lockstore.WithLog(log), lockstore.WithPulse(o.pulse))
+	r.health = wiring.NewHealth(r.client, o.etcd.RequestTimeout, log)
+	r.watch(layout, log)
+	return r, nil
+}
+
+// watch makes the view, which tells the dashboard what went.
+func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
+	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
+		lockview.Options{
+			Explain: etcdconn.Explain, Log: log,
+			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are set before the view runs
+				r.pages.Ended(lock, ending)
+				r.metrics.Ended(lock, ending)
+			},
+			Taken: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Took(w) },
+		})
+	r.trouble = wiring.Trouble(r.client, layout, r.view, log)
+	shown := wiring.Metrics(namespace, func() staleness.Policy { return wiring.Fate(r.view).Policy }, r.view)
+	shown.Alarms = r.health.Alarms
+	r.unclaimed = shown.Unclaimed
+	r.metrics = lockmetrics.New(shown)
+}
+
+// join creates the dashboard and joins it to the view and the store.
+func (r *components) join(o options, layout protocol.Layout, identities access.Config, log zerolog.Logger) error {
+	config, err := o.appearanceOf()
+	if err != nil {
+		return err
+	}
+	view := r.view
+	config.Access = identities
+	config.Log = log
+	config.Layout = layout
+	config.Endpoints = public(o.etcd.Endpoints)
+	config.View = shown{view, o.pulse, r.trouble}
+	config.Store = r.store
+	config.Operator = r.store
+	config.Unclaimed = r.unclaimed
+	config.Inconsistent = func() []inconsistent.Lock { return wiring.Inconsistent(view) }
+	config.Members = func() []setup.Member { return members(r.health.Last()) }
+	config.Alarm = func() string { return alarm(r.health.Last()) }
+	config.Relists = func() (n uint64) {
+		for reason, lists := range view.Stats().Resyncs {
+			if reason != lockview.ReasonPeriodic {
+				n += lists
+			}
+		}
+		return n
+	}
+	config.Enabled = access.Actions{Unlock: o.access.forceUnlock, AskAndExtend: o.access.askAndExtend,
+		Acknowledge: o.access.acknowledge}
+	r.pages, err = dashboard.New(config)
+	return err
+}
+
+// shown is a view that knows why it is not current.
+type shown struct {
+	*lockview.View
+	pulse   time.Duration
+	trouble *etcdconn.Trouble
+}
+
+// Fresh implements [setup.View].
+func (s shown) Fresh() protocol.Freshness {
+	f := s.View.Fresh()
+	f.Pulse = s.pulse
+	f.Class = string(s.trouble.Class())
+	f.Cause = wiring.Cause(f, s.trouble)
+	return f
+}
+
+// members are the endpoints of etcd as pages show them.
+func members(h *etcdconn.Health) []setup.Member {
+	if h == nil {
+		return nil
+	}
+	var list []setup.Member
+	for _, m := range h.Members {
+		shown := setup.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
+			Quota: m.Quota, Problem: cmp.Or(m.Problem, m.Outdated)}
+		switch {
+		case m.Problem != "":
+		case m.Leader:
+			shown.Role = "leader"
+		case m.Learner:
+			shown.Role = "learner"
+		default:
+			shown.Role = "follower"
+		}
+		list = append(list, shown)
+	}
+	return list
+}
+
+// alarm explains the first alarm that etcd has raised; empty if none is known.
+func alarm(h *etcdconn.Health) string {
+	if h == nil || len(h.Alarms) == 0 {
+		return ""
+	}
+	return h.Alarms[0].Explain()
+}
+
+// public returns the endpoints without any user and password in them.
+func public(endpoints []string) []string {
+	shown := make([]string, len(endpoints))
+	for i, e := range endpoints {
+		if u, err := url.Parse(e); err == nil && u.Host != "" {
+			e = u.Scheme + "://" + u.Host
+		}
+		shown[i] = e
+	}
+	return shown
+}
