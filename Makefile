@@ -66,7 +66,7 @@ browser-bench: chromium $(AXE) ## how long somebody who opens the list looks at 
 
 .PHONY: screenshots
 screenshots: chromium $(AXE) ## the pictures in docs/images
-	go test -C test/browser -tags browser -count=1 -run 'TestPictures|TestOneOfThreeClusters' . -pictures $(CURDIR)/docs/images
+	go test -C test/browser -tags browser -count=1 -run TestPictures . -pictures $(CURDIR)/docs/images
 
 .PHONY: recording
 recording: chromium $(AXE) ## the recording at the top of the README; it takes four minutes, because it shows three
