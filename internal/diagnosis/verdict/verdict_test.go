@@ -197,12 +197,12 @@ func systems() map[string]verdict.Cluster {
 		"etcd is silent, and why is known": changed(func(c *verdict.Cluster) {
 			c.Heard, c.Why = ago(12*s), "no leader"
 		}),
-		"etcd was never heard": changed(func(c *verdict.Cluster) { c.Never = true }),
-		"no unlocker runs":                  runs{}.cluster(late),
-		"etcd is full":                      changed(func(c *verdict.Cluster) { c.Alarm = "etcd is full" }, late),
+		"etcd was never heard":           changed(func(c *verdict.Cluster) { c.Never = true }),
+		"no unlocker runs":               runs{}.cluster(late),
+		"etcd is full":                   changed(func(c *verdict.Cluster) { c.Alarm = "etcd is full" }, late),
 		"none runs, and nothing is held": runs{}.cluster(),
-		"their clocks disagree":             clock.cluster(late),
-		"they brake":                        brake.cluster(late),
+		"their clocks disagree":          clock.cluster(late),
+		"they brake":                     brake.cluster(late),
 		"they disagree": changed(func(c *verdict.Cluster) {
 			other := c.Running[0]
 			other.ID, other.Mode = "eu-2", "alert-only"
