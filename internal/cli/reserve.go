@@ -103,11 +103,11 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(r.Lock), instant(r.Until, o.app.Now()))
+	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(r.Name), instant(r.Until, o.app.Now()))
 	if _, err = fmt.Fprintln(o.app.Stdout, r.UUID); err == nil {
 		return nil
 	}
-	if lock, failed := locks.Adopt(ctx, r.Lock, r.UUID); failed == nil {
+	if lock, failed := locks.Adopt(ctx, r.Name, r.UUID); failed == nil {
 		_ = lock.Unlock() // without its uuid nobody else could
 	}
 	return err

@@ -59,7 +59,7 @@ func (t *takeFlags) worthWaiting(held *mutex.HeldError) error {
 	switch {
 	case waitsForItself(held, os.Getenv(envUUID)):
 		return heldf("%s is held on behalf of this very command (MUTEX_UUID): waiting for it would never end",
-			text.Visible(held.Lock))
+			text.Visible(held.Name))
 	case t.wait.none():
 		return heldf("%w", held)
 	}
@@ -86,7 +86,7 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 func (s *session) present(ctx context.Context, w mutex.Waiting) (mutex.Waiting, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	doc, _, err := s.store.Get(request, w.Lock)
+	doc, _, err := s.store.Get(request, w.Name)
 	if err == nil && doc.Token == w.Holder.Token {
 		w.Holder = doc
 	}
@@ -98,7 +98,7 @@ func (s *session) present(ctx context.Context, w mutex.Waiting) (mutex.Waiting, 
 }
 
 func (s *session) presentShares(ctx context.Context, w *mutex.Waiting) error {
-	shares, err := s.store.Shares(ctx, w.Lock)
+	shares, err := s.store.Shares(ctx, w.Name)
 	w.Holders = slices.Clone(w.Holders)
 	for i := range w.Holders {
 		for j := range shares {
@@ -162,7 +162,7 @@ func (t *waitReporter) run(ctx context.Context) {
 
 // heldError describes the state of a wait as the library describes a refusal.
 func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
-	held := &mutex.HeldError{Lock: w.Lock, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
+	held := &mutex.HeldError{Name: w.Name, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
 		Kind: k.kind()}
 	if held.Kind == metadata.HoldsPermits {
 		held.Limit = k.semaphore
@@ -171,7 +171,7 @@ func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 		for i := range w.Holders {
 			records[i] = &w.Holders[i].Record
 		}
-		if u := protocol.UseOf(records); len(records) == 0 || records[0].Name != w.Lock {
+		if u := protocol.UseOf(records); len(records) == 0 || records[0].Name != w.Name {
 			held.Free = max(k.semaphore-u.Permits, 0)
 		}
 	}
@@ -183,7 +183,7 @@ func waitsForItself(held *mutex.HeldError, uuid string) bool {
 	if uuid == "" {
 		return false
 	}
-	if held.Holder.UUID == uuid && (held.Kind == "" || held.Holder.Name == held.Lock) {
+	if held.Holder.UUID == uuid && (held.Kind == "" || held.Holder.Name == held.Name) {
 		return true
 	}
 	for i := range held.Holders {

@@ -80,7 +80,7 @@ func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.D
 		return false, o.explain(err)
 	case !time.Now().Before(l.Deadline()): // the answer was late
 		_ = o.unlock(l, true) // the loss is what counts
-		return false, &mutex.LostError{Lock: o.name, UUID: l.UUID(), Token: l.Token(), At: o.about.Now()}
+		return false, &mutex.LostError{Name: o.name, UUID: l.UUID(), Token: l.Token(), At: o.about.Now()}
 	}
 	return true, o.run(ctx, l, fn)
 }

@@ -245,7 +245,7 @@ func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskSt
 		case now.seen == 0:
 			return s.explain(verb, task, ErrNoTask)
 		case now.Running:
-			return &mutex.HeldError{Lock: s.LockName(task), Holder: s.holder(task, r), At: s.now()}
+			return &mutex.HeldError{Name: s.LockName(task), Holder: s.holder(task, r), At: s.now()}
 		}
 		r, err = s.commit(ctx, locktxn.ChangeTask(s.layout, s.name, task, now.seen, value(now)))
 		if err != nil || r.Succeeded {

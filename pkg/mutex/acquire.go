@@ -150,7 +150,7 @@ func old(events []*clientv3.Event, seen int64) bool {
 // notifyAsking calls the hook for an acquisition that begins and ends no later than ctx.
 func (a *acquisition) notifyAsking(ctx context.Context) {
 	if hook := a.c.opts.Hooks.Asking; hook != nil {
-		hook(Asking{Lock: a.lock, Context: ctx})
+		hook(Asking{Name: a.lock, Context: ctx})
 	}
 }
 
@@ -158,7 +158,7 @@ func (a *acquisition) notifyAsking(ctx context.Context) {
 func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
 		defer unlockOnPanic(l)()
-		hook(Acquired{Lock: a.lock, Context: a.caller, Result: acquireResult(err), Waited: time.Since(began), Hold: l,
+		hook(Acquired{Name: a.lock, Context: a.caller, Result: acquireResult(err), Waited: time.Since(began), Lock: l,
 			Err: err})
 	}
 }
@@ -209,7 +209,7 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 			continue
 		}
 		if hold.err() == nil {
-			return nil, &AlreadyHeldError{Lock: a.lock, Where: hold.site.String(), Since: hold.began.wall,
+			return nil, &AlreadyHeldError{Name: a.lock, Where: hold.site.String(), Since: hold.began.wall,
 				At: a.c.wall()}
 		}
 	}

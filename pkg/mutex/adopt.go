@@ -261,7 +261,7 @@ const AttributeReserved = "reserved"
 
 // Reservation is a hold without a process. To release or extend it, use [Client.Adopt] with its name and UUID.
 type Reservation struct {
-	Lock  string    // the name of the record, see [Lock.Name]
+	Name  string    // the name of the record, see [Lock.Name]
 	UUID  string    // of the hold
 	Token int64     // see [Lock.Token]
 	Until time.Time // when it is auto-unlocked, wall clock
@@ -301,7 +301,7 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 		return Reservation{}, err
 	}
 	defer l.Detach()
-	return Reservation{Lock: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: l.began.wall.Add(d)}, nil
+	return Reservation{Name: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: l.began.wall.Add(d)}, nil
 }
 
 // unattended refuses options that need a process.

@@ -237,12 +237,12 @@ func TestReservationOutlivesItsMaker(t *testing.T) {
 		proctest.Must(t, locks.Close())
 		time.Sleep(time.Hour)
 		now := read(t, q.etcd, "db")
-		if now.UUID != r.UUID || now.Token != r.Token || r.Lock != "db" || !now.AutoUnlockAt.Equal(r.Until) ||
+		if now.UUID != r.UUID || now.Token != r.Token || r.Name != "db" || !now.AutoUnlockAt.Equal(r.Until) ||
 			time.Until(r.Until) != time.Hour || now.Purpose != "maintenance, OPS-12" ||
 			now.Attributes["reserved"] != true || !now.AlertAt.Equal(now.AutoUnlockAt) || now.Alive != nil {
 			t.Errorf("the reservation says %+v, the record %+v", r, now.Record)
 		}
-		l, err := q.locks().Adopt(t.Context(), r.Lock, r.UUID)
+		l, err := q.locks().Adopt(t.Context(), r.Name, r.UUID)
 		proctest.Must(t, err)
 		unlock(t, l)
 	})

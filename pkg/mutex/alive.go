@@ -332,7 +332,7 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 
 func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
 	if hook := l.c.opts.Hooks.Extended; hook != nil {
-		hook(Extended{Hold: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat, Took: time.Since(began),
+		hook(Extended{Lock: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat, Took: time.Since(began),
 			Err: err})
 	}
 }

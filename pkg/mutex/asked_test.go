@@ -45,7 +45,7 @@ func isAsked(asked <-chan struct{}) bool {
 func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 	var told []string
 	o := mutex.Options{Hooks: mutex.Hooks{Asked: func(e mutex.Asked) {
-		told = append(told, "hook "+e.Hold.Name()+" "+e.Request.By)
+		told = append(told, "hook "+e.Lock.Name()+" "+e.Request.By)
 	}}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.OnAsked(func(r metadata.Request) { told = append(told, "option "+r.By) }))
@@ -130,8 +130,8 @@ func TestEveryHandleSeesTheRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		r, err := locks.TryReserve(t.Context(), "a", "maintenance", time.Hour, mutex.Semaphore(3))
 		proctest.Must(t, err)
-		ask(t, f, r.Lock, "bob", "before the adoption")
-		l, err := locks.Adopt(t.Context(), r.Lock, r.UUID)
+		ask(t, f, r.Name, "bob", "before the adoption")
+		l, err := locks.Adopt(t.Context(), r.Name, r.UUID)
 		proctest.Must(t, err)
 		if !isAsked(l.Asked()) || l.Request().By != "bob" {
 			t.Errorf("what was asked before: %+v", l.Request())

@@ -182,7 +182,7 @@ func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool
 		if slices.Contains(mine, a) || ending == nil && len(mine) == 0 && !wasHeld {
 			continue
 		}
-		return &LostError{Lock: a.lock, UUID: a.draft.UUID, Certain: true, Ending: ending, At: b.c.wall()}
+		return &LostError{Name: a.lock, UUID: a.draft.UUID, Certain: true, Ending: ending, At: b.c.wall()}
 	}
 	return nil
 }

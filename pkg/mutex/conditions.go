@@ -192,7 +192,7 @@ func (c *Client) failed(lock string, r etcdretry.Answer, first int, only []clien
 	if len(failed) == 0 {
 		return nil
 	}
-	e := &ConditionError{Lock: lock, At: c.wall()}
+	e := &ConditionError{Name: lock, At: c.wall()}
 	for i, compare := range only {
 		if keys, ok := failed[i]; ok {
 			e.Failed = append(e.Failed, FailedCondition{Compare: compare, Keys: keys.Kvs})

@@ -46,7 +46,8 @@ var ErrUnknown = errors.New("the outcome is unknown: it may or may not have been
 // text is one line: who holds it, where, since when, what for, and when the alert and the auto-unlock are due. It is an
 // [ErrHeld].
 type HeldError struct {
-	Lock string
+	Name string // of the lock that was wanted
+
 	// Holder is the record of the holder as it was At; its Token is 0 when the lock was free. Its text is whatever the
 	// holder's client wrote: escape it.
 	Holder metadata.Document
@@ -77,14 +78,14 @@ type HeldError struct {
 
 // Error names the holder, in one line.
 func (e *HeldError) Error() string {
-	line := fmt.Sprintf("lock %q is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
+	line := fmt.Sprintf("lock %q is held by %s", e.Name, describe(&e.Holder.Record, e.At))
 	switch {
 	case e.Kind != "":
 		line = e.shared()
 	case e.Holder.Token == 0 && e.Delay != nil:
-		line = fmt.Sprintf("nobody holds lock %q; %s", e.Lock, describeDelay(e.Delay, e.At))
+		line = fmt.Sprintf("nobody holds lock %q; %s", e.Name, describeDelay(e.Delay, e.At))
 	case e.Holder.Token == 0:
-		line = fmt.Sprintf("lock %q is free, but others queue for it", e.Lock)
+		line = fmt.Sprintf("lock %q is free, but others queue for it", e.Name)
 	}
 	if e.Kind != "" && e.Delay != nil {
 		line += "; " + describeDelay(e.Delay, e.At)
@@ -112,11 +113,11 @@ const fewHolders = 3
 
 // shared says why a lock that several can hold has no room, or who is ahead.
 func (e *HeldError) shared() string {
-	line := fmt.Sprintf("lock %q is %s by ", e.Lock, e.manner())
+	line := fmt.Sprintf("lock %q is %s by ", e.Name, e.manner())
 	queue := ", but others queue for it"
 	room := len(e.Holders) == 0 || e.Kind == metadata.HoldsShared && e.manner() == "read"
 	if e.Kind == metadata.HoldsPermits {
-		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Lock, e.Free, text.Count(e.Limit, "permit"))
+		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Name, e.Free, text.Count(e.Limit, "permit"))
 		line = fmt.Sprintf("%s, %d wanted; held by ", free, e.Weight)
 		queue = ""
 		if room = e.Free >= e.Weight; room {
@@ -125,9 +126,9 @@ func (e *HeldError) shared() string {
 	}
 	switch {
 	case len(e.Holders) == 0 && e.Delay != nil:
-		return fmt.Sprintf("nobody holds lock %q", e.Lock)
+		return fmt.Sprintf("nobody holds lock %q", e.Name)
 	case len(e.Holders) == 0:
-		return fmt.Sprintf("lock %q is free%s", e.Lock, queue)
+		return fmt.Sprintf("lock %q is free%s", e.Name, queue)
 	case len(e.Holders) == 1:
 		line += describe(&e.Holders[0].Record, e.At)
 	default:
@@ -168,9 +169,9 @@ func (e *HeldError) several() string {
 
 // LostError means that a hold ended without its holder's Unlock, or may have.
 type LostError struct {
-	Lock  string
-	UUID  string
-	Token int64 // 0 if [Client.Adopt] found no such hold
+	Name  string // of the lock
+	UUID  string // of the hold
+	Token int64  // 0 if [Client.Adopt] found no such hold
 
 	// Certain reports that the hold is over. Otherwise its time ran out on this machine's clock before etcd confirmed
 	// an extension: the hold may still stand, but must not be relied on.
@@ -189,20 +190,20 @@ func (e *LostError) Error() string {
 	case e.Token == 0 && e.Certain:
 		return e.notFound()
 	case !e.Certain:
-		return fmt.Sprintf("lock %q may be lost: its time ran out before etcd confirmed an extension", e.Lock)
+		return fmt.Sprintf("lock %q may be lost: its time ran out before etcd confirmed an extension", e.Name)
 	case e.Ending != nil:
-		return fmt.Sprintf("lock %q was lost: %s", e.Lock, describeEnding(e.Ending, e.At))
+		return fmt.Sprintf("lock %q was lost: %s", e.Name, describeEnding(e.Ending, e.At))
 	case e.Holder != nil:
-		return fmt.Sprintf("lock %q was lost: it is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
+		return fmt.Sprintf("lock %q was lost: it is held by %s", e.Name, describe(&e.Holder.Record, e.At))
 	case e.unread != nil:
-		return fmt.Sprintf("lock %q was lost: its record is gone; etcd did not say in time who removed it", e.Lock)
+		return fmt.Sprintf("lock %q was lost: its record is gone; etcd did not say in time who removed it", e.Name)
 	}
-	return fmt.Sprintf("lock %q was lost: its record is gone, and whoever removed it left no note", e.Lock)
+	return fmt.Sprintf("lock %q was lost: its record is gone, and whoever removed it left no note", e.Name)
 }
 
 // notFound returns the line about a hold that could not be adopted.
 func (e *LostError) notFound() string {
-	line := fmt.Sprintf("lock %q is not held as %s", e.Lock, plain(e.UUID))
+	line := fmt.Sprintf("lock %q is not held as %s", e.Name, plain(e.UUID))
 	if e.Ending != nil {
 		line += ": that hold was " + describeEnding(e.Ending, e.At)
 	}
@@ -218,7 +219,7 @@ func (e *LostError) Is(target error) bool { return target == ErrNotHeld }
 // AlreadyHeldError means that the caller would wait for itself: its context was made under a hold of the lock that it
 // wants. With [Reentrant] the call would enter that hold again.
 type AlreadyHeldError struct {
-	Lock  string
+	Name  string    // of the lock
 	Where string    // file and line of the call that took it
 	Since time.Time // wall clock
 	At    time.Time // of this error, wall clock
@@ -226,14 +227,14 @@ type AlreadyHeldError struct {
 
 // Error says where the lock was taken, in one line.
 func (e *AlreadyHeldError) Error() string {
-	return fmt.Sprintf("lock %q is already held by you at %s, taken %s", e.Lock, e.Where,
+	return fmt.Sprintf("lock %q is already held by you at %s, taken %s", e.Name, e.Where,
 		text.RelativeWords(e.Since, e.At))
 }
 
 // ConditionError means that nothing was done, because some of the caller's compares did not hold. It is an
 // [ErrCondition].
 type ConditionError struct {
-	Lock   string
+	Name   string // of the lock
 	Failed []FailedCondition
 	Holder *metadata.Document // who held the lock at the same time; nil if nobody did
 	At     time.Time          // wall clock of this process
@@ -251,7 +252,7 @@ func (e *ConditionError) Error() string {
 	for i, f := range e.Failed {
 		facts[i] = f.String()
 	}
-	return fmt.Sprintf("lock %q: %v: %s", e.Lock, ErrCondition, strings.Join(facts, "; "))
+	return fmt.Sprintf("lock %q: %v: %s", e.Name, ErrCondition, strings.Join(facts, "; "))
 }
 
 // Is makes every ConditionError an [ErrCondition].
@@ -286,7 +287,7 @@ func ended(ctx context.Context) error { return etcdretry.Ended(ctx, ErrClosed) }
 
 // AskedError means that work ended early because the holder was asked to finish.
 type AskedError struct {
-	Lock    string
+	Name    string // of the lock
 	Request metadata.Request
 	At      time.Time // when the work ended, wall clock
 }
@@ -294,5 +295,5 @@ type AskedError struct {
 // Error returns one line, in which text from outside is made harmless.
 func (e *AskedError) Error() string {
 	by := describeRequest(&e.Request, e.At)
-	return fmt.Sprintf("the holder of lock %q was asked to finish by %s", clip(e.Lock), by)
+	return fmt.Sprintf("the holder of lock %q was asked to finish by %s", clip(e.Name), by)
 }

@@ -79,7 +79,7 @@ func ExampleClient_Reserve() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("reserved:", r.Lock)
+	fmt.Println("reserved:", r.Name)
 
 	_, err = locks.TryLock(ctx, "db/migrate")
 	if held, ok := errors.AsType[*mutex.HeldError](err); ok {
@@ -87,7 +87,7 @@ func ExampleClient_Reserve() {
 	}
 
 	// Any process that knows the name and the UUID can release it.
-	l, err := locks.Adopt(ctx, r.Lock, r.UUID)
+	l, err := locks.Adopt(ctx, r.Name, r.UUID)
 	if err != nil {
 		log.Fatal(err)
 	}

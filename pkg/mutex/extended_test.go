@@ -50,7 +50,7 @@ func TestHolderUsesGrantedTime(t *testing.T) {
 			e.Given() != 30*time.Minute {
 			t.Errorf("by %+v", e)
 		}
-		if len(told) != 1 || told[0].Hold != l || told[0].Extension.By != "ann" {
+		if len(told) != 1 || told[0].Lock != l || told[0].Extension.By != "ann" {
 			t.Errorf("the hook got %+v", told)
 		}
 		if d := passed() + time.Until(l.Deadline()); d < 39*time.Minute || d > 39*time.Minute+time.Second {

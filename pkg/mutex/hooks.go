@@ -65,23 +65,23 @@ func ExtendResults() []Result { return []Result{ResultExtended, ResultLost, Resu
 
 // Asking is a Lock or Do that has begun.
 type Asking struct {
-	Lock    string          // as the caller named it
+	Name    string          // of the lock, as the caller gave it
 	Context context.Context // the caller's, but it also ends with the call
 }
 
 // Acquired is the end of a wait for a lock.
 type Acquired struct {
-	Lock    string          // as the caller named it
+	Name    string          // of the lock, as the caller gave it
 	Context context.Context // the caller's, which may have ended; for values such as a trace span
 	Result  Result
 	Waited  time.Duration // from the call until its end; without a rival, the round trip to etcd
-	Hold    *Lock         // nil unless acquired
+	Lock    *Lock         // nil unless acquired
 	Err     error         // nil if acquired
 }
 
 // Extended is an attempt to postpone the alert and the auto-unlock.
 type Extended struct {
-	Hold      *Lock
+	Lock      *Lock
 	Result    Result
 	Heartbeat bool
 	Took      time.Duration
@@ -90,13 +90,13 @@ type Extended struct {
 
 // Asked is a request to the holder of a lock to finish.
 type Asked struct {
-	Hold    *Lock
+	Lock    *Lock
 	Request metadata.Request // its texts are whatever its writer wrote: escape them
 }
 
 // GivenTime is more time that somebody gave the holder of a lock.
 type GivenTime struct {
-	Hold      *Lock              // its Deadline is the new one
+	Lock      *Lock              // its Deadline is the new one
 	Extension metadata.Extension // its texts are whatever its writer wrote: escape them
 }
 
@@ -119,7 +119,7 @@ func LostReasons() []Reason {
 
 // Lost is the end of a handle that its holder did not bring about.
 type Lost struct {
-	Hold   *Lock
+	Lock   *Lock
 	Reason Reason
 	Held   time.Duration // since the acquisition was sent
 	Err    *LostError
@@ -127,7 +127,7 @@ type Lost struct {
 
 // Released is the end of an Unlock.
 type Released struct {
-	Hold   *Lock
+	Lock   *Lock
 	Result Result        // released, lost, or error: then the release goes on in the background
 	Held   time.Duration // since the acquisition was sent, or since the hold was adopted
 	Err    error

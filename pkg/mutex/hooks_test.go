@@ -47,18 +47,18 @@ func (d *diary) want(t *testing.T, lines ...string) {
 func (d *diary) hooks() mutex.Hooks {
 	return mutex.Hooks{
 		Acquired: func(e mutex.Acquired) {
-			d.write("%s %s after %v, hold %v, error %v", e.Lock, e.Result, e.Waited, e.Hold != nil, e.Err != nil)
+			d.write("%s %s after %v, hold %v, error %v", e.Name, e.Result, e.Waited, e.Lock != nil, e.Err != nil)
 		},
 		Extended: func(e mutex.Extended) {
-			d.write("%s %s, heartbeat %v, after %v, error %v", e.Hold.Name(), e.Result, e.Heartbeat, e.Took,
+			d.write("%s %s, heartbeat %v, after %v, error %v", e.Lock.Name(), e.Result, e.Heartbeat, e.Took,
 				e.Err != nil)
 		},
 		Lost: func(e mutex.Lost) {
-			d.write("%s lost after %v: %s, certain %v", e.Hold.Name(), e.Held.Round(time.Second), e.Reason,
+			d.write("%s lost after %v: %s, certain %v", e.Lock.Name(), e.Held.Round(time.Second), e.Reason,
 				e.Err.Certain)
 		},
 		Released: func(e mutex.Released) {
-			d.write("%s %s after %v, error %v", e.Hold.Name(), e.Result, e.Held.Round(time.Second), e.Err != nil)
+			d.write("%s %s after %v, error %v", e.Lock.Name(), e.Result, e.Held.Round(time.Second), e.Err != nil)
 		},
 	}
 }
@@ -110,7 +110,7 @@ func TestHookReportsARequestToFinish(t *testing.T) {
 		f.away.Store(true)
 		got := waits(t, locks)
 		synctest.Wait()
-		if len(asked) != 1 || asked[0].Lock != "a" || asked[0].Context.Err() != nil {
+		if len(asked) != 1 || asked[0].Name != "a" || asked[0].Context.Err() != nil {
 			t.Fatalf("the hook got %v", asked)
 		}
 		f.away.Store(false)
@@ -126,11 +126,11 @@ func TestHooksMayUseTheClient(t *testing.T) {
 	var locks *mutex.Client
 	hooks := mutex.Hooks{
 		Acquired: func(e mutex.Acquired) {
-			if e.Hold != nil {
-				e.Hold.Alive(context.Background(), "acquired")
+			if e.Lock != nil {
+				e.Lock.Alive(context.Background(), "acquired")
 			}
 		},
-		Lost: func(e mutex.Lost) { e.Hold.Unlock() },
+		Lost: func(e mutex.Lost) { e.Lock.Unlock() },
 	}
 	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
 		locks = c
@@ -169,7 +169,7 @@ func TestPanickingHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 		},
 	}, func(t *testing.T, q *fake, call func(context.Context, *mutex.Client)) {
 		hooks := mutex.Hooks{Acquired: func(e mutex.Acquired) {
-			if e.Lock == "b" {
+			if e.Name == "b" {
 				panic("hook")
 			}
 		}}

@@ -302,7 +302,7 @@ func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
 	failed := b.wanted[0]
 	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
 		for _, a := range b.wanted {
-			if a.lock == held.Lock {
+			if a.lock == held.Name {
 				failed = a
 			}
 		}

@@ -50,7 +50,7 @@ func (l *Lock) awake() error {
 
 // runOut ends the handle because its time is up.
 func (l *Lock) runOut() {
-	l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
+	l.lose(&LostError{Name: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
 }
 
 // gone ends the handle because its hold is no longer in etcd, and finds out how the hold ended.
@@ -82,7 +82,7 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 
 // lost returns how a hold ended, from the operations of an answer that read its ending and the record of the lock.
 func (c *Client) lost(h locktxn.Hold, r etcdretry.Answer, note, record int) *LostError {
-	lost := &LostError{Lock: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, note),
+	lost := &LostError{Name: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, note),
 		At: c.wall()}
 	if now := readRecord(c.layout, h.Lock, r, record); now.Token != 0 {
 		lost.Holder = &now
@@ -102,7 +102,7 @@ func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
 
 // lostError returns an error that says that the hold is certainly gone, but not how, because that was not read.
 func (l *Lock) lostError(unread error) *LostError {
-	return &LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, Certain: true, At: l.c.wall(),
+	return &LostError{Name: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, Certain: true, At: l.c.wall(),
 		unread: unread}
 }
 
@@ -117,7 +117,7 @@ func (l *Lock) lose(why *LostError) *LostError {
 
 func (l *Lock) notifyLost(why *LostError) {
 	if hook := l.c.opts.Hooks.Lost; hook != nil {
-		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.began.monotonic), Err: why})
+		hook(Lost{Lock: l, Reason: why.Reason(), Held: time.Since(l.began.monotonic), Err: why})
 	}
 }
 

@@ -179,13 +179,13 @@ func TestRefusalMessages(t *testing.T) {
 			`the hold of a on h lasts until 2027-01-15T08:01:00Z, in 60 seconds`},
 		{mutex.HeldError{Kind: metadata.HoldsExclusive}, `lock "l" is free, but others queue for it`},
 	} {
-		c.e.Lock = "l"
+		c.e.Name = "l"
 		c.e.At = now
 		if got := c.e.Error(); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
-	asked := &mutex.AskedError{Lock: "l", Request: metadata.Request{By: "\x1b[2J",
+	asked := &mutex.AskedError{Name: "l", Request: metadata.Request{By: "\x1b[2J",
 		Reason: strings.Repeat("\u202e\n", 300)}}
 	if said := asked.Error(); strings.ContainsAny(said, "\n\x1b\u202e") || len(said) > 2000 {
 		t.Errorf("%q", said)

@@ -74,7 +74,7 @@ func (l *Lock) AskedError() error {
 	if request == nil {
 		return nil
 	}
-	return &AskedError{Lock: by.held.Lock, Request: *request, At: l.c.wall()}
+	return &AskedError{Name: by.held.Lock, Request: *request, At: l.c.wall()}
 }
 
 // Asked is [Lock.Asked] for any of the locks.
@@ -297,7 +297,7 @@ func (l *Lock) notifyAsked(r *metadata.Request) {
 	l.c.log(slog.LevelInfo, "asked to finish", l.about(slog.String("by", plain(r.By)),
 		slog.String("source", plain(r.Source)), slog.String("reason", plain(r.Reason)))...)
 	if hook := l.c.opts.Hooks.Asked; hook != nil {
-		hook(Asked{Hold: l, Request: *r})
+		hook(Asked{Lock: l, Request: *r})
 	}
 	if l.set.onAsked != nil {
 		l.set.onAsked(*r)
@@ -308,6 +308,6 @@ func (l *Lock) notifyGivenTime(e *metadata.Extension) {
 	l.c.log(slog.LevelInfo, "given more time", l.about(slog.String("by", plain(e.By)),
 		slog.String("reason", plain(e.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
 	if hook := l.c.opts.Hooks.GivenTime; hook != nil {
-		hook(GivenTime{Hold: l, Extension: *e})
+		hook(GivenTime{Lock: l, Extension: *e})
 	}
 }

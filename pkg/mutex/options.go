@@ -174,8 +174,8 @@ func OnAsked(f func(metadata.Request)) Option { return func(s *settings) { s.onA
 
 // Waiting is the state of the wait for a lock.
 type Waiting struct {
-	Lock     string
-	Position int // in the queue: 1 is next; 0 outside the queue
+	Name     string // of the lock
+	Position int    // in the queue: 1 is next; 0 outside the queue
 
 	// Holder is the record of the holder; its Token is 0 if there is none. Its text is whatever the holder's client
 	// wrote: escape it. Holders are all holders of a lock that several can hold, the oldest first.

@@ -28,7 +28,7 @@ func TestSelfDeadlockErrorSaysWhereTheLockWasTaken(t *testing.T) {
 				start := time.Now()
 				err := locks.Do(context.Background(), "a", again, opts...)
 				already, ok := errors.AsType[*mutex.AlreadyHeldError](err)
-				if !ok || already.Lock != "a" || time.Since(start) > 0 {
+				if !ok || already.Name != "a" || time.Since(start) > 0 {
 					t.Errorf("%s: after %v: %v", about, time.Since(start), err)
 					continue
 				}

@@ -78,7 +78,7 @@ func TestOnWaitListsPermitHolders(t *testing.T) {
 		two := take(t, c, "a", mutex.Semaphore(2))
 		told := make(chan mutex.Waiting, 100)
 		w := q.wait(c, mutex.Semaphore(2), mutex.Weight(2), mutex.OnWait(func(w mutex.Waiting) { told <- w }))
-		if w := <-told; w.Lock != "a" || w.Position != 1 || len(w.Holders) != 2 || w.Holder.UUID != one.UUID() {
+		if w := <-told; w.Name != "a" || w.Position != 1 || len(w.Holders) != 2 || w.Holder.UUID != one.UUID() {
 			t.Errorf("first told %+v", w)
 		}
 		unlock(t, one)

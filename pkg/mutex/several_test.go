@@ -23,7 +23,7 @@ func TestAllOrNothing(t *testing.T) {
 		names := []string{"c", "b", "a"}
 		refused := func(err error, b *mutex.Lock) {
 			t.Helper()
-			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Lock != "b" ||
+			if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Name != "b" ||
 				held.Holder.UUID != b.UUID() {
 				t.Errorf("got %v", err)
 			}
@@ -40,7 +40,7 @@ func TestAllOrNothing(t *testing.T) {
 		q.put(layout(t).Ticket("b", foreignUUID), "{}")
 		q.put(layout(t).Tail("b"), foreignUUID)
 		_, err = c.TryLockAll(t.Context(), names)
-		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Lock != "b" || held.Position != 2 {
+		if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Name != "b" || held.Position != 2 {
 			t.Errorf("while others queue for one of them: %v", err)
 		}
 		q.delete(layout(t).Ticket("b", foreignUUID)) // the tail is left behind
@@ -104,7 +104,7 @@ func TestLossOfOneLockEndsTheWaitForTheNext(t *testing.T) {
 		take(t, q.locks(), "b")
 		time.AfterFunc(2*time.Second, func() { q.delete(layout(t).Record("a")) })
 		_, err := q.locks().LockAll(t.Context(), []string{"a", "b"})
-		if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "a" {
+		if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Name != "a" {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -138,7 +138,7 @@ func TestGroupLosesOneLockBeforeALostAnswer(t *testing.T) {
 		})
 		_, err := locks.TryLockAll(t.Context(), []string{"a", "b"})
 		why, isLost := errors.AsType[*mutex.LostError](err)
-		if !isLost || why.Lock != c.lock || why.UUID != taken.UUID || c.forced != (why.Ending != nil) {
+		if !isLost || why.Name != c.lock || why.UUID != taken.UUID || c.forced != (why.Ending != nil) {
 			t.Errorf("the error is %v", err)
 		}
 		time.Sleep(time.Minute)

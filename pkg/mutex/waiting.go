@@ -35,7 +35,7 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	u := &urgency{c: a.c, lock: a.lock, kind: kind, by: a.draft.Owner, reason: a.set.urgent}
 	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.known(a.lock, holders{})}
 	v.position.Lock = a.lock
-	v.status.Lock = a.lock
+	v.status.Name = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
@@ -140,7 +140,7 @@ func (v *waitStatus) probes() []string {
 func (v *waitStatus) read(r etcdretry.Answer) {
 	h := readHolders(v.c.layout, v.position.Lock, v.kind, r)
 	v.known = v.kind.known(v.position.Lock, h)
-	v.status = Waiting{Lock: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
+	v.status = Waiting{Name: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
 		Delay: h.lastDelay()}
 	if v.known.Shares {
 		v.keys = len(r.Keys(1).Kvs)

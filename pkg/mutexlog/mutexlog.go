@@ -42,27 +42,27 @@ func acquired(l *slog.Logger, e mutex.Acquired) {
 	waited := slog.Duration("waited", e.Waited)
 	switch e.Result {
 	case mutex.ResultAcquired:
-		write(l, slog.LevelDebug, "lock acquired", nil, append(about(e.Hold), waited)...)
+		write(l, slog.LevelDebug, "lock acquired", nil, append(about(e.Lock), waited)...)
 	case mutex.ResultHeld, mutex.ResultRefused:
-		write(l, slog.LevelDebug, "lock not acquired", e.Err, slog.String("lock", e.Lock), waited)
+		write(l, slog.LevelDebug, "lock not acquired", e.Err, slog.String("lock", e.Name), waited)
 	case mutex.ResultGaveUp:
-		write(l, slog.LevelInfo, "gave up waiting for a lock", e.Err, slog.String("lock", e.Lock), waited)
+		write(l, slog.LevelInfo, "gave up waiting for a lock", e.Err, slog.String("lock", e.Name), waited)
 	default:
-		write(l, slog.LevelWarn, "lock not acquired", e.Err, slog.String("lock", e.Lock), waited)
+		write(l, slog.LevelWarn, "lock not acquired", e.Err, slog.String("lock", e.Name), waited)
 	}
 }
 
 func extended(l *slog.Logger, e mutex.Extended) {
 	switch {
 	case e.Result == mutex.ResultExtended:
-		write(l, slog.LevelDebug, "lock extended", nil, append(about(e.Hold), slog.Bool("heartbeat", e.Heartbeat))...)
+		write(l, slog.LevelDebug, "lock extended", nil, append(about(e.Lock), slog.Bool("heartbeat", e.Heartbeat))...)
 	case e.Result == mutex.ResultError && !e.Heartbeat:
-		write(l, slog.LevelWarn, "lock not extended", e.Err, about(e.Hold)...)
+		write(l, slog.LevelWarn, "lock not extended", e.Err, about(e.Lock)...)
 	}
 }
 
 func released(l *slog.Logger, e mutex.Released) {
-	attributes := append(about(e.Hold), slog.Duration("held", e.Held))
+	attributes := append(about(e.Lock), slog.Duration("held", e.Held))
 	switch e.Result {
 	case mutex.ResultReleased:
 		write(l, slog.LevelDebug, "lock released", nil, attributes...)

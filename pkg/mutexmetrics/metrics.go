@@ -183,13 +183,13 @@ func (m *Metrics) all() []prometheus.Collector {
 func (m *Metrics) Hooks() mutex.Hooks {
 	return mutex.Hooks{
 		Asking: m.asking, Acquired: m.acquired, Extended: m.extended, Lost: m.lose, Released: m.released,
-		Asked:     func(e mutex.Asked) { m.groups.series(e.Hold.Name()).asked.Inc() },
-		GivenTime: func(e mutex.GivenTime) { m.groups.series(e.Hold.Name()).givenTime.Inc() },
+		Asked:     func(e mutex.Asked) { m.groups.series(e.Lock.Name()).asked.Inc() },
+		GivenTime: func(e mutex.GivenTime) { m.groups.series(e.Lock.Name()).givenTime.Inc() },
 	}
 }
 
 func (m *Metrics) asking(e mutex.Asking) {
-	during(e.Context, m.groups.series(e.Lock).waiting)
+	during(e.Context, m.groups.series(e.Name).waiting)
 }
 
 // during keeps g incremented until ctx ends: hooks do not report every such end.
@@ -199,32 +199,32 @@ func during(ctx context.Context, g prometheus.Gauge) {
 }
 
 func (m *Metrics) acquired(e mutex.Acquired) {
-	s := m.groups.series(e.Lock)
+	s := m.groups.series(e.Name)
 	s.acquisitions.add(string(e.Result))
 	if e.Result != mutex.ResultAcquired && e.Result != mutex.ResultGaveUp {
 		return
 	}
 	exemplar := m.exemplars.labels(e.Context)
 	observe(s.wait, e.Waited, exemplar)
-	if e.Hold != nil {
-		during(e.Hold.Context(), s.held)
-		m.exemplars.keep(e.Hold, exemplar)
+	if e.Lock != nil {
+		during(e.Lock.Context(), s.held)
+		m.exemplars.keep(e.Lock, exemplar)
 	}
 }
 
 func (m *Metrics) extended(e mutex.Extended) {
-	m.groups.series(e.Hold.Name()).extensions.add(string(e.Result))
+	m.groups.series(e.Lock.Name()).extensions.add(string(e.Result))
 }
 
-func (m *Metrics) lose(e mutex.Lost) { m.ended(e.Hold, e.Reason, e.Held) }
+func (m *Metrics) lose(e mutex.Lost) { m.ended(e.Lock, e.Reason, e.Held) }
 
 func (m *Metrics) released(e mutex.Released) {
-	m.groups.series(e.Hold.Name()).releases.add(string(e.Result))
+	m.groups.series(e.Lock.Name()).releases.add(string(e.Result))
 	var reason mutex.Reason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
 	}
-	m.ended(e.Hold, reason, e.Held)
+	m.ended(e.Lock, reason, e.Held)
 }
 
 // ended records the end of a hold; reason is empty if it was not lost.

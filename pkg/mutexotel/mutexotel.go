@@ -106,15 +106,15 @@ func (t *Telemetry) acquired(e mutex.Acquired) {
 	now := time.Now()
 	result := attributeResult.String(string(e.Result))
 	ctx, span := t.tracer.Start(e.Context, "lock wait", trace.WithTimestamp(now.Add(-e.Waited)),
-		trace.WithAttributes(attributeLock.String(e.Lock), result))
+		trace.WithAttributes(attributeLock.String(e.Name), result))
 	if e.Result == mutex.ResultError {
 		span.RecordError(e.Err)
 		span.SetStatus(codes.Error, e.Err.Error())
 	}
 	span.End(trace.WithTimestamp(now))
-	t.wait.Record(ctx, e.Waited.Seconds(), metric.WithAttributes(t.with(e.Lock, result)...))
-	if e.Hold != nil {
-		t.begin(e.Context, e.Hold, now)
+	t.wait.Record(ctx, e.Waited.Seconds(), metric.WithAttributes(t.with(e.Name, result)...))
+	if e.Lock != nil {
+		t.begin(e.Context, e.Lock, now)
 	}
 }
 
@@ -166,14 +166,14 @@ func (h held) end(outcome string, reason mutex.Reason) context.Context {
 	return trace.ContextWithSpan(ctx, h.Span)
 }
 
-func (t *Telemetry) lost(e mutex.Lost) { t.over(e.Hold, string(mutex.ResultLost), e.Reason, e.Held) }
+func (t *Telemetry) lost(e mutex.Lost) { t.over(e.Lock, string(mutex.ResultLost), e.Reason, e.Held) }
 
 func (t *Telemetry) released(e mutex.Released) {
 	var reason mutex.Reason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
 	}
-	t.over(e.Hold, string(e.Result), reason, e.Held)
+	t.over(e.Lock, string(e.Result), reason, e.Held)
 }
 
 func (t *Telemetry) over(l *mutex.Lock, outcome string, reason mutex.Reason, after time.Duration) {
@@ -189,9 +189,9 @@ func ending(outcome string, reason mutex.Reason) []attribute.KeyValue {
 	return attributes
 }
 
-func (t *Telemetry) asked(e mutex.Asked) { t.event(e.Hold, "asked to finish") }
+func (t *Telemetry) asked(e mutex.Asked) { t.event(e.Lock, "asked to finish") }
 
-func (t *Telemetry) givenTime(e mutex.GivenTime) { t.event(e.Hold, "given more time") }
+func (t *Telemetry) givenTime(e mutex.GivenTime) { t.event(e.Lock, "given more time") }
 
 // event adds an event to the span of a hold. What operators wrote about it is in the audit trail, not in a trace.
 func (t *Telemetry) event(l *mutex.Lock, name string) {

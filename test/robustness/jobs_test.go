@@ -71,7 +71,7 @@ func allAcquired(all *mutex.Locks, err error) line {
 	if err != nil {
 		one := acquired(nil, err)
 		if held, isHeld := errors.AsType[*mutex.HeldError](err); isHeld && one.Said == refused {
-			one.Record = held.Lock
+			one.Record = held.Name
 			a.Each = append(a.Each, one)
 		}
 		a.Err = err.Error()
