@@ -46,7 +46,7 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 	}
 	ctx, stop := context.WithCancel(lock.Context())
 	defer stop()
-	asked, signalled := lock.Asked(), false
+	asked, signalled := lock.FinishRequested(), false
 	for {
 		select {
 		case <-asked:
@@ -140,7 +140,7 @@ func (o *onAsk) Set(value string) error {
 
 // asked says on stderr who asks the command to finish, and does what --on-ask wants. ctx ends with the command.
 func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
-	j.app.say("%v", lock.AskedError())
+	j.app.say("%v", lock.FinishRequestError())
 	switch {
 	case childproc.Ends(j.onAsk.signal):
 		j.app.say("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
@@ -148,7 +148,7 @@ func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
 	case j.onAsk.signal != 0:
 		c.Signal(j.onAsk.signal)
 	case j.onAsk.command != "":
-		go j.runOnAsk(ctx, lock, lock.Request())
+		go j.runOnAsk(ctx, lock, lock.FinishRequest())
 	}
 }
 

@@ -37,7 +37,7 @@ const (
 	StopFailed    Stop = "failed"     // a step returned an error, or etcd refused to confirm the lock
 	StopPanicked  Stop = "panicked"   // a step panicked; the error is a [*PanicError]
 	StopCancelled Stop = "cancelled"  // the caller's context ended, or the client was closed
-	StopAsked     Stop = "asked"      // the holder was asked to finish; the error is a [*mutex.AskedError]
+	StopAsked     Stop = "asked"      // the holder was asked to finish; the error is a [*mutex.FinishRequestError]
 )
 
 // StepReport is the result of one step.
@@ -73,9 +73,9 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 // so choose durations for the longest step. It stops at the first step that fails or panics, when ctx ends, and when
 // the lock is lost: then no further step begins, and the context of the running step ends.
 //
-// When the holder is asked to finish (see [mutex.Lock.Asked]), the running step continues and no further step begins;
-// the error is a [*mutex.AskedError], which says who asked and why. Put work that must not be left half done into one
-// step.
+// When the holder is asked to finish (see [mutex.Lock.FinishRequested]), the running step continues and no further step
+// begins; the error is a [*mutex.FinishRequestError], which says who asked and why. Put work that must not be left half
+// done into one step.
 //
 // The error is the report's: nil if all steps were done and the lock was held throughout.
 func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,
@@ -143,7 +143,7 @@ func (p *pipeline) run() {
 	for i, s := range p.steps {
 		err := context.Cause(ctx)
 		if err == nil {
-			err = p.lock.AskedError()
+			err = p.lock.FinishRequestError()
 		}
 		if err == nil {
 			err = p.confirm(ctx, fmt.Sprintf("step %d of %d: %s", i+1, len(p.steps), s.Name))
@@ -191,7 +191,7 @@ func (p *pipeline) stop(err error) {
 	ended := context.Cause(p.lock.Context())
 	lost, isLost := ended.(*mutex.LostError)
 	_, isPanic := errors.AsType[*PanicError](err)
-	_, isAsked := errors.AsType[*mutex.AskedError](err)
+	_, isAsked := errors.AsType[*mutex.FinishRequestError](err)
 	switch {
 	case isLost:
 		r.Stop = StopLost

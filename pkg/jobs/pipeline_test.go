@@ -133,7 +133,7 @@ func TestPipelineReportsWhyItStopped(t *testing.T) {
 				if p, ok := errors.AsType[*jobs.PanicError](err); ok && !strings.Contains(p.Stack, "pipeline_test.go") {
 					t.Errorf("the stack is %s", p.Stack)
 				}
-				if asked, ok := errors.AsType[*mutex.AskedError](err); ok != (c.stop == jobs.StopAsked) {
+				if asked, ok := errors.AsType[*mutex.FinishRequestError](err); ok != (c.stop == jobs.StopAsked) {
 					t.Errorf("asked: %v", asked)
 				}
 				if last := report.Steps[2]; !c.last && last.State != jobs.StepNotRun {

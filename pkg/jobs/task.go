@@ -121,10 +121,10 @@ func (t *Task) Alive(ctx context.Context, progress ...string) error {
 	return t.lock.Alive(ctx, progress...)
 }
 
-// Asked returns a channel that is closed when the worker is asked to give up this task early, see [mutex.Lock.Asked]:
-// it may [Task.Save] what it has and [Task.Release] the task, finish it, or ignore the request. The request concerns
-// this task alone; it does not keep [Tasks.Capture] from taking others.
-func (t *Task) Asked() <-chan struct{} { return t.lock.Asked() }
+// Asked returns a channel that is closed when the worker is asked to give up this task early, see
+// [mutex.Lock.FinishRequested]: it may [Task.Save] what it has and [Task.Release] the task, finish it, or ignore the
+// request. The request concerns this task alone; it does not keep [Tasks.Capture] from taking others.
+func (t *Task) Asked() <-chan struct{} { return t.lock.FinishRequested() }
 
 // Finish puts the task into a state that a transition leads to, with a note for operators, and releases its lock, in
 // one transaction. If this worker has lost the task, the error is a [*mutex.LostError] and nothing is written. After a

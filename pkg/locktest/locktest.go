@@ -189,14 +189,14 @@ func (s *Server) Abandon(name, how string) {
 }
 
 // Ask asks the holder of a lock to finish, as an operator with this name would on the dashboard. See
-// [mutex.Lock.Asked].
+// [mutex.Lock.FinishRequested].
 func (s *Server) Ask(name, by, reason string) {
 	s.t.Helper()
 	s.do(protocol.ActionAsk, name, protocol.Action{Actor: by, Reason: reason})
 }
 
 // Extend gives the holder of a lock d more time, in whole seconds, as an operator would on the dashboard. See
-// [mutex.Lock.Extended].
+// [mutex.Lock.MoreTime].
 func (s *Server) Extend(name string, d time.Duration) {
 	s.t.Helper()
 	s.do(protocol.ActionExtend, name, protocol.Action{Actor: operator, Reason: "the test gave it more time",

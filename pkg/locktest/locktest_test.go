@@ -145,13 +145,13 @@ func TestOperatorAsksTheHolderAndGivesItTime(t *testing.T) {
 		s.Extend("invoices", time.Hour)
 		s.Ask("invoices", "ann", "the deploy waits")
 		s.Ask("invoices", "bob", "so does mine")
-		<-l.Asked()
+		<-l.FinishRequested()
 		synctest.Wait()
-		if r := l.Request(); r.By != "bob" || r.Reason != "so does mine" {
+		if r := l.FinishRequest(); r.By != "bob" || r.Reason != "so does mine" {
 			t.Errorf("the request is %+v", r)
 		}
-		if d := l.Deadline().Sub(before); d < 2*time.Hour || d > 2*time.Hour+2*time.Second || l.Extended() == nil {
-			t.Errorf("it was given %v by %+v", d, l.Extended())
+		if d := l.Deadline().Sub(before); d < 2*time.Hour || d > 2*time.Hour+2*time.Second || l.MoreTime() == nil {
+			t.Errorf("it was given %v by %+v", d, l.MoreTime())
 		}
 		l.Unlock()
 	})

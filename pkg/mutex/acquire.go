@@ -31,7 +31,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	defer func(began time.Time) { a.notifyAcquired(began, l, err) }(time.Now())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a.notifyAsking(ctx)
+	a.notifyAcquiring(ctx)
 	done, ok := c.beginWait()
 	if !ok {
 		return nil, a.explain(ErrClosed)
@@ -147,10 +147,10 @@ func old(events []*clientv3.Event, seen int64) bool {
 	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
 }
 
-// notifyAsking calls the hook for an acquisition that begins and ends no later than ctx.
-func (a *acquisition) notifyAsking(ctx context.Context) {
-	if hook := a.c.opts.Hooks.Asking; hook != nil {
-		hook(Asking{Name: a.lock, Context: ctx})
+// notifyAcquiring calls the hook for an acquisition that begins and ends no later than ctx.
+func (a *acquisition) notifyAcquiring(ctx context.Context) {
+	if hook := a.c.opts.Hooks.Acquiring; hook != nil {
+		hook(Acquiring{Name: a.lock, Context: ctx})
 	}
 }
 

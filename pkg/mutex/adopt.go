@@ -179,7 +179,7 @@ func (l *Lock) remember(doc *metadata.Document) {
 	}
 	if doc.Extended != nil { // its deadlines are those that are adopted
 		revision := writtenAt(doc, metadata.FieldExtended)
-		l.messages = &messages{extension: doc.Extended, extended: revision, deliveredExtension: revision}
+		l.messages = &messages{moreTime: doc.Extended, moreTimeRevision: revision, deliveredMoreTime: revision}
 	}
 	if l.extension.alertTarget.IsZero() {
 		l.extension.alertTarget = l.began.wall.Add(l.set.alertAfter)

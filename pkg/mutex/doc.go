@@ -67,8 +67,8 @@
 //   - [Client.LockAll] and [Client.TryLockAll] take several locks, all or none.
 //   - [If] and [Then] compare and write your own keys in the transaction that takes the lock, [Lock.UnlockWith] in the
 //     one that releases it.
-//   - [Lock.Asked] tells a holder that an operator, or a waiter with [Urgent], wants it to finish early;
-//     [Lock.Extended] says who gave it more time.
+//   - [Lock.FinishRequested] tells a holder that an operator, or a waiter with [AskToFinish], wants it to finish early;
+//     [Lock.MoreTime] says who gave it more time.
 //   - Package leader elects a leader, and package inspect reads locks without taking them.
 //   - Package jobs is built on locks: work that runs once per period, step by step, or task by task.
 //

@@ -285,15 +285,15 @@ func (noHold) Is(target error) bool { return target == ErrNotHeld }
 // ended returns why ctx ended.
 func ended(ctx context.Context) error { return etcdretry.Ended(ctx, ErrClosed) }
 
-// AskedError means that work ended early because the holder was asked to finish.
-type AskedError struct {
+// FinishRequestError means that work ended early because the holder was asked to finish.
+type FinishRequestError struct {
 	Name    string // of the lock
 	Request metadata.Request
 	At      time.Time // when the work ended, wall clock
 }
 
 // Error returns one line, in which text from outside is made harmless.
-func (e *AskedError) Error() string {
+func (e *FinishRequestError) Error() string {
 	by := describeRequest(&e.Request, e.At)
 	return fmt.Sprintf("the holder of lock %q was asked to finish by %s", clip(e.Name), by)
 }

@@ -156,7 +156,7 @@ func ExampleReentrant() {
 	// <nil>
 }
 
-func ExampleLock_Asked() {
+func ExampleLock_FinishRequested() {
 	locks, err := mutex.New(etcd(), mutex.Options{Owner: "search"})
 	if err != nil {
 		log.Fatal(err)
@@ -168,8 +168,8 @@ func ExampleLock_Asked() {
 		lock := mutex.FromContext(ctx)
 		for batch := 1; batch <= 10_000; batch++ {
 			select {
-			case <-lock.Asked(): // between two batches is a good moment to stop
-				return lock.AskedError()
+			case <-lock.FinishRequested(): // between two batches is a good moment to stop
+				return lock.FinishRequestError()
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-time.After(10 * time.Millisecond): // the work
@@ -181,11 +181,11 @@ func ExampleLock_Asked() {
 	// Somebody else is in a hurry.
 	time.AfterFunc(100*time.Millisecond, func() {
 		_ = locks.Do(ctx, "search/reindex", func(context.Context) error { return nil },
-			mutex.Urgent("deploy of the fix"), mutex.Owner("deploy"))
+			mutex.AskToFinish("deploy of the fix"), mutex.Owner("deploy"))
 	})
 
 	err = locks.Do(ctx, "search/reindex", reindex)
-	if asked, isAsked := err.(*mutex.AskedError); isAsked {
+	if asked, isAsked := err.(*mutex.FinishRequestError); isAsked {
 		fmt.Printf("%s asked to finish: %s\n", asked.Request.By, asked.Request.Reason)
 	}
 	// Output:

@@ -11,13 +11,14 @@ import (
 // has hooks for Prometheus, mutexotel for OpenTelemetry, mutexlog for logs.
 //
 // A hook runs in the goroutine of the call it observes, with no mutex of this package held, so it may use the client;
-// Lock, Alive and Unlock return after it. Asked, GivenTime, Lost, and Extended of a heartbeat run in goroutines of the
-// client. Hooks of one client may run concurrently. Nothing recovers a panic in a hook: it ends the program, or unwinds
-// the caller. If Acquired panics, its lock is released, because no caller will ever have the handle.
+// Lock, Alive and Unlock return after it. FinishRequested, MoreTimeGiven, Lost, and Extended of a heartbeat run in
+// goroutines of the client. Hooks of one client may run concurrently. Nothing recovers a panic in a hook: it ends the
+// program, or unwinds the caller. If Acquired panics, its lock is released, because no caller will ever have the
+// handle.
 type Hooks struct {
-	// Asking is called when a Lock or Do begins, before the first request. A wait that never ends is never reported by
+	// Acquiring is called when a Lock or Do begins, before the first request. A wait that never ends is never reported by
 	// Acquired.
-	Asking func(Asking)
+	Acquiring func(Acquiring)
 
 	// Acquired is called at the end of each Lock, TryLock and Do. It is not called for bad arguments, for
 	// [Client.Adopt], or for holds that are entered again, see [Reentrant].
@@ -26,11 +27,12 @@ type Hooks struct {
 	// Extended is called after each Alive and each heartbeat.
 	Extended func(Extended)
 
-	// Asked is called when the holder of a lock is asked to finish, and again for each later request; see [Lock.Asked].
-	Asked func(Asked)
+	// FinishRequested is called when the holder of a lock is asked to finish, and again for each later request; see
+	// [Lock.FinishRequested].
+	FinishRequested func(FinishRequested)
 
-	// GivenTime is called when the holder of a lock was given more time; see [Lock.Extended].
-	GivenTime func(GivenTime)
+	// MoreTimeGiven is called when the holder of a lock was given more time; see [Lock.MoreTime].
+	MoreTimeGiven func(MoreTimeGiven)
 
 	// Lost is called when a handle ends without its holder's doing. For each handle that ends, either Lost or Released
 	// is called, except after [Lock.Detach] and [Client.Close].
@@ -40,7 +42,7 @@ type Hooks struct {
 	Released func(Released)
 }
 
-// Result is how something ended, as a word of a small set: the value of a label.
+// Result is the outcome of a call, as one of a few words: it suits a metric label.
 type Result string
 
 // The results.
@@ -63,13 +65,13 @@ func AcquireResults() []Result {
 // ExtendResults returns the results of [Extended].
 func ExtendResults() []Result { return []Result{ResultExtended, ResultLost, ResultError} }
 
-// Asking is a Lock or Do that has begun.
-type Asking struct {
+// Acquiring reports that a Lock or Do has begun.
+type Acquiring struct {
 	Name    string          // of the lock, as the caller gave it
 	Context context.Context // the caller's, but it also ends with the call
 }
 
-// Acquired is the end of a wait for a lock.
+// Acquired reports that a Lock, TryLock or Do has got the lock, or has ended without it.
 type Acquired struct {
 	Name    string          // of the lock, as the caller gave it
 	Context context.Context // the caller's, which may have ended; for values such as a trace span
@@ -79,7 +81,7 @@ type Acquired struct {
 	Err     error         // nil if acquired
 }
 
-// Extended is an attempt to postpone the alert and the auto-unlock.
+// Extended reports that an Alive or a heartbeat has postponed the deadlines, or has failed to.
 type Extended struct {
 	Lock      *Lock
 	Result    Result
@@ -88,19 +90,19 @@ type Extended struct {
 	Err       error
 }
 
-// Asked is a request to the holder of a lock to finish.
-type Asked struct {
+// FinishRequested reports that the holder of a lock was asked to finish.
+type FinishRequested struct {
 	Lock    *Lock
 	Request metadata.Request // its texts are whatever its writer wrote: escape them
 }
 
-// GivenTime is more time that somebody gave the holder of a lock.
-type GivenTime struct {
-	Lock      *Lock              // its Deadline is the new one
-	Extension metadata.Extension // its texts are whatever its writer wrote: escape them
+// MoreTimeGiven reports that an operator gave the holder of a lock more time.
+type MoreTimeGiven struct {
+	Lock     *Lock              // its Deadline is the new one
+	MoreTime metadata.Extension // its texts are whatever its writer wrote: escape them
 }
 
-// Reason is why a hold was lost, as a word of a small set.
+// Reason says why a hold was lost, in one of a few words: it suits a metric label.
 type Reason string
 
 // The reasons.
@@ -117,7 +119,7 @@ func LostReasons() []Reason {
 	return []Reason{ReasonForced, ReasonAutoUnlocked, ReasonAbandoned, ReasonRemoved, ReasonTime}
 }
 
-// Lost is the end of a handle that its holder did not bring about.
+// Lost reports that a hold was lost: it ended, or may have ended, without its holder's Unlock.
 type Lost struct {
 	Lock   *Lock
 	Reason Reason
@@ -125,7 +127,7 @@ type Lost struct {
 	Err    *LostError
 }
 
-// Released is the end of an Unlock.
+// Released reports that an Unlock has returned.
 type Released struct {
 	Lock   *Lock
 	Result Result        // released, lost, or error: then the release goes on in the background
@@ -136,10 +138,13 @@ type Released struct {
 // And returns hooks that call h and then others.
 func (h Hooks) And(others Hooks) Hooks {
 	return Hooks{
-		Asking: both(h.Asking, others.Asking), Acquired: both(h.Acquired, others.Acquired),
-		Extended: both(h.Extended, others.Extended),
-		Asked:    both(h.Asked, others.Asked), GivenTime: both(h.GivenTime, others.GivenTime),
-		Lost: both(h.Lost, others.Lost), Released: both(h.Released, others.Released),
+		Acquiring:       both(h.Acquiring, others.Acquiring),
+		Acquired:        both(h.Acquired, others.Acquired),
+		Extended:        both(h.Extended, others.Extended),
+		FinishRequested: both(h.FinishRequested, others.FinishRequested),
+		MoreTimeGiven:   both(h.MoreTimeGiven, others.MoreTimeGiven),
+		Lost:            both(h.Lost, others.Lost),
+		Released:        both(h.Released, others.Released),
 	}
 }
 

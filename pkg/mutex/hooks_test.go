@@ -104,8 +104,8 @@ func TestHooksReportTheLifeOfALock(t *testing.T) {
 }
 
 func TestHookReportsARequestToFinish(t *testing.T) {
-	var asked []mutex.Asking
-	o := mutex.Options{Hooks: mutex.Hooks{Asking: func(e mutex.Asking) { asked = append(asked, e) }}}
+	var asked []mutex.Acquiring
+	o := mutex.Options{Hooks: mutex.Hooks{Acquiring: func(e mutex.Acquiring) { asked = append(asked, e) }}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.away.Store(true)
 		got := waits(t, locks)

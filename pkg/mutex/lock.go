@@ -80,17 +80,17 @@ type extension struct {
 // messages are what others wrote into the record for its holder: a request to finish, and more time. mu of its handle
 // guards them.
 type messages struct {
-	request   *metadata.Request  // the latest; nil when there is none
-	requested int64              // its revision
-	asked     context.Context    // ends with the first request; nil until the holder asks for it
-	ask       context.CancelFunc // ends asked
+	request            *metadata.Request  // the latest; nil when there is none
+	requestRevision    int64              // its revision
+	finishRequested    context.Context    // ends with the first request; nil until the holder asks for it
+	endFinishRequested context.CancelFunc // ends finishRequested
 
-	extension *metadata.Extension // the latest; nil when there is none
-	extended  int64               // its revision
-	alertAt   time.Time           // the alert that it granted, wall clock; zero if unknown
+	moreTime         *metadata.Extension // the latest; nil when there is none
+	moreTimeRevision int64               // its revision
+	alertAt          time.Time           // the alert that it granted, wall clock; zero if unknown
 
-	delivering                           bool // a goroutine is informing the holder
-	deliveredRequest, deliveredExtension int64
+	delivering                          bool // a goroutine is informing the holder
+	deliveredRequest, deliveredMoreTime int64
 }
 
 // reentry counts the handles of one hold. mu of the first one guards it.

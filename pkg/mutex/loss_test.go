@@ -185,7 +185,7 @@ func TestRefusalMessages(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
-	asked := &mutex.AskedError{Name: "l", Request: metadata.Request{By: "\x1b[2J",
+	asked := &mutex.FinishRequestError{Name: "l", Request: metadata.Request{By: "\x1b[2J",
 		Reason: strings.Repeat("\u202e\n", 300)}}
 	if said := asked.Error(); strings.ContainsAny(said, "\n\x1b\u202e") || len(said) > 2000 {
 		t.Errorf("%q", said)

@@ -13,36 +13,36 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Asked returns a channel that is closed when an operator, or a client that waits with [Urgent], asks the holder to
-// finish. [Lock.Request] says who and why. The lock stays held: finish early if the work can; otherwise answer with the
-// text of the next [Lock.Alive], which is shown beside the request.
+// FinishRequested returns a channel that is closed when an operator, or a client that waits with [AskToFinish], asks
+// the holder to finish. [Lock.FinishRequest] says who and why. The lock stays held: finish early if the work can;
+// otherwise answer with the text of the next [Lock.Alive], which is shown beside the request.
 //
 // Requests are noticed at once, except in the first tenth of a second of a hold, and within a minute if a watch misses
 // them. The end of the hold does not close the channel. A handle that stands for several locks is asked when the holder
 // of any of them is. Without a hold the channel is nil.
-func (l *Lock) Asked() <-chan struct{} {
+func (l *Lock) FinishRequested() <-chan struct{} {
 	if l.none() {
 		return nil
 	}
 	members := l.members()
 	if len(members) == 1 {
-		return members[0].askedContext().Done()
+		return members[0].finishRequestedContext().Done()
 	}
 	l.mu.Lock()
-	listens := l.messages != nil && l.messages.asked != nil
+	listens := l.messages != nil && l.messages.finishRequested != nil
 	l.mu.Unlock()
-	asked := l.askedContext()
+	asked := l.finishRequestedContext()
 	if !listens {
 		for _, one := range members {
-			context.AfterFunc(one.askedContext(), l.messages.ask)
+			context.AfterFunc(one.finishRequestedContext(), l.messages.endFinishRequested)
 		}
 	}
 	return asked.Done()
 }
 
-// Request returns the latest request to finish; nil if there is none. Its texts are whatever its writer wrote: escape
-// them, or show an [AskedError], which does.
-func (l *Lock) Request() *metadata.Request {
+// FinishRequest returns the latest request to finish; nil if there is none. Its texts are whatever its writer wrote:
+// escape them, or show a [FinishRequestError], which does.
+func (l *Lock) FinishRequest() *metadata.Request {
 	if l.none() {
 		return nil
 	}
@@ -50,8 +50,8 @@ func (l *Lock) Request() *metadata.Request {
 	return request
 }
 
-// Extended returns who last gave this hold more time, and why; nil if nobody did.
-func (l *Lock) Extended() *metadata.Extension {
+// MoreTime returns what an operator last gave this hold, by whom and why; nil if nobody gave it more time.
+func (l *Lock) MoreTime() *metadata.Extension {
 	if l.none() {
 		return nil
 	}
@@ -61,12 +61,12 @@ func (l *Lock) Extended() *metadata.Extension {
 	if hold.messages == nil {
 		return nil
 	}
-	return hold.messages.extension
+	return hold.messages.moreTime
 }
 
-// AskedError returns an [*AskedError] for work that ends because it was asked to, as its error or as the cause of a
-// context; nil if there is no request.
-func (l *Lock) AskedError() error {
+// FinishRequestError returns a [*FinishRequestError] for work that ends because it was asked to, as its error or as the
+// cause of a context; nil if there is no request.
+func (l *Lock) FinishRequestError() error {
 	if l.none() {
 		return nil
 	}
@@ -74,23 +74,23 @@ func (l *Lock) AskedError() error {
 	if request == nil {
 		return nil
 	}
-	return &AskedError{Name: by.held.Lock, Request: *request, At: l.c.wall()}
+	return &FinishRequestError{Name: by.held.Lock, Request: *request, At: l.c.wall()}
 }
 
-// Asked is [Lock.Asked] for any of the locks.
-func (g *Locks) Asked() <-chan struct{} {
+// FinishRequested is [Lock.FinishRequested] for any of the locks.
+func (g *Locks) FinishRequested() <-chan struct{} {
 	if g == nil {
 		return nil
 	}
-	return g.whole.Asked()
+	return g.whole.FinishRequested()
 }
 
-// Request returns the latest [Lock.Request] of any of the locks.
-func (g *Locks) Request() *metadata.Request {
+// FinishRequest returns the latest [Lock.FinishRequest] of any of the locks.
+func (g *Locks) FinishRequest() *metadata.Request {
 	if g == nil {
 		return nil
 	}
-	return g.whole.Request()
+	return g.whole.FinishRequest()
 }
 
 // members returns the handles whose requests concern this one.
@@ -106,8 +106,8 @@ func latestRequest(locks []*Lock) (whom *Lock, request *metadata.Request) {
 	latest := int64(0)
 	for _, l := range locks {
 		l.mu.Lock()
-		if m := l.messages; m != nil && m.request != nil && m.requested > latest {
-			latest = m.requested
+		if m := l.messages; m != nil && m.request != nil && m.requestRevision > latest {
+			latest = m.requestRevision
 			whom = l
 			request = m.request
 		}
@@ -116,18 +116,18 @@ func latestRequest(locks []*Lock) (whom *Lock, request *metadata.Request) {
 	return whom, request
 }
 
-// askedContext returns the context that ends when the holder of this handle is asked.
-func (l *Lock) askedContext() context.Context {
+// finishRequestedContext returns the context that ends when the holder of this handle is asked.
+func (l *Lock) finishRequestedContext() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.received()
-	if m.asked == nil {
-		m.asked, m.ask = context.WithCancel(context.Background())
-		if m.requested != 0 {
-			m.ask()
+	if m.finishRequested == nil {
+		m.finishRequested, m.endFinishRequested = context.WithCancel(context.Background())
+		if m.requestRevision != 0 {
+			m.endFinishRequested()
 		}
 	}
-	return m.asked
+	return m.finishRequested
 }
 
 // received returns the messages, creating them if needed. The caller holds mu.
@@ -205,12 +205,13 @@ func (l *Lock) learnAll(doc *metadata.Document) {
 		return
 	}
 	if doc.Asked != nil {
-		l.request(doc.Asked, writtenAt(doc, metadata.FieldAsked))
+		l.takeFinishRequest(doc.Asked, writtenAt(doc, metadata.FieldAsked))
 	}
-	by := l.grant(doc)
+	by := l.takeMoreTime(doc)
 	l.postpone(doc.AutoUnlockAt, by)
 	m := l.messages
-	deliver := m != nil && !m.delivering && (m.requested > m.deliveredRequest || m.extended > m.deliveredExtension)
+	deliver := m != nil && !m.delivering &&
+		(m.requestRevision > m.deliveredRequest || m.moreTimeRevision > m.deliveredMoreTime)
 	if deliver {
 		m.delivering = true
 	}
@@ -220,21 +221,21 @@ func (l *Lock) learnAll(doc *metadata.Document) {
 	}
 }
 
-// request takes over a request with this revision. The caller holds mu.
-func (l *Lock) request(r *metadata.Request, revision int64) {
+// takeFinishRequest takes over a request with this revision. The caller holds mu.
+func (l *Lock) takeFinishRequest(r *metadata.Request, revision int64) {
 	m := l.received()
-	if revision <= m.requested {
+	if revision <= m.requestRevision {
 		return
 	}
 	m.request = r
-	m.requested = revision
-	if m.ask != nil {
-		m.ask()
+	m.requestRevision = revision
+	if m.endFinishRequested != nil {
+		m.endFinishRequested()
 	}
 }
 
-// grant takes over an extension and returns it if it wrote the auto-unlock in the record. The caller holds mu.
-func (l *Lock) grant(doc *metadata.Document) *metadata.Extension {
+// takeMoreTime takes over an extension and returns it if it wrote the auto-unlock in the record. The caller holds mu.
+func (l *Lock) takeMoreTime(doc *metadata.Document) *metadata.Extension {
 	e := doc.Extended
 	if e == nil {
 		return nil
@@ -242,14 +243,14 @@ func (l *Lock) grant(doc *metadata.Document) *metadata.Extension {
 	m := l.received()
 	revision := writtenAt(doc, metadata.FieldExtended)
 	last := doc.DeadlineRevision == revision
-	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.extended {
-		m.extension = e
-		m.extended = revision
+	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.moreTimeRevision {
+		m.moreTime = e
+		m.moreTimeRevision = revision
 		if last && longer > 0 && !e.AutoUnlockAt.IsZero() { // for a heartbeat, which does not report progress
 			l.extension.alertTarget = l.extension.alertTarget.Add(longer)
 		}
 	}
-	if revision == m.extended && writtenAt(doc, metadata.FieldAlertAt) == revision {
+	if revision == m.moreTimeRevision && writtenAt(doc, metadata.FieldAlertAt) == revision {
 		m.alertAt = protocol.Later(m.alertAt, doc.AlertAt)
 	}
 	if !last {
@@ -273,41 +274,41 @@ func (l *Lock) deliver() {
 	for {
 		l.mu.Lock()
 		m := l.messages
-		asked := m.requested > m.deliveredRequest
-		extended := m.extended > m.deliveredExtension
+		asked := m.requestRevision > m.deliveredRequest
+		given := m.moreTimeRevision > m.deliveredMoreTime
 		request := m.request
-		extension := m.extension
-		m.deliveredRequest = m.requested
-		m.deliveredExtension = m.extended
-		m.delivering = asked || extended
+		moreTime := m.moreTime
+		m.deliveredRequest = m.requestRevision
+		m.deliveredMoreTime = m.moreTimeRevision
+		m.delivering = asked || given
 		l.mu.Unlock()
 		switch {
-		case !asked && !extended:
+		case !asked && !given:
 			return
 		case asked:
-			l.notifyAsked(request)
+			l.notifyFinishRequest(request)
 		}
-		if extended {
-			l.notifyGivenTime(extension)
+		if given {
+			l.notifyMoreTime(moreTime)
 		}
 	}
 }
 
-func (l *Lock) notifyAsked(r *metadata.Request) {
+func (l *Lock) notifyFinishRequest(r *metadata.Request) {
 	l.c.log(slog.LevelInfo, "asked to finish", l.about(slog.String("by", plain(r.By)),
 		slog.String("source", plain(r.Source)), slog.String("reason", plain(r.Reason)))...)
-	if hook := l.c.opts.Hooks.Asked; hook != nil {
-		hook(Asked{Lock: l, Request: *r})
+	if hook := l.c.opts.Hooks.FinishRequested; hook != nil {
+		hook(FinishRequested{Lock: l, Request: *r})
 	}
-	if l.set.onAsked != nil {
-		l.set.onAsked(*r)
+	if l.set.onFinishRequest != nil {
+		l.set.onFinishRequest(*r)
 	}
 }
 
-func (l *Lock) notifyGivenTime(e *metadata.Extension) {
+func (l *Lock) notifyMoreTime(e *metadata.Extension) {
 	l.c.log(slog.LevelInfo, "given more time", l.about(slog.String("by", plain(e.By)),
 		slog.String("reason", plain(e.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
-	if hook := l.c.opts.Hooks.GivenTime; hook != nil {
-		hook(GivenTime{Lock: l, Extension: *e})
+	if hook := l.c.opts.Hooks.MoreTimeGiven; hook != nil {
+		hook(MoreTimeGiven{Lock: l, MoreTime: *e})
 	}
 }

@@ -54,8 +54,8 @@ type settings struct {
 	detached        bool // the hold outlives the process
 	forHolder       bool // an adoption that leaves the hold to its holder
 	onWait          func(Waiting)
-	onAsked         func(metadata.Request)
-	urgent          string // why the holder is asked to finish; empty if it is not
+	onFinishRequest func(metadata.Request)
+	askToFinish     string // why the holder is asked to finish; empty if it is not
 	kind            kind
 	only            []clientv3.Cmp // the caller's conditions and writes, see If and Then
 	with            []clientv3.Op
@@ -152,25 +152,28 @@ func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
 // before the last of them has.
 func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
 
-// Urgent makes [Client.Lock] ask the holder to finish early, as an operator may. It asks each holder that it waits for
-// once, with this reason. Holders learn of it through [Lock.Asked] and may ignore it. The position in the queue does
-// not change. For a lock that several can hold, it asks those that would have to finish.
+// AskToFinish makes [Client.Lock] ask the holder to finish early, as an operator may. It asks each holder that it waits
+// for once, with this reason. Holders learn of it through [Lock.FinishRequested] and may ignore it. The position in the
+// queue does not change. For a lock that several can hold, it asks those that would have to finish.
 //
 // A holder that has already been asked is not asked again. If the request fails, the wait continues. It costs a small
 // request per second of waiting, as [OnWait] does. Calls that do not wait ask nobody.
-func Urgent(reason string) Option {
+func AskToFinish(reason string) Option {
 	return func(s *settings) {
 		if err := checkReason(reason); err != nil {
 			s.problems = append(s.problems, err)
 		}
-		s.urgent = reason
+		s.askToFinish = reason
 	}
 }
 
-// OnAsked calls f when an operator, or a client that waits with [Urgent], asks the holder to finish, and again for each
-// later request. The calls are sequential, in a separate goroutine, and may continue for a short while after the lock
-// is released. The texts of the request are whatever its writer wrote: escape them. See [Lock.Asked].
-func OnAsked(f func(metadata.Request)) Option { return func(s *settings) { s.onAsked = f } }
+// OnFinishRequest calls f when an operator, or a client that waits with [AskToFinish], asks the holder to finish, and
+// again for each later request. The calls are sequential, in a separate goroutine, and may continue for a short while
+// after the lock is released. The texts of the request are whatever its writer wrote: escape them. See
+// [Lock.FinishRequested].
+func OnFinishRequest(f func(metadata.Request)) Option {
+	return func(s *settings) { s.onFinishRequest = f }
+}
 
 // Waiting is the state of the wait for a lock.
 type Waiting struct {
@@ -373,10 +376,10 @@ func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
 func checkReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
-		return errors.New("Urgent needs a reason: the holder is asked to finish because of it")
+		return errors.New("AskToFinish needs a reason: the holder is asked to finish because of it")
 	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason),
 		strings.ContainsFunc(reason, unicode.IsControl):
-		return fmt.Errorf("the reason of Urgent must be one line of at most %d bytes", metadata.MaxTextBytes)
+		return fmt.Errorf("the reason of AskToFinish must be one line of at most %d bytes", metadata.MaxTextBytes)
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func TestWorkWithoutALockIsAnError(t *testing.T) {
 			}
 			<-l.Lost()
 			l.Detach()
-			if l.Asked() != nil || l.Request() != nil || l.Extended() != nil || l.AskedError() != nil {
+			if l.FinishRequested() != nil || l.FinishRequest() != nil || l.MoreTime() != nil || l.FinishRequestError() != nil {
 				t.Error("it is asked or extended")
 			}
 			if l.Name() != "" || l.UUID() != "" || l.Token() != 0 || !l.Deadline().IsZero() {
@@ -179,7 +179,7 @@ func TestWorkWithoutALockIsAnError(t *testing.T) {
 			}
 		})
 	var locks *mutex.Locks
-	if locks.Asked() != nil || locks.Request() != nil {
+	if locks.FinishRequested() != nil || locks.FinishRequest() != nil {
 		t.Error("no locks are asked")
 	}
 	if err := errors.Join(locks.Alive(t.Context()), locks.Unlock()); !errors.Is(err, mutex.ErrNotHeld) {

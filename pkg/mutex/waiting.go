@@ -15,7 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// reportEvery is the least time between two requests of a waiter with [OnWait] or [Urgent] for the state of the queue.
+// reportEvery is the least time between two requests of a waiter with [OnWait] or [AskToFinish] for the state of the
+// queue.
 const reportEvery = time.Second
 
 // A refresh reads at most this many of the tickets ahead: the first in the queue, and some of the others in rotation.
@@ -25,14 +26,14 @@ const (
 )
 
 // report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, and asks
-// the holders if the wait is [Urgent], until stop is called. No call is running when stop returns.
+// the holders if the wait is [AskToFinish], until stop is called. No call is running when stop returns.
 func (a *acquisition) report(ctx context.Context) (stop func()) {
-	if a.set.onWait == nil && a.set.urgent == "" {
+	if a.set.onWait == nil && a.set.askToFinish == "" {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	kind := a.set.kind
-	u := &urgency{c: a.c, lock: a.lock, kind: kind, by: a.draft.Owner, reason: a.set.urgent}
+	u := &holderAsker{c: a.c, lock: a.lock, kind: kind, by: a.draft.Owner, reason: a.set.askToFinish}
 	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.known(a.lock, holders{})}
 	v.position.Lock = a.lock
 	v.status.Name = a.lock
@@ -59,10 +60,10 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It reads
-// the queue once. A refresh reads whether the holders have changed, and a few tickets, so that its cost
-// does not grow with the queue. When a waiter holds the lock, all tickets before its own are gone; a waiter far ahead
-// that gave up is noticed when the rotation reaches its ticket.
+// waitStatus is what a waiter with [OnWait] or [AskToFinish] knows of the holders and of the tickets ahead. It reads
+// the queue once. A refresh reads whether the holders have changed, and a few tickets, so that its cost does not grow
+// with the queue. When a waiter holds the lock, all tickets before its own are gone; a waiter far ahead that gave up is
+// noticed when the rotation reaches its ticket.
 type waitStatus struct {
 	c        *Client
 	kind     kind
@@ -165,8 +166,8 @@ func sameHolds(a, b []metadata.Document) bool {
 	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
 }
 
-// urgency asks holders to finish for a wait with [Urgent]. Without a reason it asks nobody.
-type urgency struct {
+// holderAsker asks holders to finish for a wait with [AskToFinish]. Without a reason it asks nobody.
+type holderAsker struct {
 	c      *Client
 	lock   string
 	kind   kind
@@ -177,7 +178,7 @@ type urgency struct {
 }
 
 // ask asks each present holder that is in the way, once.
-func (u *urgency) ask(ctx context.Context, w Waiting) {
+func (u *holderAsker) ask(ctx context.Context, w Waiting) {
 	if u.reason == "" {
 		return
 	}
@@ -199,7 +200,7 @@ func (u *urgency) ask(ctx context.Context, w Waiting) {
 
 // askOne asks one holder. It reports whether that is settled: etcd accepted or refused the request, or the holder had
 // already been asked.
-func (u *urgency) askOne(ctx context.Context, d *metadata.Document) bool {
+func (u *holderAsker) askOne(ctx context.Context, d *metadata.Document) bool {
 	r := metadata.Request{UUID: d.UUID, Token: d.Token, By: u.by, Source: metadata.SourceWaiter,
 		At: metadata.Time{Time: u.c.wall()}, Reason: u.reason}
 	shorten(&r)

@@ -182,13 +182,13 @@ func (m *Metrics) all() []prometheus.Collector {
 // Hooks returns hooks that feed the metrics. Combine them with others: metrics.Hooks().And(others).
 func (m *Metrics) Hooks() mutex.Hooks {
 	return mutex.Hooks{
-		Asking: m.asking, Acquired: m.acquired, Extended: m.extended, Lost: m.lose, Released: m.released,
-		Asked:     func(e mutex.Asked) { m.groups.series(e.Lock.Name()).asked.Inc() },
-		GivenTime: func(e mutex.GivenTime) { m.groups.series(e.Lock.Name()).givenTime.Inc() },
+		Acquiring: m.acquiring, Acquired: m.acquired, Extended: m.extended, Lost: m.lose, Released: m.released,
+		FinishRequested: func(e mutex.FinishRequested) { m.groups.series(e.Lock.Name()).asked.Inc() },
+		MoreTimeGiven:   func(e mutex.MoreTimeGiven) { m.groups.series(e.Lock.Name()).givenTime.Inc() },
 	}
 }
 
-func (m *Metrics) asking(e mutex.Asking) {
+func (m *Metrics) acquiring(e mutex.Acquiring) {
 	during(e.Context, m.groups.series(e.Name).waiting)
 }
 

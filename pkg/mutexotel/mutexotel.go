@@ -99,7 +99,10 @@ func TraceID(ctx context.Context) []mutex.Option {
 
 // Hooks returns hooks that make the spans and metrics. Combine them with others: telemetry.Hooks().And(others).
 func (t *Telemetry) Hooks() mutex.Hooks {
-	return mutex.Hooks{Acquired: t.acquired, Asked: t.asked, GivenTime: t.givenTime, Lost: t.lost, Released: t.released}
+	return mutex.Hooks{
+		Acquired: t.acquired, FinishRequested: t.finishRequested, MoreTimeGiven: t.moreTimeGiven, Lost: t.lost,
+		Released: t.released,
+	}
 }
 
 func (t *Telemetry) acquired(e mutex.Acquired) {
@@ -189,9 +192,9 @@ func ending(outcome string, reason mutex.Reason) []attribute.KeyValue {
 	return attributes
 }
 
-func (t *Telemetry) asked(e mutex.Asked) { t.event(e.Lock, "asked to finish") }
+func (t *Telemetry) finishRequested(e mutex.FinishRequested) { t.event(e.Lock, "asked to finish") }
 
-func (t *Telemetry) givenTime(e mutex.GivenTime) { t.event(e.Lock, "given more time") }
+func (t *Telemetry) moreTimeGiven(e mutex.MoreTimeGiven) { t.event(e.Lock, "given more time") }
 
 // event adds an event to the span of a hold. What operators wrote about it is in the audit trail, not in a trace.
 func (t *Telemetry) event(l *mutex.Lock, name string) {

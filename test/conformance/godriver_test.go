@@ -47,7 +47,7 @@ type goHold interface {
 	Unlock() error
 	Alive(context.Context, ...string) error
 	Context() context.Context
-	Request() *metadata.Request
+	FinishRequest() *metadata.Request
 }
 
 type goRequest struct {
@@ -293,7 +293,7 @@ func (d *goDriver) options(r goRequest) []mutex.Option {
 		d.write(map[string]any{"event": "asked", "lock": r.ID, "by": text.Prose(request.By),
 			"reason": text.Prose(request.Reason)})
 	}
-	opts := append([]mutex.Option{mutex.Purpose(r.Purpose), mutex.OnAsked(asked)}, d.fault.options...)
+	opts := append([]mutex.Option{mutex.Purpose(r.Purpose), mutex.OnFinishRequest(asked)}, d.fault.options...)
 	if r.AlertAfter != 0 {
 		opts = append(opts, mutex.AlertAfter(seconds(r.AlertAfter)))
 	}
@@ -320,7 +320,7 @@ func (d *goDriver) lock(r goRequest) goHold {
 
 func state(l goHold) map[string]any {
 	members := map[string]any{"lost": lossOf(l), "asked": nil}
-	if r := l.Request(); r != nil {
+	if r := l.FinishRequest(); r != nil {
 		members["asked"] = map[string]any{"by": text.Prose(r.By), "reason": text.Prose(r.Reason)}
 	}
 	return members

@@ -85,7 +85,7 @@ var clientSuites = []suite{
 		{"queue-tail", "if «len(r.Keys(op).Kvs) > 0» {\n\t\treturn", `true`, "TestDeathOfTheTailStarvesNoWaiter"},
 		{"queue-lease", `lease != nil && «cause != ErrUnlocked»`, `false`,
 			"TestRecordDeletedByHandAdmitsTheNextWaiter"},
-		{"urgent-again", `!slices.Contains(u.asked, d.UUID)`, `true`, "TestFailedRequestDoesNotEndTheWait"},
+		{"asked-again", `!slices.Contains(u.asked, d.UUID)`, `true`, "TestFailedRequestDoesNotEndTheWait"},
 		// Holds that go from one process to another.
 		{"adopt-other", `doc.UUID != uuid`, `false`, "TestAdoptRefusesAnotherProcessesHold"},
 		{"adopt-undetached", `!set.forHolder`, `false`, "TestAdoptedHoldSurvivesDeathOfFirstProcess"},

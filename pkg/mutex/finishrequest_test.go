@@ -44,40 +44,40 @@ func isAsked(asked <-chan struct{}) bool {
 
 func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 	var told []string
-	o := mutex.Options{Hooks: mutex.Hooks{Asked: func(e mutex.Asked) {
+	o := mutex.Options{Hooks: mutex.Hooks{FinishRequested: func(e mutex.FinishRequested) {
 		told = append(told, "hook "+e.Lock.Name()+" "+e.Request.By)
 	}}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.OnAsked(func(r metadata.Request) { told = append(told, "option "+r.By) }))
-		asked := l.Asked()
+		l := take(t, locks, "a", mutex.OnFinishRequest(func(r metadata.Request) { told = append(told, "option "+r.By) }))
+		asked := l.FinishRequested()
 		time.Sleep(time.Second)
-		if isAsked(asked) || l.Request() != nil || l.AskedError() != nil {
-			t.Error("Asked is closed before any request")
+		if isAsked(asked) || l.FinishRequest() != nil || l.FinishRequestError() != nil {
+			t.Error("FinishRequested is closed before any request")
 		}
 		before := time.Now()
 		ask(t, f, "a", "ann", "the deploy waits")
 		if !isAsked(asked) {
 			t.Fatal("it does not know")
 		}
-		if r := l.Request(); r.By != "ann" || r.Reason != "the deploy waits" || r.Source != "cli" ||
+		if r := l.FinishRequest(); r.By != "ann" || r.Reason != "the deploy waits" || r.Source != "cli" ||
 			!r.At.Equal(before) {
 			t.Errorf("the request is %+v", r)
 		}
 		time.Sleep(5 * time.Second)
 		const says = `the holder of lock "a" was asked to finish by ann 5 seconds ago: the deploy waits`
-		if err := l.AskedError(); err == nil || err.Error() != says {
+		if err := l.FinishRequestError(); err == nil || err.Error() != says {
 			t.Errorf("got  %v\nwant %s", err, says)
 		}
 		ask(t, f, "a", "bob", "really")
 		synctest.Wait()
-		if r := l.Request(); r.By != "bob" || !isAsked(l.Asked()) || l.Context().Err() != nil {
+		if r := l.FinishRequest(); r.By != "bob" || !isAsked(l.FinishRequested()) || l.Context().Err() != nil {
 			t.Errorf("after the second: %+v", r)
 		}
 		if got := strings.Join(told, ", "); got != "hook a ann, option ann, hook a bob, option bob" {
 			t.Errorf("told %s", got)
 		}
 		unlock(t, l)
-		if l.Request() == nil || !isAsked(l.Asked()) {
+		if l.FinishRequest() == nil || !isAsked(l.FinishRequested()) {
 			t.Error("the end of the hold takes the request back")
 		}
 	})
@@ -93,7 +93,7 @@ func TestRequestIsSeenRegardlessOfTiming(t *testing.T) {
 		until(f)
 		ask(t, f, "a", "ann", "now")
 		time.Sleep(2 * time.Minute)
-		if !isAsked(l.Asked()) {
+		if !isAsked(l.FinishRequested()) {
 			t.Error("it does not know")
 		}
 	})
@@ -111,16 +111,16 @@ func TestRequestForAnotherHoldIsIgnored(t *testing.T) {
 		change(&r)
 		for _, value := range []string{protocol.Marshal(r), "", "ann", "[]", "{", `{"uuid":1}`} {
 			f.put("/mutexes/a/asked", value)
-			if isAsked(l.Asked()) {
-				t.Errorf("it heeds %+v", l.Request())
+			if isAsked(l.FinishRequested()) {
+				t.Errorf("it heeds %+v", l.FinishRequest())
 			}
 		}
 		time.Sleep(2 * time.Minute)
-		if isAsked(l.Asked()) {
-			t.Errorf("it heeds %+v", l.Request())
+		if isAsked(l.FinishRequested()) {
+			t.Errorf("it heeds %+v", l.FinishRequest())
 		}
 		ask(t, f, "a", "ann", "after all")
-		if !isAsked(l.Asked()) {
+		if !isAsked(l.FinishRequested()) {
 			t.Error("it no longer heeds a good one")
 		}
 	})
@@ -133,8 +133,8 @@ func TestEveryHandleSeesTheRequest(t *testing.T) {
 		ask(t, f, r.Name, "bob", "before the adoption")
 		l, err := locks.Adopt(t.Context(), r.Name, r.UUID)
 		proctest.Must(t, err)
-		if !isAsked(l.Asked()) || l.Request().By != "bob" {
-			t.Errorf("what was asked before: %+v", l.Request())
+		if !isAsked(l.FinishRequested()) || l.FinishRequest().By != "bob" {
+			t.Errorf("what was asked before: %+v", l.FinishRequest())
 		}
 		unlock(t, l)
 		outer := take(t, locks, "a")
@@ -142,8 +142,8 @@ func TestEveryHandleSeesTheRequest(t *testing.T) {
 		time.Sleep(time.Second)
 		ask(t, f, "a", "ann", "now")
 		for of, handle := range map[string]*mutex.Lock{"outer": outer, "inner": inner} {
-			if !isAsked(handle.Asked()) || handle.Request().By != "ann" {
-				t.Errorf("the %s handle: %+v", of, handle.Request())
+			if !isAsked(handle.FinishRequested()) || handle.FinishRequest().By != "ann" {
+				t.Errorf("the %s handle: %+v", of, handle.FinishRequest())
 			}
 		}
 	})
@@ -152,35 +152,36 @@ func TestEveryHandleSeesTheRequest(t *testing.T) {
 func TestRequestForOneLockReachesAllTakenTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		both := takeAll(t, locks, []string{"a", "b"})
-		early := both.Asked()
+		early := both.FinishRequested()
 		whole := mutex.FromContext(both.Context())
 		time.Sleep(time.Second)
-		if isAsked(early) || both.Request() != nil || isAsked(whole.Asked()) {
+		if isAsked(early) || both.FinishRequest() != nil || isAsked(whole.FinishRequested()) {
 			t.Error("asked before anybody did")
 		}
 		ask(t, f, "b", "ann", "now")
-		if !isAsked(early) || !isAsked(both.Asked()) || both.Request().By != "ann" || !isAsked(whole.Asked()) {
-			t.Errorf("the request is %+v", both.Request())
+		if !isAsked(early) || !isAsked(both.FinishRequested()) || both.FinishRequest().By != "ann" ||
+			!isAsked(whole.FinishRequested()) {
+			t.Errorf("the request is %+v", both.FinishRequest())
 		}
-		if err := whole.AskedError(); err == nil || !strings.Contains(err.Error(), `lock "b" was asked`) {
+		if err := whole.FinishRequestError(); err == nil || !strings.Contains(err.Error(), `lock "b" was asked`) {
 			t.Errorf("the error is %v", err)
 		}
-		if all := both.All(); isAsked(all[0].Asked()) || !isAsked(all[1].Asked()) {
+		if all := both.All(); isAsked(all[0].FinishRequested()) || !isAsked(all[1].FinishRequested()) {
 			t.Error("the handles of the locks mix up their requests")
 		}
 		late, err := locks.Lock(both.Context(), "a", mutex.Reentrant())
-		if err != nil || !isAsked(late.Asked()) {
+		if err != nil || !isAsked(late.FinishRequested()) {
 			t.Errorf("the inner handle is not asked: %v", err)
 		}
 		late.Unlock()
 	})
 }
 
-// A holder that works in OnAsked must still learn of a loss at once.
+// A holder that works in OnFinishRequest must still learn of a loss at once.
 func TestSlowOnAskedBlocksNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		var told []string
-		l := take(t, locks, "a", mutex.OnAsked(func(r metadata.Request) {
+		l := take(t, locks, "a", mutex.OnFinishRequest(func(r metadata.Request) {
 			time.Sleep(time.Minute)
 			told = append(told, r.By)
 		}))
@@ -213,32 +214,32 @@ func TestUrgentWaiterAsksEachHolderOnce(t *testing.T) {
 				go func() { got <- <-waits(t, locks, opts...) }()
 				time.Sleep(2 * time.Second)
 			}
-			wait(mutex.OnAsked(func(metadata.Request) { requests++ }), mutex.Owner("patient"))
-			if isAsked(first.Asked()) {
+			wait(mutex.OnFinishRequest(func(metadata.Request) { requests++ }), mutex.Owner("patient"))
+			if isAsked(first.FinishRequested()) {
 				t.Error("a waiter in no hurry asks")
 			}
-			if refused(t, locks, "a", mutex.Urgent("now")); isAsked(first.Asked()) {
+			if refused(t, locks, "a", mutex.AskToFinish("now")); isAsked(first.FinishRequested()) {
 				t.Error("one that does not wait asks")
 			}
-			wait(append(opts, mutex.Urgent("deploy of the fix"), mutex.Owner("deploy"))...)
-			r := first.Request()
+			wait(append(opts, mutex.AskToFinish("deploy of the fix"), mutex.Owner("deploy"))...)
+			r := first.FinishRequest()
 			if r == nil || r.By != "deploy" || r.Source != "waiter" || r.Reason != "deploy of the fix" ||
 				r.At.IsZero() {
 				t.Fatalf("the request is %+v", r)
 			}
 			const says = `the holder of lock "a" was asked to finish by deploy, who waits for it, `
-			if err := first.AskedError(); !strings.HasPrefix(err.Error(), says) {
+			if err := first.FinishRequestError(); !strings.HasPrefix(err.Error(), says) {
 				t.Errorf("got %v", err)
 			}
 			time.Sleep(10 * time.Second)
-			if first.Request() != r {
+			if first.FinishRequest() != r {
 				t.Error("it is asked again")
 			}
 			first.Unlock()
 			second := <-got
 			if opts == nil { // the next holder is asked, too, and the queue has its order
 				time.Sleep(10 * time.Second)
-				if !isAsked(second.Asked()) || requests != 1 {
+				if !isAsked(second.FinishRequested()) || requests != 1 {
 					t.Errorf("the next holder was asked %d times", requests)
 				}
 			}
@@ -268,13 +269,13 @@ func TestUrgentWaiterAsksEveryBlockingHolder(t *testing.T) {
 		for _, opts := range c.holders {
 			held = append(held, take(t, locks, "a", opts...))
 		}
-		_, err := locks.Lock(within(t, 10*time.Second), "a", append(c.waits, mutex.Urgent("now"))...)
+		_, err := locks.Lock(within(t, 10*time.Second), "a", append(c.waits, mutex.AskToFinish("now"))...)
 		if !errors.Is(err, mutex.ErrHeld) {
 			t.Errorf("got %v", err)
 		}
 		var asked []string
 		for _, l := range held {
-			if isAsked(l.Asked()) {
+			if isAsked(l.FinishRequested()) {
 				asked = append(asked, l.Name())
 			}
 		}
@@ -296,7 +297,7 @@ func TestFailedRequestDoesNotEndTheWait(t *testing.T) {
 			}
 			return txn.send(ctx)
 		}))
-		if <-waits(t, c, mutex.Urgent("now")); asks != 1 {
+		if <-waits(t, c, mutex.AskToFinish("now")); asks != 1 {
 			t.Fatalf("%d attempts to ask", asks)
 		}
 	})
@@ -305,15 +306,15 @@ func TestFailedRequestDoesNotEndTheWait(t *testing.T) {
 func TestUrgentNeedsAReason(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		for _, reason := range []string{"", "  ", "two\nlines", "\xff", strings.Repeat("x", metadata.MaxTextBytes+1)} {
-			if _, err := locks.Lock(t.Context(), "a", mutex.Urgent(reason)); err == nil {
+			if _, err := locks.Lock(t.Context(), "a", mutex.AskToFinish(reason)); err == nil {
 				t.Errorf("%q is accepted", reason)
 			}
 		}
 		// Texts are cut to what readers accept.
 		l := take(t, locks, "a")
 		long := strings.Repeat("<", metadata.MaxTextBytes)
-		locks.Lock(within(t, 10*time.Second), "a", mutex.Urgent(long), mutex.Owner(long))
-		if r := l.Request(); r == nil || r.Reason == "" || len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes {
+		locks.Lock(within(t, 10*time.Second), "a", mutex.AskToFinish(long), mutex.Owner(long))
+		if r := l.FinishRequest(); r == nil || r.Reason == "" || len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes {
 			t.Errorf("the request is %+v", r)
 		}
 	})

@@ -36,21 +36,21 @@ func endsAbout(t testing.TB, l *mutex.Lock, after time.Duration) {
 }
 
 func TestHolderUsesGrantedTime(t *testing.T) {
-	var told []mutex.GivenTime
-	o := mutex.Options{Hooks: mutex.Hooks{GivenTime: func(e mutex.GivenTime) { told = append(told, e) }}}
+	var told []mutex.MoreTimeGiven
+	o := mutex.Options{Hooks: mutex.Hooks{MoreTimeGiven: func(e mutex.MoreTimeGiven) { told = append(told, e) }}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := tenMinutes(t, locks)
 		time.Sleep(5 * time.Minute)
-		if l.Extended() != nil {
+		if l.MoreTime() != nil {
 			t.Error("extended before anybody did")
 		}
 		give(t, f, 30*time.Minute, 0)
 		synctest.Wait()
-		if e := l.Extended(); e == nil || e.By != "ann" || e.Reason != "the disk is slow" ||
+		if e := l.MoreTime(); e == nil || e.By != "ann" || e.Reason != "the disk is slow" ||
 			e.Given() != 30*time.Minute {
 			t.Errorf("by %+v", e)
 		}
-		if len(told) != 1 || told[0].Lock != l || told[0].Extension.By != "ann" {
+		if len(told) != 1 || told[0].Lock != l || told[0].MoreTime.By != "ann" {
 			t.Errorf("the hook got %+v", told)
 		}
 		if d := passed() + time.Until(l.Deadline()); d < 39*time.Minute || d > 39*time.Minute+time.Second {
@@ -167,7 +167,7 @@ func TestTimeGrantedBeforeAnAdoptionCountsOnce(t *testing.T) {
 		proctest.Must(t, err)
 		give(t, f, 20*time.Minute, 0)
 		l := adopt(t, locks, r.UUID, mutex.SafetyMargin(time.Minute))
-		if l.Extended() == nil {
+		if l.MoreTime() == nil {
 			t.Error("it does not know who granted the time")
 		}
 		time.Sleep(time.Minute)
