@@ -49,7 +49,7 @@ func (h *ownHold) read(args []string, hint string) (err error) {
 // adopt returns a handle of the hold. The name of a share may be that of the whole lock.
 func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	options ...mutex.Option) (*mutex.Lock, error) {
-	options = append(options, mutex.ForHolder())
+	options = append(options, mutex.OnBehalfOfHolder())
 	lock, err := locks.Adopt(ctx, h.name, h.uuid, options...)
 	lost, isLost := errors.AsType[*mutex.LostError](err)
 	if !isLost {

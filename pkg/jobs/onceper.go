@@ -268,7 +268,7 @@ func (o *once) run(ctx context.Context, l *mutex.Lock, fn func(context.Context) 
 			err = errors.Join(err, lost)
 		}
 	}()
-	ctx, done := l.Under(ctx)
+	ctx, done := l.WorkContext(ctx)
 	defer done()
 	err = fn(ctx)
 	failed = err != nil

@@ -138,7 +138,7 @@ func (p *pipeline) run() {
 			p.stop(err)
 		}
 	}()
-	ctx, done := p.lock.Under(p.ctx)
+	ctx, done := p.lock.WorkContext(p.ctx)
 	defer done()
 	for i, s := range p.steps {
 		err := context.Cause(ctx)

@@ -17,7 +17,7 @@ import (
 const AttributeAddress = "address"
 
 // DefaultLife is the life of a leadership unless [Options] set another.
-const DefaultLife = mutex.DefaultHeartbeatLife
+const DefaultLife = mutex.DefaultHeartbeatTTL
 
 const minLife = 100 * time.Millisecond // as of any lock
 
@@ -98,7 +98,7 @@ func Lead(ctx context.Context, locks *mutex.Client, name string, o Options, lead
 
 // serve runs lead for one leadership. again reports that it was lost.
 func serve(ctx context.Context, l *mutex.Lock, lead func(context.Context) error) (again bool, err error) {
-	work, done := l.Under(ctx)
+	work, done := l.WorkContext(ctx)
 	defer done()
 	defer func() {
 		_, lost := errors.AsType[*mutex.LostError](context.Cause(l.Context()))

@@ -73,12 +73,12 @@ func TestLockIsLostDuringWork(t *testing.T) {
 		locks := s.Client(mutex.Options{})
 		for how, c := range map[string]struct {
 			remove func()
-			reason mutex.Reason
+			reason mutex.LostReason
 			says   string
 		}{
-			"by a person":    {func() { s.ForceUnlock("a", "wrong month") }, mutex.ReasonForced, "wrong month"},
-			"by an unlocker": {func() { s.Expire("a") }, mutex.ReasonAutoUnlocked, "the test expired it"},
-			"to a witness":   {func() { s.Abandon("a", "it was killed") }, mutex.ReasonAbandoned, "it was killed"},
+			"by a person":    {func() { s.ForceUnlock("a", "wrong month") }, mutex.LostReasonForced, "wrong month"},
+			"by an unlocker": {func() { s.Expire("a") }, mutex.LostReasonAutoUnlocked, "the test expired it"},
+			"to a witness":   {func() { s.Abandon("a", "it was killed") }, mutex.LostReasonAbandoned, "it was killed"},
 		} {
 			var lost *mutex.LostError
 			for range 20 { // a holder on a busy machine does not wait for long until it has read who it was
@@ -89,7 +89,7 @@ func TestLockIsLostDuringWork(t *testing.T) {
 				c.remove()
 				<-l.Context().Done()
 				if lost, _ = context.Cause(l.Context()).(*mutex.LostError); lost == nil ||
-					lost.Reason() != mutex.ReasonRemoved {
+					lost.Reason() != mutex.LostReasonRemoved {
 					break
 				}
 			}
@@ -110,7 +110,7 @@ func TestEtcdIsUnreachable(t *testing.T) {
 			t.Errorf("without etcd: %v", err)
 		}
 		<-l.Lost()
-		if lost, _ := context.Cause(l.Context()).(*mutex.LostError); lost == nil || lost.Reason() != mutex.ReasonTime {
+		if lost, _ := context.Cause(l.Context()).(*mutex.LostError); lost == nil || lost.Reason() != mutex.LostReasonTime {
 			t.Errorf("the cause is %v", context.Cause(l.Context()))
 		}
 		s.AssertHeld("a") // for others, who have to wait for its auto-unlock

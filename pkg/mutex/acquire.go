@@ -83,7 +83,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 		}
 	}()
 
-	ctx, done := l.Under(ctx)
+	ctx, done := l.WorkContext(ctx)
 	defer done()
 	return fn(ctx)
 }
@@ -209,7 +209,7 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 			continue
 		}
 		if hold.err() == nil {
-			return nil, &AlreadyHeldError{Name: a.lock, Where: hold.site.String(), Since: hold.began.wall,
+			return nil, &AlreadyHeldError{Name: a.lock, CallSite: hold.site.String(), Since: hold.began.wall,
 				At: a.c.wall()}
 		}
 	}

@@ -334,7 +334,7 @@ func (a *acquisition) explain(err error) error {
 
 // heldError returns the error that names the holder, as of the last answer.
 func (a *acquisition) heldError() *HeldError {
-	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(), Where: a.c.holds.where(a.holder.UUID)}
+	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(), CallSite: a.c.holds.where(a.holder.UUID)}
 	k := a.set.kind
 	if !a.holders.room(k) {
 		held.Delay = a.holders.lastDelay()

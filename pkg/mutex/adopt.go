@@ -25,12 +25,12 @@ import (
 // margin, as for every holder. If the time is up but the hold has not been removed yet, Adopt extends it.
 //
 // From then on the end of the process that took the lock proves nothing: the record says that the hold is detached from
-// it. [ForHolder] leaves the record as it is, because that process remains the holder.
+// it. [OnBehalfOfHolder] leaves the record as it is, because that process remains the holder.
 //
-// Only [ForHolder] and options about time apply; the client's Defaults do not. Without options, Alive postpones the
-// alert and the auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much,
-// Alive returns an error. If the record has no readable deadline, the handle's context has ended, and only Unlock is
-// useful.
+// Only [OnBehalfOfHolder] and options about time apply; the client's Defaults do not. Without options, Alive postpones
+// the alert and the auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how
+// much, Alive returns an error. If the record has no readable deadline, the handle's context has ended, and only Unlock
+// is useful.
 //
 // If the lock has another holder, or none, the error is a [*LostError].
 func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (*Lock, error) {
@@ -70,7 +70,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 		return nil, err
 	}
 	hold := locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}
-	if !set.forHolder && (doc.Process == nil || !doc.Process.Detached) {
+	if !set.onBehalfOfHolder && (doc.Process == nil || !doc.Process.Detached) {
 		if err := c.detach(ctx, hold); err != nil {
 			return nil, err
 		}
@@ -88,9 +88,9 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	return l, l.live(ctx, &doc)
 }
 
-// ForHolder makes [Client.Adopt] leave the process that took the lock its holder: the handle only acts for it, like a
-// child process that calls Alive or releases the lock. When that process ends, the lock is abandoned.
-func ForHolder() Option { return func(s *settings) { s.forHolder = true } }
+// OnBehalfOfHolder makes [Client.Adopt] leave the process that took the lock its holder: the handle only acts for it,
+// like a child process that calls Alive or releases the lock. When that process ends, the lock is abandoned.
+func OnBehalfOfHolder() Option { return func(s *settings) { s.onBehalfOfHolder = true } }
 
 // detach records that the hold outlives the process that took it. The error is a [*LostError] if the hold is over.
 func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {

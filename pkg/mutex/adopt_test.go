@@ -310,7 +310,7 @@ func TestAdoptedHoldSurvivesDeathOfFirstProcess(t *testing.T) {
 
 func TestReportingForTheHolderKeepsItsIdentity(t *testing.T) {
 	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
-		tool := adopt(t, newClient(t, f.client()), l.UUID(), mutex.ForHolder())
+		tool := adopt(t, newClient(t, f.client()), l.UUID(), mutex.OnBehalfOfHolder())
 		alive(t, tool, "half")
 		tool.Detach()
 		if process(t, f.etcd).Detached {

@@ -119,8 +119,8 @@ func (l *Lock) goneBy(events []*clientv3.Event) bool {
 	return false
 }
 
-// Alive reports progress. [AlertAfter] and [AutoUnlockAfter] count from now again, and the progress, joined by spaces,
-// is shown with the lock.
+// Alive reports progress and extends the lock, like Extend of redsync and Refresh of redislock: [AlertAfter] and
+// [AutoUnlockAfter] count from now again. The progress, joined by spaces, is shown with the lock.
 //
 // nil means that etcd confirmed the hold. A [*LostError] means that the hold is over and the handle's context has
 // ended. After any other error the hold stands as before, with its previous deadline.
@@ -169,7 +169,7 @@ func (l *Lock) beat(ctx context.Context) {
 		cancel()
 		next = interval
 		if err != nil && l.err() == nil && ctx.Err() == nil {
-			next = min(interval, etcdretry.Jitter(MaxRetryDelay))
+			next = min(interval, etcdretry.Jitter(etcdretry.MaxDelay))
 			l.c.log(slog.LevelWarn, "heartbeat failed", l.about(slog.Any("error", err))...)
 		}
 	}

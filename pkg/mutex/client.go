@@ -238,10 +238,6 @@ func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 // wall returns the time to write into records.
 func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
 
-// MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this
-// before it removes a lock, so that a live holder can extend first after an outage of etcd.
-const MaxRetryDelay = etcdretry.MaxDelay
-
 // cancelLater cancels an attempt in the background.
 func (c *Client) cancelLater(lock, uuid string, cancel func(context.Context) error) {
 	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL), do: cancel})

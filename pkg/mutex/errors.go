@@ -69,8 +69,8 @@ type HeldError struct {
 	// last to end.
 	Delay *metadata.Delay
 
-	// Where is the file and line that took the hold of Holder, if this process did.
-	Where string
+	// CallSite is the file and line that took the hold of Holder, if this process did.
+	CallSite string
 
 	// Err is why the caller stopped waiting, usually an error of its context; nil from TryLock, which never waits.
 	Err error
@@ -90,8 +90,8 @@ func (e *HeldError) Error() string {
 	if e.Kind != "" && e.Delay != nil {
 		line += "; " + describeDelay(e.Delay, e.At)
 	}
-	if e.Where != "" && e.Kind == "" {
-		line += "; this very process took it at " + e.Where
+	if e.CallSite != "" && e.Kind == "" {
+		line += "; this very process took it at " + e.CallSite
 	}
 	if e.Position > 0 {
 		line += fmt.Sprintf("; position %d in the queue", e.Position)
@@ -219,15 +219,15 @@ func (e *LostError) Is(target error) bool { return target == ErrNotHeld }
 // AlreadyHeldError means that the caller would wait for itself: its context was made under a hold of the lock that it
 // wants. With [Reentrant] the call would enter that hold again.
 type AlreadyHeldError struct {
-	Name  string    // of the lock
-	Where string    // file and line of the call that took it
-	Since time.Time // wall clock
-	At    time.Time // of this error, wall clock
+	Name     string    // of the lock
+	CallSite string    // file and line of the call that took it
+	Since    time.Time // wall clock
+	At       time.Time // of this error, wall clock
 }
 
 // Error says where the lock was taken, in one line.
 func (e *AlreadyHeldError) Error() string {
-	return fmt.Sprintf("lock %q is already held by you at %s, taken %s", e.Name, e.Where,
+	return fmt.Sprintf("lock %q is already held by you at %s, taken %s", e.Name, e.CallSite,
 		text.RelativeWords(e.Since, e.At))
 }
 

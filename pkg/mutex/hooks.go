@@ -45,7 +45,7 @@ type Hooks struct {
 // Result is the outcome of a call, as one of a few words: it suits a metric label.
 type Result string
 
-// The results.
+// The outcomes of all calls.
 const (
 	ResultAcquired Result = "acquired"
 	ResultHeld     Result = "held"     // another client holds it or is ahead in the queue, and the call does not wait
@@ -102,27 +102,27 @@ type MoreTimeGiven struct {
 	MoreTime metadata.Extension // its texts are whatever its writer wrote: escape them
 }
 
-// Reason says why a hold was lost, in one of a few words: it suits a metric label.
-type Reason string
+// LostReason says why a hold was lost, in one of a few words: it suits a metric label.
+type LostReason string
 
-// The reasons.
+// Why a hold can be lost.
 const (
-	ReasonForced       Reason = metadata.EndedForced       // a person removed it
-	ReasonAutoUnlocked Reason = metadata.EndedAutoUnlocked // an unlocker did: it was not extended in time
-	ReasonAbandoned    Reason = metadata.EndedAbandoned    // an unlocker did: its holder was proven dead
-	ReasonRemoved      Reason = "removed"                  // it was removed and no ending was recorded
-	ReasonTime         Reason = "time"                     // its time ran out unconfirmed: it may still stand
+	LostReasonForced       LostReason = metadata.EndedForced       // a person removed it
+	LostReasonAutoUnlocked LostReason = metadata.EndedAutoUnlocked // an unlocker did: it was not extended in time
+	LostReasonAbandoned    LostReason = metadata.EndedAbandoned    // an unlocker did: its holder was proven dead
+	LostReasonRemoved      LostReason = "removed"                  // it was removed and no ending was recorded
+	LostReasonTime         LostReason = "time"                     // its time ran out unconfirmed: it may still stand
 )
 
 // LostReasons returns the reasons of [Lost].
-func LostReasons() []Reason {
-	return []Reason{ReasonForced, ReasonAutoUnlocked, ReasonAbandoned, ReasonRemoved, ReasonTime}
+func LostReasons() []LostReason {
+	return []LostReason{LostReasonForced, LostReasonAutoUnlocked, LostReasonAbandoned, LostReasonRemoved, LostReasonTime}
 }
 
 // Lost reports that a hold was lost: it ended, or may have ended, without its holder's Unlock.
 type Lost struct {
 	Lock   *Lock
-	Reason Reason
+	Reason LostReason
 	Held   time.Duration // since the acquisition was sent
 	Err    *LostError
 }
@@ -158,17 +158,17 @@ func both[E any](f, g func(E)) func(E) {
 	return func(e E) { f(e); g(e) }
 }
 
-// Reason returns why the hold was lost, in a word.
-func (e *LostError) Reason() Reason {
+// Reason returns why the hold was lost.
+func (e *LostError) Reason() LostReason {
 	switch {
 	case !e.Certain:
-		return ReasonTime
+		return LostReasonTime
 	case e.Ending == nil:
-		return ReasonRemoved
+		return LostReasonRemoved
 	case e.Ending.Ended == metadata.EndedAutoUnlocked:
-		return ReasonAutoUnlocked
+		return LostReasonAutoUnlocked
 	case e.Ending.Ended == metadata.EndedAbandoned:
-		return ReasonAbandoned
+		return LostReasonAbandoned
 	}
-	return ReasonForced
+	return LostReasonForced
 }

@@ -227,7 +227,7 @@ func never() clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision("\x0
 
 type handleKey struct{}
 
-// FromContext returns the handle of the innermost lock under which ctx was made, by [Client.Do], [Lock.Under],
+// FromContext returns the handle of the innermost lock under which ctx was made, by [Client.Do], [Lock.WorkContext],
 // [Lock.Context] or [Locks.Context]. Without one it is nil. All methods of a nil handle can be called: those with an
 // error return an [ErrNotHeld].
 //
@@ -240,9 +240,9 @@ func FromContext(ctx context.Context) *Lock {
 	return l
 }
 
-// Under returns a context for work under the lock: it ends with ctx, or when the lock is lost, with the [*LostError] as
-// its cause, and [FromContext] finds the handle in it. Call done when the work is over.
-func (l *Lock) Under(ctx context.Context) (under context.Context, done context.CancelFunc) {
+// WorkContext returns a context for work under the lock: it ends with ctx, or when the lock is lost, with the
+// [*LostError] as its cause, and [FromContext] finds the handle in it. Call done when the work is over.
+func (l *Lock) WorkContext(ctx context.Context) (work context.Context, done context.CancelFunc) {
 	held := l.Context()
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
 	detach := context.AfterFunc(held, func() { cancel(context.Cause(held)) })

@@ -13,20 +13,20 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxTogether is the most locks that [Client.TryLockAll] takes: as many as fit into one transaction with etcd's default
-// limit of 128 operations.
-const MaxTogether = 24
+// MaxBatch is the maximum number of locks that [Client.TryLockAll] takes: as many as fit into one transaction with
+// etcd's default limit of 128 operations.
+const MaxBatch = 24
 
 // AttributeTogether is the attribute of a record that names the other locks that were taken with it.
 const AttributeTogether = "together_with"
 
 // TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If a lock is held,
-// or others queue for it, the error is a [*HeldError] about the first such lock. It takes at most [MaxTogether] locks,
-// and accepts [If] and [Then]. All locks have the same token.
+// or others queue for it, the error is a [*HeldError] about the first such lock. It takes at most [MaxBatch] locks, and
+// accepts [If] and [Then]. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(ctx, names, opts)
-	if err == nil && len(wanted) > MaxTogether {
-		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxTogether)
+	if err == nil && len(wanted) > MaxBatch {
+		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxBatch)
 	}
 	if err == nil && anyShared(wanted) {
 		err = errors.New("TryLockAll takes plain locks only: use LockAll")
@@ -67,7 +67,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 		return nil, explainAll(names, err)
 	}
 	var refusal *HeldError
-	if len(wanted) <= MaxTogether && !anyShared(wanted) {
+	if len(wanted) <= MaxBatch && !anyShared(wanted) {
 		began := time.Now()
 		b := &batch{c: c, wanted: wanted}
 		locks, err := b.try(ctx)

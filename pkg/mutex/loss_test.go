@@ -155,7 +155,7 @@ func TestRefusalMessages(t *testing.T) {
 			`lock "l" is held by a; unless extended, it alerts and is auto-unlocked in 5 minutes`},
 		{mutex.HeldError{Holder: odd}, `lock "l" is held by \x1b[31m\n\u202e on ` + strings.Repeat("h", 120) +
 			`… for "\"\n"; no readable alert time, no readable auto-unlock time`},
-		{mutex.HeldError{Holder: by("a", time.Minute, time.Hour), Where: "x.go:7", Position: 2, Err: context.Canceled},
+		{mutex.HeldError{Holder: by("a", time.Minute, time.Hour), CallSite: "x.go:7", Position: 2, Err: context.Canceled},
 			`context canceled: lock "l" is held by a; alert in 60 seconds, auto-unlock in 60 minutes; ` +
 				`this very process took it at x.go:7; position 2 in the queue`},
 		{mutex.HeldError{Position: 2}, `lock "l" is free, but others queue for it; position 2 in the queue`},
@@ -163,7 +163,7 @@ func TestRefusalMessages(t *testing.T) {
 			`2027-01-15T08:01:00Z, in 60 seconds`},
 		{mutex.HeldError{Delay: &metadata.Delay{Unreadable: true}},
 			`nobody holds lock "l"; a lock delay stands until an operator ends it`},
-		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: five, Limit: 5, Weight: 1, Where: "x.go:7"},
+		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: five, Limit: 5, Weight: 1, CallSite: "x.go:7"},
 			`semaphore "l": 0 of 5 permits free, 1 wanted; held by a, b, c and 2 others; ` +
 				`the first of them is auto-unlocked in 2 hours`},
 		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: several[:1], Limit: 2, Free: 1, Weight: 1},

@@ -25,8 +25,8 @@ const (
 // DefaultBacktraceDepth is the number of stack frames in a record.
 const DefaultBacktraceDepth = 30
 
-// DefaultHeartbeatLife is the time until auto-unlock of a lock with a heartbeat, unless the options set another.
-const DefaultHeartbeatLife = time.Minute
+// DefaultHeartbeatTTL is the default of [AutoUnlockAfter] for a lock with a [Heartbeat].
+const DefaultHeartbeatTTL = time.Minute
 
 const (
 	minAutoUnlockAfter = 100 * time.Millisecond // the shortest life that a hold over a network can have
@@ -38,28 +38,28 @@ const (
 type Option func(*settings)
 
 type settings struct {
-	lock            string
-	together        []string        // the locks that are taken at once, see ForLock
-	forLock         bool            // the options of ForLock are being applied
-	holder          metadata.Holder // without the process, which the client knows
-	alertAfter      time.Duration
-	autoUnlockAfter time.Duration
-	safetyMargin    time.Duration
-	maximumHold     time.Duration // of the heartbeat; 0 = no heartbeat
-	lockDelay       time.Duration // as of a [metadata.Record]
-	attributes      map[string]any
-	backtraceDepth  int
-	barge           bool
-	reentrant       bool
-	detached        bool // the hold outlives the process
-	forHolder       bool // an adoption that leaves the hold to its holder
-	onWait          func(Waiting)
-	onFinishRequest func(metadata.Request)
-	askToFinish     string // why the holder is asked to finish; empty if it is not
-	kind            kind
-	only            []clientv3.Cmp // the caller's conditions and writes, see If and Then
-	with            []clientv3.Op
-	documents       locktxn.Documents // keys below the prefix that Then may write
+	lock             string
+	together         []string        // the locks that are taken at once, see ForLock
+	forLock          bool            // the options of ForLock are being applied
+	holder           metadata.Holder // without the process, which the client knows
+	alertAfter       time.Duration
+	autoUnlockAfter  time.Duration
+	safetyMargin     time.Duration
+	maximumHold      time.Duration // of the heartbeat; 0 = no heartbeat
+	lockDelay        time.Duration // as of a [metadata.Record]
+	attributes       map[string]any
+	backtraceDepth   int
+	barge            bool
+	reentrant        bool
+	detached         bool // the hold outlives the process
+	onBehalfOfHolder bool // an adoption that leaves the hold to its holder
+	onWait           func(Waiting)
+	onFinishRequest  func(metadata.Request)
+	askToFinish      string // why the holder is asked to finish; empty if it is not
+	kind             kind
+	only             []clientv3.Cmp // the caller's conditions and writes, see If and Then
+	with             []clientv3.Op
+	documents        locktxn.Documents // keys below the prefix that Then may write
 
 	problems []error
 }
@@ -316,7 +316,7 @@ func (s *settings) complete() {
 			s.alertAfter = min(DefaultAlertAfter, s.maximumHold)
 		}
 		if s.autoUnlockAfter == 0 {
-			s.autoUnlockAfter = min(DefaultHeartbeatLife, s.maximumHold)
+			s.autoUnlockAfter = min(DefaultHeartbeatTTL, s.maximumHold)
 		}
 	}
 	switch {

@@ -32,8 +32,8 @@ func TestSelfDeadlockErrorSaysWhereTheLockWasTaken(t *testing.T) {
 					t.Errorf("%s: after %v: %v", about, time.Since(start), err)
 					continue
 				}
-				if !regexp.MustCompile(`/reentrant_test\.go:\d+$`).MatchString(already.Where) ||
-					!strings.HasPrefix(err.Error(), `lock "a" is already held by you at `+already.Where) {
+				if !regexp.MustCompile(`/reentrant_test\.go:\d+$`).MatchString(already.CallSite) ||
+					!strings.HasPrefix(err.Error(), `lock "a" is already held by you at `+already.CallSite) {
 					t.Errorf("%s: %v", about, err)
 				}
 			}
@@ -113,11 +113,11 @@ func TestRefusalSaysWhereThisProcessTookTheLock(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		take(t, locks, "a")
 		held := refused(t, locks, "a")
-		if !strings.Contains(held.Where, "helpers_test.go:") ||
-			!strings.Contains(held.Error(), "; this very process took it at "+held.Where) {
+		if !strings.Contains(held.CallSite, "helpers_test.go:") ||
+			!strings.Contains(held.Error(), "; this very process took it at "+held.CallSite) {
 			t.Errorf("the other goroutine got %v", held)
 		}
-		if held = refused(t, newClient(t, f.client()), "a"); held.Where != "" {
+		if held = refused(t, newClient(t, f.client()), "a"); held.CallSite != "" {
 			t.Errorf("another client got %v", held)
 		}
 	})

@@ -52,7 +52,7 @@ func TestAllOrNothing(t *testing.T) {
 
 func TestMostLocksInOneTransaction(t *testing.T) {
 	etcd, locks := onEtcd(t)
-	names := make([]string, mutex.MaxTogether)
+	names := make([]string, mutex.MaxBatch)
 	for i := range names {
 		names[i] = strings.Repeat(string(rune('a'+i)), 250)
 		etcdtest.Put(t, etcd, layout(t).Tail(names[i]), "x") // the end of a queue of the dead

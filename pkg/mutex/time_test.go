@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -182,7 +183,7 @@ func TestAttemptsLeaveTimeForOthers(t *testing.T) {
 		left := 3 * time.Second
 		for i, at := range f.sent[1:] {
 			gap := at.Sub(f.sent[i])
-			if most := max(left/3, 100*time.Millisecond) + mutex.MaxRetryDelay; gap > most {
+			if most := max(left/3, 100*time.Millisecond) + etcdretry.MaxDelay; gap > most {
 				t.Errorf("attempt %d came %v after the one before", i+1, gap)
 			}
 			left -= gap

@@ -220,7 +220,7 @@ func (m *Metrics) lose(e mutex.Lost) { m.ended(e.Lock, e.Reason, e.Held) }
 
 func (m *Metrics) released(e mutex.Released) {
 	m.groups.series(e.Lock.Name()).releases.add(string(e.Result))
-	var reason mutex.Reason
+	var reason mutex.LostReason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
 	}
@@ -228,7 +228,7 @@ func (m *Metrics) released(e mutex.Released) {
 }
 
 // ended records the end of a hold; reason is empty if it was not lost.
-func (m *Metrics) ended(l *mutex.Lock, reason mutex.Reason, held time.Duration) {
+func (m *Metrics) ended(l *mutex.Lock, reason mutex.LostReason, held time.Duration) {
 	s := m.groups.series(l.Name())
 	observe(s.hold, held, m.exemplars.take(l))
 	if reason != "" {

@@ -156,7 +156,7 @@ func (t *Telemetry) take(l *mutex.Lock) held {
 }
 
 // end ends the span and returns a context for the measurement.
-func (h held) end(outcome string, reason mutex.Reason) context.Context {
+func (h held) end(outcome string, reason mutex.LostReason) context.Context {
 	ctx := context.Background()
 	if h.Span == nil {
 		return ctx
@@ -172,19 +172,19 @@ func (h held) end(outcome string, reason mutex.Reason) context.Context {
 func (t *Telemetry) lost(e mutex.Lost) { t.over(e.Lock, string(mutex.ResultLost), e.Reason, e.Held) }
 
 func (t *Telemetry) released(e mutex.Released) {
-	var reason mutex.Reason
+	var reason mutex.LostReason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
 	}
 	t.over(e.Lock, string(e.Result), reason, e.Held)
 }
 
-func (t *Telemetry) over(l *mutex.Lock, outcome string, reason mutex.Reason, after time.Duration) {
+func (t *Telemetry) over(l *mutex.Lock, outcome string, reason mutex.LostReason, after time.Duration) {
 	ctx := t.take(l).end(outcome, reason)
 	t.hold.Record(ctx, after.Seconds(), metric.WithAttributes(t.with(l.Name(), ending(outcome, reason)...)...))
 }
 
-func ending(outcome string, reason mutex.Reason) []attribute.KeyValue {
+func ending(outcome string, reason mutex.LostReason) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{attributeOutcome.String(outcome)}
 	if reason != "" {
 		attributes = append(attributes, attributeReason.String(string(reason)))

@@ -47,7 +47,7 @@ func (s *scene) both(d *driver) *lock {
 // manyTogether takes more locks than fit into one transaction, while another driver holds the last but one.
 func manyTogether(t *testing.T, s *scene, a, b *client) {
 	var names []string
-	for i := range mutex.MaxTogether + 2 {
+	for i := range mutex.MaxBatch + 2 {
 		names = append(names, fmt.Sprintf("many/%02d", i))
 	}
 	first, missing := names[0], names[len(names)-2]
@@ -274,7 +274,7 @@ var kindFaults = []*fault{
 		says: `the record of "account/2" has token 0`, short: true, txn: eachBranch(dropPuts("/account%2F2/"))},
 	{name: "many", about: "of more locks than fit into a transaction, those are taken that do",
 		check: "many together", behind: true, says: "want refused", short: true, request: func(r *goRequest) {
-			r.Names = r.Names[:min(len(r.Names), mutex.MaxTogether)]
+			r.Names = r.Names[:min(len(r.Names), mutex.MaxBatch)]
 		}},
 	{name: "kinds of several", about: "several locks are plain ones, whatever is wanted", check: "kinds together",
 		behind: true, says: "want refused", short: true, request: func(r *goRequest) {

@@ -85,7 +85,7 @@ func TestAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	var lost *mutex.LostError
 	<-dead.Context().Done()
 	if !errors.As(context.Cause(dead.Context()), &lost) || // on a busy machine, it does not learn more than that
-		lost.Reason() != mutex.ReasonAbandoned && lost.Reason() != mutex.ReasonRemoved {
+		lost.Reason() != mutex.LostReasonAbandoned && lost.Reason() != mutex.LostReasonRemoved {
 		t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
 	}
 	if err := living.Unlock(); err != nil {

@@ -88,8 +88,8 @@ var clientSuites = []suite{
 		{"asked-again", `!slices.Contains(u.asked, d.UUID)`, `true`, "TestFailedRequestDoesNotEndTheWait"},
 		// Holds that go from one process to another.
 		{"adopt-other", `doc.UUID != uuid`, `false`, "TestAdoptRefusesAnotherProcessesHold"},
-		{"adopt-undetached", `!set.forHolder`, `false`, "TestAdoptedHoldSurvivesDeathOfFirstProcess"},
-		{"adopt-for-holder", `!set.forHolder`, `true`, "TestReportingForTheHolderKeepsItsIdentity"},
+		{"adopt-undetached", `!set.onBehalfOfHolder`, `false`, "TestAdoptedHoldSurvivesDeathOfFirstProcess"},
+		{"adopt-on-behalf", `!set.onBehalfOfHolder`, `true`, "TestReportingForTheHolderKeepsItsIdentity"},
 		{"adopt-over", "time.Until(l.deadline.until) <= 0", `false`, "TestAdoptionExtendsAnOverdueHold"},
 		{"adopt-alert", `l.extension.alertAfterUnlock`, `false`, "TestHeartbeatKeepsProgressAndAlertOfAScript"},
 		// Ends of holds.
@@ -110,7 +110,7 @@ var clientSuites = []suite{
 		{"bound-shortest", `s.autoUnlockAfter < minAutoUnlockAfter`, `false`,
 			"TestBadOptionsAreRefusedBeforeSending"},
 		{"bound-writes", `n > locktxn.MaxBytes`, `false`, "TestTooLargeWritesAreRefusedBeforeSending"},
-		{"bound-together", `len(wanted) > MaxTogether`, `false`, "TestBadOptionsAreRefusedBeforeSending"},
+		{"bound-batch", `len(wanted) > MaxBatch`, `false`, "TestBadOptionsAreRefusedBeforeSending"},
 		{"bound-together-text", `len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes`, `false`,
 			"TestMostLocksInOneTransaction"},
 		{"bound-share-name", `len(name) > room`, `false`, "TestBadOptionsAreRefusedBeforeSending"},

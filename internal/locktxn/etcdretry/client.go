@@ -83,7 +83,8 @@ func (c *Client) reconnect() {
 // closed reports whether the etcd client is closed, so that no request can succeed.
 func (c *Client) closed() bool { return c.etcd.Ctx().Err() != nil }
 
-// MaxDelay is the longest pause between two attempts to reach etcd.
+// MaxDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this before
+// it removes a lock, so that a live holder can extend first after an outage of etcd.
 const MaxDelay = 2 * time.Second
 
 const firstDelay = 20 * time.Millisecond
