@@ -18,14 +18,14 @@ import (
 //
 // A bad name or option is an error before any request is sent.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
-	a, b, err := c.newAcquisition(ctx, name, opts)
+	a, p, err := c.newAcquisition(ctx, name, opts)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
 	if a.set.conditional() {
-		return nil, fmt.Errorf("lock %q: %w", name, errWaits)
+		return nil, fmt.Errorf("lock %q: %w", name, errNoConditionsInWait)
 	}
-	if l, err := a.again(ctx); l != nil || err != nil {
+	if l, err := a.reenter(ctx); l != nil || err != nil {
 		return l, err
 	}
 	defer func(began time.Time) { a.notifyAcquired(began, l, err) }(time.Now())
@@ -38,29 +38,29 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	}
 	defer done()
 	defer context.AfterFunc(c.waits, func() { cancel(ErrClosed) })()
-	if a.set.barge {
-		return a.barge(ctx, b)
+	if a.set.withoutQueue {
+		return a.lockWithoutQueue(ctx, p)
 	}
-	return a.queueUp(ctx, b)
+	return a.queueUp(ctx, p)
 }
 
 // TryLock takes the lock if it is free and no client queues for it; otherwise the error is a [*HeldError]. It never
 // waits for a holder, and waits for etcd no longer than [Options].RequestTimeout.
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
-	a, b, err := c.newAcquisition(ctx, name, opts)
+	a, p, err := c.newAcquisition(ctx, name, opts)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
-	if l, err := a.again(ctx); l != nil || err != nil {
+	if l, err := a.reenter(ctx); l != nil || err != nil {
 		return l, err
 	}
 	defer func(began time.Time) { a.notifyAcquired(began, l, err) }(time.Now())
 	if a.set.conditional() {
-		return a.tryOn(ctx)
+		return a.tryConditional(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
-	l, err = a.try(ctx, b)
+	l, err = a.try(ctx, p)
 	return l, a.explain(err)
 }
 
@@ -88,49 +88,49 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(ctx)
 }
 
-// errWaits refuses conditions in a call that may wait: they would have to hold when its turn comes, after a ticket, a
-// lease and three different transactions, each of which may be repeated.
-var errWaits = errors.New("only TryLock and TryLockAll take If and Then: to wait, take the lock and use its Guard " +
-	"in a transaction of your own")
+// errNoConditionsInWait refuses conditions in a call that may wait: they would have to hold when its turn comes, after
+// a ticket, a lease and three different transactions, each of which may be repeated.
+var errNoConditionsInWait = errors.New("only TryLock and TryLockAll take If and Then: to wait, take the lock and use " +
+	"its Guard in a transaction of your own")
 
-// newAcquisition checks the name and options, and makes the first bid.
-func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option) (*acquisition, bid, error) {
+// newAcquisition checks the name and options, and makes the first proposal.
+func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option) (*acquisition, proposal, error) {
 	if of := c.opts.ContextOptions; of != nil {
 		opts = slices.Concat(of(ctx), opts)
 	}
 	set, draft, err := c.draft(name, opts)
 	if err != nil {
-		return nil, bid{}, err
+		return nil, proposal{}, err
 	}
 	a := &acquisition{c: c, caller: ctx, lock: name, set: set, draft: draft, site: callSiteOf(draft.Backtrace)}
-	b, err := a.bid()
-	return a, b, err
+	p, err := a.newProposal()
+	return a, p, err
 }
 
-// barge takes the lock as soon as it is free, no matter who waits for it.
-func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
-	l, err := a.try(ctx, b)
+// lockWithoutQueue takes the lock as soon as it is free, no matter who waits for it.
+func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, error) {
+	l, err := a.try(ctx, p)
 	held, isHeld := errors.AsType[*HeldError](err)
 	if !isHeld {
 		return l, a.explain(err)
 	}
-	defer a.report(ctx)()
+	defer a.reportWait(ctx)()
 	for isHeld && ctx.Err() == nil {
-		delayed := a.holders.delayed() // the delay is followed, too
+		delayed := a.holders.hasDelays() // the delay is followed, too
 		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
-			if old(events, a.seen) {
+			if allSeen(events, a.seen) {
 				return false
 			}
-			var b bid
-			if b, err = a.bid(); err == nil {
-				l, err = a.try(ctx, b)
+			var p proposal
+			if p, err = a.newProposal(); err == nil {
+				l, err = a.try(ctx, p)
 			}
 			var newer *HeldError
 			if newer, isHeld = errors.AsType[*HeldError](err); isHeld {
 				held = newer
 			}
-			return !isHeld || a.holders.delayed() != delayed
-		}, a.ends()...)
+			return !isHeld || a.holders.hasDelays() != delayed
+		}, a.endKeys()...)
 	}
 	switch {
 	case l != nil:
@@ -142,8 +142,8 @@ func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 	return nil, a.explain(err)
 }
 
-// old reports whether all of the events are older than the last read.
-func old(events []*clientv3.Event, seen int64) bool {
+// allSeen reports whether all of the events are older than the last read.
+func allSeen(events []*clientv3.Event, seen int64) bool {
 	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
 }
 
@@ -193,9 +193,9 @@ func acquireResult(err error) Result {
 	return ResultError
 }
 
-// again looks for a hold of the wanted lock among those under which ctx was made, at any depth. It enters that hold
+// reenter looks for a hold of the wanted lock among those under which ctx was made, at any depth. It enters that hold
 // again, or returns an [*AlreadyHeldError]. If there is no such hold, both results are nil.
-func (a *acquisition) again(ctx context.Context) (*Lock, error) {
+func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
 	a.outer = FromContext(ctx)
 	for l := a.outer; l != nil; l = l.outer {
 		hold := l.root()
@@ -203,7 +203,7 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 			continue
 		}
 		if a.set.reentrant && hold.set.kind.covers(a.set.kind) {
-			if inner := hold.enter(a.outer); inner != nil {
+			if inner := hold.newInnerHandle(a.outer); inner != nil {
 				return inner, nil
 			}
 			continue
@@ -216,21 +216,21 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 	return nil, nil
 }
 
-// already returns an error if the caller holds one of the locks that it wants together.
-func already(ctx context.Context, wanted []*acquisition) error {
+// checkNotHeld returns an error if the caller holds one of the locks that it wants together.
+func checkNotHeld(ctx context.Context, wanted []*acquisition) error {
 	for _, a := range wanted {
 		if a.set.reentrant {
 			return errors.New("several locks that are taken together cannot be Reentrant")
 		}
-		if _, err := a.again(ctx); err != nil {
+		if _, err := a.reenter(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// enter returns another handle of the hold; nil if the hold has ended.
-func (l *Lock) enter(outer *Lock) *Lock {
+// newInnerHandle returns another handle of the hold; nil if the hold has ended.
+func (l *Lock) newInnerHandle(outer *Lock) *Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cause != nil || l.reentry.released && l.reentry.count == 0 {
@@ -319,7 +319,7 @@ func (k *locker) Unlock() {
 	case errors.Is(err, ErrNotHeld):
 		k.lost(err)
 	default:
-		k.c.log(slog.LevelWarn, "a Locker was not released yet", l.about(slog.Any("error", err))...)
+		k.c.log(slog.LevelWarn, "a Locker was not released yet", l.logAttributes(slog.Any("error", err))...)
 	}
 }
 

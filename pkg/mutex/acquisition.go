@@ -48,23 +48,23 @@ type queueEntry struct {
 	first  bool   // for certain: no ticket can get in before it any more
 }
 
-// bid is what is sent to etcd to get the lock. Its deadlines count from before the first request; a repetition has the
-// same bytes.
-type bid struct {
+// proposal is what is sent to etcd to get the lock. Its deadlines count from before the first request; a repetition has
+// the same bytes.
+type proposal struct {
 	moment // monotonic for the local deadline, wall for the record
 
 	fields []metadata.Field
 }
 
-func (a *acquisition) bid() (bid, error) {
-	b := bid{moment: a.c.moment()}
-	a.set.stamp(&a.draft, b.wall)
+func (a *acquisition) newProposal() (proposal, error) {
+	p := proposal{moment: a.c.moment()}
+	a.set.stamp(&a.draft, p.wall)
 	fields, err := a.draft.Fields()
 	if err != nil {
-		return b, err
+		return p, err
 	}
-	b.fields = fields
-	return b, nil
+	p.fields = fields
+	return p, nil
 }
 
 // maxRivals is how often a share is claimed again without a pause when others claim one at the same time. After that,
@@ -72,53 +72,53 @@ func (a *acquisition) bid() (bid, error) {
 const maxRivals = 3
 
 var (
-	// errStale asks for another bid: this one got too old while etcd did not answer, or its uuid was cancelled.
-	errStale = errors.New("the bid is stale")
+	// errStale asks for another proposal: this one got too old while etcd did not answer, or its uuid was cancelled.
+	errStale = errors.New("the proposal is stale")
 
-	// errRivals asks for another bid, because others claimed the same share.
+	// errRivals asks for another proposal, because others claimed the same share.
 	errRivals = errors.New("others claimed the same share")
 )
 
 var errPositionLost = errors.New("the position in the queue was lost")
 
-// try requests the lock, beginning with bid b, until the outcome is definite: a hold, a [*HeldError], a refusal, or the
-// end of ctx.
-func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
+// try requests the lock, beginning with proposal p, until the outcome is definite: a hold, a [*HeldError], a refusal,
+// or the end of ctx.
+func (a *acquisition) try(ctx context.Context, p proposal) (*Lock, error) {
 	for n := 0; ; n++ {
-		l, err := a.tryOnce(ctx, b, n)
+		l, err := a.tryOnce(ctx, p, n)
 		switch {
 		case l != nil || err != errStale && err != errRivals:
 			return l, err
 		case err == errStale || n >= maxRivals:
 			etcdretry.Pause(ctx, etcdretry.Delay(n))
 		}
-		if b, err = a.bid(); err != nil {
+		if p, err = a.newProposal(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// tryOnce sends the bid without queueing. refusals counts the earlier refusals.
-func (a *acquisition) tryOnce(ctx context.Context, b bid, refusals int) (*Lock, error) {
-	claim := a.next(refusals)
-	l, r, err := a.commit(ctx, b, claim, locktxn.Acquire(a.c.layout, claim, a.draft.UUID, b.fields, a.set.barge))
+// tryOnce sends the proposal without queueing. refusals counts the earlier refusals.
+func (a *acquisition) tryOnce(ctx context.Context, p proposal, refusals int) (*Lock, error) {
+	claim := a.nextClaim(refusals)
+	l, r, err := a.commit(ctx, p, claim, locktxn.Acquire(a.c.layout, claim, a.draft.UUID, p.fields, a.set.withoutQueue))
 	if l != nil || err != nil {
 		return l, err
 	}
 	indeterminate := a.indeterminate
 	a.abandonIndeterminate()
 	switch {
-	case !a.holders.room(a.set.kind):
+	case !a.holders.hasRoom(a.set.kind):
 		return nil, a.heldError()
-	case !claim.Shares, !indeterminate && !a.set.barge && len(r.Keys(claim.Reads()).Kvs) > 0:
-		return a.tryPast(ctx)
+	case !claim.Shares, !indeterminate && !a.set.withoutQueue && len(r.Keys(claim.Reads()).Kvs) > 0:
+		return a.tryPastDeadTail(ctx)
 	}
 	return nil, errRivals
 }
 
-// tryPast takes a lock that has room but was refused: others queue for it, or the last of them died and left the tail
-// of the queue behind.
-func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
+// tryPastDeadTail takes a lock that has room but was refused: others queue for it, or the last of them died and left
+// the tail of the queue behind.
+func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 	r, err := a.c.retry.Send(ctx, locktxn.QueueLength(a.c.layout, a.lock))
 	if err != nil {
 		return nil, err
@@ -129,37 +129,37 @@ func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 		held.Position = int(n) + 1
 		return nil, held
 	}
-	if len(tail) == 0 || a.set.barge {
+	if len(tail) == 0 || a.set.withoutQueue {
 		a.abandon() // the queue is gone; if there was none, this attempt was cancelled
 		return nil, errStale
 	}
-	b, err := a.bid()
+	p, err := a.newProposal()
 	if err != nil {
 		return nil, err
 	}
-	claim := a.next(0)
-	l, _, err := a.commit(ctx, b, claim, locktxn.AcquirePast(a.c.layout, claim, a.draft.UUID, b.fields,
+	claim := a.nextClaim(0)
+	l, _, err := a.commit(ctx, p, claim, locktxn.AcquirePast(a.c.layout, claim, a.draft.UUID, p.fields,
 		tail[0].ModRevision))
 	if l != nil || err != nil {
 		return l, err
 	}
 	a.abandonIndeterminate()
-	if !a.holders.room(a.set.kind) {
+	if !a.holders.hasRoom(a.set.kind) {
 		return nil, a.heldError()
 	}
 	return nil, errStale // another client came between
 }
 
-// next returns what to claim, given the known holders. If they left no room when last read, it assumes that the lock
-// has become free.
+// nextClaim returns what to claim, given the known holders. If they left no room when last read, it assumes that the
+// lock has become free.
 //
 // Readers that were refused more than once spread over the vacant shares, because others claim one at the same time.
-func (a *acquisition) next(refusals int) locktxn.Claim {
+func (a *acquisition) nextClaim(refusals int) locktxn.Claim {
 	k := a.set.kind
 	if !k.shared() {
 		return locktxn.Sole(a.lock)
 	}
-	if !a.holders.room(k) {
+	if !a.holders.hasRoom(k) {
 		a.holders = holders{}
 	}
 	skip := 0
@@ -169,8 +169,8 @@ func (a *acquisition) next(refusals int) locktxn.Claim {
 	return a.holders.claim(a.lock, k, skip)
 }
 
-// propose sends a transaction with a bid while the bid is fresh.
-func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (etcdretry.Answer, error) {
+// sendProposal sends a transaction with a proposal while the proposal is fresh.
+func (a *acquisition) sendProposal(ctx context.Context, txn locktxn.Txn) (etcdretry.Answer, error) {
 	began := time.Now()
 	fresh := a.set.autoUnlockAfter / 3
 	r, err := a.c.retry.SendFor(ctx, fresh, txn)
@@ -188,47 +188,47 @@ func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (etcdretry.A
 
 // commit sends a transaction that takes the claim or reads the holders, until there is an answer: a hold, or what it
 // read. If the outcome stays unknown, the attempt is over and the acquisition begins another.
-func (a *acquisition) commit(ctx context.Context, b bid, claim locktxn.Claim,
+func (a *acquisition) commit(ctx context.Context, p proposal, claim locktxn.Claim,
 	txn locktxn.Txn) (*Lock, etcdretry.Answer, error) {
-	r, err := a.propose(ctx, txn)
+	r, err := a.sendProposal(ctx, txn)
 	if err != nil {
 		return nil, r, err
 	}
 	if r.Succeeded {
-		l, err := a.hold(b, claim.Record, r.Header.Revision, a.draft.AutoUnlockAt)
+		l, err := a.newHandle(p, claim.Record, r.Header.Revision, a.draft.AutoUnlockAt)
 		return l, r, err
 	}
-	a.meet(r)
-	l, err := a.found(b)
+	a.setHolders(r)
+	l, err := a.committedHold(p)
 	return l, r, err
 }
 
-// meet stores the holders, which are the first operations of an answer.
-func (a *acquisition) meet(r etcdretry.Answer) {
+// setHolders stores the holders, which are the first operations of an answer.
+func (a *acquisition) setHolders(r etcdretry.Answer) {
 	a.seen = r.Header.Revision
 	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r)
 	a.holder = a.holders.oldest()
 }
 
-// found returns the hold of an earlier request whose answer was lost; nil if there is none.
-func (a *acquisition) found(b bid) (*Lock, error) {
-	mine, ok := a.holders.mine(a.draft.UUID)
+// committedHold returns the hold of an earlier request whose answer was lost; nil if there is none.
+func (a *acquisition) committedHold(p proposal) (*Lock, error) {
+	mine, ok := a.holders.byUUID(a.draft.UUID)
 	if !ok {
 		return nil, nil
 	}
-	return a.hold(b, mine.Name, mine.Token, mine.AutoUnlockAt)
+	return a.newHandle(p, mine.Name, mine.Token, mine.AutoUnlockAt)
 }
 
-// hold makes the handle of a lock that was taken with this record.
-func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.Time) (*Lock, error) {
+// newHandle makes the handle of a lock that was taken with this record.
+func (a *acquisition) newHandle(p proposal, record string, token int64, autoUnlockAt time.Time) (*Lock, error) {
 	c := a.c
 	l := &Lock{
 		c: c, set: a.set, wanted: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
-		began: b.moment, site: a.site, outer: a.outer,
-		extension: extension{alertTarget: b.wall.Add(a.set.alertAfter)},
+		began: p.moment, site: a.site, outer: a.outer,
+		extension: extension{alertTarget: p.wall.Add(a.set.alertAfter)},
 		deadline: deadline{
-			until:   b.monotonic.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
-			counted: b.moment, recorded: autoUnlockAt,
+			until:   p.monotonic.Add(autoUnlockAt.Sub(p.wall) - a.set.safetyMargin),
+			counted: p.moment, recorded: autoUnlockAt,
 		},
 	}
 	l.origin.detached = a.draft.Process.Detached
@@ -252,18 +252,18 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 	return l, nil
 }
 
-// ends returns the keys whose deletion tells the first in the queue that a hold or a lock delay is over.
-func (a *acquisition) ends() []etcdretry.Watched {
+// endKeys returns the keys whose deletion tells the first in the queue that a hold or a lock delay is over.
+func (a *acquisition) endKeys() []etcdretry.Watched {
 	layout := a.c.layout
 	keys := []etcdretry.Watched{etcdretry.Deleted(layout.Field(a.lock, metadata.FieldUUID))}
 	if !a.set.kind.shared() {
-		if a.holders.delayed() {
+		if a.holders.hasDelays() {
 			keys = append(keys, etcdretry.Deleted(layout.Delay(a.lock)))
 		}
 		return keys
 	}
 	keys = append(keys, deletedIn(layout.Shares(a.lock)))
-	if a.holders.delayed() {
+	if a.holders.hasDelays() {
 		keys = append(keys, deletedIn(layout.DelaysAbout(a.lock)))
 	}
 	return keys
@@ -336,7 +336,7 @@ func (a *acquisition) explain(err error) error {
 func (a *acquisition) heldError() *HeldError {
 	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(), CallSite: a.c.holds.where(a.holder.UUID)}
 	k := a.set.kind
-	if !a.holders.room(k) {
+	if !a.holders.hasRoom(k) {
 		held.Delay = a.holders.lastDelay()
 	}
 	if k.shared() {

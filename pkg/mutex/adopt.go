@@ -85,7 +85,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 		},
 	}
 	l.remember(&doc)
-	return l, l.live(ctx, &doc)
+	return l, l.startAdopted(ctx, &doc)
 }
 
 // OnBehalfOfHolder makes [Client.Adopt] leave the process that took the lock its holder: the handle only acts for it,
@@ -186,8 +186,8 @@ func (l *Lock) remember(doc *metadata.Document) {
 	}
 }
 
-// live starts the handle of an adopted hold. It first extends a hold whose time is up.
-func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
+// startAdopted starts the handle of an adopted hold. It first extends a hold whose time is up.
+func (l *Lock) startAdopted(ctx context.Context, doc *metadata.Document) error {
 	l.prepare()
 	l.deadline.until = l.began.monotonic
 	l.deadline.counted = l.c.moment()
@@ -217,7 +217,7 @@ func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 // take the lock with [Detached]. A handle that was adopted or taken with Detached is detached at once.
 func (l *Lock) Detach() {
 	switch {
-	case l.none():
+	case l.hasNoHold():
 		return
 	case l.forGroup:
 		for _, one := range l.group.locks {

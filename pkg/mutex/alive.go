@@ -31,11 +31,11 @@ func (l *Lock) begin() error {
 	c.holds.add(l.held.UUID, &l.site)
 
 	l.mu.Lock() // the timer may fire before it is stored
-	l.deadline.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.due)
+	l.deadline.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.onTimer)
 	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
 	l.mu.Unlock()
 	if l.set.maximumHold > 0 {
-		c.spawn(func() { l.beat(l.watch) })
+		c.spawn(func() { l.sendHeartbeats(l.watch) })
 	}
 	if c.isClosed() {
 		if !l.origin.adopted {
@@ -56,9 +56,9 @@ const (
 	holderRecheck = time.Minute
 )
 
-// due runs when the hold is no longer short, then every sleepCheck, and at the local deadline, which an extension may
-// have moved. One timer serves all three, because a timer is a large part of the cost of a short hold.
-func (l *Lock) due() {
+// onTimer runs when the hold is no longer short, then every sleepCheck, and at the local deadline, which an extension
+// may have moved. One timer serves all three, because a timer is a large part of the cost of a short hold.
+func (l *Lock) onTimer() {
 	l.mu.Lock()
 	left := l.timeLeft()
 	watch := !l.deadline.watched
@@ -71,19 +71,19 @@ func (l *Lock) due() {
 	case left <= 0:
 		l.runOut()
 	case watch:
-		l.c.spawn(l.observe)
+		l.c.spawn(l.watchHold)
 	}
 }
 
-// observe watches the hold until it is gone or the handle ends.
-func (l *Lock) observe() {
+// watchHold watches the hold until it is gone or the handle ends.
+func (l *Lock) watchHold() {
 	from, end := locktxn.Watched(l.c.layout, l.held.Lock)
 	l.c.retry.Follow(l.watch, holderRecheck, func(events []*clientv3.Event) bool {
-		if len(events) == 0 && l.awake() != nil {
+		if len(events) == 0 && l.checkDeadline() != nil {
 			return true
 		}
 		timeout := holderRecheck / 3
-		gone := l.goneBy(events)
+		gone := l.endedBy(events)
 		extended := l.learnFrom(events)
 		if gone {
 			timeout = noteTimeout
@@ -106,9 +106,9 @@ func (l *Lock) observe() {
 	}, etcdretry.Watched{Key: from, Options: []clientv3.OpOption{clientv3.WithRange(end)}})
 }
 
-// goneBy reports whether one of the events ended the hold. Events older than the hold do not count: a watch on a slow
+// endedBy reports whether one of the events ended the hold. Events older than the hold do not count: a watch on a slow
 // member begins in the past.
-func (l *Lock) goneBy(events []*clientv3.Event) bool {
+func (l *Lock) endedBy(events []*clientv3.Event) bool {
 	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
 	for _, e := range events {
 		if string(e.Kv.Key) == key && e.Kv.ModRevision > l.held.Token &&
@@ -125,7 +125,7 @@ func (l *Lock) goneBy(events []*clientv3.Event) bool {
 // nil means that etcd confirmed the hold. A [*LostError] means that the hold is over and the handle's context has
 // ended. After any other error the hold stands as before, with its previous deadline.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
-	if l.none() {
+	if l.hasNoHold() {
 		return errNoHold
 	}
 	if l.reentry.of != nil {
@@ -151,17 +151,18 @@ func (g *Locks) Alive(ctx context.Context, progress ...string) error {
 	return each(g.locks, func(l *Lock) error { return l.Alive(ctx, progress...) })
 }
 
-// maxBeat bounds the time between two heartbeats, so that a long hold has nearly all of its time left when etcd fails.
-const maxBeat = 20 * time.Second
+// maxHeartbeatInterval bounds the time between two heartbeats, so that a long hold has nearly all of its time left when
+// etcd fails.
+const maxHeartbeatInterval = 20 * time.Second
 
-// beat sends heartbeats until ctx ends: one every third of the time that an extension gives, at most [maxBeat] apart,
-// and more often while they fail. An attempt may take as long as that interval.
-func (l *Lock) beat(ctx context.Context) {
-	interval := min((l.set.autoUnlockAfter-l.set.safetyMargin)/3, maxBeat)
+// sendHeartbeats sends heartbeats until ctx ends: one every third of the time that an extension gives, at most
+// [maxHeartbeatInterval] apart, and more often while they fail. An attempt may take as long as that interval.
+func (l *Lock) sendHeartbeats(ctx context.Context) {
+	interval := min((l.set.autoUnlockAfter-l.set.safetyMargin)/3, maxHeartbeatInterval)
 	for next := interval; etcdretry.Pause(ctx, next); {
-		if most := l.set.maximumHold; most > 0 && time.Since(l.began.monotonic) >= most-l.set.safetyMargin {
+		if limit := l.set.maximumHold; limit > 0 && time.Since(l.began.monotonic) >= limit-l.set.safetyMargin {
 			l.c.log(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum",
-				l.about(slog.Duration("maximum_hold", most))...)
+				l.logAttributes(slog.Duration("maximum_hold", limit))...)
 			return
 		}
 		attempt, cancel := context.WithTimeout(ctx, interval)
@@ -170,7 +171,7 @@ func (l *Lock) beat(ctx context.Context) {
 		next = interval
 		if err != nil && l.err() == nil && ctx.Err() == nil {
 			next = min(interval, etcdretry.Jitter(etcdretry.MaxDelay))
-			l.c.log(slog.LevelWarn, "heartbeat failed", l.about(slog.Any("error", err))...)
+			l.c.log(slog.LevelWarn, "heartbeat failed", l.logAttributes(slog.Any("error", err))...)
 		}
 	}
 }
@@ -180,7 +181,7 @@ const maxOvertaken = 5
 
 // extend moves the deadlines. Extensions of one hold take turns, so that the last one wins.
 func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err error) {
-	if err := l.awake(); err != nil {
+	if err := l.checkDeadline(); err != nil {
 		return err
 	}
 	if l.set.autoUnlockAfter == 0 {
@@ -211,7 +212,7 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	start := l.c.moment()
 	at := l.clock()
 	autoUnlockAt := l.nextAutoUnlock(at, heartbeat)
-	alertAt, progress := l.plan(at, autoUnlockAt, heartbeat, progress)
+	alertAt, progress := l.planExtension(at, autoUnlockAt, heartbeat, progress)
 	alive := metadata.FormatAlive(at, progress)
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
@@ -222,9 +223,9 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	if err != nil {
 		return false, l.causeOr(err)
 	}
-	stored, again, err := l.answered(ctx, r, autoUnlockAt, alive)
+	stored, again, err := l.readExtension(ctx, r, autoUnlockAt, alive)
 	if r.Succeeded {
-		l.reported(r.Header.Revision, heartbeat, progress)
+		l.noteAlive(r.Header.Revision, heartbeat, progress)
 	}
 	if again || err != nil {
 		return again, err
@@ -236,17 +237,17 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	return false, l.err()
 }
 
-// answered returns the auto-unlock in the record after an extension to autoUnlockAt. again reports that another process
-// with the uuid reported progress first; only heartbeats check for that.
-func (l *Lock) answered(ctx context.Context, r etcdretry.Answer, autoUnlockAt time.Time, alive string) (
+// readExtension returns the auto-unlock in the record after an extension to autoUnlockAt. again reports that another
+// process with the uuid reported progress first; only heartbeats check for that.
+func (l *Lock) readExtension(ctx context.Context, r etcdretry.Answer, autoUnlockAt time.Time, alive string) (
 	stored time.Time, again bool, err error) {
 	var now metadata.Document
 	if others, moved := locktxn.AsLate(r.TxnResponse); r.Succeeded && moved {
 		return autoUnlockAt, false, nil
 	} else if r.Succeeded {
 		now = l.decode(locktxn.Fields(l.c.layout, others))
-	} else if now = readRecord(l.c.layout, l.held.Lock, r, 0); !l.stands(&now) {
-		return time.Time{}, false, l.gone(ctx, &now)
+	} else if now = readRecord(l.c.layout, l.held.Lock, r, 0); !l.isHeldIn(&now) {
+		return time.Time{}, false, l.loseRemoved(ctx, &now)
 	}
 	other := l.catchUp(&now, alive)
 	l.learnAll(&now)
@@ -259,8 +260,8 @@ func (l *Lock) answered(ctx context.Context, r etcdretry.Answer, autoUnlockAt ti
 	return now.AutoUnlockAt, false, nil
 }
 
-// reported notes that the record has this handle's alive field, at this revision.
-func (l *Lock) reported(revision int64, heartbeat bool, progress string) {
+// noteAlive notes that the record has this handle's alive field, at this revision.
+func (l *Lock) noteAlive(revision int64, heartbeat bool, progress string) {
 	l.extension.lastAliveRevision = revision
 	if heartbeat {
 		return
@@ -306,10 +307,10 @@ func (l *Lock) catchUp(now *metadata.Document, alive string) bool {
 	return true
 }
 
-// plan returns the alert and the progress that an extension writes, and stores them. A heartbeat repeats those of the
-// last Alive of any process, and moves the alert neither back nor past the auto-unlock. Neither an Alive nor a
+// planExtension returns the alert and the progress that an extension writes, and stores them. A heartbeat repeats those
+// of the last Alive of any process, and moves the alert neither back nor past the auto-unlock. Neither an Alive nor a
 // heartbeat sets the alert before one that an operator granted.
-func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
+func (l *Lock) planExtension(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !heartbeat {

@@ -81,9 +81,9 @@ func (b *background) endWaits(ctx context.Context) {
 	b.closed = true
 }
 
-// rest waits for the goroutines, but not forever: a hook in one of them may have called Close.
-func (b *background) rest(most time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
+// awaitGoroutines waits for the goroutines, but not forever: a hook in one of them may have called Close.
+func (b *background) awaitGoroutines(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	awaitAll(ctx, &b.running)
 }
@@ -227,9 +227,9 @@ func (w *cleanups) drain(ctx context.Context) int {
 // silentAfter is how long etcd must leave all requests of a client unanswered before that is logged.
 const silentAfter = 3 * time.Second
 
-// silence is a period in which etcd answers no request of a client. It is logged once when it has lasted for a while,
-// and once when it is over.
-type silence struct {
+// outageLog logs a period in which etcd answers no request of a client: once when it has lasted for a while, and once
+// when it is over.
+type outageLog struct {
 	logger
 	etcd *clientv3.Client
 
@@ -240,7 +240,7 @@ type silence struct {
 }
 
 // unanswered notes that a request sent at this time was not answered.
-func (s *silence) unanswered(sent time.Time, err error) {
+func (s *outageLog) unanswered(sent time.Time, err error) {
 	s.mu.Lock()
 	if s.since.IsZero() {
 		s.since = sent
@@ -263,7 +263,7 @@ func (s *silence) unanswered(sent time.Time, err error) {
 		slog.Any("error", err))
 }
 
-func (s *silence) answered() {
+func (s *outageLog) answered() {
 	if !s.quiet.Load() {
 		return
 	}

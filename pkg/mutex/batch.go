@@ -22,12 +22,12 @@ import (
 // caller's writes again, or take some locks after others were released. So an unanswered request is settled before its
 // outcome is reported.
 type batch struct {
-	c      *Client
-	wanted []*acquisition // by name
-	bids   []bid
-	tails  []int64
-	only   []clientv3.Cmp
-	with   []clientv3.Op
+	c         *Client
+	wanted    []*acquisition // by name
+	proposals []proposal
+	tails     []int64
+	only      []clientv3.Cmp
+	with      []clientv3.Op
 }
 
 // readsPerLock is how many operations read one lock.
@@ -37,8 +37,8 @@ const readsPerLock = 2
 // condition needs one more for its report: etcd counts nested operations, too.
 const opsPerLock = 5
 
-// tryOn takes the lock if the caller's conditions hold.
-func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
+// tryConditional takes the lock if the caller's conditions hold.
+func (a *acquisition) tryConditional(ctx context.Context) (*Lock, error) {
 	if a.set.kind.shared() {
 		return nil, a.explain(errors.New("If and Then work with plain locks only, not with those several can hold"))
 	}
@@ -73,12 +73,12 @@ func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 	}
 }
 
-// attempt makes one bid. The error [errStale] asks for another.
+// attempt makes one proposal. The error [errStale] asks for another.
 func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
-	if err := b.bid(); err != nil {
+	if err := b.newProposals(); err != nil {
 		return nil, err
 	}
-	txn := locktxn.Batch(b.c.layout, b.sent(), b.only, b.with)
+	txn := locktxn.Batch(b.c.layout, b.batchLocks(), b.only, b.with)
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}
@@ -93,9 +93,9 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	case err != nil:
 		return nil, err
 	case r.Succeeded:
-		return b.hold(func(int) (int64, metadata.Document) { return r.Header.Revision, metadata.Document{} })
+		return b.newHandles(func(int) (int64, metadata.Document) { return r.Header.Revision, metadata.Document{} })
 	}
-	if len(b.held(r)) > 0 { // etcd's client sent it twice by itself
+	if len(b.heldByAttempt(r)) > 0 { // etcd's client sent it twice by itself
 		return b.settle(ctx, r, nil)
 	}
 	return nil, b.refusal(ctx, r)
@@ -109,24 +109,24 @@ func (b *batch) shortestLife() time.Duration {
 	return life
 }
 
-// bid makes new records.
-func (b *batch) bid() error {
-	b.bids = b.bids[:0]
+// newProposals makes new records.
+func (b *batch) newProposals() error {
+	b.proposals = b.proposals[:0]
 	for _, a := range b.wanted {
-		bid, err := a.bid()
+		p, err := a.newProposal()
 		if err != nil {
 			return err
 		}
-		b.bids = append(b.bids, bid)
+		b.proposals = append(b.proposals, p)
 	}
 	return nil
 }
 
-func (b *batch) sent() []locktxn.BatchLock {
+func (b *batch) batchLocks() []locktxn.BatchLock {
 	locks := make([]locktxn.BatchLock, len(b.wanted))
 	for i, a := range b.wanted {
-		locks[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.bids[i].fields, Barge: a.set.barge,
-			Tail: b.tails[i]}
+		locks[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.proposals[i].fields,
+			Barge: a.set.withoutQueue, Tail: b.tails[i]}
 	}
 	return locks
 }
@@ -135,7 +135,7 @@ func (b *batch) sent() []locktxn.BatchLock {
 // or not. r and err are the result of the requests.
 func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
 	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
-		return locktxn.Settle(b.c.layout, b.sent(), lease)
+		return locktxn.Settle(b.c.layout, b.batchLocks(), lease)
 	})
 	if unsettled != nil {
 		for _, a := range b.wanted {
@@ -146,8 +146,8 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	if mine := b.held(s); len(mine) == len(b.wanted) {
-		return b.hold(func(i int) (int64, metadata.Document) {
+	if mine := b.heldByAttempt(s); len(mine) == len(b.wanted) {
+		return b.newHandles(func(i int) (int64, metadata.Document) {
 			now := readRecord(b.c.layout, b.wanted[i].lock, s, readsPerLock*i)
 			return now.Token, now
 		})
@@ -164,8 +164,8 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 	return nil, err
 }
 
-// held returns the locks that this attempt holds, as the first operations read them.
-func (b *batch) held(r etcdretry.Answer) (mine []*acquisition) {
+// heldByAttempt returns the locks that this attempt holds, as the first operations read them.
+func (b *batch) heldByAttempt(r etcdretry.Answer) (mine []*acquisition) {
 	for i, a := range b.wanted {
 		if now := readRecord(b.c.layout, a.lock, r, readsPerLock*i); now.Token != 0 && now.UUID == a.draft.UUID {
 			mine = append(mine, a)
@@ -196,15 +196,15 @@ func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	}
 }
 
-// hold makes the handles. at returns the token of each lock and, if it was read, its record.
-func (b *batch) hold(at func(i int) (int64, metadata.Document)) (locks []*Lock, err error) {
+// newHandles makes the handles. at returns the token of each lock and, if it was read, its record.
+func (b *batch) newHandles(at func(i int) (int64, metadata.Document)) (locks []*Lock, err error) {
 	for i, a := range b.wanted {
 		token, now := at(i)
 		until := a.draft.AutoUnlockAt
 		if !now.AutoUnlockAt.IsZero() {
 			until = now.AutoUnlockAt
 		}
-		l, failed := a.hold(b.bids[i], a.lock, token, until)
+		l, failed := a.newHandle(b.proposals[i], a.lock, token, until)
 		if failed != nil {
 			err = failed
 			continue
@@ -242,12 +242,12 @@ func (b *batch) refusal(ctx context.Context, r etcdretry.Answer) error {
 // queued finds out why locks that nobody holds were refused: others queue for them, or the tails of queues were left
 // behind when their last waiters died. Otherwise the obstacle is gone by now.
 func (b *batch) queued(ctx context.Context) error {
-	r, err := b.c.retry.Send(ctx, locktxn.Queues(b.c.layout, b.sent()))
+	r, err := b.c.retry.Send(ctx, locktxn.Queues(b.c.layout, b.batchLocks()))
 	if err != nil {
 		return err
 	}
 	for i, a := range b.wanted {
-		if n := r.Keys(2 * i).Count; n > 0 && !a.set.barge {
+		if n := r.Keys(2 * i).Count; n > 0 && !a.set.withoutQueue {
 			held := a.heldError()
 			held.Position = int(n) + 1
 			return held

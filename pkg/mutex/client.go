@@ -65,11 +65,11 @@ type Client struct {
 	logger
 	background
 
-	etcd   *clientv3.Client
-	layout protocol.Layout
-	opts   Options
-	about  string // client member of the records
-	pid    int64
+	etcd         *clientv3.Client
+	layout       protocol.Layout
+	opts         Options
+	recordClient string // client member of the records
+	pid          int64
 
 	ctx    context.Context // ends with Close; its cause is [ErrClosed]
 	cancel context.CancelCauseFunc
@@ -106,9 +106,9 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	o.Prefix = layout.Prefix()
-	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(),
+	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, recordClient: library(),
 		pid: int64(os.Getpid())}
-	s := &silence{logger: c.logger, etcd: etcd}
+	s := &outageLog{logger: c.logger, etcd: etcd}
 	c.retry = etcdretry.New(etcd, etcdretry.Options{
 		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: s.answered, Unanswered: s.unanswered,
 	})
@@ -190,7 +190,7 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	if err := metadata.CheckName(name); err != nil {
 		return settings{}, metadata.Draft{}, err
 	}
-	set, err := settle(name, c.opts.Owner, c.opts.Defaults, opts)
+	set, err := newSettings(name, c.opts.Owner, c.opts.Defaults, opts)
 	if err == nil {
 		err = set.kind.checkName(name)
 	}
@@ -202,7 +202,7 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	process := *c.opts.Process
 	process.Detached = process.Detached || set.detached
 	return set, metadata.Draft{
-		UUID: uuid.NewString(), Holder: set.holder, Client: c.about, Attributes: set.attributes,
+		UUID: uuid.NewString(), Holder: set.holder, Client: c.recordClient, Attributes: set.attributes,
 		Backtrace: c.traces.take(set.backtraceDepth), Process: process, LockDelay: set.lockDelay,
 	}, nil
 }
@@ -222,7 +222,7 @@ func (c *Client) Close() error {
 	left := c.cleanups.drain(ctx)
 	c.leases.close(ctx)
 	c.cancel(ErrClosed)
-	c.rest(c.opts.RequestTimeout)
+	c.awaitGoroutines(c.opts.RequestTimeout)
 	if left > 0 {
 		return fmt.Errorf("mutex: close: the outcome of %d requests is unknown: what they left is auto-unlocked in "+
 			"its time", left)
@@ -255,7 +255,7 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 		return err
 	}
 	h := readHolders(c.layout, lock, k, r)
-	if mine, ok := h.mine(uuid); ok {
+	if mine, ok := h.byUUID(uuid); ok {
 		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, locktxn.Sole(mine.Name), uuid))
 		err = errors.Join(err, failed)
 	}

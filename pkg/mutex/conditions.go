@@ -28,7 +28,7 @@ import (
 //
 // It tries for [Options].RequestTimeout. Unlike Unlock it needs an etcd that accepts writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
-	if l.none() {
+	if l.hasNoHold() {
 		return errNoHold
 	}
 	err := l.unlockWith(writes, only)
@@ -39,7 +39,7 @@ func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
 }
 
 func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
-	if err := l.alone(); err != nil {
+	if err := l.checkOnlyHandle(); err != nil {
 		return err
 	}
 	release := l.releaseTxn()
@@ -71,17 +71,17 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case err != nil:
 		return err
-	case r.Succeeded || l.entombed(r, tombstone):
+	case r.Succeeded || l.isOwnTombstone(r, tombstone):
 		return l.finishRelease()
 	}
-	if now := readRecord(l.c.layout, l.held.Lock, r, 1); !l.stands(&now) {
-		return l.causeOr(l.gone(ctx, nil))
+	if now := readRecord(l.c.layout, l.held.Lock, r, 1); !l.isHeldIn(&now) {
+		return l.causeOr(l.loseRemoved(ctx, nil))
 	}
 	return l.refusal(r, only)
 }
 
-// alone returns an error unless this handle is the only one of its hold.
-func (l *Lock) alone() error {
+// checkOnlyHandle returns an error unless this handle is the only one of its hold.
+func (l *Lock) checkOnlyHandle() error {
 	hold := l.root()
 	if l.forGroup {
 		return errors.New("this handle stands for several locks, and UnlockWith releases one: take it from Locks.All")
@@ -113,8 +113,8 @@ func tombstoneOf(writes []clientv3.Op) string {
 	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
 }
 
-// entombed reports whether the tombstone is from an earlier request with the same writes.
-func (l *Lock) entombed(r etcdretry.Answer, tombstone string) bool {
+// isOwnTombstone reports whether the tombstone is from an earlier request with the same writes.
+func (l *Lock) isOwnTombstone(r etcdretry.Answer, tombstone string) bool {
 	kvs := r.Keys(0).Kvs
 	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
 }

@@ -10,9 +10,9 @@ const (
 	// sleepCheck is how often a holder checks whether its machine slept. Timers stand still during sleep.
 	sleepCheck = 2 * time.Second
 
-	// leastSleep is the least difference between the clocks that counts as sleep. Smaller ones come from rounding, and
-	// from a wall clock that is being slewed.
-	leastSleep = time.Second
+	// minSleep is the least difference between the clocks that counts as sleep. Smaller ones come from rounding, and from
+	// a wall clock that is being slewed.
+	minSleep = time.Second
 )
 
 // clock returns the wall-clock time for the deadlines of this hold. If that clock is set back while the lock is held,
@@ -34,7 +34,7 @@ func (l *Lock) timeLeft() time.Duration {
 	now := l.c.moment()
 	left := l.deadline.until.Sub(now.monotonic)
 	counted := l.deadline.counted
-	if slept := now.wall.Sub(counted.wall) - now.monotonic.Sub(counted.monotonic); slept >= leastSleep {
+	if slept := now.wall.Sub(counted.wall) - now.monotonic.Sub(counted.monotonic); slept >= minSleep {
 		left -= slept
 	}
 	return left
@@ -59,7 +59,7 @@ func (l *Lock) extendUntil(t time.Time, since moment, autoUnlockAt time.Time) {
 		l.deadline = before
 		return
 	}
-	l.rewind()
+	l.resetTimer()
 }
 
 // postpone moves the local deadline, never back, by as much as another writer postponed the auto-unlock in the record:
@@ -75,32 +75,32 @@ func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.Extension) {
 	if l.deadline.recorded.IsZero() { // it could not be read
 		longer = autoUnlockAt.Sub(l.clock()) - time.Millisecond - l.set.safetyMargin - left
 	}
-	if most, bound := given(autoUnlockAt, by); bound {
-		longer = min(longer, most-l.set.safetyMargin-left)
+	if granted, bound := grantedTime(autoUnlockAt, by); bound {
+		longer = min(longer, granted-l.set.safetyMargin-left)
 	}
 	l.deadline.recorded = autoUnlockAt
 	if longer > 0 {
 		l.deadline.until = l.deadline.until.Add(longer)
-		l.rewind()
+		l.resetTimer()
 	}
 }
 
-// given returns how much time an extension gave from the moment it was written, if its writer counted from its own
-// clock. A writer does so when its clock was past the previous auto-unlock.
-func given(autoUnlockAt time.Time, by *metadata.Extension) (time.Duration, bool) {
+// grantedTime returns how much time an extension gave from the moment it was written, if its writer counted from its
+// own clock. A writer does so when its clock was past the previous auto-unlock.
+func grantedTime(autoUnlockAt time.Time, by *metadata.Extension) (time.Duration, bool) {
 	if by == nil || by.AutoUnlockAt.IsZero() {
 		return 0, false
 	}
-	most := by.Given()
-	if most <= 0 {
-		most = autoUnlockAt.Sub(by.At.Time)
+	granted := by.Given()
+	if granted <= 0 {
+		granted = autoUnlockAt.Sub(by.At.Time)
 	}
 	const rounding = time.Second // of the deadlines that an operator writes
-	return most, autoUnlockAt.Sub(by.AutoUnlockAt.Time) > most+rounding
+	return granted, autoUnlockAt.Sub(by.AutoUnlockAt.Time) > granted+rounding
 }
 
-// rewind sets the timer to the local deadline. The caller holds mu.
-func (l *Lock) rewind() {
+// resetTimer sets the timer to the local deadline. The caller holds mu.
+func (l *Lock) resetTimer() {
 	if l.deadline.watched {
 		l.deadline.timer.Reset(min(l.timeLeft(), sleepCheck))
 	}

@@ -35,8 +35,8 @@ const MaxLimit = 1_000_000
 // shared reports whether several can hold the lock.
 func (k kind) shared() bool { return k.name != "" }
 
-// settle fills in what the options left open, adds the attributes of the kind, and refuses contradictions.
-func (k *kind) settle(attributes *map[string]any) error {
+// complete fills in what the options left open, adds the attributes of the kind, and refuses contradictions.
+func (k *kind) complete(attributes *map[string]any) error {
 	switch {
 	case !k.shared() && k.weight != 0:
 		return errors.New("Weight is for a semaphore: add the option Semaphore")
@@ -77,11 +77,11 @@ func (k kind) checkName(name string) error {
 		return fmt.Errorf("the name looks like share %d of the lock %q: choose one that does not end in # and "+
 			"a number", number, lock)
 	}
-	most := maxReaders
+	highest := maxReaders
 	if k.name == metadata.HoldsPermits {
-		most = k.limit
+		highest = k.limit
 	}
-	if room := metadata.MaxNameBytes - len("#"+strconv.Itoa(most)); len(name) > room {
+	if room := metadata.MaxNameBytes - len("#"+strconv.Itoa(highest)); len(name) > room {
 		return fmt.Errorf("the lock name has %d bytes, at most %d leave room for the numbers of its shares",
 			len(name), room)
 	}
@@ -105,9 +105,9 @@ func (k kind) claim(lock string) locktxn.Claim {
 	return locktxn.Claim{Lock: lock, Record: lock, Shares: k.shared()}
 }
 
-// inTheWay returns the holders that would have to finish to make room for one more of this kind: all of them for a
+// blockers returns the holders that would have to finish to make room for one more of this kind: all of them for a
 // writer, the writer for a reader, and for permits the oldest holders that have enough of them.
-func (k kind) inTheWay(lock string, of []metadata.Document) (some []metadata.Document) {
+func (k kind) blockers(lock string, of []metadata.Document) (some []metadata.Document) {
 	missing := max(k.weight, 1) - k.limit
 	for _, d := range of {
 		missing += permits(&d, k.limit)
@@ -194,8 +194,8 @@ func readDelay(of protocol.Layout, lock string, a etcdretry.Answer, op int) *met
 	return nil
 }
 
-// delayed reports whether there are lock delays.
-func (h *holders) delayed() bool { return h.delay != nil || len(h.delays) > 0 }
+// hasDelays reports whether there are lock delays.
+func (h *holders) hasDelays() bool { return h.delay != nil || len(h.delays) > 0 }
 
 // lastDelay returns the delay that lasts longest, as far as is known; nil if there is none.
 func (h *holders) lastDelay() *metadata.Delay {
@@ -208,8 +208,8 @@ func (h *holders) lastDelay() *metadata.Delay {
 	return last
 }
 
-// gone removes the holder whose uuid key was deleted, or the delay that is over.
-func (h *holders) gone(of protocol.Layout, lock, key string) {
+// removeEnded removes the holder whose uuid key was deleted, or the delay that is over.
+func (h *holders) removeEnded(of protocol.Layout, lock, key string) {
 	switch k := of.Parse(key); {
 	case k.Kind == protocol.KindDelay && k.Lock == lock:
 		h.delay = nil
@@ -244,8 +244,8 @@ func (h *holders) oldest() metadata.Document {
 	return h.writer
 }
 
-// mine returns the record with this uuid, if an earlier request of the acquisition was committed.
-func (h *holders) mine(uuid string) (metadata.Document, bool) {
+// byUUID returns the holder with this uuid: the acquisition itself, if an earlier request was committed.
+func (h *holders) byUUID(uuid string) (metadata.Document, bool) {
 	for _, d := range h.all() {
 		if d.UUID == uuid {
 			return d, true
@@ -281,8 +281,8 @@ func permits(d *metadata.Document, limit int) int {
 	return limit
 }
 
-// room reports whether there is room for one more of this kind.
-func (h *holders) room(k kind) bool {
+// hasRoom reports whether there is room for one more of this kind.
+func (h *holders) hasRoom(k kind) bool {
 	switch {
 	case h.writer.Token != 0, h.delay != nil:
 		return false
@@ -294,8 +294,8 @@ func (h *holders) room(k kind) bool {
 	return true
 }
 
-// vacant returns the lowest number without a share or a delay, after skipping this many vacant ones.
-func (h *holders) vacant(skip int) int {
+// vacantNumber returns the lowest number without a share or a delay, after skipping this many vacant ones.
+func (h *holders) vacantNumber(skip int) int {
 	for n := 1; ; n++ {
 		_, taken := h.shares[n]
 		if _, delayed := h.delays[n]; taken || delayed {
@@ -313,10 +313,10 @@ func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 	c := locktxn.Claim{Lock: lock, Record: lock, Shares: true, Counts: true, Counted: h.revision}
 	switch k.name {
 	case metadata.HoldsShared:
-		c.Record = metadata.ShareName(lock, h.vacant(skip))
+		c.Record = metadata.ShareName(lock, h.vacantNumber(skip))
 		c.Counts = false
 	case metadata.HoldsPermits:
-		c.Record = metadata.ShareName(lock, h.vacant(0))
+		c.Record = metadata.ShareName(lock, h.vacantNumber(0))
 	}
 	return c
 }

@@ -34,10 +34,10 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 		return a.heldUntil(ctx)
 	}
 	a.c.leases.giveBack(a.queue.lease)
-	a.meet(r)
+	a.setHolders(r)
 	tickets := claim.Reads()
 	held := a.heldUntil(ctx)
-	held.Position = a.c.standing(r, tickets, position, a.holder.UUID)
+	held.Position = a.c.queuePosition(r, tickets, position, a.holder.UUID)
 	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
 		held.Position = max(held.Position, 2) // no ticket ahead was among those read
 	}
@@ -79,9 +79,9 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 	return r, err
 }
 
-// standing returns the place of a position in the queue, 1 for the first, from the tickets that operation op read. The
-// holder's ticket does not count. If only some were read, it is an estimate, because ticket keys are in no order.
-func (c *Client) standing(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
+// queuePosition returns the place of a position in the queue, 1 for the first, from the tickets that operation op read.
+// The holder's ticket does not count. If only some were read, it is an estimate, because ticket keys are in no order.
+func (c *Client) queuePosition(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
 	tickets := r.Keys(op)
 	unread := int(tickets.Count) - len(tickets.Kvs)
 	ahead := 0

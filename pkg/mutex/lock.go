@@ -110,7 +110,7 @@ type unlocking struct {
 // Name returns the name of the lock's record. It is "pool#2" for a share of the lock "pool", see [Semaphore] and
 // [Shared].
 func (l *Lock) Name() string {
-	if l.none() {
+	if l.hasNoHold() {
 		return ""
 	}
 	return l.held.Lock
@@ -118,7 +118,7 @@ func (l *Lock) Name() string {
 
 // UUID returns the UUID of this hold, which identifies it in the record and in the history.
 func (l *Lock) UUID() string {
-	if l.none() {
+	if l.hasNoHold() {
 		return ""
 	}
 	return l.held.UUID
@@ -129,7 +129,7 @@ func (l *Lock) UUID() string {
 // seen is safe from holders that do not yet know that they lost the lock. Without a hold it is 0, which is not a valid
 // token.
 func (l *Lock) Token() int64 {
-	if l.none() {
+	if l.hasNoHold() {
 		return 0
 	}
 	token := l.held.Token
@@ -145,10 +145,10 @@ func (l *Lock) Token() int64 {
 // It never holds for a handle that stands for several locks, which one compare cannot fence: use [Lock.Guards].
 func (l *Lock) Guard() clientv3.Cmp {
 	switch {
-	case l.none():
+	case l.hasNoHold():
 		return never()
 	case l.forGroup:
-		l.c.log(slog.LevelWarn, "Guard fences one lock, this handle is of several: use Guards", l.about()...)
+		l.c.log(slog.LevelWarn, "Guard fences one lock, this handle is of several: use Guards", l.logAttributes()...)
 		return never()
 	}
 	return locktxn.Guard(l.c.layout, l.held)
@@ -157,7 +157,7 @@ func (l *Lock) Guard() clientv3.Cmp {
 // Guards returns compares for the caller's own transactions in the same etcd: they commit only while the lock, and
 // every lock that was taken together with it, is held.
 func (l *Lock) Guards() []clientv3.Cmp {
-	if !l.none() && l.group != nil {
+	if !l.hasNoHold() && l.group != nil {
 		return l.group.Guards()
 	}
 	return []clientv3.Cmp{l.Guard()}
@@ -167,7 +167,7 @@ func (l *Lock) Guards() []clientv3.Cmp {
 // [*LostError], [ErrUnlocked], [ErrDetached] or [ErrClosed]. It carries the handle, see [FromContext], but neither
 // values nor the deadline of the context that the lock was taken with, which is for the wait.
 func (l *Lock) Context() context.Context {
-	if l.none() {
+	if l.hasNoHold() {
 		return noContext()
 	}
 	return l.ctx
@@ -176,7 +176,7 @@ func (l *Lock) Context() context.Context {
 // Lost returns a channel that is closed when the lock is lost, or may be: then the cause of [Lock.Context] is a
 // [*LostError]. It stays open when the holder unlocks.
 func (l *Lock) Lost() <-chan struct{} {
-	if l.none() {
+	if l.hasNoHold() {
 		return noContext().Done()
 	}
 	return l.lost
@@ -186,7 +186,7 @@ func (l *Lock) Lost() <-chan struct{} {
 // this machine's clock. Without a hold it is the zero time.
 func (l *Lock) Deadline() time.Time {
 	switch {
-	case l.none():
+	case l.hasNoHold():
 		return time.Time{}
 	case l.forGroup:
 		return l.group.Deadline()
@@ -198,8 +198,8 @@ func (l *Lock) Deadline() time.Time {
 	return l.deadline.until
 }
 
-// about returns the log attributes of a hold.
-func (l *Lock) about(more ...slog.Attr) []slog.Attr {
+// logAttributes returns the log attributes of a hold.
+func (l *Lock) logAttributes(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("lock", l.held.Lock), slog.String("uuid", l.held.UUID),
 		slog.Int64("token", l.held.Token)}, more...)
 }
@@ -212,8 +212,8 @@ func (l *Lock) root() *Lock {
 	return l
 }
 
-// none reports whether the handle is nil, or was not made by this package.
-func (l *Lock) none() bool { return l == nil || l.c == nil }
+// hasNoHold reports whether the handle is nil, or was not made by this package.
+func (l *Lock) hasNoHold() bool { return l == nil || l.c == nil }
 
 // noContext returns the context of a handle without a hold: one that has ended.
 func noContext() context.Context {
@@ -251,10 +251,10 @@ func (l *Lock) WorkContext(ctx context.Context) (work context.Context, done cont
 
 // Locks is the handle of several locks that were taken together, by [Client.LockAll] or [Client.TryLockAll].
 type Locks struct {
-	locks  []*Lock // by name
-	whole  *Lock   // stands for all of them
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	locks       []*Lock // by name
+	groupHandle *Lock   // stands for all of them
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
 }
 
 // All returns the handles of the locks, sorted by name.

@@ -32,7 +32,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 		err = errors.New("TryLockAll takes plain locks only: use LockAll")
 	}
 	if err == nil {
-		err = already(ctx, wanted)
+		err = checkNotHeld(ctx, wanted)
 	}
 	if err != nil {
 		return nil, explainAll(names, err)
@@ -44,7 +44,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	if err != nil {
 		return nil, explainAll(names, err)
 	}
-	return together(locks), nil
+	return newLocks(locks), nil
 }
 
 // LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. It always takes them sorted by name,
@@ -58,10 +58,10 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(ctx, names, opts)
 	if err == nil && wanted[0].set.conditional() {
-		err = errWaits
+		err = errNoConditionsInWait
 	}
 	if err == nil {
-		err = already(ctx, wanted)
+		err = checkNotHeld(ctx, wanted)
 	}
 	if err != nil {
 		return nil, explainAll(names, err)
@@ -73,7 +73,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 		locks, err := b.try(ctx)
 		if err == nil {
 			b.notifyAcquired(began, locks, nil)
-			return together(locks), nil
+			return newLocks(locks), nil
 		}
 		refusal, _ = errors.AsType[*HeldError](err)
 	}
@@ -81,7 +81,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	if err != nil {
 		return nil, explainAll(names, sinceRefused(ctx, refusal, err))
 	}
-	return together(locks), nil
+	return newLocks(locks), nil
 }
 
 // sinceRefused returns who was in the way when all were tried, if nothing more is known when the wait is over.
@@ -175,7 +175,7 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 		case !done:
 			_ = unlockAll(locks) // the panic says more
 		case err == nil:
-			err = started(caller, locks)
+			err = restartDurations(caller, locks)
 		}
 		if err != nil {
 			giveBack := c.giveBack(caller, locks)
@@ -198,7 +198,7 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 		locks = append(locks, l)
 		context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 		if l.set.maximumHold == 0 { // else it has a heartbeat of its own
-			keeping.Go(func() { l.beat(ctx) })
+			keeping.Go(func() { l.sendHeartbeats(ctx) })
 		}
 	}
 	done = true
@@ -245,22 +245,22 @@ func (l *Lock) waitsFor(name string) {
 	l.extension.progress = "waits for lock " + strconv.Quote(name)
 }
 
-// started makes the durations count from now, when all locks are held. Each hold is confirmed after the last lock was
-// taken, so any later holder of one has a greater token than all of these.
-func started(ctx context.Context, locks []*Lock) error {
+// restartDurations makes the durations count from now, when all locks are held. Each hold is confirmed after the last
+// lock was taken, so any later holder of one has a greater token than all of these.
+func restartDurations(ctx context.Context, locks []*Lock) error {
 	return each(locks, func(l *Lock) error { return l.Alive(ctx) })
 }
 
-// together makes one handle of several locks.
-func together(locks []*Lock) *Locks {
+// newLocks makes one handle of several locks.
+func newLocks(locks []*Lock) *Locks {
 	g := &Locks{locks: locks}
 	outer := locks[0].outer
 	for _, l := range slices.Backward(locks) {
 		l.outer, outer = outer, l // the holder of one holds them all
 		l.group = g
 	}
-	handle := g.handle()
-	g.whole = handle
+	handle := g.newGroupHandle()
+	g.groupHandle = handle
 	g.ctx, g.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, handle))
 	if handle.forGroup {
 		handle.ctx = g.ctx
@@ -278,8 +278,8 @@ func together(locks []*Lock) *Locks {
 	return g
 }
 
-// handle returns the handle that stands for all locks.
-func (g *Locks) handle() *Lock {
+// newGroupHandle returns the handle that stands for all locks.
+func (g *Locks) newGroupHandle() *Lock {
 	first := g.locks[0]
 	if len(g.locks) == 1 {
 		return first
@@ -321,12 +321,12 @@ func explainAll(names []string, err error) error {
 
 // quoted returns `"a", "b" and 3 more`.
 func quoted(names []string) string {
-	const most = 5
+	const maxNames = 5
 	var b strings.Builder
 	for i, name := range names {
 		switch {
-		case i == most:
-			fmt.Fprintf(&b, " and %d more", len(names)-most)
+		case i == maxNames:
+			fmt.Fprintf(&b, " and %d more", len(names)-maxNames)
 			return b.String()
 		case i > 0:
 			b.WriteString(", ")

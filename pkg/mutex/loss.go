@@ -32,13 +32,13 @@ func (l *Lock) causeOr(err error) error {
 	return err
 }
 
-// stands reports whether the record is that of this hold.
-func (l *Lock) stands(now *metadata.Document) bool {
+// isHeldIn reports whether the record is that of this hold.
+func (l *Lock) isHeldIn(now *metadata.Document) bool {
 	return now.Token == l.held.Token && now.UUID == l.held.UUID
 }
 
-// awake ends the handle if its time ran out while the machine slept, before the timer fires.
-func (l *Lock) awake() error {
+// checkDeadline ends the handle if its time ran out while the machine slept, before the timer fires.
+func (l *Lock) checkDeadline() error {
 	l.mu.Lock()
 	over := l.cause == nil && !l.deadline.until.IsZero() && l.timeLeft() <= 0
 	l.mu.Unlock()
@@ -53,8 +53,8 @@ func (l *Lock) runOut() {
 	l.lose(&LostError{Name: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
 }
 
-// gone ends the handle because its hold is no longer in etcd, and finds out how the hold ended.
-func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
+// loseRemoved ends the handle because its hold is no longer in etcd, and finds out how the hold ended.
+func (l *Lock) loseRemoved(ctx context.Context, now *metadata.Document) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	lost, err := l.verify(ctx)
@@ -109,7 +109,7 @@ func (l *Lock) lostError(unread error) *LostError {
 // lose ends the handle because the hold is gone or may be.
 func (l *Lock) lose(why *LostError) *LostError {
 	if l.finish(why) {
-		l.c.log(slog.LevelWarn, "lock lost", l.about(slog.Any("error", why))...)
+		l.c.log(slog.LevelWarn, "lock lost", l.logAttributes(slog.Any("error", why))...)
 		l.notifyLost(why)
 	}
 	return why

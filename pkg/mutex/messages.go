@@ -21,7 +21,7 @@ import (
 // them. The end of the hold does not close the channel. A handle that stands for several locks is asked when the holder
 // of any of them is. Without a hold the channel is nil.
 func (l *Lock) FinishRequested() <-chan struct{} {
-	if l.none() {
+	if l.hasNoHold() {
 		return nil
 	}
 	members := l.members()
@@ -43,7 +43,7 @@ func (l *Lock) FinishRequested() <-chan struct{} {
 // FinishRequest returns the latest request to finish; nil if there is none. Its texts are whatever its writer wrote:
 // escape them, or show a [FinishRequestError], which does.
 func (l *Lock) FinishRequest() *metadata.Request {
-	if l.none() {
+	if l.hasNoHold() {
 		return nil
 	}
 	_, request := latestRequest(l.members())
@@ -52,7 +52,7 @@ func (l *Lock) FinishRequest() *metadata.Request {
 
 // MoreTime returns what an operator last gave this hold, by whom and why; nil if nobody gave it more time.
 func (l *Lock) MoreTime() *metadata.Extension {
-	if l.none() {
+	if l.hasNoHold() {
 		return nil
 	}
 	hold := l.root()
@@ -67,7 +67,7 @@ func (l *Lock) MoreTime() *metadata.Extension {
 // FinishRequestError returns a [*FinishRequestError] for work that ends because it was asked to, as its error or as the
 // cause of a context; nil if there is no request.
 func (l *Lock) FinishRequestError() error {
-	if l.none() {
+	if l.hasNoHold() {
 		return nil
 	}
 	by, request := latestRequest(l.members())
@@ -82,7 +82,7 @@ func (g *Locks) FinishRequested() <-chan struct{} {
 	if g == nil {
 		return nil
 	}
-	return g.whole.FinishRequested()
+	return g.groupHandle.FinishRequested()
 }
 
 // FinishRequest returns the latest [Lock.FinishRequest] of any of the locks.
@@ -90,7 +90,7 @@ func (g *Locks) FinishRequest() *metadata.Request {
 	if g == nil {
 		return nil
 	}
-	return g.whole.FinishRequest()
+	return g.groupHandle.FinishRequest()
 }
 
 // members returns the handles whose requests concern this one.
@@ -120,7 +120,7 @@ func latestRequest(locks []*Lock) (whom *Lock, request *metadata.Request) {
 func (l *Lock) finishRequestedContext() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.received()
+	m := l.ensureMessages()
 	if m.finishRequested == nil {
 		m.finishRequested, m.endFinishRequested = context.WithCancel(context.Background())
 		if m.requestRevision != 0 {
@@ -130,8 +130,8 @@ func (l *Lock) finishRequestedContext() context.Context {
 	return m.finishRequested
 }
 
-// received returns the messages, creating them if needed. The caller holds mu.
-func (l *Lock) received() *messages {
+// ensureMessages returns the messages, creating them if needed. The caller holds mu.
+func (l *Lock) ensureMessages() *messages {
 	if l.messages == nil {
 		l.messages = &messages{}
 	}
@@ -223,7 +223,7 @@ func (l *Lock) learnAll(doc *metadata.Document) {
 
 // takeFinishRequest takes over a request with this revision. The caller holds mu.
 func (l *Lock) takeFinishRequest(r *metadata.Request, revision int64) {
-	m := l.received()
+	m := l.ensureMessages()
 	if revision <= m.requestRevision {
 		return
 	}
@@ -240,7 +240,7 @@ func (l *Lock) takeMoreTime(doc *metadata.Document) *metadata.Extension {
 	if e == nil {
 		return nil
 	}
-	m := l.received()
+	m := l.ensureMessages()
 	revision := writtenAt(doc, metadata.FieldExtended)
 	last := doc.DeadlineRevision == revision
 	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.moreTimeRevision {
@@ -295,7 +295,7 @@ func (l *Lock) deliver() {
 }
 
 func (l *Lock) notifyFinishRequest(r *metadata.Request) {
-	l.c.log(slog.LevelInfo, "asked to finish", l.about(slog.String("by", plain(r.By)),
+	l.c.log(slog.LevelInfo, "asked to finish", l.logAttributes(slog.String("by", plain(r.By)),
 		slog.String("source", plain(r.Source)), slog.String("reason", plain(r.Reason)))...)
 	if hook := l.c.opts.Hooks.FinishRequested; hook != nil {
 		hook(FinishRequested{Lock: l, Request: *r})
@@ -306,7 +306,7 @@ func (l *Lock) notifyFinishRequest(r *metadata.Request) {
 }
 
 func (l *Lock) notifyMoreTime(e *metadata.Extension) {
-	l.c.log(slog.LevelInfo, "given more time", l.about(slog.String("by", plain(e.By)),
+	l.c.log(slog.LevelInfo, "given more time", l.logAttributes(slog.String("by", plain(e.By)),
 		slog.String("reason", plain(e.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
 	if hook := l.c.opts.Hooks.MoreTimeGiven; hook != nil {
 		hook(MoreTimeGiven{Lock: l, MoreTime: *e})

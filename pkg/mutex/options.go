@@ -49,7 +49,7 @@ type settings struct {
 	lockDelay        time.Duration // as of a [metadata.Record]
 	attributes       map[string]any
 	backtraceDepth   int
-	barge            bool
+	withoutQueue     bool
 	reentrant        bool
 	detached         bool // the hold outlives the process
 	onBehalfOfHolder bool // an adoption that leaves the hold to its holder
@@ -145,7 +145,7 @@ func Detached() Option { return func(s *settings) { s.detached = true } }
 
 // WithoutQueue takes the lock as soon as it is free, ahead of the queue: for work that must not wait its turn, such as
 // an operator's. A release wakes all waiters without a queue at once, and any of them may get the lock.
-func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
+func WithoutQueue() Option { return func(s *settings) { s.withoutQueue = true } }
 
 // OnWait calls f while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed,
 // which is checked about once a second. The calls are sequential, in a separate goroutine, and Lock does not return
@@ -280,15 +280,15 @@ func Documents(d locktxn.Documents) Option {
 	}
 }
 
-// settle applies the options in order, fills in the defaults and refuses contradictions.
-func settle(lock, owner string, options ...[]Option) (settings, error) {
+// newSettings applies the options in order, fills in the defaults and refuses contradictions.
+func newSettings(lock, owner string, options ...[]Option) (settings, error) {
 	s := settings{lock: lock, holder: metadata.Holder{Owner: owner}, backtraceDepth: DefaultBacktraceDepth}
 	s.apply(slices.Concat(options...))
 	if err := errors.Join(s.problems...); err != nil {
 		return s, err
 	}
 	s.complete()
-	return s, errors.Join(s.check(), s.kind.settle(&s.attributes), s.checkReentrant())
+	return s, errors.Join(s.check(), s.kind.complete(&s.attributes), s.checkReentrant())
 }
 
 func (s *settings) apply(options []Option) {

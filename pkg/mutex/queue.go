@@ -19,10 +19,10 @@ import (
 const waiterRecheck = 10 * time.Second
 
 // queueUp waits for the turn of this acquisition and takes the lock.
-func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
+func (a *acquisition) queueUp(ctx context.Context, p proposal) (l *Lock, err error) {
 	for n := 0; ; n++ {
-		if l, err = a.join(ctx, b); l == nil && err == nil {
-			stop := a.report(ctx)
+		if l, err = a.lockOrQueue(ctx, p); l == nil && err == nil {
+			stop := a.reportWait(ctx)
 			for l == nil && err == nil && ctx.Err() == nil {
 				l, err = a.follow(ctx)
 			}
@@ -40,21 +40,21 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 			return nil, a.explain(err)
 		}
 		etcdretry.Pause(ctx, etcdretry.Delay(n))
-		if b, err = a.bid(); err != nil {
+		if p, err = a.newProposal(); err != nil {
 			return nil, a.explain(err)
 		}
 	}
 }
 
-// join takes the lock or joins its queue. If both results are nil, the acquisition is in the queue.
+// lockOrQueue takes the lock or joins its queue. If both results are nil, the acquisition is in the queue.
 //
 // If an idle lease exists, one request does either. A client whose locks nobody else wants never gets a lease.
-func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
+func (a *acquisition) lockOrQueue(ctx context.Context, p proposal) (*Lock, error) {
 	if a.queue.lease == nil {
 		a.queue.lease = a.c.leases.takeIdle()
 	}
-	for n := 0; n == 0 || n < maxRivals && a.holders.room(a.set.kind); n++ {
-		l, queued, err := a.enter(ctx, b, n)
+	for n := 0; n == 0 || n < maxRivals && a.holders.hasRoom(a.set.kind); n++ {
+		l, queued, err := a.claimOrQueue(ctx, p, n)
 		if l != nil || err != nil || a.queue.position.Revision != 0 {
 			return l, err
 		}
@@ -62,16 +62,16 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 			break
 		}
 	}
-	return nil, a.getInLine(ctx, b)
+	return nil, a.joinQueue(ctx, p)
 }
 
-// enter claims the lock and, if it has a lease, joins the queue otherwise. refusals counts the earlier refusals.
+// claimOrQueue claims the lock and, if it has a lease, joins the queue otherwise. refusals counts the earlier refusals.
 // Without a lease, queued reports whether to get one: others queue, there is nothing to share, or the outcome of a
 // request is indeterminate.
-func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, queued bool, err error) {
-	claim := a.next(refusals)
+func (a *acquisition) claimOrQueue(ctx context.Context, p proposal, refusals int) (l *Lock, queued bool, err error) {
+	claim := a.nextClaim(refusals)
 	if a.queue.lease == nil {
-		l, r, err := a.commit(ctx, b, claim, locktxn.Acquire(a.c.layout, claim, a.draft.UUID, b.fields, false))
+		l, r, err := a.commit(ctx, p, claim, locktxn.Acquire(a.c.layout, claim, a.draft.UUID, p.fields, false))
 		if l != nil || err != nil {
 			return l, false, err
 		}
@@ -80,29 +80,29 @@ func (a *acquisition) enter(ctx context.Context, b bid, refusals int) (l *Lock, 
 		a.abandonIndeterminate()
 		return nil, queued, nil
 	}
-	a.prepareTicket(ctx, b)
-	l, r, err := a.commit(ctx, b, claim, locktxn.Enqueue(a.c.layout, claim, a.draft.UUID, b.fields, a.queue.ticket,
+	a.prepareTicket(ctx, p)
+	l, r, err := a.commit(ctx, p, claim, locktxn.Enqueue(a.c.layout, claim, a.draft.UUID, p.fields, a.queue.ticket,
 		a.queue.lease.id))
 	if l == nil {
-		err = a.joined(r, err)
+		err = a.storePosition(r, err)
 	}
 	return l, false, err
 }
 
-// getInLine joins the queue, whether or not the lock is held.
-func (a *acquisition) getInLine(ctx context.Context, b bid) (err error) {
+// joinQueue joins the queue, whether or not the lock is held.
+func (a *acquisition) joinQueue(ctx context.Context, p proposal) (err error) {
 	if a.queue.lease == nil {
 		if a.queue.lease, err = a.c.leases.grant(ctx); err != nil {
 			return err
 		}
 	}
-	a.prepareTicket(ctx, b)
-	r, err := a.propose(ctx, locktxn.Join(a.c.layout, a.set.kind.claim(a.lock), a.draft.UUID, a.queue.ticket,
+	a.prepareTicket(ctx, p)
+	r, err := a.sendProposal(ctx, locktxn.Join(a.c.layout, a.set.kind.claim(a.lock), a.draft.UUID, a.queue.ticket,
 		a.queue.lease.id))
-	if err = a.joined(r, err); err != nil {
+	if err = a.storePosition(r, err); err != nil {
 		return err
 	}
-	a.meet(r)
+	a.setHolders(r)
 	if a.queue.position.Revision == 0 {
 		return errPositionLost
 	}
@@ -110,20 +110,20 @@ func (a *acquisition) getInLine(ctx context.Context, b bid) (err error) {
 }
 
 // prepareTicket makes the ticket that others see, before any request that may put it.
-func (a *acquisition) prepareTicket(ctx context.Context, b bid) {
-	t := metadata.Ticket{UUID: a.draft.UUID, Holder: a.draft.Holder, Since: metadata.Time{Time: b.wall}}
+func (a *acquisition) prepareTicket(ctx context.Context, p proposal) {
+	t := metadata.Ticket{UUID: a.draft.UUID, Holder: a.draft.Holder, Since: metadata.Time{Time: p.wall}}
 	if end, ok := ctx.Deadline(); ok {
-		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
+		t.TimeoutAt = metadata.Time{Time: p.wall.Add(end.Sub(p.monotonic))}
 	}
 	a.queue.ticket = t
 	a.c.leases.serve(a.queue.lease, a.draft.UUID)
 }
 
-// joined stores the position in the queue from an answer.
+// storePosition stores the position in the queue from an answer.
 //
 // An attempt that does not know whether an earlier request joined starts over. Otherwise a late claim with the same
 // uuid could be committed besides the one that it makes when its turn comes.
-func (a *acquisition) joined(r etcdretry.Answer, err error) error {
+func (a *acquisition) storePosition(r etcdretry.Answer, err error) error {
 	switch {
 	case locktxn.LeaseGone(err):
 		a.leaveLater()
@@ -147,12 +147,12 @@ func (a *acquisition) joined(r etcdretry.Answer, err error) error {
 func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	layout := a.c.layout
 	before := a.queue.before
-	delayed := a.holders.delayed() // the delay is followed, too
+	delayed := a.holders.hasDelays() // the delay is followed, too
 	var keys []etcdretry.Watched
 	if before != "" {
 		keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, before)))
 	} else {
-		keys = a.ends()
+		keys = a.endKeys()
 	}
 	watch, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -163,7 +163,7 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	}
 	a.c.retry.Follow(watch, waiterRecheck, func(events []*clientv3.Event) bool {
 		l, err = a.advance(ctx, events)
-		return l != nil || err != nil || a.queue.before != before || a.holders.delayed() != delayed
+		return l != nil || err != nil || a.queue.before != before || a.holders.hasDelays() != delayed
 	}, keys...)
 	return l, err
 }
@@ -181,7 +181,7 @@ func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*L
 		case key == own && !a.indeterminate:
 			return nil, errPositionLost
 		case !strings.HasPrefix(key, layout.Queue(a.lock)):
-			a.holders.gone(layout, a.lock, key)
+			a.holders.removeEnded(layout, a.lock, key)
 			ended = true
 		case holding(e.PrevKv) && !a.set.kind.shared(): // the lock was handed over
 			a.holders = holders{}
@@ -193,9 +193,9 @@ func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*L
 	}
 	switch {
 	case look || ended && !a.queue.first:
-		return a.look(ctx)
+		return a.lookAtQueue(ctx)
 	case ended:
-		return a.turn(ctx)
+		return a.takeTurn(ctx)
 	}
 	return nil, nil
 }
@@ -209,8 +209,8 @@ func holding(ticket *mvccpb.KeyValue) bool {
 	return err == nil && t.Holding
 }
 
-// look finds the ticket before this one and the holders, and takes the lock if its turn has come.
-func (a *acquisition) look(ctx context.Context) (*Lock, error) {
+// lookAtQueue finds the ticket before this one and the holders, and takes the lock if its turn has come.
+func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 	claim := a.set.kind.claim(a.lock)
 	r, err := a.c.retry.Send(ctx, locktxn.Look(a.c.layout, claim, a.queue.position, a.queue.before, a.queue.first))
 	switch {
@@ -224,13 +224,13 @@ func (a *acquisition) look(ctx context.Context) (*Lock, error) {
 		a.keepTail(ctx, r, 1)
 		return nil, nil
 	}
-	a.meet(r)
-	if _, held := a.holders.mine(a.draft.UUID); held { // by an earlier claim
-		b, err := a.bid()
+	a.setHolders(r)
+	if _, held := a.holders.byUUID(a.draft.UUID); held { // by an earlier claim
+		p, err := a.newProposal()
 		if err != nil {
 			return nil, err
 		}
-		return a.found(b)
+		return a.committedHold(p)
 	}
 	own := claim.Reads()
 	tail := own + 1
@@ -244,28 +244,28 @@ func (a *acquisition) look(ctx context.Context) (*Lock, error) {
 	}
 	a.queue.first = true
 	a.queue.before = ""
-	if !a.holders.room(a.set.kind) {
+	if !a.holders.hasRoom(a.set.kind) {
 		a.keepTail(ctx, r, tail)
 		return nil, nil
 	}
-	return a.turn(ctx)
+	return a.takeTurn(ctx)
 }
 
-// turn takes the lock for the first in the queue, if there is room.
-func (a *acquisition) turn(ctx context.Context) (*Lock, error) {
-	for n := 0; a.holders.room(a.set.kind); n++ {
-		b, err := a.bid()
+// takeTurn takes the lock for the first in the queue, if there is room.
+func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
+	for n := 0; a.holders.hasRoom(a.set.kind); n++ {
+		p, err := a.newProposal()
 		if err != nil {
 			return nil, err
 		}
-		claim := a.next(n)
-		l, r, err := a.commit(ctx, b, claim, locktxn.Turn(a.c.layout, claim, a.queue.position, a.queue.before,
-			b.fields, a.queue.ticket, a.queue.lease.id))
+		claim := a.nextClaim(n)
+		l, r, err := a.commit(ctx, p, claim, locktxn.Turn(a.c.layout, claim, a.queue.position, a.queue.before,
+			p.fields, a.queue.ticket, a.queue.lease.id))
 		own := claim.Reads()
 		switch {
 		case l != nil || err != nil:
 			return l, err
-		case len(r.Keys(own).Kvs) == 0, !claim.Shares && a.holders.room(a.set.kind):
+		case len(r.Keys(own).Kvs) == 0, !claim.Shares && a.holders.hasRoom(a.set.kind):
 			return nil, errPositionLost
 		}
 		// There is a lock delay, or another client took the lock past the queue, or a holder's ticket ended before its

@@ -20,12 +20,12 @@ import (
 // may have run while another client held the lock. Calling Unlock again does nothing and returns the same.
 func (l *Lock) Unlock() error {
 	switch {
-	case l.none():
+	case l.hasNoHold():
 		return errNoHold
 	case l.forGroup:
 		return l.group.Unlock()
 	}
-	l.unlocking.once.Do(func() { l.unlocking.err = l.exit() })
+	l.unlocking.once.Do(func() { l.unlocking.err = l.endHandle() })
 	return l.unlocking.err
 }
 
@@ -40,8 +40,8 @@ func (g *Locks) Unlock() error {
 
 func unlockAll(locks []*Lock) error { return each(locks, (*Lock).Unlock) }
 
-// exit ends one handle of the hold, and releases the hold with the last one.
-func (l *Lock) exit() error {
+// endHandle ends one handle of the hold, and releases the hold with the last one.
+func (l *Lock) endHandle() error {
 	hold := l.root()
 	if l != hold {
 		l.cancel(ErrUnlocked)

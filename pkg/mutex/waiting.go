@@ -25,9 +25,9 @@ const (
 	farTickets  = 4
 )
 
-// report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, and asks
-// the holders if the wait is [AskToFinish], until stop is called. No call is running when stop returns.
-func (a *acquisition) report(ctx context.Context) (stop func()) {
+// reportWait calls the callback of [OnWait] whenever the holder or the position has changed since its last call, and
+// asks the holders if the wait is [AskToFinish], until stop is called. No call is running when stop returns.
+func (a *acquisition) reportWait(ctx context.Context) (stop func()) {
 	if a.set.onWait == nil && a.set.askToFinish == "" {
 		return func() {}
 	}
@@ -191,7 +191,7 @@ func (u *holderAsker) ask(ctx context.Context, w Waiting) {
 	})
 	ctx, cancel := context.WithTimeout(ctx, u.c.opts.RequestTimeout)
 	defer cancel()
-	for _, d := range u.kind.inTheWay(u.lock, present) {
+	for _, d := range u.kind.blockers(u.lock, present) {
 		if !slices.Contains(u.asked, d.UUID) && u.askOne(ctx, &d) {
 			u.asked = append(u.asked, d.UUID)
 		}
@@ -218,8 +218,8 @@ func (u *holderAsker) askOne(ctx context.Context, d *metadata.Document) bool {
 
 // shorten clips the texts of a request that its readers would refuse as too large.
 func shorten(r *metadata.Request) {
-	for most := metadata.MaxTextBytes; len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes; most /= 2 {
-		r.By = text.Clip(r.By, most)
-		r.Reason = text.Clip(r.Reason, most)
+	for limit := metadata.MaxTextBytes; len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes; limit /= 2 {
+		r.By = text.Clip(r.By, limit)
+		r.Reason = text.Clip(r.Reason, limit)
 	}
 }
