@@ -52,8 +52,8 @@ type Config struct {
 	Series      Series // which locks get series of their own; none if empty
 	SeriesLimit int    // the most locks with series of their own
 
-	// Attributes maps further labels of a lock's series to attributes of its record.
-	Attributes map[string]string
+	// Attributes are the attributes of its record that become labels of a lock's series.
+	Attributes []string
 }
 
 // Activity counts what the view did, by metric label.
@@ -70,8 +70,6 @@ type Collector struct {
 	c Config
 	d descs
 
-	attributes text.Attributes
-
 	counted *prometheus.Registry // what is not computed at a scrape: held and byLock
 	held    *prometheus.HistogramVec
 	byLock  *byLock
@@ -86,10 +84,9 @@ func New(c Config) *Collector {
 	if c.Series == SeriesAll {
 		limit = c.SeriesLimit
 	}
-	attributes := text.NewAttributes(c.Attributes)
 	counted := prometheus.NewRegistry()
 	register := promauto.With(counted)
-	return &Collector{c: c, d: newDescs(c.Namespace, attributes.Labels()), attributes: attributes, counted: counted,
+	return &Collector{c: c, d: newDescs(c.Namespace, c.Attributes), counted: counted,
 		held: newHoldSeconds(register, c.Namespace), byLock: newByLock(register, c.Namespace, limit)}
 }
 

@@ -97,7 +97,7 @@ func unlike[T any, L comparable](all []T, labels func(T) L) (kept []T) {
 // holder returns the values of the labels of a lock and its holder; more follow those of the holder.
 func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 	return slices.Concat([]string{text.NameLabel(r.Name), text.Label(r.Owner), text.Label(r.Hostname)}, more,
-		c.attributes.Values(r.Attributes))
+		text.AttributeLabels(c.c.Attributes, r.Attributes))
 }
 
 // series exports each lock and returns how many it exported.

@@ -38,7 +38,7 @@ func TestNamedAttributesAreLabelsOfALocksSeries(t *testing.T) {
 	}
 	w := newWorld(with("a", map[string]any{"team": "payments", "secret": "x"}), with("b", nil))
 	config := w.config()
-	config.Attributes = map[string]string{"team": "team"}
+	config.Attributes = []string{"team"}
 	c := lockmetrics.New(config)
 	expect(t, c, `
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="a",owner="billing",team="payments"} 1.69999994e+09

@@ -4,8 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"hash/fnv"
-	"maps"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -53,27 +51,11 @@ func isLabel(s string) bool {
 	return true
 }
 
-// Attributes are the attributes of a record that become labels of metrics, in the order of the labels. The zero value
-// has none.
-type Attributes struct{ labels, names []string }
-
-// NewAttributes returns the Attributes of a map from label to attribute.
-func NewAttributes(byLabel map[string]string) (a Attributes) {
-	a.labels = slices.Sorted(maps.Keys(byLabel))
-	for _, label := range a.labels {
-		a.names = append(a.names, byLabel[label])
-	}
-	return a
-}
-
-// Labels returns the names of the labels.
-func (a Attributes) Labels() []string { return a.labels }
-
-// Values returns the value of each label. It is empty for an attribute that the record does not have, which to
-// Prometheus is the same as no label.
-func (a Attributes) Values(attributes map[string]any) []string {
-	values := make([]string, len(a.names))
-	for i, name := range a.names {
+// AttributeLabels returns the labels that these attributes of a record become. One is empty if the record does not have
+// the attribute, which to Prometheus is the same as no label.
+func AttributeLabels(names []string, attributes map[string]any) []string {
+	values := make([]string, len(names))
+	for i, name := range names {
 		if value, has := attributes[name]; has {
 			values[i] = Label(fmt.Sprint(value))
 		}

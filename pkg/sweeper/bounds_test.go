@@ -5,12 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestRemovalsAreForgottenWithoutScrapes(t *testing.T) {
-	m := newMetrics(text.Attributes{})
+	m := newMetrics(nil)
 	for i := range 2*maxUnlocked + 1 {
 		m.removed(&metadata.Record{Name: fmt.Sprint(i)}, false, time.Unix(int64(i), 0), 0)
 	}

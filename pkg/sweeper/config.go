@@ -77,8 +77,8 @@ type Config struct {
 
 	// EventRetention is how long the time of a removal stays in the metrics; default 1h.
 	EventRetention time.Duration
-	// Attributes maps labels of the metric of removal times to attributes of the removed lock; optional.
-	Attributes map[string]string
+	// Attributes are the attributes of the removed lock that become labels of the metric of removal times; optional.
+	Attributes []string
 	// Now is the wall clock; default time.Now.
 	Now func() time.Time
 	Log zerolog.Logger

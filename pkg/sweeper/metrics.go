@@ -27,7 +27,7 @@ type metrics struct {
 
 	heldBack, offset, tolerance, jumps, lastUnlock *prometheus.Desc
 
-	attributes text.Attributes
+	attributes []string
 
 	mu       sync.Mutex
 	unlocked map[lockLabels]removal
@@ -46,7 +46,7 @@ type removal struct {
 	purpose string
 }
 
-func newMetrics(attributes text.Attributes) *metrics {
+func newMetrics(attributes []string) *metrics {
 	m := &metrics{unlocked: map[lockLabels]removal{}, attributes: attributes, counted: prometheus.NewRegistry()}
 	register := promauto.With(m.counted)
 	m.alerting = register.NewCounter(prometheus.CounterOpts{
@@ -75,7 +75,7 @@ func newMetrics(attributes text.Attributes) *metrics {
 		"Jumps of the own wall clock relative to the monotonic clock.", nil, nil)
 	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
 		"When this unlocker last removed a lock of this name; kept for --metrics.event-retention.",
-		append([]string{"lock", "owner", "hostname", "purpose"}, attributes.Labels()...), nil)
+		append([]string{"lock", "owner", "hostname", "purpose"}, attributes...), nil)
 	m.removals.success = results.WithLabelValues("success")
 	m.removals.conflict = results.WithLabelValues("conflict")
 	m.removals.failed = results.WithLabelValues("error")
@@ -97,7 +97,7 @@ func (m *metrics) removed(r *metadata.Record, proof bool, at time.Time, lag time
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	labels := lockLabels{lock: text.NameLabel(r.Name), owner: text.Label(r.Owner), hostname: text.Label(r.Hostname)}
-	for _, value := range m.attributes.Values(r.Attributes) {
+	for _, value := range text.AttributeLabels(m.attributes, r.Attributes) {
 		labels.attributes += "\x00" + value // which no value has
 	}
 	m.unlocked[labels] = removal{at, text.Label(r.Purpose)}

@@ -54,7 +54,7 @@ func sample(t *testing.T, n *node, name string, values ...string) float64 {
 func TestRemovalMetricsHaveAttributeLabels(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Attributes = map[string]string{"team": "team", "service": "app"}
+			c.Attributes = []string{"team", "app"}
 		})
 		s.take("a", time.Second, 2*time.Minute, func(r *metadata.Record) {
 			r.Attributes = map[string]any{"team": "payments"}
@@ -63,8 +63,8 @@ func TestRemovalMetricsHaveAttributeLabels(t *testing.T) {
 			r.Attributes = map[string]any{"app": "settler", "team": "pay\x00ments"}
 		})
 		s.wait(2*time.Minute + skew + 10*time.Second)
-		for _, labels := range [][]string{{"pod-1", "a", "billing", "test", "", "payments"},
-			{"pod-1", "b", "billing", "test", "settler", "pay\ufffdments"}} {
+		for _, labels := range [][]string{{"", "pod-1", "a", "billing", "test", "payments"},
+			{"settler", "pod-1", "b", "billing", "test", "pay\ufffdments"}} {
 			if sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", labels...) <= 0 {
 				t.Errorf("no removal with the labels %q", labels)
 			}

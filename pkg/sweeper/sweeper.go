@@ -68,7 +68,7 @@ func New(cfg Config) (*Sweeper, error) {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
 	s := &Sweeper{cfg: cfg, excluded: excluded.MatchString, tried: map[string]tried{}, pace: pace{maxBatch},
-		metrics: newMetrics(text.NewAttributes(cfg.Attributes)),
+		metrics: newMetrics(cfg.Attributes),
 		arrived: make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)
 	return s, nil

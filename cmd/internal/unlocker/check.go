@@ -59,7 +59,7 @@ func (o options) checkExclude() error {
 }
 
 func (o options) checkMetrics() error {
-	if _, err := labelAttributes(o.attributes); err != nil {
+	if err := checkLabelAttributes(o.attributes); err != nil {
 		return err
 	}
 	_, err := lockmetrics.ParseSeries(o.series)

@@ -73,9 +73,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	shown.Excluded = excluded.MatchString
 	shown.Series = lockmetrics.Series(o.series)
 	shown.SeriesLimit = o.seriesLimit
-	if shown.Attributes, err = labelAttributes(o.attributes); err != nil {
-		return nil, err
-	}
+	shown.Attributes = o.attributes
 	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {
 		return nil, err
@@ -91,10 +89,6 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
 	view, store := r.view, r.store
 	mode, err := o.mode()
-	if err != nil {
-		return sweeper.Config{}, err
-	}
-	attributes, err := labelAttributes(o.attributes)
 	if err != nil {
 		return sweeper.Config{}, err
 	}
@@ -126,7 +120,7 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 		Queues:         view.Queues,
 		RemoveTicket:   store.RemoveTicket,
 		EventRetention: o.eventRetention,
-		Attributes:     attributes,
+		Attributes:     o.attributes,
 		Log:            log.With().Str("instance", id).Logger(),
 	}, nil
 }

@@ -7,32 +7,20 @@ import (
 	"strings"
 )
 
-// maxLabelAttributes is how many attributes may become labels: each lock's record may have others.
-const maxLabelAttributes = 5
-
-// labelAttributes returns the attributes of records that become labels of the series of locks, by label.
-func labelAttributes(given []string) (map[string]string, error) {
+// checkLabelAttributes refuses attributes that cannot become labels of the series of locks.
+func checkLabelAttributes(names []string) error {
 	const flag = "--metrics.label-attribute"
-	attributes := map[string]string{}
-	for _, entry := range given {
-		label, attribute, renamed := strings.Cut(entry, "=")
-		if !renamed {
-			attribute = label
-		}
+	for i, name := range names {
 		switch {
-		case !isLabelName(label) || attribute == "":
-			return nil, fmt.Errorf("%s cannot be %q: it must be of the form team, or label=attribute", flag, entry)
-		case slices.Contains(ownLabels(), label):
-			return nil, fmt.Errorf("%s cannot be %q: series or alerts have that label already", flag, entry)
-		case attributes[label] != "":
-			return nil, fmt.Errorf("%s has two attributes for the label %s", flag, label)
+		case !isLabelName(name):
+			return fmt.Errorf("%s cannot be %q: it must be the name of a label, such as team", flag, name)
+		case slices.Contains(ownLabels(), name):
+			return fmt.Errorf("%s cannot be %q: series or alerts have that label already", flag, name)
+		case slices.Contains(names[:i], name):
+			return fmt.Errorf("%s has %q twice", flag, name)
 		}
-		attributes[label] = attribute
 	}
-	if n := len(attributes); n > maxLabelAttributes {
-		return nil, fmt.Errorf("%s has %d attributes: at most %d become labels", flag, n, maxLabelAttributes)
-	}
-	return attributes, nil
+	return nil
 }
 
 func isLabelName(name string) bool {

@@ -213,8 +213,8 @@ func (o *options) define(fs *pflag.FlagSet) {
 	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000,
 		"maximum `number` of locks with series of their own, the most overdue first")
 	fs.StringSliceVar(&o.attributes, "metrics.label-attribute", []string{"team"},
-		"`ATTRIBUTE` of a lock's record, or LABEL=ATTRIBUTE, that becomes a label of the lock's series; comma-separated "+
-			"or repeated, five at most. The Prometheus rules pass on the label team")
+		"`attribute` of a lock's record that becomes a label of the lock's series; comma-separated or repeated. "+
+			"The Prometheus rules pass on the label team")
 	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour,
 		"how long the removal of a lock stays in the metrics")
 	fs.DurationVar(&o.historyRetention, "history.retention", protocol.HistoryRetention,

@@ -122,18 +122,17 @@ func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
 
 func TestBadSettingIsNamedByItsFlag(t *testing.T) {
 	for flag, says := range map[string]string{
-		"--sweep.exclude=":                      "--sweep.exclude is empty",
-		"--history.max=-1":                      "--history.max is negative: -1",
-		"--history.retention=0s":                "--history.retention is 0s",
-		"--metrics.label-attribute=a=":          "it must be of the form team, or label=attribute",
-		"--metrics.label-attribute=a,a":         "two attributes for the label a",
-		"--metrics.label-attribute=a.b":         `--metrics.label-attribute cannot be "a.b"`,
-		"--metrics.label-attribute=job":         "series or alerts have that label already",
-		"--metrics.label-attribute=state":       "series or alerts have that label already",
-		"--metrics.label-attribute=lock":        "series or alerts have that label already",
-		"--metrics.label-attribute=a,b,c,d,e,f": "has 6 attributes: at most 5 become labels",
-		"--dashboard.url=locks":                 `--dashboard.url "locks" is not of the form https://host/path`,
-		"--dashboard.url=http://a/?q":           `--dashboard.url "http://a/?q" is more than scheme, host and path`,
+		"--sweep.exclude=":                "--sweep.exclude is empty",
+		"--history.max=-1":                "--history.max is negative: -1",
+		"--history.retention=0s":          "--history.retention is 0s",
+		"--metrics.label-attribute=a=b":   "it must be the name of a label, such as team",
+		"--metrics.label-attribute=a,a":   `has "a" twice`,
+		"--metrics.label-attribute=a.b":   `--metrics.label-attribute cannot be "a.b"`,
+		"--metrics.label-attribute=job":   "series or alerts have that label already",
+		"--metrics.label-attribute=state": "series or alerts have that label already",
+		"--metrics.label-attribute=lock":  "series or alerts have that label already",
+		"--dashboard.url=locks":           `--dashboard.url "locks" is not of the form https://host/path`,
+		"--dashboard.url=http://a/?q":     `--dashboard.url "http://a/?q" is more than scheme, host and path`,
 
 		"--policy=alert-only --sweep.abandoned=unlock": "--policy=alert-only removes nothing: choose one of them",
 	} {
