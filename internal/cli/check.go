@@ -279,7 +279,7 @@ func (o *checkOptions) verdict(all *snapshot, free []unclaimed.Lock, full bool, 
 	c := all.selected(o.globs).cluster(cycles, now)
 	c.Unclaimed = free
 	c.Unwatched = o.noUnlocker || full
-	return verdict.Of(&c)
+	return verdict.Of(c)
 }
 
 func waits(n int) string { return fmt.Sprintf("%d waiting", n) }

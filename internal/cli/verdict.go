@@ -58,7 +58,7 @@ func heldLock(r *metadata.Record, f *fate.Fate, now time.Time) verdict.Lock {
 // sayVerdict writes what a person must know first above a table, and what to do. It goes to stderr, so that the table
 // can be piped.
 func (all *snapshot) sayVerdict(a *app, now time.Time) {
-	v := verdict.Of(new(all.cluster(deadlock.Find(all.locks, all.waiters), now)))
+	v := verdict.Of(all.cluster(deadlock.Find(all.locks, all.waiters), now))
 	fmt.Fprintln(a.Stderr, v.String(now))
 	if command := v.Command(); command != "" {
 		fmt.Fprintln(a.Stderr, "next: "+command)
@@ -78,5 +78,5 @@ func (l *look) verdict() (v verdict.Verdict, ok bool) {
 		return verdict.Verdict{}, false
 	}
 	whole := verdict.Whole(l.Whole.Name, held, verdict.QueueOf(l.Waiters, l.now))
-	return verdict.OfLock(&verdict.Cluster{Now: l.now, Fate: l.fate, Cycles: l.cycles}, l.Whole.Name, &whole)
+	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate, Cycles: l.cycles}, l.Whole.Name, &whole)
 }

@@ -43,38 +43,33 @@ func (p Permission) what() Permission {
 	return Permission(what)
 }
 
-// owner is the pattern of the owners that the permission is limited to; nil if it is not.
-func (p Permission) owner() *string {
-	_, pattern, limited := strings.Cut(string(p), " "+ofOwner)
-	if !limited {
-		return nil
-	}
-	return &pattern
+// owner is the pattern of the owners to whose locks the permission is limited; ok is false if it is not.
+func (p Permission) owner() (pattern string, ok bool) {
+	_, pattern, ok = strings.Cut(string(p), " "+ofOwner)
+	return pattern, ok
 }
 
 // covers reports whether a permission with an owner is that one and is given for this owner.
 func (p Permission) covers(what Permission, owner string) bool {
-	pattern := p.owner()
-	return pattern != nil && p.what() == what && text.Matches(*pattern, owner)
+	pattern, limited := p.owner()
+	return limited && p.what() == what && text.Matches(pattern, owner)
 }
 
 // check refuses a permission that cannot be meant.
 func (p Permission) check() error {
-	owner := p.owner()
+	pattern, limited := p.owner()
 	written := p.what()
-	bad := false
-	if owner != nil {
-		written += Permission(" " + ofOwner + *owner)
-		bad = *owner == "" || len(*owner) > 100 || strings.Count(*owner, "*") > 2
+	if limited {
+		written += Permission(" " + ofOwner + pattern)
 	}
 	switch {
 	case !slices.Contains(permissions(), p.what()):
 		return fmt.Errorf("has the permission %q, but there are only view, backtrace, audit, unlock, ask, "+
 			"extend and acknowledge", p)
-	case owner != nil && (p.what() == View || p.what() == Audit):
+	case limited && (p.what() == View || p.what() == Audit):
 		return fmt.Errorf("has the permission %q, but only backtrace, unlock, ask, extend and acknowledge can "+
 			"be given for one owner, as in \"unlock owner:billing-*\"", p)
-	case bad || written != p:
+	case written != p, limited && (pattern == "" || len(pattern) > 100 || strings.Count(pattern, "*") > 2):
 		return fmt.Errorf("has the permission %q, which should be like \"unlock owner:billing-*\"", p)
 	}
 	return nil

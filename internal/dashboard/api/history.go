@@ -28,9 +28,9 @@ func (a *API) ServeHistory(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	all, unread := a.site.Holds(r)
-	if unread.Err != nil {
-		return site.Answer{}, a.site.NotRead(unread.Err)
+	all, err := a.site.History.Endings(r.Context(), r.Now, "")
+	if err != nil {
+		return site.Answer{}, a.site.NotRead(err)
 	}
 	found, err := history.Search(r.Context(), asked, all)
 	if err != nil {
@@ -40,15 +40,15 @@ func (a *API) ServeHistory(r *site.Request) (site.Answer, error) {
 	for i := range found.List {
 		j.Holds[i] = lockjson.NewEnding(&found.List[i], r.Now)
 	}
-	j.Gaps, j.Since = a.watched(r, asked.During)
+	j.Gaps, j.Since = watched(r, asked.During)
 	return pastAnswer(r, j, len(all), found.Matched, found.Next)
 }
 
 // watched returns the gaps in the watch of the locks, within the time that a request asks for, and since when releases
 // are known.
-func (a *API) watched(r *site.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
-	all, from := a.site.History.Watched(r.Now, r.Fresh)
+func watched(r *site.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
 	gaps = []gapJSON{}
+	all, from := r.Site.History.Watched(r.Now, r.Fresh)
 	for _, g := range all {
 		if during(g.From) || during(g.To) {
 			gaps = append(gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To)})
@@ -107,9 +107,9 @@ func (a *API) ServeAudit(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	all, unread := a.site.OperatorActions(r)
-	if unread.Err != nil {
-		return site.Answer{}, a.site.NotRead(unread.Err)
+	all, err := a.site.History.OperatorActions(r.Context(), r.Now)
+	if err != nil {
+		return site.Answer{}, a.site.NotRead(err)
 	}
 	found, err := history.SearchActions(r.Context(), asked, all)
 	if err != nil {

@@ -95,7 +95,7 @@ func (a *API) ServeLocks(r *site.Request) (site.Answer, error) {
 	window := l.found.Window(l.asked.Order, l.asked.ID(), l.asked.After, l.asked.Before, l.asked.Limit)
 	data := make([]lockjson.Lock, len(window.Rows))
 	for i, row := range window.Rows {
-		data[i] = a.Lock(row, r.Viewpoint().AsOf)
+		data[i] = a.Lock(row, now)
 	}
 	m := l.meta(r)
 	m.Next = lockjson.Known(window.Next)
@@ -185,7 +185,7 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
 	j.Waiting = c.Waiting
 	free := a.pages.Unclaimed(r)
-	if j.Unclaimed = len(free); j.Unclaimed > 0 {
+	if j.Unclaimed = len(free); len(free) > 0 {
 		j.FreeName = &free[0].Name
 		j.FreeAt, j.FreeIn = lockjson.Instant(free[0].Since, now)
 	}

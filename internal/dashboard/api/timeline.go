@@ -48,7 +48,7 @@ func (a *API) ServeTimeline(r *site.Request) (site.Answer, error) {
 	for i := range found {
 		j.Intervals[i] = newInterval(&found[i], now)
 	}
-	j.Gaps, j.Since = a.watched(r, func(t time.Time) bool { return !t.Before(past.From) })
+	j.Gaps, j.Since = watched(r, func(t time.Time) bool { return !t.Before(past.From) })
 	j.Short, _ = lockjson.Instant(past.Forgot, now)
 	return m.answer(j)
 }

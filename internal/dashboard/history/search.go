@@ -114,36 +114,31 @@ func search[T any](ctx context.Context, asked Request, all []T, place func(*T) C
 
 // Search finds the holds that a request asks for. The error says that the search was stopped.
 func Search(ctx context.Context, asked Request, all []metadata.Ending) (Page[metadata.Ending], error) {
-	return search(ctx, asked, all, PlaceOf, func(e *metadata.Ending) bool { return Matches(e, asked.Query) })
+	place := func(e *metadata.Ending) Cursor { return Cursor{e.EndedAt.Time, e.Token} }
+	return search(ctx, asked, all, place, func(e *metadata.Ending) bool { return Matches(e, asked.Query) })
 }
 
-// PlaceOf is where the hold stands in a history.
-func PlaceOf(h *metadata.Ending) Cursor { return Cursor{h.EndedAt.Time, h.Token} }
-
-// Matches reports whether the query finds the hold. Ages and states are those at its end, so that state:alerting finds
-// what had alerted.
-func Matches(h *metadata.Ending, q *locks.Query) bool {
+// Matches reports whether the query finds a hold that is over. Ages and states are those at its end, so that
+// state:alerting finds what had alerted.
+func Matches(e *metadata.Ending, q *locks.Query) bool {
 	if len(q.Terms) == 0 {
 		return true
 	}
-	r := metadata.Record{Name: h.Lock, UUID: h.UUID, Token: h.Token, Holder: h.Holder, Attributes: h.Attributes,
-		LockedAt: h.LockedAt.Time, AlertAt: h.AlertAt.Time, AutoUnlockAt: h.AutoUnlockAt.Time,
-		Acknowledged: h.Acknowledged}
-	row := locks.RowThen(&r, h.EndedAt.Time)
-	row.Ending = h
-	return q.Matches(row, h.EndedAt.Time)
+	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Holder: e.Holder, Attributes: e.Attributes,
+		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
+		Acknowledged: e.Acknowledged}
+	row := locks.RowThen(&r, e.EndedAt.Time)
+	row.Ending = e
+	return q.Matches(row, e.EndedAt.Time)
 }
-
-// PlaceOfAction is where the action stands in the audit trail.
-func PlaceOfAction(a *protocol.Action) Cursor { return Cursor{a.At.Time, a.Token} }
 
 // SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
 // the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
 func SearchActions(ctx context.Context, asked Request, all []protocol.Action) (Page[protocol.Action], error) {
-	return search(ctx, asked, all, PlaceOfAction,
-		func(d *protocol.Action) bool {
-			r := metadata.Record{Name: d.Lock, UUID: d.UUID, Token: d.Token, Holder: metadata.Holder{
-				Owner: d.Actor, Hostname: d.Client, Purpose: d.Reason + "\n" + d.Ticket + "\n" + d.Holder}}
-			return asked.Query.Matches(locks.RowThen(&r, d.At.Time), d.At.Time)
-		})
+	place := func(a *protocol.Action) Cursor { return Cursor{a.At.Time, a.Token} }
+	return search(ctx, asked, all, place, func(a *protocol.Action) bool {
+		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Holder: metadata.Holder{
+			Owner: a.Actor, Hostname: a.Client, Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}}
+		return asked.Query.Matches(locks.RowThen(&r, a.At.Time), a.At.Time)
+	})
 }

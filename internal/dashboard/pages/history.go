@@ -112,9 +112,9 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, unread := p.site.Holds(r)
+	all, unread := p.site.History.Endings(r.Context(), r.Now, "")
 	v := historyPage{SearchPage: p.site.SearchPage(r, "history", asked.Query), Total: len(all),
-		Unread: unread.Why,
+		Unread: p.site.Unread(unread),
 		Chips:  p.pastChips(asked.Query, all)}
 	v.JSON = p.site.URLs.To("api/v1/history", "q", asked.Query.Text)
 	found, err := history.Search(r.Context(), asked, all)
@@ -140,8 +140,7 @@ func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 func withGaps(list []pastView, gaps []history.Gap, newest, oldest time.Time) []pastView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
-			list = append(list, pastView{Gap: true, From: phrase.UTC(g.From), To: phrase.TimeOfDay(g.To),
-				at: g.From})
+			list = append(list, pastView{Gap: true, From: phrase.UTC(g.From), To: phrase.TimeOfDay(g.To), at: g.From})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b pastView) int { return b.at.Compare(a.at) })
@@ -154,7 +153,6 @@ type auditPage struct {
 	Actions []actionView
 	Matched int
 	Total   int
-	Unread  string // of which clusters etcd could not be asked
 	Next    string
 }
 
@@ -176,11 +174,11 @@ func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, unread := p.site.OperatorActions(r)
-	if unread.Err != nil {
-		return site.Answer{}, p.site.NotRead(unread.Err)
+	all, err := p.site.History.OperatorActions(r.Context(), r.Now)
+	if err != nil {
+		return site.Answer{}, p.site.NotRead(err)
 	}
-	v := auditPage{SearchPage: p.site.SearchPage(r, "audit", asked.Query), Total: len(all), Unread: unread.Why}
+	v := auditPage{SearchPage: p.site.SearchPage(r, "audit", asked.Query), Total: len(all)}
 	v.JSON = p.site.URLs.To("api/v1/audit", "q", asked.Query.Text)
 	found, err := history.SearchActions(r.Context(), asked, all)
 	if err != nil {

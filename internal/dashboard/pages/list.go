@@ -230,7 +230,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 			v.Every = append(v.Every, seconds)
 		}
 	}
-	p.fillControls(&v, r, s, l, found)
+	p.fillControls(&v, s, l, found)
 	if l.group {
 		p.groupViews(&v, r, l, found)
 	} else {

@@ -15,7 +15,7 @@ import (
 )
 
 // fillControls adds what filters and sorts.
-func (p *Pages) fillControls(v *listPage, r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) {
+func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, found *locks.Result) {
 	p.fillCounts(v, l, found.Counts)
 	for i, t := range l.Query.Terms {
 		v.Chips = append(v.Chips, chip{t.Text,

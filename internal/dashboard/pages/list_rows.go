@@ -138,8 +138,9 @@ func (p *Pages) newTable(r *site.Request, rows []*locks.Row, l ListRequest) tabl
 	t := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}
 	t.Wide = len(t.Columns) - 1
 	view := l.view(p.site.URLs)
+	at := r.Viewpoint()
 	for i, row := range rows {
-		t.Rows[i] = p.rowView(r.Caller, row, r.Viewpoint(), l)
+		t.Rows[i] = p.rowView(r.Caller, row, at, l)
 		t.Rows[i].Wide = t.Wide
 		t.Rows[i].URL = p.site.URLs.LockFrom(row.Name, row.UUID, view)
 	}

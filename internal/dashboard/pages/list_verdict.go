@@ -33,10 +33,10 @@ func (v Verdict) String() string {
 	return said + v.Also()
 }
 
-// Verdict says what a person must know first of all locks that the caller may see. The locks were ranked when their
-// snapshot was made, so that it costs no look at all of them.
+// Verdict says what a person must know first of all locks. The locks were ranked when their snapshot was made, so that
+// it costs no look at all of them.
 func (p *Pages) Verdict(r *site.Request) Verdict {
-	said := verdict.Of(new(clusterOf(r)))
+	said := verdict.Of(p.situation(r))
 	v := p.view(r, said, r.Viewpoint())
 	for _, m := range said.More {
 		v.More = append(v.More, choice{m.String(), p.site.URLs.To(found(m.Class))})
@@ -61,27 +61,23 @@ func (p *Pages) VerdictOf(r *site.Request, lock *site.Lock) Verdict {
 	case len(lock.Shares) > 0:
 		held = new(locks.Whole(name, lock.Shares, waiting))
 	}
-	said, ok := verdict.OfLock(new(clusterOf(r)), name, held)
+	said, ok := verdict.OfLock(p.situation(r), name, held)
 	if !ok {
 		return Verdict{}
 	}
 	return p.view(r, said, lock.Viewpoint(r.Viewpoint()))
 }
 
-// clusterOf is what is known of the locks.
-func clusterOf(r *site.Request) verdict.Cluster {
+// situation is what is known of all locks.
+func (p *Pages) situation(r *site.Request) verdict.Cluster {
 	c := verdict.Cluster{Now: r.Viewpoint().AsOf}
-	c.Running = protocol.Presences(r.Site.Unlockers())
+	c.Running = protocol.Presences(p.site.Unlockers())
 	c.Fate = fate.Of(c.Running)
-	switch r.Level() {
-	case locks.Never:
-		c.Never = true
-		return c
-	case locks.Stale:
+	if r.Level() == locks.Stale {
 		c.Heard, c.Why = r.Fresh.Heard, r.Fresh.Class
-	default:
-		c.Alarm = r.Site.Config.Alarm()
-		c.Unclaimed = r.Site.Unclaimed()
+	} else {
+		c.Alarm = p.site.Config.Alarm()
+		c.Unclaimed = p.site.Config.Unclaimed()
 	}
 	s := r.Snapshot()
 	c.Cycles = s.Cycles()
@@ -95,7 +91,7 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 	if said.Class == verdict.Stale {
 		at = phrase.LiveAt(r.Now) // the silence goes on
 	}
-	u := r.Site.URLs
+	u := p.site.URLs
 	v := Verdict{Verdict: said}
 	v.Lead = sentenceAt(said.Lead, at, u)
 	if said.Then != nil {
@@ -105,12 +101,12 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 	v.Step.Text = said.Next.Words()
 	switch said.Next {
 	case verdict.LookAtView:
-		v.Step.URL = p.site.URLs.To("status")
+		v.Step.URL = u.To("status")
 	case verdict.ReadRunbook:
 		v.Step.URL = said.Runbook()
 		v.Away = true
 	case verdict.LookAtCycle:
-		v.Step.URL = p.site.URLs.To("waiting")
+		v.Step.URL = u.To("waiting")
 	case verdict.LookAtLock, verdict.SeeProblems:
 		v.Step.URL = u.Lock(said.Lock, "")
 	case verdict.Force, verdict.GiveTime:
@@ -190,11 +186,11 @@ func searched(c verdict.Class) string {
 	return ""
 }
 
-// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest first;
-// none while the view is stale.
+// Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first. None
+// is known while etcd is silent.
 func (p *Pages) Unclaimed(r *site.Request) []unclaimed.Lock {
 	if r.Viewpoint().Stale {
 		return nil
 	}
-	return p.site.Unclaimed()
+	return p.site.Config.Unclaimed()
 }

@@ -2,11 +2,9 @@ package pages
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
@@ -153,11 +151,7 @@ func (l *life) addWaiters(queue []metadata.Waiter, at phrase.Viewpoint) {
 // addPast adds the holds that are over.
 func (l *life) addPast(p *Pages, r *site.Request, name string, at phrase.Viewpoint) {
 	all, err := p.site.History.Endings(r.Context(), r.Now, name)
-	if errors.Is(err, etcdread.ErrSilent) {
-		l.Unread = err.Error()
-	} else if err != nil {
-		l.Unread = p.site.Config.Explain(err)
-	}
+	l.Unread = p.site.Unread(err)
 	l.past = all
 	for i := range all {
 		e := &all[i]

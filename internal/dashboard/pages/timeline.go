@@ -100,7 +100,7 @@ func (p *Pages) Recall(r *site.Request) (Past, error) {
 	}
 	past := Past{Query: locks.ParseQuery(r.URL.Query().Get("q")), From: r.Now.Add(-w.length), window: w}
 	all, forgot, unread := p.site.Everything(r, past.From)
-	past.Forgot, past.Unread = forgot, unread.Why
+	past.Forgot, past.Unread = forgot, p.site.Unread(unread)
 	past.All, err = matching(r, past.Query, all)
 	return past, err
 }

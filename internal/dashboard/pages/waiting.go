@@ -59,11 +59,11 @@ func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
 	q := locks.ParseQuery(r.URL.Query().Get("q"))
 	v := waitingPage{SearchPage: p.site.SearchPage(r, "waiting", q)}
 	v.JSON = p.site.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
-	if err := p.fillWaiting(r, s, &v, q); err != nil {
+	if err := p.fillWaiting(r, &v, q); err != nil {
 		return site.Answer{}, err
 	}
-	cycles := s.Cycles()
-	v.Cycles = p.cycleViews(r, cycles[:min(len(cycles), maxCycles)])
+	found := s.Cycles()
+	v.Cycles = p.cycleViews(r, found[:min(len(found), maxCycles)])
 	return p.site.Render("waiting", v)
 }
 
@@ -75,8 +75,9 @@ type queued struct {
 	verdict.Queue
 }
 
-// queuedIn returns the locks that have waiters and match the query. The error says that the search was stopped.
-func queuedIn(ctx context.Context, r *site.Request, s *locks.Snapshot, q *locks.Query) ([]queued, error) {
+// queuesOf returns the locks that have waiters and match the query. The error says that the search was stopped.
+func queuesOf(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, error) {
+	s := r.Snapshot()
 	var all []queued
 	asOf := r.Viewpoint().AsOf
 	for lock, queue := range s.Queues {
@@ -96,10 +97,10 @@ func queuedIn(ctx context.Context, r *site.Request, s *locks.Snapshot, q *locks.
 }
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (p *Pages) fillWaiting(r *site.Request, s *locks.Snapshot, v *waitingPage, q *locks.Query) error {
+func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) error {
 	ctx, cancel := locks.WithLimit(r.Context())
 	defer cancel()
-	all, err := queuedIn(ctx, r, s, q)
+	all, err := queuesOf(ctx, r, q)
 	if err != nil {
 		return err
 	}
@@ -123,8 +124,8 @@ func (p *Pages) fillWaiting(r *site.Request, s *locks.Snapshot, v *waitingPage, 
 			cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)
+	at := r.Viewpoint()
 	for _, one := range all[:len(all)-v.More] {
-		at := r.Viewpoint()
 		c := contentionOf(p.site.URLs, one.lock, one.holders, at)
 		c.Longest = at.Lasting(one.Longest)
 		if l, is := free[one.lock]; is {

@@ -123,11 +123,8 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 	}
 	l.InLine = s.Config.View.Waiters(held.Queue())
 	if err != nil {
-		if l.Silent = errors.Is(err, etcdread.ErrSilent); l.Silent {
-			l.Unread = err.Error()
-		} else {
-			l.Unread = s.Config.Explain(err)
-		}
+		l.Silent = errors.Is(err, etcdread.ErrSilent)
+		l.Unread = s.Unread(err)
 		return
 	}
 	l.Document = document

@@ -117,17 +117,11 @@ func band(environment string) string {
 	switch {
 	case environment == "":
 		return ""
-	case isProduction(environment):
+	case strings.Contains(strings.ToLower(environment), "prod"):
 		return "band-prod"
 	}
-	return "band-" + strconv.Itoa(shade(environment))
+	return "band-" + strconv.FormatUint(xxhash.Sum64String(strings.ToLower(environment))>>16%5, 10)
 }
-
-// isProduction reports whether the name is that of a production environment.
-func isProduction(name string) bool { return strings.Contains(strings.ToLower(name), "prod") }
-
-// shade is a number below five that a name decides.
-func shade(name string) int { return int(xxhash.Sum64String(strings.ToLower(name)) >> 16 % 5) }
 
 // Icon is what the icon of the tab shows: the worst state and how many locks are in it.
 type Icon struct {

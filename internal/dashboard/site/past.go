@@ -12,7 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
 	"github.com/clustermutex/unlocker/internal/dashboard/lanes"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -21,27 +20,27 @@ import (
 const maxPresent = 10_000
 
 // Everything returns the holds and waits since a time. Short ones before forgot may be missing; if it is zero, none is.
-func (s *Site) Everything(r *Request, since time.Time) (all []intervals.Interval, forgot time.Time, unread Unread) {
+// With an error, what etcd knows of holds that are over is missing.
+func (s *Site) Everything(r *Request, since time.Time) (all []intervals.Interval, forgot time.Time, unread error) {
 	ctx, cancel := r.Context(), func() {}
 	if r.Level() == locks.Stale { // what etcd said before is known
 		ctx, cancel = context.WithTimeoutCause(ctx, etcdread.Hurry, etcdread.ErrSilent)
 	}
 	defer cancel()
-	endings, err := s.History.Endings(ctx, r.Now, "")
-	over := make([]intervals.Interval, 0, len(endings))
+	endings, unread := s.History.Endings(ctx, r.Now, "")
+	var over, now []intervals.Interval
 	for i := range endings {
 		if endings[i].EndedAt.After(since) {
 			over = append(over, intervals.OfEnding(&endings[i]))
 		}
 	}
-	sources := [][]intervals.Interval{over, s.Intervals.Since(since, nil)}
-	if now, notYet := r.Loaded(); notYet == nil {
-		sources = append(sources, present(now))
+	if snapshot, notYet := r.Loaded(); notYet == nil {
+		now = present(snapshot)
 	}
 	if until := s.Intervals.Forgot(); until.After(since) {
 		forgot = until
 	}
-	return intervals.Join(r.Now, sources...), forgot, s.unread(err)
+	return intervals.Join(r.Now, over, s.Intervals.Since(since, nil), now), forgot, unread
 }
 
 // present are the holds and waits of a snapshot.
@@ -61,7 +60,7 @@ func present(s *locks.Snapshot) (all []intervals.Interval) {
 	return all
 }
 
-// EverythingOf is the same for a lock and its shares. past are the holds that are over.
+// EverythingOf is the same for one lock, and its shares. past are the holds that are over.
 func (s *Site) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []intervals.Interval, forgot time.Time) {
 	var over, now []intervals.Interval
 	for i := range past {
@@ -113,30 +112,13 @@ func (r *Request) Unwatched() []lanes.Span {
 	return spans
 }
 
-// Unread says why the past could not be read.
-type Unread struct {
-	Why string // for people; empty: all was read
-	Err error
-}
-
-func (s *Site) unread(err error) Unread {
+// Unread says why the past could not be read from etcd; empty without an error.
+func (s *Site) Unread(err error) string {
 	switch {
 	case err == nil:
-		return Unread{}
+		return ""
 	case errors.Is(err, etcdread.ErrSilent):
-		return Unread{err.Error(), err}
+		return err.Error()
 	}
-	return Unread{s.Config.Explain(err), err}
-}
-
-// Holds are the holds that are over, newest first.
-func (s *Site) Holds(r *Request) ([]metadata.Ending, Unread) {
-	all, err := s.History.Endings(r.Context(), r.Now, "")
-	return all, s.unread(err)
-}
-
-// OperatorActions is what operators did, newest first.
-func (s *Site) OperatorActions(r *Request) ([]protocol.Action, Unread) {
-	all, err := s.History.OperatorActions(r.Context(), r.Now)
-	return all, s.unread(err)
+	return s.Config.Explain(err)
 }

@@ -41,8 +41,7 @@ func (s *Site) RequestOf(r *http.Request) *Request {
 
 // NewRequest makes the request of a caller, as of now.
 func (s *Site) NewRequest(r *http.Request, c access.Caller) *Request {
-	now := s.Config.Now()
-	made := &Request{Site: s, Caller: c, Now: now, mono: s.Config.View.Clock(), Fresh: s.Fresh()}
+	made := &Request{Site: s, Caller: c, Now: s.Config.Now(), mono: s.Config.View.Clock(), Fresh: s.Fresh()}
 	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return s.SnapshotAt(made.Now, made.mono, made.Fresh) })
 	made.Request = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))
 	return made

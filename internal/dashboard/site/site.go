@@ -12,7 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -68,10 +67,4 @@ func Flags(pairs ...string) []string {
 		}
 	}
 	return flags
-}
-
-// Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first.
-func (s *Site) Unclaimed() []unclaimed.Lock {
-	found := s.Config.Unclaimed()
-	return found
 }

@@ -9,32 +9,38 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-func (c *Cluster) stale() (lead, seen sentence) {
-	if c.Never {
-		lead = lead.Say("etcd has not answered yet")
-		seen = seen.Say("Nothing is known about its locks.")
-	} else {
-		lead = lead.Say("etcd has not answered for ").Since(c.Heard)
-		seen = seen.Say("You see the locks as of " + c.Heard.UTC().Format("15:04:05") + " UTC.")
-	}
+func (c *Cluster) stale() Verdict {
+	v := Verdict{Class: Stale, Next: LookAtView}
+	v.Lead = v.Lead.Say("etcd has not answered for ").Since(c.Heard)
+	v.Then = v.Then.Say("You see the locks as of " + c.Heard.UTC().Format("15:04:05") + " UTC.")
 	if c.Why != "" {
-		lead = lead.Say(": " + c.Why)
+		v.Lead = v.Lead.Say(": " + c.Why)
 	}
-	return lead.Say("."), seen
+	v.Lead = v.Lead.Say(".")
+	return v
 }
 
-// unlockers says why locks are not removed in time, and which alert is about it.
-func (c *Cluster) unlockers() (lead sentence, alert string) {
+func (c *Cluster) unlockers() Verdict {
+	v := Verdict{Class: Unlockers, Next: ReadRunbook}
+	v.Lead, v.unlockers = c.unlockersWords()
+	return v
+}
+
+// unlockersWords says why locks are not removed in time, and which alert is about it.
+func (c *Cluster) unlockersWords() (lead sentence, alert string) {
 	disagreements := fate.Disagreements(c.Running)
 	switch paused := c.heldBack(); {
 	case c.Alarm != "":
 		return lead.Say(c.Alarm + ". No lock can be taken or extended."), "unlockeretcdalarm"
 	case len(c.Running) == 0:
-		return lead.Say("No unlocker is running, or none can write to etcd: no lock is auto-unlocked."), "unlockerdown"
+		return lead.Say("No unlocker is running, or none can write to etcd: no lock is auto-unlocked."),
+			"unlockerdown"
 	case onlyBrake(paused):
-		return lead.Say("Unlockers are slowing down removals: " + fate.Reasons(paused) + "."), "unlockerremovalheldback"
+		return lead.Say("Unlockers are slowing down removals: " + fate.Reasons(paused) + "."),
+			"unlockerremovalheldback"
 	case len(paused) > 0:
-		return lead.Say("Unlockers are holding back removals: " + fate.Reasons(paused) + "."), "unlockerremovalheldback"
+		return lead.Say("Unlockers are holding back removals: " + fate.Reasons(paused) + "."),
+			"unlockerremovalheldback"
 	}
 	return lead.Say("Unlockers disagree, so a lock's fate depends on which acts first: " +
 		disagreements[0].String() + "."), "unlockersdisagree"
@@ -48,11 +54,12 @@ func onlyBrake(rules []string) bool { return len(rules) == 1 && rules[0] == stri
 // maxNamed is how many locks of a deadlock are named.
 const maxNamed = 3
 
-func (c *Cluster) deadlock(cycle *deadlock.Cycle) (lead, hedge sentence) {
+func (c *Cluster) deadlock(cycle *deadlock.Cycle) Verdict {
 	names := cycle.Locks()
+	v := Verdict{Class: Deadlock, Lock: names[0], Next: LookAtCycle}
 	more := max(0, len(names)-maxNamed)
 	names = names[:len(names)-more]
-	lead = lead.Say("The holders of ")
+	lead := sentence{}.Say("The holders of ")
 	for i, name := range names {
 		if i > 0 {
 			lead = lead.Say(pick(i+1 == len(names) && more == 0, " and ", ", "))
@@ -63,14 +70,15 @@ func (c *Cluster) deadlock(cycle *deadlock.Cycle) (lead, hedge sentence) {
 		lead = lead.Say(" and " + text.Thousands(more) + " more")
 	}
 	if cycle.Since.IsZero() {
-		lead = lead.Say(" are waiting for each other.")
+		v.Lead = lead.Say(" are waiting for each other.")
 	} else {
-		lead = lead.Say(" have been waiting for each other for ").Since(cycle.Since).Say(".")
+		v.Lead = lead.Say(" have been waiting for each other for ").Since(cycle.Since).Say(".")
 	}
-	return lead, hedge.Say("Unless they do several jobs at once, they are stuck until one gives up or loses a lock.")
+	v.Then = v.Then.Say("Unless they do several jobs at once, they are stuck until one gives up or loses a lock.")
+	return v
 }
 
-func (c *Cluster) unclaimed(free *unclaimed.Lock) (lead sentence) {
+func (c *Cluster) unclaimed(free *unclaimed.Lock) Verdict {
 	first := who(&free.First.Holder)
 	if first == nil {
 		first = first.Say("the first in line")
@@ -79,27 +87,30 @@ func (c *Cluster) unclaimed(free *unclaimed.Lock) (lead sentence) {
 	if n := free.Waiters; n > 1 {
 		place = ", first of " + text.Thousands(n) + " in line,"
 	}
-	lead = lead.Lock(free.Name).Say(" is free, but ")
-	return lead.And(first).Say(place + " has not taken it for ").Since(free.Since).Say(".")
+	lead := sentence{}.Lock(free.Name).Say(" is free, but ").And(first).
+		Say(place + " has not taken it for ").Since(free.Since).Say(".")
+	return Verdict{Class: Unclaimed, Lock: free.Name, Lead: lead, Next: LookAtLock}
 }
 
-// allIsWell says that nothing is wrong, how many hold and wait, and who waits longest.
-func (c *Cluster) allIsWell(l *Lock) (lead, then sentence) {
-	held := c.Held
-	waiters := c.Waiting
-	lead = lead.Say("All is well: ")
-	switch {
-	case held == 0:
-		return lead.Say("no locks are held."), nil
-	case l == nil:
-		return lead.Say(text.Thousands(held) + pick(held == 1, " lock", " locks") + ", no waiters."), nil
+// allIsWell says that nothing is wrong, how many hold and wait, and who waits longest: for l, which is nil if nobody
+// waits.
+func (c *Cluster) allIsWell(l *Lock) Verdict {
+	lead := sentence{}.Say("All is well: ")
+	if c.Held == 0 {
+		return Verdict{Class: Calm, Lead: lead.Say("no locks are held.")}
 	}
-	lead = lead.Say(text.Thousands(held) + pick(held == 1, " lock, ", " locks, ") + waiting(waiters))
+	lead = lead.Say(text.Thousands(c.Held) + pick(c.Held == 1, " lock, ", " locks, "))
+	if l == nil {
+		return Verdict{Class: Calm, Lead: lead.Say("no waiters.")}
+	}
+	v := c.about(l)
+	lead = lead.Say(waiting(c.Waiting))
 	if !l.Longest.IsZero() {
-		lead = lead.Say(pick(waiters == 1, " for ", ", the longest for ")).Since(l.Longest)
+		lead = lead.Say(pick(c.Waiting == 1, " for ", ", the longest for ")).Since(l.Longest)
 	}
-	lead = lead.Say(" behind ").Lock(l.Name)
-	return lead.And(c.works(l, "whose ")).Say("."), c.alerts(l)
+	v.Lead = lead.Say(" behind ").Lock(l.Name).And(c.works(l, "whose ")).Say(".")
+	v.Then = c.alerts(l)
+	return v
 }
 
 // who names a process: its owner and its host; nil where neither is known.

@@ -167,7 +167,8 @@ func (c *Cluster) leaving(l *Lock) sentence {
 // inTime says of a lock alone that nothing is wrong with it.
 func (c *Cluster) inTime(l *Lock) (s sentence) {
 	if l.Shares > 1 {
-		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ").Lock(l.Name).Say(" are on time.")
+		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ").Lock(l.Name).
+			Say(" are on time.")
 	}
 	return c.subject(l, false).Say(" is on time").And(c.works(l, "and its ")).Say(".")
 }

@@ -17,7 +17,6 @@ import (
 type Cluster struct {
 	Now   time.Time // as of which the locks were judged
 	Heard time.Time // when etcd was heard last, if the view is not current; else zero
-	Never bool      // nothing was ever heard of it
 	Why   string    // that it is silent, in a few words; may be empty
 	Alarm string    // that etcd has raised, in a sentence without its full stop; empty: none is known
 
@@ -56,12 +55,7 @@ type More struct {
 // String is "2 more late".
 func (m More) String() string {
 	words := m.Class.String()
-	switch m.Class {
-	case Stale:
-		words = "away"
-	case Unlockers:
-		words = "without working unlockers"
-	case Deadlock:
+	if m.Class == Deadlock {
 		words = "deadlocked"
 	}
 	if m.Same {
@@ -87,21 +81,9 @@ func (v *Verdict) Also() string {
 	return " Also: " + strings.Join(more, ", ") + "."
 }
 
-// subject is what the sentence is about.
-type subject struct {
-	class Class
-	lock  *Lock
-	cycle *deadlock.Cycle
-	free  *unclaimed.Lock
-}
-
-// Of decides about all locks of the cluster.
-func Of(c *Cluster) Verdict {
-	about := c.first()
-	v := c.say(&about)
-	if v.Class == Calm {
-		v.Lead, v.Then = c.allIsWell(about.lock)
-	}
+// Of decides about all locks.
+func Of(c Cluster) Verdict {
+	v := c.first()
 	all := c.counts()
 	for _, class := range Classes()[:Leaving-1] {
 		m := More{class, all[class], class == v.Class}
@@ -115,70 +97,61 @@ func Of(c *Cluster) Verdict {
 	return v
 }
 
-// OfLock decides about a single lock of a cluster; held is nil if it has no holder. ok is false if there is nothing to
-// say. The acknowledgement is left to the caller, unless the lock has several holders.
-func OfLock(c *Cluster, name string, held *Lock) (v Verdict, ok bool) {
-	one := subject{class: Calm}
+// OfLock decides about a single lock; held is nil if it has no holder. ok is false if there is nothing to say. The
+// acknowledgement is left to the caller, unless the lock has several holders.
+func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
 	queue := name
 	if held != nil {
-		if one.lock = new(*held); held.Shares == 0 {
-			one.lock.Looked = nil
-		}
-		one.class = held.Class
 		queue = held.Holder.Queue()
 	}
-	for i := range c.Unclaimed {
-		if c.Unclaimed[i].Name == name && held == nil {
-			one = subject{class: Unclaimed, free: &c.Unclaimed[i]}
+	for i := range c.Cycles {
+		if slices.Contains(c.Cycles[i].Locks(), queue) {
+			v = c.deadlock(&c.Cycles[i])
+			v.Lock = name
+			return v, true
 		}
 	}
-	in := func(cycle deadlock.Cycle) bool { return slices.Contains(cycle.Locks(), queue) }
-	if i := slices.IndexFunc(c.Cycles, in); i >= 0 {
-		one = subject{class: Deadlock, cycle: &c.Cycles[i]}
+	if held != nil {
+		alone := *held
+		if held.Shares == 0 {
+			alone.Looked = nil
+		}
+		return c.about(&alone), true
 	}
-	if one.class == Calm && held == nil {
-		return Verdict{}, false
+	for i := range c.Unclaimed {
+		if c.Unclaimed[i].Name == name {
+			return c.unclaimed(&c.Unclaimed[i]), true
+		}
 	}
-	v = c.say(&one)
-	if one.class == Deadlock {
-		v.Lock = name
-	}
-	return v, true
+	return Verdict{}, false
 }
 
-// first is what a person should hear of first.
-func (c *Cluster) first() subject {
-	one := subject{class: Calm}
-	if c.Ranking != nil && c.Ranking.First != nil {
-		one.lock = c.Ranking.First
-		one.class = one.lock.Class
-	}
+// first is the verdict about what is most urgent.
+func (c *Cluster) first() Verdict {
 	switch {
 	case c.away():
-		return subject{class: Stale}
+		return c.stale()
 	case c.unlockersFail():
-		return subject{class: Unlockers}
+		return c.unlockers()
 	case len(c.Cycles) > 0:
-		return subject{class: Deadlock, cycle: &c.Cycles[0]}
+		return c.deadlock(&c.Cycles[0])
 	case len(c.Unclaimed) > 0:
-		return subject{class: Unclaimed, free: &c.Unclaimed[0]}
+		return c.unclaimed(&c.Unclaimed[0])
+	case c.Ranking == nil || c.Ranking.First == nil:
+		return c.allIsWell(nil)
+	case c.Ranking.First.Class == Calm:
+		return c.allIsWell(c.Ranking.First)
 	}
-	return one
+	return c.about(c.Ranking.First)
 }
 
 // away reports whether the view is not current.
-func (c *Cluster) away() bool { return c.Never || !c.Heard.IsZero() }
+func (c *Cluster) away() bool { return !c.Heard.IsZero() }
 
-// counts is how many are in each class.
+// counts is how many are in each class of locks.
 func (c *Cluster) counts() (all Counts) {
 	if c.Ranking != nil {
 		all = c.Ranking.Counts
-	}
-	if c.away() {
-		all[Stale] = 1
-	}
-	if c.unlockersFail() {
-		all[Unlockers] = 1
 	}
 	all[Deadlock] = len(c.Cycles)
 	all[Unclaimed] = len(c.Unclaimed)
@@ -193,32 +166,9 @@ func (c *Cluster) unlockersFail() bool {
 
 type sentence = diagnosis.Sentence
 
-// say is the verdict about a subject.
-func (c *Cluster) say(o *subject) Verdict {
-	v := Verdict{Class: o.class}
-	switch o.class {
-	case Stale:
-		v.Lead, v.Then = c.stale()
-		v.Next = LookAtView
-	case Unlockers:
-		v.Lead, v.unlockers = c.unlockers()
-		v.Next = ReadRunbook
-	case Deadlock:
-		v.Lock = o.cycle.Locks()[0]
-		v.Lead, v.Then = c.deadlock(o.cycle)
-		v.Next = LookAtCycle
-	case Unclaimed:
-		v.Lock = o.free.Name
-		v.Lead = c.unclaimed(o.free)
-		v.Next = LookAtLock
-	default:
-		if o.lock == nil {
-			return v
-		}
-		var then []sentence
-		v.Lock, v.Holder = o.lock.Name, o.lock.Holder
-		v.Lead, then, v.Next = c.held(o.lock)
-		v.Then = diagnosis.Join(then, " ")
-	}
-	return v
+// about is the verdict about a held lock.
+func (c *Cluster) about(l *Lock) Verdict {
+	lead, then, next := c.held(l)
+	return Verdict{Class: l.Class, Lock: l.Name, Holder: l.Holder, Lead: lead, Then: diagnosis.Join(then, " "),
+		Next: next}
 }

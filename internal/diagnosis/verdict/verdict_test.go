@@ -121,7 +121,7 @@ func TestTheTable(t *testing.T) {
 	for _, k := range combinations() {
 		for _, u := range policies() {
 			c := u.cluster(k.subject)
-			v := verdict.Of(&c)
+			v := verdict.Of(c)
 			where := k.describe() + ", " + u.name
 			if want := k.classOf(u.name); v.Class != want {
 				t.Errorf("%s: it is %v, want %v: %s", where, v.Class, want, v.String(now()))
@@ -129,13 +129,13 @@ func TestTheTable(t *testing.T) {
 			say(v, where)
 			k.without(t, u, v.String(now()))
 			c.Heard = ago(12 * s)
-			if v := verdict.Of(&c); v.Class != verdict.Stale || strings.Contains(v.Then.String(now()), k.name) {
+			if v := verdict.Of(c); v.Class != verdict.Stale || strings.Contains(v.Then.String(now()), k.name) {
 				t.Errorf("%s: while etcd is silent it says %q", where, v.String(now()))
 			}
 		}
 	}
 	for where, c := range systems() {
-		v := verdict.Of(&c)
+		v := verdict.Of(c)
 		say(v, where+": "+v.Command())
 	}
 	slices.Sort(rows)
@@ -156,7 +156,7 @@ func (k kind) without(t *testing.T, u runs, full string) {
 			looks = strings.Replace(full, annLooks, "", 1)
 		}
 		for x, want := range map[*subject]string{&k.subject: looks, &alone: strings.Replace(looks, theyWait, "", 1)} {
-			v := verdict.Of(new(u.cluster(*x)))
+			v := verdict.Of(u.cluster(*x))
 			if got := v.String(now()); got != want {
 				t.Errorf("%s, %s: with %d waiters, acknowledged %v it says\n%s, want\n%s", u.name, k.describe(),
 					len(x.waits), x.looked, got, want)
@@ -177,7 +177,7 @@ func golden(t *testing.T, file, text string) {
 	}
 }
 
-// systems are clusters with something else than one lock.
+// systems are situations with something else than one lock.
 func systems() map[string]verdict.Cluster {
 	sound := policies()[1]
 	changed := func(change func(*verdict.Cluster), subjects ...subject) verdict.Cluster {
@@ -197,12 +197,10 @@ func systems() map[string]verdict.Cluster {
 		"etcd is silent, and why is known": changed(func(c *verdict.Cluster) {
 			c.Heard, c.Why = ago(12*s), "no leader"
 		}),
-		"etcd was never heard":           changed(func(c *verdict.Cluster) { c.Never = true }),
-		"no unlocker runs":               runs{}.cluster(late),
-		"etcd is full":                   changed(func(c *verdict.Cluster) { c.Alarm = "etcd is full" }, late),
-		"none runs, and nothing is held": runs{}.cluster(),
-		"their clocks disagree":          clock.cluster(late),
-		"they brake":                     brake.cluster(late),
+		"no unlocker runs":      runs{}.cluster(late),
+		"etcd is full":          changed(func(c *verdict.Cluster) { c.Alarm = "etcd is full" }, late),
+		"their clocks disagree": clock.cluster(late),
+		"they brake":            brake.cluster(late),
 		"they disagree": changed(func(c *verdict.Cluster) {
 			other := c.Running[0]
 			other.ID, other.Mode = "eu-2", "alert-only"
@@ -230,7 +228,7 @@ func TestFirstNonemptyClassIsReported(t *testing.T) {
 			for _, b := range rows[:i] {
 				b.name += " too"
 				want := min(a.classOf(u.name), b.classOf(u.name))
-				v := verdict.Of(new(u.cluster(a.subject, b.subject)))
+				v := verdict.Of(u.cluster(a.subject, b.subject))
 				named := map[string]kind{a.name: a, b.name: b}[v.Lock]
 				if v.Class != want || named.classOf(u.name) != want {
 					t.Fatalf("%s: %s; %s: %v names %q", u.name, a.describe(), b.describe(), v.Class, v.Lock)
@@ -254,7 +252,7 @@ func TestSystemsComeBeforeLocks(t *testing.T) {
 	c.Unclaimed = []unclaimed.Lock{free(2)}
 	next := func(want verdict.Class) {
 		t.Helper()
-		if v := verdict.Of(&c); v.Class != want {
+		if v := verdict.Of(c); v.Class != want {
 			t.Errorf("the sentence is of class %v, want %v", v.Class, want)
 		}
 	}
@@ -283,7 +281,7 @@ func TestWithinAClass(t *testing.T) {
 		{name: "c, somebody looks", alert: -2 * h, unlock: h, waits: []time.Duration{h, h}, looked: true},
 	}
 	for ; len(rows) > 0; rows = rows[1:] {
-		if v := verdict.Of(new(u.cluster(rows...))); v.Lock != rows[0].name {
+		if v := verdict.Of(u.cluster(rows...)); v.Lock != rows[0].name {
 			t.Errorf("%q is named before %q", v.Lock, rows[0].name)
 		}
 	}
@@ -291,7 +289,7 @@ func TestWithinAClass(t *testing.T) {
 		{name: "z", alert: h, unlock: h, waits: []time.Duration{h}},
 		{name: "many wait", alert: h, unlock: h, waits: []time.Duration{59 * m, 59 * m}},
 	}
-	if v := verdict.Of(new(u.cluster(sound...))); v.Lock != "z" || !strings.Contains(v.String(now()), "behind z") {
+	if v := verdict.Of(u.cluster(sound...)); v.Lock != "z" || !strings.Contains(v.String(now()), "behind z") {
 		t.Errorf("while all is well the longest wait is that for z: %s", v.String(now()))
 	}
 }
