@@ -32,7 +32,7 @@ var clientSuites = []suite{
 		// How long a holder may believe that it holds the lock.
 		{"holder-time-over", `case «left <= 0»:`, `false`, "TestPartitionedHolderStopsBeforeTheAutoUnlock"},
 		{"holder-margin", `autoUnlockAt.Sub(at)-«l.set.safetyMargin»`, `0`, "TestAliveMovesBothDeadlines"},
-		{"holder-first-sending", `until:   «b.monotonic».Add`, `time.Now()`,
+		{"holder-first-sending", `until:   «p.monotonic».Add`, `time.Now()`,
 			"TestPartitionedHolderStopsBeforeTheAutoUnlock"},
 		{"holder-slept", `slept >= minSleep`, `false`, "TestHolderStopsWhenItsMachineWakes"},
 		{"holder-clock-back", `at.Before(passed)`, `false`, "TestClockSetBackMovesNoDeadline"},
