@@ -187,6 +187,62 @@ class Holding(OnEtcd):
         lock.release()
 
 
+class Lazy(OnEtcd):
+    """What is called and has not run when the call returns would run without the lock."""
+
+    def test_functions_that_run_later_are_refused_where_they_are_written(self) -> None:
+        async def coroutine(lock: Any = None) -> None:
+            raise AssertionError("it ran")
+
+        async def agenerator() -> Any:
+            yield
+
+        def generator() -> Any:
+            yield
+
+        class Called:
+            async def __call__(self, lock: Any) -> None:
+                raise AssertionError("it ran")
+
+        functions: list[tuple[Any, str]] = [
+            (coroutine, "a coroutine"), (partial(coroutine), "a coroutine"), (Called(), "a coroutine"),
+            (agenerator, "an async generator"), (generator, "a generator")]
+        for lazy, kind in functions:
+            with self.subTest(kind):
+                with self.assertRaisesRegex(RefusedError, f"is {kind} function: its body would run after the call"):
+                    self.lock(lazy)
+                with self.assertRaisesRegex(RefusedError, f"is {kind} function"):
+                    self.lock.once_per(60, lazy)
+                with self.assertRaisesRegex(RefusedError, f"is {kind} function"):
+                    self.client.lock(self.name, on_lost=lazy)
+                with self.assertRaisesRegex(RefusedError, f"is {kind} function"):
+                    self.client.lock(self.name, on_asked=lazy)
+        self.assertFalse(self.etcd.get(f"/mutexes/.periods/{self.name}"))
+
+    def test_work_that_returns_something_to_run_later_is_reported(self) -> None:
+        async def coroutine() -> None:
+            raise AssertionError("it ran")
+
+        def starts(lock: Any = None) -> Any:
+            return coroutine()
+
+        with self.assertRaisesRegex(RefusedError, "returned a coroutine, which has yet to run, without the lock"):
+            self.lock(starts)()
+        with self.assertRaisesRegex(RefusedError, "returned a coroutine"):
+            self.lock.once_per(60, starts)
+        self.free()
+
+    def test_a_decorated_function_runs_under_the_lock(self) -> None:
+        @self.lock
+        def work(more: int) -> int:
+            """Do it."""
+            self.assertTrue(self.etcd.fields(self.name))
+            return more + 1
+
+        self.assertEqual((work(1), work(2), work.__name__, work.__doc__), (2, 3, "work", "Do it."))
+        self.free()
+
+
 class Waiting(OnEtcd):
 
     def test_a_wait_runs_out(self) -> None:
@@ -479,6 +535,51 @@ say()
                 self.assertEqual(self.script(take + text).returncode, code)
                 self.assertEqual(bool(self.etcd.fields(self.name)), stays)
                 self.etcd.delete(f"/mutexes/{self.name}/")
+
+    # A second client, whose etcd accepts connections and never answers: settling what it has takes all the time.
+    SLOW = """
+import os, signal, socket, sys, threading, time
+silent = socket.create_server(("127.0.0.1", 0))
+second = clustermutex.Client(f"http://127.0.0.1:{silent.getsockname()[1]}")
+threading.Thread(target=second.lock("slow").acquire, daemon=True).start()
+def begin(work):
+    threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.5)
+"""
+
+    def test_a_process_that_ends_takes_no_more_locks(self) -> None:
+        ways = {"lock": "lock = client.lock({name!r})\n    with lock:\n        time.sleep(0.05)",
+                "locks": "with client.lock_all(client.lock({name!r})):\n        time.sleep(0.05)",
+                "once": "client.lock({name!r}).once_per(1, lambda lock: time.sleep(0.5))"}
+        for way, call in ways.items():
+            for end in ("os.kill(os.getpid(), signal.SIGTERM)", "sys.exit()"):
+                with self.subTest(f"{way}, {end}"):
+                    work = f"def work():\n  while True:\n    {call.format(name=self.name)}\n"
+                    done = self.script(f"{self.SLOW}{work}begin(work)\n{end}\n")
+                    self.assertEqual(done.stderr, "")
+                    self.assertFalse(self.etcd.fields(self.name))
+
+    def test_a_process_that_ends_works_without_its_lock_only_for_a_moment(self) -> None:
+        process = subprocess.Popen([sys.executable, "-c", f"""
+import clustermutex
+client = clustermutex.Client({self.etcd.endpoint!r})
+{self.SLOW}
+def work():
+    lock = client.lock({self.name!r}).acquire()
+    while True:
+        print(time.time(), lock.lost, flush=True)
+        time.sleep(0.001)
+begin(work)
+os.kill(os.getpid(), signal.SIGTERM)
+"""], env={**os.environ, "PYTHONPATH": SOURCE}, stdout=subprocess.PIPE, text=True)
+        eventually("the hold", lambda: self.etcd.fields(self.name))
+        self.lock.acquire()
+        granted = time.time()
+        self.lock.release()
+        lines = process.communicate(timeout=LIMIT)[0].splitlines()
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        self.assertLessEqual({line.split()[1] for line in lines}, {"None", "released"})
+        self.assertLess(float(lines[-1].split()[0]) - granted, 0.5)
 
     def test_nothing_is_released_if_that_is_turned_off(self) -> None:
         done = self.script(f"""

@@ -7,10 +7,10 @@ import random
 import socket
 import time
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, AsyncIterator, Callable, Sequence
 
 from . import exits, identity, record
 from .errors import CancelledError, HeldError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
@@ -56,9 +56,11 @@ async def acquire(session: Session, settings: Settings, call: Call) -> Attempt:
         attempt = Attempt(session, settings, call)
         attempt.debt.begin()
         try:
+            await attempt.check_process()
             if call.stop.is_set():
                 raise attempt.over()
             await attempt.run()
+            await attempt.check_process()
             return attempt
         except Again:
             await attempt.settle(call.until)
@@ -74,14 +76,17 @@ async def acquire(session: Session, settings: Settings, call: Call) -> Attempt:
         await call.stop.wait(min(pause, max(call.until - clock(), 0)))
 
 
-@contextmanager
-def in_doubt(attempts: Sequence[Attempt]) -> Iterator[None]:
+@asynccontextmanager
+async def in_doubt(attempts: Sequence[Attempt]) -> AsyncIterator[None]:
     """Wrap a request that may take the locks: however it ends, attempts without a token are given up."""
     for attempt in attempts:
         attempt.debt.begin()
+    await attempts[0].check_process()
+    for attempt in attempts:
         attempt.doubt = True
     try:
         yield
+        await attempts[0].check_process()
     finally:
         for attempt in attempts:
             if not attempt.token:
@@ -123,9 +128,8 @@ class Attempt:
         self.position = 0
         self.before: str | None = None  # the ticket ahead; empty: this attempt is first; None: not known
         self.period = ""  # the previous value of a job's period key
-        self.debt = exits.Debt(self.give_back, session.release_at_exit)
+        self.debt = exits.Debt(self.give_back, session.release_at_exit, lambda: bool(self.token))
         self.release: exits.Work | None = None  # of the hold that it became
-        self._ended = False
         self._renewed = 0.0
 
     @property
@@ -306,7 +310,7 @@ class Attempt:
 
     def over(self) -> MutexError:
         """Return the error for an attempt that ends without an answer from etcd."""
-        if self._ended or self.call.stop.is_set():
+        if self.call.stop.is_set():
             return CancelledError(f'the wait for lock "{record.visible(self.settings.name)}" was given up')
         if self.call.refusal is not None and self.settings.wait:
             return self.call.refusal
@@ -330,14 +334,18 @@ class Attempt:
             self.session.later(self.give_up)
             if not isinstance(error, UnavailableError):
                 raise
-        if self._ended:
-            await self.call.stop.wait(exits.LIMIT)  # the process is ending: start nothing, report nothing
-        if self._ended or self.call.stop.is_set() or clock() >= until:
+        await self.check_process()
+        if self.call.stop.is_set() or clock() >= until:
             raise self.over()
+
+    async def check_process(self) -> None:
+        """In a process that is ending, start nothing and report nothing."""
+        if exits.ending():
+            await self.call.stop.wait(exits.LIMIT)
+            raise CancelledError(f'lock "{record.visible(self.settings.name)}" was not taken: this process is ending')
 
     async def give_back(self, until: float) -> None:
         """Undo everything at the end of the process, in whatever state it is: a held lock is released."""
-        self._ended = True
         if self.release is not None:
             await self.release(until)
             return

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Callable, Mapping, Sequence, TypeVar, cast
 
 from . import exits
 from .attempt import holder
 from .hold import OnAsked, OnLost
-from .lock import Group, Handle, after
+from .lock import Group, Handle, after, check_done, check_eager
 from .loops import background
 from .periods import give_period_back, take_period
 from .record import Attribute, Record
@@ -17,6 +18,8 @@ from .session import Opened, Session
 from .settings import Settings, leads, settle
 from .threads import BlockingFlag
 from .transport import run
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 LINGER = exits.LIMIT  # the longest an interrupted program waits to leave the queue
 
@@ -86,7 +89,7 @@ class Client(Opened):
         return run(holder(self._session, name))
 
 
-class Lock(Handle, ContextDecorator):
+class Lock(Handle):
     """One lock of a :class:`Client`. One thread at a time may use it; it can be taken again after its release."""
 
     def __init__(self, session: Session, settings: Settings, on_lost: OnLost | None, on_asked: OnAsked | None) -> None:
@@ -112,12 +115,13 @@ class Lock(Handle, ContextDecorator):
         taken. Raise HeldError if another process holds the lock; that does not use up the period. Otherwise the period
         is used up when the work begins. With ``back_on_error``, work that raises gives it back for the next call.
         """
+        check_eager(work)
         if not run(take_period(self._session, self, self._stop, every, offset)):
             return False
         with ExitStack() as stack:
             stack.push(self)
             try:
-                work(self)
+                check_done(work, work(self))
             except BaseException:
                 if back_on_error and self.hold.mine():
                     run(give_period_back(self.hold.attempt))
@@ -149,8 +153,21 @@ class Lock(Handle, ContextDecorator):
         with after(error):
             self.release()
 
-    def _recreate_cm(self) -> Lock:
-        return Lock(self._session, self.settings, self._on_lost, self._on_asked)
+    def __call__(self, work: F) -> F:
+        """Return a function that calls ``work`` under the lock, for use as a decorator.
+
+        Raises RefusedError for coroutine functions and generators, whose body would run after the release.
+        """
+        check_eager(work)
+
+        @wraps(work)
+        def under_lock(*args: Any, **kwargs: Any) -> Any:
+            with Lock(self._session, self.settings, self._on_lost, self._on_asked):
+                result = work(*args, **kwargs)
+                check_done(work, result)
+                return result
+
+        return cast(F, under_lock)
 
 
 class Locks(Group[Lock]):

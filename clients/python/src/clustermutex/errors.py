@@ -57,8 +57,8 @@ class LostError(MutexError):
 
     ``reason`` is one word: ``deadline`` (its time is up by this machine's clock, and etcd confirmed no extension),
     ``forced`` (an operator ended it), ``auto_unlocked`` and ``abandoned`` (an unlocker ended it), ``deleted`` (its
-    record was deleted by hand), ``replaced`` (there is another holder). ``by`` and ``why`` say who ended it and why,
-    with control characters escaped; None if that is not known.
+    record was deleted by hand), ``replaced`` (there is another holder), ``released`` (at the end of this process).
+    ``by`` and ``why`` say who ended it and why, with control characters escaped; None if that is not known.
     """
 
     def __init__(self, lock: str, reason: str, by: str | None = None, why: str | None = None) -> None:
@@ -80,4 +80,5 @@ REASONS = {
     "abandoned": "it was unlocked because its holder was considered dead",
     "deleted": "its record is gone, and whoever removed it left no note",
     "replaced": "it has another holder",
+    "released": "it was released at the end of the process",
 }

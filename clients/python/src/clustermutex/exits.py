@@ -1,4 +1,8 @@
-"""Releases this process's locks and leaves its queues when it exits or an unhandled signal ends it."""
+"""Releases this process's locks and leaves its queues when it exits or an unhandled signal ends it.
+
+From then on no thread takes another lock. What is slow is settled first; holds are released last, and then the process
+ends, because its threads work on without their locks until it does.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import threading
 from concurrent.futures import wait
 from functools import partial
 from types import FrameType
-from typing import Any, Callable, Coroutine
+from typing import Any, Callable, Coroutine, Sequence
 
 from .threads import beside
 from .transport import clock, run
@@ -22,9 +26,10 @@ SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT")
 class Debt:
     """Something to be settled in etcd, at the latest when this process ends."""
 
-    def __init__(self, work: Work, at_exit: bool) -> None:
+    def __init__(self, work: Work, at_exit: bool, is_hold: Callable[[], bool] = lambda: False) -> None:
         self.pid = os.getpid()  # a forked child leaves it alone
         self.work = work
+        self.is_hold = is_hold
         self._at_exit = at_exit
 
     def begin(self) -> None:
@@ -45,6 +50,7 @@ class Debt:
 
 
 _debts: set[Debt] = set()
+_ending = 0  # the process that is ending; a forked child is another one
 _install = threading.Lock()
 _installed = False
 
@@ -67,13 +73,31 @@ def install() -> None:
                 return
 
 
+def ending() -> bool:
+    """Report whether this process is ending, so that nothing may be taken any more.
+
+    Whoever takes a lock begins its debt first and asks then, so that a lock is either not taken or given back.
+    """
+    return _ending == os.getpid()
+
+
 def give_back() -> None:
-    """Settle all debts of this process in parallel, each in a thread of its own.
+    """Settle all debts of this process: first, for half of the time, those that are not holds; then the holds."""
+    global _ending
+    _ending = os.getpid()
+    debts = [debt for debt in list(_debts) if debt.pid == _ending]
+    holds = [debt for debt in debts if debt.is_hold()]
+    _settle([debt for debt in debts if debt not in holds], LIMIT / 2 if holds else LIMIT)
+    _settle(holds, LIMIT / 2)
+
+
+def _settle(debts: Sequence[Debt], limit: float) -> None:
+    """Settle debts in parallel, each in a thread of its own.
 
     The thread that the signal interrupted may be holding a lock of ours.
     """
-    until = clock() + LIMIT
-    wait([beside(partial(one.give_back, until)) for one in list(_debts) if one.pid == os.getpid()], LIMIT)
+    until = clock() + limit
+    wait([beside(partial(debt.give_back, until)) for debt in debts], limit)
 
 
 def _by_signal(number: int, frame: FrameType | None) -> None:

@@ -377,8 +377,11 @@ class Hold:
             await self.release(until)
 
     async def give_back(self, until: float) -> None:
-        """Release at the end of the process. A loss is no longer reported."""
-        self._released = True
+        """Release at the end of the process, whose threads learn of it. No callback reports a loss."""
+        with self._once:
+            self._error = self._error or LostError(self.settings.name, "released")
+            self._released = True
+        self.over.set()
         await self._release_later(until)
 
     async def _release_later(self, until: float) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
-from typing import Generic, Iterator, Sequence, TypeVar
+from functools import partial
+from typing import Any, Generic, Iterator, Sequence, TypeVar
 
 from .attempt import AFTERWARDS, Attempt, Call, acquire, in_doubt
 from .errors import HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
@@ -24,6 +26,9 @@ class Handle:
     """A lock, and its latest hold."""
 
     def __init__(self, session: Session, settings: Settings, on_lost: OnLost | None, on_asked: OnAsked | None) -> None:
+        for callback in (on_lost, on_asked):
+            if callback is not None:
+                check_eager(callback)
         self._session = session
         self.settings = settings
         self._on_lost = on_lost
@@ -90,6 +95,34 @@ class Handle:
     def asked(self) -> Request | None:
         """The latest request to finish early, or None."""
         return self._hold.asked if self._hold is not None else None
+
+
+def check_eager(work: Any) -> None:
+    """Raise RefusedError for a function that returns before its body has run, which would then run without the lock."""
+    call = work if inspect.isroutine(work) or isinstance(work, partial) else getattr(work, "__call__", work)
+    kinds = {"a coroutine function": inspect.iscoroutinefunction(call),
+             "an async generator function": inspect.isasyncgenfunction(call),
+             "a generator function": inspect.isgeneratorfunction(call)}
+    for kind, lazy in kinds.items():
+        if lazy:
+            raise RefusedError(f"{_name(work)} is {kind}: its body would run after the call returned, without the lock"
+                               f"{_ADVICE}")
+
+
+def check_done(work: Any, result: Any) -> None:
+    """Raise RefusedError if the result of the work is something that has yet to run, without the lock."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result):
+            result.close()  # or Python warns that nobody awaited it
+        raise RefusedError(f"{_name(work)} returned a {type(result).__name__}, which has yet to run, without the lock"
+                           f"{_ADVICE}")
+
+
+_ADVICE = "; take the lock inside of it (for coroutines: async with, of clustermutex.aio)"
+
+
+def _name(work: Any) -> str:
+    return str(getattr(work, "__qualname__", None) or work)
 
 
 @contextmanager
@@ -164,7 +197,7 @@ class Group(Generic[L]):
         attempts = [Attempt(self._session, settings, call) for settings in self._settings]
         body = together([attempt.txn.acquire(attempt.fields()) for attempt in attempts])
         limit = min(call.until, clock() + min(s.unlock_after for s in self._settings) / 3)
-        with in_doubt(attempts):
+        async with in_doubt(attempts):
             try:
                 answer = await self._session.gateway.send("acquire_all", body, limit, call.stop)
             except (RefusedError, UnavailableError) as error:

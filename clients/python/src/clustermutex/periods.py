@@ -81,7 +81,7 @@ async def give_period_back(attempt: Attempt) -> None:
 
 async def _take(attempt: Attempt, seen: int, body: Body) -> bool:
     """Take the period and the lock. Return False to try again. Raises HeldError if the lock is held."""
-    with in_doubt([attempt]):
+    async with in_doubt([attempt]):
         verdict = await _outcome(attempt, seen, body)
         attempt.token = verdict.token
         attempt.doubt = False
