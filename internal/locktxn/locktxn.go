@@ -118,7 +118,7 @@ func remove(l protocol.Layout, lock string) clientv3.Op {
 }
 
 // Refused reports whether err means that etcd did not and will not commit the request: a bad request, too many
-// requests, no permission, a lease that is gone. Any other error leaves the outcome open: the write may have been done,
+// requests, no permission, a lease that is gone, a member that cannot serve. Any other error leaves the outcome open: the write may have been done,
 // or may be done later. A refusal concerns only its own send: an earlier one of the same transaction may still be in
 // flight.
 //
@@ -129,20 +129,25 @@ func Refused(err error) bool {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
 		return true
 	}
-	return is(err, rpctypes.ErrTooManyRequests)
+	return MemberRefused(err)
 }
 
-// Postponed reports whether etcd did not commit the request, but may if it is sent again: etcd is overloaded, or the
+// MemberRefused reports whether only the member that was asked refused, so that another one may serve: it is
+// overloaded, a learner, or of a cluster that is older than the request.
+func MemberRefused(err error) bool {
+	return is(err, rpctypes.ErrTooManyRequests) || is(err, rpctypes.ErrNotCapable) ||
+		is(err, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner))
+}
+
+// Postponed reports whether etcd did not commit the request, but may if it is sent again: a member refused, or the
 // user's auth token has expired. etcd's client fails once with the latter and gets another token.
 func Postponed(err error) bool {
-	for _, again := range []error{
-		rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
-	} {
-		if errors.Is(err, again) {
+	for _, expired := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty} {
+		if errors.Is(err, expired) {
 			return true
 		}
 	}
-	return false
+	return MemberRefused(err)
 }
 
 // NoSpace reports whether etcd refuses puts until space is freed and its alarm disarmed. It may have committed this

@@ -27,6 +27,8 @@ var etcdChecks = []check{
 		wants: "a holder and its waiters survive an etcd that is silent for a while", pair: etcdHangs},
 	{name: "three members, one dies", rule: "protocol/queue.md#waiting",
 		wants: "a client fails over to the members that are left", alone: memberDies},
+	{name: "members that cannot serve", rule: "protocol.md#errors-are-not-answers", short: true,
+		wants: "whatever is sent again goes to the next endpoint: a learner is not asked twice", alone: uselessMembers},
 	{name: "users and roles", rule: "protocol/operators.md#rights-in-etcd", short: true,
 		wants: "a user with the right on the prefix takes locks, others are refused", alone: users},
 	{name: "login renewed", rule: "protocol.md#errors-are-not-answers",
@@ -113,6 +115,40 @@ func (s *scene) follows(c *client, name string) (granted func() *lock) {
 	}
 	wait := s.queues(d, name, want{}, 1)
 	return wait.granted
+}
+
+// uselessMembers puts an endpoint that never serves before the only member, and behind one that dies under a hold.
+func uselessMembers(t *testing.T, _ *scene, c *client) {
+	m, s := cluster(t, 1)
+	endpoints := map[string]string{"a learner": m.AddLearner(t)}
+	for about, answer := range map[string]struct {
+		status int
+		body   string
+	}{
+		"not capable":     {http.StatusBadRequest, `{"code": 9, "message": "etcdserver: not capable"}`},
+		"overloaded":      {http.StatusTooManyRequests, `{"code": 8, "message": "etcdserver: too many requests"}`},
+		"a proxy's limit": {http.StatusTooManyRequests, "slow down"},
+		"a proxy's page":  {http.StatusOK, "<html>welcome</html>"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(answer.status)
+			_, _ = io.WriteString(w, answer.body)
+		}))
+		t.Cleanup(server.Close)
+		endpoints[about] = server.URL
+	}
+	var all sync.WaitGroup
+	for about, useless := range endpoints {
+		all.Go(func() {
+			s.ends(s.open(c, useless, s.target[0]).acquire("first "+about, want{wait: 30}))
+			line := newWire(t, s.target[0])
+			l := s.open(c, line.Addr, useless, s.target[0]).acquire("behind "+about, want{wait: 30})
+			line.cutOff()
+			l.mustAlive("on")
+			s.ends(l)
+		})
+	}
+	all.Wait()
 }
 
 // secured starts an etcd with users, of which "locks" may take locks.

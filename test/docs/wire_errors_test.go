@@ -87,7 +87,7 @@ func onPage(t *testing.T, r reply) (message string) {
 func TestErrorsOfTheGateway(t *testing.T) {
 	t.Parallel()
 	provoked := map[string]bool{timedOut: true} // in TestMemberWithoutAMajority
-	for _, r := range append(refusals(t), outOfSpace(t)) {
+	for _, r := range append(refusals(t), outOfSpace(t), atLearner(t)) {
 		provoked[onPage(t, r)] = true
 	}
 	for _, r := range loginRefusals(t) {
@@ -122,6 +122,12 @@ func refusals(t *testing.T) []reply {
 		c.post(t, "/v3/kv/put", `{"key": "`+demo+`", "lease": "12345"}`),
 		c.post(t, "/v3/kv/nosuch", `{}`),
 	}
+}
+
+func atLearner(t *testing.T) reply {
+	t.Helper()
+	c := &caller{endpoint: etcdtest.Cluster(t, 1, etcdtest.Gateway()).AddLearner(t)}
+	return c.post(t, "/v3/kv/put", putKey)
 }
 
 func outOfSpace(t *testing.T) reply {
@@ -231,7 +237,7 @@ func (c verdictCase) onError(t *testing.T) (verdict string, doubt bool) {
 	case code == codes.Unauthenticated, message == "etcdserver: user name is empty",
 		message == "etcdserver: revision of auth store is old":
 		verdict = "login"
-	case code != codes.ResourceExhausted && locktxn.Refused(err):
+	case locktxn.Refused(err) && !locktxn.MemberRefused(err):
 		verdict = "report"
 	default:
 		verdict = "resend"

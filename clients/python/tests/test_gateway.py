@@ -192,9 +192,15 @@ class Sending(unittest.TestCase):
             other.join(LIMIT)
         self.assertEqual((len(server.requests), server.connections), (4, 2))
 
-    def test_overload_leaves_no_doubt(self) -> None:
-        answers: list[Any] = [(429, {"code": 8, "message": "etcdserver: too many requests"}), OK]
-        self.assertEqual(self.send(self.gateway(Server(lambda r: answers.pop(0)))).unanswered, False)
+    def test_whatever_is_sent_again_goes_to_the_next_endpoint(self) -> None:
+        for status, body, doubt in ((429, {"code": 8, "message": "etcdserver: too many requests"}, False),
+                                    (400, {"code": 9, "message": "etcdserver: rpc not supported for learner"}, False),
+                                    (400, {"code": 9, "message": "etcdserver: not capable"}, False),
+                                    (429, "<html>slow down</html>", True)):
+            bad, good = Server(partial(always, (status, body))), Server(lambda r: OK)
+            with self.subTest(body):
+                self.assertEqual(self.send(self.gateway(bad, good)).unanswered, doubt)
+                self.assertEqual(len(bad.requests), 1)
 
     def test_a_refusal_is_final(self) -> None:
         answers: list[tuple[int, Any, str]] = [

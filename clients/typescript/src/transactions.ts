@@ -282,8 +282,9 @@ export function judgeFault({ status, body }: Answer, step?: Step): Verdict | und
     case 3:
       return { verdict: /user name is empty|auth store is old/.test(message) ? "login" : "report", doubt: false };
     case 7:
-    case 9:
       return { verdict: "report", doubt: false };
+    case 9: // of a learner, or of a member of an older cluster
+      return { verdict: /not supported for learner|not capable/.test(message) ? "resend" : "report", doubt: false };
     case 5:
       if (!message.includes("lease not found")) return { verdict: "report", doubt: false };
       return { verdict: tail ? "again" : "lease", doubt: false };

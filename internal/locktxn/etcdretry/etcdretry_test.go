@@ -55,6 +55,8 @@ func TestTransactionIsResentUntilItsOutcomeIsKnown(t *testing.T) {
 		{"a login is gone", []error{rpctypes.ErrUserEmpty}, 2, false, nil},
 		{"every token is invalid", slices.Repeat([]error{rpctypes.ErrInvalidAuthToken}, 9), 6, false,
 			rpctypes.ErrInvalidAuthToken},
+		{"a learner and a member that is not capable are asked for long", slices.Repeat([]error{
+			rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner), rpctypes.ErrNotCapable}, 5), 11, false, nil},
 		{"etcd is overloaded for long", slices.Repeat([]error{rpctypes.ErrTooManyRequests}, 9), 10, false, nil},
 		{"it is refused", []error{rpctypes.ErrPermissionDenied}, 1, false, rpctypes.ErrPermissionDenied},
 		{"it is refused after a lost answer", []error{lost, rpctypes.ErrPermissionDenied}, 2, true,

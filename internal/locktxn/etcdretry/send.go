@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/connectivity"
 
@@ -107,7 +106,7 @@ func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err er
 		return fmt.Errorf("etcd is out of space and takes no writes: %w", err)
 	case Postponed:
 		s.refreshes++
-		if s.refreshes > maxRefreshes && !errors.Is(err, rpctypes.ErrTooManyRequests) {
+		if s.refreshes > maxRefreshes && !locktxn.MemberRefused(err) {
 			return err
 		}
 	case Unknown:

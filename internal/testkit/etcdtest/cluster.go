@@ -262,21 +262,41 @@ func (m *Members) Replace(t testing.TB, i int) {
 		return err
 	})
 	m.Kill(i)
-	eventually(t, "the addition of member "+next.Name, func(ctx context.Context) error {
-		if _, err := c.MemberAdd(ctx, []string{"http://" + next.Peer}); err != nil &&
-			!errors.Is(err, rpctypes.ErrPeerURLExist) {
+	m.add(t, c, &next, c.MemberAdd)
+	m.confs[i], m.programs[i] = next, ""
+	m.launch(i)
+	m.WaitReady(t)
+}
+
+// AddLearner adds a member without a vote, which refuses nearly all requests, and returns its URL for clients.
+func (m *Members) AddLearner(t testing.TB) string {
+	t.Helper()
+	c := m.ClientOf(t, 0)
+	defer c.Close()
+	conf := m.config(t)
+	m.add(t, c, &conf, c.MemberAddAsLearner)
+	p, err := launch(conf, "")
+	proctest.Must(t, err)
+	t.Cleanup(func() { p.Kill() })
+	eventually(t, "learner "+conf.Name, func(context.Context) error { return listens(conf) })
+	return endpoint(conf)
+}
+
+// add makes the member known to the cluster, which it then joins when it starts.
+func (m *Members) add(t testing.TB, c *clientv3.Client, conf *etcdembed.Config,
+	add func(ctx context.Context, peers []string) (*clientv3.MemberAddResponse, error)) {
+	t.Helper()
+	eventually(t, "the addition of member "+conf.Name, func(ctx context.Context) error {
+		if _, err := add(ctx, []string{"http://" + conf.Peer}); err != nil && !errors.Is(err, rpctypes.ErrPeerURLExist) {
 			return err
 		}
 		members, err := c.MemberList(ctx)
 		if err == nil {
-			next.Cluster = initialCluster(members.Members, next.Name)
+			conf.Cluster = initialCluster(members.Members, conf.Name)
 		}
 		return err
 	})
-	next.Joins = true
-	m.confs[i], m.programs[i] = next, ""
-	m.launch(i)
-	m.WaitReady(t)
+	conf.Joins = true
 }
 
 // initialCluster returns the initial cluster of a joining member. A member that was just added has no name yet.

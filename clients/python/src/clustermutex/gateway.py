@@ -19,7 +19,6 @@ WATCH_OPENS = 3.0  # seconds
 FIRST_PAUSE = 0.05
 MAX_PAUSE = 1.0
 LEAST_SEND = 0.1  # seconds for a request, even if less is left of the call
-TOO_MANY_REQUESTS = 429
 
 
 class Heard:
@@ -103,7 +102,7 @@ class Gateway:
             if bad.word == "report" or logins > 1 or logins and not self._user:
                 raise self._failed(RefusedError(f"etcd refuses: {visible(bad.detail, MAX_CAUSE)}"), doubt)
             heard.note(endpoint, answer, bad)
-            if bad.word == "resend" and abs(answer.status) != TOO_MANY_REQUESTS:
+            if bad.word == "resend":
                 self._fail_over(endpoint)
             if heard.untrusted(self._endpoints):
                 raise self._failed(heard.error(self._endpoints), doubt)
@@ -126,10 +125,10 @@ class Gateway:
                 create["start_revision"] = str(start)
             requests.append(json.dumps({"create_request": create}))
         end_at = clock() + min(timeout, WATCH_OPENS)
-        if await self._login(end_at - clock()) is not None:
-            raise OSError("login failed")
         endpoint = self._endpoint()
         try:
+            if await self._login(end_at - clock()) is not None:
+                raise OSError("login failed")
             watch = Watch(await self._connect(endpoint, end_at - clock()))
             try:
                 data = self._request(endpoint, "/v3/watch", "".join(requests).encode())

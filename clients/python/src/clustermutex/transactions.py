@@ -381,10 +381,12 @@ def trouble(step: str, answer: Answer) -> Verdict | None:
         return Verdict("login", detail=message)
     if code == 5 and "lease not found" in message:
         return Verdict("again" if step in ("leave_as_tail", "restore_tail") else "lease", detail=message)
-    if code in (3, 5, 7, 9):
-        return Verdict("report", detail=message)
     if code == 8 and "too many requests" in message:
         return Verdict("resend", detail=message)
+    if code == 9 and ("not supported for learner" in message or "not capable" in message):
+        return Verdict("resend", detail=message)
+    if code in (3, 5, 7, 9):
+        return Verdict("report", detail=message)
     if code == 8 and "space exceeded" in message:
         word = {"restore_tail": "again"}.get(step, "resend")
         if step in ("cancel", "release_in_doubt", "leave_as_tail", "grant"):

@@ -176,7 +176,7 @@ module ClusterMutex
       raise FullError, "etcd is out of space and accepts no writes" if found[:full] || found[:verdict] == :full
 
       call.give_up_when_over
-      fail_over(answer["at"]) if found[:doubt] && answer["status"]
+      fail_over(answer["at"]) if answer["status"] && found[:verdict] != :login
       sleep([rand(0.5..1.0) * [0.05 * (2**[attempt, 5].min), 1].min, [call.till - Clock.now, 0].max].min)
     end
 

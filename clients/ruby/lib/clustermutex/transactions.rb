@@ -102,8 +102,9 @@ module ClusterMutex
       case code
       in code if code == 16 || LOG_IN.any? { |text| message.start_with?(text) } then { verdict: :login }
       in 5 if message.include?("lease") then { verdict: :lease }
-      in 3 | 5 | 7 | 9 then { verdict: :report }
       in 8 if message.include?("too many requests") then { verdict: :resend }
+      in 9 if message.match?(/not supported for learner|not capable/) then { verdict: :resend }
+      in 3 | 5 | 7 | 9 then { verdict: :report }
       in 8 if message.include?("space exceeded") then { verdict: :full, doubt: true }
       else { verdict: :resend, doubt: true }
       end
