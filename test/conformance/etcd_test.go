@@ -3,14 +3,17 @@
 package conformance
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,6 +39,8 @@ var etcdChecks = []check{
 		alone: loginRenewed},
 	{name: "TLS", rule: "protocol.md#a-basic-client", short: true,
 		wants: "a client trusts the given authority and no other, and shows its certificate", alone: withTLS},
+	{name: "certificates renewed", rule: "protocol.md#a-basic-client", short: true,
+		wants: "new connections use the files as they are now, whichever of them changed", alone: certificatesRenewed},
 	{name: "out of space", rule: "protocol.md#transactions",
 		wants: "a lock can be released while etcd is full, and none is taken then", alone: outOfSpace},
 }
@@ -220,6 +225,102 @@ func withTLS(t *testing.T, _ *scene, c *client) {
 		t.Errorf("a server of another authority: %s, want refused, and that its certificate is not trusted", a.line)
 	}
 	s.free("untrusted")
+}
+
+// certificatesRenewed replaces first the authority, of the server too, and then the client's certificate and key.
+func certificatesRenewed(t *testing.T, s *scene, c *client) {
+	old, next := certs.NewCA(t), certs.NewCA(t)
+	end := newTLSEnd(t, strings.TrimPrefix(s.target[0], "http://"))
+	end.pair.Store(new(old.Pair(t, "server")))
+	s.timeout = 2
+	s.ca = old.File()
+	s.cert, s.key = old.Issue(t, "client")
+	l := s.open(c, "https://"+end.addr).acquire("renewed", want{wait: 30})
+	first := end.last.Load()
+
+	end.pair.Store(new(next.Pair(t, "server")))
+	authority, err := os.ReadFile(next.File())
+	proctest.Must(t, err)
+	proctest.Must(t, os.WriteFile(s.ca, authority, 0o600))
+	end.cut()
+	l.mustAlive("another authority")
+	if *end.last.Load() != *first {
+		t.Error("it shows another certificate, which nobody issued")
+	}
+
+	old.Issue(t, "client")
+	end.cut()
+	l.mustAlive("another certificate")
+	if *end.last.Load() == *first {
+		t.Error("after its files were replaced, it still shows the old certificate")
+	}
+	s.ends(l)
+}
+
+// tlsEnd ends the TLS of connections to an etcd that has none.
+type tlsEnd struct {
+	addr string
+	pair atomic.Pointer[tls.Certificate]
+	last atomic.Pointer[string] // the serial number of the client's certificate on the newest connection
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func newTLSEnd(t *testing.T, target string) *tlsEnd {
+	e := &tlsEnd{}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return e.pair.Load(), nil },
+		ClientAuth:             tls.RequireAnyClientCert,
+		NextProtos:             []string{"h2", "http/1.1"},
+		SessionTicketsDisabled: true,
+		VerifyConnection: func(c tls.ConnectionState) error {
+			e.last.Store(new(c.PeerCertificates[0].SerialNumber.String()))
+			return nil
+		},
+	})
+	proctest.Must(t, err)
+	e.addr = listener.Addr().String()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		e.cut()
+	})
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go e.forward(conn, target)
+		}
+	}()
+	return e
+}
+
+func (e *tlsEnd) forward(conn net.Conn, target string) {
+	etcd, err := net.Dial("tcp", target)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	e.mu.Lock()
+	e.open = append(e.open, conn, etcd)
+	e.mu.Unlock()
+	go func() {
+		_, _ = io.Copy(etcd, conn)
+		_ = etcd.Close()
+	}()
+	_, _ = io.Copy(conn, etcd)
+	_ = conn.Close()
+}
+
+// cut ends all connections.
+func (e *tlsEnd) cut() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, conn := range e.open {
+		_ = conn.Close()
+	}
+	e.open = nil
 }
 
 func outOfSpace(t *testing.T, _ *scene, c *client) {

@@ -171,11 +171,9 @@ export class Gateway {
     this.#loggedIn = true;
   }
 
-  /** Switches to the next member, unless another request already did, and reloads the certificates. */
+  /** Switches to the next member, unless another request already did. */
   #failOver(failed: string) {
-    if (this.#endpoint !== failed) return;
-    this.#options.first = (this.#options.first + 1) % this.#endpoints.length;
-    this.#transport.reload();
+    if (this.#endpoint === failed) this.#options.first = (this.#options.first + 1) % this.#endpoints.length;
   }
 
   /**

@@ -1,14 +1,15 @@
 /** Single HTTP requests to members of etcd. */
 
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import * as http from "node:http";
 import * as https from "node:https";
+import { createSecureContext } from "node:tls";
 
 import { RefusedError } from "./errors.js";
 import { parseObject } from "./record.js";
 import type { Answer } from "./transactions.js";
 
-/** PEM files. They are read again after a connection has failed, so that certificates can be replaced. */
+/** PEM files. They are read again when one of them changes. */
 export interface Files { ca: string; cert: string; key: string }
 
 export interface Exchange {
@@ -35,32 +36,51 @@ export class Transport {
   readonly #files: Files;
   readonly #agents = { "http:": new http.Agent(keepAlive), "https:": new https.Agent(keepAlive) };
   #tls: { ca?: Buffer; cert?: Buffer; key?: Buffer };
+  #state: string;
 
   constructor(files: Files) {
-    this.#files = files;
-    this.#tls = this.#read();
+    const { ca, cert, key } = files; // and nothing else of the options
+    this.#files = { ca, cert, key };
+    try {
+      this.#state = this.#stat();
+      this.#tls = this.#read();
+    } catch (error) {
+      throw new RefusedError(`certificates: ${reasonOf(error)}`);
+    }
   }
 
-  /** Reads the certificates again. */
-  reload() {
+  /** The certificates for a new connection, as they are now. While files are being replaced, the previous ones stay. */
+  #current() {
     try {
-      this.#tls = this.#read();
+      const state = this.#stat();
+      if (state !== this.#state) {
+        const tls = this.#read();
+        createSecureContext(tls); // throws if certificate and key do not fit
+        this.#tls = tls;
+        this.#state = state;
+      }
     } catch {
-      // A file is being replaced: keep the previous ones meanwhile.
+      // The next connection tries again.
     }
+    return this.#tls;
+  }
+
+  /** Which versions of the files there are. */
+  #stat(): string {
+    const versions = Object.values(this.#files).filter(Boolean).map((file) => {
+      const { ino, size, mtimeMs } = statSync(file);
+      return [ino, size, mtimeMs].join(" ");
+    });
+    return versions.join();
   }
 
   #read() {
     const { ca, cert, key } = this.#files;
-    try {
-      return {
-        ...(ca && { ca: readFileSync(ca) }),
-        ...(cert && { cert: readFileSync(cert) }),
-        ...(key && { key: readFileSync(key) }),
-      };
-    } catch (error) {
-      throw new RefusedError(`certificates: ${reasonOf(error)}`);
-    }
+    return {
+      ...(ca && { ca: readFileSync(ca) }),
+      ...(cert && { cert: readFileSync(cert) }),
+      ...(key && { key: readFileSync(key) }),
+    };
   }
 
   /** Sends one request and returns its answer. */
@@ -82,7 +102,7 @@ export class Transport {
     return new Promise((resolve, reject) => {
       let response: http.IncomingMessage | undefined;
       const request = (protocol === "https:" ? https : http).request(
-        url, { method: "POST", headers, agent, ...this.#tls, ...(signal && { signal }) },
+        url, { method: "POST", headers, agent, ...(protocol === "https:" && this.#current()), ...(signal && { signal }) },
         (begun) => resolve(response = begun));
       let connected = false;
       request.on("socket", (socket) => {

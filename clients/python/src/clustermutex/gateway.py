@@ -10,7 +10,7 @@ from typing import Any, Sequence
 from .errors import RefusedError, UnavailableError
 from .record import visible
 from .transactions import Answer, Body, Verdict, Watched, key_range, trouble
-from .transport import IO, TIMEOUTS, Connection, Endpoint, Flag, Pool, Response, Watch, clock
+from .transport import IO, TIMEOUTS, Certificates, Connection, Endpoint, Flag, Pool, Response, Watch, clock
 
 PATHS = {"grant": "/v3/lease/grant", "keepalive": "/v3/lease/keepalive", "revoke": "/v3/lease/revoke"}
 # All other steps are transactions.
@@ -57,21 +57,21 @@ class Heard:
 class Gateway:
     """Sends requests to the endpoints of one cluster."""
 
-    def __init__(self, io: IO, endpoints: Sequence[Endpoint], tls: ssl.SSLContext | None, user: str, password: str,
-                 timeout: float) -> None:
+    def __init__(self, io: IO, endpoints: Sequence[Endpoint], certificates: Certificates | None, user: str,
+                 password: str, timeout: float) -> None:
         self.io = io
         self.timeout = timeout
         self._endpoints = list(endpoints)
         self._next = 0
         self._pool = Pool()
-        self._tls = tls
+        self._certificates = certificates
         self._user = user
         self._password = password
         self._token: str | None = None
 
     def over(self, io: IO) -> Gateway:
         """Return the same gateway over other connections."""
-        twin = Gateway(io, self._endpoints, self._tls, self._user, self._password, self.timeout)
+        twin = Gateway(io, self._endpoints, self._certificates, self._user, self._password, self.timeout)
         twin._next, twin._token = self._next, self._token
         return twin
 
@@ -188,7 +188,7 @@ class Gateway:
         return Answer(response.status, body)
 
     async def _connect(self, endpoint: Endpoint, timeout: float) -> Connection:
-        tls = self._tls if endpoint.tls else None
+        tls = self._certificates.context() if endpoint.tls and self._certificates is not None else None
         return await self.io.connect(endpoint.host, endpoint.port, tls, timeout)
 
     def _request(self, endpoint: Endpoint, path: str, data: bytes) -> bytes:

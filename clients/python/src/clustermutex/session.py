@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import ssl
 import sys
 import time
 from functools import partial
@@ -17,7 +16,7 @@ from .gateway import Gateway
 from .lookout import Lookout
 from .loops import AsyncIO
 from .threads import BlockingIO
-from .transport import clock, parse_endpoint
+from .transport import Certificates, clock, parse_endpoint
 
 PATIENCE = 15.0  # how long alive and release wait for etcd
 TOMBSTONE_TTL = 3600 + 600  # each lease is used for new tombstones for ten minutes
@@ -128,12 +127,10 @@ class Opened:
                 raise ValueError("a certificate and its key go together")
             if password and not user:
                 raise ValueError("a password is given, but no user")
-            tls = ssl.create_default_context(cafile=ca or None) if secure else None
-            if tls is not None and cert:
-                tls.load_cert_chain(cert, key)
+            certificates = Certificates(ca, cert, key) if secure else None
         except (ValueError, OSError) as error:
             raise RefusedError(f"{ca or cert}: {error}" if isinstance(error, OSError) else str(error)) from None
-        gateway = Gateway(BlockingIO(), all_endpoints, tls, user, password, timeout)
+        gateway = Gateway(BlockingIO(), all_endpoints, certificates, user, password, timeout)
         self._session = Session(gateway, self._loop, prefix, owner, release_at_exit)
         if release_at_exit:
             exits.install()  # after the gateway, because releasing needs connections

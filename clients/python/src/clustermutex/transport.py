@@ -6,6 +6,7 @@ Nothing here depends on threads or asyncio: each provides an :class:`IO`.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import time
@@ -48,6 +49,37 @@ def parse_endpoint(url: str) -> Endpoint:
         raise ValueError(f'endpoint "{visible(url)}": want http://HOST:PORT or https://HOST:PORT')
     full = f"{parts.scheme}://{parts.netloc}{parts.path}"
     return Endpoint(full, parts.hostname, port, parts.scheme == "https", parts.path.rstrip("/"))
+
+
+class Certificates:
+    """What new TLS connections trust and show, from files that are read again when one of them changes."""
+
+    def __init__(self, ca: str, cert: str, key: str) -> None:
+        """Read the files. Raises OSError if that fails."""
+        self._ca = ca
+        self._cert = cert
+        self._key = key
+        self._versions = self._stat()
+        self._context = self._read()
+
+    def context(self) -> ssl.SSLContext:
+        """Return the files as they are now. While they are being replaced, return the previous ones."""
+        with suppress(OSError):
+            versions = self._stat()
+            if versions != self._versions:
+                self._context = self._read()
+                self._versions = versions
+        return self._context
+
+    def _stat(self) -> list[tuple[int, int, int]]:
+        states = [os.stat(file) for file in (self._ca, self._cert, self._key) if file]
+        return [(state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
+
+    def _read(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self._ca or None)
+        if self._cert:
+            context.load_cert_chain(self._cert, self._key)
+        return context
 
 
 class Connection(Protocol):
