@@ -102,12 +102,12 @@ func TestBacktracesNeedTheirPermissionEverywhere(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	hidden := s.dashboard(t, func(c *setup.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
-	for _, path := range []string{"/?density=full", "/lock?name=billing/invoice-run",
+	for _, path := range []string{"/", "/lock?name=billing/invoice-run",
 		"/lock/backtrace?name=billing/invoice-run", "/api/v1/lock?name=billing/invoice-run&include=backtrace,fields",
 		"/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
 		for who, sees := range map[string]bool{"viewer": false, "chief": true} {
 			w := get(d, path, "X-Forwarded-User", who)
-			if got := strings.Contains(w.Body.String(), "invoice_run.rb"); got != sees && path != "/?density=full" {
+			if got := strings.Contains(w.Body.String(), "invoice_run.rb"); got != sees && path != "/" {
 				t.Errorf("%s for %s: sees the backtrace is %t", path, who, got)
 			}
 			if w := get(hidden, path, "X-Forwarded-User", who); strings.Contains(w.Body.String(), "invoice_run.rb") {

@@ -149,7 +149,7 @@ func BenchmarkViewers(b *testing.B) {
 // views are the URLs that viewers request.
 var views = [...]string{"/", "/?q=state:alerting", "/?q=owner:service-07", "/?q=tenant-00", "/?sort=held",
 	"/?q=held:%3E30m", "/?q=name:/tenant-0.*[13579]/",
-	"/?group=owner", "/?q=host:service-11&sort=unlock", "/?limit=250&density=full"}
+	"/?group=owner", "/?q=host:service-11&sort=unlock", "/?limit=250"}
 
 // second is a second in which some locks change and each view is requested once.
 func (s *scene) second(d http.Handler, etags *[len(views)]string, changes, i int) {

@@ -60,7 +60,6 @@ func golden() []look {
 		{"list-filtered-empty", lived, "/?q=nothing:like+that", "list-empty"},
 		{"list-hostile", odd, "/", "list-empty"},
 		{"list-shared", shared, "/", "list-hostile"},
-		{"list-columns", lived, "/?cols=purpose,hold,token,revision,alive,labels&sort=-held", "list"},
 		{"list-sections", lived, "/?group=owner", "list"},
 		{"list-section", lived, "/?group=owner&q=owner:=drm", "list"},
 		{"list-searched", lived, "/?q=drm+held:%3E1m&sort=-held&limit=50", "list-section"},

@@ -81,8 +81,7 @@ func infested() *scene {
 
 // pages are the URLs of everything that shows untrusted text.
 func pages() []string {
-	list := []string{"/", "/?density=full&limit=250", "/?group=owner&limit=250",
-		"/?cols=purpose,hold,token,revision,alive,labels&limit=250", "/status", "/help", "/waiting",
+	list := []string{"/", "/?limit=250", "/?group=owner&limit=250", "/status", "/help", "/waiting",
 		"/history", "/audit", "/timeline?window=24h"}
 	for _, name := range append(hostile(), "values") {
 		parameter := "name=" + url.QueryEscape(name)

@@ -139,7 +139,7 @@ func TestCallerOfALockIsListedAndKnownWithoutEtcd(t *testing.T) {
 
 func TestLockPageLinksBackToItsList(t *testing.T) {
 	d, _ := operated(t, busy())
-	view := "/?q=state:alerting+owner:billing&sort=-held&density=full"
+	view := "/?q=state:alerting+owner:billing&sort=-held&limit=50"
 	page := func(link string) string { return get(d, link, "X-Forwarded-User", "chief").Body.String() }
 	lock := ""
 	for _, link := range attributes(page(view), "href") {

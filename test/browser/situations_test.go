@@ -192,7 +192,6 @@ func TestSituationsOfLists(t *testing.T) {
 	s.show("list-94-waiters", "", list+` && document.querySelector(".locks").innerText.includes("94")`)
 	s.show("list-hostile", "?q=owner:img", list)
 	s.show("list-paused", "", list, func() { s.b.press("p") })
-	s.show("list-full", "?density=full&cols=purpose,hold,labels", list)
 	s.show("list-grouped", "?group=owner", `document.querySelector("details.group")`)
 	s.show("list-nothing", "?q=nothing:matches+owner:this", `document.querySelector(".empty")`)
 	s.circle()

@@ -22,9 +22,8 @@ type ListRequest struct {
 	Order         lockorder.Order
 	Limit         int
 	After, Before string
-	full          bool     // second lines for every lock
-	cols          []string // more columns
-	group         bool     // in sections by owner
+	full          bool // second lines for every lock
+	group         bool // in sections by owner
 }
 
 // Page sizes.
@@ -42,8 +41,7 @@ func ParseList(r *site.Request) ListRequest {
 func parseListValues(v url.Values) ListRequest {
 	l := ListRequest{
 		Query: locks.ParseQuery(v.Get("q")), Order: lockorder.Parse(v.Get("sort")), Limit: defaultLimit,
-		After: v.Get("after"), Before: v.Get("before"), full: v.Get("density") == "full",
-		cols: parseColumns(v.Get("cols")), group: v.Get("group") == "owner",
+		After: v.Get("after"), Before: v.Get("before"), group: v.Get("group") == "owner",
 	}
 	if n, err := strconv.Atoi(v.Get("limit")); err == nil && n > 0 {
 		l.Limit = n
@@ -65,10 +63,6 @@ func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...stri
 	if l.Limit != defaultLimit {
 		parameters = append(parameters, "limit", strconv.Itoa(l.Limit))
 	}
-	if l.full {
-		parameters = append(parameters, "density", "full")
-	}
-	parameters = append(parameters, "cols", strings.Join(l.cols, ","))
 	if l.group {
 		parameters = append(parameters, "group", "owner")
 	}
@@ -107,15 +101,11 @@ type listPage struct {
 	Next     string
 	Limits   []choice
 	Every    []int // seconds between two looks that can be chosen
-	Density  choice
 	Group    choice
-	Shown    []toggle // columns that can be added
-	Cols     string
 	Grouped  bool
 	Clear    string // the list without filter
 	Sort     string
 	Limit    int
-	Full     bool
 	Fragment string // address of what changes
 	NextAt   int64  // when a state changes by itself, or silence of etcd becomes a fact, in milliseconds
 	ETag     string
@@ -135,10 +125,6 @@ type (
 	column   struct {
 		Title, URL, Aria string
 		Of               []column // what one can sort by, where that is not one thing
-	}
-	toggle struct {
-		Text, URL string
-		On        bool
 	}
 )
 
@@ -198,8 +184,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	v := listPage{
 		Page: p.site.Page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
 		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
-		Clear: l.link(p.site.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Full: l.full,
-		Cols: strings.Join(l.cols, ","), Grouped: l.group,
+		Clear: l.link(p.site.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Grouped: l.group,
 	}
 	v.Here = "list"
 	if l.group {

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -60,14 +59,6 @@ func (p *Pages) fillView(v *listPage, l ListRequest) {
 			link.URL = l.link(p.site.URLs, func(l *ListRequest) { l.Limit = n })
 		}
 		v.Limits = append(v.Limits, link)
-	}
-	v.Density = choice{"details for all", l.link(p.site.URLs, func(l *ListRequest) { l.full = true })}
-	if l.full {
-		v.Density = choice{"details only where needed", l.link(p.site.URLs, func(l *ListRequest) { l.full = false })}
-	}
-	for _, name := range extraColumns() {
-		url := l.link(p.site.URLs, func(l *ListRequest) { l.cols = toggled(l.cols, name) })
-		v.Shown = append(v.Shown, toggle{name, url, slices.Contains(l.cols, name)})
 	}
 	v.Group = choice{"group by owner", l.link(p.site.URLs, func(l *ListRequest) { l.group = true })}
 	if l.group {

@@ -3,8 +3,6 @@ package pages
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,9 +35,7 @@ type rowView struct {
 	Longest   *phrase.Moment
 	Share     string // what the holder has of a lock that several can hold
 	Clock     string // the holder's clock, where it is off
-	Extra     []extra
-	Wide      int  // columns that the second line spans
-	More      bool // there is a second line
+	More      bool   // there is a second line
 	Purpose   string
 	Problem   string
 	Ended     phrase.Sentence // what witnesses say of the holder
@@ -55,7 +51,7 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
 		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: site.HostPID(r.Hostname, r.PID),
 		Hold: newHoldView(r, at), Waiters: "–", Longest: at.Lasting(r.Longest),
-		Share: protocol.ShareWords(r.Share()), Clock: clockOff(r.Verdict().ClockOff), Extra: extras(r, at, l.cols),
+		Share: protocol.ShareWords(r.Share()), Clock: clockOff(r.Verdict().ClockOff),
 	}
 	if at.Stale {
 		v.Version += "-stale" // the countdowns end in other words
@@ -130,86 +126,18 @@ func middle(s string) (head, tail string) {
 type table struct {
 	Caption string
 	Columns []column
-	Wide    int // columns that a second line spans
 	Rows    []rowView
 }
 
 func (p *Pages) newTable(r *site.Request, rows []*locks.Row, l ListRequest) table {
 	t := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}
-	t.Wide = len(t.Columns) - 1
 	view := l.view(p.site.URLs)
 	at := r.Viewpoint()
 	for i, row := range rows {
 		t.Rows[i] = p.rowView(r.Caller, row, at, l)
-		t.Rows[i].Wide = t.Wide
 		t.Rows[i].URL = p.site.URLs.LockFrom(row.Name, row.UUID, view)
 	}
 	return t
-}
-
-// extra is a cell of a column that was asked for.
-type extra struct {
-	Title string
-	Text  string
-	Time  *phrase.Moment
-}
-
-// extraColumns are the columns that a list can have on top of its own.
-func extraColumns() []string {
-	return []string{"purpose", "hold", "token", "revision", "alive", "labels"}
-}
-
-// parseColumns reads "purpose,token"; what is no column is left out.
-func parseColumns(text string) []string {
-	var cols []string
-	for _, name := range extraColumns() { // each once, in their order
-		if slices.Contains(strings.Split(text, ","), name) {
-			cols = append(cols, name)
-		}
-	}
-	return cols
-}
-
-func extras(r *locks.Row, at phrase.Viewpoint, cols []string) []extra {
-	list := make([]extra, len(cols))
-	for i, name := range cols {
-		e := extra{Title: name}
-		switch name {
-		case "purpose":
-			e.Text = text.Clip(r.Purpose, site.MaxLineShown)
-		case "hold":
-			e.Text = text.Clip(r.UUID, site.MaxWordShown)
-		case "token":
-			e.Text = phrase.Known(r.Token)
-		case "revision":
-			e.Text = phrase.Known(r.Revision)
-		case "alive":
-			if r.Alive != nil {
-				e.Time = at.Lasting(r.Alive.At)
-			}
-		case "labels":
-			e.Text = labels(r.Attributes)
-		}
-		list[i] = e
-	}
-	return list
-}
-
-// labels are the attributes in one line.
-func labels(attributes map[string]any) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(attributes)) {
-		all = append(all, name+"="+fmt.Sprint(attributes[name]))
-	}
-	return text.Clip(strings.Join(all, " "), site.MaxLineShown)
-}
-
-// toggled are the columns with one more, or less.
-func toggled(cols []string, name string) []string {
-	if slices.Contains(cols, name) {
-		return slices.DeleteFunc(slices.Clone(cols), func(c string) bool { return c == name })
-	}
-	return parseColumns(strings.Join(append(slices.Clone(cols), name), ","))
 }
 
 // columns are the heads of the table; each is a link that sorts by it, and in reverse the second time. A hold is one
@@ -231,12 +159,8 @@ func (p *Pages) columns(l ListRequest) []column {
 	for _, time := range hold.Of {
 		hold.Aria = cmp.Or(hold.Aria, time.Aria)
 	}
-	out := []column{sorted("State", "urgency"), sorted("Lock", "name"), sorted("Owner", "owner"),
+	return []column{sorted("State", "urgency"), sorted("Lock", "name"), sorted("Owner", "owner"),
 		sorted("Host:pid", "host"), hold, sorted("Waiting", "waiters")}
-	for _, name := range l.cols {
-		out = append(out, column{Title: strings.ToUpper(name[:1]) + name[1:]})
-	}
-	return out
 }
 
 // unlink makes the head of a column plain text.
