@@ -83,6 +83,9 @@ func (c *crowd) programs(ctx context.Context, o options, f figures) error {
 	return idle(ctx, f, map[string]*servers.Process{"unlocker": unlocker, "dashboard": dashboard})
 }
 
+// scrapes is how often the metrics of a program are read.
+const scrapes = 40
+
 // unlocker measures a scrape, and the removal of locks, of many that are due at once, too.
 func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	p, addr, err := c.startUnlocker(ctx, o, "--sweep.clock-skew="+skew.String(),
@@ -91,11 +94,11 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 		return err
 	}
 	defer p.Stop()
-	took, size, err := get(ctx, 15, func(int) string { return "http://" + addr + "/metrics" })
+	took, size, err := get(ctx, scrapes, func(int) string { return "http://" + addr + "/metrics" })
 	if err != nil {
 		return err
 	}
-	f["scrape"], f["scrape bytes"] = stats.Milliseconds(stats.Percentile(took, 50)), size
+	f["unlocker scrape"], f["scrape bytes"] = stats.Milliseconds(stats.Percentile(took, 95)), size
 	if err := c.lag(ctx, f); err != nil {
 		return err
 	}
@@ -213,13 +216,18 @@ func (c *crowd) removals(ctx context.Context, kind string, n int,
 	return late, err
 }
 
-// dashboard measures the response times of pages.
+// dashboard measures a scrape, and the response times of pages.
 func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
-	p, addr, _, err := c.startDashboard(ctx, o)
+	p, addr, ops, err := c.startDashboard(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer p.Stop()
+	took, _, err := get(ctx, scrapes, func(int) string { return "http://" + ops + "/metrics" })
+	if err != nil {
+		return err
+	}
+	f["dashboard scrape"] = stats.Milliseconds(stats.Percentile(took, 95))
 	page := "http://" + addr
 	if _, _, err := get(ctx, 3, func(int) string { return page + "/" }); err != nil {
 		return err
@@ -235,7 +243,7 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 		{"lock page", func(i int) string { return "/lock?name=" + url.QueryEscape(name(i)) }, false},
 	} {
 		var took []time.Duration
-		for i := range 12 {
+		for i := range 20 {
 			if w.change {
 				if _, err := c.extend(ctx, c.calm(i)); err != nil {
 					return err
@@ -251,6 +259,7 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 			took = append(took, one...)
 		}
 		f[w.row] = stats.Milliseconds(stats.Percentile(took, 95))
+		f[w.row+" p50"] = stats.Milliseconds(stats.Percentile(took, 50))
 	}
 	return nil
 }

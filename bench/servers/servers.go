@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// startTimeout is how long a server may take to start: with a million locks, on a busy machine.
+// startTimeout is how long a server may take to start: with very many locks, on a busy machine.
 const startTimeout = 5 * time.Minute
 
 // Process is a running server.

@@ -182,7 +182,7 @@ func TestEtcdErrorsAreClassified(t *testing.T) {
 	}
 }
 
-// To return one key of a range etcd counts all others: half a second with a million locks.
+// To return one key of a range etcd counts all others: 50 ms with 100,000 locks.
 func TestProveIsNotCountedAsARequest(t *testing.T) {
 	t.Parallel()
 	var reply *pb.RangeResponse

@@ -27,7 +27,7 @@ const (
 	pageKeys = 10_000
 	// pageBytes is how large such a page may be. A value may have more than a megabyte.
 	pageBytes = 16 << 20
-	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member. With millions of
+	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member. With very many
 	// keys on a slow disk, a healthy member may need longer to begin, so each stalled list raises the limit of the
 	// next, up to maxStallLimit.
 	stallLimit    = 15 * time.Second
