@@ -167,10 +167,13 @@ var dashboardSuites = []suite{
 		// How the locks of a snapshot are judged and found.
 		{"turns", `verdict.Turns(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestClassChangesOverTime"},
 		{"search-left", `ctx.Err() != nil`, `false`, "TestSearchStopsWhenItsLastReaderLeaves"},
-		{"left", `!errors.Is(err, ErrLeft)`, `true`, "TestSharedSearchSurvivesItsFirstReader"},
 		{"case", `strings.ToLower(text)`, `text`, "TestSearchFindsEveryTextIgnoringCase"},
 		{"row-again", `r.search(o, p, 1)`, `r.search(o, p, 0)`, "TestPagesShowEveryLockOnceInEveryOrder"},
 		{"page-back", `«r.search(o, p, 0)»-limit`, `r.search(o, p, 1)`, "TestPagesShowEveryLockOnceInEveryOrder"},
-		{"counted-once", `c.in[urgency] += «n»`, `0`, "TestOwnersAddUpToAllLocks"},
+		{"rows-frozen", `at.Wall.Before(s.at)`, `false`, "TestSilenceOfEtcdIsJudgedAtItsLastSignOfLife"},
+		{"rows-clock", `epoch.Sub(s.epoch).Abs() > clockMoves`, `false`, "TestClockThatWasSetIsJudgedAnew"},
+		{"rows-next", `at.Before(r.next)`, `true`, "TestRowsOfUnchangedLocksAreReused"},
+		{"rows-queue", `*r.Queue == *waiting`, `true`, "TestRowsOfUnchangedLocksAreReused"},
+		{"rows-fate", `!s.fate.Same(f)`, `false`, "TestRowsOfUnchangedLocksAreReused"},
 	}},
 }

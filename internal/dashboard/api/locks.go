@@ -16,15 +16,15 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockorder"
 )
 
-// list is what a request for locks finds.
+// list is a request for locks.
 type list struct {
 	asked    pages.ListRequest
 	snapshot *locks.Snapshot
-	found    *locks.Result
 	etag     string
+	found    *locks.Result // see find
 }
 
-// list finds what a request asks for. Unlike a page, the API refuses wrong parameters.
+// list reads what a request asks for. Unlike a page, the API refuses wrong parameters.
 func (a *API) list(r *site.Request) (list, error) {
 	snapshot, err := r.Loaded()
 	if err != nil {
@@ -34,12 +34,14 @@ func (a *API) list(r *site.Request) (list, error) {
 	if err := l.check(r.URL.Query()); err != nil {
 		return list{}, site.BadQuery(err.Error())
 	}
-	l.found, err = snapshot.Result(r.Context(), l.asked.Query, l.asked.Order, r.Viewpoint().AsOf)
-	if err != nil {
-		return list{}, err
-	}
-	l.etag = a.pages.ListTag(r, snapshot, l.asked, l.found)
+	l.etag = a.pages.ListTag(r, snapshot, l.asked)
 	return l, nil
+}
+
+// find answers the query.
+func (l *list) find(r *site.Request) (err error) {
+	l.found, err = l.snapshot.Result(r.Context(), l.asked.Query, l.asked.Order, r.Viewpoint().AsOf)
+	return err
 }
 
 // check refuses parameters that a page would pass over.
@@ -90,6 +92,9 @@ func (a *API) ServeLocks(r *site.Request) (site.Answer, error) {
 	}
 	if answer, ok := site.NotModified(r, l.etag); ok {
 		return answer, nil
+	}
+	if err := l.find(r); err != nil {
+		return site.Answer{}, err
 	}
 	now := r.Viewpoint().AsOf
 	window := l.found.Window(l.asked.Order, l.asked.ID(), l.asked.After, l.asked.Before, l.asked.Limit)
@@ -174,6 +179,9 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	}
 	if answer, ok := site.NotModified(r, l.etag); ok {
 		return answer, nil
+	}
+	if err := l.find(r); err != nil {
+		return site.Answer{}, err
 	}
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts

@@ -50,16 +50,13 @@ type sortKey struct {
 // Sort returns rows, which come sorted by name, in the order.
 func Sort(rows []*Row, o lockorder.Order) []*Row {
 	keys := make([]sortKey, len(rows))
-	inChunks(len(rows), func(from, to int) struct{} {
-		for i := from; i < to; i++ {
-			p := o.Position(rows[i].sorted())
-			keys[i] = sortKey{p.At, o.TextKey(p.Text), int32(p.Group), int32(i)}
-			if o.By == "name" {
-				keys[i].at, keys[i].text = int64(i), ""
-			}
+	for i, r := range rows {
+		p := o.Position(r.sorted())
+		keys[i] = sortKey{p.At, o.TextKey(p.Text), int32(p.Group), int32(i)}
+		if o.By == "name" {
+			keys[i].at, keys[i].text = int64(i), ""
 		}
-		return struct{}{}
-	})
+	}
 	sorted := make([]*Row, len(rows))
 	slices.SortFunc(keys, func(a, b sortKey) int { return compareKeys(a, b, o.Reverse) })
 	for i, p := range keys {

@@ -128,6 +128,9 @@ func cutKey(s string) (key, value string, ok bool) {
 
 func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }
 
+// Timed reports whether the answer depends on the clock.
+func (q *Query) Timed() bool { return q.timed }
+
 // Matches reports whether the lock fulfils all terms.
 func (q *Query) Matches(r *Row, now time.Time) bool {
 	return q.fulfils(r, now, false) && (q.regexps == 0 || q.fulfils(r, now, true))
@@ -192,7 +195,7 @@ const (
 	// of a name, which can be longer if the key was written by hand
 	maxRegexpName    = 4 * metadata.MaxNameBytes
 	maxSearch        = 2 * time.Second
-	maxCostly        = 2 // searches with regular expressions at once; each takes all processors
+	maxCostly        = 2 // searches with regular expressions at once; each takes a processor
 	rowsBetweenLooks = 256
 )
 

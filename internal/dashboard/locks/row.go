@@ -31,8 +31,8 @@ const (
 // immutable.
 type Row struct {
 	*metadata.Record
-	*Queue                         // of those who wait for the lock; never nil
-	verdict     *staleness.Verdict // nil: as Display says, with the record's own deadlines
+	*Queue      // of those who wait for the lock; never nil
+	verdict     staleness.Verdict
 	Display     DisplayState
 	next        time.Time        // when Display or overdue changes if nobody touches the record; zero = never
 	Ending      *metadata.Ending // how the hold ended; nil while it lasts
@@ -70,11 +70,7 @@ func (r *Row) judge(f *fate.Fate, at staleness.Moment) {
 			r.Display = Expiring
 		}
 	}
-	v.Next = time.Time{} // which is in r.next
-	if r.verdict = nil; r.Verdict() != v {
-		other := v // which few locks have
-		r.verdict = &other
-	}
+	r.verdict = v
 	r.Looked = r.AcknowledgedAt(at.Wall)
 	if r.Looked != nil {
 		r.next = protocol.Earlier(r.next, r.Looked.Until.Time)
@@ -94,20 +90,12 @@ func (r *Row) judge(f *fate.Fate, at staleness.Moment) {
 	}
 }
 
-// Verdict is what the lock was judged to be, but for its Next.
-func (r *Row) Verdict() staleness.Verdict {
-	if r.verdict != nil {
-		return *r.verdict
-	}
-	return staleness.Verdict{State: r.state(), AlertAt: r.AlertAt, AutoUnlockAt: r.AutoUnlockAt}
-}
+// Verdict is what the lock was judged to be.
+func (r *Row) Verdict() staleness.Verdict { return r.verdict }
 
-// state is that of the verdict.
-func (r *Row) state() staleness.State {
-	if r.Display == Expiring {
-		return staleness.Held
-	}
-	return r.Display
+// holds reports whether judging the record again at a later moment yields the same row.
+func (r *Row) holds(record *metadata.Record, waiting *Queue, at time.Time) bool {
+	return r.Record == record && *r.Queue == *waiting && (r.next.IsZero() || at.Before(r.next))
 }
 
 // TroubledAt is since when the lock has needed a person: when it began to alert, its holder ended or it expired; zero
@@ -125,10 +113,7 @@ func (r *Row) TroubledAt() time.Time {
 // UnlockAt is when unlockers remove the lock if nothing changes: at its deadline, or earlier because its holder has
 // ended; zero = never.
 func (r *Row) UnlockAt() time.Time {
-	if r.verdict != nil {
-		return protocol.Earlier(r.verdict.AutoUnlockAt, r.verdict.RemoveAt)
-	}
-	return r.AutoUnlockAt
+	return protocol.Earlier(r.verdict.AutoUnlockAt, r.verdict.RemoveAt)
 }
 
 // says reports whether a word, in lower case, is in what a list shows of the lock.

@@ -4,7 +4,6 @@ package locks
 
 import (
 	"cmp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Snapshot is all locks as they stood at one moment. It is immutable but for its cache of results.
+// Snapshot is all locks as they stood at one moment. It is immutable but for what it sorts once for all readers.
 type Snapshot struct {
 	Rows    []*Row // by name
 	All     Counts // of the rows
@@ -31,11 +30,12 @@ type Snapshot struct {
 	Next    time.Time               // when a state changes by itself; zero = never
 
 	at           time.Time          // the moment at which the states hold
+	epoch        time.Time          // the wall clock at 0 of the monotonic one, when all locks were last judged
 	fate         fate.Fate          // by which they were judged
 	locks        []*metadata.Record // of which the snapshot was built
 	troubled     []*Row             // those that need a person, or soon will
 	queueVersion uint64
-	results      results
+	costly       chan struct{} // of all snapshots: searches with regular expressions that go on
 	sorted       sortings
 }
 
@@ -97,9 +97,11 @@ func (s *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
 		return s.last
 	}
 	start := time.Now()
-	s.last = build(locks, queues, f, at)
+	known, epoch := s.last.rowsAt(&f, at)
+	s.last = build(locks, queues, f, at, known)
+	s.last.epoch = epoch
 	s.last.queueVersion = version
-	s.last.results.costly = s.costly
+	s.last.costly = s.costly
 	s.frozen = frozen
 	s.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
 	return s.last
@@ -124,9 +126,23 @@ func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at tim
 	return same && queueVersion == s.queueVersion && (s.Next.IsZero() || at.Before(s.Next)) && !at.Before(s.at)
 }
 
-// build makes a snapshot: it judges all locks.
-func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate,
-	at staleness.Moment) *Snapshot {
+// clockMoves is how far the wall clock may move against the monotonic one before all locks are judged again.
+const clockMoves = time.Second
+
+// rowsAt returns the rows of a snapshot, or of none, as far as they can be right at another moment. None can be at an
+// earlier one, such as the last sign of life of an etcd that has fallen silent, after the wall clock was set, or if
+// unlockers treat locks differently.
+func (s *Snapshot) rowsAt(f *fate.Fate, at staleness.Moment) (rows []*Row, epoch time.Time) {
+	epoch = at.Wall.Add(-at.Mono)
+	if s == nil || at.Wall.Before(s.at) || epoch.Sub(s.epoch).Abs() > clockMoves || !s.fate.Same(f) {
+		return nil, epoch
+	}
+	return s.Rows, s.epoch
+}
+
+// build makes a snapshot. It judges the locks whose rows, by name, are not known or no longer right.
+func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate, at staleness.Moment,
+	known []*Row) *Snapshot {
 	s := &Snapshot{at: at.Wall, fate: f, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	waiting := make(map[string]*Queue, len(queues))
@@ -134,12 +150,17 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate
 		waiting[lock] = new(verdict.QueueOf(queue, at.Wall))
 	}
 	nobody := &Queue{}
-	inChunks(len(locks), func(from, to int) struct{} {
-		for i := from; i < to; i++ {
-			s.Rows[i] = NewRow(locks[i], &f, at, cmp.Or(waiting[locks[i].Queue()], nobody))
+	for i, r := range locks {
+		for len(known) > 0 && known[0].Name < r.Name {
+			known = known[1:]
 		}
-		return struct{}{}
-	})
+		queue := cmp.Or(waiting[r.Queue()], nobody)
+		if len(known) > 0 && known[0].holds(r, queue, at.Wall) {
+			s.Rows[i] = known[0]
+		} else {
+			s.Rows[i] = NewRow(r, &f, at, queue)
+		}
+	}
 	for _, r := range s.Rows {
 		s.Next = protocol.Earlier(s.Next, r.next)
 		if r.Display != Held {
@@ -157,27 +178,10 @@ func rowNamed(rows []*Row, name string) (i int, found bool) {
 }
 
 func countsOf(rows []*Row) (all Counts) {
-	for _, part := range inChunks(len(rows), func(from, to int) (part Counts) {
-		for _, r := range rows[from:to] {
-			part.add(r)
-		}
-		return part
-	}) {
-		all.sum(&part)
+	for _, r := range rows {
+		all.add(r)
 	}
 	return all
-}
-
-// minChunk is the number of rows from which a second processor is worth it: a chunk has as many, unless it is the only
-// one.
-const minChunk = 8192
-
-// inChunks does something with n things on all processors and returns what came out for each chunk, in order.
-func inChunks[T any](n int, do func(from, to int) T) []T {
-	k := max(1, min(runtime.GOMAXPROCS(0), n/minChunk))
-	out := make([]T, k)
-	AtOnce(k, func(i int) { out[i] = do(n*i/k, n*(i+1)/k) })
-	return out
 }
 
 // AtOnce does n things at the same time. A panic in one of them is one of the caller's.

@@ -137,7 +137,7 @@ func stateTerm(value string) (matcher, error) {
 		wanted[word] = true
 	}
 	return func(r *Row, _ time.Time) bool {
-		return wanted[string(r.state())] || wanted[string(r.Display)]
+		return wanted[string(r.verdict.State)] || wanted[string(r.Display)]
 	}, nil
 }
 

@@ -136,13 +136,13 @@ func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
 	}
 	l := ParseList(r)
 	l.Limit = min(l.Limit, maxLimit)
+	etag := p.ListTag(r, s, l)
+	if a, ok := site.NotModified(r, etag); ok {
+		return a, nil
+	}
 	result, err := s.Result(r.Context(), l.Query, l.Order, r.Viewpoint().AsOf)
 	if err != nil {
 		return site.Answer{}, err
-	}
-	etag := p.ListTag(r, s, l, result)
-	if a, ok := site.NotModified(r, etag); ok {
-		return a, nil
 	}
 	view := p.listPage(r, s, l, result)
 	view.ETag = etag
@@ -156,18 +156,21 @@ func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
 	return a, err
 }
 
-// ListTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
-// and its fragment share it.
-func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) string {
+// ListTag versions everything a list shows but the running of time, which the browser goes on with by itself. A query
+// that depends on the clock has another version each second. A page and its fragment share it.
+func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest) string {
 	asked := r.URL.Path + l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields"))
-	h := locks.Hash(s.All.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
+	h := locks.Hash(s.All.Version, p.traces.Version(), xxhash.Sum64String(asked),
 		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
 		xxhash.Sum64String(string(r.Level())),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
 	h = locks.Hash(h, uint64(len(s.Cycles())))
 	for _, l := range p.Unclaimed(r) { // time alone makes a lock one of them
 		h = locks.Hash(h, xxhash.Sum64String(l.Name), uint64(l.Waiters), uint64(l.Since.UnixNano()))
+	}
+	if l.Query.Timed() {
+		h = locks.Hash(h, uint64(r.Viewpoint().AsOf.Unix()))
 	}
 	for _, u := range p.site.Unlockers() {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),

@@ -1,0 +1,106 @@
+package locks_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// held is a lock that alerts some time after noon.
+func held(name string, alert time.Duration) *metadata.Record {
+	return &metadata.Record{Name: name, UUID: "u", Token: 7, LockedAt: noon.Add(-time.Minute),
+		AlertAt: noon.Add(alert), AutoUnlockAt: noon.Add(5 * time.Hour),
+		Seen: metadata.Seen{First: time.Hour, Changed: time.Hour}}
+}
+
+// source is locks that change between two snapshots.
+type source struct {
+	held     []*metadata.Record
+	queues   map[string][]metadata.Waiter
+	policy   staleness.Policy
+	snapshot *locks.Snapshots
+}
+
+func newSource(held ...*metadata.Record) *source {
+	s := &source{held: held, policy: staleness.DefaultPolicy()}
+	s.snapshot = locks.NewSnapshots(locks.Source{
+		Locks:  func() []*metadata.Record { return s.held },
+		Queues: func() map[string][]metadata.Waiter { return s.queues },
+		Fate:   func() fate.Fate { return fate.Fate{Policy: s.policy} },
+	})
+	return s
+}
+
+// at returns the snapshot some time after noon, when etcd has been silent for a while.
+func (s *source) at(after, silent time.Duration) *locks.Snapshot {
+	heard := after - silent
+	return s.snapshot.Current(noon.Add(after), staleness.Moment{Wall: noon.Add(heard), Mono: time.Hour + heard})
+}
+
+func TestRowsOfUnchangedLocksAreReused(t *testing.T) {
+	s := newSource(held("changed", time.Hour), held("gone", time.Hour), held("late", 30*time.Second),
+		held("same", time.Hour), held("waited", time.Hour))
+	before := s.at(0, 0)
+	s.held = []*metadata.Record{held("changed", 2*time.Hour), s.held[2], held("new", time.Hour), s.held[3], s.held[4]}
+	s.queues = map[string][]metadata.Waiter{"waited": {{Revision: 9}}}
+	now := s.at(time.Minute, 0)
+	if before.Find("same") != now.Find("same") {
+		t.Error("a lock that did not change was judged again")
+	}
+	if before.Find("gone") == nil || now.Find("gone") != nil || now.Find("new") == nil || len(now.Rows) != 5 {
+		t.Errorf("%d locks, want those that are held now", len(now.Rows))
+	}
+	if at := now.Find("changed").AlertAt; !at.Equal(noon.Add(2 * time.Hour)) {
+		t.Errorf("a lock that was extended alerts at %v", at)
+	}
+	if got := now.Find("late").Display; got != locks.Alerting {
+		t.Errorf("a lock whose alert has passed is %s", got)
+	}
+	if got := now.Find("waited").Waiters; got != 1 {
+		t.Errorf("a lock with a new waiter has %d", got)
+	}
+	s.policy.ClockSkew = time.Hour
+	if now.Find("same") == s.at(2*time.Minute, 0).Find("same") {
+		t.Error("a lock was not judged again by the new policy")
+	}
+}
+
+// While etcd is silent, locks are judged at its last sign of life, which may be before they were judged last.
+func TestSilenceOfEtcdIsJudgedAtItsLastSignOfLife(t *testing.T) {
+	s := newSource(held("a", 10*time.Second))
+	for _, c := range []struct {
+		after, silent time.Duration
+		want          locks.DisplayState
+	}{
+		{11 * time.Second, 0, locks.Alerting},
+		{14 * time.Second, 5 * time.Second, locks.Held},
+		{16 * time.Second, 7 * time.Second, locks.Held},
+		{20 * time.Second, 0, locks.Alerting},
+	} {
+		if got := s.at(c.after, c.silent).Find("a").Display; got != c.want {
+			t.Errorf("after %v, %v of them silent: %s, want %s", c.after, c.silent, got, c.want)
+		}
+	}
+}
+
+// The default policy's deadlines run on the monotonic clock.
+func TestClockThatWasSetIsJudgedAnew(t *testing.T) {
+	malformed := &metadata.Record{Name: "a", UUID: "u", Token: 7, Seen: metadata.Seen{First: 50 * time.Minute}}
+	s := newSource(malformed, held("b", 9*time.Hour))
+	s.policy.DefaultAlertAfter = time.Hour
+	if at := s.at(0, 0).Find("a").Verdict().AlertAt; !at.Equal(noon.Add(50 * time.Minute)) {
+		t.Fatalf("it alerts at %v", at)
+	}
+	s.held = []*metadata.Record{malformed, held("b", 10*time.Hour)}
+	set := noon.Add(30 * time.Minute)
+	now := s.snapshot.Current(set, staleness.Moment{Wall: set, Mono: time.Hour + time.Second})
+	if at := now.Find("a").Verdict().AlertAt; !at.Equal(set.Add(50*time.Minute - time.Second)) {
+		t.Errorf("after the clock was set, it alerts at %v", at)
+	}
+}
