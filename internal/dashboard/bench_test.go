@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -58,6 +59,14 @@ func requests() []request {
 	}
 }
 
+// clock lets the clock of the view go on with the time of the scene.
+func (s *scene) clock() func(*setup.Config) {
+	began := s.now
+	return func(c *setup.Config) {
+		of(c).clock = func() time.Duration { return time.Hour + s.now.Sub(began) }
+	}
+}
+
 // tick advances time, so that there is a new snapshot.
 func (s *scene) tick(d time.Duration) {
 	s.now = s.now.Add(d)
@@ -90,7 +99,7 @@ func BenchmarkList(b *testing.B) {
 		budget time.Duration // of p95
 	}{{10_000, 50 * time.Millisecond}, {100_000, 300 * time.Millisecond}} {
 		s := crowd(c.locks)
-		d := s.dashboard(b)
+		d := s.dashboard(b, s.clock())
 		ok(b, d, "/")
 		etag := get(d, "/").Header().Get("ETag")
 		run := func(name string, budget time.Duration, ask func(i int) (address, etag string)) {
@@ -137,7 +146,7 @@ func BenchmarkViewers(b *testing.B) {
 					r.AutoUnlockAt = r.AutoUnlockAt.Add(1000 * time.Hour)
 				}
 			}
-			d := s.dashboard(b)
+			d := s.dashboard(b, s.clock())
 			var etags [len(views)]string
 			for seconds := 0; b.Loop(); seconds++ {
 				s.second(d, &etags, c.changes, seconds)

@@ -229,9 +229,9 @@ func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 	goes := func(c *setup.Config) { of(c).clock = clock }
 	grown := s.dashboard(t, goes)
 	random := rand.New(rand.NewPCG(3, 4))
-	for round := range 24 {
+	for round := range 32 {
 		s.tick(time.Duration(1+random.IntN(40)) * time.Second) // states change by themselves
-		switch round % 3 {                                     // and in every third round nothing else happens
+		switch round % 4 {                                     // and in every fourth round nothing else happens
 		case 0:
 			s.locks = slices.Clone(s.locks)
 			for range random.IntN(20) {
@@ -239,6 +239,8 @@ func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 			}
 		case 1:
 			s.unlockers[0].Mode = []string{"auto-unlock", "alert-only"}[random.IntN(2)]
+		case 2: // etcd has been silent, perhaps since before the last round
+			s.fresh.Heard = s.now.Add(-time.Duration(random.IntN(60)) * time.Second)
 		}
 		fresh := s.dashboard(t, goes)
 		paths := []string{"/api/v1/summary"}
