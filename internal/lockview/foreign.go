@@ -81,7 +81,7 @@ func (a *misplacedRecords) apply(kv protocol.KV, deleted bool) {
 			m = &misplaced{}
 			a.byPrefix[prefix] = m
 		}
-		m.set(fieldOf(field, kv))
+		m.set(fieldOf(field, kv), kv.CreateRevision != kv.ModRevision)
 	}
 	a.version++
 	if len(m.fields) == 0 {

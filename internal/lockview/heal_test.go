@@ -2,6 +2,7 @@ package lockview_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,25 @@ func TestLockWithTooManyKeysIsNotHealed(t *testing.T) {
 			}
 		}))
 	}
+}
+
+func TestSurplusKeysThatWereRewrittenCount(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.do(lock(t, "a", uuid(1))...)
+		for range 2 {
+			var ops []op
+			for n := range 100 {
+				ops = append(ops, put(layout.Field("a", fmt.Sprintf("f%04d", n)), "x"))
+			}
+			w.do(ops...)
+		}
+		v := run(t, w.source(), lockview.Options{})
+		synctest.Wait()
+		large := func(p metadata.Problem) bool { return p.Field == "record" && p.Reason == metadata.ReasonTooLarge }
+		if r := v.Lock("a"); !slices.ContainsFunc(r.Problems, large) {
+			t.Errorf("problems: %v", r.Problems)
+		}
+	})
 }
 
 func TestForeignKeysAreSampledAndCounted(t *testing.T) {

@@ -33,14 +33,15 @@ func (k *keys) find(name string) (int, bool) {
 		func(f metadata.Field, name string) int { return strings.Compare(f.Name, name) })
 }
 
-func (k *keys) set(f metadata.Field) {
+// set adds a key or replaces it. again means that it counts already, even if it is not kept.
+func (k *keys) set(f metadata.Field, again bool) {
 	k.newest = max(k.newest, f.ModRevision)
 	i, ok := k.find(f.Name)
 	switch {
 	case ok:
 		k.fields[i] = f
 	case len(k.fields) >= maxFields && !metadata.IsReserved(f.Name):
-		if f.CreateRevision == f.ModRevision { // otherwise it already counts
+		if !again {
 			k.surplus++
 		}
 	default:
@@ -69,7 +70,7 @@ func (k *keys) after(changes []change) keys {
 		case c.event.Deleted:
 			after.remove(c.field)
 		default:
-			after.set(c.written())
+			after.set(c.written(), c.event.CreateRevision != c.event.ModRevision)
 		}
 	}
 	return after

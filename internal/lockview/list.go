@@ -45,7 +45,7 @@ func (b *builder) add(kv protocol.KV) {
 	switch key.Kind {
 	case protocol.KindField:
 		b.switchTo(key.Lock)
-		b.keys.set(fieldOf(key.ID, kv))
+		b.keys.set(fieldOf(key.ID, kv), false)
 	case protocol.KindForeign:
 		if key.Lock == "" {
 			b.snap.foreign.add(kv.Key, "", 1, false)
