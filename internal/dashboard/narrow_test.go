@@ -255,7 +255,7 @@ func TestSlowSearchIsStopped(t *testing.T) {
 	ok(t, d, "/")
 	begin := time.Now()
 	var readers sync.WaitGroup
-	for range 3 { // they share one search
+	for range 3 { // two at once, and one waits for them
 		readers.Go(func() {
 			if w := get(d, costly(2)); w.Code != http.StatusServiceUnavailable ||
 				!strings.Contains(words(w.Body.String()), "The search took too long") {
