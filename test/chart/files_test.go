@@ -75,7 +75,7 @@ func guideFile(t *testing.T, name string) (all []string) {
 // their own have files of their own.
 func TestGuidesReleasesInstall(t *testing.T) {
 	c := load(t)
-	for name, blocks := range map[string]int{"values.yaml": 7, "witness.yaml": 2, "dashboard.yaml": 1} {
+	for name, blocks := range map[string]int{"values.yaml": 7, "witness.yaml": 2} {
 		all := map[string]any{}
 		for _, block := range guideFile(t, name) {
 			blocks--

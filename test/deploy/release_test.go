@@ -125,11 +125,6 @@ func readRelease(t *testing.T, file string) *release {
 	if r.endpoint == "" {
 		r.prepareEtcd(t, r.daemons[0].Containers[0].Args)
 	}
-	for _, data := range r.objects {
-		if clusters, ok := data["clusters.yaml"]; ok { // all of them are one etcd here
-			data["clusters.yaml"] = regexp.MustCompile(`https://[a-z0-9.-]+:\d+`).ReplaceAllString(clusters, r.endpoint)
-		}
-	}
 	r.webSecrets(t)
 	return r
 }

@@ -25,7 +25,7 @@ func (r *release) prepareEtcd(t *testing.T, args []string) {
 	}
 	var options []etcdtest.Option
 	switch {
-	case given("--etcd.cert"), given("--clusters"):
+	case given("--etcd.cert"):
 		options = []etcdtest.Option{etcdtest.ClientCerts(), etcdtest.Auth()}
 	case given("--etcd.user"):
 		options = []etcdtest.Option{etcdtest.TLS(), etcdtest.Auth()}

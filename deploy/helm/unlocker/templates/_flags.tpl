@@ -51,7 +51,7 @@
 {{- include "unlocker.flag" (list "locks.prefix" (index . 0).Values.locks.prefix) }}
 {{- end }}
 
-{{/* The flags of the connection that count for every cluster: (values of etcd). */}}
+{{/* The timeouts of the connection: (values of etcd). */}}
 {{- define "unlocker.etcdTimeouts" -}}
 {{- include "unlocker.flag" (list "etcd.dial-timeout" .dialTimeout) }}
 {{- include "unlocker.flag" (list "etcd.request-timeout" .requestTimeout) }}

@@ -1,12 +1,7 @@
 {{/* The flags of mutexdash. */}}
 {{- define "unlocker.mutexdashFlags" -}}
 {{- $c := .Values.mutexdash -}}
-{{- if $c.clusters }}
-{{- include "unlocker.flag" (list "clusters" "/etc/unlocker/clusters/clusters.yaml") }}
-{{- include "unlocker.etcdTimeouts" .Values.etcd }}
-{{- else }}
 {{- include "unlocker.etcdFlags" (list . $c.etcd) }}
-{{- end }}
 {{- include "unlocker.flag" (list "web.listen-address" ":8080") }}
 {{- include "unlocker.flag" (list "web.ops-address" ":10981") }}
 {{- include "unlocker.flag" (list "web.external-url" (include "unlocker.dashboardURL" .)) }}

@@ -162,9 +162,7 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 
 {{- define "unlocker.volumes" -}}
-{{- if get .values "clusters" }}
-{{ include "unlocker.clustersVolume" .root }}
-{{- else if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
+{{- if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
 {{ include "unlocker.etcdVolume" (list .root .values.etcd) }}
 {{- end }}
 {{- with dig "webConfig" "" .values }}
@@ -208,9 +206,7 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 
 {{- define "unlocker.mounts" -}}
-{{- if get .values "clusters" }}
-- {name: clusters, mountPath: /etc/unlocker/clusters, readOnly: true}
-{{- else if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
+{{- if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
 - {name: etcd, mountPath: /etc/unlocker/etcd, readOnly: true}
 {{- end }}
 {{- if dig "webConfig" "secret" "" .values }}

@@ -13,12 +13,7 @@
 {{- if and $v.unlocker.enabled (not $v.policy) -}}
 {{- fail "policy is missing: choose alert-only, which removes nothing, or auto-unlock" -}}
 {{- end -}}
-{{- $clusters := and $v.mutexdash.enabled $v.mutexdash.clusters -}}
-{{- $one := or $v.unlocker.enabled $v.witness.enabled (not $clusters) -}}
-{{- if and $clusters (not $one) (or $v.etcd.endpoints $v.etcd.deploy) -}}
-{{- fail "mutexdash.clusters says which etcds the dashboard shows, and nothing else runs: leave out etcd.endpoints and etcd.deploy" -}}
-{{- end -}}
-{{- if and $one (not (or $v.etcd.endpoints $v.etcd.deploy)) -}}
+{{- if not (or $v.etcd.endpoints $v.etcd.deploy) -}}
 {{- fail "etcd.endpoints is missing: name the members of your etcd, or try the chart with etcd.deploy=true" -}}
 {{- end -}}
 {{- if and $v.sweep.dryRun (ne $v.policy "auto-unlock") -}}
@@ -54,7 +49,6 @@
 {{- end -}}
 {{- include "unlocker.validateEtcd" . -}}
 {{- include "unlocker.validateService" $v.mutexdash -}}
-{{- include "unlocker.validateClusters" $v.mutexdash -}}
 {{- include "unlocker.validateIdentity" $v.mutexdash -}}
 {{- include "unlocker.validateRoutes" $v.mutexdash -}}
 {{- if and $v.monitoring.serviceMonitor.enabled $v.monitoring.podMonitor.enabled -}}
@@ -210,37 +204,5 @@
 {{- end -}}
 {{- if not (has $target $ports) -}}
 {{- fail (printf "mutexdash.service.targetPort is %s, and no container of mutexdash.extraContainers has a port of that name" $target) -}}
-{{- end -}}
-{{- end }}
-
-{{- define "unlocker.validateClusters" -}}
-{{- if and .clusters (or .etcd.clientCert.secret .etcd.user) -}}
-{{- fail "mutexdash.etcd says who the dashboard is, and each of mutexdash.clusters says so, too: leave out mutexdash.etcd" -}}
-{{- end -}}
-{{- if and (not .clusters) (regexMatch "\"[a-z]+ cluster:" (toJson .permissions)) -}}
-{{- fail "mutexdash.permissions are for some clusters, and mutexdash.clusters names none" -}}
-{{- end -}}
-{{- $names := list -}}
-{{- range .clusters -}}
-{{- if or (has .name $names) (contains ".." .name) -}}
-{{- fail (printf "mutexdash.clusters: %s is the name of two clusters, or has two dots in a row: give each a name of its own" .name) -}}
-{{- end -}}
-{{- $names = append $names .name -}}
-{{- $secret := dig "password" "secret" "" . -}}
-{{- if ne (empty (get . "user")) (empty $secret) -}}
-{{- fail (printf "mutexdash.clusters: %s needs both user and password.secret, or none of them" .name) -}}
-{{- end -}}
-{{- if and (dig "ca" "secret" "" .) (dig "ca" "configMap" "" .) -}}
-{{- fail (printf "mutexdash.clusters: ca.secret and ca.configMap of %s both name the authority: choose one of them" .name) -}}
-{{- end -}}
-{{- $cluster := . -}}
-{{- range .endpoints -}}
-{{- if and (hasPrefix "http://" .) (or (dig "ca" "secret" "" $cluster) (dig "ca" "configMap" "" $cluster) (dig "clientCert" "secret" "" $cluster) (get $cluster "serverName")) -}}
-{{- fail (printf "mutexdash.clusters: the endpoint %s of %s is without TLS, and certificates are given: say https://, or leave them out" . $cluster.name) -}}
-{{- end -}}
-{{- if ne (regexFind "^https?://" .) (regexFind "^https?://" (first $cluster.endpoints)) -}}
-{{- fail (printf "mutexdash.clusters: the endpoints %s and %s of %s differ in their scheme: give all of them the same" (first $cluster.endpoints) . $cluster.name) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 {{- end }}
