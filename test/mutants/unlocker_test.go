@@ -154,7 +154,7 @@ var unlockerSuites = []suite{
 		{"host-boot", `return «boot == h.holder.boot»`, `false`,
 			"TestEarlierBootStillTakingLocksIsAnotherMachine"},
 		{"host-renamed", `case «old.holder != h.holder»:`, `false`, "TestHoldWithAChangedProcessIsLeftAlone"},
-		{"host-again", `case «old.shown && !stated»:`, `false`, "TestMissingStatementIsRewritten"},
+		{"host-again", `case «old.inView && !stated»:`, `false`, "TestMissingStatementIsRewritten"},
 		{"host-command", `case «n == 0»:`, `true`, "TestHoldEndsWithItsProcessAndItsCommand"},
 	}},
 	{"internal/witness/pod", []fault{

@@ -160,20 +160,20 @@ func (o witnessOptions) machine(log zerolog.Logger) (host.Machine, error) {
 // minutes, as other views do.
 func viewOf(m host.Machine, layout protocol.Layout, store *lockstore.Store, log zerolog.Logger) *lockview.View {
 	return lockview.New(layout, lockview.Source{List: store.List, Watch: store.Watch},
-		lockview.Options{Keep: m.Concerns, RelistEvery: 24 * time.Hour, Explain: etcdconn.Explain, Log: log})
+		lockview.Options{Keep: m.MayHold, RelistEvery: 24 * time.Hour, Explain: etcdconn.Explain, Log: log})
 }
 
 // witnessOf returns a witness that reads a view.
 func witnessOf(m host.Machine, view *lockview.View, store *lockstore.Store, log zerolog.Logger) *host.Witness {
 	return host.New(host.Config{
-		ID: instance(m.Hostname), Machine: m, Locks: view.Locks, Changed: view.Changed, State: store.State,
-		Suspect: store.Suspect,
-		Fresh: func() (first int64, cause string) {
+		ID: instance(m.Hostname), Machine: m, Locks: view.Locks, Changed: view.Changed, RecordProof: store.State,
+		RecordSuspicion: store.Suspect,
+		Freshness: func() (first int64, cause string) {
 			f := view.Fresh()
 			return f.First, f.Cause
 		},
-		Prove:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
-		Explain: etcdconn.Explain, Now: time.Now, Log: log,
+		CheckWritable: func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
+		Explain:       etcdconn.Explain, Now: time.Now, Log: log,
 	})
 }
 

@@ -8,20 +8,20 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// follow keeps the locks of this machine in line with the view.
+// follow keeps the holds of this machine up to date with the view.
 func (w *Witness) follow(ctx context.Context) {
-	away := true
+	stale := true
 	for ctx.Err() == nil {
 		changed := w.cfg.Changed()
-		first, cause := w.cfg.Fresh()
+		first, cause := w.cfg.Freshness()
 		if first != 0 {
-			w.compare(first, w.cfg.Locks())
+			w.syncHolds(first, w.cfg.Locks())
 		}
-		if away && cause == "" {
-			w.mayState(w.cfg.Prove(ctx))
-			wake(w.publish)
+		if stale && cause == "" {
+			w.recordWritable(w.cfg.CheckWritable(ctx))
+			wake(w.publishNow)
 		}
-		away = cause != ""
+		stale = cause != ""
 		select {
 		case <-ctx.Done():
 		case <-changed:
@@ -29,71 +29,71 @@ func (w *Witness) follow(ctx context.Context) {
 	}
 }
 
-// compare takes over the current locks; first is the revision of the first list of them.
-func (w *Witness) compare(first int64, records []*metadata.Record) {
+// syncHolds replaces the known holds by those of these records. first is the revision of the first list of locks.
+func (w *Witness) syncHolds(first int64, records []*metadata.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range records {
 		h, ok := w.cfg.Machine.hold(r)
 		written := h.token > first || r.Seen.Arrived != 0 // since this machine booted
 		if ok && written && h.holder.boot != w.cfg.Machine.BootID {
-			w.duplicate(h)
+			w.distrustBoot(h)
 		}
 	}
 	known := map[string]bool{}
 	for _, r := range records {
 		if h, ok := w.cfg.Machine.hold(r); ok {
 			known[h.lock] = true
-			w.update(h, r.Death != nil)
+			w.updateHold(h, r.Death != nil)
 		}
 	}
 	for lock := range w.locks {
 		if !known[lock] {
-			w.gone(lock)
+			w.dropHold(lock)
 		}
 	}
 }
 
-// update takes over the current state of a hold, and whether etcd has a statement about it. The caller holds mu.
-func (w *Witness) update(h hold, stated bool) {
+// updateHold stores the current state of a hold, and whether etcd has a proof about it. The caller holds mu.
+func (w *Witness) updateHold(h hold, stated bool) {
 	old := w.locks[h.lock]
 	switch {
 	case old == nil || old.uuid != h.uuid || old.token != h.token:
-		w.gone(h.lock)
-		w.came(h)
+		w.dropHold(h.lock)
+		w.addHold(h)
 	case old.holder != h.holder: // the record was overwritten: it is unknown which process holds the lock
-		w.gone(h.lock)
+		w.dropHold(h.lock)
 		w.locks[h.lock] = &held{hold: h}
-	case old.shown && !stated: // it was deleted, or expired
+	case old.inView && !stated: // it was deleted, or expired
 		old.published = false
-		wake(w.publish)
+		wake(w.publishNow)
 	}
-	w.locks[h.lock].shown = stated
+	w.locks[h.lock].inView = stated
 }
 
-// mayState records whether etcd accepts statements; err is nil if it does.
-func (w *Witness) mayState(err error) {
+// recordWritable records whether etcd accepts statements; err is nil if it does.
+func (w *Witness) recordWritable(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		w.fails(&w.mute, "nothing can be stated", err)
+		w.recordProblem(&w.writeProblem, "etcd does not accept statements", err)
 		return
 	}
-	w.mute = ""
+	w.writeProblem = ""
 }
 
-// fails records a trouble, and logs it if it is new. The caller holds mu.
-func (w *Witness) fails(trouble *string, what string, err error) {
+// recordProblem stores a sentence about an error, and logs it if it is new. The caller holds mu.
+func (w *Witness) recordProblem(problem *string, what string, err error) {
 	sentence := what + ": " + w.cfg.Explain(err)
-	if *trouble != sentence {
+	if *problem != sentence {
 		w.cfg.Log.Warn().Err(err).Msg(sentence)
 	}
-	*trouble = sentence
+	*problem = sentence
 }
 
-// duplicate notices that an earlier boot of this machine is not over, so that it was another machine's: nothing is
-// stated about that boot any more. The caller holds mu.
-func (w *Witness) duplicate(h hold) {
+// distrustBoot removes a boot id from the earlier boots of this machine, because a lock was just taken under it: it is
+// another machine's, and a reboot of this one proves nothing about it. The caller holds mu.
+func (w *Witness) distrustBoot(h hold) {
 	w.cfg.Machine.Earlier = slices.DeleteFunc(slices.Clone(w.cfg.Machine.Earlier),
 		func(boot string) bool { return boot == h.holder.boot })
 	w.cfg.Log.Error().Str("lock", h.lock).Str("boot_id", h.holder.boot).
@@ -101,13 +101,13 @@ func (w *Witness) duplicate(h hold) {
 			"copy of the state directory, so reboots no longer prove anything about that boot")
 }
 
-// came adds a hold. The caller holds mu.
-func (w *Witness) came(h hold) {
+// addHold adds a hold, and has its process searched for. The caller holds mu.
+func (w *Witness) addHold(h hold) {
 	l := &held{hold: h}
 	w.locks[h.lock] = l
 	if h.holder.boot != w.cfg.Machine.BootID {
-		l.statement = w.rebooted(h)
-		wake(w.publish)
+		l.statement = w.rebootStatement(h)
+		wake(w.publishNow)
 		return
 	}
 	p := w.running[h.holder]
@@ -117,13 +117,13 @@ func (w *Witness) came(h hold) {
 	}
 	p.locks[h.lock] = l
 	p.idle = time.Time{}
-	if p.wanted() {
-		wake(w.find)
+	if p.mustBeFound() {
+		wake(w.searchNow)
 	}
 }
 
-// gone drops the hold of a lock, if there is one. The caller holds mu.
-func (w *Witness) gone(lock string) {
+// dropHold forgets the hold of a lock, if there is one. The caller holds mu.
+func (w *Witness) dropHold(lock string) {
 	l := w.locks[lock]
 	if l == nil {
 		return
@@ -137,13 +137,13 @@ func (w *Witness) gone(lock string) {
 	}
 }
 
-// rebooted returns the statement that the holder ended with an earlier boot of this machine.
-func (w *Witness) rebooted(h hold) *metadata.Statement {
-	s := w.statement(h, metadata.CauseRebooted, "the machine "+w.cfg.Machine.Hostname+" has booted since")
+// rebootStatement returns the statement that the holder ended with an earlier boot of this machine.
+func (w *Witness) rebootStatement(h hold) *metadata.Statement {
+	s := w.newStatement(h, metadata.CauseRebooted, "the machine "+w.cfg.Machine.Hostname+" has booted since")
 	return &s
 }
 
-func (w *Witness) statement(h hold, cause, how string) metadata.Statement {
+func (w *Witness) newStatement(h hold, cause, how string) metadata.Statement {
 	return metadata.Statement{Lock: h.lock, UUID: h.uuid, Token: h.token, Cause: cause, How: how, Witness: "host",
 		By: w.cfg.ID, At: metadata.Time{Time: w.cfg.Now()}}
 }

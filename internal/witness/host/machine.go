@@ -1,9 +1,9 @@
-// Package host proves that holders of locks have ended, because it runs on their machine: it follows the locks in etcd,
-// keeps those that processes of this machine hold, watches these processes, and states the end of one as soon as the
-// kernel reports it (docs/protocol/witnesses.md).
+// Package host is the witness that runs on a machine. It follows the locks in etcd, watches the processes of its
+// machine that hold locks, and writes a proof to etcd as soon as the kernel reports that one has ended
+// (docs/protocol/witnesses.md).
 //
-// It prefers silence to error. It states the end only of a process that it watched, or that certainly does not exist,
-// by its boot id, pid namespace, process id and start time.
+// In doubt it writes nothing. It declares a process dead only if it watched it end, or if no process with its boot id,
+// pid namespace, process id and start time exists.
 package host
 
 import (
@@ -24,25 +24,25 @@ import (
 // initialPID is the inode of a machine's initial pid namespace, which contains all others.
 const initialPID = 4026531836
 
-// Machine is what a witness knows about its machine.
+// Machine identifies the machine of a witness.
 type Machine struct {
 	BootID    string
 	Hostname  string
 	Namespace int64    // the pid namespace of the witness
-	Earlier   []string // boot ids under which a witness ran on this machine before
+	Earlier   []string // boot ids of this machine before the current one, as far as a witness recorded them
 }
 
 // SeesAll reports whether the witness sees the processes of all pid namespaces of its machine.
 func (m Machine) SeesAll() bool { return m.Namespace == initialPID }
 
-// ReadMachine reads about this machine from /proc. The error is a sentence that says why a witness cannot see the
-// processes here.
+// ReadMachine identifies this machine from /proc. The error is a sentence that says why a witness cannot see its
+// processes.
 func ReadMachine() (Machine, error) { return readMachine(proc{"/proc"}, os.Getpid()) }
 
 func readMachine(p proc, pid int) (Machine, error) {
 	boot, err := os.ReadFile(p.path("sys", "kernel", "random", "boot_id"))
 	if err != nil {
-		return Machine{}, fmt.Errorf("the boot id of this machine cannot be read: %w", err)
+		return Machine{}, fmt.Errorf("cannot read the boot id of this machine: %w", err)
 	}
 	status, err := os.ReadFile(p.path("self", "status"))
 	if err != nil {
@@ -58,13 +58,13 @@ func readMachine(p proc, pid int) (Machine, error) {
 	}
 	link, err := os.Readlink(p.path("self", "ns", "pid"))
 	if err != nil {
-		return Machine{}, fmt.Errorf("the pid namespace of the witness cannot be read: %w", err)
+		return Machine{}, fmt.Errorf("cannot read the pid namespace of the witness: %w", err)
 	}
 	inode, ok := holderproc.ParseNamespace(link)
 	if !ok {
 		return Machine{}, fmt.Errorf("the pid namespace of the witness is %q, which is no number", link)
 	}
-	if err := p.hides(); err != nil {
+	if err := p.checkVisible(); err != nil {
 		return Machine{}, err
 	}
 	hostname, err := os.Hostname()
@@ -74,10 +74,10 @@ func readMachine(p proc, pid int) (Machine, error) {
 	return Machine{BootID: strings.TrimSpace(string(boot)), Hostname: hostname, Namespace: inode}, nil
 }
 
-// maxBoots is how many boots of the machine are remembered. No lock is held for longer.
+// maxBoots is how many boots of the machine are recorded.
 const maxBoots = 32
 
-// boots is what a witness remembers across boots of its machine.
+// boots is the content of the file in which a witness records the boots of its machine.
 type boots struct {
 	Machine  string   `json:"machine"`           // /etc/machine-id
 	Product  string   `json:"product,omitempty"` // of the board or the virtual machine, where it may be read
@@ -100,7 +100,7 @@ type fingerprint struct{ machine, product []string }
 
 func rememberBoots(m Machine, dir string, id fingerprint) (with Machine, forgotten bool, err error) {
 	file := filepath.Join(dir, "boots.json")
-	now := boots{Machine: first(id.machine), Product: first(id.product), Hostname: m.Hostname}
+	now := boots{Machine: readFirst(id.machine), Product: readFirst(id.product), Hostname: m.Hostname}
 	if now.Machine == "" {
 		return m, false, errors.New("this machine has no /etc/machine-id: without it a reboot cannot be told from " +
 			"another machine")
@@ -109,7 +109,7 @@ func rememberBoots(m Machine, dir string, id fingerprint) (with Machine, forgott
 	if err != nil {
 		return m, false, err
 	}
-	if forgotten = len(before.Boots) > 0 && !before.same(now); !forgotten {
+	if forgotten = len(before.Boots) > 0 && !before.sameMachine(now); !forgotten {
 		now.Boots = before.Boots
 	}
 	now.Boots = append(slices.DeleteFunc(now.Boots, func(id string) bool { return id == m.BootID }), m.BootID)
@@ -121,8 +121,8 @@ func rememberBoots(m Machine, dir string, id fingerprint) (with Machine, forgott
 	return m, forgotten, nil
 }
 
-// same reports whether both are of one machine. Values that one of them could not read are ignored.
-func (b boots) same(other boots) bool {
+// sameMachine reports whether both were written on the same machine. Values that either could not read are ignored.
+func (b boots) sameMachine(other boots) bool {
 	return b.Machine == other.Machine && b.Hostname == other.Hostname &&
 		(b.Product == "" || other.Product == "" || b.Product == other.Product)
 }
@@ -150,8 +150,8 @@ func (b boots) write(file string) error {
 	return maybe.WriteFile(file, append(text, '\n'), 0o600)
 }
 
-// first returns the text of the first file that can be read.
-func first(files []string) string {
+// readFirst returns the text of the first file that can be read.
+func readFirst(files []string) string {
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil {
 			return strings.TrimSpace(string(text))

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// counts counts events since the start.
+// counts are the values of the counters, since the program started.
 type counts struct {
 	stated map[string]int // by cause
 	failed int
@@ -18,21 +18,23 @@ func (w *Witness) Collector(namespace string) prometheus.Collector {
 	gauge := func(name, help string, value func() int) {
 		register.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, w.locked(value))
 	}
-	gauge("locks", "Locks that processes of this machine hold and that say which.", func() int { return len(w.locks) })
+	gauge("locks", "Locks whose records say which process of this machine holds them.", func() int {
+		return len(w.locks)
+	})
 	gauge("processes", "Processes that are watched for their end.", func() int {
 		return count(w.running, func(p *process) bool { return len(p.watchers) > 0 })
 	})
-	gauge("unseen_processes", "Processes that hold locks and cannot be seen by the witness.", func() int {
+	gauge("unseen_processes", "Processes that hold locks but are invisible to the witness.", func() int {
 		return count(w.running, func(p *process) bool { return p.unseen })
 	})
-	gauge("pending_statements", "Locks whose holders have ended, which etcd does not know yet.", func() int {
+	gauge("pending_statements", "Locks whose holders have ended, without a statement in etcd so far.", func() int {
 		return count(w.locks, func(l *held) bool { return l.statement != nil && !l.published })
 	})
-	gauge("synced", "Whether the locks in etcd are known as they are.", func() int {
-		_, away := w.cfg.Fresh()
-		return truth(away == "")
+	gauge("synced", "Whether the witness is up to date with the locks in etcd.", func() int {
+		_, cause := w.cfg.Freshness()
+		return oneIf(cause == "")
 	})
-	gauge("may_state", "Whether etcd takes what the witness states.", func() int { return truth(w.mute == "") })
+	gauge("may_state", "Whether etcd accepts the statements of the witness.", func() int { return oneIf(w.writeProblem == "") })
 	register.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "statement_failures_total",
 		Help: "Attempts to write a statement that failed."}, w.locked(func() int { return w.counts.failed }))
 	for _, cause := range causes() {
@@ -61,7 +63,7 @@ func count[K comparable, V any](all map[K]V, is func(V) bool) (n int) {
 	return n
 }
 
-func truth(b bool) int {
+func oneIf(b bool) int {
 	if b {
 		return 1
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 )
 
-// proc is a /proc, mounted for this process's own pid namespace.
+// proc is a /proc file system that was mounted for the pid namespace of this process.
 type proc struct{ root string }
 
 func (p proc) path(parts ...string) string {
 	return filepath.Join(append([]string{p.root}, parts...)...)
 }
 
-// stat reads the state of the process. The error is the system's if the file cannot be read.
+// stat reads the state of the process. If the file cannot be read, the error wraps that of the system.
 func (p proc) stat(pid int64) (holderproc.Stat, error) {
 	text, err := os.ReadFile(p.path(strconv.FormatInt(pid, 10), "stat"))
 	if err != nil {
@@ -27,15 +27,15 @@ func (p proc) stat(pid int64) (holderproc.Stat, error) {
 	}
 	s, ok := holderproc.ParseStat(string(text))
 	if !ok {
-		return holderproc.Stat{}, fmt.Errorf("process %d: its stat cannot be read", pid)
+		return holderproc.Stat{}, fmt.Errorf("process %d: cannot parse its stat file", pid)
 	}
 	return s, nil
 }
 
-// isHolder reports whether the process with this id here may be the process of h: it has the id of h in its own
-// namespace, and that namespace is not known to differ from that of h. A reader that may not trace a process cannot
-// read its namespace; then the result is not certain. An error means that the process exists, but cannot be
-// distinguished from others.
+// isHolder reports whether the process with this id may be the process of h: in its innermost pid namespace it has the
+// id of h, and that namespace is not known to differ from that of h. certain is false if the namespace is unreadable,
+// which it is for a reader that may not trace the process. An error means that the process exists, but cannot be
+// identified.
 func (p proc) isHolder(pid int64, h holder) (may, certain bool, err error) {
 	name := strconv.FormatInt(pid, 10)
 	status, err := os.ReadFile(p.path(name, "status"))
@@ -47,7 +47,7 @@ func (p proc) isHolder(pid int64, h holder) (may, certain bool, err error) {
 	}
 	pids := holderproc.ParseNSpid(string(status))
 	if len(pids) == 0 {
-		return false, false, fmt.Errorf("process %d: its status does not have its ids", pid)
+		return false, false, fmt.Errorf("process %d: its status file has no NSpid line", pid)
 	}
 	if pids[len(pids)-1] != h.pid {
 		return false, false, nil
@@ -60,8 +60,8 @@ func (p proc) isHolder(pid int64, h holder) (may, certain bool, err error) {
 	return !ok || inode == h.namespace, ok, nil
 }
 
-// began returns the processes by start time.
-func (p proc) began() (map[int64][]int64, error) {
+// byStartTime returns the ids of all running processes by start time.
+func (p proc) byStartTime() (map[int64][]int64, error) {
 	dir, err := os.Open(p.root)
 	if err != nil {
 		return nil, err
@@ -87,13 +87,13 @@ func (p proc) began() (map[int64][]int64, error) {
 	return all, nil
 }
 
-// hides returns an error if this process cannot see all processes of the namespace of this /proc.
-func (p proc) hides() error {
+// checkVisible returns an error if the mount options of this /proc hide processes of other users from this process.
+func (p proc) checkVisible() error {
 	mounts, err := os.ReadFile(p.path("self", "mountinfo"))
 	if err != nil {
 		return err
 	}
-	mode, group := hidden(string(mounts), p.root)
+	mode, group := hidepidOptions(string(mounts), p.root)
 	if mode == "" {
 		return nil
 	}
@@ -108,8 +108,9 @@ func (p proc) hides() error {
 		"CAP_SYS_PTRACE or the group of the mount option gid, or mount /proc without hidepid", mode)
 }
 
-// hidden returns the mount options hidepid and gid of the /proc mounted last; mode is empty if nothing is hidden.
-func hidden(mountinfo, root string) (mode, group string) {
+// hidepidOptions returns the mount options hidepid and gid of the /proc mounted last; mode is empty if it hides
+// nothing.
+func hidepidOptions(mountinfo, root string) (mode, group string) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
 		fields := strings.Fields(before)

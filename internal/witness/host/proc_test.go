@@ -87,7 +87,7 @@ func TestHidepidIsDetected(t *testing.T) {
 		f := newFake(t)
 		f.file(strings.ReplaceAll(c.mountinfo, " /proc ", " "+f.root+" "), "self", "mountinfo")
 		f.file(c.status, "self", "status")
-		err := f.hides()
+		err := f.checkVisible()
 		if (err != nil) != c.hides {
 			t.Errorf("%s: %v", c.about, err)
 		}
@@ -103,7 +103,7 @@ func TestWitnessReportsWhatItCannotSee(t *testing.T) {
 		return func(f fake) { os.RemoveAll(f.path(parts...)) }
 	}
 	for want, change := range map[string]func(fake){
-		"the boot id of this machine cannot be read": remove("sys"),
+		"cannot read the boot id of this machine": remove("sys"),
 		"/proc belongs to another pid namespace than the witness": func(f fake) {
 			f.file("NSpid:\t812\t9\n", "self", "status")
 		},
@@ -111,7 +111,7 @@ func TestWitnessReportsWhatItCannotSee(t *testing.T) {
 			remove("self", "ns", "time")(f)
 			f.link("time:[4026532001]", "self", "ns", "time")
 		},
-		"the pid namespace of the witness cannot be read": remove("self", "ns", "pid"),
+		"cannot read the pid namespace of the witness": remove("self", "ns", "pid"),
 		"which is no number": func(f fake) {
 			remove("self", "ns", "pid")(f)
 			f.link("pid", "self", "ns", "pid")
@@ -146,7 +146,7 @@ func TestHolderCandidates(t *testing.T) {
 	f.process("300 17 1", ours, 500)
 	f.process("400 1", 0, 500)
 	f.process("500 2", ours, 500)
-	began, err := f.began()
+	began, err := f.byStartTime()
 	if err != nil || len(began[500]) != 5 || len(began[5]) != 1 {
 		t.Fatalf("%v, %v", began, err)
 	}
@@ -165,7 +165,7 @@ func TestHolderCandidates(t *testing.T) {
 		}
 	}
 	f.file("", "600", "stat")
-	if _, err := f.began(); err == nil {
+	if _, err := f.byStartTime(); err == nil {
 		t.Error("a process whose state cannot be read is left out")
 	}
 }
@@ -186,7 +186,7 @@ func TestUnreadableProcessIsNotTakenForAnother(t *testing.T) {
 		f.machine()
 		f.process("100 1", 4026532001, 500)
 		spoil(f)
-		p := processes{proc: f.proc, all: true,
+		p := processes{proc: f.proc, seesAll: true,
 			open: func(int64) (*handle, error) { return nil, errNoHandle }}
 		_, seen, err := p.search([]holder{{namespace: 4026532001, pid: 1, start: 500}})
 		if err == nil || len(seen) > 0 {

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// sight is the result of a look for a process.
-type sight int
+// lookResult is the result of a search for a process.
+type lookResult int
 
 const (
-	unseen  sight = iota // nothing is proven
-	absent               // it certainly does not exist
-	present              // it lives, and the watchers notice its end
+	unseen  lookResult = iota // it may exist, but is invisible to the witness
+	absent                    // it does not exist, for certain
+	present                   // it runs, and is watched
 )
 
-// processes looks for processes of this machine.
+// processes finds processes of this machine.
 type processes struct {
-	proc proc
-	all  bool // it contains all others
-	open func(pid int64) (*handle, error)
+	proc    proc
+	seesAll bool // the witness sees the processes of all pid namespaces
+	open    func(pid int64) (*handle, error)
 }
 
 // watcher notices the end of one process.
 type watcher struct {
 	pid    int64 // in the namespace of the witness
 	start  int64
-	handle *handle // nil if the kernel gave none: then the process is polled
+	handle *handle // nil if the kernel provided none: then the process is polled
 }
 
-// watch opens the process with this id and verifies that it is the process of h, if need be with another check.
-func (p processes) watch(pid int64, h holder, check func() bool) (watcher, sight) {
+// watch opens the process with this id, and verifies by its start time and the optional check that it is that of h.
+func (p processes) watch(pid int64, h holder, check func() bool) (watcher, lookResult) {
 	w := watcher{pid: pid, start: h.start}
 	handle, err := p.open(pid)
 	switch {
@@ -38,8 +38,8 @@ func (p processes) watch(pid int64, h holder, check func() bool) (watcher, sight
 	case err == nil:
 		w.handle = handle
 	}
-	// The process of h had started before. If it exists now, the older handle refers to it.
-	s := w.look(p.proc)
+	// If the process of h exists now, the handle that was opened before refers to it.
+	s := w.check(p.proc)
 	if s == present && check != nil && !check() {
 		s = absent
 	}
@@ -49,8 +49,8 @@ func (p processes) watch(pid int64, h holder, check func() bool) (watcher, sight
 	return w, s
 }
 
-// look reports whether the process lives.
-func (w watcher) look(p proc) sight {
+// check reports whether the process still runs.
+func (w watcher) check(p proc) lookResult {
 	if w.ended() {
 		return absent
 	}
@@ -65,7 +65,7 @@ func (w watcher) look(p proc) sight {
 	return unseen // it is hidden
 }
 
-// ended reports whether the process has certainly ended, without reading /proc.
+// ended reports whether the process has ended for certain, without reading /proc.
 func (w watcher) ended() bool {
 	if w.handle != nil {
 		return w.handle.ended()
@@ -79,8 +79,8 @@ func (w watcher) close() {
 	}
 }
 
-// exit returns the wait status of a process that ended, if it is known: /proc shows it until the process is reaped, to
-// its owner and root, and from then on the handle has it.
+// exit returns the wait status of an ended process, if it is known. Until the process is reaped, its owner and root can
+// read it in /proc; afterwards the handle has it.
 func (w watcher) exit(p proc) (status int64, known bool) {
 	if s, err := p.stat(w.pid); err == nil && s.Start == w.start && s.ExitCode != 0 {
 		return s.ExitCode, true
@@ -91,19 +91,19 @@ func (w watcher) exit(p proc) (status int64, known bool) {
 	return w.handle.exit()
 }
 
-// search looks for the processes of several holders in all namespaces that the witness sees. If it may not read the
-// namespace of a process, several processes may match: the holder has ended when all of them have. That is certain only
+// search finds the processes of several holders in all pid namespaces that the witness sees. If the namespace of a
+// process is unreadable, several processes may match; the holder has ended once all of them have. That is certain only
 // if the witness sees all namespaces.
-func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]sight, error) {
-	if err := p.proc.hides(); err != nil {
+func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]lookResult, error) {
+	if err := p.proc.checkVisible(); err != nil {
 		return nil, nil, err
 	}
-	began, err := p.proc.began()
+	began, err := p.proc.byStartTime()
 	if err != nil {
 		return nil, nil, err
 	}
 	found := map[holder][]watcher{}
-	seen := map[holder]sight{}
+	seen := map[holder]lookResult{}
 	for _, h := range holders {
 		if found[h], seen[h], err = p.searchOne(h, began[h.start]); err != nil {
 			for _, watchers := range found {
@@ -115,14 +115,14 @@ func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]si
 	return found, seen, nil
 }
 
-// searchOne looks for one holder among the processes with its start time. Unreadable ones prove nothing.
-func (p processes) searchOne(h holder, candidates []int64) (found []watcher, seen sight, err error) {
+// searchOne finds one holder among the processes with its start time. If one of them is unreadable, nothing is proven.
+func (p processes) searchOne(h holder, candidates []int64) (found []watcher, seen lookResult, err error) {
 	is := func(pid int64) bool {
 		may, certain, failed := p.proc.isHolder(pid, h)
 		err = errors.Join(err, failed)
-		return may && (certain || p.all)
+		return may && (certain || p.seesAll)
 	}
-	if p.all {
+	if p.seesAll {
 		seen = absent
 	}
 	for _, pid := range candidates {
@@ -154,14 +154,14 @@ func closeAll(watchers []watcher) {
 	}
 }
 
-// exit is how a holder ended, as its last watcher saw it.
+// exit describes the end of a holder's process.
 type exit struct {
-	at     time.Time // zero if nobody saw it
+	at     time.Time // zero if the end was not observed
 	signal string
 	code   *int
 }
 
-func exitOf(w watcher, p proc, at time.Time) exit {
+func readExit(w watcher, p proc, at time.Time) exit {
 	e := exit{at: at}
 	if status, known := w.exit(p); known {
 		signal, code := outcome(status)

@@ -11,68 +11,68 @@ import (
 )
 
 const (
-	publishers = 8 // statements in flight at the same time
-	lastRetry  = 30 * time.Second
+	maxWrites = 8 // statements written at the same time
+	maxRetry  = 30 * time.Second
 )
 
-// publishAll sends all statements, until etcd has them or their holds are over.
+// publishAll writes all statements until ctx ends, and retries those that fail.
 func (w *Witness) publishAll(ctx context.Context) {
-	again := w.pauses.retry
+	retry := w.pauses.retry
 	for {
 		var later <-chan time.Time
-		if w.stateAll(ctx) && w.mayStateAgain(ctx) {
-			again = w.pauses.retry
+		if w.writeAll(ctx) && w.checkWritable(ctx) {
+			retry = w.pauses.retry
 		} else {
-			later = time.After(again)
-			again = min(2*again, lastRetry)
+			later = time.After(retry)
+			retry = min(2*retry, maxRetry)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.publish:
+		case <-w.publishNow:
 		case <-later:
 		}
 	}
 }
 
-// stateAll states everything once, and reports whether nothing is left to do.
-func (w *Witness) stateAll(ctx context.Context) (done bool) {
+// writeAll tries to write each pending statement once, and reports whether none is left.
+func (w *Witness) writeAll(ctx context.Context) (done bool) {
 	var all sync.WaitGroup
-	free := make(chan struct{}, publishers)
+	slots := make(chan struct{}, maxWrites)
 	var failed atomic.Bool
 	for _, l := range w.unpublished() {
-		free <- struct{}{}
+		slots <- struct{}{}
 		if failed.Load() { // the others would wait for etcd, too
 			break
 		}
 		all.Go(func() {
-			if !w.state(ctx, l) {
+			if !w.writeStatement(ctx, l) {
 				failed.Store(true)
 			}
-			<-free
+			<-slots
 		})
 	}
 	all.Wait()
 	return len(w.unpublished()) == 0
 }
 
-// mayStateAgain checks whether statements are possible again, if the last result was that they are not and no statement
-// is left that would show it.
-func (w *Witness) mayStateAgain(ctx context.Context) bool {
+// checkWritable reports whether etcd accepts statements. It asks etcd only after a refusal, when no pending statement
+// would show it.
+func (w *Witness) checkWritable(ctx context.Context) bool {
 	w.mu.Lock()
-	able := w.mute == ""
+	writable := w.writeProblem == ""
 	w.mu.Unlock()
-	if able {
+	if writable {
 		return true
 	}
-	err := w.cfg.Prove(ctx)
+	err := w.cfg.CheckWritable(ctx)
 	if ctx.Err() == nil {
-		w.mayState(err)
+		w.recordWritable(err)
 	}
 	return err == nil
 }
 
-// unpublished returns the holds whose holders have ended without a statement in etcd.
+// unpublished returns the holds whose statements etcd has not accepted yet, or has lost.
 func (w *Witness) unpublished() (all []*held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,35 +84,35 @@ func (w *Witness) unpublished() (all []*held) {
 	return all
 }
 
-// state states the end of one holder, and reports whether that is done.
-func (w *Witness) state(ctx context.Context, l *held) (done bool) {
+// writeStatement writes the statement about one hold, and reports whether that is done or no longer needed.
+func (w *Witness) writeStatement(ctx context.Context, l *held) (done bool) {
 	s := *l.statement
-	err := w.cfg.State(ctx, s)
+	err := w.cfg.RecordProof(ctx, s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case err == nil:
-		w.mute = ""
+		w.writeProblem = ""
 		l.published = true
-		l.at = time.Now()
-		w.report(l)
+		l.publishedAt = time.Now()
+		w.logStatement(l)
 	case errors.Is(err, metadata.ErrChanged):
 		if w.locks[s.Lock] == l {
-			w.gone(s.Lock)
+			w.dropHold(s.Lock)
 		}
 	default:
 		w.counts.failed++
 		if ctx.Err() == nil {
-			w.fails(&w.mute, "an end cannot be stated", err)
+			w.recordProblem(&w.writeProblem, "cannot record that a holder is dead", err)
 		}
 		return false
 	}
 	return true
 }
 
-// report logs and counts a statement that etcd has. The caller holds mu.
-func (w *Witness) report(l *held) {
-	if l.reported { // stated again
+// logStatement logs and counts a statement that etcd has accepted. The caller holds mu.
+func (w *Witness) logStatement(l *held) {
+	if l.reported { // it was written again
 		return
 	}
 	l.reported = true
@@ -128,18 +128,18 @@ func (w *Witness) report(l *held) {
 	event.Msg(s.How)
 }
 
-// missing marks published statements that the view does not show in time as unpublished: they were gone before the view
-// could show them. Stating them again does no harm.
-func (w *Witness) missing() {
-	if _, cause := w.cfg.Fresh(); cause != "" {
+// requeueMissing has accepted statements written again that the view does not show in time: they were deleted before
+// the view saw them. Writing one twice does no harm.
+func (w *Witness) requeueMissing() {
+	if _, cause := w.cfg.Freshness(); cause != "" {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.locks {
-		if l.published && !l.shown && time.Since(l.at) >= w.pauses.echo {
+		if l.published && !l.inView && time.Since(l.publishedAt) >= w.pauses.viewLag {
 			l.published = false
-			wake(w.publish)
+			wake(w.publishNow)
 		}
 	}
 }

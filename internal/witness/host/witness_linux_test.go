@@ -56,7 +56,7 @@ func TestStatementHasTheSignalOfAKilledProcess(t *testing.T) {
 
 func TestProcessReapedDuringALookIsNotHidden(t *testing.T) {
 	for want, look := range map[any]func(w watcher, p proc) any{
-		absent:   func(w watcher, p proc) any { w.handle = nil; return w.look(p) },
+		absent:   func(w watcher, p proc) any { w.handle = nil; return w.check(p) },
 		int64(9): func(w watcher, p proc) any { status, _ := w.exit(p); return status },
 	} {
 		c := (&world{TB: t}).sleeper()
@@ -154,7 +154,7 @@ func TestRecordWrittenByHandIsEquivalent(t *testing.T) {
 		namespace != strconv.FormatInt(self.PIDNamespace, 10) {
 		t.Fatalf("the script says %q, %v; want %+v", out, err, self)
 	}
-	if !w.machine.Concerns([]metadata.Field{{Name: metadata.FieldBootID, Value: self.BootID}}) {
+	if !w.machine.MayHold([]metadata.Field{{Name: metadata.FieldBootID, Value: self.BootID}}) {
 		t.Error("a record of plain keys is left out")
 	}
 }
@@ -277,14 +277,14 @@ func TestDetachedOrEndedHoldIsLeftAlone(t *testing.T) {
 func TestMissingStatementIsRewritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	one := w.witness(func(one *Witness) { one.pauses.echo = time.Hour }) // it is seen to go
+	one := w.witness(func(one *Witness) { one.pauses.viewLag = time.Hour }) // it is seen to go
 	c, h := w.holder("a")
 	_ = c.Process.Kill()
 	w.death(h)
 	w.eventually("the statement in the view", func() bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		return one.locks["a"].published && one.locks["a"].shown
+		return one.locks["a"].published && one.locks["a"].inView
 	})
 	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(h.UUID)); err != nil { // its lease ended
 		t.Fatal(err)
@@ -306,9 +306,9 @@ func TestStatementLostBeforeItsAnswerIsRewritten(t *testing.T) {
 		})
 	}
 	w.witness(func(one *Witness) {
-		one.pauses.echo = 50 * time.Millisecond
+		one.pauses.viewLag = 50 * time.Millisecond
 		one.pauses.poll = 10 * time.Millisecond
-		one.cfg.State = func(ctx context.Context, s metadata.Statement) error {
+		one.cfg.RecordProof = func(ctx context.Context, s metadata.Statement) error {
 			err := store.State(ctx, s)
 			first.Do(func() {
 				resp, failed := w.etcd.Delete(ctx, w.layout.Death(s.UUID))
@@ -340,7 +340,7 @@ func TestRecoveredWitnessReportsSo(t *testing.T) {
 		var granted atomic.Bool
 		one := w.witness(func(one *Witness) {
 			one.pauses.retry = 10 * time.Millisecond
-			one.cfg.Prove = func(context.Context) error {
+			one.cfg.CheckWritable = func(context.Context) error {
 				if granted.Load() {
 					return nil
 				}
@@ -349,7 +349,7 @@ func TestRecoveredWitnessReportsSo(t *testing.T) {
 		})
 		w.eventually("the trouble", func() bool {
 			err := one.Synced()
-			return err != nil && strings.Contains(err.Error(), "nothing can be stated")
+			return err != nil && strings.Contains(err.Error(), "etcd does not accept statements")
 		})
 		w.shows(one, "w_may_state 0")
 		granted.Store(true)
@@ -360,13 +360,13 @@ func TestRecoveredWitnessReportsSo(t *testing.T) {
 		w := newWorld(t)
 		one := w.witness(func(one *Witness) {
 			one.pauses.retry = 10 * time.Millisecond
-			one.cfg.State = func(context.Context, metadata.Statement) error { return denied }
+			one.cfg.RecordProof = func(context.Context, metadata.Statement) error { return denied }
 		})
 		c, h := w.holder("a")
 		_ = c.Process.Kill()
 		w.eventually("the trouble", func() bool {
 			err := one.Synced()
-			return err != nil && strings.Contains(err.Error(), "an end cannot be stated")
+			return err != nil && strings.Contains(err.Error(), "cannot record that a holder is dead")
 		})
 		w.commit(locktxn.Release(w.layout, h))
 		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
@@ -470,9 +470,10 @@ func TestHiddenNamespaceIsReportedOnce(t *testing.T) {
 	h := w.hold("a", c.Process.Pid, gone)
 	const nobody = 1<<22 + 1 // above the largest process id
 	other := w.hold("b", nobody, self)
-	w.eventually("its word", func() bool { return strings.Contains(one.log.String(), "cannot be seen from here") })
+	warning := "cannot see a process of this machine"
+	w.eventually("a warning", func() bool { return strings.Contains(one.log.String(), warning) })
 	w.shows(one, "w_unseen_processes 2")
-	if n := strings.Count(one.log.String(), "cannot be seen from here"); n != 1 {
+	if n := strings.Count(one.log.String(), warning); n != 1 {
 		t.Errorf("it is logged %d times", n)
 	}
 	if w.stated(h) != nil || w.stated(other) != nil {

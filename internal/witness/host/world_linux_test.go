@@ -83,13 +83,13 @@ func (w *world) witness(change ...func(*Witness)) witness {
 	if w.watch != nil {
 		source.Watch = w.watch
 	}
-	view := lockview.New(w.layout, source, lockview.Options{Keep: w.machine.Concerns, Explain: etcdconn.Explain})
+	view := lockview.New(w.layout, source, lockview.Options{Keep: w.machine.MayHold, Explain: etcdconn.Explain})
 	one := New(Config{
-		ID: "w1", Machine: w.machine, Locks: view.Locks, Changed: view.Changed, State: store.State,
-		Suspect: store.Suspect,
-		Fresh:   func() (int64, string) { f := view.Fresh(); return f.First, f.Cause },
-		Prove:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
-		Explain: etcdconn.Explain, Now: time.Now, Log: zerolog.New(log),
+		ID: "w1", Machine: w.machine, Locks: view.Locks, Changed: view.Changed, RecordProof: store.State,
+		RecordSuspicion: store.Suspect,
+		Freshness:       func() (int64, string) { f := view.Fresh(); return f.First, f.Cause },
+		CheckWritable:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
+		Explain:         etcdconn.Explain, Now: time.Now, Log: zerolog.New(log),
 	})
 	for _, c := range change {
 		c(one)

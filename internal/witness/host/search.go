@@ -14,15 +14,15 @@ import (
 // searching costs at most a twentieth of a processor.
 const searchShare = 20
 
-// searchPause is the pause after a search that failed.
+// searchPause is the pause after a failed search.
 const searchPause = 5 * time.Second
 
-// look finds the processes that hold locks, and polls those for which the kernel gives no handle.
-func (w *Witness) look(ctx context.Context) {
+// watchProcesses finds the processes that hold locks, and polls those for which the kernel provides no handle.
+func (w *Witness) watchProcesses(ctx context.Context) {
 	poll := time.NewTicker(w.pauses.poll)
 	defer poll.Stop()
 	for {
-		next := w.lookForAll(ctx)
+		next := w.searchDue(ctx)
 		var later <-chan time.Time
 		if !next.IsZero() {
 			later = time.After(max(time.Until(next), time.Millisecond))
@@ -30,62 +30,63 @@ func (w *Witness) look(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.find:
+		case <-w.searchNow:
 		case <-later:
 		case <-poll.C:
 			w.pollAll()
 			w.forgetIdle()
-			w.missing()
+			w.requeueMissing()
 		}
 	}
 }
 
-// lookForAll looks for the processes that are due, and returns when the next one is; zero for none.
-func (w *Witness) lookForAll(ctx context.Context) (next time.Time) {
+// searchDue searches for the processes that are due, and returns when the next search is due; zero for none.
+func (w *Witness) searchDue(ctx context.Context) (next time.Time) {
 	began := time.Now()
-	direct, nested := w.wanted(began)
+	direct, nested := w.holdersToFind(began)
 	for _, h := range direct {
 		one, seen := w.processes.watch(h.pid, h, nil) // in the namespace of the witness
 		if seen == present {
-			w.found(h, []watcher{one}, seen)
+			w.recordSearch(h, []watcher{one}, seen)
 		} else {
-			w.found(h, nil, seen)
+			w.recordSearch(h, nil, seen)
 		}
 	}
 	if len(nested) > 0 {
 		found, seen, err := w.processes.search(nested)
 		if err != nil {
-			w.cfg.Log.Warn().Err(err).Msg("the processes of this machine cannot be searched: this is tried again")
+			w.cfg.Log.Warn().Err(err).Msg("cannot search the processes of this machine; retrying")
 			w.postpone(began.Add(searchPause))
 		}
 		for h, s := range seen {
-			w.found(h, found[h], s)
+			w.recordSearch(h, found[h], s)
 		}
 		w.postpone(time.Now().Add(searchShare * time.Since(began)))
 	}
-	w.lookForCommands(ctx)
+	w.searchCommands(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.running {
-		if (p.wanted() || p.outlived()) && (next.IsZero() || p.next.Before(next)) {
+		if (p.mustBeFound() || p.commandMayLive()) && (next.IsZero() || p.next.Before(next)) {
 			next = p.next
 		}
 	}
 	return next
 }
 
-// wanted reports whether the process still has to be found.
-func (p *process) wanted() bool {
-	return p.over == nil && len(p.watchers) == 0 && len(p.locks) > 0 && !p.unseen
+// mustBeFound reports whether the process must be searched for: it holds locks, and nothing watches it yet.
+func (p *process) mustBeFound() bool {
+	return p.exit == nil && len(p.watchers) == 0 && len(p.locks) > 0 && !p.unseen
 }
 
-// wanted returns the holders to look for now: by their ids in the namespace of the witness, and in all others.
-func (w *Witness) wanted(now time.Time) (direct, nested []holder) {
+// holdersToFind returns the holders to search for now: those in the pid namespace of the witness, which are found by
+// their ids, and those in other namespaces.
+func (w *Witness) holdersToFind(now time.Time) (direct, nested []holder) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for h, p := range w.running {
 		switch {
-		case !p.wanted() || p.next.After(now):
+		case !p.mustBeFound() || p.next.After(now):
 		case h.namespace == w.cfg.Machine.Namespace:
 			direct = append(direct, h)
 		default:
@@ -95,19 +96,20 @@ func (w *Witness) wanted(now time.Time) (direct, nested []holder) {
 	return direct, nested
 }
 
-// postpone delays the search of the other namespaces until then.
+// postpone delays the search of other pid namespaces.
 func (w *Witness) postpone(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for h, p := range w.running {
-		if p.wanted() && h.namespace != w.cfg.Machine.Namespace && p.next.Before(until) {
+		if p.mustBeFound() && h.namespace != w.cfg.Machine.Namespace && p.next.Before(until) {
 			p.next = until
 		}
 	}
 }
 
-// found records the result of a look for a holder. A process counts as absent only after two looks.
-func (w *Witness) found(h holder, watchers []watcher, seen sight) {
+// recordSearch stores the result of a search for a holder. Two consecutive searches without a result prove that the
+// process is gone.
+func (w *Witness) recordSearch(h holder, watchers []watcher, seen lookResult) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.running[h]
@@ -121,44 +123,44 @@ func (w *Witness) found(h holder, watchers []watcher, seen sight) {
 		p.watchers = watchers
 		for _, one := range watchers {
 			if one.handle != nil {
-				w.following.Go(func() { w.await(h, one) })
+				w.following.Go(func() { w.awaitExit(h, one) })
 			}
 		}
 	case absent:
 		if p.looks++; p.looks > 1 {
-			w.ended(p, exit{})
+			w.holderEnded(p, exit{})
 			return
 		}
-		p.next = time.Now().Add(w.pauses.again)
+		p.next = time.Now().Add(w.pauses.absent)
 	case unseen:
 		p.unseen = true
-		w.cannotSee(p)
+		w.warnUnseen(p)
 	}
 }
 
-// cannotSee logs once that a holder's process cannot be seen. The caller holds mu.
-func (w *Witness) cannotSee(p *process) {
-	if w.warned {
+// warnUnseen logs once that a holder's process is invisible to the witness. The caller holds mu.
+func (w *Witness) warnUnseen(p *process) {
+	if w.warnedUnseen {
 		return
 	}
-	w.warned = true
+	w.warnedUnseen = true
 	w.cfg.Log.Warn().Int64("pid", p.pid).Int64("pid_namespace", p.namespace).
 		Int64("own_namespace", w.cfg.Machine.Namespace).
-		Msg("a process of this machine that holds a lock cannot be seen from here, and its end cannot be proven: run " +
-			"the witness in the pid namespace of the machine; this is said once, a metric counts them")
+		Msg("cannot see a process of this machine that holds a lock, so cannot prove its end: run the witness in the " +
+			"pid namespace of the machine; logged once, a metric counts such processes")
 }
 
-// await waits for the end of one process.
-func (w *Witness) await(h holder, one watcher) {
+// awaitExit waits for the end of one process.
+func (w *Witness) awaitExit(h holder, one watcher) {
 	if one.handle.wait() != nil {
 		return // closed: the end no longer matters
 	}
-	w.over(h, one, w.cfg.Now())
+	w.recordExit(h, one, w.cfg.Now())
 }
 
-// over records the end of one process.
-func (w *Witness) over(h holder, one watcher, at time.Time) {
-	e := exitOf(one, w.processes.proc, at)
+// recordExit notes that a watched process has ended. The holder has ended when its last watched process has.
+func (w *Witness) recordExit(h holder, one watcher, at time.Time) {
+	e := readExit(one, w.processes.proc, at)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.running[h]
@@ -168,24 +170,25 @@ func (w *Witness) over(h holder, one watcher, at time.Time) {
 	p.watchers = slices.DeleteFunc(p.watchers, func(other watcher) bool { return other == one })
 	one.close()
 	if len(p.watchers) == 0 {
-		w.ended(p, e)
+		w.holderEnded(p, e)
 	}
 }
 
-// ended records that a process has certainly ended. From now on it can start no command. The caller holds mu.
-func (w *Witness) ended(p *process, e exit) {
+// holderEnded notes that a holder's process has ended for certain. If it ran a command in a cgroup, the end is stated
+// only once the command has ended, too. The caller holds mu.
+func (w *Witness) holderEnded(p *process, e exit) {
 	if p.cgroup == 0 || len(p.locks) == 0 {
-		w.conclude(p, e)
+		w.stateEnd(p, e)
 		return
 	}
-	p.over = &e
+	p.exit = &e
 	p.next = time.Now()
-	p.pause = w.pauses.soon
-	wake(w.find)
+	p.commandPause = w.pauses.command
+	wake(w.searchNow)
 }
 
-// conclude states the end of a process for all of its locks. The caller holds mu.
-func (w *Witness) conclude(p *process, e exit) {
+// stateEnd prepares a proof for each lock of an ended process. The caller holds mu.
+func (w *Witness) stateEnd(p *process, e exit) {
 	delete(w.running, p.holder)
 	for _, l := range p.locks {
 		how := fmt.Sprintf("process %d on %s", p.pid, w.cfg.Machine.Hostname)
@@ -194,16 +197,16 @@ func (w *Witness) conclude(p *process, e exit) {
 		} else {
 			how += " ended"
 		}
-		s := w.statement(l.hold, metadata.CauseProcessEnded, how)
+		s := w.newStatement(l.hold, metadata.CauseProcessEnded, how)
 		s.EndedAt = metadata.Time{Time: e.at}
 		s.ExitCode = e.code
 		s.Signal = e.signal
 		l.statement = &s
 	}
-	wake(w.publish)
+	wake(w.publishNow)
 }
 
-// pollAll looks at the processes for which the kernel gave no handle.
+// pollAll checks the processes for which the kernel provided no handle.
 func (w *Witness) pollAll() {
 	type one struct {
 		holder
@@ -220,8 +223,8 @@ func (w *Witness) pollAll() {
 	}
 	w.mu.Unlock()
 	for _, o := range all {
-		if o.look(w.processes.proc) == absent {
-			w.over(o.holder, o.watcher, w.cfg.Now())
+		if o.check(w.processes.proc) == absent {
+			w.recordExit(o.holder, o.watcher, w.cfg.Now())
 		}
 	}
 }
@@ -238,22 +241,23 @@ func (w *Witness) forgetIdle() {
 	}
 }
 
-// holder is a process that holds locks.
+// holder identifies a process that holds locks.
 type holder struct {
 	boot                  string
 	namespace, pid, start int64 // 0 for one of an earlier boot
 	cgroup                int64 // where its command runs, which may outlive it; 0 for none
 }
 
-// hold is a lock that a process of this machine holds.
+// hold is one acquisition of a lock by a process of this machine.
 type hold struct {
 	lock, uuid string
 	token      int64
 	holder     holder
 }
 
-// Concerns reports whether the keys of a lock may name a boot of this machine. Few locks of a cluster do.
-func (m Machine) Concerns(fields []metadata.Field) bool {
+// MayHold reports whether a process of this machine may hold the lock: its keys contain a boot id of this machine. It
+// filters out most locks of a cluster cheaply.
+func (m Machine) MayHold(fields []metadata.Field) bool {
 	return slices.ContainsFunc(fields, func(f metadata.Field) bool {
 		if f.Name != metadata.FieldMetadata && f.Name != metadata.FieldBootID {
 			return false
@@ -279,11 +283,11 @@ func (m Machine) hold(r *metadata.Record) (hold, bool) {
 	h.holder.pid = r.PID
 	h.holder.start = p.Start
 	h.holder.cgroup = p.CgroupID
-	return h, p.BootID == m.BootID && p.Start > 0 && p.PIDNamespace > 0 && r.PID > 0 && !unreadable(r)
+	return h, p.BootID == m.BootID && p.Start > 0 && p.PIDNamespace > 0 && r.PID > 0 && !hasUnreadableCgroup(r)
 }
 
-// unreadable reports whether the record has a cgroup, but one that cannot be read.
-func unreadable(r *metadata.Record) bool {
+// hasUnreadableCgroup reports whether the record names a cgroup in an unreadable form.
+func hasUnreadableCgroup(r *metadata.Record) bool {
 	return r.Process.CgroupID < 0 || slices.ContainsFunc(r.Problems, func(p metadata.Problem) bool {
 		return p.Field == metadata.FieldCgroupID && p.Reason != metadata.ReasonLeftover
 	})
