@@ -147,7 +147,7 @@ func IntervalShape() Shape {
 		{"wait", "whether this is a wait for the lock instead of a hold"},
 		{"uuid, token", "the hold, as in a lock; null for a wait"},
 		{"owner, hostname, pid", "who held or waited; owner and hostname are cut to 80 bytes"},
-		{"began_at, ended_at", "when it began and ended; ended_at is null while it lasts"},
+		{"began_at, ended_at", "when it began and ended; null when unknown, ended_at also while it lasts"},
 		{"alert_at", "the alert of a hold; null for a wait, and when there is none"},
 		{"how", "of a hold that is over, as in an ending; of a wait that is over, taken or gave_up; else null"},
 	}}

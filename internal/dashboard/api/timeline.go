@@ -128,7 +128,9 @@ func newInterval(i *intervals.Interval, now time.Time) lockjson.Interval {
 	if i.Name != i.Lock {
 		j.ShareOf = &i.Lock
 	}
-	j.BeganAt, j.BeganIn = lockjson.Instant(i.Begin, now)
+	if !i.Guessed {
+		j.BeganAt, j.BeganIn = lockjson.Instant(i.Begin, now)
+	}
 	j.EndedAt, j.EndedIn = lockjson.Instant(i.End, now)
 	j.AlertAt, j.AlertIn = lockjson.Instant(i.Alert, now)
 	switch {

@@ -23,6 +23,7 @@ type Interval struct {
 	PID         int64
 
 	Begin, End time.Time // a zero End: it lasts
+	Guessed    bool      // nobody knows when it began
 	Alert      time.Time // of a hold; zero: it has none
 	Ended      string    // how a hold ended, as etcd has it
 	Taken      bool      // a wait ended with the lock
@@ -144,7 +145,8 @@ func lasting(i Interval) int {
 // straighten has an interval begin before it ends, and not after now.
 func (i *Interval) straighten(now time.Time) {
 	end := cmp.Or(i.End, now)
-	if i.Begin.IsZero() || i.Begin.After(end) {
+	i.Guessed = i.Begin.IsZero()
+	if i.Guessed || i.Begin.After(end) {
 		i.Begin = end
 	}
 }
