@@ -191,7 +191,7 @@ func refusals() []refusal {
 			result: "error"},
 		{name: "that etcd refuses", fails: errors.New("out of space"), status: 503,
 			says: "Nothing was done: out of space", result: "error"},
-		{name: "of which nobody knows", fails: protocol.ErrUnknown, status: 504, says: "Outcome unknown",
+		{name: "of which nobody knows", fails: metadata.ErrOutcomeUnknown, status: 504, says: "Outcome unknown",
 			result: "error"},
 		// the last one: the dead do not come back
 		{name: "of a dead holder", verbs: "extend", change: dead, status: 409, says: "the holder has ended"},

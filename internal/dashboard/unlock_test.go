@@ -160,7 +160,7 @@ func TestForceUnlockWithUnknownOutcomeIsRechecked(t *testing.T) {
 				operates(config, func(on protocol.Subject, a protocol.Action) error {
 					asked++
 					c.really(s, on.Hold, protocol.Forced(on.Hold, a, on.Follows).Ending)
-					return fmt.Errorf("%w: timeout", protocol.ErrUnknown)
+					return fmt.Errorf("%w: timeout", metadata.ErrOutcomeUnknown)
 				}, v.action)
 			})
 			w := post(d, "chief", v.link(), v.form)

@@ -188,7 +188,7 @@ func TestEndingADelayWithALostAnswer(t *testing.T) {
 		want           error
 	}{
 		"though it was done":                          {true, false, nil},
-		"and which was not done":                      {false, false, protocol.ErrUnknown},
+		"and which was not done":                      {false, false, metadata.ErrOutcomeUnknown},
 		"and which another delay keeps from being so": {false, true, metadata.ErrChanged},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -85,8 +85,8 @@ func (e *unknownError) Error() string {
 }
 func (e *unknownError) Unwrap() error { return e.error }
 
-// Is reports whether target is ErrUnknown.
-func (e *unknownError) Is(target error) bool { return target == protocol.ErrUnknown }
+// Is reports whether target is [metadata.ErrOutcomeUnknown].
+func (e *unknownError) Is(target error) bool { return target == metadata.ErrOutcomeUnknown }
 
 var errNotSent = errors.New("no lease for the keys that go with it")
 

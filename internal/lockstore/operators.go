@@ -18,8 +18,8 @@ import (
 //   - a [*protocol.RefusedError] for what makes no sense,
 //   - [ErrNoSpace] in an etcd that is out of space,
 //
-// after which nothing was done, and [protocol.ErrUnknown]: if etcd's answer is lost, the store does not send again but
-// reads what happened, which may leave the outcome open.
+// after which nothing was done, and [metadata.ErrOutcomeUnknown]: if etcd's answer is lost, the store does not send
+// again but reads what happened, which may leave the outcome open.
 //
 // A hold or a lock delay can be ended even if etcd is out of space: then the log line is the only record, and no lock
 // delay follows.
@@ -78,7 +78,7 @@ func (s *Store) mark(ctx context.Context, r *metadata.Record, a protocol.Action)
 			return locktxn.Mark(s.layout, hold(r), mark.Field, document, lease, audit)
 		},
 		func(*metadata.Record) bool { return true })
-	if err != nil && mark.Leased && !errors.Is(err, protocol.ErrUnknown) {
+	if err != nil && mark.Leased && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		s.revoke(ctx, lease)
 	}
 	return err

@@ -116,7 +116,7 @@ func TestOperationsOnAnEndedHold(t *testing.T) {
 func TestOperationsWithALostAnswer(t *testing.T) {
 	t.Parallel()
 	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock, protocol.ActionWithdraw) {
-		unknown := func(err error) bool { return errors.Is(err, protocol.ErrUnknown) }
+		unknown := func(err error) bool { return errors.Is(err, metadata.ErrOutcomeUnknown) }
 		changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
 		fine := func(err error) bool { return err == nil }
 		for name, c := range map[string]struct {

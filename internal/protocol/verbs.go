@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"errors"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
@@ -166,9 +165,6 @@ type Outcome struct {
 	Ending  metadata.Ending // of [ActionForceUnlock]
 	Follows time.Duration   // the lock delay that follows
 }
-
-// ErrUnknown is wrapped by an error that leaves open whether an operator's action was done, or may yet be.
-var ErrUnknown = errors.New("outcome unknown")
 
 // RefusedError means that an action makes no sense. Nothing was done.
 type RefusedError struct{ Why string } // a sentence

@@ -14,10 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ErrUnknown is wrapped by the error of a force unlock whose answer was lost: it may have been done, or may yet be.
-// Read the lock again.
-var ErrUnknown = errors.New("the outcome is unknown: it may or may not have been done")
-
 // ChangedError means that nothing was done, because the hold that the caller saw is over. It wraps
 // [metadata.ErrChanged].
 type ChangedError struct {
@@ -46,7 +42,7 @@ func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 // next holder may work at the same time, unless a fence refuses late writes. Waiting for the auto-unlock is safer.
 //
 // nil means that this call ended the hold. A [*ChangedError] means that the hold was already over and nothing was done;
-// an extension by the holder is not such a change. After an [ErrUnknown] read the lock again.
+// an extension by the holder is not such a change. After a [metadata.ErrOutcomeUnknown], read the lock again.
 //
 // An etcd that is out of space cannot store the records. The hold is ended anyway, without a lock delay, and
 // [Options].Logger logs it.
@@ -73,8 +69,6 @@ func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, rea
 		return &ChangedError{Lock: r.Name, Now: &changed.Now}
 	case errors.Is(err, metadata.ErrChanged):
 		return &ChangedError{Lock: r.Name}
-	case errors.Is(err, protocol.ErrUnknown):
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	return err
 }

@@ -66,8 +66,8 @@ func LockOptions(opts ...mutex.Option) Option {
 //   - true: the error is that of fn and of the lock, as from Do.
 //
 // A period is used up when fn begins. If the process then dies, or fn fails, fn does not run again before the next
-// period, unless [PeriodBackOnError] is given. After a [mutex.ErrUnknown] the period may be used up although fn did not
-// run.
+// period, unless [PeriodBackOnError] is given. After a [metadata.ErrOutcomeUnknown] the period may be used up although
+// fn did not run.
 func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.Duration,
 	fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
 	o, err := newOnce(locks, name, every, fn, opts)

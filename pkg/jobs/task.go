@@ -128,7 +128,7 @@ func (t *Task) Asked() <-chan struct{} { return t.lock.FinishRequested() }
 
 // Finish puts the task into a state that a transition leads to, with a note for operators, and releases its lock, in
 // one transaction. If this worker has lost the task, the error is a [*mutex.LostError] and nothing is written. After a
-// [mutex.ErrUnknown] call it again with the same arguments.
+// [metadata.ErrOutcomeUnknown] call it again with the same arguments.
 func (t *Task) Finish(state, note string) error {
 	if !slices.Contains(t.set.opts.Transitions[t.from], state) {
 		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", t.from, state))

@@ -147,6 +147,10 @@ func (r *Record) AcknowledgedAt(now time.Time) *Acknowledgement {
 // extended, or the lock was taken by another client. Read the lock again instead of retrying.
 var ErrChanged = errors.New("the hold changed")
 
+// ErrOutcomeUnknown means that etcd's answer was lost: the request may have been committed, or may yet be. Read the
+// keys that it writes to learn which. A lock that such a request took is released in the background.
+var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not have been done")
+
 // Removal is a request to end a hold, with the ending to record.
 type Removal struct {
 	Record *Record

@@ -144,7 +144,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 		if err == nil {
 			err = unsettled
 		}
-		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+		return nil, fmt.Errorf("%w: %w", metadata.ErrOutcomeUnknown, err)
 	}
 	if mine := b.heldByAttempt(s); len(mine) == len(b.wanted) {
 		return b.newHandles(func(i int) (int64, metadata.Document) {

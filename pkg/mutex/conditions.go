@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // UnlockWith releases the lock and writes the caller's own keys in the same transaction, if the compares hold: the
@@ -22,9 +23,9 @@ import (
 // nil means that both happened. A [*LostError] means that the hold was already over and nothing was written. After any
 // other error, such as a [*ConditionError], the lock is held as before.
 //
-// After an [ErrUnknown] call UnlockWith again with the same writes to learn what became of them, or [Lock.Unlock] to
-// give up. An ErrUnknown may also be a ConditionError: the condition did not hold when etcd answered, but an earlier
-// request went unanswered and may still be committed once the condition holds.
+// After a [metadata.ErrOutcomeUnknown], call UnlockWith again with the same writes to learn what became of them, or
+// [Lock.Unlock] to give up. It may also be a ConditionError: the condition did not hold when etcd answered, but an
+// earlier request went unanswered and may still be committed once the condition holds.
 //
 // It tries for [Options].RequestTimeout. Unlike Unlock it needs an etcd that accepts writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
@@ -68,7 +69,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 	})
 	switch {
 	case err != nil && r.Indeterminate:
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
+		return fmt.Errorf("%w: %w", metadata.ErrOutcomeUnknown, err)
 	case err != nil:
 		return err
 	case r.Succeeded || l.isOwnTombstone(r, tombstone):
@@ -132,9 +133,9 @@ func (l *Lock) finishRelease() error {
 func (l *Lock) refusal(r etcdretry.Answer, only []clientv3.Cmp) error {
 	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
 	case failed == nil:
-		return ErrUnknown // etcd would not answer so
+		return metadata.ErrOutcomeUnknown // etcd would not answer so
 	case r.Indeterminate: // an earlier request may still arrive and find that they hold
-		return fmt.Errorf("%w: %w", ErrUnknown, failed)
+		return fmt.Errorf("%w: %w", metadata.ErrOutcomeUnknown, failed)
 	default:
 		return failed
 	}

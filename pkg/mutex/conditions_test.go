@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -89,7 +90,7 @@ func TestUnansweredAcquisitionIsUnknownAndUndone(t *testing.T) {
 		// After the request timeout nothing arrives: the lock is released while this test checks the rest.
 		time.AfterFunc(5*time.Second-time.Millisecond, func() { f.away.Store(true) })
 		_, err := locks.TryLock(context.Background(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
-		if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, metadata.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
@@ -244,13 +245,13 @@ func TestUnansweredUnlockCanBeRetried(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		f.away.Store(true)
-		if err := l.UnlockWith(done()); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mutex.ErrUnknown) ||
-			l.Context().Err() != nil {
+		if err := l.UnlockWith(done()); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, metadata.ErrOutcomeUnknown) || l.Context().Err() != nil {
 			t.Errorf("nothing was sent: %v, %v", err, context.Cause(l.Context()))
 		}
 		f.loseAnswers.Store(1000)
 		f.away.Store(false)
-		if err := l.UnlockWith(done()); !errors.Is(err, mutex.ErrUnknown) {
+		if err := l.UnlockWith(done()); !errors.Is(err, metadata.ErrOutcomeUnknown) {
 			t.Errorf("nothing was answered: %v", err)
 		}
 		f.loseAnswers.Store(0)
@@ -268,7 +269,7 @@ func TestUnlockWithFailedConditionAndLostAnswerIsUnknown(t *testing.T) {
 		l := take(t, newClient(t, etcd), "a")
 		late := stallFirst(etcd)
 		ready := clientv3.Compare(clientv3.Value("/ready"), "=", "yes")
-		if err := l.UnlockWith(done(), ready); !errors.Is(err, mutex.ErrUnknown) ||
+		if err := l.UnlockWith(done(), ready); !errors.Is(err, metadata.ErrOutcomeUnknown) ||
 			!errors.Is(err, mutex.ErrCondition) {
 			t.Errorf("the error is %v", err)
 		}

@@ -97,7 +97,7 @@
 //     context.
 //   - [ErrUnlocked], an [ErrNotHeld]: the cause of the context after Unlock.
 //   - [*ConditionError], an [ErrCondition]: a compare of your own did not hold.
-//   - [ErrUnknown]: etcd did not answer, and your own writes may have been done.
+//   - [metadata.ErrOutcomeUnknown]: etcd did not answer, and your own writes may have been done.
 //   - [ErrClosed]: the client was closed.
 //   - Any other: etcd refused or did not answer in time. After Lock and TryLock the lock is not held. After Alive the
 //     hold stands as before. After Unlock the release is retried in the background until the client is closed.

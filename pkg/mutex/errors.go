@@ -38,10 +38,6 @@ var (
 // ErrCondition matches every [*ConditionError]: nothing was done, because one of the caller's compares did not hold.
 var ErrCondition = errors.New("a condition does not hold")
 
-// ErrUnknown means that etcd did not answer in time, so the request with the caller's own writes may or may not have
-// been committed. The caller's keys show which. A lock that was taken is released in the background.
-var ErrUnknown = errors.New("the outcome is unknown: it may or may not have been done")
-
 // HeldError means that another client holds the lock or is ahead in the queue, or that a lock delay keeps it free. Its
 // text is one line: who holds it, where, since when, what for, and when the alert and the auto-unlock are due. It is an
 // [ErrHeld].

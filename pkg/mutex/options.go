@@ -261,8 +261,8 @@ func If(compares ...clientv3.Cmp) Option {
 // transaction that takes the lock. The lock is taken if and only if the writes are done, at the revision [Lock.Token].
 // They are done once, however often an answer is lost and the request repeated.
 //
-// After an error the writes were not done and will not be, unless it is an [ErrUnknown], or a [*LostError]: then the
-// lock was removed before this process knew that it had taken it.
+// After an error the writes were not done and will not be, unless it is a [metadata.ErrOutcomeUnknown], or a
+// [*LostError]: then the lock was removed before this process knew that it had taken it.
 //
 // The keys must lie outside the prefix of the locks, and the whole transaction must be smaller than 1.5 MiB. Calls that
 // wait refuse the option; see [If].

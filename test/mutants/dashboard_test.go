@@ -78,7 +78,7 @@ var dashboardSuites = []suite{
 		{"ticket-odd", `!isPlain(r.Ticket)`, `false`, "TestActionsAreRefused"},
 		{"rate-each", `own >= rateEach`, `false`, "TestForceUnlocksAreRateLimited"},
 		{"rate-all", `len(r.done) >= rateAll`, `false`, "TestForceUnlocksAreRateLimited"},
-		{"rate-nothing", "on, action)\n\tif «err != nil && !errors.Is(err, protocol.ErrUnknown)»", `false`,
+		{"rate-nothing", "on, action)\n\tif «err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown)»", `false`,
 			"TestIneffectiveAttemptsUseNoQuota"},
 		{"rate-of-all", `t.who == who`, `true`, "TestIneffectiveAttemptsUseNoQuota"},
 		{"of-the-dead", `Snapshot().Find(d.Name); «row != nil»`, `false`, "TestActionsAreRefused"},

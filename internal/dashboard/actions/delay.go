@@ -109,14 +109,14 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 		return action, err
 	}
 	_, err = o.site.Config.Operator.Do(r.Context(), o.verb, protocol.Subject{Delay: d}, action)
-	if err != nil && !errors.Is(err, protocol.ErrUnknown) {
+	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		nothing()
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, metadata.ErrChanged):
 		return action, o.delayOver(r, asked.Name, nil)
-	case errors.Is(err, protocol.ErrUnknown):
+	case errors.Is(err, metadata.ErrOutcomeUnknown):
 		return action, o.unknown(asked.Name, o.afterDelay(r, asked), err)
 	default:
 		return action, o.notDone(err)

@@ -177,7 +177,7 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	}
 	on := protocol.Subject{Hold: record, Follows: record.DelayOf(o.site.Config.Fate().Policy.LockDelay)}
 	out, err := o.site.Config.Operator.Do(r.Context(), o.verbOf(asked), on, action)
-	if err != nil && !errors.Is(err, protocol.ErrUnknown) {
+	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		nothing()
 	}
 	var refused *protocol.RefusedError
@@ -185,7 +185,7 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	case err == nil:
 	case errors.As(err, &refused):
 		return action, notPossible(refused.Why)
-	case errors.Is(err, metadata.ErrChanged), errors.Is(err, protocol.ErrUnknown):
+	case errors.Is(err, metadata.ErrChanged), errors.Is(err, metadata.ErrOutcomeUnknown):
 		if err := o.lookAgain(r, asked, record, out.Ending, err); err != nil {
 			return action, err
 		}
@@ -262,7 +262,7 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 	switch {
 	case err != nil || there:
 		return o.mayStand(asked, there, cause)
-	case !errors.Is(cause, protocol.ErrUnknown):
+	case !errors.Is(cause, metadata.ErrOutcomeUnknown):
 		return o.conflict(r, asked, document)
 	}
 	ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())

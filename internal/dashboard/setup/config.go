@@ -24,8 +24,8 @@ import (
 // Operator carries out the actions of operators: [*lockstore.Store] is one.
 type Operator interface {
 	// Do does it to what was seen, and records it, in one transaction. Its error is [metadata.ErrChanged] when that is
-	// over, a [*protocol.RefusedError] when it makes no sense, and [protocol.ErrUnknown] when the outcome is unknown;
-	// after any other error nothing was done.
+	// over, a [*protocol.RefusedError] when it makes no sense, and [metadata.ErrOutcomeUnknown] when the outcome is
+	// unknown; after any other error nothing was done.
 	Do(ctx context.Context, v protocol.Verb, on protocol.Subject, a protocol.Action) (protocol.Outcome, error)
 }
 
