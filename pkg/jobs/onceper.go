@@ -106,13 +106,14 @@ func newOnce(locks *mutex.Client, name string, every time.Duration, fn func(cont
 	if err != nil {
 		return nil, err
 	}
-	o := &once{locks: locks, about: locks.Options(), etcd: locks.Etcd(), layout: layout, name: name, every: every}
+	o := &once{locks: locks, about: locks.Options(), etcd: locks.Internals().Retry(), layout: layout, name: name,
+		every: every}
 	for _, option := range opts {
 		if option != nil {
 			option(&o.options)
 		}
 	}
-	draft, err := locks.Draft(name, o.lock...)
+	draft, err := locks.Internals().Draft(name, o.lock...)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +238,7 @@ func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (*mute
 	taken := protocol.FormatPeriod(protocol.Period{Start: start, Words: o.note(now)})
 	return o.locks.TryLock(ctx, o.name, slices.Concat([]mutex.Option{
 		mutex.Attribute("period", instant(start)),
-		mutex.Documents(locktxn.NewDocuments(o.key)),
+		o.locks.Internals().WithDocuments(locktxn.NewDocuments(o.key)),
 		mutex.If(clientv3.Compare(clientv3.ModRevision(o.key), "=", seen)),
 		mutex.Then(clientv3.OpPut(o.key, taken)),
 	}, o.lock)...)

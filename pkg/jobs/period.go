@@ -67,7 +67,7 @@ func periodRequest(ctx context.Context, locks *mutex.Client, name string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, locks.Options().RequestTimeout)
 	defer cancel()
-	r, err := locks.Etcd().Send(ctx, txn(layout, name))
+	r, err := locks.Internals().Retry().Send(ctx, txn(layout, name))
 	if err != nil {
 		return r, fmt.Errorf("period of %q: %w", name, err)
 	}

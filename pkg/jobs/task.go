@@ -76,7 +76,7 @@ func (s *Tasks) capture(ctx context.Context, now TaskStatus) (*Task, error) {
 	key := s.layout.Task(s.name, now.Name)
 	l, err := s.locks.TryLock(ctx, s.LockName(now.Name), slices.Concat(s.opts.Lock, []mutex.Option{
 		mutex.Attribute("task_attempt", doc.Attempts), mutex.Attribute("task_from", doc.From),
-		mutex.Documents(locktxn.NewDocuments(key)),
+		s.locks.Internals().WithDocuments(locktxn.NewDocuments(key)),
 		mutex.If(clientv3.Compare(clientv3.ModRevision(key), "=", now.seen)),
 		mutex.Then(clientv3.OpPut(key, protocol.Marshal(doc))),
 	})...)

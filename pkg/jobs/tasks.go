@@ -82,12 +82,12 @@ func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tasks %q: %w", set, err)
 	}
-	return &Tasks{etcd: locks.Etcd(), locks: locks, about: about, layout: layout, name: set, opts: o}, nil
+	return &Tasks{etcd: locks.Internals().Retry(), locks: locks, about: about, layout: layout, name: set, opts: o}, nil
 }
 
 // checkLock refuses options that no task could be captured with.
 func checkLock(locks *mutex.Client, name string, opts []mutex.Option) error {
-	draft, err := locks.Draft(name, opts...)
+	draft, err := locks.Internals().Draft(name, opts...)
 	if err == nil && isShared(draft) {
 		err = errNotPlain
 	}

@@ -54,7 +54,7 @@ func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) 
 		opts = append(opts, mutex.Attribute(AttributeAddress, o.Address))
 	}
 	opts = append(opts, o.Lock...)
-	draft, err := locks.Draft(name, opts...)
+	draft, err := locks.Internals().Draft(name, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}

@@ -118,7 +118,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	c.leases = &leases{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
 	c.tombstones = &tombstones{retry: c.retry, life: protocol.CancelledTTL}
 	c.releases = &tombstones{retry: c.retry, life: releaseLife}
-	if _, err := c.Draft("check"); err != nil {
+	if _, err := c.Internals().Draft("check"); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)
 	}
 	return c, nil
@@ -163,24 +163,6 @@ func (o *Options) complete() error {
 
 // Options returns those of [New], with the defaults filled in. Their Prefix ends in "/".
 func (c *Client) Options() Options { return c.opts }
-
-// Etcd returns the sender of the client's requests, for packages of this module that are built on locks. Its type is
-// internal.
-func (c *Client) Etcd() *etcdretry.Client { return c.retry }
-
-// Draft returns the record that the lock would have if it were taken now with these options. It checks the name and the
-// options, and sends no request.
-func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
-	set, d, err := c.draft(name, opts)
-	if err != nil {
-		return metadata.Draft{}, err
-	}
-	set.stamp(&d, c.wall())
-	if _, err := d.Fields(); err != nil {
-		return metadata.Draft{}, err
-	}
-	return d, nil
-}
 
 // draft settles the options of a call and makes a record from them, without times.
 func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, error) {

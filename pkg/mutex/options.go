@@ -270,16 +270,6 @@ func Then(writes ...clientv3.Op) Option {
 	return func(s *settings) { s.with = append(s.with, writes...) }
 }
 
-// Documents lets [Then] and [Lock.UnlockWith] write these keys although they lie below the prefix. It overrides
-// [Reentrant]. The option is for packages of this module whose documents change together with a lock: its argument is
-// of an internal type.
-func Documents(d locktxn.Documents) Option {
-	return func(s *settings) {
-		s.documents = d
-		s.reentrant = false
-	}
-}
-
 // newSettings applies the options in order, fills in the defaults and refuses contradictions.
 func newSettings(lock, owner string, options ...[]Option) (settings, error) {
 	s := settings{lock: lock, holder: metadata.Holder{Owner: owner}, backtraceDepth: DefaultBacktraceDepth}
