@@ -35,7 +35,7 @@ func (j *job) once() error {
 			return counted
 		}
 		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.period.every, run,
-			jobs.PeriodOffset(j.period.offset), jobs.PeriodBackOnError())
+			jobs.PeriodOffset(j.period.offset), jobs.RetryOnError())
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:

@@ -15,8 +15,8 @@
 //	...
 //	added, err := invoices.Add(ctx, "2026-08/acme", `{"customer": 17}`)
 //	...
-//	captured, err := invoices.Capture(ctx, 10)
-//	for _, task := range captured {
+//	taken, err := invoices.Take(ctx, 10)
+//	for _, task := range taken {
 //		state, note := jobs.StateDone, ""
 //		if err := send(task.Context(), task.Data()); err != nil {
 //			state, note = jobs.StateFailed, err.Error()
@@ -24,20 +24,19 @@
 //		err = task.Finish(state, note)
 //	}
 //
-// A task has a state. [Tasks.Capture] takes it from a state such as "new" to "in_progress", and [Task.Finish] from
-// there to one such as "done" or "failed"; [TaskOptions] say which transitions there are. Each change is made in the
+// A task has a state. [Tasks.Take] takes it from a state such as "new" to "in_progress", and [Task.Finish] from there
+// to one such as "done" or "failed"; [TaskOptions] say which transitions there are. Each change is made in the
 // transaction that takes or releases the lock of the task: a task in progress is one whose lock is held.
 //
 // When a worker dies, the unlocker auto-unlocks the lock of its task once its time is up. The task is still
-// "in_progress", but no worker holds it: it is stuck, and the next Capture takes it again, as another attempt. So run
-// an unlocker, and choose durations as for any lock. A worker that was only paused and resumes after losing its task is
+// "in_progress", but no worker holds it: it is stuck, and the next Take takes it again, as another attempt. So run an
+// unlocker, and choose durations as for any lock. A worker that was only paused and resumes after losing its task is
 // refused: Finish and [Task.Save] work only while the lock is held. What it writes elsewhere needs a fence; see
 // [Task.Token].
 //
 // Attempts are counted until the task finishes in a state that is not a failure. A task that has reached
-// [TaskOptions].MaxAttempts is no longer captured, and [Tasks.List] shows it as exhausted, until [Tasks.Reset] is
-// called.
+// [TaskOptions].MaxAttempts is no longer taken, and [Tasks.List] shows it as exhausted, until [Tasks.Reset] is called.
 //
-// A set is not a queue for millions of tasks. Every Capture reads the set, so keep it to thousands and remove finished
-// tasks ([Task.FinishAndRemove]). Tasks are captured in no particular order.
+// A set is not a queue for millions of tasks. Every Take reads the set, so keep it to thousands and remove finished
+// tasks ([Task.FinishAndRemove]). Tasks are taken in no particular order.
 package jobs

@@ -56,7 +56,7 @@ func ExamplePipeline() {
 		{Name: "test", Run: step(errors.New("2 tests failed"))},
 		{Name: "publish", Run: step(nil)},
 	}, mutex.AlertAfter(20*time.Minute)) // of the longest step
-	fmt.Println(report.Stop, "because", err)
+	fmt.Println(report.StopReason, "because", err)
 	for _, s := range report.Steps {
 		fmt.Println(s.Name, s.State)
 	}
@@ -75,7 +75,7 @@ func ExampleTasks() {
 	defer locks.Close()
 	invoices, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{
 		MaxAttempts: 2,
-		Lock:        []mutex.Option{mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(5 * time.Minute)},
+		LockOptions: []mutex.Option{mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(5 * time.Minute)},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -94,14 +94,14 @@ func ExampleTasks() {
 		return nil
 	}
 	for {
-		captured, err := invoices.Capture(ctx, 10)
+		taken, err := invoices.Take(ctx, 10)
 		if err != nil {
 			log.Fatal(err)
 		}
-		if len(captured) == 0 {
+		if len(taken) == 0 {
 			break // of a real worker: wait a little
 		}
-		for _, task := range captured {
+		for _, task := range taken {
 			state := jobs.StateDone
 			note := ""
 			if err := send(task.Data()); err != nil {

@@ -52,21 +52,21 @@ func add(t testing.TB, s *jobs.Tasks, task, data string) {
 	}
 }
 
-func capture(t testing.TB, s *jobs.Tasks, limit int) []*jobs.Task {
+func take(t testing.TB, s *jobs.Tasks, limit int) []*jobs.Task {
 	t.Helper()
-	captured, err := s.Capture(context.Background(), limit)
+	taken, err := s.Take(context.Background(), limit)
 	proctest.Must(t, err)
-	return captured
+	return taken
 }
 
-// one captures what has to be the only task.
+// one takes what has to be the only task.
 func one(t testing.TB, s *jobs.Tasks, attempt int, from string) *jobs.Task {
 	t.Helper()
-	captured := capture(t, s, 5)
-	if len(captured) != 1 || captured[0].Attempt() != attempt || captured[0].From() != from {
-		t.Fatalf("captured %+v, want attempt %d from %s", captured, attempt, from)
+	taken := take(t, s, 5)
+	if len(taken) != 1 || taken[0].Attempt() != attempt || taken[0].PreviousState() != from {
+		t.Fatalf("taken %+v, want attempt %d from %s", taken, attempt, from)
 	}
-	return captured[0]
+	return taken[0]
 }
 
 func finish(t testing.TB, task *jobs.Task, state string) {

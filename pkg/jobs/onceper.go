@@ -31,18 +31,18 @@ const clockTolerance = 30 * time.Second
 type Option func(*options)
 
 type options struct {
-	offset   time.Duration
-	giveBack bool
-	lock     []mutex.Option
+	offset       time.Duration
+	retryOnError bool
+	lock         []mutex.Option
 }
 
 // PeriodOffset makes the periods begin later by d, which must be shorter than the period: days with an offset of 90
 // minutes begin at 01:30 UTC; weeks with an offset of 96 hours begin on Monday, because 1970 began on a Thursday.
 func PeriodOffset(d time.Duration) Option { return func(o *options) { o.offset = d } }
 
-// PeriodBackOnError gives the period back if the function returns an error or panics, so that another call in the same
-// period runs it again. That requires the lock: if the process is killed or the lock is lost, the period stays used up.
-func PeriodBackOnError() Option { return func(o *options) { o.giveBack = true } }
+// RetryOnError lets another call in the same period run the function again if it returned an error or panicked: the
+// period is given back. That requires the lock: if the process is killed or the lock is lost, the period stays used up.
+func RetryOnError() Option { return func(o *options) { o.retryOnError = true } }
 
 // LockOptions sets options of the lock under which the job runs, such as [mutex.AlertAfter] and [mutex.Purpose].
 func LockOptions(opts ...mutex.Option) Option {
@@ -66,8 +66,8 @@ func LockOptions(opts ...mutex.Option) Option {
 //   - true: the error is that of fn and of the lock, as from Do.
 //
 // A period is used up when fn begins. If the process then dies, or fn fails, fn does not run again before the next
-// period, unless [PeriodBackOnError] is given. After a [metadata.ErrOutcomeUnknown] the period may be used up although
-// fn did not run.
+// period, unless [RetryOnError] is given. After a [metadata.ErrOutcomeUnknown] the period may be used up although fn
+// did not run.
 func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.Duration,
 	fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
 	o, err := newOnce(locks, name, every, fn, opts)
@@ -209,7 +209,7 @@ func (o *once) isNext(start, now time.Time) (bool, error) {
 		return true, nil
 	case last.Start.After(now.Add(clockTolerance)):
 		taken := Period{Start: last.Start, Note: last.Words}
-		return false, &PeriodError{Lock: o.name, Start: start, Taken: taken, At: now, Key: o.key}
+		return false, &PeriodError{Name: o.name, Start: start, Last: taken, At: now, Key: o.key}
 	}
 	if log := o.about.Logger; log != nil {
 		log.LogAttrs(context.Background(), slog.LevelDebug, "the period is taken", slog.String("lock", o.name),
@@ -230,7 +230,7 @@ func (o *once) begun(start, now time.Time, r etcdretry.Answer) error {
 	if latest.Now.IsZero() || !start.After(latest.Now.Add(protocol.PresenceTTL+clockTolerance)) {
 		return nil
 	}
-	return &ClockError{Lock: o.name, Start: start, Unlocker: latest, At: now}
+	return &ClockError{Name: o.name, Start: start, Unlocker: latest, At: now}
 }
 
 // try takes the period and the lock, if the period key has not changed since it was read.
@@ -265,7 +265,7 @@ func (o *once) forestalled(err error) bool {
 func (o *once) run(ctx context.Context, l *mutex.Lock, fn func(context.Context) error) (err error) {
 	failed := true
 	defer func() {
-		if lost := o.unlock(l, failed && o.giveBack); lost != nil {
+		if lost := o.unlock(l, failed && o.retryOnError); lost != nil {
 			err = errors.Join(err, lost)
 		}
 	}()

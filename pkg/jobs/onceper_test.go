@@ -134,7 +134,7 @@ func TestClockSetBackRunsNoPeriodAgain(t *testing.T) {
 	*now = at("2026-08-29T09:00:00Z")
 	ran, err := jobs.OncePer(t.Context(), c, "job", 10*time.Minute, j.run)
 	behind, _ := errors.AsType[*jobs.PeriodError](err)
-	if ran || behind == nil || !behind.Taken.Start.Equal(at("2026-08-29T10:00:00Z")) || !behind.Start.Equal(*now) {
+	if ran || behind == nil || !behind.Last.Start.Equal(at("2026-08-29T10:00:00Z")) || !behind.Start.Equal(*now) {
 		t.Errorf("%v, %v", ran, err)
 	}
 	want := `once "job": the period of 2026-08-29T10:00:00Z is 60 minutes ahead of this machine's clock, and ` +
@@ -186,7 +186,7 @@ func TestClockAheadOfAllUnlockersUsesNoPeriodUp(t *testing.T) {
 }
 
 func TestFailedRunUsesUpItsPeriodUnlessGivenBack(t *testing.T) {
-	for _, opts := range [][]jobs.Option{nil, {jobs.PeriodBackOnError()}} {
+	for _, opts := range [][]jobs.Option{nil, {jobs.RetryOnError()}} {
 		s, now, c, _ := machines(t, "2026-08-29T10:00:00Z")
 		good := &job{}
 		bad := &job{err: errors.New("broken")}
@@ -229,7 +229,7 @@ func TestResetPeriodIsNotGivenBack(t *testing.T) {
 	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, func(ctx context.Context) error {
 		proctest.Must(t, jobs.ResetPeriod(ctx, c, "job"))
 		return broken
-	}, jobs.PeriodBackOnError())
+	}, jobs.RetryOnError())
 	s.AssertFree("job")
 	if p := last(t, c); !ran || err != broken || !p.Start.IsZero() {
 		t.Errorf("%v, %v, and the last period is %v", ran, err, p)
@@ -243,7 +243,7 @@ func TestKilledRunIsNotRunAgain(t *testing.T) {
 		s.Etcd().Delete(ctx, "/mutexes/job/", clientv3.WithPrefix()) // as the unlocker does when this process died
 		once(t, two, time.Hour, j.run, false)
 		return nil
-	}, jobs.PeriodBackOnError())
+	}, jobs.RetryOnError())
 	if !ran || !errors.Is(err, mutex.ErrNotHeld) || j.runs != 0 {
 		t.Errorf("%v, %v", ran, err)
 	}

@@ -78,9 +78,9 @@ func periodRequest(ctx context.Context, locks *mutex.Client, name string,
 // is behind, or the clock of the client that took the period was ahead. Until a caller's clock reaches that period the
 // job does not run, unless [ResetPeriod] is called.
 type PeriodError struct {
-	Lock  string
+	Name  string    // of the job and its lock
 	Start time.Time // of the period that the caller wanted
-	Taken Period    // the last one
+	Last  Period    // that was taken
 	At    time.Time // wall clock of this process
 	Key   string    // in etcd: deleting it resets the job
 }
@@ -89,13 +89,13 @@ type PeriodError struct {
 func (e *PeriodError) Error() string {
 	return fmt.Sprintf("once %q: the period of %s is %s ahead of this machine's clock, and it was %s; "+
 		"earlier periods run only if its key %s is deleted",
-		e.Lock, instant(e.Taken.Start), text.DurationWords(e.Taken.Start.Sub(e.At)), quoted(e.Taken.Note), e.Key)
+		e.Name, instant(e.Last.Start), text.DurationWords(e.Last.Start.Sub(e.At)), quoted(e.Last.Note), e.Key)
 }
 
 // ClockError means that a job does not run, because this machine's clock is ahead of those of all running unlockers:
 // the period would be used up before it began.
 type ClockError struct {
-	Lock     string
+	Name     string            // of the job and its lock
 	Start    time.Time         // of the period that the caller wanted
 	Unlocker metadata.Presence // whose clock is furthest ahead
 	At       time.Time         // wall clock of this process
@@ -105,7 +105,7 @@ type ClockError struct {
 func (e *ClockError) Error() string {
 	return fmt.Sprintf("once %q: by the clock of unlocker %s it is %s, and the period of %s has not begun; "+
 		"this machine's clock says %s",
-		e.Lock, quoted(e.Unlocker.ID), instant(e.Unlocker.Now.Time), instant(e.Start), instant(e.At))
+		e.Name, quoted(e.Unlocker.ID), instant(e.Unlocker.Now.Time), instant(e.Start), instant(e.At))
 }
 
 // instant formats a time in full, so that clocks can be compared.
@@ -113,6 +113,6 @@ func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // quoted makes text from outside harmless in a sentence.
 func quoted(s string) string {
-	const most = 120 // bytes
-	return text.Visible(text.Clip(s, most))
+	const maxBytes = 120
+	return text.Visible(text.Clip(s, maxBytes))
 }

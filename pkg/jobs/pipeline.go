@@ -27,36 +27,36 @@ const (
 	StepFailed StepState = "failed" // it returned an error or panicked
 )
 
-// Stop is why a pipeline did not reach its end.
-type Stop string
+// StopReason is why a pipeline did not reach its end.
+type StopReason string
 
-// The reasons. The zero Stop means that the pipeline reached its end.
+// Why a pipeline can stop early. An empty reason means that it reached its end.
 const (
-	StopNotLocked Stop = "not locked" // the lock was not taken
-	StopLost      Stop = "lost"       // the lock was lost, or may be; the error says why
-	StopFailed    Stop = "failed"     // a step returned an error, or etcd refused to confirm the lock
-	StopPanicked  Stop = "panicked"   // a step panicked; the error is a [*PanicError]
-	StopCancelled Stop = "cancelled"  // the caller's context ended, or the client was closed
-	StopAsked     Stop = "asked"      // the holder was asked to finish; the error is a [*mutex.FinishRequestError]
+	StopNotLocked StopReason = "not locked" // the lock was not taken
+	StopLost      StopReason = "lost"       // the lock was lost, or may be; the error says why
+	StopFailed    StopReason = "failed"     // a step returned an error, or etcd refused to confirm the lock
+	StopPanicked  StopReason = "panicked"   // a step panicked; the error is a [*PanicError]
+	StopCancelled StopReason = "cancelled"  // the caller's context ended, or the client was closed
+	StopRequested StopReason = "requested"  // the holder was asked to finish; the error is a [*mutex.FinishRequestError]
 )
 
 // StepReport is the result of one step.
 type StepReport struct {
-	Name  string
-	State StepState
-	Took  time.Duration // 0 if it did not run
-	Err   error         // what it returned
+	Name     string
+	State    StepState
+	Duration time.Duration // 0 if it did not run
+	Err      error         // what it returned
 }
 
-// Report is the result of a pipeline.
-type Report struct {
-	Lock  string
-	UUID  string // of the hold; empty if the lock was not taken
-	Token int64
-	Steps []StepReport // all of them, in order
-	Stop  Stop         // empty if all steps were done while the lock was held
-	Err   error        // why it stopped
-	Took  time.Duration
+// PipelineReport is the result of a pipeline.
+type PipelineReport struct {
+	Name       string        // of the lock
+	UUID       string        // of the hold; empty if the lock was not taken
+	Token      int64         // of the hold, see [mutex.Lock.Token]
+	Steps      []StepReport  // all of them, in order
+	StopReason StopReason    // empty if all steps were done while the lock was held
+	Err        error         // why it stopped
+	Duration   time.Duration // of the wait for the lock and the steps
 }
 
 // PanicError is the panic of a step.
@@ -79,24 +79,24 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 //
 // The error is the report's: nil if all steps were done and the lock was held throughout.
 func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,
-	opts ...mutex.Option) (Report, error) {
-	p := &pipeline{ctx: ctx, steps: steps, report: Report{Lock: name, Steps: make([]StepReport, len(steps))}}
+	opts ...mutex.Option) (PipelineReport, error) {
+	p := &pipeline{ctx: ctx, steps: steps, report: PipelineReport{Name: name, Steps: make([]StepReport, len(steps))}}
 	if err := p.check(locks); err != nil {
 		return p.report, fmt.Errorf("pipeline %q: %w", name, err)
 	}
 	began := time.Now()
 	l, err := locks.Lock(ctx, name, opts...)
 	if err != nil {
-		p.report.Stop = StopNotLocked
+		p.report.StopReason = StopNotLocked
 		p.report.Err = err
-		p.report.Took = time.Since(began)
+		p.report.Duration = time.Since(began)
 		return p.report, err
 	}
 	p.lock = l
 	p.report.UUID = l.UUID()
 	p.report.Token = l.Token()
 	p.run()
-	p.report.Took = time.Since(began)
+	p.report.Duration = time.Since(began)
 	return p.report, p.report.Err
 }
 
@@ -104,7 +104,7 @@ type pipeline struct {
 	ctx    context.Context
 	lock   *mutex.Lock
 	steps  []Step
-	report Report
+	report PipelineReport
 }
 
 func (p *pipeline) check(locks *mutex.Client) error {
@@ -125,7 +125,7 @@ func (p *pipeline) check(locks *mutex.Client) error {
 		err = errors.New("there are no steps")
 	}
 	if err != nil {
-		p.report.Stop = StopFailed
+		p.report.StopReason = StopFailed
 		p.report.Err = err
 	}
 	return err
@@ -134,7 +134,7 @@ func (p *pipeline) check(locks *mutex.Client) error {
 // run runs the steps and releases the lock.
 func (p *pipeline) run() {
 	defer func() {
-		if err := p.lock.Unlock(); err != nil && (p.report.Stop == "" || errors.Is(err, mutex.ErrNotHeld)) {
+		if err := p.lock.Unlock(); err != nil && (p.report.StopReason == "" || errors.Is(err, mutex.ErrNotHeld)) {
 			p.stop(err)
 		}
 	}()
@@ -152,7 +152,7 @@ func (p *pipeline) run() {
 			began := time.Now()
 			err = call(ctx, s.Run)
 			r := &p.report.Steps[i]
-			r.Took = time.Since(began)
+			r.Duration = time.Since(began)
 			r.State = StepDone
 			r.Err = err
 			if err != nil {
@@ -194,25 +194,25 @@ func (p *pipeline) stop(err error) {
 	_, isAsked := errors.AsType[*mutex.FinishRequestError](err)
 	switch {
 	case isLost:
-		r.Stop = StopLost
+		r.StopReason = StopLost
 		r.Err = because(lost, err)
 	case errors.Is(err, mutex.ErrNotHeld):
-		r.Stop = StopLost
+		r.StopReason = StopLost
 		r.Err = err
 	case isPanic:
-		r.Stop = StopPanicked
+		r.StopReason = StopPanicked
 		r.Err = err
 	case ended == mutex.ErrClosed:
-		r.Stop = StopCancelled
+		r.StopReason = StopCancelled
 		r.Err = because(ended, err)
 	case p.ctx.Err() != nil:
-		r.Stop = StopCancelled
+		r.StopReason = StopCancelled
 		r.Err = because(context.Cause(p.ctx), err)
 	case isAsked:
-		r.Stop = StopAsked
+		r.StopReason = StopRequested
 		r.Err = err
 	default:
-		r.Stop = StopFailed
+		r.StopReason = StopFailed
 		r.Err = err
 	}
 }
@@ -230,7 +230,7 @@ func because(cause, err error) error {
 }
 
 // String returns a line for the whole and one for each step.
-func (r Report) String() string {
+func (r PipelineReport) String() string {
 	var b strings.Builder
 	done := 0
 	width := 0
@@ -240,14 +240,14 @@ func (r Report) String() string {
 			done++
 		}
 	}
-	fmt.Fprintf(&b, "lock %q: %d of %d steps done in %v", r.Lock, done, len(r.Steps), r.Took.Round(time.Millisecond))
-	if r.Stop != "" {
-		fmt.Fprintf(&b, "; %s: %v", r.Stop, r.Err)
+	fmt.Fprintf(&b, "lock %q: %d of %d steps done in %v", r.Name, done, len(r.Steps), r.Duration.Round(time.Millisecond))
+	if r.StopReason != "" {
+		fmt.Fprintf(&b, "; %s: %v", r.StopReason, r.Err)
 	}
 	for i, s := range r.Steps {
 		fmt.Fprintf(&b, "\n  %d %-*s  %s", i+1, width, s.Name, s.State)
 		if s.State != StepNotRun {
-			fmt.Fprintf(&b, " after %v", s.Took.Round(time.Millisecond))
+			fmt.Fprintf(&b, " after %v", s.Duration.Round(time.Millisecond))
 		}
 		if s.Err != nil {
 			fmt.Fprintf(&b, ": %v", s.Err)

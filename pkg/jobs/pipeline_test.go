@@ -46,8 +46,8 @@ func TestStepsRunInOrderAndReportProgress(t *testing.T) {
 			[]jobs.Step{{"fetch", look}, {"build", look},
 				{"publish", look}},
 			mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(3*time.Minute))
-		if err != nil || report.Stop != "" || report.Token == 0 || report.UUID == "" ||
-			report.Took.Round(time.Second) != 6*time.Minute {
+		if err != nil || report.StopReason != "" || report.Token == 0 || report.UUID == "" ||
+			report.Duration.Round(time.Second) != 6*time.Minute {
 			t.Errorf("%v: %+v", err, report)
 		}
 		if got, want := fmt.Sprint(seen), "[step 1 of 3: fetch step 2 of 3: build step 3 of 3: publish]"; got != want {
@@ -76,7 +76,7 @@ func TestPipelineReportsWhyItStopped(t *testing.T) {
 		name string
 		step func(w world) error // the second of three, or the last
 		last bool
-		stop jobs.Stop
+		stop jobs.StopReason
 		done int
 		err  string
 	}{
@@ -104,7 +104,7 @@ func TestPipelineReportsWhyItStopped(t *testing.T) {
 			time.Sleep(time.Second)
 			w.Ask("deploy", "ann", "the fix has to go out first")
 			return sleeping(time.Minute)(w)
-		}, false, jobs.StopAsked, 2, `the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
+		}, false, jobs.StopRequested, 2, `the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
 			`the fix has to go out first`},
 		{"etcd is away between steps", func(w world) error { w.Cut(); return nil }, false, jobs.StopLost, 2, ranOut},
 	} {
@@ -126,14 +126,14 @@ func TestPipelineReportsWhyItStopped(t *testing.T) {
 						done++
 					}
 				}
-				if report.Stop != c.stop || done != c.done || err == nil || !strings.HasPrefix(err.Error(), c.err) ||
+				if report.StopReason != c.stop || done != c.done || err == nil || !strings.HasPrefix(err.Error(), c.err) ||
 					strings.Contains(err.Error(), "\n") || report.Err != err {
-					t.Errorf("stop %q after %d steps: %v", report.Stop, done, err)
+					t.Errorf("stop %q after %d steps: %v", report.StopReason, done, err)
 				}
 				if p, ok := errors.AsType[*jobs.PanicError](err); ok && !strings.Contains(p.Stack, "pipeline_test.go") {
 					t.Errorf("the stack is %s", p.Stack)
 				}
-				if asked, ok := errors.AsType[*mutex.FinishRequestError](err); ok != (c.stop == jobs.StopAsked) {
+				if asked, ok := errors.AsType[*mutex.FinishRequestError](err); ok != (c.stop == jobs.StopRequested) {
 					t.Errorf("asked: %v", asked)
 				}
 				if last := report.Steps[2]; !c.last && last.State != jobs.StepNotRun {
@@ -155,8 +155,8 @@ func TestPipelineWithoutItsLockRunsNothing(t *testing.T) {
 		defer cancel()
 		report, err := jobs.Pipeline(ctx, locks, "deploy",
 			[]jobs.Step{{"one", func(context.Context) error { t.Error("it ran"); return nil }}})
-		if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || report.Stop != jobs.StopNotLocked ||
-			report.Took == 0 || report.Steps[0].State != jobs.StepNotRun {
+		if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || report.StopReason != jobs.StopNotLocked ||
+			report.Duration == 0 || report.Steps[0].State != jobs.StepNotRun {
 			t.Errorf("%v: %s", err, report)
 		}
 	})

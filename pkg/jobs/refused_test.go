@@ -39,7 +39,7 @@ func TestBadInputIsRefusedBeforeSending(t *testing.T) {
 	_, noFunction := jobs.OncePer(ctx, locks, "a", time.Hour, nil)
 	_, noTask := s.Add(ctx, "", "")
 	_, tooLong := s.Add(ctx, "x", strings.Repeat("x", 64<<10+1))
-	_, noLimit := s.Capture(ctx, 0)
+	_, noLimit := s.Take(ctx, 0)
 	for _, c := range []struct {
 		want string
 		err  error
@@ -65,16 +65,16 @@ func TestBadInputIsRefusedBeforeSending(t *testing.T) {
 		{"tasks: the name of the set of tasks is empty", tasks("", jobs.TaskOptions{})},
 		{`tasks: the set of tasks "a/b" has a slash in its name`, tasks("a/b", jobs.TaskOptions{})},
 		{`tasks "a": MaxAttempts is -1: it must not be negative`, tasks("a", jobs.TaskOptions{MaxAttempts: -1})},
-		{"a job runs under a plain lock", tasks("a", jobs.TaskOptions{Lock: []mutex.Option{mutex.Semaphore(2)}})},
-		{`tasks "a": no transition leads out of the initial state "x"`, tasks("a", jobs.TaskOptions{Initial: "x"})},
+		{"a job runs under a plain lock", tasks("a", jobs.TaskOptions{LockOptions: []mutex.Option{mutex.Semaphore(2)}})},
+		{`tasks "a": no transition leads out of the initial state "x"`, tasks("a", jobs.TaskOptions{InitialState: "x"})},
 		{`tasks "a": the transition out of state "new" leads nowhere`, tasks("a", moves())},
-		{`tasks "a": no transition leads to the failure "x"`, tasks("a", jobs.TaskOptions{Failures: []string{"x"}})},
+		{`tasks "a": no transition leads to the failure "x"`, tasks("a", jobs.TaskOptions{FailureStates: []string{"x"}})},
 		{`tasks "a": a state of the transitions is empty`, tasks("a", moves(""))},
 		{`tasks "a": the state "in_progress" is reserved for tasks that a worker holds`,
 			tasks("a", moves("in_progress"))},
 		{`tasks "a": the name of the task is empty`, noTask},
 		{`write task "x" of "a": its data has 65537 bytes, at most 65536 are allowed`, tooLong},
-		{`capture tasks of "a": the limit is 0: it must be at least 1`, noLimit},
+		{`take tasks of "a": the limit is 0: it must be at least 1`, noLimit},
 		{`reset task "x" of "a": no transition leads out of state "done"`, s.Reset(ctx, "x", "done")},
 		{`tasks "a": the lock name contains a control character`, s.Remove(ctx, "a\n")},
 	} {

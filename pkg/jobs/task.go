@@ -20,12 +20,12 @@ import (
 // Task is a task that this worker holds until it calls Finish, FinishAndRemove or Release, or loses the task. It is
 // safe for concurrent use.
 type Task struct {
-	set     *Tasks
-	name    string
-	lock    *mutex.Lock
-	created int64
-	from    string // the state that it was captured from
-	attempt int
+	set           *Tasks
+	name          string
+	lock          *mutex.Lock
+	created       int64
+	previousState string // the state that it was taken from
+	attempt       int
 
 	mu    sync.Mutex
 	doc   protocol.Task // as it stands in etcd
@@ -33,48 +33,48 @@ type Task struct {
 	ended time.Time     // when it was first ended: a repetition has the same bytes
 }
 
-// Capture takes at most limit tasks that no worker holds, each for this worker alone: those in a state that a
-// transition leads out of, and those that are stuck. It does not wait: there may be fewer, or none. The tasks that were
-// captured before an error are returned with it.
-func (s *Tasks) Capture(ctx context.Context, limit int) (captured []*Task, err error) {
+// Take takes at most limit tasks that no worker holds, each for this worker alone: those in a state that a transition
+// leads out of, and those that are stuck. It does not wait: there may be fewer, or none. The tasks that were taken
+// before an error are returned with it.
+func (s *Tasks) Take(ctx context.Context, limit int) (taken []*Task, err error) {
 	if limit < 1 {
-		return nil, s.explain("capture", "", fmt.Errorf("the limit is %d: it must be at least 1", limit))
+		return nil, s.explain("take", "", fmt.Errorf("the limit is %d: it must be at least 1", limit))
 	}
 	var failed error
 	err = s.pages(ctx, func(page []TaskStatus) bool {
 		// concurrent workers then try different tasks first
 		rand.Shuffle(len(page), func(i, j int) { page[i], page[j] = page[j], page[i] })
 		for _, now := range page {
-			if s.from(now) == "" || now.Exhausted {
+			if s.takableFrom(now) == "" || now.Exhausted {
 				continue
 			}
-			t, err := s.capture(ctx, now)
+			t, err := s.takeOne(ctx, now)
 			if err != nil {
 				failed = err
 				return false
 			}
 			if t != nil {
-				captured = append(captured, t)
+				taken = append(taken, t)
 			}
-			if len(captured) == limit {
+			if len(taken) == limit {
 				return false
 			}
 		}
 		return true
 	})
-	return captured, s.explain("capture", "", errors.Join(failed, err))
+	return taken, s.explain("take", "", errors.Join(failed, err))
 }
 
-// capture takes one task if it has not changed since it was read. Both results are nil if another worker was quicker.
-func (s *Tasks) capture(ctx context.Context, now TaskStatus) (*Task, error) {
+// takeOne takes one task if it has not changed since it was read. Both results are nil if another worker was quicker.
+func (s *Tasks) takeOne(ctx context.Context, now TaskStatus) (*Task, error) {
 	doc := now.doc
-	doc.From = s.from(now)
+	doc.From = s.takableFrom(now)
 	doc.State = StateInProgress
 	doc.Attempts++
 	doc.By = s.opts.Worker
 	doc.ChangedAt = metadata.Time{Time: s.now()}
 	key := s.layout.Task(s.name, now.Name)
-	l, err := s.locks.TryLock(ctx, s.LockName(now.Name), slices.Concat(s.opts.Lock, []mutex.Option{
+	l, err := s.locks.TryLock(ctx, s.LockName(now.Name), slices.Concat(s.opts.LockOptions, []mutex.Option{
 		mutex.Attribute("task_attempt", doc.Attempts), mutex.Attribute("task_from", doc.From),
 		s.locks.Internals().WithDocuments(locktxn.NewDocuments(key)),
 		mutex.If(clientv3.Compare(clientv3.ModRevision(key), "=", now.seen)),
@@ -87,17 +87,17 @@ func (s *Tasks) capture(ctx context.Context, now TaskStatus) (*Task, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &Task{set: s, name: now.Name, lock: l, created: now.created, from: doc.From, attempt: doc.Attempts, doc: doc,
-		seen: l.Token()}, nil
+	return &Task{set: s, name: now.Name, lock: l, created: now.created, previousState: doc.From,
+		attempt: doc.Attempts, doc: doc, seen: l.Token()}, nil
 }
 
 // Name returns the name of the task.
 func (t *Task) Name() string { return t.name }
 
-// From returns the state that the task was captured from; for a stuck task, the state before it was in progress.
-func (t *Task) From() string { return t.from }
+// PreviousState returns the state that the task was taken from; for a stuck task, the state before it was in progress.
+func (t *Task) PreviousState() string { return t.previousState }
 
-// Attempt returns how often the task has been captured without success, including this time.
+// Attempt returns the number of this attempt: how often the task has been taken without success, including this time.
 func (t *Task) Attempt() int { return t.attempt }
 
 // Data returns what [Tasks.Add] or the last [Task.Save] wrote, by this worker or an earlier one.
@@ -113,7 +113,7 @@ func (t *Task) Lock() *mutex.Lock { return t.lock }
 // Context returns a context that ends when the task is lost, finished or released, see [mutex.Lock.Context].
 func (t *Task) Context() context.Context { return t.lock.Context() }
 
-// Token returns the fencing token of this capture, see [mutex.Lock.Token].
+// Token returns the fencing token of this worker's hold, see [mutex.Lock.Token].
 func (t *Task) Token() int64 { return t.lock.Token() }
 
 // Alive reports progress, see [mutex.Lock.Alive].
@@ -121,29 +121,29 @@ func (t *Task) Alive(ctx context.Context, progress ...string) error {
 	return t.lock.Alive(ctx, progress...)
 }
 
-// Asked returns a channel that is closed when the worker is asked to give up this task early, see
+// FinishRequested returns a channel that is closed when the worker is asked to give up this task early, see
 // [mutex.Lock.FinishRequested]: it may [Task.Save] what it has and [Task.Release] the task, finish it, or ignore the
-// request. The request concerns this task alone; it does not keep [Tasks.Capture] from taking others.
-func (t *Task) Asked() <-chan struct{} { return t.lock.FinishRequested() }
+// request. The request concerns this task alone; it does not keep [Tasks.Take] from taking others.
+func (t *Task) FinishRequested() <-chan struct{} { return t.lock.FinishRequested() }
 
 // Finish puts the task into a state that a transition leads to, with a note for operators, and releases its lock, in
 // one transaction. If this worker has lost the task, the error is a [*mutex.LostError] and nothing is written. After a
 // [metadata.ErrOutcomeUnknown] call it again with the same arguments.
 func (t *Task) Finish(state, note string) error {
-	if !slices.Contains(t.set.opts.Transitions[t.from], state) {
-		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", t.from, state))
+	if !slices.Contains(t.set.opts.Transitions[t.previousState], state) {
+		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", t.previousState,
+			state))
 	}
 	return t.end("finish", func(doc *protocol.Task) {
 		doc.State = state
 		doc.Note = note
-		if !slices.Contains(t.set.opts.Failures, state) {
+		if !slices.Contains(t.set.opts.FailureStates, state) {
 			doc.Attempts = 0
 		}
 	})
 }
 
-// Release puts the task back into the state it was captured from, without counting the attempt: for a worker that
-// stops.
+// Release puts the task back into the state it was taken from, without counting the attempt: for a worker that stops.
 func (t *Task) Release() error {
 	return t.end("release", func(doc *protocol.Task) {
 		doc.State = doc.From

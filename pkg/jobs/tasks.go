@@ -32,22 +32,22 @@ const (
 
 // TaskOptions apply to all tasks of a set. The zero TaskOptions are usable.
 type TaskOptions struct {
-	// Initial is the state of an added task; "new" when empty.
-	Initial string
+	// InitialState is the state of an added task; "new" when empty.
+	InitialState string
 
-	// Transitions maps each state that tasks are captured from to the states in which they may finish. If nil, "new"
-	// and "failed" tasks are captured and become "done" or "failed".
+	// Transitions maps each state that tasks are taken from to the states in which they may finish. If nil, "new" and
+	// "failed" tasks are taken and become "done" or "failed".
 	Transitions map[string][]string
 
-	// Failures are the states in which an attempt counts as failed; "failed" if nil. Any other state resets the count
+	// FailureStates are the states in which an attempt counts as failed; "failed" if nil. Any other state resets the count
 	// of attempts.
-	Failures []string
+	FailureStates []string
 
-	// MaxAttempts is how often a task may be captured without success; 0 for no limit.
+	// MaxAttempts is how often a task may be taken without success; 0 for no limit.
 	MaxAttempts int
 
-	// Lock are the options of the locks of the tasks, such as [mutex.AlertAfter] and [mutex.AutoUnlockAfter].
-	Lock []mutex.Option
+	// LockOptions are the options of the locks of the tasks, such as [mutex.AlertAfter] and [mutex.AutoUnlockAfter].
+	LockOptions []mutex.Option
 
 	// Worker names this worker in the tasks that it changes; the host name and the process id when empty.
 	Worker string
@@ -77,7 +77,7 @@ func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s (pid %d)", about.Hostname, os.Getpid()))
 	err = o.complete()
 	if err == nil {
-		err = checkLock(locks, protocol.TaskLock(set, "x"), o.Lock)
+		err = checkLock(locks, protocol.TaskLock(set, "x"), o.LockOptions)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tasks %q: %w", set, err)
@@ -85,7 +85,7 @@ func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 	return &Tasks{etcd: locks.Internals().Retry(), locks: locks, about: about, layout: layout, name: set, opts: o}, nil
 }
 
-// checkLock refuses options that no task could be captured with.
+// checkLock refuses options that no task could be taken with.
 func checkLock(locks *mutex.Client, name string, opts []mutex.Option) error {
 	draft, err := locks.Internals().Draft(name, opts...)
 	if err == nil && isShared(draft) {
@@ -96,13 +96,13 @@ func checkLock(locks *mutex.Client, name string, opts []mutex.Option) error {
 
 // complete fills in the defaults and refuses contradictions.
 func (o *TaskOptions) complete() error {
-	o.Initial = cmp.Or(o.Initial, StateNew)
+	o.InitialState = cmp.Or(o.InitialState, StateNew)
 	if o.Transitions == nil {
 		o.Transitions = map[string][]string{StateNew: {StateDone, StateFailed}, StateFailed: {StateDone, StateFailed}}
 	}
 	err := o.check()
-	if o.Failures == nil {
-		o.Failures = []string{StateFailed}
+	if o.FailureStates == nil {
+		o.FailureStates = []string{StateFailed}
 	}
 	return err
 }
@@ -111,8 +111,8 @@ func (o *TaskOptions) check() error {
 	if o.MaxAttempts < 0 {
 		return fmt.Errorf("MaxAttempts is %d: it must not be negative", o.MaxAttempts)
 	}
-	if _, ok := o.Transitions[o.Initial]; !ok {
-		return fmt.Errorf("no transition leads out of the initial state %q", o.Initial)
+	if _, ok := o.Transitions[o.InitialState]; !ok {
+		return fmt.Errorf("no transition leads out of the initial state %q", o.InitialState)
 	}
 	for _, from := range slices.Sorted(maps.Keys(o.Transitions)) {
 		if len(o.Transitions[from]) == 0 {
@@ -128,7 +128,7 @@ func (o *TaskOptions) check() error {
 		}
 	}
 	reached := slices.Concat(slices.Collect(maps.Values(o.Transitions))...)
-	for _, state := range o.Failures {
+	for _, state := range o.FailureStates {
 		if !slices.Contains(reached, state) {
 			return fmt.Errorf("no transition leads to the failure %q", state)
 		}
@@ -181,7 +181,7 @@ func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err err
 		return false, err
 	}
 	now := metadata.Time{Time: s.now()}
-	value := protocol.Marshal(protocol.Task{State: s.opts.Initial, Data: data, By: s.opts.Worker, AddedAt: now,
+	value := protocol.Marshal(protocol.Task{State: s.opts.InitialState, Data: data, By: s.opts.Worker, AddedAt: now,
 		ChangedAt: now})
 	attempt := uuid.NewString()
 	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
@@ -257,19 +257,19 @@ func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskSt
 
 // TaskStatus is the state of a task, as of one read.
 type TaskStatus struct {
-	Name      string
-	State     string
-	From      string // the state that the last worker captured it from
-	Attempts  int    // how often it has been captured without success
-	Data      string // the caller's, for workers
-	Note      string // of the last worker
-	By        string // who changed it last
-	AddedAt   time.Time
-	ChangedAt time.Time // when the state changed
+	Name          string
+	State         string
+	PreviousState string // the state that the last worker taken it from
+	Attempts      int    // how often it has been taken without success
+	Data          string // the caller's, for workers
+	Note          string // of the last worker
+	ChangedBy     string // who changed it last
+	AddedAt       time.Time
+	ChangedAt     time.Time // when the state changed
 
 	Running   bool // a worker holds it
 	Stuck     bool // it is in progress, but its worker is gone
-	Exhausted bool // it reached MaxAttempts and is no longer captured
+	Exhausted bool // it reached MaxAttempts and is no longer taken
 
 	doc           protocol.Task
 	created, seen int64 // revisions of its key
@@ -348,20 +348,20 @@ func (s *Tasks) status(task string, created, seen int64, value []byte, running b
 		t.Note = err.Error()
 	}
 	now := TaskStatus{
-		Name: task, State: t.State, From: t.From, Attempts: t.Attempts, Data: t.Data, Note: t.Note, By: t.By,
+		Name: task, State: t.State, PreviousState: t.From, Attempts: t.Attempts, Data: t.Data, Note: t.Note, ChangedBy: t.By,
 		AddedAt: t.AddedAt.Time, ChangedAt: t.ChangedAt.Time, Running: running,
 		doc: t, created: created, seen: seen, value: string(value),
 	}
 	now.Stuck = t.State == StateInProgress && !running
-	now.Exhausted = s.opts.MaxAttempts > 0 && t.Attempts >= s.opts.MaxAttempts && !running && s.from(now) != ""
+	now.Exhausted = s.opts.MaxAttempts > 0 && t.Attempts >= s.opts.MaxAttempts && !running && s.takableFrom(now) != ""
 	return now
 }
 
-// from returns the state that a task can be captured from; empty if it cannot.
-func (s *Tasks) from(now TaskStatus) string {
+// takableFrom returns the state that a task can be taken from; empty if it cannot.
+func (s *Tasks) takableFrom(now TaskStatus) string {
 	from := now.State
 	if from == StateInProgress {
-		from = now.From
+		from = now.PreviousState
 	}
 	if _, ok := s.opts.Transitions[from]; !ok || now.Running {
 		return ""

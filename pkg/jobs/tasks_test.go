@@ -26,20 +26,20 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 	task := one(t, s, 1, "new")
 	now := get(t, s, "1")
 	if task.Name() != "1" || task.Data() != "the data" || task.Token() == 0 || now.State != "in_progress" ||
-		!now.Running || now.Stuck || now.By != "worker 1" || now.Attempts != 1 {
+		!now.Running || now.Stuck || now.ChangedBy != "worker 1" || now.Attempts != 1 {
 		t.Errorf("while a worker has it: %+v, %+v", task, now)
 	}
 	if doc := etcd.AssertHeld("invoices/1"); doc.UUID != task.Lock().UUID() ||
 		fmt.Sprint(doc.Attributes) != "map[task_attempt:1 task_from:new]" {
 		t.Errorf("its lock is %+v", doc.Record)
 	}
-	if again := capture(t, s, 5); len(again) != 0 {
+	if again := take(t, s, 5); len(again) != 0 {
 		t.Error("two have the task")
 	}
 	proctest.Must(t, task.Alive(t.Context(), "half"))
 	finish(t, task, "done")
 	now = get(t, s, "1")
-	if now.State != "done" || now.From != "new" || now.Running || now.Attempts != 0 || now.Note != "a note" ||
+	if now.State != "done" || now.PreviousState != "new" || now.Running || now.Attempts != 0 || now.Note != "a note" ||
 		now.Data != "the data" || now.AddedAt.IsZero() {
 		t.Errorf("afterwards: %+v", now)
 	}
@@ -47,12 +47,12 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 	if cause := context.Cause(task.Context()); cause != mutex.ErrUnlocked {
 		t.Errorf("the context ended with %v", cause)
 	}
-	if again := capture(t, s, 5); len(again) != 0 {
-		t.Error("a task that is done was captured")
+	if again := take(t, s, 5); len(again) != 0 {
+		t.Error("a task that is done was taken")
 	}
 }
 
-func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
+func TestEachTaskIsTakenByOneWorkerOnce(t *testing.T) {
 	s := locktest.NewInMemory(t)
 	const workers, all = 8, 80
 	first := set(t, s, jobs.TaskOptions{})
@@ -65,8 +65,8 @@ func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 	for i := range workers {
 		tasks := set(t, s, jobs.TaskOptions{})
 		working.Go(func() {
-			for captured := capture(t, tasks, 1+i); len(captured) > 0; captured = capture(t, tasks, 1+i) {
-				for _, task := range captured {
+			for taken := take(t, tasks, 1+i); len(taken) > 0; taken = take(t, tasks, 1+i) {
+				for _, task := range taken {
 					mu.Lock()
 					times[task.Name()]++
 					mu.Unlock()
@@ -88,7 +88,7 @@ func TestFailedTaskIsRetriedUpToTheMaximum(t *testing.T) {
 	for i, from := range []string{"new", "failed", "failed"} {
 		finish(t, one(t, s, i+1, from), "failed")
 	}
-	if now := get(t, s, "1"); len(capture(t, s, 1)) != 0 || !now.Exhausted || now.State != "failed" ||
+	if now := get(t, s, "1"); len(take(t, s, 1)) != 0 || !now.Exhausted || now.State != "failed" ||
 		now.Note != "a note" || now.Attempts != 3 {
 		t.Errorf("after the last attempt: %+v", now)
 	}
@@ -115,9 +115,9 @@ func TestFailedTaskIsRetriedUpToTheMaximum(t *testing.T) {
 
 func TestTransitionsUseTheCallersContext(t *testing.T) {
 	_, s := tasks(t, jobs.TaskOptions{
-		Initial:     "uploaded",
-		Transitions: map[string][]string{"uploaded": {"encoded", "broken"}, "encoded": {"published"}},
-		Failures:    []string{"broken"}, MaxAttempts: 2,
+		InitialState:  "uploaded",
+		Transitions:   map[string][]string{"uploaded": {"encoded", "broken"}, "encoded": {"published"}},
+		FailureStates: []string{"broken"}, MaxAttempts: 2,
 	})
 	for _, step := range []struct{ from, wrong, to string }{{"uploaded", "published", "encoded"},
 		{"encoded", "broken", "published"}} {
@@ -129,8 +129,8 @@ func TestTransitionsUseTheCallersContext(t *testing.T) {
 		}
 		finish(t, task, step.to)
 	}
-	if captured := capture(t, s, 1); len(captured) != 0 {
-		t.Error("a task in a final state was captured")
+	if taken := take(t, s, 1); len(taken) != 0 {
+		t.Error("a task in a final state was taken")
 	}
 }
 
@@ -145,8 +145,8 @@ func TestTaskIsSafeForConcurrentUse(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			if task.From() != jobs.StateNew || task.Attempt() != 1 || task.Finish("nowhere", "") == nil {
-				t.Errorf("from %s, attempt %d", task.From(), task.Attempt())
+			if task.PreviousState() != jobs.StateNew || task.Attempt() != 1 || task.Finish("nowhere", "") == nil {
+				t.Errorf("from %s, attempt %d", task.PreviousState(), task.Attempt())
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestListHasTheStateOfEachTask(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
 	if task := one(t, s, 1, "new"); task.Name() != "new" {
-		t.Errorf("captured %s", task.Name())
+		t.Errorf("taken %s", task.Name())
 	}
 }
 
@@ -227,7 +227,7 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 		t.Errorf("%d tasks", len(all))
 	}
 	if task := one(t, s, 1, "new"); task.Name() != "1200" {
-		t.Errorf("captured %s", task.Name())
+		t.Errorf("taken %s", task.Name())
 	}
 }
 
@@ -249,14 +249,14 @@ func TestWorkerAskedToFinishOneTaskMayTakeOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		etcd, s := tasks(t, jobs.TaskOptions{})
 		add(t, s, "2", "")
-		first := capture(t, s, 1)[0]
+		first := take(t, s, 1)[0]
 		time.Sleep(time.Second)
 		etcd.Ask(s.LockName(first.Name()), "ann", "I look at it")
-		<-first.Asked()
+		<-first.FinishRequested()
 		second := one(t, s, 1, "new")
 		time.Sleep(time.Second)
 		select {
-		case <-second.Asked():
+		case <-second.FinishRequested():
 			t.Error("the request is taken for another task")
 		default:
 		}
@@ -264,17 +264,17 @@ func TestWorkerAskedToFinishOneTaskMayTakeOthers(t *testing.T) {
 	})
 }
 
-func TestTaskOfADeadWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
+func TestTaskOfADeadWorkerIsTakenAgainAfterItsAutoUnlock(t *testing.T) {
 	s, lives := tasks(t, jobs.TaskOptions{MaxAttempts: 2})
 	dies := one(t, set(t, s, jobs.TaskOptions{Worker: "the one that dies"}), 1, "new")
 	for i := range 3 {
 		proctest.Must(t, dies.Save(t.Context(), fmt.Sprint("page ", i+1)))
 	}
-	if captured := capture(t, lives, 1); len(captured) != 0 {
-		t.Fatal("captured before the auto-unlock")
+	if taken := take(t, lives, 1); len(taken) != 0 {
+		t.Fatal("taken before the auto-unlock")
 	}
 	s.Expire("invoices/1")
-	if now := get(t, lives, "1"); !now.Stuck || now.By != "the one that dies" {
+	if now := get(t, lives, "1"); !now.Stuck || now.ChangedBy != "the one that dies" {
 		t.Errorf("after the auto-unlock: %+v", now)
 	}
 	task := one(t, lives, 2, "new")
@@ -292,8 +292,8 @@ func TestLateWorkerIsRefused(t *testing.T) {
 	late := one(t, tasks, 1, "new")
 	s.Expire("invoices/1") // while it stands still
 	var next *jobs.Task
-	for _, step := range []string{"stuck", "captured again"} {
-		if step == "captured again" {
+	for _, step := range []string{"stuck", "taken again"} {
+		if step == "taken again" {
 			if next = one(t, set(t, s, jobs.TaskOptions{}), 2, "new"); next.Token() <= late.Token() {
 				t.Errorf("token %d after %d", next.Token(), late.Token())
 			}
@@ -332,11 +332,11 @@ func TestLostAnswersRepeatNothing(t *testing.T) {
 				for i := range 5 {
 					add(t, tasks, fmt.Sprint(i), "")
 				}
-				captured := capture(t, tasks, 5)
-				if len(captured) != 5 {
-					t.Fatalf("%d captured", len(captured))
+				taken := take(t, tasks, 5)
+				if len(taken) != 5 {
+					t.Fatalf("%d taken", len(taken))
 				}
-				for _, task := range captured {
+				for _, task := range taken {
 					if task.Attempt() != 1 {
 						t.Errorf("%s: attempt %d", task.Name(), task.Attempt())
 					}

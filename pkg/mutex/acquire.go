@@ -158,7 +158,7 @@ func (a *acquisition) notifyAcquiring(ctx context.Context) {
 func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
 		defer unlockOnPanic(l)()
-		hook(Acquired{Name: a.lock, Context: a.caller, Result: acquireResult(err), Waited: time.Since(began), Lock: l,
+		hook(Acquired{Name: a.lock, Context: a.caller, Result: acquireResult(err), WaitTime: time.Since(began), Lock: l,
 			Err: err})
 	}
 }

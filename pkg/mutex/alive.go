@@ -333,7 +333,7 @@ func (l *Lock) planExtension(at, autoUnlockAt time.Time, heartbeat bool, progres
 
 func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
 	if hook := l.c.opts.Hooks.Extended; hook != nil {
-		hook(Extended{Lock: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat, Took: time.Since(began),
+		hook(Extended{Lock: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat, Duration: time.Since(began),
 			Err: err})
 	}
 }

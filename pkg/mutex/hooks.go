@@ -73,12 +73,12 @@ type Acquiring struct {
 
 // Acquired reports that a Lock, TryLock or Do has got the lock, or has ended without it.
 type Acquired struct {
-	Name    string          // of the lock, as the caller gave it
-	Context context.Context // the caller's, which may have ended; for values such as a trace span
-	Result  Result
-	Waited  time.Duration // from the call until its end; without a rival, the round trip to etcd
-	Lock    *Lock         // nil unless acquired
-	Err     error         // nil if acquired
+	Name     string          // of the lock, as the caller gave it
+	Context  context.Context // the caller's, which may have ended; for values such as a trace span
+	Result   Result
+	WaitTime time.Duration // from the call until its end; without a rival, the round trip to etcd
+	Lock     *Lock         // nil unless acquired
+	Err      error         // nil if acquired
 }
 
 // Extended reports that an Alive or a heartbeat has postponed the deadlines, or has failed to.
@@ -86,7 +86,7 @@ type Extended struct {
 	Lock      *Lock
 	Result    Result
 	Heartbeat bool
-	Took      time.Duration
+	Duration  time.Duration
 	Err       error
 }
 
@@ -121,18 +121,18 @@ func LostReasons() []LostReason {
 
 // Lost reports that a hold was lost: it ended, or may have ended, without its holder's Unlock.
 type Lost struct {
-	Lock   *Lock
-	Reason LostReason
-	Held   time.Duration // since the acquisition was sent
-	Err    *LostError
+	Lock     *Lock
+	Reason   LostReason
+	HoldTime time.Duration // since the acquisition was sent
+	Err      *LostError
 }
 
 // Released reports that an Unlock has returned.
 type Released struct {
-	Lock   *Lock
-	Result Result        // released, lost, or error: then the release goes on in the background
-	Held   time.Duration // since the acquisition was sent, or since the hold was adopted
-	Err    error
+	Lock     *Lock
+	Result   Result        // released, lost, or error: then the release goes on in the background
+	HoldTime time.Duration // since the acquisition was sent, or since the hold was adopted
+	Err      error
 }
 
 // And returns hooks that call h and then others.

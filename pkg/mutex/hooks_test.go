@@ -47,18 +47,18 @@ func (d *diary) want(t *testing.T, lines ...string) {
 func (d *diary) hooks() mutex.Hooks {
 	return mutex.Hooks{
 		Acquired: func(e mutex.Acquired) {
-			d.write("%s %s after %v, hold %v, error %v", e.Name, e.Result, e.Waited, e.Lock != nil, e.Err != nil)
+			d.write("%s %s after %v, hold %v, error %v", e.Name, e.Result, e.WaitTime, e.Lock != nil, e.Err != nil)
 		},
 		Extended: func(e mutex.Extended) {
-			d.write("%s %s, heartbeat %v, after %v, error %v", e.Lock.Name(), e.Result, e.Heartbeat, e.Took,
+			d.write("%s %s, heartbeat %v, after %v, error %v", e.Lock.Name(), e.Result, e.Heartbeat, e.Duration,
 				e.Err != nil)
 		},
 		Lost: func(e mutex.Lost) {
-			d.write("%s lost after %v: %s, certain %v", e.Lock.Name(), e.Held.Round(time.Second), e.Reason,
+			d.write("%s lost after %v: %s, certain %v", e.Lock.Name(), e.HoldTime.Round(time.Second), e.Reason,
 				e.Err.Certain)
 		},
 		Released: func(e mutex.Released) {
-			d.write("%s %s after %v, error %v", e.Lock.Name(), e.Result, e.Held.Round(time.Second), e.Err != nil)
+			d.write("%s %s after %v, error %v", e.Lock.Name(), e.Result, e.HoldTime.Round(time.Second), e.Err != nil)
 		},
 	}
 }

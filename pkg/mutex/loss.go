@@ -117,7 +117,7 @@ func (l *Lock) lose(why *LostError) *LostError {
 
 func (l *Lock) notifyLost(why *LostError) {
 	if hook := l.c.opts.Hooks.Lost; hook != nil {
-		hook(Lost{Lock: l, Reason: why.Reason(), Held: time.Since(l.began.monotonic), Err: why})
+		hook(Lost{Lock: l, Reason: why.Reason(), HoldTime: time.Since(l.began.monotonic), Err: why})
 	}
 }
 

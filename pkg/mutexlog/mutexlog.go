@@ -39,7 +39,7 @@ func Hooks(l *slog.Logger) mutex.Hooks {
 }
 
 func acquired(l *slog.Logger, e mutex.Acquired) {
-	waited := slog.Duration("waited", e.Waited)
+	waited := slog.Duration("waited", e.WaitTime)
 	switch e.Result {
 	case mutex.ResultAcquired:
 		write(l, slog.LevelDebug, "lock acquired", nil, append(about(e.Lock), waited)...)
@@ -62,7 +62,7 @@ func extended(l *slog.Logger, e mutex.Extended) {
 }
 
 func released(l *slog.Logger, e mutex.Released) {
-	attributes := append(about(e.Lock), slog.Duration("held", e.Held))
+	attributes := append(about(e.Lock), slog.Duration("held", e.HoldTime))
 	switch e.Result {
 	case mutex.ResultReleased:
 		write(l, slog.LevelDebug, "lock released", nil, attributes...)

@@ -205,7 +205,7 @@ func (m *Metrics) acquired(e mutex.Acquired) {
 		return
 	}
 	exemplar := m.exemplars.labels(e.Context)
-	observe(s.wait, e.Waited, exemplar)
+	observe(s.wait, e.WaitTime, exemplar)
 	if e.Lock != nil {
 		during(e.Lock.Context(), s.held)
 		m.exemplars.keep(e.Lock, exemplar)
@@ -216,7 +216,7 @@ func (m *Metrics) extended(e mutex.Extended) {
 	m.groups.series(e.Lock.Name()).extensions.add(string(e.Result))
 }
 
-func (m *Metrics) lose(e mutex.Lost) { m.ended(e.Lock, e.Reason, e.Held) }
+func (m *Metrics) lose(e mutex.Lost) { m.ended(e.Lock, e.Reason, e.HoldTime) }
 
 func (m *Metrics) released(e mutex.Released) {
 	m.groups.series(e.Lock.Name()).releases.add(string(e.Result))
@@ -224,7 +224,7 @@ func (m *Metrics) released(e mutex.Released) {
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
 	}
-	m.ended(e.Lock, reason, e.Held)
+	m.ended(e.Lock, reason, e.HoldTime)
 }
 
 // ended records the end of a hold; reason is empty if it was not lost.

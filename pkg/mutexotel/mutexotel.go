@@ -108,14 +108,14 @@ func (t *Telemetry) Hooks() mutex.Hooks {
 func (t *Telemetry) acquired(e mutex.Acquired) {
 	now := time.Now()
 	result := attributeResult.String(string(e.Result))
-	ctx, span := t.tracer.Start(e.Context, "lock wait", trace.WithTimestamp(now.Add(-e.Waited)),
+	ctx, span := t.tracer.Start(e.Context, "lock wait", trace.WithTimestamp(now.Add(-e.WaitTime)),
 		trace.WithAttributes(attributeLock.String(e.Name), result))
 	if e.Result == mutex.ResultError {
 		span.RecordError(e.Err)
 		span.SetStatus(codes.Error, e.Err.Error())
 	}
 	span.End(trace.WithTimestamp(now))
-	t.wait.Record(ctx, e.Waited.Seconds(), metric.WithAttributes(t.with(e.Name, result)...))
+	t.wait.Record(ctx, e.WaitTime.Seconds(), metric.WithAttributes(t.with(e.Name, result)...))
 	if e.Lock != nil {
 		t.begin(e.Context, e.Lock, now)
 	}
@@ -169,14 +169,16 @@ func (h held) end(outcome string, reason mutex.LostReason) context.Context {
 	return trace.ContextWithSpan(ctx, h.Span)
 }
 
-func (t *Telemetry) lost(e mutex.Lost) { t.over(e.Lock, string(mutex.ResultLost), e.Reason, e.Held) }
+func (t *Telemetry) lost(e mutex.Lost) {
+	t.over(e.Lock, string(mutex.ResultLost), e.Reason, e.HoldTime)
+}
 
 func (t *Telemetry) released(e mutex.Released) {
 	var reason mutex.LostReason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
 	}
-	t.over(e.Lock, string(e.Result), reason, e.Held)
+	t.over(e.Lock, string(e.Result), reason, e.HoldTime)
 }
 
 func (t *Telemetry) over(l *mutex.Lock, outcome string, reason mutex.LostReason, after time.Duration) {

@@ -410,7 +410,7 @@ func (d *goDriver) once(ctx context.Context, r goRequest) (map[string]any, error
 	}
 	opts := []jobs.Option{jobs.PeriodOffset(seconds(r.Offset)), jobs.LockOptions(d.options(r)...)}
 	if r.Fails {
-		opts = append(opts, jobs.PeriodBackOnError())
+		opts = append(opts, jobs.RetryOnError())
 	}
 	ran, err := jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, opts...)
 	if errors.Is(err, errFails) {

@@ -89,7 +89,7 @@ func (w *worker) job(ctx context.Context) {
 	id, answer := w.ask(line{Op: opOnce, Lock: jobLock})
 	options := []jobs.Option{jobs.LockOptions(w.options(id, opOnce, w.life())...)}
 	if w.chance(30) {
-		options = append(options, jobs.PeriodBackOnError())
+		options = append(options, jobs.RetryOnError())
 	}
 	var done func(line)
 	ran, err := jobs.OncePer(ctx, w.locks, jobLock, jobPeriod, func(ctx context.Context) error {
@@ -120,19 +120,19 @@ func (w *worker) task(ctx context.Context) {
 	defer cancel()
 	id, answer := w.ask(line{Op: opTask})
 	set, err := jobs.NewTasks(w.locks, taskSet, jobs.TaskOptions{Worker: w.Process,
-		Lock: w.options(id, opTask, w.life())})
+		LockOptions: w.options(id, opTask, w.life())})
 	if err != nil {
 		panic(err)
 	}
 	if w.chance(70) {
 		set.Add(ctx, string(rune('a'+w.rand.IntN(8))), "")
 	}
-	captured, err := set.Capture(ctx, 1)
-	if len(captured) == 0 {
+	taken, err := set.Take(ctx, 1)
+	if len(taken) == 0 {
 		answer(line{Said: nothing, Err: fmt.Sprint(err)})
 		return
 	}
-	t := captured[0]
+	t := taken[0]
 	answer(acquired(t.Lock(), nil))
 	var ended sync.WaitGroup
 	defer ended.Wait()
