@@ -29,7 +29,7 @@ func (j *job) once() error {
 		)
 		run := func(held context.Context) error {
 			c, work = j.work(mutex.FromContext(held))
-			if counted = work; c != nil && !j.period.backOnError {
+			if counted = work; c != nil && !j.period.retryOnError {
 				counted = nil // the command started, so the period is used up
 			}
 			return counted

@@ -87,14 +87,14 @@ func (o *periodsOptions) parse(cmd *cobra.Command, args []string) (err error) {
 
 const periodMembers = `  name        the lock of the job
   began_at    when the last used period began, RFC 3339, UTC; null when it is unreadable
-  words       who used it up, when, and how long the periods are, as a sentence
+  note        who used it up, when, and how long the periods are, as a sentence
   running     whether the lock is held now`
 
 type periodJSON struct {
 	Name       string     `json:"name"`
 	NameBase64 string     `json:"name_base64,omitempty"`
 	BeganAt    *time.Time `json:"began_at"`
-	Words      string     `json:"words"`
+	Note       string     `json:"note" `
 	Running    bool       `json:"running"`
 }
 
@@ -112,10 +112,10 @@ func (o *periodsOptions) run(ctx context.Context, s *session) error {
 		}
 		period, err := protocol.ParsePeriod(string(kv.Value))
 		if err != nil {
-			period.Words = string(kv.Value)
+			period.Note = string(kv.Value)
 		}
 		found = append(found, periodJSON{key.Lock, lockjson.Base64(key.Lock), lockjson.Known(period.Start),
-			period.Words,
+			period.Note,
 			held[key.Lock]})
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ func (o *periodsOptions) write(found []periodJSON) error {
 		if p.Running {
 			running = "running"
 		}
-		t.Row(text.Visible(p.Name), began, running, text.Prose(p.Words))
+		t.Row(text.Visible(p.Name), began, running, text.Prose(p.Note))
 	}
 	return o.app.writeTable(&t, text.Count(len(found), "job"))
 }
@@ -181,11 +181,11 @@ func (o *periodsOptions) forget(ctx context.Context, s *session) error {
 
 // periodFlags are the flags of run for commands that run once per period.
 type periodFlags struct {
-	every       time.Duration // 0: always
-	offset      time.Duration
-	backOnError bool
-	skipStatus  int
-	given       *pflag.FlagSet
+	every        time.Duration // 0: always
+	offset       time.Duration
+	retryOnError bool
+	skipStatus   int
+	given        *pflag.FlagSet
 }
 
 func (p *periodFlags) add(f *pflag.FlagSet) {
@@ -193,8 +193,8 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&p.every, "once-per", 0, "run the command once per period of this length, across all machines")
 	f.DurationVar(&p.offset, "period-offset", 0,
 		"with --once-per: when periods begin, after the full hour or midnight UTC")
-	f.BoolVar(&p.backOnError, "back-on-error", false,
-		"with --once-per: a failed command does not use up the period")
+	f.BoolVar(&p.retryOnError, "retry-on-error", false,
+		"with --once-per: a failed command may be run again in the same period")
 	f.IntVar(&p.skipStatus, "skip-status", ExitOK,
 		"with --once-per: the exit status when the period is already used up")
 }
@@ -202,7 +202,7 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 // check refuses flags that make no sense.
 func (p *periodFlags) check(t *takeFlags) error {
 	once := p.given.Changed("once-per")
-	for _, name := range []string{"period-offset", "back-on-error", "skip-status"} {
+	for _, name := range []string{"period-offset", "retry-on-error", "skip-status"} {
 		if !once && p.given.Changed(name) {
 			return usagef("--%s goes with --once-per", name)
 		}

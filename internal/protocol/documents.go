@@ -311,17 +311,17 @@ func CheckTask(set, task string) error {
 // Period is the value of a period's key: the last period in which a job ran.
 type Period struct {
 	Start time.Time
-	Words string // who took it and when; shown, never interpreted
+	Note  string // who took it and when; shown, never interpreted
 }
 
 // FormatPeriod returns the value of a period's key. Byte order is the order of periods.
 func FormatPeriod(p Period) string {
-	return metadata.FormatTime(p.Start) + " " + text.Cut(strings.ToValidUTF8(p.Words, "�"), metadata.MaxTextBytes)
+	return metadata.FormatTime(p.Start) + " " + text.Cut(strings.ToValidUTF8(p.Note, "�"), metadata.MaxTextBytes)
 }
 
 // ParsePeriod reads the value of a period's key.
 func ParsePeriod(value string) (Period, error) {
 	start, words, _ := strings.Cut(value, " ")
 	at, err := metadata.ParseTime(start)
-	return Period{Start: at, Words: words}, err
+	return Period{Start: at, Note: words}, err
 }

@@ -100,14 +100,14 @@ func TestPeriodsSortByTheirStart(t *testing.T) {
 	var values []string
 	for _, start := range rising() {
 		for _, words := range []string{"", "taken by z", "~"} {
-			values = append(values, protocol.FormatPeriod(protocol.Period{Start: start, Words: words}))
+			values = append(values, protocol.FormatPeriod(protocol.Period{Start: start, Note: words}))
 		}
 	}
 	if !slices.IsSorted(values) {
 		t.Errorf("%q", values)
 	}
 	p, err := protocol.ParsePeriod(values[7])
-	if err != nil || !p.Start.Equal(time.Unix(10, 2e8)) || p.Words != "taken by z" {
+	if err != nil || !p.Start.Equal(time.Unix(10, 2e8)) || p.Note != "taken by z" {
 		t.Errorf("%q is %+v, %v", values[7], p, err)
 	}
 	for _, value := range []string{"", "soon", "2019-03-27 taken", "1553682600taken"} {

@@ -208,12 +208,12 @@ func (o *once) isNext(start, now time.Time) (bool, error) {
 	case start.After(last.Start):
 		return true, nil
 	case last.Start.After(now.Add(clockTolerance)):
-		taken := Period{Start: last.Start, Note: last.Words}
+		taken := Period{Start: last.Start, Note: last.Note}
 		return false, &PeriodError{Name: o.name, Start: start, Last: taken, At: now, Key: o.key}
 	}
 	if log := o.about.Logger; log != nil {
 		log.LogAttrs(context.Background(), slog.LevelDebug, "the period is taken", slog.String("lock", o.name),
-			slog.String("period", instant(last.Start)), slog.String("by", quoted(last.Words)))
+			slog.String("period", instant(last.Start)), slog.String("by", quoted(last.Note)))
 	}
 	return false, nil
 }
@@ -235,7 +235,7 @@ func (o *once) begun(start, now time.Time, r etcdretry.Answer) error {
 
 // try takes the period and the lock, if the period key has not changed since it was read.
 func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (*mutex.Lock, error) {
-	taken := protocol.FormatPeriod(protocol.Period{Start: start, Words: o.note(now)})
+	taken := protocol.FormatPeriod(protocol.Period{Start: start, Note: o.note(now)})
 	return o.locks.TryLock(ctx, o.name, slices.Concat([]mutex.Option{
 		mutex.Attribute("period", instant(start)),
 		o.locks.Internals().WithDocuments(locktxn.NewDocuments(o.key)),

@@ -47,7 +47,7 @@ func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, 
 	if err != nil {
 		return Period{}, fmt.Errorf("period of %q: %w", name, err)
 	}
-	return Period{Start: p.Start, Note: p.Words}, nil
+	return Period{Start: p.Start, Note: p.Note}, nil
 }
 
 // ResetPeriod forgets the last period of the job of this name, so that the next [OncePer] runs it, even in the same
