@@ -40,6 +40,8 @@ type Picture struct {
 	Lanes []Lane
 	More  int // lanes that are left out
 	Bars  int
+	// Unknown is when the locks were not watched.
+	Unknown []Stretch
 }
 
 // Lane is what happened to one lock, or what one process did.
@@ -49,14 +51,12 @@ type Lane struct {
 	Wrong      int           // holds that were late or did not end by a release
 	Last       time.Time     // when something of it ended, or is known to have lasted
 	First      time.Time
-	Holds      bool // something is held now
-	Waits      bool // there are waiters now
-	Unknown    []Stretch
+	Holds      bool                  // something is held now
+	Waits      bool                  // there are waiters now
 	Rows       [][]Bar               // of holds
 	Lines      [][]Bar               // of waits
 	Beyond     []Bar                 // waits and holds for which there is no row
 	All        []*intervals.Interval // by their beginning
-	asOf       time.Time
 }
 
 // Stretch is a part of the width of the picture, in percent.
@@ -83,9 +83,9 @@ func Lay(all []intervals.Interval, p Plan) Picture {
 		}
 		name := p.Lane(i)
 		if lanes[name] == nil {
-			lanes[name] = &Lane{Name: name, First: i.Begin, asOf: p.AsOf}
+			lanes[name] = &Lane{Name: name, First: i.Begin}
 		}
-		lanes[name].add(i, p.From)
+		lanes[name].add(i, &p)
 	}
 	order := p.Order
 	if order == nil {
@@ -105,13 +105,13 @@ func Lay(all []intervals.Interval, p Plan) Picture {
 		slices.SortFunc(l.All, func(a, b *intervals.Interval) int {
 			return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
 		})
-		for _, span := range p.Unknown {
-			if s := p.Place(span.From, span.To); s.Width > 0 {
-				l.Unknown = append(l.Unknown, s)
-			}
+	}
+	for _, span := range p.Unknown {
+		if s := p.Place(span.From, span.To); s.Width > 0 {
+			picture.Unknown = append(picture.Unknown, s)
 		}
 	}
-	picture.fill(p)
+	picture.fill(&p)
 	return picture
 }
 
@@ -120,27 +120,27 @@ func mostLost(a, b *Lane) int {
 	return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Wrong, a.Wrong), cmp.Compare(b.Held, a.Held))
 }
 
-func (l *Lane) add(i *intervals.Interval, from time.Time) {
+func (l *Lane) add(i *intervals.Interval, p *Plan) {
 	l.All = append(l.All, i)
 	if i.Begin.Before(l.First) {
 		l.First = i.Begin
 	}
 	last := i.End
 	if last.IsZero() {
-		last = l.asOf
+		last = p.AsOf
 		l.Waits = l.Waits || i.Wait
 		l.Holds = l.Holds || !i.Wait
 	}
 	if last.After(l.Last) {
 		l.Last = last
 	}
-	length := i.Within(from, l.asOf)
+	length := i.Within(p.From, p.AsOf)
 	if i.Wait {
 		l.Lost += length
 		return
 	}
 	l.Held += length
-	if gravity(i.Ended) > 0 || !i.Late(l.asOf).IsZero() {
+	if gravity(i.Ended) > 0 || !i.Late(p.AsOf).IsZero() {
 		l.Wrong++
 	}
 }
@@ -166,11 +166,11 @@ func (s Span) Place(from, to time.Time) Stretch {
 const Narrow = .3
 
 // fill fills the lanes with bars. If they are too many, it joins those that are farther apart.
-func (p *Picture) fill(plan Plan) {
+func (p *Picture) fill(plan *Plan) {
 	for narrow := Narrow; ; narrow *= 1.5 {
 		p.Bars = 0
 		for n := range p.Lanes {
-			p.Bars += p.Lanes[n].fill(plan.Span, narrow)
+			p.Bars += p.Lanes[n].fill(plan, narrow)
 		}
 		if p.Bars <= plan.Bars || narrow > 100 {
 			return
@@ -178,12 +178,12 @@ func (p *Picture) fill(plan Plan) {
 	}
 }
 
-func (l *Lane) fill(of Span, narrow float64) (bars int) {
+func (l *Lane) fill(p *Plan, narrow float64) (bars int) {
 	var rows, lines, beyond stack
 	rows.most = MaxRows
 	lines.most = MaxLines
 	for _, i := range l.All {
-		bar := newBar(i, of, l.asOf)
+		bar := newBar(i, p.Span, p.AsOf)
 		switch {
 		case i.Wait && lines.put(bar, narrow), !i.Wait && rows.put(bar, narrow):
 		default:

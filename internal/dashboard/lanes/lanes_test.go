@@ -140,9 +140,9 @@ func TestWaitsBeyondTheVisibleLinesAreCounted(t *testing.T) {
 }
 
 func TestUnknownSpansAreDrawn(t *testing.T) {
-	l := lanes.Lay(parse("a x 0-50"), plan(1000)).Lanes[0]
-	if len(l.Unknown) != 1 || l.Unknown[0] != (lanes.Stretch{X: 30, Width: 10}) {
-		t.Errorf("%+v", l.Unknown)
+	p := lanes.Lay(parse("a x 0-50"), plan(1000))
+	if len(p.Unknown) != 1 || p.Unknown[0] != (lanes.Stretch{X: 30, Width: 10}) {
+		t.Errorf("%+v", p.Unknown)
 	}
 }
 

@@ -29,8 +29,9 @@ type picture struct {
 	Table   []wordsView
 	Cut     int    // rows that are left out
 	JSON    string // all of it, for programs
-	Unknown bool   // there is a time about which nothing is known
 	Notes   []string
+	Unknown []stretchView // about which nothing is known
+	Away    []stretchView // of these what is not known now: over all that is drawn
 }
 
 // laneView is a lane: its label and its drawing. Places across are percentages, places down are pixels.
@@ -38,8 +39,6 @@ type laneView struct {
 	Name, URL string
 	Note      string // what was lost in it
 	Height    int
-	Unknown   []stretchView
-	Away      []stretchView // what is not known now: over all that is drawn
 	Bars      []barView
 	Beyond    []beyondView
 }
@@ -107,7 +106,12 @@ func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
 	d.choose(laid.Lanes, v)
 	for n := range laid.Lanes {
 		v.Lanes = append(v.Lanes, d.lane(&laid.Lanes[n]))
-		v.Unknown = v.Unknown || len(laid.Lanes[n].Unknown) > 0
+	}
+	for _, s := range laid.Unknown {
+		v.Unknown = append(v.Unknown, at(s))
+	}
+	if n := len(v.Unknown); n > 0 && d.at.Stale { // the last one goes on
+		v.Away = v.Unknown[n-1:]
 	}
 	v.table(d, laid.Lanes)
 	return v
@@ -155,12 +159,6 @@ func (d *drawing) lane(l *lanes.Lane) laneView {
 		v.URL = d.p.site.URLs.Lock(l.Name, "")
 	} else {
 		v.Name = who(first)
-	}
-	for _, s := range l.Unknown {
-		v.Unknown = append(v.Unknown, at(s))
-	}
-	if n := len(v.Unknown); n > 0 && d.at.Stale { // the last one goes on
-		v.Away = v.Unknown[n-1:]
 	}
 	y := 2
 	if len(l.Beyond) > 0 {
