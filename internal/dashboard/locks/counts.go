@@ -48,22 +48,6 @@ func (c *Counts) add(r *Row) {
 	}
 }
 
-func (c *Counts) sum(o *Counts) {
-	c.Total += o.Total
-	c.Version += o.Version
-	for urgency, n := range o.in {
-		c.in[urgency] += n
-	}
-	c.Waiting += o.Waiting
-	for lock, waiters := range o.queues {
-		c.Waiting -= waiters // which are in o.Waiting
-		c.addQueue(lock, waiters)
-	}
-	c.Longest = protocol.Earlier(c.Longest, o.Longest)
-	c.Oldest = protocol.Earlier(c.Oldest, o.Oldest)
-	c.soonest(o.NextUnlock)
-}
-
 // addQueue counts the queue of a lock that several hold.
 func (c *Counts) addQueue(lock string, waiters int) {
 	if _, counted := c.queues[lock]; counted {
@@ -78,7 +62,7 @@ func (c *Counts) addQueue(lock string, waiters int) {
 
 // soonest notes the row if it is the next to be auto-unlocked.
 func (c *Counts) soonest(r *Row) {
-	if r != nil && (c.NextUnlock == nil || r.UnlockAt().Before(c.NextUnlock.UnlockAt())) {
+	if c.NextUnlock == nil || r.UnlockAt().Before(c.NextUnlock.UnlockAt()) {
 		c.NextUnlock = r
 	}
 }

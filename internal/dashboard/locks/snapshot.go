@@ -184,24 +184,6 @@ func countsOf(rows []*Row) (all Counts) {
 	return all
 }
 
-// AtOnce does n things at the same time. A panic in one of them is one of the caller's.
-func AtOnce(n int, do func(i int)) {
-	causes := make([]any, n)
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			defer func() { causes[i] = recover() }()
-			do(i)
-		})
-	}
-	all.Wait()
-	for _, cause := range causes {
-		if cause != nil {
-			panic(cause)
-		}
-	}
-}
-
 // Lock is the row for the table that decides which lock needs a person first, without those who wait for it.
 func (r *Row) Lock() verdict.Lock {
 	return verdict.Lock{Name: r.Name, Class: r.Class, Holder: r.Record, Judged: r.Verdict(), Looked: r.Looked}
