@@ -45,9 +45,9 @@ func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Cli
 		// The caller decides whether to resend a transaction that was not answered: only the caller can distinguish its
 		// own effect from another's. 1 means "send once"; 0 would be the client's default of 100.
 		MaxUnaryRetries:      1,
-		DialTimeout:          s.DialTimeout,
-		DialKeepAliveTime:    s.KeepaliveTime,
-		DialKeepAliveTimeout: s.KeepaliveTimeout,
+		DialTimeout:          s.connectTimeout(),
+		DialKeepAliveTime:    keepaliveTime,
+		DialKeepAliveTimeout: keepaliveTimeout,
 		// etcd treats pings on a connection without a stream as an attack: after three it closes the connection, and
 		// gRPC doubles the keepalive time for good. Without pings, the first call finds a dead idle connection.
 		PermitWithoutStream: false,
@@ -66,7 +66,7 @@ func (s Settings) dialOptions(scheme string) []grpc.DialOption {
 			// gRPC's default pause between attempts grows to two minutes, far too long once etcd is back.
 			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: 3 * time.Second},
-			MinConnectTimeout: s.DialTimeout,
+			MinConnectTimeout: s.connectTimeout(),
 		}),
 		grpc.WithChainUnaryInterceptor(login.unary, anyMember),
 		grpc.WithChainStreamInterceptor(login.stream),

@@ -53,7 +53,7 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 	otherName := tls(secure, "reader", "secret")
 	otherName.ServerName = "elsewhere.example"
 	hung := to(silent.Endpoint())
-	hung.DialTimeout = 100 * time.Millisecond
+	hung.RequestTimeout = 100 * time.Millisecond
 	strangers := tls(secure, "", "")
 	strangers.CACert = stranger.File()
 

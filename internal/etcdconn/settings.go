@@ -6,6 +6,7 @@
 package etcdconn
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -33,23 +34,19 @@ type Settings struct {
 	PasswordFile string // read again whenever etcd asks for the password
 	Password     string // instead of the file
 
-	DialTimeout      time.Duration // for one connection to one endpoint
-	RequestTimeout   time.Duration // for one call; callers put it on their contexts
-	KeepaliveTime    time.Duration // of silence before a connection is pinged
-	KeepaliveTimeout time.Duration // for the answer to that ping
+	RequestTimeout time.Duration // for one call; callers put it on their contexts
 }
+
+const (
+	dialTimeout      = 5 * time.Second  // for one connection to one endpoint
+	keepaliveTime    = 10 * time.Second // of silence before a connection is pinged: gRPC and etcd allow nothing below
+	keepaliveTimeout = 5 * time.Second  // for the answer to that ping
+)
 
 // Defaults returns the settings for a local etcd.
 func Defaults() Settings {
-	return Settings{
-		Endpoints:   []string{"127.0.0.1:2379"},
-		DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second,
-		KeepaliveTime: 10 * time.Second, KeepaliveTimeout: 5 * time.Second,
-	}
+	return Settings{Endpoints: []string{"127.0.0.1:2379"}, RequestTimeout: 5 * time.Second}
 }
-
-// minKeepalive is the shortest time that gRPC uses and etcd tolerates.
-const minKeepalive = 10 * time.Second
 
 // Check returns one sentence about what cannot work: contradictions, and files that cannot be used.
 func (s Settings) Check() error {
@@ -62,7 +59,10 @@ func (s Settings) Check() error {
 	if err := s.checkUser(); err != nil {
 		return err
 	}
-	return s.withDefaults().checkTimes()
+	if s.RequestTimeout < 0 {
+		return fmt.Errorf("the etcd request timeout is negative: %v", s.RequestTimeout)
+	}
+	return nil
 }
 
 func (s Settings) checkUser() error {
@@ -80,36 +80,13 @@ func (s Settings) checkUser() error {
 	return err
 }
 
-func (s Settings) checkTimes() error {
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"dial timeout", s.DialTimeout}, {"request timeout", s.RequestTimeout},
-		{"keepalive time", s.KeepaliveTime}, {"keepalive timeout", s.KeepaliveTimeout},
-	} {
-		if d.value < 0 {
-			return fmt.Errorf("the etcd %s is negative: %v", d.name, d.value)
-		}
-	}
-	if s.KeepaliveTime < minKeepalive {
-		return fmt.Errorf("the etcd keepalive time is %v: gRPC allows nothing below %v", s.KeepaliveTime, minKeepalive)
-	}
-	return nil
-}
-
 func (s Settings) withDefaults() Settings {
-	d := Defaults()
-	for _, v := range []struct{ value, fallback *time.Duration }{
-		{&s.DialTimeout, &d.DialTimeout}, {&s.RequestTimeout, &d.RequestTimeout},
-		{&s.KeepaliveTime, &d.KeepaliveTime}, {&s.KeepaliveTimeout, &d.KeepaliveTimeout},
-	} {
-		if *v.value == 0 {
-			*v.value = *v.fallback
-		}
-	}
+	s.RequestTimeout = cmp.Or(s.RequestTimeout, Defaults().RequestTimeout)
 	return s
 }
+
+// connectTimeout is for one attempt to connect to one member; a hanging one must not take a request's whole time.
+func (s Settings) connectTimeout() time.Duration { return min(dialTimeout, s.RequestTimeout) }
 
 // password returns the current password: files change when secrets are rotated.
 func (s Settings) password() (string, error) {

@@ -43,13 +43,7 @@ func Etcd(fs *pflag.FlagSet) *etcdconn.Settings {
 	fs.StringVar(&s.User, "etcd.user", "", "`name` of the etcd user")
 	fs.StringVar(&s.PasswordFile, "etcd.password-file", "",
 		"`file` with the password of the etcd user; reread at every login")
-	fs.DurationVar(&s.DialTimeout, "etcd.dial-timeout", s.DialTimeout,
-		"timeout of one attempt to connect to one member")
 	fs.DurationVar(&s.RequestTimeout, "etcd.request-timeout", s.RequestTimeout, "timeout of one request to etcd")
-	fs.DurationVar(&s.KeepaliveTime, "etcd.keepalive-time", s.KeepaliveTime,
-		"silence after which a connection is pinged; at least 10s")
-	fs.DurationVar(&s.KeepaliveTimeout, "etcd.keepalive-timeout", s.KeepaliveTimeout,
-		"how long to wait for the answer to that ping before the connection is closed")
 	likeEtcdctl(fs, &s)
 	return &s
 }
@@ -208,7 +202,7 @@ func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
 		"etcd.endpoints": "ETCDCTL_ENDPOINTS", "etcd.cacert": "ETCDCTL_CACERT", "etcd.cert": "ETCDCTL_CERT",
 		"etcd.key":                      "ETCDCTL_KEY",
 		"etcd.insecure-skip-tls-verify": "ETCDCTL_INSECURE_SKIP_TLS_VERIFY",
-		"etcd.dial-timeout":             "ETCDCTL_DIAL_TIMEOUT", "etcd.request-timeout": "ETCDCTL_COMMAND_TIMEOUT",
+		"etcd.request-timeout":          "ETCDCTL_COMMAND_TIMEOUT",
 	} {
 		f := fs.Lookup(flag)
 		f.Value = &sourced{f.Value, []source{{name: name, set: f.Value.Set}}}

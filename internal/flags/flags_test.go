@@ -153,20 +153,20 @@ func TestPasswordNeedsItsUser(t *testing.T) {
 
 func TestUsageErrorsAreOneSentenceAndStatus2(t *testing.T) {
 	for says, line := range map[string]string{
-		"there is no flag --etcd.endpoint: did you mean --etcd.endpoints?":    "--etcd.endpoint=a:1",
-		"there is no flag --quite-different":                                  "--quite-different",
-		"there is no flag -x":                                                 "-x",
-		"--etcd.user needs a value":                                           "--etcd.user",
-		`--etcd.dial-timeout cannot be "soon": time: invalid duration "soon"`: "--etcd.dial-timeout=soon",
-		`--log.level cannot be "loud": it must be one of trace, debug, info`:  "--log.level=loud",
-		`--sweep.abandoned cannot be "remove": it must be report or unlock`:   "--sweep.abandoned=remove",
-		`--locks.prefix cannot be "/": the lock prefix is empty`:              "--locks.prefix=/",
-		`the variable ETCDCTL_DIAL_TIMEOUT cannot be "soon": time: invalid`:   "ETCDCTL_DIAL_TIMEOUT=soon",
-		`the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of`: "UNLOCKER_LOG_FORMAT=xml sweep",
-		`the variable UNLOCKER_WEB_ENABLE_PPROF cannot be "maybe": strconv`:   "UNLOCKER_WEB_ENABLE_PPROF=maybe",
-		`the variable UNLOCKER_SWEEP_CLOCK_SKEW cannot be "5": time: missing`: "UNLOCKER_SWEEP_CLOCK_SKEW=5",
-		`unknown command "extra" for "unlocker sweep"`:                        "sweep extra",
-		`unknown command "swoop" for "unlocker"`:                              "swoop",
+		"there is no flag --etcd.endpoint: did you mean --etcd.endpoints?":       "--etcd.endpoint=a:1",
+		"there is no flag --quite-different":                                     "--quite-different",
+		"there is no flag -x":                                                    "-x",
+		"--etcd.user needs a value":                                              "--etcd.user",
+		`--etcd.request-timeout cannot be "soon": time: invalid duration "soon"`: "--etcd.request-timeout=soon",
+		`--log.level cannot be "loud": it must be one of trace, debug, info`:     "--log.level=loud",
+		`--sweep.abandoned cannot be "remove": it must be report or unlock`:      "--sweep.abandoned=remove",
+		`--locks.prefix cannot be "/": the lock prefix is empty`:                 "--locks.prefix=/",
+		`the variable ETCDCTL_COMMAND_TIMEOUT cannot be "soon": time: invalid`:   "ETCDCTL_COMMAND_TIMEOUT=soon",
+		`the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of`:    "UNLOCKER_LOG_FORMAT=xml sweep",
+		`the variable UNLOCKER_WEB_ENABLE_PPROF cannot be "maybe": strconv`:      "UNLOCKER_WEB_ENABLE_PPROF=maybe",
+		`the variable UNLOCKER_SWEEP_CLOCK_SKEW cannot be "5": time: missing`:    "UNLOCKER_SWEEP_CLOCK_SKEW=5",
+		`unknown command "extra" for "unlocker sweep"`:                           "sweep extra",
+		`unknown command "swoop" for "unlocker"`:                                 "swoop",
 	} {
 		t.Run(says, func(t *testing.T) {
 			p := newProgram()
@@ -282,10 +282,10 @@ func TestCommandWithoutEnvironmentUsesOnlyItsCommandLine(t *testing.T) {
 	etcd := flags.Etcd(cmd.Flags())
 	flags.Bind(cmd, "UNLOCKER")
 	if err := flags.Execute(t.Context(), flags.WithoutEnvironment(cmd),
-		[]string{"--etcd.dial-timeout=3s"}); err != nil {
+		[]string{"--etcd.request-timeout=3s"}); err != nil {
 		t.Fatal(err)
 	}
-	if etcd.User != "" || etcd.Endpoints[0] != "127.0.0.1:2379" || etcd.DialTimeout.Seconds() != 3 {
+	if etcd.User != "" || etcd.Endpoints[0] != "127.0.0.1:2379" || etcd.RequestTimeout.Seconds() != 3 {
 		t.Errorf("the settings are %+v", *etcd)
 	}
 }

@@ -20,11 +20,7 @@ type descs struct {
 	lockState, lockedAt, alertAt, autoUnlockAt, aliveAt, lockExcluded, lockInfo, lockWaiters,
 	dropped *prometheus.Desc
 
-	clocksOff, clockOffset *prometheus.Desc
-
-	statements, disputed, holderEnded *prometheus.Desc
-
-	acknowledged, acknowledgedUntil *prometheus.Desc
+	clockOffset, disputed, holderEnded, acknowledgedUntil *prometheus.Desc
 
 	up, alarm, revision, lastSync *prometheus.Desc
 
@@ -81,17 +77,13 @@ func newDescs(namespace string, more []string) descs {
 		lockWaiters: d("lock_waiters", "Waiters for the lock.", "lock"),
 		dropped:     d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
 
-		clocksOff: d("holder_clocks_off", "Held locks whose holder's clock is off."),
 		clockOffset: holders("lock_holder_clock_offset_seconds",
 			"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off."),
 
-		statements: d("statements", "Held locks whose holder a witness says has ended, for certain (death) or not "+
-			"(suspicion), by witness.", "kind", "witness"),
 		disputed: d("disputed_deaths", "Held locks whose holder called alive after a witness had stated its death."),
 		holderEnded: holders("lock_holder_ended_timestamp_seconds",
 			"When the holder of an abandoned lock ended, by the witness's clock.", "cause"),
 
-		acknowledged: d("locks_acknowledged", "Held locks that an operator has acknowledged."),
 		acknowledgedUntil: d("lock_acknowledged_until_timestamp_seconds",
 			"When the acknowledgement of the lock ends.", "lock"),
 

@@ -60,7 +60,7 @@ func TestNamesPassPromtoolCheckMetrics(t *testing.T) {
 	ahead.LockedAt = now.Add(time.Hour)
 	families := gather(t, everything(newWorld(acknowledged("late", -time.Minute, time.Minute), ahead,
 		stated("dead", metadata.WitnessHost)))...)
-	if want := 33; len(families) != want {
+	if want := 30; len(families) != want {
 		t.Errorf("%d metrics, want all %d", len(families), want)
 	}
 }

@@ -37,12 +37,12 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
 	states := staleness.States()
 	counts := make([]int, len(states))
-	acknowledged := 0
 	oldest := time.Time{}
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
 	policy := c.c.Policy()
-	said := statements{ended: shortlist{limit: c.c.SeriesLimit}}
+	ended := shortlist{limit: c.c.SeriesLimit} // locks whose holder is proven to have ended
+	disputed := 0
 	for r := range c.c.Locks() {
 		verdict := staleness.Judge(r, policy, now)
 		counts[slices.Index(states, verdict.State)]++
@@ -50,9 +50,11 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 		if c.c.Series.wants(verdict.State) {
 			list.offer(judged{r, verdict})
 		}
-		said.add(judged{r, verdict})
-		if r.AcknowledgedAt(now.Wall) != nil {
-			acknowledged++
+		if r.Disputed() {
+			disputed++
+		}
+		if r.Proven() {
+			ended.offer(judged{r, verdict})
 		}
 		if verdict.ClockOff != 0 {
 			off.offer(judged{r, verdict})
@@ -62,14 +64,13 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 		gauge(ch, c.d.locks, float64(counts[i]), string(state))
 	}
 	instant(ch, c.d.oldest, oldest)
-	gauge(ch, c.d.acknowledged, float64(acknowledged))
 	shown := c.series(ch, list.best(), queues, now.Wall)
 	gauge(ch, c.d.dropped, float64(list.offers-shown))
-	gauge(ch, c.d.clocksOff, float64(off.offers))
+	gauge(ch, c.d.disputed, float64(disputed))
 	if c.c.Series.names() {
 		c.clocks(ch, off.best())
+		c.ended(ch, ended.best())
 	}
-	c.statements(ch, &said)
 }
 
 // clocks exports how far holders' clocks are off.
@@ -213,56 +214,9 @@ func lasted(r *metadata.Record, now staleness.Moment) time.Duration {
 	return max(0, now.Mono-r.Seen.First)
 }
 
-// The kinds of statements, as values of a label.
-const (
-	kindDeath     = "death"
-	kindSuspicion = "suspicion"
-)
-
-// witnessOther counts witnesses that the protocol does not know, whatever they call themselves.
-const witnessOther = "other"
-
-// statements sums up the witnesses' statements about held locks.
-type statements struct {
-	counts   [2]map[string]int // of deaths and of suspicions, by witness
-	disputed int
-	ended    shortlist // locks whose holder is proven to have ended
-}
-
-func (s *statements) add(j judged) {
-	for i, st := range []*metadata.Statement{j.record.Death, j.record.Suspicion} {
-		if st == nil {
-			continue
-		}
-		if s.counts[i] == nil {
-			s.counts[i] = map[string]int{}
-		}
-		switch st.Witness {
-		case metadata.WitnessHost, metadata.WitnessKubernetes:
-			s.counts[i][st.Witness]++
-		default:
-			s.counts[i][witnessOther]++
-		}
-	}
-	if j.record.Disputed() {
-		s.disputed++
-	}
-	if j.record.Proven() {
-		s.ended.offer(j)
-	}
-}
-
-func (c *Collector) statements(ch chan<- prometheus.Metric, s *statements) {
-	for i, kind := range []string{kindDeath, kindSuspicion} {
-		for _, witness := range []string{metadata.WitnessHost, metadata.WitnessKubernetes, witnessOther} {
-			gauge(ch, c.d.statements, float64(s.counts[i][witness]), kind, witness)
-		}
-	}
-	gauge(ch, c.d.disputed, float64(s.disputed))
-	if c.c.Series == SeriesNone {
-		return
-	}
-	for _, j := range unlike(s.ended.best(), judged.label) {
+// ended exports when holders ended.
+func (c *Collector) ended(ch chan<- prometheus.Metric, locks []judged) {
+	for _, j := range unlike(locks, judged.label) {
 		death := j.record.Death
 		at := cmp.Or(death.EndedAt.Time, death.At.Time, j.verdict.AbandonedAt)
 		instant(ch, c.d.holderEnded, at, c.holder(j.record, death.Cause)...)

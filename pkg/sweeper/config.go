@@ -75,8 +75,6 @@ type Config struct {
 	// [metadata.ErrChanged].
 	RemoveTicket func(context.Context, metadata.Waiter) error
 
-	// EventRetention is how long the time of a removal stays in the metrics; default 1h.
-	EventRetention time.Duration
 	// Attributes are the attributes of the removed lock that become labels of the metric of removal times; optional.
 	Attributes []string
 	// Now is the wall clock; default time.Now.
@@ -87,9 +85,6 @@ type Config struct {
 func (c *Config) setDefaults() {
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.EventRetention == 0 {
-		c.EventRetention = time.Hour
 	}
 	if c.Peers == nil {
 		c.Peers = func() []Peer { return nil }
@@ -115,8 +110,6 @@ func (c *Config) check() error {
 		return errors.New("the sweeper is not connected: Locks, Lock, Clock, Fresh, Announce and Remove are required")
 	case (c.Queues == nil) != (c.RemoveTicket == nil):
 		return errors.New("the sweeper is not connected: Queues and RemoveTicket need each other")
-	case c.EventRetention < 0:
-		return fmt.Errorf("EventRetention is %v: it must not be negative", c.EventRetention)
 	}
 	if err := metadata.CheckExclude(c.Exclude); err != nil {
 		return fmt.Errorf("the names to exclude: %w", err)

@@ -17,6 +17,9 @@ import (
 // maxUnlocked bounds the series about removals of single locks; the newest are kept.
 const maxUnlocked = 1000
 
+// removalShown is how long the removal of a lock stays in the metrics.
+const removalShown = time.Hour
+
 // metrics holds what the sweep itself counts. Package lockmetrics exports the locks and their states.
 type metrics struct {
 	alerting prometheus.Counter
@@ -74,7 +77,7 @@ func newMetrics(attributes []string) *metrics {
 	m.jumps = prometheus.NewDesc("unlocker_clock_jumps_total",
 		"Jumps of the own wall clock relative to the monotonic clock.", nil, nil)
 	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
-		"When this unlocker last removed a lock of this name; kept for --metrics.event-retention.",
+		"When this unlocker last removed a lock of this name; kept for an hour.",
 		append([]string{"lock", "owner", "hostname", "purpose"}, attributes...), nil)
 	m.removals.success = results.WithLabelValues("success")
 	m.removals.conflict = results.WithLabelValues("conflict")
@@ -150,7 +153,7 @@ func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 	defer m.mu.Unlock()
 	m.forget(maxUnlocked)
 	for labels, last := range m.unlocked {
-		if now.Sub(last.at) > s.cfg.EventRetention {
+		if now.Sub(last.at) > removalShown {
 			delete(m.unlocked, labels)
 			continue
 		}

@@ -143,7 +143,7 @@ func TestBadSettingIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for started, says := range map[string][]string{
 		"mutexctl list --etcd.endpoint=x":              {"--etcd.endpoint", "--etcd.endpoints"},
-		"mutexctl list --etcd.dial-timeout=-1s":        {"dial timeout", "negative"},
+		"mutexctl list --etcd.request-timeout=-1s":     {"request timeout", "negative"},
 		"mutexctl list --etcd.password-file=/dev/null": {"password", "no user"},
 		"mutexdash --etcd.cacert=/nowhere/ca.crt":      {"/nowhere/ca.crt", "no such file"},
 		"unlocker": {"--policy", "alert-only", "auto-unlock"},

@@ -51,7 +51,6 @@ func TestAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 		"container_ended"))
 
 	shows(t, reporter.addr, 1, `unlocker_locks{state="abandoned"}`)
-	shows(t, reporter.addr, 1, `unlocker_statements{kind="death",witness="kubernetes"}`)
 	if err := contains(answers(t, reporter.addr, "/metrics", http.StatusOK),
 		`unlocker_lock_holder_ended_timestamp_seconds{cause="container_ended",hostname="`,
 		`,lock="billing/run",owner="billing"`); err != nil {

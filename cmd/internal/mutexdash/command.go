@@ -22,7 +22,6 @@ type options struct {
 	log   *daemon.LogSettings
 	web   *daemon.WebSettings
 
-	title          string
 	environment    string
 	hideBacktraces bool
 	links          []string
@@ -70,7 +69,6 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 
 // appearance defines the flags for the appearance of the pages.
 func (o *options) appearance(fs *pflag.FlagSet) {
-	fs.StringVar(&o.title, "web.page-title", "mutexdash", "`text` in the title of every page")
 	fs.StringVar(&o.environment, "web.environment", "",
 		"`name` of the environment, shown on top of every page; names with \"prod\" in them share one colour")
 	fs.BoolVar(&o.hideBacktraces, "web.hide-backtraces", false, "hide where in the code locks were taken")
@@ -112,7 +110,7 @@ func given(fs *pflag.FlagSet) []setup.Setting {
 // addresses and internal tools.
 func isPublic(name string) bool {
 	switch name {
-	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",
+	case "web.environment", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",
 		"web.enable-ask-and-extend", "web.enable-acknowledge", "web.identity", "locks.prefix", "log.level":
 		return true
 	}

@@ -68,7 +68,7 @@ const namespace = "mutexdash"
 func (o options) appearanceOf() (setup.Config, error) {
 	config := setup.Config{
 		Explain: etcdconn.Explain, Now: time.Now,
-		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
+		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Environment: o.environment,
 		Version: build.Current().Version, Settings: o.given, HideBacktraces: o.hideBacktraces,
 		MinRefresh: o.minRefresh, HSTS: o.hsts, Hosts: slices.Clone(o.hosts),
 		Alertmanager: o.alertmanager,

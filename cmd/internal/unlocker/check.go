@@ -68,8 +68,6 @@ func (o options) checkMetrics() error {
 		return fmt.Errorf("--metrics.lock-series: %w", err)
 	case o.seriesLimit < 0:
 		return fmt.Errorf("--metrics.lock-series-limit is negative: %d", o.seriesLimit)
-	case o.eventRetention <= 0:
-		return fmt.Errorf("--metrics.event-retention is %v: it must be above 0", o.eventRetention)
 	}
 	return nil
 }

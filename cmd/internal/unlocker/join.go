@@ -117,11 +117,10 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 			return offsets(etcdconn.ClockOffsets(ctx,
 				*o.etcd))
 		},
-		Queues:         view.Queues,
-		RemoveTicket:   store.RemoveTicket,
-		EventRetention: o.eventRetention,
-		Attributes:     o.attributes,
-		Log:            log.With().Str("instance", id).Logger(),
+		Queues:       view.Queues,
+		RemoveTicket: store.RemoveTicket,
+		Attributes:   o.attributes,
+		Log:          log.With().Str("instance", id).Logger(),
 	}, nil
 }
 

@@ -159,7 +159,6 @@ type options struct {
 	series           string
 	seriesLimit      int
 	attributes       []string
-	eventRetention   time.Duration
 	historyRetention time.Duration
 	historyMax       int
 	dashboard        string
@@ -215,8 +214,6 @@ func (o *options) define(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.attributes, "metrics.label-attribute", []string{"team"},
 		"`attribute` of a lock's record that becomes a label of the lock's series; comma-separated or repeated. "+
 			"The Prometheus rules pass on the label team")
-	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour,
-		"how long the removal of a lock stays in the metrics")
 	fs.DurationVar(&o.historyRetention, "history.retention", protocol.HistoryRetention,
 		"how long to keep the record of how a removed lock ended")
 	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax,

@@ -3,7 +3,6 @@
 package setup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +92,6 @@ type Config struct {
 	// more names of hosts under which it is reached, besides that of ExternalURL, localhost and addresses
 	Hosts          []string
 	RoutePrefix    string // under which requests arrive, where a proxy changes the path; empty: as in ExternalURL
-	Title          string // first word of the page title; empty: "mutexdash"
 	Environment    string // such as "prod-eu"; colours the band on top
 	Version        string
 	Layout         protocol.Layout // of the keys in etcd, for status and hints
@@ -139,7 +137,6 @@ type Setting struct {
 
 // Check fills the gaps and refuses what cannot work.
 func (c *Config) Check() error {
-	c.Title = cmp.Or(c.Title, "mutexdash")
 	if c.MinRefresh < 0 || c.MinRefresh > time.Minute {
 		return fmt.Errorf("dashboard: pages that refresh every %v at most are not possible: from 0 to 1m", c.MinRefresh)
 	}

@@ -48,12 +48,6 @@ func Heard(r *Request) map[string]string {
 	return map[string]string{"Mutexdash-Heard": phrase.ISO(r.Fresh.Heard)}
 }
 
-// Redirect leads a reader to another address.
-func Redirect(to string) Answer {
-	return Answer{Status: http.StatusFound, Type: "text/plain; charset=utf-8", Body: []byte("Elsewhere.\n"),
-		Header: map[string]string{"Location": to}}
-}
-
 // Problem is an answer that is not what was asked for. It is the only error that says something to the user; any other
 // error is logged and answered with a problem that says nothing.
 type Problem struct {

@@ -17,7 +17,6 @@ import (
 type Page struct {
 	phrase.Viewpoint
 	Title       string // of the tab
-	Brand       string
 	Environment string
 	Band        string // class that colours the environment
 	Version     string
@@ -78,8 +77,7 @@ func (s *Site) Page(r *Request, title string) Page {
 		Address:     text.Clip(c.Origin+s.URLs.self(r), maxAddress),
 		Inside:      c.May(access.View),
 		Audits:      c.May(access.Audit),
-		Title:       joinTitle(title, s.Config.Title, s.Config.Environment),
-		Brand:       s.Config.Title,
+		Title:       joinTitle(title, "mutexdash", s.Config.Environment),
 		Target:      s.URLs.To(""),
 		What:        "locks",
 		Environment: s.Config.Environment,
