@@ -163,7 +163,7 @@ func TestScenariosHaveOnlyExpectedKinds(t *testing.T) {
 			known.Insert("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 		}
 		if values["monitoring"] != nil {
-			known.Insert("PodMonitor", "PrometheusRule", "ServiceMonitor")
+			known.Insert("PrometheusRule", "ServiceMonitor")
 		}
 		if name == "httproute" {
 			known.Insert("HTTPRoute")

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/yaml"
 )
 
 func page(t *testing.T, file string) string {
@@ -142,38 +141,5 @@ func TestEnablingAuthenticationWarns(t *testing.T) {
 				t.Errorf("%s does not warn before `auth enable`: %q", file, warning)
 			}
 		}
-	}
-}
-
-// The example for the Prometheus operator finds the pods of the chart, too.
-func TestOperatorExampleFitsTheChart(t *testing.T) {
-	r := installed(t, map[string]any{"witness": map[string]any{"enabled": true}})
-	monitors := 0
-	for _, text := range strings.Split(page(t, "deploy/prometheus/operator.example.yaml"), "\n---\n") {
-		var monitor struct {
-			Kind string
-			Spec struct {
-				Selector            struct{ MatchLabels map[string]string }
-				PodMetricsEndpoints []struct{ Port string }
-			}
-		}
-		if err := yaml.Unmarshal([]byte(text), &monitor); err != nil || monitor.Kind != "PodMonitor" {
-			t.Fatalf("%v: %s", err, text)
-		}
-		monitors++
-		fits := 0
-		for _, pod := range selected(t, r, labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels)) {
-			for _, port := range pod.Spec.Containers[0].Ports {
-				if port.Name == monitor.Spec.PodMetricsEndpoints[0].Port {
-					fits++
-				}
-			}
-		}
-		if fits != 1 {
-			t.Errorf("this fits %d kinds of pods:\n%s", fits, text)
-		}
-	}
-	if monitors != 3 {
-		t.Errorf("%d monitors", monitors)
 	}
 }

@@ -20,7 +20,7 @@ func definitions(t *testing.T) (files []string) {
 	t.Helper()
 	operator := filepath.Join(module(t, "github.com/prometheus-operator/prometheus-operator@v0.85.0"),
 		"example/prometheus-operator-crd")
-	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
+	for _, kind := range []string{"servicemonitors", "prometheusrules"} {
 		files = append(files, filepath.Join(operator, "monitoring.coreos.com_"+kind+".yaml"))
 	}
 	return append(files, filepath.Join(module(t, "sigs.k8s.io/gateway-api@v1.4.0"),

@@ -68,7 +68,7 @@ func beyondRestricted(spec corev1.PodSpec) (problems []string) {
 	}
 	want(is(spec.AutomountServiceAccountToken, false), "it gets a token of the cluster")
 	want(is(spec.EnableServiceLinks, false), "Services become variables, and those may be taken for flags")
-	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+	for _, container := range spec.Containers {
 		s := container.SecurityContext
 		want(s != nil && is(s.ReadOnlyRootFilesystem, true), container.Name+" may write to its root")
 		want(!container.Resources.Limits.Memory().IsZero(), container.Name+" has no limit of memory")

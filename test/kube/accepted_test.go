@@ -75,7 +75,7 @@ func (m manifest) path() string {
 func (c *cluster) addKinds(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(*rendered, "crds", "*.yaml"))
-	if err != nil || len(files) < 4 {
+	if err != nil || len(files) < 3 {
 		t.Fatalf("only %q (%v): make kube", files, err)
 	}
 	for _, file := range files {
@@ -85,8 +85,7 @@ func (c *cluster) addKinds(t *testing.T) {
 	}
 	proctest.Eventually(t, "the kinds of others", func() error {
 		for _, kind := range []string{"monitoring.coreos.com/v1/servicemonitors",
-			"monitoring.coreos.com/v1/podmonitors", "monitoring.coreos.com/v1/prometheusrules",
-			"gateway.networking.k8s.io/v1/httproutes"} {
+			"monitoring.coreos.com/v1/prometheusrules", "gateway.networking.k8s.io/v1/httproutes"} {
 			if _, err := c.Ask("GET", "/apis/"+kind, nil); err != nil {
 				return err
 			}
@@ -115,7 +114,7 @@ func withKinds(t *testing.T, c *cluster) {
 	h := newHelm(t, c, "monitored")
 	h.run(t, "install", "locks", chartPath, "--set", monitored)
 	monitors := func() (names []string) {
-		for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
+		for _, kind := range []string{"servicemonitors", "prometheusrules"} {
 			for _, item := range c.items(t, "/apis/monitoring.coreos.com/v1/namespaces/monitored/"+kind) {
 				names = append(names, kind+" "+item["metadata"].(object)["name"].(string))
 			}
@@ -168,7 +167,7 @@ func everyScenario(t *testing.T, c *cluster) {
 		t.Errorf("a member that nobody knows is accepted: %v", err)
 	}
 	for _, kind := range []string{"Deployment", "DaemonSet", "StatefulSet", "Ingress", "HTTPRoute", "ServiceMonitor",
-		"PodMonitor", "PrometheusRule", "ClusterRole", "Role", "NetworkPolicy", "PodDisruptionBudget"} {
+		"PrometheusRule", "ClusterRole", "Role", "NetworkPolicy", "PodDisruptionBudget"} {
 		if kinds[kind] == 0 {
 			t.Errorf("no scenario has a %s: %v", kind, slices.Sorted(maps.Keys(kinds)))
 		}

@@ -53,10 +53,7 @@
 
 {{/* The timeouts of the connection: (values of etcd). */}}
 {{- define "unlocker.etcdTimeouts" -}}
-{{- include "unlocker.flag" (list "etcd.dial-timeout" .dialTimeout) }}
 {{- include "unlocker.flag" (list "etcd.request-timeout" .requestTimeout) }}
-{{- include "unlocker.flag" (list "etcd.keepalive-time" .keepaliveTime) }}
-{{- include "unlocker.flag" (list "etcd.keepalive-timeout" .keepaliveTimeout) }}
 {{- end }}
 
 {{/* The other flags that both daemons have: (list . component). */}}

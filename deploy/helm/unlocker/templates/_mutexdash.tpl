@@ -7,7 +7,6 @@
 {{- include "unlocker.flag" (list "web.external-url" (include "unlocker.dashboardURL" .)) }}
 {{- include "unlocker.flag" (list "web.allowed-hosts" (include "unlocker.dashboardHosts" .)) }}
 {{- include "unlocker.flag" (list "web.route-prefix" $c.routePrefix) }}
-{{- include "unlocker.flag" (list "web.page-title" $c.pageTitle) }}
 {{- include "unlocker.flag" (list "web.environment" $c.environment) }}
 {{- include "unlocker.flag" (list "web.min-refresh" $c.minRefresh) }}
 {{- range $name, $url := $c.links }}

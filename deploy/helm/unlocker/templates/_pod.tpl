@@ -48,10 +48,6 @@ spec:
       matchLabelKeys: [pod-template-hash]
     {{- end }}
   {{- end }}
-  {{- with $c.initContainers }}
-  initContainers:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
   containers:
     - {{ .container | indent 6 | trim }}
       env:
@@ -79,7 +75,7 @@ spec:
       volumeMounts:
         {{- . | nindent 8 }}
       {{- end }}
-    {{- with $c.extraContainers }}
+    {{- with get $c "extraContainers" }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- with include "unlocker.volumes" . }}

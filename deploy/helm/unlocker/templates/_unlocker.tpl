@@ -17,7 +17,6 @@
 {{- include "unlocker.flag" (list "metrics.lock-series" $c.metrics.lockSeries) }}
 {{- include "unlocker.flag" (list "metrics.lock-series-limit" $c.metrics.lockSeriesLimit) }}
 {{- include "unlocker.flag" (list "metrics.label-attribute" (join "," $c.metrics.labelAttributes)) }}
-{{- include "unlocker.flag" (list "metrics.event-retention" $c.metrics.eventRetention) }}
 {{- include "unlocker.flag" (list "history.retention" $c.history.retention) }}
 {{- include "unlocker.flag" (list "history.max" $c.history.max) }}
 {{- with .Values.kubernetes }}

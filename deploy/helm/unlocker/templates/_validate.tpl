@@ -38,7 +38,6 @@
 {{- range $name := list "unlocker" "mutexdash" "witness" -}}
 {{- $c := index $v $name -}}
 {{- include "unlocker.validateLabels" (list (printf "%s.podLabels" $name) $c.podLabels) -}}
-{{- include "unlocker.validateContainers" (list $name $c) -}}
 {{- $rolling := default (dict) (dig "strategy" "rollingUpdate" (dict) $c) -}}
 {{- if and $rolling (has (toString $rolling.maxSurge) (list "0" "0%")) (has (toString $rolling.maxUnavailable) (list "0" "0%")) -}}
 {{- fail (printf "%s.strategy.rollingUpdate lets no new pod come first and no old pod go first: maxSurge and maxUnavailable cannot both be 0" $name) -}}
@@ -51,9 +50,6 @@
 {{- include "unlocker.validateService" $v.mutexdash -}}
 {{- include "unlocker.validateIdentity" $v.mutexdash -}}
 {{- include "unlocker.validateRoutes" $v.mutexdash -}}
-{{- if and $v.monitoring.serviceMonitor.enabled $v.monitoring.podMonitor.enabled -}}
-{{- fail "monitoring.serviceMonitor and monitoring.podMonitor would both have every pod scraped twice: enable one of them" -}}
-{{- end -}}
 {{- if and $v.monitoring.prometheusRule.enabled (not $v.unlocker.enabled) -}}
 {{- fail "monitoring.prometheusRule without unlocker.enabled would keep reporting that no unlocker runs: install the rules with the unlocker" -}}
 {{- end -}}
@@ -176,19 +172,6 @@
 {{- end -}}
 {{- end }}
 
-{{/* Containers of a pod have names of their own: (list "unlocker" values). */}}
-{{- define "unlocker.validateContainers" -}}
-{{- $name := index . 0 -}}
-{{- $c := index . 1 -}}
-{{- $seen := list $name -}}
-{{- range concat (default list $c.extraContainers) (default list $c.initContainers) -}}
-{{- if has .name $seen -}}
-{{- fail (printf "%s.extraContainers and initContainers: the pod has two containers %s" $name .name) -}}
-{{- end -}}
-{{- $seen = append $seen .name -}}
-{{- end -}}
-{{- end }}
-
 {{- define "unlocker.validateService" -}}
 {{- $s := .service -}}
 {{- if and (ne $s.type "LoadBalancer") (or $s.loadBalancerClass $s.loadBalancerSourceRanges) -}}
@@ -199,7 +182,7 @@
 {{- end -}}
 {{- $target := default "pages" $s.targetPort -}}
 {{- $ports := list "pages" -}}
-{{- range concat (default list .extraContainers) (default list .initContainers) -}}
+{{- range default list .extraContainers -}}
 {{- range default list (get . "ports") }}{{ $ports = append $ports (get . "name") }}{{ end -}}
 {{- end -}}
 {{- if not (has $target $ports) -}}
