@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -66,10 +66,10 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 		Aliases: []string{"ls"},
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat, term.NameFormat)
-	cmd.Flags().StringVar(&o.sort, "sort", lockorder.MostUrgent,
-		"order: "+strings.Join(lockorder.All(), ", ")+"; a leading - reverses it")
+	cmd.Flags().StringVar(&o.sort, "sort", locks.MostUrgent,
+		"order: "+strings.Join(locks.Orders(), ", ")+"; a leading - reverses it")
 	_ = cmd.RegisterFlagCompletionFunc("sort",
-		cobra.FixedCompletions(lockorder.All(), cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions(locks.Orders(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "how many locks to show at most; 0 is all")
 	cmd.Flags().StringSliceVar(&o.states, "state", nil,
 		"only locks in these states: "+strings.Join(listStates(), ", "))
@@ -96,9 +96,9 @@ func (o *listOptions) check() error {
 		}
 	}
 	switch {
-	case lockorder.Parse(o.sort).String() != o.sort:
+	case locks.ParseOrder(o.sort).String() != o.sort:
 		return usagef("there is no order %s: want one of %s, each also with a - before it", text.Visible(o.sort),
-			strings.Join(lockorder.All(), ", "))
+			strings.Join(locks.Orders(), ", "))
 	case o.limit < 0:
 		return usagef("--limit is %d: it must not be negative", o.limit)
 	}
@@ -121,8 +121,8 @@ func (o *listOptions) run(ctx context.Context) error {
 
 func (o *listOptions) listLocks(all *snapshot, now time.Time) error {
 	listed, policy := o.candidates(all, now)
-	found := slices.DeleteFunc(all.inOrder(listed, policy, lockorder.Parse(o.sort), now),
-		func(l *lockorder.Lock) bool { return !o.wanted(l) })
+	found := slices.DeleteFunc(all.inOrder(listed, policy, locks.ParseOrder(o.sort), now),
+		func(l *locks.Row) bool { return !o.wanted(l) })
 	shown := found
 	if o.limit > 0 {
 		shown = found[:min(o.limit, len(found))]
@@ -151,40 +151,35 @@ func (o *listOptions) candidates(all *snapshot, now time.Time) ([]*metadata.Reco
 	return all.locks, all.fate.Policy
 }
 
-func (o *listOptions) write(all *snapshot, shown []*lockorder.Lock, p staleness.Policy, now time.Time) error {
+func (o *listOptions) write(all *snapshot, shown []*locks.Row, p staleness.Policy, now time.Time) error {
 	switch o.format.String() {
 	case term.JSONFormat:
-		return writeLines(o.app.Stdout, shown, func(l *lockorder.Lock) any {
-			return newLockJSON(l.Record, p, all.waiters[l.Queue()], now)
+		return writeLines(o.app.Stdout, shown, func(l *locks.Row) any {
+			return newLockJSON(l.Record, p, all.waiters[l.Record.Queue()], now)
 		})
 	case term.NameFormat:
-		return writeNames(o.app.Stdout, shown, func(l *lockorder.Lock) string { return l.Name })
+		return writeNames(o.app.Stdout, shown, func(l *locks.Row) string { return l.Name })
 	}
 	return o.table(all, shown, now)
 }
 
-// inOrder sorts locks, of which it knows who waits, as judged by a policy.
-func (all *snapshot) inOrder(records []*metadata.Record, p staleness.Policy, o lockorder.Order,
-	now time.Time) []*lockorder.Lock {
-	locks := make([]*lockorder.Lock, len(records))
-	positions := make(map[*lockorder.Lock]*lockorder.Position, len(records))
+// inOrder returns the locks of these records, as judged by a policy, sorted.
+func (all *snapshot) inOrder(records []*metadata.Record, p staleness.Policy, o locks.Order,
+	now time.Time) []*locks.Row {
+	f := all.fate
+	f.Policy = withoutDefaults(p)
+	rows := make([]*locks.Row, len(records))
 	for i, r := range records {
-		v := judgeBy(p, r, now)
 		queue := verdict.QueueOf(all.waiters[r.Queue()], now)
-		l := &lockorder.Lock{Record: r, Verdict: v, State: v.State, Waiters: queue.Waiters, Longest: queue.Longest}
-		if soon := v.ExpiringAt(r); !soon.IsZero() && !now.Before(soon) {
-			l.State = metadata.StateExpiring
-		}
-		locks[i] = l
-		positions[l] = new(o.Position(l))
+		rows[i] = locks.NewRow(stated(r, now), &f, staleness.Moment{Wall: now}, &queue)
 	}
-	slices.SortFunc(locks, func(a, b *lockorder.Lock) int { return o.Compare(positions[a], positions[b]) })
-	return locks
+	slices.SortFunc(rows, func(a, b *locks.Row) int { return strings.Compare(a.Name, b.Name) })
+	return locks.Sort(rows, o)
 }
 
 // wanted reports whether the lock is selected. An expiring one is held, too.
-func (o *listOptions) wanted(l *lockorder.Lock) bool {
-	inState := func(s string) bool { return s == string(l.State) || s == string(l.Verdict.State) }
+func (o *listOptions) wanted(l *locks.Row) bool {
+	inState := func(s string) bool { return s == string(l.Display) || s == string(l.Verdict().State) }
 	return o.globs.match(l.Name) &&
 		(len(o.states) == 0 || slices.ContainsFunc(o.states, inState)) &&
 		(len(o.owners) == 0 || slices.Contains(o.owners, l.Owner))
@@ -201,7 +196,7 @@ func (o *listOptions) narrower() []term.Less {
 	}
 }
 
-func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Time) error {
+func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) error {
 	all.sayVerdict(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Whole: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
@@ -209,13 +204,13 @@ func (o *listOptions) table(all *snapshot, shown []*lockorder.Lock, now time.Tim
 	abandoned := false
 	for _, l := range shown {
 		r := l.Record
-		abandoned = abandoned || l.State == staleness.Abandoned
-		t.Row(string(l.State), text.Visible(r.Name),
+		abandoned = abandoned || l.Display == staleness.Abandoned
+		t.Row(string(l.Display), text.Visible(r.Name),
 			orNone(protocol.ShareWords(metadata.ShareOf(r.Name, r.Attributes))), orNone(endedWords(r, now)),
-			orNone(clockAhead(l.Verdict)), orNone(acknowledged(r, now)), wholeText(r.Owner),
-			withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, l.Verdict, now),
-			relative(l.Verdict.AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))
-		t.Paint(0, stateColour(l.State))
+			orNone(clockAhead(l.Verdict())), orNone(acknowledged(r, now)), wholeText(r.Owner),
+			withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, l.Verdict(), now),
+			relative(l.Verdict().AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))
+		t.Paint(0, stateColour(l.Display))
 	}
 	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {
 		t.DropEmpty(column)
@@ -253,7 +248,7 @@ func stateWords(separator string) string {
 
 // summary is the line below a table: how many of the locks that were looked for are in which state, and what else
 // there is. It turns an empty list into a statement.
-func (all *snapshot) summary(found []*lockorder.Lock, shown int) string {
+func (all *snapshot) summary(found []*locks.Row, shown int) string {
 	total := len(all.locks) + len(all.misplaced)
 	line := countStates(found)
 	if len(found) == 0 && total > 0 {
@@ -276,15 +271,15 @@ func (all *snapshot) summary(found []*lockorder.Lock, shown int) string {
 }
 
 // countStates is "4 locks held; 2 waiting" or, where that says too little, "4 locks: 1 expired, 3 held; 2 waiting".
-func countStates(locks []*lockorder.Lock) string {
+func countStates(rows []*locks.Row) string {
 	in := map[metadata.State]int{}
 	queues := map[string]int{}
-	for _, l := range locks {
-		in[l.State]++
-		queues[l.Queue()] = l.Waiters
+	for _, l := range rows {
+		in[l.Display]++
+		queues[l.Record.Queue()] = l.Waiters
 	}
 	states := slices.SortedFunc(maps.Keys(in), metadata.State.Compare)
-	line := text.Count(len(locks), "lock")
+	line := text.Count(len(rows), "lock")
 	switch len(states) {
 	case 0:
 		line += " held"

@@ -254,13 +254,18 @@ func announcedBy(id string, kv protocol.KV) (presence, bool) {
 	return presence{*p, kv.Lease}, true
 }
 
-// judgeBy judges the lock by our own clock, and by what the unlockers publish. Defaults for records without readable
-// deadlines count from when an unlocker saw the lock, which is not known here, so such a lock is malformed. The grace
-// of abandoned locks is counted from when the witness wrote its statement.
+// judgeBy judges the lock by our own clock, and by what the unlockers publish. The grace of abandoned locks is counted
+// from when the witness wrote its statement.
 func judgeBy(p staleness.Policy, r *metadata.Record, now time.Time) staleness.Verdict {
+	return staleness.Judge(stated(r, now), withoutDefaults(p), staleness.Moment{Wall: now})
+}
+
+// withoutDefaults is the policy without its defaults for records that have no readable deadlines. They count from when
+// an unlocker saw the lock, which is not known to a command that looks once: to it, such a lock is malformed.
+func withoutDefaults(p staleness.Policy) staleness.Policy {
 	p.DefaultAlertAfter = 0
 	p.DefaultAutoUnlockAfter = 0
-	return staleness.Judge(stated(r, now), p, staleness.Moment{Wall: now})
+	return p
 }
 
 // stated is the record as an observer sees it whose monotonic clock is 0 now, and who saw the statement when it was

@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -31,6 +32,14 @@ func Later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// Instant returns a time as a number that sorts: an unknown one comes last.
+func Instant(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MaxInt64
+	}
+	return t.UnixNano()
 }
 
 // Earlier returns the earlier of two times, where zero means none.

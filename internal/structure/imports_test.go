@@ -82,7 +82,7 @@ func importTable() []rule {
 			"what no client leaves in etcd is found from values, for all who tell of it"},
 		{"internal/diagnosis/unclaimed", "pkg/metadata", "what nobody takes is found from what was seen, as values"},
 		{"internal/diagnosis/verdict", `pkg/metadata pkg/staleness internal/diagnosis internal/diagnosis/deadlock
-			internal/diagnosis/fate internal/diagnosis/unclaimed internal/lockorder internal/protocol internal/text`,
+			internal/diagnosis/fate internal/diagnosis/unclaimed internal/protocol internal/text`,
 			"whom a person hears of first is decided from values, for all who say it"},
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
 			"what is the matter with a holder is decided from values, for page and command line alike"},
@@ -95,51 +95,50 @@ func importTable() []rule {
 			"a witness meets the view and the store in cmd, as functions"},
 		{"internal/lockjson", `internal/diagnosis internal/diagnosis/verdict internal/protocol internal/text pkg/metadata
 			pkg/staleness`, "the page's API and the command line describe a lock alike: values in, value out"},
-		{"internal/lockorder", "pkg/metadata pkg/staleness", "page and command line sort alike, by values"},
+		{"internal/locks", `pkg/metadata pkg/staleness internal/protocol internal/text internal/diagnosis/deadlock
+			internal/diagnosis/fate internal/diagnosis/verdict`,
+			"the read model is values in, values out: page, JSON and command line read the same one"},
 		{"internal/dashboard/access", "internal/text", "who asks is read from the request alone"},
-		{"internal/dashboard/locks", `internal/dashboard/phrase internal/diagnosis/deadlock internal/lockorder
-			internal/text internal/protocol pkg/metadata pkg/staleness internal/diagnosis/fate
-			internal/diagnosis/verdict`, "what a query finds does not depend on who asks, nor how"},
 		{"internal/dashboard/phrase", "internal/text internal/protocol pkg/metadata pkg/staleness",
 			"words for time depend on the time that they are handed"},
 		{"internal/dashboard/etcdread", "", "waiting for an answer of etcd does not depend on what is asked"},
-		{"internal/dashboard/history", `internal/dashboard/etcdread internal/dashboard/locks internal/diagnosis/fate
+		{"internal/dashboard/history", `internal/dashboard/etcdread internal/locks internal/diagnosis/fate
 			internal/text internal/protocol pkg/metadata pkg/staleness`,
 			"what is over is read by functions, and found by the queries for locks"},
 		{"internal/dashboard/intervals", "internal/text pkg/metadata",
 			"who held and waited when follows from records and tickets, whoever looks at it"},
 		{"internal/dashboard/lanes", "internal/dashboard/intervals pkg/metadata",
 			"where a bar goes follows from times: values in, values out"},
-		{"internal/dashboard/setup", `internal/dashboard/access internal/dashboard/locks internal/dashboard/phrase
+		{"internal/dashboard/setup", `internal/dashboard/access internal/locks internal/dashboard/phrase
 			internal/dashboard/linktemplate internal/diagnosis/fate
 			internal/diagnosis/inconsistent internal/dashboard/stacktrace internal/diagnosis/unclaimed internal/text
 			internal/protocol pkg/metadata pkg/staleness`,
 			"the page meets the view and the store in cmd, as what it needs of them"},
 		{"internal/dashboard/site", `internal/dashboard/access internal/dashboard/etcdread internal/dashboard/history
-			internal/dashboard/intervals internal/dashboard/lanes internal/dashboard/locks internal/dashboard/phrase
+			internal/dashboard/intervals internal/dashboard/lanes internal/locks internal/dashboard/phrase
 			internal/dashboard/setup internal/diagnosis/unclaimed internal/diagnosis/fate
 			internal/diagnosis/verdict internal/text internal/protocol pkg/metadata pkg/staleness`,
 			"what all answers share does not depend on any of them"},
-		{"internal/dashboard/backtraces", `internal/dashboard/etcdread internal/dashboard/locks
-			internal/dashboard/stacktrace internal/lockorder internal/protocol pkg/metadata`,
+		{"internal/dashboard/backtraces", `internal/dashboard/etcdread internal/locks
+			internal/dashboard/stacktrace internal/protocol pkg/metadata`,
 			"which backtraces are wanted does not depend on who looks"},
 		{"internal/dashboard/pages", `internal/dashboard/access internal/dashboard/backtraces
 			internal/dashboard/etcdread internal/dashboard/history internal/dashboard/intervals internal/dashboard/lanes
-			internal/dashboard/locks internal/dashboard/phrase internal/dashboard/setup internal/dashboard/site
+			internal/locks internal/dashboard/phrase internal/dashboard/setup internal/dashboard/site
 			internal/diagnosis/deadlock internal/diagnosis internal/diagnosis/fate
-			internal/diagnosis/unclaimed internal/dashboard/stacktrace internal/lockorder internal/text
+			internal/diagnosis/unclaimed internal/dashboard/stacktrace internal/text
 			internal/protocol pkg/metadata pkg/staleness internal/diagnosis/verdict`,
 			"a page only shows: what it shows comes from the rooms below"},
 		{"internal/dashboard/api", `internal/dashboard/access internal/dashboard/history internal/dashboard/intervals
-			internal/dashboard/locks internal/dashboard/pages internal/dashboard/phrase internal/dashboard/site
-			internal/diagnosis/verdict internal/lockjson internal/lockorder internal/protocol internal/text
+			internal/locks internal/dashboard/pages internal/dashboard/phrase internal/dashboard/site
+			internal/diagnosis/verdict internal/lockjson internal/protocol internal/text
 			pkg/metadata`, "programs are answered from what the pages show"},
 		{"internal/dashboard/actions", `internal/dashboard/access internal/dashboard/api internal/dashboard/backtraces
-			internal/dashboard/etcdread internal/dashboard/locks internal/dashboard/pages internal/dashboard/phrase
+			internal/dashboard/etcdread internal/locks internal/dashboard/pages internal/dashboard/phrase
 			internal/dashboard/setup internal/dashboard/site internal/text internal/protocol pkg/metadata`,
 			"what operators do is done by the store, in one transaction; the page that asks is one of the pages"},
 		{"internal/dashboard", `internal/dashboard/access internal/dashboard/actions internal/dashboard/api
-			internal/dashboard/backtraces internal/dashboard/history internal/dashboard/locks internal/dashboard/pages
+			internal/dashboard/backtraces internal/dashboard/history internal/locks internal/dashboard/pages
 			internal/dashboard/setup internal/dashboard/site internal/dashboard/stacktrace
 			internal/protocol internal/text pkg/metadata web`, "the door joins the rooms behind it"},
 		{"internal/flags", "internal/etcdconn internal/daemon internal/protocol pkg/staleness",
@@ -148,7 +147,7 @@ func importTable() []rule {
 		{"internal/cgroup", "internal/text", "a cgroup is a folder, whoever works in it"},
 		{"internal/cli/childproc", "internal/cgroup internal/text", "a command runs alike under whatever lock"},
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
-			internal/protocol internal/locktxn internal/lockjson internal/lockorder internal/lockstore internal/lockview
+			internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore internal/lockview
 			internal/diagnosis internal/diagnosis/fate internal/diagnosis/inconsistent internal/diagnosis/deadlock
 			internal/diagnosis/unclaimed internal/diagnosis/verdict internal/witness/holderproc
 			internal/flags internal/text internal/build internal/cli/term internal/cli/childproc`,

@@ -2,7 +2,7 @@ package mutants_test
 
 // dashboardSuites are who may see and do what, and that nothing shown is more than text.
 var dashboardSuites = []suite{
-	{"internal/dashboard internal/dashboard/* internal/lockjson internal/lockorder", []fault{
+	{"internal/dashboard internal/dashboard/* internal/lockjson internal/locks", []fault{
 		// What every answer carries, and requests of other sites.
 		{"inline-style", `h.Set("Content-Security-Policy", «policy»)`,
 			`strings.Replace(policy, "style-src", "style-src 'unsafe-inline'", 1)`,
@@ -137,7 +137,7 @@ var dashboardSuites = []suite{
 		{"form-back", `p = «d.wayBack(r, p)»`, `p`, "TestFormThatCannotBeShownLeadsBack"},
 		{"unknown-first", `o.unknown(&p)`, `false`, "TestOrders"},
 		{"digits", `natural(text)`, `text`, "TestOrders"},
-		{"by-waiters", `(l.urgency()+1)<<waitersBits - l.waiters()`, `(l.urgency() + 1) << waitersBits`,
+		{"by-waiters", `(r.urgency()+1)<<waitersBits - r.waiters()`, `(l.urgency() + 1) << waitersBits`,
 			"TestOrders"},
 		{"version", `uint64(r.Revision)`, `uint64(0)`, "TestChangesAreSent"},
 		{"version-unlocker", `fmt.Sprintf("%+v", u.Sweep)`, `""`, "TestChangesAreSent"},
@@ -163,7 +163,7 @@ var dashboardSuites = []suite{
 		{"usual-few", `holds < minUsual`, `false`, "TestUsualHoldIsTheMedianOfThoseReleased"},
 		{"usual-others", `i.Ended == metadata.EndedReleased`, `true`, "TestUsualHoldIsTheMedianOfThoseReleased"},
 	}},
-	{"internal/dashboard/locks", []fault{
+	{"internal/locks", []fault{
 		// How the locks of a snapshot are judged and found.
 		{"turns", `verdict.Turns(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestClassChangesOverTime"},
 		{"search-left", `ctx.Err() != nil`, `false`, "TestSearchStopsWhenItsLastReaderLeaves"},

@@ -9,11 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
-	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/locks"
 )
 
 // list is a request for locks.
@@ -50,7 +49,7 @@ func (l *list) check(v url.Values) error {
 		return err
 	}
 	if sort := v.Get("sort"); sort != "" && l.asked.Order.String() != sort {
-		return errors.New("sort: there are " + strings.Join(lockorder.All(), ", ") + ", each also with a - before it")
+		return errors.New("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it")
 	}
 	limit := v.Get("limit")
 	if limit != "" && (strconv.Itoa(l.asked.Limit) != limit || l.asked.Limit > pages.MaxAPILimit) {

@@ -9,9 +9,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
-	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -56,7 +55,7 @@ const (
 func (s *Store) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
 	wanted := map[hold]bool{}
 	var missing []*locks.Row
-	for _, r := range snapshot.InOrder(lockorder.Order{By: lockorder.MostUrgent}) {
+	for _, r := range snapshot.InOrder(locks.Order{By: locks.MostUrgent}) {
 		if r.Display == locks.Held {
 			break
 		}

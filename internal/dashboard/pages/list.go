@@ -8,18 +8,17 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
-	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // ListRequest is what the parameters of a list ask for; page and API read the same.
 type ListRequest struct {
 	Query         *locks.Query
-	Order         lockorder.Order
+	Order         locks.Order
 	Limit         int
 	After, Before string
 	full          bool // second lines for every lock
@@ -40,7 +39,7 @@ func ParseList(r *site.Request) ListRequest {
 
 func parseListValues(v url.Values) ListRequest {
 	l := ListRequest{
-		Query: locks.ParseQuery(v.Get("q")), Order: lockorder.Parse(v.Get("sort")), Limit: defaultLimit,
+		Query: locks.ParseQuery(v.Get("q")), Order: locks.ParseOrder(v.Get("sort")), Limit: defaultLimit,
 		After: v.Get("after"), Before: v.Get("before"), group: v.Get("group") == "owner",
 	}
 	if n, err := strconv.Atoi(v.Get("limit")); err == nil && n > 0 {
@@ -71,7 +70,7 @@ func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...stri
 
 // sort is the order as a parameter; empty for the default.
 func (l ListRequest) sort() string {
-	if l.Order == (lockorder.Order{By: lockorder.MostUrgent}) {
+	if l.Order == (locks.Order{By: locks.MostUrgent}) {
 		return ""
 	}
 	return l.Order.String()

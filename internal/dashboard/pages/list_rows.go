@@ -9,10 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -144,7 +143,7 @@ func (p *Pages) newTable(r *site.Request, rows []*locks.Row, l ListRequest) tabl
 // column, which can be sorted by each of its three times.
 func (p *Pages) columns(l ListRequest) []column {
 	sorted := func(title, by string) column {
-		o := lockorder.Order{By: by}
+		o := locks.Order{By: by}
 		aria := ""
 		if l.Order.By == by {
 			aria, o.Reverse = "ascending", !l.Order.Reverse

@@ -3,9 +3,8 @@ package pages
 import (
 	"slices"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/locks"
 )
 
 // sharedPage is the page of a lock that several hold: it has no record of its own.
@@ -36,7 +35,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	if v.Icon.Look != "stale" {
 		v.Icon = site.Icon{Look: u.Display}
 	}
-	l := ListRequest{Query: locks.ParseQuery(""), Order: lockorder.Order{By: lockorder.MostUrgent}, Limit: defaultLimit,
+	l := ListRequest{Query: locks.ParseQuery(""), Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
 		full: true}
 	holders := locks.Sort(slices.Clone(lock.Shares), l.Order)
 	v.More = max(0, len(holders)-maxSharers)

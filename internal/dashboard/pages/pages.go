@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/locks"
 )
 
 // Pages are the pages of the dashboard.

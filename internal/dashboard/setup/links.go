@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/linktemplate"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"

@@ -8,8 +8,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -70,7 +70,7 @@ func (s *Site) Page(r *Request, title string) Page {
 		level = locks.Never
 	}
 	p := Page{
-		Viewpoint:   fresh.Viewpoint(now),
+		Viewpoint:   viewpoint(fresh, now),
 		Least:       s.Config.MinRefresh.Seconds(),
 		Caller:      c.Name,
 		Origin:      c.Origin,

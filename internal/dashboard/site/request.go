@@ -9,8 +9,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -58,7 +58,14 @@ func (r *Request) With(ctx context.Context) *Request {
 func (r *Request) Level() locks.Level { return r.Fresh.Level(r.Now) }
 
 // Viewpoint is the point in time from which the answer looks at the locks.
-func (r *Request) Viewpoint() phrase.Viewpoint { return r.Fresh.Viewpoint(r.Now) }
+func (r *Request) Viewpoint() phrase.Viewpoint { return viewpoint(r.Fresh, r.Now) }
+
+func viewpoint(f locks.Freshness, now time.Time) phrase.Viewpoint {
+	if f.Level(now) == locks.Stale {
+		return phrase.Viewpoint{Now: now, AsOf: f.Heard, Stale: true}
+	}
+	return phrase.LiveAt(now)
+}
 
 // Loaded returns the locks, or the problem that there is nothing to show yet.
 func (r *Request) Loaded() (*locks.Snapshot, error) {

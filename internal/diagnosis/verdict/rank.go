@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/lockorder"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -83,11 +82,11 @@ func (r *Ranking) Add(l Lock) {
 // acknowledged, because more time is lost, or because it began earlier.
 func (l *Lock) compare(o *Lock) int {
 	if l.Class == Calm && o.Class == Calm {
-		return cmp.Or(cmp.Compare(lockorder.Instant(l.Longest), lockorder.Instant(o.Longest)),
+		return cmp.Or(cmp.Compare(protocol.Instant(l.Longest), protocol.Instant(o.Longest)),
 			strings.Compare(l.Name, o.Name))
 	}
 	return cmp.Or(cmp.Compare(l.Class, o.Class), cmp.Compare(looked(l), looked(o)), cmp.Compare(o.Lost, l.Lost),
-		cmp.Compare(o.Waiters, l.Waiters), cmp.Compare(lockorder.Instant(l.began()), lockorder.Instant(o.began())),
+		cmp.Compare(o.Waiters, l.Waiters), cmp.Compare(protocol.Instant(l.began()), protocol.Instant(o.began())),
 		strings.Compare(l.Name, o.Name))
 }
 

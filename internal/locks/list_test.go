@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
-	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -49,9 +48,9 @@ func crowd(n int) (*locks.Snapshot, time.Time) {
 // TestPagesShowEveryLockOnceInEveryOrder pages through lists forward and back.
 func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 	s, now := crowd(2000)
-	for _, by := range lockorder.All() {
+	for _, by := range locks.Orders() {
 		for _, query := range []string{"", "-owner:owner-3"} {
-			for _, o := range []lockorder.Order{{By: by}, {By: by, Reverse: true}} {
+			for _, o := range []locks.Order{{By: by}, {By: by, Reverse: true}} {
 				found, err := s.Result(t.Context(), locks.ParseQuery(query), o, now)
 				proctest.Must(t, err)
 				var forth, back []*locks.Row
@@ -74,7 +73,7 @@ func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 // TestOwnersAddUpToAllLocks compares the sums by owner with the sum of all locks.
 func TestOwnersAddUpToAllLocks(t *testing.T) {
 	s, now := crowd(5_000)
-	found, err := s.Result(t.Context(), locks.ParseQuery(""), lockorder.Parse("name"), now)
+	found, err := s.Result(t.Context(), locks.ParseQuery(""), locks.ParseOrder("name"), now)
 	proctest.Must(t, err)
 	var sum locks.Counts
 	in := map[metadata.State]int{}

@@ -1,5 +1,4 @@
-// Package lockorder sorts lists of locks, for the page, its API and the terminal. It is pure.
-package lockorder
+package locks
 
 import (
 	"cmp"
@@ -8,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Order is how a list is sorted.
@@ -21,15 +20,15 @@ type Order struct {
 // MostUrgent is the default order: by state; then by the most waiters and the longest wait; then by deadline.
 const MostUrgent = "urgency"
 
-// All returns the columns that a list can be sorted by.
-func All() []string {
+// Orders returns the columns that a list can be sorted by.
+func Orders() []string {
 	return []string{MostUrgent, "name", "owner", "host", "held", "alert", "unlock", "waiters"}
 }
 
-// Parse reads "unlock" or "-unlock"; anything else is the default order.
-func Parse(s string) Order {
+// ParseOrder reads "unlock" or "-unlock"; anything else is the default order.
+func ParseOrder(s string) Order {
 	by, reverse := strings.CutPrefix(s, "-")
-	if !slices.Contains(All(), by) {
+	if !slices.Contains(Orders(), by) {
 		return Order{By: MostUrgent}
 	}
 	return Order{by, reverse}
@@ -42,28 +41,19 @@ func (o Order) String() string {
 	return o.By
 }
 
-// Lock has the values that a lock is sorted by.
-type Lock struct {
-	*metadata.Record
-	Verdict staleness.Verdict
-	State   metadata.State // of the verdict, or expiring
-	Waiters int
-	Longest time.Time // since when the longest waiter has waited; zero = none
-}
-
 // urgency orders states: a malformed lock with waiters is as urgent as one that alerts.
-func (l *Lock) urgency() int64 {
-	if l.State == metadata.StateMalformed && l.Waiters > 0 {
+func (r *Row) urgency() int64 {
+	if r.Display == metadata.StateMalformed && r.Waiters > 0 {
 		return int64(metadata.StateAlerting.Urgency())
 	}
-	return int64(l.State.Urgency())
+	return int64(r.Display.Urgency())
 }
 
 // deadline returns the time of the next automatic change of the lock; zero = none.
-func (l *Lock) deadline() time.Time {
-	v := &l.Verdict
+func (r *Row) deadline() time.Time {
+	v := r.Verdict()
 	switch {
-	case l.State == metadata.StateHeld && !v.AlertAt.IsZero():
+	case r.Display == metadata.StateHeld && !v.AlertAt.IsZero():
 		return v.AlertAt
 	case v.AutoUnlockAt.IsZero(), !v.RemoveAt.IsZero() && v.RemoveAt.Before(v.AutoUnlockAt):
 		return v.RemoveAt
@@ -72,7 +62,7 @@ func (l *Lock) deadline() time.Time {
 }
 
 // waiters returns how many wait for the lock, up to the most that a position can hold.
-func (l *Lock) waiters() int64 { return int64(min(l.Waiters, 1<<waitersBits-1)) }
+func (r *Row) waiters() int64 { return int64(min(r.Waiters, 1<<waitersBits-1)) }
 
 // waitersBits is how many bits of a position's group the number of waiters may take. The group has 32 bits while rows
 // are sorted.
@@ -88,29 +78,29 @@ type Position struct {
 }
 
 // Position returns the position of the lock in this order. Unknown values come last in either direction.
-func (o Order) Position(l *Lock) Position {
-	p := Position{Name: l.Name}
+func (o Order) Position(r *Row) Position {
+	p := Position{Name: r.Name}
 	switch o.By {
 	case "name":
-		p.Text = l.Name
+		p.Text = r.Name
 	case "owner":
-		p.Text = strings.ToLower(l.Owner)
+		p.Text = strings.ToLower(r.Owner)
 	case "host":
-		p.Text = l.Hostname
+		p.Text = r.Hostname
 	case "held":
-		p.At = Instant(l.LockedAt)
+		p.At = protocol.Instant(r.LockedAt)
 	case "alert":
-		p.At = Instant(l.Verdict.AlertAt)
+		p.At = protocol.Instant(r.verdict.AlertAt)
 	case "unlock":
-		p.At = Instant(l.Verdict.AutoUnlockAt)
+		p.At = protocol.Instant(r.verdict.AutoUnlockAt)
 	case "waiters": // most of them first, then the longest wait
-		p.Group = -l.waiters()
-		p.At = Instant(l.Longest)
+		p.Group = -r.waiters()
+		p.At = protocol.Instant(r.Longest)
 	default:
-		p.Group = (l.urgency()+1)<<waitersBits - l.waiters()
-		p.At = Instant(l.Longest)
-		if l.Waiters == 0 {
-			p.At = Instant(l.deadline())
+		p.Group = (r.urgency()+1)<<waitersBits - r.waiters()
+		p.At = protocol.Instant(r.Longest)
+		if r.Waiters == 0 {
+			p.At = protocol.Instant(r.deadline())
 		}
 	}
 	if o.unknown(&p) {
@@ -130,14 +120,6 @@ func (o Order) unknown(p *Position) bool {
 		return false
 	}
 	return p.At == math.MaxInt64
-}
-
-// Instant returns a time as a sortable number; unknown ones come last.
-func Instant(t time.Time) int64 {
-	if t.IsZero() {
-		return math.MaxInt64
-	}
-	return t.UnixNano()
 }
 
 // Compare orders two positions in this order.

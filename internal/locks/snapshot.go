@@ -1,5 +1,5 @@
-// Package locks is the model of what the dashboard shows: a snapshot of the locks held now, and what a query finds in
-// it, sorted, counted and cut into pages. It knows nothing of HTTP.
+// Package locks is the read model: all locks at one moment, judged, ranked, and what a query finds among them, sorted,
+// counted and cut into pages. Page, JSON, command line and metrics read it. It knows nothing of HTTP or etcd.
 package locks
 
 import (
@@ -11,7 +11,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
@@ -308,14 +307,6 @@ func (f Freshness) JudgedAt(now time.Time) time.Time {
 		return f.Heard
 	}
 	return now
-}
-
-// Viewpoint is the point in time from which the snapshot is shown.
-func (f Freshness) Viewpoint(now time.Time) phrase.Viewpoint {
-	if f.Level(now) == Stale {
-		return phrase.Viewpoint{Now: now, AsOf: f.Heard, Stale: true}
-	}
-	return phrase.LiveAt(now)
 }
 
 // Reason is why nothing was ever loaded: help with a wrong setup.

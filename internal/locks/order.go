@@ -5,25 +5,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/clustermutex/unlocker/internal/lockorder"
 )
-
-// sorted is what the row is sorted by.
-func (r *Row) sorted() *lockorder.Lock {
-	return &lockorder.Lock{Record: r.Record, Verdict: r.Verdict(), State: r.Display, Waiters: r.Waiters,
-		Longest: r.Longest}
-}
 
 // sortings are all rows of a snapshot, sorted by what lists were sorted by.
 type sortings struct {
 	mu   sync.Mutex
-	done map[lockorder.Order][]*Row
+	done map[Order][]*Row
 }
 
 // InOrder returns all rows sorted. The first one to ask waits; the others wait with it.
-func (s *Snapshot) InOrder(o lockorder.Order) []*Row {
-	if o == (lockorder.Order{By: "name"}) { // as the rows of a snapshot are
+func (s *Snapshot) InOrder(o Order) []*Row {
+	if o == (Order{By: "name"}) { // as the rows of a snapshot are
 		return s.Rows
 	}
 	s.sorted.mu.Lock()
@@ -32,7 +24,7 @@ func (s *Snapshot) InOrder(o lockorder.Order) []*Row {
 	if !ok {
 		rows = Sort(s.Rows, o)
 		if s.sorted.done == nil {
-			s.sorted.done = map[lockorder.Order][]*Row{}
+			s.sorted.done = map[Order][]*Row{}
 		}
 		s.sorted.done[o] = rows
 	}
@@ -48,10 +40,10 @@ type sortKey struct {
 }
 
 // Sort returns rows, which come sorted by name, in the order.
-func Sort(rows []*Row, o lockorder.Order) []*Row {
+func Sort(rows []*Row, o Order) []*Row {
 	keys := make([]sortKey, len(rows))
 	for i, r := range rows {
-		p := o.Position(r.sorted())
+		p := o.Position(r)
 		keys[i] = sortKey{p.At, o.TextKey(p.Text), int32(p.Group), int32(i)}
 		if o.By == "name" {
 			keys[i].at, keys[i].text = int64(i), ""

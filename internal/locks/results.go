@@ -11,7 +11,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/lockorder"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // Result is what a query found in a snapshot, sorted.
@@ -21,7 +21,7 @@ type Result struct {
 }
 
 // Result answers the query. The error is a problem: the search was stopped.
-func (s *Snapshot) Result(ctx context.Context, q *Query, o lockorder.Order, now time.Time) (*Result, error) {
+func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
 		return &Result{Rows: s.InOrder(o), Counts: s.All}, nil
 	}
@@ -83,7 +83,7 @@ func (r *Result) ByOwner() []*Group {
 	groups := byOwner(r.Rows)
 	slices.SortFunc(groups, func(a, b *Group) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting),
-			cmp.Compare(lockorder.Instant(a.Longest), lockorder.Instant(b.Longest)),
+			cmp.Compare(protocol.Instant(a.Longest), protocol.Instant(b.Longest)),
 			cmp.Compare(a.Display.Urgency(), b.Display.Urgency()), cmp.Compare(b.Late(), a.Late()),
 			cmp.Compare(b.Total, a.Total), cmp.Compare(a.unknown(), b.unknown()), cmp.Compare(a.Owner, b.Owner))
 	})
@@ -112,17 +112,17 @@ func byOwner(rows []*Row) (groups []*Group) {
 
 // cursor is a position between two rows of a list, as it travels in a link.
 type cursor struct {
-	lockorder.Position
+	Position
 	List string `json:"l"` // fingerprint of query and order
 }
 
 // ListID is the fingerprint that ties a cursor to its list.
-func ListID(q *Query, o lockorder.Order) string {
+func ListID(q *Query, o Order) string {
 	sum := sha256.Sum256([]byte(o.String() + "\n" + q.Text))
 	return hex.EncodeToString(sum[:4])
 }
 
-func cursorAt(p lockorder.Position, list string) string {
+func cursorAt(p Position, list string) string {
 	// Names may be invalid UTF-8, which JSON text cannot hold.
 	p.Name = base64.RawStdEncoding.EncodeToString([]byte(p.Name))
 	p.Text = base64.RawStdEncoding.EncodeToString([]byte(p.Text))
@@ -134,7 +134,7 @@ func cursorAt(p lockorder.Position, list string) string {
 }
 
 // ParseCursor reads a cursor back; ok is false for a cursor of another list, and for what is none.
-func ParseCursor(s, list string) (p lockorder.Position, ok bool) {
+func ParseCursor(s, list string) (p Position, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
 		return p, false
@@ -158,7 +158,7 @@ type Window struct {
 }
 
 // Window cuts a page out: after a cursor, before one, or from the start.
-func (r *Result) Window(o lockorder.Order, list, after, before string, limit int) Window {
+func (r *Result) Window(o Order, list, after, before string, limit int) Window {
 	from := 0
 	if p, ok := ParseCursor(after, list); ok {
 		from = min(r.search(o, p, 1), max(0, len(r.Rows)-1))
@@ -167,18 +167,18 @@ func (r *Result) Window(o lockorder.Order, list, after, before string, limit int
 	}
 	w := Window{Rows: r.Rows[from:min(from+limit, len(r.Rows))], First: from}
 	if from > 0 {
-		w.Prev = cursorAt(o.Position(w.Rows[0].sorted()), list)
+		w.Prev = cursorAt(o.Position(w.Rows[0]), list)
 	}
 	if from+limit < len(r.Rows) {
-		w.Next = cursorAt(o.Position(w.Rows[limit-1].sorted()), list)
+		w.Next = cursorAt(o.Position(w.Rows[limit-1]), list)
 	}
 	return w
 }
 
 // search returns the index of the first row that compares to p with at least atLeast.
-func (r *Result) search(o lockorder.Order, p lockorder.Position, atLeast int) int {
+func (r *Result) search(o Order, p Position, atLeast int) int {
 	return sort.Search(len(r.Rows), func(i int) bool {
-		at := o.Position(r.Rows[i].sorted())
+		at := o.Position(r.Rows[i])
 		return o.Compare(&at, &p) >= atLeast
 	})
 }
