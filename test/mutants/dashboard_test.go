@@ -137,7 +137,7 @@ var dashboardSuites = []suite{
 		{"form-back", `p = «d.wayBack(r, p)»`, `p`, "TestFormThatCannotBeShownLeadsBack"},
 		{"unknown-first", `o.unknown(&p)`, `false`, "TestOrders"},
 		{"digits", `natural(text)`, `text`, "TestOrders"},
-		{"by-waiters", `(r.urgency()+1)<<waitersBits - r.waiters()`, `(l.urgency() + 1) << waitersBits`,
+		{"by-waiters", `(r.urgency()+1)<<waitersBits - r.waiters()`, `(r.urgency() + 1) << waitersBits`,
 			"TestOrders"},
 		{"version", `uint64(r.Revision)`, `uint64(0)`, "TestChangesAreSent"},
 		{"version-unlocker", `fmt.Sprintf("%+v", u.Sweep)`, `""`, "TestChangesAreSent"},

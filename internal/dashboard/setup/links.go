@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/linktemplate"
-	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
