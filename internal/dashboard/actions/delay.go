@@ -59,7 +59,7 @@ func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong
 	v.Here = "list"
 	v.Follows = true
 	o.fill(&v.confirmForm, typed, name, wrong)
-	v.Action = o.site.URLs.Act(o.page, lock, d.UUID, pages.FromView(o.site.URLs, r))
+	v.Action = o.site.URLs.Act(o.page, lock, d.UUID, pages.FromView(r))
 	v.Cancel = o.afterDelay(r, Request{Name: lock})
 	if until := v.Viewpoint.Next(d.Until()); until != nil && until.Kind == "next" {
 		v.Until = until
@@ -86,7 +86,7 @@ func (o *Operation) lockOf(r *site.Request, name string) string {
 
 // afterDelay is the page of the lock: it says who has got it.
 func (o *Operation) afterDelay(r *site.Request, asked Request) string {
-	return o.site.URLs.LockFrom(o.lockOf(r, asked.Name), "", pages.FromView(o.site.URLs, r))
+	return o.site.URLs.LockFrom(o.lockOf(r, asked.Name), "", pages.FromView(r))
 }
 
 // performOnDelay ends the lock delay that the person saw, in one transaction that also records it. Nothing is sent

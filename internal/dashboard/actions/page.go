@@ -51,7 +51,7 @@ type holdForm struct {
 // holdForm fills the form. The title of its tab ends with the name of the lock.
 func (o *Operation) holdForm(r *site.Request, row *locks.Row, title string, typed Request, name string,
 	wrong *FieldError) holdForm {
-	from := pages.FromView(o.site.URLs, r)
+	from := pages.FromView(r)
 	f := holdForm{Page: o.site.Page(r, title+" "+row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
 			Hold: row.UUID, Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
@@ -125,7 +125,7 @@ func (o *Operation) whenFresh(r *site.Request, typed Request, err error) error {
 	p := *old
 	p.Name = name
 	p.Command = o.command(typed)
-	p.Link = o.site.URLs.LockFrom(name, typed.Hold, pages.FromView(o.site.URLs, r))
+	p.Link = o.site.URLs.LockFrom(name, typed.Hold, pages.FromView(r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
@@ -194,7 +194,7 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 		v.AutoSoon = unlock
 	}
 	v.Share = protocol.ShareWords(row.Share())
-	v.Whole = pages.WholeOf(row, r, o.site.URLs)
+	v.Whole = pages.WholeOf(r, row)
 	if delay := row.Record.DelayOf(o.site.Config.Fate().Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}
@@ -202,7 +202,7 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 		v.Next = &queue[0]
 		v.Waiters = len(queue)
 	}
-	v.Marks = pages.MarkLinks(o.site, r, row)
+	v.Marks = pages.MarkLinks(r, row)
 	v.Commands = pages.Whereabouts(row)
 	return o.site.Render("unlock", v)
 }
@@ -272,7 +272,7 @@ func (o *Operation) Keep(r *site.Request, refusal error) error {
 	}
 	p := *old
 	if keep(&p, typed); p.Status != http.StatusForbidden && err == nil {
-		p.Link = o.site.URLs.Act(o.page, typed.Name, typed.Hold, pages.FromView(o.site.URLs, r))
+		p.Link = o.site.URLs.Act(o.page, typed.Name, typed.Hold, pages.FromView(r))
 		p.LinkText = "Open the form again"
 	}
 	return &p
@@ -280,7 +280,7 @@ func (o *Operation) Keep(r *site.Request, refusal error) error {
 
 // afterHold is the page of the hold.
 func (o *Operation) afterHold(r *site.Request, asked Request) string {
-	return o.site.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(o.site.URLs, r))
+	return o.site.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(r))
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every

@@ -228,11 +228,11 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 }
 
 // FromView is the view of the list that led to a page. Whatever the address contains, the result is only ever a view.
-func FromView(u site.URLs, r *site.Request) string {
+func FromView(r *site.Request) string {
 	view := r.URL.Query().Get("from")
 	v, err := url.ParseQuery(view)
 	if err != nil || view == "" || len(view) > site.MaxViewBytes {
 		return ""
 	}
-	return parseListValues(v).view(u)
+	return parseListValues(v).view(r.Site.URLs)
 }

@@ -93,9 +93,9 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 	}
 	u := p.site.URLs
 	v := Verdict{Verdict: said}
-	v.Lead = sentenceAt(said.Lead, at, u)
+	v.Lead = p.sentenceAt(said.Lead, at)
 	if said.Then != nil {
-		v.Then = sentenceAt(said.Then, at, u)
+		v.Then = p.sentenceAt(said.Then, at)
 	}
 	v.Command = said.Command()
 	v.Step.Text = said.Next.Words()
@@ -118,11 +118,11 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 // formFor leads to the form of the next step, if the caller may take it and it makes sense; else to the lock's page.
 func formFor(r *site.Request, said verdict.Verdict) choice {
 	row := &locks.Row{Record: said.Holder}
-	if said.Next == verdict.Force && r.Site.MayDo(r, protocol.ActionForceUnlock, row.Owner) && !row.Misplaced {
+	if said.Next == verdict.Force && r.MayDo(protocol.ActionForceUnlock, row.Owner) && !row.Misplaced {
 		return choice{said.Next.Words(), r.Site.URLs.Act("unlock", row.Name, row.UUID, "")}
 	}
 	if said.Next == verdict.GiveTime {
-		for _, link := range MarkLinks(r.Site, r, row) {
+		for _, link := range MarkLinks(r, row) {
 			return choice(link)
 		}
 	}
@@ -130,7 +130,7 @@ func formFor(r *site.Request, said verdict.Verdict) choice {
 }
 
 // sentenceAt is a sentence as a page says it, whose locks are links.
-func sentenceAt(parts diagnosis.Sentence, at phrase.Viewpoint, u site.URLs) (said phrase.Sentence) {
+func (p *Pages) sentenceAt(parts diagnosis.Sentence, at phrase.Viewpoint) (said phrase.Sentence) {
 	for _, part := range parts {
 		switch {
 		case !part.Since.IsZero():
@@ -138,7 +138,7 @@ func sentenceAt(parts diagnosis.Sentence, at phrase.Viewpoint, u site.URLs) (sai
 		case !part.Until.IsZero():
 			said = said.Time(dueAt(at, part.Until))
 		case part.Lock != "":
-			said = said.Link(text.Clip(part.Lock, site.MaxNameShown), u.Lock(part.Lock, ""))
+			said = said.Link(text.Clip(part.Lock, site.MaxNameShown), p.site.URLs.Lock(part.Lock, ""))
 		case part.Value != "":
 			said = said.Value(text.Clip(part.Value, site.MaxNameShown))
 		default:

@@ -25,7 +25,7 @@ type lockFrame struct {
 }
 
 func (p *Pages) lockFrame(r *site.Request, lock *site.Lock) lockFrame {
-	f := lockFrame{Page: p.site.Page(r, lock.Name), Name: lock.Name, Back: p.site.URLs.Back(FromView(p.site.URLs, r)),
+	f := lockFrame{Page: p.site.Page(r, lock.Name), Name: lock.Name, Back: p.site.URLs.Back(FromView(r)),
 		Delays: p.delayViews(r, lock.Name), Life: p.lifeOf(r, lock)}
 	all, forgot := p.site.EverythingOf(r, lock, f.Life.past)
 	f.Usually = usually(p.site.UsualHold(r, all))
@@ -102,7 +102,7 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	}
 	v := p.lockPage(r, lock)
 	if lock.Ending == nil {
-		v.Diagnosis = diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()), p.site.URLs)
+		v.Diagnosis = p.diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()))
 		p.fillCopies(&v, r, lock.Row)
 	}
 	v.Cycles = p.cyclesOf(r, v.Name, v.Verdict.Class)
@@ -125,7 +125,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Suspected = suspicion(row.Record, at)
 	v.Sentence = sayHolder(row, at)
 	v.Share = protocol.ShareWords(row.Share())
-	v.Whole = WholeOf(row, r, p.site.URLs)
+	v.Whole = WholeOf(r, row)
 	if lock.AskedHold != "" {
 		v.Current = p.site.URLs.Lock(row.Name, row.UUID)
 	}
@@ -185,7 +185,7 @@ func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
 	case v.Stale || lock.Unread != "" && !lock.Silent:
 		v.NoForce = "No force unlock now: etcd does not answer, so what you see may be out of date."
 	default:
-		v.Force = p.site.URLs.Act("unlock", row.Name, row.UUID, FromView(p.site.URLs, r))
+		v.Force = p.site.URLs.Act("unlock", row.Name, row.UUID, FromView(r))
 	}
 }
 

@@ -47,11 +47,11 @@ func (p *Pages) Diagnose(r *site.Request, lock *site.Lock, past []metadata.Endin
 }
 
 // diagnosed is a diagnosis as a page says it; nil where nothing is known, or where the page says it at greater length.
-func diagnosed(d diagnosis.Diagnosis, at phrase.Viewpoint, u site.URLs) phrase.Sentence {
+func (p *Pages) diagnosed(d diagnosis.Diagnosis, at phrase.Viewpoint) phrase.Sentence {
 	if d.Word == diagnosis.Unknown || d.Word == diagnosis.Dead {
 		return nil
 	}
-	return phrase.Sentence{}.Value(d.Label).Say(": ").Sentence(sentenceAt(d.Why, at, u)).Say(".")
+	return phrase.Sentence{}.Value(d.Label).Say(": ").Sentence(p.sentenceAt(d.Why, at)).Say(".")
 }
 
 // copyView is a button that copies a text. Its name for ears begins with its text and says what is copied.

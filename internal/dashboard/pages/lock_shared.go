@@ -57,12 +57,12 @@ type WholeLock struct {
 }
 
 // WholeOf is nil for a hold that shares nothing.
-func WholeOf(row *locks.Row, r *site.Request, u site.URLs) *WholeLock {
+func WholeOf(r *site.Request, row *locks.Row) *WholeLock {
 	lock := row.Share().Lock
 	if lock == "" {
 		return nil
 	}
-	w := &WholeLock{Name: lock, URL: u.Lock(lock, "")}
+	w := &WholeLock{Name: lock, URL: r.Site.URLs.Lock(lock, "")}
 	if holders := r.Snapshot().Shares(lock); len(holders) > 0 {
 		w.Use = locks.UseOf(holders).Words()
 	}

@@ -169,7 +169,7 @@ func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, all []intervals.Inte
 			return i.Owner + "\x00" + i.Host + "\x00" + strconv.FormatInt(i.PID, 10)
 		},
 		Unknown: r.Unwatched()})
-	if link := p.site.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(p.site.URLs, r)); link != "" {
+	if link := p.site.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(r)); link != "" {
 		v.windows(w, func(param string) string { return link + "&window=" + param })
 	}
 	if forgot.After(d.span.From) {

@@ -18,7 +18,7 @@ type MarkLink struct{ Text, URL string }
 
 // MarkLinks lead to what the caller may do for the holder of the lock, where it makes sense: a holder that has ended
 // neither finishes nor needs time.
-func MarkLinks(s *site.Site, r *site.Request, row *locks.Row) []MarkLink {
+func MarkLinks(r *site.Request, row *locks.Row) []MarkLink {
 	var links []MarkLink
 	if row.Proven() {
 		return nil
@@ -31,16 +31,16 @@ func MarkLinks(s *site.Site, r *site.Request, row *locks.Row) []MarkLink {
 		{protocol.ActionExtend, "Give more time…", "extend"},
 		{protocol.ActionAsk, "Ask to finish…", "ask"},
 	} {
-		if canDo(s, r, l.verb, row) {
-			links = append(links, MarkLink{l.text, s.URLs.Act(l.page, row.Name, row.UUID, FromView(s.URLs, r))})
+		if canDo(r, l.verb, row) {
+			links = append(links, MarkLink{l.text, r.Site.URLs.Act(l.page, row.Name, row.UUID, FromView(r))})
 		}
 	}
 	return links
 }
 
 // canDo reports whether the caller may do it to the hold, and it makes sense.
-func canDo(s *site.Site, r *site.Request, v protocol.Verb, row *locks.Row) bool {
-	return s.MayDo(r, v, row.Owner) && v.PossibleNow(row.Record, r.Now) == nil
+func canDo(r *site.Request, v protocol.Verb, row *locks.Row) bool {
+	return r.MayDo(v, row.Owner) && v.PossibleNow(row.Record, r.Now) == nil
 }
 
 func actionWords(a *protocol.Action) string {
@@ -89,7 +89,7 @@ func (p *Pages) fillMarks(v *lockPage, r *site.Request, lock *site.Lock) {
 	if v.Stale || lock.Unread != "" && !lock.Silent {
 		return
 	}
-	v.Marks = MarkLinks(p.site, r, lock.Row)
+	v.Marks = MarkLinks(r, lock.Row)
 }
 
 // ackView is who looks at a lock, and how to do so: the parts "acknowledged" and "acknowledge" show it.
@@ -145,10 +145,10 @@ func (p *Pages) fillAck(v *lockPage, r *site.Request, lock *site.Lock) {
 		}
 		v.Ack.Silence = p.site.Config.Silence(row.Name, comment)
 	}
-	if v.Stale || lock.Unread != "" && !lock.Silent || !canDo(p.site, r, protocol.ActionAcknowledge, row) {
+	if v.Stale || lock.Unread != "" && !lock.Silent || !canDo(r, protocol.ActionAcknowledge, row) {
 		return
 	}
-	v.Ack.URL = p.site.URLs.Act("acknowledge", row.Name, row.UUID, FromView(p.site.URLs, r))
+	v.Ack.URL = p.site.URLs.Act("acknowledge", row.Name, row.UUID, FromView(r))
 }
 
 // delayView is a lock delay on the page of a lock: the part "delays" shows it.
@@ -166,8 +166,8 @@ func (p *Pages) delayViews(r *site.Request, name string) []delayView {
 		d := &delays[i]
 		command := p.site.Mutexctl(site.EndDelay, d.Lock, site.OfHold(d.UUID, "", "")...)
 		v := delayView{Words: protocol.DelayWords(d, r.Now), Command: command}
-		if !r.Viewpoint().Stale && p.site.MayDo(r, protocol.ActionEndDelay, d.Owner) {
-			v.URL = p.site.URLs.Act("end-delay", d.Lock, d.UUID, FromView(p.site.URLs, r))
+		if !r.Viewpoint().Stale && r.MayDo(protocol.ActionEndDelay, d.Owner) {
+			v.URL = p.site.URLs.Act("end-delay", d.Lock, d.UUID, FromView(r))
 		}
 		views = append(views, v)
 	}

@@ -126,7 +126,7 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 	v.More = max(0, len(all)-maxContended)
 	at := r.Viewpoint()
 	for _, one := range all[:len(all)-v.More] {
-		c := contentionOf(p.site.URLs, one.lock, one.holders, at)
+		c := p.contentionOf(one.lock, one.holders, at)
 		c.Longest = at.Lasting(one.Longest)
 		if l, is := free[one.lock]; is {
 			c.Free = at.Lasting(l.Since)
@@ -141,8 +141,8 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 }
 
 // contentionOf is the lock and who holds it.
-func contentionOf(u site.URLs, lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
-	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: u.Lock(lock, "")}
+func (p *Pages) contentionOf(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
+	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: p.site.URLs.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
 		c.Owner = text.Clip(r.Owner, site.MaxWordShown)
 		c.Host = site.HostPID(r.Hostname, r.PID)
@@ -158,7 +158,7 @@ func contentionOf(u site.URLs, lock string, holders []*locks.Row, at phrase.View
 	c.Held = at.Lasting(use.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
 		host := site.HostPID(r.Hostname, r.PID)
-		c.Sharers = append(c.Sharers, lockLink{cmp.Or(host, r.Name), u.Lock(r.Name, r.UUID)})
+		c.Sharers = append(c.Sharers, lockLink{cmp.Or(host, r.Name), p.site.URLs.Lock(r.Name, r.UUID)})
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)
 	return c

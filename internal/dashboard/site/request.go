@@ -104,8 +104,8 @@ func (s *Site) AdmitFor(c access.Caller, need access.Permission, owner string) e
 }
 
 // MayDo reports whether the caller may do this to holds of this owner, and it is switched on.
-func (s *Site) MayDo(r *Request, v protocol.Verb, owner string) bool {
-	return s.Config.On(v) && r.Caller.MayFor(access.Permission(v.Facts().Right), owner)
+func (r *Request) MayDo(v protocol.Verb, owner string) bool {
+	return r.Site.Config.On(v) && r.Caller.MayFor(access.Permission(v.Facts().Right), owner)
 }
 
 // refusal says why the caller may not.
