@@ -167,7 +167,7 @@ var unlockerSuites = []suite{
 		{"pod-detached", `process.Detached`, `false`, "TestJudge"},
 		{"pod-own-clock", `case «p.OwnClock»:`, `false`, "TestJudge"},
 		{"pod-unwatched", `since < r.Seen.First`, `false`, "TestJudge"},
-		{"pod-later-start", `case «late(r, finished) != ""»:`, `false`, "TestJudge"},
+		{"pod-later-start", `case «orderDoubt(r, finished) != ""»:`, `false`, "TestJudge"},
 		{"pod-same-moment", `case «!r.LockedAt.Add(clockMargin).Before(finished)»:`, `false`, "TestJudge"},
 		{"pod-namesake", `case «s.Absent >= AbsentFor»:`, `true`, "TestJudgeWithoutThePod"},
 		{"pod-may-restart", `c.MayRestart && !p.KubeletEnded`, `false`, "TestJudge"},

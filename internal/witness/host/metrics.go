@@ -34,7 +34,9 @@ func (w *Witness) Collector(namespace string) prometheus.Collector {
 		_, cause := w.cfg.Freshness()
 		return oneIf(cause == "")
 	})
-	gauge("may_state", "Whether etcd accepts the statements of the witness.", func() int { return oneIf(w.writeProblem == "") })
+	gauge("may_state", "Whether etcd accepts the statements of the witness.", func() int {
+		return oneIf(w.writeProblem == "")
+	})
 	register.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "statement_failures_total",
 		Help: "Attempts to write a statement that failed."}, w.locked(func() int { return w.counts.failed }))
 	for _, cause := range causes() {

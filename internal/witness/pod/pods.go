@@ -91,7 +91,7 @@ func (p *pods) vanish(uid string, at time.Duration, lost bool) {
 	if known == nil || known.Gone != podproof.Never {
 		return
 	}
-	p.byUID[uid] = podproof.Vanish(known, at, lost)
+	p.byUID[uid] = podproof.MarkGone(known, at, lost)
 	p.gone = append(p.gone, uid)
 	p.touch(known)
 	p.forget(at)

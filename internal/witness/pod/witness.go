@@ -87,7 +87,7 @@ type told struct {
 }
 
 // recent reports whether this was written recently, so that it need not be written again.
-func (t told) recent(v podproof.Verdict, now time.Duration) bool {
+func (t told) recent(v podproof.Finding, now time.Duration) bool {
 	again := suspectAgain
 	if v.Certainty == podproof.Proof {
 		again = proveAgain
@@ -214,9 +214,9 @@ func podKey(uid, namespace, podName string) string {
 func holdOf(r *metadata.Record) hold { return hold{r.UUID, r.Token} }
 
 // judge finds the pod of the record's holder and returns what is known about its end.
-func (w *Witness) judge(r *metadata.Record) podproof.Verdict {
+func (w *Witness) judge(r *metadata.Record) podproof.Finding {
 	process := r.Process
-	s := podproof.Sight{Now: w.config.Clock()}
+	s := podproof.Evidence{Now: w.config.Clock()}
 	s.Pod, s.Namesake = w.pods.find(process.PodUID, process.PodNamespace, process.PodName)
 	if s.Namesake == s.Pod {
 		s.Namesake = nil
@@ -278,7 +278,7 @@ func (w *Witness) tell(ctx context.Context, r *metadata.Record) {
 func mine(s *metadata.Statement) bool { return s != nil && s.Witness == metadata.WitnessKubernetes }
 
 // write writes a statement. If that fails, the next look tries again.
-func (w *Witness) write(ctx context.Context, r *metadata.Record, v podproof.Verdict,
+func (w *Witness) write(ctx context.Context, r *metadata.Record, v podproof.Finding,
 	to func(context.Context, metadata.Statement) error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -323,7 +323,7 @@ func (w *Witness) failed(err error) bool {
 }
 
 // statement returns the verdict as a statement.
-func statement(r *metadata.Record, v podproof.Verdict, by string, now time.Time) metadata.Statement {
+func statement(r *metadata.Record, v podproof.Finding, by string, now time.Time) metadata.Statement {
 	s := metadata.Statement{
 		Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: v.Cause, How: v.How,
 		Witness: metadata.WitnessKubernetes, By: by, At: metadata.Time{Time: now},

@@ -11,15 +11,15 @@ const (
 	// clockMargin is how much later than the lock a container must have started or ended to count as later. Both times
 	// are from the clock of one machine; the margin is for clocks that are adjusted.
 	clockMargin = time.Second
-	// second is the most that the times of Kubernetes are truncated by.
-	second = time.Second
-	// AbsentFor is how long a pod has to be missing to be suspicious: a watch lags behind.
+	// maxTruncation is by how much Kubernetes truncates times at most.
+	maxTruncation = time.Second
+	// AbsentFor is how long a pod must be missing to be suspicious: a watch lags behind.
 	AbsentFor = time.Minute
 	// OverdueFor is how long a pod may exist after its containers should have ended.
 	OverdueFor = time.Minute
 )
 
-// Certainty is how sure a verdict is that the holder has ended.
+// Certainty is how certain it is that the holder has ended.
 type Certainty int
 
 // The certainties.
@@ -35,16 +35,16 @@ func (c Certainty) String() string {
 	return [...]string{"nothing", "runs", "suspicion", "proof"}[c]
 }
 
-// Verdict is what a pod shows about the holder of a lock. Only a suspicion and a proof have a cause.
-type Verdict struct {
+// Finding is the conclusion about the holder of a lock. Only a suspicion and a proof have a cause.
+type Finding struct {
 	Certainty Certainty
 	Cause     string // of a [metadata.Statement]
 	How       string // a sentence without a full stop
 	End       *End   // of the holder's container, nil if unknown
 }
 
-// Sight is the result of looking for a record's pod.
-type Sight struct {
+// Evidence is what is known about the pod of a record.
+type Evidence struct {
 	Pod      *Pod // with the record's UID; nil if there is none
 	Namesake *Pod // another pod with the record's namespace and name; nil if there is none
 	// Absent is how long the watch of the pod's namespace has run without a break and without the pod; 0 if it has not.
@@ -52,105 +52,105 @@ type Sight struct {
 	Now    time.Duration // on the clock of [metadata.Seen]
 }
 
-// Judge returns what is known about the end of the record's holder.
-func Judge(r *metadata.Record, s Sight) Verdict {
+// Judge concludes from the evidence whether the record's holder has ended.
+func Judge(r *metadata.Record, s Evidence) Finding {
 	process := r.Process
 	if process == nil || process.Detached || r.Token == 0 || r.UUID == "" {
-		return Verdict{}
+		return Finding{}
 	}
 	if process.PodUID == "" {
-		return withoutUID(r, s)
+		return judgeByName(r, s)
 	}
 	if s.Pod != nil {
 		return judgePod(r, s.Pod, s.Now)
 	}
-	return absent(process, s)
+	return judgeMissing(process, s)
 }
 
-// withoutUID judges a record that has the name of its pod but not its UID: another pod may have had the name before, so
-// nothing is proof.
-func withoutUID(r *metadata.Record, s Sight) Verdict {
+// judgeByName judges a record that has the name of its pod but not its UID. Another pod may have had the name before,
+// so nothing is a proof.
+func judgeByName(r *metadata.Record, s Evidence) Finding {
 	if r.Process.PodNamespace == "" || r.Process.PodName == "" || s.Namesake == nil {
-		return Verdict{}
+		return Finding{}
 	}
-	v := judgePod(r, s.Namesake, s.Now)
-	if v.Certainty == Proof {
-		v.Certainty = Suspicion
-		v.How += "; the record does not name the pod's UID"
+	f := judgePod(r, s.Namesake, s.Now)
+	if f.Certainty == Proof {
+		f.Certainty = Suspicion
+		f.How += "; the record does not name the pod's UID"
 	}
-	return v
+	return f
 }
 
-// absent judges a pod that does not exist.
-func absent(process *metadata.Process, s Sight) Verdict {
+// judgeMissing judges a record whose pod does not exist.
+func judgeMissing(process *metadata.Process, s Evidence) Finding {
 	switch {
 	case s.Namesake != nil && s.Namesake.Static:
-		return Verdict{}
+		return Finding{}
 	case s.Namesake != nil && s.Namesake.Gone == Never && s.Absent >= AbsentFor:
-		return suspect(metadata.CausePodDeleted, "the pod with UID %s is gone and was not seen to end; "+
-			"another one is named %s now", process.PodUID, title(s.Namesake))
+		return suspicion(metadata.CausePodDeleted, "the pod with UID %s is gone and was not seen to end; "+
+			"another one is named %s now", process.PodUID, podTitle(s.Namesake))
 	case s.Absent >= AbsentFor:
-		return suspect(metadata.CausePodNeverSeen, "no pod with UID %s is there, and none was seen to end",
+		return suspicion(metadata.CausePodNeverSeen, "no pod with UID %s is there, and none was seen to end",
 			process.PodUID)
 	}
-	return Verdict{}
+	return Finding{}
 }
 
-func judgePod(r *metadata.Record, p *Pod, now time.Duration) Verdict {
+func judgePod(r *metadata.Record, p *Pod, now time.Duration) Finding {
 	name := r.Process.PodName
 	if p.Static || name != "" && name != p.Name ||
 		r.Process.PodNamespace != "" && r.Process.PodNamespace != p.Namespace {
-		return Verdict{} // a record that contradicts itself proves nothing
+		return Finding{} // a record that contradicts itself proves nothing
 	}
-	v := judgeContainers(r, p)
-	if v.Certainty == Proof {
-		return v
+	f := judgeContainers(r, p)
+	if f.Certainty == Proof {
+		return f
 	}
 	if byState := judgeState(p, now); byState.Certainty == Suspicion {
 		return byState
 	}
-	return v
+	return f
 }
 
-// judgeState finds suspicions about a pod whose containers ran when last seen.
-func judgeState(p *Pod, now time.Duration) Verdict {
+// judgeState looks for suspicions in the state of a pod whose containers were running when last seen.
+func judgeState(p *Pod, now time.Duration) Finding {
 	switch {
-	case p.Gone != Never && p.Lost:
-		return suspect(metadata.CausePodDeleted, "pod %s went while the API server was out of reach", title(p))
+	case p.Gone != Never && p.GoneUnseen:
+		return suspicion(metadata.CausePodDeleted, "pod %s went while the API server was out of reach", podTitle(p))
 	case p.Gone != Never && p.Disruption == "DeletionByPodGC":
-		return suspect(metadata.CausePodDeleted, "pod %s was deleted because its node no longer exists; whether its "+
-			"containers ended was not seen", title(p))
+		return suspicion(metadata.CausePodDeleted, "pod %s was deleted because its node no longer exists; whether its "+
+			"containers ended was not seen", podTitle(p))
 	case p.Gone != Never:
-		return suspect(metadata.CausePodDeleted, "pod %s was deleted; its containers ran when last seen", title(p))
+		return suspicion(metadata.CausePodDeleted, "pod %s was deleted; its containers ran when last seen", podTitle(p))
 	case p.Reason == "NodeLost":
-		return suspect(metadata.CauseNodeNotReady, "the node of pod %s is lost", title(p))
+		return suspicion(metadata.CauseNodeNotReady, "the node of pod %s is lost", podTitle(p))
 	case p.Deleting != Never && now-p.Deleting >= p.Grace+OverdueFor:
-		return suspect(metadata.CauseNodeNotReady, "pod %s was told to end, and its node does not confirm that it did",
-			title(p))
+		return suspicion(metadata.CauseNodeNotReady, "pod %s was told to end, and its node does not confirm that it did",
+			podTitle(p))
 	}
-	return Verdict{}
+	return Finding{}
 }
 
-func suspect(cause, how string, args ...any) Verdict {
-	return Verdict{Certainty: Suspicion, Cause: cause, How: fmt.Sprintf(how, args...)}
+func suspicion(cause, how string, args ...any) Finding {
+	return Finding{Certainty: Suspicion, Cause: cause, How: fmt.Sprintf(how, args...)}
 }
 
-func title(p *Pod) string { return p.Namespace + "/" + p.Name }
+func podTitle(p *Pod) string { return p.Namespace + "/" + p.Name }
 
-// judgeContainers judges by the kubelet's report about the containers.
-func judgeContainers(r *metadata.Record, p *Pod) Verdict {
-	c := holder(r.Process.Container, p)
-	if last, ok := ended(p); ok {
-		v := Verdict{Certainty: Proof, Cause: metadata.CausePodEnded,
-			How: fmt.Sprintf("the kubelet reports pod %s as %s, and the end of all its containers", title(p), p.Phase)}
+// judgeContainers judges by what the kubelet reports about the containers.
+func judgeContainers(r *metadata.Record, p *Pod) Finding {
+	c := holderContainer(r.Process.Container, p)
+	if last, ok := podEnded(p); ok {
+		f := Finding{Certainty: Proof, Cause: metadata.CausePodEnded,
+			How: fmt.Sprintf("the kubelet reports pod %s as %s, and the end of all its containers", podTitle(p), p.Phase)}
 		if c != nil {
-			v.End = c.End
+			f.End = c.End
 		}
-		return v.unless(late(r, last))
+		return f.downgradedIf(orderDoubt(r, last))
 	}
 	switch {
 	case c == nil || c.ID == "" && c.End == nil:
-		return Verdict{}
+		return Finding{}
 	case c.End == nil:
 		return judgeRunning(r, p, c)
 	default:
@@ -158,17 +158,17 @@ func judgeContainers(r *metadata.Record, p *Pod) Verdict {
 	}
 }
 
-// holder returns the holder's container; nil if the record does not name it and there are several.
-func holder(name string, p *Pod) *Container {
+// holderContainer returns the holder's container; nil if the record does not name it and there are several.
+func holderContainer(name string, p *Pod) *Container {
 	if name == "" && len(p.Containers) == 1 {
 		return &p.Containers[0]
 	}
 	return p.container(name)
 }
 
-// ended reports whether the pod has ended for good, and when its last container did. A controller that knows nothing
-// about its containers also marks a pod as failed, when its node is gone.
-func ended(p *Pod) (last time.Time, ok bool) {
+// podEnded reports whether the pod has ended for good, and when its last container did. The phase alone is not enough:
+// when a node is gone, a controller marks its pods as failed although it knows nothing about their containers.
+func podEnded(p *Pod) (last time.Time, ok bool) {
 	if p.Phase != "Succeeded" && p.Phase != "Failed" {
 		return time.Time{}, false
 	}
@@ -177,7 +177,7 @@ func ended(p *Pod) (last time.Time, ok bool) {
 		if c.ID == "" && c.End == nil {
 			continue // it never ran
 		}
-		if !c.End.sure() || c.MayRestart && !p.KubeletEnded {
+		if !c.End.reportedByRuntime() || c.MayRestart && !p.KubeletEnded {
 			return time.Time{}, false
 		}
 		if c.End.FinishedAt.After(last) {
@@ -187,58 +187,59 @@ func ended(p *Pod) (last time.Time, ok bool) {
 	return last, !last.IsZero()
 }
 
-// late returns the doubt about a record that was written after its supposed writer had ended.
-func late(r *metadata.Record, end time.Time) string {
-	if r.LockedAt.After(end.Add(second + clockMargin)) {
+// orderDoubt returns a doubt if the lock was taken after the time at which its holder is said to have ended.
+func orderDoubt(r *metadata.Record, end time.Time) string {
+	if r.LockedAt.After(end.Add(maxTruncation + clockMargin)) {
 		return "by the node's clock, that was before the lock was taken"
 	}
 	return ""
 }
 
-// judgeRunning judges a running container: its current incarnation may have started after the lock was taken.
-func judgeRunning(r *metadata.Record, p *Pod, c *Container) Verdict {
+// judgeRunning judges a running container. It was restarted if its current incarnation started after the lock was
+// taken.
+func judgeRunning(r *metadata.Record, p *Pod, c *Container) Finding {
 	if r.LockedAt.IsZero() || c.StartedAt.IsZero() || !r.LockedAt.Add(clockMargin).Before(c.StartedAt) {
-		return Verdict{Certainty: Runs}
+		return Finding{Certainty: Runs}
 	}
-	v := Verdict{Certainty: Proof, Cause: metadata.CauseContainerRestarted,
-		How: fmt.Sprintf("the kubelet started container %s of pod %s again after the lock was taken", c.Name, title(p))}
-	if !c.Last.sure() {
-		return v.unless("how it ended before is unknown")
+	f := Finding{Certainty: Proof, Cause: metadata.CauseContainerRestarted,
+		How: fmt.Sprintf("the kubelet started container %s of pod %s again after the lock was taken", c.Name, podTitle(p))}
+	if !c.Last.reportedByRuntime() {
+		return f.downgradedIf("how it ended before is unknown")
 	}
 	if !r.LockedAt.Before(c.Last.StartedAt) {
-		v.End = c.Last
+		f.End = c.Last
 	}
-	return v.unless(doubt(r, p, c.NewSince))
+	return f.downgradedIf(clockDoubt(r, p, c.NewSince))
 }
 
-// judgeEnded judges a container that has ended. The kubelet may have restarted it without having reported so yet.
-func judgeEnded(r *metadata.Record, p *Pod, c *Container) Verdict {
-	v := Verdict{Certainty: Proof, Cause: metadata.CauseContainerEnded, End: c.End,
-		How: fmt.Sprintf("the kubelet reports the end of container %s of pod %s", c.Name, title(p))}
-	if !c.End.sure() {
-		v.End = nil
-		return v.unless("the kubelet lost sight of it and does not know how it ended")
+// judgeEnded judges a container that has ended. The kubelet may already have restarted it without having reported that.
+func judgeEnded(r *metadata.Record, p *Pod, c *Container) Finding {
+	f := Finding{Certainty: Proof, Cause: metadata.CauseContainerEnded, End: c.End,
+		How: fmt.Sprintf("the kubelet reports the end of container %s of pod %s", c.Name, podTitle(p))}
+	if !c.End.reportedByRuntime() {
+		f.End = nil
+		return f.downgradedIf("the kubelet lost track of it and does not know how it ended")
 	}
 	if !c.MayRestart {
-		return v.unless(late(r, c.End.FinishedAt))
+		return f.downgradedIf(orderDoubt(r, c.End.FinishedAt))
 	}
 	switch finished := c.End.FinishedAt; {
 	case r.LockedAt.IsZero():
-		return v.unless("the record does not say when it was written, so that a later start may hold the lock")
-	case late(r, finished) != "":
-		return Verdict{} // taken by a later incarnation that is not reported yet
+		return f.downgradedIf("the record does not say when it was written, so that a later start may hold the lock")
+	case orderDoubt(r, finished) != "":
+		return Finding{} // taken by a later incarnation that is not reported yet
 	case !r.LockedAt.Add(clockMargin).Before(finished):
-		return v.unless("the lock was taken in the same moment, so that a later start may hold it")
+		return f.downgradedIf("the lock was taken in the same moment, so that a later start may hold it")
 	case r.LockedAt.Add(clockMargin).Before(c.End.StartedAt):
-		v.Cause = metadata.CauseContainerRestarted // and it has ended again
-		v.End = nil
+		f.Cause = metadata.CauseContainerRestarted // and it has ended again
+		f.End = nil
 	}
-	return v.unless(doubt(r, p, c.EndedSince))
+	return f.downgradedIf(clockDoubt(r, p, c.EndedSince))
 }
 
-// doubt returns why only the node's clock shows in which incarnation of the container the lock was taken. It is empty
-// if since, the last moment before the change, came after the hold was seen.
-func doubt(r *metadata.Record, p *Pod, since time.Duration) string {
+// clockDoubt returns why the times alone do not prove in which incarnation of the container the lock was taken. It is
+// empty if the change was watched: the hold was seen before since, the last moment before the change.
+func clockDoubt(r *metadata.Record, p *Pod, since time.Duration) string {
 	switch {
 	case p.OwnClock:
 		return "its runtime class may give it a clock of its own, so that the times do not compare"
@@ -248,11 +249,11 @@ func doubt(r *metadata.Record, p *Pod, since time.Duration) string {
 	return ""
 }
 
-// unless returns the verdict, as a suspicion if there is a doubt.
-func (v Verdict) unless(doubt string) Verdict {
+// downgradedIf returns the finding, as a mere suspicion if there is a doubt.
+func (f Finding) downgradedIf(doubt string) Finding {
 	if doubt != "" {
-		v.Certainty = Suspicion
-		v.How += "; " + doubt
+		f.Certainty = Suspicion
+		f.How += "; " + doubt
 	}
-	return v
+	return f
 }

@@ -37,8 +37,8 @@ func end(id string, from, to float64) *podproof.End {
 	return &podproof.End{ID: id, StartedAt: at(from), FinishedAt: at(to), ExitCode: 137, Reason: "OOMKilled"}
 }
 
-// ended is running after a watched end of its container.
-func ended() *podproof.Pod {
+// podEnded is running after a watched end of its container.
+func podEnded() *podproof.Pod {
 	p := running()
 	p.Containers[0].End = end("c1", 0, 200)
 	p.Containers[0].EndedSince = 2 * time.Minute
@@ -55,7 +55,7 @@ func restarted() *podproof.Pod {
 
 // over is ended after the end of the whole pod, as a kubelet reports it.
 func over() *podproof.Pod {
-	p := ended()
+	p := podEnded()
 	p.Phase = "Failed"
 	p.KubeletEnded = true
 	p.Containers[0].EndedSince = podproof.Never // not needed for a proof
@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 	noContainer := ofHolder(func(h *metadata.Process) { h.Container = "" })
 	onlyUID := ofHolder(func(h *metadata.Process) { *h = metadata.Process{PodUID: "u1"} })
 	gone := ofPod(func(p *podproof.Pod) { p.Gone = 3 * time.Minute })
-	lost := ofPod(func(p *podproof.Pod) { p.Lost = true })
+	lost := ofPod(func(p *podproof.Pod) { p.GoneUnseen = true })
 	failed := ofPod(func(p *podproof.Pod) { p.Phase = "Failed" })
 	ownClock := ofPod(func(p *podproof.Pod) { p.OwnClock = true })
 	onceOnly := ofPod(func(p *podproof.Pod) { p.Containers[0].MayRestart = false })
@@ -138,25 +138,25 @@ func TestJudge(t *testing.T) {
 	}{
 		// proofs
 		{"the container runs", running(), none, "runs", ""},
-		{"the container ended", ended(), none, "proof container_ended", ""},
+		{"the container ended", podEnded(), none, "proof container_ended", ""},
 		{"the container was started again", restarted(), none, "proof container_restarted", ""},
 		{"started again, and ended again", restarted(), ends(0, end("c2", 210, 215)), "proof container_restarted", ""},
 		{"the pod failed", over(), none, "proof pod_ended", ""},
 		{"the pod succeeded", over(), ofPod(func(p *podproof.Pod) { p.Phase = "Succeeded" }), "proof pod_ended", ""},
 		{"the pod was evicted by its kubelet", over(), ofPod(func(p *podproof.Pod) { p.Reason = "Evicted" }),
 			"proof pod_ended", ""},
-		{"the pod is gone, and its container ended before", ended(), gone, "proof container_ended", ""},
+		{"the pod is gone, and its container ended before", podEnded(), gone, "proof container_ended", ""},
 		{"the pod is gone, and ended before", over(), gone, "proof pod_ended", ""},
-		{"a container that is never started again ended, unwatched", ended(),
+		{"a container that is never started again ended, unwatched", podEnded(),
 			both(onceOnly, endedSince(podproof.Never)), "proof container_ended", ""},
-		{"the same beside a sidecar that runs", and(ended(), sidecar()), onceOnly, "proof container_ended", ""},
-		{"the container of several ended", and(ended(), sidecar()), none, "proof container_ended", ""},
-		{"no container named, and there is one", ended(), noContainer, "proof container_ended", ""},
+		{"the same beside a sidecar that runs", and(podEnded(), sidecar()), onceOnly, "proof container_ended", ""},
+		{"the container of several ended", and(podEnded(), sidecar()), none, "proof container_ended", ""},
+		{"no container named, and there is one", podEnded(), noContainer, "proof container_ended", ""},
 		{"no container named, and all ended", and(over(), sidecar()), both(noContainer, ends(1, end("s1", 1, 201))),
 			"proof pod_ended", ""},
 		{"an init container that holds a lock ended", and(running(), sidecar()), both(ends(1, end("s1", 1, 200)),
 			ofHolder(func(h *metadata.Process) { h.Container = "proxy" })), "proof container_ended", ""},
-		{"only the UID is known, and there is one container", ended(), onlyUID, "proof container_ended", ""},
+		{"only the UID is known, and there is one container", podEnded(), onlyUID, "proof container_ended", ""},
 
 		// controllers that do not know about the containers
 		{"marked as failed by the garbage collection of pods", running(), failed, "runs", ""},
@@ -179,37 +179,37 @@ func TestJudge(t *testing.T) {
 			"out of reach"},
 
 		// what the kubelet does not know
-		{"the kubelet lost sight of the container", ended(), outOfSight, "suspicion container_ended", "lost sight"},
-		{"the same in a pod that failed", over(), outOfSight, "suspicion container_ended", "lost sight"},
+		{"the kubelet lost track of the container", podEnded(), outOfSight, "suspicion container_ended", "lost track"},
+		{"the same in a pod that failed", over(), outOfSight, "suspicion container_ended", "lost track"},
 		{"started again, and the end before is unknown", restarted(),
 			ofPod(func(p *podproof.Pod) { p.Containers[0].Last = nil }), "suspicion container_restarted", "unknown"},
 
 		// which start holds the lock
 		{"taken by the present start", restarted(), lockedAt(211), "runs", ""},
 		{"taken in the second of the present start", restarted(), lockedAt(209.5), "runs", ""},
-		{"taken by a start that is still to be reported", ended(), lockedAt(202.5), "nothing", ""},
-		{"taken in the second of the end", ended(), lockedAt(200.9), "suspicion container_ended", "same moment"},
-		{"taken within the margin of clocks before the end", ended(), lockedAt(199.5), "suspicion container_ended",
+		{"taken by a start that is still to be reported", podEnded(), lockedAt(202.5), "nothing", ""},
+		{"taken in the second of the end", podEnded(), lockedAt(200.9), "suspicion container_ended", "same moment"},
+		{"taken within the margin of clocks before the end", podEnded(), lockedAt(199.5), "suspicion container_ended",
 			"same moment"},
 		{"the restart was not watched", restarted(), newSince(podproof.Never), "suspicion container_restarted",
 			"not watched"},
 		{"the present start was known before the lock was seen", restarted(), newSince(59 * time.Second),
 			"suspicion container_restarted", "not watched"},
-		{"the end was known before the lock was seen", ended(), endedSince(59 * time.Second),
+		{"the end was known before the lock was seen", podEnded(), endedSince(59 * time.Second),
 			"suspicion container_ended", "not watched"},
 		{"a runtime class with a clock of its own", restarted(), ownClock, "suspicion container_restarted",
 			"clock of its own"},
 		{"a runtime class, and the pod ended", over(), ownClock, "proof pod_ended", ""},
-		{"no locked_at, and the container ended", ended(), noTime, "suspicion container_ended", "does not say when"},
+		{"no locked_at, and the container ended", podEnded(), noTime, "suspicion container_ended", "does not say when"},
 		{"no locked_at, and the container was started again", restarted(), noTime, "runs", ""},
 		{"no locked_at, and the pod ended", over(), noTime, "proof pod_ended", ""},
 		{"taken after the pod had ended", over(), lockedAt(250), "suspicion pod_ended", "before the lock"},
-		{"taken after a container had ended that is never started again", ended(), both(lockedAt(250), onceOnly),
+		{"taken after a container had ended that is never started again", podEnded(), both(lockedAt(250), onceOnly),
 			"suspicion container_ended", "before the lock"},
 
 		// incomplete or contradictory records
-		{"no container named of several, and one ended", and(ended(), sidecar()), noContainer, "nothing", ""},
-		{"a container that is not in the pod", ended(), ofHolder(func(h *metadata.Process) { h.Container = "other" }),
+		{"no container named of several, and one ended", and(podEnded(), sidecar()), noContainer, "nothing", ""},
+		{"a container that is not in the pod", podEnded(), ofHolder(func(h *metadata.Process) { h.Container = "other" }),
 			"nothing", ""},
 		{"another name under this UID", over(), ofHolder(func(h *metadata.Process) { h.PodName = "worker-1" }),
 			"nothing", ""},
@@ -225,12 +225,12 @@ func TestJudge(t *testing.T) {
 		t.Run(c.about, func(t *testing.T) {
 			r := record()
 			c.edit(r, c.pod)
-			check(t, podproof.Judge(r, podproof.Sight{Pod: c.pod, Now: now}), c.want, c.how)
+			check(t, podproof.Judge(r, podproof.Evidence{Pod: c.pod, Now: now}), c.want, c.how)
 		})
 	}
 }
 
-func check(t *testing.T, v podproof.Verdict, want, how string) {
+func check(t *testing.T, v podproof.Finding, want, how string) {
 	t.Helper()
 	if got := strings.TrimSpace(v.Certainty.String() + " " + v.Cause); got != want || !strings.Contains(v.How, how) {
 		t.Errorf("got %s (%s), want %s (… %s …)", got, v.How, want, how)
@@ -254,27 +254,27 @@ func TestJudgeWithoutThePod(t *testing.T) {
 	for _, c := range []struct {
 		about string
 		uid   string
-		sight podproof.Sight
+		sight podproof.Evidence
 		want  string
 		how   string
 	}{
-		{"not looked for", "u1", podproof.Sight{}, "nothing", ""},
-		{"not there for a moment", "u1", podproof.Sight{Absent: 59 * time.Second}, "nothing", ""},
-		{"not there", "u1", podproof.Sight{Absent: time.Minute}, "suspicion pod_never_seen", "UID u1"},
-		{"another pod has its name", "u1", podproof.Sight{Namesake: other, Absent: time.Minute},
+		{"not looked for", "u1", podproof.Evidence{}, "nothing", ""},
+		{"not there for a moment", "u1", podproof.Evidence{Absent: 59 * time.Second}, "nothing", ""},
+		{"not there", "u1", podproof.Evidence{Absent: time.Minute}, "suspicion pod_never_seen", "UID u1"},
+		{"another pod has its name", "u1", podproof.Evidence{Namesake: other, Absent: time.Minute},
 			"suspicion pod_deleted", "another one"},
-		{"another pod has its name, for a moment", "u1", podproof.Sight{Namesake: other, Absent: time.Second},
+		{"another pod has its name, for a moment", "u1", podproof.Evidence{Namesake: other, Absent: time.Second},
 			"nothing", ""},
-		{"another pod had its name", "u1", podproof.Sight{Namesake: otherGone, Absent: time.Minute},
+		{"another pod had its name", "u1", podproof.Evidence{Namesake: otherGone, Absent: time.Minute},
 			"suspicion pod_never_seen", ""},
 		{"a static pod has another UID than its image in the API", "u1",
-			podproof.Sight{Namesake: static, Absent: time.Hour}, "nothing", ""},
-		{"no UID, and no pod", "", podproof.Sight{Absent: time.Hour}, "nothing", ""},
-		{"no UID, and the pod runs", "", podproof.Sight{Namesake: running()}, "runs", ""},
-		{"no UID, and the pod ended", "", podproof.Sight{Namesake: over()}, "suspicion pod_ended", "does not name"},
-		{"no UID, and its container ended", "", podproof.Sight{Namesake: ended()}, "suspicion container_ended",
+			podproof.Evidence{Namesake: static, Absent: time.Hour}, "nothing", ""},
+		{"no UID, and no pod", "", podproof.Evidence{Absent: time.Hour}, "nothing", ""},
+		{"no UID, and the pod runs", "", podproof.Evidence{Namesake: running()}, "runs", ""},
+		{"no UID, and the pod ended", "", podproof.Evidence{Namesake: over()}, "suspicion pod_ended", "does not name"},
+		{"no UID, and its container ended", "", podproof.Evidence{Namesake: podEnded()}, "suspicion container_ended",
 			"does not name"},
-		{"no UID, and the pod is gone", "", podproof.Sight{Namesake: gone}, "suspicion pod_deleted", ""},
+		{"no UID, and the pod is gone", "", podproof.Evidence{Namesake: gone}, "suspicion pod_deleted", ""},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			r := record()
@@ -291,12 +291,12 @@ func TestHoldersContainerEnd(t *testing.T) {
 		pod  *podproof.Pod
 		want string // id of the container
 	}{
-		"ended":             {ended(), "c1"},
+		"ended":             {podEnded(), "c1"},
 		"started again":     {restarted(), "c1"},
 		"the pod ended":     {over(), "c1"},
 		"two starts before": {before, ""},
 	} {
-		v := podproof.Judge(record(), podproof.Sight{Pod: c.pod, Now: time.Hour})
+		v := podproof.Judge(record(), podproof.Evidence{Pod: c.pod, Now: time.Hour})
 		got := ""
 		if v.End != nil {
 			got = v.End.ID

@@ -19,15 +19,15 @@ func TestObserve(t *testing.T) {
 		sinceEnds time.Duration   // since when it has ended
 	}{
 		{"found running", []*podproof.Pod{running()}, false, podproof.Never, podproof.Never},
-		{"found ended", []*podproof.Pod{ended()}, false, podproof.Never, podproof.Never},
+		{"found ended", []*podproof.Pod{podEnded()}, false, podproof.Never, podproof.Never},
 		{"started", []*podproof.Pod{waiting, running()}, false, 2 * time.Minute, 2 * time.Minute},
 		{"runs on", []*podproof.Pod{waiting, running(), running()}, false, 2 * time.Minute, 3 * time.Minute},
-		{"ended", []*podproof.Pod{running(), ended()}, false, podproof.Never, 2 * time.Minute},
-		{"has ended", []*podproof.Pod{running(), ended(), ended()}, false, podproof.Never, 2 * time.Minute},
+		{"ended", []*podproof.Pod{running(), podEnded()}, false, podproof.Never, 2 * time.Minute},
+		{"has ended", []*podproof.Pod{running(), podEnded(), podEnded()}, false, podproof.Never, 2 * time.Minute},
 		{"started again", []*podproof.Pod{running(), restarted()}, false, 2 * time.Minute, 2 * time.Minute},
-		{"started again after a while", []*podproof.Pod{running(), ended(), restarted()}, false, 3 * time.Minute,
+		{"started again after a while", []*podproof.Pod{running(), podEnded(), restarted()}, false, 3 * time.Minute,
 			3 * time.Minute},
-		{"ended unseen", []*podproof.Pod{running(), running(), ended()}, true, podproof.Never, 2 * time.Minute},
+		{"ended unseen", []*podproof.Pod{running(), running(), podEnded()}, true, podproof.Never, 2 * time.Minute},
 		{"started again unseen", []*podproof.Pod{running(), running(), restarted()}, true, 2 * time.Minute,
 			2 * time.Minute},
 	} {
@@ -60,8 +60,8 @@ func TestPatienceWithATerminatingPodStartsOnce(t *testing.T) {
 			t.Errorf("at %v: told to end since %v", now, known.Deleting)
 		}
 	}
-	gone := podproof.Vanish(known, 4*time.Minute, true)
-	if gone.Gone != 4*time.Minute || !gone.Lost || known.Gone != podproof.Never {
+	gone := podproof.MarkGone(known, 4*time.Minute, true)
+	if gone.Gone != 4*time.Minute || !gone.GoneUnseen || known.Gone != podproof.Never {
 		t.Errorf("%+v", gone)
 	}
 }

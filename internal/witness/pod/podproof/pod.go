@@ -1,6 +1,6 @@
-// Package podproof judges, from what the Kubernetes API server reports about a pod, whether the holder of a lock in it
-// has ended: proof, a suspicion, or nothing. Only what a kubelet saw is proof, because a kubelet that is cut off keeps
-// its containers running: docs/adr/0014-what-a-witness-of-kubernetes-believes.md.
+// Package podproof concludes, from what the Kubernetes API server reports about a pod, whether the holder of a lock in
+// it has ended: a proof, a suspicion, or nothing. Only what a kubelet has observed is proof, because a kubelet that is
+// cut off keeps its containers running: docs/adr/0014-what-a-witness-of-kubernetes-believes.md.
 //
 // The package is pure: no clock, no I/O, no Kubernetes.
 package podproof
@@ -22,8 +22,8 @@ type Pod struct {
 	Phase      string // Pending, Running, Succeeded, Failed or Unknown
 	Reason     string // of the phase, such as Evicted or NodeLost
 	Disruption string // why the pod is being ended: the reason of its condition DisruptionTarget
-	// KubeletEnded reports whether the phase is the kubelet's own word: with it comes the condition Ready, with the
-	// reason PodCompleted or PodFailed, which no controller writes.
+	// KubeletEnded reports whether the kubelet itself set the phase. It then sets the condition Ready with the reason
+	// PodCompleted or PodFailed, which no controller does.
 	KubeletEnded bool
 	// Static pods have an identity that may be reused.
 	Static bool
@@ -35,10 +35,9 @@ type Pod struct {
 	Deleting time.Duration // since when it has a deletion timestamp
 	Grace    time.Duration // how long its containers then have
 	Gone     time.Duration // since when it no longer exists
-	// Confirmed is the last moment at which the API server, asked for this pod, said that it is as it is here; 0 if it
-	// was not asked.
-	Confirmed time.Duration
-	Lost      bool // it disappeared while unwatched, so that its last state was not seen
+	// Confirmed is the last moment at which a read of this pod, past all caches, returned this state; 0 without one.
+	Confirmed  time.Duration
+	GoneUnseen bool // it was deleted while unwatched, so its last state is unknown
 }
 
 // Container is one container of a pod: its newest incarnation, and the one before. Each start makes a new incarnation.
@@ -68,12 +67,13 @@ type End struct {
 	Reason     string // such as Completed, Error or OOMKilled
 }
 
-// lostSight is the kubelet's word for a container that it could not find: it may run, and the end is made up.
-const lostSight = "ContainerStatusUnknown"
+// unknownStatus is the reason that the kubelet gives for a container that it lost track of. The container may still
+// run: the kubelet made the end up.
+const unknownStatus = "ContainerStatusUnknown"
 
-// sure reports whether the container's runtime reported this end to the kubelet.
-func (e *End) sure() bool {
-	return e != nil && e.ID != "" && !e.FinishedAt.IsZero() && e.Reason != lostSight
+// reportedByRuntime reports whether the kubelet has this end from the container runtime.
+func (e *End) reportedByRuntime() bool {
+	return e != nil && e.ID != "" && !e.FinishedAt.IsZero() && e.Reason != unknownStatus
 }
 
 // container returns the container with this name, or nil.
@@ -86,8 +86,8 @@ func (p *Pod) container(name string) *Container {
 	return nil
 }
 
-// Confirm returns the pod as confirmed at a moment by the API server's answer. It returns nil if the answer shows
-// another incarnation of a container, or an end: the watch is about to report the change.
+// Confirm returns the pod, confirmed by an answer of the API server to a request at that moment. It returns nil if the
+// answer differs, because a container was restarted or has ended: the watch is about to report the change.
 func Confirm(p *Pod, answer Pod, at time.Duration) *Pod {
 	if p.UID != answer.UID || len(p.Containers) != len(answer.Containers) {
 		return nil
@@ -103,8 +103,8 @@ func Confirm(p *Pod, answer Pod, at time.Duration) *Pod {
 	return &confirmed
 }
 
-// Observe returns the current pod, with what is known from watching it: before is the pod as it was last seen, nil if
-// it was not. before was known to be true up to the moment confirmed.
+// Observe returns the current pod, with moments set by comparison with before, its state when last seen, nil if it is
+// new. before was still true at the moment confirmed.
 func Observe(before *Pod, now Pod, confirmed, at time.Duration) *Pod {
 	now.Gone = Never
 	if now.Deleting != Never && before != nil && before.Deleting != Never {
@@ -143,10 +143,10 @@ func (c *Container) observe(before *Pod, confirmed time.Duration) {
 	}
 }
 
-// Vanish returns the pod as one that is gone.
-func Vanish(p *Pod, at time.Duration, lost bool) *Pod {
+// MarkGone returns the pod as one that no longer exists.
+func MarkGone(p *Pod, at time.Duration, lost bool) *Pod {
 	gone := *p
 	gone.Gone = at
-	gone.Lost = lost
+	gone.GoneUnseen = lost
 	return &gone
 }
