@@ -160,7 +160,7 @@ func blind(t *testing.T, c *cluster) {
 
 	network.Cut()
 	w.shows(t, "unlocker_kubernetes_synced 0")
-	w.unlocker.Prints(t, "the witness in Kubernetes is blind")
+	w.unlocker.Prints(t, "cannot watch pods")
 	ofTheLate := w.lockedBy(t, "late", late.by("worker"))
 	dead.containers(t, dead.Restarted("worker"))
 	late.containers(t, late.Restarted("worker"))
@@ -178,7 +178,7 @@ func blind(t *testing.T, c *cluster) {
 	ofTheLiving.unsuspected(t)
 	ofOthers.unsuspected(t)
 	w.shows(t, "unlocker_kubernetes_synced 1")
-	w.unlocker.Prints(t, "the API server of Kubernetes answers again")
+	w.unlocker.Prints(t, "watching pods again")
 	if said := strings.Count(w.unlocker.Output(), "is blind"); said > 2 {
 		t.Errorf("it is logged %d times", said)
 	}
@@ -188,7 +188,7 @@ func blind(t *testing.T, c *cluster) {
 func withoutRights(t *testing.T, c *cluster) {
 	c.namespace(t, "bank")
 	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, kubetest.PlainToken), "--kubernetes.namespaces=bank")
-	w.unlocker.Prints(t, "the API server does not let us see the pods of namespace bank: the role needs get, list and "+
+	w.unlocker.Prints(t, "the API server does not let us watch the pods of namespace bank: the role needs get, list and "+
 		"watch for pods")
 	w.shows(t, "unlocker_kubernetes_synced 0")
 	w.shows(t, `unlocker_kubernetes_errors_total{error="forbidden"}`)

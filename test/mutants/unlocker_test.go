@@ -159,7 +159,7 @@ var unlockerSuites = []suite{
 	}},
 	{"internal/witness/pod", []fault{
 		// Deaths that the witness of a Kubernetes cluster states.
-		{"pod-over", `if «mine(r.Suspicion)» {`, `false`, "TestDispelledSuspicionCanReturn"},
+		{"pod-over", `if «isFromKubernetes(r.Suspicion)» {`, `false`, "TestDispelledSuspicionCanReturn"},
 		{"pod-known", `r.Death != nil`, `false`, "TestKnownDeathIsNotStatedAgain"},
 	}},
 	{"internal/witness/pod/podproof", []fault{

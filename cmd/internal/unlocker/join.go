@@ -106,7 +106,7 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 		},
 		Announce: func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
 			if r.pods != nil {
-				p.WitnessTrouble = r.pods.Trouble()
+				p.WitnessTrouble = r.pods.Problem()
 			}
 			head, err := store.Announce(ctx, p)
 			return head.Revision, head.RaftTerm, r.wrote(err, o.locks.Prefix)

@@ -227,9 +227,9 @@ func (r *components) witnessPods(o options, log zerolog.Logger) (*pod.Witness, e
 		return nil, fmt.Errorf("--kubernetes.pods: %w", err)
 	}
 	return pod.New(pod.Config{
-		By: r.config.ID, Namespaces: o.kubernetes.namespaces,
+		Instance: r.config.ID, Namespaces: o.kubernetes.namespaces,
 		Locks: r.view.All, Lock: r.view.Lock, Changed: r.view.Changed, Clock: r.view.Clock,
-		State: r.store.State, Suspect: r.store.Suspect, Dispel: r.store.Dispel,
+		RecordProof: r.store.State, RecordSuspicion: r.store.Suspect, WithdrawSuspicion: r.store.Dispel,
 		Explain: etcdconn.Explain, Log: log,
 	}, api), nil
 }

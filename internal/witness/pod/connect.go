@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// retryFirst and retryMost are how long to wait before the API server is asked again after a failure.
-	retryFirst = 500 * time.Millisecond
-	retryMost  = 10 * time.Second
+	// minRetry and maxRetry bound the pause before the next request after one that failed.
+	minRetry = 500 * time.Millisecond
+	maxRetry = 10 * time.Second
 )
 
 // API is a connection to the API server of Kubernetes.
@@ -36,7 +36,7 @@ type API struct {
 // in KUBECONFIG. Without a file it is the connection of the pod in which this process runs, by its service account.
 // Nothing is sent yet.
 func Connect(kubeconfig string) (*API, error) {
-	settings, err := configured(kubeconfig)
+	settings, err := loadConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func Connect(kubeconfig string) (*API, error) {
 	return &API{client, settings.Host}, nil
 }
 
-func configured(kubeconfig string) (*rest.Config, error) {
+func loadConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		settings, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 			&clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}, nil).ClientConfig()
@@ -69,8 +69,8 @@ func configured(kubeconfig string) (*rest.Config, error) {
 	}
 	settings, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("there is no API server of Kubernetes to ask: this process does not run in a pod, and " +
-			"no kubeconfig is given")
+		return nil, errors.New("there is no Kubernetes API server to connect to: this process does not run in a pod, " +
+			"and no kubeconfig is given")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the pod's service account: %w", err)
@@ -78,33 +78,33 @@ func configured(kubeconfig string) (*rest.Config, error) {
 	return settings, nil
 }
 
-// reflect feeds the pods of a namespace, or of all for "", until ctx ends. It calls told with the outcome of every
-// request.
-func (a *API) reflect(ctx context.Context, namespace string, to *feed, told func(error)) {
+// watchPods watches the pods of a namespace, or of all for "", until ctx ends, and stores them in the feed. It calls
+// onResponse with the error of every request, nil if it succeeded.
+func (a *API) watchPods(ctx context.Context, namespace string, to *feed, onResponse func(error)) {
 	get := func(options metav1.ListOptions) *rest.Request {
 		return a.client.Get().Namespace(namespace).Resource("pods").VersionedParams(&options, metav1.ParameterCodec)
 	}
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := get(o).Do(ctx).Get()
-			told(err)
+			onResponse(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			w, err := get(o).Watch(ctx)
-			if err == nil && hungUp(w) {
-				told(errHungUp)
+			if err == nil && isEmptyWatch(w) {
+				onResponse(errHungUp)
 			} else {
-				told(err)
+				onResponse(err)
 			}
 			return w, err
 		},
 	}
-	silent := logr.Discard() // told reports what it would log
+	silent := logr.Discard() // onResponse gets what it would log
 	reflector := cache.NewReflectorWithOptions(source, &pod{}, to, cache.ReflectorOptions{
 		Logger: &silent, Name: "pods", TypeDescription: "pods",
-		Backoff: &wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 6, Cap: retryMost},
+		Backoff: &wait.Backoff{Duration: minRetry, Factor: 2, Jitter: 1, Steps: 6, Cap: maxRetry},
 	})
 	reflector.RunWithContext(logr.NewContext(ctx, silent))
 }
@@ -122,22 +122,22 @@ func (a *API) get(ctx context.Context, namespace, name string) (*pod, error) {
 	return p, nil
 }
 
-// errHungUp says that a connection ended before its answer.
-var errHungUp = errors.New("it closes connections without an answer")
+// errHungUp means that a connection was closed before its answer.
+var errHungUp = errors.New("it closes connections without answering")
 
-// hungUp reports whether a watch is the empty one by which the client hides that error.
-func hungUp(w watch.Interface) bool {
+// isEmptyWatch reports whether a watch is the empty one that the client returns instead of errHungUp.
+func isEmptyWatch(w watch.Interface) bool {
 	return reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch())
 }
 
-// trouble is why the API server does not report on pods.
-type trouble struct {
+// apiProblem is why the API server does not let the witness watch pods.
+type apiProblem struct {
 	kind string // label of a metric
 	text string // a sentence
 }
 
-// explain returns what an error of the API server means; nil for no error.
-func (a *API) explain(err error, namespace string) *trouble {
+// explain describes an error of the API server; nil if it needs no attention.
+func (a *API) explain(err error, namespace string) *apiProblem {
 	where := "the pods of all namespaces"
 	if namespace != "" {
 		where = "the pods of namespace " + namespace
@@ -147,17 +147,17 @@ func (a *API) explain(err error, namespace string) *trouble {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return &trouble{"forbidden", "the API server does not let us see " + where +
+		return &apiProblem{"forbidden", "the API server does not let us watch " + where +
 			": the role needs get, list and watch for pods"}
 	case apierrors.IsUnauthorized(err):
-		return &trouble{"unauthorized", "the API server does not accept our token or certificate: it may have expired"}
+		return &apiProblem{"unauthorized", "the API server does not accept our token or certificate: it may have expired"}
 	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err),
 		apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
-		return &trouble{"overloaded", "the API server is not able to answer at present: " + err.Error()}
+		return &apiProblem{"overloaded", "the API server cannot answer at present: " + err.Error()}
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		return nil // it is listed again
+		return nil // the pods are listed again
 	case errors.As(err, &network), errors.Is(err, errHungUp), errors.Is(err, context.DeadlineExceeded):
-		return &trouble{"unreachable", "the API server " + a.host + " cannot be reached: " + err.Error()}
+		return &apiProblem{"unreachable", "the API server " + a.host + " cannot be reached: " + err.Error()}
 	}
-	return &trouble{"other", "the API server does not show " + where + ": " + err.Error()}
+	return &apiProblem{"other", "the API server does not show " + where + ": " + err.Error()}
 }

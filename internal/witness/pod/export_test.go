@@ -12,7 +12,7 @@ import (
 func Brief(text string) (podproof.Pod, error) {
 	var p pod
 	err := json.Unmarshal([]byte(text), &p)
-	return p.brief(), err
+	return p.summary(), err
 }
 
 // Feed processes the current state of a pod.
@@ -25,18 +25,18 @@ func (w *Witness) Feed(text string) error {
 }
 
 // Look judges all locks once.
-func (w *Witness) Look(ctx context.Context) { w.look(ctx) }
+func (w *Witness) Look(ctx context.Context) { w.judgeAll(ctx) }
 
 // Confirmed reports whether the API server has confirmed a pod, at that moment or later, as it was watched.
 func (w *Witness) Confirmed(uid string, since time.Duration) bool {
-	return w.doubted(doubt{uid, since}) == nil
+	return w.podToConfirm(unconfirmedPod{uid, since}) == nil
 }
 
 // CatchUp says that all changes of pods have arrived.
 func (w *Witness) CatchUp() error { return w.feeds[""].Bookmark("") }
 
 // Fail says that the API server did not answer.
-func (w *Witness) Fail() { w.feeds[""].fail() }
+func (w *Witness) Fail() { w.feeds[""].recordFailure() }
 
 // Pod returns what is known about a pod.
 func (w *Witness) Pod(uid string) podproof.Pod {

@@ -20,9 +20,9 @@ func newMetrics(w *Witness) *metrics {
 	}, func() float64 { return float64(w.pods.count()) })
 	register.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "unlocker_kubernetes_synced",
-		Help: "Whether the witness in Kubernetes knows all pods and hears of their changes.",
+		Help: "Whether the witness in Kubernetes knows all pods and is up to date.",
 	}, func() float64 {
-		if w.synced() {
+		if w.isSynced() {
 			return 1
 		}
 		return 0
@@ -31,7 +31,7 @@ func newMetrics(w *Witness) *metrics {
 		Collector: all,
 		statements: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "unlocker_kubernetes_statements_total",
-			Help: "What the witness in Kubernetes stated of holders, by certainty and cause.",
+			Help: "Statements of the witness in Kubernetes about holders, by certainty and cause.",
 		}, []string{"certainty", "cause"}),
 		failures: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "unlocker_kubernetes_errors_total",

@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// quiet is how long a watch may be silent before it no longer counts as unbroken: a living one sends a bookmark
-	// about every minute.
-	quiet = 90 * time.Second
-	// calm is how long a watch may be silent before the pods of new holds are requested. If nothing happens, an API
-	// server has no bookmarks to send, unless its etcd reports its progress.
-	calm = time.Minute
-	// keepGone is how long a pod that is gone is remembered, for locks that are read after its end.
-	keepGone = 15 * time.Minute
-	// maxGone bounds the number of remembered pods that are gone.
+	// watchTimeout is how long a watch may be silent before it counts as broken: a working one sends a bookmark about
+	// every minute.
+	watchTimeout = 90 * time.Second
+	// confirmAfter is how long a watch may be silent before the pods of new holds are confirmed by a read: while nothing
+	// changes, an API server may send no bookmarks.
+	confirmAfter = time.Minute
+	// goneRetention is how long a deleted pod is remembered, for locks that are read after its end.
+	goneRetention = 15 * time.Minute
+	// maxGone is how many deleted pods are remembered.
 	maxGone = 20_000
 )
 
 // pods holds the known pods, from one watch for each namespace. It is safe for concurrent use.
 type pods struct {
 	clock   func() time.Duration
-	changed chan struct{} // has one element when something changed
+	changed chan struct{} // capacity 1: a pod has changed
 
 	mu     sync.Mutex
 	byUID  map[string]*podproof.Pod
-	byName map[name]string // UID of the pod that has the name now, or had it last
-	gone   []string        // UIDs, the longest gone first
+	byName map[name]string // UID of the latest pod with the name
+	gone   []string        // UIDs of deleted pods, the earliest first
 
-	touched map[string]bool // keys of pods that changed, as in podKey, until they are taken
+	touched map[string]bool // keys of pods that changed, as in podKey, since takeTouched
 }
 
 type name struct{ namespace, name string }
@@ -45,7 +45,7 @@ func newPods(clock func() time.Duration) *pods {
 		byName: map[name]string{}, touched: map[string]bool{}}
 }
 
-// find returns the pod with the UID and the one with the name; nil if there is none.
+// find returns the pod with the UID, and the latest with the name; nil if there is none.
 func (p *pods) find(uid, namespace, podName string) (pod, namesake *podproof.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *pods) find(uid, namespace, podName string) (pod, namesake *podproof.Pod
 	return pod, p.byUID[p.byName[name{namespace, podName}]]
 }
 
-// confirm records the API server's answer to a request for a pod, sent no earlier than at.
+// confirm stores that an answer of the API server, to a request sent at that moment or later, confirmed a pod.
 func (p *pods) confirm(answer podproof.Pod, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,32 +74,32 @@ func (p *pods) count() int {
 	return len(p.byUID) - len(p.gone)
 }
 
-// put stores the current state of a pod. The caller holds mu.
-func (p *pods) put(now podproof.Pod, confirmed, at time.Duration) {
+// store stores the current state of a pod. The caller holds mu.
+func (p *pods) store(now podproof.Pod, confirmed, at time.Duration) {
 	known := p.byUID[now.UID]
 	if known != nil && known.Gone != podproof.Never {
-		return // a UID is never used again
+		return // UIDs are never reused
 	}
 	p.byUID[now.UID] = podproof.Observe(known, now, confirmed, at)
 	p.byName[name{now.Namespace, now.Name}] = now.UID
 	p.touch(&now)
 }
 
-// vanish notes that a pod is gone. The caller holds mu.
-func (p *pods) vanish(uid string, at time.Duration, lost bool) {
+// markGone stores that a pod no longer exists; unseen, if that happened while it was not watched. The caller holds mu.
+func (p *pods) markGone(uid string, at time.Duration, unseen bool) {
 	known := p.byUID[uid]
 	if known == nil || known.Gone != podproof.Never {
 		return
 	}
-	p.byUID[uid] = podproof.MarkGone(known, at, lost)
+	p.byUID[uid] = podproof.MarkGone(known, at, unseen)
 	p.gone = append(p.gone, uid)
 	p.touch(known)
 	p.forget(at)
 }
 
-// forget drops pods that have been gone for long. The caller holds mu.
+// forget drops pods that were deleted long ago. The caller holds mu.
 func (p *pods) forget(at time.Duration) {
-	for len(p.gone) > 0 && (len(p.gone) > maxGone || at-p.byUID[p.gone[0]].Gone > keepGone) {
+	for len(p.gone) > 0 && (len(p.gone) > maxGone || at-p.byUID[p.gone[0]].Gone > goneRetention) {
 		old := p.byUID[p.gone[0]]
 		delete(p.byUID, old.UID)
 		if n := (name{old.Namespace, old.Name}); p.byName[n] == old.UID {
@@ -118,55 +118,56 @@ func (p *pods) takeTouched() map[string]bool {
 	return touched
 }
 
-// touch notes that a pod changed. The caller holds mu.
+// touch marks a pod as changed. The caller holds mu.
 func (p *pods) touch(changed *podproof.Pod) {
 	p.touched[changed.UID] = true
 	p.touched[podKey("", changed.Namespace, changed.Name)] = true
 }
 
-// announce wakes readers that wait for a change.
-func (p *pods) announce() {
+// notify wakes the reader that waits for a change.
+func (p *pods) notify() {
 	select {
 	case p.changed <- struct{}{}:
 	default:
 	}
 }
 
-// feed stores what the watch of one namespace, or of all, reports: a [cache.ReflectorStore].
+// feed is the [cache.ReflectorStore] of the watch of one namespace, or of all. It stores pods, and since when the watch
+// has missed no event.
 type feed struct {
 	pods *pods
 
-	mu    sync.Mutex
-	uids  map[string]bool // of the existing pods of this feed
-	since time.Duration   // since when it has been complete and current; podproof.Never before it is complete
-	heard time.Duration   // when the API server was heard from last
+	mu          sync.Mutex
+	uids        map[string]bool // of the existing pods of this feed
+	since       time.Duration   // since when no event was missed; podproof.Never before the first list
+	lastContact time.Duration   // when the API server last sent something
 
-	broken bool // the API server has not answered since then
-	// behind means that there was a break, and neither a list nor a bookmark has come since: new events may have
-	// happened during the break. Up to the moment settled, all events were known.
-	behind  bool
-	settled time.Duration
+	broken bool // the last request has failed
+	// behind means that the watch was interrupted, and neither a list nor a bookmark has come since: events may be
+	// missing. Up to completeUntil, none is.
+	behind        bool
+	completeUntil time.Duration
 }
 
 func newFeed(p *pods) *feed {
 	return &feed{pods: p, uids: map[string]bool{}, since: podproof.Never}
 }
 
-// hear notes that the API server was heard from, and returns the moment up to which the known events were complete. The
-// caller holds mu.
-func (f *feed) hear(at time.Duration) (confirmed time.Duration) {
-	if at-f.heard > quiet {
+// recordContact notes that the API server has sent something, and returns the moment up to which no event is missing.
+// The caller holds mu.
+func (f *feed) recordContact(at time.Duration) (confirmed time.Duration) {
+	if at-f.lastContact > watchTimeout {
 		f.fallBehind()
 	}
-	f.heard = at
+	f.lastContact = at
 	f.broken = false
 	if f.behind {
-		return f.settled
+		return f.completeUntil
 	}
 	return at
 }
 
-// catchUp notes that all events are known. The caller holds mu and has called hear.
+// catchUp notes that no event is missing. The caller holds mu and has called recordContact.
 func (f *feed) catchUp(at time.Duration) {
 	if f.behind || f.since == podproof.Never {
 		f.since = at
@@ -174,43 +175,43 @@ func (f *feed) catchUp(at time.Duration) {
 	f.behind = false
 }
 
-// fallBehind begins a break, unless there is one. The caller holds mu.
+// fallBehind notes that events may be missing from now on. The caller holds mu.
 func (f *feed) fallBehind() {
 	if !f.behind {
 		f.behind = true
-		f.settled = f.heard
+		f.completeUntil = f.lastContact
 	}
 }
 
-// fail notes that the API server did not answer.
-func (f *feed) fail() {
+// recordFailure notes that a request has failed.
+func (f *feed) recordFailure() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fallBehind()
 	f.broken = true
 }
 
-// answers reports whether the pods are known and the API server answers.
-func (f *feed) answers() bool {
+// isSynced reports whether the pods are known and the watch is working.
+func (f *feed) isSynced() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.since != podproof.Never && !f.broken && f.pods.clock()-f.heard <= quiet
+	return f.since != podproof.Never && !f.broken && f.pods.clock()-f.lastContact <= watchTimeout
 }
 
-// covers reports whether the next event will have happened after moment: the API server has been heard from since, or
-// its silence is too short to mean anything.
+// covers reports whether the next event will be later than moment: the API server has sent something since, or its
+// silence is too short to matter.
 func (f *feed) covers(moment time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.behind {
-		return f.settled >= moment
+		return f.completeUntil >= moment
 	}
-	return f.heard >= moment || f.pods.clock()-f.heard < calm
+	return f.lastContact >= moment || f.pods.clock()-f.lastContact < confirmAfter
 }
 
-// unbroken returns since when the feed has been complete and current: podproof.Never if it is not.
-func (f *feed) unbroken() time.Duration {
-	if !f.answers() {
+// completeSince returns since when no event has been missed; podproof.Never if some may be missing.
+func (f *feed) completeSince() time.Duration {
+	if !f.isSynced() {
 		return podproof.Never
 	}
 	f.mu.Lock()
@@ -235,23 +236,23 @@ func (f *feed) apply(obj any, gone bool) error {
 	if !ok {
 		return fmt.Errorf("got a %T instead of a pod", obj)
 	}
-	now := p.brief()
+	now := p.summary()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pods.mu.Lock()
 	defer f.pods.mu.Unlock()
 	at := f.pods.clock()
-	f.pods.put(now, f.hear(at), at)
+	f.pods.store(now, f.recordContact(at), at)
 	f.uids[now.UID] = true
 	if gone {
-		f.pods.vanish(now.UID, at, false)
+		f.pods.markGone(now.UID, at, false)
 		delete(f.uids, now.UID)
 	}
-	f.pods.announce()
+	f.pods.notify()
 	return nil
 }
 
-// Replace implements [cache.ReflectorStore]: the list has all existing pods. The events before it were not watched.
+// Replace implements [cache.ReflectorStore]: the list has all existing pods. Events before it may have been missed.
 func (f *feed) Replace(list []any, _ string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -259,25 +260,25 @@ func (f *feed) Replace(list []any, _ string) error {
 	defer f.pods.mu.Unlock()
 	f.fallBehind()
 	at := f.pods.clock()
-	confirmed := f.hear(at)
+	confirmed := f.recordContact(at)
 	uids := make(map[string]bool, len(list))
 	for _, obj := range list {
 		p, ok := obj.(*pod)
 		if !ok {
 			return fmt.Errorf("got a %T instead of a pod", obj)
 		}
-		now := p.brief()
-		f.pods.put(now, confirmed, at)
+		now := p.summary()
+		f.pods.store(now, confirmed, at)
 		uids[now.UID] = true
 	}
 	for uid := range f.uids {
 		if !uids[uid] {
-			f.pods.vanish(uid, at, true)
+			f.pods.markGone(uid, at, true)
 		}
 	}
 	f.uids = uids
 	f.catchUp(at)
-	f.pods.announce()
+	f.pods.notify()
 	return nil
 }
 
@@ -289,73 +290,74 @@ func (f *feed) Bookmark(string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := f.pods.clock()
-	f.hear(at)
+	f.recordContact(at)
 	f.catchUp(at)
 	return nil
 }
 
-// Transformer implements [cache.TransformingStore]: each pod of a list is stripped before the next one is read.
+// Transformer implements [cache.TransformingStore]: each pod of a list is reduced before the next one is read.
 func (f *feed) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if p, ok := obj.(*pod); ok {
-			p.Metadata.Annotations = p.kept()
+			p.Metadata.Annotations = p.relevantAnnotations()
 		}
 		return obj, nil
 	}
 }
 
-// maxDoubts is how many pods may wait to be confirmed.
-const maxDoubts = 100
+// maxUnconfirmed is how many pods may wait for a confirmation.
+const maxUnconfirmed = 100
 
-// doubt is a pod that has not been confirmed since a hold was seen.
-type doubt struct {
+// unconfirmedPod is a pod whose state has not been confirmed by a read since a hold was seen.
+type unconfirmedPod struct {
 	uid   string
 	since time.Duration // when the hold was seen
 }
 
-// doubted returns the pod of a doubt; nil if it was confirmed meanwhile or does not exist.
-func (w *Witness) doubted(d doubt) *podproof.Pod {
-	p, _ := w.pods.find(d.uid, "", "")
-	if p == nil || p.Gone != podproof.Never || p.Confirmed > 0 && p.Confirmed >= d.since {
+// podToConfirm returns the pod to confirm; nil if it was confirmed meanwhile or does not exist.
+func (w *Witness) podToConfirm(u unconfirmedPod) *podproof.Pod {
+	p, _ := w.pods.find(u.uid, "", "")
+	if p == nil || p.Gone != podproof.Never || p.Confirmed > 0 && p.Confirmed >= u.since {
 		return nil
 	}
 	return p
 }
 
-// doubt requests the pod of a holder if it would not be certain, once its end is reported, that the end came after the
-// hold was seen. If too many pods wait, the next look tries again.
-func (w *Witness) doubt(r *metadata.Record) {
-	d := doubt{r.Process.PodUID, r.Seen.First}
+// requestConfirmation has the pod of a holder confirmed by a read, if an end that the watch reports later might have
+// happened before the hold was seen. If too many pods wait, the next round of judgeAll tries again.
+func (w *Witness) requestConfirmation(r *metadata.Record) {
+	u := unconfirmedPod{r.Process.PodUID, r.Seen.First}
 	f := w.feed(r.Process.PodNamespace)
-	if d.uid == "" || f == nil || f.covers(d.since) || w.doubted(d) == nil {
+	if u.uid == "" || f == nil || f.covers(u.since) || w.podToConfirm(u) == nil {
 		return
 	}
 	select {
-	case w.doubts <- d:
+	case w.unconfirmed <- u:
 	default:
 	}
 }
 
-// confirm requests pods until ctx ends. The API server's answer was true after the request was sent.
-func (w *Witness) confirm(ctx context.Context) {
+// confirmPods confirms the pods that wait for it, until ctx ends.
+func (w *Witness) confirmPods(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case d := <-w.doubts:
-			if p := w.doubted(d); p != nil {
-				w.ask(ctx, p)
+		case u := <-w.unconfirmed:
+			if p := w.podToConfirm(u); p != nil {
+				w.confirmPod(ctx, p)
 			}
 		}
 	}
 }
 
-// ask requests one pod. If there is no answer, the next look doubts it again.
-func (w *Witness) ask(ctx context.Context, p *podproof.Pod) {
+// confirmPod reads a pod past all caches, so the answer was true after the request was sent. If that fails, the next
+// round of judgeAll requests it again.
+func (w *Witness) confirmPod(ctx context.Context, p *podproof.Pod) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	at := w.config.Clock()
 	if answer, err := w.api.get(ctx, p.Namespace, p.Name); err == nil {
-		w.pods.confirm(answer.brief(), at)
+		w.pods.confirm(answer.summary(), at)
 	}
 }

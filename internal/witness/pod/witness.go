@@ -1,5 +1,5 @@
-// Package pod is a witness in Kubernetes: it watches pods, and states that a holder is dead when its container or pod
-// has ended. Package podproof judges the evidence.
+// Package pod is the witness in Kubernetes. It watches pods, and writes a proof to etcd when the container or pod of a
+// lock's holder has ended. Package podproof judges the evidence.
 package pod
 
 import (
@@ -19,25 +19,24 @@ import (
 )
 
 const (
-	// lookEvery is how often all locks are judged without a change: time alone makes some suspicious, and failed writes
-	// are retried.
-	lookEvery = 5 * time.Second
-	// lookPause is the shortest time between two such looks, and lookShare bounds the part of the time that they take.
-	// The locks of a pod that changed are judged without delay.
-	lookPause = 500 * time.Millisecond
-	lookShare = 10
+	// judgeEvery is how often all locks are judged even if nothing changes: some become suspicious with time, and failed
+	// writes are retried.
+	judgeEvery = 5 * time.Second
+	// judgePause is the shortest time between two such rounds. judgeShare is how many times the duration of a round must
+	// pass before the next. The locks of a pod that changed are judged without delay.
+	judgePause = 500 * time.Millisecond
+	judgeShare = 10
 	// writeTimeout is how long one statement may take.
 	writeTimeout = 5 * time.Second
-	// proveAgain and suspectAgain are how long a statement must be missing before it is written again: its lease may
-	// have ended, or it was lost. A suspicion waits longer, because another witness may have dispelled it with better
-	// knowledge.
+	// proveAgain and suspectAgain are how long after a statement it is written again if etcd does not have it: its lease
+	// may have ended. A suspicion waits longer, because a witness that knows better may have withdrawn it.
 	proveAgain   = 5 * time.Minute
 	suspectAgain = 24 * time.Hour
 )
 
 // Config connects a witness to the view and the store.
 type Config struct {
-	By         string   // the witness's instance
+	Instance   string   // name of this witness, in its statements
 	Namespaces []string // whose pods are watched; all if empty
 
 	Locks   func() iter.Seq[*metadata.Record]
@@ -45,32 +44,33 @@ type Config struct {
 	Changed func() <-chan struct{}
 	Clock   func() time.Duration // of [metadata.Seen]
 
-	// State and Suspect write a statement; an error that is [metadata.ErrChanged] means that the hold is over.
-	State   func(context.Context, metadata.Statement) error
-	Suspect func(context.Context, metadata.Statement) error
-	// Dispel deletes the suspicion about the hold with this uuid.
-	Dispel func(ctx context.Context, uuid string) error
+	// RecordProof and RecordSuspicion write a statement. An error that wraps [metadata.ErrChanged] means that the hold is
+	// over.
+	RecordProof     func(context.Context, metadata.Statement) error
+	RecordSuspicion func(context.Context, metadata.Statement) error
+	// WithdrawSuspicion deletes the suspicion about the hold with this uuid.
+	WithdrawSuspicion func(ctx context.Context, uuid string) error
 
 	Explain func(error) string // an error of the store as a sentence
 	Log     zerolog.Logger
 }
 
-// Witness makes statements about the holders of locks from their pods. It is also a Prometheus collector.
+// Witness watches pods, and proves or suspects the end of holders in them. It is also a Prometheus collector.
 type Witness struct {
 	config Config
 	api    *API
 	pods   *pods
 	feeds  map[string]*feed // by namespace; "" is all
 	*metrics
-	byPod map[string][]string // names of locks by the key of their holders' pods, as of the last look at all
-	told  map[hold]told       // what this witness has written
+	byPod   map[string][]string       // names of locks by the key of their holders' pods, as of the last judgeAll
+	written map[hold]writtenStatement // what this witness has written
 
-	unsaid string // why the last statement could not be written
+	writeProblem string // why the last statement could not be written
 
 	mu       sync.Mutex
-	troubles map[string]*trouble // by namespace
+	problems map[string]*apiProblem // by namespace
 
-	doubts chan doubt // about pods that have to be confirmed
+	unconfirmed chan unconfirmedPod // pods that have to be confirmed
 }
 
 // hold identifies one hold of a lock.
@@ -79,26 +79,27 @@ type hold struct {
 	token int64
 }
 
-// told is the last statement about a hold that this witness wrote.
-type told struct {
+// writtenStatement is the last statement that this witness wrote about a hold.
+type writtenStatement struct {
 	certainty podproof.Certainty
 	cause     string
 	at        time.Duration // on the clock of [metadata.Seen]
 }
 
-// recent reports whether this was written recently, so that it need not be written again.
-func (t told) recent(v podproof.Finding, now time.Duration) bool {
+// isRecent reports whether the same was written so recently that it need not be written again.
+func (s writtenStatement) isRecent(f podproof.Finding, now time.Duration) bool {
 	again := suspectAgain
-	if v.Certainty == podproof.Proof {
+	if f.Certainty == podproof.Proof {
 		again = proveAgain
 	}
-	return t.certainty == v.Certainty && t.cause == v.Cause && now-t.at < again
+	return s.certainty == f.Certainty && s.cause == f.Cause && now-s.at < again
 }
 
-// New returns a witness that watches nothing until it runs.
+// New returns a witness. It watches nothing before Run.
 func New(c Config, api *API) *Witness {
 	w := &Witness{config: c, api: api, pods: newPods(c.Clock), feeds: map[string]*feed{},
-		told: map[hold]told{}, troubles: map[string]*trouble{}, doubts: make(chan doubt, maxDoubts)}
+		written: map[hold]writtenStatement{}, problems: map[string]*apiProblem{},
+		unconfirmed: make(chan unconfirmedPod, maxUnconfirmed)}
 	w.metrics = newMetrics(w)
 	for _, namespace := range c.Namespaces {
 		w.feeds[namespace] = newFeed(w.pods)
@@ -109,16 +110,16 @@ func New(c Config, api *API) *Witness {
 	return w
 }
 
-// Run watches pods and writes statements until ctx ends.
+// Run watches pods and writes statements until ctx ends, then returns nil.
 func (w *Witness) Run(ctx context.Context) error {
-	var feeding sync.WaitGroup
-	defer feeding.Wait()
+	var watches sync.WaitGroup
+	defer watches.Wait()
 	for namespace, f := range w.feeds {
-		feeding.Go(func() {
-			w.api.reflect(ctx, namespace, f, func(err error) { w.heard(ctx, namespace, f, err) })
+		watches.Go(func() {
+			w.api.watchPods(ctx, namespace, f, func(err error) { w.recordResponse(ctx, namespace, f, err) })
 		})
 	}
-	feeding.Go(func() { w.confirm(ctx) })
+	watches.Go(func() { w.confirmPods(ctx) })
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var changed <-chan struct{}
@@ -128,47 +129,47 @@ func (w *Witness) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-w.pods.changed:
-			w.lookAt(ctx, w.pods.takeTouched())
+			w.judgePods(ctx, w.pods.takeTouched())
 		case <-changed:
 			changed = nil
 			next.Reset(time.Until(soonest))
 		case <-next.C:
 			changed = w.config.Changed()
 			began := time.Now()
-			w.look(ctx)
-			soonest = time.Now().Add(max(lookPause, lookShare*time.Since(began)))
-			next.Reset(lookEvery)
+			w.judgeAll(ctx)
+			soonest = time.Now().Add(max(judgePause, judgeShare*time.Since(began)))
+			next.Reset(judgeEvery)
 		}
 	}
 }
 
-// heard notes the outcome of a request to the API server, and logs when trouble begins, changes and ends.
-func (w *Witness) heard(ctx context.Context, namespace string, f *feed, err error) {
+// recordResponse notes the outcome of a request to the API server, and logs when a problem begins, changes and ends.
+func (w *Witness) recordResponse(ctx context.Context, namespace string, f *feed, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	now := w.api.explain(err, namespace)
 	if now != nil {
-		f.fail()
+		f.recordFailure()
 		w.metrics.failures.WithLabelValues(now.kind).Inc()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.troubles[namespace]
-	w.troubles[namespace] = now
+	before := w.problems[namespace]
+	w.problems[namespace] = now
 	switch {
 	case now != nil && (before == nil || before.kind != now.kind):
 		w.config.Log.Warn().Str("trouble", now.text).
-			Msg("the witness in Kubernetes is blind: locks of dead holders stay until their deadlines")
+			Msg("cannot watch pods: locks of dead holders stay until their deadlines")
 	case now == nil && before != nil:
-		w.config.Log.Info().Msg("the API server of Kubernetes answers again")
+		w.config.Log.Info().Msg("watching pods again")
 	}
 }
 
-// look judges all locks and writes new statements.
-func (w *Witness) look(ctx context.Context) {
+// judgeAll judges all holders, writes new statements, and forgets those about ended holds.
+func (w *Witness) judgeAll(ctx context.Context) {
 	w.byPod = map[string][]string{}
-	told := map[hold]told{}
+	written := map[hold]writtenStatement{}
 	for r := range w.config.Locks() {
 		if r.Process == nil || r.Token == 0 {
 			continue
@@ -178,23 +179,23 @@ func (w *Witness) look(ctx context.Context) {
 			continue
 		}
 		w.byPod[key] = append(w.byPod[key], r.Name)
-		w.tell(ctx, r)
+		w.stateFinding(ctx, r)
 		if ctx.Err() != nil {
 			return
 		}
-		if said, ok := w.told[holdOf(r)]; ok {
-			told[holdOf(r)] = said
+		if s, ok := w.written[holdOf(r)]; ok {
+			written[holdOf(r)] = s
 		}
 	}
-	w.told = told
+	w.written = written
 }
 
-// lookAt judges the locks of pods.
-func (w *Witness) lookAt(ctx context.Context, pods map[string]bool) {
+// judgePods judges the holders in these pods.
+func (w *Witness) judgePods(ctx context.Context, pods map[string]bool) {
 	for key := range pods {
 		for _, lock := range w.byPod[key] {
 			if r := w.config.Lock(lock); r != nil && r.Process != nil && r.Token != 0 && ctx.Err() == nil {
-				w.tell(ctx, r)
+				w.stateFinding(ctx, r)
 			}
 		}
 	}
@@ -213,7 +214,7 @@ func podKey(uid, namespace, podName string) string {
 
 func holdOf(r *metadata.Record) hold { return hold{r.UUID, r.Token} }
 
-// judge finds the pod of the record's holder and returns what is known about its end.
+// judge finds the pod of the record's holder, and judges the evidence.
 func (w *Witness) judge(r *metadata.Record) podproof.Finding {
 	process := r.Process
 	s := podproof.Evidence{Now: w.config.Clock()}
@@ -224,22 +225,22 @@ func (w *Witness) judge(r *metadata.Record) podproof.Finding {
 	if process.PodUID == "" {
 		_, s.Namesake = w.pods.find("", process.PodNamespace, process.PodName)
 	}
-	if since := w.watched(process.PodNamespace); since != podproof.Never {
+	if since := w.watchedSince(process.PodNamespace); since != podproof.Never {
 		s.Absent = s.Now - max(since, r.Seen.First)
 	}
 	return podproof.Judge(r, s)
 }
 
-// watched returns since when all pods of a namespace have been known without a break; podproof.Never if they are not. A
-// record without a namespace could be of any.
-func (w *Witness) watched(namespace string) time.Duration {
+// watchedSince returns since when no event about the pods of a namespace has been missed; podproof.Never if some may be
+// missing, or the namespace is not watched. The namespace may be empty, for a record without one.
+func (w *Witness) watchedSince(namespace string) time.Duration {
 	if f := w.feed(namespace); f != nil {
-		return f.unbroken()
+		return f.completeSince()
 	}
 	return podproof.Never
 }
 
-// feed returns the feed with the pods of a namespace; nil if they are not watched.
+// feed returns the feed that has the pods of a namespace; nil if they are not watched.
 func (w *Witness) feed(namespace string) *feed {
 	if f, all := w.feeds[""]; all {
 		return f
@@ -247,126 +248,129 @@ func (w *Witness) feed(namespace string) *feed {
 	return w.feeds[namespace]
 }
 
-// tell judges a hold and writes a new statement about it.
-func (w *Witness) tell(ctx context.Context, r *metadata.Record) {
+// stateFinding judges a holder, and writes or withdraws a statement if the finding is new.
+func (w *Witness) stateFinding(ctx context.Context, r *metadata.Record) {
 	if r.Death != nil {
 		return
 	}
-	v := w.judge(r)
-	said := w.told[holdOf(r)]
+	f := w.judge(r)
+	last := w.written[holdOf(r)]
 	now := w.config.Clock()
-	switch v.Certainty {
+	switch f.Certainty {
 	case podproof.Proof:
-		if !said.recent(v, now) {
-			w.write(ctx, r, v, w.config.State)
+		if !last.isRecent(f, now) {
+			w.writeStatement(ctx, r, f, w.config.RecordProof)
 		}
 	case podproof.Suspicion:
-		known := r.Suspicion != nil && !(mine(r.Suspicion) && r.Suspicion.Cause != v.Cause)
-		if !known && !said.recent(v, now) {
-			w.write(ctx, r, v, w.config.Suspect)
+		known := r.Suspicion != nil && !(isFromKubernetes(r.Suspicion) && r.Suspicion.Cause != f.Cause)
+		if !known && !last.isRecent(f, now) {
+			w.writeStatement(ctx, r, f, w.config.RecordSuspicion)
 		}
 	case podproof.Runs:
-		w.doubt(r)
-		if mine(r.Suspicion) {
-			w.dispel(ctx, r)
+		w.requestConfirmation(r)
+		if isFromKubernetes(r.Suspicion) {
+			w.withdrawSuspicion(ctx, r)
 		}
 	case podproof.Nothing:
 	}
 }
 
-// mine reports whether the suspicion comes from a witness in Kubernetes.
-func mine(s *metadata.Statement) bool { return s != nil && s.Witness == metadata.WitnessKubernetes }
+// isFromKubernetes reports whether the statement comes from a witness in Kubernetes.
+func isFromKubernetes(s *metadata.Statement) bool {
+	return s != nil && s.Witness == metadata.WitnessKubernetes
+}
 
-// write writes a statement. If that fails, the next look tries again.
-func (w *Witness) write(ctx context.Context, r *metadata.Record, v podproof.Finding,
+// writeStatement writes a statement. If that fails, the next round of judgeAll tries again.
+func (w *Witness) writeStatement(ctx context.Context, r *metadata.Record, f podproof.Finding,
 	to func(context.Context, metadata.Statement) error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	s := statement(r, v, w.config.By, time.Now())
+	s := statement(r, f, w.config.Instance, time.Now())
 	err := to(ctx, s)
-	if w.failed(err) {
+	if w.writeFailed(err) {
 		return
 	}
-	w.told[holdOf(r)] = told{v.Certainty, v.Cause, w.config.Clock()}
+	w.written[holdOf(r)] = writtenStatement{f.Certainty, f.Cause, w.config.Clock()}
 	if err != nil {
 		return // the hold is over
 	}
-	w.metrics.statements.WithLabelValues(v.Certainty.String(), v.Cause).Inc()
-	w.config.Log.Info().Str("lock", r.Name).Str("uuid", r.UUID).Int64("token", r.Token).Str("cause", v.Cause).
-		Str("how", s.How).Str("certainty", v.Certainty.String()).Msg("the holder of this lock has ended")
+	w.metrics.statements.WithLabelValues(f.Certainty.String(), f.Cause).Inc()
+	w.config.Log.Info().Str("lock", r.Name).Str("uuid", r.UUID).Int64("token", r.Token).Str("cause", f.Cause).
+		Str("how", s.How).Str("certainty", f.Certainty.String()).Msg("the holder of this lock has ended")
 }
 
-func (w *Witness) dispel(ctx context.Context, r *metadata.Record) {
+func (w *Witness) withdrawSuspicion(ctx context.Context, r *metadata.Record) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if w.failed(w.config.Dispel(ctx, r.UUID)) {
+	if w.writeFailed(w.config.WithdrawSuspicion(ctx, r.UUID)) {
 		return
 	}
-	delete(w.told, holdOf(r)) // a later suspicion is new
+	delete(w.written, holdOf(r)) // a later suspicion is new
 	w.config.Log.Info().Str("lock", r.Name).Str("uuid", r.UUID).Int64("token", r.Token).
-		Msg("the holder of this lock runs: the suspicion is dispelled")
+		Msg("the holder of this lock is running: suspicion withdrawn")
 }
 
-// failed reports whether a statement could not be written, and logs the first of consecutive failures.
-func (w *Witness) failed(err error) bool {
+// writeFailed reports whether err means that a statement could not be written, and logs the first of consecutive
+// failures.
+func (w *Witness) writeFailed(err error) bool {
 	if err == nil || errors.Is(err, metadata.ErrChanged) {
-		w.unsaid = ""
+		w.writeProblem = ""
 		return false
 	}
 	w.metrics.failures.WithLabelValues("etcd").Inc()
-	if text := w.config.Explain(err); text != w.unsaid {
-		w.unsaid = text
+	if text := w.config.Explain(err); text != w.writeProblem {
+		w.writeProblem = text
 		w.config.Log.Warn().Str("trouble", text).
-			Msg("what is known of a dead holder cannot be written; it is tried again")
+			Msg("cannot record that a holder is dead; retrying")
 	}
 	return true
 }
 
-// statement returns the verdict as a statement.
-func statement(r *metadata.Record, v podproof.Finding, by string, now time.Time) metadata.Statement {
+// statement returns the finding as a statement.
+func statement(r *metadata.Record, f podproof.Finding, by string, now time.Time) metadata.Statement {
 	s := metadata.Statement{
-		Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: v.Cause, How: v.How,
+		Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: f.Cause, How: f.How,
 		Witness: metadata.WitnessKubernetes, By: by, At: metadata.Time{Time: now},
 	}
-	if v.End == nil {
+	if f.End == nil {
 		return s
 	}
-	s.EndedAt = metadata.Time{Time: v.End.FinishedAt}
-	s.Detail = v.End.Reason
-	if name, ok := signals()[v.End.Signal]; ok {
+	s.EndedAt = metadata.Time{Time: f.End.FinishedAt}
+	s.Detail = f.End.Reason
+	if name, ok := signals()[f.End.Signal]; ok {
 		s.Signal = name
 	} else {
-		s.ExitCode = &v.End.ExitCode
+		s.ExitCode = &f.End.ExitCode
 	}
 	return s
 }
 
-// signals returns the names of the signals that end processes, of those that a runtime reports.
+// signals returns the names of the signals that a container runtime reports as the cause of an end.
 func signals() map[int]string {
 	return map[int]string{1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
 		9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM"}
 }
 
-// synced reports whether all pods are known and current.
-func (w *Witness) synced() bool {
+// isSynced reports whether all pods are known and their watches are working.
+func (w *Witness) isSynced() bool {
 	for _, f := range w.feeds {
-		if !f.answers() {
+		if !f.isSynced() {
 			return false
 		}
 	}
 	return true
 }
 
-// Trouble says why the witness does not know all pods, or does not learn of their changes; empty if it does.
-func (w *Witness) Trouble() string {
-	if w.synced() {
+// Problem says why the witness does not know all pods, or is not up to date; empty if it is.
+func (w *Witness) Problem() string {
+	if w.isSynced() {
 		return ""
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var reasons []string // of the namespaces for which the API server gave one
-	for _, namespace := range slices.Sorted(maps.Keys(w.troubles)) {
-		if t := w.troubles[namespace]; t != nil {
+	for _, namespace := range slices.Sorted(maps.Keys(w.problems)) {
+		if t := w.problems[namespace]; t != nil {
 			reasons = append(reasons, t.text)
 		}
 	}

@@ -213,7 +213,7 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 	log := &proctest.Log{}
 	began := time.Now()
 	w := pod.New(pod.Config{
-		By: "eu-1", Namespaces: namespaces,
+		Instance: "eu-1", Namespaces: namespaces,
 		Locks: func() iter.Seq[*metadata.Record] {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -229,10 +229,10 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 			}
 			return nil
 		},
-		Changed: s.change,
-		Clock:   func() time.Duration { return time.Since(began) + time.Duration(s.passed.Load()) },
-		State:   s.add(&s.said), Suspect: s.add(&s.dubbed),
-		Dispel: func(_ context.Context, uuid string) error {
+		Changed:     s.change,
+		Clock:       func() time.Duration { return time.Since(began) + time.Duration(s.passed.Load()) },
+		RecordProof: s.add(&s.said), RecordSuspicion: s.add(&s.dubbed),
+		WithdrawSuspicion: func(_ context.Context, uuid string) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.taken = append(s.taken, uuid)
@@ -429,11 +429,11 @@ func TestKnownDeathIsNotStatedAgain(t *testing.T) {
 func TestTroubleIsReportedInASentence(t *testing.T) {
 	t.Parallel()
 	for status, c := range map[int]struct{ kind, says string }{
-		http.StatusForbidden: {"forbidden", "the API server does not let us see the pods of namespace shop: the role " +
+		http.StatusForbidden: {"forbidden", "the API server does not let us watch the pods of namespace shop: the role " +
 			"needs get, list and watch for pods"},
 		http.StatusUnauthorized: {"unauthorized", "the API server does not accept our token or certificate: it may " +
 			"have expired"},
-		http.StatusServiceUnavailable: {"overloaded", "the API server is not able to answer at present"},
+		http.StatusServiceUnavailable: {"overloaded", "the API server cannot answer at present"},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			t.Parallel()
@@ -442,7 +442,7 @@ func TestTroubleIsReportedInASentence(t *testing.T) {
 			s := &store{}
 			w, log := watch(t, a, s, "shop")
 			proctest.Eventually(t, "the sentence", func() error {
-				if got := w.Trouble(); !strings.Contains(got, c.says) {
+				if got := w.Problem(); !strings.Contains(got, c.says) {
 					return fmt.Errorf("the trouble is %q", got)
 				}
 				return nil
@@ -451,7 +451,7 @@ func TestTroubleIsReportedInASentence(t *testing.T) {
 			a.refuse(0)
 			shows(t, w, "unlocker_kubernetes_synced 1")
 			shows(t, w, "unlocker_kubernetes_pods 1")
-			if got := w.Trouble(); got != "" {
+			if got := w.Problem(); got != "" {
 				t.Errorf("the trouble is %q", got)
 			}
 			if said := strings.Count(log.String(), c.says); said != 1 || strings.Count(log.String(), "\n") != 2 {
@@ -502,12 +502,12 @@ func TestEventsAfterABreakMayDateFromIt(t *testing.T) {
 		}
 	}
 	is(`{"running": {"startedAt": "2026-01-01T00:00:00Z"}}`)
-	if got := w.Trouble(); got != "" {
+	if got := w.Problem(); got != "" {
 		t.Errorf("everything is known, and the trouble is %q", got)
 	}
 	now += 5 * time.Second
 	w.Fail()
-	if w.Trouble() == "" {
+	if w.Problem() == "" {
 		t.Error("there is no trouble while the API server does not answer")
 	}
 	now += 5 * time.Second

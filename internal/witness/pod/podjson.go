@@ -13,8 +13,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/witness/pod/podproof"
 )
 
-// pod is the part of a pod that is read. The rest, which is most of it, is skipped while decoding: 10,000 whole pods
-// take hundreds of megabytes.
+// pod has the fields of a pod that are used. The others, which are most, are skipped while decoding: 10,000 complete
+// pods would take hundreds of megabytes.
 type pod struct {
 	metav1.TypeMeta
 	Metadata objectMeta `json:"metadata"`
@@ -92,7 +92,7 @@ func (p *pod) GetObjectMeta() metav1.Object {
 	}
 }
 
-// DeepCopyObject implements [runtime.Object]. A pod is not modified after it was read.
+// DeepCopyObject implements [runtime.Object]. A shallow copy will do, because a pod is not modified after it was read.
 func (p *pod) DeepCopyObject() runtime.Object {
 	c := *p
 	return &c
@@ -115,39 +115,39 @@ func codecs() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
-// staticPod is the annotation of a pod that its node reads from a file; the API server only mirrors it.
+// staticPod is the annotation of pods that a node reads from files; the API server only mirrors them.
 const staticPod = "kubernetes.io/config.mirror"
 
-// brief returns the relevant part of the pod.
-func (p *pod) brief() podproof.Pod {
+// summary returns what matters for a proof.
+func (p *pod) summary() podproof.Pod {
 	_, static := p.Metadata.Annotations[staticPod]
-	b := podproof.Pod{
+	s := podproof.Pod{
 		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, UID: p.Metadata.UID,
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Static: static,
 		OwnClock: p.Spec.RuntimeClassName != nil && *p.Spec.RuntimeClassName != "",
 		Deleting: podproof.Never, Gone: podproof.Never,
 	}
 	if p.Metadata.DeletionTimestamp != nil {
-		b.Deleting = 0
+		s.Deleting = 0
 		if seconds := p.Metadata.DeletionGracePeriodSeconds; seconds != nil {
-			b.Grace = time.Duration(*seconds) * time.Second
+			s.Grace = time.Duration(*seconds) * time.Second
 		}
 	}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == "DisruptionTarget" && c.Status == "True":
-			b.Disruption = c.Reason
+			s.Disruption = c.Reason
 		case c.Type == "Ready" && c.Status == "False":
-			b.KubeletEnded = c.Reason == "PodCompleted" || c.Reason == "PodFailed"
+			s.KubeletEnded = c.Reason == "PodCompleted" || c.Reason == "PodFailed"
 		}
 	}
-	rules := p.rules()
-	b.Containers = make([]podproof.Container, 0,
+	hasRules := p.hasRestartRules()
+	s.Containers = make([]podproof.Container, 0,
 		len(p.Spec.Containers)+len(p.Spec.InitContainers)+len(p.Spec.EphemeralContainers))
 	for _, spec := range p.Spec.Containers {
-		c := state(spec.Name, p.Status.Containers)
-		c.MayRestart = rules || mayRestart(p.Spec.RestartPolicy, spec.RestartPolicy, c.End)
-		b.Containers = append(b.Containers, c)
+		c := newContainer(spec.Name, p.Status.Containers)
+		c.MayRestart = hasRules || mayRestart(p.Spec.RestartPolicy, spec.RestartPolicy, c.End)
+		s.Containers = append(s.Containers, c)
 	}
 	// A new sandbox runs init containers again.
 	for _, kind := range []struct {
@@ -155,16 +155,16 @@ func (p *pod) brief() podproof.Pod {
 		statuses []containerStatus
 	}{{p.Spec.InitContainers, p.Status.InitContainers}, {p.Spec.EphemeralContainers, p.Status.EphemeralContainers}} {
 		for _, spec := range kind.specs {
-			c := state(spec.Name, kind.statuses)
+			c := newContainer(spec.Name, kind.statuses)
 			c.MayRestart = true
-			b.Containers = append(b.Containers, c)
+			s.Containers = append(s.Containers, c)
 		}
 	}
-	return b
+	return s
 }
 
-// rules reports whether a container has its own restart rules, which may restart all the others, too.
-func (p *pod) rules() bool {
+// hasRestartRules reports whether a container has restart rules of its own, which may restart all others, too.
+func (p *pod) hasRestartRules() bool {
 	for _, specs := range [][]containerSpec{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range specs {
 			if len(specs[i].RestartPolicyRules) > 0 {
@@ -175,7 +175,7 @@ func (p *pod) rules() bool {
 	return false
 }
 
-// mayRestart reports whether a container that ended may be started again.
+// mayRestart reports whether the kubelet may restart a container with this end.
 func mayRestart(ofPod, own string, end *podproof.End) bool {
 	switch cmp.Or(own, ofPod) {
 	case "Never":
@@ -186,20 +186,20 @@ func mayRestart(ofPod, own string, end *podproof.End) bool {
 	return true
 }
 
-// state returns the container with this name as its status shows it.
-func state(name string, statuses []containerStatus) podproof.Container {
+// newContainer returns the container with this name, according to its status.
+func newContainer(name string, statuses []containerStatus) podproof.Container {
 	c := podproof.Container{Name: name, NewSince: podproof.Never, EndedSince: podproof.Never}
 	for i := range statuses {
 		if s := &statuses[i]; s.Name == name {
 			c.Last = s.LastState.end()
-			s.newest(&c)
+			s.setNewest(&c)
 		}
 	}
 	return c
 }
 
-// newest sets what is known about the newest incarnation.
-func (s *containerStatus) newest(c *podproof.Container) {
+// setNewest sets the fields about the newest incarnation.
+func (s *containerStatus) setNewest(c *podproof.Container) {
 	end := s.State.end()
 	switch {
 	case s.State.Running != nil:
@@ -230,8 +230,8 @@ func (s *containerState) end() *podproof.End {
 	}
 }
 
-// kept returns the relevant annotations: others may be long.
-func (p *pod) kept() map[string]string {
+// relevantAnnotations returns the annotations that are used. Others may be long.
+func (p *pod) relevantAnnotations() map[string]string {
 	if value, static := p.Metadata.Annotations[staticPod]; static {
 		return map[string]string{staticPod: value}
 	}
