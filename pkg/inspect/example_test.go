@@ -51,13 +51,13 @@ func ExampleInspector_Watch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for state, err := range inspector.Watch(context.Background(), "billing/july") {
+	for info, err := range inspector.Watch(context.Background(), "billing/july") {
 		switch {
 		case err != nil:
 			fmt.Println("etcd does not answer:", err) // Watch goes on
-		case state.Holder() != nil:
-			fmt.Printf("held by %q, %d wait\n", state.Holder().Owner, len(state.Waiters))
-			r := &state.Holder().Record
+		case info.Holder() != nil:
+			fmt.Printf("held by %q, %d wait\n", info.Holder().Owner, len(info.Waiters))
+			r := &info.Holder().Record
 			if err := inspector.ForceUnlock(context.Background(), r, "ann", "an example"); err != nil {
 				log.Fatal(err)
 			}
@@ -78,11 +78,11 @@ func ExampleInspector_ForceUnlock() {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	state, err := inspector.Get(ctx, "billing/july")
+	info, err := inspector.Get(ctx, "billing/july")
 	if err != nil {
 		log.Fatal(err)
 	}
-	seen := state.Holder() // show this to whoever decides
+	seen := info.Holder() // show this to whoever decides
 	fmt.Println(inspector.ForceUnlock(ctx, &seen.Record, "ann", "host-1 is dead"))
 
 	// The hold that was seen is over. Whoever holds the lock now is not touched.

@@ -17,17 +17,17 @@ import (
 // ChangedError means that nothing was done, because the hold that the caller saw is over. It wraps
 // [metadata.ErrChanged].
 type ChangedError struct {
-	Lock string
-	Now  *metadata.Document // who holds the lock now; nil if nobody does or it is unknown
+	Name   string             // of the lock
+	Holder *metadata.Document // who holds the lock now; nil if nobody does or it is unknown
 }
 
 // Error says in one line who holds the lock now.
 func (e *ChangedError) Error() string {
-	if e.Now == nil {
-		return fmt.Sprintf("nothing was done to lock %q: the hold is over", e.Lock)
+	if e.Holder == nil {
+		return fmt.Sprintf("nothing was done to lock %q: the hold is over", e.Name)
 	}
-	return fmt.Sprintf("nothing was done to lock %q: it is held by %s on %s now", e.Lock, text.Visible(e.Now.Owner),
-		text.Visible(e.Now.Hostname))
+	return fmt.Sprintf("nothing was done to lock %q: it is held by %s on %s now", e.Name, text.Visible(e.Holder.Owner),
+		text.Visible(e.Holder.Hostname))
 }
 
 // Unwrap returns [metadata.ErrChanged].
@@ -66,9 +66,9 @@ func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, rea
 	var changed *lockstore.ChangedError
 	switch {
 	case errors.As(err, &changed) && changed.Now.Token != 0:
-		return &ChangedError{Lock: r.Name, Now: &changed.Now}
+		return &ChangedError{Name: r.Name, Holder: &changed.Now}
 	case errors.Is(err, metadata.ErrChanged):
-		return &ChangedError{Lock: r.Name}
+		return &ChangedError{Name: r.Name}
 	}
 	return err
 }

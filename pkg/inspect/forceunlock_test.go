@@ -59,16 +59,16 @@ func TestForceUnlockSparesAnotherHold(t *testing.T) {
 			t.Helper()
 			err := st.ForceUnlock(t.Context(), &seen.Record, by, reason)
 			changed, isChanged := errors.AsType[*inspect.ChangedError](err)
-			if !isChanged || !errors.Is(err, metadata.ErrChanged) || changed.Lock != "a" {
+			if !isChanged || !errors.Is(err, metadata.ErrChanged) || changed.Name != "a" {
 				t.Fatalf("the error is %v", err)
 			}
 			return changed
 		}
-		if changed := refused(); changed.Now != nil || !strings.Contains(changed.Error(), "is over") {
+		if changed := refused(); changed.Holder != nil || !strings.Contains(changed.Error(), "is over") {
 			t.Errorf("of a free lock: %v", changed)
 		}
 		s.Hold("a", mutex.Owner("next"))
-		if changed := refused(); changed.Now == nil || changed.Now.Owner != "next" ||
+		if changed := refused(); changed.Holder == nil || changed.Holder.Owner != "next" ||
 			!strings.Contains(changed.Error(), "next") {
 			t.Errorf("of another's lock: %v", changed)
 		}

@@ -62,9 +62,9 @@ func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[*metadata
 	}
 }
 
-// State is one lock at one revision of etcd.
-type State struct {
-	Name string
+// LockInfo describes a lock, its holders and its waiters at one revision of etcd.
+type LockInfo struct {
+	Name string // of the lock, as asked for
 
 	// Holders are the records of all holders, the oldest first: none if the lock is free, one of a plain lock.
 	Holders  []metadata.Document
@@ -74,16 +74,16 @@ type State struct {
 }
 
 // Holder returns the oldest holder, nil if nobody holds the lock.
-func (s *State) Holder() *metadata.Document {
-	if len(s.Holders) == 0 {
+func (l *LockInfo) Holder() *metadata.Document {
+	if len(l.Holders) == 0 {
 		return nil
 	}
-	return &s.Holders[0]
+	return &l.Holders[0]
 }
 
 // Get reads one lock. A lock that nobody holds is not an error. The waiters for a share, such as "pool#2", are those
 // for its whole lock.
-func (i *Inspector) Get(ctx context.Context, name string) (*State, error) {
+func (i *Inspector) Get(ctx context.Context, name string) (*LockInfo, error) {
 	if err := metadata.CheckName(name); err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
@@ -91,28 +91,28 @@ func (i *Inspector) Get(ctx context.Context, name string) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	state := &State{Name: name, Waiters: look.Waiters, Delays: look.Delays, Revision: look.Revision}
+	info := &LockInfo{Name: name, Waiters: look.Waiters, Delays: look.Delays, Revision: look.Revision}
 	if look.Whole.Token != 0 {
-		state.Holders = append(state.Holders, look.Whole)
+		info.Holders = append(info.Holders, look.Whole)
 	}
-	state.Holders = append(state.Holders, look.Shares...)
-	return state, nil
+	info.Holders = append(info.Holders, look.Shares...)
+	return info, nil
 }
 
 // Watch yields the lock as it is now, and again whenever its holders, waiters or delays change, until ctx ends or the
 // loop breaks. It yields states, not events: a slow loop may miss intermediate states, but never the last one. After an
 // interrupted or compacted watch, it reads the lock again.
 //
-// An error, with a nil state, means that the lock could not be read, because etcd did not answer or refused. Watch
+// An error, with a nil LockInfo, means that the lock could not be read, because etcd did not answer or refused. Watch
 // keeps trying and yields the next state that it can read, even if it has not changed. Only an invalid name ends the
 // loop.
-func (i *Inspector) Watch(ctx context.Context, name string) iter.Seq2[*State, error] {
-	return func(yield func(*State, error) bool) {
+func (i *Inspector) Watch(ctx context.Context, name string) iter.Seq2[*LockInfo, error] {
+	return func(yield func(*LockInfo, error) bool) {
 		if err := metadata.CheckName(name); err != nil {
 			yield(nil, fmt.Errorf("inspect: %w", err))
 			return
 		}
-		var last *State
+		var last *LockInfo
 		read := func() (enough bool) {
 			now, err := i.Get(ctx, name)
 			switch {
@@ -121,7 +121,7 @@ func (i *Inspector) Watch(ctx context.Context, name string) iter.Seq2[*State, er
 			case err != nil:
 				last = nil
 				return !yield(nil, err)
-			case now.same(last):
+			case now.sameAs(last):
 				return false
 			}
 			last = now
@@ -131,12 +131,12 @@ func (i *Inspector) Watch(ctx context.Context, name string) iter.Seq2[*State, er
 	}
 }
 
-// same reports whether two states differ at most in the revision at which they were read.
-func (s *State) same(other *State) bool {
+// sameAs reports whether the two differ at most in the revision at which they were read.
+func (l *LockInfo) sameAs(other *LockInfo) bool {
 	if other == nil {
 		return false
 	}
 	then := *other
-	then.Revision = s.Revision
-	return reflect.DeepEqual(s, &then)
+	then.Revision = l.Revision
+	return reflect.DeepEqual(l, &then)
 }

@@ -44,11 +44,11 @@ func with(t *testing.T, s *locktest.Server, test test) {
 	test(t, s, st)
 }
 
-func get(t testing.TB, s *inspect.Inspector, name string) *inspect.State {
+func get(t testing.TB, s *inspect.Inspector, name string) *inspect.LockInfo {
 	t.Helper()
-	state, err := s.Get(t.Context(), name)
+	info, err := s.Get(t.Context(), name)
 	proctest.Must(t, err)
-	return state
+	return info
 }
 
 func TestNewRefusesBadOptions(t *testing.T) {
@@ -102,10 +102,10 @@ func TestGetReturnsEverythingAboutALock(t *testing.T) {
 			gone <- err
 		}()
 		s.AwaitWaiters("a", 1)
-		state := get(t, st, "a")
-		if h := state.Holder(); h == nil || h.Purpose != "dinner" || h.Token != theirs.Token() || h.Backtrace == "" ||
-			len(state.Holders) != 1 || len(state.Waiters) != 1 || state.Waiters[0].Owner != "billing" {
-			t.Errorf("%+v", state)
+		info := get(t, st, "a")
+		if h := info.Holder(); h == nil || h.Purpose != "dinner" || h.Token != theirs.Token() || h.Backtrace == "" ||
+			len(info.Holders) != 1 || len(info.Waiters) != 1 || info.Waiters[0].Owner != "billing" {
+			t.Errorf("%+v", info)
 		}
 		giveUp()
 		if err := <-gone; !errors.Is(err, context.Canceled) {
@@ -113,9 +113,9 @@ func TestGetReturnsEverythingAboutALock(t *testing.T) {
 		}
 		first := s.Hold("pool", mutex.Semaphore(3))
 		second := s.Hold("pool", mutex.Semaphore(3))
-		state = get(t, st, "pool")
-		if len(state.Holders) != 2 || state.Holders[0].UUID != first.UUID() || state.Holders[1].UUID != second.UUID() {
-			t.Errorf("%+v", state.Holders)
+		info = get(t, st, "pool")
+		if len(info.Holders) != 2 || info.Holders[0].UUID != first.UUID() || info.Holders[1].UUID != second.UUID() {
+			t.Errorf("%+v", info.Holders)
 		}
 		if _, err := st.Get(t.Context(), ""); err == nil {
 			t.Error("a lock without a name")
@@ -130,14 +130,14 @@ func TestWatchYieldsWhatChanges(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for state, err := range st.Watch(ctx, "a") {
+			for info, err := range st.Watch(ctx, "a") {
 				switch {
 				case err != nil:
 					changes <- err.Error()
-				case state.Holder() == nil:
-					changes <- fmt.Sprintf("free, %d delays", len(state.Delays))
+				case info.Holder() == nil:
+					changes <- fmt.Sprintf("free, %d delays", len(info.Delays))
 				default:
-					changes <- fmt.Sprintf("%s: %s", state.Holder().Owner, progress(state.Holder()))
+					changes <- fmt.Sprintf("%s: %s", info.Holder().Owner, progress(info.Holder()))
 				}
 			}
 		}()
@@ -182,9 +182,9 @@ func TestWatchReportsReadErrorsAndContinues(t *testing.T) {
 		go func() {
 			defer close(done)
 			states := 0
-			for state, err := range st.Watch(t.Context(), "a") {
-				if (state == nil) == (err == nil) {
-					t.Errorf("%v, %v", state, err)
+			for info, err := range st.Watch(t.Context(), "a") {
+				if (info == nil) == (err == nil) {
+					t.Errorf("%v, %v", info, err)
 				}
 				seen <- err
 				if err == nil {
@@ -210,9 +210,9 @@ func TestWatchReportsReadErrorsAndContinues(t *testing.T) {
 func TestWatchOfABadNameEndsAtOnce(t *testing.T) {
 	inMemory(t, func(t *testing.T, _ *locktest.Server, st *inspect.Inspector) {
 		n := 0
-		for state, err := range st.Watch(t.Context(), "") {
-			if n++; state != nil || err == nil {
-				t.Errorf("%v, %v", state, err)
+		for info, err := range st.Watch(t.Context(), "") {
+			if n++; info != nil || err == nil {
+				t.Errorf("%v, %v", info, err)
 			}
 		}
 		if n != 1 {

@@ -7,9 +7,9 @@
 // and Lead becomes a candidate again. To resign, return. [Campaign] does the same by hand: it returns the lock, whose
 // Unlock resigns.
 //
-// While it leads, the process gives a sign of life every third of [Options].Life, as long as [Options].Check succeeds.
-// A leader that dies is replaced after at most Life plus the time that the unlocker takes to remove its lock; earlier
-// if a witness saw it die and the unlocker removes abandoned locks; and never if no unlocker removes any. A leader that
+// While it leads, the process gives a sign of life every third of [Options].TTL, as long as [Options].Check succeeds. A
+// leader that dies is replaced after at most TTL plus the time that the unlocker takes to remove its lock; earlier if a
+// witness saw it die and the unlocker removes abandoned locks; and never if no unlocker removes any. A leader that
 // resigns is replaced within milliseconds.
 //
 // # Observing

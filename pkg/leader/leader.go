@@ -16,16 +16,16 @@ import (
 // AttributeAddress is the attribute of a leader's record with the address at which it can be reached.
 const AttributeAddress = "address"
 
-// DefaultLife is the life of a leadership unless [Options] set another.
-const DefaultLife = mutex.DefaultHeartbeatTTL
+// DefaultTTL is the default of [Options].TTL.
+const DefaultTTL = mutex.DefaultHeartbeatTTL
 
-const minLife = 100 * time.Millisecond // as of any lock
+const minTTL = 100 * time.Millisecond // as of any lock
 
 // Options are the optional settings of a candidate.
 type Options struct {
-	// Life is how long a leadership lasts after the leader's last sign of life; [DefaultLife] when zero. The leader's
-	// own context ends a little earlier, see mutex.SafetyMargin. Allow time for a restart of etcd.
-	Life time.Duration
+	// TTL is how long a leadership lasts after the leader's last sign of life; [DefaultTTL] when zero. The leader's own
+	// context ends a little earlier, see mutex.SafetyMargin. Allow time for a restart of etcd.
+	TTL time.Duration
 
 	// Address is where others can reach this process while it leads, see [Address]. It may be empty.
 	Address string
@@ -35,9 +35,9 @@ type Options struct {
 	// healthy.
 	Check func(context.Context) error
 
-	// Lock are further options of the lock, such as mutex.Purpose, mutex.Attribute and mutex.OnWait. They are applied
-	// last: a mutex.AutoUnlockAfter among them replaces Life.
-	Lock []mutex.Option
+	// LockOptions are further options of the lock, such as mutex.Purpose, mutex.Attribute and mutex.OnWait. They are
+	// applied last: a mutex.AutoUnlockAfter among them replaces TTL.
+	LockOptions []mutex.Option
 }
 
 // Campaign waits until this process leads, and returns the lock of its leadership. The context of the lock ends when
@@ -45,15 +45,15 @@ type Options struct {
 //
 // Its errors are those of mutex.Client.Lock: a *mutex.HeldError with the leader's record if ctx ends first.
 func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) (*mutex.Lock, error) {
-	o.Life = cmp.Or(o.Life, DefaultLife)
-	if o.Life < minLife {
-		return nil, fmt.Errorf("lock %q: Options.Life is %v: it must be at least %v", name, o.Life, minLife)
+	o.TTL = cmp.Or(o.TTL, DefaultTTL)
+	if o.TTL < minTTL {
+		return nil, fmt.Errorf("lock %q: Options.TTL is %v: it must be at least %v", name, o.TTL, minTTL)
 	}
-	opts := []mutex.Option{mutex.AutoUnlockAfter(o.Life), mutex.AlertAfter(o.Life)}
+	opts := []mutex.Option{mutex.AutoUnlockAfter(o.TTL), mutex.AlertAfter(o.TTL)}
 	if o.Address != "" {
 		opts = append(opts, mutex.Attribute(AttributeAddress, o.Address))
 	}
-	opts = append(opts, o.Lock...)
+	opts = append(opts, o.LockOptions...)
 	draft, err := locks.Internals().Draft(name, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
@@ -62,7 +62,7 @@ func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) 
 	case metadata.HoldsPermits, metadata.HoldsShared:
 		return nil, fmt.Errorf("lock %q: a leader holds a plain lock, or there are two", name)
 	}
-	o.Life = draft.AutoUnlockAt.Sub(draft.LockedAt) // another one if Options.Lock says so
+	o.TTL = draft.AutoUnlockAt.Sub(draft.LockedAt) // another one if Options.LockOptions say so
 	l, err := locks.Lock(ctx, name, opts...)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ const retry = time.Second
 // keepAlive gives signs of life until the leadership ends.
 func keepAlive(l *mutex.Lock, o Options, failed func(error)) {
 	ctx := l.Context()
-	every := o.Life / 3
+	every := o.TTL / 3
 	for next := every; pause(ctx, next); {
 		next = every
 		if err := alive(ctx, l, o, every); err != nil && ctx.Err() == nil {
@@ -153,11 +153,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 // attributes, the time since when it leads (LockedAt) and the Token, which is greater than that of every earlier
 // leader. A leader whose AutoUnlockAt has passed is probably dead.
 func Current(ctx context.Context, inspector *inspect.Inspector, name string) (*metadata.Record, error) {
-	state, err := inspector.Get(ctx, name)
+	info, err := inspector.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return recordOf(state), nil
+	return recordOf(info), nil
 }
 
 // Observe yields the record of the current leader, nil if there is none, and again whenever the leader changes or is
@@ -169,7 +169,7 @@ func Observe(ctx context.Context, inspector *inspect.Inspector, name string) ite
 	return func(yield func(*metadata.Record, error) bool) {
 		const unknown = -1
 		last := int64(unknown)
-		for state, err := range inspector.Watch(ctx, name) {
+		for info, err := range inspector.Watch(ctx, name) {
 			if err != nil {
 				last = unknown
 				if !yield(nil, err) {
@@ -177,7 +177,7 @@ func Observe(ctx context.Context, inspector *inspect.Inspector, name string) ite
 				}
 				continue
 			}
-			r := recordOf(state)
+			r := recordOf(info)
 			term := int64(0)
 			if r != nil {
 				term = r.Token
@@ -203,7 +203,7 @@ func Address(r *metadata.Record) string {
 	return address
 }
 
-func recordOf(s *inspect.State) *metadata.Record {
+func recordOf(s *inspect.LockInfo) *metadata.Record {
 	if h := s.Holder(); h != nil {
 		return &h.Record
 	}

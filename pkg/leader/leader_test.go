@@ -72,7 +72,7 @@ func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 			t.Errorf("without candidates, %+v leads", r)
 		}
 		c := s.Client(mutex.Options{Owner: "scheduler", Hostname: "host-1"})
-		o := leader.Options{Address: "10.0.0.7:80", Lock: []mutex.Option{mutex.Attribute("zone", "north")}}
+		o := leader.Options{Address: "10.0.0.7:80", LockOptions: []mutex.Option{mutex.Attribute("zone", "north")}}
 		err := leader.Lead(t.Context(), c, "scheduler", o, func(ctx context.Context) error {
 			r := current(t, st)
 			if r == nil || r.Owner != "scheduler" || r.Hostname != "host-1" || leader.Address(r) != "10.0.0.7:80" ||
@@ -202,12 +202,12 @@ func TestLeaderLeadsWhileHealthy(t *testing.T) {
 		var log bytes.Buffer
 		var sick atomic.Bool
 		c := s.Client(mutex.Options{Owner: "scheduler", Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		l := campaign(t, c, leader.Options{Life: time.Hour, Check: func(context.Context) error {
+		l := campaign(t, c, leader.Options{TTL: time.Hour, Check: func(context.Context) error {
 			if sick.Load() {
 				return errors.New("the disk is full")
 			}
 			return nil
-		}, Lock: []mutex.Option{mutex.AutoUnlockAfter(time.Minute), mutex.AlertAfter(time.Minute)}})
+		}, LockOptions: []mutex.Option{mutex.AutoUnlockAfter(time.Minute), mutex.AlertAfter(time.Minute)}})
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		if l.Context().Err() != nil {
@@ -245,7 +245,7 @@ func TestLeaderWhoseCheckHangsIsReplaced(t *testing.T) {
 			return nil
 		}
 		began := time.Now()
-		o := leader.Options{Life: time.Minute, Check: hangs}
+		o := leader.Options{TTL: time.Minute, Check: hangs}
 		err := leader.Lead(t.Context(), s.Client(mutex.Options{}), "scheduler", o, func(ctx context.Context) error {
 			if terms.Add(1) == 1 {
 				<-ctx.Done()
@@ -265,9 +265,9 @@ func TestLeadershipSurvivesAnOutageShorterThanItsLife(t *testing.T) {
 		defer l.Unlock()
 		for range 5 {
 			s.Cut()
-			time.Sleep(leader.DefaultLife / 2)
+			time.Sleep(leader.DefaultTTL / 2)
 			s.Heal()
-			time.Sleep(leader.DefaultLife / 2)
+			time.Sleep(leader.DefaultTTL / 2)
 		}
 		if l.Context().Err() != nil {
 			t.Errorf("it was lost: %v", context.Cause(l.Context()))
@@ -281,9 +281,9 @@ func TestLeadershipSurvivesAnOutageShorterThanItsLife(t *testing.T) {
 func TestCampaignRefusesBadOptions(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		for want, o := range map[string]leader.Options{
-			"Options.Life is -1ns: it must be at least 100ms":  {Life: -1},
+			"Options.TTL is -1ns: it must be at least 100ms":   {TTL: -1},
 			"address has 1025 bytes, at most 1024 are allowed": {Address: strings.Repeat("x", metadata.MaxTextBytes+1)},
-			"a leader holds a plain lock, or there are two":    {Lock: []mutex.Option{mutex.Semaphore(2)}},
+			"a leader holds a plain lock, or there are two":    {LockOptions: []mutex.Option{mutex.Semaphore(2)}},
 		} {
 			_, err := leader.Campaign(t.Context(), s.Client(mutex.Options{}), "scheduler", o)
 			if err == nil || !strings.Contains(err.Error(), want) {

@@ -382,7 +382,7 @@ func (d *goDriver) hold(ctx context.Context, r goRequest, opts []mutex.Option) (
 		}
 		return all, all.All()[0], nil
 	case r.Life > 0:
-		l, err := leader.Campaign(ctx, d.client, r.Name, leader.Options{Life: seconds(r.Life), Address: r.Address})
+		l, err := leader.Campaign(ctx, d.client, r.Name, leader.Options{TTL: seconds(r.Life), Address: r.Address})
 		return l, l, err
 	case r.tries():
 		l, err := d.client.TryLock(ctx, r.Name, opts...)

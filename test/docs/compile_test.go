@@ -34,7 +34,7 @@ const ofTheClient = `
 		locks     *mutex.Client
 		l         *mutex.Lock
 		inspector *inspect.Inspector
-		state     *inspect.State
+		info      *inspect.LockInfo
 		logger    *slog.Logger
 		registry  *prometheus.Registry
 		batches   []string
