@@ -17,7 +17,7 @@ func Example() {
 	books := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		fmt.Println("written by", fencing.FromContext(r.Context()))
 	})
-	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.Named("books")}
+	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.FixedResource("books")}
 	server := httptest.NewServer(fence.Handler(books))
 	defer server.Close()
 
@@ -47,14 +47,14 @@ func Example() {
 }
 
 // A handler that leaves the check to the statement that does the work.
-func ExampleCarry() {
+func ExampleRequireToken() {
 	var db *sql.DB // any database
-	h := fencing.Carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := fencing.RequireToken(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := fencing.FromContext(r.Context())
 		err := fencing.Exec(r.Context(), db, token,
 			`UPDATE books SET total = total + 1, token = ? WHERE id = ? AND token <= ?`, token, "may", token)
 		if err != nil {
-			fencing.Answer(w, err)
+			fencing.WriteError(w, err)
 		}
 	}))
 	http.Handle("POST /books", h)

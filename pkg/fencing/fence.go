@@ -15,7 +15,7 @@
 //
 // The server's [Fence] wraps the handlers that write:
 //
-//	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.Named("books")}
+//	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.FixedResource("books")}
 //	mux.Handle("PUT /books", fence.Handler(books))
 //
 // # In a database
@@ -25,8 +25,8 @@
 //	err := fencing.Exec(ctx, db, token,
 //		`UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`, total, token, id, token)
 //
-// For a handler that writes to a database, use [Carry] instead of a Fence: it takes the token from the request and
-// leaves the check to the statement, which survives restarts and works across replicas.
+// For a handler that writes to a database, use [RequireToken] instead of a Fence: it takes the token from the request
+// and leaves the check to the statement, which survives restarts and works across replicas.
 //
 // # In the same etcd
 //
@@ -75,12 +75,12 @@ type Fence struct {
 	Store    Store                      // required
 	Resource func(*http.Request) string // required: what the request writes to, as the server decides; see Named
 	Wait     time.Duration              // how long a request waits for older ones to leave; DefaultWait when zero
-	// Refused is called for every refused request, for logs and metrics; may be nil.
-	Refused func(r *http.Request, e error)
+	// OnRefused is called for every refused request, for logs and metrics; may be nil.
+	OnRefused func(r *http.Request, e error)
 }
 
-// Named returns a Resource function for a fence with a single resource.
-func Named(resource string) func(*http.Request) string {
+// FixedResource returns a Resource function for a fence with a single resource.
+func FixedResource(resource string) func(*http.Request) string {
 	return func(*http.Request) string { return resource }
 }
 
@@ -97,10 +97,10 @@ func (f Fence) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, leave, err := f.enter(r)
 		if err != nil {
-			if f.Refused != nil {
-				f.Refused(r, err)
+			if f.OnRefused != nil {
+				f.OnRefused(r, err)
 			}
-			Answer(w, err)
+			WriteError(w, err)
 			return
 		}
 		defer leave()
@@ -118,13 +118,13 @@ func (f Fence) enter(r *http.Request) (token int64, leave func(), err error) {
 	return token, leave, err
 }
 
-// Carry returns a handler that calls next for requests with a token. next finds the token with [FromContext] and must
-// check it itself, in its write: see [Exec]. Other requests are answered as by a [Fence].
-func Carry(next http.Handler) http.Handler {
+// RequireToken returns a handler that calls next for requests with a token. next finds the token with [FromContext] and
+// must check it itself, in its write: see [Exec]. Other requests are answered as by a [Fence].
+func RequireToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := FromHeader(r.Header)
 		if err != nil {
-			Answer(w, err)
+			WriteError(w, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(NewContext(r.Context(), token)))
@@ -134,8 +134,8 @@ func Carry(next http.Handler) http.Handler {
 // Header is the HTTP request header that carries the token, as a decimal number.
 const Header = "Fencing-Token"
 
-// Set sets the token in the header of a request. [Transport] does so by itself.
-func Set(h http.Header, token int64) { h.Set(Header, strconv.FormatInt(token, 10)) }
+// SetHeader sets the token in the header of a request. [Transport] does so by itself.
+func SetHeader(h http.Header, token int64) { h.Set(Header, strconv.FormatInt(token, 10)) }
 
 // FromHeader returns the token of a request. The error is [ErrNoToken] or an [ErrBadToken]. A token has exactly one
 // form: a repeated header, a sign, a space or a leading zero is refused, because readers could interpret it
@@ -163,8 +163,8 @@ func NewContext(ctx context.Context, token int64) context.Context {
 	return context.WithValue(ctx, contextKey{}, token)
 }
 
-// FromContext returns the token that ctx carries: that of [NewContext] or, in a handler behind a [Fence] or [Carry],
-// that of the request. It is 0 if there is none.
+// FromContext returns the token that ctx carries: that of [NewContext] or, in a handler behind a [Fence] or
+// [RequireToken], that of the request. It is 0 if there is none.
 func FromContext(ctx context.Context) int64 {
 	token, _ := ctx.Value(contextKey{}).(int64)
 	return token
@@ -195,7 +195,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("send a fenced request: the context has %w", ErrNoToken)
 	}
 	r = r.Clone(r.Context())
-	Set(r.Header, token)
+	SetHeader(r.Header, token)
 	return base.RoundTrip(r)
 }
 
@@ -210,9 +210,9 @@ type problem struct {
 	Newest int64  `json:"newest,omitempty"`
 }
 
-// Answer writes the response to a client whose write was refused with err, for handlers behind [Carry]. Errors of other
-// packages are answered with 503 and without their text, which might reveal too much.
-func Answer(w http.ResponseWriter, err error) {
+// WriteError writes the response to a client whose write was refused with err, for handlers behind [RequireToken].
+// Errors of other packages are answered with 503 and without their text, which might reveal too much.
+func WriteError(w http.ResponseWriter, err error) {
 	p := describe(err)
 	p.Type = "about:blank"
 	h := w.Header()
@@ -258,8 +258,8 @@ var (
 	// ErrBadToken means that a request carries something other than one valid token.
 	ErrBadToken = errors.New("not a fencing token")
 
-	// ErrFull means that a [Memory] has no room for another resource.
-	ErrFull = errors.New("too many fenced resources")
+	// ErrTooManyResources means that a [Memory] has no room for another resource.
+	ErrTooManyResources = errors.New("too many fenced resources")
 )
 
 // StaleError means that a greater token came before: another client has got the lock since. It is an [ErrRefused].

@@ -31,9 +31,9 @@ func TestFenceAdmitsTheNewestHolder(t *testing.T) {
 	var written []int64
 	var refused []error
 	fence := fencing.Fence{
-		Store:    fencing.NewMemory(0),
-		Resource: func(r *http.Request) string { return r.URL.Path },
-		Refused:  func(_ *http.Request, err error) { refused = append(refused, err) },
+		Store:     fencing.NewMemory(0),
+		Resource:  func(r *http.Request) string { return r.URL.Path },
+		OnRefused: func(_ *http.Request, err error) { refused = append(refused, err) },
 	}
 	h := fence.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		written = append(written, fencing.FromContext(r.Context()))
@@ -93,7 +93,7 @@ func TestFenceStaysClosedIfItsStoreFails(t *testing.T) {
 		"a memory that would have to forget it": full(t),
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := fencing.Fence{Store: store, Resource: fencing.Named("a"), Wait: time.Millisecond}.Handler(
+			h := fencing.Fence{Store: store, Resource: fencing.FixedResource("a"), Wait: time.Millisecond}.Handler(
 				http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the write got in") }))
 			w := send(h, "/", "5")
 			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
@@ -107,7 +107,7 @@ func TestFenceStaysClosedIfItsStoreFails(t *testing.T) {
 }
 
 func TestFenceIsReleasedIfTheHandlerPanics(t *testing.T) {
-	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.Named("a"), Wait: time.Minute}
+	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.FixedResource("a"), Wait: time.Minute}
 	func() {
 		defer func() { _ = recover() }()
 		send(fence.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })),
@@ -145,9 +145,9 @@ func TestStatementWithoutAFenceIsNotRun(t *testing.T) {
 		{"5", int64(4), books{rows: 1}, 0, http.StatusServiceUnavailable},
 		{"", int64(5), books{rows: 1}, 0, http.StatusBadRequest},
 	} {
-		w := send(fencing.Carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w := send(fencing.RequireToken(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := fencing.Exec(r.Context(), &c.db, fencing.FromContext(r.Context()), "", c.arg); err != nil {
-				fencing.Answer(w, err)
+				fencing.WriteError(w, err)
 			}
 		})), "/", c.token)
 		if w.Code != c.want || c.db.statements != c.runs {
@@ -165,7 +165,7 @@ func TestFenceRequiresAStore(t *testing.T) {
 			t.Error("a fence that cannot refuse was built")
 		}
 	}()
-	fencing.Fence{Resource: fencing.Named("a")}.Handler(http.NotFoundHandler())
+	fencing.Fence{Resource: fencing.FixedResource("a")}.Handler(http.NotFoundHandler())
 }
 
 // enter is a Store.

@@ -72,7 +72,7 @@ func TestTokenOfACancelledWaitStillCounts(t *testing.T) {
 
 func TestFullMemoryStoreRefusesNewEntries(t *testing.T) {
 	m := full(t)
-	if _, err := m.Enter(t.Context(), "new", 9); !errors.Is(err, fencing.ErrFull) ||
+	if _, err := m.Enter(t.Context(), "new", 9); !errors.Is(err, fencing.ErrTooManyResources) ||
 		errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("a new resource: %v", err)
 	}

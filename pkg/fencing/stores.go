@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// DefaultResources is the default limit of a [Memory].
-const DefaultResources = 100_000
+// DefaultMaxResources is the default limit of a [Memory].
+const DefaultMaxResources = 100_000
 
 // Memory is a [Store] in the memory of this process. It is safe for concurrent use. Know its limits:
 //
@@ -26,24 +26,24 @@ type Memory struct {
 	limit int
 
 	mu        sync.Mutex
-	resources map[string]*fenced
+	resources map[string]*resourceState
 }
 
-// fenced is what a Memory knows of a resource.
-type fenced struct {
+// resourceState has the newest token of a resource and the writes that are admitted to it.
+type resourceState struct {
 	newest int64         // greatest token that came in or waits
 	inside int64         // token of the admitted writes
 	writes int           // how many are admitted
 	empty  chan struct{} // closed when the last of them leaves
 }
 
-// NewMemory returns a store of at most limit resources, [DefaultResources] if limit is 0 or less. An entry takes about
-// 200 bytes plus its name.
+// NewMemory returns a store of at most limit resources, [DefaultMaxResources] if limit is 0 or less. An entry takes
+// about 200 bytes plus its name.
 func NewMemory(limit int) *Memory {
 	if limit <= 0 {
-		limit = DefaultResources
+		limit = DefaultMaxResources
 	}
-	return &Memory{limit: limit, resources: map[string]*fenced{}}
+	return &Memory{limit: limit, resources: map[string]*resourceState{}}
 }
 
 // Enter admits a write, see [Store].
@@ -53,9 +53,9 @@ func (m *Memory) Enter(ctx context.Context, resource string, token int64) (leave
 	f := m.resources[resource]
 	if f == nil {
 		if len(m.resources) >= m.limit {
-			return nil, fmt.Errorf("fence %q: %w", resource, ErrFull)
+			return nil, fmt.Errorf("fence %q: %w", resource, ErrTooManyResources)
 		}
-		f = &fenced{}
+		f = &resourceState{}
 		m.resources[resource] = f
 	}
 	for {
@@ -74,7 +74,7 @@ func (m *Memory) Enter(ctx context.Context, resource string, token int64) (leave
 }
 
 // admit lets a write in. The caller holds mu.
-func (m *Memory) admit(f *fenced, token int64) (leave func()) {
+func (m *Memory) admit(f *resourceState, token int64) (leave func()) {
 	if f.writes == 0 {
 		f.empty = make(chan struct{})
 	}

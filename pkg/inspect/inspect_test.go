@@ -196,11 +196,11 @@ func TestWatchReportsReadErrorsAndContinues(t *testing.T) {
 			}
 		}()
 		proctest.Must(t, <-seen)
-		s.Cut()
+		s.Disconnect()
 		if err := <-seen; err == nil {
 			t.Error("a state that has not changed came again")
 		}
-		s.Heal()
+		s.Reconnect()
 		for <-seen != nil { // until it can read again
 		}
 		<-done

@@ -102,11 +102,11 @@ func TestPipelineReportsWhyItStopped(t *testing.T) {
 			jobs.StopLost, 1, ranOut},
 		{"somebody asks it to finish", func(w world) error {
 			time.Sleep(time.Second)
-			w.Ask("deploy", "ann", "the fix has to go out first")
+			w.AskToFinish("deploy", "ann", "the fix has to go out first")
 			return sleeping(time.Minute)(w)
 		}, false, jobs.StopRequested, 2, `the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
 			`the fix has to go out first`},
-		{"etcd is away between steps", func(w world) error { w.Cut(); return nil }, false, jobs.StopLost, 2, ranOut},
+		{"etcd is away between steps", func(w world) error { w.Disconnect(); return nil }, false, jobs.StopLost, 2, ranOut},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {

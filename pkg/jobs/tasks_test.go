@@ -251,7 +251,7 @@ func TestWorkerAskedToFinishOneTaskMayTakeOthers(t *testing.T) {
 		add(t, s, "2", "")
 		first := take(t, s, 1)[0]
 		time.Sleep(time.Second)
-		etcd.Ask(s.LockName(first.Name()), "ann", "I look at it")
+		etcd.AskToFinish(s.LockName(first.Name()), "ann", "I look at it")
 		<-first.FinishRequested()
 		second := one(t, s, 1, "new")
 		time.Sleep(time.Second)

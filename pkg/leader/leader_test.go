@@ -136,11 +136,11 @@ func TestObserverReportsThatTheLeaderIsUnknown(t *testing.T) {
 			seen <- err
 		})
 		proctest.Must(t, <-seen)
-		s.Cut()
+		s.Disconnect()
 		if err := <-seen; err == nil {
 			t.Error("the same leader came again")
 		}
-		s.Heal()
+		s.Reconnect()
 		for <-seen != nil { // until the leader is known again
 		}
 		stop()
@@ -264,17 +264,17 @@ func TestLeadershipSurvivesAnOutageShorterThanItsLife(t *testing.T) {
 		l := campaign(t, s.Client(mutex.Options{}), leader.Options{})
 		defer l.Unlock()
 		for range 5 {
-			s.Cut()
+			s.Disconnect()
 			time.Sleep(leader.DefaultTTL / 2)
-			s.Heal()
+			s.Reconnect()
 			time.Sleep(leader.DefaultTTL / 2)
 		}
 		if l.Context().Err() != nil {
 			t.Errorf("it was lost: %v", context.Cause(l.Context()))
 		}
-		s.Cut()
+		s.Disconnect()
 		<-l.Lost()
-		s.Heal()
+		s.Reconnect()
 	})
 }
 

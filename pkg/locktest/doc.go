@@ -14,7 +14,7 @@
 //   - [NewInMemory] is for bubbles of testing/synctest, where time passes at once and sockets do not work:
 //     time.Sleep(time.Hour) reaches a deadline of an hour. It is our own implementation: keys, transactions, watches
 //     and leases behave as in a real etcd, against which a test compares them. It has no users, no space limit and no
-//     failures except [Server.Cut].
+//     failures except [Server.Disconnect].
 //
 // The lock client is the real one in both cases. A fake would do what its author expects; such tests are about what the
 // client really does when the lock is lost.
@@ -22,10 +22,10 @@
 // To simulate that
 //
 //   - another process holds the lock: [Server.Hold]
-//   - the lock is lost during the work: [Server.ForceUnlock], [Server.Expire] and [Server.Abandon]
-//   - a witness reports the holder dead, rightly or not: [Server.StateDeath]
-//   - an operator asks the holder to finish, or gives it more time: [Server.Ask] and [Server.Extend]
-//   - etcd is unreachable: [Server.Cut] and [Server.Heal]
+//   - the lock is lost during the work: [Server.ForceUnlock], [Server.Expire] and [Server.RemoveAbandoned]
+//   - a witness reports the holder dead, rightly or not: [Server.ProveDead]
+//   - an operator asks the holder to finish, or gives it more time: [Server.AskToFinish] and [Server.GiveMoreTime]
+//   - etcd is unreachable: [Server.Disconnect] and [Server.Reconnect]
 //   - time passes: [NewInMemory] and time.Sleep in a bubble
 //
 // Everything ends with the test. Failures are reported to the test that created the server, so call the methods from

@@ -26,11 +26,11 @@ const timeout = 30 * time.Second
 
 // Server is an etcd with locks.
 type Server struct {
-	t        testing.TB
-	endpoint string
-	etcd     *clientv3.Client // of the program under test; can be cut off
-	cut      func()
-	heal     func()
+	t          testing.TB
+	endpoint   string
+	etcd       *clientv3.Client // of the program under test; can be cut off
+	disconnect func()
+	reconnect  func()
 
 	others   *clientv3.Client // for everything else; never cut off
 	stranger *mutex.Client
@@ -44,10 +44,10 @@ func New(t testing.TB) *Server {
 	member := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, member.Endpoint())
 	s := &Server{
-		t: t, endpoint: proxy.Endpoint(), cut: proxy.Cut, heal: proxy.Heal,
+		t: t, endpoint: proxy.Endpoint(), disconnect: proxy.Cut, reconnect: proxy.Heal,
 		etcd: dial(t, proxy.Endpoint()), others: dial(t, member.Endpoint()),
 	}
-	return s.under(mutex.DefaultPrefix)
+	return s.withPrefix(mutex.DefaultPrefix)
 }
 
 // NewInMemory returns an etcd for a bubble of testing/synctest. t must be that of the bubble.
@@ -58,8 +58,8 @@ func NewInMemory(t testing.TB) *Server {
 	far := memory.Connect()
 	t.Cleanup(func() { far.Client().Close() })
 	t.Cleanup(func() { near.Client().Close() })
-	s := &Server{t: t, cut: near.Cut, heal: near.Heal, etcd: near.Client(), others: far.Client()}
-	return s.under(mutex.DefaultPrefix)
+	s := &Server{t: t, disconnect: near.Cut, reconnect: near.Heal, etcd: near.Client(), others: far.Client()}
+	return s.withPrefix(mutex.DefaultPrefix)
 }
 
 // dial returns a client that reconnects quickly after it was cut off.
@@ -81,14 +81,14 @@ func dial(t testing.TB, endpoint string) *clientv3.Client {
 	return c
 }
 
-// Under returns a Server for the same etcd with its locks below another prefix.
-func (s *Server) Under(prefix string) *Server {
+// WithPrefix returns a Server for the same etcd with its locks below another prefix.
+func (s *Server) WithPrefix(prefix string) *Server {
 	s.t.Helper()
 	other := *s
-	return other.under(prefix)
+	return other.withPrefix(prefix)
 }
 
-func (s *Server) under(prefix string) *Server {
+func (s *Server) withPrefix(prefix string) *Server {
 	s.t.Helper()
 	layout, err := protocol.NewLayout(prefix)
 	s.must(err)
@@ -97,8 +97,8 @@ func (s *Server) under(prefix string) *Server {
 	return s
 }
 
-// Endpoint returns the URL of a real etcd, for programs that make their own connection. [Server.Cut] cuts them off,
-// too.
+// Endpoint returns the URL of a real etcd, for programs that make their own connection. [Server.Disconnect] cuts them
+// off, too.
 func (s *Server) Endpoint() string {
 	s.t.Helper()
 	if s.endpoint == "" {
@@ -112,7 +112,7 @@ func (s *Server) Endpoint() string {
 func (s *Server) Etcd() *clientv3.Client { return s.etcd }
 
 // Client returns a lock client for the program under test. Options.Prefix may be empty. When the test ends, the network
-// is healed and the client closed; the test fails if the client cannot finish its cleanup.
+// is restored and the client closed; the test fails if the client cannot finish its cleanup.
 func (s *Server) Client(o mutex.Options) *mutex.Client {
 	s.t.Helper()
 	return s.client(s.etcd, o)
@@ -124,7 +124,7 @@ func (s *Server) client(etcd *clientv3.Client, o mutex.Options) *mutex.Client {
 	c, err := mutex.New(etcd, o)
 	s.must(err)
 	s.t.Cleanup(func() {
-		s.heal()
+		s.reconnect()
 		if err := c.Close(); err != nil {
 			s.t.Error(err)
 		}
@@ -132,12 +132,12 @@ func (s *Server) client(etcd *clientv3.Client, o mutex.Options) *mutex.Client {
 	return c
 }
 
-// Cut breaks the network between the program under test and etcd until [Server.Heal]: requests fail, and watches go
-// silent. The methods of Server keep working.
-func (s *Server) Cut() { s.cut() }
+// Disconnect cuts the connection between the program under test and etcd until [Server.Reconnect]: requests fail, and
+// watches go silent. The methods of Server keep working.
+func (s *Server) Disconnect() { s.disconnect() }
 
-// Heal ends the effect of [Server.Cut].
-func (s *Server) Heal() { s.heal() }
+// Reconnect ends the effect of [Server.Disconnect].
+func (s *Server) Reconnect() { s.reconnect() }
 
 // Hold takes a lock as another process on another machine, without waiting. The options are those of
 // [mutex.Client.TryLock].
@@ -161,9 +161,9 @@ func (s *Server) Expire(name string) {
 	s.remove(s.removal(name, metadata.EndedAutoUnlocked, "the test expired it"))
 }
 
-// StateDeath states that the process that holds a lock has ended, as a witness with proof would; how is a sentence. The
+// ProveDead states that the process that holds a lock has ended, as a witness with proof would; how is a sentence. The
 // lock stays held. Its holder disputes the statement with its next [mutex.Lock.Alive].
-func (s *Server) StateDeath(name, how string) {
+func (s *Server) ProveDead(name, how string) {
 	s.t.Helper()
 	doc := s.held(name)
 	statement := metadata.Statement{Lock: name, UUID: doc.UUID, Token: doc.Token, Cause: metadata.CauseProcessEnded,
@@ -171,11 +171,12 @@ func (s *Server) StateDeath(name, how string) {
 	s.must(s.store.State(context.Background(), statement))
 }
 
-// Abandon removes a hold as an unlocker that believes a witness would. It calls [Server.StateDeath] first. The test
-// fails if the holder has disputed the statement since, or if the hold outlives its process, as a reservation does.
-func (s *Server) Abandon(name, how string) {
+// RemoveAbandoned removes a hold as an unlocker that believes a witness would. It calls [Server.ProveDead] first. The
+// test fails if the holder has disputed the statement since, or if the hold outlives its process, as a reservation
+// does.
+func (s *Server) RemoveAbandoned(name, how string) {
 	s.t.Helper()
-	s.StateDeath(name, how)
+	s.ProveDead(name, how)
 	r := s.removal(name, metadata.EndedAbandoned, how)
 	for _, kv := range s.get(s.layout.Death(r.Record.UUID)) {
 		death := protocol.ReadStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision})
@@ -188,16 +189,16 @@ func (s *Server) Abandon(name, how string) {
 	s.remove(r)
 }
 
-// Ask asks the holder of a lock to finish, as an operator with this name would on the dashboard. See
+// AskToFinish asks the holder of a lock to finish, as an operator with this name would on the dashboard. See
 // [mutex.Lock.FinishRequested].
-func (s *Server) Ask(name, by, reason string) {
+func (s *Server) AskToFinish(name, by, reason string) {
 	s.t.Helper()
 	s.do(protocol.ActionAsk, name, protocol.Action{Actor: by, Reason: reason})
 }
 
-// Extend gives the holder of a lock d more time, in whole seconds, as an operator would on the dashboard. See
+// GiveMoreTime gives the holder of a lock d more time, in whole seconds, as an operator would on the dashboard. See
 // [mutex.Lock.MoreTime].
-func (s *Server) Extend(name string, d time.Duration) {
+func (s *Server) GiveMoreTime(name string, d time.Duration) {
 	s.t.Helper()
 	s.do(protocol.ActionExtend, name, protocol.Action{Actor: operator, Reason: "the test gave it more time",
 		Seconds: int64(d / time.Second)})

@@ -78,7 +78,7 @@ func TestLockIsLostDuringWork(t *testing.T) {
 		}{
 			"by a person":    {func() { s.ForceUnlock("a", "wrong month") }, mutex.LostReasonForced, "wrong month"},
 			"by an unlocker": {func() { s.Expire("a") }, mutex.LostReasonAutoUnlocked, "the test expired it"},
-			"to a witness":   {func() { s.Abandon("a", "it was killed") }, mutex.LostReasonAbandoned, "it was killed"},
+			"to a witness":   {func() { s.RemoveAbandoned("a", "it was killed") }, mutex.LostReasonAbandoned, "it was killed"},
 		} {
 			var lost *mutex.LostError
 			for range 20 { // a holder on a busy machine does not wait for long until it has read who it was
@@ -105,7 +105,7 @@ func TestEtcdIsUnreachable(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		locks := s.Client(mutex.Options{RequestTimeout: time.Second})
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Second))
-		s.Cut()
+		s.Disconnect()
 		if _, err := locks.TryLock(t.Context(), "b"); err == nil || errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("without etcd: %v", err)
 		}
@@ -115,7 +115,7 @@ func TestEtcdIsUnreachable(t *testing.T) {
 		}
 		s.AssertHeld("a") // for others, who have to wait for its auto-unlock
 		s.Hold("c")
-		s.Heal()
+		s.Reconnect()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := locks.Do(ctx, "b", func(context.Context) error { return nil }); err != nil {
@@ -126,7 +126,7 @@ func TestEtcdIsUnreachable(t *testing.T) {
 
 func TestPrefixesSeparateLocks(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		other := s.Under("/other")
+		other := s.WithPrefix("/other")
 		take(t, other.Client(mutex.Options{}), "a")
 		s.AssertFree("a")
 		if d := other.AssertHeld("a"); d.Token == 0 {
@@ -141,10 +141,10 @@ func TestOperatorAsksTheHolderAndGivesItTime(t *testing.T) {
 		l := take(t, s.Client(mutex.Options{}), "invoices", mutex.AutoUnlockAfter(10*time.Minute))
 		time.Sleep(time.Second)
 		before := l.Deadline()
-		s.Extend("invoices", time.Hour)
-		s.Extend("invoices", time.Hour)
-		s.Ask("invoices", "ann", "the deploy waits")
-		s.Ask("invoices", "bob", "so does mine")
+		s.GiveMoreTime("invoices", time.Hour)
+		s.GiveMoreTime("invoices", time.Hour)
+		s.AskToFinish("invoices", "ann", "the deploy waits")
+		s.AskToFinish("invoices", "bob", "so does mine")
 		<-l.FinishRequested()
 		synctest.Wait()
 		if r := l.FinishRequest(); r.By != "bob" || r.Reason != "so does mine" {
@@ -162,11 +162,11 @@ func TestHolderDisputesItsDeath(t *testing.T) {
 		w := &witness{TB: t}
 		s := locktest.NewInMemory(w)
 		l := take(t, s.Client(mutex.Options{}), "a", mutex.AutoUnlockAfter(10*time.Minute))
-		s.Extend("a", time.Hour)
-		s.StateDeath("a", "it is said to have been killed")
+		s.GiveMoreTime("a", time.Hour)
+		s.ProveDead("a", "it is said to have been killed")
 		time.Sleep(time.Minute)
 		proctest.Must(t, l.Alive(t.Context()))
-		said := w.says(func() { s.Abandon("a", "it was killed") })
+		said := w.says(func() { s.RemoveAbandoned("a", "it was killed") })
 		if !strings.Contains(said, `the death of the holder of "a" is not proven`) {
 			t.Errorf("said %q", said)
 		}
@@ -218,19 +218,19 @@ func TestAssertionsCanFail(t *testing.T) {
 			"waits":     {func() { s.AssertNothingLeft() }, `a waiter for lock "held" is left`},
 			"twice":     {func() { s.Hold("held") }, `lock "held" is held by stranger`},
 			"force":     {func() { s.ForceUnlock("free", "x") }, `lock "free" is free`},
-			"ask":       {func() { s.Ask("free", "ann", "x") }, `lock "free" is free`},
-			"unasked":   {func() { s.Ask("held", "ann", "") }, "a reason is needed"},
-			"extend":    {func() { s.Extend("free", time.Hour) }, `lock "free" is free`},
-			"no time":   {func() { s.Extend("held", 0) }, "must be at least a second"},
+			"ask":       {func() { s.AskToFinish("free", "ann", "x") }, `lock "free" is free`},
+			"unasked":   {func() { s.AskToFinish("held", "ann", "") }, "a reason is needed"},
+			"extend":    {func() { s.GiveMoreTime("free", time.Hour) }, `lock "free" is free`},
+			"no time":   {func() { s.GiveMoreTime("held", 0) }, "must be at least a second"},
 			"expire":    {func() { s.Expire("free") }, `lock "free" is free`},
-			"dead":      {func() { s.StateDeath("free", "x") }, `lock "free" is free`},
-			"abandon":   {func() { s.Abandon("free", "x") }, `lock "free" is free`},
+			"dead":      {func() { s.ProveDead("free", "x") }, `lock "free" is free`},
+			"abandon":   {func() { s.RemoveAbandoned("free", "x") }, `lock "free" is free`},
 			"nobody":    {func() { s.AwaitHeld("free") }, `waited 30s in vain for lock "free" to be held`},
 			"somebody":  {func() { s.AwaitFree("held") }, `waited 30s in vain for lock "held" to be free`},
 			"too few":   {func() { s.AwaitWaiters("held", 2) }, `2 waiters for lock "held"`},
 			"endpoint":  {func() { s.Endpoint() }, "an etcd in memory has no endpoint"},
 			"options":   {func() { s.Client(mutex.Options{RequestTimeout: -1}) }, "RequestTimeout is -1ns"},
-			"no prefix": {func() { s.Under("/") }, "the lock prefix is empty"},
+			"no prefix": {func() { s.WithPrefix("/") }, "the lock prefix is empty"},
 		} {
 			if said := w.says(c.do); !strings.Contains(said, c.says) {
 				t.Errorf("%s: said %q, want %q", name, said, c.says)

@@ -41,7 +41,7 @@ func TestLogCoversTheLifeOfALock(t *testing.T) {
 		s.ForceUnlock("b", "wrong month")
 		l.Unlock()
 		l = take("c")
-		s.Cut()
+		s.Disconnect()
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		l.Alive(ctx)

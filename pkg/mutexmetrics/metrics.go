@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Other is the group of locks beyond [Options.MaxGroups].
-const Other = "other"
+// OtherGroup is the group of locks beyond [Options.MaxGroups].
+const OtherGroup = "other"
 
 // DefaultMaxGroups is the default of [Options.MaxGroups].
 const DefaultMaxGroups = 20
@@ -27,8 +27,8 @@ type Options struct {
 	// be safe for concurrent use. If nil, there is no such label.
 	Group func(lock string) string
 
-	// MaxGroups is how many groups get their own series, in order of appearance; locks of later groups are counted in
-	// the group [Other]. [DefaultMaxGroups] if zero.
+	// MaxGroups is how many groups get their own series, in order of appearance; locks of later groups are counted in the
+	// group [OtherGroup]. [DefaultMaxGroups] if zero.
 	MaxGroups int
 
 	// WaitBuckets and HoldBuckets are the buckets of the histograms, in seconds; [DefaultWaitBuckets] and
@@ -98,9 +98,9 @@ func New(o Options) *Metrics {
 			labels),
 	}
 	m.exemplars = exemplars{of: o.Exemplar, holds: map[*mutex.Lock]prometheus.Labels{}}
-	m.groups = groups{of: o.Group, most: o.MaxGroups, known: map[string]*series{}, make: m.group}
+	m.groups = groups{of: o.Group, maxGroups: o.MaxGroups, known: map[string]*series{}, make: m.group}
 	if o.MaxGroups <= 0 {
-		m.groups.most = DefaultMaxGroups
+		m.groups.maxGroups = DefaultMaxGroups
 	}
 	if o.Group == nil {
 		only := m.series()
@@ -250,7 +250,7 @@ func (e *exemplars) labels(ctx context.Context) prometheus.Labels {
 	if e.of == nil {
 		return nil
 	}
-	if labels := e.of(ctx); sound(labels) {
+	if labels := e.of(ctx); isValidExemplar(labels) {
 		return labels
 	}
 	return nil
@@ -295,8 +295,8 @@ func observe(to prometheus.Observer, took time.Duration, labels prometheus.Label
 	to.Observe(took.Seconds())
 }
 
-// sound reports whether the labels are a valid exemplar. The library panics on invalid ones.
-func sound(labels prometheus.Labels) bool {
+// isValidExemplar reports whether the labels are a valid exemplar. The library panics on invalid ones.
+func isValidExemplar(labels prometheus.Labels) bool {
 	runes := 0
 	for name, value := range labels {
 		if !model.LegacyValidation.IsValidLabelName(name) || !utf8.ValidString(value) {
@@ -309,9 +309,9 @@ func sound(labels prometheus.Labels) bool {
 
 // groups finds the series of a lock's group, and creates them while there are fewer than most groups.
 type groups struct {
-	of   func(lock string) string
-	most int
-	make func(group string) *series
+	of        func(lock string) string
+	maxGroups int
+	make      func(group string) *series
 
 	mu    sync.RWMutex
 	known map[string]*series
@@ -335,8 +335,8 @@ func (g *groups) series(name string) *series {
 func (g *groups) add(group string) *series {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.known) >= g.most && g.known[group] == nil {
-		group = Other
+	if len(g.known) >= g.maxGroups && g.known[group] == nil {
+		group = OtherGroup
 	}
 	s := g.known[group]
 	if s == nil {

@@ -102,8 +102,8 @@ func TestMetricsCoverTheLifeOfLocks(t *testing.T) {
 		defer cancel()
 		go w.locks.Lock(ctx, "a")
 		time.Sleep(30 * time.Second)
-		w.server.Ask("a", "ann", "the deploy waits")
-		w.server.Extend("a", time.Hour)
+		w.server.AskToFinish("a", "ann", "the deploy waits")
+		w.server.GiveMoreTime("a", time.Hour)
 		w.want(`
 			mutex_asked_total 1
 			mutex_given_time_total 1
@@ -146,10 +146,10 @@ func TestMetricsReportWhyLocksAreLost(t *testing.T) {
 		<-l.Lost()
 		l.Unlock()
 		l = w.take("time", mutex.AutoUnlockAfter(time.Minute))
-		w.server.Cut()
+		w.server.Disconnect()
 		<-l.Lost()
 		w.locks.TryLock(context.Background(), "error")
-		w.server.Heal()
+		w.server.Reconnect()
 		l = w.take("noticed only when it is given back")
 		w.server.ForceUnlock("noticed only when it is given back", "wrong year")
 		l.Unlock()

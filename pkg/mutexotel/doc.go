@@ -2,7 +2,7 @@
 //
 //	telemetry, err := mutexotel.New(mutexotel.Options{})
 //	locks, err := mutex.New(etcd, mutex.Options{
-//		Owner: "billing", Hooks: telemetry.Hooks(), ContextOptions: mutexotel.TraceID,
+//		Owner: "billing", Hooks: telemetry.Hooks(), ContextOptions: mutexotel.TraceAttributes,
 //	})
 //
 // Each Lock, TryLock and Do makes a span "lock wait", and each hold a span "lock hold", both children of the span in
@@ -28,6 +28,6 @@
 // attribute with few values from them. Both are recorded in the context of their span, so that the SDK can attach
 // exemplars that lead from the histograms to the traces.
 //
-// [TraceID] writes the ids of the caller's trace and span into the record of the lock. From there the page of the lock
-// leads to the trace: mutexdash --web.link 'trace=https://tempo.example/trace/{trace}'.
+// [TraceAttributes] writes the ids of the caller's trace and span into the record of the lock. From there the page of
+// the lock leads to the trace: mutexdash --web.link 'trace=https://tempo.example/trace/{trace}'.
 package mutexotel

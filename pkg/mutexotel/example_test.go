@@ -17,7 +17,7 @@ func traced(etcd *clientv3.Client) error {
 		return err
 	}
 	locks, err := mutex.New(etcd, mutex.Options{
-		Owner: "billing", Hooks: telemetry.Hooks(), ContextOptions: mutexotel.TraceID,
+		Owner: "billing", Hooks: telemetry.Hooks(), ContextOptions: mutexotel.TraceAttributes,
 	})
 	if err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Scope is the name under which spans and metrics are reported.
-const Scope = "github.com/clustermutex/unlocker/pkg/mutexotel"
+// ScopeName is the name under which spans and metrics are reported.
+const ScopeName = "github.com/clustermutex/unlocker/pkg/mutexotel"
 
 // The attributes of spans and metrics.
 const (
@@ -69,7 +69,7 @@ func New(o Options) (*Telemetry, error) {
 	if o.Meters == nil {
 		o.Meters = otel.GetMeterProvider()
 	}
-	meter := o.Meters.Meter(Scope)
+	meter := o.Meters.Meter(ScopeName)
 	wait, err := meter.Float64Histogram("mutex.wait.duration", metric.WithUnit("s"),
 		metric.WithDescription("Time until a lock was taken or its caller went on without it."),
 		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600))
@@ -82,13 +82,13 @@ func New(o Options) (*Telemetry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Telemetry{o: o, tracer: o.Tracers.Tracer(Scope), wait: wait, hold: hold,
+	return &Telemetry{o: o, tracer: o.Tracers.Tracer(ScopeName), wait: wait, hold: hold,
 		holds: map[*mutex.Lock]trace.Span{}}, nil
 }
 
-// TraceID returns options that write the ids of the trace and span of ctx into the record of a lock, as the attributes
-// trace_id and span_id; none if ctx has no span. It is meant for [mutex.Options].ContextOptions.
-func TraceID(ctx context.Context) []mutex.Option {
+// TraceAttributes returns options that write the ids of the trace and span of ctx into the record of a lock, as the
+// attributes trace_id and span_id; none if ctx has no span. It is meant for [mutex.Options].ContextOptions.
+func TraceAttributes(ctx context.Context) []mutex.Option {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() {
 		return nil
@@ -115,15 +115,15 @@ func (t *Telemetry) acquired(e mutex.Acquired) {
 		span.SetStatus(codes.Error, e.Err.Error())
 	}
 	span.End(trace.WithTimestamp(now))
-	t.wait.Record(ctx, e.WaitTime.Seconds(), metric.WithAttributes(t.with(e.Name, result)...))
+	t.wait.Record(ctx, e.WaitTime.Seconds(), metric.WithAttributes(t.withGroup(e.Name, result)...))
 	if e.Lock != nil {
-		t.begin(e.Context, e.Lock, now)
+		t.beginSpan(e.Context, e.Lock, now)
 	}
 }
 
-// begin starts the span of a hold. A hook ends it, or the end of the hold's context if this process no longer keeps the
-// lock, which no hook reports.
-func (t *Telemetry) begin(ctx context.Context, l *mutex.Lock, now time.Time) {
+// beginSpan starts the span of a hold. A hook ends it, or the end of the hold's context if this process no longer keeps
+// the lock, which no hook reports.
+func (t *Telemetry) beginSpan(ctx context.Context, l *mutex.Lock, now time.Time) {
 	attributes := []attribute.KeyValue{attributeLock.String(l.Name()), attributeToken.Int64(l.Token()),
 		attributeUUID.String(l.UUID())}
 	if t.o.Owner != "" {
@@ -136,32 +136,32 @@ func (t *Telemetry) begin(ctx context.Context, l *mutex.Lock, now time.Time) {
 	context.AfterFunc(l.Context(), func() {
 		switch cause := context.Cause(l.Context()); {
 		case errors.Is(cause, mutex.ErrDetached):
-			t.take(l).end(outcomeDetached, "")
+			t.takeSpan(l).end(outcomeDetached, "")
 		case errors.Is(cause, mutex.ErrClosed):
-			t.take(l).end(outcomeClosed, "")
+			t.takeSpan(l).end(outcomeClosed, "")
 		}
 	})
 }
 
-// held is the span of a hold that is over; nil for one that was adopted.
-type held struct{ trace.Span }
+// holdSpan is the span of a hold that is over; nil for one that was adopted.
+type holdSpan struct{ trace.Span }
 
-// take returns the span of a hold and forgets it.
-func (t *Telemetry) take(l *mutex.Lock) held {
+// takeSpan returns the span of a hold and forgets it.
+func (t *Telemetry) takeSpan(l *mutex.Lock) holdSpan {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	span := t.holds[l]
 	delete(t.holds, l)
-	return held{span}
+	return holdSpan{span}
 }
 
 // end ends the span and returns a context for the measurement.
-func (h held) end(outcome string, reason mutex.LostReason) context.Context {
+func (h holdSpan) end(outcome string, reason mutex.LostReason) context.Context {
 	ctx := context.Background()
 	if h.Span == nil {
 		return ctx
 	}
-	h.SetAttributes(ending(outcome, reason)...)
+	h.SetAttributes(endAttributes(outcome, reason)...)
 	if reason != "" {
 		h.SetStatus(codes.Error, "the lock was lost: "+string(reason))
 	}
@@ -170,7 +170,7 @@ func (h held) end(outcome string, reason mutex.LostReason) context.Context {
 }
 
 func (t *Telemetry) lost(e mutex.Lost) {
-	t.over(e.Lock, string(mutex.ResultLost), e.Reason, e.HoldTime)
+	t.recordHold(e.Lock, string(mutex.ResultLost), e.Reason, e.HoldTime)
 }
 
 func (t *Telemetry) released(e mutex.Released) {
@@ -178,15 +178,15 @@ func (t *Telemetry) released(e mutex.Released) {
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
 	}
-	t.over(e.Lock, string(e.Result), reason, e.HoldTime)
+	t.recordHold(e.Lock, string(e.Result), reason, e.HoldTime)
 }
 
-func (t *Telemetry) over(l *mutex.Lock, outcome string, reason mutex.LostReason, after time.Duration) {
-	ctx := t.take(l).end(outcome, reason)
-	t.hold.Record(ctx, after.Seconds(), metric.WithAttributes(t.with(l.Name(), ending(outcome, reason)...)...))
+func (t *Telemetry) recordHold(l *mutex.Lock, outcome string, reason mutex.LostReason, after time.Duration) {
+	ctx := t.takeSpan(l).end(outcome, reason)
+	t.hold.Record(ctx, after.Seconds(), metric.WithAttributes(t.withGroup(l.Name(), endAttributes(outcome, reason)...)...))
 }
 
-func ending(outcome string, reason mutex.LostReason) []attribute.KeyValue {
+func endAttributes(outcome string, reason mutex.LostReason) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{attributeOutcome.String(outcome)}
 	if reason != "" {
 		attributes = append(attributes, attributeReason.String(string(reason)))
@@ -208,8 +208,8 @@ func (t *Telemetry) event(l *mutex.Lock, name string) {
 	}
 }
 
-// with adds the group of the lock to the attributes of a measurement. A share is in the group of the whole lock.
-func (t *Telemetry) with(name string, attributes ...attribute.KeyValue) []attribute.KeyValue {
+// withGroup adds the group of the lock to the attributes of a measurement. A share is in the group of the whole lock.
+func (t *Telemetry) withGroup(name string, attributes ...attribute.KeyValue) []attribute.KeyValue {
 	if t.o.Group == nil {
 		return attributes
 	}

@@ -47,7 +47,7 @@ func bubble(t *testing.T, test func(w *world)) {
 			t.Fatal(err)
 		}
 		w.locks = w.server.Client(mutex.Options{Owner: "billing", Hooks: telemetry.Hooks(),
-			ContextOptions: mutexotel.TraceID})
+			ContextOptions: mutexotel.TraceAttributes})
 		test(w)
 	})
 }
@@ -87,7 +87,7 @@ func (w *world) points(name string) map[string]metricdata.HistogramDataPoint[flo
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			if h, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == name {
-				if m.Unit != "s" || scope.Scope.Name != mutexotel.Scope {
+				if m.Unit != "s" || scope.Scope.Name != mutexotel.ScopeName {
 					w.Errorf("%s of %s is in %q", name, scope.Scope.Name, m.Unit)
 				}
 				for _, p := range h.DataPoints {
@@ -190,8 +190,8 @@ func TestLossIsAFailedSpan(t *testing.T) {
 	bubble(t, func(w *world) {
 		l := w.take(w.Context(), "a")
 		time.Sleep(time.Second) // it is watched now
-		w.server.Ask("a", "ann", "a secret reason")
-		w.server.Extend("a", time.Minute)
+		w.server.AskToFinish("a", "ann", "a secret reason")
+		w.server.GiveMoreTime("a", time.Minute)
 		synctest.Wait()
 		w.server.ForceUnlock("a", "a secret reason")
 		<-l.Lost()

@@ -37,7 +37,7 @@ type site struct {
 func serve(t testing.TB) *site {
 	t.Helper()
 	s := &site{}
-	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.Named("page")}
+	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.FixedResource("page")}
 	mux := http.NewServeMux()
 	mux.Handle("PUT /open", &s.open)
 	mux.Handle("PUT /fenced", fence.Handler(&s.fenced))

@@ -367,7 +367,7 @@ func (w *worker) write(l *mutex.Lock) {
 	if err != nil {
 		panic(err)
 	}
-	fencing.Set(request.Header, token)
+	fencing.SetHeader(request.Header, token)
 	resp, err := w.http.Do(request)
 	if err != nil {
 		answer(line{Said: maybe, Err: err.Error()})

@@ -145,7 +145,7 @@ func newResource(t testing.TB) *resource {
 	r := &resource{}
 	fence := fencing.Fence{
 		Store: fencing.NewMemory(0), Resource: func(q *http.Request) string { return q.URL.Path },
-		Refused: func(*http.Request, error) { r.mu.Lock(); r.kept++; r.mu.Unlock() },
+		OnRefused: func(*http.Request, error) { r.mu.Lock(); r.kept++; r.mu.Unlock() },
 	}
 	server := &http.Server{Handler: fence.Handler(http.HandlerFunc(r.write))}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
