@@ -1,5 +1,6 @@
 """Locks for threads, on a real etcd."""
 
+import dis
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 import unittest
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -485,6 +487,91 @@ class Background(OnEtcd):
             self.assertIsNone(lock.hold.lookout)
             eventually("the event", lambda: lock.hold._seen >= early)
             eventually("a look", lambda: look.called)
+
+
+class TimeLimit(Exception):
+    """What a signal handler raises."""
+
+
+class Interrupts(OnEtcd):
+    """An exception of a signal handler, such as Ctrl-C or Celery's soft time limit, may arrive after any call."""
+
+    INSTANTS = 400
+
+    def setUp(self) -> None:
+        super().setUp()
+        warnings.simplefilter("ignore")  # about coroutines that never began
+        hook = mock.patch("sys.unraisablehook")  # Python drops exceptions in finalizers, and prints them
+        hook.start()
+        self.addCleanup(hook.stop)
+
+    def interrupted_at(self, instant: int, call: Any) -> bool:
+        """Call it, and raise TimeLimit at the given instant. Report whether it came to that.
+
+        Python runs signal handlers where a function begins, and where one has returned. Where ``__exit__`` begins, it
+        is Python that loses a lock.
+        """
+        left = instant
+
+        def trace(frame: Any, event: str, arg: Any) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename == __file__:
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            before = calls.get(frame)
+            if event == "opcode":
+                calls[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("CALL")
+            if (event == "call" and frame.f_code.co_name != "__exit__") or before and event == "opcode":
+                left -= 1
+                if left == 0:
+                    raise TimeLimit
+            return trace
+
+        calls: dict[Any, bool] = {}  # whether a frame's latest instruction is a call
+        sys.settrace(trace)
+        try:
+            call()
+        except TimeLimit:
+            return True
+        finally:
+            sys.settrace(None)
+        self.instants = instant - left
+        return False
+
+    def leaves_nothing(self, use: Any) -> None:
+        """Interrupt the use of a lock at many instants. Afterwards it is free, and its object can be used."""
+        for name in ("connects", "is connected"):
+            self.assertFalse(self.interrupted_at(1 << 40, partial(use, self.client.lock(f"{self.name} {name}"))))
+        locks = []
+        for instant in range(1, self.instants, max(1, self.instants // self.INSTANTS)):
+            lock = self.client.lock(f"{self.name} {instant}")
+            if self.interrupted_at(instant, partial(use, lock)):
+                locks.append(lock)
+        self.assertGreater(len(locks), self.INSTANTS // 2)
+        eventually("the end of all cleanups", lambda: not self.client._session._debts)
+        names = [name for lock in locks for name in (lock.name, f"{lock.name} b")]
+        self.assertEqual([name for name in names if self.etcd.fields(name)], [])
+        for lock in locks:
+            with lock:
+                pass
+
+    def test_an_interrupted_acquire_leaves_nothing(self) -> None:
+        self.leaves_nothing(lambda lock: lock.acquire())
+
+    def test_an_interrupted_block_leaves_nothing(self) -> None:
+        def use(lock: clustermutex.Lock) -> None:
+            with lock:
+                pass
+        self.leaves_nothing(use)
+
+    def test_interrupted_blocks_with_several_locks_leave_nothing(self) -> None:
+        def use(lock: clustermutex.Lock) -> None:
+            with self.client.lock_all(lock, self.client.lock(f"{lock.name} b")):
+                pass
+        self.leaves_nothing(use)
+
+    def test_an_interrupted_job_leaves_nothing(self) -> None:
+        self.leaves_nothing(lambda lock: lock.once_per(3600, lambda lock: None))
 
 
 class Processes(OnEtcd):

@@ -86,14 +86,24 @@ class Lock(Handle):
 
     async def acquire(self) -> Lock:
         """Take the lock. See :meth:`clustermutex.Lock.acquire`."""
-        await self.take(AsyncFlag())
-        return self
+        call = self.call(AsyncFlag())
+        try:
+            await self.take(call)
+            return self
+        except BaseException:
+            self.undo(call)
+            raise
 
     async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0,
                        back_on_error: bool = False) -> bool:
         """Run work under the lock once in each period. See :meth:`clustermutex.Lock.once_per`."""
-        if not await take_period(self._session, self, AsyncFlag(), every, offset):
-            return False
+        call = self.call(AsyncFlag(), self._session.gateway.timeout)
+        try:
+            if not await take_period(self._session, self, call, every, offset):
+                return False
+        except BaseException:
+            self.undo(call)
+            raise
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self)
             self._enter()
@@ -150,8 +160,13 @@ class Locks(Group[Lock]):
 
     async def acquire(self) -> Locks:
         """Take all of them, or none. See :meth:`clustermutex.Locks.acquire`."""
-        await self.take(AsyncFlag())
-        return self
+        call = self.call(AsyncFlag())
+        try:
+            await self.take(call)
+            return self
+        except BaseException:
+            self.undo(call)
+            raise
 
     async def alive(self, progress: str = "") -> None:
         """Report progress for each lock."""

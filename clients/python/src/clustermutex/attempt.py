@@ -35,7 +35,7 @@ class Again(Exception):
     """This attempt failed; start again under another uuid."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """One call for a lock, with all of its attempts."""
 
@@ -45,6 +45,12 @@ class Call:
     heard: Heard = field(default_factory=Heard)
     refusal: HeldError | None = None
     silence: str = "etcd did not answer in time"
+    attempts: list[Attempt] = field(default_factory=list)
+
+    def undo(self) -> None:
+        """Give back in the background whatever it took: its caller got an exception instead."""
+        for attempt in self.attempts:
+            attempt.undo()
 
 
 async def acquire(session: Session, settings: Settings, call: Call) -> Attempt:
@@ -72,6 +78,7 @@ async def acquire(session: Session, settings: Settings, call: Call) -> Attempt:
         finally:
             if not attempt.token:
                 attempt.debt.end()
+                call.attempts.remove(attempt)
         pause = min(2 * pause, 2.0)
         await call.stop.wait(min(pause, max(call.until - clock(), 0)))
 
@@ -87,6 +94,10 @@ async def in_doubt(attempts: Sequence[Attempt]) -> AsyncIterator[None]:
     try:
         yield
         await attempts[0].check_process()
+    except BaseException as error:
+        for attempt in attempts:
+            attempt.doubt |= not isinstance(error, MutexError)  # an interrupt may come between an answer and its note
+        raise
     finally:
         for attempt in attempts:
             if not attempt.token:
@@ -130,6 +141,7 @@ class Attempt:
         self.period = ""  # the previous value of a job's period key
         self.debt = exits.Debt(self.give_back, session.release_at_exit, lambda: bool(self.token))
         self.release: exits.Work | None = None  # of the hold that it became
+        call.attempts.append(self)
         self._renewed = 0.0
 
     @property
@@ -344,8 +356,14 @@ class Attempt:
             await self.call.stop.wait(exits.LIMIT)
             raise CancelledError(f'lock "{record.visible(self.settings.name)}" was not taken: this process is ending')
 
+    def undo(self) -> None:
+        """Give back in the background whatever it has and nobody else gives back."""
+        if self.debt.open:
+            self.session.later(self.give_back)
+            self.debt.end()
+
     async def give_back(self, until: float) -> None:
-        """Undo everything at the end of the process, in whatever state it is: a held lock is released."""
+        """Undo everything, in whatever state it is: a held lock is released."""
         if self.release is not None:
             await self.release(until)
             return

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Callable, Mapping, Sequence, TypeVar, cast
 
 from . import exits
-from .attempt import holder
+from .attempt import Call, holder
 from .hold import OnAsked, OnLost
 from .lock import Group, Handle, after, check_done, check_eager
 from .loops import background
@@ -98,14 +98,22 @@ class Lock(Handle):
 
     def acquire(self) -> Lock:
         """Take the lock. Raises HeldError, which says who holds it, or after a wait its subclass WaitTimeoutError."""
+        call = self.call(self._stop)
         try:
-            run(self.take(self._stop))
-        except (KeyboardInterrupt, SystemExit):
-            self._session.linger(LINGER)
-            raise
-        finally:
+            run(self.take(call))
             self._stop = BlockingFlag()
-        return self
+            return self
+        except BaseException as error:
+            self._stop = BlockingFlag()
+            self._undo(call, error)
+            raise
+
+    __enter__ = acquire  # not a function that calls it: a signal handler may raise an exception between the two
+
+    def _undo(self, call: Call, error: BaseException) -> None:
+        self.undo(call)
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self._session.linger(LINGER)
 
     def once_per(self, every: float, work: Callable[[Lock], object], *, offset: float = 0.0,
                  back_on_error: bool = False) -> bool:
@@ -116,17 +124,22 @@ class Lock(Handle):
         is used up when the work begins. With ``back_on_error``, work that raises gives it back for the next call.
         """
         check_eager(work)
-        if not run(take_period(self._session, self, self._stop, every, offset)):
-            return False
-        with ExitStack() as stack:
-            stack.push(self)
-            try:
-                check_done(work, work(self))
-            except BaseException:
-                if back_on_error and self.hold.mine():
-                    run(give_period_back(self.hold.attempt))
-                raise
-        return True
+        call = self.call(self._stop, self._session.gateway.timeout)
+        try:
+            if not run(take_period(self._session, self, call, every, offset)):
+                return False
+            with ExitStack() as stack:
+                stack.push(self)
+                try:
+                    check_done(work, work(self))
+                except BaseException:
+                    if back_on_error and self.hold.mine():
+                        run(give_period_back(self.hold.attempt))
+                    raise
+            return True
+        except BaseException as error:
+            self._undo(call, error)
+            raise
 
     def alive(self, progress: str = "", *, alert_after: float | None = None, unlock_after: float | None = None) -> None:
         """Report progress, which is shown with the lock, and extend both deadlines from now.
@@ -146,12 +159,13 @@ class Lock(Handle):
         """Give up the wait of another thread, or else the next wait: its ``acquire`` raises CancelledError."""
         self._stop.set()
 
-    def __enter__(self) -> Lock:
-        return self.acquire()
-
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with after(error):
-            self.release()
+        try:
+            with after(error):
+                self.release()
+        except BaseException:
+            self.hold.attempt.undo()
+            raise
 
     def __call__(self, work: F) -> F:
         """Return a function that calls ``work`` under the lock, for use as a decorator.
@@ -179,11 +193,17 @@ class Locks(Group[Lock]):
 
     def acquire(self) -> Locks:
         """Take all of them, or none. Raises what :meth:`Lock.acquire` raises, for the lock that could not be taken."""
+        call = self.call(self._stop)
         try:
-            run(self.take(self._stop))
-        finally:
+            run(self.take(call))
             self._stop = BlockingFlag()
-        return self
+            return self
+        except BaseException:
+            self._stop = BlockingFlag()
+            self.undo(call)
+            raise
+
+    __enter__ = acquire
 
     def alive(self, progress: str = "") -> None:
         """Report progress for each lock."""
@@ -200,10 +220,12 @@ class Locks(Group[Lock]):
         """Give up the wait of another thread."""
         self._stop.set()
 
-    def __enter__(self) -> Locks:
-        return self.acquire()
-
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with ExitStack() as stack:
+        try:
+            with ExitStack() as stack:
+                for lock in self.locks:
+                    stack.callback(lock.__exit__, kind, error, trace)
+        except BaseException:
             for lock in self.locks:
-                stack.callback(lock.__exit__, kind, error, trace)
+                lock.hold.attempt.undo()
+            raise

@@ -31,13 +31,21 @@ class Debt:
         self.work = work
         self.is_hold = is_hold
         self._at_exit = at_exit
+        self._open = False
+
+    @property
+    def open(self) -> bool:
+        """Whether this process still has it to settle."""
+        return self._open and self.pid == os.getpid()
 
     def begin(self) -> None:
         """Have it settled if the process ends before :meth:`end` is called."""
+        self._open = True
         if self._at_exit:
             _debts.add(self)
 
     def end(self) -> None:
+        self._open = False
         _debts.discard(self)
 
     def give_back(self, until: float) -> None:

@@ -54,7 +54,6 @@ class Hold:
 
     def __init__(self, attempt: Attempt, on_lost: OnLost | None, on_asked: OnAsked | None) -> None:
         self.attempt = attempt
-        attempt.release = self.give_back
         self.settings = attempt.settings
         self.txn = attempt.txn.of(attempt.share)
         self.token = attempt.token
@@ -82,6 +81,7 @@ class Hold:
         self._alert_granted = 0.0
         self._progress = ""
         self._reported = 0  # the latest known mod revision of ``alive``
+        attempt.release = self.give_back  # when the hold is complete: a signal may end the process at any time
 
     def begin(self) -> None:
         """Start the background work of the hold."""
@@ -377,7 +377,7 @@ class Hold:
             await self.release(until)
 
     async def give_back(self, until: float) -> None:
-        """Release at the end of the process, whose threads learn of it. No callback reports a loss."""
+        """Release for a caller that cannot, as at the end of the process. No callback reports a loss."""
         with self._once:
             self._error = self._error or LostError(self.settings.name, "released")
             self._released = True

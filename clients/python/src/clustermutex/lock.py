@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -34,19 +33,31 @@ class Handle:
         self._on_lost = on_lost
         self._on_asked = on_asked
         self._hold: Hold | None = None
-        self._taking = threading.Lock()
+        self._calls: list[Call] = []  # the first one takes it
 
-    async def take(self, stop: Flag) -> None:
+    def call(self, stop: Flag, limit: float | None = None) -> Call:
+        """Return a call for this lock that begins now and takes ``limit`` seconds; by default, as ``wait`` says."""
+        seconds = self._session.patience(self.settings.wait) if limit is None else limit
+        return Call(backtrace(), stop, clock() + seconds)
+
+    async def take(self, call: Call) -> None:
         """Take the lock, one caller at a time."""
-        if not self._taking.acquire(blocking=False):
-            raise RefusedError(f'lock "{visible(self.name)}" is being taken with this object by another caller: '
-                               "give each its own")
         try:
+            self._calls.append(call)
+            if self._calls[0] is not call:
+                raise RefusedError(f'lock "{visible(self.name)}" is being taken with this object by another caller: '
+                                   "give each its own")
             self.check_idle()
-            call = Call(backtrace(), stop, clock() + self._session.patience(self.settings.wait))
             self.begin(await acquire(self._session, self.settings, call))
         finally:
-            self._taking.release()
+            if call in self._calls:
+                self._calls.remove(call)
+
+    def undo(self, call: Call) -> None:
+        """Give the lock back in the background if this call took it: its caller got an exception instead."""
+        call.undo()
+        if self._hold is not None and self._hold.attempt.call is call:
+            self._hold.over.set()
 
     def begin(self, attempt: Attempt) -> None:
         """Begin the hold of the lock that this attempt took."""
@@ -157,18 +168,26 @@ class Group(Generic[L]):
             raise RefusedError(f"with wait=0 they are taken in one transaction, which has room for {MOST} plain locks")
         self._settings = [replace(_with_others(lock.settings, names), wait=self._wait) for lock in self._sorted]
 
-    async def take(self, stop: Flag) -> None:
+    def call(self, stop: Flag) -> Call:
+        """Return a call for these locks that begins now."""
+        return Call(backtrace(), stop, clock() + self._session.patience(self._wait))
+
+    async def take(self, call: Call) -> None:
         """Take them in one transaction, or one after the other if that needs a wait or does not fit."""
         for lock in self.locks:
             lock.check_idle()
-        call = Call(backtrace(), stop, clock() + self._session.patience(self._wait))
         try:
             if self._fits:
                 return await self._at_once(call)
         except (HeldError, UnavailableError):
-            if self._wait == 0 or clock() >= call.until or stop.is_set():
+            if self._wait == 0 or clock() >= call.until or call.stop.is_set():
                 raise
         await self._in_order(call)
+
+    def undo(self, call: Call) -> None:
+        """Give back in the background what this call took: its caller got an exception instead."""
+        for lock in self.locks:
+            lock.undo(call)
 
     async def _in_order(self, call: Call) -> None:
         """Take one after the other, and keep what it has while it waits for the next."""

@@ -153,8 +153,11 @@ class Background(AsyncIO):
         self._arrivals.append(work)
         if not self._called:
             self._called = True
-            self._start()
-            self._bell.set()
+            try:
+                self._wake()
+            except BaseException:  # of a signal handler: nobody else would ring
+                self._wake()
+                raise
 
     def aside(self, work: Callable[[], Any]) -> "Future[Any]":
         """Call it in a thread of its own, so that a slow one does not keep the locks from being extended."""
@@ -167,18 +170,24 @@ class Background(AsyncIO):
         if self._thread is not None:
             self._thread.join(STOPS_IN)
 
-    def _start(self) -> None:
+    def _wake(self) -> None:
         with self._starts:
-            if self._thread is not None or self._stopped:
-                return
-            self._thread = threading.Thread(target=self._run, name="clustermutex", daemon=True)
-            try:
-                self._thread.start()
-                atexit.register(self.stop)
-            except RuntimeError:  # since Python 3.12, no thread can be started at exit
-                self._stopped = True
+            if self._thread is None and not self._stopped:
+                self._start()
+        self._bell.set()
+
+    def _start(self) -> None:
+        try:
+            threading.Thread(target=self._run, name="clustermutex", daemon=True).start()
+        except RuntimeError:  # since Python 3.12, no thread can be started at exit
+            self._stopped = True
 
     def _run(self) -> None:
+        with self._starts:
+            if self._thread is not None:  # a start that seemed to be interrupted had succeeded
+                return
+            self._thread = threading.current_thread()
+        atexit.register(self.stop)
         asyncio.run(self._work(), debug=False)  # or Python's development mode warns about slow callbacks
 
     async def _work(self) -> None:

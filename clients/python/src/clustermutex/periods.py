@@ -12,12 +12,11 @@ from typing import Any, Sequence
 from . import record
 from .attempt import Attempt, Call, in_doubt
 from .errors import HeldError, MutexError, RefusedError, UnavailableError
-from .identity import backtrace
 from .lock import Handle
 from .record import Key
 from .session import PATIENCE, Session, log
 from .transactions import Body, Verdict, keys
-from .transport import Flag, clock
+from .transport import clock
 
 MIN_PERIOD, MAX_PERIOD = 1.0, 10 * 365 * 86400.0
 TOLERANCE = 30.0  # how much clocks may differ before a call fails
@@ -35,12 +34,12 @@ def begins(now: float, every: float, offset: float) -> float:
     return (milliseconds - (milliseconds - round(offset * 1000)) % round(every * 1000)) / 1000
 
 
-async def take_period(session: Session, lock: Handle, stop: Flag, every: float, offset: float) -> bool:
+async def take_period(session: Session, lock: Handle, call: Call, every: float, offset: float) -> bool:
     """Take the period and the lock in one transaction. Return False if the period is taken.
 
     Raises LostError if the answer came after the hold; then the period is given back.
     """
-    call = Call(backtrace(), stop, clock() + session.gateway.timeout)
+    stop = call.stop
     settings = lock.settings
     lock.check_idle()
     if settings.need.kind:
