@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"regexp"
 	"testing"
 
 	"gopkg.in/yaml.v3"
