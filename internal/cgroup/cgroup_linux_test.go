@@ -27,7 +27,7 @@ func TestMountedFindsTheTree(t *testing.T) {
 		"version 1 alone":     {v1, nil},
 		"nothing that counts": {"\n - cgroup2\n29 23 - cgroup2 \n", nil},
 	} {
-		if got := mounted(c.mounts); !slices.Equal(got, c.want) {
+		if got := parseMounts(c.mounts); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v", about, got)
 		}
 	}
@@ -35,7 +35,7 @@ func TestMountedFindsTheTree(t *testing.T) {
 
 func TestPartialTreeProvesNothing(t *testing.T) {
 	elsewhere := tree{dir: t.TempDir(), root: "/"}
-	if err := elsewhere.whole(); err == nil {
+	if err := elsewhere.checkComplete(); err == nil {
 		t.Error("a plain directory passes as the whole tree")
 	}
 	if _, err := elsewhere.find(map[int64]bool{7: true}); err == nil {
@@ -51,7 +51,7 @@ func TestPartialTreeProvesNothing(t *testing.T) {
 }
 
 func TestOwnGroupIsWithinTheMount(t *testing.T) {
-	if _, err := (tree{dir: "/cg", root: "/somewhere/else"}).own(); err == nil {
+	if _, err := (tree{dir: "/cg", root: "/somewhere/else"}).ownDir(); err == nil {
 		t.Error("the group of this process is taken for one below another's")
 	}
 }
@@ -84,7 +84,7 @@ func TestUnitNamesAreValidForSystemdAndTheTree(t *testing.T) {
 
 // On a machine where no cgroup can be created, there is none to look for.
 func TestGroupIsFoundWhileItExists(t *testing.T) {
-	g, err := Make("a/b")
+	g, err := New("a/b")
 	if err != nil {
 		t.Logf("no cgroups here: %v", err)
 		return
@@ -118,7 +118,7 @@ func TestGroupIsFoundWhileItExists(t *testing.T) {
 	}
 	over := make(chan struct{}) // the lock was lost before, as in the grace period
 	close(over)
-	if n, err := g.Clear(over); n != 2 || err != nil {
+	if n, err := g.KillAll(over); n != 2 || err != nil {
 		t.Errorf("cleared of %d, %v", n, err)
 	}
 	if err := g.Remove(); err != nil {
@@ -127,7 +127,7 @@ func TestGroupIsFoundWhileItExists(t *testing.T) {
 	if _, found := find(); found {
 		t.Error("a removed group was found")
 	}
-	if n, err := g.Clear(nil); n != 0 || err != nil {
+	if n, err := g.KillAll(nil); n != 0 || err != nil {
 		t.Errorf("clearing a removed group: %d processes, %v", n, err)
 	}
 }

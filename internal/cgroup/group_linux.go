@@ -19,16 +19,16 @@ type Group struct {
 	dir *os.File
 }
 
-// Make makes a group for the command that this process runs under a lock. If systemd runs, this process enters a new
-// scope and the group is below it; otherwise it is below the group of this process.
-func Make(lock string) (*Group, error) {
-	t, dir, err := own()
+// New creates a group for the command that this process runs under a lock. If systemd runs, it moves this process to a
+// new scope and creates the group below that; otherwise it creates the group below that of this process.
+func New(lock string) (*Group, error) {
+	t, dir, err := findOwn()
 	if err != nil {
 		return nil, err
 	}
 	name := unitName(lock)
 	var noScope error
-	if !delegated(dir) && systemdRuns() {
+	if !isDelegated(dir) && systemdRuns() {
 		var scope string
 		if scope, noScope = t.enterScope(name+".scope", lock); noScope == nil {
 			dir = scope
@@ -42,13 +42,13 @@ func Make(lock string) (*Group, error) {
 	return g, err
 }
 
-// prefix begins the names of our groups.
+// prefix is how the names of our groups begin.
 const prefix = "mutexctl-"
 
-// maxName is the most bytes of a lock's name in the name of its group, which has at most 255.
+// maxName is how many bytes of a lock's name the name of its group has, which may have 255.
 const maxName = 100
 
-// unitName returns a name for a group that systemd also accepts.
+// unitName returns a unique name for a group, which is also valid as the name of a systemd unit.
 func unitName(lock string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < 128 && (r == '_' || r == '.' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z') {
@@ -59,9 +59,9 @@ func unitName(lock string) string {
 	return prefix + clean[:min(len(clean), maxName)] + "-" + uuid.NewString()[:8]
 }
 
-// delegated reports whether systemd has delegated the group (Delegate=yes). A command under a lock that takes another
-// lock stays in its group, and ends with it.
-func delegated(dir string) bool {
+// isDelegated reports whether this process may create groups below the group: systemd has delegated it (Delegate=yes),
+// or it is one of ours. The latter keeps a command that takes another lock in its group, with which it ends.
+func isDelegated(dir string) bool {
 	if strings.Contains(dir, "/"+prefix) {
 		return true
 	}
@@ -74,7 +74,7 @@ func delegated(dir string) bool {
 	return false
 }
 
-// makeBelow makes a group below own that this process controls.
+// makeBelow creates a group below another.
 func makeBelow(own, name string) (*Group, error) {
 	path := filepath.Join(own, name)
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -97,7 +97,7 @@ func open(path string) (*Group, error) {
 		return nil, err
 	}
 	if word := strings.TrimSpace(string(kind)); word != "domain" {
-		return nil, fmt.Errorf("the cgroup %s can only have threads: it is %q", path, word)
+		return nil, fmt.Errorf("the cgroup %s cannot have processes: its type is %q", path, word)
 	}
 	kill := filepath.Join(path, "cgroup.kill")
 	if err := unix.Access(kill, unix.W_OK); err != nil {
@@ -118,21 +118,21 @@ func open(path string) (*Group, error) {
 // Dir returns the directory of the group.
 func (g *Group) Dir() *os.File { return g.dir }
 
-// Of returns the group in an open directory.
-func Of(dir *os.File) *Group { return &Group{dir: dir} }
+// FromDir returns the group whose directory is open as dir.
+func FromDir(dir *os.File) *Group { return &Group{dir: dir} }
 
-// file returns the path of a file of the group by descriptor, without another lookup by name.
+// file returns the path of a file of the group, by the open descriptor instead of the group's name.
 func (g *Group) file(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", g.dir.Fd(), name) }
 
-// Evict moves a process of the group to where this process is.
+// Evict moves a process from the group to the group above.
 func (g *Group) Evict(pid int) error {
 	return os.WriteFile(g.file("../cgroup.procs"), fmt.Append(nil, pid), 0)
 }
 
-// Living returns how many processes live in the group and below it.
-func (g *Group) Living() (int, error) { return count(g.file(".")) }
+// CountProcesses returns how many processes the group has, including the groups below it.
+func (g *Group) CountProcesses() (int, error) { return countProcesses(g.file(".")) }
 
-// Kill kills all processes in the group. It does not wait for their end.
+// Kill kills all processes in the group, without waiting for their end.
 func (g *Group) Kill() error {
 	err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0)
 	if isGone(err) {
@@ -141,18 +141,18 @@ func (g *Group) Kill() error {
 	return err
 }
 
-// Clear kills all processes in the group and returns how many there were. It blocks until they are gone, or until done
-// is closed and they have had a moment to end.
-func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
+// KillAll kills all processes in the group, and returns how many there were. It blocks until they have ended, or until
+// done is closed, but at least for a moment.
+func (g *Group) KillAll(done <-chan struct{}) (killed int, err error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
-		n, err := g.Living()
+		n, err := g.CountProcesses()
 		switch {
 		case isGone(err):
 			return killed, nil
 		case n == 0 || err != nil:
 			return killed, err
 		}
-		if pause > time.Millisecond { // at first it may be a process whose end the kernel has just reported
+		if pause > time.Millisecond { // the first time, it may be a process that is just ending
 			killed = cmp.Or(killed, n)
 			if err := g.Kill(); err != nil {
 				return killed, err
@@ -170,10 +170,10 @@ func (g *Group) Clear(done <-chan struct{}) (killed int, err error) {
 	}
 }
 
-// Remove removes the group, and groups that the command made below it. It fails while they have processes.
+// Remove removes the group, and those that the command created below it. It fails while they have processes.
 func (g *Group) Remove() error { return remove(g.path()) }
 
-// path returns the path of the group; if it is gone, its former path with a mark.
+// path returns the path of the group; for a removed group, that of a file that does not exist.
 func (g *Group) path() string {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", g.dir.Fd()))
 	if err != nil {

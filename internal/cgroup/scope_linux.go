@@ -20,7 +20,7 @@ func systemdRuns() bool {
 	return err == nil && info.IsDir()
 }
 
-// scopeTimeout is how long systemd may take.
+// scopeTimeout bounds the creation of a scope by systemd.
 const scopeTimeout = 2 * time.Second
 
 // property is a property of a unit, for StartTransientUnit.
@@ -29,18 +29,18 @@ type property struct {
 	Value dbus.Variant
 }
 
-// auxiliary is an auxiliary unit; we pass none.
-type auxiliary struct {
+// auxiliaryUnit is an auxiliary unit; we pass none.
+type auxiliaryUnit struct {
 	Name       string
 	Properties []property
 }
 
-// enterScope makes systemd move this process into a scope of this name, below which it may make groups, and returns the
-// directory of the scope.
+// enterScope has systemd create a scope with this name and move this process to it, and returns the scope's directory.
+// This process may create groups below it.
 func (t tree) enterScope(name, lock string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scopeTimeout)
 	defer cancel()
-	conn, err := manager(ctx)
+	conn, err := dialSystemd(ctx)
 	if err != nil {
 		return "", fmt.Errorf("systemd created no scope: %w", err)
 	}
@@ -52,15 +52,16 @@ func (t tree) enterScope(name, lock string) (string, error) {
 		{"PIDs", dbus.MakeVariant([]uint32{0})}, // the caller
 	}
 	call := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
-		"org.freedesktop.systemd1.Manager.StartTransientUnit", 0, name, "fail", properties, []auxiliary{})
+		"org.freedesktop.systemd1.Manager.StartTransientUnit", 0, name, "fail", properties, []auxiliaryUnit{})
 	if call.Err != nil {
 		return "", fmt.Errorf("systemd created no scope: %w", call.Err)
 	}
-	return t.moved(ctx, name)
+	return t.awaitMove(ctx, name)
 }
 
-// manager connects to the system's systemd, or to the user's, by the private socket that needs no message bus.
-func manager(ctx context.Context) (*dbus.Conn, error) {
+// dialSystemd connects to the systemd of the system, or else of the user, over its private socket, which needs no
+// message bus.
+func dialSystemd(ctx context.Context) (*dbus.Conn, error) {
 	uid := strconv.Itoa(os.Getuid())
 	socket := "/run/systemd/private"
 	if uid != "0" {
@@ -77,18 +78,18 @@ func manager(ctx context.Context) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// moved waits until this process is in the scope, because systemd answers earlier.
-func (t tree) moved(ctx context.Context, scope string) (string, error) {
+// awaitMove waits until this process is in the scope, because systemd answers before it is, and returns its directory.
+func (t tree) awaitMove(ctx context.Context, scope string) (string, error) {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
 	for {
-		if dir, err := t.own(); err == nil && path.Base(dir) == scope {
+		if dir, err := t.ownDir(); err == nil && path.Base(dir) == scope {
 			return dir, nil
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return "", errors.New("systemd created a scope, but did not move this process there")
+			return "", errors.New("systemd created a scope, but did not move this process to it")
 		}
 	}
 }

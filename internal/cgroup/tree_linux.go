@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a mounted tree of cgroups, or a part of it.
+// tree is a mounted cgroup2 file system, which may show only a part of the machine's groups.
 type tree struct {
 	dir  string // mount point
 	root string // the group that is mounted there, as in /proc/self/cgroup
 }
 
-var errNone = errors.New("no cgroups of version 2 are mounted")
+var errNotMounted = errors.New("no cgroup2 file system is mounted")
 
 // trees finds the mounted trees.
 func trees() ([]tree, error) {
@@ -25,15 +25,15 @@ func trees() ([]tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := mounted(string(text))
+	all := parseMounts(string(text))
 	if len(all) == 0 {
-		return nil, errNone
+		return nil, errNotMounted
 	}
 	return all, nil
 }
 
-// mounted reads the text of /proc/PID/mountinfo.
-func mounted(mountinfo string) (all []tree) {
+// parseMounts returns the trees in the text of /proc/PID/mountinfo.
+func parseMounts(mountinfo string) (all []tree) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, _ := strings.Cut(line, " - ")
 		fields := strings.Fields(before)
@@ -48,23 +48,23 @@ func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// own finds the group of this process and the tree that contains it.
-func own() (tree, string, error) {
+// findOwn returns the tree that contains the group of this process, and the directory of that group.
+func findOwn() (tree, string, error) {
 	all, err := trees()
 	if err != nil {
 		return tree{}, "", err
 	}
 	for _, t := range all {
 		var dir string
-		if dir, err = t.own(); err == nil {
+		if dir, err = t.ownDir(); err == nil {
 			return t, dir, nil
 		}
 	}
 	return tree{}, "", err
 }
 
-// own returns the directory of the group of this process.
-func (t tree) own() (string, error) {
+// ownDir returns the directory of the group of this process in the tree.
+func (t tree) ownDir() (string, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return "", err
@@ -80,33 +80,34 @@ func (t tree) own() (string, error) {
 		}
 		return filepath.Join(t.dir, below), nil
 	}
-	return "", errors.New("this process is in no cgroup of version 2")
+	return "", errors.New("this process is in no cgroup2 group")
 }
 
-// root is the inode number of the root of the machine's tree. Roots of partial trees have others.
-const root = 1
+// rootInode is the inode number of the root of the machine's tree. The root of a part of it has another.
+const rootInode = 1
 
-// whole returns an error if the tree is only a part of the machine's.
-func (t tree) whole() error {
+// checkComplete returns an error if the tree shows only a part of the machine's groups.
+func (t tree) checkComplete() error {
 	var s unix.Stat_t
 	if err := unix.Stat(t.dir, &s); err != nil {
 		return fmt.Errorf("%s: %w", t.dir, err)
 	}
-	if s.Ino != root {
+	if s.Ino != rootInode {
 		return fmt.Errorf("%s shows only a part of the cgroups of this machine", t.dir)
 	}
 	return nil
 }
 
-// Find searches the machine's tree for the groups with these ids, and returns how many processes live in and below
-// each. A group that is missing in the result is certainly gone; an error means that nothing is certain.
+// Find searches all groups of the machine for those with these ids, and returns how many processes each has, including
+// the groups below it. A group that is missing in the result does not exist, for certain; after an error nothing is
+// certain.
 func Find(ids map[int64]bool) (map[int64]int, error) {
 	all, err := trees()
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range all {
-		if err = t.whole(); err == nil {
+		if err = t.checkComplete(); err == nil {
 			return t.find(ids)
 		}
 	}
@@ -119,7 +120,7 @@ func (t tree) find(ids map[int64]bool) (map[int64]int, error) {
 		if !ids[id] {
 			return nil
 		}
-		n, err := count(dir)
+		n, err := countProcesses(dir)
 		if err == nil {
 			found[id] = n
 		}
@@ -128,8 +129,8 @@ func (t tree) find(ids map[int64]bool) (map[int64]int, error) {
 	return found, err
 }
 
-// walk calls f for the group in a directory and for all groups below it, except those removed meanwhile. It fails if a
-// group is hidden, by an unreadable directory or a mount.
+// walk calls f for the group in a directory and all groups below it, except those removed meanwhile. It fails if an
+// unreadable directory or a mount hides a group.
 func walk(dir string, f func(dir string, id int64) error) error {
 	file, err := os.Open(dir)
 	if isGone(err) {
@@ -165,12 +166,12 @@ func walk(dir string, f func(dir string, id int64) error) error {
 	return nil
 }
 
-// isGone reports whether a group was removed: a file of it that is already open then returns ENODEV.
+// isGone reports whether the error means that the group was removed. Files of it that were open then return ENODEV.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// count returns how many processes live in the group and below it. If the kernel reports some, it is at least one, even
-// if none is visible: they may be in another pid namespace.
-func count(dir string) (int, error) {
+// countProcesses returns how many processes the group has, including the groups below it. If the kernel reports that it
+// has some, the result is at least one, although they may be invisible in this pid namespace.
+func countProcesses(dir string) (int, error) {
 	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
 	if err != nil {
 		return 0, err
@@ -185,7 +186,7 @@ func count(dir string) (int, error) {
 		return err
 	})
 	if err != nil || n == 0 {
-		return 1, nil //nolint:nilerr // at least one process certainly lives there
+		return 1, nil //nolint:nilerr // the kernel reports that there is at least one
 	}
 	return n, nil
 }

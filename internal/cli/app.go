@@ -109,7 +109,7 @@ func (a *app) writeNotes(notes ...string) error {
 }
 
 // interactive reports whether there is a terminal to ask on.
-func (a *app) interactive() bool { return term.Is(a.Stdin) && term.Is(a.Stderr) }
+func (a *app) interactive() bool { return term.IsTerminal(a.Stdin) && term.IsTerminal(a.Stderr) }
 
 // The variables by which a command knows the lock that it runs under.
 const (

@@ -64,7 +64,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 }
 
 func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
-	t := term.Table{Whole: true}
+	t := term.Table{Unclipped: true}
 	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", askedColumn, extendedColumn, ackColumn, "OWNER", "HOST:PID", "HELD",
 		"WHY")
 	ways := map[string]int{}
@@ -88,8 +88,8 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 }
 
 // narrower is how the history becomes narrower: what happened to which lock, and why, stays longest.
-func (o *historyOptions) narrower() []term.Less {
-	return []term.Less{
+func (o *historyOptions) narrower() []term.NarrowStep {
+	return []term.NarrowStep{
 		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
 		term.Cut("BY", textColumns), term.Cut("WHY", textColumns), term.Drop("HELD AS"), term.Drop(ackColumn),
 		term.Drop(extendedColumn), term.Drop(askedColumn), term.Cut("HOST:PID", 20), term.Drop("HOST:PID"),

@@ -33,7 +33,7 @@ type job struct {
 // work starts the command and returns when it has ended, by itself or because the lock was lost. An error without a
 // text is the command's status; the child is nil when it did not start.
 func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
-	if err := j.signals.Hand(); err != nil {
+	if err := j.signals.HandOver(); err != nil {
 		return nil, err
 	}
 	held := func() bool { return lock.Context().Err() == nil && time.Now().Before(lock.Deadline()) }
@@ -70,7 +70,7 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 
 // clear ends what the command left behind, so that nothing works on without the lock.
 func (j *job) clear(lock *mutex.Lock, c *childproc.Child) {
-	killed, err := c.Clear(lock.Context().Done())
+	killed, err := c.KillLeftovers(lock.Context().Done())
 	switch {
 	case err != nil:
 		j.app.say("the command left processes behind that cannot be ended: %v", err)
@@ -142,7 +142,7 @@ func (o *onAsk) Set(value string) error {
 func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
 	j.app.say("%v", lock.FinishRequestError())
 	switch {
-	case childproc.Ends(j.onAsk.signal):
+	case childproc.EndsCommand(j.onAsk.signal):
 		j.app.say("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
 		c.EndWith(j.onAsk.signal, j.grace)
 	case j.onAsk.signal != 0:

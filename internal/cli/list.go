@@ -186,8 +186,8 @@ func (o *listOptions) wanted(l *locks.Row) bool {
 }
 
 // narrower is how the table of locks becomes narrower: the name and what is urgent about a lock stay longest.
-func (o *listOptions) narrower() []term.Less {
-	return []term.Less{
+func (o *listOptions) narrower() []term.NarrowStep {
+	return []term.NarrowStep{
 		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
 		term.Cut("PURPOSE", 16), term.Drop("PURPOSE"), term.Drop("HELD AS"), term.Drop("CLOCK"),
 		term.Cut("HOST:PID", 20), term.Drop("HOST:PID"), term.Cut("OWNER", 7), term.Drop("OWNER"),
@@ -198,7 +198,7 @@ func (o *listOptions) narrower() []term.Less {
 
 func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) error {
 	all.sayVerdict(o.app, now)
-	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Whole: true}
+	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Unclipped: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")
 	abandoned := false

@@ -40,7 +40,7 @@ func (j *job) once() error {
 		switch {
 		case ran:
 			err = j.outcome(work, without(err, counted))
-			c.InterruptToo()
+			c.PropagateInterrupt()
 			return err
 		case err == nil:
 			return j.skipped()

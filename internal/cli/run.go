@@ -198,7 +198,7 @@ func (j *job) always() error {
 	}
 	c, err := j.work(lock)
 	err = j.outcome(err, lock.Unlock())
-	c.InterruptToo()
+	c.PropagateInterrupt()
 	return err
 }
 

@@ -22,7 +22,7 @@ type Child struct {
 	group     *Group
 	tty       *terminal
 	resume    func() bool   // reports whether a suspended command may continue
-	suspended atomic.Bool   // stopped by the terminal, or kept so because resume said no
+	suspended atomic.Bool   // stopped by the terminal, and not continued since
 	done      chan struct{} // closed when the command has ended and code is set
 	code      int
 }
@@ -34,7 +34,7 @@ func Start(cmd *exec.Cmd, group *Group, resume func() bool) (*Child, error) {
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(c.cmd.SysProcAttr)
 	group.Contain(c.cmd)
-	c.tty.lend(c.cmd.SysProcAttr)
+	c.tty.lendTo(c.cmd.SysProcAttr)
 	started := make(chan error)
 	go func() {
 		// the kernel ties dieWithParent to the thread that started the command, not to the process
@@ -52,7 +52,7 @@ func Start(cmd *exec.Cmd, group *Group, resume func() bool) (*Child, error) {
 	}()
 	if err := <-started; err != nil {
 		c.tty.takeBack()
-		return nil, notStarted(cmd.Path, err)
+		return nil, newStartError(cmd.Path, err)
 	}
 	return c, nil
 }
@@ -97,14 +97,14 @@ func (c *Child) suspend() {
 	}
 	if c.resume() {
 		c.suspended.Store(false)
-		c.tty.give(c.cmd.Process.Pid)
+		c.tty.setForeground(c.cmd.Process.Pid)
 		c.Signal(unix.SIGCONT)
 	}
 }
 
-// InterruptToo ends mutexctl and its group with INT if that ended the command in the terminal's foreground, so that a
-// shell script does not continue with its next line. Call it after releasing the lock.
-func (c *Child) InterruptToo() {
+// PropagateInterrupt sends INT to mutexctl and its process group if Ctrl-C ended the command, so that a shell script
+// does not continue with its next line. Call it after releasing the lock.
+func (c *Child) PropagateInterrupt() {
 	if c != nil && c.tty != nil && c.code == SignalStatus+int(unix.SIGINT) {
 		signal.Reset(unix.SIGINT)
 		_ = unix.Kill(0, unix.SIGINT)
@@ -118,35 +118,38 @@ func (c *Child) Signal(sig os.Signal) {
 	}
 }
 
-// Clear kills what the ended command left in its [Group], and returns how many processes that were. It blocks until
-// they are gone, or done is closed.
-func (c *Child) Clear(done <-chan struct{}) (killed int, err error) { return c.group.clear(done) }
+// KillLeftovers kills the processes that the ended command left in its [Group], and returns how many there were. It
+// blocks until they have ended, or done is closed.
+func (c *Child) KillLeftovers(done <-chan struct{}) (killed int, err error) {
+	return c.group.killAll(done)
+}
 
-// End ends the whole group with TERM and, after the grace period, KILL. The grace period is for the whole group: a
-// shell ends at once on TERM, while the program that it runs may have to clean up. A suspended command gets none,
-// because it would have to run for that, although the lock is lost. What left the process group, but not the [Group],
-// is killed without grace at the end.
+// End ends the whole process group with TERM and, after the grace period, KILL. The grace period lasts until the whole
+// group has ended: a shell ends at once on TERM, while the program that it runs may have to clean up. A suspended
+// command gets no grace period, because it would run without the lock. Processes that left the process group but not
+// the [Group] are killed last, without a grace period.
 func (c *Child) End(grace time.Duration) { c.EndWith(unix.SIGTERM, grace) }
 
 // EndWith is [Child.End] with another signal than TERM.
 func (c *Child) EndWith(sig os.Signal, grace time.Duration) {
 	if !c.suspended.Load() {
 		c.Signal(sig)
-		c.untilGone(time.After(grace))
+		c.awaitGroup(time.After(grace))
 	}
 	c.Signal(unix.SIGKILL)
 	<-c.done
-	_, _ = c.Clear(nil) // what fails here, the second process tries once more
+	_, _ = c.KillLeftovers(nil) // if this fails, the guard tries again
 }
 
-// Linger gives what the ended command left in its process group time to end by itself.
-func (c *Child) Linger(grace time.Duration) { c.untilGone(time.After(grace)) }
+// Linger waits, at most for the grace period, until the processes that the ended command left in its process group have
+// ended, too.
+func (c *Child) Linger(grace time.Duration) { c.awaitGroup(time.After(grace)) }
 
-// untilGone blocks until the whole group has ended, or enough fires.
-func (c *Child) untilGone(enough <-chan time.Time) {
+// awaitGroup blocks until the whole process group has ended, or timeout fires.
+func (c *Child) awaitGroup(timeout <-chan time.Time) {
 	select {
 	case <-c.done:
-	case <-enough:
+	case <-timeout:
 		return
 	}
 	again := time.NewTicker(10 * time.Millisecond)
@@ -155,14 +158,14 @@ func (c *Child) untilGone(enough <-chan time.Time) {
 		c.reap()
 		select {
 		case <-again.C:
-		case <-enough:
+		case <-timeout:
 			return
 		}
 	}
 }
 
-// reap waits for dead processes of the group whose parents died first. The first process of a container inherits them;
-// if mutexctl did not reap them, they would count as alive.
+// reap reaps ended processes of the group whose parents ended first. As the first process of a container, mutexctl
+// inherits them; unreaped, they would count as running.
 func (c *Child) reap() {
 	for {
 		if pid, err := unix.Wait4(-c.cmd.Process.Pid, nil, unix.WNOHANG, nil); err != unix.EINTR && pid <= 0 {

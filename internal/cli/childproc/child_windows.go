@@ -19,24 +19,24 @@ type Child struct {
 	code int
 }
 
-// Start starts the command. There are no groups but its job, and nothing suspends commands here, so resume is not
-// asked. The error is a [*StartError].
+// Start starts the command. The other parameters are for systems with cgroups and suspended commands. The error is a
+// [*StartError].
 func Start(cmd *exec.Cmd, _ *Group, _ func() bool) (*Child, error) {
 	job, err := newJob()
 	if err != nil {
-		return nil, notStarted(cmd.Path, err)
+		return nil, newStartError(cmd.Path, err)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 	if err := cmd.Start(); err != nil {
 		_ = windows.CloseHandle(job)
-		return nil, notStarted(cmd.Path, err)
+		return nil, newStartError(cmd.Path, err)
 	}
 	c := &Child{cmd: cmd, job: job, done: make(chan struct{})}
 	if err := c.join(); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		_ = windows.CloseHandle(job)
-		return nil, notStarted(cmd.Path, err)
+		return nil, newStartError(cmd.Path, err)
 	}
 	go func() {
 		err := cmd.Wait()
@@ -87,16 +87,17 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Code returns the status of the ended command.
 func (c *Child) Code() int { return c.code }
 
-// Linger does nothing, as [Child.Clear].
+// Linger does nothing, as [Child.KillLeftovers].
 func (c *Child) Linger(time.Duration) {}
 
-// Clear does nothing: what a command leaves in the background goes on.
-func (c *Child) Clear(<-chan struct{}) (int, error) { return 0, nil }
+// KillLeftovers does nothing: what a command leaves in the background goes on.
+func (c *Child) KillLeftovers(<-chan struct{}) (int, error) { return 0, nil }
 
-// InterruptToo lets what the command left in the background go on without the lock. Call it after releasing the lock.
-func (c *Child) InterruptToo() {
+// PropagateInterrupt lets processes that the command left in the background outlive mutexctl. Call it after releasing
+// the lock.
+func (c *Child) PropagateInterrupt() {
 	if c != nil {
-		_ = limit(c.job, 0) // if it fails, what is left ends with us
+		_ = limit(c.job, 0) // if it fails, they end with mutexctl
 	}
 }
 

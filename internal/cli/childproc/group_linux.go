@@ -12,36 +12,36 @@ import (
 	"github.com/clustermutex/unlocker/internal/cgroup"
 )
 
-// Group is a cgroup for a command, and for all that it starts, which ends with mutexctl: a second process of mutexctl
-// kills what lives in it when the first has ended, however. A nil Group is none.
+// Group is a cgroup for a command and all processes that it starts. None outlives mutexctl, even if that is killed: a
+// second process of mutexctl, the guard, then kills them. A nil Group does nothing.
 type Group struct {
-	cgroup *cgroup.Group
-	guard  *os.File // a pipe whose other end the second process reads: it is closed when the first ends
+	cgroup    *cgroup.Group
+	guardPipe *os.File // the guard reads its other end, and sees end of file when this process ends
 }
 
-// NewGroup makes a group for the command under a lock. It fails if the command could not start in it.
+// NewGroup creates a group for the command under a lock, and its guard. It fails if the command could not start in it.
 func NewGroup(lock string) (*Group, error) {
-	made, err := cgroup.Make(lock)
+	made, err := cgroup.New(lock)
 	if err != nil {
 		return nil, err
 	}
 	g := &Group{cgroup: made}
 	if err := g.startGuard(); err != nil {
 		g.Close()
-		return nil, fmt.Errorf("no process starts in a cgroup of its own: %w", err)
+		return nil, fmt.Errorf("cannot start a process in a cgroup of its own: %w", err)
 	}
 	return g, nil
 }
 
-// startGuard starts the second process as the command will be started, which proves that the system allows that, and
-// takes it out of the group.
+// startGuard starts the guard in the group, which proves that the system allows that for the command, too, and moves it
+// out of the group.
 func (g *Group) startGuard() error {
 	ours, theirs, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer ours.Close()
-	g.guard = theirs
+	g.guardPipe = theirs
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{"mutexctl", GuardArgument}, Dir: "/", Stdin: ours,
 		ExtraFiles:  []*os.File{g.cgroup.Dir()},
@@ -59,14 +59,14 @@ func (g *Group) startGuard() error {
 	return nil
 }
 
-// GuardArgument is the only argument of the second process.
+// GuardArgument is the only argument of the guard.
 const GuardArgument = "guard-of-run"
 
-// guardFD is where the second process finds the group.
+// guardFD is the file descriptor of the group's directory in the guard.
 const guardFD = 3
 
-// Guard is the second process: it waits until the first has ended, and then kills what lives in the group. Where the
-// first did all that itself, there is nothing left to do.
+// Guard is the main function of the guard. It waits until the process that started it has ended, and then kills all
+// processes in the group. Usually that process has left nothing to do.
 func Guard() int {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 	dir := os.NewFile(guardFD, "cgroup")
@@ -78,15 +78,15 @@ func Guard() int {
 			break
 		}
 	}
-	group := cgroup.Of(dir)
-	_ = group.Evict(os.Getpid()) // done already, or the first was killed before it could, and we would kill ourselves
+	group := cgroup.FromDir(dir)
+	_ = group.Evict(os.Getpid()) // already done, unless mutexctl was killed before: then Kill would kill this process
 	if err := group.Kill(); err != nil {
 		return unknownStatus
 	}
-	if _, err := group.Clear(nil); err != nil {
+	if _, err := group.KillAll(nil); err != nil {
 		return unknownStatus
 	}
-	_ = group.Remove() // done already, or the first never came to use it
+	_ = group.Remove() // already done, unless mutexctl was killed
 	return 0
 }
 
@@ -110,23 +110,23 @@ func (g *Group) Contain(cmd *exec.Cmd) {
 	cmd.SysProcAttr.CgroupFD = int(g.cgroup.Dir().Fd())
 }
 
-// clear kills what lives in the group, and returns how many processes that were. It blocks until they are gone or done
+// killAll kills all processes in the group, and returns how many there were. It blocks until they have ended, or done
 // is closed.
-func (g *Group) clear(done <-chan struct{}) (killed int, err error) {
+func (g *Group) killAll(done <-chan struct{}) (killed int, err error) {
 	if g == nil {
 		return 0, nil
 	}
-	return g.cgroup.Clear(done)
+	return g.cgroup.KillAll(done)
 }
 
-// Close removes the group, if nobody lives in it.
+// Close removes the group if it has no processes.
 func (g *Group) Close() {
 	if g == nil {
 		return
 	}
-	_ = g.cgroup.Remove() // otherwise the second process does so, once it can
+	_ = g.cgroup.Remove() // otherwise the guard removes it, once it can
 	g.cgroup.Close()
-	if g.guard != nil {
-		g.guard.Close()
+	if g.guardPipe != nil {
+		g.guardPipe.Close()
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"os/exec"
 )
 
-// Group is a cgroup for a command, of which there is none: only Linux has them.
+// Group is a cgroup for a command. Only Linux has cgroups.
 type Group struct{}
 
 // NewGroup fails.
 func NewGroup(string) (*Group, error) { return nil, errors.New("this system has no cgroups") }
 
-// GuardArgument is the only argument of a second process, which is never started.
+// GuardArgument is the only argument of the guard, which is never started.
 const GuardArgument = "guard-of-run"
 
 // Guard does nothing.
@@ -28,4 +28,4 @@ func (*Group) Contain(*exec.Cmd) {}
 // Close does nothing.
 func (*Group) Close() {}
 
-func (*Group) clear(<-chan struct{}) (int, error) { return 0, nil }
+func (*Group) killAll(<-chan struct{}) (int, error) { return 0, nil }

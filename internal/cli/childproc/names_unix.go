@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forwarded are the signals that reach the command.
-func forwarded() []os.Signal {
+// forwardedSignals are the signals that are passed on to the command.
+func forwardedSignals() []os.Signal {
 	return []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2}
 }
 
@@ -30,8 +30,8 @@ func ParseSignal(name string) (syscall.Signal, error) {
 // SignalName returns the name of a signal, such as SIGTERM.
 func SignalName(s syscall.Signal) string { return unix.SignalName(s) }
 
-// Ends reports whether a signal asks a command to end.
-func Ends(s syscall.Signal) bool { return s != 0 && s != unix.SIGUSR1 && s != unix.SIGUSR2 }
+// EndsCommand reports whether a signal asks a command to end.
+func EndsCommand(s syscall.Signal) bool { return s != 0 && s != unix.SIGUSR1 && s != unix.SIGUSR2 }
 
 // Shell returns a command that the system's shell reads.
 func Shell(ctx context.Context, script string) *exec.Cmd {

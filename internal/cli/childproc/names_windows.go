@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// forwarded are what reaches mutexctl: Ctrl-C and Ctrl-Break; the end of the window, the session or the system.
-func forwarded() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
+// forwardedSignals are the events that are passed on to the command: Ctrl-C and Ctrl-Break; the end of the window, the
+// session or the system.
+func forwardedSignals() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
 
 // ParseSignal returns SIGINT or SIGTERM, which both stand for Ctrl-Break, and 0 if the name is not that of a signal. It
 // fails if the signal cannot be sent to a command.
@@ -25,11 +26,11 @@ func ParseSignal(name string) (syscall.Signal, error) {
 	return 0, nil
 }
 
-// SignalName returns what a signal is for the command.
+// SignalName returns the name of the event that the command gets instead of a signal.
 func SignalName(syscall.Signal) string { return "Ctrl-Break" }
 
-// Ends reports whether a signal asks a command to end.
-func Ends(s syscall.Signal) bool { return s != 0 }
+// EndsCommand reports whether a signal asks a command to end.
+func EndsCommand(s syscall.Signal) bool { return s != 0 }
 
 // Shell returns a command that the system's shell reads.
 func Shell(ctx context.Context, script string) *exec.Cmd {

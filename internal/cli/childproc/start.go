@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// StartError is why a command did not start.
+// StartError means that a command did not start.
 type StartError struct {
 	Command string
 	Missing bool  // there is no such command
@@ -41,11 +41,11 @@ func Find(name string) (string, error) {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
 		return "", &StartError{Command: name, Missing: true}
 	}
-	return "", notStarted(name, err)
+	return "", newStartError(name, err)
 }
 
-// notStarted keeps the system's reason, without what the packages in between add.
-func notStarted(name string, err error) error {
+// newStartError returns a [*StartError] with the system's reason, without what the packages in between add.
+func newStartError(name string, err error) error {
 	var reason syscall.Errno
 	if errors.As(err, &reason) {
 		err = reason
@@ -56,27 +56,27 @@ func notStarted(name string, err error) error {
 // SignalStatus plus the number of a signal is the status of a process that the signal ended.
 const SignalStatus = 128
 
-// unknownStatus is the status of a command whose end is unknown.
+// unknownStatus is the status of a command whose own status is unknown.
 const unknownStatus = 1
 
-// Signals forwards signals to a command. It catches them from the start, so that none ends mutexctl between taking and
-// releasing the lock. Until [Signals.Hand], the first one ends the context.
+// Signals catches signals, so that none ends mutexctl between taking and releasing the lock. Until [Signals.HandOver],
+// the first one ends the context; later ones are delivered on a channel.
 type Signals struct {
-	c    chan os.Signal
-	ctx  context.Context
-	end  context.CancelCauseFunc
-	over chan struct{}
+	c       chan os.Signal
+	ctx     context.Context
+	end     context.CancelCauseFunc
+	stopped chan struct{}
 }
 
 // Catch starts catching signals. [Signals.Context] is derived from ctx.
 func Catch(ctx context.Context) *Signals {
-	s := &Signals{c: make(chan os.Signal, 8), over: make(chan struct{})}
+	s := &Signals{c: make(chan os.Signal, 8), stopped: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(ctx)
-	signal.Notify(s.c, heeded(forwarded()...)...)
-	// Nobody hears of this one, which would end us, and leave the lock, because nobody reads our stderr any more.
+	signal.Notify(s.c, notIgnored(forwardedSignals()...)...)
+	// SIGPIPE is ignored: when nobody reads our stderr any more, it would end us and leave the lock.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
-		defer close(s.over)
+		defer close(s.stopped)
 		select {
 		case sig := <-s.c:
 			s.end(SignalError{sig.(syscall.Signal)})
@@ -86,16 +86,16 @@ func Catch(ctx context.Context) *Signals {
 	return s
 }
 
-// Context ends with the first signal that comes before [Signals.Hand], with a [SignalError] as its cause.
+// Context ends with the first signal that comes before [Signals.HandOver], with a [SignalError] as its cause.
 func (s *Signals) Context() context.Context { return s.ctx }
 
-// C delivers the signals after [Signals.Hand].
+// C delivers the signals after [Signals.HandOver].
 func (s *Signals) C() <-chan os.Signal { return s.c }
 
-// Hand hands signals over to the command. If one came before, it is the error.
-func (s *Signals) Hand() error {
+// HandOver makes [Signals.C] deliver signals from now on. If one came before, it is the error.
+func (s *Signals) HandOver() error {
 	s.end(nil)
-	<-s.over
+	<-s.stopped
 	if sig, ok := context.Cause(s.ctx).(SignalError); ok {
 		return sig
 	}
@@ -114,11 +114,11 @@ type SignalError struct{ syscall.Signal }
 // Error names the signal.
 func (e SignalError) Error() string { return "ended by the signal " + e.Signal.String() }
 
-// UntilSignal returns a context that INT and TERM end, with a SignalError as its cause.
+// UntilSignal returns a context that ends with INT or TERM, with a [SignalError] as its cause.
 func UntilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM)...)
+	signal.Notify(signals, notIgnored(syscall.SIGINT, syscall.SIGTERM)...)
 	go func() {
 		select {
 		case sig := <-signals:
@@ -132,7 +132,7 @@ func UntilSignal(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// heeded leaves out signals that our parent made us ignore, as nohup does, and shells do for background jobs.
-func heeded(signals ...os.Signal) []os.Signal {
+// notIgnored removes signals that our parent made us ignore, as nohup does, and shells do for background jobs.
+func notIgnored(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, signal.Ignored)
 }

@@ -23,28 +23,29 @@ func openTerminal() *terminal {
 		return nil
 	}
 	t := &terminal{file: file, own: unix.Getpgrp()}
-	if !t.foreground() {
+	if !t.inForeground() {
 		file.Close()
 		return nil
 	}
 	return t
 }
 
-func (t *terminal) foreground() bool {
+func (t *terminal) inForeground() bool {
 	group, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == t.own
 }
 
-// lend puts the command that is about to start into the foreground.
-func (t *terminal) lend(attr *syscall.SysProcAttr) {
+// lendTo puts the command that is about to start into the foreground.
+func (t *terminal) lendTo(attr *syscall.SysProcAttr) {
 	if t != nil {
 		attr.Foreground = true
 		attr.Ctty = int(t.file.Fd())
 	}
 }
 
-// give puts the group into the foreground, with SIGTTOU ignored: it would stop a background process that does this.
-func (t *terminal) give(group int) {
+// setForeground puts a process group into the foreground. SIGTTOU must be ignored: it would stop a background process
+// that does this.
+func (t *terminal) setForeground(group int) {
 	if t == nil {
 		return
 	}
@@ -54,6 +55,6 @@ func (t *terminal) give(group int) {
 // takeBack puts mutexctl back into the foreground.
 func (t *terminal) takeBack() {
 	if t != nil {
-		t.give(t.own)
+		t.setForeground(t.own)
 	}
 }

@@ -35,11 +35,11 @@ func TestColumnsMatchATerminal(t *testing.T) {
 
 func TestTableIsCutToTheTerminalInSteps(t *testing.T) {
 	fit := func(width int) (said string, lines []string) {
-		table := term.Table{Whole: true}
+		table := term.Table{Unclipped: true}
 		table.Row("LOCK", "HOST", "WHY")
 		table.Row("billing/2026-08/eu-west", "web-1", "漢字 its deadline passed")
 		table.Row("a", "-", "-")
-		said = table.Fit(width, []term.Less{term.Cut("WHY", 10), term.Drop("HOST"), term.Cut("LOCK", 12),
+		said = table.Fit(width, []term.NarrowStep{term.Cut("WHY", 10), term.Drop("HOST"), term.Cut("LOCK", 12),
 			term.Drop("NONE"), term.Drop("WHY")})
 		var b strings.Builder
 		proctest.Must(t, table.Write(&b))

@@ -9,12 +9,13 @@ import (
 	xterm "golang.org/x/term"
 )
 
-// usualColumns is the width of a terminal that does not tell its own.
-const usualColumns = 80
+// defaultColumns is the assumed width of a terminal that does not report one.
+const defaultColumns = 80
 
-// Width is how many columns the terminal has: what COLUMNS says, or the terminal itself. 0 = the file is no terminal.
+// Width returns the number of columns of the terminal, from $COLUMNS or the terminal itself; 0 if the file is no
+// terminal.
 func Width(f *os.File) int {
-	if !Is(f) {
+	if !IsTerminal(f) {
 		return 0
 	}
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
@@ -23,12 +24,12 @@ func Width(f *os.File) int {
 	if n, _, err := xterm.GetSize(int(f.Fd())); err == nil && n > 0 {
 		return n
 	}
-	return usualColumns
+	return defaultColumns
 }
 
-// Height is how many rows the terminal has; 0 = the file is no terminal, or its height is not known.
+// Height returns the number of rows of the terminal; 0 if the file is no terminal, or its height is unknown.
 func Height(f *os.File) int {
-	if !Is(f) {
+	if !IsTerminal(f) {
 		return 0
 	}
 	_, n, err := xterm.GetSize(int(f.Fd()))
@@ -38,49 +39,49 @@ func Height(f *os.File) int {
 	return n
 }
 
-// Less is a step that makes a table narrower.
-type Less struct {
-	header string
-	least  int
+// NarrowStep is one way to make a table narrower: see [Cut] and [Drop].
+type NarrowStep struct {
+	header     string
+	minColumns int
 }
 
-// Cut cuts what is in a column, to no less than these columns.
-func Cut(header string, least int) Less { return Less{header, least} }
+// Cut is the step that cuts the cells below this header, to no less than minColumns.
+func Cut(header string, minColumns int) NarrowStep { return NarrowStep{header, minColumns} }
 
-// Drop leaves a column out.
-func Drop(header string) Less { return Less{header: header} }
+// Drop is the step that removes the column with this header.
+func Drop(header string) NarrowStep { return NarrowStep{header: header} }
 
-// Fit makes the table as narrow as the terminal, by as few of the steps as that takes, one after the other. It says
-// what it did; empty if nothing was cut.
-func (t *Table) Fit(width int, steps []Less) string {
+// Fit makes the table as narrow as the terminal: it takes the steps in order, as few as necessary. It returns a note
+// about what was cut; empty if nothing was.
+func (t *Table) Fit(width int, steps []NarrowStep) string {
 	if width == 0 || len(t.rows) < 2 {
 		return ""
 	}
-	var out, short []string
+	var dropped, cut []string
 	for _, step := range steps {
 		over := t.width() - width
 		column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == step.header })
 		switch {
 		case over <= 0 || column < 0:
-		case step.least == 0:
+		case step.minColumns == 0:
 			t.drop(column)
-			out = append(out, step.header)
-			short = slices.DeleteFunc(short, func(s string) bool { return s == step.header })
-		case t.shorten(column, max(step.least, t.widths()[column]-over)) && !slices.Contains(short, step.header):
-			short = append(short, step.header)
+			dropped = append(dropped, step.header)
+			cut = slices.DeleteFunc(cut, func(s string) bool { return s == step.header })
+		case t.clipColumn(column, max(step.minColumns, t.widths()[column]-over)) && !slices.Contains(cut, step.header):
+			cut = append(cut, step.header)
 		}
 	}
-	var said []string
-	if len(short) > 0 {
-		said = append(said, strings.Join(short, ", ")+" cut")
+	var parts []string
+	if len(cut) > 0 {
+		parts = append(parts, strings.Join(cut, ", ")+" cut")
 	}
-	if len(out) > 0 {
-		said = append(said, "without "+strings.Join(out, ", "))
+	if len(dropped) > 0 {
+		parts = append(parts, "without "+strings.Join(dropped, ", "))
 	}
-	if said == nil {
+	if parts == nil {
 		return ""
 	}
-	return strconv.Itoa(width) + " columns: " + strings.Join(said, ", ") + "; -o wide has all"
+	return strconv.Itoa(width) + " columns: " + strings.Join(parts, ", ") + "; -o wide has all"
 }
 
 func (t *Table) width() int {
@@ -97,26 +98,26 @@ func (t *Table) drop(column int) {
 	}
 }
 
-// shorten cuts what is in a column, and reports whether anything was cut. Of names both ends are kept: those that begin
-// alike differ at the end. The last column has sentences.
-func (t *Table) shorten(column, most int) (cut bool) {
+// clipColumn cuts the cells of a column, and reports whether anything was cut. It keeps both ends, because names that
+// begin alike differ at the end; but of the last column, which has sentences, the beginning.
+func (t *Table) clipColumn(column, columns int) (cut bool) {
 	clip := clipMiddle
 	if column == len(t.rows[0])-1 {
 		clip = Clip
 	}
 	for _, row := range t.rows[1:] {
 		whole := row[column].text
-		row[column].text = clip(whole, most)
+		row[column].text = clip(whole, columns)
 		cut = cut || row[column].text != whole
 	}
 	return cut
 }
 
-// clipMiddle shortens visible text to most columns.
-func clipMiddle(s string, most int) string {
-	if Columns(s) <= most {
+// clipMiddle shortens visible text to this many columns, in its middle.
+func clipMiddle(s string, columns int) string {
+	if Columns(s) <= columns {
 		return s
 	}
-	end := most / 3
-	return Clip(s, most-end) + width().TruncateLeft(s, Columns(s)-end, "")
+	end := columns / 3
+	return Clip(s, columns-end) + width().TruncateLeft(s, Columns(s)-end, "")
 }

@@ -27,31 +27,31 @@ type Colour string
 
 // The colours of cells.
 const (
-	NoColour Colour = ""
-	Red      Colour = "\x1b[31m"
-	Yellow   Colour = "\x1b[33m"
-	off      Colour = "\x1b[0m"
+	NoColour    Colour = ""
+	Red         Colour = "\x1b[31m"
+	Yellow      Colour = "\x1b[33m"
+	resetColour Colour = "\x1b[0m"
 )
 
 // CellColumns is the maximum width of all cells but the last of a row, so that one long name does not push the columns
 // of all rows off the screen.
 const CellColumns = 80
 
-// gap is how many blanks stand between two columns.
+// gap is the number of blanks between two columns.
 const gap = 2
 
 // Table is aligned text. Its first row may be a header.
 type Table struct {
-	Coloured bool
-	Whole    bool // cells are not clipped: one that is too wide pushes the rest of its row
-	rows     [][]cell
+	Coloured  bool
+	Unclipped bool // show cells in full: one that is too wide shifts the rest of its row
+	rows      [][]cell
 }
 
 // Row adds a row of visible texts.
 func (t *Table) Row(texts ...string) {
 	row := make([]cell, len(texts))
 	for i, text := range texts {
-		if i < len(texts)-1 && !t.Whole {
+		if i < len(texts)-1 && !t.Unclipped {
 			text = Clip(text, CellColumns)
 		}
 		row[i] = cell{text: text}
@@ -73,7 +73,7 @@ func (t *Table) DropEmpty(header string) {
 // Paint colours a cell of the last row.
 func (t *Table) Paint(column int, c Colour) { t.rows[len(t.rows)-1][column].colour = c }
 
-// WriteRows writes the table unless it has nothing but a header.
+// WriteRows writes the table, unless it has only a header.
 func (t *Table) WriteRows(w io.Writer) error {
 	if len(t.rows) < 2 {
 		return nil
@@ -87,7 +87,7 @@ func (t *Table) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	for _, row := range t.rows {
 		for i, c := range row {
-			out.WriteString(t.painted(c))
+			out.WriteString(t.withColour(c))
 			if i < len(row)-1 {
 				blanks := max(0, min(widths[i], CellColumns)-Columns(c.text)) + gap
 				out.WriteString(strings.Repeat(" ", blanks))
@@ -111,11 +111,11 @@ func (t *Table) widths() []int {
 	return widths
 }
 
-func (t *Table) painted(c cell) string {
+func (t *Table) withColour(c cell) string {
 	if !t.Coloured || c.colour == NoColour {
 		return c.text
 	}
-	return string(c.colour) + c.text + string(off)
+	return string(c.colour) + c.text + string(resetColour)
 }
 
 // The output formats.
@@ -126,15 +126,15 @@ const (
 	NameFormat  = "name"
 )
 
-// Format is the value of --output: one of a command's formats.
+// Format is the value of the --output flag.
 type Format struct {
-	value string
-	of    []string
+	value   string
+	allowed []string
 }
 
-// Output gives the command its --output flag; the first format is the default.
+// Output defines the --output flag of the command, with these formats; the first is the default.
 func Output(cmd *cobra.Command, formats ...string) *Format {
-	f := &Format{value: formats[0], of: formats}
+	f := &Format{value: formats[0], allowed: formats}
 	described := strings.Replace(strings.Join(formats, ", "), JSONFormat, `json (see "mutexctl help json")`, 1)
 	cmd.Flags().VarP(f, "output", "o", "output format: "+described)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
@@ -144,13 +144,13 @@ func Output(cmd *cobra.Command, formats ...string) *Format {
 // String returns the chosen format.
 func (f *Format) String() string { return f.value }
 
-// Type names the values in help texts.
+// Type returns the name of the value in help texts.
 func (f *Format) Type() string { return "format" }
 
 // Set sets the format.
 func (f *Format) Set(s string) error {
-	if !slices.Contains(f.of, s) {
-		return fmt.Errorf("want one of %s", strings.Join(f.of, ", "))
+	if !slices.Contains(f.allowed, s) {
+		return fmt.Errorf("want one of %s", strings.Join(f.allowed, ", "))
 	}
 	f.value = s
 	return nil
@@ -159,7 +159,7 @@ func (f *Format) Set(s string) error {
 // JSON reports whether the output is for programs.
 func (f *Format) JSON() bool { return f.value == JSONFormat }
 
-// Lines returns the lines of a text in visible form. Indentation stays, with tabs as blanks.
+// Lines returns the lines of a text in visible form. Indentation is kept, with tabs as blanks.
 func Lines(s string) []string {
 	var out []string
 	for line := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
@@ -176,17 +176,17 @@ func width() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutr
 // Columns returns how many terminal columns visible text takes.
 func Columns(s string) int { return width().StringWidth(s) }
 
-// Clip shortens visible text to most columns; an ellipsis marks the cut.
-func Clip(s string, most int) string { return width().Truncate(s, most, "…") }
+// Clip shortens visible text to this many columns; an ellipsis marks the cut.
+func Clip(s string, columns int) string { return width().Truncate(s, columns, "…") }
 
 // None stands for an unknown value in a table.
 const None = "-"
 
-// TakesColours reports whether output to the file may be coloured: it is a terminal, and its user has not opted out
+// TakesColours reports whether output to the file should be coloured: it is a terminal, and its user has not opted out
 // (no-color.org).
 func TakesColours(f *os.File) bool {
-	return Is(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return IsTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// Is reports whether the file is a terminal.
-func Is(f *os.File) bool { return xterm.IsTerminal(int(f.Fd())) }
+// IsTerminal reports whether the file is a terminal.
+func IsTerminal(f *os.File) bool { return xterm.IsTerminal(int(f.Fd())) }
