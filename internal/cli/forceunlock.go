@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -62,7 +61,6 @@ end of a hold.`,
 	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
 		"keep others out afterwards, up to 1h; default: as the record or the unlockers say")
 	o.given = cmd.Flags().Changed
-	flags.CommandLineOnly(cmd.Flags(), "yes", "lock-delay", "end-delay") // for this one hold only
 	o.names.onLock(cmd, a, o.check, o.run)
 	return cmd
 }

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -33,7 +31,7 @@ type listOptions struct {
 	limit  int
 	states []string
 	owners []string
-	given  *pflag.FlagSet
+	given  func(flag string) bool
 }
 
 func newList(a *app) *cobra.Command {
@@ -78,15 +76,14 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
 	cmd.Flags().BoolVar(&o.due, "due", false, "only locks that unlockers may remove now")
 	cmd.Flags().BoolVar(&o.delays, "delays", false, "list lock delays: locks that may not be taken yet")
-	flags.CommandLineOnly(cmd.Flags(), "due", "delays")
-	o.given = cmd.Flags()
+	o.given = cmd.Flags().Changed
 	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
 func (o *listOptions) check() error {
 	for _, name := range []string{"due", "sort", "limit", "state", "owner"} {
-		if o.delays && flags.OnCommandLine(o.given.Lookup(name)) {
+		if o.delays && o.given(name) {
 			return usagef("--%s is about locks: it does not go with --delays", name)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/build"
-	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -39,7 +38,6 @@ func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string
 	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you saw")
 	f.StringVar(&o.reason, why, "", usage)
 	f.StringVar(&o.ticket, "ticket", "", "reference to a ticket, such as OPS-12")
-	flags.CommandLineOnly(f, "uuid", why, "ticket") // for this one hold only
 }
 
 // holdAction does something to the hold of a lock as it was read, and says in a line what was done.
@@ -178,11 +176,9 @@ func (a *app) markCommand(cmd *cobra.Command, m *markCommand) *cobra.Command {
 	f := cmd.Flags()
 	if m.lengthFlag != "" {
 		f.DurationVar(&m.length, m.lengthFlag, m.length, m.lengthUsage)
-		flags.CommandLineOnly(f, m.lengthFlag)
 	}
 	if m.undoFlag != "" {
 		f.BoolVar(&m.undo, m.undoFlag, false, m.undoUsage)
-		flags.CommandLineOnly(f, m.undoFlag)
 	}
 	m.given = f.Changed
 	m.runs(cmd, a, m.check, m.run)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -28,7 +27,6 @@ func (h *ownHold) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&h.uuid, "uuid", os.Getenv(envUUID), "the uuid of the hold (default: $MUTEX_UUID)")
 	f.Lookup("uuid").DefValue = "" // the help does not depend on the environment
-	flags.CommandLineOnly(f, "uuid")
 }
 
 // read takes the lock's name from the arguments or, without any, from the environment.

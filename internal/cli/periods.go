@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
-	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -48,7 +47,6 @@ there is no period to forget.`,
 	o.names.flag(cmd)
 	cmd.Flags().BoolVar(&o.reset, "reset", false, "forget the last period of the job NAME")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "with --reset: do not ask")
-	flags.CommandLineOnly(cmd.Flags(), "reset", "yes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.parse(cmd, args); err != nil {
 			return err
@@ -73,7 +71,7 @@ func (o *periodsOptions) parse(cmd *cobra.Command, args []string) (err error) {
 		return err
 	case len(args) != 1:
 		return usagef("--reset wants the NAME of one job")
-	case flags.OnCommandLine(cmd.Flags().Lookup("output")):
+	case cmd.Flags().Changed("output"):
 		return usagef("--output does not go with --reset")
 	}
 	if o.job, err = o.names.parseValid(args[0]); err != nil {

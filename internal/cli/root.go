@@ -81,7 +81,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	cobraCommands(root)
 	wrongArgumentsAreUsage(root)
 	flags.Version(root, build.Current().Line("mutexctl"))
-	flags.Bind(root, "MUTEXCTL")
+	flags.BindShared(root, "MUTEXCTL")
 	return root
 }
 

@@ -13,6 +13,9 @@ import (
 // prefixAnnotation is the annotation of the root command in which Bind stores the environment prefix.
 const prefixAnnotation = "environment prefix"
 
+// sharedOnly is the annotation of a root command whose own flags alone have variables.
+const sharedOnly = "only shared flags have variables"
+
 // Bind gives every flag of cmd and the commands below it an environment variable, makes --help show defaults and
 // variables, and turns a wrong flag into one sentence with a hint. Call it after all flags, commands and hooks are
 // defined; the hooks then see the environment applied.
@@ -46,6 +49,13 @@ func bindBelow(c *cobra.Command) {
 	}
 }
 
+// BindShared is Bind, but only the flags of all commands have variables: what is exported concerns every command, and a
+// consent given once cannot become permanent.
+func BindShared(cmd *cobra.Command, environmentPrefix string) {
+	Bind(cmd, environmentPrefix)
+	cmd.Annotations[sharedOnly] = "true"
+}
+
 func environmentFirst(c *cobra.Command) func(*cobra.Command, []string) error {
 	hookE := c.PersistentPreRunE
 	hook := c.PersistentPreRun
@@ -77,12 +87,6 @@ func FromEnvironment(c *cobra.Command) error {
 	return nil
 }
 
-// byVariable is the annotation of a flag that a variable has set.
-const byVariable = "set by a variable"
-
-// OnCommandLine reports whether a flag is on the command line, and not set by a variable.
-func OnCommandLine(f *pflag.Flag) bool { return f.Changed && f.Annotations[byVariable] == nil }
-
 func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
 	for _, v := range variables(c, f) {
 		value := os.Getenv(v.name)
@@ -93,10 +97,6 @@ func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
 			return fmt.Errorf("the variable %s cannot be %q: %w", v.name, value, err)
 		}
 		f.Changed = true
-		if f.Annotations == nil {
-			f.Annotations = map[string][]string{}
-		}
-		f.Annotations[byVariable] = []string{v.name}
 		return nil
 	}
 	return nil
@@ -113,8 +113,12 @@ func byName(c *cobra.Command) []*pflag.Flag {
 
 // variables returns the variables that can set a flag, in order of precedence.
 func variables(c *cobra.Command, f *pflag.Flag) []source {
-	prefix := c.Root().Annotations[prefixAnnotation]
-	if prefix == "" || f.Name == "help" || f.Name == "version" || f.Annotations[commandLineOnly] != nil {
+	root := c.Root()
+	prefix := root.Annotations[prefixAnnotation]
+	if prefix == "" || f.Name == "help" || f.Name == "version" {
+		return nil
+	}
+	if root.Annotations[sharedOnly] != "" && root.PersistentFlags().Lookup(f.Name) == nil {
 		return nil
 	}
 	all := []source{{name: prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(f.Name)),
@@ -128,17 +132,6 @@ func variables(c *cobra.Command, f *pflag.Flag) []source {
 		}
 	}
 	return all
-}
-
-const commandLineOnly = "command line only"
-
-// CommandLineOnly gives flags no variable, so that a consent given once cannot become permanent by an export.
-func CommandLineOnly(fs *pflag.FlagSet, names ...string) {
-	for _, name := range names {
-		if err := fs.SetAnnotation(name, commandLineOnly, []string{"true"}); err != nil {
-			panic(err)
-		}
-	}
 }
 
 // WithoutEnvironment makes a bound command ignore the environment, because another program passes all of its flags.

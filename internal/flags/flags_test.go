@@ -213,13 +213,15 @@ func TestHooksAndRequiredFlagsSeeTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestCommandLineOnlyFlagHasNoVariable(t *testing.T) {
+func TestOnlySharedFlagsHaveVariables(t *testing.T) {
 	t.Setenv("UNLOCKER_POLICY", "auto-unlock")
+	t.Setenv("UNLOCKER_YES", "true")
 	p := newProgram()
-	flags.CommandLineOnly(p.root.PersistentFlags(), "policy")
-	proctest.Must(t, p.execute(t))
-	if p.mode != "" {
-		t.Errorf("the variable set the flag to %q", p.mode)
+	yes := p.root.Commands()[0].Flags().Bool("yes", false, "do not ask")
+	flags.BindShared(p.root, "UNLOCKER")
+	proctest.Must(t, p.execute(t, "sweep"))
+	if *yes || p.mode != "auto-unlock" {
+		t.Errorf("variables set --yes to %v, and --policy to %q", *yes, p.mode)
 	}
 }
 
@@ -250,13 +252,11 @@ func TestHelpOfASubcommandNamesSharedFlags(t *testing.T) {
 		fs := p.root.Commands()[0].Flags()
 		fs.Bool("now", false, "at once")
 		fs.Bool("later", false, "not at once")
-		fs.Bool("yes", false, "do not ask")
-		flags.CommandLineOnly(fs, "yes")
 		proctest.Must(t, p.execute(t, args...))
 		help := p.out.String()
 		for _, want := range []string{
 			"\n      --now                     at once\n",
-			"\nEnvironment: $UNLOCKER_NOW for --now, and so on; none for --yes.\n",
+			"\nEnvironment: $UNLOCKER_NOW for --now, and so on.\n",
 		} {
 			if !strings.Contains(help, want) {
 				t.Errorf("%v does not show %q:\n%s", args, want, help)

@@ -90,26 +90,13 @@ func printFlag(w io.Writer, c *cobra.Command, f *pflag.Flag) {
 	fmt.Fprintf(w, "%-*s%s\n", textColumn, name, text)
 }
 
-// printVariables names the variable of one flag, as those of the others are alike, and the flags that have none.
+// printVariables names the variable of one flag: those of the others are alike.
 func printVariables(w io.Writer, c *cobra.Command) {
-	var with, without []string
 	for _, f := range ownFlags(c) {
-		switch v := names(c, f); {
-		case f.Name == "help", f.Name == "version":
-		case len(v) == 0:
-			without = append(without, "--"+f.Name)
-		default:
-			with = append(with, fmt.Sprintf("$%s for --%s", v[0], f.Name))
+		if v := names(c, f); len(v) > 0 {
+			fmt.Fprintf(w, "\nEnvironment: $%s for --%s, and so on.\n", v[0], f.Name)
+			return
 		}
-	}
-	switch {
-	case len(with) == 0:
-	case len(with) == 1:
-		fmt.Fprintf(w, "\nEnvironment: %s.\n", with[0])
-	case len(without) == 0:
-		fmt.Fprintf(w, "\nEnvironment: %s, and so on.\n", with[0])
-	default:
-		fmt.Fprintf(w, "\nEnvironment: %s, and so on; none for %s.\n", with[0], strings.Join(without, ", "))
 	}
 }
 
@@ -231,15 +218,14 @@ func titles() map[string]string {
 
 // Table lists the flags of a command in Markdown, including those of the commands above it.
 func Table(c *cobra.Command) string {
-	return table(c, append(ownFlags(c), inheritedFlags(c)...))
+	return table(c, append(ownFlags(c), inheritedFlags(c)...), true)
 }
 
-// OwnTable lists in Markdown the flags that the command itself defines. It is empty if there are none except --help.
-func OwnTable(c *cobra.Command) string {
-	return table(c, ownFlags(c))
-}
+// OwnTable lists in Markdown the flags that the command itself defines, which have no variables. It is empty if there are
+// none except --help.
+func OwnTable(c *cobra.Command) string { return table(c, ownFlags(c), false) }
 
-func table(c *cobra.Command, flags []*pflag.Flag) string {
+func table(c *cobra.Command, flags []*pflag.Flag, variables bool) string {
 	c.InitDefaultHelpFlag()
 	var b strings.Builder
 	for _, g := range groups(flags) {
@@ -248,13 +234,19 @@ func table(c *cobra.Command, flags []*pflag.Flag) string {
 				continue
 			}
 			kind, text := pflag.UnquoteUsage(f)
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.TrimRight("--"+f.Name+" "+kind, " "),
-				code(defaultOf(f)), code(strings.Join(names(c, f), "` `")),
-				strings.NewReplacer("|", "\\|", "\n", " ").Replace(text))
+			cells := []string{code(strings.TrimRight("--"+f.Name+" "+kind, " ")), code(defaultOf(f))}
+			if variables {
+				cells = append(cells, code(strings.Join(names(c, f), "` `")))
+			}
+			cells = append(cells, strings.NewReplacer("|", "\\|", "\n", " ").Replace(text))
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 		}
 	}
 	if b.Len() == 0 {
 		return ""
+	}
+	if !variables {
+		return "| flag | default | meaning |\n|---|---|---|\n" + b.String()
 	}
 	return "| flag | default | environment | meaning |\n|---|---|---|---|\n" + b.String()
 }

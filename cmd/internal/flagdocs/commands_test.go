@@ -45,8 +45,8 @@ For those who type or script it: what ` + "`mutexctl COMMAND --help`" + ` says, 
 		write(&b, c)
 	}
 	b.WriteString("\n## Flags of all commands\n\nThose of the connection, the prefix and the log are [the daemons']" +
-		"(flags.md#all-daemons). Commands that take a NAME have `--escaped` (`MUTEXCTL_ESCAPED`): read the name in\n" +
-		"the form that mutexctl prints (`\\x1b`, `\\u202e`, `\\\\`). Besides, or with another default:\n\n")
+		"(flags.md#all-daemons). Commands that take a NAME have `--escaped`: read the name in the\n" +
+		"form that mutexctl prints (`\\x1b`, `\\u202e`, `\\\\`). Besides, or with another default:\n\n")
 	b.WriteString(without(flags.Table(root), "MUTEXCTL", sharedFlags()))
 	return b.String()
 }
@@ -97,7 +97,7 @@ func write(b *strings.Builder, c *cobra.Command) {
 			own += line
 		}
 	}
-	if own != "" && own != head {
+	if own != "" && own != "| flag | default | meaning |\n|---|---|---|\n" {
 		fmt.Fprintf(b, "\n%s", own)
 	}
 }
