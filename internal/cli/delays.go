@@ -55,14 +55,14 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 	}
 	d := delays[i]
 	if o.uuid != "" && o.uuid != d.UUID {
-		return heldf("nothing was done: it is %s, whose uuid is %s", protocol.DelayWords(&d, s.app.Now()),
+		return heldf("nothing was done: it is %s, whose uuid is %s", protocol.DescribeDelay(&d, s.app.Now()),
 			text.Visible(d.UUID))
 	}
 	request, cancel := s.request(ctx)
 	defer cancel()
 	action := o.entry(s, protocol.Action{Lock: name, UUID: d.UUID, Token: d.Token, Revision: d.Revision,
-		Holder: protocol.DelayWords(&d, s.app.Now())})
-	_, err = s.store.Do(request, protocol.ActionEndDelay, protocol.Subject{Delay: &d}, action)
+		Holder: protocol.DescribeDelay(&d, s.app.Now())})
+	_, err = s.store.Do(request, protocol.VerbEndDelay, protocol.ActionTarget{Delay: &d}, action)
 	switch {
 	case errors.Is(err, metadata.ErrChanged):
 		return noLockf("nothing was done: that lock delay of %s has ended", text.Visible(name))
@@ -70,7 +70,7 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 		return s.explain(ctx, "end the lock delay of "+text.Visible(name), err)
 	}
 	_, err = fmt.Fprintf(s.app.Stdout, "ended the lock delay of %s: %s\n", text.Visible(name),
-		protocol.DelayWords(&d, s.app.Now()))
+		protocol.DescribeDelay(&d, s.app.Now()))
 	return err
 }
 
@@ -80,7 +80,7 @@ func (s *session) delayedBy(name string, delays []metadata.Delay) string {
 		return ""
 	}
 	line := fmt.Sprintf("nobody holds %s: there is %s", text.Visible(name),
-		protocol.DelayWords(&delays[0], s.app.Now()))
+		protocol.DescribeDelay(&delays[0], s.app.Now()))
 	if more := len(delays) - 1; more > 0 {
 		line += ", and " + text.Count(more, "other")
 	}

@@ -138,7 +138,7 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 			line += " for " + shortText(r.Purpose)
 		}
 		if r.Proven() {
-			line += "; " + protocol.HowItEnded(r.Death, now)
+			line += "; " + protocol.DescribeStatement(r.Death, now)
 		}
 	}
 	_, err := fmt.Fprintln(f.app.Stdout, line)
@@ -151,7 +151,7 @@ const briefly = 2 * time.Second
 // reportFreshness reports on stderr when the lines stop being up to date, and when they are again.
 func (f *follower) reportFreshness(fresh protocol.Freshness) {
 	switch {
-	case !fresh.Synced && !f.stale && f.now().Sub(fresh.Since) > briefly:
+	case !fresh.Synced && !f.stale && f.now().Sub(fresh.SyncedChangedAt) > briefly:
 		f.app.note("not up to date: %s", fresh.Cause)
 		f.stale = true
 	case fresh.Synced && f.stale:

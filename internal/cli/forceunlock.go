@@ -55,7 +55,7 @@ end of a hold.`,
   mutexctl force-unlock --end-delay nightly/report --reason 'node-7 is switched off'`,
 		ValidArgsFunction: a.completeNames,
 	}
-	o.flags(cmd, protocol.ActionForceUnlock, "why, for history and audit trail (required)")
+	o.flags(cmd, protocol.VerbForceUnlock, "why, for history and audit trail (required)")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
 	cmd.Flags().BoolVar(&o.endsDelay, "end-delay", false, "end the lock delay of NAME instead of a hold")
 	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
@@ -70,9 +70,9 @@ func (o *forceUnlockOptions) check() error {
 		if o.yes || o.given("lock-delay") {
 			return usagef("--end-delay ends no hold: it goes with neither --yes nor --lock-delay")
 		}
-		return o.operatorAction.check(protocol.ActionEndDelay)
+		return o.operatorAction.check(protocol.VerbEndDelay)
 	}
-	if err := o.operatorAction.check(protocol.ActionForceUnlock); err != nil {
+	if err := o.operatorAction.check(protocol.VerbForceUnlock); err != nil {
 		return err
 	}
 	switch {
@@ -104,11 +104,11 @@ func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metad
 			return "", err
 		}
 	}
-	on := protocol.Subject{Hold: &doc.Record, Follows: o.delay(&doc.Record)}
-	out, err := o.do(ctx, s, protocol.ActionForceUnlock, on, o.action(s, &doc.Record), "force-unlock")
+	on := protocol.ActionTarget{Hold: &doc.Record, LockDelayAfter: o.delay(&doc.Record)}
+	out, err := o.do(ctx, s, protocol.VerbForceUnlock, on, o.action(s, &doc.Record), "force-unlock")
 	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(doc.Name), s.holder(&doc.Record))
-	if out.Follows > 0 {
-		line += fmt.Sprintf("; a lock delay of %v has begun", out.Follows)
+	if out.LockDelayAfter > 0 {
+		line += fmt.Sprintf("; a lock delay of %v has begun", out.LockDelayAfter)
 	}
 	return line, err
 }

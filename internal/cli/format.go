@@ -87,7 +87,7 @@ func whoAs(h *metadata.Holder, s metadata.Share) string {
 	if h.Hostname != "" {
 		name += " on " + hostPID(h)
 	}
-	if share := protocol.ShareWords(s); share != "" {
+	if share := protocol.DescribeShare(s); share != "" {
 		name += " as " + share
 	}
 	return name
@@ -104,7 +104,7 @@ func (s *session) holder(r *metadata.Record) string {
 		line += " (" + shortText(r.Purpose) + ")"
 	}
 	if r.Proven() {
-		line += ", whose end is proven: " + protocol.HowItEnded(r.Death, now)
+		line += ", whose end is proven: " + protocol.DescribeStatement(r.Death, now)
 	}
 	return line + ", uuid " + shortText(r.UUID)
 }

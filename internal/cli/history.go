@@ -76,7 +76,7 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 		}
 		ways[how]++
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
-			orNone(protocol.ShareWords(metadata.ShareOf(e.Lock, e.Attributes))), how, wholeText(e.By),
+			orNone(protocol.DescribeShare(metadata.ShareOf(e.Lock, e.Attributes))), how, wholeText(e.By),
 			orNone(askedBy(e)), orNone(givenBy(e)), orNone(lookedAtBy(e)), wholeText(e.Owner),
 			withPID(wholeText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), wholeText(e.Why))
 	}

@@ -203,7 +203,7 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 		r := l.Record
 		abandoned = abandoned || l.Display == staleness.Abandoned
 		t.Row(string(l.Display), text.Visible(r.Name),
-			orNone(protocol.ShareWords(metadata.ShareOf(r.Name, r.Attributes))), orNone(endedWords(r, now)),
+			orNone(protocol.DescribeShare(metadata.ShareOf(r.Name, r.Attributes))), orNone(endedWords(r, now)),
 			orNone(clockAhead(l.Verdict())), orNone(acknowledged(r, now)), wholeText(r.Owner),
 			withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, l.Verdict(), now),
 			relative(l.Verdict().AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))

@@ -34,7 +34,7 @@ const noUUID = "none"
 func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string) {
 	o.names.flag(cmd)
 	f := cmd.Flags()
-	why := v.Facts().Why
+	why := v.Info().ReasonField
 	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you saw")
 	f.StringVar(&o.reason, why, "", usage)
 	f.StringVar(&o.ticket, "ticket", "", "reference to a ticket, such as OPS-12")
@@ -67,9 +67,9 @@ func (o *operatorAction) toHold(ctx context.Context, s *session, name string, ac
 // check checks what says why the verb is done.
 func (o *operatorAction) check(v protocol.Verb) error {
 	o.reason = strings.TrimSpace(o.reason)
-	why := v.Facts().Why
+	why := v.Info().ReasonField
 	switch {
-	case v.Facts().MinWhy == 0:
+	case v.Info().MinReasonLength == 0:
 		if err := protocol.CheckNote(o.reason); err != nil {
 			return usagef("--%s: %w", why, err)
 		}
@@ -101,7 +101,7 @@ func (o *operatorAction) read(ctx context.Context, s *session, name string) (met
 }
 
 // do does it to the hold in r, and explains what came of it; doing is a verb phrase before the lock's name.
-func (o *operatorAction) do(ctx context.Context, s *session, v protocol.Verb, on protocol.Subject,
+func (o *operatorAction) do(ctx context.Context, s *session, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action, doing string) (protocol.Outcome, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
@@ -186,15 +186,15 @@ func (a *app) markCommand(cmd *cobra.Command, m *markCommand) *cobra.Command {
 }
 
 func (m *markCommand) check() error {
-	facts := m.verb.Facts()
+	facts := m.verb.Info()
 	switch {
-	case m.undo && (m.given(m.lengthFlag) || m.given(facts.Why)):
-		return usagef("--%s takes neither --%s nor --%s", m.undoFlag, m.lengthFlag, facts.Why)
+	case m.undo && (m.given(m.lengthFlag) || m.given(facts.ReasonField)):
+		return usagef("--%s takes neither --%s nor --%s", m.undoFlag, m.lengthFlag, facts.ReasonField)
 	case m.lengthMissing != "" && m.length == 0:
 		return usagef("give --%s, %s", m.lengthFlag, m.lengthMissing)
 	}
-	if facts.Time != nil {
-		if err := facts.Time(m.length); err != nil {
+	if facts.CheckDuration != nil {
+		if err := facts.CheckDuration(m.length); err != nil {
 			return usagef("--%s is %v: %w", m.lengthFlag, m.length, err)
 		}
 		if m.length%time.Second != 0 {
@@ -206,10 +206,10 @@ func (m *markCommand) check() error {
 
 func (m *markCommand) run(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
 	r := &doc.Record
-	on := protocol.Subject{Hold: r}
+	on := protocol.ActionTarget{Hold: r}
 	action := m.action(s, r)
 	if m.undo {
-		if _, err := m.do(ctx, s, m.verb.Facts().Undo, on, action, m.undoing); err != nil {
+		if _, err := m.do(ctx, s, m.verb.Info().Undo, on, action, m.undoing); err != nil {
 			return "", err
 		}
 		return m.undone(s, r), nil
@@ -276,7 +276,7 @@ lock's record, and in the audit trail with the reason, user@host and the source 
 		Example: `  mutexctl ask nightly/report --reason 'the deploy waits'
   mutexctl ask nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'the deploy waits' --ticket OPS-12`,
 	}
-	return a.markCommand(cmd, &markCommand{verb: protocol.ActionAsk, doing: "ask the holder of",
+	return a.markCommand(cmd, &markCommand{verb: protocol.VerbAsk, doing: "ask the holder of",
 		why: "why, for the holder and the audit trail (required)",
 		done: func(s *session, r *metadata.Record, _ protocol.Action) string {
 			return fmt.Sprintf("asked the holder of %s to finish: %s", text.Visible(r.Name), s.holder(r))
@@ -300,7 +300,7 @@ the source "cli".`,
 		Example: `  mutexctl extend nightly/report --by 30m --reason 'the backup is slow, but it runs'
   mutexctl extend nightly/report --by 2h --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'waits for OPS-12'`,
 	}
-	return a.markCommand(cmd, &markCommand{verb: protocol.ActionExtend, doing: "extend",
+	return a.markCommand(cmd, &markCommand{verb: protocol.VerbExtend, doing: "extend",
 		why:        "why, for the record and the audit trail (required)",
 		lengthFlag: "by", lengthUsage: "how much time to give, up to 168h (required)",
 		lengthMissing: "how much time to add",
@@ -309,7 +309,7 @@ the source "cli".`,
 
 func extended(s *session, r *metadata.Record, a protocol.Action) string {
 	now := s.app.Now()
-	alertAt, autoUnlockAt := protocol.MoreTime(r, a.Length(), a.At.Time)
+	alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Length(), a.At.Time)
 	return fmt.Sprintf("gave %s more to %s: alert %s, auto-unlock %s; held by %s", text.Duration(a.Length()),
 		text.Visible(r.Name), relative(alertAt, now), relative(autoUnlockAt, now), s.holder(r))
 }
@@ -334,13 +334,13 @@ record, and in the audit trail with user@host and the source "cli".`,
 		Example: `  mutexctl ack nightly/report --for 30m --note 'looking at the disk of node-7'
   mutexctl ack nightly/report --withdraw`,
 	}
-	return a.markCommand(cmd, &markCommand{verb: protocol.ActionAcknowledge, doing: "acknowledge",
+	return a.markCommand(cmd, &markCommand{verb: protocol.VerbAcknowledge, doing: "acknowledge",
 		why:        "what you are doing about it, for everyone",
 		lengthFlag: "for", lengthUsage: "how long it lasts, 1m to 24h", length: 30 * time.Minute,
 		done: func(s *session, r *metadata.Record, a protocol.Action) string {
 			line := fmt.Sprintf("acknowledged %s for %s", text.Visible(r.Name), text.Duration(a.Length()))
 			if earlier := r.AcknowledgedAt(a.At.Time); earlier != nil {
-				line += ", in place of " + protocol.Person(earlier.By)
+				line += ", in place of " + protocol.DisplayName(earlier.By)
 			}
 			return line + "; held by " + s.holder(r)
 		},
@@ -348,6 +348,6 @@ record, and in the audit trail with user@host and the source "cli".`,
 		undoing: "withdraw the acknowledgement of",
 		undone: func(s *session, r *metadata.Record) string {
 			return fmt.Sprintf("withdrew the acknowledgement of %s by %s; held by %s", text.Visible(r.Name),
-				protocol.Person(r.Acknowledged.By), s.holder(r))
+				protocol.DisplayName(r.Acknowledged.By), s.holder(r))
 		}})
 }

@@ -33,7 +33,7 @@ func newPage(l *look, w *os.File) *page {
 	p.lock(l)
 	p.removed(l.removed)
 	for _, d := range l.Delays {
-		p.fact("lock delay", text.Visible(d.Lock)+": "+protocol.DelayWords(&d, p.now))
+		p.fact("lock delay", text.Visible(d.Lock)+": "+protocol.DescribeDelay(&d, p.now))
 	}
 	p.waiters(l.Waiters)
 	p.block("backtrace", l.Whole.Backtrace)
@@ -78,7 +78,7 @@ func (p *page) lock(l *look) {
 		p.fact("state", "free: nobody holds it")
 	}
 	if len(holders) > 0 {
-		p.fact("kind", kindWords(protocol.UseOf(holders)))
+		p.fact("kind", kindWords(protocol.OccupancyOf(holders)))
 	}
 	for _, r := range holders {
 		p.holder(r)
@@ -86,14 +86,14 @@ func (p *page) lock(l *look) {
 }
 
 // kindWords are, for example, "semaphore, 5 of 8 permits taken by 3 holders, 3 free".
-func kindWords(u protocol.Use) string {
+func kindWords(u protocol.Occupancy) string {
 	switch {
 	case u.Readers > 0:
-		return "read-write lock, " + u.Words()
+		return "read-write lock, " + u.Describe()
 	case u.Limit > 0:
-		return "semaphore, " + u.Words()
+		return "semaphore, " + u.Describe()
 	}
-	return u.Words()
+	return u.Describe()
 }
 
 // holder shows one holder of a shared lock.
@@ -117,9 +117,9 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 		p.fact("diagnosis", d.String(p.now))
 	}
 	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
-		p.fact("kind", protocol.ShareWords(share)+" of "+text.Visible(share.Lock))
+		p.fact("kind", protocol.DescribeShare(share)+" of "+text.Visible(share.Lock))
 	} else if share.Kind != "" {
-		p.fact("kind", protocol.ShareWords(share))
+		p.fact("kind", protocol.DescribeShare(share))
 	}
 	for _, fact := range doc.Facts() {
 		p.fact(fact.Label, text.Visible(fact.Value))
@@ -158,14 +158,14 @@ func (p *page) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 
 // operators shows what was done to the hold by others than its holder.
 func (p *page) operators(r *metadata.Record) {
-	if words := protocol.AcknowledgedWords(r, p.now); words != "" {
+	if words := protocol.DescribeAcknowledgement(r, p.now); words != "" {
 		p.fact("looked at", words)
 	}
 	if r.Asked != nil {
-		p.fact("to finish", protocol.AskedWords(r, p.now))
+		p.fact("to finish", protocol.DescribeFinishRequest(r, p.now))
 	}
 	if r.Extended != nil {
-		p.fact("more time", protocol.ExtendedWords(r, p.now))
+		p.fact("more time", protocol.DescribeMoreTime(r.Extended, p.now))
 	}
 }
 

@@ -50,19 +50,19 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
 	stated := map[protocol.Key]*metadata.Statement{}
 	var announced []presence
-	g := protocol.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
+	g := protocol.RecordAssembler{Each: func(lock string, fields []metadata.Field, foreign []string) {
 		all.locks = append(all.locks, new(metadata.DecodeRecord(lock, fields, foreign...)))
 	}}
-	misplaced := protocol.Gatherer{Each: func(place string, fields []metadata.Field, foreign []string) {
+	misplaced := protocol.RecordAssembler{Each: func(place string, fields []metadata.Field, foreign []string) {
 		if r := metadata.DecodeRecord(place, fields, foreign...); r.Token != 0 {
-			s.layout.Misplace(&r)
+			s.layout.MarkMisplaced(&r)
 			all.misplaced = append(all.misplaced, &r)
 		}
 	}}
 	revision, err := s.store.List(ctx, func(kv protocol.KV) {
 		switch key := s.layout.Parse(kv.Key); key.Kind {
 		case protocol.KindField:
-			g.Take(key, kv)
+			g.Add(key, kv)
 		case protocol.KindTicket:
 			if w := lockstore.Waiter(key, kv); !w.Holding {
 				all.waiters[key.Lock] = append(all.waiters[key.Lock], w)
@@ -80,9 +80,9 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 				all.foreign++
 			}
 		case protocol.KindForeign:
-			g.Take(key, kv)
-			if prefix, field, ok := s.layout.Misplaced(kv.Key); ok {
-				misplaced.Take(protocol.Key{Kind: protocol.KindField, Lock: prefix, ID: field}, kv)
+			g.Add(key, kv)
+			if prefix, field, ok := s.layout.ParseMisplaced(kv.Key); ok {
+				misplaced.Add(protocol.Key{Kind: protocol.KindField, Lock: prefix, ID: field}, kv)
 			}
 			all.foreign++
 		}

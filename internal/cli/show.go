@@ -180,7 +180,7 @@ func endedWords(r *metadata.Record, now time.Time) string {
 
 // deathWords say what a proof of death is worth.
 func deathWords(r *metadata.Record, now time.Time) string {
-	words := protocol.HowItEnded(r.Death, now)
+	words := protocol.DescribeStatement(r.Death, now)
 	switch {
 	case r.Disputed():
 		return words + ", but the holder called alive since: one of the two is wrong"
@@ -196,12 +196,12 @@ func (p *page) witness(r *metadata.Record) {
 		if s == nil {
 			continue
 		}
-		words := "suspected, not proven: " + protocol.HowItEnded(s, p.now)
+		words := "suspected, not proven: " + protocol.DescribeStatement(s, p.now)
 		switch {
 		case s == r.Death:
 			words = deathWords(r, p.now)
 		case s.Cause == metadata.CauseCommandLives:
-			words = protocol.HowItEnded(s, p.now)
+			words = protocol.DescribeStatement(s, p.now)
 		}
 		if s.How != "" {
 			words += "; " + text.Prose(s.How)

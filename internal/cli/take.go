@@ -171,7 +171,7 @@ func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 		for i := range w.Holders {
 			records[i] = &w.Holders[i].Record
 		}
-		if u := protocol.UseOf(records); len(records) == 0 || records[0].Name != w.Name {
+		if u := protocol.OccupancyOf(records); len(records) == 0 || records[0].Name != w.Name {
 			held.Free = max(k.semaphore-u.Permits, 0)
 		}
 	}

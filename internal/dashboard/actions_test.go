@@ -34,13 +34,13 @@ const free = "billing/free" // which nobody holds, and which has a lock delay
 // verbs are all actions, with valid forms.
 func verbs(s *scene) []verb {
 	return []verb{
-		{"unlock", protocol.ActionForceUnlock, "force-unlock", "force_unlocks", "unlock", stuck, s.wanted(stuck)},
-		{"ask", protocol.ActionAsk, "ask", "asks", "ask", stuck, s.form(stuck, "the disk is slow", "")},
-		{"extend", protocol.ActionExtend, "extend", "extensions", "extend", stuck,
+		{"unlock", protocol.VerbForceUnlock, "force-unlock", "force_unlocks", "unlock", stuck, s.wanted(stuck)},
+		{"ask", protocol.VerbAsk, "ask", "asks", "ask", stuck, s.form(stuck, "the disk is slow", "")},
+		{"extend", protocol.VerbExtend, "extend", "extensions", "extend", stuck,
 			s.form(stuck, "the disk is slow", "1h")},
-		{"acknowledge", protocol.ActionAcknowledge, "ack", "acknowledgements", "acknowledge", stuck,
+		{"acknowledge", protocol.VerbAcknowledge, "ack", "acknowledgements", "acknowledge", stuck,
 			s.form(stuck, "the disk is slow", "30m")},
-		{"end-delay", protocol.ActionEndDelay, "end-delay", "delay_ends", "unlock", free, endForm(free)},
+		{"end-delay", protocol.VerbEndDelay, "end-delay", "delay_ends", "unlock", free, endForm(free)},
 	}
 }
 
@@ -52,8 +52,8 @@ func (v verb) count(t *testing.T, d *dashboard.Dashboard, result string) float64
 
 // operators returns a dashboard with all actions enabled. Requests to etcd go to done and return err.
 func operators(t testing.TB, s *scene, done *[]protocol.Action, err *error) *dashboard.Dashboard {
-	do := func(on protocol.Subject, a protocol.Action) error {
-		if d := on.Delay; a.Action == protocol.ActionEndDelay && (d.Lock != free || d.Revision != 99) {
+	do := func(on protocol.ActionTarget, a protocol.Action) error {
+		if d := on.Delay; a.Verb == protocol.VerbEndDelay && (d.Lock != free || d.Revision != 99) {
 			t.Errorf("the delay to end is %+v", d)
 		}
 		s.change(func() { *done = append(*done, a) })
@@ -61,8 +61,8 @@ func operators(t testing.TB, s *scene, done *[]protocol.Action, err *error) *das
 	}
 	return s.dashboard(t, delayed(s, free), func(c *setup.Config) {
 		c.Access = behindProxy(t)
-		operates(c, do, protocol.ActionForceUnlock, protocol.ActionAsk, protocol.ActionExtend,
-			protocol.ActionAcknowledge, protocol.ActionWithdraw, protocol.ActionEndDelay)
+		operates(c, do, protocol.VerbForceUnlock, protocol.VerbAsk, protocol.VerbExtend,
+			protocol.VerbAcknowledge, protocol.VerbWithdraw, protocol.VerbEndDelay)
 	})
 }
 
@@ -95,7 +95,7 @@ func TestActionsAskForConfirmation(t *testing.T) {
 			t.Fatalf("%s is answered with %d %v, did %v", v.page, w.Code, w.Header(), done)
 		}
 		a := done[0]
-		if a.Action != v.action || a.Actor != "chief" || a.Lock != v.lock || a.UUID != v.form.Get("hold") ||
+		if a.Verb != v.action || a.Actor != "chief" || a.Lock != v.lock || a.UUID != v.form.Get("hold") ||
 			fmt.Sprint(a.Token) != v.form.Get("token") || fmt.Sprint(a.Revision) != v.form.Get("revision") ||
 			a.Reason != strings.Join(strings.Fields(v.form.Get("reason")), " ") || a.Ticket != "OPS-12" ||
 			a.Seconds != map[string]int64{"extend": 3600, "acknowledge": 1800}[v.page] {
@@ -128,8 +128,8 @@ type refusal struct {
 func refusals() []refusal {
 	const large = 17 << 10
 	lost := func(s *scene, _ url.Values) { delete(s.documents, stuck) }
-	stale := func(s *scene, _ url.Values) { s.fresh.Heard = s.now.Add(-time.Minute) }
-	never := func(s *scene, _ url.Values) { s.fresh.Heard = time.Time{} }
+	stale := func(s *scene, _ url.Values) { s.fresh.HeardAt = s.now.Add(-time.Minute) }
+	never := func(s *scene, _ url.Values) { s.fresh.HeardAt = time.Time{} }
 	silent := func(s *scene, _ url.Values) { s.away = errAway }
 	short := func(_ *scene, f url.Values) { f.Set("reason", "  too  few ") }
 	dead := func(s *scene, _ url.Values) {
@@ -211,7 +211,7 @@ func TestActionsAreRefused(t *testing.T) {
 			}
 			t.Run(v.page+" "+r.name, func(t *testing.T) {
 				s.documents[stuck] = document
-				s.fresh.Heard = s.now
+				s.fresh.HeardAt = s.now
 				s.away = nil
 				s.log.Reset()
 				done = nil
@@ -291,8 +291,8 @@ func TestActionsThroughTheAPI(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d := operators(t, s, &done, new(error))
-	const unlock, ack = protocol.ActionForceUnlock, protocol.ActionAcknowledge
-	const end, extend = protocol.ActionEndDelay, protocol.ActionExtend
+	const unlock, ack = protocol.VerbForceUnlock, protocol.VerbAcknowledge
+	const end, extend = protocol.VerbEndDelay, protocol.VerbExtend
 	for name, c := range map[string]struct {
 		action          protocol.Verb
 		who, drop, more string // members that are left out of a body in order, and more or other ones
@@ -354,7 +354,7 @@ func TestActionsThroughTheAPI(t *testing.T) {
 func bodyOf(s *scene, action protocol.Verb, without string) string {
 	name, id := stuck, s.documents[stuck].UUID
 	token := s.documents[stuck].Token
-	if action == protocol.ActionEndDelay {
+	if action == protocol.VerbEndDelay {
 		name = free
 		id = delayedHold
 		token = 7

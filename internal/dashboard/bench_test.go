@@ -70,7 +70,7 @@ func (s *scene) clock() func(*setup.Config) {
 // tick advances time, so that there is a new snapshot.
 func (s *scene) tick(d time.Duration) {
 	s.now = s.now.Add(d)
-	s.fresh.Heard = s.now
+	s.fresh.HeardAt = s.now
 }
 
 // change1 changes one lock.

@@ -28,7 +28,7 @@ func TestPageShowsItsFreshness(t *testing.T) {
 		5 * time.Second:         "5s behind",
 		4 * time.Minute:         "4m behind",
 	} {
-		s.fresh.Heard = s.now.Add(-age)
+		s.fresh.HeardAt = s.now.Add(-age)
 		page := ok(t, d, "/")
 		wantWords(t, page, says)
 		if isStale := age >= 5*time.Second; isStale != strings.Contains(page, `class="stale"`) ||
@@ -46,7 +46,7 @@ func TestSilenceWorsensNoState(t *testing.T) {
 		s := newScene()
 		s.add(hold{name: "alert/passed", owner: "o", held: time.Hour, alert: -time.Second, unlock: time.Hour})
 		s.add(hold{name: "unlock/passed", owner: "o", held: time.Hour, alert: -time.Minute, unlock: -time.Second})
-		s.fresh.Heard = s.now.Add(-silence)
+		s.fresh.HeardAt = s.now.Add(-silence)
 		d := s.dashboard(t)
 		found, _ := fetch[[]lock](t, d, "/api/v1/locks?sort=name")
 		for i, l := range found {
@@ -84,7 +84,7 @@ func TestUnloadedViewIsNotShownAsQuiet(t *testing.T) {
 	ok(t, d, "/help")
 	wantWords(t, ok(t, d, "/status"), "no data", "watch broken: connection refused")
 
-	s.fresh = protocol.Freshness{Synced: true, Heard: s.now, Revision: 1}
+	s.fresh = protocol.Freshness{Synced: true, HeardAt: s.now, Revision: 1}
 	if ok(t, d, "/"); !d.Ready() {
 		t.Error("the dashboard does not become ready when the locks are loaded")
 	}
@@ -97,7 +97,7 @@ func TestUnchangedListIsNotSentAgain(t *testing.T) {
 	for _, address := range []string{"/", "/?q=drm", "/?fragment=rows", "/api/v1/locks", "/api/v1/summary",
 		"/api/v1/locks?fields=name", "/?group=owner"} {
 		before := tag(address)
-		s.now, s.fresh.Heard = s.now.Add(5*time.Second), s.fresh.Heard.Add(5*time.Second)
+		s.now, s.fresh.HeardAt = s.now.Add(5*time.Second), s.fresh.HeardAt.Add(5*time.Second)
 		w := get(d, address, "If-None-Match", before)
 		if w.Code != http.StatusNotModified || w.Body.Len() != 0 || w.Header().Get("ETag") != before ||
 			w.Header().Get("Mutexdash-Heard") == "" {
@@ -145,7 +145,7 @@ func TestChangesAreSent(t *testing.T) {
 			s.unclaimed = []unclaimed.Lock{{Name: settle, Since: s.now, Waiters: 3}}
 		},
 		"unlockers unlock those of the dead": func(s *scene) {
-			s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.unlockers[0].Arrived)}
+			s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.unlockers[0].ArrivedAt)}
 			s.unlockers[0].Sweep.Abandoned = metadata.SweepUnlock
 		},
 		"an unlocker holds back": func(s *scene) { s.unlockers[0].HeldBack = []string{"clock"} },

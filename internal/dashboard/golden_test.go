@@ -32,7 +32,7 @@ func golden() []look {
 	awhile := func(age time.Duration) func(testing.TB) *scene {
 		return func(t testing.TB) *scene {
 			s := lived(t)
-			s.fresh.Heard = s.now.Add(-age)
+			s.fresh.HeardAt = s.now.Add(-age)
 			s.fresh.Synced = false
 			s.fresh.Class = "no leader"
 			if age > time.Minute {

@@ -43,8 +43,8 @@ func lived(t testing.TB) *scene {
 	s.over("catalog/sync/eu", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 9*time.Hour, 8*time.Hour)
 	s.actions = []protocol.Action{{ID: "a1", At: metadata.Time{Time: s.now.Add(-2 * time.Hour)},
 		Actor: "ann@example.org", Source: "header", Client: "198.51.100.7", UserAgent: "curl/8.5.0",
-		Action: "force-unlock",
-		Lock:   stuck, UUID: uuid("x"), Token: 7, Revision: 9, Holder: "billing on billing-1:3 for 1h",
+		Verb: "force-unlock",
+		Lock: stuck, UUID: uuid("x"), Token: 7, Revision: 9, Holder: "billing on billing-1:3 for 1h",
 		Reason: "the pod is dead, node lost", Ticket: "OPS-12", Result: "success"}}
 	return s
 }
@@ -55,7 +55,7 @@ func TestHistoryShowsHowHoldsEnded(t *testing.T) {
 	released := s.over("drm/rotate-keys", metadata.EndedReleased, "", "", time.Hour, 0)
 	ok(t, d, "/history") // the dashboard watches from here on
 	s.now = s.now.Add(time.Minute)
-	s.fresh.Heard = s.now
+	s.fresh.HeardAt = s.now
 	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token,
 		Holder: metadata.Holder{Owner: "drm"}, LockedAt: released.LockedAt.Time}, nil)
 	for _, e := range s.endings {
@@ -91,7 +91,7 @@ func TestHistoryShowsGaps(t *testing.T) {
 	d := s.dashboard(t)
 	ok(t, d, "/history")
 	s.now = s.now.Add(4 * time.Minute)
-	s.fresh.Heard = s.now
+	s.fresh.HeardAt = s.now
 	s.relists = 1 // the watch broke after 3:12:39, and a list was read anew
 	wantWords(t, ok(t, d, "/history"),
 		"Not watching from 2026-11-21 03:12:39 UTC to 03:16:41: a hold that began and ended in this time is missing.")

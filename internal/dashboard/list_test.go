@@ -240,7 +240,7 @@ func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 		case 1:
 			s.unlockers[0].Mode = []string{"auto-unlock", "alert-only"}[random.IntN(2)]
 		case 2: // etcd has been silent, perhaps since before the last round
-			s.fresh.Heard = s.now.Add(-time.Duration(random.IntN(60)) * time.Second)
+			s.fresh.HeardAt = s.now.Add(-time.Duration(random.IntN(60)) * time.Second)
 		}
 		fresh := s.dashboard(t, goes)
 		paths := []string{"/api/v1/summary"}

@@ -121,7 +121,7 @@ func TestCallerOfALockIsListedAndKnownWithoutEtcd(t *testing.T) {
 			return func() {
 				s.locks = locks
 				s.now = s.now.Add(time.Minute)
-				s.fresh.Heard = s.now
+				s.fresh.HeardAt = s.now
 			}
 		}
 		s.change(later(s.locks[1:]))
@@ -190,7 +190,7 @@ func TestFormThatCannotBeShownLeadsBack(t *testing.T) {
 	silent := lived(t)
 	silent.away = errAway // and the silence is too short to be noticed
 	stale := lived(t)
-	stale.fresh.Heard = stale.now.Add(-4 * time.Minute)
+	stale.fresh.HeardAt = stale.now.Add(-4 * time.Minute)
 	unknown := newScene()
 	unknown.fresh = protocol.Freshness{Cause: "connection refused"}
 	for name, c := range map[string]struct {

@@ -21,13 +21,13 @@ import (
 
 // marking enables the actions that take nothing away from a holder. Requests to etcd go to done.
 func marking(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) func(*setup.Config) {
-	do := func(_ protocol.Subject, a protocol.Action) error {
+	do := func(_ protocol.ActionTarget, a protocol.Action) error {
 		s.change(func() { *done = append(*done, a) })
 		return errors.Join(fails...)
 	}
 	return func(c *setup.Config) {
 		c.Access = behindProxy(t)
-		operates(c, do, protocol.ActionAsk, protocol.ActionExtend, protocol.ActionAcknowledge, protocol.ActionWithdraw)
+		operates(c, do, protocol.VerbAsk, protocol.VerbExtend, protocol.VerbAcknowledge, protocol.VerbWithdraw)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestStaleFormOffersTheEquivalentCommand(t *testing.T) {
 	s := busy()
 	var done []protocol.Action
 	d, _ := operated(t, s, marking(t, s, &done))
-	s.fresh.Heard = s.now.Add(-time.Minute)
+	s.fresh.HeardAt = s.now.Add(-time.Minute)
 	for name, c := range map[string]struct {
 		what  string
 		typed url.Values // nil: the form was only opened
@@ -113,7 +113,7 @@ func TestAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	wantWords(t, w.Body.String(), "ann has acknowledged the lock since you looked")
 	form.Set("withdraw", revision)
 	w = post(d, "chief", link, form)
-	if w.Code != http.StatusSeeOther || len(done) != 1 || done[0].Action != protocol.ActionWithdraw ||
+	if w.Code != http.StatusSeeOther || len(done) != 1 || done[0].Verb != protocol.VerbWithdraw ||
 		done[0].Seconds != 0 || done[0].Reason != "" {
 		t.Errorf("the withdrawal: %d, %+v", w.Code, done)
 	}
@@ -195,7 +195,7 @@ func TestEndDelayLinkNeedsPermission(t *testing.T) {
 		}
 		wantWords(t, body, "(mutexctl force-unlock --end-delay --uuid "+delayedHold+" --reason '' billing/free ends it).")
 	}
-	s.fresh.Heard = s.now.Add(-time.Minute)
+	s.fresh.HeardAt = s.now.Add(-time.Minute)
 	if strings.Contains(get(d, page, "X-Forwarded-User", "chief").Body.String(), "/end-delay?") {
 		t.Error("a stale page leads to the form")
 	}
@@ -207,10 +207,10 @@ func TestDelayOfAShareEndsOnTheLockPage(t *testing.T) {
 	var done []protocol.Action
 	d := s.dashboard(t, delayed(s, "pool#2"), func(c *setup.Config) {
 		c.Access = behindProxy(t)
-		operates(c, func(_ protocol.Subject, a protocol.Action) error {
+		operates(c, func(_ protocol.ActionTarget, a protocol.Action) error {
 			done = append(done, a)
 			return nil
-		}, protocol.ActionEndDelay)
+		}, protocol.VerbEndDelay)
 	})
 	link := strings.ReplaceAll(endLink("pool#2"), "#", "%23")
 	w := post(d, "chief", link, endForm("pool#2"))
@@ -236,10 +236,10 @@ func TestForceUnlockUsesTheRecordsLockDelayOrTheDefault(t *testing.T) {
 			var got time.Duration
 			d, _ := operated(t, s, func(config *setup.Config) {
 				publishing(func(p *staleness.Policy) { p.LockDelay = c.standard })(config)
-				operates(config, func(on protocol.Subject, _ protocol.Action) error {
-					got = on.Follows
+				operates(config, func(on protocol.ActionTarget, _ protocol.Action) error {
+					got = on.LockDelayAfter
 					return nil
-				}, protocol.ActionForceUnlock)
+				}, protocol.VerbForceUnlock)
 			})
 			form := get(d, unlockLink(s, stuck), "X-Forwarded-User", "chief").Body.String()
 			if told := strings.Contains(form, "A lock delay of "); told != (c.want > 0) {

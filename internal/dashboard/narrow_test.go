@@ -59,14 +59,14 @@ func TestIneffectiveAttemptsUseNoQuota(t *testing.T) {
 	s := busy()
 	changed := true
 	d, done := operated(t, s, func(c *setup.Config) {
-		force := c.Operator.(acts)[protocol.ActionForceUnlock]
-		operates(c, func(on protocol.Subject, a protocol.Action) error {
+		force := c.Operator.(acts)[protocol.VerbForceUnlock]
+		operates(c, func(on protocol.ActionTarget, a protocol.Action) error {
 			if changed {
 				s.away = errAway // when we look again
 				return metadata.ErrChanged
 			}
 			return force(on, a)
-		}, protocol.ActionForceUnlock)
+		}, protocol.VerbForceUnlock)
 	})
 	try := func(who string, form url.Values, want int) {
 		t.Helper()
@@ -156,7 +156,7 @@ func TestSensitiveFlagsAreForAuditorsOnly(t *testing.T) {
 	if page := words(ok(t, s.dashboard(t), "/status")); strings.Contains(page, "10.1.2.0") {
 		t.Errorf("an anonymous user sees %s", page)
 	}
-	s.fresh.Heard = s.now.Add(-time.Hour)
+	s.fresh.HeardAt = s.now.Add(-time.Hour)
 	for who, told := range map[string]bool{"nobody": false, "viewer": true} {
 		if page := words(get(d, "/help", "X-Forwarded-User", who).Body.String()); strings.Contains(page,
 			"etcd has not answered") != told {

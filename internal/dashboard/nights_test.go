@@ -123,8 +123,8 @@ func (s *scene) wants(owner, host, lock string) {
 // since then.
 func gone() *scene {
 	s := newScene()
-	s.fresh = protocol.Freshness{Heard: s.now.Add(-time.Minute), Pulse: s.fresh.Pulse, Revision: 918273,
-		Class: "no leader", Cause: "etcd has no leader, says etcd-0:2379"}
+	s.fresh = protocol.Freshness{HeardAt: s.now.Add(-time.Minute), ProgressInterval: s.fresh.ProgressInterval,
+		Revision: 918273, Class: "no leader", Cause: "etcd has no leader, says etcd-0:2379"}
 	s.away = errAway
 	s.add(hold{name: "alert/passed", owner: "o", held: 10 * time.Minute, alert: -50 * time.Second, unlock: time.Hour})
 	s.add(hold{name: "unlock/passed", owner: "o", held: 10 * time.Minute, alert: -5 * time.Minute,

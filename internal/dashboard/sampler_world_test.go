@@ -99,9 +99,9 @@ func (p *plan) happens() {
 		p.changes()
 		p.publish()
 	}
-	p.fresh.Heard = p.now()
+	p.fresh.HeardAt = p.now()
 	if p.silent {
-		p.fresh.Heard = p.now().Add(-10 * p.fresh.Pulse)
+		p.fresh.HeardAt = p.now().Add(-10 * p.fresh.ProgressInterval)
 	}
 	p.unlockers = p.regime.unlockers(p.now())
 }

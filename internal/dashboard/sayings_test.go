@@ -252,7 +252,7 @@ func ofDeaths(say *sayings) {
 	say.head("held back", s, abandoned, unlocksAbandonedSoon)
 	s = mourning()
 	s.away = errAway
-	s.fresh.Heard = s.now.Add(-5 * time.Minute)
+	s.fresh.HeardAt = s.now.Add(-5 * time.Minute)
 	s.fresh.Synced = false
 	say.head("stale", s, abandoned, unlocksAbandoned)
 	say.in("dead", mourning(), "/api/v1/lock?name="+abandoned, unlocksAbandoned)
@@ -339,8 +339,8 @@ func ofEnds(say *sayings) {
 
 	s = acknowledged(say)
 	s.actions = []protocol.Action{
-		{ID: "1", At: minute, Actor: "ann", Action: protocol.ActionAcknowledge, Lock: stuck, Seconds: 1800},
-		{ID: "2", At: minute, Actor: "bob", Action: protocol.ActionWithdraw, Lock: stuck},
+		{ID: "1", At: minute, Actor: "ann", Verb: protocol.VerbAcknowledge, Lock: stuck, Seconds: 1800},
+		{ID: "2", At: minute, Actor: "bob", Verb: protocol.VerbWithdraw, Lock: stuck},
 	}
 	say.in("of acknowledgements", s, "/audit")
 	say.in("searched", s, "/audit?q=carl")
@@ -558,6 +558,6 @@ func ofOthers(say *sayings) {
 	say.in("excluded", s, unlockLink(s, stuck), publishing(func(*staleness.Policy) {}, "billing/*"))
 	say.in("the delay of a share", s, strings.ReplaceAll(endLink("pool#2"), "#", "%23"), delayed(s, "pool#2"),
 		func(c *setup.Config) {
-			operates(c, func(protocol.Subject, protocol.Action) error { return nil }, protocol.ActionEndDelay)
+			operates(c, func(protocol.ActionTarget, protocol.Action) error { return nil }, protocol.VerbEndDelay)
 		})
 }

@@ -70,14 +70,14 @@ func newScene() *scene {
 		now: now, revision: 918273, documents: map[string]metadata.Document{}, queues: map[string][]metadata.Waiter{},
 		endings:   map[string]*metadata.Ending{},
 		unlockers: []protocol.Unlocker{unlocker("eu-1", now)},
-		fresh: protocol.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second),
-			Pulse: 2 * time.Second},
+		fresh: protocol.Freshness{Synced: true, Revision: 918273, HeardAt: now.Add(-2 * time.Second),
+			ProgressInterval: 2 * time.Second},
 	}
 }
 
 // unlocker is one that removes locks, by the default policy.
 func unlocker(id string, arrived time.Time) protocol.Unlocker {
-	return protocol.Unlocker{Arrived: arrived, Presence: metadata.Presence{ID: id, Mode: "auto-unlock",
+	return protocol.Unlocker{ArrivedAt: arrived, Presence: metadata.Presence{ID: id, Mode: "auto-unlock",
 		LastGap: metadata.Time{Time: arrived.Add(-20 * time.Minute)}, LastGapCause: "etcd takes writes again",
 		Sweep: staleness.DefaultPolicy().Publish(nil)}}
 }
@@ -212,16 +212,16 @@ func (s *scene) config() setup.Config {
 }
 
 // act is the effect of an operator's action in a test.
-type act func(on protocol.Subject, a protocol.Action) error
+type act func(on protocol.ActionTarget, a protocol.Action) error
 
 // acts is a test's operator, by verb.
 type acts map[protocol.Verb]act
 
 // Do implements [setup.Operator].
-func (m acts) Do(_ context.Context, v protocol.Verb, on protocol.Subject,
+func (m acts) Do(_ context.Context, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action) (out protocol.Outcome, err error) {
-	if v == protocol.ActionForceUnlock {
-		out.Ending = protocol.Forced(on.Hold, a, on.Follows).Ending
+	if v == protocol.VerbForceUnlock {
+		out.Ending = protocol.ForcedRemoval(on.Hold, a, on.LockDelayAfter).Ending
 	}
 	if m[v] == nil {
 		return out, errors.New("not in this test")
@@ -238,7 +238,7 @@ func operates(c *setup.Config, do act, verbs ...protocol.Verb) {
 	}
 	for _, v := range verbs {
 		all[v] = do
-		switch access.Permission(v.Facts().Right) {
+		switch access.Permission(v.Info().Right) {
 		case access.Unlock:
 			c.Enabled.Unlock = true
 		case access.Acknowledge:

@@ -55,7 +55,7 @@ func TestTimelineAcceptsASearchAndAWindow(t *testing.T) {
 func TestTimelineShowsQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := busy()
-		s.fresh.Heard = s.now
+		s.fresh.HeardAt = s.now
 		d := s.dashboard(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -100,7 +100,7 @@ func eventful(t testing.TB, n int) (*scene, *dashboard.Dashboard) {
 		d.Ended(&r, ending)
 	}
 	s.now = day.Add(23*time.Hour + time.Minute)
-	s.fresh.Heard = s.now
+	s.fresh.HeardAt = s.now
 	return s, d
 }
 
@@ -230,7 +230,7 @@ func TestTimelineIsOrderedAndHasGapsAndHolds(t *testing.T) {
 	ok(t, d, "/history")
 	s.tick(4 * time.Minute)
 	s.relists++
-	s.fresh.Heard = s.now
+	s.fresh.HeardAt = s.now
 	page := ok(t, d, "/lock?name="+stuck)
 	wantWords(t, page, "Not watching from 2026-11-21 03:12:39 UTC to 03:16:41", "The history has more.",
 		"This dashboard started watching; earlier releases are not known")

@@ -29,15 +29,15 @@ func operated(t testing.TB, s *scene, changes ...func(*setup.Config)) (*dashboar
 	var done []protocol.Action
 	d := s.dashboard(t, append([]func(*setup.Config){func(c *setup.Config) {
 		c.Access = behindProxy(t)
-		operates(c, func(on protocol.Subject, a protocol.Action) error {
+		operates(c, func(on protocol.ActionTarget, a protocol.Action) error {
 			s.change(func() {
 				done = append(done, a)
-				removal := protocol.Forced(on.Hold, a, on.Follows)
+				removal := protocol.ForcedRemoval(on.Hold, a, on.LockDelayAfter)
 				s.endings[on.Hold.HistoryID()] = &removal.Ending
 				delete(s.documents, on.Hold.Name)
 			})
 			return nil
-		}, protocol.ActionForceUnlock)
+		}, protocol.VerbForceUnlock)
 	}}, changes...)...)
 	return d, &done
 }
@@ -157,9 +157,9 @@ func TestForceUnlockWithUnknownOutcomeIsRechecked(t *testing.T) {
 			v := verbs(s)[c.verb]
 			asked := 0
 			d, _ := operated(t, s, func(config *setup.Config) {
-				operates(config, func(on protocol.Subject, a protocol.Action) error {
+				operates(config, func(on protocol.ActionTarget, a protocol.Action) error {
 					asked++
-					c.really(s, on.Hold, protocol.Forced(on.Hold, a, on.Follows).Ending)
+					c.really(s, on.Hold, protocol.ForcedRemoval(on.Hold, a, on.LockDelayAfter).Ending)
 					return fmt.Errorf("%w: timeout", metadata.ErrOutcomeUnknown)
 				}, v.action)
 			})
@@ -198,7 +198,7 @@ func TestForceUnlocksAreRateLimited(t *testing.T) {
 		t.Errorf("after %d of all the next is answered with %d", len(*done), w.Code)
 	}
 	s.now = s.now.Add(time.Minute)
-	s.fresh.Heard = s.now
+	s.fresh.HeardAt = s.now
 	if w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck)); w.Code != http.StatusSeeOther || len(*done) != 31 {
 		t.Errorf("a minute later the answer is %d", w.Code)
 	}

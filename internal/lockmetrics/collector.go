@@ -130,11 +130,11 @@ func (c *Collector) inconsistent(ch chan<- prometheus.Metric) {
 // fresh exports how current the view is, and reports whether there is anything in it.
 func (c *Collector) fresh(ch chan<- prometheus.Metric, f protocol.Freshness) (listed bool) {
 	gauge(ch, c.d.up, truth(f.Synced))
-	if f.Heard.IsZero() {
+	if f.HeardAt.IsZero() {
 		return false
 	}
-	gauge(ch, c.d.revision, float64(f.Highest))
-	instant(ch, c.d.lastSync, f.Heard)
+	gauge(ch, c.d.revision, float64(f.HighestRevision))
+	instant(ch, c.d.lastSync, f.HeardAt)
 	return true
 }
 

@@ -39,7 +39,7 @@ type world struct {
 func newWorld(locks ...*metadata.Record) *world {
 	return &world{
 		locks: locks, now: now, mono: time.Hour,
-		fresh: protocol.Freshness{Synced: true, Highest: 42, Heard: now},
+		fresh: protocol.Freshness{Synced: true, HighestRevision: 42, HeardAt: now},
 	}
 }
 

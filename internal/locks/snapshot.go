@@ -243,7 +243,7 @@ func (s *Snapshot) Holders(lock string) []*Row {
 
 // Use is how far a lock that several can hold is taken, and what is the matter with its holders.
 type Use struct {
-	protocol.Use
+	protocol.Occupancy
 	Display DisplayState
 	Oldest  time.Time
 }
@@ -258,7 +258,7 @@ func UseOf(holders []*Row) Use {
 		}
 		u.Oldest = protocol.Earlier(u.Oldest, r.LockedAt)
 	}
-	u.Use = protocol.UseOf(records)
+	u.Occupancy = protocol.OccupancyOf(records)
 	return u
 }
 
@@ -281,7 +281,7 @@ const (
 // silence is.
 func (f Freshness) Level(now time.Time) Level {
 	switch {
-	case f.Heard.IsZero():
+	case f.HeardAt.IsZero():
 		return Never
 	case f.missed(now) >= staleAfter:
 		return Stale
@@ -290,21 +290,23 @@ func (f Freshness) Level(now time.Time) Level {
 }
 
 // StaleAt is when the snapshot is not current any more unless etcd is heard.
-func (f Freshness) StaleAt() time.Time { return f.Heard.Add(staleAfter*f.Pulse + f.Pulse/2) }
+func (f Freshness) StaleAt() time.Time {
+	return f.HeardAt.Add(staleAfter*f.ProgressInterval + f.ProgressInterval/2)
+}
 
 // missed is how many signs of life have not come. One that is late by less than half a pulse may still be under way.
 func (f Freshness) missed(now time.Time) int {
-	if f.Pulse <= 0 {
+	if f.ProgressInterval <= 0 {
 		return 0
 	}
-	return int((now.Sub(f.Heard)+f.Pulse/2)/f.Pulse) - 1
+	return int((now.Sub(f.HeardAt)+f.ProgressInterval/2)/f.ProgressInterval) - 1
 }
 
 // JudgedAt is the moment as of which locks are judged: now or, if etcd is silent, its last sign of life. What became of
 // a lock since then is unknown, and silence must not make it look worse.
 func (f Freshness) JudgedAt(now time.Time) time.Time {
 	if f.missed(now) > 0 {
-		return f.Heard
+		return f.HeardAt
 	}
 	return now
 }

@@ -12,7 +12,7 @@ import (
 // acknowledged returns the hold in r after an acknowledgement.
 func (w world) acknowledged(r *metadata.Record, who string) *metadata.Record {
 	w.Helper()
-	a := wanted(protocol.ActionAcknowledge, r)
+	a := wanted(protocol.VerbAcknowledge, r)
 	a.Actor = who
 	a.ID += who
 	w.did(r, a)
@@ -20,7 +20,7 @@ func (w world) acknowledged(r *metadata.Record, who string) *metadata.Record {
 }
 
 func withdrawal(r *metadata.Record) protocol.Action {
-	a := wanted(protocol.ActionWithdraw, r)
+	a := wanted(protocol.VerbWithdraw, r)
 	a.Seconds = 0
 	a.Reason = ""
 	a.ID += "-withdrawal"
@@ -30,7 +30,7 @@ func withdrawal(r *metadata.Record) protocol.Action {
 func TestAcknowledge(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a/b", uuid(1))
-	a := wanted(protocol.ActionAcknowledge, r)
+	a := wanted(protocol.VerbAcknowledge, r)
 	w.did(r, a)
 	now := w.record("a/b")
 	want := metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At,

@@ -84,9 +84,9 @@ func TestForceUnlockWithADelay(t *testing.T) {
 	r := w.hold("pool#2", uuid(1), func(d *metadata.Draft) {
 		d.Attributes = map[string]any{"kind": "semaphore", "permits": 3, "limit": 5}
 	})
-	on := protocol.Subject{Hold: r, Follows: time.Minute}
-	out, err := w.Do(t.Context(), protocol.ActionForceUnlock, on, protocol.Action{ID: "1", At: metadata.Time{Time: at}})
-	if err != nil || out.Follows != time.Minute || out.Ending.Ended != metadata.EndedForced {
+	on := protocol.ActionTarget{Hold: r, LockDelayAfter: time.Minute}
+	out, err := w.Do(t.Context(), protocol.VerbForceUnlock, on, protocol.Action{ID: "1", At: metadata.Time{Time: at}})
+	if err != nil || out.LockDelayAfter != time.Minute || out.Ending.Ended != metadata.EndedForced {
 		t.Fatal(out, err)
 	}
 	if d := w.delay("pool"); d.Lock != "pool#2" || d.Permits != 3 {

@@ -13,7 +13,7 @@ import (
 
 func action(r *metadata.Record) protocol.Action {
 	return protocol.Action{
-		ID: "1", At: metadata.Time{Time: at}, Actor: "ann", Source: "cli", Action: "force-unlock", Lock: r.Name,
+		ID: "1", At: metadata.Time{Time: at}, Actor: "ann", Source: "cli", Verb: "force-unlock", Lock: r.Name,
 		UUID: r.UUID, Token: r.Token,
 		Holder: "billing on billing-7f9c", Reason: "the pod is gone for good", Result: "success",
 	}

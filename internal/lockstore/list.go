@@ -34,8 +34,8 @@ const (
 	maxStallLimit = 16 * stallLimit
 )
 
-// List calls each for every key below the prefix except those of [protocol.Layout.Unlisted], in key order, as of the
-// revision that it returns. After an error, discard what each was given.
+// List calls each for every key below the prefix except those of [protocol.Layout.UnlistedAreas], in key order, as of
+// the revision that it returns. After an error, discard what each was given.
 //
 // each may keep the values. If compaction overtakes a list, the next one is a single request, which compaction cannot
 // overtake.
@@ -64,7 +64,7 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 	revision := int64(0)
 	from := s.layout.Prefix()
 	ranges := make([]keyRange, 0, 6)
-	for _, area := range s.layout.Unlisted() {
+	for _, area := range s.layout.UnlistedAreas() {
 		ranges = append(ranges, keyRange{from, area})
 		from = protocol.End(area)
 	}
@@ -170,7 +170,7 @@ func (s *Store) listAtOnce(ctx context.Context, each func(protocol.KV)) (int64, 
 	if err != nil {
 		return 0, err
 	}
-	unlisted := s.layout.Unlisted()
+	unlisted := s.layout.UnlistedAreas()
 	deliver(resp.Kvs, func(kv protocol.KV) {
 		for _, area := range unlisted {
 			if strings.HasPrefix(kv.Key, area) {

@@ -55,7 +55,7 @@ func TestList(t *testing.T) {
 		})
 		proctest.Must(t, err)
 		want := slices.DeleteFunc(w.keys(w.l.Prefix()), func(key string) bool {
-			return slices.ContainsFunc(w.l.Unlisted(),
+			return slices.ContainsFunc(w.l.UnlistedAreas(),
 				func(area string) bool { return strings.HasPrefix(key, area) })
 		})
 		if !slices.Equal(got, want) || len(want) != 3*4+6 {
@@ -208,8 +208,8 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 			t.Errorf("%s exists: %v if the record is read alone, %v if with its queue", name, alone, withQueue)
 		}
 	}
-	on := protocol.Subject{Hold: &d.Record, Follows: d.DelayOf(0)}
-	_, err = w.Do(t.Context(), protocol.ActionForceUnlock, on, action(&d.Record))
+	on := protocol.ActionTarget{Hold: &d.Record, LockDelayAfter: d.DelayOf(0)}
+	_, err = w.Do(t.Context(), protocol.VerbForceUnlock, on, action(&d.Record))
 	proctest.Must(t, err)
 	if d := w.delay("a"); d.Seconds != 30 {
 		t.Errorf("the lock delay after the force unlock: %+v", d)

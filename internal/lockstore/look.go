@@ -51,7 +51,7 @@ func (s *Store) look(ctx context.Context, lock string) (Look, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	shares, sharesEnd := s.layout.Shares(lock)
-	delays, delaysEnd := s.layout.DelaysAbout(lock)
+	delays, delaysEnd := s.layout.LockAndShareDelays(lock)
 	resp, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.layout.Record(lock), clientv3.WithPrefix(), clientv3.WithLimit(maxKeys)),
 		clientv3.OpGet(shares, clientv3.WithRange(sharesEnd)),
@@ -93,14 +93,14 @@ func (s *Store) Shares(ctx context.Context, lock string) ([]metadata.Document, e
 // sharesOf decodes the range of the shares of a lock. Only names decide what is a share, as for clients that take one.
 func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.Document {
 	var shares []metadata.Document
-	g := protocol.Gatherer{Each: func(name string, fields []metadata.Field, foreign []string) {
+	g := protocol.RecordAssembler{Each: func(name string, fields []metadata.Field, foreign []string) {
 		doc := metadata.Decode(name, fields, foreign...)
 		if of, _, ok := metadata.ParseShare(name); ok && of == lock && doc.Token != 0 {
 			shares = append(shares, doc)
 		}
 	}}
 	for _, kv := range resp.Kvs {
-		g.Take(s.layout.Parse(string(kv.Key)), locktxn.KV(kv))
+		g.Add(s.layout.Parse(string(kv.Key)), locktxn.KV(kv))
 	}
 	g.Flush()
 	slices.SortFunc(shares, func(a, b metadata.Document) int { return cmp.Compare(a.Token, b.Token) })

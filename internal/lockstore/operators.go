@@ -23,9 +23,9 @@ import (
 //
 // A hold or a lock delay can be ended even if etcd is out of space: then the log line is the only record, and no lock
 // delay follows.
-func (s *Store) Do(ctx context.Context, v protocol.Verb, on protocol.Subject,
+func (s *Store) Do(ctx context.Context, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action) (protocol.Outcome, error) {
-	a.Action = v
+	a.Verb = v
 	out, err := s.do(ctx, v, on, a)
 	if err != nil {
 		return out, fmt.Errorf("%s %q: %w", v, a.Lock, err)
@@ -33,14 +33,14 @@ func (s *Store) Do(ctx context.Context, v protocol.Verb, on protocol.Subject,
 	return out, nil
 }
 
-func (s *Store) do(ctx context.Context, v protocol.Verb, on protocol.Subject,
+func (s *Store) do(ctx context.Context, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action) (out protocol.Outcome, err error) {
 	switch {
-	case v == protocol.ActionForceUnlock:
-		removal := protocol.Forced(on.Hold, a, on.Follows)
-		out = protocol.Outcome{Ending: removal.Ending, Follows: removal.Delay}
+	case v == protocol.VerbForceUnlock:
+		removal := protocol.ForcedRemoval(on.Hold, a, on.LockDelayAfter)
+		out = protocol.Outcome{Ending: removal.Ending, LockDelayAfter: removal.Delay}
 		return out, s.forceUnlock(ctx, removal, a)
-	case v == protocol.ActionEndDelay:
+	case v == protocol.VerbEndDelay:
 		return out, s.endDelay(ctx, on.Delay, a)
 	case v.Known():
 		return out, s.change(ctx, on.Hold, a)
@@ -50,13 +50,13 @@ func (s *Store) do(ctx context.Context, v protocol.Verb, on protocol.Subject,
 
 // change changes the record of the hold in r, as the action says. Some actions only leave a mark.
 func (s *Store) change(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	if err := a.Action.Check(r, a); err != nil {
+	if err := a.Verb.CheckAction(r, a); err != nil {
 		return &protocol.RefusedError{Why: err.Error()}
 	}
-	switch a.Action {
-	case protocol.ActionExtend:
+	switch a.Verb {
+	case protocol.VerbExtend:
 		return s.extend(ctx, r, a)
-	case protocol.ActionWithdraw:
+	case protocol.VerbWithdraw:
 		return s.withdraw(ctx, r, a)
 	}
 	return s.mark(ctx, r, a)
@@ -64,7 +64,7 @@ func (s *Store) change(ctx context.Context, r *metadata.Record, a protocol.Actio
 
 // mark writes the mark that the action leaves, replacing an existing one.
 func (s *Store) mark(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	mark := a.Action.Facts().Mark
+	mark := a.Verb.Info().Mark
 	document := mark.Document(r, a)
 	if err := checkSize(document); err != nil {
 		return err
@@ -89,13 +89,13 @@ func hold(r *metadata.Record) locktxn.Hold {
 }
 
 // extend moves each deadline by the action's Seconds, counted from its At or, if later, from the deadline that the
-// operator saw; see [protocol.MoreTime]. The hold also counts as changed if its deadline was moved meanwhile.
+// operator saw; see [protocol.NewDeadlines]. The hold also counts as changed if its deadline was moved meanwhile.
 func (s *Store) extend(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	by := a.Action.Facts().Mark.Document(r, a)
+	by := a.Verb.Info().Mark.Document(r, a)
 	if err := checkSize(by); err != nil {
 		return err
 	}
-	alertAt, autoUnlockAt := protocol.MoreTime(r, a.Length(), a.At.Time)
+	alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Length(), a.At.Time)
 	return s.act(ctx, r, a,
 		func(audit clientv3.Op) locktxn.Txn {
 			return locktxn.Extend(s.layout, locktxn.Extension{Record: r, AlertAt: metadata.FormatTime(alertAt),

@@ -21,16 +21,16 @@ import (
 
 // marks are the operator's actions that do not end a hold, with the keys that they write.
 var marks = map[protocol.Verb]func(r *metadata.Record) bool{
-	protocol.ActionAsk:         func(r *metadata.Record) bool { return r.Asked != nil },
-	protocol.ActionExtend:      func(r *metadata.Record) bool { return r.Extended != nil },
-	protocol.ActionAcknowledge: func(r *metadata.Record) bool { return r.Acknowledged != nil },
+	protocol.VerbAsk:         func(r *metadata.Record) bool { return r.Asked != nil },
+	protocol.VerbExtend:      func(r *metadata.Record) bool { return r.Extended != nil },
+	protocol.VerbAcknowledge: func(r *metadata.Record) bool { return r.Acknowledged != nil },
 }
 
 func wanted(what protocol.Verb, r *metadata.Record) protocol.Action {
 	a := action(r)
-	a.Action = what
+	a.Verb = what
 	a.Reason = "the deploy waits"
-	if what != protocol.ActionAsk && what != protocol.ActionForceUnlock {
+	if what != protocol.VerbAsk && what != protocol.VerbForceUnlock {
 		a.Seconds = 1800
 	}
 	return a
@@ -40,7 +40,7 @@ func TestAskHolder(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
-	a := wanted(protocol.ActionAsk, r)
+	a := wanted(protocol.VerbAsk, r)
 	w.did(r, a)
 	want := metadata.Request{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At, Reason: a.Reason}
 	now := w.record("a/b")
@@ -66,7 +66,7 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := parallel(t)
 			r := w.hold("a", uuid(1))
-			a := wanted(protocol.ActionExtend, r)
+			a := wanted(protocol.VerbExtend, r)
 			a.At = metadata.Time{Time: c.now}
 			w.did(r, a)
 			now := w.record("a")
@@ -85,7 +85,7 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 
 func TestOperationsOnAnEndedHold(t *testing.T) {
 	t.Parallel()
-	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock) {
+	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.VerbForceUnlock) {
 		t.Run(string(what), func(t *testing.T) {
 			w := parallel(t)
 			r := w.hold("a", uuid(1))
@@ -115,7 +115,7 @@ func TestOperationsOnAnEndedHold(t *testing.T) {
 
 func TestOperationsWithALostAnswer(t *testing.T) {
 	t.Parallel()
-	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.ActionForceUnlock, protocol.ActionWithdraw) {
+	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.VerbForceUnlock, protocol.VerbWithdraw) {
 		unknown := func(err error) bool { return errors.Is(err, metadata.ErrOutcomeUnknown) }
 		changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
 		fine := func(err error) bool { return err == nil }
@@ -132,7 +132,7 @@ func TestOperationsWithALostAnswer(t *testing.T) {
 				line, w := wired(t)
 				r := w.hold("a", uuid(1))
 				a := wanted(what, r)
-				if what == protocol.ActionWithdraw {
+				if what == protocol.VerbWithdraw {
 					r = w.acknowledged(r, "ann")
 					a = withdrawal(r)
 				}
@@ -143,7 +143,7 @@ func TestOperationsWithALostAnswer(t *testing.T) {
 						return
 					}
 					line.onTxn(nil)
-					if what == protocol.ActionWithdraw {
+					if what == protocol.VerbWithdraw {
 						w.acknowledged(r, "bob")
 					} else {
 						w.release(r)
@@ -166,7 +166,7 @@ func TestImpossibleLateExtensionIsNotInDoubt(t *testing.T) {
 		w.alive(r, at.Add(time.Hour))
 		return errLost
 	})
-	w.moved("the action", w.do(r, wanted(protocol.ActionExtend, r)))
+	w.moved("the action", w.do(r, wanted(protocol.VerbExtend, r)))
 }
 
 // A full etcd accepts only deletions. What it cannot write of a force unlock is in the log.
@@ -227,7 +227,7 @@ func TestRefusedOperations(t *testing.T) {
 	}
 	seconds := func(n int64) change {
 		return func(_ *metadata.Record, a *protocol.Action) {
-			if a.Action != protocol.ActionAsk {
+			if a.Verb != protocol.VerbAsk {
 				a.Seconds = n
 			}
 		}
@@ -265,8 +265,8 @@ func TestRefusedOperations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := parallel(t)
-			for what, refused := range map[protocol.Verb]bool{protocol.ActionAsk: c.ask,
-				protocol.ActionExtend: c.extends, protocol.ActionAcknowledge: c.acknowledges} {
+			for what, refused := range map[protocol.Verb]bool{protocol.VerbAsk: c.ask,
+				protocol.VerbExtend: c.extends, protocol.VerbAcknowledge: c.acknowledges} {
 				r := w.hold(string(what), uuid(1))
 				a := wanted(what, r)
 				c.change(r, &a)

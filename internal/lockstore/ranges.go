@@ -119,7 +119,7 @@ func (s *Store) records(ctx context.Context, prefix string, each func(*metadata.
 		}
 	}
 	enough := false
-	g := protocol.Gatherer{Each: func(lock string, fields []metadata.Field, foreign []string) {
+	g := protocol.RecordAssembler{Each: func(lock string, fields []metadata.Field, foreign []string) {
 		if enough {
 			return
 		}
@@ -132,7 +132,7 @@ func (s *Store) records(ctx context.Context, prefix string, each func(*metadata.
 		}
 	}}
 	for _, part := range s.namesWith(prefix) {
-		_, err := s.read(ctx, part, revision, func(kv protocol.KV) { g.Take(s.layout.Parse(kv.Key), kv) })
+		_, err := s.read(ctx, part, revision, func(kv protocol.KV) { g.Add(s.layout.Parse(kv.Key), kv) })
 		if err == nil {
 			g.Flush()
 		}

@@ -20,7 +20,7 @@ const lockRecheck = 10 * time.Second
 // etcd does not send events of other locks.
 func (s *Store) WatchLock(ctx context.Context, lock string, read func() (enough bool)) error {
 	shares, sharesEnd := s.layout.Shares(lock)
-	delays, delaysEnd := s.layout.DelaysAbout(lock)
+	delays, delaysEnd := s.layout.LockAndShareDelays(lock)
 	changed := make(chan struct{}, 1)
 	var follower sync.WaitGroup
 	defer follower.Wait()

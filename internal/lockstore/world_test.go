@@ -190,12 +190,12 @@ func (w world) prove(r *metadata.Record) {
 
 // do runs an operator's action on a hold.
 func (w world) do(r *metadata.Record, a protocol.Action) error {
-	_, err := w.Do(w.Context(), a.Action, protocol.Subject{Hold: r}, a)
+	_, err := w.Do(w.Context(), a.Verb, protocol.ActionTarget{Hold: r}, a)
 	return err
 }
 
 func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
-	_, err := w.Do(w.Context(), protocol.ActionEndDelay, protocol.Subject{Delay: d}, a)
+	_, err := w.Do(w.Context(), protocol.VerbEndDelay, protocol.ActionTarget{Delay: d}, a)
 	return err
 }
 

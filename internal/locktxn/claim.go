@@ -32,7 +32,7 @@ func (c Claim) holders(l protocol.Layout) []clientv3.Op {
 		return []clientv3.Op{read(l, c.Lock), clientv3.OpGet(l.Delay(c.Lock))}
 	}
 	from, end := l.Shares(c.Lock)
-	first, last := l.DelaysAbout(c.Lock)
+	first, last := l.LockAndShareDelays(c.Lock)
 	return []clientv3.Op{read(l, c.Lock), clientv3.OpGet(from, clientv3.WithRange(end)),
 		clientv3.OpGet(first, clientv3.WithRange(last))}
 }

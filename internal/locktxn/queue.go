@@ -233,7 +233,7 @@ func ReadChanges(l protocol.Layout, k Known, tickets []string) Txn {
 	}
 	if k.Shares {
 		from, end := l.Shares(k.Lock)
-		first, last := l.DelaysAbout(k.Lock)
+		first, last := l.LockAndShareDelays(k.Lock)
 		t.If = append(t.If, noneSince(k.Revision)(from, end))
 		t.Then = append(t.Then, clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithCountOnly()),
 			clientv3.OpGet(first, clientv3.WithRange(last), clientv3.WithCountOnly()))

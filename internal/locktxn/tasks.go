@@ -17,7 +17,7 @@ func ReadTasks(l protocol.Layout, set, from string, limit int64) Txn {
 	if from != "" {
 		first = from
 	}
-	locks := l.LocksOfTasks(set)
+	locks := l.TaskLocks(set)
 	return Txn{Then: []clientv3.Op{
 		clientv3.OpGet(first, clientv3.WithRange(end), clientv3.WithLimit(limit)),
 		clientv3.OpGet(locks, clientv3.WithPrefix(), clientv3.WithKeysOnly()),

@@ -143,7 +143,7 @@ func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event) {
 
 // unlisted reports whether key lies in an area that lists leave out. Such keys must not be counted here either.
 func (s *snapshot) unlisted(key string) bool {
-	return slices.ContainsFunc(s.layout.Unlisted(), func(area string) bool { return strings.HasPrefix(key, area) })
+	return slices.ContainsFunc(s.layout.UnlistedAreas(), func(area string) bool { return strings.HasPrefix(key, area) })
 }
 
 func (s *snapshot) applyUnlocker(instance string, e *protocol.Event, now time.Time) {
@@ -203,7 +203,7 @@ func (v *View) stamp(s *step, now time.Duration, live bool) {
 	*seen = metadata.Seen{First: now, Changed: now}
 	if live {
 		seen.Arrived = max(1, now)
-		seen.Followed = max(0, v.state.Since.Sub(v.began))
+		seen.Followed = max(0, v.state.SyncedChangedAt.Sub(v.began))
 	}
 	if s.before == nil || s.replaced() {
 		return

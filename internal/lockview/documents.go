@@ -99,7 +99,7 @@ func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time) unlocker
 		nameless := metadata.Presence{ID: clip(instance)}
 		return unlocker{Unlocker: protocol.Unlocker{Presence: nameless}, revision: kv.ModRevision, heard: time.Now()}
 	}
-	return unlocker{Unlocker: protocol.Unlocker{Presence: *p, Arrived: arrived}, revision: kv.ModRevision,
+	return unlocker{Unlocker: protocol.Unlocker{Presence: *p, ArrivedAt: arrived}, revision: kv.ModRevision,
 		heard: time.Now(), readable: true}
 }
 

@@ -66,7 +66,7 @@ type misplacedRecords struct {
 
 // apply adds or removes a foreign key if it belongs to a misplaced record.
 func (a *misplacedRecords) apply(kv protocol.KV, deleted bool) {
-	prefix, field, ok := a.layout.Misplaced(kv.Key)
+	prefix, field, ok := a.layout.ParseMisplaced(kv.Key)
 	if !ok {
 		return
 	}
@@ -93,7 +93,7 @@ func (a *misplacedRecords) apply(kv protocol.KV, deleted bool) {
 		return
 	}
 	rec := m.record(prefix)
-	a.layout.Misplace(&rec)
+	a.layout.MarkMisplaced(&rec)
 	m.stamped = false
 	m.rec = &rec
 	m.keepSeen(before)

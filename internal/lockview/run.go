@@ -55,7 +55,7 @@ func (v *View) relist(ctx context.Context, reason string) error {
 	if err != nil {
 		return err
 	}
-	if highest := v.Fresh().Highest; revision < highest {
+	if highest := v.Fresh().HighestRevision; revision < highest {
 		v.opt.Log.Error().Int64("revision", revision).Int64("highest", highest).
 			Msg("etcd was restored from an older state")
 		// Equal revisions no longer mean equal keys.

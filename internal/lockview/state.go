@@ -19,9 +19,9 @@ type state protocol.Freshness
 
 // at returns the freshness at a moment.
 func (s state) at(now time.Time) protocol.Freshness {
-	if quiet := now.Sub(s.Heard); s.Synced && quiet > maxSilence {
+	if quiet := now.Sub(s.HeardAt); s.Synced && quiet > maxSilence {
 		s.Synced = false
-		s.Since = s.Heard.Add(maxSilence)
+		s.SyncedChangedAt = s.HeardAt.Add(maxSilence)
 		s.Cause = fmt.Sprintf("nothing heard from etcd for %v", quiet.Round(time.Second))
 	}
 	return protocol.Freshness(s)
@@ -29,19 +29,19 @@ func (s state) at(now time.Time) protocol.Freshness {
 
 // hear notes a sign of life at a revision.
 func (s *state) hear(revision int64) {
-	s.Heard = time.Now()
+	s.HeardAt = time.Now()
 	s.Revision = revision
-	if s.First == 0 {
-		s.First = revision
+	if s.FirstRevision == 0 {
+		s.FirstRevision = revision
 	}
-	s.Highest = max(s.Highest, revision)
+	s.HighestRevision = max(s.HighestRevision, revision)
 }
 
 // sync notes that the snapshot is current.
 func (s *state) sync() {
 	if !s.Synced {
 		s.Synced = true
-		s.Since = time.Now()
+		s.SyncedChangedAt = time.Now()
 		s.Cause = ""
 	}
 }
@@ -50,7 +50,7 @@ func (s *state) sync() {
 // attempt in it is not.
 func (s *state) lose(cause string) (news bool) {
 	if s.Synced {
-		s.Since = time.Now()
+		s.SyncedChangedAt = time.Now()
 	}
 	news = s.Synced || s.Cause != cause
 	s.Synced = false

@@ -55,7 +55,7 @@ func TestRetriesBackOff(t *testing.T) {
 			if n := lists.Load(); n < 12 || n > 35 {
 				t.Errorf("%d lists in a minute", n)
 			}
-			if f := v.Fresh(); f.Synced || !strings.Contains(f.Cause, c.cause) || f.Heard.IsZero() != (c.list != nil) {
+			if f := v.Fresh(); f.Synced || !strings.Contains(f.Cause, c.cause) || f.HeardAt.IsZero() != (c.list != nil) {
 				t.Errorf("%+v", f)
 			}
 		}))
@@ -85,26 +85,27 @@ func TestFreshness(t *testing.T) {
 		}
 		v := lockview.New(layout, src,
 			lockview.Options{Explain: func(err error) string { return "explained: " + err.Error() }})
-		if f := v.Fresh(); f.Synced || f.Cause != "the first list is not done" || !f.Heard.IsZero() || f.Revision != 0 {
+		if f := v.Fresh(); f.Synced || f.Cause != "the first list is not done" || !f.HeardAt.IsZero() || f.Revision != 0 {
 			t.Errorf("at the beginning: %+v", f)
 		}
 		proctest.Go(t, v.Run)
 		hang <- struct{}{}
 		synctest.Wait()
 		read := time.Now()
-		if f := v.Fresh(); !f.Synced || f.Cause != "" || f.Revision != 2 || f.Highest != 2 || !f.Since.Equal(read) ||
-			!f.Heard.Equal(read) {
+		if f := v.Fresh(); !f.Synced || f.Cause != "" || f.Revision != 2 || f.HighestRevision != 2 ||
+			!f.SyncedChangedAt.Equal(read) || !f.HeardAt.Equal(read) {
 			t.Errorf("after the list: %+v", f)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		heard := time.Now()
 		time.Sleep(10 * time.Second)
-		if f := v.Fresh(); !f.Synced || !f.Heard.Equal(heard) {
+		if f := v.Fresh(); !f.Synced || !f.HeardAt.Equal(heard) {
 			t.Errorf("after ten seconds of silence: %+v", f)
 		}
 		time.Sleep(time.Second)
-		if f := v.Fresh(); f.Synced || !f.Since.Equal(heard.Add(10*time.Second)) || !strings.Contains(f.Cause, "11s") {
+		f := v.Fresh()
+		if f.Synced || !f.SyncedChangedAt.Equal(heard.Add(10*time.Second)) || !strings.Contains(f.Cause, "11s") {
 			t.Errorf("after eleven: %+v", f)
 		}
 		changed := v.Changed()
@@ -272,7 +273,7 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 		close(broken)
 		time.Sleep(time.Second)
 		f := v.Fresh()
-		if !f.Synced || f.Revision != 3 || f.Highest != 13 {
+		if !f.Synced || f.Revision != 3 || f.HighestRevision != 13 {
 			t.Errorf("%+v", f)
 		}
 		if at := metadata.FormatTime(v.Lock("a").AutoUnlockAt); at != "1553684000" {

@@ -99,7 +99,7 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	}
 	v := &View{layout: l, src: src, opt: o, began: time.Now(), stats: newStats()}
 	v.snap = newSnapshot(l)
-	v.state.Since = v.began
+	v.state.SyncedChangedAt = v.began
 	v.state.Cause = "the first list is not done"
 	return v
 }
@@ -163,7 +163,7 @@ func (v *View) Unlockers() []protocol.Unlocker {
 	defer v.mu.Unlock()
 	all := make([]protocol.Unlocker, 0, len(v.snap.unlockers))
 	for _, instance := range slices.Sorted(maps.Keys(v.snap.unlockers)) {
-		if u := v.snap.unlockers[instance]; u.runs(v.state.Heard) {
+		if u := v.snap.unlockers[instance]; u.runs(v.state.HeardAt) {
 			all = append(all, u.Unlocker)
 		}
 	}
@@ -276,5 +276,5 @@ func (v *View) Free() (since map[string]time.Duration, followed time.Duration, s
 	synced = v.Fresh().Synced
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return maps.Clone(v.snap.free), max(0, v.state.Since.Sub(v.began)), synced
+	return maps.Clone(v.snap.free), max(0, v.state.SyncedChangedAt.Sub(v.began)), synced
 }

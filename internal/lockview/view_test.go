@@ -241,7 +241,7 @@ func TestStalePresenceRecords(t *testing.T) {
 			}
 		}
 		check("after the list nobody knows how old the record is", "left")
-		if u := v.Unlockers()[0]; !u.Arrived.IsZero() {
+		if u := v.Unlockers()[0]; !u.ArrivedAt.IsZero() {
 			t.Errorf("when a listed record arrived is said: %+v", u)
 		}
 		for range 30 {
@@ -249,7 +249,7 @@ func TestStalePresenceRecords(t *testing.T) {
 			write("u1")
 		}
 		synctest.Wait()
-		if u := v.Unlockers()[0]; !u.Arrived.Equal(time.Now()) || u.Revision != w.now()-1 {
+		if u := v.Unlockers()[0]; !u.ArrivedAt.Equal(time.Now()) || u.Revision != w.now()-1 {
 			t.Errorf("the newest record is %+v", u)
 		}
 		check("though a list was compared with, only one still writes", "u1")

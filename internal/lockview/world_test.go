@@ -140,7 +140,7 @@ func (w *world) list(_ context.Context, each func(protocol.KV)) (int64, error) {
 }
 
 func listed(key string) bool {
-	for _, area := range layout.Unlisted() {
+	for _, area := range layout.UnlistedAreas() {
 		if strings.HasPrefix(key, area) {
 			return false
 		}

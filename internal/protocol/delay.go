@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MarshalDelay writes a delay, and shortens what holders wrote so that readers accept it.
+// MarshalDelay encodes a lock delay as JSON, and shortens what holders wrote so that readers accept it.
 func MarshalDelay(d metadata.Delay) string {
 	value := Marshal(d)
 	for most := metadata.MaxTextBytes; len(value) > metadata.MaxDelayBytes && most > 0; most /= 2 {
@@ -26,7 +26,7 @@ func MarshalDelay(d metadata.Delay) string {
 	return value
 }
 
-// ReadDelay reads the delay of a lock or share. A value that cannot be read, or is about another lock, is a delay all
+// ReadDelay decodes the delay of a lock or share. A value that cannot be read, or is about another lock, is a delay all
 // the same: only the existence of the key counts.
 func ReadDelay(lock string, kv KV) metadata.Delay {
 	d, err := metadata.Delay{}, error(nil)
@@ -41,30 +41,31 @@ func ReadDelay(lock string, kv KV) metadata.Delay {
 	return d
 }
 
-// DelayWords says why no client takes a free lock: `a lock delay of 30s after the hold of "billing" on "host-3",
-// force-unlocked by ann 4s ago, with 0:26 left`. Text from outside is made visible.
-func DelayWords(d *metadata.Delay, now time.Time) string {
+// DescribeDelay returns a lock delay as one sentence, which explains why no client takes a free lock: `a lock delay of
+// 30s after the hold of "billing" on "host-3", force-unlocked by ann 4s ago, with 0:26 left`. Text from outside is made
+// visible.
+func DescribeDelay(d *metadata.Delay, now time.Time) string {
 	if d.Unreadable {
-		return "a lock delay after a hold of which nothing is known" + unended(d)
+		return "a lock delay after a hold of which nothing is known" + withoutLease(d)
 	}
 	words := "a lock delay"
 	if d.Seconds > 0 {
 		words += " of " + text.Duration(time.Duration(d.Seconds)*time.Second)
 	}
-	words += " after the hold of " + Person(d.Owner)
+	words += " after the hold of " + DisplayName(d.Owner)
 	if d.Hostname != "" {
-		words += " on " + text.Visible(text.Clip(d.Hostname, maxShown))
+		words += " on " + text.Visible(text.Clip(d.Hostname, maxShownBytes))
 	}
 	how, _ := metadata.EndingOf(d.Ended)
-	words += ", " + text.Visible(text.Clip(how.Verb, maxShown))
+	words += ", " + text.Visible(text.Clip(how.Verb, maxShownBytes))
 	if how.Ended == metadata.EndedForced && d.By != "" {
-		words += " by " + Person(d.By)
+		words += " by " + DisplayName(d.By)
 	}
-	words += since(d.At.Time, now)
+	words += agoText(d.At.Time, now)
 	until := d.Until()
 	switch left := until.Sub(now); {
 	case until.IsZero():
-		return words + unended(d)
+		return words + withoutLease(d)
 	case left <= 0:
 		return words + ", about to end"
 	default:
@@ -72,7 +73,8 @@ func DelayWords(d *metadata.Delay, now time.Time) string {
 	}
 }
 
-func unended(d *metadata.Delay) string {
+// withoutLease returns the end of a sentence about a delay that does not expire.
+func withoutLease(d *metadata.Delay) string {
 	if d.Leased {
 		return ""
 	}
@@ -82,9 +84,9 @@ func unended(d *metadata.Delay) string {
 // SourceProgram is the source of an action whose actor a program named, through package inspect.
 const SourceProgram = "program"
 
-// Forced returns the removal of the hold that an operator saw, with the ending that tells its holder who did it and
-// why. delay is how long no client may take the lock afterwards, rounded up to whole seconds.
-func Forced(r *metadata.Record, a Action, delay time.Duration) metadata.Removal {
+// ForcedRemoval returns the removal of the hold that an operator saw, with the ending that tells its holder who did it
+// and why. delay is how long no client may take the lock afterwards, rounded up to whole seconds.
+func ForcedRemoval(r *metadata.Record, a Action, delay time.Duration) metadata.Removal {
 	why := a.Reason
 	if a.Ticket != "" {
 		why += " (" + a.Ticket + ")"
@@ -106,9 +108,9 @@ func CheckOperator(name string) error {
 	return nil
 }
 
-// ShareWords say what a holder has of a lock that several can hold: "2 of 5 permits", "reader", "exclusive"; empty for
-// an ordinary lock.
-func ShareWords(s metadata.Share) string {
+// DescribeShare returns what a holder has of a multi-holder lock: "2 of 5 permits", "reader", "exclusive"; empty for an
+// ordinary lock.
+func DescribeShare(s metadata.Share) string {
 	switch {
 	case s.Kind == metadata.HoldsPermits && s.Limit > 0:
 		return fmt.Sprintf("%d of %s", s.Permits, text.Count(s.Limit, "permit"))
@@ -120,16 +122,16 @@ func ShareWords(s metadata.Share) string {
 	return s.Kind
 }
 
-// Use is how far a lock that several can hold is taken.
-type Use struct {
+// Occupancy is how much of a multi-holder lock is taken.
+type Occupancy struct {
 	Holders, Readers int
-	Permits, Limit   int // of a semaphore; a limit of 0 is not known
-	OtherLimit       int // another one that a holder believes in; 0: they agree
+	Permits, Limit   int // of a semaphore; a limit of 0 is unknown
+	OtherLimit       int // a different limit that some holder uses; 0 if all agree
 }
 
-// UseOf returns what the holders of a lock take together.
-func UseOf(holders []*metadata.Record) Use {
-	u := Use{Holders: len(holders)}
+// OccupancyOf adds up what the holders of a multi-holder lock have.
+func OccupancyOf(holders []*metadata.Record) Occupancy {
+	u := Occupancy{Holders: len(holders)}
 	for _, r := range holders {
 		s := metadata.ShareOf(r.Name, r.Attributes)
 		if s.Kind == metadata.HoldsShared {
@@ -145,8 +147,8 @@ func UseOf(holders []*metadata.Record) Use {
 	return u
 }
 
-// Words say it: "5 of 8 permits taken by 3 holders, 3 free".
-func (u Use) Words() string {
+// Describe returns one sentence: "5 of 8 permits taken by 3 holders, 3 free".
+func (u Occupancy) Describe() string {
 	switch {
 	case u.Readers == u.Holders:
 		return text.Count(u.Readers, "reader")

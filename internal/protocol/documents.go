@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Action is the value of an audit key: what an operator did.
+// Action is an operator's action, as stored in an audit key.
 type Action struct {
 	ID        string        `json:"id"`
 	At        metadata.Time `json:"at"`
@@ -20,7 +20,7 @@ type Action struct {
 	Source    string        `json:"source"` // where the identity came from: cli, basic, mtls, header, program
 	Client    string        `json:"client,omitempty"`
 	UserAgent string        `json:"user_agent,omitempty"` // the person's program, as it identifies itself
-	Action    Verb          `json:"action"`
+	Verb      Verb          `json:"action"`
 	Lock      string        `json:"lock"`
 	UUID      string        `json:"uuid"`
 	Token     int64         `json:"token"`
@@ -29,35 +29,35 @@ type Action struct {
 	Reason    string        `json:"reason"`
 	Ticket    string        `json:"ticket,omitempty"`
 	Result    string        `json:"result"` // success, conflict, denied, error
-	// Seconds is how much time an ActionExtend gave, or how long an ActionAcknowledge lasts.
+	// Seconds is how much time a VerbExtend gave, or how long a VerbAcknowledge lasts.
 	Seconds int64 `json:"seconds,omitempty"`
 }
 
-// wire is a document that is stored as one JSON object in one key.
-type wire interface {
+// document is a type that is stored as one JSON object in one key.
+type document interface {
 	metadata.Ticket | metadata.Ending | metadata.Presence | metadata.Statement | metadata.Request | metadata.Extension |
 		metadata.Acknowledgement | metadata.Delay | Action | Task
 }
 
-// Marshal writes a document. Text that is not UTF-8 is written with replacement characters, so that a hostile record
-// cannot prevent the recording of its own ending.
-func Marshal[T wire](document T) string {
-	b, err := json.Marshal(document)
+// Marshal encodes a document as JSON. Text that is not UTF-8 is written with replacement characters, so that a hostile
+// record cannot prevent the recording of its own ending.
+func Marshal[T document](value T) string {
+	b, err := json.Marshal(value)
 	if err != nil {
 		return "{}" // only for attributes that Decode never yields
 	}
 	return string(b)
 }
 
-// Unmarshal reads a document. A member that cannot be read is an error.
-func Unmarshal[T wire](value []byte) (T, error) {
-	var document T
-	err := json.Unmarshal(value, &document)
-	return document, err
+// Unmarshal decodes a document from JSON. A member that cannot be read is an error.
+func Unmarshal[T document](value []byte) (T, error) {
+	var decoded T
+	err := json.Unmarshal(value, &decoded)
+	return decoded, err
 }
 
-// ReadStatement reads a witness's statement about the hold with this uuid, which is the end of its key. It returns nil
-// if the statement is too long, cannot be read, or names another hold.
+// ReadStatement decodes a witness's statement about the hold with this uuid, which is the end of its key. It returns
+// nil if the statement is too long, cannot be read, or names another hold.
 func ReadStatement(uuid string, kv KV) *metadata.Statement {
 	if len(kv.Value) > metadata.MaxStatementBytes {
 		return nil
@@ -70,10 +70,10 @@ func ReadStatement(uuid string, kv KV) *metadata.Statement {
 	return &s
 }
 
-// Gatherer assembles locks from keys in key order, one lock after another, so that only one lock with its backtrace is
-// in memory at a time.
-type Gatherer struct {
-	// Each is called for every lock, with the arguments of [metadata.Decode].
+// RecordAssembler groups keys, which it gets in key order, into records, so that only one lock with its backtrace is in
+// memory at a time.
+type RecordAssembler struct {
+	// Each is called for every record, with the arguments of [metadata.Decode].
 	Each func(lock string, fields []metadata.Field, foreign []string)
 
 	lock    string
@@ -81,8 +81,8 @@ type Gatherer struct {
 	foreign []string
 }
 
-// Take takes the next key. Keys outside the range of any record are left out.
-func (g *Gatherer) Take(key Key, kv KV) {
+// Add adds the next key. Keys outside the range of any record are left out.
+func (g *RecordAssembler) Add(key Key, kv KV) {
 	if key.Lock == "" || key.Kind != KindField && key.Kind != KindForeign {
 		return
 	}
@@ -97,8 +97,8 @@ func (g *Gatherer) Take(key Key, kv KV) {
 	g.fields = append(g.fields, kv.Field(key))
 }
 
-// Flush ends the current lock: call it after the last key. Foreign keys alone are not a lock.
-func (g *Gatherer) Flush() {
+// Flush passes the current record to Each: call it after the last key. Foreign keys alone are not a record.
+func (g *RecordAssembler) Flush() {
 	fields, foreign := g.fields, g.foreign
 	g.fields = nil
 	g.foreign = nil
@@ -107,9 +107,10 @@ func (g *Gatherer) Flush() {
 	}
 }
 
-// Misplaced parses a key that looks like a field of a lock's record, but in a segment that [EncodeName] never writes:
-// its client believes that it holds a lock. place is the key without the field and its "/", such as "/mutexes/100%".
-func (l Layout) Misplaced(key string) (place, field string, ok bool) {
+// ParseMisplaced parses a key that looks like a field of a lock's record, but in a segment that [EncodeName] never
+// writes: its client believes that it holds a lock. place is the key without the field and its "/", such as
+// "/mutexes/100%".
+func (l Layout) ParseMisplaced(key string) (place, field string, ok bool) {
 	rest, ok := strings.CutPrefix(key, l.prefix)
 	if !ok {
 		return "", "", false
@@ -124,13 +125,13 @@ func (l Layout) Misplaced(key string) (place, field string, ok bool) {
 	return key[:len(key)-len(field)-1], field, true
 }
 
-// Misplace marks a record that was read at such a place. Its name is the place.
-func (l Layout) Misplace(r *metadata.Record) {
+// MarkMisplaced marks a record that was read at a place that [Layout.ParseMisplaced] returned. Its name is the place.
+func (l Layout) MarkMisplaced(r *metadata.Record) {
 	r.Misplaced = true
 	segment := strings.TrimPrefix(r.Name, l.prefix)
 	r.Problems = append([]metadata.Problem{{Field: "name", Reason: metadata.ReasonBadName,
 		Text: fmt.Sprintf("%q is no lock name as the protocol writes it: "+
-			"other clients do not see this lock, and nothing removes it", text.Clip(segment, maxQuoted))}},
+			"other clients do not see this lock, and nothing removes it", text.Clip(segment, maxQuotedBytes))}},
 		r.Problems...)
 }
 
@@ -140,7 +141,7 @@ const (
 	maxHeldBack      = 16
 )
 
-// ReadPresence reads the presence record of an unlocker by its id, which is the end of its key. It returns nil if the
+// ReadPresence decodes the presence record of an unlocker by its id, which is the end of its key. It returns nil if the
 // record is too long, cannot be read, or lacks the time of writing: no unlocker wrote it.
 func ReadPresence(id string, value []byte) *metadata.Presence {
 	if len(value) > MaxPresenceBytes {
@@ -151,8 +152,8 @@ func ReadPresence(id string, value []byte) *metadata.Presence {
 		return nil
 	}
 	p.ID = id // the key identifies the unlocker
-	for _, shown := range []*string{&p.ID, &p.Hostname, &p.Version, &p.Mode, &p.LastGapCause, &p.WitnessTrouble} {
-		*shown = text.Cut(*shown, metadata.MaxTextBytes)
+	for _, field := range []*string{&p.ID, &p.Hostname, &p.Version, &p.Mode, &p.LastGapCause, &p.WitnessTrouble} {
+		*field = text.Cut(*field, metadata.MaxTextBytes)
 	}
 	p.HeldBack = p.HeldBack[:min(len(p.HeldBack), maxHeldBack)]
 	for i := range p.HeldBack {
@@ -167,27 +168,27 @@ type Freshness struct {
 	Synced bool
 	// Revision is the revision that the view shows.
 	Revision int64
-	// First is the revision of the first list; 0 before it.
-	First int64
-	// Highest is the highest revision ever seen. If Revision is lower, etcd was restored from an older state, and
+	// FirstRevision is the revision of the first list; 0 before it.
+	FirstRevision int64
+	// HighestRevision is the highest revision ever seen. If Revision is lower, etcd was restored from an older state, and
 	// fencing tokens may repeat.
-	Highest int64
-	Heard   time.Time     // when etcd was last heard from; zero = never
-	Pulse   time.Duration // how often a healthy etcd gives a sign of life; 0 = its silence means nothing
-	Since   time.Time     // when Synced last changed
-	Class   string        // why it is not synced, in a word or two that everyone may see
-	Cause   string        // the same as a sentence, which may name addresses; empty if it is synced
+	HighestRevision  int64
+	HeardAt          time.Time     // when etcd was last heard from; zero = never
+	ProgressInterval time.Duration // how often a healthy etcd gives a sign of life; 0 = its silence means nothing
+	SyncedChangedAt  time.Time     // when Synced last changed
+	Class            string        // why it is not synced, in a word or two that everyone may see
+	Cause            string        // the same as a sentence, which may name addresses; empty if it is synced
 }
 
-// Unlocker is a running unlocker.
+// Unlocker is the presence of a running unlocker.
 type Unlocker struct {
 	metadata.Presence
-	// Arrived is when its record arrived, by our wall clock. It is zero for a record read in a list, whose age is
+	// ArrivedAt is when its record arrived, by our wall clock. It is zero for a record read in a list, whose age is
 	// unknown.
-	Arrived time.Time
+	ArrivedAt time.Time
 }
 
-// Presences are what these unlockers publish.
+// Presences returns the presence records of these unlockers.
 func Presences(running []Unlocker) []metadata.Presence {
 	all := make([]metadata.Presence, len(running))
 	for i := range running {
@@ -196,8 +197,8 @@ func Presences(running []Unlocker) []metadata.Presence {
 	return all
 }
 
-// subject returns what ended, according to the cause of a statement.
-func subject(cause string) string {
+// endedPart returns the part that ended, according to the cause of a statement; empty for an unknown cause.
+func endedPart(cause string) string {
 	switch cause {
 	case metadata.CauseProcessEnded, metadata.CauseCommandLives:
 		return "its process ended"
@@ -219,13 +220,13 @@ func subject(cause string) string {
 	return ""
 }
 
-// WhatEnded says what ended, "its container ended", and how, "with exit code 137 (OOMKilled)", empty if unknown. A
+// WhatEnded returns what ended, "its container ended", and how, "with exit code 137 (OOMKilled)", empty if unknown. A
 // caller may put the time between the two. Text from outside is made visible.
 func WhatEnded(s *metadata.Statement) (what, how string) {
-	what = cmp.Or(subject(s.Cause), text.Visible(text.Clip(s.Cause, maxWord)))
+	what = cmp.Or(endedPart(s.Cause), text.Visible(text.Clip(s.Cause, maxWordBytes)))
 	switch {
 	case s.Signal != "":
-		how = "by " + text.Visible(text.Clip(s.Signal, maxWord))
+		how = "by " + text.Visible(text.Clip(s.Signal, maxWordBytes))
 	case s.ExitCode != nil:
 		how = fmt.Sprintf("with exit code %d", *s.ExitCode)
 	}
@@ -235,11 +236,11 @@ func WhatEnded(s *metadata.Statement) (what, how string) {
 	if how != "" {
 		how += " "
 	}
-	return what, how + "(" + text.Visible(text.Clip(s.Detail, maxWord)) + ")"
+	return what, how + "(" + text.Visible(text.Clip(s.Detail, maxWordBytes)) + ")"
 }
 
-// maxWord is the most bytes of a witness's word in a sentence.
-const maxWord = 100
+// maxWordBytes is the maximum length of a witness's word in a sentence.
+const maxWordBytes = 100
 
 // EndedAt returns when the holder ended, by the witness's clock; if the witness does not know, when it wrote the
 // statement.
@@ -250,18 +251,18 @@ func EndedAt(s *metadata.Statement) time.Time {
 	return s.EndedAt.Time
 }
 
-// HowItEnded returns a statement as one sentence: "its container ended 40s ago with exit code 137 (OOMKilled)".
-func HowItEnded(s *metadata.Statement, now time.Time) string {
-	return howItEnded(s, func(at time.Time) string { return text.Duration(now.Sub(at)) + " ago" })
+// DescribeStatement returns a statement as one sentence: "its container ended 40s ago with exit code 137 (OOMKilled)".
+func DescribeStatement(s *metadata.Statement, now time.Time) string {
+	return describeStatement(s, func(at time.Time) string { return text.Duration(now.Sub(at)) + " ago" })
 }
 
-// HowItEndedAt is HowItEnded for a sentence that is stored: "its container ended at 2026-11-21T03:12:01Z with exit code
-// 137 (OOMKilled)".
-func HowItEndedAt(s *metadata.Statement) string {
-	return howItEnded(s, func(at time.Time) string { return "at " + at.UTC().Format(time.RFC3339) })
+// DescribeStatementUTC is [DescribeStatement] with the time itself, for a sentence that is stored: "its container ended
+// at 2026-11-21T03:12:01Z with exit code 137 (OOMKilled)".
+func DescribeStatementUTC(s *metadata.Statement) string {
+	return describeStatement(s, func(at time.Time) string { return "at " + at.UTC().Format(time.RFC3339) })
 }
 
-func howItEnded(s *metadata.Statement, when func(time.Time) string) string {
+func describeStatement(s *metadata.Statement, when func(time.Time) string) string {
 	sentence, how := WhatEnded(s)
 	if at := EndedAt(s); !at.IsZero() {
 		sentence += " " + when(at)
@@ -278,8 +279,8 @@ const MaxDataBytes = 64 << 10
 // StateInProgress is the state of a task that a worker holds, or held when it died.
 const StateInProgress = "in_progress"
 
-// Task is the value of a task's key. A task in progress has the lock [TaskLock]; if nobody holds it, its worker is
-// gone.
+// Task is a task of a set, as stored in its key. A task in progress has the lock [TaskLock]; if nobody holds it, its
+// worker is gone.
 type Task struct {
 	State     string        `json:"state"`
 	From      string        `json:"from,omitempty"` // the state that the last worker took it from
@@ -301,14 +302,14 @@ func CheckTask(set, task string) error {
 	case set == "":
 		return errors.New("the name of the set of tasks is empty")
 	case strings.Contains(set, "/"):
-		return fmt.Errorf("the set of tasks %q has a slash in its name", text.Clip(set, maxQuoted))
+		return fmt.Errorf("the set of tasks %q has a slash in its name", text.Clip(set, maxQuotedBytes))
 	case task == "":
 		return errors.New("the name of the task is empty")
 	}
 	return metadata.CheckName(TaskLock(set, task))
 }
 
-// Period is the value of a period's key: the last period in which a job ran.
+// Period is the last period in which a job ran, as stored in a period's key.
 type Period struct {
 	Start time.Time
 	Note  string // who took it and when; shown, never interpreted
@@ -319,9 +320,9 @@ func FormatPeriod(p Period) string {
 	return metadata.FormatTime(p.Start) + " " + text.Cut(strings.ToValidUTF8(p.Note, "�"), metadata.MaxTextBytes)
 }
 
-// ParsePeriod reads the value of a period's key.
+// ParsePeriod decodes the value of a period's key.
 func ParsePeriod(value string) (Period, error) {
-	start, words, _ := strings.Cut(value, " ")
+	start, note, _ := strings.Cut(value, " ")
 	at, err := metadata.ParseTime(start)
-	return Period{Start: at, Note: words}, err
+	return Period{Start: at, Note: note}, err
 }

@@ -92,7 +92,7 @@ func TestLockDelayDescription(t *testing.T) {
 		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 4s ago, without a lease: " +
 			"it stays until an operator ends it": unleased,
 	} {
-		if got := protocol.DelayWords(&d, now); got != want {
+		if got := protocol.DescribeDelay(&d, now); got != want {
 			t.Errorf("it is %q, want %q", got, want)
 		}
 	}
@@ -175,7 +175,7 @@ func TestStatementDescriptionIsOneSentence(t *testing.T) {
 		{metadata.Statement{Cause: "\x1b[2J", Detail: "\u202e" + strings.Repeat("x", 9999)},
 			`\x1b[2J (\u202e` + strings.Repeat("x", 97) + "…)"},
 	} {
-		if got := protocol.HowItEnded(&c.s, at.Add(40*time.Second)); got != c.want {
+		if got := protocol.DescribeStatement(&c.s, at.Add(40*time.Second)); got != c.want {
 			t.Errorf("got %s\nwant %s", got, c.want)
 		}
 	}

@@ -35,8 +35,8 @@ const (
 	areaDelays     = ".delays/"
 )
 
-// tail is the last part of a tail's key. No ticket has this name.
-const tail = ".tail"
+// tailName is the last part of a tail's key. No ticket has this name.
+const tailName = ".tail"
 
 // Layout builds and parses the keys below one prefix. The zero Layout is not usable: see [NewLayout].
 type Layout struct{ prefix string }
@@ -72,9 +72,9 @@ func (l Layout) Queue(lock string) string { return l.prefix + areaQueue + Encode
 func (l Layout) Ticket(lock, ticket string) string { return l.Queue(lock) + ticket }
 
 // Tail returns the key that names the newest ticket of the lock's queue.
-func (l Layout) Tail(lock string) string { return l.Queue(lock) + tail }
+func (l Layout) Tail(lock string) string { return l.Queue(lock) + tailName }
 
-// Cancelled returns the key that forbids a late commit of the acquisition with this uuid.
+// Cancelled returns the key of the tombstone that prevents a late commit of the acquisition with this uuid.
 func (l Layout) Cancelled(uuid string) string { return l.prefix + areaCancelled + uuid }
 
 // History returns the key of the ending of the hold with this uuid.
@@ -110,17 +110,17 @@ func (l Layout) ShareDelays(lock string) (from, end string) {
 	return shares + "1", shares + ":"
 }
 
-// DelaysAbout returns a half-open range with the delay of the lock, those of all its shares, and perhaps those of other
-// locks.
-func (l Layout) DelaysAbout(lock string) (from, end string) {
+// LockAndShareDelays returns the half-open range of the delays of the lock and of all its shares. It may have those of
+// other locks.
+func (l Layout) LockAndShareDelays(lock string) (from, end string) {
 	return l.Delay(lock), l.Delay(lock) + "#:"
 }
 
 // Task returns the key of one task.
 func (l Layout) Task(set, task string) string { return l.Tasks(set) + EncodeName(task) }
 
-// LocksOfTasks returns the prefix of the records of the locks of a set's tasks.
-func (l Layout) LocksOfTasks(set string) string { return l.prefix + EncodeName(TaskLock(set, "")) }
+// TaskLocks returns the prefix of the records of the locks that workers of a set's tasks hold.
+func (l Layout) TaskLocks(set string) string { return l.prefix + EncodeName(TaskLock(set, "")) }
 
 // Shares returns the half-open range of keys with the records of all shares of the lock. Records of other locks may lie
 // in it ("pool#3rd floor"), but not those of shares of another lock whose name is "pool#" and a number.
@@ -129,9 +129,9 @@ func (l Layout) Shares(lock string) (from, end string) {
 	return shares + "1", shares + ":" // the byte after 9
 }
 
-// Unlisted returns the areas, as prefixes in key order, that do not say who holds or waits for a lock. A list of the
-// locks leaves them out, with whatever lies in them.
-func (l Layout) Unlisted() []string {
+// UnlistedAreas returns the areas, as prefixes in key order, that have neither holders nor waiters. A list of the locks
+// leaves them out, with whatever lies in them.
+func (l Layout) UnlistedAreas() []string {
 	areas := []string{areaAudit, areaCancelled, areaHistory, areaPeriods, areaTasks}
 	for i, area := range areas {
 		areas[i] = l.prefix + area
@@ -198,7 +198,7 @@ type Key struct {
 	ID string
 }
 
-// Parse parses a key. A key that fits no layout is KindForeign.
+// Parse parses a key. A key that is not of this protocol is KindForeign.
 func (l Layout) Parse(key string) Key {
 	rest, ok := strings.CutPrefix(key, l.prefix)
 	if !ok {
@@ -227,9 +227,9 @@ func parseArea(area, id string) Key {
 	case areaQueue:
 		return parseQueue(id)
 	case areaPeriods:
-		return parseNamed(KindPeriod, id)
+		return parseLockKey(KindPeriod, id)
 	case areaDelays:
-		return parseNamed(KindDelay, id)
+		return parseLockKey(KindDelay, id)
 	case areaTasks:
 		return parseTask(id)
 	}
@@ -254,8 +254,8 @@ func parseArea(area, id string) Key {
 	return Key{Kind: kind, ID: id}
 }
 
-// parseNamed parses a key that ends with the name of a lock.
-func parseNamed(kind Kind, segment string) Key {
+// parseLockKey parses the key of an area whose keys are the names of locks.
+func parseLockKey(kind Kind, segment string) Key {
 	lock, err := DecodeName(segment)
 	if err != nil {
 		return Key{Kind: KindForeign}
@@ -269,7 +269,7 @@ func parseQueue(id string) Key {
 	if err != nil || ticket == "" || strings.Contains(ticket, "/") {
 		return Key{Kind: KindForeign}
 	}
-	if ticket == tail {
+	if ticket == tailName {
 		return Key{Kind: KindTail, Lock: lock}
 	}
 	return Key{Kind: KindTicket, Lock: lock, ID: ticket}
@@ -295,7 +295,7 @@ type KV struct {
 	Lease          int64 // 0 = the key stays until it is deleted
 }
 
-// Field returns the field of a record from this key and value; key is the parsed key.
+// Field converts the key and value to a field of a record; key is the parsed key.
 func (kv KV) Field(key Key) metadata.Field {
 	return metadata.Field{
 		Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
@@ -332,10 +332,10 @@ const (
 	AuditRetention = 30 * 24 * time.Hour
 )
 
-// maxQuoted is how many bytes of outside text an error quotes.
-const maxQuoted = 40
+// maxQuotedBytes is how much of outside text an error quotes.
+const maxQuotedBytes = 40
 
-// EncodeName writes a lock name as one path segment: "%" as "%25", "/" as "%2F", a leading "." as "%2E", nothing else.
+// EncodeName encodes a lock name as one path segment: "%" as "%25", "/" as "%2F", a leading "." as "%2E", nothing else.
 // So no lock's keys can lie inside another lock's, and no lock can reach the areas of the protocol, which begin with a
 // dot.
 func EncodeName(name string) string {
@@ -358,8 +358,8 @@ func EncodeName(name string) string {
 	return string(segment)
 }
 
-// DecodeName reads a path segment back. It fails for a segment that EncodeName never writes ("%41", "a%2fb", ""), so
-// that two different keys cannot denote the same lock. The name may still be one that [metadata.CheckName] refuses.
+// DecodeName decodes a path segment. It fails for a segment that EncodeName never writes ("%41", "a%2fb", ""), so that
+// two different keys cannot denote the same lock. The name may still be one that [metadata.CheckName] refuses.
 func DecodeName(segment string) (string, error) {
 	if segment == "" || segment[0] == '.' || strings.Contains(segment, "/") {
 		return "", notEncoded(segment)
@@ -389,5 +389,5 @@ func DecodeName(segment string) (string, error) {
 }
 
 func notEncoded(segment string) error {
-	return fmt.Errorf("%q is not an encoded lock name", text.Clip(segment, maxQuoted))
+	return fmt.Errorf("%q is not an encoded lock name", text.Clip(segment, maxQuotedBytes))
 }

@@ -119,7 +119,7 @@ func TestPeriodsSortByTheirStart(t *testing.T) {
 
 func TestUnlistedAreasAreInKeyOrder(t *testing.T) {
 	l := protocol.DefaultLayout()
-	areas := l.Unlisted()
+	areas := l.UnlistedAreas()
 	if !slices.IsSorted(areas) || slices.Contains(areas, l.Queues()) || slices.Contains(areas, l.Unlockers()) {
 		t.Errorf("%q", areas)
 	}

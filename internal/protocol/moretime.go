@@ -15,15 +15,15 @@ import (
 // MaxMoreTime is the most time that an operator can give a holder at once.
 const MaxMoreTime = 7 * 24 * time.Hour
 
-// MoreTime returns the new deadlines of a hold that is given more time: each is d after now or, if that is later, d
+// NewDeadlines returns the new deadlines of a hold that is given more time: each is d after now or, if that is later, d
 // after the old one; the alert is not after the auto-unlock. They are rounded up to whole seconds.
-func MoreTime(r *metadata.Record, d time.Duration, now time.Time) (alertAt, autoUnlockAt time.Time) {
+func NewDeadlines(r *metadata.Record, d time.Duration, now time.Time) (alertAt, autoUnlockAt time.Time) {
 	autoUnlockAt = Later(r.AutoUnlockAt, now).Add(d)
 	alertAt = Later(r.AlertAt, now).Add(d)
 	if alertAt.After(autoUnlockAt) {
 		alertAt = autoUnlockAt
 	}
-	return upToSeconds(alertAt), upToSeconds(autoUnlockAt)
+	return roundUpToSecond(alertAt), roundUpToSecond(autoUnlockAt)
 }
 
 // Later returns the later of two times.
@@ -50,11 +50,14 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-func upToSeconds(t time.Time) time.Time { return t.UTC().Add(time.Second - 1).Truncate(time.Second) }
+// roundUpToSecond returns t rounded up to whole seconds.
+func roundUpToSecond(t time.Time) time.Time {
+	return t.UTC().Add(time.Second - 1).Truncate(time.Second)
+}
 
 // CheckMoreTime returns an error, a sentence, if a hold cannot be given more time. now is the operator's clock.
 func CheckMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
-	if err := CheckMoreTimeOf(d); err != nil {
+	if err := CheckMoreTimeDuration(d); err != nil {
 		return err
 	}
 	switch {
@@ -67,15 +70,15 @@ func CheckMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
 	case r.Proven():
 		return errors.New("the holder has ended, so more time cannot help it")
 	}
-	_, until := MoreTime(r, d, now)
+	_, until := NewDeadlines(r, d, now)
 	if read, err := metadata.ParseTime(metadata.FormatTime(until)); err != nil || !read.Equal(until) {
 		return errors.New("the new deadline is later than a record can say")
 	}
 	return nil
 }
 
-// CheckMoreTimeOf returns an error, a sentence, if d cannot be given.
-func CheckMoreTimeOf(d time.Duration) error {
+// CheckMoreTimeDuration returns an error, a sentence, if d cannot be given.
+func CheckMoreTimeDuration(d time.Duration) error {
 	switch {
 	case d < time.Second:
 		return errors.New("the time to give must be at least a second")
@@ -100,7 +103,7 @@ func CheckAsk(r *metadata.Record) error {
 
 var errMisplaced = errors.New("the record is at keys that belong to no lock, so no holder watches it")
 
-// How long an acknowledgement may last: long enough to look, and not so long that it is forgotten.
+// The limits of an acknowledgement's duration: long enough to investigate, and not so long that it is forgotten.
 const (
 	MinAcknowledgement = time.Minute
 	MaxAcknowledgement = 24 * time.Hour
@@ -117,8 +120,8 @@ func CheckAcknowledge(r *metadata.Record) error {
 	return nil
 }
 
-// CheckAcknowledgeFor returns an error, a sentence, if an acknowledgement cannot last d.
-func CheckAcknowledgeFor(d time.Duration) error {
+// CheckAcknowledgementDuration returns an error, a sentence, if an acknowledgement cannot last d.
+func CheckAcknowledgementDuration(d time.Duration) error {
 	switch {
 	case d < MinAcknowledgement:
 		return errors.New("an acknowledgement lasts at least a minute")
@@ -145,7 +148,7 @@ func CheckNote(note string) error {
 	return nil
 }
 
-// isLine reports whether an operator's text is one line of allowed length.
+// isLine reports whether an operator's text is at most one line, and not too long.
 func isLine(s string) bool {
 	return len(s) <= metadata.MaxTextBytes && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

@@ -62,7 +62,7 @@ func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, rea
 		Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision,
 		Holder: text.Visible(r.Owner) + " on " + text.Visible(r.Hostname), Reason: reason, Result: "success",
 	}
-	_, err := i.locks.Do(ctx, protocol.ActionForceUnlock, protocol.Subject{Hold: r, Follows: r.DelayOf(0)}, a)
+	_, err := i.locks.Do(ctx, protocol.VerbForceUnlock, protocol.ActionTarget{Hold: r, LockDelayAfter: r.DelayOf(0)}, a)
 	var changed *lockstore.ChangedError
 	switch {
 	case errors.As(err, &changed) && changed.Now.Token != 0:

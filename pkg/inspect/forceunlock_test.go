@@ -42,7 +42,7 @@ func TestForceUnlockEndsTheHoldWithActorAndReason(t *testing.T) {
 		}
 		a := audit[0]
 		if a.Actor != by || a.Reason != reason || a.Source != protocol.SourceProgram || a.Lock != "a" ||
-			a.UUID != theirs.UUID() || a.Token != theirs.Token() || a.Action != protocol.ActionForceUnlock ||
+			a.UUID != theirs.UUID() || a.Token != theirs.Token() || a.Verb != protocol.VerbForceUnlock ||
 			a.Result != "success" || !strings.Contains(a.Holder, "stranger") || a.ID == "" || a.At.IsZero() {
 			t.Errorf("the audit trail has %+v", a)
 		}

@@ -152,7 +152,7 @@ func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 // "operator".
 func (s *Server) ForceUnlock(name, reason string) {
 	s.t.Helper()
-	s.do(protocol.ActionForceUnlock, name, protocol.Action{Actor: operator, Reason: reason})
+	s.do(protocol.VerbForceUnlock, name, protocol.Action{Actor: operator, Reason: reason})
 }
 
 // Expire removes a hold as an unlocker would after its deadline, whatever the current time.
@@ -193,14 +193,14 @@ func (s *Server) RemoveAbandoned(name, how string) {
 // [mutex.Lock.FinishRequested].
 func (s *Server) AskToFinish(name, by, reason string) {
 	s.t.Helper()
-	s.do(protocol.ActionAsk, name, protocol.Action{Actor: by, Reason: reason})
+	s.do(protocol.VerbAsk, name, protocol.Action{Actor: by, Reason: reason})
 }
 
 // GiveMoreTime gives the holder of a lock d more time, in whole seconds, as an operator would on the dashboard. See
 // [mutex.Lock.MoreTime].
 func (s *Server) GiveMoreTime(name string, d time.Duration) {
 	s.t.Helper()
-	s.do(protocol.ActionExtend, name, protocol.Action{Actor: operator, Reason: "the test gave it more time",
+	s.do(protocol.VerbExtend, name, protocol.Action{Actor: operator, Reason: "the test gave it more time",
 		Seconds: int64(d / time.Second)})
 }
 
@@ -220,7 +220,7 @@ func (s *Server) do(v protocol.Verb, name string, a protocol.Action) {
 	a.Revision = r.Revision
 	a.Holder = r.Owner
 	a.Result = "success"
-	on := protocol.Subject{Hold: &r, Follows: r.DelayOf(0)}
+	on := protocol.ActionTarget{Hold: &r, LockDelayAfter: r.DelayOf(0)}
 	_, err := s.store.Do(context.Background(), v, on, a)
 	s.must(err)
 }

@@ -264,7 +264,7 @@ func (a *acquisition) endKeys() []etcdretry.Watched {
 	}
 	keys = append(keys, deletedIn(layout.Shares(a.lock)))
 	if a.holders.hasDelays() {
-		keys = append(keys, deletedIn(layout.DelaysAbout(a.lock)))
+		keys = append(keys, deletedIn(layout.LockAndShareDelays(a.lock)))
 	}
 	return keys
 }

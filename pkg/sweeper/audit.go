@@ -81,11 +81,12 @@ func stamp(e *zerolog.Event, key string, t time.Time) {
 // is proven to have ended. The sentence is stored, so it gives times, not durations up to now.
 func (s *Sweeper) why(r *metadata.Record, proof bool, now staleness.Moment) string {
 	if proof {
-		return fmt.Sprintf("%s, according to the witness %s", protocol.HowItEndedAt(r.Death), text.Visible(r.Death.By))
+		return fmt.Sprintf("%s, according to the witness %s", protocol.DescribeStatementUTC(r.Death),
+			text.Visible(r.Death.By))
 	}
 	why := s.whyOverdue(r, now)
 	if r.Proven() {
-		why += "; " + protocol.HowItEndedAt(r.Death)
+		why += "; " + protocol.DescribeStatementUTC(r.Death)
 	}
 	return why
 }

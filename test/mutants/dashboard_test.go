@@ -146,7 +146,7 @@ var dashboardSuites = []suite{
 		// What is over, and what is known while etcd is away.
 		{"silence-worsens", `f.missed(now) > 0`, `false`, "TestSilenceWorsensNoState"},
 		{"stale-late", `f.missed(now) >= staleAfter`, `f.missed(now) > staleAfter`, "TestPageShowsItsFreshness"},
-		{"never-ready", `f.Heard.IsZero()`, `false`, "TestUnloadedViewIsNotShownAsQuiet"},
+		{"never-ready", `f.HeardAt.IsZero()`, `false`, "TestUnloadedViewIsNotShownAsQuiet"},
 		{"slow-etcd", `s.slow.Load()`, `true`, "TestLockPageDoesNotWaitForASilentEtcd"},
 		{"slow-forgotten", `time.Since(began) > etcdread.Hurry`, `false`, "TestLockPageWaitsForASlowEtcd"},
 		{"other-ending", `ending.Lock != name`, `false`, "TestWordsLookLikeTheirGoldens"},

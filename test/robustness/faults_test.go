@@ -465,7 +465,7 @@ func (s *stage) force() (func(), bool) {
 		return nil, false
 	}
 	now := time.Now()
-	s.store.Do(ctx, protocol.ActionForceUnlock, protocol.Subject{Hold: &shown.Record}, protocol.Action{
+	s.store.Do(ctx, protocol.VerbForceUnlock, protocol.ActionTarget{Hold: &shown.Record}, protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Reason: "to see what happens",
 		Lock: shown.Name, UUID: shown.UUID, Token: shown.Token, Result: "success",
 	})

@@ -113,7 +113,7 @@ type shown struct {
 // Fresh implements [setup.View].
 func (s shown) Fresh() protocol.Freshness {
 	f := s.View.Fresh()
-	f.Pulse = s.pulse
+	f.ProgressInterval = s.pulse
 	f.Class = string(s.trouble.Class())
 	f.Cause = wiring.Cause(f, s.trouble)
 	return f

@@ -140,7 +140,7 @@ func acknowledge(t *testing.T, client *clientv3.Client, l protocol.Layout, lock 
 	store := lockstore.New(client, l)
 	held, _, err := store.Get(t.Context(), lock)
 	if err == nil {
-		_, err = store.Do(t.Context(), protocol.ActionAcknowledge, protocol.Subject{Hold: &held.Record},
+		_, err = store.Do(t.Context(), protocol.VerbAcknowledge, protocol.ActionTarget{Hold: &held.Record},
 			protocol.Action{ID: "1", Actor: "ann", Source: "cli", At: metadata.Time{Time: time.Now()}, Seconds: 3600})
 	}
 	proctest.Must(t, err)
@@ -235,7 +235,7 @@ func unclaimedLock(t *testing.T) *dto.MetricFamily {
 	registry := prometheus.NewPedanticRegistry()
 	nothing := lockview.New(protocol.DefaultLayout(), lockview.Source{}, lockview.Options{})
 	config := wiring.Metrics("unlocker", staleness.DefaultPolicy, nothing)
-	config.Fresh = func() protocol.Freshness { return protocol.Freshness{Synced: true, Heard: time.Now()} }
+	config.Fresh = func() protocol.Freshness { return protocol.Freshness{Synced: true, HeardAt: time.Now()} }
 	config.Series, config.SeriesLimit = lockmetrics.SeriesAll, 1
 	config.Unclaimed = func() []unclaimed.Lock {
 		return []unclaimed.Lock{{Name: "nobody takes it", Since: time.Now()}}

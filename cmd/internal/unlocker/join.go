@@ -102,7 +102,7 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 		Locks: view.All, Lock: view.Lock, Clock: view.Clock,
 		Fresh: func() sweeper.Freshness {
 			f := view.Fresh()
-			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.Heard), Revision: f.Revision}
+			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.HeardAt), Revision: f.Revision}
 		},
 		Announce: func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
 			if r.pods != nil {
@@ -133,8 +133,8 @@ func instance(hostname string) string {
 func peers(unlockers []protocol.Unlocker) []sweeper.Peer {
 	var known []sweeper.Peer
 	for _, u := range unlockers {
-		if !u.Arrived.IsZero() {
-			known = append(known, sweeper.Peer{ID: u.ID, Now: u.Now.Time, Age: time.Since(u.Arrived),
+		if !u.ArrivedAt.IsZero() {
+			known = append(known, sweeper.Peer{ID: u.ID, Now: u.Now.Time, Age: time.Since(u.ArrivedAt),
 				Revision: u.Revision})
 		}
 	}

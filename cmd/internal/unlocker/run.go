@@ -131,7 +131,7 @@ func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 // listed is the readiness condition that the locks have been listed once.
 func (r *components) listed() error {
 	f := r.view.Fresh()
-	if !f.Heard.IsZero() {
+	if !f.HeardAt.IsZero() {
 		return nil
 	}
 	return errors.New("not read yet: " + wiring.Cause(f, r.trouble))

@@ -170,7 +170,7 @@ func witnessOf(m host.Machine, view *lockview.View, store *lockstore.Store, log 
 		RecordSuspicion: store.Suspect,
 		Freshness: func() (first int64, cause string) {
 			f := view.Fresh()
-			return f.First, f.Cause
+			return f.FirstRevision, f.Cause
 		},
 		CheckWritable: func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
 		Explain:       etcdconn.Explain, Now: time.Now, Log: log,

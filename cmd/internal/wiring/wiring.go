@@ -82,7 +82,7 @@ func Trouble(etcd *clientv3.Client, l protocol.Layout, v *lockview.View, log zer
 // the last known state in rotation while etcd is away, probe with exclude=etcd.
 func Ready(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
 	r.Add("etcd", func() error {
-		if f := v.Fresh(); !f.Synced && !f.Heard.IsZero() {
+		if f := v.Fresh(); !f.Synced && !f.HeardAt.IsZero() {
 			return errors.New("the view of the locks is not current: " + Cause(f, t))
 		}
 		return nil

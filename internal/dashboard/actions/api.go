@@ -67,7 +67,7 @@ func (o *Operation) ServeAPI(r *site.Request) (site.Answer, error) {
 
 // takes reports whether the body has nothing that is for other operations.
 func (o *Operation) takes(j bodyJSON) bool {
-	return (j.Note == "" || o.Why == "note") && (!j.Withdraw || o.Undo != "")
+	return (j.Note == "" || o.ReasonField == "note") && (!j.Withdraw || o.Undo != "")
 }
 
 // readBody reads what a program sends.
@@ -83,11 +83,11 @@ func (o *Operation) readBody(r *site.Request) (asked Request, err error) {
 	}
 	asked = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: cmp.Or(j.Note, j.Reason),
 		Ticket: j.Ticket, Undo: j.Withdraw}
-	if o.Time != nil {
+	if o.CheckDuration != nil {
 		asked.More = (time.Duration(min(max(j.Seconds, -1), maxSeconds)) * time.Second).String()
 	}
 	var err1, err2 error
-	if o.verb == protocol.ActionEndDelay { // of which nothing but the revision may be known
+	if o.verb == protocol.VerbEndDelay { // of which nothing but the revision may be known
 		j.Token = cmp.Or(j.Token, "0")
 		if j.Revision == "" {
 			return asked, site.BadBody("The body must have the revision of the lock delay that was seen.")

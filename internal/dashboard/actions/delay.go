@@ -52,7 +52,7 @@ func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong
 		return site.Answer{}, err
 	}
 	v := delayPage{Page: o.site.Page(r, "end the lock delay of "+lock), Name: lock,
-		Words: protocol.DelayWords(d, r.Now), Purpose: d.Purpose,
+		Words: protocol.DescribeDelay(d, r.Now), Purpose: d.Purpose,
 		Host: site.HostPID(d.Hostname, 0),
 		confirmForm: confirmForm{Shown: text.Visible(lock), Token: d.Token, Revision: d.Revision, Hold: d.UUID,
 			Do: "End the lock delay of " + text.Visible(lock), Kept: "the audit trail"}}
@@ -97,7 +97,7 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 	if d == nil {
 		return o.newAction(r, asked, ""), o.delayOver(r, asked.Name, nil)
 	}
-	action := o.newAction(r, asked, protocol.DelayWords(d, r.Now))
+	action := o.newAction(r, asked, protocol.DescribeDelay(d, r.Now))
 	if err := o.site.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
 		return action, err
 	}
@@ -108,7 +108,7 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 	if err != nil {
 		return action, err
 	}
-	_, err = o.site.Config.Operator.Do(r.Context(), o.verb, protocol.Subject{Delay: d}, action)
+	_, err = o.site.Config.Operator.Do(r.Context(), o.verb, protocol.ActionTarget{Delay: d}, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		nothing()
 	}
@@ -131,7 +131,7 @@ func (o *Operation) delayOver(r *site.Request, name string, now *metadata.Delay)
 		Link:   o.afterDelay(r, Request{Name: name}),
 		Detail: "Nothing was done. The lock delay that you saw has ended."}
 	if now != nil {
-		p.Detail += " There is now " + protocol.DelayWords(now, r.Now) + "."
+		p.Detail += " There is now " + protocol.DescribeDelay(now, r.Now) + "."
 	}
 	return p
 }

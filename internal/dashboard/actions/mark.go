@@ -40,17 +40,17 @@ const otherTime = "own"
 func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 	wrong *FieldError) (site.Answer, error) {
 	row := lock.Row
-	v := markPage{holdForm: o.holdForm(r, row, o.form.Tab, typed, "", wrong), Words: o.form, Required: o.MinWhy > 0,
-		Done: pages.DoneTo(row.Record, r.Now)}
+	v := markPage{holdForm: o.holdForm(r, row, o.form.Tab, typed, "", wrong), Words: o.form,
+		Required: o.MinReasonLength > 0, Done: pages.DoneTo(row.Record, r.Now)}
 	v.Blocked = pages.WaitingSentence(*row.Queue, v.Viewpoint)
-	if o.Time != nil {
+	if o.CheckDuration != nil {
 		v.fillTimes(typed.More)
 	}
 	if now := row.Acknowledged; now != nil && o.Undo != "" {
 		v.Withdraw = now.Revision
-		v.Acknowledger = protocol.Person(now.By)
+		v.Acknowledger = protocol.DisplayName(now.By)
 	}
-	if err := o.verb.PossibleNow(row.Record, r.Now); err != nil { // then the form could not do anything
+	if err := o.verb.CheckHoldNow(row.Record, r.Now); err != nil { // then the form could not do anything
 		return site.Answer{}, notPossible(err.Error())
 	}
 	return o.site.Render("mark", v)
@@ -100,15 +100,15 @@ func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Reques
 // meanwhile is what others did to the hold since the form was shown. The deadline that a holder moves with each alive
 // call does not count.
 func (o *Operation) meanwhile(d *metadata.Document, asked *Request) others {
-	if o.Mark.By == nil {
+	if o.Mark.Author == nil {
 		return others{}
 	}
-	by, left := o.Mark.By(&d.Record)
+	by, left := o.Mark.Author(&d.Record)
 	at := revisionOf(d, o.Mark.Field)
 	switch {
 	case left && (at > asked.Looked || asked.Undo && at != asked.Mark):
-		return others{by, protocol.Person(by), o.did}
-	case o.verb == protocol.ActionExtend && d.Alive == nil && revisionOf(d, metadata.FieldAutoUnlockAt) > asked.Looked:
+		return others{by, protocol.DisplayName(by), o.did}
+	case o.verb == protocol.VerbExtend && d.Alive == nil && revisionOf(d, metadata.FieldAutoUnlockAt) > asked.Looked:
 		return others{"", "The holder", "extended the lock"}
 	}
 	return others{}

@@ -20,7 +20,7 @@ import (
 // Operation is something that an operator can do to the hold of another: a verb, and what is said of it here.
 type Operation struct {
 	*Handler
-	protocol.Facts
+	protocol.VerbInfo
 	wording
 	verb    protocol.Verb
 	rate    rate
@@ -68,11 +68,11 @@ func wordings() []struct {
 		verb protocol.Verb
 		wording
 	}{
-		{protocol.ActionForceUnlock, wording{page: "unlock", many: "force unlocks", done: "unlocked",
+		{protocol.VerbForceUnlock, wording{page: "unlock", many: "force unlocks", done: "unlocked",
 			off:    "Force unlock",
 			metric: "mutexdash_force_unlocks_total", help: "Requested force unlocks, by result.",
 		}},
-		{protocol.ActionAsk, wording{page: "ask", many: "requests to finish", done: "asked",
+		{protocol.VerbAsk, wording{page: "ask", many: "requests to finish", done: "asked",
 			off:    "Asking holders to finish",
 			did:    "asked the holder to finish",
 			metric: "mutexdash_asks_total", help: "Requests to holders to finish, by result.",
@@ -84,7 +84,7 @@ func wordings() []struct {
 				},
 				Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
 		}},
-		{protocol.ActionExtend, wording{page: "extend", many: "extensions", done: "extended", lengthFlag: "by",
+		{protocol.VerbExtend, wording{page: "extend", many: "extensions", done: "extended", lengthFlag: "by",
 			off: "Giving more time",
 			did: "given it more time", moved: "the lock has just been extended. Check whether it still needs more time",
 			metric: "mutexdash_extensions_total", help: "Requests to give holders more time, by result.",
@@ -96,7 +96,7 @@ func wordings() []struct {
 				},
 				HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
 		}},
-		{protocol.ActionAcknowledge, wording{page: "acknowledge", many: "acknowledgements", done: "acknowledged",
+		{protocol.VerbAcknowledge, wording{page: "acknowledge", many: "acknowledgements", done: "acknowledged",
 			undone: "withdrawn", command: "ack", lengthFlag: "for",
 			off: "Acknowledging locks",
 			did: "acknowledged the lock", moved: "another operator has just acknowledged the lock",
@@ -111,7 +111,7 @@ func wordings() []struct {
 				},
 				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
 		}},
-		{protocol.ActionEndDelay, wording{page: "end-delay", many: "ends of lock delays", done: "ended",
+		{protocol.VerbEndDelay, wording{page: "end-delay", many: "ends of lock delays", done: "ended",
 			command: site.EndDelay, off: "Ending lock delays",
 			metric: "mutexdash_delay_ends_total", help: "Requests to end lock delays, by result.",
 		}},
@@ -121,12 +121,12 @@ func wordings() []struct {
 func newOperations(h *Handler) []*Operation {
 	var all []*Operation
 	for _, w := range wordings() {
-		o := &Operation{Handler: h, verb: w.verb, Facts: w.verb.Facts(), wording: w.wording,
+		o := &Operation{Handler: h, verb: w.verb, VerbInfo: w.verb.Info(), wording: w.wording,
 			rate: rate{many: w.many}, results: h.newResults(w.metric, w.help, "success", "conflict", "denied", "error")}
 		o.show = o.showHold
 		o.perform = o.performOnHold
 		o.after = o.afterHold
-		if o.verb == protocol.ActionEndDelay {
+		if o.verb == protocol.VerbEndDelay {
 			o.show = o.showDelay
 			o.perform = o.performOnDelay
 			o.after = o.afterDelay

@@ -89,7 +89,7 @@ type confirmForm struct {
 
 // fill keeps what was typed before, and says what was wrong with it.
 func (o *Operation) fill(f *confirmForm, typed Request, name string, wrong *FieldError) {
-	f.MinReason = o.MinWhy
+	f.MinReason = o.MinReasonLength
 	f.Typed = site.BoxText(name)
 	f.Reason = site.BoxText(oneLine(typed.Reason))
 	f.Ticket = site.BoxText(oneLine(typed.Ticket))
@@ -155,7 +155,7 @@ func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong 
 		return site.Answer{}, err
 	}
 	var a site.Answer
-	if o.LetsIn {
+	if o.FreesLock {
 		a, err = o.unlockForm(r, lock, typed, name, wrong)
 	} else {
 		a, err = o.markForm(r, lock, typed, wrong)
@@ -193,7 +193,7 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
-	v.Share = protocol.ShareWords(row.Share())
+	v.Share = protocol.DescribeShare(row.Share())
 	v.Whole = pages.WholeOf(r, row)
 	if delay := row.Record.DelayOf(o.site.Config.Fate().Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
@@ -214,7 +214,7 @@ func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
 	if err == nil {
 		err = o.admit(r)
 	}
-	if err == nil && o.LetsIn && name != asked.Name && name != text.Visible(asked.Name) {
+	if err == nil && o.FreesLock && name != asked.Name && name != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {
@@ -334,7 +334,7 @@ func (o *Operation) command(asked Request) string {
 	if o.lengthFlag != "" {
 		length = []string{"--" + o.lengthFlag, asked.time()}
 	}
-	if o.Why == "note" { // which may be left out
+	if o.ReasonField == "note" { // which may be left out
 		why = site.Flags("--note", oneLine(asked.Reason), "--ticket", oneLine(asked.Ticket))
 	}
 	if asked.Undo {

@@ -76,7 +76,7 @@ func notStale(r *site.Request) error {
 		return err
 	case locks.Stale:
 		return &site.Problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
-			Detail: "etcd has not answered since " + phrase.TimeOfDay(r.Fresh.Heard) + " UTC" + r.Fresh.Why() +
+			Detail: "etcd has not answered since " + phrase.TimeOfDay(r.Fresh.HeardAt) + " UTC" + r.Fresh.Why() +
 				". What you saw may be out of date. Nothing was done."}
 	}
 	return nil
@@ -148,10 +148,10 @@ func (o *Operation) check(asked *Request) error {
 		asked.More = ""
 		return nil
 	}
-	if err := asked.check(o.Why, o.MinWhy); err != nil || o.Time == nil {
+	if err := asked.check(o.ReasonField, o.MinReasonLength); err != nil || o.CheckDuration == nil {
 		return err
 	}
-	return asked.readMore(o.Time)
+	return asked.readMore(o.CheckDuration)
 }
 
 // performOnHold does to the hold that the person saw what is asked for, in one transaction that also records it.
@@ -175,7 +175,7 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	if err != nil {
 		return action, err
 	}
-	on := protocol.Subject{Hold: record, Follows: record.DelayOf(o.site.Config.Fate().Policy.LockDelay)}
+	on := protocol.ActionTarget{Hold: record, LockDelayAfter: record.DelayOf(o.site.Config.Fate().Policy.LockDelay)}
 	out, err := o.site.Config.Operator.Do(r.Context(), o.verbOf(asked), on, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		nothing()
@@ -205,7 +205,7 @@ func (o *Operation) mayDo(r *site.Request, d *metadata.Document, action protocol
 	if row := r.Snapshot().Find(d.Name); row != nil {
 		d.Heed(row.Death, row.Suspicion)
 	}
-	if err := o.verbOf(*asked).Possible(&d.Record, action); err != nil {
+	if err := o.verbOf(*asked).CheckHold(&d.Record, action); err != nil {
 		return notPossible(err.Error())
 	}
 	return o.overtaken(r.Caller.Name, d, asked)
@@ -235,7 +235,7 @@ func (o *Operation) newAction(r *site.Request, asked Request, holder string) pro
 	return protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)},
 		Actor: r.Caller.Name, Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
-		Action: o.verbOf(asked), Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
+		Verb: o.verbOf(asked), Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
 		Holder: holder, Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
 		Seconds: asked.seconds,
 	}
@@ -322,7 +322,7 @@ func (h *Handler) tellEnd(r *site.Request, p *site.Problem, asked Request, now m
 	}
 	switch {
 	case len(now.Fields) == 0 && len(r.Snapshot().Shares(asked.Name)) > 0:
-		p.Detail += ". The lock is now shared: " + locks.UseOf(r.Snapshot().Shares(asked.Name)).Words() + "."
+		p.Detail += ". The lock is now shared: " + locks.UseOf(r.Snapshot().Shares(asked.Name)).Describe() + "."
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
 	case now.Token == 0:

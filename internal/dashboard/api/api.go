@@ -102,7 +102,7 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 	fresh := r.Fresh
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.Known(fresh.Cause),
 		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(a.site.Config.Version)}
-	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.Heard, now)
+	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.HeardAt, now)
 	unlockers := a.site.Unlockers()
 	j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	for _, u := range unlockers {
@@ -111,7 +111,7 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 			HeldBack: append([]string{}, u.HeldBack...), GapCause: lockjson.Known(u.LastGapCause),
 			Witness: lockjson.Known(u.WitnessTrouble)}
 		v.StartedAt, v.StartedIn = lockjson.Instant(u.StartedAt.Time, now)
-		v.ArrivedAt, v.ArrivedIn = lockjson.Instant(u.Arrived, now)
+		v.ArrivedAt, v.ArrivedIn = lockjson.Instant(u.ArrivedAt, now)
 		v.LastGapAt, v.LastGapIn = lockjson.Instant(u.LastGap.Time, now)
 		j.Unlockers = append(j.Unlockers, v)
 	}

@@ -125,7 +125,7 @@ func (a *API) ServeAudit(r *site.Request) (site.Answer, error) {
 func newActionJSON(a *protocol.Action, now time.Time) actionJSON {
 	j := actionJSON{
 		ID: a.ID, Actor: a.Actor, Source: a.Source, Client: lockjson.Known(a.Client),
-		UserAgent: lockjson.Known(a.UserAgent), Action: string(a.Action),
+		UserAgent: lockjson.Known(a.UserAgent), Action: string(a.Verb),
 		Name: a.Lock, NameBase64: lockjson.Base64(a.Lock), UUID: lockjson.Known(a.UUID),
 		Token: lockjson.Number(a.Token), Revision: lockjson.Number(a.Revision), Holder: a.Holder,
 		Reason: a.Reason, Ticket: lockjson.Known(a.Ticket), Seconds: lockjson.Known(a.Seconds), Result: a.Result,

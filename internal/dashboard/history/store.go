@@ -94,7 +94,7 @@ func kindOf(e *metadata.Ending) map[string]any {
 
 // Observe notes gaps in the watch.
 func (s *Store) Observe(now time.Time, fresh locks.Freshness) {
-	if fresh.Heard.IsZero() {
+	if fresh.HeardAt.IsZero() {
 		return
 	}
 	relists := s.source.Relists()
@@ -110,7 +110,7 @@ func (s *Store) Observe(now time.Time, fresh locks.Freshness) {
 	case !fresh.Synced:
 		return
 	}
-	s.heard = fresh.Heard
+	s.heard = fresh.HeardAt
 	s.relists = relists
 }
 

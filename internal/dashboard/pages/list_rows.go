@@ -50,7 +50,7 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
 		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: site.HostPID(r.Hostname, r.PID),
 		Hold: newHoldView(r, at), Waiters: "–", Longest: at.Lasting(r.Longest),
-		Share: protocol.ShareWords(r.Share()), Clock: clockOff(r.Verdict().ClockOff),
+		Share: protocol.DescribeShare(r.Share()), Clock: clockOff(r.Verdict().ClockOff),
 	}
 	if at.Stale {
 		v.Version += "-stale" // the countdowns end in other words

@@ -74,7 +74,7 @@ func (p *Pages) situation(r *site.Request) verdict.Cluster {
 	c.Running = protocol.Presences(p.site.Unlockers())
 	c.Fate = fate.Of(c.Running)
 	if r.Level() == locks.Stale {
-		c.Heard, c.Why = r.Fresh.Heard, r.Fresh.Class
+		c.Heard, c.Why = r.Fresh.HeardAt, r.Fresh.Class
 	} else {
 		c.Alarm = p.site.Config.Alarm()
 		c.Unclaimed = p.site.Config.Unclaimed()
@@ -118,7 +118,7 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 // formFor leads to the form of the next step, if the caller may take it and it makes sense; else to the lock's page.
 func formFor(r *site.Request, said verdict.Verdict) choice {
 	row := &locks.Row{Record: said.Holder}
-	if said.Next == verdict.Force && r.MayDo(protocol.ActionForceUnlock, row.Owner) && !row.Misplaced {
+	if said.Next == verdict.Force && r.MayDo(protocol.VerbForceUnlock, row.Owner) && !row.Misplaced {
 		return choice{said.Next.Words(), r.Site.URLs.Act("unlock", row.Name, row.UUID, "")}
 	}
 	if said.Next == verdict.GiveTime {

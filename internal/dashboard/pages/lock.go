@@ -124,7 +124,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Verdict = p.VerdictOf(r, lock)
 	v.Suspected = suspicion(row.Record, at)
 	v.Sentence = sayHolder(row, at)
-	v.Share = protocol.ShareWords(row.Share())
+	v.Share = protocol.DescribeShare(row.Share())
 	v.Whole = WholeOf(r, row)
 	if lock.AskedHold != "" {
 		v.Current = p.site.URLs.Lock(row.Name, row.UUID)
@@ -177,7 +177,7 @@ func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
 	case row.Misplaced:
 		v.NoForce = "The dashboard cannot remove this record: its keys belong to no lock. Remove it by hand, as " +
 			"below, once you know that no process is working under it."
-	case !p.site.Config.On(protocol.ActionForceUnlock):
+	case !p.site.Config.On(protocol.VerbForceUnlock):
 	case !c.MaySome(access.Unlock):
 		v.NoForce = "Force unlock needs the permission unlock."
 	case !c.MayFor(access.Unlock, row.Owner):

@@ -118,15 +118,15 @@ func (l *life) addHold(p *Pages, r *locks.Row, named bool, at phrase.Viewpoint) 
 	}
 	if r.Asked != nil {
 		l.add(at, "done", r.Asked.At.Time, phrase.Say("The holder was asked to finish"),
-			protocol.AskedWords(r.Record, at.Now))
+			protocol.DescribeFinishRequest(r.Record, at.Now))
 	}
 	if r.Extended != nil {
 		l.add(at, "done", r.Extended.At.Time, phrase.Say("The holder was given more time"),
-			protocol.ExtendedWords(r.Record, at.Now))
+			protocol.DescribeMoreTime(r.Record.Extended, at.Now))
 	}
 	if a := r.AcknowledgedAt(at.Now); a != nil {
 		l.add(at, "done", a.At.Time, phrase.Say("An operator acknowledged it"),
-			protocol.AcknowledgedWords(r.Record, at.Now))
+			protocol.DescribeAcknowledgement(r.Record, at.Now))
 	}
 	if r.Proven() {
 		what, how := protocol.WhatEnded(r.Death)

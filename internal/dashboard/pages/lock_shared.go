@@ -27,7 +27,7 @@ const maxSharers = 100
 
 func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	u := locks.UseOf(lock.Shares)
-	v := sharedPage{lockFrame: p.lockFrame(r, lock), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
+	v := sharedPage{lockFrame: p.lockFrame(r, lock), Look: u.Display, Use: u.Describe(), Other: u.OtherLimit,
 		Asked: lock.AskedHold != ""}
 	v.Follows = true
 	v.Verdict = p.VerdictOf(r, lock)
@@ -64,7 +64,7 @@ func WholeOf(r *site.Request, row *locks.Row) *WholeLock {
 	}
 	w := &WholeLock{Name: lock, URL: r.Site.URLs.Lock(lock, "")}
 	if holders := r.Snapshot().Shares(lock); len(holders) > 0 {
-		w.Use = locks.UseOf(holders).Words()
+		w.Use = locks.UseOf(holders).Describe()
 	}
 	return w
 }

@@ -52,7 +52,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	v.Follows = true
 	v.Here = "status"
 	v.JSON = p.site.URLs.To("api/v1/status")
-	v.Since = v.Age(fresh.Since)
+	v.Since = v.Age(fresh.SyncedChangedAt)
 	if s, err := r.Loaded(); err == nil {
 		v.Total = s.All.Total
 	}
@@ -132,7 +132,7 @@ func (p *Pages) settings(c access.Caller) []setup.Setting {
 // about says how this dashboard is set up, as far as that explains what it can do.
 func (p *Pages) about(r *site.Request) []fact {
 	force := "off"
-	if p.site.Config.On(protocol.ActionForceUnlock) {
+	if p.site.Config.On(protocol.VerbForceUnlock) {
 		force = "on, for callers with the permission unlock"
 	}
 	rights := make([]string, len(r.Caller.Rights))

@@ -28,8 +28,8 @@ func MarkLinks(r *site.Request, row *locks.Row) []MarkLink {
 		text string
 		page string
 	}{
-		{protocol.ActionExtend, "Give more time…", "extend"},
-		{protocol.ActionAsk, "Ask to finish…", "ask"},
+		{protocol.VerbExtend, "Give more time…", "extend"},
+		{protocol.VerbAsk, "Ask to finish…", "ask"},
 	} {
 		if canDo(r, l.verb, row) {
 			links = append(links, MarkLink{l.text, r.Site.URLs.Act(l.page, row.Name, row.UUID, FromView(r))})
@@ -40,43 +40,44 @@ func MarkLinks(r *site.Request, row *locks.Row) []MarkLink {
 
 // canDo reports whether the caller may do it to the hold, and it makes sense.
 func canDo(r *site.Request, v protocol.Verb, row *locks.Row) bool {
-	return r.MayDo(v, row.Owner) && v.PossibleNow(row.Record, r.Now) == nil
+	return r.MayDo(v, row.Owner) && v.CheckHoldNow(row.Record, r.Now) == nil
 }
 
 func actionWords(a *protocol.Action) string {
-	switch a.Action {
-	case protocol.ActionForceUnlock:
+	switch a.Verb {
+	case protocol.VerbForceUnlock:
 		return "force unlock"
-	case protocol.ActionAsk:
+	case protocol.VerbAsk:
 		return "asked to finish"
-	case protocol.ActionEndDelay:
+	case protocol.VerbEndDelay:
 		return "ended the lock delay"
-	case protocol.ActionExtend:
+	case protocol.VerbExtend:
 		return "gave " + text.Duration(a.Length()) + " more"
-	case protocol.ActionAcknowledge:
+	case protocol.VerbAcknowledge:
 		return "acknowledged for " + text.Duration(a.Length())
-	case protocol.ActionWithdraw:
+	case protocol.VerbWithdraw:
 		return "withdrew an acknowledgement"
 	}
-	return text.Clip(string(a.Action), site.MaxWordShown)
+	return text.Clip(string(a.Verb), site.MaxWordShown)
 }
 
 // DoneTo is what others than its holder did to a hold, in sentences of visible characters.
 func DoneTo(r *metadata.Record, now time.Time) []string {
-	return said(append([]string{protocol.AcknowledgedWords(r, now)}, askedAndExtended(r, now)...)...)
+	return said(append([]string{protocol.DescribeAcknowledgement(r, now)}, askedAndExtended(r, now)...)...)
 }
 
 func askedAndExtended(r *metadata.Record, now time.Time) []string {
-	return said(protocol.AskedWords(r, now), protocol.ExtendedWords(r, now))
+	return said(protocol.DescribeFinishRequest(r, now), protocol.DescribeMoreTime(r.Extended, now))
 }
 
 // doneTo is the same of a hold that is over. Why a hold yielded says who asked already.
 func doneTo(e *metadata.Ending, now time.Time) []string {
-	asked := protocol.RequestWords(e.Asked, now)
+	asked := protocol.DescribePastFinishRequest(e.Asked, now)
 	if e.Ended == metadata.EndedYielded {
 		asked = ""
 	}
-	return said(protocol.LookedAtWords(e.Acknowledged, now), asked, protocol.ExtensionWords(e.Extended, now))
+	return said(protocol.DescribePastAcknowledgement(e.Acknowledged, now), asked,
+		protocol.DescribeMoreTime(e.Extended, now))
 }
 
 // said returns the sentences that say something.
@@ -145,7 +146,7 @@ func (p *Pages) fillAck(v *lockPage, r *site.Request, lock *site.Lock) {
 		}
 		v.Ack.Silence = p.site.Config.Silence(row.Name, comment)
 	}
-	if v.Stale || lock.Unread != "" && !lock.Silent || !canDo(r, protocol.ActionAcknowledge, row) {
+	if v.Stale || lock.Unread != "" && !lock.Silent || !canDo(r, protocol.VerbAcknowledge, row) {
 		return
 	}
 	v.Ack.URL = p.site.URLs.Act("acknowledge", row.Name, row.UUID, FromView(r))
@@ -165,8 +166,8 @@ func (p *Pages) delayViews(r *site.Request, name string) []delayView {
 	for i := range delays[:min(len(delays), site.MaxDelaysShown)] {
 		d := &delays[i]
 		command := p.site.Mutexctl(site.EndDelay, d.Lock, site.OfHold(d.UUID, "", "")...)
-		v := delayView{Words: protocol.DelayWords(d, r.Now), Command: command}
-		if !r.Viewpoint().Stale && r.MayDo(protocol.ActionEndDelay, d.Owner) {
+		v := delayView{Words: protocol.DescribeDelay(d, r.Now), Command: command}
+		if !r.Viewpoint().Stale && r.MayDo(protocol.VerbEndDelay, d.Owner) {
 			v.URL = p.site.URLs.Act("end-delay", d.Lock, d.UUID, FromView(r))
 		}
 		views = append(views, v)

@@ -154,7 +154,7 @@ func (p *Pages) contentionOf(lock string, holders []*locks.Row, at phrase.Viewpo
 	}
 	use := locks.UseOf(holders)
 	c.Look = use.Display
-	c.Use = use.Words()
+	c.Use = use.Describe()
 	c.Held = at.Lasting(use.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
 		host := site.HostPID(r.Hostname, r.PID)

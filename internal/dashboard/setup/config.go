@@ -25,7 +25,7 @@ type Operator interface {
 	// Do does it to what was seen, and records it, in one transaction. Its error is [metadata.ErrChanged] when that is
 	// over, a [*protocol.RefusedError] when it makes no sense, and [metadata.ErrOutcomeUnknown] when the outcome is
 	// unknown; after any other error nothing was done.
-	Do(ctx context.Context, v protocol.Verb, on protocol.Subject, a protocol.Action) (protocol.Outcome, error)
+	Do(ctx context.Context, v protocol.Verb, on protocol.ActionTarget, a protocol.Action) (protocol.Outcome, error)
 }
 
 // View is what is known of the locks without asking etcd: [*lockview.View] is one.
@@ -153,4 +153,4 @@ func (c *Config) Check() error {
 }
 
 // On reports whether operators can do that here.
-func (c *Config) On(v protocol.Verb) bool { return c.Enabled.Allow(access.Permission(v.Facts().Right)) }
+func (c *Config) On(v protocol.Verb) bool { return c.Enabled.Allow(access.Permission(v.Info().Right)) }

@@ -45,7 +45,7 @@ func matchesTag(lists []string, etag string) bool {
 
 // Heard is the header that says when etcd was last heard, so that a client that has this version knows how fresh it is.
 func Heard(r *Request) map[string]string {
-	return map[string]string{"Mutexdash-Heard": phrase.ISO(r.Fresh.Heard)}
+	return map[string]string{"Mutexdash-Heard": phrase.ISO(r.Fresh.HeardAt)}
 }
 
 // Problem is an answer that is not what was asked for. It is the only error that says something to the user; any other

@@ -177,7 +177,7 @@ func (s *Site) notHeld(name string, l *Lock) error {
 	delays := s.Delays(name)
 	for i := range delays[:min(len(delays), MaxDelaysShown)] {
 		d := &delays[i]
-		p.Detail += " There is " + protocol.DelayWords(d, s.Config.Now()) + " (" + s.Mutexctl(EndDelay, d.Lock) +
+		p.Detail += " There is " + protocol.DescribeDelay(d, s.Config.Now()) + " (" + s.Mutexctl(EndDelay, d.Lock) +
 			" ends it)."
 	}
 	if n := len(l.InLine); n > 0 {

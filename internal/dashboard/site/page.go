@@ -89,8 +89,8 @@ func (s *Site) Page(r *Request, title string) Page {
 		Icon:        Icon{Look: "none"},
 	}
 	if level != locks.Never {
-		p.Fresh.Heard = p.Age(fresh.Heard)
-		p.Fresh.At = phrase.TimeOfDay(fresh.Heard)
+		p.Fresh.Heard = p.Age(fresh.HeardAt)
+		p.Fresh.At = phrase.TimeOfDay(fresh.HeardAt)
 	}
 	if level == locks.Stale {
 		p.Icon = Icon{Look: "stale", Text: "?"}

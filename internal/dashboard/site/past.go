@@ -107,7 +107,7 @@ func (r *Request) Unwatched() []lanes.Span {
 		spans = append(spans, lanes.Span{From: g.From, To: g.To})
 	}
 	if r.Level() == locks.Stale {
-		spans = append(spans, lanes.Span{From: r.Fresh.Heard, To: r.Now})
+		spans = append(spans, lanes.Span{From: r.Fresh.HeardAt, To: r.Now})
 	}
 	return spans
 }

@@ -62,7 +62,7 @@ func (r *Request) Viewpoint() phrase.Viewpoint { return viewpoint(r.Fresh, r.Now
 
 func viewpoint(f locks.Freshness, now time.Time) phrase.Viewpoint {
 	if f.Level(now) == locks.Stale {
-		return phrase.Viewpoint{Now: now, AsOf: f.Heard, Stale: true}
+		return phrase.Viewpoint{Now: now, AsOf: f.HeardAt, Stale: true}
 	}
 	return phrase.LiveAt(now)
 }
@@ -105,7 +105,7 @@ func (s *Site) AdmitFor(c access.Caller, need access.Permission, owner string) e
 
 // MayDo reports whether the caller may do this to holds of this owner, and it is switched on.
 func (r *Request) MayDo(v protocol.Verb, owner string) bool {
-	return r.Site.Config.On(v) && r.Caller.MayFor(access.Permission(v.Facts().Right), owner)
+	return r.Site.Config.On(v) && r.Caller.MayFor(access.Permission(v.Info().Right), owner)
 }
 
 // refusal says why the caller may not.

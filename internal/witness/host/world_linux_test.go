@@ -87,7 +87,7 @@ func (w *world) witness(change ...func(*Witness)) witness {
 	one := New(Config{
 		ID: "w1", Machine: w.machine, Locks: view.Locks, Changed: view.Changed, RecordProof: store.State,
 		RecordSuspicion: store.Suspect,
-		Freshness:       func() (int64, string) { f := view.Fresh(); return f.First, f.Cause },
+		Freshness:       func() (int64, string) { f := view.Fresh(); return f.FirstRevision, f.Cause },
 		CheckWritable:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
 		Explain:         etcdconn.Explain, Now: time.Now, Log: zerolog.New(log),
 	})
