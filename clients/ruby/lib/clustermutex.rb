@@ -19,6 +19,7 @@ require_relative "clustermutex/watch"
 require_relative "clustermutex/identity"
 require_relative "clustermutex/session"
 require_relative "clustermutex/settings"
+require_relative "clustermutex/work"
 require_relative "clustermutex/client"
 require_relative "clustermutex/attempt"
 require_relative "clustermutex/lock"
@@ -29,5 +30,5 @@ require_relative "clustermutex/periods"
 module ClusterMutex
   private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Holders, :Identity, :Job, :JobSteps,
                    :Need, :QueueSteps, :Reading, :Record, :Session, :Settings, :Shares, :Threads, :Together,
-                   :Verdicts, :Watch
+                   :Verdicts, :Watch, :Work
 end

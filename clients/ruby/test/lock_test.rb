@@ -22,6 +22,22 @@ class LockingTest < LockTest
     assert_equal [taken + 300, taken + 900], %w[alert_at auto_unlock_at].map { Clock.parse(seen["#{prefix}a/#{_1}"]) }
   end
 
+  def test_a_block_whose_work_would_run_after_the_release_is_refused
+    lazy = { "Enumerator::Lazy" => -> { [1].lazy.map { flunk } }, "Enumerator" => -> { [1].each },
+             "Fiber" => -> { Fiber.new { flunk } }, "Thread" => -> { Thread.new { sleep } },
+             "Array" => -> { [Thread.new { sleep }] } }
+    lazy.each do |kind, work|
+      calls = { lock: ["a"], lock_all: %w[a b], campaign: ["a"], once_per: ["#{kind} job", 60] }
+      calls.each do |call, arguments|
+        error = assert_raises(RefusedError, "#{call}, #{kind}") { client.public_send(call, *arguments) { work.call } }
+        assert_match(/\Athe block of #{call} returned .*#{kind}.*, which has yet to run, without the lock/, error.message)
+      end
+    end
+    assert_equal [1], client.lock("a") { [1].lazy.map { _1 }.to_a }
+    assert_equal 2, client.lock("a") { Thread.new { 2 }.value }
+    assert_empty keys.except(*keys.keys.grep(/periods/))
+  end
+
   def test_a_lock_whose_answer_came_after_a_sleep_is_taken_anew
     slept = 0
     now = Clock.method(:now).to_proc

@@ -119,6 +119,7 @@ export class Client {
   ): Promise<boolean> {
     const { offset = 0, backOnError = false, ...rest } = options;
     const wanted = this.#wanted(name, rest);
+    mustRunAtOnce(work);
     const taken = await takePeriod(this.#gateway, wanted, every, offset);
     if (!taken) return false;
     let hasBegun = false;
@@ -151,12 +152,14 @@ export class Client {
 
   /**
    * Runs `work` under the lock and resolves to its result. Rejects like {@link Client.lock}, with the error of `work`,
-   * or with a LostError if the lock was lost meanwhile.
+   * or with a LostError if the lock was lost meanwhile. Rejects with a RefusedError if `work` is or returns a generator,
+   * or returns an array with promises: it would run, or run on, without the lock.
    */
   with<T>(name: string, work: (lock: Lock) => T | Promise<T>): Promise<T>;
   with<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T>;
   async with<T>(name: string, ...rest: unknown[]): Promise<T> {
     const work = rest.pop() as (lock: Lock) => T | Promise<T>;
+    mustRunAtOnce(work);
     return under(await this.lock(name, rest[0] as LockOptions | undefined), work);
   }
 }
@@ -166,6 +169,7 @@ async function under<T>(lock: Lock, work: (lock: Lock) => T | Promise<T>, failed
   let result: T;
   try {
     result = await work(lock);
+    mustBeDone(result);
   } catch (error) {
     await failed?.();
     await lock.release().catch(() => undefined);
@@ -173,4 +177,26 @@ async function under<T>(lock: Lock, work: (lock: Lock) => T | Promise<T>, failed
   }
   await lock.release();
   return result;
+}
+
+const advice = "iterate it, or await Promise.all, inside of the work";
+
+/** Refuses a function that returns before its body has run. */
+function mustRunAtOnce(work: unknown) {
+  const kind = /^\[object (Async)?GeneratorFunction\]$/.exec(Object.prototype.toString.call(work));
+  if (!kind) return;
+  const what = kind[1] ? "an async generator function" : "a generator function";
+  throw new RefusedError(`work is ${what}, which would run without the lock: ${advice}`);
+}
+
+/** Refuses a result that has yet to run, or may still run. */
+function mustBeDone(result: unknown) {
+  const tag = Object.prototype.toString.call(result);
+  const kinds: [string, boolean][] = [
+    ["a generator", tag === "[object Generator]"],
+    ["an async generator", tag === "[object AsyncGenerator]"],
+    ["an array of promises", Array.isArray(result) && result.some((one) => one instanceof Promise)],
+  ];
+  const lazy = kinds.find(([, is]) => is);
+  if (lazy) throw new RefusedError(`work returned ${lazy[0]}, which would run without the lock: ${advice}`);
 }

@@ -48,6 +48,26 @@ test("a lock is taken with a full record and released", async () => {
   assert.deepEqual(await recordOf("billing/invoice-run"), {});
 });
 
+test("work that would run after the release is refused", async () => {
+  const pending = () => [1].map(() => new Promise(() => undefined));
+  const refused = (kind: string) => (error: unknown) =>
+    error instanceof RefusedError && error.message.startsWith(kind) && error.message.includes("without the lock");
+  const functions: [string, () => unknown][] = [
+    ["work is a generator function", function* () { yield 1; }],
+    ["work is an async generator function", async function* () { yield await Promise.resolve(1); }],
+    ["work returned a generator", () => (function* () { yield 1; })()],
+    ["work returned an async generator", () => (async function* () { yield await Promise.resolve(1); })()],
+    ["work returned an array of promises", pending],
+    ["work returned an array of promises", () => Promise.resolve(pending())],
+  ];
+  for (const [n, [kind, work]] of functions.entries()) {
+    await assert.rejects(locks.with("lazy", work), refused(kind), kind);
+    await assert.rejects(locks.oncePer(`lazy job ${n}`, 3600, work), refused(kind), kind);
+  }
+  assert.deepEqual(await recordOf("lazy"), {});
+  assert.deepEqual(await locks.with("lazy", () => Promise.all([1].map((n) => Promise.resolve(n)))), [1]);
+});
+
 test("a refusal says who holds the lock, since when, what for, and how many wait", async () => {
   const lock = await locks.lock("held", { purpose: "the first" });
   const held = await locks.lock("held", { wait: 0 }).then(() => assert.fail(), (error: unknown) => error);

@@ -32,8 +32,11 @@ module ClusterMutex
     #
     # Raises HeldError if the lock is held, WaitTimeoutError if it still is at the end of the wait, UnavailableError if
     # etcd does not answer, RefusedError for bad input. With a block, raises LostError if the lock was lost meanwhile.
+    #
+    # A block whose work would run without the lock is refused when it returns: one that returns an Enumerator, or a
+    # Fiber or Thread that has not ended, or an Array with one.
     def lock(name, wait: nil, **options, &block)
-      take(Attempt.new(@session, name, Settings.of(name, **options), wait), &block)
+      take(:lock, Attempt.new(@session, name, Settings.of(name, **options), wait), &block)
     end
 
     # Takes several locks, all or none, and returns them as Locks, or yields them to the block and releases them. The
@@ -44,7 +47,7 @@ module ClusterMutex
       own, common = options.partition { |name, _| name.is_a?(String) }.map(&:to_h)
       all = [*names, own].flat_map { |one| one.is_a?(Hash) ? one.to_a : [[one, {}]] }
       wanted = all.map { |name, more| [name, Settings.of(name, **common, **more)] }
-      take(Together.new(@session, wanted, wait), &block)
+      take(:lock_all, Together.new(@session, wanted, wait), &block)
     end
 
     # Runs the block under the lock once per period of +every+ seconds among all replicas. Returns whether this call ran
@@ -54,7 +57,7 @@ module ClusterMutex
     def once_per(name, every, offset: 0, back_on_error: false, **options, &block)
       job = Job.new(@session, name, Settings.new(**options), every:, offset:, back_on_error:)
       ran = false
-      job.run { |lock| lock && (ran = true) && block.call(lock) }
+      job.run { |lock| lock && (ran = true) && Work.done(:once_per, block.call(lock)) }
       ran
     end
 
@@ -65,7 +68,7 @@ module ClusterMutex
       attributes = { address: }.compact.merge(attributes)
       check ||= -> { true }
       settings = Settings.new(alert_after: life, unlock_after: life, attributes:, leads: check, **options)
-      take(Attempt.new(@session, name, settings, wait), &block)
+      take(:campaign, Attempt.new(@session, name, settings, wait), &block)
     end
 
     # The leader as a Holder, with its address in the attributes; nil if there is no leader.
@@ -78,6 +81,10 @@ module ClusterMutex
 
     private
 
-    def take(what, &block) = block ? what.run(&block) : what.acquire
+    def take(call, what)
+      return what.acquire unless block_given?
+
+      what.run { |lock| Work.done(call, yield(lock)) }
+    end
   end
 end
