@@ -65,7 +65,7 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	switch {
 	case len(all) == 0:
 		h.raise(pluginCritical)
-	case len(fate.Pause(all, staleness.Gap)) > 0, len(fate.Disagreements(all)) > 0:
+	case len(fate.Pause(all, staleness.RuleGap)) > 0, len(fate.Disagreements(all)) > 0:
 		h.raise(pluginWarning)
 	}
 	now := o.app.Now()

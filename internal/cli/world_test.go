@@ -114,7 +114,7 @@ func (w *world) unlocker(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("an unlocker has no %s", name)
 		}
 	}
-	if p.Sweep = policy.Publish(exclude); silent {
+	if p.Sweep = policy.ToPresence(exclude); silent {
 		p.Sweep = nil
 	}
 	w.keep(ts, strings.TrimPrefix(w.layout.Unlocker(args[0]), w.layout.Prefix()), protocol.Marshal(p),

@@ -521,8 +521,8 @@ func verdictOf(page string) string {
 func ofOthers(say *sayings) {
 	s := busy()
 	s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
-	for _, rule := range []staleness.Rule{staleness.Gap, staleness.Stale, staleness.Etcd, staleness.Clock,
-		staleness.Revision, staleness.Brake, "something new"} {
+	for _, rule := range []staleness.Rule{staleness.RuleGap, staleness.RuleStale, staleness.RuleEtcd, staleness.RuleClock,
+		staleness.RuleRevision, staleness.RuleBrake, "something new"} {
 		s.unlockers[0].HeldBack = []string{string(rule)}
 		verdict := regexp.MustCompile(`<div class="verdict.*`).FindString(ok(say, s.dashboard(say), "/"))
 		fmt.Fprintf(&say.text, "# held back by %s\n\n%s\n", rule, paragraphs(verdict))

@@ -79,7 +79,7 @@ func newScene() *scene {
 func unlocker(id string, arrived time.Time) protocol.Unlocker {
 	return protocol.Unlocker{ArrivedAt: arrived, Presence: metadata.Presence{ID: id, Mode: "auto-unlock",
 		LastGap: metadata.Time{Time: arrived.Add(-20 * time.Minute)}, LastGapCause: "etcd takes writes again",
-		Sweep: staleness.DefaultPolicy().Publish(nil)}}
+		Sweep: staleness.DefaultPolicy().ToPresence(nil)}}
 }
 
 // publishing makes all unlockers publish a different policy.
@@ -89,9 +89,9 @@ func publishing(change func(*staleness.Policy), exclude ...string) func(*setup.C
 		of(c).unlockers = func() []protocol.Unlocker {
 			all := slices.Clone(running())
 			for i := range all {
-				p, _ := staleness.Published(all[i].Sweep)
+				p, _ := staleness.FromPresence(all[i].Sweep)
 				change(&p)
-				all[i].Sweep = p.Publish(exclude)
+				all[i].Sweep = p.ToPresence(exclude)
 			}
 			return all
 		}

@@ -101,12 +101,12 @@ func TestDecideDeadHolders(t *testing.T) {
 		now    time.Duration
 		want   Decision
 	}{
-		{"the dead have a grace", died, unlocks(), good(), 20 * s, proof(Deadline, 30*s)},
-		{"to its last nanosecond", died, unlocks(), good(), 30*s - 1, proof(Deadline, 30*s)},
+		{"the dead have a grace", died, unlocks(), good(), 20 * s, proof(RuleDeadline, 30*s)},
+		{"to its last nanosecond", died, unlocks(), good(), 30*s - 1, proof(RuleDeadline, 30*s)},
 		{"then it is removed, long before its deadline", died, unlocks(), good(), 30 * s, proof("", 30*s)},
 		{"without a grace at once", died, unlocks(noGrace), good(), 20 * s, proof("", 20*s)},
 		{"an operator who wants reports gets reports", died, unlocks(reports), good(), 119 * s,
-			decision(Deadline, 125*s)},
+			decision(RuleDeadline, 125*s)},
 		{"and removal by the deadline", died, unlocks(reports), good(), 125 * s, decision("", 125*s)},
 
 		{"a gap is no reason to wait", died, unlocks(), good(gapAt(30 * s)), 30 * s, proof("", 30*s)},
@@ -118,24 +118,24 @@ func TestDecideDeadHolders(t *testing.T) {
 		{"nor a deadline that cannot be read", lock(noAutoUnlockAt, dead(20*s)), unlocks(), good(), 30 * s,
 			proof("", 30*s)},
 
-		{"nothing is removed while etcd takes no writes", died, unlocks(), good(unwritable), 30 * s, proof(Etcd, 30*s)},
-		{"nor from a view that is not fresh", died, unlocks(), good(notFresh), 30 * s, proof(Stale, 30*s)},
-		{"nor after etcd went back", died, unlocks(), good(wentBack), 30 * s, proof(Revision, 30*s)},
-		{"nor with alerts only", died, unlocks(), good(onlyAlerts), 30 * s, proof(AlertOnly, 30*s)},
-		{"nor what is excluded", died, unlocks(), good(excludesAll), 30 * s, proof(Exclude, 30*s)},
-		{"the zero conditions allow nothing", died, unlocks(), Conditions{}, 30 * s, proof(Revision, 30*s)},
+		{"nothing is removed while etcd takes no writes", died, unlocks(), good(unwritable), 30 * s, proof(RuleEtcd, 30*s)},
+		{"nor from a view that is not fresh", died, unlocks(), good(notFresh), 30 * s, proof(RuleStale, 30*s)},
+		{"nor after etcd went back", died, unlocks(), good(wentBack), 30 * s, proof(RuleRevision, 30*s)},
+		{"nor with alerts only", died, unlocks(), good(onlyAlerts), 30 * s, proof(RuleAlertOnly, 30*s)},
+		{"nor what is excluded", died, unlocks(), good(excludesAll), 30 * s, proof(RuleExclude, 30*s)},
+		{"the zero conditions allow nothing", died, unlocks(), Conditions{}, 30 * s, proof(RuleRevision, 30*s)},
 
-		{"a suspicion is no proof", lock(suspected), unlocks(), good(), 119 * s, decision(Deadline, 125*s)},
-		{"a disputed death is none", lock(dead(20*s), disputed), unlocks(), good(), 119 * s, decision(Deadline, 125*s)},
+		{"a suspicion is no proof", lock(suspected), unlocks(), good(), 119 * s, decision(RuleDeadline, 125*s)},
+		{"a disputed death is none", lock(dead(20*s), disputed), unlocks(), good(), 119 * s, decision(RuleDeadline, 125*s)},
 		{"the end of a detached holder is none", lock(dead(20*s), detached), unlocks(), good(), 119 * s,
-			decision(Deadline, 125*s)},
+			decision(RuleDeadline, 125*s)},
 
 		{"a deadline that is over needs no grace", lock(dead(120 * s)), unlocks(), good(), 125 * s,
 			decision("", 125*s)},
 		{"a deadline that is over and held back waits for the grace at most", lock(dead(120 * s)), unlocks(),
-			good(gapAt(120 * s)), 125 * s, proof(Gap, 130*s)},
+			good(gapAt(120 * s)), 125 * s, proof(RuleGap, 130*s)},
 		{"a deadline that comes before the end of the grace", lock(dead(118 * s)), unlocks(), good(), 119 * s,
-			decision(Deadline, 125*s)},
+			decision(RuleDeadline, 125*s)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Decide(c.record, c.policy, c.cond, at(c.now)); got != c.want {

@@ -9,7 +9,7 @@ import (
 // How long before its auto-unlock a lock counts as expiring: a fraction of its term, up to a maximum.
 const (
 	expiringShare = 5
-	expiringMost  = 2 * time.Minute
+	maxExpiring   = 2 * time.Minute
 )
 
 // ExpiringAt returns the wall time from which the lock, if it is [Held], is about to be auto-unlocked without an
@@ -19,7 +19,7 @@ func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
 	if v.State != Held || v.AutoUnlockAt.IsZero() {
 		return time.Time{}
 	}
-	near := expiringMost
+	near := maxExpiring
 	if written := r.Written(); !written.IsZero() {
 		near = max(0, min(near, v.AutoUnlockAt.Sub(written)/expiringShare))
 	}

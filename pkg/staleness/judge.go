@@ -65,10 +65,10 @@ type Verdict struct {
 // Judge returns the state of the lock. Alerting needs neither a grace period nor a verified clock: a false alert is
 // better than none.
 func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
-	d := inEffect(r, p, now)
+	d := deadlinesInEffect(r, p, now)
 	v := Verdict{State: d.state(now.Wall), AlertAt: d.alert, AutoUnlockAt: d.unlock, ClockOff: d.clockOff}
 	if d.proven {
-		v.AbandonedAt = upToSeconds(now.Wall.Add(r.Death.Seen - now.Mono))
+		v.AbandonedAt = roundUpToSecond(now.Wall.Add(r.Death.Seen - now.Mono))
 		if p.UnlockAbandoned {
 			v.RemoveAt = v.AbandonedAt.Add(p.AbandonedGrace)
 		}
@@ -91,7 +91,7 @@ type deadlines struct {
 	clockOff        time.Duration // how far the holder's clock is ahead
 }
 
-func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
+func deadlinesInEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 	if r.Misplaced { // no unlocker can act on its deadlines
 		return deadlines{recordMalformed: true}
 	}
@@ -99,9 +99,9 @@ func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 		clockOff: clockOff(r, p, now)}
 	switch {
 	case d.clockOff > 0 && !d.alert.IsZero():
-		d.alert = upToSeconds(d.alert.Add(-d.clockOff))
+		d.alert = roundUpToSecond(d.alert.Add(-d.clockOff))
 	case d.clockOff < 0:
-		d.unlock = upToSeconds(d.unlock.Add(-d.clockOff))
+		d.unlock = roundUpToSecond(d.unlock.Add(-d.clockOff))
 	}
 	if d.alert.IsZero() && p.DefaultAlertAfter > 0 {
 		d.alert = sinceFirstSeen(r, p.DefaultAlertAfter, now)
@@ -117,10 +117,12 @@ func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 // sinceFirstSeen returns the wall time of a moment on the monotonic clock. It is rounded up to whole seconds, so that
 // two calls, whose clocks were not read in the same nanosecond, show the same time.
 func sinceFirstSeen(r *metadata.Record, after time.Duration, now Moment) time.Time {
-	return upToSeconds(now.Wall.Add(add(r.Seen.First-now.Mono, after)))
+	return roundUpToSecond(now.Wall.Add(addOrNever(r.Seen.First-now.Mono, after)))
 }
 
-func upToSeconds(t time.Time) time.Time { return t.UTC().Add(time.Second - 1).Truncate(time.Second) }
+func roundUpToSecond(t time.Time) time.Time {
+	return t.UTC().Add(time.Second - 1).Truncate(time.Second)
+}
 
 func (d deadlines) state(wall time.Time) State {
 	switch {
@@ -147,18 +149,18 @@ func (d deadlines) warning() time.Time {
 
 func passed(deadline, wall time.Time) bool { return !deadline.IsZero() && !wall.Before(deadline) }
 
-// removalTakes is how long a removal that nothing holds back may take: the wait for the next scan, and the commit in
+// maxRemovalTime is how long a removal that nothing holds back may take: the wait for the next scan, and the commit in
 // etcd.
-const removalTakes = 5 * time.Second
+const maxRemovalTime = 5 * time.Second
 
 // OverdueAt returns the wall time by which unlockers with this policy have removed the lock, unless its record changes
 // or something holds them back. Zero = they do not remove it in its present state.
 func (v Verdict) OverdueAt(p Policy) time.Time {
 	switch {
 	case v.State == Expired:
-		return v.AutoUnlockAt.Add(p.ClockSkew + p.MinWarning + removalTakes)
+		return v.AutoUnlockAt.Add(p.ClockSkew + p.MinWarning + maxRemovalTime)
 	case v.State == Abandoned && !v.RemoveAt.IsZero():
-		return v.RemoveAt.Add(removalTakes)
+		return v.RemoveAt.Add(maxRemovalTime)
 	}
 	return time.Time{}
 }
@@ -174,7 +176,7 @@ func (p Policy) HolderTolerance() time.Duration { return max(p.ClockSkew, minHol
 // as behind only if a watch saw the write arrive and the write cannot have been delayed by an unavailable etcd. It
 // counts as ahead in any case: no time can be read before it is written.
 func clockOff(r *metadata.Record, p Policy, now Moment) time.Duration {
-	ahead := aheadOf(r, now)
+	ahead := clockAhead(r, now)
 	if ahead.Abs() <= p.HolderTolerance() {
 		return 0
 	}
@@ -190,9 +192,9 @@ func clockOff(r *metadata.Record, p Policy, now Moment) time.Duration {
 	return 0
 }
 
-// aheadOf returns by how much the holder's time of writing the record is after our time of its arrival; negative =
+// clockAhead returns by how much the holder's time of writing the record is after our time of its arrival; negative =
 // before; 0 if either is unknown.
-func aheadOf(r *metadata.Record, now Moment) time.Duration {
+func clockAhead(r *metadata.Record, now Moment) time.Duration {
 	written := r.Written()
 	seen := r.Seen.Changed
 	if r.Seen.Arrived != 0 {

@@ -68,8 +68,9 @@ func (p Policy) Check() error {
 	return nil
 }
 
-// Publish returns the policy as an unlocker's presence record announces it, with the names that the unlocker excludes.
-func (p Policy) Publish(exclude []string) *metadata.Sweep {
+// ToPresence returns the policy as an unlocker's presence record announces it, with the names that the unlocker
+// excludes.
+func (p Policy) ToPresence(exclude []string) *metadata.Sweep {
 	s := &metadata.Sweep{
 		ClockSkew: metadata.Seconds(p.ClockSkew), MinWarning: metadata.Seconds(p.MinWarning),
 		DefaultAlertAfter:      metadata.Seconds(p.DefaultAlertAfter),
@@ -83,8 +84,8 @@ func (p Policy) Publish(exclude []string) *metadata.Sweep {
 	return s
 }
 
-// Published returns the policy that an unlocker announced; ok is false if it announced no valid one.
-func Published(s *metadata.Sweep) (p Policy, ok bool) {
+// FromPresence returns the policy that an unlocker announced; ok is false if it announced no valid one.
+func FromPresence(s *metadata.Sweep) (p Policy, ok bool) {
 	if s == nil {
 		return Policy{}, false
 	}

@@ -12,34 +12,37 @@ type Rule string
 
 // The rules that hold back the removal of a lock that is due; these are the values of the metric label reason.
 const (
-	Gap   Rule = "gap"   // not yet shown as alerting or expired for MinWarning since the last gap or extension
-	Stale Rule = "stale" // the view of the locks is not fresh
-	Etcd  Rule = "etcd"  // etcd accepts no writes, so holders cannot extend either
+	RuleGap   Rule = "gap"   // not yet shown as alerting or expired for MinWarning since the last gap or extension
+	RuleStale Rule = "stale" // the view of the locks is not fresh
+	RuleEtcd  Rule = "etcd"  // etcd accepts no writes, so holders cannot extend either
 	// the wall clock disagrees with others, or is unverified and the lock has not been watched long enough
-	Clock    Rule = "clock"
-	Revision Rule = "revision" // etcd went back to an older revision, and an unlocker that saw the later one is running
-	Brake    Rule = "brake"    // too many locks are due at once
+	RuleClock Rule = "clock"
+	// etcd went back to an older revision, and an unlocker that saw the later one is running
+	RuleRevision Rule = "revision"
+	RuleBrake    Rule = "brake" // too many locks are due at once
 )
 
-// HoldBacks returns the rules that can hold back a lock that is due and that the operator wants removed.
-func HoldBacks() []Rule { return []Rule{Gap, Stale, Etcd, Clock, Revision, Brake} }
+// HeldBackRules returns the rules that can hold back a lock that is due and that the operator wants removed.
+func HeldBackRules() []Rule {
+	return []Rule{RuleGap, RuleStale, RuleEtcd, RuleClock, RuleRevision, RuleBrake}
+}
 
 // The other reasons not to remove a lock. With these, nothing is wrong.
 const (
 	// not due by its deadline, by how long its holder asked for, or by the grace of abandoned locks
-	Deadline  Rule = "deadline"
-	AlertOnly Rule = "policy"  // the operator wants alerts only
-	Exclude   Rule = "exclude" // the operator excluded the lock by name
+	RuleDeadline  Rule = "deadline"
+	RuleAlertOnly Rule = "policy"  // the operator wants alerts only
+	RuleExclude   Rule = "exclude" // the operator excluded the lock by name
 )
 
-// WallClock is what is known about our own wall clock.
-type WallClock string
+// ClockStatus is what is known about our own wall clock.
+type ClockStatus string
 
 // The values of WallClock. The zero value counts as unverified.
 const (
-	Verified   WallClock = "verified"   // it agrees with the other unlockers or the members of etcd
-	Unverified WallClock = "unverified" // there is nothing to compare it with
-	Wrong      WallClock = "wrong"      // it disagrees with them
+	ClockVerified   ClockStatus = "verified"   // it agrees with the other unlockers or the members of etcd
+	ClockUnverified ClockStatus = "unverified" // there is nothing to compare it with
+	ClockWrong      ClockStatus = "wrong"      // it disagrees with them
 )
 
 // Conditions are what an unlocker knows about itself when it decides. The zero value allows nothing.
@@ -49,12 +52,12 @@ type Conditions struct {
 	LastGap time.Duration
 	// Writable reports whether a write of its own succeeded within seconds. A read would prove nothing: an etcd that is
 	// out of space still serves reads.
-	Writable  bool
-	Fresh     bool // the view is complete, and etcd was heard from within seconds
-	WallClock WallClock
-	Forward   bool // etcd's revision never went back, as far as any running unlocker knows
-	AlertOnly bool // the operator wants no removals
-	Excluded  func(lock string) bool
+	Writable      bool
+	Fresh         bool // the view is complete, and etcd was heard from within seconds
+	WallClock     ClockStatus
+	NeverWentBack bool // etcd's revision never went back, as far as any running unlocker knows
+	AlertOnly     bool // the operator wants no removals
+	Excluded      func(lock string) bool
 }
 
 // Never is later than any moment of the monotonic clock.
@@ -63,8 +66,8 @@ const Never = time.Duration(math.MaxInt64)
 // Decision is the answer of [Decide].
 type Decision struct {
 	HeldBack Rule // the rule that holds back the removal; empty = remove it now
-	// At is the earliest moment on the monotonic clock at which the passing of time can allow the removal: the latest
-	// that any rule requires, given what is now known about the wall clock. It ignores Writable, Fresh, Forward and the
+	// At is the earliest moment on the monotonic clock at which the passing of time can allow the removal: the latest that
+	// any rule requires, given what is now known about the wall clock. It ignores Writable, Fresh, NeverWentBack and the
 	// operator's configuration, which do not change with time.
 	At time.Duration
 	// Proof reports whether the removal, now or at At, is allowed because the holder is proven to have ended. The
@@ -78,15 +81,15 @@ type Decision struct {
 // about the record or about etcd still apply. The last guard is not here: the transaction's compares must still hold
 // when it commits.
 func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
-	d := inEffect(r, p, now)
+	d := deadlinesInEffect(r, p, now)
 	overdue := decideByDeadline(r, d, p, c, now)
 	if !d.proven || !p.UnlockAbandoned || overdue.HeldBack == "" {
 		return overdue
 	}
-	from := add(r.Death.Seen, p.AbandonedGrace)
+	from := addOrNever(r.Death.Seen, p.AbandonedGrace)
 	switch {
 	case from <= now.Mono:
-		return Decision{HeldBack: c.forbid(r), At: from, Proof: true}
+		return Decision{HeldBack: c.forbiddenBy(r), At: from, Proof: true}
 	case from < overdue.At:
 		overdue.At = from
 		overdue.Proof = true
@@ -94,51 +97,51 @@ func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 	return overdue
 }
 
-// forbid returns the rule that forbids any removal now; empty = none.
-func (c Conditions) forbid(r *metadata.Record) Rule {
+// forbiddenBy returns the rule that forbids any removal now; empty = none.
+func (c Conditions) forbiddenBy(r *metadata.Record) Rule {
 	switch {
 	case c.AlertOnly:
-		return AlertOnly
+		return RuleAlertOnly
 	case c.Excluded != nil && c.Excluded(r.Name):
-		return Exclude
-	case !c.Forward:
-		return Revision
+		return RuleExclude
+	case !c.NeverWentBack:
+		return RuleRevision
 	case !c.Writable:
-		return Etcd
+		return RuleEtcd
 	case !c.Fresh:
-		return Stale
+		return RuleStale
 	}
 	return ""
 }
 
 func decideByDeadline(r *metadata.Record, d deadlines, p Policy, c Conditions, now Moment) Decision {
-	due := max(add(now.mono(d.unlock), p.ClockSkew), grantedUntil(r))
-	warned := add(max(now.mono(d.warning()), r.Seen.Changed, c.LastGap), p.MinWarning)
-	sane := saneFrom(r, d, c.WallClock)
+	due := max(addOrNever(now.mono(d.unlock), p.ClockSkew), grantedUntil(r))
+	warned := addOrNever(max(now.mono(d.warning()), r.Seen.Changed, c.LastGap), p.MinWarning)
+	sane := safeFrom(r, d, c.WallClock)
 	decision := Decision{At: max(due, warned, sane)}
-	switch forbidden := c.forbid(r); {
+	switch forbidden := c.forbiddenBy(r); {
 	case due > now.Mono:
-		decision.HeldBack = Deadline
+		decision.HeldBack = RuleDeadline
 	case forbidden != "":
 		decision.HeldBack = forbidden
-	case c.WallClock == Wrong:
-		decision.HeldBack = Clock
+	case c.WallClock == ClockWrong:
+		decision.HeldBack = RuleClock
 	case warned > now.Mono:
-		decision.HeldBack = Gap
+		decision.HeldBack = RuleGap
 	case sane > now.Mono:
-		decision.HeldBack = Clock
+		decision.HeldBack = RuleClock
 	}
 	return decision
 }
 
-// saneFrom returns the moment from which our wall clock, even if wrong, cannot make the removal early. With an
+// safeFrom returns the moment from which our wall clock, even if wrong, cannot make the removal early. With an
 // unverified clock, that is when the record has not been extended for its whole time to live on our monotonic clock: a
 // healthy holder would have extended it. A clock known to be wrong cannot be waited out.
-func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
+func safeFrom(r *metadata.Record, d deadlines, clock ClockStatus) time.Duration {
 	switch {
-	case clock == Verified:
+	case clock == ClockVerified:
 		return math.MinInt64
-	case clock == Wrong:
+	case clock == ClockWrong:
 		return Never
 	case d.unlockByPolicy:
 		return math.MinInt64 // counted on the monotonic clock anyway
@@ -150,7 +153,7 @@ func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
 	if r.Extended != nil && r.Seen.Arrived != 0 {
 		return grantedUntil(r) // the last change may be an operator's, which did not restart the time to live
 	}
-	return add(r.Seen.Changed, ttl)
+	return addOrNever(r.Seen.Changed, ttl)
 }
 
 // timeToLive returns how long the holder asked for when it last wrote its deadline, by its own clock.
@@ -170,7 +173,7 @@ func grantedUntil(r *metadata.Record) time.Duration {
 	if !ok || r.Seen.Arrived == 0 {
 		return math.MinInt64
 	}
-	return add(r.Seen.Arrived, ttl)
+	return addOrNever(r.Seen.Arrived, ttl)
 }
 
 // mono returns the moment on the monotonic clock at which the wall clock shows t, if it does not jump.
@@ -178,12 +181,12 @@ func (m Moment) mono(t time.Time) time.Duration {
 	if t.IsZero() {
 		return Never
 	}
-	return add(m.Mono, t.Sub(m.Wall))
+	return addOrNever(m.Mono, t.Sub(m.Wall))
 }
 
-// add returns a+b, or Never if that overflows: times of records range from 1970 to 2286, more than a Duration holds. It
-// cannot overflow downwards, because no moment of the monotonic clock is negative.
-func add(a, b time.Duration) time.Duration {
+// addOrNever returns a+b, or Never if that overflows: times of records range from 1970 to 2286, more than a Duration
+// holds. It cannot overflow downwards, because no moment of the monotonic clock is negative.
+func addOrNever(a, b time.Duration) time.Duration {
 	if sum := a + b; a < 0 || b < 0 || sum >= 0 {
 		return sum
 	}

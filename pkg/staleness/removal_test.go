@@ -11,18 +11,18 @@ import (
 
 // good are the conditions of an unlocker without trouble since start.
 func good(change ...func(*Conditions)) Conditions {
-	c := Conditions{Writable: true, Fresh: true, Forward: true, WallClock: Verified}
+	c := Conditions{Writable: true, Fresh: true, NeverWentBack: true, WallClock: ClockVerified}
 	for _, f := range change {
 		f(&c)
 	}
 	return c
 }
 
-func unverified(c *Conditions)  { c.WallClock = Unverified }
-func wrongClock(c *Conditions)  { c.WallClock = Wrong }
+func unverified(c *Conditions)  { c.WallClock = ClockUnverified }
+func wrongClock(c *Conditions)  { c.WallClock = ClockWrong }
 func unwritable(c *Conditions)  { c.Writable = false }
 func notFresh(c *Conditions)    { c.Fresh = false }
-func wentBack(c *Conditions)    { c.Forward = false }
+func wentBack(c *Conditions)    { c.NeverWentBack = false }
 func onlyAlerts(c *Conditions)  { c.AlertOnly = true }
 func excludesAll(c *Conditions) { c.Excluded = func(string) bool { return true } }
 
@@ -73,82 +73,82 @@ func TestDecide(t *testing.T) {
 		now    time.Duration
 		want   Decision
 	}{
-		{"a lock is not removed before its deadline", lock(), good(), 119 * s, decision(Deadline, 125*s)},
-		{"nor at its deadline: clocks may differ by the skew", lock(), good(), 120 * s, decision(Deadline, 125*s)},
-		{"nor one nanosecond before deadline and skew", lock(), good(), 125*s - 1, decision(Deadline, 125*s)},
+		{"a lock is not removed before its deadline", lock(), good(), 119 * s, decision(RuleDeadline, 125*s)},
+		{"nor at its deadline: clocks may differ by the skew", lock(), good(), 120 * s, decision(RuleDeadline, 125*s)},
+		{"nor one nanosecond before deadline and skew", lock(), good(), 125*s - 1, decision(RuleDeadline, 125*s)},
 		{"it is removed at deadline and skew", lock(), good(), 125 * s, decision("", 125*s)},
 
-		{"a gap starts the warning anew", lock(), good(gapAt(110 * s)), 125 * s, decision(Gap, 140*s)},
-		{"until the warning has lasted without a gap", lock(), good(gapAt(110 * s)), 140*s - 1, decision(Gap, 140*s)},
+		{"a gap starts the warning anew", lock(), good(gapAt(110 * s)), 125 * s, decision(RuleGap, 140*s)},
+		{"until the warning has lasted without a gap", lock(), good(gapAt(110 * s)), 140*s - 1, decision(RuleGap, 140*s)},
 		{"then it is removed", lock(), good(gapAt(110 * s)), 140 * s, decision("", 140*s)},
 		{"nothing is removed right after a restart, however long ago the deadline was", lock(changedAt(time.Hour)),
-			good(gapAt(time.Hour)), time.Hour, decision(Gap, time.Hour+30*s)},
-		{"an extension starts the warning anew", lock(changedAt(121 * s)), good(), 125 * s, decision(Gap, 151*s)},
+			good(gapAt(time.Hour)), time.Hour, decision(RuleGap, time.Hour+30*s)},
+		{"an extension starts the warning anew", lock(changedAt(121 * s)), good(), 125 * s, decision(RuleGap, 151*s)},
 		{"a lock that began to alert late is warned of in full",
 			lock(func(r *metadata.Record) { r.AlertAt = start.Add(118 * s) }), good(), 125 * s,
-			decision(Gap, 148*s)},
-		{"a lock that never alerts is warned of as expired", lock(alertLast), good(), 125 * s, decision(Gap, 150*s)},
-		{"a lock without alert_at is warned of as expired", lock(noAlertAt), good(), 125 * s, decision(Gap, 150*s)},
+			decision(RuleGap, 148*s)},
+		{"a lock that never alerts is warned of as expired", lock(alertLast), good(), 125 * s, decision(RuleGap, 150*s)},
+		{"a lock without alert_at is warned of as expired", lock(noAlertAt), good(), 125 * s, decision(RuleGap, 150*s)},
 		{"a lock without uuid is warned of as expired, then removed", lock(noUUID), good(), 150 * s,
 			decision("", 150*s)},
 
-		{"nothing is removed while etcd takes no writes", lock(), good(unwritable), 125 * s, decision(Etcd, 125*s)},
-		{"nothing is removed from a view that is not fresh", lock(), good(notFresh), 125 * s, decision(Stale, 125*s)},
-		{"nothing is removed after etcd went back", lock(), good(wentBack), 125 * s, decision(Revision, 125*s)},
-		{"nothing is removed by a clock that disagrees", lock(), good(wrongClock), time.Hour, decision(Clock, Never)},
+		{"nothing is removed while etcd takes no writes", lock(), good(unwritable), 125 * s, decision(RuleEtcd, 125*s)},
+		{"nothing is removed from a view that is not fresh", lock(), good(notFresh), 125 * s, decision(RuleStale, 125*s)},
+		{"nothing is removed after etcd went back", lock(), good(wentBack), 125 * s, decision(RuleRevision, 125*s)},
+		{"nothing is removed by a clock that disagrees", lock(), good(wrongClock), time.Hour, decision(RuleClock, Never)},
 		{"a clock that disagrees is named before a gap", lock(), good(wrongClock, gapAt(124*s)), 125 * s,
-			decision(Clock, Never)},
+			decision(RuleClock, Never)},
 
 		{"an unverified clock removes a lock watched for its whole time to live", lock(), good(unverified), 125 * s,
 			decision("", 125*s)},
 		{"but not one first seen after a restart", lock(changedAt(60 * s)), good(unverified), 125 * s,
-			decision(Clock, 180*s)},
+			decision(RuleClock, 180*s)},
 		{"until it was watched that long", lock(changedAt(60 * s)), good(unverified), 180*s - 1,
-			decision(Clock, 180*s)},
+			decision(RuleClock, 180*s)},
 		{"then it is removed, too", lock(changedAt(60 * s)), good(unverified), 180 * s, decision("", 180*s)},
 		{"the time to live counts from the last alive call", lock(changedAt(60*s), aliveAt(50*s)), good(unverified),
 			130 * s, decision("", 130*s)},
 		{"an alive that cannot be read counts for nothing",
 			lock(changedAt(60*s), func(r *metadata.Record) { r.Alive = &metadata.Alive{} }), good(unverified),
-			130 * s, decision(Clock, 180*s)},
+			130 * s, decision(RuleClock, 180*s)},
 		{"an alive behind the deadline counts for nothing", lock(changedAt(60*s), aliveAt(time.Hour)),
-			good(unverified), 130 * s, decision(Clock, 180*s)},
+			good(unverified), 130 * s, decision(RuleClock, 180*s)},
 		{"more time from an operator, for a lock that was watched arriving, is no longer than was given",
 			lock(arrivedAt(s), givenAt(60*s)), good(unverified), 125 * s, decision("", 125*s)},
 		{"more time from an operator, for a lock that was listed, counts from then", lock(givenAt(60 * s)),
-			good(unverified), 130 * s, decision(Clock, 180*s)},
+			good(unverified), 130 * s, decision(RuleClock, 180*s)},
 		{"more time from an operator starts the warning anew", lock(arrivedAt(s), givenAt(110*s)), good(),
-			125 * s, decision(Gap, 140*s)},
+			125 * s, decision(RuleGap, 140*s)},
 		{"without a known time to live only a verified clock helps", lock(lockedAt(time.Time{})), good(unverified),
-			time.Hour, decision(Clock, Never)},
+			time.Hour, decision(RuleClock, Never)},
 		{"a locked_at behind the deadline counts for nothing", lock(lockedAt(start.Add(time.Hour))), good(unverified),
-			time.Hour, decision(Clock, Never)},
+			time.Hour, decision(RuleClock, Never)},
 		{"a verified clock needs no time to live", lock(lockedAt(time.Time{})), good(), time.Hour, decision("", 125*s)},
 
 		{"what was watched arriving stays for its time to live, whatever its deadline says",
-			lock(behind(6*time.Minute), arrivedAt(10*s)), good(), 129 * s, decision(Deadline, 135*s)},
+			lock(behind(6*time.Minute), arrivedAt(10*s)), good(), 129 * s, decision(RuleDeadline, 135*s)},
 		{"and is removed then, when the skew is over too", lock(behind(6*time.Minute), arrivedAt(10*s)), good(),
 			135 * s, decision("", 135*s)},
 		{"it is not known of what was listed", lock(behind(6 * time.Minute)), good(), 31 * s, decision("", 30*s)},
 		{"a right clock costs nothing", lock(arrivedAt(s)), good(), 125 * s, decision("", 125*s)},
 		{"a clock that is behind by less than counts costs nothing but that", lock(behind(20*s), arrivedAt(s)),
-			good(), 120 * s, decision(Deadline, 121*s)},
+			good(), 120 * s, decision(RuleDeadline, 121*s)},
 		{"the time to live counts from when the last alive arrived",
 			lock(behind(6*time.Minute), aliveAt(-6*time.Minute+50*s), arrivedAt(50*s)), good(), 125 * s,
 			decision("", 125*s)},
 		{"a clock that is ahead makes it late, as its deadline says", lock(behind(-time.Hour), arrivedAt(s)), good(),
-			time.Hour, decision(Deadline, time.Hour+125*s)},
+			time.Hour, decision(RuleDeadline, time.Hour+125*s)},
 
-		{"with alerts only nothing is removed", lock(), good(onlyAlerts), 125 * s, decision(AlertOnly, 125*s)},
-		{"an excluded lock is not removed", lock(), good(excludesAll), 125 * s, decision(Exclude, 125*s)},
+		{"with alerts only nothing is removed", lock(), good(onlyAlerts), 125 * s, decision(RuleAlertOnly, 125*s)},
+		{"an excluded lock is not removed", lock(), good(excludesAll), 125 * s, decision(RuleExclude, 125*s)},
 		{"an exclusion of others does not matter", lock(), good(func(c *Conditions) { c.Excluded = never }), 125 * s,
 			decision("", 125*s)},
 		{"without a deadline it is never removed", lock(noAutoUnlockAt), good(), 1000 * time.Hour,
-			decision(Deadline, Never)},
-		{"the zero conditions allow nothing", lock(), Conditions{}, time.Hour, decision(Revision, 125*s)},
+			decision(RuleDeadline, Never)},
+		{"the zero conditions allow nothing", lock(), Conditions{}, time.Hour, decision(RuleRevision, 125*s)},
 		{"a deadline in 2286 is no overflow",
 			lock(func(r *metadata.Record) { r.AutoUnlockAt = time.Unix(9_999_999_999, 999_999_999) }), good(), 0,
-			decision(Deadline, time.Unix(9_999_999_999, 999_999_999).Sub(start)+5*s)},
+			decision(RuleDeadline, time.Unix(9_999_999_999, 999_999_999).Sub(start)+5*s)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := Decide(c.record, DefaultPolicy(), c.cond, at(c.now))
@@ -166,7 +166,7 @@ func TestDefaultDeadlinesUseTheMonotonicClock(t *testing.T) {
 	for _, off := range []time.Duration{0, -3 * time.Hour, 3 * time.Hour} {
 		now := at(2*time.Hour + 5*time.Second - 1)
 		now.Wall = now.Wall.Add(off)
-		if got := Decide(r, p, good(unverified), now); got.HeldBack != Deadline {
+		if got := Decide(r, p, good(unverified), now); got.HeldBack != RuleDeadline {
 			t.Errorf("clock off by %v: %+v before the deadline", off, got)
 		}
 		now.Mono++
@@ -204,7 +204,7 @@ func TestAtIsExact(t *testing.T) {
 		p := randomPolicy(random)
 		cond := good(gapAt(time.Duration(random.IntN(400)) * time.Second))
 		if random.IntN(2) == 0 {
-			cond.WallClock = Unverified
+			cond.WallClock = ClockUnverified
 		}
 		now := max(r.Seen.Changed, cond.LastGap) + time.Duration(random.IntN(200))*time.Second
 		d := Decide(r, p, cond, at(now))

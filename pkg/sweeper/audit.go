@@ -14,17 +14,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// describe adds the record, except its backtrace, to a log line, for later investigation.
-func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
+// addRecord adds the record, except its backtrace, to a log line, for later investigation.
+func addRecord(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	e.Str("lock", text.Visible(r.Name)).Str("owner", text.Visible(r.Owner)).
 		Str("hostname", text.Visible(r.Hostname)).Int64("pid", r.PID).
 		Str("uuid", text.Visible(r.UUID)).Int64("token", r.Token).Int64("revision", r.Revision).
 		Str("purpose", text.Visible(r.Purpose))
-	stamp(e, "locked_at", r.LockedAt)
-	stamp(e, "alert_at", r.AlertAt)
-	stamp(e, "auto_unlock_at", r.AutoUnlockAt)
+	addTime(e, "locked_at", r.LockedAt)
+	addTime(e, "alert_at", r.AlertAt)
+	addTime(e, "auto_unlock_at", r.AutoUnlockAt)
 	if r.Alive != nil {
-		stamp(e, "alive", r.Alive.At)
+		addTime(e, "alive", r.Alive.At)
 		e.Str("progress", text.Visible(r.Alive.Progress))
 	}
 	if r.Death != nil {
@@ -57,7 +57,7 @@ func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 func statement(st *metadata.Statement) *zerolog.Event {
 	e := zerolog.Dict().Str("cause", text.Visible(st.Cause)).Str("how", text.Visible(st.How)).
 		Str("witness", text.Visible(st.Witness)).Str("by", text.Visible(st.By))
-	stamp(e, "at", protocol.EndedAt(st))
+	addTime(e, "at", protocol.EndedAt(st))
 	if st.ExitCode != nil {
 		e.Int("exit_code", *st.ExitCode)
 	}
@@ -70,8 +70,8 @@ func statement(st *metadata.Statement) *zerolog.Event {
 	return e
 }
 
-// stamp adds a time, unless it is zero.
-func stamp(e *zerolog.Event, key string, t time.Time) {
+// addTime adds a time, unless it is zero.
+func addTime(e *zerolog.Event, key string, t time.Time) {
 	if !t.IsZero() {
 		e.Str(key, t.UTC().Format(time.RFC3339Nano))
 	}

@@ -19,9 +19,9 @@ func TestRemovalsAreForgottenWithoutScrapes(t *testing.T) {
 }
 
 func TestScanFindsDeathsBeyondTheRememberedOnes(t *testing.T) {
-	s := &Sweeper{nextScan: time.Hour, arrived: make(chan struct{}, 1)}
+	s := &Sweeper{nextScan: time.Hour, wakeUp: make(chan struct{}, 1)}
 	for range 2 * maxDeaths {
-		s.Died("a")
+		s.HolderDied("a")
 	}
 	if s.lookAtDeaths(); s.nextScan != 0 {
 		t.Errorf("the next scan is at %v", s.nextScan)

@@ -53,7 +53,7 @@ func TestBrakeSlowsButNeverStops(t *testing.T) {
 		if got := len(s.removed); got < 9 || got > 12 {
 			t.Errorf("%d removed in the first ten seconds, want one a second", got)
 		}
-		n.must(t, func(s sweeper.Status) bool { return s.Brake && s.HeldBack[staleness.Brake] >= 80 })
+		n.must(t, func(s sweeper.Status) bool { return s.Brake && s.HeldBack[staleness.RuleBrake] >= 80 })
 		if got := s.presence[n.id].HeldBack; !slices.Equal(got, []string{"brake"}) {
 			t.Errorf("announced %v", got)
 		}

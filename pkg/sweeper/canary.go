@@ -81,7 +81,7 @@ func (o *observer) announce(ctx context.Context) {
 		return
 	}
 	if alone && o.removing.Load() == 0 {
-		o.wrote(now - sent.Mono)
+		o.addWriteTime(now - sent.Mono)
 	}
 	o.answered(now, sent.Mono, presence.Revision, revision, term)
 	o.compare(now, claimed, revision)

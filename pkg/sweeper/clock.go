@@ -81,7 +81,7 @@ func (c *clocks) setMembers(offsets []time.Duration, before, after staleness.Mom
 }
 
 // verify compares our wall clock with the median of the others. The offset is positive if ours is ahead.
-func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.WallClock, time.Duration) {
+func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.ClockStatus, time.Duration) {
 	var ahead []time.Duration
 	for _, peer := range c.peers {
 		if peer.known {
@@ -94,13 +94,13 @@ func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.Wal
 		}
 	}
 	if len(ahead) == 0 {
-		return staleness.Unverified, 0
+		return staleness.ClockUnverified, 0
 	}
 	offset := median(ahead)
 	if offset.Abs() > tolerance(skew) {
-		return staleness.Wrong, offset
+		return staleness.ClockWrong, offset
 	}
-	return staleness.Verified, offset
+	return staleness.ClockVerified, offset
 }
 
 // tolerance returns how far off a correct clock may seem.

@@ -52,7 +52,7 @@ func TestClockWrongFromTheStartCostsNoLock(t *testing.T) {
 				switch at := s.removals("dead"); {
 				case withMembers && len(at) > 0:
 					t.Errorf("a clock that disagrees removed a lock at %v", at)
-				case withMembers && by > 0 && n.Status().HeldBack[staleness.Clock] == 0:
+				case withMembers && by > 0 && n.Status().HeldBack[staleness.RuleClock] == 0:
 					t.Errorf("status %+v", n.Status())
 				case !withMembers && (len(at) != 1 || at[0].Sub(started) < 10*time.Minute):
 					t.Errorf("unverified, started at %v, removed at %v: want after the whole time to live", started, at)
@@ -77,7 +77,7 @@ func TestUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
 		restarted := time.Now()
 		s.wait(2 * time.Minute)
 		n.must(t, func(s sweeper.Status) bool {
-			return s.HeldBack[staleness.Clock] == 1 && s.WallClock == staleness.Unverified
+			return s.HeldBack[staleness.RuleClock] == 1 && s.WallClock == staleness.ClockUnverified
 		})
 		s.wait(time.Hour)
 		s.mustBeRemovedOnceAt(t, "seen after a restart", restarted.Add(5*time.Minute))
@@ -95,7 +95,7 @@ func TestClockVerificationAllowsRemovalAtOnce(t *testing.T) {
 		joined := time.Now()
 		s.wait(5 * time.Second)
 		s.mustGo(t, "a", joined, 0, 4*time.Second)
-		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.Verified })
+		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.ClockVerified })
 		if lag := gather(t, n)["unlocker_removal_lag_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(); lag > 1 {
 			t.Errorf("lag %v s: it counts from the moment at which the clock was verified", lag)
 		}
@@ -114,7 +114,7 @@ func TestClockVerification(t *testing.T) {
 		members func(n *node) []time.Duration // what they answer
 		peers   func() []sweeper.Peer
 		after   time.Duration
-		want    staleness.WallClock
+		want    staleness.ClockStatus
 		offset  time.Duration
 	}{
 		{"members that do not answer are asked again soon", func(n *node) []time.Duration {
@@ -122,21 +122,21 @@ func TestClockVerification(t *testing.T) {
 				return nil
 			}
 			return []time.Duration{time.Second}
-		}, nil, 12 * time.Second, staleness.Verified, -time.Second},
-		{"an answer counts for a while", once, nil, 4 * time.Minute, staleness.Verified, 0},
-		{"it does not count for ever", once, nil, 6 * time.Minute, staleness.Unverified, 0},
+		}, nil, 12 * time.Second, staleness.ClockVerified, -time.Second},
+		{"an answer counts for a while", once, nil, 4 * time.Minute, staleness.ClockVerified, 0},
+		{"it does not count for ever", once, nil, 6 * time.Minute, staleness.ClockUnverified, 0},
 		{"a jump while members are asked spoils the answer", func(n *node) []time.Duration {
 			if n.clock() == 0 {
 				n.jump(time.Hour) // the members agreed with the clock as it was before
 			}
 			return []time.Duration{0}
-		}, nil, 5 * time.Second, staleness.Unverified, 0},
+		}, nil, 5 * time.Second, staleness.ClockUnverified, 0},
 		{"a silent peer does not count", func(*node) []time.Duration { return nil }, func() []sweeper.Peer {
 			return []sweeper.Peer{{ID: "peer", Now: time.Now(), Age: 16 * time.Second}}
-		}, 5 * time.Second, staleness.Unverified, 0},
+		}, 5 * time.Second, staleness.ClockUnverified, 0},
 		{"a small skew tolerates the imprecision of the network",
 			func(*node) []time.Duration { return []time.Duration{1900 * time.Millisecond} }, nil, time.Second,
-			staleness.Verified, -2 * time.Second},
+			staleness.ClockVerified, -2 * time.Second},
 	} {
 		t.Run(c.name, simulated(func(t *testing.T, s *store) {
 			n := s.join(t, func(n *node, cfg *sweeper.Config) {
@@ -157,15 +157,15 @@ func TestMedianOfPeerClocksIsTrusted(t *testing.T) {
 		name   string
 		others []time.Duration
 		own    time.Duration
-		want   staleness.WallClock
+		want   staleness.ClockStatus
 	}{
-		{"one that agrees is enough", []time.Duration{0}, 0, staleness.Verified},
-		{"within the skew is good enough", []time.Duration{0}, 4 * time.Second, staleness.Verified},
-		{"beyond the skew is not", []time.Duration{0}, 6 * time.Second, staleness.Wrong},
-		{"one wrong peer of three does not matter", []time.Duration{0, 0, time.Hour}, 0, staleness.Verified},
-		{"of two that disagree neither is believed", []time.Duration{0, time.Hour}, 0, staleness.Wrong},
-		{"most are wrong", []time.Duration{time.Hour, time.Hour, 0}, 0, staleness.Wrong},
-		{"a record about itself does not count", nil, 0, staleness.Unverified},
+		{"one that agrees is enough", []time.Duration{0}, 0, staleness.ClockVerified},
+		{"within the skew is good enough", []time.Duration{0}, 4 * time.Second, staleness.ClockVerified},
+		{"beyond the skew is not", []time.Duration{0}, 6 * time.Second, staleness.ClockWrong},
+		{"one wrong peer of three does not matter", []time.Duration{0, 0, time.Hour}, 0, staleness.ClockVerified},
+		{"of two that disagree neither is believed", []time.Duration{0, time.Hour}, 0, staleness.ClockWrong},
+		{"most are wrong", []time.Duration{time.Hour, time.Hour, 0}, 0, staleness.ClockWrong},
+		{"a record about itself does not count", nil, 0, staleness.ClockUnverified},
 	} {
 		t.Run(c.name, simulated(func(t *testing.T, s *store) {
 			for _, off := range c.others {
@@ -186,6 +186,6 @@ func TestClockOfAGonePeerDoesNotCount(t *testing.T) {
 		s.wait(5 * time.Second)
 		n := s.join(t, withoutMembers, withPeers) // finds a record that nobody renews
 		s.wait(3 * time.Second)
-		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.Unverified })
+		n.must(t, func(s sweeper.Status) bool { return s.WallClock == staleness.ClockUnverified })
 	})
 }

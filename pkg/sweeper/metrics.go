@@ -143,7 +143,7 @@ func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 	for rule, locks := range status.HeldBack {
 		ch <- prometheus.MustNewConstMetric(m.heldBack, prometheus.GaugeValue, float64(locks), string(rule))
 	}
-	if status.WallClock != staleness.Unverified {
+	if status.WallClock != staleness.ClockUnverified {
 		ch <- prometheus.MustNewConstMetric(m.offset, prometheus.GaugeValue, status.Offset.Seconds())
 	}
 	ch <- prometheus.MustNewConstMetric(m.tolerance, prometheus.GaugeValue, tolerance(s.cfg.Policy.ClockSkew).Seconds())

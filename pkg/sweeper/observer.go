@@ -43,32 +43,32 @@ type observer struct {
 
 	removing atomic.Int32 // batches of removals in flight
 
-	mu        sync.Mutex
-	clocks    clocks
-	last      staleness.Moment // of the last observation
-	lastGap   time.Duration
-	gapCause  string
-	inGap     bool // the last observation was in a gap
-	gapDetail string
-	gapLogged time.Duration
-	begun     time.Duration
-	synced    bool // the view was complete at the last observation
-	wallClock staleness.WallClock
-	offset    time.Duration // of our wall clock to the others
-	allowed   time.Duration // since when the conditions have allowed what they allow now
-	jumps     int64
-	canary    canary
-	writes    []time.Duration // durations of the last canaries that no removal delayed, oldest first
-	heldBack  []string        // the rules that hold back removals, for the presence record
+	mu         sync.Mutex
+	clocks     clocks
+	last       staleness.Moment // of the last observation
+	lastGap    time.Duration
+	gapCause   string
+	inGap      bool // the last observation was in a gap
+	gapDetail  string
+	gapLogged  time.Duration
+	begun      time.Duration
+	synced     bool // the view was complete at the last observation
+	wallClock  staleness.ClockStatus
+	offset     time.Duration // of our wall clock to the others
+	allowed    time.Duration // since when the conditions have allowed what they allow now
+	jumps      int64
+	canary     canary
+	writeTimes []time.Duration // durations of the last canaries that no removal delayed, oldest first
+	heldBack   []string        // the rules that hold back removals, for the presence record
 }
 
 func newObserver(cfg *Config) *observer {
 	now := cfg.moment()
 	return &observer{
-		cfg: cfg, started: now.Wall, sweep: cfg.Policy.Publish(cfg.Exclude), changed: make(chan struct{}, 1),
+		cfg: cfg, started: now.Wall, sweep: cfg.Policy.ToPresence(cfg.Exclude), changed: make(chan struct{}, 1),
 		begun: now.Mono, gapLogged: now.Mono,
 		last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
-		wallClock: staleness.Unverified,
+		wallClock: staleness.ClockUnverified,
 	}
 }
 
@@ -84,9 +84,9 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	}
 	o.last = now
 	c := staleness.Conditions{
-		Writable: o.canary.alive(now.Mono),
-		Fresh:    fresh.Synced && fresh.Age <= freshFor,
-		Forward:  !o.canary.wentBack && !o.canary.behind,
+		Writable:      o.canary.alive(now.Mono),
+		Fresh:         fresh.Synced && fresh.Age <= freshFor,
+		NeverWentBack: !o.canary.wentBack && !o.canary.behind,
 	}
 	c.WallClock, o.offset = o.clocks.verify(now, o.cfg.Policy.ClockSkew)
 	switch {
@@ -152,14 +152,14 @@ func (o *observer) settle(c staleness.Conditions, mono time.Duration) {
 	changed := o.wallClock != c.WallClock
 	if changed {
 		event := o.cfg.Log.Info()
-		if c.WallClock != staleness.Verified {
+		if c.WallClock != staleness.ClockVerified {
 			event = o.cfg.Log.Warn()
 		}
 		event.Str("wall_clock", string(c.WallClock)).Stringer("offset",
 			o.offset.Round(time.Millisecond)).Msg("the wall clock was compared with others")
 		o.wake()
 	}
-	if changed || c.WallClock == staleness.Wrong || !c.Writable || !c.Fresh || !c.Forward {
+	if changed || c.WallClock == staleness.ClockWrong || !c.Writable || !c.Fresh || !c.NeverWentBack {
 		o.allowed = mono
 	}
 	o.wallClock = c.WallClock

@@ -100,13 +100,13 @@ func TestGapRestartsTheWarning(t *testing.T) {
 			return nil
 		}), 4 * time.Second, "", "the canary was late", soon + 3*time.Second},
 		{"a canary that hangs", hangs(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }),
-			10 * time.Minute, staleness.Etcd, "etcd takes no writes", soon},
+			10 * time.Minute, staleness.RuleEtcd, "etcd takes no writes", soon},
 		{"a canary that hangs whatever its deadline",
 			hangs(func(ctx context.Context) error { time.Sleep(time.Minute); return ctx.Err() }),
-			10 * time.Minute, staleness.Etcd, "the canary was late", soon},
+			10 * time.Minute, staleness.RuleEtcd, "the canary was late", soon},
 		{"nothing was heard for a while", stale(sweeper.Freshness{Synced: true, Age: 11 * time.Second}), time.Minute,
-			staleness.Stale, "etcd was silent for a while", soon},
-		{"the view is not complete", stale(sweeper.Freshness{}), time.Minute, staleness.Stale,
+			staleness.RuleStale, "etcd was silent for a while", soon},
+		{"the view is not complete", stale(sweeper.Freshness{}), time.Minute, staleness.RuleStale,
 			"the view of the locks is incomplete", soon},
 	} {
 		t.Run(c.name, simulated(func(t *testing.T, s *store) {
@@ -117,7 +117,7 @@ func TestGapRestartsTheWarning(t *testing.T) {
 			s.wait(c.lasts)
 			s.mustHave(t, "a")
 			if got := n.Status(); c.rule != "" && (got.HeldBack[c.rule] != 1 ||
-				got.Writable == (c.rule == staleness.Etcd) || got.Fresh == (c.rule == staleness.Stale)) {
+				got.Writable == (c.rule == staleness.RuleEtcd) || got.Fresh == (c.rule == staleness.RuleStale)) {
 				t.Errorf("status %+v", got)
 			}
 			s.set(func() {

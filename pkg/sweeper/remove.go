@@ -23,8 +23,8 @@ const (
 	viewCatchesUp = 10 * time.Second // after a success, if the view still shows the lock
 )
 
-// tried is the outcome of an attempted removal, for one state of one hold.
-type tried struct {
+// attempt is the outcome of an attempted removal, for one state of one hold.
+type attempt struct {
 	token    int64
 	deadline int64 // revision of the deadline
 	proof    int64 // revision of the proof that the holder has ended, 0 = there was none
@@ -32,7 +32,7 @@ type tried struct {
 	next     time.Duration // not before this
 }
 
-func (t tried) is(r *metadata.Record) bool {
+func (t attempt) isOf(r *metadata.Record) bool {
 	return t.token == r.Token && t.deadline == r.DeadlineRevision && t.proof == proofOf(r)
 }
 
@@ -45,30 +45,30 @@ func proofOf(r *metadata.Record) int64 {
 
 // notBefore returns when the lock may be tried again, if it was tried.
 func (s *Sweeper) notBefore(r *metadata.Record) time.Duration {
-	if t, ok := s.tried[r.Name]; ok && t.is(r) {
+	if t, ok := s.attempts[r.Name]; ok && t.isOf(r) {
 		return t.next
 	}
 	return 0
 }
 
 func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration) {
-	s.tried[r.Name] = tried{token: r.Token, deadline: r.DeadlineRevision, proof: proofOf(r), failures: failures,
+	s.attempts[r.Name] = attempt{token: r.Token, deadline: r.DeadlineRevision, proof: proofOf(r), failures: failures,
 		next: next}
 }
 
 func (s *Sweeper) failures(r *metadata.Record) int {
-	if t, ok := s.tried[r.Name]; ok && t.is(r) {
+	if t, ok := s.attempts[r.Name]; ok && t.isOf(r) {
 		return t.failures
 	}
 	return 0
 }
 
-// forgetTried forgets holds that are gone or were extended, and returns how many of the rest are set aside.
-func (s *Sweeper) forgetTried() (setAside int) {
-	for name, t := range s.tried {
+// forgetAttempts forgets holds that are gone or were extended, and returns how many of the rest are set aside.
+func (s *Sweeper) forgetAttempts() (setAside int) {
+	for name, t := range s.attempts {
 		switch r := s.cfg.Lock(name); {
-		case r == nil || !t.is(r):
-			delete(s.tried, name)
+		case r == nil || !t.isOf(r):
+			delete(s.attempts, name)
 		case t.failures >= maxFailures:
 			setAside++
 		}
@@ -88,12 +88,12 @@ type dueLock struct {
 func (s *Sweeper) removeDue(ctx context.Context) {
 	for s.removeBatch(ctx) && s.cfg.Clock() < s.nextScan {
 	}
-	s.land(0)
+	s.awaitCommits(0)
 }
 
 // removeBatch sends one batch of due locks and reports whether there was one. A later call of land returns its outcome.
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
-	s.land(s.together() - 1)
+	s.awaitCommits(s.maxPending() - 1)
 	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 {
 		return false
 	}
@@ -107,7 +107,7 @@ func (s *Sweeper) removeBatch(ctx context.Context) bool {
 
 // nextBatch takes due locks from the queue and decides again about each, with its current record.
 func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueLock {
-	size := s.pace.size
+	size := s.sizer.size
 	if s.brake {
 		if size = 1; now.Mono < s.nextSlot {
 			return nil
@@ -128,8 +128,8 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueL
 		switch {
 		case at > now.Mono:
 			next.at = at
-			s.later(next)
-		case d.HeldBack == staleness.Exclude, d.HeldBack == "" && s.cfg.Mode == DryRun:
+			s.requeue(next)
+		case d.HeldBack == staleness.RuleExclude, d.HeldBack == "" && s.cfg.Mode == DryRun:
 			s.skip(r, d, now)
 		case d.HeldBack == "":
 			batch = append(batch, dueLock{record: r, allowedAt: max(d.At, s.observer.allowedSince()), proof: d.Proof})
@@ -138,8 +138,8 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueL
 	return batch
 }
 
-// later queues a candidate again, unless the next scan comes first and finds it anyway.
-func (s *Sweeper) later(c candidate) {
+// requeue queues a candidate again, unless the next scan comes first and finds it anyway.
+func (s *Sweeper) requeue(c candidate) {
 	if c.at <= s.nextScan+s.scanInterval() {
 		heap.Push(&s.soon, c)
 		if s.scanning {
@@ -153,76 +153,76 @@ func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.M
 	s.remember(r, 0, staleness.Never)
 	s.metrics.removals.skipped.Inc()
 	reason := "dry run: it would be removed"
-	if d.HeldBack == staleness.Exclude {
+	if d.HeldBack == staleness.RuleExclude {
 		reason = "it is excluded by name"
 	}
-	describe(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason", reason+": "+s.why(r, d.Proof, now)).
+	addRecord(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason", reason+": "+s.why(r, d.Proof, now)).
 		Msg("lock not removed")
 }
 
-// flight is a batch that was sent and whose outcome is not known yet.
-type flight struct {
+// pendingCommit is a batch that was sent and whose outcome is not known yet.
+type pendingCommit struct {
 	batch    []dueLock
 	removals []metadata.Removal
 	sent     time.Duration
-	landed   chan landing
+	done     chan commitResult
 }
 
-// landing is the outcome of a flight.
-type landing struct {
+// commitResult is the outcome of a pending commit.
+type commitResult struct {
 	errs []error
 	at   staleness.Moment
 }
 
-// together returns how many batches may be in flight at once.
-func (s *Sweeper) together() int {
+// maxPending returns how many batches may be in flight at once.
+func (s *Sweeper) maxPending() int {
 	if s.brake {
 		return 1
 	}
-	return inFlight
+	return maxPendingCommits
 }
 
-// send commits one batch and finishes it even if ctx ends meanwhile. Until it lands, its locks are not tried again.
+// send commits one batch and finishes it even if ctx ends meanwhile. Until its outcome is known, its locks are not tried again.
 func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Moment) {
-	f := flight{batch: batch, removals: make([]metadata.Removal, len(batch)), landed: make(chan landing, 1)}
+	p := pendingCommit{batch: batch, removals: make([]metadata.Removal, len(batch)), done: make(chan commitResult, 1)}
 	for i, d := range batch {
 		ended := metadata.EndedAutoUnlocked
 		if d.proof {
 			ended = metadata.EndedAbandoned
 		}
 		ending := metadata.NewEnding(d.record, ended, s.cfg.ID, s.why(d.record, d.proof, now), now.Wall)
-		f.removals[i] = metadata.Removal{Record: d.record, Ending: ending}
+		p.removals[i] = metadata.Removal{Record: d.record, Ending: ending}
 		if !d.proof {
-			f.removals[i].Delay = d.record.DelayOf(s.cfg.Policy.LockDelay)
+			p.removals[i].Delay = d.record.DelayOf(s.cfg.Policy.LockDelay)
 		}
 		s.remember(d.record, s.failures(d.record), staleness.Never)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
-	f.sent = s.cfg.Clock()
+	p.sent = s.cfg.Clock()
 	s.observer.removing.Add(1)
 	go func() {
 		defer cancel()
-		errs := s.cfg.Remove(ctx, f.removals)
+		errs := s.cfg.Remove(ctx, p.removals)
 		s.observer.removing.Add(-1)
-		f.landed <- landing{errs, s.cfg.moment()}
+		p.done <- commitResult{errs, s.cfg.moment()}
 	}()
-	s.flying = append(s.flying, f)
+	s.pending = append(s.pending, p)
 }
 
-// land waits until at most most batches are in flight, and settles the others.
-func (s *Sweeper) land(most int) {
-	for len(s.flying) > most {
-		f := s.flying[0]
-		s.flying = s.flying[1:]
-		done := <-f.landed
-		s.nextSlot = done.at.Mono + brakeEvery
-		s.pace.took(done.at.Mono-f.sent, s.observer.usual(), len(f.batch))
-		for i, d := range f.batch {
-			err := fmt.Errorf("%d answers to %d removals", len(done.errs), len(f.batch))
-			if len(done.errs) == len(f.batch) {
-				err = done.errs[i]
+// awaitCommits waits until at most limit batches are in flight, and settles the others.
+func (s *Sweeper) awaitCommits(limit int) {
+	for len(s.pending) > limit {
+		p := s.pending[0]
+		s.pending = s.pending[1:]
+		result := <-p.done
+		s.nextSlot = result.at.Mono + brakeEvery
+		s.sizer.adjust(result.at.Mono-p.sent, s.observer.usualWriteTime(), len(p.batch))
+		for i, d := range p.batch {
+			err := fmt.Errorf("%d answers to %d removals", len(result.errs), len(p.batch))
+			if len(result.errs) == len(p.batch) {
+				err = result.errs[i]
 			}
-			s.settle(d, f.removals[i].Ending.Why, err, done.at)
+			s.settle(d, p.removals[i].Ending.Why, err, result.at)
 		}
 	}
 }
@@ -234,16 +234,16 @@ func (s *Sweeper) settle(d dueLock, why string, err error, now staleness.Moment)
 	case err == nil:
 		s.remember(r, 0, now.Mono+viewCatchesUp)
 		s.metrics.removed(r, d.proof, now.Wall, now.Mono-d.allowedAt)
-		describe(s.cfg.Log.Warn(), r).Str("result", "success").Str("reason", why).Msg("lock removed")
+		addRecord(s.cfg.Log.Warn(), r).Str("result", "success").Str("reason", why).Msg("lock removed")
 	case errors.Is(err, metadata.ErrChanged):
 		s.remember(r, 0, now.Mono+retryConflict)
 		s.metrics.removals.conflict.Inc()
-		describe(s.cfg.Log.Info(), r).Str("result", "conflict").
+		addRecord(s.cfg.Log.Info(), r).Str("result", "conflict").
 			Str("reason", "the holder or another unlocker was faster").Msg("lock not removed")
 	default:
 		s.failed(r, err, now)
 	}
-	s.later(candidate{at: s.tried[r.Name].next, deadline: r.AutoUnlockAt, lock: r.Name})
+	s.requeue(candidate{at: s.attempts[r.Name].next, deadline: r.AutoUnlockAt, lock: r.Name})
 }
 
 // failed records a failure. The wait doubles each time; a removal that failed six times is set aside, and retried every
@@ -256,23 +256,23 @@ func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
 	}
 	s.remember(r, failures, now.Mono+wait)
 	s.metrics.removals.failed.Inc()
-	describe(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).
+	addRecord(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).
 		Int("failures", failures).Stringer("retry_in", wait).Msg("lock not removed")
 }
 
 // maxDeaths bounds the locks that are looked up by name; a scan finds any number.
 const maxDeaths = 10_000
 
-// Died reports that the holder of the lock is now proven to have ended, so that the sweeper looks at it without waiting
-// for the next scan. It does not block.
-func (s *Sweeper) Died(lock string) {
+// HolderDied reports that the holder of the lock is now proven to have ended, so that the sweeper looks at it without
+// waiting for the next scan. It does not block.
+func (s *Sweeper) HolderDied(lock string) {
 	s.mu.Lock()
 	if len(s.deaths) <= maxDeaths {
 		s.deaths = append(s.deaths, lock)
 	}
 	s.mu.Unlock()
 	select {
-	case s.arrived <- struct{}{}:
+	case s.wakeUp <- struct{}{}:
 	default:
 	}
 }
@@ -288,7 +288,7 @@ func (s *Sweeper) lookAtDeaths() {
 		return
 	}
 	c, now := s.conditions()
-	if c.AlertOnly || !c.Forward || !s.cfg.Policy.UnlockAbandoned {
+	if c.AlertOnly || !c.NeverWentBack || !s.cfg.Policy.UnlockAbandoned {
 		return
 	}
 	for _, name := range deaths {

@@ -36,8 +36,8 @@ type findings struct {
 // scanChunk is the number of locks after which a scan pauses to remove locks that have become due.
 const scanChunk = 2000
 
-// scan judges every lock: it counts states, logs locks that started to alert, and queues locks that may become removable
-// soon.
+// scan judges every lock: it counts states, logs locks that started to alert, and queues locks that may become
+// removable soon.
 func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
 	s.scanning = true
 	defer func() { s.scanning = false }()
@@ -65,12 +65,12 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 			continue
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)
-		if due := dueAt.Sub(now.Wall) <= brakeWithin; due && !s.spared(r) {
+		if due := dueAt.Sub(now.Wall) <= brakeWithin; due && !s.isNeverRemoved(r) {
 			f.dueSoon++
 		}
 		f.heldBack[d.HeldBack]++
 		at := max(d.At, s.notBefore(r))
-		if at <= horizon && !c.AlertOnly && c.Forward {
+		if at <= horizon && !c.AlertOnly && c.NeverWentBack {
 			soon = append(soon, candidate{at: at, deadline: dueAt, lock: r.Name})
 		}
 	}
@@ -79,7 +79,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	s.soon, s.alerting = soon, alerting
 	heap.Init(&s.soon)
 	s.due.queue = s.due.queue[:0]
-	f.setAside = s.forgetTried()
+	f.setAside = s.forgetAttempts()
 	s.engageBrake(&f, locks)
 	s.publish(f)
 }
@@ -94,8 +94,8 @@ func (s *Sweeper) dueAt(v staleness.Verdict) time.Time {
 	return protocol.Earlier(due, v.RemoveAt)
 }
 
-// spared reports whether the operator does not want the lock removed.
-func (s *Sweeper) spared(r *metadata.Record) bool {
+// isNeverRemoved reports whether the operator does not want the lock removed.
+func (s *Sweeper) isNeverRemoved(r *metadata.Record) bool {
 	return s.cfg.Mode != AutoUnlock || s.excluded(r.Name)
 }
 
@@ -104,7 +104,7 @@ func (s *Sweeper) spared(r *metadata.Record) bool {
 func (s *Sweeper) engageBrake(f *findings, locks int) {
 	f.brake = f.dueSoon > brakeAbove && 2*f.dueSoon > locks
 	if f.brake {
-		f.heldBack[staleness.Brake] = f.heldBack[""]
+		f.heldBack[staleness.RuleBrake] = f.heldBack[""]
 	}
 	if f.brake != s.brake {
 		s.cfg.Log.Error().Bool("on", f.brake).Int("due", f.dueSoon).Int("locks", locks).
@@ -116,7 +116,7 @@ func (s *Sweeper) engageBrake(f *findings, locks int) {
 // publish makes the findings available to the metrics, the page and the presence record.
 func (s *Sweeper) publish(f findings) {
 	var heldBack []string
-	for _, rule := range staleness.HoldBacks() {
+	for _, rule := range staleness.HeldBackRules() {
 		if f.heldBack[rule] > 0 {
 			heldBack = append(heldBack, string(rule))
 		}
@@ -136,7 +136,7 @@ func (s *Sweeper) logAlert(r *metadata.Record, v staleness.Verdict, started int)
 		if v.State == staleness.Abandoned {
 			message = "the lock is abandoned"
 		}
-		describe(s.cfg.Log.Warn(), r).Str("state", string(v.State)).Msg(message)
+		addRecord(s.cfg.Log.Warn(), r).Str("state", string(v.State)).Msg(message)
 	case started == maxAlertLines+1:
 		s.cfg.Log.Warn().Int("more_than", maxAlertLines).Msg("many locks started to alert at once: not all are logged")
 	}
@@ -175,19 +175,19 @@ const (
 	delayOthers = 25 * time.Millisecond
 	delayTimes  = 2
 
-	// inFlight batches keep etcd busy while one is settled and the next is decided. Two small batches delay others as
-	// much as a large one.
-	inFlight = 2
-	minBatch = 32
-	maxBatch = 64
+	// maxPendingCommits batches keep etcd busy while one is settled and the next is decided. Two small batches delay
+	// others as much as a large one.
+	maxPendingCommits = 2
+	minBatch          = 32
+	maxBatch          = 64
 )
 
-// pace decides how many removals are in one commit: as many as do not slow other clients too much.
-type pace struct{ size int }
+// batchSizer decides how many removals are in one commit: as many as do not slow other clients too much.
+type batchSizer struct{ size int }
 
-// took adjusts the pace after a commit of n removals that took d. usual is the duration of a write that no removal
+// adjust changes the size after a commit of n removals that took d. usual is the duration of a write that no removal
 // delays.
-func (p *pace) took(d, usual time.Duration, n int) {
+func (p *batchSizer) adjust(d, usual time.Duration, n int) {
 	allowed := max(delayOthers, delayTimes*usual)
 	switch felt := d - usual; {
 	case felt > allowed:
@@ -197,25 +197,25 @@ func (p *pace) took(d, usual time.Duration, n int) {
 	}
 }
 
-// writesKept is the number of canaries that determine how long a write usually takes.
-const writesKept = 60
+// maxWriteTimes is the number of canaries that determine how long a write usually takes.
+const maxWriteTimes = 60
 
-// wrote records the duration of a canary that no removal delayed.
-func (o *observer) wrote(took time.Duration) {
-	if len(o.writes) == writesKept {
-		o.writes = slices.Delete(o.writes, 0, 1)
+// addWriteTime records the duration of a canary that no removal delayed.
+func (o *observer) addWriteTime(took time.Duration) {
+	if len(o.writeTimes) == maxWriteTimes {
+		o.writeTimes = slices.Delete(o.writeTimes, 0, 1)
 	}
-	o.writes = append(o.writes, took)
+	o.writeTimes = append(o.writeTimes, took)
 }
 
-// usual returns the usual duration of a write that no removal delays: the median of the last ones.
-func (o *observer) usual() time.Duration {
+// usualWriteTime returns the usual duration of a write that no removal delays: the median of the last ones.
+func (o *observer) usualWriteTime() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.writes) == 0 {
+	if len(o.writeTimes) == 0 {
 		return 0
 	}
-	return slices.Sorted(slices.Values(o.writes))[len(o.writes)/2]
+	return slices.Sorted(slices.Values(o.writeTimes))[len(o.writeTimes)/2]
 }
 
 // removeTickets removes the tickets of waiters that should have given up by now, so that they do not block those behind
@@ -224,8 +224,8 @@ func (o *observer) usual() time.Duration {
 func (s *Sweeper) removeTickets(ctx context.Context) {
 	c, now := s.conditions()
 	watched := now.Mono-c.LastGap >= s.cfg.Policy.MinWarning
-	if s.cfg.Mode != AutoUnlock || !watched || !c.Writable || !c.Fresh || !c.Forward ||
-		c.WallClock != staleness.Verified {
+	if s.cfg.Mode != AutoUnlock || !watched || !c.Writable || !c.Fresh || !c.NeverWentBack ||
+		c.WallClock != staleness.ClockVerified {
 		return
 	}
 	try, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.scanInterval()/4)
@@ -233,7 +233,7 @@ func (s *Sweeper) removeTickets(ctx context.Context) {
 	removed := 0
 	for _, waiters := range s.cfg.Queues() {
 		for _, w := range waiters {
-			if !s.overdue(w, now) {
+			if !s.isOverdue(w, now) {
 				continue
 			}
 			if removed == maxBatch || ctx.Err() != nil || try.Err() != nil || !s.removeTicket(try, w) {
@@ -244,9 +244,9 @@ func (s *Sweeper) removeTickets(ctx context.Context) {
 	}
 }
 
-// overdue reports whether the waiter should have given up by now, both by the times that it wrote and, in case its
+// isOverdue reports whether the waiter should have given up by now, both by the times that it wrote and, in case its
 // clock is behind, by our monotonic clock.
-func (s *Sweeper) overdue(w metadata.Waiter, now staleness.Moment) bool {
+func (s *Sweeper) isOverdue(w metadata.Waiter, now staleness.Moment) bool {
 	if w.TimeoutAt.IsZero() || w.Since.IsZero() || now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew)) {
 		return false
 	}

@@ -39,18 +39,18 @@ type Sweeper struct {
 
 	// Only the goroutine of the sweep touches these.
 	nextScan time.Duration
-	soon     queue            // locks that may become removable before the end of the next scan
-	due      dueQueue         // locks that may be removable now
-	scanning bool             // a scan is running, whose candidates will replace soon and due
-	retries  []candidate      // candidates that were queued again during the scan
-	tried    map[string]tried // by lock: outcomes worth remembering
-	alerting map[string]int64 // by lock: the tokens of alerting holds, so that each is logged once
-	flying   []flight         // batches of removals, oldest first
-	pace     pace
+	soon     queue              // locks that may become removable before the end of the next scan
+	due      dueQueue           // locks that may be removable now
+	scanning bool               // a scan is running, whose candidates will replace soon and due
+	retries  []candidate        // candidates that were queued again during the scan
+	attempts map[string]attempt // by lock: outcomes worth remembering
+	alerting map[string]int64   // by lock: the tokens of alerting holds, so that each is logged once
+	pending  []pendingCommit    // batches of removals, oldest first
+	sizer    batchSizer
 	nextSlot time.Duration // of the brake
 	brake    bool
 
-	arrived chan struct{} // receives a value when something was added to deaths
+	wakeUp chan struct{} // receives a value when something was added to deaths
 
 	mu     sync.Mutex
 	found  findings // of the last scan
@@ -67,9 +67,9 @@ func New(cfg Config) (*Sweeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	s := &Sweeper{cfg: cfg, excluded: excluded.MatchString, tried: map[string]tried{}, pace: pace{maxBatch},
+	s := &Sweeper{cfg: cfg, excluded: excluded.MatchString, attempts: map[string]attempt{}, sizer: batchSizer{maxBatch},
 		metrics: newMetrics(cfg.Attributes),
-		arrived: make(chan struct{}, 1)}
+		wakeUp:  make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)
 	return s, nil
 }
@@ -94,7 +94,7 @@ func (s *Sweeper) sweep(ctx context.Context) {
 			return
 		case <-s.observer.changed:
 			s.nextScan = 0
-		case <-s.arrived:
+		case <-s.wakeUp:
 			s.lookAtDeaths()
 		case <-timer.C:
 		}
@@ -106,7 +106,7 @@ func (s *Sweeper) sweep(ctx context.Context) {
 		} else {
 			s.removeDue(ctx)
 		}
-		timer.Reset(s.pause())
+		timer.Reset(s.untilNext())
 	}
 }
 
@@ -124,8 +124,8 @@ func (s *Sweeper) conditions() (staleness.Conditions, staleness.Moment) {
 	return c, now
 }
 
-// pause returns how long to sleep until there is something to do.
-func (s *Sweeper) pause() time.Duration {
+// untilNext returns how long to sleep until there is something to do.
+func (s *Sweeper) untilNext() time.Duration {
 	due := staleness.Never
 	switch {
 	case s.due.Len() > 0:
@@ -146,12 +146,12 @@ type Status struct {
 	SetAside int                     // locks whose removal failed so often that it is retried only every few minutes
 	Brake    bool                    // this unlocker removes only one lock a second
 
-	Writable   bool // etcd accepted a write within seconds
-	Fresh      bool // the view is complete and fresh
-	Forward    bool // etcd did not go back, as far as the running unlockers know
-	WallClock  staleness.WallClock
-	Offset     time.Duration // our wall clock minus the median of the others
-	ClockJumps int64
+	Writable      bool // etcd accepted a write within seconds
+	Fresh         bool // the view is complete and fresh
+	NeverWentBack bool // etcd did not go back, as far as the running unlockers know
+	WallClock     staleness.ClockStatus
+	Offset        time.Duration // our wall clock minus the median of the others
+	ClockJumps    int64
 }
 
 // Status returns the current state. It may be called at any time.
@@ -166,9 +166,9 @@ func (s *Sweeper) Status() Status {
 	status := Status{
 		States: maps.Clone(found.states), HeldBack: map[staleness.Rule]int{},
 		SetAside: found.setAside, Brake: found.brake, Writable: c.Writable,
-		Fresh: c.Fresh, Forward: c.Forward, WallClock: c.WallClock, Offset: o.offset, ClockJumps: o.jumps,
+		Fresh: c.Fresh, NeverWentBack: c.NeverWentBack, WallClock: c.WallClock, Offset: o.offset, ClockJumps: o.jumps,
 	}
-	for _, rule := range staleness.HoldBacks() {
+	for _, rule := range staleness.HeldBackRules() {
 		status.HeldBack[rule] = found.heldBack[rule]
 	}
 	return status

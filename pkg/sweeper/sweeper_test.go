@@ -94,7 +94,7 @@ func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 			if s.presence[n.id].Mode != string(mode) {
 				t.Errorf("announced %+v", s.presence[n.id])
 			}
-			if p, ok := staleness.Published(s.presence[n.id].Sweep); !ok || p != staleness.DefaultPolicy() {
+			if p, ok := staleness.FromPresence(s.presence[n.id].Sweep); !ok || p != staleness.DefaultPolicy() {
 				t.Errorf("announced %+v", s.presence[n.id].Sweep)
 			}
 		}))

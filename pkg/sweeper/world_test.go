@@ -140,7 +140,7 @@ func (s *store) state(name string) {
 	})
 	for _, n := range s.nodes {
 		if n.watches {
-			n.Died(name)
+			n.HolderDied(name)
 		}
 	}
 }

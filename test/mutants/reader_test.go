@@ -83,7 +83,7 @@ var readerSuites = []suite{
 	}},
 	{"internal/lockmetrics", []fault{
 		// Series, which are as many as their names are bounded.
-		{"series-names", `state != staleness.Held`, `true`, "TestAcknowledgementsAreCounted"},
+		{"series-names", `state != staleness.Held`, `true`, "TestOnlyLocksThatNeedAttentionHaveSeries"},
 		{"series-most", `overdue(j, s.kept[s.limit-1]) >= 0`, `true`,
 			"TestMostOverdueLocksKeepTheirSeries"},
 		{"series-taken", `!taken[key]`, `true`, "TestDuplicateLabelIsDroppedAndCounted"},

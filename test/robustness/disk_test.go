@@ -77,7 +77,7 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 	}
 	lostFor(t, held)
 	for _, p := range s.unlockers { // the locks of the dead, of who is cut off, and of three whose holders live
-		s.heldBack(p, staleness.Etcd, 5)
+		s.heldBack(p, staleness.RuleEtcd, 5)
 	}
 	repaired := time.Now()
 	repair()

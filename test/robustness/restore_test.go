@@ -182,7 +182,7 @@ func TestARestoreThatLowersTheRaftTermWaitsForARestart(t *testing.T) {
 func (b *backup) waitForConfirmation() {
 	b.t.Helper()
 	for _, p := range b.unlockers {
-		b.heldBack(p, staleness.Revision, 2)
+		b.heldBack(p, staleness.RuleRevision, 2)
 		if !says(b.t, p, "etcd went back to an older state") {
 			b.t.Errorf("%s does not say what happened", p.name)
 		}

@@ -59,7 +59,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 		lockview.Options{
 			Ended:   func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
 			Taken:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },
-			Died:    func(lock *metadata.Record) { r.sweeper.Died(lock.Name) },
+			Died:    func(lock *metadata.Record) { r.sweeper.HolderDied(lock.Name) },
 			Explain: etcdconn.Explain, Log: log,
 		})
 	r.trouble = wiring.Trouble(etcd, layout, r.view, log)

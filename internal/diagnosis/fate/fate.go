@@ -56,7 +56,7 @@ func Of(running []metadata.Presence) Fate {
 		if f.Removes && !removes(*p) {
 			continue
 		}
-		policy, ok := staleness.Published(p.Sweep)
+		policy, ok := staleness.FromPresence(p.Sweep)
 		if !ok {
 			f.Silent = append(f.Silent, p.ID)
 			continue
@@ -199,7 +199,7 @@ type setting struct {
 func settings() []setting {
 	published := func(name string, value func(staleness.Policy) string) setting {
 		return setting{name, func(p *metadata.Presence) (string, bool) {
-			policy, ok := staleness.Published(p.Sweep)
+			policy, ok := staleness.FromPresence(p.Sweep)
 			return value(policy), ok
 		}}
 	}
@@ -208,7 +208,7 @@ func settings() []setting {
 	}
 	return []setting{
 		{"mode", func(p *metadata.Presence) (string, bool) { return p.Mode, p.Mode != "" }},
-		published("sweep.abandoned", func(p staleness.Policy) string { return p.Publish(nil).Abandoned }),
+		published("sweep.abandoned", func(p staleness.Policy) string { return p.ToPresence(nil).Abandoned }),
 		lasting("sweep.abandoned-grace", func(p staleness.Policy) time.Duration { return p.AbandonedGrace }),
 		lasting("sweep.clock-skew", func(p staleness.Policy) time.Duration { return p.ClockSkew }),
 		lasting("sweep.min-warning", func(p staleness.Policy) time.Duration { return p.MinWarning }),
@@ -303,17 +303,17 @@ func Reasons(rules []string) string {
 // Words says why an unlocker removes nothing now. A rule that is not known here stands as it is.
 func Words(rule string) string {
 	switch staleness.Rule(rule) {
-	case staleness.Gap:
+	case staleness.RuleGap:
 		return "the unlocker was offline and is giving holders time to extend"
-	case staleness.Stale:
+	case staleness.RuleStale:
 		return "the unlocker's view of the locks is out of date"
-	case staleness.Etcd:
+	case staleness.RuleEtcd:
 		return "etcd takes no writes, so holders cannot extend either"
-	case staleness.Clock:
+	case staleness.RuleClock:
 		return "the unlocker's clock cannot be trusted"
-	case staleness.Revision:
+	case staleness.RuleRevision:
 		return "etcd went back to an older revision"
-	case staleness.Brake:
+	case staleness.RuleBrake:
 		return "too many locks are due at once"
 	}
 	return rule

@@ -18,7 +18,7 @@ func unlocker(id string, change func(*staleness.Policy), exclude ...string) meta
 	if change != nil {
 		change(&p)
 	}
-	return metadata.Presence{ID: id, Mode: fate.AutoUnlock, Sweep: p.Publish(exclude)}
+	return metadata.Presence{ID: id, Mode: fate.AutoUnlock, Sweep: p.ToPresence(exclude)}
 }
 
 func of(running ...metadata.Presence) []metadata.Presence { return running }
@@ -77,7 +77,7 @@ func TestFastestUnlockerDetermines(t *testing.T) {
 }
 
 func quickPolicy(p metadata.Presence) staleness.Policy {
-	policy, _ := staleness.Published(p.Sweep)
+	policy, _ := staleness.FromPresence(p.Sweep)
 	return policy
 }
 
@@ -155,8 +155,8 @@ func TestUnlockersPauseTogether(t *testing.T) {
 		}
 		return p
 	}
-	gap := held(staleness.Gap)
-	clock := held(staleness.Clock, staleness.Gap)
+	gap := held(staleness.RuleGap)
+	clock := held(staleness.RuleClock, staleness.RuleGap)
 	watches := metadata.Presence{Mode: "dry-run"}
 	for name, c := range map[string]struct {
 		got  []string
@@ -164,8 +164,8 @@ func TestUnlockersPauseTogether(t *testing.T) {
 	}{
 		"all":                {fate.Pause([]metadata.Presence{watches, clock, gap}), 2},
 		"one is free":        {fate.Pause([]metadata.Presence{clock, held()}), 0},
-		"one but for a rule": {fate.Pause([]metadata.Presence{clock, gap}, staleness.Gap), 0},
-		"all but for a rule": {fate.Pause([]metadata.Presence{clock, clock}, staleness.Gap), 1},
+		"one but for a rule": {fate.Pause([]metadata.Presence{clock, gap}, staleness.RuleGap), 0},
+		"all but for a rule": {fate.Pause([]metadata.Presence{clock, clock}, staleness.RuleGap), 1},
 		"none removes":       {fate.Pause([]metadata.Presence{watches}), 0},
 	} {
 		if len(c.got) != c.want {

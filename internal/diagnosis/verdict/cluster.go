@@ -47,9 +47,11 @@ func (c *Cluster) unlockersWords() (lead sentence, alert string) {
 }
 
 // heldBack returns the rules that hold back all removals, except the gap after a restart.
-func (c *Cluster) heldBack() []string { return fate.Pause(c.Running, staleness.Gap) }
+func (c *Cluster) heldBack() []string { return fate.Pause(c.Running, staleness.RuleGap) }
 
-func onlyBrake(rules []string) bool { return len(rules) == 1 && rules[0] == string(staleness.Brake) }
+func onlyBrake(rules []string) bool {
+	return len(rules) == 1 && rules[0] == string(staleness.RuleBrake)
+}
 
 // maxNamed is how many locks of a deadlock are named.
 const maxNamed = 3

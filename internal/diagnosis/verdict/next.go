@@ -14,7 +14,7 @@ import (
 // clock that cannot be trusted.
 func (c *Cluster) paused(l *Lock) []string {
 	if l.Judged.State == staleness.Abandoned {
-		return fate.Pause(c.Running, staleness.Gap, staleness.Clock)
+		return fate.Pause(c.Running, staleness.RuleGap, staleness.RuleClock)
 	}
 	return fate.Pause(c.Running)
 }

@@ -189,9 +189,9 @@ func systems() map[string]verdict.Cluster {
 	shared := late
 	shared.name, shared.shares = "pool", 3
 	brake := sound
-	brake.heldBack = []string{string(staleness.Brake)}
+	brake.heldBack = []string{string(staleness.RuleBrake)}
 	clock := sound
-	clock.heldBack = []string{string(staleness.Gap), string(staleness.Clock)}
+	clock.heldBack = []string{string(staleness.RuleGap), string(staleness.RuleClock)}
 	return map[string]verdict.Cluster{
 		"etcd is silent, and a lock is late": changed(func(c *verdict.Cluster) { c.Heard = ago(12 * s) }, late),
 		"etcd is silent, and why is known": changed(func(c *verdict.Cluster) {

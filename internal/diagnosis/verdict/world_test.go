@@ -123,7 +123,7 @@ func policies() []runs {
 		{name: "unlock", mode: fate.AutoUnlock, abandons: true},
 		{name: "watch", mode: "alert-only"},
 		{name: "exclude", mode: fate.AutoUnlock, abandons: true, exclude: []string{"*"}},
-		{name: "gap", mode: fate.AutoUnlock, abandons: true, heldBack: []string{string(staleness.Gap)}},
+		{name: "gap", mode: fate.AutoUnlock, abandons: true, heldBack: []string{string(staleness.RuleGap)}},
 	}
 }
 
@@ -132,7 +132,7 @@ func (u runs) cluster(subjects ...subject) verdict.Cluster {
 	if u.mode != "" {
 		p := staleness.DefaultPolicy()
 		p.UnlockAbandoned = u.abandons
-		c.Running = []metadata.Presence{{ID: "eu-1", Mode: u.mode, HeldBack: u.heldBack, Sweep: p.Publish(u.exclude)}}
+		c.Running = []metadata.Presence{{ID: "eu-1", Mode: u.mode, HeldBack: u.heldBack, Sweep: p.ToPresence(u.exclude)}}
 	}
 	c.Fate = fate.Of(c.Running)
 	c.Ranking = &verdict.Ranking{}

@@ -83,7 +83,7 @@ func TestRemovalInFlightIsNotSentAgain(t *testing.T) {
 		}
 		s.wait(time.Millisecond)
 		for i := range 200 {
-			n.Died(fmt.Sprintf("due-%05d", i))
+			n.HolderDied(fmt.Sprintf("due-%05d", i))
 		}
 		s.wait(time.Minute)
 		if len(s.removed) != 200 {
