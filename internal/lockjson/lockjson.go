@@ -43,8 +43,6 @@ type Lock struct {
 	Asked               *Asked        `json:"asked"`
 	Extended            *Extended     `json:"extended"`
 	Acknowledged        *Acknowledged `json:"acknowledged"`
-	Summary             *string       `json:"summary"`
-	Description         *string       `json:"description"`
 	URL                 string        `json:"url,omitempty"`
 }
 
@@ -96,9 +94,6 @@ func New(r *metadata.Record, v staleness.Verdict, q *verdict.Queue, now time.Tim
 		Asked: newAsked(r, now), Extended: newExtended(r.Extended, now),
 		Acknowledged: newAcknowledged(r.AcknowledgedAt(now), now),
 	}
-	summary, description := summarize(r, v)
-	l.Summary = &summary
-	l.Description = &description
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
 	l.AutoUnlockAt, l.AutoUnlockIn = Instant(v.AutoUnlockAt, now)
@@ -133,8 +128,6 @@ func Whole(name string, holders []Lock, q *verdict.Queue, now time.Time) Lock {
 func (l *Lock) add(holder *Lock) {
 	if l.State == nil || holder.State.Urgency() < l.State.Urgency() {
 		l.State = holder.State
-		l.Summary = holder.Summary
-		l.Description = holder.Description
 	}
 	l.Expiring = l.Expiring || holder.Expiring
 	if l.Kind == nil {

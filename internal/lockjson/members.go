@@ -73,7 +73,6 @@ func LockShape() Shape {
 		{"asked", "the request to the holder to finish; null when there is none"},
 		{"extended", "who gave the holder more time; null when nobody did"},
 		{"acknowledged", "who looks at the lock now; null when nobody does"},
-		{"summary, description", "how the lock stands, in the words of alerts; null when nobody holds it"},
 		{"url", "the page of the hold; only the page's API has it"},
 	}}
 }

@@ -1,7 +1,6 @@
 package mutants_test
 
 const neverLeft = "TestInconsistenciesAreFound"
-const theWorst = "TestMostUrgentAlertIsChosen"
 
 // readerSuites are what people and other programs are told, and the programs themselves.
 var readerSuites = []suite{
@@ -95,9 +94,6 @@ var readerSuites = []suite{
 		// What the API and mutexctl say of a lock.
 		{"json-urgent", `holder.State.Urgency() < l.State.Urgency()`, `false`,
 			"TestTheStateOfAWholeLockIsTheMostUrgent"},
-		{"worst-abandoned", `case «!v.AbandonedAt.IsZero()»:`, `false`, theWorst},
-		{"worst-expired", `case «v.State == staleness.Expired»:`, `false`, theWorst},
-		{"worst-clock", `case «v.ClockOff != 0»:`, `false`, theWorst},
 	}},
 	{"internal/etcdconn", []fault{
 		// How programs reach etcd.
