@@ -242,11 +242,10 @@ packages: $(NFPM) $(GO_LICENSES) ## deb and rpm of unlocker, mutexdash and mutex
 PLATFORMS ?=
 
 .PHONY: release
-release: $(NFPM) $(CYCLONEDX) $(GO_LICENSES) ## all that a release has besides the image, into dist/release, and what lists it, into dist/listings: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
+release: $(NFPM) $(CYCLONEDX) $(GO_LICENSES) ## all that a release has besides the image, into dist/release: VERSION=v1.2.3, PLATFORMS="linux/amd64 …" for less
 	@command -v zip > /dev/null || .ci/need zip zip
 	@command -v jq > /dev/null || .ci/need jq jq
 	deploy/release $(NFPM) $(CYCLONEDX) $(GO_LICENSES) $(VERSION) dist/release $(PLATFORMS)
-	deploy/listings $(VERSION) dist/release dist/listings
 
 .PHONY: release-dry-run
 release-dry-run: $(NFPM) $(CYCLONEDX) $(GO_LICENSES) ## build a release for this platform and for Windows, and look at what is in it; PLATFORMS for others
