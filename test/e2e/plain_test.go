@@ -13,7 +13,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
-	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -184,21 +183,4 @@ func TestUnlockerStopsInOrder(t *testing.T) {
 	if present() && !strings.Contains(u.Output(), "the presence record is left to expire") { // etcd was too slow
 		t.Error("its presence record is left")
 	}
-}
-
-// TestLandingPage looks at the page below a path, as behind a proxy.
-func TestLandingPage(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Start(t)
-	addr := proctest.FreeAddr(t)
-	start(t, "unlocker", "--policy=auto-unlock", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+addr,
-		"--web.external-url=https://ops.example.com/unlocker/")
-	answers(t, addr, "/unlocker/-/ready", 200)
-	answers(t, addr, "/unlocker/-/healthy", 200)
-	page := answers(t, addr, "/unlocker/", 200)
-	if err := contains(page, `href="./metrics"`, `href="./readyz"`); err != nil {
-		t.Error(err)
-	}
-	answers(t, addr, "/unlocker/nonsense", 404)
-	answers(t, addr, "/", 404)
 }

@@ -74,27 +74,6 @@ func take(t *testing.T, c *clientv3.Client, name string) {
 	}
 }
 
-func TestDashboardStartsWithoutEtcdAndRecovers(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Start(t)
-	take(t, etcd.Client(t), "nightly/run")
-	etcd.Stop()
-	p := start(t, etcd.Endpoint())
-	answers(t, p.pages+"/", http.StatusServiceUnavailable, "No data yet")
-	answers(t, p.pages+"/api/v1/locks", http.StatusServiceUnavailable, "not_loaded")
-	answers(t, p.ops+"/-/ready", http.StatusServiceUnavailable, "not loaded yet")
-	answers(t, p.ops+"/-/healthy", http.StatusOK, "alive")
-	answers(t, p.ops+"/metrics", http.StatusOK, "mutexdash_etcd_up 0")
-	etcd.Restart(t)
-	answers(t, p.pages+"/", http.StatusOK, "nightly/run")
-	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "app/run.rb:3")
-	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
-	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="held"} 1`)
-	etcd.Stop()
-	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "etcd could not be read: ")
-	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
-}
-
 func TestReadOnlyRoleIsEnough(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Auth())
