@@ -60,10 +60,6 @@ cover: ## all tests; then coverage by function
 browser: chromium $(AXE) ## the pages in a real browser (installs Chromium and axe-core where they are missing)
 	go test -C test/browser -tags browser -count=1 -timeout 20m -parallel 6 .
 
-.PHONY: browser-bench
-browser-bench: chromium $(AXE) ## how long somebody who opens the list looks at nothing, in a real browser
-	go test -C test/browser -tags browser -run '^$$' -bench FirstPaint -benchtime 20x .
-
 .PHONY: screenshots
 screenshots: chromium $(AXE) ## the pictures in docs/images
 	go test -C test/browser -tags browser -count=1 -run TestPictures . -pictures $(CURDIR)/docs/images

@@ -15,7 +15,6 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -232,20 +231,6 @@ func (b *tab) prefer(pairs ...string) {
 	}
 	b.check(second(chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
 		emulation.SetEmulatedMediaParams{Features: features})))
-}
-
-// slow throttles scripts, layout and painting by this factor.
-func (b *tab) slow(times float64) {
-	b.t.Helper()
-	b.check(second(chromedp.Call(b.ctx, emulation.SetCPUThrottlingRate,
-		emulation.SetCPUThrottlingRateParams{Rate: times})))
-}
-
-// forgetful disables the tab's cache.
-func (b *tab) forgetful() {
-	b.t.Helper()
-	b.check(second(chromedp.Call(b.ctx, network.Enable, network.EnableParams{})))
-	b.check(second(chromedp.Call(b.ctx, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true})))
 }
 
 func (b *tab) theme(name string) {

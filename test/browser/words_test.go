@@ -119,31 +119,6 @@ func TestTickingTimesAreCheap(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstPaint reports how long a person who comes for the first time looks at nothing, before a page of 100
-// locks: the time to the first contentful paint. The budget is 300 ms, and 1000 ms with a processor that is four times
-// as slow.
-func BenchmarkFirstPaint(b *testing.B) {
-	s := newStage(b)
-	s.many(100)
-	for name, slowdown := range map[string]float64{"this machine": 1, "4 times as slow": 4} {
-		b.Run(name, func(b *testing.B) {
-			page := newTab(b, s)
-			page.forgetful()
-			page.slow(slowdown)
-			var took []float64
-			for b.Loop() {
-				page.open(s.url)
-				took = append(took, ask[float64](page, `new Promise((done) => new PerformanceObserver((list) =>
-					done(list.getEntriesByName("first-contentful-paint")[0].startTime))
-					.observe({type: "paint", buffered: true}))`))
-			}
-			slices.Sort(took)
-			b.ReportMetric(took[len(took)/2], "ms-median")
-			b.ReportMetric(took[len(took)*95/100], "ms-p95")
-		})
-	}
-}
-
 func TestPassedTimesReadAsSentences(t *testing.T) {
 	s, b := staged(t)
 	s.unlocker("auto-unlock")
