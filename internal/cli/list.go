@@ -13,7 +13,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -39,8 +38,8 @@ func newList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [PATTERN...]",
 		Short: "List held locks, the most urgent first",
-		Long: `List the held locks, the most urgent first, as on the dashboard: by state, then by how many processes
-wait and for how long, then by what is due next.
+		Long: `List the held locks, the most urgent first, as on the dashboard: those that need a person, then those
+that unlockers remove by themselves, then those on time. The first line is the lock of the sentence above.
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
 Each holder of a semaphore or read-write lock has a line of its own, such as pool#2. WAITING counts the
@@ -118,7 +117,7 @@ func (o *listOptions) run(ctx context.Context) error {
 
 func (o *listOptions) listLocks(all *snapshot, now time.Time) error {
 	listed, policy := o.candidates(all, now)
-	found := slices.DeleteFunc(all.inOrder(listed, policy, locks.ParseOrder(o.sort), now),
+	found := slices.DeleteFunc(slices.Clone(all.judged(listed, policy, now).InOrder(locks.ParseOrder(o.sort))),
 		func(l *locks.Row) bool { return !o.wanted(l) })
 	shown := found
 	if o.limit > 0 {
@@ -158,20 +157,6 @@ func (o *listOptions) write(all *snapshot, shown []*locks.Row, p staleness.Polic
 		return writeNames(o.app.Stdout, shown, func(l *locks.Row) string { return l.Name })
 	}
 	return o.table(all, shown, now)
-}
-
-// inOrder returns the locks of these records, as judged by a policy, sorted.
-func (all *snapshot) inOrder(records []*metadata.Record, p staleness.Policy, o locks.Order,
-	now time.Time) []*locks.Row {
-	f := all.fate
-	f.Policy = withoutDefaults(p)
-	rows := make([]*locks.Row, len(records))
-	for i, r := range records {
-		queue := verdict.QueueOf(all.waiters[r.Queue()], now)
-		rows[i] = locks.NewRow(stated(r, now), &f, staleness.Moment{Wall: now}, &queue)
-	}
-	slices.SortFunc(rows, func(a, b *locks.Row) int { return strings.Compare(a.Name, b.Name) })
-	return locks.Sort(rows, o)
 }
 
 // wanted reports whether the lock is selected. An expiring one is held, too.

@@ -10,13 +10,15 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // cluster is what is known of the locks. Who looks once does not know for how long one has been free.
 func (all *snapshot) cluster(cycles []deadlock.Cycle, now time.Time) verdict.Cluster {
 	c := verdict.Cluster{Now: now, Running: all.unlockers, Fate: all.fate, Held: len(all.locks), Cycles: cycles,
-		Alarm: strings.Join(all.alarms, "; "), Ranking: all.ranking(now)}
+		Alarm: strings.Join(all.alarms, "; "), Ranking: all.judged(slices.Concat(all.locks, all.misplaced), all.fate.Policy, now).Ranking()}
 	for _, queue := range all.waiters {
 		c.Waiting += len(queue)
 	}
@@ -36,25 +38,6 @@ func (all *snapshot) selected(g globs) *snapshot {
 	return &some
 }
 
-func (all *snapshot) ranking(now time.Time) *verdict.Ranking {
-	r := &verdict.Ranking{}
-	holders := map[string][]verdict.Lock{}
-	for _, record := range slices.Concat(all.locks, all.misplaced) {
-		holders[record.Queue()] = append(holders[record.Queue()], heldLock(record, &all.fate, now))
-	}
-	for _, name := range slices.Sorted(maps.Keys(holders)) {
-		r.Add(verdict.Whole(name, holders[name], verdict.QueueOf(all.waiters[name], now)))
-	}
-	return r
-}
-
-// heldLock is a lock as a record alone describes it.
-func heldLock(r *metadata.Record, f *fate.Fate, now time.Time) verdict.Lock {
-	judged := judgeBy(f.Policy, r, now)
-	return verdict.Lock{Name: r.Name, Class: verdict.ClassOf(r, judged, f, now), Holder: r, Judged: judged,
-		Looked: r.AcknowledgedAt(now)}
-}
-
 // sayVerdict writes what a person must know first above a table, and what to do. It goes to stderr, so that the table
 // can be piped.
 func (all *snapshot) sayVerdict(a *app, now time.Time) {
@@ -67,16 +50,34 @@ func (all *snapshot) sayVerdict(a *app, now time.Time) {
 
 // verdict is what a person must know first of one lock; ok is false where nobody holds it.
 func (l *look) verdict() (v verdict.Verdict, ok bool) {
-	var held []verdict.Lock
+	var records []*metadata.Record
 	if len(l.Whole.Fields) > 0 {
-		held = append(held, heldLock(&l.Whole.Record, &l.fate, l.now))
+		records = append(records, &l.Whole.Record)
 	}
-	for _, r := range l.holders() {
-		held = append(held, heldLock(r, &l.fate, l.now))
-	}
-	if held == nil {
+	records = append(records, l.holders()...)
+	if records == nil {
 		return verdict.Verdict{}, false
 	}
-	whole := verdict.Whole(l.Whole.Name, held, verdict.QueueOf(l.Waiters, l.now))
+	queues := map[string][]metadata.Waiter{records[0].Queue(): l.Waiters}
+	rows := judged(records, queues, l.fate, l.now).Rows
+	whole := locks.Whole(l.Whole.Name, rows, *rows[0].Queue)
 	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate, Cycles: l.cycles}, l.Whole.Name, &whole)
+}
+
+// judged is the read model of records, as judged by a policy.
+func (all *snapshot) judged(records []*metadata.Record, p staleness.Policy, now time.Time) *locks.Snapshot {
+	f := all.fate
+	f.Policy = p
+	return judged(records, all.waiters, f, now)
+}
+
+func judged(records []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate,
+	now time.Time) *locks.Snapshot {
+	seen := make([]*metadata.Record, len(records))
+	for i, r := range records {
+		seen[i] = stated(r, now)
+	}
+	byName(seen)
+	f.Policy = withoutDefaults(f.Policy)
+	return locks.Build(seen, queues, f, staleness.Moment{Wall: now})
 }

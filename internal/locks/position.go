@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -17,7 +18,9 @@ type Order struct {
 	Reverse bool
 }
 
-// MostUrgent is the default order: by state; then by the most waiters and the longest wait; then by deadline.
+// MostUrgent is the default order, that of the sentence above a list: locks that need a person come first, by their
+// class and what it costs to wait ([verdict.Lock.Compare]); those on time come last, those with waiters first among
+// them, then by what is due next.
 const MostUrgent = "urgency"
 
 // Orders returns the columns that a list can be sorted by.
@@ -41,14 +44,6 @@ func (o Order) String() string {
 	return o.By
 }
 
-// urgency orders states: a malformed lock with waiters is as urgent as one that alerts.
-func (r *Row) urgency() int64 {
-	if r.Display == metadata.StateMalformed && r.Waiters > 0 {
-		return int64(metadata.StateAlerting.Urgency())
-	}
-	return int64(r.Display.Urgency())
-}
-
 // deadline returns the time of the next automatic change of the lock; zero = none.
 func (r *Row) deadline() time.Time {
 	v := r.Verdict()
@@ -61,75 +56,70 @@ func (r *Row) deadline() time.Time {
 	return v.AutoUnlockAt
 }
 
-// waiters returns how many wait for the lock, up to the most that a position can hold.
-func (r *Row) waiters() int64 { return int64(min(r.Waiters, 1<<waitersBits-1)) }
-
-// waitersBits is how many bits of a position's group the number of waiters may take. The group has 32 bits while rows
-// are sorted.
-const waitersBits = 24
-
 // Position is the place of a lock in an order. It outlives the lock: a page can begin after a position even if its lock
 // is gone.
 type Position struct {
-	Group int64  `json:"g,omitempty"`
-	At    int64  `json:"a,omitempty"`
-	Text  string `json:"t,omitempty"`
-	Name  string `json:"n"`
+	Unknown bool     `json:"u,omitempty"` // the lock lacks what the order sorts by: it comes last in either direction
+	Keys    [5]int64 `json:"k"`           // the most significant one first
+	Text    string   `json:"t,omitempty"`
+	Name    string   `json:"n"`
 }
 
-// Position returns the position of the lock in this order. Unknown values come last in either direction.
-func (o Order) Position(r *Row) Position {
+// Position returns the position of the lock in this order. cycles are the locks in deadlocks, by where their cycle and
+// they in it come.
+func (o Order) position(r *Row, cycles map[string][2]int) Position {
 	p := Position{Name: r.Name}
 	switch o.By {
 	case "name":
 		p.Text = r.Name
 	case "owner":
 		p.Text = strings.ToLower(r.Owner)
+		p.Unknown = r.Owner == ""
 	case "host":
 		p.Text = r.Hostname
+		p.Unknown = r.Hostname == ""
 	case "held":
-		p.At = protocol.Instant(r.LockedAt)
+		p.Keys[0] = protocol.Instant(r.LockedAt)
 	case "alert":
-		p.At = protocol.Instant(r.verdict.AlertAt)
+		p.Keys[0] = protocol.Instant(r.verdict.AlertAt)
 	case "unlock":
-		p.At = protocol.Instant(r.verdict.AutoUnlockAt)
+		p.Keys[0] = protocol.Instant(r.verdict.AutoUnlockAt)
 	case "waiters": // most of them first, then the longest wait
-		p.Group = -r.waiters()
-		p.At = protocol.Instant(r.Longest)
+		p.Keys[0] = -int64(r.Waiters)
+		p.Keys[1] = protocol.Instant(r.Longest)
+		p.Unknown = r.Waiters == 0
 	default:
-		p.Group = (r.urgency()+1)<<waitersBits - r.waiters()
-		p.At = protocol.Instant(r.Longest)
-		if r.Waiters == 0 {
-			p.At = protocol.Instant(r.deadline())
-		}
+		p.Text = r.Record.Queue()
+		p.Keys = r.rank(cycles)
 	}
-	if o.unknown(&p) {
-		p.Group = 1 << waitersBits
-	} else if o.Reverse {
-		p.Group = -p.Group
-	}
+	p.Unknown = p.Unknown || p.Keys[0] == math.MaxInt64
 	return p
 }
 
-// unknown reports whether the position lacks the value that this order sorts by.
-func (o Order) unknown(p *Position) bool {
-	switch o.By {
-	case "owner", "host":
-		return p.Text == ""
-	case MostUrgent:
-		return false
+// rank is the order of [verdict.Lock.Compare] as numbers. A deadlocked lock comes before what its record says.
+func (r *Row) rank(cycles map[string][2]int) [5]int64 {
+	if place, deadlocked := cycles[r.Record.Queue()]; deadlocked {
+		return [5]int64{int64(verdict.Deadlock), int64(place[0]), int64(place[1])}
 	}
-	return p.At == math.MaxInt64
+	if r.Class == verdict.Calm {
+		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
+	}
+	acknowledged := int64(0)
+	if r.Looked != nil {
+		acknowledged = 1
+	}
+	l := r.Lock()
+	return [5]int64{int64(r.Class), acknowledged, -int64(r.Lost), -int64(r.Waiters), protocol.Instant(l.Began())}
 }
 
-// Compare orders two positions in this order.
-func (o Order) Compare(a, b *Position) int {
-	if c := cmp.Compare(a.Group, b.Group); c != 0 {
-		return c
+// compare orders two positions in this order.
+func (o Order) compare(a, b *Position) int {
+	if a.Unknown != b.Unknown {
+		return cmp.Compare(asInt(a.Unknown), asInt(b.Unknown))
 	}
-	c := cmp.Compare(a.At, b.At)
+	c := slices.Compare(a.Keys[:], b.Keys[:])
 	if c == 0 && a.Text != b.Text {
-		c = strings.Compare(o.TextKey(a.Text), o.TextKey(b.Text))
+		c = strings.Compare(o.textKey(a.Text), o.textKey(b.Text))
 	}
 	if o.Reverse {
 		c = -c
@@ -140,8 +130,15 @@ func (o Order) Compare(a, b *Position) int {
 	return c
 }
 
-// TextKey returns the sort key of a text.
-func (o Order) TextKey(text string) string {
+func asInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// textKey returns the sort key of a text.
+func (o Order) textKey(text string) string {
 	if o.By == "host" {
 		return natural(text) + "\x00" + text // web-1 and web-01 differ
 	}

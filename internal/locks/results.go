@@ -18,12 +18,14 @@ import (
 type Result struct {
 	Rows   []*Row
 	Counts Counts
+
+	cycles func() map[string][2]int
 }
 
 // Result answers the query. The error is a problem: the search was stopped.
 func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
-		return &Result{Rows: s.InOrder(o), Counts: s.All}, nil
+		return &Result{s.InOrder(o), s.All, s.cycleRanks}, nil
 	}
 	ctx, cancel := WithLimit(ctx)
 	defer cancel()
@@ -39,7 +41,7 @@ func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time)
 	if err := Stopped(ctx); err != nil {
 		return nil, err
 	}
-	return &Result{Rows: Sort(found, o), Counts: countsOf(found)}, nil
+	return &Result{s.sort(found, o), countsOf(found), s.cycleRanks}, nil
 }
 
 // matching are the rows that the query finds, by name, or some of them when ctx ended.
@@ -159,26 +161,31 @@ type Window struct {
 
 // Window cuts a page out: after a cursor, before one, or from the start.
 func (r *Result) Window(o Order, list, after, before string, limit int) Window {
+	cycles := r.cycles()
 	from := 0
 	if p, ok := ParseCursor(after, list); ok {
-		from = min(r.search(o, p, 1), max(0, len(r.Rows)-1))
+		from = min(r.search(o, p, cycles, 1), max(0, len(r.Rows)-1))
 	} else if p, ok := ParseCursor(before, list); ok {
-		from = max(0, r.search(o, p, 0)-limit)
+		from = max(0, r.search(o, p, cycles, 0)-limit)
 	}
 	w := Window{Rows: r.Rows[from:min(from+limit, len(r.Rows))], First: from}
 	if from > 0 {
-		w.Prev = cursorAt(o.Position(w.Rows[0]), list)
+		w.Prev = cursorAt(o.position(w.Rows[0], cycles), list)
 	}
 	if from+limit < len(r.Rows) {
-		w.Next = cursorAt(o.Position(w.Rows[limit-1]), list)
+		w.Next = cursorAt(o.position(w.Rows[limit-1], cycles), list)
 	}
 	return w
 }
 
-// search returns the index of the first row that compares to p with at least atLeast.
-func (r *Result) search(o Order, p Position, atLeast int) int {
+// search returns the index of the first row that is behind a position, or also at it if atLeast is 0. The lock of the
+// position is found by its name first: what it costs to wait for a lock grows, and with it the lock moves.
+func (r *Result) search(o Order, p Position, cycles map[string][2]int, atLeast int) int {
+	if i := slices.IndexFunc(r.Rows, func(row *Row) bool { return row.Name == p.Name }); i >= 0 {
+		return i + atLeast
+	}
 	return sort.Search(len(r.Rows), func(i int) bool {
-		at := o.Position(r.Rows[i])
-		return o.Compare(&at, &p) >= atLeast
+		at := o.position(r.Rows[i], cycles)
+		return o.compare(&at, &p) >= atLeast
 	})
 }

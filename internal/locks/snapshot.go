@@ -139,6 +139,14 @@ func (s *Snapshot) rowsAt(f *fate.Fate, at staleness.Moment) (rows []*Row, epoch
 	return s.Rows, s.epoch
 }
 
+// Build makes the snapshot of records that come sorted by name, as unlockers treat them, at a moment.
+func Build(records []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate,
+	at staleness.Moment) *Snapshot {
+	s := build(records, queues, f, at, nil)
+	s.costly = make(chan struct{}, maxCostly)
+	return s
+}
+
 // build makes a snapshot. It judges the locks whose rows, by name, are not known or no longer right.
 func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate, at staleness.Moment,
 	known []*Row) *Snapshot {
@@ -197,18 +205,20 @@ func Whole(lock string, holders []*Row, waiting verdict.Queue) verdict.Lock {
 	return verdict.Whole(lock, all, waiting)
 }
 
-// ranking ranks the locks that a person may have to know about: those with waiters, and those in another state than
-// held.
+// ranking ranks the locks that a person may have to know about: those with waiters, and those of which a hold is in
+// another state than held. A lock that several hold counts once.
 func (s *Snapshot) ranking() *verdict.Ranking {
-	ranking := &verdict.Ranking{}
+	names := map[string]bool{}
 	for lock, queue := range s.Queues {
-		if holders := s.Holders(lock); len(queue) > 0 && len(holders) > 0 {
-			ranking.Add(Whole(lock, holders, *holders[0].Queue))
-		}
+		names[lock] = len(queue) > 0
 	}
 	for _, r := range s.troubled {
-		if r.Waiters == 0 {
-			ranking.Add(r.Lock())
+		names[r.Record.Queue()] = true
+	}
+	ranking := &verdict.Ranking{}
+	for lock, matters := range names {
+		if holders := s.Holders(lock); matters && len(holders) > 0 {
+			ranking.Add(Whole(lock, holders, *holders[0].Queue))
 		}
 	}
 	return ranking

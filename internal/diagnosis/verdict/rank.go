@@ -26,7 +26,7 @@ type Lock struct {
 func Whole(name string, holders []Lock, waiting Queue) Lock {
 	l := holders[0]
 	for _, h := range holders[1:] {
-		if h.compare(&l) < 0 {
+		if h.Compare(&l) < 0 {
 			l = h
 		}
 	}
@@ -73,20 +73,20 @@ func (r *Ranking) Add(l Lock) {
 	if l.Class == Calm && l.Waiters == 0 {
 		return
 	}
-	if r.First == nil || l.compare(r.First) < 0 {
+	if r.First == nil || l.Compare(r.First) < 0 {
 		r.First = new(l)
 	}
 }
 
-// compare is negative if the lock is more urgent than the other one: because of its class, because it is not
+// Compare is negative if the lock is more urgent than the other one: because of its class, because it is not
 // acknowledged, because more time is lost, or because it began earlier.
-func (l *Lock) compare(o *Lock) int {
+func (l *Lock) Compare(o *Lock) int {
 	if l.Class == Calm && o.Class == Calm {
 		return cmp.Or(cmp.Compare(protocol.Instant(l.Longest), protocol.Instant(o.Longest)),
 			strings.Compare(l.Name, o.Name))
 	}
 	return cmp.Or(cmp.Compare(l.Class, o.Class), cmp.Compare(looked(l), looked(o)), cmp.Compare(o.Lost, l.Lost),
-		cmp.Compare(o.Waiters, l.Waiters), cmp.Compare(protocol.Instant(l.began()), protocol.Instant(o.began())),
+		cmp.Compare(o.Waiters, l.Waiters), cmp.Compare(protocol.Instant(l.Began()), protocol.Instant(o.Began())),
 		strings.Compare(l.Name, o.Name))
 }
 
@@ -97,8 +97,8 @@ func looked(l *Lock) int {
 	return 1
 }
 
-// began is since when the lock has been in its class, as far as that is known.
-func (l *Lock) began() time.Time {
+// Began is since when the lock has been in its class, as far as that is known.
+func (l *Lock) Began() time.Time {
 	switch l.Class {
 	case Overdue, Leaving, Dead:
 		return protocol.Earlier(l.Judged.AbandonedAt, l.Judged.AutoUnlockAt)

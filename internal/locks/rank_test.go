@@ -1,0 +1,100 @@
+package locks_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// night is the moment at which these worlds are looked at.
+var night = time.Date(2026, 11, 28, 3, 0, 0, 0, time.UTC)
+
+// hold is a record with an alert and an auto-unlock so long from now.
+func hold(name string, token int64, alert, unlock time.Duration, more ...metadata.Field) *metadata.Record {
+	at := func(d time.Duration) string { return metadata.FormatTime(night.Add(d)) }
+	fields := append([]metadata.Field{
+		{Name: "uuid", Value: fmt.Sprintf("00000000-0000-4000-8000-%012d", token), CreateRevision: token},
+		{Name: "owner", Value: "billing"}, {Name: "locked_at", Value: at(-time.Hour - time.Duration(token)*time.Second)},
+		{Name: "alert_at", Value: at(alert)}, {Name: "auto_unlock_at", Value: at(unlock)},
+	}, more...)
+	r := metadata.DecodeRecord(name, fields)
+	return &r
+}
+
+// permit makes it a permit of a semaphore.
+func permit(limit int) metadata.Field {
+	return metadata.Field{Name: "metadata", Value: `{"kind":"semaphore","limit":` + strconv.Itoa(limit) + `}`}
+}
+
+func waiters(lock string, since ...time.Duration) (queue []metadata.Waiter) {
+	for i, d := range since {
+		queue = append(queue, metadata.Waiter{Lock: lock, ID: fmt.Sprint(lock, i), Revision: int64(i + 1),
+			Ticket: metadata.Ticket{Since: metadata.Time{Time: night.Add(-d)}}})
+	}
+	return queue
+}
+
+func snapshot(records []*metadata.Record, queues map[string][]metadata.Waiter) *locks.Snapshot {
+	slices.SortFunc(records, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
+	f := fate.Fate{Unlockers: 1, Removes: true}
+	return locks.Build(records, queues, f, staleness.Moment{Wall: night})
+}
+
+func sentence(s *locks.Snapshot) verdict.Verdict {
+	return verdict.Of(verdict.Cluster{Now: night, Unwatched: true, Ranking: s.Ranking(), Cycles: s.Cycles(),
+		Held: s.All.Total, Waiting: s.All.Waiting, Fate: fate.Fate{Unlockers: 1, Removes: true}})
+}
+
+// Of two late permits that nobody waits for, page and command line once said different things.
+func TestLatePermitsAreOneLateLock(t *testing.T) {
+	v := sentence(snapshot([]*metadata.Record{hold("pool#1", 1, -5*time.Minute, time.Hour, permit(3)),
+		hold("pool#2", 2, -time.Minute, time.Hour, permit(3))}, nil))
+	if said := v.String(night); !strings.HasPrefix(said, "One of 2 holders of pool is 5m late") || len(v.More) > 0 {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// The first line of a list is about the lock of the sentence, in every world, and no lock on time is above another one.
+func TestFirstLineIsTheLockOfTheSentence(t *testing.T) {
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		span := func() time.Duration { return time.Duration(r.IntN(240)-120) * time.Minute }
+		var records []*metadata.Record
+		queues := map[string][]metadata.Waiter{}
+		for i := range int64(1 + r.IntN(8)) {
+			name := "lock-" + strconv.FormatInt(i, 10)
+			queue := name
+			var more []metadata.Field
+			if r.IntN(3) == 0 {
+				queue = "pool"
+				name = "pool#" + strconv.FormatInt(i+1, 10)
+				more = append(more, permit(9))
+			}
+			alert := span()
+			records = append(records, hold(name, i+1, alert, alert+time.Duration(r.IntN(120))*time.Minute, more...))
+			for range r.IntN(3) {
+				queues[queue] = append(queues[queue], waiters(queue, time.Duration(r.IntN(60))*time.Minute)...)
+			}
+		}
+		s := snapshot(records, queues)
+		v := sentence(s)
+		rows := s.InOrder(locks.Order{By: locks.MostUrgent})
+		if v.Lock != "" && rows[0].Record.Queue() != v.Lock && rows[0].Name != v.Lock {
+			t.Fatalf("seed %d: the sentence is about %s, the first line about %s: %s", seed, v.Lock, rows[0].Name,
+				v.String(night))
+		}
+		if !slices.IsSortedFunc(rows, func(a, b *locks.Row) int { return int(a.Class) - int(b.Class) }) {
+			t.Fatalf("seed %d: a lock on time is above one that is not", seed)
+		}
+	}
+}
