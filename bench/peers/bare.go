@@ -49,7 +49,7 @@ func (b *bareClient) Lock(ctx context.Context, name string) (func() error, error
 	if err != nil {
 		return nil, err
 	}
-	r, err := locktxn.Acquire(b.layout, locktxn.Sole(name), b.draft.UUID, fields, false).Commit(ctx, b.etcd)
+	r, err := locktxn.Acquire(b.layout, locktxn.PlainClaim(name), b.draft.UUID, fields, false).Commit(ctx, b.etcd)
 	if err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func (c *crowd) take(ctx context.Context, first, last int, name func(int) string
 				if err != nil {
 					return err
 				}
-				txns = append(txns, locktxn.Acquire(c.layout, locktxn.Sole(name(i)), uuid(i), fields, false))
+				txns = append(txns, locktxn.Acquire(c.layout, locktxn.PlainClaim(name(i)), uuid(i), fields, false))
 			}
 			r, err := locktxn.Nest(txns).Commit(ctx, c.etcd)
 			if err != nil {

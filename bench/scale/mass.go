@@ -166,7 +166,7 @@ func (c *crowd) others(ctx context.Context) (took []time.Duration, err error) {
 			if err != nil {
 				return err
 			}
-			take := locktxn.Acquire(c.layout, locktxn.Sole(name(i)), uuid(i), fields, false)
+			take := locktxn.Acquire(c.layout, locktxn.PlainClaim(name(i)), uuid(i), fields, false)
 			resp, err := take.Commit(context.Background(), client)
 			if err != nil {
 				return err

@@ -29,7 +29,7 @@ type removal struct {
 // bytes estimates how many bytes the removal takes in a request: the name occurs in eight keys.
 func (r removal) bytes() int {
 	n := 600 + len(r.History()) + 8*len(r.Record.Name)
-	if r.Delayed() {
+	if r.HasDelay() {
 		n += metadata.MaxDelayBytes
 	}
 	return n
@@ -124,7 +124,7 @@ func (s *Store) removeAll(ctx context.Context, b batch) {
 		// Either the batch is too large for this etcd, or one removal is invalid, which must not stop the rest.
 		s.removeAll(ctx, b.slice(0, n/2))
 		s.removeAll(ctx, b.slice(n/2, n))
-	case locktxn.Refused(err), errors.Is(err, errNotSent):
+	case locktxn.IsRefused(err), errors.Is(err, errNotSent):
 		b.fail(err)
 	default:
 		s.recheck(ctx, b, err)
@@ -135,7 +135,7 @@ func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	resp, err := s.commitWith(ctx, b)
-	if locktxn.LeaseGone(err) {
+	if locktxn.IsLeaseGone(err) {
 		s.history.discard(b.lease)
 		s.delays.discardAll()
 		lease, grantErr := s.history.current(ctx, len(b.removals))
@@ -160,7 +160,7 @@ func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse,
 	defer renew(ctx)
 	txns := make([]locktxn.Txn, len(b.removals))
 	for i, r := range b.removals {
-		r.Lease = b.lease
+		r.HistoryLease = b.lease
 		if txns[i] = locktxn.AutoUnlock(s.layout, r.Removal); r.Ending.Ended == metadata.EndedAbandoned {
 			txns[i] = locktxn.RemoveAbandoned(s.layout, r.Removal)
 		}

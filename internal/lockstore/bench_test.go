@@ -93,7 +93,7 @@ func others(w world, f func()) (took []time.Duration) {
 			id := uuid(1_000_000 + client)
 			for ctx.Err() == nil {
 				began := time.Now()
-				resp, err := locktxn.Acquire(w.l, locktxn.Sole(name), id,
+				resp, err := locktxn.Acquire(w.l, locktxn.PlainClaim(name), id,
 					[]metadata.Field{{Name: metadata.FieldUUID, Value: id}},
 					false).Commit(context.Background(), w.etcd)
 				if err != nil || !resp.Succeeded {

@@ -65,7 +65,7 @@ func (s *Store) grantDelays(ctx context.Context,
 	removals ...*locktxn.Removal) (renew func(context.Context), err error) {
 	byLease := map[*lease][]*locktxn.Removal{}
 	for _, r := range removals {
-		if r.Delayed() {
+		if r.HasDelay() {
 			l := s.delays.of(s.etcd, r.Delay)
 			byLease[l] = append(byLease[l], r)
 		}
@@ -128,12 +128,12 @@ func (s *Store) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Acti
 		return nil
 	case err == nil:
 		return metadata.ErrChanged
-	case locktxn.NoSpace(err):
+	case locktxn.IsNoSpace(err):
 		s.log.Warn().Str("lock", d.Lock).Str("uuid", d.UUID).Str("actor", a.Actor).Str("reason", a.Reason).
 			Msg("etcd is out of space: a lock delay is ended without audit")
 		_, err = locktxn.EndDelay(s.layout, d.Lock, d.Revision).Commit(ctx, s.etcd) // if it fails, the first one did it
 		return err
-	case locktxn.Refused(err), errors.Is(err, errNotSent):
+	case locktxn.IsRefused(err), errors.Is(err, errNotSent):
 		return err
 	}
 	return s.recheckDelay(ctx, d, a, err)

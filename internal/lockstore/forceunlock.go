@@ -43,12 +43,12 @@ func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a protocol.
 	switch {
 	case err == nil:
 		return s.changed(ctx, r.Record.Name, outcome(removal, (*etcdserverpb.TxnResponse)(resp)))
-	case locktxn.Refused(err), errors.Is(err, errNotSent) && !locktxn.NoSpace(err):
+	case locktxn.IsRefused(err), errors.Is(err, errNotSent) && !locktxn.IsNoSpace(err):
 		return err
 	}
 	unknown := &unknownError{err}
 	err = s.recheckForced(ctx, removal, unknown)
-	if err == unknown && locktxn.NoSpace(unknown) {
+	if err == unknown && locktxn.IsNoSpace(unknown) {
 		return s.forceUnlockSilently(ctx, removal, a, unknown)
 	}
 	return err
@@ -65,9 +65,9 @@ func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a p
 	if s.unrecorded != nil {
 		s.unrecorded(a)
 	}
-	resp, err := locktxn.ForceUnlockSilently(s.layout, r).Commit(ctx, s.etcd)
+	resp, err := locktxn.ForceUnlockUnrecorded(s.layout, r).Commit(ctx, s.etcd)
 	switch {
-	case locktxn.Refused(err):
+	case locktxn.IsRefused(err):
 		return err
 	case err != nil:
 		return &unknownError{err}
@@ -97,7 +97,7 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotSent, err)
 		}
-		r.Lease = history
+		r.HistoryLease = history
 		renew, err := s.grantDelays(ctx, r)
 		if err != nil {
 			return nil, err
@@ -107,7 +107,7 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 			return locktxn.ForceUnlock(s.layout, r)
 		})
 		renew(ctx)
-		if !locktxn.LeaseGone(err) || try > 0 {
+		if !locktxn.IsLeaseGone(err) || try > 0 {
 			return resp, err
 		}
 		s.history.discard(history)

@@ -136,7 +136,7 @@ func (s *Store) deleteEndingsBatch(ctx context.Context, keys []*mvccpb.KeyValue)
 	defer cancel()
 	txns := make([]locktxn.Txn, len(keys))
 	for i, kv := range keys {
-		txns[i] = locktxn.Forget(string(kv.Key), kv.ModRevision)
+		txns[i] = locktxn.DeleteKey(string(kv.Key), kv.ModRevision)
 	}
 	resp, err := locktxn.Nest(txns).Commit(ctx, s.etcd)
 	if err != nil {

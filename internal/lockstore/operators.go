@@ -75,7 +75,7 @@ func (s *Store) mark(ctx context.Context, r *metadata.Record, a protocol.Action)
 	}
 	err = s.act(ctx, r, a,
 		func(audit clientv3.Op) locktxn.Txn {
-			return locktxn.Mark(s.layout, hold(r), mark.Field, document, lease, audit)
+			return locktxn.PutMark(s.layout, hold(r), mark.Field, document, lease, audit)
 		},
 		func(*metadata.Record) bool { return true })
 	if err != nil && mark.Leased && !errors.Is(err, metadata.ErrOutcomeUnknown) {
@@ -98,8 +98,8 @@ func (s *Store) extend(ctx context.Context, r *metadata.Record, a protocol.Actio
 	alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Length(), a.At.Time)
 	return s.act(ctx, r, a,
 		func(audit clientv3.Op) locktxn.Txn {
-			return locktxn.Extend(s.layout, locktxn.Extension{Record: r, AlertAt: metadata.FormatTime(alertAt),
-				AutoUnlockAt: metadata.FormatTime(autoUnlockAt), By: by, Audit: audit})
+			return locktxn.GiveMoreTime(s.layout, locktxn.MoreTime{Record: r, AlertAt: metadata.FormatTime(alertAt),
+				AutoUnlockAt: metadata.FormatTime(autoUnlockAt), Document: by, Audit: audit})
 		},
 		func(now *metadata.Record) bool { return now.DeadlineRevision == r.DeadlineRevision })
 }
@@ -126,7 +126,7 @@ func (s *Store) leaseOf(ctx context.Context, mark protocol.Mark, a protocol.Acti
 	switch {
 	case err == nil:
 		return resp.ID, nil
-	case locktxn.NoSpace(err):
+	case locktxn.IsNoSpace(err):
 		return clientv3.NoLease, fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
 	return clientv3.NoLease, fmt.Errorf("no lease: %w", err)
@@ -165,9 +165,9 @@ func (s *Store) act(ctx context.Context, r *metadata.Record, a protocol.Action,
 		return nil
 	case err == nil:
 		return s.changed(ctx, r.Name, metadata.ErrChanged)
-	case errors.Is(err, errNotSent) && locktxn.NoSpace(err):
+	case errors.Is(err, errNotSent) && locktxn.IsNoSpace(err):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
-	case locktxn.Refused(err), errors.Is(err, errNotSent):
+	case locktxn.IsRefused(err), errors.Is(err, errNotSent):
 		return err
 	}
 	return s.recheckAction(ctx, r, a, possible, err)
@@ -186,7 +186,7 @@ func (s *Store) recheckAction(ctx context.Context, r *metadata.Record, a protoco
 	switch {
 	case locktxn.Keys(resp, 0).Count > 0:
 		return nil
-	case locktxn.NoSpace(cause): // etcd has answered, so nothing is in flight
+	case locktxn.IsNoSpace(cause): // etcd has answered, so nothing is in flight
 		return fmt.Errorf("%w: %w", ErrNoSpace, cause)
 	case now.UUID == r.UUID && now.Token == r.Token && possible(&now.Record):
 		return &unknownError{cause}
@@ -205,7 +205,7 @@ func (s *Store) commitAudited(ctx context.Context, a protocol.Action,
 		}
 		audit := clientv3.OpPut(s.layout.Audit(a.At.Time, a.ID), protocol.Marshal(a), clientv3.WithLease(lease))
 		resp, err := build(audit).Commit(ctx, s.etcd)
-		if !locktxn.LeaseGone(err) || try > 0 {
+		if !locktxn.IsLeaseGone(err) || try > 0 {
 			return resp, err
 		}
 		s.audit.discard(lease)

@@ -55,7 +55,7 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error)
 			switch {
 			case a.err == nil:
 				return a.head, nil
-			case again > 0 && (locktxn.LeaseGone(a.err) || locktxn.Code(a.err) == codes.Unavailable):
+			case again > 0 && (locktxn.IsLeaseGone(a.err) || locktxn.Code(a.err) == codes.Unavailable):
 				again--
 				write()
 			case pending == 0:
@@ -72,7 +72,7 @@ func (s *Store) announce(ctx context.Context, p metadata.Presence) (Head, error)
 	}
 	resp, err := s.etcd.Put(ctx, s.layout.Unlocker(p.ID), protocol.Marshal(p), clientv3.WithLease(lease))
 	if err != nil {
-		if locktxn.LeaseGone(err) {
+		if locktxn.IsLeaseGone(err) {
 			s.presence.discard(lease)
 		}
 		return Head{}, err

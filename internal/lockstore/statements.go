@@ -16,7 +16,7 @@ import (
 // wraps [metadata.ErrChanged] if the hold is over or was detached from its process, so that there is nothing to state.
 // After any other error, call it again with the same statement.
 func (s *Store) State(ctx context.Context, statement metadata.Statement) error {
-	if err := s.witness(ctx, statement, locktxn.State); err != nil {
+	if err := s.witness(ctx, statement, locktxn.PutProof); err != nil {
 		return fmt.Errorf("state that the holder of %q has ended: %w", statement.Lock, err)
 	}
 	return nil
@@ -25,7 +25,7 @@ func (s *Store) State(ctx context.Context, statement metadata.Statement) error {
 // Suspect records that the holder of a hold has probably ended. Its errors are those of [Store.State]; it returns nil
 // and changes nothing if the end is proven already.
 func (s *Store) Suspect(ctx context.Context, statement metadata.Statement) error {
-	if err := s.witness(ctx, statement, locktxn.Suspect); err != nil {
+	if err := s.witness(ctx, statement, locktxn.PutSuspicion); err != nil {
 		return fmt.Errorf("state the suspicion that the holder of %q has ended: %w", statement.Lock, err)
 	}
 	return nil
@@ -35,7 +35,7 @@ func (s *Store) Suspect(ctx context.Context, statement metadata.Statement) error
 func (s *Store) Dispel(ctx context.Context, uuid string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := locktxn.Dispel(s.layout, uuid).Commit(ctx, s.etcd); err != nil {
+	if _, err := locktxn.DeleteSuspicion(s.layout, uuid).Commit(ctx, s.etcd); err != nil {
 		return fmt.Errorf("withdraw the suspicion about the hold %s: %w", uuid, err)
 	}
 	return nil
@@ -45,7 +45,7 @@ func (s *Store) Dispel(ctx context.Context, uuid string) error {
 func (s *Store) ProveWitness(ctx context.Context, uuid string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := locktxn.ProveWitness(s.layout, uuid).Commit(ctx, s.etcd)
+	_, err := locktxn.CheckWitnessRights(s.layout, uuid).Commit(ctx, s.etcd)
 	return err
 }
 
@@ -61,7 +61,7 @@ func (s *Store) witness(ctx context.Context, statement metadata.Statement,
 		}
 		resp, err := build(s.layout, statement, lease).Commit(ctx, s.etcd)
 		switch {
-		case locktxn.LeaseGone(err) && try == 0:
+		case locktxn.IsLeaseGone(err) && try == 0:
 			s.statements.discard(lease)
 		case err != nil:
 			return err

@@ -110,7 +110,7 @@ func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadat
 	}
 	fields, err := d.Fields()
 	proctest.Must(w, err)
-	_, err = locktxn.Acquire(w.l, locktxn.Sole(lock), uuid, fields, false).Commit(w.Context(), w.etcd)
+	_, err = locktxn.Acquire(w.l, locktxn.PlainClaim(lock), uuid, fields, false).Commit(w.Context(), w.etcd)
 	proctest.Must(w, err)
 	return w.record(lock)
 }

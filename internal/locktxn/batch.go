@@ -7,26 +7,26 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// BatchLock is one of the locks of a [Batch].
+// BatchLock is one of the locks of an [AcquireBatch].
 type BatchLock struct {
-	Lock   string
-	UUID   string
-	Fields []metadata.Field
-	Barge  bool
-	Tail   int64 // mod revision of the tail of an empty queue; 0 if there was none
+	Lock      string
+	UUID      string
+	Fields    []metadata.Field
+	SkipQueue bool
+	Tail      int64 // mod revision of the tail of an empty queue; 0 if there was none
 }
 
-// Batch takes all of the locks, or none, if the caller's own compares hold too, and does the caller's writes. Each lock
-// has the same guards as when it is taken alone, so a late send can be committed only if none of them has been
-// cancelled.
+// AcquireBatch takes all of the locks, or none, if the caller's own compares hold too, and does the caller's writes.
+// Each lock has the same guards as when it is taken alone, so a late send can be committed only if none of them has
+// been cancelled.
 //
-// Else it reads, in the order of the locks, the record and the delay of each, and then what [Failed] reads.
-func Batch(l protocol.Layout, locks []BatchLock, only []clientv3.Cmp, with []clientv3.Op) Txn {
+// Else it reads, in the order of the locks, the record and the delay of each, and then what [FailedCompares] reads.
+func AcquireBatch(l protocol.Layout, locks []BatchLock, compares []clientv3.Cmp, writes []clientv3.Op) Txn {
 	var t Txn
 	for _, p := range locks {
-		one := take(l, Sole(p.Lock), p.UUID, p.Fields)
+		one := claimTxn(l, PlainClaim(p.Lock), p.UUID, p.Fields)
 		switch {
-		case p.Barge:
+		case p.SkipQueue:
 		case p.Tail == 0:
 			one.If = append(one.If, absent(l.Tail(p.Lock)))
 		default:
@@ -37,33 +37,33 @@ func Batch(l protocol.Layout, locks []BatchLock, only []clientv3.Cmp, with []cli
 		t.Then = append(t.Then, one.Then...)
 		t.Else = append(t.Else, one.Else...)
 	}
-	return t.on(only, with)
+	return t.withConditions(compares, writes)
 }
 
-// on makes t depend on the caller's compares and adds the caller's writes. Else it reports for each compare whether it
-// holds, in a nested transaction that reads the keys if it does not.
-func (t Txn) on(only []clientv3.Cmp, with []clientv3.Op) Txn {
-	t.If = append(t.If, only...)
-	t.Then = append(t.Then, with...)
-	for _, c := range only {
+// withConditions returns t with the compares and writes of the caller. Else it reports for each compare whether it
+// holds, in a nested transaction that reads the keys if it does not, see [FailedCompares].
+func (t Txn) withConditions(compares []clientv3.Cmp, writes []clientv3.Op) Txn {
+	t.If = append(t.If, compares...)
+	t.Then = append(t.Then, writes...)
+	for _, c := range compares {
 		t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{c}, nil, []clientv3.Op{readCompared(c)}))
 	}
 	return t
 }
 
-// readCompared reads some of the keys of a compare.
+// readCompared reads the keys of a compare, or some of them if it has a range.
 func readCompared(c clientv3.Cmp) clientv3.Op {
-	const enough = 10 // of a range
-	opts := []clientv3.OpOption{clientv3.WithLimit(enough)}
+	const maxKeys = 10 // of a range
+	opts := []clientv3.OpOption{clientv3.WithLimit(maxKeys)}
 	if end := c.GetCompare().GetRangeEnd(); len(end) > 0 {
 		opts = append(opts, clientv3.WithRange(string(end)))
 	}
 	return clientv3.OpGet(string(c.KeyBytes()), opts...)
 }
 
-// Failed returns which of the caller's compares did not hold when the transaction was refused, with their keys at that
-// time. first is the number of operations before them.
-func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetResponse {
+// FailedCompares returns the caller's compares that did not hold when the transaction was refused, by their numbers,
+// with their keys at that time. first is the number of operations before them.
+func FailedCompares(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetResponse {
 	failed := map[int]*clientv3.GetResponse{}
 	for i := range compares {
 		if first+i >= len(r.Responses) {
@@ -78,14 +78,14 @@ func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetR
 	return failed
 }
 
-// Settle settles an acquisition with an unanswered send: after its commit no late send can be committed. It reads the
-// record and the delay of each lock as [Batch] does; the records show whether the acquisition holds the locks. Then it
-// reads the endings of the holds: one may have begun and ended.
-func Settle(l protocol.Layout, locks []BatchLock, lease clientv3.LeaseID) Txn {
+// SettleBatch ends the uncertainty of an [AcquireBatch] with an unanswered send: after its commit no late send can be
+// committed. It reads the record and the delay of each lock as [AcquireBatch] does; the records show whether the
+// acquisition holds the locks. Then it reads the endings of the holds: one may have begun and ended.
+func SettleBatch(l protocol.Layout, locks []BatchLock, lease clientv3.LeaseID) Txn {
 	first := locks[0]
 	t := Txn{Then: make([]clientv3.Op, 0, 3*len(locks)+1)}
 	for _, p := range locks {
-		t.Then = append(t.Then, read(l, p.Lock), clientv3.OpGet(l.Delay(p.Lock)))
+		t.Then = append(t.Then, readRecord(l, p.Lock), clientv3.OpGet(l.Delay(p.Lock)))
 	}
 	for _, p := range locks {
 		t.Then = append(t.Then, clientv3.OpGet(l.History(p.UUID)))
@@ -94,11 +94,11 @@ func Settle(l protocol.Layout, locks []BatchLock, lease clientv3.LeaseID) Txn {
 	return t
 }
 
-// Queues is [QueueLength] of each lock.
-func Queues(l protocol.Layout, locks []BatchLock) Txn {
+// ReadQueueLengths is [ReadQueueLength] for several locks, in their order.
+func ReadQueueLengths(l protocol.Layout, locks []BatchLock) Txn {
 	var t Txn
 	for _, p := range locks {
-		t.Then = append(t.Then, QueueLength(l, p.Lock).Then...)
+		t.Then = append(t.Then, ReadQueueLength(l, p.Lock).Then...)
 	}
 	return t
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hold identifies one hold: a lock and the acquisition that holds it. UUID and Token are compared together, so that a
-// late transaction of an older hold never touches a newer one.
+// Hold identifies one hold of a lock. UUID and Token are compared together, so that a late transaction of an older hold
+// never touches a newer one.
 type Hold struct {
 	Lock  string
 	UUID  string
@@ -29,38 +29,39 @@ func HeldBy(l protocol.Layout, h Hold) []clientv3.Cmp {
 	}
 }
 
-// Find reads the record of a lock and the ending of the hold with this uuid: either the record is that hold's, or the
-// ending says what became of it.
-func Find(l protocol.Layout, lock, uuid string) Txn {
-	return Txn{Then: []clientv3.Op{read(l, lock), clientv3.OpGet(l.History(uuid))}}
+// FindHold reads the record of a lock and the ending of the hold with this uuid: either the record is that hold's, or
+// the ending says what became of it.
+func FindHold(l protocol.Layout, lock, uuid string) Txn {
+	return Txn{Then: []clientv3.Op{readRecord(l, lock), clientv3.OpGet(l.History(uuid))}}
 }
 
-// ReadHold reads what others may have written into the record of h, if it is still held: the keys from its alert to an
-// extension, with its deadline and a request between them. Else it reads the ending, if there is one, and the record.
+// ReadHold reads the keys of the record of h that others may have written, if it is still held: the keys from its alert
+// to an extension, with its deadline and a request between them. Else it reads the ending, if there is one, and the
+// record.
 func ReadHold(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
-		Then: []clientv3.Op{readOthers(l, h.Lock)},
-		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), read(l, h.Lock)},
+		Then: []clientv3.Op{readMutableFields(l, h.Lock)},
+		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), readRecord(l, h.Lock)},
 	}
 }
 
-// readOthers reads the keys of a record that change while it is held.
-func readOthers(l protocol.Layout, lock string) clientv3.Op {
+// readMutableFields reads the keys of a record that others may write while it is held.
+func readMutableFields(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Field(lock, metadata.FieldAlertAt),
 		clientv3.WithRange(l.Field(lock, metadata.FieldExtended)+"\x00"))
 }
 
-// Watched returns the half-open range of the keys of a record that a holder watches: from a request to its uuid, with
-// its deadline, extensions, and the keys between them, which are written once. Progress is not in the range, so a
+// WatchedRange returns the half-open range of the keys of a record that a holder watches: from a request to its uuid,
+// with its deadline, extensions, and the keys between them, which are written once. Progress is not in the range, so a
 // holder is not notified of its own reports.
-func Watched(l protocol.Layout, lock string) (from, end string) {
+func WatchedRange(l protocol.Layout, lock string) (from, end string) {
 	return l.Field(lock, metadata.FieldAsked), l.Field(lock, metadata.FieldUUID) + "\x00"
 }
 
 // Alive writes the holder's progress and moves the deadlines forward, never back: the time format makes byte order the
-// order of times. If the stored deadline is already as late, the alert still moves forward, and [AsLate] returns what
-// was read. Else the hold is lost, and the record shows to whom.
+// order of times. If the stored deadline is already as late, the alert still moves forward, and [AliveResult] returns
+// what was read. Else the hold is lost, and the record shows to whom.
 func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 	alert := l.Field(h.Lock, metadata.FieldAlertAt)
 	deadline := l.Field(h.Lock, metadata.FieldAutoUnlockAt)
@@ -70,16 +71,16 @@ func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 			clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(deadline), "<", autoUnlockAt)},
 				[]clientv3.Op{clientv3.OpPut(alert, alertAt), clientv3.OpPut(deadline, autoUnlockAt)},
 				// It is read before alive is written: another process with the uuid may have reported progress.
-				[]clientv3.Op{readOthers(l, h.Lock), forward(alert, alertAt)}),
+				[]clientv3.Op{readMutableFields(l, h.Lock), putLater(alert, alertAt)}),
 			clientv3.OpPut(l.Field(h.Lock, metadata.FieldAlive), alive),
 		},
-		Else: []clientv3.Op{read(l, h.Lock)},
+		Else: []clientv3.Op{readRecord(l, h.Lock)},
 	}
 }
 
-// AsLate returns what a successful [Alive] read of the record, as [ReadHold] does, because the stored deadline was
-// already as late. Otherwise Alive moved the deadlines, and moved is true.
-func AsLate(r *clientv3.TxnResponse) (others *clientv3.GetResponse, moved bool) {
+// AliveResult reads the answer of a successful [Alive]: moved means that it moved the deadlines. Otherwise the stored
+// deadline was already as late, and others are the keys that [ReadHold] reads, too.
+func AliveResult(r *clientv3.TxnResponse) (others *clientv3.GetResponse, moved bool) {
 	if len(r.Responses) == 0 || r.Responses[0].GetResponseTxn() == nil {
 		return &clientv3.GetResponse{}, false // not from etcd
 	}
@@ -90,16 +91,16 @@ func AsLate(r *clientv3.TxnResponse) (others *clientv3.GetResponse, moved bool) 
 	return Keys(deadlines, 0), false
 }
 
-// Beat is [Alive] for a background task that knows only that the process lives. It takes effect only if the last
+// Heartbeat is [Alive] for a background task that knows only that the process lives. It takes effect only if the last
 // progress report is the one seen at this mod revision, 0 for none. Otherwise another process with the uuid has
 // reported progress since, and what the background task knows is outdated.
-func Beat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen int64) Txn {
+func Heartbeat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen int64) Txn {
 	t := Alive(l, h, alertAt, autoUnlockAt, alive)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Field(h.Lock, metadata.FieldAlive)), "=", seen))
 	return t
 }
 
-// Detach records that the hold outlives the process that its record names, and deletes the witnesses' statements about
+// Detach writes that the hold outlives the process that its record names, and deletes the witnesses' statements about
 // that process: from then on none can state its death. Else it reads the ending and the record.
 func Detach(l protocol.Layout, h Hold) Txn {
 	return Txn{
@@ -109,7 +110,7 @@ func Detach(l protocol.Layout, h Hold) Txn {
 			clientv3.OpDelete(l.Death(h.UUID)),
 			clientv3.OpDelete(l.Suspicion(h.UUID)),
 		},
-		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), read(l, h.Lock)},
+		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), readRecord(l, h.Lock)},
 	}
 }
 
@@ -118,7 +119,7 @@ func Detach(l protocol.Layout, h Hold) Txn {
 func Release(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
-		Then: []clientv3.Op{remove(l, h.Lock)},
+		Then: []clientv3.Op{deleteRecord(l, h.Lock)},
 	}
 }
 
@@ -126,10 +127,10 @@ func Release(l protocol.Layout, h Hold) Txn {
 // send cannot be committed and has no ticket. queue is the lock in whose queue it may be. The tombstone lives as long
 // as the lease. Else nothing is released, but the rest is done all the same.
 func ReleaseIndeterminate(l protocol.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
-	settle := append(leave(l, queue, h.UUID), clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
+	cleanUp := append(leaveQueue(l, queue, h.UUID), clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
 	t := Release(l, h)
-	t.Then = append(t.Then, settle...)
-	t.Else = settle
+	t.Then = append(t.Then, cleanUp...)
+	t.Else = cleanUp
 	return t
 }
 
@@ -137,18 +138,19 @@ func ReleaseIndeterminate(l protocol.Layout, queue string, h Hold, lease clientv
 // leaves a tombstone under the hold's uuid, with this lease, which tells a repetition that an earlier send was
 // committed: the writes cannot be distinguished from those of others, and the record is gone either way.
 //
-// Else it reads the tombstone, the record, and then what [Failed] reads.
-func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp,
-	with []clientv3.Op) Txn {
+// Else it reads the tombstone, the record, and then what [FailedCompares] reads.
+func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, compares []clientv3.Cmp,
+	writes []clientv3.Op) Txn {
 	t := Txn{If: release.If, Then: append([]clientv3.Op{}, release.Then...)}
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(h.UUID), mark, clientv3.WithLease(lease)))
-	t.Else = []clientv3.Op{clientv3.OpGet(l.Cancelled(h.UUID)), read(l, h.Lock)}
-	return t.on(only, with)
+	t.Else = []clientv3.Op{clientv3.OpGet(l.Cancelled(h.UUID)), readRecord(l, h.Lock)}
+	return t.withConditions(compares, writes)
 }
 
-// HandOver is [Release] for a hold that was queued for: it wakes the next waiter.
+// HandOver is [Release] for a hold whose holder waited in the queue: it also deletes the ticket, for whose end the next
+// waiter waits.
 func HandOver(l protocol.Layout, h Hold) Txn {
 	t := Release(l, h)
-	t.Then = append(t.Then, leave(l, h.Lock, h.UUID)...)
+	t.Then = append(t.Then, leaveQueue(l, h.Lock, h.UUID)...)
 	return t
 }

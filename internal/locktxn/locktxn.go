@@ -25,9 +25,9 @@ type Txn struct {
 	If         []clientv3.Cmp
 	Then, Else []clientv3.Op
 
-	// Only names the only record that the transaction concerns, if it may share a request with transactions about other
-	// records: all that it compares and writes belongs to that record, or to one attempt.
-	Only string
+	// OnlyRecord is the name of the only record that the transaction concerns, if it may share a request with transactions
+	// about other records: all that it compares and writes belongs to that record, or to one attempt.
+	OnlyRecord string
 }
 
 // Commit sends the transaction.
@@ -54,11 +54,11 @@ const MaxBytes = 3<<19 - 1<<10
 func (t Txn) Bytes() int {
 	n := 0
 	for _, c := range t.If {
-		n += perOp + len(c.KeyBytes()) + len(c.GetCompare().GetRangeEnd()) + len(c.ValueBytes())
+		n += maxOpOverhead + len(c.KeyBytes()) + len(c.GetCompare().GetRangeEnd()) + len(c.ValueBytes())
 	}
 	for _, ops := range [][]clientv3.Op{t.Then, t.Else} {
 		for _, op := range ops {
-			n += perOp + len(op.KeyBytes()) + len(op.RangeBytes()) + len(op.ValueBytes())
+			n += maxOpOverhead + len(op.KeyBytes()) + len(op.RangeBytes()) + len(op.ValueBytes())
 			if op.IsTxn() {
 				cmps, thenOps, elseOps := op.Txn()
 				n += Txn{If: cmps, Then: thenOps, Else: elseOps}.Bytes()
@@ -68,10 +68,10 @@ func (t Txn) Bytes() int {
 	return n
 }
 
-// perOp is the most bytes that a compare or an operation takes besides its keys and its value.
-const perOp = 48
+// maxOpOverhead is the maximum size of a compare or an operation besides its keys and its value.
+const maxOpOverhead = 48
 
-// Keys returns what operation op read.
+// Keys returns the keys that operation op read.
 func Keys(r *clientv3.TxnResponse, op int) *clientv3.GetResponse {
 	if op >= len(r.Responses) || r.Responses[op].GetResponseRange() == nil {
 		return &clientv3.GetResponse{} // not from etcd
@@ -79,7 +79,7 @@ func Keys(r *clientv3.TxnResponse, op int) *clientv3.GetResponse {
 	return (*clientv3.GetResponse)(r.Responses[op].GetResponseRange())
 }
 
-// Fields returns the keys of a record in a range answer.
+// Fields returns the fields of a record that a range has.
 func Fields(l protocol.Layout, resp *clientv3.GetResponse) []metadata.Field {
 	fields := make([]metadata.Field, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
@@ -99,32 +99,35 @@ func KV(kv *mvccpb.KeyValue) protocol.KV {
 		ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease}
 }
 
-// forward puts a time if the stored one is earlier.
-func forward(key, to string) clientv3.Op {
+// putLater puts a time, unless the stored one is as late.
+func putLater(key, to string) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "<", to)},
 		[]clientv3.Op{clientv3.OpPut(key, to)}, nil)
 }
 
+// absent returns the compare that the key does not exist.
 func absent(key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 }
 
-func read(l protocol.Layout, lock string) clientv3.Op {
+// readRecord reads all keys of a record.
+func readRecord(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Record(lock), clientv3.WithPrefix())
 }
 
-func remove(l protocol.Layout, lock string) clientv3.Op {
+// deleteRecord deletes all keys of a record.
+func deleteRecord(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix())
 }
 
-// Refused reports whether err means that etcd did not and will not commit the request: a bad request, too many
-// requests, no permission, a lease that is gone, a member that cannot serve. Any other error leaves the outcome open: the write may have been done,
-// or may be done later. A refusal concerns only its own send: an earlier one of the same transaction may still be in
-// flight.
+// IsRefused reports whether err means that etcd did not and will not commit the request: a bad request, too many
+// requests, no permission, a lease that is gone, a member that cannot serve. Any other error leaves the outcome open:
+// the write may have been done, or may be done later. A refusal concerns only its own send: an earlier one of the same
+// transaction may still be in flight.
 //
 // Out of space is not a refusal: etcd notices that the quota is exceeded while it applies a transaction, applies it all
 // the same and answers with that error. Of 20 KB puts by 32 clients at the limit, one in five was committed this way.
-func Refused(err error) bool {
+func IsRefused(err error) bool {
 	switch Code(err) {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
 		return true
@@ -135,13 +138,13 @@ func Refused(err error) bool {
 // MemberRefused reports whether only the member that was asked refused, so that another one may serve: it is
 // overloaded, a learner, or of a cluster that is older than the request.
 func MemberRefused(err error) bool {
-	return is(err, rpctypes.ErrTooManyRequests) || is(err, rpctypes.ErrNotCapable) ||
-		is(err, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner))
+	return isError(err, rpctypes.ErrTooManyRequests) || isError(err, rpctypes.ErrNotCapable) ||
+		isError(err, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner))
 }
 
-// Postponed reports whether etcd did not commit the request, but may if it is sent again: a member refused, or the
+// IsPostponed reports whether etcd did not commit the request, but may if it is sent again: a member refused, or the
 // user's auth token has expired. etcd's client fails once with the latter and gets another token.
-func Postponed(err error) bool {
+func IsPostponed(err error) bool {
 	for _, expired := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty} {
 		if errors.Is(err, expired) {
 			return true
@@ -150,12 +153,12 @@ func Postponed(err error) bool {
 	return MemberRefused(err)
 }
 
-// NoSpace reports whether etcd refuses puts until space is freed and its alarm disarmed. It may have committed this
+// IsNoSpace reports whether etcd refuses puts until space is freed and its alarm disarmed. It may have committed this
 // last one.
-func NoSpace(err error) bool { return is(err, rpctypes.ErrNoSpace) }
+func IsNoSpace(err error) bool { return isError(err, rpctypes.ErrNoSpace) }
 
-// LeaseGone reports whether the request named a lease that no longer exists.
-func LeaseGone(err error) bool { return is(err, rpctypes.ErrLeaseNotFound) }
+// IsLeaseGone reports whether the request named a lease that no longer exists.
+func IsLeaseGone(err error) bool { return isError(err, rpctypes.ErrLeaseNotFound) }
 
 // Code returns the gRPC code of an error of etcd's client, which has two forms.
 func Code(err error) codes.Code {
@@ -166,35 +169,36 @@ func Code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// is also compares by text, because etcd's client may not have translated the error.
-func is(err, target error) bool {
+// isError is [errors.Is] that also recognizes an error that etcd's client has not translated from gRPC's form.
+func isError(err, target error) bool {
 	return errors.Is(err, target) || errors.Is(rpctypes.Error(err), target)
 }
 
-// Forget deletes a document that belongs to no lock, if it is still the one seen at this mod revision.
-func Forget(key string, revision int64) Txn {
+// DeleteKey deletes a key outside the locks' records, if its value is still the one seen at this mod revision.
+func DeleteKey(key string, revision int64) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)},
 		Then: []clientv3.Op{clientv3.OpDelete(key)},
 	}
 }
 
-// Forbid puts a tombstone without ending the hold. It prevents the second commit, by a late send, of an acquisition
-// after its hold was released, or of [AddTask] after the task was done and removed. The tombstone lives as long as the
-// lease.
-func Forbid(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+// PutTombstone puts the tombstone of an attempt, and does not end the hold. It prevents the second commit, by a late
+// send, of an acquisition after its hold was released, or of [AddTask] after the task was done and removed. The
+// tombstone lives as long as the lease.
+func PutTombstone(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease))}}
 }
 
-// leave deletes the ticket, and the tail if it names the attempt. An attempt that is both first and tail is the only
-// waiter.
-func leave(l protocol.Layout, lock, uuid string) []clientv3.Op {
+// leaveQueue deletes the ticket of an attempt, and the tail if it names the attempt. An attempt that is both first and
+// tail is the only waiter.
+func leaveQueue(l protocol.Layout, lock, uuid string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(l.Ticket(lock, uuid)),
 		clientv3.OpTxn([]clientv3.Cmp{isTail(l, lock, uuid)}, []clientv3.Op{clientv3.OpDelete(l.Tail(lock))}, nil),
 	}
 }
 
+// isTail returns the compare that the attempt has the newest ticket.
 func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(l.Tail(lock)), "=", uuid)
 }

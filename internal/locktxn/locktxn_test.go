@@ -102,7 +102,7 @@ func (s store) lease() clientv3.LeaseID {
 }
 
 func (s store) acquire(lock, uuid string) locktxn.Txn {
-	return locktxn.Acquire(s.l, locktxn.Sole(lock), uuid, []metadata.Field{
+	return locktxn.Acquire(s.l, locktxn.PlainClaim(lock), uuid, []metadata.Field{
 		{Name: metadata.FieldUUID, Value: uuid}, {Name: metadata.FieldAlertAt, Value: past},
 		{Name: metadata.FieldAutoUnlockAt, Value: soon},
 		{Name: metadata.FieldMetadata, Value: `{"owner":"billing"}`},
@@ -135,22 +135,22 @@ func (s store) removal(r *metadata.Record, by string) *locktxn.Removal {
 	at := time.Unix(1_553_683_000, 0)
 	return &locktxn.Removal{
 		Removal: metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, by,
-			"deadline passed", at)}, Lease: s.lease(),
+			"deadline passed", at)}, HistoryLease: s.lease(),
 	}
 }
 
 func TestCancelledAttemptNeverHolds(t *testing.T) {
 	s := start(t)
-	s.commit(locktxn.Cancel(s.l, locktxn.Sole("a"), mine, s.lease())) // nothing to delete yet
+	s.commit(locktxn.Cancel(s.l, locktxn.PlainClaim("a"), mine, s.lease())) // nothing to delete yet
 	s.refused("acquire after the cancel", s.acquire("a", mine))
 	s.hold("a", other)
-	s.commit(locktxn.Cancel(s.l, locktxn.Sole("a"), mine, s.lease())) // of an attempt that never got the lock
+	s.commit(locktxn.Cancel(s.l, locktxn.PlainClaim("a"), mine, s.lease())) // of an attempt that never got the lock
 	if r := s.record("a"); r.UUID != other {
 		t.Errorf("the cancel of one attempt took the lock from another: %+v", r)
 	}
 
 	s.hold("b", "00000000-0000-4000-8000-000000000003")
-	s.done("cancel of a committed attempt", locktxn.Cancel(s.l, locktxn.Sole("b"),
+	s.done("cancel of a committed attempt", locktxn.Cancel(s.l, locktxn.PlainClaim("b"),
 		"00000000-0000-4000-8000-000000000003", s.lease()))
 	if left := s.keys("b/"); len(left) > 0 {
 		t.Errorf("the cancelled attempt left %v", left)
@@ -172,7 +172,7 @@ func TestAlive(t *testing.T) {
 	for what, deadline := range map[string]string{"a late one, with an earlier deadline": later,
 		"the same again": last} {
 		r := s.done(what, alive(h, deadline))
-		others, moved := locktxn.AsLate(r)
+		others, moved := locktxn.AliveResult(r)
 		if now := s.record("a"); moved || len(others.Kvs) != 3 || now.Alive.Revision != r.Header.Revision ||
 			metadata.FormatTime(now.AutoUnlockAt) != last || metadata.FormatTime(now.AlertAt) != last {
 			t.Errorf("%s: moved %v, read %v, and left %+v", what, moved, others, now)

@@ -7,9 +7,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Mark puts a document into the field of the hold h, replacing an earlier one. It lives as long as the lease. also are
+// PutMark writes a document into the field of the hold h, replacing an earlier one. It expires with the lease. also are
 // further puts, such as an operator's audit entry.
-func Mark(l protocol.Layout, h Hold, field, document string, lease clientv3.LeaseID, also ...clientv3.Op) Txn {
+func PutMark(l protocol.Layout, h Hold, field, document string, lease clientv3.LeaseID, also ...clientv3.Op) Txn {
 	put := clientv3.OpPut(l.Field(h.Lock, field), document, clientv3.WithLease(lease))
 	return Txn{
 		If:   HeldBy(l, h),
@@ -17,27 +17,27 @@ func Mark(l protocol.Layout, h Hold, field, document string, lease clientv3.Leas
 	}
 }
 
-// AskOnce is [Mark] for a client that waits: it does not replace an existing request to the hold. An asked key that is
-// older than the hold is a leftover.
-func AskOnce(l protocol.Layout, lock string, r metadata.Request) Txn {
+// PutFinishRequestOnce writes a finish request of a client that waits. Unlike [PutMark], it does not replace an
+// existing request to the hold. An asked key that is older than the hold is a leftover.
+func PutFinishRequestOnce(l protocol.Layout, lock string, r metadata.Request) Txn {
 	hold := Hold{Lock: lock, UUID: r.UUID, Token: r.Token}
-	t := Mark(l, hold, metadata.FieldAsked, protocol.Marshal(r), clientv3.NoLease)
+	t := PutMark(l, hold, metadata.FieldAsked, protocol.Marshal(r), clientv3.NoLease)
 	asked := clientv3.Compare(clientv3.ModRevision(l.Field(lock, metadata.FieldAsked)), "<", r.Token)
 	t.If = append(t.If, asked)
 	return t
 }
 
-// Extension gives a hold more time. Its record is the one that was shown to the operator.
-type Extension struct {
+// MoreTime is what an operator gives a hold. Record is the one that the operator saw.
+type MoreTime struct {
 	Record                *metadata.Record
 	AlertAt, AutoUnlockAt string // the new deadlines
-	By                    string // the document that says who gave the time
+	Document              string // of the field that says who gave the time
 	Audit                 clientv3.Op
 }
 
-// Extend moves both deadlines of a hold forward, if its auto-unlock has not moved since it was shown. The alert may
+// GiveMoreTime moves both deadlines of a hold later, if its auto-unlock has not moved since it was shown. The alert may
 // have moved alone; it never moves back.
-func Extend(l protocol.Layout, e Extension) Txn {
+func GiveMoreTime(l protocol.Layout, e MoreTime) Txn {
 	lock := e.Record.Name
 	deadline := l.Field(lock, metadata.FieldAutoUnlockAt)
 	return Txn{
@@ -45,9 +45,9 @@ func Extend(l protocol.Layout, e Extension) Txn {
 			clientv3.Compare(clientv3.ModRevision(deadline), "=", e.Record.DeadlineRevision),
 			clientv3.Compare(clientv3.Value(deadline), "<", e.AutoUnlockAt)),
 		Then: []clientv3.Op{
-			forward(l.Field(lock, metadata.FieldAlertAt), e.AlertAt),
+			putLater(l.Field(lock, metadata.FieldAlertAt), e.AlertAt),
 			clientv3.OpPut(deadline, e.AutoUnlockAt),
-			clientv3.OpPut(l.Field(lock, metadata.FieldExtended), e.By),
+			clientv3.OpPut(l.Field(lock, metadata.FieldExtended), e.Document),
 			e.Audit,
 		},
 	}
@@ -63,17 +63,18 @@ func WithdrawAcknowledgement(l protocol.Layout, lock string, a *metadata.Acknowl
 	}
 }
 
-// ReadAction reads whether the action with this audit key was recorded, which is part of the action's transaction, and
-// then the record of its lock.
+// ReadAction counts the audit key of an action, which is written in the action's transaction and so shows whether it
+// was done, and reads the record of its lock.
 func ReadAction(l protocol.Layout, audit, lock string) Txn {
-	return Txn{Then: []clientv3.Op{clientv3.OpGet(audit, clientv3.WithCountOnly()), read(l, lock)}}
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(audit, clientv3.WithCountOnly()), readRecord(l, lock)}}
 }
 
-// State puts the proof that the holder of a hold has ended, replacing a suspicion. The statement lives as long as the
-// lease. It is put only if that hold stands, has no statement since it was taken, and has not been detached from its
-// process. Else it reads the uuid key and then the statement: an earlier one, perhaps from an earlier send, is as good.
-func State(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Txn {
-	t := witness(l, s)
+// PutProof writes a witness's proof that the holder of a hold has ended, replacing a suspicion. The statement lives as
+// long as the lease. It is put only if that hold stands, has no statement since it was taken, and has not been detached
+// from its process. Else it reads the uuid key and then the statement: an earlier one, perhaps from an earlier send, is
+// as good.
+func PutProof(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Txn {
+	t := putStatement(l, s)
 	t.Then = []clientv3.Op{
 		clientv3.OpPut(l.Death(s.UUID), protocol.Marshal(s), clientv3.WithLease(lease)),
 		clientv3.OpDelete(l.Suspicion(s.UUID)),
@@ -81,16 +82,17 @@ func State(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Txn 
 	return t
 }
 
-// Suspect puts a suspicion, replacing an earlier one, under the same conditions as [State].
-func Suspect(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Txn {
-	t := witness(l, s)
+// PutSuspicion writes a witness's suspicion, replacing an earlier one, under the same conditions as [PutProof].
+func PutSuspicion(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) Txn {
+	t := putStatement(l, s)
 	t.Then = []clientv3.Op{clientv3.OpPut(l.Suspicion(s.UUID), protocol.Marshal(s), clientv3.WithLease(lease))}
 	return t
 }
 
-// witness is common to State and Suspect. A detached key that is older than the hold is a leftover, and an older
-// statement is about an earlier hold with the same uuid: a late send of the same acquisition took the lock again.
-func witness(l protocol.Layout, s metadata.Statement) Txn {
+// putStatement returns the conditions of [PutProof] and [PutSuspicion]. A detached key that is older than the hold is a
+// leftover, and an older statement is about an earlier hold with the same uuid: a late send of the same acquisition
+// took the lock again.
+func putStatement(l protocol.Layout, s metadata.Statement) Txn {
 	hold := Hold{Lock: s.Lock, UUID: s.UUID, Token: s.Token}
 	detached := l.Field(s.Lock, metadata.FieldDetached)
 	return Txn{
@@ -103,13 +105,13 @@ func witness(l protocol.Layout, s metadata.Statement) Txn {
 	}
 }
 
-// Dispel withdraws a suspicion.
-func Dispel(l protocol.Layout, uuid string) Txn {
+// DeleteSuspicion deletes the suspicion about a hold.
+func DeleteSuspicion(l protocol.Layout, uuid string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpDelete(l.Suspicion(uuid))}}
 }
 
-// ProveWitness changes nothing; etcd refuses it to clients without the rights of a witness. The uuid must be that of no
-// hold.
-func ProveWitness(l protocol.Layout, uuid string) Txn {
+// CheckWitnessRights is a transaction that etcd refuses to clients without the rights of a witness. It changes nothing:
+// the uuid must be that of no hold.
+func CheckWitnessRights(l protocol.Layout, uuid string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpDelete(l.Death(uuid)), clientv3.OpDelete(l.Suspicion(uuid))}}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Position is a position in the queue of a lock: a ticket, which no other attempt ever uses.
+// Position identifies a waiter in the queue of a lock by its ticket, which no other attempt ever uses.
 type Position struct {
 	Lock     string
 	UUID     string // of the attempt; the last part of the ticket's key
@@ -18,16 +18,16 @@ type Position struct {
 }
 
 // Enqueue takes what is claimed as [Acquire] does or else, in the same transaction, joins the queue: it puts the ticket
-// and becomes the tail. For a lock that several can hold, it joins only if others queue already: otherwise another
-// claim may find room.
+// and becomes the tail. For a multi-holder lock, it joins only if others queue already: otherwise another claim may
+// find room.
 //
-// Else it reads the holders, then answers in a nested transaction, see [Joined].
+// Else it reads the holders, then answers in a nested transaction, see [JoinResult].
 func Enqueue(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
-	t := take(l, c, uuid, fields)
+	t := claimTxn(l, c, uuid, fields)
 	t.If = append(t.If, absent(l.Tail(c.Lock)), absent(l.Ticket(c.Lock, uuid))) // an earlier send may have joined
-	queued := join(l, c.Lock, uuid, ticket, lease)
-	if c.Shares {
+	queued := joinQueue(l, c.Lock, uuid, ticket, lease)
+	if c.MultiHolder {
 		queued = clientv3.OpTxn([]clientv3.Cmp{absent(l.Tail(c.Lock))}, nil, []clientv3.Op{queued})
 	}
 	// An earlier send may also have made the claim: a holder must not queue behind itself.
@@ -36,14 +36,14 @@ func Enqueue(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, t
 	return t
 }
 
-// Join joins the queue, whether or not the lock is held. It reads the holders, and answers as an [Enqueue] that did not
-// take the lock. Without a record to write, it is a fraction of the size.
+// Join puts a waiter into the queue, whether or not the lock is held. It reads the holders, and answers as an [Enqueue]
+// that did not take the lock. Without a record to write, it is a fraction of the size.
 func Join(l protocol.Layout, c Claim, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
-	return Txn{Then: append(c.holders(l), join(l, c.Lock, uuid, ticket, lease))}
+	return Txn{Then: append(c.readHolders(l), joinQueue(l, c.Lock, uuid, ticket, lease))}
 }
 
-// join puts the ticket and becomes the tail. If the ticket exists already, it reads it.
-func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) clientv3.Op {
+// joinQueue puts the ticket and becomes the tail. If the ticket exists already, it reads it.
+func joinQueue(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) clientv3.Op {
 	key := l.Ticket(lock, uuid)
 	return clientv3.OpTxn(
 		[]clientv3.Cmp{absent(key), absent(l.Cancelled(uuid))},
@@ -55,10 +55,10 @@ func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 	)
 }
 
-// Joined reads the answer of a [Join], or of an [Enqueue] that did not take the lock. It returns the create revision of
-// the ticket, 0 if there is none, and the ticket before it, empty if unknown: only the send that put the ticket knows
-// it, not a repetition.
-func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
+// JoinResult reads the answer of a [Join], or of an [Enqueue] that did not take the lock. It returns the create
+// revision of the ticket, 0 if there is none, and the ticket before it, empty if unknown: only the send that put the
+// ticket knows it, not a repetition.
+func JoinResult(r *clientv3.TxnResponse) (revision int64, before string) {
 	if len(r.Responses) == 0 {
 		return 0, ""
 	}
@@ -82,22 +82,22 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	return r.Header.Revision, before
 }
 
-// Turn takes what is claimed for the first in the queue. before is the ticket that was ahead and is gone; empty for
-// none. The ticket of a sole holder stays, marked as holding: its deletion hands the lock over. The ticket of a share
-// is deleted: the next waiter is then first, and there may be room for it, too.
+// AcquireInTurn takes what is claimed for the first waiter in the queue. before is the ticket that was ahead and is
+// gone; empty for none. The ticket of a single holder stays, marked as holding: its deletion hands the lock over. The
+// ticket of a share is deleted: the next waiter is then first, and there may be room for it, too.
 //
 // Else it reads the holders, the ticket and the tail: without a ticket and without a hold, the position is lost;
 // without a tail, newcomers overtake the queue, see [RestoreTail].
-func Turn(l protocol.Layout, c Claim, p Position, before string, fields []metadata.Field, ticket metadata.Ticket,
-	lease clientv3.LeaseID) Txn {
-	t := take(l, c, p.UUID, fields)
+func AcquireInTurn(l protocol.Layout, c Claim, p Position, before string, fields []metadata.Field,
+	ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+	t := claimTxn(l, c, p.UUID, fields)
 	key := l.Ticket(p.Lock, p.UUID)
 	t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(key), "=", p.Revision))
 	if before != "" {
 		t.If = append(t.If, absent(l.Ticket(p.Lock, before)))
 	}
-	if c.Shares {
-		t.Then = append(t.Then, leave(l, p.Lock, p.UUID)...)
+	if c.MultiHolder {
+		t.Then = append(t.Then, leaveQueue(l, p.Lock, p.UUID)...)
 	} else {
 		ticket.Holding = true
 		ticket.TimeoutAt = metadata.Time{}
@@ -107,17 +107,17 @@ func Turn(l protocol.Layout, c Claim, p Position, before string, fields []metada
 	return t
 }
 
-// Look reads what a waiter must know. While the ticket before its own exists, that is its own ticket, the tail and that
-// ticket. Otherwise it is the holders, its own ticket, the tail and, unless the waiter knows that it is the first, the
-// newest ticket older than its own: none means that it is the first.
+// ReadPosition reads whether it is the waiter's turn. While the ticket before its own exists, that is its own ticket,
+// the tail and that ticket. Otherwise it is the holders, its own ticket, the tail and, unless the waiter knows that it
+// is the first, the newest ticket older than its own: none means that it is the first.
 //
 // For the last of these etcd reads the whole queue, so it is only for waiters that do not know who is ahead.
-func Look(l protocol.Layout, c Claim, p Position, before string, first bool) Txn {
+func ReadPosition(l protocol.Layout, c Claim, p Position, before string, first bool) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	tail := readTailKey(l, p.Lock)
-	t := Txn{Then: append(c.holders(l), own, tail)}
+	t := Txn{Then: append(c.readHolders(l), own, tail)}
 	if !first {
-		t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1)))
+		t.Then = append(t.Then, readOlderTickets(l, p, clientv3.WithLimit(1)))
 	}
 	if before != "" {
 		ticket := l.Ticket(p.Lock, before)
@@ -132,46 +132,46 @@ func readTailKey(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Tail(lock), clientv3.WithKeysOnly())
 }
 
-// older reads the tickets older than p, newest first.
-func older(l protocol.Layout, p Position, opts ...clientv3.OpOption) clientv3.Op {
+// readOlderTickets reads the tickets older than p, newest first.
+func readOlderTickets(l protocol.Layout, p Position, opts ...clientv3.OpOption) clientv3.Op {
 	opts = append(opts, clientv3.WithMaxCreateRev(p.Revision-1), clientv3.WithSort(clientv3.SortByCreateRevision,
 		clientv3.SortDescend))
-	return tickets(l, p.Lock, opts...)
+	return readTickets(l, p.Lock, opts...)
 }
 
-// tickets reads the tickets of a lock without its tail, which sorts before all of them, because tickets begin with a
-// digit or a letter.
-func tickets(l protocol.Layout, lock string, opts ...clientv3.OpOption) clientv3.Op {
+// readTickets reads the tickets of a lock without its tail, which sorts before all of them, because tickets begin with
+// a digit or a letter.
+func readTickets(l protocol.Layout, lock string, opts ...clientv3.OpOption) clientv3.Op {
 	queue := l.Queue(lock)
 	return clientv3.OpGet(queue+"/", append(opts, clientv3.WithRange(clientv3.GetPrefixRangeEnd(queue)))...)
 }
 
 // Leave takes a waiter out of the queue, unless it is the tail, and reads the rest. If it is the tail, it reads the
 // rest and then the two newest tickets: a waiter that leaves as the tail moves the tail back to the ticket before its
-// own, see [Newest] and [LeaveAsTail].
+// own, see [NewestExcept] and [LeaveAsTail].
 func Leave(l protocol.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{isTail(l, lock, uuid)},
-		Then: slices.Concat(rest, []clientv3.Op{newest(l, lock, 2)}),
+		Then: slices.Concat(rest, []clientv3.Op{readNewestTickets(l, lock, 2)}),
 		Else: slices.Concat(rest, []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}),
 	}
 }
 
-// Last is the newest ticket of a queue, which its tail names. The zero Last means none.
-type Last struct {
+// NewestTicket identifies the newest ticket of a queue, which its tail names. The zero NewestTicket means none.
+type NewestTicket struct {
 	UUID     string
 	Revision int64 // create revision of the ticket
 	Lease    clientv3.LeaseID
 }
 
-// Newest returns the newest of the tickets in an answer, which has the newest first, except the ticket of the uuid but.
-func Newest(l protocol.Layout, tickets []*mvccpb.KeyValue, but string) Last {
+// NewestExcept returns the first of these tickets, which are the newest first, that is not the ticket of this uuid.
+func NewestExcept(l protocol.Layout, tickets []*mvccpb.KeyValue, except string) NewestTicket {
 	for _, kv := range tickets {
-		if id := l.Parse(string(kv.Key)).ID; id != but {
-			return Last{UUID: id, Revision: kv.CreateRevision, Lease: clientv3.LeaseID(kv.Lease)}
+		if id := l.Parse(string(kv.Key)).ID; id != except {
+			return NewestTicket{UUID: id, Revision: kv.CreateRevision, Lease: clientv3.LeaseID(kv.Lease)}
 		}
 	}
-	return Last{}
+	return NewestTicket{}
 }
 
 // LeaveAsTail takes the newest waiter out of the queue and moves the tail back to the ticket before it, with the lease
@@ -179,7 +179,7 @@ func Newest(l protocol.Layout, tickets []*mvccpb.KeyValue, but string) Last {
 //
 // If its compares fail, one of the two has changed. If it is refused because the lease is gone, the ticket before it is
 // gone, too, or about to be.
-func LeaveAsTail(l protocol.Layout, lock, uuid string, before Last) Txn {
+func LeaveAsTail(l protocol.Layout, lock, uuid string, before NewestTicket) Txn {
 	t := Txn{If: []clientv3.Cmp{isTail(l, lock, uuid)}, Then: []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}}
 	if before.Revision == 0 {
 		t.Then = append(t.Then, clientv3.OpDelete(l.Tail(lock)))
@@ -190,20 +190,21 @@ func LeaveAsTail(l protocol.Layout, lock, uuid string, before Last) Txn {
 	return t
 }
 
-// LeaveBare takes a waiter out of the queue and deletes the tail if it names the waiter. It works when etcd is out of
-// space. Newcomers overtake the queue until another waiter restores the tail.
-func LeaveBare(l protocol.Layout, lock, uuid string) Txn {
-	return Txn{Then: leave(l, lock, uuid)}
+// LeaveWithoutPut takes a waiter out of the queue and deletes the tail if it names the waiter. Unlike [Leave] and
+// [LeaveAsTail], it works when etcd is out of space. Newcomers overtake the queue until another waiter restores the
+// tail.
+func LeaveWithoutPut(l protocol.Layout, lock, uuid string) Txn {
+	return Txn{Then: leaveQueue(l, lock, uuid)}
 }
 
 // ReadTail reads the tail and the newest ticket.
 func ReadTail(l protocol.Layout, lock string) Txn {
-	return Txn{Then: []clientv3.Op{readTailKey(l, lock), newest(l, lock, 1)}}
+	return Txn{Then: []clientv3.Op{readTailKey(l, lock), readNewestTickets(l, lock, 1)}}
 }
 
 // RestoreTail puts a tail if a queue has none: the newest waiter died, and its tail expired with its lease. last was
 // the newest ticket when it was read: a waiter that joined since has put a tail.
-func RestoreTail(l protocol.Layout, lock string, last Last) Txn {
+func RestoreTail(l protocol.Layout, lock string, last NewestTicket) Txn {
 	return Txn{
 		If: []clientv3.Cmp{
 			absent(l.Tail(lock)),
@@ -213,25 +214,25 @@ func RestoreTail(l protocol.Layout, lock string, last Last) Txn {
 	}
 }
 
-// Known is what a waiter knows of the holders of a lock.
-type Known struct {
-	Lock     string
-	Token    int64 // of the record of the lock; 0 if there was none
-	Delay    int64 // mod revision of the delay of the lock; 0 if there was none
-	Shares   bool  // several can hold it
-	Revision int64 // at which they were read
+// KnownHolders identifies the holders of a lock as a waiter last read them.
+type KnownHolders struct {
+	Lock        string
+	Token       int64 // of the record of the lock; 0 if there was none
+	Delay       int64 // mod revision of the delay of the lock; 0 if there was none
+	MultiHolder bool  // several can hold it
+	Revision    int64 // at which they were read
 }
 
-// ReadChanges reads whether a waiter still knows all holders. If they are the same, or only shares were released, it
-// counts the keys of the shares and the delays, if several can hold the lock; else it reads the holders and the delays.
-// In both cases it then counts each of these tickets: 1 or 0.
-func ReadChanges(l protocol.Layout, k Known, tickets []string) Txn {
+// ReadChanges reads the holders if there are others than a waiter knows. If they are the same, or only shares were
+// released, it counts the keys of the shares and the delays of a multi-holder lock; else it reads the holders and the
+// delays. In both cases it then counts each of these tickets: 1 or 0.
+func ReadChanges(l protocol.Layout, k KnownHolders, tickets []string) Txn {
 	t := Txn{
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=",
 			k.Token), clientv3.Compare(clientv3.ModRevision(l.Delay(k.Lock)), "=", k.Delay)},
-		Else: Claim{Lock: k.Lock, Shares: k.Shares}.holders(l),
+		Else: Claim{Lock: k.Lock, MultiHolder: k.MultiHolder}.readHolders(l),
 	}
-	if k.Shares {
+	if k.MultiHolder {
 		from, end := l.Shares(k.Lock)
 		first, last := l.LockAndShareDelays(k.Lock)
 		t.If = append(t.If, noneSince(k.Revision)(from, end))
@@ -245,33 +246,34 @@ func ReadChanges(l protocol.Layout, k Known, tickets []string) Txn {
 	return t
 }
 
-// newest reads the n newest tickets, the newest first. It reads their values, too, because etcd does not return leases
-// without them.
-func newest(l protocol.Layout, lock string, n int64) clientv3.Op {
-	return tickets(l, lock, clientv3.WithLimit(n), clientv3.WithSort(clientv3.SortByCreateRevision,
+// readNewestTickets reads the n newest tickets, the newest first. It reads their values, too, because etcd does not
+// return leases without them.
+func readNewestTickets(l protocol.Layout, lock string, n int64) clientv3.Op {
+	return readTickets(l, lock, clientv3.WithLimit(n), clientv3.WithSort(clientv3.SortByCreateRevision,
 		clientv3.SortDescend))
 }
 
-// MaxStanding is how many tickets a waiter that gives up reads. To read only those ahead of it, etcd would read the
-// whole queue for each waiter: when many give up at once, the cost grows with the square of their number.
-const MaxStanding = 100
+// MaxTicketsRead is how many tickets a waiter that gives up reads, to report its position. To read only those ahead of
+// it, etcd would read the whole queue for each waiter: when many give up at once, the cost grows with the square of
+// their number.
+const MaxTicketsRead = 100
 
-// Standing reads the holders, and the keys of up to [MaxStanding] tickets with the number of all.
-func Standing(l protocol.Layout, c Claim) Txn {
-	// the first in the order of their keys, which is not that of their ages
-	some := tickets(l, c.Lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxStanding))
-	return Txn{Then: append(c.holders(l), some)}
+// ReadHoldersAndTickets reads the holders, the keys of up to [MaxTicketsRead] tickets, and the number of all.
+func ReadHoldersAndTickets(l protocol.Layout, c Claim) Txn {
+	// in the order of their keys, which is not that of their ages
+	some := readTickets(l, c.Lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxTicketsRead))
+	return Txn{Then: append(c.readHolders(l), some)}
 }
 
-// Ahead reads the keys of the tickets older than p, the newest first.
-func Ahead(l protocol.Layout, p Position) Txn {
-	return Txn{Then: []clientv3.Op{older(l, p, clientv3.WithKeysOnly())}}
+// ReadTicketsAhead reads the keys of the tickets older than p, the newest first.
+func ReadTicketsAhead(l protocol.Layout, p Position) Txn {
+	return Txn{Then: []clientv3.Op{readOlderTickets(l, p, clientv3.WithKeysOnly())}}
 }
 
-// QueueLength counts the tickets and then reads the tail. It tells a client that was refused a free lock whether others
-// queue.
-func QueueLength(l protocol.Layout, lock string) Txn {
-	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithCountOnly()), clientv3.OpGet(l.Tail(lock))}}
+// ReadQueueLength counts the tickets and then reads the tail. It tells a client that was refused a free lock whether
+// others queue.
+func ReadQueueLength(l protocol.Layout, lock string) Txn {
+	return Txn{Then: []clientv3.Op{readTickets(l, lock, clientv3.WithCountOnly()), clientv3.OpGet(l.Tail(lock))}}
 }
 
 // RemoveTicket takes a waiter out of the queue, if its ticket is still the one that was seen. No branch has a put: a

@@ -7,22 +7,23 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Removal ends a hold on behalf of its holder. Its record is the one that was judged, or shown to the operator.
+// Removal is the removal of a hold by an unlocker or an operator. Its record is the one that was judged, or shown to
+// the operator.
 type Removal struct {
 	metadata.Removal
 	// Ranges hold the record's keys. They are needed only if Record.Foreign reports that other keys lie in the record's
 	// range: then exactly these ranges are deleted instead of the whole.
-	Ranges []Range
-	Lease  clientv3.LeaseID // of the history key
-	Audit  *clientv3.Op     // the operator's action; nil for the unlocker
+	Ranges       []Range
+	HistoryLease clientv3.LeaseID // of the history key
+	Audit        *clientv3.Op     // writes the operator's action; nil for an unlocker
 
 	DelayLease clientv3.LeaseID // of the delay, if one follows
 
 	ending string // value of the history key, once it was computed
 }
 
-// Delayed reports whether a lock delay follows. There is none after a holder that is proven to have ended.
-func (r *Removal) Delayed() bool {
+// HasDelay reports whether a lock delay follows the removal. There is none after a holder that is proven to have ended.
+func (r *Removal) HasDelay() bool {
 	return r.Delay > 0 && r.Record.Token != 0 && r.Ending.Ended != metadata.EndedAbandoned
 }
 
@@ -55,12 +56,12 @@ func RemoveAbandoned(l protocol.Layout, r *Removal) Txn {
 // Else it reads the record and then the history key: the ending there says whether an earlier send of this very
 // transaction did it.
 func ForceUnlock(l protocol.Layout, r *Removal) Txn {
-	t := ForceUnlockSilently(l, r)
+	t := ForceUnlockUnrecorded(l, r)
 	if r.Record.Token != 0 { // without its uuid key nobody held the lock, so no hold ends
 		history := l.History(r.Record.HistoryID())
-		t.Then = append(t.Then, clientv3.OpPut(history, r.History(), clientv3.WithLease(r.Lease)))
+		t.Then = append(t.Then, clientv3.OpPut(history, r.History(), clientv3.WithLease(r.HistoryLease)))
 		t.Else = append(t.Else, clientv3.OpGet(history))
-		if r.Delayed() {
+		if r.HasDelay() {
 			delay := protocol.MarshalDelay(metadata.NewDelay(r.Removal))
 			t.Then = append(t.Then, clientv3.OpPut(l.Delay(r.Record.Name), delay, clientv3.WithLease(r.DelayLease)))
 		}
@@ -71,18 +72,18 @@ func ForceUnlock(l protocol.Layout, r *Removal) Txn {
 	return t
 }
 
-// ForceUnlockSilently is [ForceUnlock] without history and audit, for an etcd that is out of space.
-func ForceUnlockSilently(l protocol.Layout, r *Removal) Txn {
+// ForceUnlockUnrecorded is [ForceUnlock] without history, audit and lock delay, for an etcd that is out of space.
+func ForceUnlockUnrecorded(l protocol.Layout, r *Removal) Txn {
 	key := l.Field(r.Record.Name, metadata.FieldUUID)
 	t := Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Record.Token)},
-		Else: []clientv3.Op{read(l, r.Record.Name)},
+		Else: []clientv3.Op{readRecord(l, r.Record.Name)},
 	}
 	if metadata.IsUUID(r.Record.UUID) { // the next in the queue watches the holder's ticket
 		t.Then = append(t.Then, clientv3.OpDelete(l.Ticket(r.Record.Name, r.Record.UUID)))
 	}
 	if !r.Record.Foreign() {
-		t.Then = append(t.Then, remove(l, r.Record.Name))
+		t.Then = append(t.Then, deleteRecord(l, r.Record.Name))
 		return t
 	}
 	for _, keys := range r.Ranges {
@@ -91,8 +92,8 @@ func ForceUnlockSilently(l protocol.Layout, r *Removal) Txn {
 	return t
 }
 
-// ReadRemoval reads what shows whether a removal was done: the uuid key, how many keys the record has, and the history
-// key.
+// ReadRemoval reads the keys that show whether a removal was done: the uuid key, how many keys the record has, and the
+// history key.
 func ReadRemoval(l protocol.Layout, r *metadata.Record) Txn {
 	return Txn{Then: []clientv3.Op{
 		clientv3.OpGet(l.Field(r.Name, metadata.FieldUUID)),
@@ -101,8 +102,8 @@ func ReadRemoval(l protocol.Layout, r *metadata.Record) Txn {
 	}}
 }
 
-// EndDelay ends a delay that was shown to an operator, seen at this mod revision. also are further puts, such as the
-// operator's audit entry. Else it reads the delay, if there is another one.
+// EndDelay deletes a lock delay that was shown to an operator, seen at this mod revision. also are further puts, such
+// as the operator's audit entry. Else it reads the delay, if there is another one.
 func EndDelay(l protocol.Layout, lock string, revision int64, also ...clientv3.Op) Txn {
 	key := l.Delay(lock)
 	return Txn{

@@ -20,14 +20,14 @@ func statement(h locktxn.Hold, cause string) metadata.Statement {
 func TestDeathOfASecondHoldWithTheSameUUID(t *testing.T) {
 	s := start(t)
 	first := s.hold("a", mine)
-	s.done("state", locktxn.State(s.l, statement(first, metadata.CauseProcessEnded), s.lease()))
+	s.done("state", locktxn.PutProof(s.l, statement(first, metadata.CauseProcessEnded), s.lease()))
 	s.done("release", locktxn.Release(s.l, first))
 	second := s.hold("a", mine)
-	s.done("suspect", locktxn.Suspect(s.l, statement(second, metadata.CausePodDeleted), s.lease()))
+	s.done("suspect", locktxn.PutSuspicion(s.l, statement(second, metadata.CausePodDeleted), s.lease()))
 	death := statement(second, metadata.CauseProcessEnded)
-	s.done("state of the second", locktxn.State(s.l, death, s.lease()))
-	s.refused("state of the second again", locktxn.State(s.l, death, s.lease()))
-	kvs := locktxn.Keys(s.refused("state of the first", locktxn.State(s.l, statement(first, metadata.CauseRebooted),
+	s.done("state of the second", locktxn.PutProof(s.l, death, s.lease()))
+	s.refused("state of the second again", locktxn.PutProof(s.l, death, s.lease()))
+	kvs := locktxn.Keys(s.refused("state of the first", locktxn.PutProof(s.l, statement(first, metadata.CauseRebooted),
 		s.lease())), 1).Kvs
 	if len(kvs) != 1 {
 		t.Fatalf("stated are %v", kvs)
@@ -41,7 +41,7 @@ func TestDetachedHoldOutlivesItsProcess(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	death := statement(h, metadata.CauseProcessEnded)
-	s.done("state", locktxn.State(s.l, death, s.lease()))
+	s.done("state", locktxn.PutProof(s.l, death, s.lease()))
 	s.put(s.l.Suspicion(mine), "{}") // the statement deleted those before it
 	s.done("detach", locktxn.Detach(s.l, h))
 	if left := append(s.keys(".deaths/"), s.keys(".suspicions/")...); len(left) > 0 {
@@ -50,8 +50,8 @@ func TestDetachedHoldOutlivesItsProcess(t *testing.T) {
 	if p := s.record("a").Process; p == nil || !p.Detached {
 		t.Errorf("the record says %+v", p)
 	}
-	s.refused("state", locktxn.State(s.l, death, s.lease()))
-	s.refused("suspect", locktxn.Suspect(s.l, death, s.lease()))
+	s.refused("state", locktxn.PutProof(s.l, death, s.lease()))
+	s.refused("suspect", locktxn.PutSuspicion(s.l, death, s.lease()))
 	s.refused("detach another", locktxn.Detach(s.l, locktxn.Hold{Lock: "a", UUID: mine, Token: h.Token + 1}))
 }
 
@@ -59,10 +59,10 @@ func TestLeftoverOfADetachedHoldIsIgnored(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Field("a", metadata.FieldDetached), "true")
 	h := s.hold("a", mine)
-	s.done("state", locktxn.State(s.l, statement(h, metadata.CauseProcessEnded), s.lease()))
-	s.done("dispel", locktxn.Dispel(s.l, mine))
+	s.done("state", locktxn.PutProof(s.l, statement(h, metadata.CauseProcessEnded), s.lease()))
+	s.done("dispel", locktxn.DeleteSuspicion(s.l, mine))
 	before := strings.Join(s.keys(""), "\n")
-	s.done("prove", locktxn.ProveWitness(s.l, other))
+	s.done("prove", locktxn.CheckWitnessRights(s.l, other))
 	if after := strings.Join(s.keys(""), "\n"); after != before {
 		t.Errorf("the proof of the rights changed\n%s\nto\n%s", before, after)
 	}
@@ -86,7 +86,7 @@ func without(t locktxn.Txn, n int) locktxn.Txn {
 // acknowledge is an operator's mark.
 func (s store) acknowledge(h locktxn.Hold, by string) locktxn.Txn {
 	a := metadata.Acknowledgement{UUID: h.UUID, Token: h.Token, By: by, Source: "cli", Note: "the disk is full"}
-	return locktxn.Mark(s.l, h, metadata.FieldAcknowledged, protocol.Marshal(a), s.lease(), s.audit())
+	return locktxn.PutMark(s.l, h, metadata.FieldAcknowledged, protocol.Marshal(a), s.lease(), s.audit())
 }
 
 // A request that is older than the hold does not block a new one.
@@ -94,21 +94,21 @@ func TestAskOnce(t *testing.T) {
 	s := start(t)
 	s.put(s.l.Field("a", metadata.FieldAsked), "of an earlier hold")
 	h := s.hold("a", mine)
-	s.done("ask", locktxn.AskOnce(s.l, "a", request(h)))
+	s.done("ask", locktxn.PutFinishRequestOnce(s.l, "a", request(h)))
 	again := request(h)
 	again.By = "bob"
-	s.refused("ask once more", locktxn.AskOnce(s.l, "a", again))
+	s.refused("ask once more", locktxn.PutFinishRequestOnce(s.l, "a", again))
 	if got := s.record("a").Asked; got == nil || got.By != "ann" {
 		t.Errorf("the request is %+v", got)
 	}
-	s.done("the same without its guard", without(locktxn.AskOnce(s.l, "a", again), 2))
+	s.done("the same without its guard", without(locktxn.PutFinishRequestOnce(s.l, "a", again), 2))
 }
 
-func (s store) extension(to string) locktxn.Extension {
+func (s store) extension(to string) locktxn.MoreTime {
 	s.Helper()
 	r := s.record("a")
-	return locktxn.Extension{Record: r, AlertAt: to, AutoUnlockAt: to,
-		By: protocol.Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli",
+	return locktxn.MoreTime{Record: r, AlertAt: to, AutoUnlockAt: to,
+		Document: protocol.Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli",
 			Reason: "slow disk", Seconds: 60}),
 		Audit: s.audit()}
 }
@@ -119,7 +119,7 @@ func TestMoreTimeDoesNotMoveTheAlertBack(t *testing.T) {
 	h := s.hold("a", mine)
 	e := s.extension(later)
 	s.done("alive with a later alert", locktxn.Alive(s.l, h, last, soon, last))
-	s.done("extend", locktxn.Extend(s.l, e))
+	s.done("extend", locktxn.GiveMoreTime(s.l, e))
 	if r := s.record("a"); metadata.FormatTime(r.AutoUnlockAt) != later || metadata.FormatTime(r.AlertAt) != last {
 		t.Errorf("after it: %+v", r)
 	}
@@ -129,11 +129,11 @@ func TestMoreTimeDoesNotMoveTheAlertBack(t *testing.T) {
 func TestOperatorNotesAreForOneHold(t *testing.T) {
 	for what, write := range map[string]func(s store, h locktxn.Hold) locktxn.Txn{
 		"mark":     func(s store, h locktxn.Hold) locktxn.Txn { return s.acknowledge(h, "ann") },
-		"ask once": func(s store, h locktxn.Hold) locktxn.Txn { return locktxn.AskOnce(s.l, "a", request(h)) },
+		"ask once": func(s store, h locktxn.Hold) locktxn.Txn { return locktxn.PutFinishRequestOnce(s.l, "a", request(h)) },
 		"extend": func(s store, h locktxn.Hold) locktxn.Txn {
 			e := s.extension(last)
 			e.Record.UUID, e.Record.Token = h.UUID, h.Token
-			return locktxn.Extend(s.l, e)
+			return locktxn.GiveMoreTime(s.l, e)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -156,18 +156,18 @@ func TestOperatorNotesAreForOneHold(t *testing.T) {
 
 // Each compare is needed: for each there is a deadline that only this compare protects.
 func TestMoreTimeAppliesToTheDisplayedHold(t *testing.T) {
-	for n, change := range map[int]func(s store, e *locktxn.Extension){
-		2: func(s store, e *locktxn.Extension) { // it is written meanwhile
+	for n, change := range map[int]func(s store, e *locktxn.MoreTime){
+		2: func(s store, e *locktxn.MoreTime) { // it is written meanwhile
 			s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(e.Record.AutoUnlockAt))
 		},
-		3: func(_ store, e *locktxn.Extension) { e.AutoUnlockAt = past }, // it would go back
+		3: func(_ store, e *locktxn.MoreTime) { e.AutoUnlockAt = past }, // it would go back
 	} {
 		s := start(t)
 		s.hold("a", mine)
 		e := s.extension(last)
 		change(s, &e)
-		s.refused("extend", locktxn.Extend(s.l, e))
-		s.done("the same without its guard", without(locktxn.Extend(s.l, e), n))
+		s.refused("extend", locktxn.GiveMoreTime(s.l, e))
+		s.done("the same without its guard", without(locktxn.GiveMoreTime(s.l, e), n))
 	}
 }
 

@@ -26,11 +26,11 @@ func ReadTasks(l protocol.Layout, set, from string, limit int64) Txn {
 
 // ReadTask reads one task and the record of its lock.
 func ReadTask(l protocol.Layout, set, task string) Txn {
-	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Task(set, task)), read(l, protocol.TaskLock(set, task))}}
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Task(set, task)), readRecord(l, protocol.TaskLock(set, task))}}
 }
 
-// AddTask adds a task if there is none of that name, unless this attempt is forbidden, see [Forbid]. Else it reads the
-// existing task.
+// AddTask adds a task if there is none of that name, unless this attempt is forbidden, see [PutTombstone]. Else it
+// reads the existing task.
 func AddTask(l protocol.Layout, set, task, attempt, value string) Txn {
 	key := l.Task(set, task)
 	return Txn{
@@ -83,7 +83,7 @@ type Documents struct{ keys []string }
 // NewDocuments returns the documents with these keys.
 func NewDocuments(keys ...string) Documents { return Documents{keys} }
 
-// Cover reports whether the operation concerns one of the documents alone.
+// Cover reports whether the operation concerns only one of the documents.
 func (d Documents) Cover(op clientv3.Op) bool {
 	return len(op.RangeBytes()) == 0 && slices.Contains(d.keys, string(op.KeyBytes()))
 }

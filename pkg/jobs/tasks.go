@@ -206,7 +206,7 @@ func (s *Tasks) forbid(ctx context.Context, task, attempt string) error {
 	defer cancel()
 	lease, err := s.etcd.Grant(ctx, forbidden)
 	if err == nil {
-		_, err = s.etcd.Send(ctx, locktxn.Forbid(s.layout, s.LockName(task), attempt, lease))
+		_, err = s.etcd.Send(ctx, locktxn.PutTombstone(s.layout, s.LockName(task), attempt, lease))
 	}
 	return err
 }

@@ -110,7 +110,7 @@ func (a *acquisition) tryOnce(ctx context.Context, p proposal, refusals int) (*L
 	switch {
 	case !a.holders.hasRoom(a.set.kind):
 		return nil, a.heldError()
-	case !claim.Shares, !indeterminate && !a.set.withoutQueue && len(r.Keys(claim.Reads()).Kvs) > 0:
+	case !claim.MultiHolder, !indeterminate && !a.set.withoutQueue && len(r.Keys(claim.HolderReads()).Kvs) > 0:
 		return a.tryPastDeadTail(ctx)
 	}
 	return nil, errRivals
@@ -119,7 +119,7 @@ func (a *acquisition) tryOnce(ctx context.Context, p proposal, refusals int) (*L
 // tryPastDeadTail takes a lock that has room but was refused: others queue for it, or the last of them died and left
 // the tail of the queue behind.
 func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
-	r, err := a.c.retry.Send(ctx, locktxn.QueueLength(a.c.layout, a.lock))
+	r, err := a.c.retry.Send(ctx, locktxn.ReadQueueLength(a.c.layout, a.lock))
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 		return nil, err
 	}
 	claim := a.nextClaim(0)
-	l, _, err := a.commit(ctx, p, claim, locktxn.AcquirePast(a.c.layout, claim, a.draft.UUID, p.fields,
+	l, _, err := a.commit(ctx, p, claim, locktxn.AcquirePastTail(a.c.layout, claim, a.draft.UUID, p.fields,
 		tail[0].ModRevision))
 	if l != nil || err != nil {
 		return l, err
@@ -157,7 +157,7 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 func (a *acquisition) nextClaim(refusals int) locktxn.Claim {
 	k := a.set.kind
 	if !k.shared() {
-		return locktxn.Sole(a.lock)
+		return locktxn.PlainClaim(a.lock)
 	}
 	if !a.holders.hasRoom(k) {
 		a.holders = holders{}

@@ -58,7 +58,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
 	began := c.moment()
-	r, err := c.retry.Send(ctx, locktxn.Find(c.layout, name, uuid))
+	r, err := c.retry.Send(ctx, locktxn.FindHold(c.layout, name, uuid))
 	if err != nil {
 		return nil, err
 	}

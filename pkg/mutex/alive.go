@@ -77,7 +77,7 @@ func (l *Lock) onTimer() {
 
 // watchHold watches the hold until it is gone or the handle ends.
 func (l *Lock) watchHold() {
-	from, end := locktxn.Watched(l.c.layout, l.held.Lock)
+	from, end := locktxn.WatchedRange(l.c.layout, l.held.Lock)
 	l.c.retry.Follow(l.watch, holderRecheck, func(events []*clientv3.Event) bool {
 		if len(events) == 0 && l.checkDeadline() != nil {
 			return true
@@ -216,7 +216,7 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	alive := metadata.FormatAlive(at, progress)
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
-		txn = locktxn.Beat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive,
+		txn = locktxn.Heartbeat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive,
 			l.extension.lastAliveRevision)
 	}
 	r, err := l.c.retry.Send(ctx, txn)
@@ -242,7 +242,7 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 func (l *Lock) readExtension(ctx context.Context, r etcdretry.Answer, autoUnlockAt time.Time, alive string) (
 	stored time.Time, again bool, err error) {
 	var now metadata.Document
-	if others, moved := locktxn.AsLate(r.TxnResponse); r.Succeeded && moved {
+	if others, moved := locktxn.AliveResult(r.TxnResponse); r.Succeeded && moved {
 		return autoUnlockAt, false, nil
 	} else if r.Succeeded {
 		now = l.decode(locktxn.Fields(l.c.layout, others))

@@ -78,7 +78,7 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := b.newProposals(); err != nil {
 		return nil, err
 	}
-	txn := locktxn.Batch(b.c.layout, b.batchLocks(), b.only, b.with)
+	txn := locktxn.AcquireBatch(b.c.layout, b.batchLocks(), b.only, b.with)
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (b *batch) batchLocks() []locktxn.BatchLock {
 	locks := make([]locktxn.BatchLock, len(b.wanted))
 	for i, a := range b.wanted {
 		locks[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.proposals[i].fields,
-			Barge: a.set.withoutQueue, Tail: b.tails[i]}
+			SkipQueue: a.set.withoutQueue, Tail: b.tails[i]}
 	}
 	return locks
 }
@@ -135,7 +135,7 @@ func (b *batch) batchLocks() []locktxn.BatchLock {
 // or not. r and err are the result of the requests.
 func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
 	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
-		return locktxn.Settle(b.c.layout, b.batchLocks(), lease)
+		return locktxn.SettleBatch(b.c.layout, b.batchLocks(), lease)
 	})
 	if unsettled != nil {
 		for _, a := range b.wanted {
@@ -158,7 +158,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 	switch {
 	case err == nil:
 		return nil, b.refusal(ctx, r)
-	case ctx.Err() == nil && !locktxn.Refused(err) && !locktxn.NoSpace(err):
+	case ctx.Err() == nil && !locktxn.IsRefused(err) && !locktxn.IsNoSpace(err):
 		return nil, errStale
 	}
 	return nil, err
@@ -190,7 +190,7 @@ func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool
 // withdraw releases the locks that are still held after others were lost.
 func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
-		if _, err := b.c.retry.Send(ctx, locktxn.Withdraw(b.c.layout, locktxn.Sole(a.lock), a.draft.UUID)); err != nil {
+		if _, err := b.c.retry.Send(ctx, locktxn.Withdraw(b.c.layout, locktxn.PlainClaim(a.lock), a.draft.UUID)); err != nil {
 			a.cancelLater()
 		}
 	}
@@ -242,7 +242,7 @@ func (b *batch) refusal(ctx context.Context, r etcdretry.Answer) error {
 // queued finds out why locks that nobody holds were refused: others queue for them, or the tails of queues were left
 // behind when their last waiters died. Otherwise the obstacle is gone by now.
 func (b *batch) queued(ctx context.Context) error {
-	r, err := b.c.retry.Send(ctx, locktxn.Queues(b.c.layout, b.batchLocks()))
+	r, err := b.c.retry.Send(ctx, locktxn.ReadQueueLengths(b.c.layout, b.batchLocks()))
 	if err != nil {
 		return err
 	}

@@ -233,12 +233,12 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 	r, err := c.cancelAttempt(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Cancel(c.layout, claim, uuid, lease)
 	}, locktxn.Withdraw(c.layout, claim, uuid))
-	if !claim.Shares || r.TxnResponse == nil {
+	if !claim.MultiHolder || r.TxnResponse == nil {
 		return err
 	}
 	h := readHolders(c.layout, lock, k, r)
 	if mine, ok := h.byUUID(uuid); ok {
-		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, locktxn.Sole(mine.Name), uuid))
+		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, locktxn.PlainClaim(mine.Name), uuid))
 		err = errors.Join(err, failed)
 	}
 	return err
@@ -253,9 +253,9 @@ func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID
 		r, err = c.retry.Send(ctx, cancel(lease))
 	}
 	switch {
-	case locktxn.LeaseGone(err):
+	case locktxn.IsLeaseGone(err):
 		c.tombstones.forget(lease)
-	case locktxn.NoSpace(err):
+	case locktxn.IsNoSpace(err):
 		r, _ = c.retry.Send(ctx, withdraw)
 	}
 	return r, err
@@ -276,7 +276,7 @@ func (c *Client) forbidLater(lock, uuid string) {
 		do: func(ctx context.Context) error {
 			lease, err := c.tombstones.grant(ctx)
 			if err == nil {
-				_, err = c.retry.Send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
+				_, err = c.retry.Send(ctx, locktxn.PutTombstone(c.layout, lock, uuid, lease))
 			}
 			return err
 		}})

@@ -189,7 +189,7 @@ func (c *Client) reaches(key, end string) bool {
 // failed returns the error about those of the caller's compares that did not hold; nil if all did. first is the number
 // of the operation that reports on the first compare.
 func (c *Client) failed(lock string, r etcdretry.Answer, first int, only []clientv3.Cmp) *ConditionError {
-	failed := locktxn.Failed(r.TxnResponse, first, len(only))
+	failed := locktxn.FailedCompares(r.TxnResponse, first, len(only))
 	if len(failed) == 0 {
 		return nil
 	}

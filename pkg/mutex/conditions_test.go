@@ -297,7 +297,7 @@ func TestUnlockWithFailsOnAFullEtcd(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		l := take(t, q.locks(), "a")
 		q.full.Store(true)
-		if err := l.UnlockWith(done()); !locktxn.NoSpace(err) || l.Context().Err() != nil || passed() > time.Second {
+		if err := l.UnlockWith(done()); !locktxn.IsNoSpace(err) || l.Context().Err() != nil || passed() > time.Second {
 			t.Errorf("after %v: %v, context: %v", passed(), err, context.Cause(l.Context()))
 		}
 		unlock(t, l)

@@ -102,7 +102,7 @@ func (k kind) covers(wants kind) bool {
 
 // claim returns a claim that only names the lock, to read its holders.
 func (k kind) claim(lock string) locktxn.Claim {
-	return locktxn.Claim{Lock: lock, Record: lock, Shares: k.shared()}
+	return locktxn.Claim{Lock: lock, Record: lock, MultiHolder: k.shared()}
 }
 
 // blockers returns the holders that would have to finish to make room for one more of this kind: all of them for a
@@ -310,11 +310,11 @@ func (h *holders) vacantNumber(skip int) int {
 
 // claim returns what to claim when these are the holders.
 func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
-	c := locktxn.Claim{Lock: lock, Record: lock, Shares: true, Counts: true, Counted: h.revision}
+	c := locktxn.Claim{Lock: lock, Record: lock, MultiHolder: true, CountsShares: true, CountedAt: h.revision}
 	switch k.name {
 	case metadata.HoldsShared:
 		c.Record = metadata.ShareName(lock, h.vacantNumber(skip))
-		c.Counts = false
+		c.CountsShares = false
 	case metadata.HoldsPermits:
 		c.Record = metadata.ShareName(lock, h.vacantNumber(0))
 	}
@@ -322,7 +322,7 @@ func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 }
 
 // known returns what a waiter keeps of the holders, to check later whether they are still the same.
-func (k kind) known(lock string, h holders) locktxn.Known {
-	return locktxn.Known{Lock: lock, Token: h.writer.Token, Delay: delayRevision(h.delay), Shares: k.shared(),
+func (k kind) known(lock string, h holders) locktxn.KnownHolders {
+	return locktxn.KnownHolders{Lock: lock, Token: h.writer.Token, Delay: delayRevision(h.delay), MultiHolder: k.shared(),
 		Revision: h.revision}
 }

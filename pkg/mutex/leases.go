@@ -182,7 +182,7 @@ func (p *leases) revoke(ctx context.Context, l *lease) error {
 	ctx, cancel := context.WithTimeout(ctx, p.retry.Attempt(ctx))
 	defer cancel()
 	_, err := p.etcd.Revoke(clientv3.WithRequireLeader(ctx), l.id)
-	if err == nil || locktxn.LeaseGone(err) {
+	if err == nil || locktxn.IsLeaseGone(err) {
 		p.remove(l)
 		return nil
 	}
@@ -262,7 +262,7 @@ func (t *tombstones) send(ctx context.Context, txn func(clientv3.LeaseID) locktx
 		r, err = t.retry.Send(ctx, txn(lease))
 		indeterminate = indeterminate || r.Indeterminate
 		r.Indeterminate = indeterminate
-		if !locktxn.LeaseGone(err) {
+		if !locktxn.IsLeaseGone(err) {
 			return r, err
 		}
 		t.forget(lease)

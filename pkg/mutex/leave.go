@@ -28,17 +28,17 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	claim := a.set.kind.claim(a.lock)
-	r, err := a.c.leave(left, a.lock, a.draft.UUID, locktxn.Standing(a.c.layout, claim).Then...)
+	r, err := a.c.leave(left, a.lock, a.draft.UUID, locktxn.ReadHoldersAndTickets(a.c.layout, claim).Then...)
 	if err != nil {
 		a.leaveLater()
 		return a.heldUntil(ctx)
 	}
 	a.c.leases.giveBack(a.queue.lease)
 	a.setHolders(r)
-	tickets := claim.Reads()
+	tickets := claim.HolderReads()
 	held := a.heldUntil(ctx)
 	held.Position = a.c.queuePosition(r, tickets, position, a.holder.UUID)
-	if !first && int(r.Keys(tickets).Count) > locktxn.MaxStanding {
+	if !first && int(r.Keys(tickets).Count) > locktxn.MaxTicketsRead {
 		held.Position = max(held.Position, 2) // no ticket ahead was among those read
 	}
 	return held
@@ -63,19 +63,19 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 		if r, err = c.retry.Send(ctx, locktxn.Leave(c.layout, lock, uuid, read...)); err != nil || !r.Succeeded {
 			return r, err
 		}
-		before := locktxn.Newest(c.layout, r.Keys(len(read)).Kvs, uuid)
+		before := locktxn.NewestExcept(c.layout, r.Keys(len(read)).Kvs, uuid)
 		left, err := c.retry.Send(ctx, locktxn.LeaveAsTail(c.layout, lock, uuid, before))
 		switch {
 		case err == nil && left.Succeeded:
 			return r, nil
-		case locktxn.NoSpace(err):
-			_, err = c.retry.Send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+		case locktxn.IsNoSpace(err):
+			_, err = c.retry.Send(ctx, locktxn.LeaveWithoutPut(c.layout, lock, uuid))
 			return r, err
-		case err != nil && !locktxn.LeaseGone(err):
+		case err != nil && !locktxn.IsLeaseGone(err):
 			return r, err
 		}
 	}
-	_, err = c.retry.Send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+	_, err = c.retry.Send(ctx, locktxn.LeaveWithoutPut(c.layout, lock, uuid))
 	return r, err
 }
 

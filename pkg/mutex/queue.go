@@ -75,7 +75,7 @@ func (a *acquisition) claimOrQueue(ctx context.Context, p proposal, refusals int
 		if l != nil || err != nil {
 			return l, false, err
 		}
-		queued = a.indeterminate || !claim.Shares || len(r.Keys(claim.Reads()).Kvs) > 0
+		queued = a.indeterminate || !claim.MultiHolder || len(r.Keys(claim.HolderReads()).Kvs) > 0
 		// A late commit could overtake the waiters ahead of this one, and they would wait for each other.
 		a.abandonIndeterminate()
 		return nil, queued, nil
@@ -125,7 +125,7 @@ func (a *acquisition) prepareTicket(ctx context.Context, p proposal) {
 // uuid could be committed besides the one that it makes when its turn comes.
 func (a *acquisition) storePosition(r etcdretry.Answer, err error) error {
 	switch {
-	case locktxn.LeaseGone(err):
+	case locktxn.IsLeaseGone(err):
 		a.leaveLater()
 		return errStale
 	case err != nil || r.TxnResponse == nil:
@@ -135,7 +135,7 @@ func (a *acquisition) storePosition(r etcdretry.Answer, err error) error {
 		return errStale
 	}
 	position := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
-	if position.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); position.Revision != 0 {
+	if position.Revision, a.queue.before = locktxn.JoinResult(r.TxnResponse); position.Revision != 0 {
 		a.queue.position = position
 	}
 	return nil
@@ -212,7 +212,7 @@ func holding(ticket *mvccpb.KeyValue) bool {
 // lookAtQueue finds the ticket before this one and the holders, and takes the lock if its turn has come.
 func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 	claim := a.set.kind.claim(a.lock)
-	r, err := a.c.retry.Send(ctx, locktxn.Look(a.c.layout, claim, a.queue.position, a.queue.before, a.queue.first))
+	r, err := a.c.retry.Send(ctx, locktxn.ReadPosition(a.c.layout, claim, a.queue.position, a.queue.before, a.queue.first))
 	switch {
 	case err != nil:
 		return nil, err
@@ -232,7 +232,7 @@ func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 		}
 		return a.committedHold(p)
 	}
-	own := claim.Reads()
+	own := claim.HolderReads()
 	tail := own + 1
 	switch older := r.Keys(tail + 1).Kvs; {
 	case len(r.Keys(own).Kvs) == 0:
@@ -259,13 +259,13 @@ func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
 			return nil, err
 		}
 		claim := a.nextClaim(n)
-		l, r, err := a.commit(ctx, p, claim, locktxn.Turn(a.c.layout, claim, a.queue.position, a.queue.before,
+		l, r, err := a.commit(ctx, p, claim, locktxn.AcquireInTurn(a.c.layout, claim, a.queue.position, a.queue.before,
 			p.fields, a.queue.ticket, a.queue.lease.id))
-		own := claim.Reads()
+		own := claim.HolderReads()
 		switch {
 		case l != nil || err != nil:
 			return l, err
-		case len(r.Keys(own).Kvs) == 0, !claim.Shares && a.holders.hasRoom(a.set.kind):
+		case len(r.Keys(own).Kvs) == 0, !claim.MultiHolder && a.holders.hasRoom(a.set.kind):
 			return nil, errPositionLost
 		}
 		// There is a lock delay, or another client took the lock past the queue, or a holder's ticket ended before its
@@ -289,7 +289,7 @@ func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) 
 	if err != nil || len(r.Keys(0).Kvs) > 0 {
 		return
 	}
-	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
+	if last := locktxn.NewestExcept(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
 		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
 	}
 }

@@ -97,7 +97,7 @@ func (l *Lock) releaseTxn() locktxn.Txn {
 		return locktxn.HandOver(l.c.layout, l.held)
 	}
 	txn := locktxn.Release(l.c.layout, l.held)
-	txn.Only = l.held.Lock
+	txn.OnlyRecord = l.held.Lock
 	return txn
 }
 
@@ -110,7 +110,7 @@ func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
 		r, err = l.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 			return locktxn.ReleaseIndeterminate(l.c.layout, l.wanted, l.held, lease)
 		})
-		if !locktxn.NoSpace(err) { // else no tombstone can be written
+		if !locktxn.IsNoSpace(err) { // else no tombstone can be written
 			return r, err == nil, err
 		}
 	}

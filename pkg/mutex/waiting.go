@@ -69,10 +69,10 @@ type waitStatus struct {
 	kind     kind
 	position locktxn.Position // its Revision is 0 outside the queue
 
-	listed bool          // the tickets ahead are known
-	known  locktxn.Known // of the holders: none before the first refresh
-	keys   int           // of shares, at that revision
-	delays int           // of delays, at that revision
+	listed bool                 // the tickets ahead are known
+	known  locktxn.KnownHolders // of the holders: none before the first refresh
+	keys   int                  // of shares, at that revision
+	delays int                  // of delays, at that revision
 	status Waiting
 	ahead  []string // tickets before it that may still exist, the oldest first
 	far    int      // which of the far ones is read next
@@ -94,9 +94,9 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	switch {
 	case !r.Succeeded:
 		v.read(r)
-	case v.known.Shares && (int(r.Keys(0).Count) != v.keys || int(r.Keys(1).Count) != v.delays):
+	case v.known.MultiHolder && (int(r.Keys(0).Count) != v.keys || int(r.Keys(1).Count) != v.delays):
 		// a share was released, or a delay is over
-		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.kind.claim(v.position.Lock))); err == nil {
+		if r, err := v.c.retry.Send(ctx, locktxn.ReadHolders(v.c.layout, v.kind.claim(v.position.Lock))); err == nil {
 			v.read(r)
 		}
 	}
@@ -114,7 +114,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 
 // list reads which tickets are ahead.
 func (v *waitStatus) list(ctx context.Context) error {
-	r, err := v.c.retry.Send(ctx, locktxn.Ahead(v.c.layout, v.position))
+	r, err := v.c.retry.Send(ctx, locktxn.ReadTicketsAhead(v.c.layout, v.position))
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (v *waitStatus) read(r etcdretry.Answer) {
 	v.known = v.kind.known(v.position.Lock, h)
 	v.status = Waiting{Name: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
 		Delay: h.lastDelay()}
-	if v.known.Shares {
+	if v.known.MultiHolder {
 		v.keys = len(r.Keys(1).Kvs)
 		v.delays = len(r.Keys(2).Kvs)
 		v.status.Holders = h.all()
@@ -204,11 +204,11 @@ func (u *holderAsker) askOne(ctx context.Context, d *metadata.Document) bool {
 	r := metadata.Request{UUID: d.UUID, Token: d.Token, By: u.by, Source: metadata.SourceWaiter,
 		At: metadata.Time{Time: u.c.wall()}, Reason: u.reason}
 	shorten(&r)
-	_, err := u.c.retry.Send(ctx, locktxn.AskOnce(u.c.layout, d.Name, r))
+	_, err := u.c.retry.Send(ctx, locktxn.PutFinishRequestOnce(u.c.layout, d.Name, r))
 	if err == nil {
 		return true
 	}
-	final := locktxn.Refused(err) || locktxn.NoSpace(err)
+	final := locktxn.IsRefused(err) || locktxn.IsNoSpace(err)
 	if final {
 		u.c.log(slog.LevelWarn, "the holder was not asked to finish", slog.String("lock", d.Name),
 			slog.String("uuid", d.UUID), slog.Any("error", err))

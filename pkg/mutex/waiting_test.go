@@ -271,7 +271,7 @@ func TestAcquisitionWithTheLastSpaceIsReleased(t *testing.T) {
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
 		q.loseAnswers.Store(1)
 		time.AfterFunc(time.Second, func() { q.full.Store(true) })
-		if _, err := q.locks().TryLock(t.Context(), "a", kind[0]...); !locktxn.NoSpace(err) {
+		if _, err := q.locks().TryLock(t.Context(), "a", kind[0]...); !locktxn.IsNoSpace(err) {
 			t.Errorf("want a full etcd, got %v", err)
 		}
 		etcdtest.Eventually(t, "the giving back", func() bool {

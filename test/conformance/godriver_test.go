@@ -188,7 +188,7 @@ func explain(members map[string]any, err error, try bool) {
 	case errors.As(err, &lost):
 		members["error"] = "lost"
 		members["reason"] = reasonOf(lost)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, metadata.ErrOutcomeUnknown), locktxn.NoSpace(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, metadata.ErrOutcomeUnknown), locktxn.IsNoSpace(err):
 		members["error"] = "unavailable"
 	default:
 		members["error"] = "refused"

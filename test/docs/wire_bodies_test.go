@@ -128,21 +128,21 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 	whyLost := []clientv3.Op{
 		clientv3.OpGet(l.Record(i.Lock), clientv3.WithPrefix()), clientv3.OpGet(l.History(i.UUID)),
 	}
-	leave := locktxn.LeaveBare(l, i.Lock, i.UUID).Then
+	leave := locktxn.LeaveWithoutPut(l, i.Lock, i.UUID).Then
 	switch c.Step {
 	case "acquire":
 		return locktxn.Acquire(l, claim, i.UUID, record, false)
 	case "try":
 		txn := locktxn.Enqueue(l, claim, i.UUID, record, metadata.Ticket{}, 0)
-		txn.Else = txn.Else[:claim.Reads()] // it joins in the same transaction
-		if claim.Shares {
+		txn.Else = txn.Else[:claim.HolderReads()] // it joins in the same transaction
+		if claim.MultiHolder {
 			txn.Else = append(txn.Else, clientv3.OpGet(l.Tail(i.Lock)))
 		}
 		return txn
 	case "alive":
 		txn := locktxn.Alive(l, hold, i.Fields["alert_at"], i.Fields["auto_unlock_at"], i.Fields["alive"])
 		if i.Seen != "" {
-			txn = locktxn.Beat(l, hold, i.Fields["alert_at"], i.Fields["auto_unlock_at"], i.Fields["alive"],
+			txn = locktxn.Heartbeat(l, hold, i.Fields["alert_at"], i.Fields["auto_unlock_at"], i.Fields["alive"],
 				number(t, i.Seen))
 		}
 		compares, puts, _ := txn.Then[0].Txn() // where the deadline is as late, it reads and moves the alert
@@ -175,9 +175,9 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		}
 		return txn
 	case "look", "scan":
-		ours := locktxn.Look(l, claim, position, i.Before, c.Step == "look")
+		ours := locktxn.ReadPosition(l, claim, position, i.Before, c.Step == "look")
 		txn := locktxn.Txn{Then: ours.Then}
-		if !claim.Shares {
+		if !claim.MultiHolder {
 			txn.Then = append(place(l, i.Lock, ours), ours.Then[4:]...)
 		}
 		if i.Before != "" { // Go's client looks for the older ones at once if that is gone
@@ -188,11 +188,11 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		}
 		return txn
 	case "turn":
-		txn := locktxn.Turn(l, claim, position, "", record, metadata.Ticket{}, 0)
-		if !claim.Shares { // it keeps its ticket, with a mark
+		txn := locktxn.AcquireInTurn(l, claim, position, "", record, metadata.Ticket{}, 0)
+		if !claim.MultiHolder { // it keeps its ticket, with a mark
 			txn.Then = append(txn.Then[:len(record)], leave...)
 		}
-		txn.Else = txn.Else[:claim.Reads()+1] // it reads the tail
+		txn.Else = txn.Else[:claim.HolderReads()+1] // it reads the tail
 		return txn
 	case "leave":
 		return locktxn.Leave(l, i.Lock, i.UUID)
@@ -209,11 +209,11 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 // claim is what a case wants of a lock: all of it, or a share.
 func (i input) claim(t *testing.T) locktxn.Claim {
 	t.Helper()
-	c := locktxn.Sole(i.Lock)
+	c := locktxn.PlainClaim(i.Lock)
 	if i.Kind != "" {
-		c.Shares = true
-		c.Counts = i.Kind != metadata.HoldsShared
-		c.Counted = number(t, i.Counted)
+		c.MultiHolder = true
+		c.CountsShares = i.Kind != metadata.HoldsShared
+		c.CountedAt = number(t, i.Counted)
 	}
 	if i.Share > 0 {
 		c.Record = metadata.ShareName(i.Lock, i.Share)
@@ -231,16 +231,16 @@ func jobFromGo(t *testing.T, l protocol.Layout, step string, i input, lease clie
 		for _, of := range i.Locks {
 			all = append(all, locktxn.BatchLock{Lock: of.Lock, UUID: of.UUID, Fields: of.Fields.record()})
 		}
-		return locktxn.Batch(l, all, nil, nil)
+		return locktxn.AcquireBatch(l, all, nil, nil)
 	case "read_period":
 		return locktxn.ReadPeriod(l, i.Lock)
 	case "acquire_once":
 		seen := clientv3.Compare(clientv3.ModRevision(l.Period(i.Lock)), "=", number(t, i.Seen))
-		txn := locktxn.Batch(l, one, []clientv3.Cmp{seen}, []clientv3.Op{clientv3.OpPut(l.Period(i.Lock), i.Taken)})
+		txn := locktxn.AcquireBatch(l, one, []clientv3.Cmp{seen}, []clientv3.Op{clientv3.OpPut(l.Period(i.Lock), i.Taken)})
 		txn.Else[2] = clientv3.OpGet(l.Period(i.Lock)) // it reads that in a transaction
 		return txn
 	case "settle":
-		txn := locktxn.Settle(l, one, lease)
+		txn := locktxn.SettleBatch(l, one, lease)
 		txn.Then = append(txn.Then[:1:1], txn.Then[2:]...) // it reads the delay, too
 		return txn
 	}
@@ -263,7 +263,7 @@ func joins(t *testing.T, l protocol.Layout, i input, lease clientv3.LeaseID) loc
 	if err != nil {
 		t.Fatalf("the ticket cannot be read: %v", err)
 	}
-	try := locktxn.Enqueue(l, locktxn.Sole(i.Lock), i.UUID, nil, ticket, lease)
+	try := locktxn.Enqueue(l, locktxn.PlainClaim(i.Lock), i.UUID, nil, ticket, lease)
 	_, _, unlessMine := try.Else[len(try.Else)-1].Txn()
 	compares, puts, reads := unlessMine[0].Txn()
 	// The order of the members in the ticket is the client's business.
@@ -271,12 +271,12 @@ func joins(t *testing.T, l protocol.Layout, i input, lease clientv3.LeaseID) loc
 	return locktxn.Txn{If: compares, Then: puts, Else: reads}
 }
 
-func (w *waiter) last(t *testing.T) locktxn.Last {
+func (w *waiter) last(t *testing.T) locktxn.NewestTicket {
 	t.Helper()
 	if w == nil {
-		return locktxn.Last{}
+		return locktxn.NewestTicket{}
 	}
-	return locktxn.Last{
+	return locktxn.NewestTicket{
 		UUID: w.Ticket, Revision: number(t, w.CreateRevision), Lease: clientv3.LeaseID(number(t, w.Lease)),
 	}
 }

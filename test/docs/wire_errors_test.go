@@ -228,19 +228,19 @@ func (c verdictCase) onError(t *testing.T) (verdict string, doubt bool) {
 	err := status.Error(code, message)
 	tail := c.Step == "leave_as_tail" || c.Step == "restore_tail"
 	switch {
-	case c.Step == "restore_tail" && locktxn.NoSpace(err), tail && locktxn.LeaseGone(err):
+	case c.Step == "restore_tail" && locktxn.IsNoSpace(err), tail && locktxn.IsLeaseGone(err):
 		verdict = "again"
-	case locktxn.NoSpace(err) && slices.Contains([]string{"cancel", "release_in_doubt", "leave_as_tail"}, c.Step):
+	case locktxn.IsNoSpace(err) && slices.Contains([]string{"cancel", "release_in_doubt", "leave_as_tail"}, c.Step):
 		verdict = "withdraw"
-	case locktxn.LeaseGone(err):
+	case locktxn.IsLeaseGone(err):
 		verdict = "lease"
 	case code == codes.Unauthenticated, message == "etcdserver: user name is empty",
 		message == "etcdserver: revision of auth store is old":
 		verdict = "login"
-	case locktxn.Refused(err) && !locktxn.MemberRefused(err):
+	case locktxn.IsRefused(err) && !locktxn.MemberRefused(err):
 		verdict = "report"
 	default:
 		verdict = "resend"
 	}
-	return verdict, !locktxn.Refused(err)
+	return verdict, !locktxn.IsRefused(err)
 }

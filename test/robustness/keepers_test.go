@@ -91,7 +91,7 @@ func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, 
 			panic(err)
 		}
 		try, cancel := context.WithTimeout(ctx, handTry)
-		r, err := locktxn.Acquire(k.layout, locktxn.Sole(lock), h.hold.UUID, fields, true).Commit(try, etcd)
+		r, err := locktxn.Acquire(k.layout, locktxn.PlainClaim(lock), h.hold.UUID, fields, true).Commit(try, etcd)
 		cancel()
 		if err == nil && r.Succeeded {
 			h.hold.Token = r.Header.Revision

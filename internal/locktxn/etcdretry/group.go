@@ -113,7 +113,7 @@ func (g *group) enter(ctx context.Context, txn locktxn.Txn) (t *grouped, alone b
 
 // alone reports whether txn cannot be sent with those that wait.
 func (g *group) alone(txn locktxn.Txn) bool {
-	sameKeys := func(t *grouped) bool { return t.txn.Only == txn.Only } // etcd would refuse both together
+	sameKeys := func(t *grouped) bool { return t.txn.OnlyRecord == txn.OnlyRecord } // etcd would refuse both together
 	return slices.ContainsFunc(g.waiting, sameKeys) || txn.Bytes() > locktxn.MaxBytes/groupSize ||
 		time.Now().Before(g.apart)
 }

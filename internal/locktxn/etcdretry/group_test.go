@@ -118,7 +118,7 @@ func atDistance(t *testing.T, test func(t *testing.T, d *distant, c *etcdretry.C
 
 // only is a transaction about one record, which is one key here.
 func only(txn locktxn.Txn) locktxn.Txn {
-	txn.Only = string(txn.Then[0].KeyBytes())
+	txn.OnlyRecord = string(txn.Then[0].KeyBytes())
 	return txn
 }
 
@@ -166,10 +166,10 @@ func TestTransactionsOfABusyClientShareRequests(t *testing.T) {
 		}
 		for i, txn := range txns {
 			// It was there before. Its neighbours in the request are not concerned.
-			taken := txn.Only == "g"
+			taken := txn.OnlyRecord == "g"
 			if errs[i] != nil || answers[i].Succeeded == taken || answers[i].Indeterminate ||
 				answers[i].Header.Revision == 0 {
-				t.Errorf("%v: %+v, %v", txn.Only, answers[i], errs[i])
+				t.Errorf("%v: %+v, %v", txn.OnlyRecord, answers[i], errs[i])
 			}
 			if taken && string(answers[i].Keys(0).Kvs[0].Value) != "x" {
 				t.Errorf("it read %+v", answers[i].Keys(0))
@@ -248,9 +248,9 @@ func TestRefusalOfOneDoesNotAffectOthers(t *testing.T) {
 			t.Helper()
 			_, errs := sendEach(t.Context(), c, txns...)
 			for i, err := range errs {
-				if forbidden := txns[i].Only == "secret"; forbidden != errors.Is(err, rpctypes.ErrPermissionDenied) ||
+				if forbidden := txns[i].OnlyRecord == "secret"; forbidden != errors.Is(err, rpctypes.ErrPermissionDenied) ||
 					!forbidden && err != nil {
-					t.Errorf("%s: %v", txns[i].Only, err)
+					t.Errorf("%s: %v", txns[i].OnlyRecord, err)
 				}
 			}
 		}

@@ -28,11 +28,11 @@ const (
 // Judge classifies the error of a commit. Whatever is not certainly a refusal is Unknown.
 func Judge(err error) Outcome {
 	switch {
-	case locktxn.Postponed(err):
+	case locktxn.IsPostponed(err):
 		return Postponed
-	case locktxn.NoSpace(err):
+	case locktxn.IsNoSpace(err):
 		return Full
-	case locktxn.Refused(err):
+	case locktxn.IsRefused(err):
 		return Refused
 	}
 	return Unknown
@@ -138,7 +138,7 @@ func (c *Client) commit(ctx context.Context, most time.Duration, txn locktxn.Txn
 
 // send sends one transaction, perhaps in a request with others.
 func (c *Client) send(ctx context.Context, txn locktxn.Txn) (*clientv3.TxnResponse, error) {
-	if txn.Only == "" {
+	if txn.OnlyRecord == "" {
 		return txn.Commit(ctx, c.asks)
 	}
 	return c.commitGrouped(ctx, txn)

@@ -153,7 +153,7 @@ func (w *world) hold(lock string, pid int, p metadata.Process, change ...func(*m
 	}
 	fields, err := d.Fields()
 	proctest.Must(w, err)
-	take := locktxn.Acquire(w.layout, locktxn.Sole(lock), d.UUID, fields, false)
+	take := locktxn.Acquire(w.layout, locktxn.PlainClaim(lock), d.UUID, fields, false)
 	resp, err := take.Commit(context.Background(), w.etcd)
 	if err != nil || !resp.Succeeded {
 		w.Fatalf("take %s: %v, %v", lock, resp, err)
