@@ -333,8 +333,12 @@ func outOfSpace(t *testing.T, _ *scene, c *client) {
 	if a := l.alive("on"); a.Error != "unavailable" {
 		t.Errorf("alive in a full etcd: %s, want unavailable", a.line)
 	}
-	if a := d.try("taken"); a.Error != "unavailable" && a.Error != "refused" {
+	a := d.try("taken")
+	if a.Error != "unavailable" && a.Error != "refused" {
 		t.Errorf("a try in a full etcd: %s, want unavailable", a.line)
+	}
+	if strings.Contains(a.Message, "did not answer") || !strings.Contains(a.Message, "space") {
+		t.Errorf("a full etcd answers: %s, want a message that says that it is out of space", a.line)
 	}
 	s.ends(l)
 	s.staysFree("taken")

@@ -35,6 +35,9 @@ class BadInput(unittest.TestCase):
             ({"alert_after": 0}, "the time until alert is 0 s; it must be positive"),
             ({"unlock_after": 0.05}, "the time until auto-unlock is 0.05 s; it must be at least 0.1 s"),
             ({"unlock_after": 1e12}, "it must be at most ten years"),
+            ({"unlock_after": 10**400}, r"the time until auto-unlock is more than 1e\+300 s; it must be at most ten"),
+            ({"wait": 10**5000}, r"the time to wait is more than 1e\+300 s; it must be at most ten years"),
+            ({"wait": -10**400}, r"the time to wait is less than -1e\+300 s; it must be positive"),
             ({"alert_after": 9, "unlock_after": 5}, "the time until alert of 9 s is longer than the time until auto"),
             ({"unlock_after": 5, "margin": 5}, "the margin of 5 s leaves nothing"),
             ({"heartbeat": 10, "unlock_after": 20}, "the heartbeat's longest hold of 10 s is shorter than the time un"),
@@ -61,7 +64,8 @@ class BadInput(unittest.TestCase):
             ({"endpoints": "http://ann:sesame@a"}, "^an endpoint must not contain a user or password: give them as "
                                                    "user and password$"),
             ({"prefix": "/mutexes"}, 'the prefix is "/mutexes"; it must begin and end with a slash'),
-            ({"timeout": 0}, "the timeout is 0; it must be positive"),
+            ({"timeout": 0}, "the timeout is 0 s; it must be positive"),
+            ({"timeout": 10**400}, r"the timeout is more than 1e\+300 s; it must be at most ten years"),
             ({"owner": "x" * 2000}, "the owner has 2000 bytes"),
             ({"ca": "ca.crt"}, "certificates are given, but no endpoint begins with https://"),
             ({"endpoints": "https://a", "cert": "a"}, "a certificate and its key go together"),
@@ -71,6 +75,12 @@ class BadInput(unittest.TestCase):
         for arguments, sentence in bad:
             with self.subTest(arguments), self.assertRaisesRegex(clustermutex.RefusedError, sentence):
                 clustermutex.Client(**dict(endpoints, **arguments))
+
+    def test_a_period(self) -> None:
+        lock = clustermutex.Client(NOWHERE).lock("a")
+        for every in (0.5, 10**5000):
+            with self.assertRaisesRegex(clustermutex.RefusedError, "the period is .* s; it must be 1 to 3.1536e"):
+                lock.once_per(every, lambda lock: None)
 
     def test_a_lock_that_is_not_held(self) -> None:
         lock = clustermutex.Client(NOWHERE).lock("a")

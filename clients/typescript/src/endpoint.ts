@@ -41,6 +41,9 @@ export class Causes {
       isUntrusted ? `the certificate of ${endpoint} is not trusted: ${text}` : `${endpoint}: ${text}`;
     const said = asked.map(sentence).join("; ");
     const isRefused = asked.length > 0 && asked.every((cause) => cause.isUntrusted);
-    return isRefused ? new RefusedError(said) : new UnavailableError(`etcd did not answer: ${said}`);
+    if (isRefused) return new RefusedError(said);
+    const isFull = asked.length > 0 && asked.every((cause) => cause.text.includes("space exceeded"));
+    const failed = isFull ? "etcd is out of space and accepts no writes" : "etcd did not answer";
+    return new UnavailableError(`${failed}: ${said}`);
   }
 }

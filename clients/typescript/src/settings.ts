@@ -96,5 +96,5 @@ export function durations(options: Pick<LockOptions, keyof Durations>, heartbeat
 function duration(name: string, seconds: number | undefined): number | undefined {
   if (seconds === undefined) return undefined;
   if (typeof seconds === "number" && seconds > 0 && seconds <= tenYears) return seconds;
-  throw new RefusedError(`${name} is ${String(seconds)}; it must be a positive number of seconds`);
+  throw new RefusedError(`${name} is ${String(seconds)}; it must be a positive number of seconds, ten years at most`);
 }

@@ -299,6 +299,7 @@ test("bad input is refused with a clear message before anything is sent", async 
     ["a", { margin: 900 }, /leaves nothing/],
     ["a", { heartbeat: 30, alertAfter: 60 }, /at most 30 s/],
     ["a", { unlockAfter: NaN }, /unlockAfter is NaN/],
+    ["a", { unlockAfter: 1e12 }, /unlockAfter is 1000000000000; it must be a positive .* of seconds, ten years at most/],
     ["a", { purpose: "x".repeat(2000) }, /purpose has 2000 bytes/],
   ] as const) {
     await assert.rejects(nowhere.lock(name, options), (e: Error) => e instanceof RefusedError && words.test(e.message));

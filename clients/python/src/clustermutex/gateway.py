@@ -48,7 +48,9 @@ class Heard:
             return RefusedError("; ".join(f"the certificate of {url} is not trusted: {why}" for url, why, _ in causes))
         said = (f"{url}: {'its certificate is not trusted: ' if distrusted else ''}{why}"
                 for url, why, distrusted in causes)
-        return UnavailableError("etcd did not answer: " + "; ".join(said))
+        is_full = bool(causes) and all("space exceeded" in why for _, why, _ in causes)
+        failed = "etcd is out of space and accepts no writes" if is_full else "etcd did not answer"
+        return UnavailableError(f"{failed}: " + "; ".join(said))
 
     def _distrust(self) -> bool:
         return all(distrusted for _, distrusted in self._causes.values())

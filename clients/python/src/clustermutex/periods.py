@@ -15,6 +15,7 @@ from .errors import HeldError, MutexError, RefusedError, UnavailableError
 from .lock import Handle
 from .record import Key
 from .session import PATIENCE, Session, log
+from .settings import in_words, is_number
 from .transactions import Body, Verdict, keys
 from .transport import clock
 
@@ -26,8 +27,10 @@ PRESENCE_TTL = 15.0
 def begins(now: float, every: float, offset: float) -> float:
     """Return when the current period began. Raises RefusedError if the period or the offset is out of range."""
     for what, value, least, most in (("period", every, MIN_PERIOD, MAX_PERIOD), ("offset", offset, 0.0, every)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-            raise RefusedError(f"the {what} is {value!r}; it must be {least:g} to {most:g} seconds")
+        if not is_number(value):
+            raise RefusedError(f"the {what} is {value!r}; it must be a number of seconds")
+        if not least <= value <= most:
+            raise RefusedError(f"the {what} is {in_words(value)}; it must be {least:g} to {most:g} seconds")
     if offset == every:
         raise RefusedError("the offset must be shorter than the period")
     milliseconds = round(now * 1000)

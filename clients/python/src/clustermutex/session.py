@@ -15,6 +15,7 @@ from .errors import MutexError, RefusedError, UnavailableError
 from .gateway import Gateway
 from .lookout import Lookout
 from .loops import AsyncIO
+from .settings import seconds_of
 from .threads import BlockingIO
 from .transport import Certificates, clock, parse_endpoint
 
@@ -116,8 +117,7 @@ class Opened:
                 raise ValueError("no endpoints were given")
             if not prefix.startswith("/") or not prefix.endswith("/") or prefix == "/":
                 raise ValueError(f'the prefix is "{prefix}"; it must begin and end with a slash')
-            if not timeout > 0:
-                raise ValueError(f"the timeout is {timeout!r}; it must be positive")
+            seconds_of("timeout", timeout)
             owner = owner or os.path.basename(sys.argv[0]) or "python"
             record.check_text("owner", owner)
             secure = any(e.tls for e in all_endpoints)

@@ -55,11 +55,11 @@ def settle(name: str, kind: tuple[int | None, int, bool, bool], wait: float | No
         attributes = {**wanted.attributes, **(attributes or {})}
         to_metadata({"purpose": purpose, **attributes}, ROOM)
         if wait is not None:
-            _seconds("time to wait", wait, least=0)
+            seconds_of("time to wait", wait, least=0)
         if isinstance(heartbeat, bool):
             heartbeat = HEARTBEAT if heartbeat else None
         alert, unlock = durations(alert_after, unlock_after, heartbeat)
-        if margin is not None and _seconds("margin", margin) >= unlock:
+        if margin is not None and seconds_of("margin", margin) >= unlock:
             raise ValueError(f"the margin of {margin:g} s leaves nothing of the time until auto-unlock of {unlock:g} s")
     except ValueError as error:
         raise RefusedError(str(error)) from None
@@ -75,14 +75,14 @@ def durations(alert: float | None, unlock: float | None, heartbeat: float | None
     """Return the times until alert and until auto-unlock. By default, the second is three times the first."""
     longest = MAX_SECONDS
     if heartbeat is not None:
-        longest = _seconds("longest hold of the heartbeat", heartbeat)
+        longest = seconds_of("longest hold of the heartbeat", heartbeat)
         alert = min(ALERT_AFTER, longest) if alert is None else alert
         unlock = min(HEARTBEAT_LIFE, longest) if unlock is None else unlock
     if unlock is None:
-        unlock = 3 * (ALERT_AFTER if alert is None else _seconds("time until alert", alert))
+        unlock = 3 * (ALERT_AFTER if alert is None else seconds_of("time until alert", alert))
     if alert is None:
-        alert = _seconds("time until auto-unlock", unlock) / 3
-    alert, unlock = _seconds("time until alert", alert), _seconds("time until auto-unlock", unlock)
+        alert = seconds_of("time until auto-unlock", unlock) / 3
+    alert, unlock = seconds_of("time until alert", alert), seconds_of("time until auto-unlock", unlock)
     if unlock < MIN_UNLOCK_AFTER:
         raise ValueError(f"the time until auto-unlock is {unlock:g} s; it must be at least {MIN_UNLOCK_AFTER:g} s")
     if heartbeat is None and alert > unlock:
@@ -97,11 +97,26 @@ def durations(alert: float | None, unlock: float | None, heartbeat: float | None
     return alert, unlock
 
 
-def _seconds(what: str, value: Any, least: float = 1e-9) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+def seconds_of(what: str, value: Any, least: float = 1e-9) -> float:
+    """Return a duration. Raises ValueError if it is not a number of seconds from ``least`` to ten years."""
+    if not is_number(value):
         raise ValueError(f"the {what} is {value!r}; it must be a number of seconds")
     if value < least:
-        raise ValueError(f"the {what} is {value:g} s; it must be positive")
+        raise ValueError(f"the {what} is {in_words(value)}; it must be positive")
     if value > MAX_SECONDS:
-        raise ValueError(f"the {what} is {value:g} s; it must be at most ten years")
+        raise ValueError(f"the {what} is {in_words(value)}; it must be at most ten years")
     return float(value)
+
+
+def is_number(value: Any) -> bool:
+    """Report whether the value is a finite number."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def in_words(seconds: float) -> str:
+    """Format seconds, which may be an int that is too large for a float."""
+    if abs(seconds) > 1e300:
+        return "more than 1e+300 s" if seconds > 0 else "less than -1e+300 s"
+    return f"{seconds:g} s"

@@ -9,12 +9,12 @@ module ClusterMutex
     attr_reader :alert_after, :unlock_after, :margin, :purpose, :heartbeat, :on_lost, :on_asked, :need, :leads
     attr_accessor :attributes
 
-    # Returns the seconds as a number. Raises RefusedError if they are not a number of at least +least+.
+    # Returns the seconds as a number. Raises RefusedError if they are not a number of from +least+ to ten years.
     def self.seconds(what, value, least = 0.1)
       number = value.to_f if value.is_a?(Numeric) || (value.respond_to?(:to_f) && value.respond_to?(:from_now))
       return number if number && number >= least && number <= LONGEST
 
-      raise RefusedError, "#{what} is #{value.inspect}: want a number of seconds, at least #{least}"
+      raise RefusedError, "#{what} is #{value.inspect}: want a number of seconds, from #{least} to ten years"
     end
 
     # The options of +lock+, checked for the lock with this name.

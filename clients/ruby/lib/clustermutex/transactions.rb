@@ -98,12 +98,15 @@ module ClusterMutex
       { doubt: false, message: }.merge(meaning(code, message))
     end
 
+    # Another member may do it.
+    REFUSED_HERE = /too many requests|not supported for learner|not capable/
+    private_constant :REFUSED_HERE
+
     def self.meaning(code, message)
       case code
       in code if code == 16 || LOG_IN.any? { |text| message.start_with?(text) } then { verdict: :login }
       in 5 if message.include?("lease") then { verdict: :lease }
-      in 8 if message.include?("too many requests") then { verdict: :resend }
-      in 9 if message.match?(/not supported for learner|not capable/) then { verdict: :resend }
+      in 8 | 9 if message.match?(REFUSED_HERE) then { verdict: :resend }
       in 3 | 5 | 7 | 9 then { verdict: :report }
       in 8 if message.include?("space exceeded") then { verdict: :full, doubt: true }
       else { verdict: :resend, doubt: true }
