@@ -8,9 +8,8 @@
 //   - act: ack, ask, extend, force-unlock
 //   - set up: etcd-setup, version
 //
-// The files form layers, and each uses only files below it: root.go; the commands; what some of them share (page,
-// holders, take, job); connection and reading (session, read); words, flags and exit statuses (format, arguments,
-// exit).
+// The files form layers, and each uses only files below it: root.go; the commands; what some of them share (report,
+// take, job); connection and reading (session, read); words, flags and exit statuses (format, arguments, exit).
 //
 // Text from etcd is hostile. It reaches a terminal only through [text.Visible], and scripts only as JSON.
 package cli
@@ -40,14 +39,14 @@ type Process struct {
 	Log func(level, format string) zerolog.Logger
 }
 
-// app is what all commands share.
+// app has what all commands share.
 type app struct {
 	Process
 	command string // the one that runs: "mutexctl run"
 	etcd    *etcdconn.Settings
 	locks   *flags.LockSettings
 	log     func() zerolog.Logger
-	quiet   bool // leaves out what mention reports
+	quiet   bool // suppresses noteUnlessQuiet
 }
 
 // note prints a line on stderr that begins with the command.
@@ -55,31 +54,31 @@ func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, text.Prose(fmt.Sprintf(format, args...)))
 }
 
-// say is a note that is not waited for until somebody reads it: a full pipe must not keep a command whose lock is lost,
-// nor a lock when its command has ended or has not begun.
-func (a *app) say(format string, args ...any) {
-	said := make(chan struct{})
+// noteAsync is note, but does not wait longer than noteTimeout: a full pipe must not delay the end of a command whose
+// lock is lost, nor the release of a lock whose command has ended or has not begun.
+func (a *app) noteAsync(format string, args ...any) {
+	written := make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(written)
 		a.note(format, args...)
 	}()
 	select {
-	case <-said:
-	case <-time.After(sayLimit):
+	case <-written:
+	case <-time.After(noteTimeout):
 	}
 }
 
-// sayLimit is far below the second that the lock's safety margin has beyond the grace.
-const sayLimit = 200 * time.Millisecond
+// noteTimeout is much shorter than the second that the lock's safety margin has in addition to the grace period.
+const noteTimeout = 200 * time.Millisecond
 
-// mention is a note that --quiet leaves out.
-func (a *app) mention(format string, args ...any) {
+// noteUnlessQuiet is noteAsync, unless --quiet is given.
+func (a *app) noteUnlessQuiet(format string, args ...any) {
 	if !a.quiet {
-		a.say(format, args...)
+		a.noteAsync(format, args...)
 	}
 }
 
-// width is how wide a table may be; 0 = as wide as it is.
+// width returns how many columns a table may take; 0 for any number.
 func (a *app) width(f *term.Format) int {
 	if f.String() == term.WideFormat {
 		return 0
@@ -87,7 +86,7 @@ func (a *app) width(f *term.Format) int {
 	return term.Width(a.Stdout)
 }
 
-// writeTable writes a table and, on stderr, those notes that say something.
+// writeTable writes a table to stdout, and the notes that are not empty to stderr.
 func (a *app) writeTable(t *term.Table, notes ...string) error {
 	if err := t.WriteRows(a.Stdout); err != nil {
 		return err
@@ -95,7 +94,7 @@ func (a *app) writeTable(t *term.Table, notes ...string) error {
 	return a.writeNotes(notes...)
 }
 
-// writeNotes writes those notes that say something on stderr, one a line.
+// writeNotes writes the notes that are not empty to stderr, one per line.
 func (a *app) writeNotes(notes ...string) error {
 	for _, note := range notes {
 		if note == "" {
@@ -111,7 +110,7 @@ func (a *app) writeNotes(notes ...string) error {
 // interactive reports whether there is a terminal to ask on.
 func (a *app) interactive() bool { return term.IsTerminal(a.Stdin) && term.IsTerminal(a.Stderr) }
 
-// The variables by which a command knows the lock that it runs under.
+// The environment variables that tell a command which lock it runs under.
 const (
 	envName  = "MUTEX_NAME"
 	envUUID  = "MUTEX_UUID"
@@ -132,7 +131,7 @@ func newVersion(a *app) *cobra.Command {
 		Short: "The version of this program",
 		Example: `  mutexctl version
   mutexctl version -o json | jq -r .version`,
-		Args: wants(0, 0, ""),
+		Args: argCount(0, 0, ""),
 	}
 	format := term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.RunE = func(*cobra.Command, []string) error {

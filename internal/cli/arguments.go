@@ -40,10 +40,10 @@ func (n *names) parse(arg string) (string, error) {
 	return name, nil
 }
 
-// onLock makes cmd do something with the lock that it names, once check has looked at the flags.
+// onLock makes cmd take the name of a lock, and call check, which checks the flags, then run.
 func (n *names) onLock(cmd *cobra.Command, a *app, check func() error,
 	run func(ctx context.Context, s *session, name string) error) {
-	cmd.Args = wants(1, 1, "NAME")
+	cmd.Args = argCount(1, 1, "NAME")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := n.parse(args[0])
 		if err == nil && check != nil {
@@ -52,7 +52,7 @@ func (n *names) onLock(cmd *cobra.Command, a *app, check func() error,
 		if err != nil {
 			return err
 		}
-		return a.within(cmd.Context(), func(s *session) error { return run(cmd.Context(), s, name) })
+		return a.withSession(cmd.Context(), func(s *session) error { return run(cmd.Context(), s, name) })
 	}
 }
 
@@ -89,9 +89,9 @@ func newGlobs(patterns []string) (globs, error) {
 	return globs{names}, nil
 }
 
-// fromArguments makes the PATTERN arguments of the command the globs, and run what it runs.
+// fromArguments makes cmd take PATTERN arguments, parse them into g, and call run.
 func (g *globs) fromArguments(cmd *cobra.Command, run func(context.Context) error) {
-	cmd.Args = wants(0, -1, "[PATTERN...]")
+	cmd.Args = argCount(0, -1, "[PATTERN...]")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if *g, err = newGlobs(args); err != nil {
 			return err
@@ -102,21 +102,21 @@ func (g *globs) fromArguments(cmd *cobra.Command, run func(context.Context) erro
 
 func (g globs) match(name string) bool { return g.names == nil || g.names.MatchString(name) }
 
-// wants checks the number of arguments; most may be -1. Its error names them: wants(1, 1, "NAME").
-func wants(least, most int, names string) cobra.PositionalArgs {
+// argCount checks the number of arguments; maxArgs is -1 for any number. Its error names them: argCount(1, 1, "NAME").
+func argCount(minArgs, maxArgs int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
-		case len(args) < least:
+		case len(args) < minArgs:
 			return usagef("%s is missing", names)
-		case most >= 0 && len(args) > most:
-			return usagef("unexpected argument %s: want %s", text.Visible(args[most]), cmp.Or(names, "no argument"))
+		case maxArgs >= 0 && len(args) > maxArgs:
+			return usagef("unexpected argument %s: want %s", text.Visible(args[maxArgs]), cmp.Or(names, "no argument"))
 		}
 		return nil
 	}
 }
 
-// times checks that flags are positive durations.
-func times(values map[string]time.Duration) error {
+// checkPositive checks that these flags are positive durations.
+func checkPositive(values map[string]time.Duration) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if values[name] <= 0 {
 			return usagef("--%s is %v: it must be positive", name, values[name])

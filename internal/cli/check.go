@@ -37,8 +37,8 @@ type checkOptions struct {
 	warnWaiting, critWaiting   int
 }
 
-// off is a threshold that nothing exceeds.
-const off = -1
+// noThreshold is the value of a threshold that is turned off.
+const noThreshold = -1
 
 func newCheck(a *app) *cobra.Command {
 	o := &checkOptions{app: a}
@@ -75,10 +75,10 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 		"warn when a lock with waiters stays free for this long; 0 turns this off")
 	f.IntVar(&o.warnAlerting, "warn-alerting", 0,
 		"warn when more locks alert or are malformed, expired or abandoned; the last two always warn")
-	f.IntVar(&o.critAlerting, "crit-alerting", off,
+	f.IntVar(&o.critAlerting, "crit-alerting", noThreshold,
 		"critical when more locks are alerting, abandoned, expired or malformed")
-	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more processes wait for locks")
-	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more processes wait for locks")
+	f.IntVar(&o.warnWaiting, "warn-waiting", noThreshold, "warn when more processes wait for locks")
+	f.IntVar(&o.critWaiting, "crit-waiting", noThreshold, "critical when more processes wait for locks")
 	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not check the unlockers")
 	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second,
 		"warn when an unlocker's clock differs from this one by more")
@@ -91,15 +91,15 @@ func (o *checkOptions) check() error {
 		"warn-alerting": o.warnAlerting, "crit-alerting": o.critAlerting, "warn-waiting": o.warnWaiting,
 		"crit-waiting": o.critWaiting,
 	} {
-		if n < off {
+		if n < noThreshold {
 			return usagef("--%s is %d: it must not be negative, or -1 for no threshold", name, n)
 		}
 	}
 	switch {
-	case contradict(o.warnAlerting, o.critAlerting):
+	case warnAboveCrit(o.warnAlerting, o.critAlerting):
 		return usagef("--warn-alerting is %d: it must not be greater than --crit-alerting, which is %d", o.warnAlerting,
 			o.critAlerting)
-	case contradict(o.warnWaiting, o.critWaiting):
+	case warnAboveCrit(o.warnWaiting, o.critWaiting):
 		return usagef("--warn-waiting is %d: it must not be greater than --crit-waiting, which is %d", o.warnWaiting,
 			o.critWaiting)
 	case o.expiredAfter < 0:
@@ -107,27 +107,29 @@ func (o *checkOptions) check() error {
 	case o.unclaimedAfter < 0 || o.unclaimedAfter > time.Minute:
 		return usagef("--unclaimed-after is %v: it must be from 0 to 1m", o.unclaimedAfter)
 	}
-	return times(map[string]time.Duration{"timeout": o.timeout, "clock-difference": o.clockDifference})
+	return checkPositive(map[string]time.Duration{"timeout": o.timeout, "clock-difference": o.clockDifference})
 }
 
-func contradict(warn, crit int) bool { return warn != off && crit != off && warn > crit }
+func warnAboveCrit(warn, crit int) bool {
+	return warn != noThreshold && crit != noThreshold && warn > crit
+}
 
-// asPlugin reports an error that kept check from running the way plugins do: on stdout, with the status of a plugin.
+// asPlugin reports a usage error of check as plugins do: on stdout, with the status unknown.
 func (a *app) asPlugin(cmd *cobra.Command, err error) error {
 	if cmd.Name() != "check" || status(err) != ExitUsage || isPluginStatus(err) {
 		return err
 	}
-	return a.unknown(err)
+	return a.reportUnknown(err)
 }
 
-// isPluginStatus reports whether the error is a verdict of check, which is already printed.
+// isPluginStatus reports whether the error is just the exit status of check, which has printed its result.
 func isPluginStatus(err error) bool {
 	s, ok := errors.AsType[*statusError](err)
 	return ok && s.err == nil
 }
 
-func (a *app) unknown(err error) error {
-	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", withoutBar(text.Prose(err.Error())))
+func (a *app) reportUnknown(err error) error {
+	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", replaceBars(text.Prose(err.Error())))
 	return &statusError{status: pluginUnknown}
 }
 
@@ -135,9 +137,9 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	v, err := o.lookAtAll(ctx)
+	v, err := o.readAndJudge(ctx)
 	if err != nil {
-		return o.app.unknown(err)
+		return o.app.reportUnknown(err)
 	}
 	if _, err := fmt.Fprintf(o.app.Stdout, "LOCKS %s | %s\n", v.sentence(), v.performance(o)); err != nil {
 		return err
@@ -148,18 +150,18 @@ func (o *checkOptions) run(ctx context.Context) error {
 	return &statusError{status: v.status}
 }
 
-// lookAtAll reads everything, as often as it takes, and judges it.
-func (o *checkOptions) lookAtAll(ctx context.Context) (*health, error) {
-	opening, cancel := o.limited(ctx)
+// readAndJudge reads all locks, again if a lock with waiters is free, and judges them.
+func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
+	opening, cancel := o.withTimeout(ctx)
 	defer cancel()
 	s, err := o.app.open(opening)
 	if err != nil {
-		return nil, late(opening, err)
+		return nil, timeoutError(opening, err)
 	}
 	defer s.close()
 	all, err := s.snapshot(opening)
 	if err != nil {
-		return nil, late(opening, err)
+		return nil, timeoutError(opening, err)
 	}
 	alarms := s.alarms(opening)
 	outdated := etcdconn.CheckVersion(opening, s.client)
@@ -169,7 +171,7 @@ func (o *checkOptions) lookAtAll(ctx context.Context) (*health, error) {
 	}
 	h := o.judge(all, alarms)
 	if outdated != "" {
-		h.found(pluginWarning, "%s", outdated)
+		h.addFinding(pluginWarning, "%s", outdated)
 	}
 	now := o.app.Now()
 	v := o.verdict(all, free, len(alarms) > 0, now)
@@ -177,87 +179,87 @@ func (o *checkOptions) lookAtAll(ctx context.Context) (*health, error) {
 		h.raise(pluginWarning)
 	}
 	h.verdict = v.String(now)
-	h.calm = v.Class == verdict.Calm
+	h.nothingWrong = v.Class == verdict.Calm
 	return h, nil
 }
 
-// alarms says what etcd itself complains about; nothing if that is not known.
+// alarms returns the alarms that etcd has raised, as sentences; none if they cannot be read.
 func (s *session) alarms(ctx context.Context) []string {
 	request, cancel := s.request(ctx)
 	defer cancel()
 	raised, _ := etcdconn.Alarms(request, s.client)
 	var all []string
 	for _, alarm := range raised {
-		if said := alarm.Explain(); !slices.Contains(all, said) {
-			all = append(all, said)
+		if sentence := alarm.Explain(); !slices.Contains(all, sentence) {
+			all = append(all, sentence)
 		}
 	}
 	return all
 }
 
-// look reads everything once more.
-func (o *checkOptions) look(ctx context.Context, s *session) (*snapshot, error) {
-	ctx, cancel := o.limited(ctx)
+// readAgain reads all locks once more.
+func (o *checkOptions) readAgain(ctx context.Context, s *session) (*snapshot, error) {
+	ctx, cancel := o.withTimeout(ctx)
 	defer cancel()
 	all, err := s.snapshot(ctx)
-	return all, late(ctx, err)
+	return all, timeoutError(ctx, err)
 }
 
-func (o *checkOptions) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+func (o *checkOptions) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("etcd did not answer within %v", o.timeout))
 }
 
-// late is err or, if the time was up, that.
-func late(ctx context.Context, err error) error {
+// timeoutError returns err or, if ctx has ended, why.
+func timeoutError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// handOver is after what time a second look finds that nearly all hand-overs are done.
-const handOver = 500 * time.Millisecond
+// handOverTime is how long after a release nearly every lock has its next holder.
+const handOverTime = 500 * time.Millisecond
 
 // free returns the locks without any holder that have waiters, each with its first in line. A lock in its lock delay is
 // not free.
 func (all *snapshot) free() map[string]metadata.Waiter {
-	taken := map[string]bool{}
-	take := func(name string) {
-		taken[name] = true
+	notFree := map[string]bool{}
+	add := func(name string) {
+		notFree[name] = true
 		if lock, _, ok := metadata.ParseShare(name); ok {
-			taken[lock] = true
+			notFree[lock] = true
 		}
 	}
 	for _, r := range all.locks {
 		if r.Token != 0 {
-			take(r.Name)
+			add(r.Name)
 		}
 	}
 	for _, d := range all.delays {
-		take(d.Lock)
+		add(d.Lock)
 	}
 	free := map[string]metadata.Waiter{}
 	for lock, queue := range all.waiters {
-		if len(queue) > 0 && !taken[lock] {
+		if len(queue) > 0 && !notFree[lock] {
 			free[lock] = queue[0]
 		}
 	}
 	return free
 }
 
-// unclaimed returns the locks that stay free, with the same waiter first in line, from the first look to others within
-// --unclaimed-after, by name, and the last snapshot. Nothing is waited for if none is free.
+// unclaimed returns, by name, the locks that stay free for --unclaimed-after with the same waiter first in line, and
+// the last snapshot. It does not wait if no lock with waiters is free.
 func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 	all *snapshot) (stayed []unclaimed.Lock, last *snapshot, err error) {
 	free := all.free()
 	maps.DeleteFunc(free, func(lock string, _ metadata.Waiter) bool { return !o.globs.match(lock) })
 	began := time.Now()
-	for _, after := range []time.Duration{min(handOver, o.unclaimedAfter), o.unclaimedAfter} {
+	for _, after := range []time.Duration{min(handOverTime, o.unclaimedAfter), o.unclaimedAfter} {
 		if len(free) == 0 || o.unclaimedAfter == 0 {
 			return nil, all, nil
 		}
 		sleep(ctx, after-time.Since(began))
-		if all, err = o.look(ctx, s); err != nil {
+		if all, err = o.readAgain(ctx, s); err != nil {
 			return nil, nil, err
 		}
 		still := all.free()
@@ -270,7 +272,7 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 	return stayed, all, nil
 }
 
-// verdict is what a person must know first about the selected locks; free are the unclaimed ones. A full etcd keeps
+// verdict returns the most urgent problem of the selected locks; free are the unclaimed ones. A full etcd keeps
 // unlockers from announcing themselves, so their absence then proves nothing.
 func (o *checkOptions) verdict(all *snapshot, free []unclaimed.Lock, full bool, now time.Time) verdict.Verdict {
 	cycles := slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(cycle deadlock.Cycle) bool {
@@ -282,4 +284,4 @@ func (o *checkOptions) verdict(all *snapshot, free []unclaimed.Lock, full bool, 
 	return verdict.Of(c)
 }
 
-func waits(n int) string { return fmt.Sprintf("%d waiting", n) }
+func waitingText(n int) string { return fmt.Sprintf("%d waiting", n) }

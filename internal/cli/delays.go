@@ -48,7 +48,7 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 	i := slices.IndexFunc(delays, func(d metadata.Delay) bool { return d.Lock == name })
 	switch {
 	case i < 0 && len(delays) > 0:
-		return noLockf("nothing was done: %s; name one of these: %s", s.delayedBy(name, delays),
+		return noLockf("nothing was done: %s; name one of these: %s", s.delayText(name, delays),
 			namesOf(delays, func(d metadata.Delay) string { return d.Lock }))
 	case i < 0:
 		return noLockf("nothing was done: there is no lock delay of %s", text.Visible(name))
@@ -74,8 +74,8 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 	return err
 }
 
-// delayedBy says in one line why a lock that nobody holds is not to be taken yet; empty without a delay.
-func (s *session) delayedBy(name string, delays []metadata.Delay) string {
+// delayText says in one line that a lock delay keeps others from a lock that nobody holds; empty without a delay.
+func (s *session) delayText(name string, delays []metadata.Delay) string {
 	if len(delays) == 0 {
 		return ""
 	}
@@ -87,7 +87,7 @@ func (s *session) delayedBy(name string, delays []metadata.Delay) string {
 	return line
 }
 
-// namesOf lists the names of locks, as far as they fit in two cells of a table.
+// namesOf lists the names of locks, clipped to the width of two cells of a table.
 func namesOf[T any](all []T, name func(T) string) string {
 	names := make([]string, len(all))
 	for i, one := range all {

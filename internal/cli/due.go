@@ -12,14 +12,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// due are the locks that unlockers may remove now by this policy.
-func (all *snapshot) due(p staleness.Policy, now time.Time) []*metadata.Record {
+// dueLocks returns the locks that unlockers may remove now by this policy.
+func (all *snapshot) dueLocks(p staleness.Policy, now time.Time) []*metadata.Record {
 	return slices.DeleteFunc(slices.Clone(all.locks), func(r *metadata.Record) bool {
 		return all.fate.Excludes(r.Name) || !isDue(r, p, now)
 	})
 }
 
-// dueNotes say how many locks are due, and why the unlockers do not remove them.
+// dueNotes returns how many locks are due, and why the unlockers do not remove them.
 func (all *snapshot) dueNotes(due int, p staleness.Policy) []string {
 	abandoned := ""
 	if p.UnlockAbandoned {
@@ -28,32 +28,32 @@ func (all *snapshot) dueNotes(due int, p staleness.Policy) []string {
 	notes := []string{fmt.Sprintf("%d of %s due (more than %v past the deadline%s)", due,
 		text.Count(len(all.locks), "lock"), p.ClockSkew, abandoned)}
 	if due > 0 {
-		notes = append(notes, holdBack(all.unlockers))
+		notes = append(notes, whyHeldBack(all.unlockers))
 	}
 	return notes
 }
 
-// policy is by what the unlockers decide, or the default as far as that is not known, which it then says.
+// policy returns the policy of the unlockers. If it is unknown, it says so and returns the default.
 func (o *listOptions) policy(f *fate.Fate) staleness.Policy {
 	switch {
 	case f.Known():
 		return f.Policy
 	case f.Unlockers > 0:
-		fmt.Fprintf(o.app.Stderr, "how the unlockers decide %s; this is the default\n", unknownFate(f))
+		fmt.Fprintf(o.app.Stderr, "how the unlockers decide %s; this is the default\n", unknownPolicyText(f))
 	}
-	if f.Policy.MinWarning > 0 { // of those that say
+	if f.Policy.MinWarning > 0 { // of those that publish it
 		return f.Policy
 	}
 	return staleness.DefaultPolicy()
 }
 
-// isDue reports whether an ideal unlocker would remove the lock: one that has always watched it, and that nothing holds
+// isDue reports whether an ideal unlocker would remove the lock: one that has always watched it, and that no rule holds
 // back.
 func isDue(r *metadata.Record, p staleness.Policy, now time.Time) bool {
 	p.DefaultAutoUnlockAfter = 0 // counted from when an unlocker saw the lock, which is not known here
 	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.ClockVerified,
 		NeverWentBack: true}
-	watched := *stated(r, now)
+	watched := *asSeen(r, now)
 	watched.Seen = metadata.Seen{First: math.MinInt64, Changed: math.MinInt64}
 	return staleness.Decide(&watched, p, ideal, staleness.Moment{Wall: now}).HeldBack == ""
 }

@@ -9,24 +9,24 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// The users of our programs in etcd. With client certificates they are the common names.
+// The etcd users of our programs; with client certificates, their common names.
 const (
 	unlockerUser  = "unlocker"
 	dashboardUser = "mutexdash"
 	witnessUser   = "unlocker-witness"
 )
 
-// rootName is etcd's user that may administer, and its role.
+// rootName is the name of etcd's administrator, and of its role.
 const rootName = "root"
 
-// etcdRight lets a role read, or read and write, everything below an area.
+// etcdRight is the permission of a role to read, or read and write, all keys with a prefix.
 type etcdRight struct {
 	area string
 	kind clientv3.PermissionType
 }
 
-// word is how etcdctl calls the kind of a right.
-func (r etcdRight) word() string {
+// kindName returns the kind of permission, as etcdctl spells it.
+func (r etcdRight) kindName() string {
 	return strings.ToLower(authpb.Permission_Type(r.kind).String())
 }
 
@@ -40,14 +40,14 @@ type etcdUser struct {
 	roles []string
 }
 
-// roleNames are those of a prefix. This is where they are decided; tests hold the documentation to it.
+// roleNames are the names of the roles of a prefix. Tests check that the documentation has the same.
 type roleNames struct{ read, write, witness string }
 
 func namesOfRoles(word string) roleNames {
 	return roleNames{read: word + "-read", write: word + "-write", witness: word + "-witness"}
 }
 
-// etcdRoles are the roles of a prefix.
+// etcdRoles returns the roles of a prefix.
 func etcdRoles(l protocol.Layout, n roleNames, witness bool) []etcdRole {
 	const readWrite = clientv3.PermissionType(clientv3.PermReadWrite)
 	roles := []etcdRole{
@@ -62,7 +62,7 @@ func etcdRoles(l protocol.Layout, n roleNames, witness bool) []etcdRole {
 	return roles
 }
 
-// etcdUsers are the users of our programs, and of the clients with these names.
+// etcdUsers returns the users of our programs, and of the clients with these names.
 func etcdUsers(n roleNames, witness, forceUnlock bool, clients []string) []etcdUser {
 	users := []etcdUser{{unlockerUser, []string{n.write}}, {dashboardUser, []string{n.read}}}
 	if forceUnlock {

@@ -39,7 +39,7 @@ func newEtcdSetup(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd-setup",
 		Short: "Create the etcd users and roles that the programs need",
-		Long: `Create those of these etcd roles and users that are missing, for the prefix of --locks.prefix:
+		Long: `Create the etcd roles and users below that do not exist yet, for the prefix of --locks.prefix:
 
   locks-write    readwrite on the prefix: unlocker, and each --client
   locks-read     read on the prefix: mutexdash, which needs locks-write for --force-unlock
@@ -60,7 +60,7 @@ asking etcd.`,
 		Example: `  mutexctl etcd-setup --dry-run --client billing
   mutexctl etcd-setup --witness --client billing --password-dir /etc/unlocker
   mutexctl etcd-setup --enable-auth --etcd.user root --etcd.password-file root.password`,
-		Args: wants(0, 0, ""),
+		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()
@@ -85,7 +85,7 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 		return &statusError{ExitUsage, err}
 	}
 	if o.print {
-		return o.show(o.steps(layout, &etcdAccess{}))
+		return o.printCommands(o.steps(layout, &etcdAccess{}))
 	}
 	s, err := o.app.open(ctx)
 	if err != nil {
@@ -97,16 +97,16 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 		return err
 	}
 	steps := o.steps(layout, there)
-	o.remark(layout, there)
+	o.noteExcessRights(layout, there)
 	if o.dryRun {
-		return o.show(steps)
+		return o.printCommands(steps)
 	}
 	if o.enableAuth && !there.enabled {
-		if err := o.mayEnable(); err != nil {
+		if err := o.checkLockout(); err != nil {
 			return err
 		}
 	}
-	if err := o.take(ctx, s, steps); err != nil {
+	if err := o.perform(ctx, s, steps); err != nil {
 		return err
 	}
 	switch {
@@ -137,8 +137,8 @@ func (o *etcdSetupOptions) check() error {
 	return nil
 }
 
-// mayEnable refuses to switch authentication on if that would lock us out.
-func (o *etcdSetupOptions) mayEnable() error {
+// checkLockout returns an error if turning authentication on would lock us out.
+func (o *etcdSetupOptions) checkLockout() error {
 	user := o.app.etcd.User
 	if user == "" && o.app.etcd.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(o.app.etcd.Cert, o.app.etcd.Key)
@@ -155,7 +155,7 @@ func (o *etcdSetupOptions) mayEnable() error {
 	return nil
 }
 
-// etcdAccess is what etcd has of users and roles.
+// etcdAccess has the users and roles of etcd.
 type etcdAccess struct {
 	enabled bool
 	users   map[string][]string // their roles
@@ -190,16 +190,16 @@ func (s *session) access(ctx context.Context) (*etcdAccess, error) {
 	return there, nil
 }
 
-func (r etcdRight) is(p *authpb.Permission) bool {
+func (r etcdRight) matches(p *authpb.Permission) bool {
 	return string(p.Key) == r.area && string(p.RangeEnd) == clientv3.GetPrefixRangeEnd(r.area) &&
 		int32(p.PermType) == int32(r.kind)
 }
 
-// remark says which of our roles may do more than they should.
-func (o *etcdSetupOptions) remark(l protocol.Layout, there *etcdAccess) {
+// noteExcessRights reports permissions of our roles beyond those that they need.
+func (o *etcdSetupOptions) noteExcessRights(l protocol.Layout, there *etcdAccess) {
 	for _, role := range etcdRoles(l, namesOfRoles(o.roles), true) {
 		for _, p := range there.roles[role.name] {
-			if !slices.ContainsFunc(role.rights, func(r etcdRight) bool { return r.is(p) }) {
+			if !slices.ContainsFunc(role.rights, func(r etcdRight) bool { return r.matches(p) }) {
 				o.app.note("the role %s also has %s on the keys from %s: left as it is", role.name,
 					strings.ToLower(p.PermType.String()), text.Visible(string(p.Key)))
 			}
@@ -207,14 +207,14 @@ func (o *etcdSetupOptions) remark(l protocol.Layout, there *etcdAccess) {
 	}
 }
 
-// etcdStep is one change.
+// etcdStep is one change of etcd's users and roles.
 type etcdStep struct {
-	command string // of etcdctl
-	done    string // in words
+	command string // the arguments of etcdctl
+	done    string // the report of success
 	do      func(context.Context, *clientv3.Client) error
 }
 
-// steps are the changes that lead from what is there to what should be.
+// steps returns the changes that are missing.
 func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []etcdStep) {
 	n := namesOfRoles(o.roles)
 	for _, role := range etcdRoles(l, n, o.witness) {
@@ -227,7 +227,7 @@ func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []
 				}})
 		}
 		for _, right := range role.rights {
-			if !slices.ContainsFunc(perms, right.is) {
+			if !slices.ContainsFunc(perms, right.matches) {
 				steps = append(steps, grantRight(role.name, right))
 			}
 		}
@@ -244,15 +244,15 @@ func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []
 		}
 	}
 	if o.enableAuth && !there.enabled {
-		steps = append(steps, o.enable(there)...)
+		steps = append(steps, o.enableSteps(there)...)
 	}
 	return steps
 }
 
 func grantRight(role string, right etcdRight) etcdStep {
 	return etcdStep{
-		fmt.Sprintf("role grant-permission --prefix=true %s %s %s", role, right.word(), text.ShellWord(right.area)),
-		fmt.Sprintf("%s has %s on %s", role, right.word(), text.Visible(right.area)),
+		fmt.Sprintf("role grant-permission --prefix=true %s %s %s", role, right.kindName(), text.ShellWord(right.area)),
+		fmt.Sprintf("%s has %s on %s", role, right.kindName(), text.Visible(right.area)),
 		func(ctx context.Context, c *clientv3.Client) error {
 			_, err := c.RoleGrantPermission(ctx, role, right.area, clientv3.GetPrefixRangeEnd(right.area), right.kind)
 			return err
@@ -270,7 +270,7 @@ func grantRole(user, role string) etcdStep {
 	}
 }
 
-// addUser adds a user without a password, or with that of its file.
+// addUser adds a user without a password or, with --password-dir, with the password of its file.
 func (o *etcdSetupOptions) addUser(name string) etcdStep {
 	if o.passwords == "" {
 		return etcdStep{"user add " + name + " --no-password", "added the user " + name + ", who needs a certificate",
@@ -291,24 +291,24 @@ func (o *etcdSetupOptions) addUser(name string) etcdStep {
 		}}
 }
 
-// passwordIn returns the password in a file. If the file is missing or empty, it writes a random one into it first.
+// passwordIn returns the password in a file. If the file is missing or empty, it first writes a random one to it.
 func passwordIn(file string) (string, error) {
 	content, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	password := strings.TrimRight(string(content), "\r\n") // as our programs read it
+	password := strings.TrimRight(string(content), "\r\n") // as our programs do
 	if password != "" {
 		return password, nil
 	}
 	random := make([]byte, 24)
 	rand.Read(random) // never fails
 	password = hex.EncodeToString(random)
-	return password, os.WriteFile(file, []byte(password+"\n"), 0o600) // who made the file decided its mode
+	return password, os.WriteFile(file, []byte(password+"\n"), 0o600) // an existing file keeps its mode
 }
 
-// enable makes us root and switches authentication on.
-func (o *etcdSetupOptions) enable(there *etcdAccess) (steps []etcdStep) {
+// enableSteps returns the changes that make us root and turn authentication on.
+func (o *etcdSetupOptions) enableSteps(there *etcdAccess) (steps []etcdStep) {
 	roles, exists := there.users[rootName]
 	switch {
 	case o.app.etcd.User != "":
@@ -330,7 +330,7 @@ func (o *etcdSetupOptions) enable(there *etcdAccess) (steps []etcdStep) {
 		}})
 }
 
-// rootPassword makes the password that we have that of root: nothing can compare them while authentication is off.
+// rootPassword sets root's password to ours. While authentication is off, there is no way to compare them.
 func (o *etcdSetupOptions) rootPassword(exists bool) etcdStep {
 	file := text.ShellWord(cmp.Or(o.app.etcd.PasswordFile, "root.password"))
 	password := func() (string, error) {
@@ -356,8 +356,8 @@ func (o *etcdSetupOptions) rootPassword(exists bool) etcdStep {
 		change}
 }
 
-// show prints the steps as commands.
-func (o *etcdSetupOptions) show(steps []etcdStep) error {
+// printCommands prints the steps as etcdctl commands.
+func (o *etcdSetupOptions) printCommands(steps []etcdStep) error {
 	for _, step := range steps {
 		if _, err := fmt.Fprintln(o.app.Stdout, "etcdctl "+step.command); err != nil {
 			return err
@@ -369,8 +369,8 @@ func (o *etcdSetupOptions) show(steps []etcdStep) error {
 	return nil
 }
 
-// take takes the steps, and says of each that it is done.
-func (o *etcdSetupOptions) take(ctx context.Context, s *session, steps []etcdStep) error {
+// perform performs the steps, and reports each.
+func (o *etcdSetupOptions) perform(ctx context.Context, s *session, steps []etcdStep) error {
 	for _, step := range steps {
 		if err := func() error {
 			request, cancel := s.request(ctx)

@@ -19,8 +19,8 @@ const (
 	ExitNotFound    = 127 // run: there is no such command
 )
 
-// statusError makes mutexctl exit with a status. Without err nothing is printed: run's command has said why it failed,
-// and check has printed its verdict.
+// statusError makes mutexctl exit with a status. Without err nothing is printed: the command of run has reported why it
+// failed, and check has printed its result.
 type statusError struct {
 	status int
 	err    error

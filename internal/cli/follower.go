@@ -17,15 +17,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// follower writes the lines of watch.
+// follower writes the output of watch.
 type follower struct {
 	app      *app
 	globs    globs
 	json     bool
 	waiters  func(lock string) []metadata.Waiter
-	decided  func() staleness.Policy // by the unlockers
-	reported map[hold]string         // the last event reported of every hold
-	stale    bool                    // it has warned that the lines are not up to date
+	policy   func() staleness.Policy // of the unlockers
+	reported map[hold]string         // the last reported event of each hold
+	stale    bool                    // it has reported that it is not up to date
 	wake     chan struct{}
 
 	mu   sync.Mutex
@@ -37,8 +37,8 @@ type end struct {
 	ending *metadata.Ending
 }
 
-// ended takes note of a hold that ended. The view calls it from its own goroutine.
-func (f *follower) ended(r *metadata.Record, e *metadata.Ending) {
+// onEnded queues a hold that has ended. The view calls it from its own goroutine.
+func (f *follower) onEnded(r *metadata.Record, e *metadata.Ending) {
 	f.mu.Lock()
 	f.ends = append(f.ends, end{r, e})
 	f.mu.Unlock()
@@ -58,8 +58,8 @@ func (f *follower) takeEnds() []end {
 
 func (f *follower) now() time.Time { return f.app.Now() }
 
-// update reports what changed, and returns when the next lock will change its state by the passing of time. It reads
-// the ends before the locks, so that it never reports an ended hold as held.
+// update reports what has changed, and returns when the next deadline changes the state of a lock. It reads the ended
+// holds before the locks, so that it never reports an ended hold as held.
 func (f *follower) update(locks func() iter.Seq[*metadata.Record]) (next time.Time, err error) {
 	for _, e := range f.takeEnds() {
 		if err := f.reportEnd(e); err != nil {
@@ -80,7 +80,7 @@ func (f *follower) update(locks func() iter.Seq[*metadata.Record]) (next time.Ti
 	return next, nil
 }
 
-// report writes the event, unless the last one of this hold was the same.
+// report writes the event, unless it is the last reported one of this hold.
 func (f *follower) report(r *metadata.Record, event string) error {
 	if f.reported[holdOf(r)] == event {
 		return nil
@@ -89,7 +89,8 @@ func (f *follower) report(r *metadata.Record, event string) error {
 	return f.write(r, event, nil)
 }
 
-// reportEnd writes how a hold ended. If it came and went between two updates, it first writes that the lock was held.
+// reportEnd writes how a hold ended. If the hold began and ended between two updates, it first writes that the lock was
+// held.
 func (f *follower) reportEnd(e end) error {
 	if !f.globs.match(e.record.Name) {
 		return nil
@@ -118,7 +119,7 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 	now := f.now()
 	if f.json {
 		j := eventJSON{Time: lockjson.Time(now), Event: event,
-			Lock: newLockJSON(r, f.decided(), f.waiters(r.Queue()), now)}
+			Lock: newLockJSON(r, f.policy(), f.waiters(r.Queue()), now)}
 		if ending != nil {
 			j.Ending = new(lockjson.NewEnding(ending, now))
 		}
@@ -131,9 +132,9 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 		if !r.LockedAt.IsZero() {
 			line += " after " + age(r.LockedAt, now)
 		}
-		line += ", was held by " + who(r)
+		line += ", was held by " + holderText(r)
 	default:
-		line += "held by " + who(r)
+		line += "held by " + holderText(r)
 		if r.Purpose != "" {
 			line += " for " + shortText(r.Purpose)
 		}
@@ -145,13 +146,13 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 	return err
 }
 
-// briefly is how long the lines may lag before a warning, because a lost watch usually recovers at once.
-const briefly = 2 * time.Second
+// maxLag is how long the output may lag behind before a warning. A lost watch usually recovers at once.
+const maxLag = 2 * time.Second
 
-// reportFreshness reports on stderr when the lines stop being up to date, and when they are again.
+// reportFreshness reports on stderr when the output is no longer up to date, and when it is again.
 func (f *follower) reportFreshness(fresh protocol.Freshness) {
 	switch {
-	case !fresh.Synced && !f.stale && f.now().Sub(fresh.SyncedChangedAt) > briefly:
+	case !fresh.Synced && !f.stale && f.now().Sub(fresh.SyncedChangedAt) > maxLag:
 		f.app.note("not up to date: %s", fresh.Cause)
 		f.stale = true
 	case fresh.Synced && f.stale:
@@ -168,7 +169,7 @@ type hold struct {
 
 func holdOf(r *metadata.Record) hold { return hold{r.Name, r.Token} }
 
-// follow reports what changes until the context ends, and returns why it ended.
+// follow reports changes until the context ends, and returns its cause.
 func (f *follower) follow(ctx context.Context, view *lockview.View) error {
 	for ctx.Err() == nil {
 		changed := view.Changed()
@@ -190,7 +191,7 @@ func (f *follower) follow(ctx context.Context, view *lockview.View) error {
 		case <-time.After(pause):
 		case <-f.wake:
 		case <-changed:
-			sleep(ctx, gather)
+			sleep(ctx, batchDelay)
 		}
 	}
 	return context.Cause(ctx)
@@ -225,14 +226,14 @@ during its lock delay.`,
 
 func (o *waitOptions) run(ctx context.Context, s *session, name string) error {
 	l, err := s.read(ctx, name)
-	state := s.taken(&l)
+	state := s.takenText(&l)
 	switch {
 	case err != nil || state == "":
 		return err
-	case o.wait.none():
+	case o.wait.triesOnce():
 		return heldf("gave up waiting: %s", state)
 	}
-	ctx, stop := o.wait.bound(ctx)
+	ctx, stop := o.wait.withTimeout(ctx)
 	defer stop()
 	return s.untilFree(ctx, name, false, state)
 }

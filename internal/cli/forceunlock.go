@@ -16,13 +16,13 @@ import (
 
 type forceUnlockOptions struct {
 	operatorAction
-	app       *app
-	yes       bool
-	endsDelay bool // instead of a hold
+	app          *app
+	yes          bool
+	endDelayOnly bool // instead of a hold
 
 	lockDelay time.Duration
 	given     func(flag string) bool
-	decided   fate.Fate // by the unlockers
+	policies  fate.Fate // of the unlockers
 }
 
 func newForceUnlock(a *app) *cobra.Command {
@@ -57,7 +57,7 @@ end of a hold.`,
 	}
 	o.flags(cmd, protocol.VerbForceUnlock, "why, for history and audit trail (required)")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
-	cmd.Flags().BoolVar(&o.endsDelay, "end-delay", false, "end the lock delay of NAME instead of a hold")
+	cmd.Flags().BoolVar(&o.endDelayOnly, "end-delay", false, "end the lock delay of NAME instead of a hold")
 	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
 		"keep others out afterwards, up to 1h; default: as the record or the unlockers say")
 	o.given = cmd.Flags().Changed
@@ -66,7 +66,7 @@ end of a hold.`,
 }
 
 func (o *forceUnlockOptions) check() error {
-	if o.endsDelay {
+	if o.endDelayOnly {
 		if o.yes || o.given("lock-delay") {
 			return usagef("--end-delay ends no hold: it goes with neither --yes nor --lock-delay")
 		}
@@ -87,10 +87,10 @@ func (o *forceUnlockOptions) check() error {
 }
 
 func (o *forceUnlockOptions) run(ctx context.Context, s *session, name string) error {
-	if o.endsDelay {
+	if o.endDelayOnly {
 		return o.endDelay(ctx, s, name)
 	}
-	return o.toHold(ctx, s, name, o.endHold)
+	return o.applyToHold(ctx, s, name, o.endHold)
 }
 
 func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
@@ -98,24 +98,24 @@ func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metad
 	if err != nil {
 		return "", err
 	}
-	o.decided = decided
+	o.policies = decided
 	if !o.yes {
 		if err := o.confirm(ctx, s, doc); err != nil {
 			return "", err
 		}
 	}
 	on := protocol.ActionTarget{Hold: &doc.Record, LockDelayAfter: o.delay(&doc.Record)}
-	out, err := o.do(ctx, s, protocol.VerbForceUnlock, on, o.action(s, &doc.Record), "force-unlock")
-	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(doc.Name), s.holder(&doc.Record))
+	out, err := o.perform(ctx, s, protocol.VerbForceUnlock, on, o.action(s, &doc.Record), "force-unlock")
+	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(doc.Name), s.describeHolder(&doc.Record))
 	if out.LockDelayAfter > 0 {
 		line += fmt.Sprintf("; a lock delay of %v has begun", out.LockDelayAfter)
 	}
 	return line, err
 }
 
-// delay is the lock delay that follows the hold.
+// delay returns the lock delay that follows the hold.
 func (o *forceUnlockOptions) delay(r *metadata.Record) time.Duration {
-	d := r.DelayOf(o.decided.Policy.LockDelay)
+	d := r.DelayOf(o.policies.Policy.LockDelay)
 	if o.given("lock-delay") && r.Token != 0 {
 		d = o.lockDelay
 	}
@@ -124,12 +124,12 @@ func (o *forceUnlockOptions) delay(r *metadata.Record) time.Duration {
 
 // confirm shows the lock and asks for its name.
 func (o *forceUnlockOptions) confirm(ctx context.Context, s *session, doc *metadata.Document) error {
-	l, err := s.look(ctx, doc.Name)
+	l, err := s.lockInfo(ctx, doc.Name)
 	if err != nil {
 		return err
 	}
-	l.Whole = *doc // what is shown is what is ended
-	if err := newPage(l, o.app.Stderr).write(o.app.Stderr); err != nil {
+	l.Whole = *doc // show the record that will be deleted
+	if err := newLockReport(l, o.app.Stderr).write(o.app.Stderr); err != nil {
 		return err
 	}
 	next := "at once"

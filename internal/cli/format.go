@@ -19,14 +19,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// age is how long ago t was, or a dash.
+// age returns how long ago t was, or a dash.
 func age(t, now time.Time) string { return orNone(text.Age(t, now)) }
 
-// relative is how far t is from now, or a dash: "in 5m", "3s ago".
+// relative returns t relative to now, or a dash: "in 5m", "3s ago".
 func relative(t, now time.Time) string { return orNone(text.Relative(t, now)) }
 
-// alert is when the lock alerts. An alert that comes only with the auto-unlock has no time of its own.
-func alert(r *metadata.Record, v staleness.Verdict, now time.Time) string {
+// alertText returns when the lock alerts. An alert that comes only with the auto-unlock has no time of its own.
+func alertText(r *metadata.Record, v staleness.Verdict, now time.Time) string {
 	switch {
 	case v.State != staleness.Held || !v.AlertsAtUnlock():
 		return relative(v.AlertAt, now)
@@ -36,8 +36,8 @@ func alert(r *metadata.Record, v staleness.Verdict, now time.Time) string {
 	return "at unlock"
 }
 
-// clockAhead is how far the holder's clock is ahead of ours; empty if that is not known. A clock that is behind does
-// not show in a record that is read once.
+// clockAhead returns how far the holder's clock is ahead of ours; empty if that is unknown. A record that is read once
+// does not show that a clock is behind.
 func clockAhead(v staleness.Verdict) string {
 	if v.ClockOff <= 0 {
 		return ""
@@ -45,13 +45,13 @@ func clockAhead(v staleness.Verdict) string {
 	return text.Duration(v.ClockOff) + " ahead"
 }
 
-// instant writes t in full, and how far it is from now.
-func instant(t, now time.Time) string {
-	return dated(t, relative(t, now))
+// timeText returns t in full, and relative to now.
+func timeText(t, now time.Time) string {
+	return timeWithRemark(t, relative(t, now))
 }
 
-// dated writes t in full, with a remark.
-func dated(t time.Time, remark string) string {
+// timeWithRemark returns t in full, with a remark.
+func timeWithRemark(t time.Time, remark string) string {
 	if t.IsZero() {
 		return term.None
 	}
@@ -67,8 +67,8 @@ func shortText(s string) string {
 
 func orNone(s string) string { return cmp.Or(s, term.None) }
 
-// wholeText is for tables that fit the terminal by themselves.
-func wholeText(s string) string { return orNone(text.Visible(s)) }
+// fullText returns visible text, or a dash, for tables that Fit cuts.
+func fullText(s string) string { return orNone(text.Visible(s)) }
 
 func hostPID(h *metadata.Holder) string { return withPID(shortText(h.Hostname), h.PID) }
 
@@ -79,10 +79,12 @@ func withPID(host string, pid int64) string {
 	return host + ":" + strconv.FormatInt(pid, 10)
 }
 
-// who names the holder: "backup on db-1:4711 as reader".
-func who(r *metadata.Record) string { return whoAs(&r.Holder, metadata.ShareOf(r.Name, r.Attributes)) }
+// holderText names the holder: "backup on db-1:4711 as reader".
+func holderText(r *metadata.Record) string {
+	return identityText(&r.Holder, metadata.ShareOf(r.Name, r.Attributes))
+}
 
-func whoAs(h *metadata.Holder, s metadata.Share) string {
+func identityText(h *metadata.Holder, s metadata.Share) string {
 	name := shortText(cmp.Or(h.Owner, "an unknown owner"))
 	if h.Hostname != "" {
 		name += " on " + hostPID(h)
@@ -93,10 +95,10 @@ func whoAs(h *metadata.Holder, s metadata.Share) string {
 	return name
 }
 
-// holder describes the holder in one line, with the uuid of the hold.
-func (s *session) holder(r *metadata.Record) string {
+// describeHolder describes the holder in one line, with the uuid of the hold.
+func (s *session) describeHolder(r *metadata.Record) string {
 	now := s.app.Now()
-	line := who(r)
+	line := holderText(r)
 	if !r.LockedAt.IsZero() {
 		line += " for " + age(r.LockedAt, now)
 	}
@@ -121,20 +123,20 @@ func stateColour(s staleness.State) term.Colour {
 
 func endingSentence(e *metadata.Ending) string {
 	words, known := metadata.EndingOf(e.Ended)
-	said := words.Verb
+	sentence := words.Verb
 	if !known {
-		said = "ended (" + text.Visible(e.Ended) + ")"
+		sentence = "ended (" + text.Visible(e.Ended) + ")"
 	}
 	if e.By != "" {
-		said += " by " + text.Visible(e.By)
+		sentence += " by " + text.Visible(e.By)
 	}
 	if e.Why != "" {
-		said += " (" + text.Prose(e.Why) + ")"
+		sentence += " (" + text.Prose(e.Why) + ")"
 	}
-	return said
+	return sentence
 }
 
-// orZero returns the value, or the zero value if v is nil.
+// orZero returns *v, or the zero value if v is nil.
 func orZero[T any](v *T) T {
 	if v == nil {
 		return *new(T)
@@ -142,12 +144,12 @@ func orZero[T any](v *T) T {
 	return *v
 }
 
-// textColumns is the most that owner, host and purpose take in a table. Lock names may take more, because they are
-// copied from there.
+// textColumns is the maximum width of owner, host and purpose in a table. Lock names may be wider, because people copy
+// them.
 const textColumns = 40
 
-// acknowledged is who looks at the hold in r, and for how much longer; empty if nobody does.
-func acknowledged(r *metadata.Record, now time.Time) string {
+// acknowledgedText returns who has acknowledged the hold in r, and for how much longer; empty if nobody has.
+func acknowledgedText(r *metadata.Record, now time.Time) string {
 	a := r.AcknowledgedAt(now)
 	if a == nil {
 		return ""
@@ -159,12 +161,12 @@ func newLockJSON(r *metadata.Record, p staleness.Policy, waiters []metadata.Wait
 	return lockjson.New(r, judgeBy(p, r, now), new(verdict.QueueOf(waiters, now)), now)
 }
 
-// judge judges the lock by our own clock, whatever the unlockers decide.
+// judge judges the lock by our own clock, regardless of the policy of the unlockers.
 func judge(r *metadata.Record, now time.Time) staleness.Verdict {
 	return judgeBy(staleness.Policy{}, r, now)
 }
 
-// writeLines writes what describes each of these, one a line.
+// writeLines writes the JSON of each element, one per line.
 func writeLines[T, JSON any](w io.Writer, all []T, describe func(T) JSON) error {
 	for _, v := range all {
 		if err := writeJSON(w, describe(v)); err != nil {
@@ -174,7 +176,7 @@ func writeLines[T, JSON any](w io.Writer, all []T, describe func(T) JSON) error 
 	return nil
 }
 
-// writeNames writes the name of each of these, one a line.
+// writeNames writes the name of each element, one per line.
 func writeNames[T any](w io.Writer, all []T, name func(T) string) error {
 	for _, v := range all {
 		if _, err := fmt.Fprintln(w, text.Visible(name(v))); err != nil {

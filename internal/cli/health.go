@@ -14,25 +14,25 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// health is what check found.
+// health is the result of check.
 type health struct {
-	status    int
-	counts    map[staleness.State]int
-	waiters   int
-	unlockers int
-	alarms    []string // of etcd
-	verdict   string   // what a person must know first
-	calm      bool     // it says that nothing is wrong
-	besides   []string // sentences about what no verdict is about
-	clocks    []string // about holders whose clocks are off
+	status       int
+	counts       map[staleness.State]int
+	waiters      int
+	unlockers    int
+	alarms       []string // of etcd
+	verdict      string   // the most urgent problem of the locks
+	nothingWrong bool     // verdict says that there is no problem
+	findings     []string // sentences about other problems
+	clocks       []string // about holders whose clocks are off
 }
 
 func (h *health) raise(status int) { h.status = max(h.status, status) }
 
-// found adds a sentence about what no verdict is about.
-func (h *health) found(status int, format string, args ...any) {
+// addFinding adds a sentence about a problem that verdict does not cover.
+func (h *health) addFinding(status int, format string, args ...any) {
 	h.raise(status)
-	h.besides = append(h.besides, fmt.Sprintf(format, args...)+".")
+	h.findings = append(h.findings, fmt.Sprintf(format, args...)+".")
 }
 
 func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
@@ -52,14 +52,14 @@ func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
 	}
 	switch {
 	case exceeds(h.waiters, o.critWaiting):
-		h.found(pluginCritical, "%s for locks", waits(h.waiters))
+		h.addFinding(pluginCritical, "%s for locks", waitingText(h.waiters))
 	case exceeds(h.waiters, o.warnWaiting):
-		h.found(pluginWarning, "%s for locks", waits(h.waiters))
+		h.addFinding(pluginWarning, "%s for locks", waitingText(h.waiters))
 	}
 	return h
 }
 
-func exceeds(n, threshold int) bool { return threshold != off && n > threshold }
+func exceeds(n, threshold int) bool { return threshold != noThreshold && n > threshold }
 
 func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	switch {
@@ -73,16 +73,16 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		behind := now.Sub(p.Now.Time)
 		switch {
 		case -behind > o.clockDifference:
-			h.found(pluginWarning, "The clock of unlocker %s is %s ahead of this machine's", shortText(p.ID),
+			h.addFinding(pluginWarning, "The clock of unlocker %s is %s ahead of this machine's", shortText(p.ID),
 				text.Duration(-behind))
 		case behind > o.clockDifference+protocol.PresenceTTL:
-			h.found(pluginWarning, "The clock of unlocker %s is %s behind this machine's", shortText(p.ID),
+			h.addFinding(pluginWarning, "The clock of unlocker %s is %s behind this machine's", shortText(p.ID),
 				text.Duration(behind))
 		}
 	}
 }
 
-// judgeConsistency looks for what no client leaves in etcd.
+// judgeConsistency finds locks in a state that no client leaves behind.
 func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
 	held := func(yield func(string, map[string]any) bool) {
 		for _, r := range all.locks {
@@ -97,12 +97,12 @@ func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
 	for _, l := range found[:min(len(found), maxNamed)] {
 		waiting := ""
 		if n := len(all.waiters[l.Name]); n > 0 {
-			waiting = fmt.Sprintf(" (%s)", waits(n))
+			waiting = fmt.Sprintf(" (%s)", waitingText(n))
 		}
-		h.found(pluginWarning, "%v%s", l, waiting)
+		h.addFinding(pluginWarning, "%v%s", l, waiting)
 	}
 	if more := len(found) - maxNamed; more > 0 {
-		h.found(pluginWarning, "%s inconsistent", text.Count(more, "more lock"))
+		h.addFinding(pluginWarning, "%s inconsistent", text.Count(more, "more lock"))
 	}
 }
 
@@ -115,7 +115,7 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 		h.counts[state]++
 		if clock := clockAhead(judged); clock != "" {
 			h.raise(pluginWarning)
-			h.clocks = append(h.clocks, fmt.Sprintf("The clock of %s, who holds %s, is %s.", who(r),
+			h.clocks = append(h.clocks, fmt.Sprintf("The clock of %s, who holds %s, is %s.", holderText(r),
 				text.Visible(r.Name), clock))
 		}
 		if state == staleness.Expired {
@@ -136,7 +136,7 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 	}
 }
 
-// needAttention is the number of locks in another state than held.
+// needAttention returns the number of locks in a state other than held.
 func (h *health) needAttention() (n int) {
 	for state, locks := range h.counts {
 		if state != staleness.Held {
@@ -146,28 +146,28 @@ func (h *health) needAttention() (n int) {
 	return n
 }
 
-// sentence is the part of the line that a person reads: the verdict, after what etcd itself complains about, and what
-// else was found. Where something was, it does not say that all is well.
+// sentence returns the part of the line for people: etcd's alarms, the verdict, other findings. A verdict that nothing
+// is wrong is left out if there are any.
 func (h *health) sentence() string {
 	first := []string{h.verdict}
-	besides := slices.Concat(h.besides, h.clocks[:min(maxNamed, len(h.clocks))])
-	if h.calm && len(h.alarms)+len(besides) > 0 {
+	others := slices.Concat(h.findings, h.clocks[:min(maxNamed, len(h.clocks))])
+	if h.nothingWrong && len(h.alarms)+len(others) > 0 {
 		first = nil
-		besides = append(besides, text.Count(h.counts[staleness.Held], "lock")+" on time.")
+		others = append(others, text.Count(h.counts[staleness.Held], "lock")+" on time.")
 	}
-	said := slices.Concat(h.alarms, first, besides)
-	return withoutBar([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(said, " "))
+	all := slices.Concat(h.alarms, first, others)
+	return replaceBars([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(all, " "))
 }
 
-// performance is the part for graphs: label=value;warn;crit;min;max.
+// performance returns the part of the line for graphs: label=value;warn;crit;min;max.
 func (h *health) performance(o *checkOptions) string {
 	datum := func(label string, n, warn, crit int) string {
 		return fmt.Sprintf("%s=%d;%s;%s;0;", label, n, threshold(warn), threshold(crit))
 	}
 	var data []string
 	for _, state := range staleness.States() {
-		warn := off
-		crit := off
+		warn := noThreshold
+		crit := noThreshold
 		if state == staleness.Alerting {
 			warn = o.warnAlerting
 			crit = o.critAlerting
@@ -175,24 +175,24 @@ func (h *health) performance(o *checkOptions) string {
 		data = append(data, datum(string(state), h.counts[state], warn, crit))
 	}
 	return strings.Join(append(data, datum("waiters", h.waiters, o.warnWaiting, o.critWaiting),
-		datum("unlockers", h.unlockers, off, off)), " ")
+		datum("unlockers", h.unlockers, noThreshold, noThreshold)), " ")
 }
 
 func threshold(n int) string {
-	if n == off {
+	if n == noThreshold {
 		return ""
 	}
 	return fmt.Sprint(n)
 }
 
-// withoutBar keeps text from starting the performance data.
-func withoutBar(s string) string { return strings.ReplaceAll(s, "|", "/") }
+// replaceBars replaces bars in text: a bar starts the performance data.
+func replaceBars(s string) string { return strings.ReplaceAll(s, "|", "/") }
 
 // maxNamed is how many locks or unlockers a sentence names.
 const maxNamed = 3
 
-// holdBack explains why no unlocker removes what is due; empty if one may.
-func holdBack(unlockers []metadata.Presence) string {
+// whyHeldBack explains why no unlocker removes locks that are due; empty if one may.
+func whyHeldBack(unlockers []metadata.Presence) string {
 	if len(unlockers) == 0 {
 		return "no unlocker has announced itself, so no lock is removed"
 	}

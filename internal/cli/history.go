@@ -70,25 +70,25 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 	ways := map[string]int{}
 	for i := range all {
 		e := &all[i]
-		how := wholeText(e.Ended)
+		how := fullText(e.Ended)
 		if words, known := metadata.EndingOf(e.Ended); known {
 			how = words.Word
 		}
 		ways[how]++
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
-			orNone(protocol.DescribeShare(metadata.ShareOf(e.Lock, e.Attributes))), how, wholeText(e.By),
-			orNone(askedBy(e)), orNone(givenBy(e)), orNone(lookedAtBy(e)), wholeText(e.Owner),
-			withPID(wholeText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), wholeText(e.Why))
+			orNone(protocol.DescribeShare(metadata.ShareOf(e.Lock, e.Attributes))), how, fullText(e.By),
+			orNone(askedBy(e)), orNone(moreTimeBy(e)), orNone(acknowledgedBy(e)), fullText(e.Owner),
+			withPID(fullText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), fullText(e.Why))
 	}
 	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
 		t.DropEmpty(column)
 	}
-	cut := t.Fit(o.app.width(o.format), o.narrower())
+	cut := t.Fit(o.app.width(o.format), o.narrowSteps())
 	return o.app.writeTable(&t, cut, countEndings(ways))
 }
 
-// narrower is how the history becomes narrower: what happened to which lock, and why, stays longest.
-func (o *historyOptions) narrower() []term.NarrowStep {
+// narrowSteps returns the steps that make the table narrower. What happened to which lock, and why, stays longest.
+func (o *historyOptions) narrowSteps() []term.NarrowStep {
 	return []term.NarrowStep{
 		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
 		term.Cut("BY", textColumns), term.Cut("WHY", textColumns), term.Drop("HELD AS"), term.Drop(ackColumn),
@@ -98,7 +98,7 @@ func (o *historyOptions) narrower() []term.NarrowStep {
 	}
 }
 
-// countEndings is "3 holds: 2 auto-unlocked, 1 force-unlocked", or "2 holds auto-unlocked".
+// countEndings returns a text such as "3 holds: 2 auto-unlocked, 1 force-unlocked", or "2 holds auto-unlocked".
 func countEndings(ways map[string]int) string {
 	total := 0
 	var each []string
@@ -116,14 +116,14 @@ func countEndings(ways map[string]int) string {
 	return text.Count(total, "hold") + ": " + strings.Join(each, ", ")
 }
 
-// The columns of the history that most of it does not need.
+// Columns that are left out if they are empty.
 const (
 	askedColumn    = "ASKED BY"
 	extendedColumn = "MORE TIME BY"
 	ackColumn      = "ACKNOWLEDGED BY" // of lists, too
 )
 
-// askedBy is who asked the holder to finish, and why; empty if nobody did.
+// askedBy returns who asked the holder to finish, and why; empty if nobody did.
 func askedBy(e *metadata.Ending) string {
 	if e.Asked == nil {
 		return ""
@@ -131,8 +131,8 @@ func askedBy(e *metadata.Ending) string {
 	return withReason(e.Asked.By, e.Asked.Reason)
 }
 
-// givenBy is who gave the holder more time, how much, and why; empty if nobody did.
-func givenBy(e *metadata.Ending) string {
+// moreTimeBy returns who gave the holder more time, how much, and why; empty if nobody did.
+func moreTimeBy(e *metadata.Ending) string {
 	if e.Extended == nil {
 		return ""
 	}
@@ -143,8 +143,8 @@ func givenBy(e *metadata.Ending) string {
 	return withReason(by, e.Extended.Reason)
 }
 
-// lookedAtBy is who looked at the lock when the hold ended, and the note; empty if nobody did.
-func lookedAtBy(e *metadata.Ending) string {
+// acknowledgedBy returns who had acknowledged the hold when it ended, and the note; empty if nobody had.
+func acknowledgedBy(e *metadata.Ending) string {
 	if e.Acknowledged == nil {
 		return ""
 	}
@@ -153,7 +153,7 @@ func lookedAtBy(e *metadata.Ending) string {
 
 func withReason(by, reason string) string {
 	if reason == "" {
-		return wholeText(by)
+		return fullText(by)
 	}
-	return wholeText(by + ": " + reason)
+	return fullText(by + ": " + reason)
 }

@@ -30,9 +30,9 @@ type job struct {
 	group   *childproc.Group
 }
 
-// work starts the command and returns when it has ended, by itself or because the lock was lost. An error without a
-// text is the command's status; the child is nil when it did not start.
-func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
+// runCommand runs the command, and returns when it has ended, by itself or because the lock was lost. A *statusError
+// without a text has the command's status. The child is nil if the command did not start.
+func (j *job) runCommand(lock *mutex.Lock) (*childproc.Child, error) {
 	if err := j.signals.HandOver(); err != nil {
 		return nil, err
 	}
@@ -46,42 +46,42 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 	}
 	ctx, stop := context.WithCancel(lock.Context())
 	defer stop()
-	asked, signalled := lock.FinishRequested(), false
+	finishRequested, signalled := lock.FinishRequested(), false
 	for {
 		select {
-		case <-asked:
-			asked = nil
-			j.asked(ctx, lock, c)
+		case <-finishRequested:
+			finishRequested = nil
+			j.onFinishRequest(ctx, lock, c)
 		case sig := <-j.signals.C():
 			c.Signal(sig)
 			signalled = true
 		case <-c.Done():
 			stop()
 			if signalled {
-				c.Linger(j.grace) // what it started got the signal, too, and may be cleaning up
+				c.Linger(j.grace) // its children got the signal, too, and may be cleaning up
 			}
-			j.clear(lock, c)
-			return c, passedOn(c.Code())
+			j.killLeftovers(lock, c)
+			return c, commandStatus(c.Code())
 		case <-lock.Context().Done():
-			return c, j.lost(lock, c)
+			return c, j.onLost(lock, c)
 		}
 	}
 }
 
-// clear ends what the command left behind, so that nothing works on without the lock.
-func (j *job) clear(lock *mutex.Lock, c *childproc.Child) {
+// killLeftovers kills processes that the command left behind, so that none works on without the lock.
+func (j *job) killLeftovers(lock *mutex.Lock, c *childproc.Child) {
 	killed, err := c.KillLeftovers(lock.Context().Done())
 	switch {
 	case err != nil:
-		j.app.say("the command left processes behind that cannot be ended: %v", err)
+		j.app.noteAsync("the command left processes behind that cannot be ended: %v", err)
 	case killed > 0:
-		j.app.say("killed %s that the command left behind; --leave-children lets them run",
+		j.app.noteAsync("killed %s that the command left behind; --leave-children lets them run",
 			text.Count(killed, "process"))
 	}
 }
 
-// passedOn makes the command's status ours.
-func passedOn(code int) error {
+// commandStatus returns an error that makes the command's status ours.
+func commandStatus(code int) error {
 	if code == ExitOK {
 		return nil
 	}
@@ -94,23 +94,23 @@ func (j *job) outcome(work, unlock error) error {
 	s, isStatus := errors.AsType[*statusError](work)
 	switch {
 	case work != nil && (!isStatus || s.err != nil), unlock == nil:
-		return work // a lock that is not released is auto-unlocked
+		return work // if the lock was not released, it will be auto-unlocked
 	case errors.Is(unlock, mutex.ErrNotHeld):
 		return lostf("the command ended with status %d, but %w", status(work), unlock)
 	}
-	j.app.say("the lock was not released: %v", unlock)
+	j.app.noteAsync("the lock was not released: %v", unlock)
 	return work
 }
 
-// lost ends the command because the lock is lost, or may be: etcd did not answer in time.
-func (j *job) lost(lock *mutex.Lock, c *childproc.Child) error {
-	j.app.say("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
+// onLost ends the command, because the lock is lost or may be, as etcd did not answer in time.
+func (j *job) onLost(lock *mutex.Lock, c *childproc.Child) error {
+	j.app.noteAsync("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
 	c.End(j.grace)
 	return lostf("the command was ended, because the lock was lost")
 }
 
-// onAsk is what run does when somebody asks it to finish: a signal for its command, or a command of its own. The zero
-// onAsk only says so.
+// onAsk is the value of --on-ask: a signal for the command, or a shell command to run, when run is asked to finish. The
+// zero onAsk only reports the request.
 type onAsk struct {
 	value   string
 	signal  syscall.Signal // 0: none
@@ -120,7 +120,7 @@ type onAsk struct {
 func (o *onAsk) String() string { return o.value }
 func (o *onAsk) Type() string   { return "action" }
 
-// Set reads the name of a signal that run forwards, or a shell command.
+// Set parses the name of a signal that run forwards, or a shell command.
 func (o *onAsk) Set(value string) error {
 	*o = onAsk{value: value}
 	name := "SIG" + strings.TrimPrefix(value, "SIG")
@@ -138,12 +138,12 @@ func (o *onAsk) Set(value string) error {
 	return nil
 }
 
-// asked says on stderr who asks the command to finish, and does what --on-ask wants. ctx ends with the command.
-func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
-	j.app.say("%v", lock.FinishRequestError())
+// onFinishRequest reports on stderr who asks the command to finish, and performs --on-ask. ctx ends with the command.
+func (j *job) onFinishRequest(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
+	j.app.noteAsync("%v", lock.FinishRequestError())
 	switch {
 	case childproc.EndsCommand(j.onAsk.signal):
-		j.app.say("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
+		j.app.noteAsync("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
 		c.EndWith(j.onAsk.signal, j.grace)
 	case j.onAsk.signal != 0:
 		c.Signal(j.onAsk.signal)
@@ -152,7 +152,7 @@ func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
 	}
 }
 
-// runOnAsk runs the command of --on-ask, which ends with ctx.
+// runOnAsk runs the shell command of --on-ask until ctx ends.
 func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Request) {
 	cmd := childproc.Shell(ctx, j.onAsk.command)
 	cmd.Env = append(lockEnvironment(lock), envAskedBy+"="+text.Visible(r.By),
@@ -161,6 +161,6 @@ func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Reques
 	cmd.Stdout = j.app.Stdout
 	cmd.Stderr = j.app.Stderr
 	if err := cmd.Run(); err != nil && ctx.Err() == nil {
-		j.app.say("the command of --on-ask failed: %v", err)
+		j.app.noteAsync("the command of --on-ask failed: %v", err)
 	}
 }

@@ -118,7 +118,7 @@ func (o *listOptions) run(ctx context.Context) error {
 func (o *listOptions) listLocks(all *snapshot, now time.Time) error {
 	listed, policy := o.candidates(all, now)
 	found := slices.DeleteFunc(slices.Clone(all.judged(listed, policy, now).InOrder(locks.ParseOrder(o.sort))),
-		func(l *locks.Row) bool { return !o.wanted(l) })
+		func(l *locks.Row) bool { return !o.matches(l) })
 	shown := found
 	if o.limit > 0 {
 		shown = found[:min(o.limit, len(found))]
@@ -135,12 +135,12 @@ func (o *listOptions) listLocks(all *snapshot, now time.Time) error {
 	return o.app.writeNotes(all.summary(found, len(shown)))
 }
 
-// candidates are the locks to select from, and the policy to judge them by.
+// candidates returns the locks to select from, and the policy to judge them by.
 func (o *listOptions) candidates(all *snapshot, now time.Time) ([]*metadata.Record, staleness.Policy) {
 	switch {
 	case o.due:
 		policy := o.policy(&all.fate)
-		return all.due(policy, now), policy
+		return all.dueLocks(policy, now), policy
 	case o.format.String() != term.NameFormat: // names are input for other commands
 		return slices.Concat(all.locks, all.misplaced), all.fate.Policy
 	}
@@ -159,16 +159,16 @@ func (o *listOptions) write(all *snapshot, shown []*locks.Row, p staleness.Polic
 	return o.table(all, shown, now)
 }
 
-// wanted reports whether the lock is selected. An expiring one is held, too.
-func (o *listOptions) wanted(l *locks.Row) bool {
+// matches reports whether the flags select the lock. The state held selects expiring locks, too.
+func (o *listOptions) matches(l *locks.Row) bool {
 	inState := func(s string) bool { return s == string(l.Display) || s == string(l.Verdict().State) }
 	return o.globs.match(l.Name) &&
 		(len(o.states) == 0 || slices.ContainsFunc(o.states, inState)) &&
 		(len(o.owners) == 0 || slices.Contains(o.owners, l.Owner))
 }
 
-// narrower is how the table of locks becomes narrower: the name and what is urgent about a lock stay longest.
-func (o *listOptions) narrower() []term.NarrowStep {
+// narrowSteps returns the steps that make the table narrower. The name and what is urgent about a lock stay longest.
+func (o *listOptions) narrowSteps() []term.NarrowStep {
 	return []term.NarrowStep{
 		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
 		term.Cut("PURPOSE", 16), term.Drop("PURPOSE"), term.Drop("HELD AS"), term.Drop("CLOCK"),
@@ -179,7 +179,7 @@ func (o *listOptions) narrower() []term.NarrowStep {
 }
 
 func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) error {
-	all.sayVerdict(o.app, now)
+	all.printVerdict(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Unclipped: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")
@@ -188,27 +188,27 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 		r := l.Record
 		abandoned = abandoned || l.Display == staleness.Abandoned
 		t.Row(string(l.Display), text.Visible(r.Name),
-			orNone(protocol.DescribeShare(metadata.ShareOf(r.Name, r.Attributes))), orNone(endedWords(r, now)),
-			orNone(clockAhead(l.Verdict())), orNone(acknowledged(r, now)), wholeText(r.Owner),
-			withPID(wholeText(r.Hostname), r.PID), age(r.LockedAt, now), alert(r, l.Verdict(), now),
-			relative(l.Verdict().AutoUnlockAt, now), strconv.Itoa(l.Waiters), wholeText(r.Purpose))
+			orNone(protocol.DescribeShare(metadata.ShareOf(r.Name, r.Attributes))), orNone(endedText(r, now)),
+			orNone(clockAhead(l.Verdict())), orNone(acknowledgedText(r, now)), fullText(r.Owner),
+			withPID(fullText(r.Hostname), r.PID), age(r.LockedAt, now), alertText(r, l.Verdict(), now),
+			relative(l.Verdict().AutoUnlockAt, now), strconv.Itoa(l.Waiters), fullText(r.Purpose))
 		t.Paint(0, stateColour(l.Display))
 	}
 	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {
 		t.DropEmpty(column)
 	}
-	cut := t.Fit(o.app.width(o.format), o.narrower())
-	fateOfThem, scrolled := "", ""
+	cut := t.Fit(o.app.width(o.format), o.narrowSteps())
+	abandonedNote, scrolled := "", ""
 	if abandoned {
-		fateOfThem = ofAbandoned(&all.fate)
+		abandonedNote = abandonedText(&all.fate)
 	}
 	if rows := term.Height(o.app.Stdout); rows > 10 && len(shown) > rows {
 		scrolled = fmt.Sprintf("the first rows have scrolled away: use --limit %d", rows-linesBelow)
 	}
-	return o.app.writeTable(&t, fateOfThem, cut, scrolled)
+	return o.app.writeTable(&t, abandonedNote, cut, scrolled)
 }
 
-// linesBelow is what a list of locks has besides them, and the next prompt.
+// linesBelow is how many lines the terminal needs besides the locks: for header, notes and the next prompt.
 const linesBelow = 6
 
 func listStates() []string {
@@ -219,7 +219,7 @@ func listStates() []string {
 	return all
 }
 
-// stateWords are all states, separated.
+// stateWords returns all states, separated.
 func stateWords(separator string) string {
 	var words []string
 	for _, s := range staleness.States() {
@@ -228,8 +228,8 @@ func stateWords(separator string) string {
 	return strings.Join(words, separator)
 }
 
-// summary is the line below a table: how many of the locks that were looked for are in which state, and what else
-// there is. It turns an empty list into a statement.
+// summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.
+// It says so if no lock was selected.
 func (all *snapshot) summary(found []*locks.Row, shown int) string {
 	total := len(all.locks) + len(all.misplaced)
 	line := countStates(found)
@@ -252,7 +252,7 @@ func (all *snapshot) summary(found []*locks.Row, shown int) string {
 	return strings.Join(parts, "; ") + fmt.Sprintf(" (revision %d)", all.revision)
 }
 
-// countStates is "4 locks held; 2 waiting" or, where that says too little, "4 locks: 1 expired, 3 held; 2 waiting".
+// countStates returns a text such as "4 locks held; 2 waiting" or "4 locks: 1 expired, 3 held; 2 waiting".
 func countStates(rows []*locks.Row) string {
 	in := map[metadata.State]int{}
 	queues := map[string]int{}
@@ -279,14 +279,14 @@ func countStates(rows []*locks.Row) string {
 		waiting += n
 	}
 	if waiting > 0 {
-		line += "; " + waits(waiting)
+		line += "; " + waitingText(waiting)
 	}
 	return line
 }
 
 type watchOptions struct{ listing }
 
-// changeMembers describe the JSON of a change.
+// changeMembers describes the JSON of a change.
 func changeMembers() string {
 	return `  time      when the change was seen
   event     ` + stateWords(", ") + `: the lock's new state, or its state when the watch began
@@ -316,10 +316,10 @@ Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and re
 func (o *watchOptions) run(ctx context.Context, s *session) error {
 	f := &follower{app: o.app, globs: o.globs, json: o.format.JSON(), wake: make(chan struct{}, 1),
 		reported: map[hold]string{}}
-	view, stop := s.view(ctx, f.ended)
+	view, stop := s.view(ctx, f.onEnded)
 	defer stop()
 	f.waiters = view.Waiters
-	f.decided = func() staleness.Policy { return fate.Of(protocol.Presences(view.Unlockers())).Policy }
+	f.policy = func() staleness.Policy { return fate.Of(protocol.Presences(view.Unlockers())).Policy }
 	return f.follow(ctx, view)
 }
 

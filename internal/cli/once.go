@@ -11,49 +11,50 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// once runs the command unless the period is used up. While an earlier run holds the lock it waits, then tries again.
-func (j *job) once() error {
-	ctx, stop := j.take.wait.bound(j.signals.Context())
+// runOncePerPeriod runs the command, unless the period is used up. While an earlier run holds the lock, it waits, then
+// tries again.
+func (j *job) runOncePerPeriod() error {
+	ctx, stop := j.take.wait.withTimeout(j.signals.Context())
 	defer stop()
 	first := ctx
-	if j.take.wait.none() {
+	if j.take.wait.triesOnce() {
 		first = j.signals.Context()
 	}
-	if err := j.s.reach(first, j.take.wait); err != nil {
+	if err := j.s.waitForEtcd(first, j.take.wait); err != nil {
 		return err
 	}
 	for {
 		var (
-			c             *childproc.Child
-			work, counted error
+			c              *childproc.Child
+			runErr, jobErr error
 		)
 		run := func(held context.Context) error {
-			c, work = j.work(mutex.FromContext(held))
-			if counted = work; c != nil && !j.period.retryOnError {
-				counted = nil // the command started, so the period is used up
+			c, runErr = j.runCommand(mutex.FromContext(held))
+			if jobErr = runErr; c != nil && !j.period.retryOnError {
+				jobErr = nil // the command started, so the period is used up
 			}
-			return counted
+			return jobErr
 		}
 		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.period.every, run,
 			jobs.PeriodOffset(j.period.offset), jobs.RetryOnError())
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:
-			err = j.outcome(work, without(err, counted))
+			err = j.outcome(runErr, withoutError(err, jobErr))
 			c.PropagateInterrupt()
 			return err
 		case err == nil:
-			return j.skipped()
+			return j.reportSkipped()
 		case !isHeld:
 			return j.periodError(err)
 		}
-		if err := j.take.worthWaiting(held); err != nil {
+		if err := j.take.checkWaiting(held); err != nil {
 			return err
 		}
 		if err := j.s.untilFree(ctx, j.name, true, held.Error()); err != nil {
 			return err
 		}
-		sleep(ctx, gather) // otherwise a client that keeps taking the lock would keep us and etcd busy
+		sleep(ctx, batchDelay) // or a client that keeps taking the lock would keep us and etcd busy
 	}
 }
 
@@ -67,8 +68,8 @@ func (j *job) periodError(err error) error {
 	return j.s.explain(j.signals.Context(), "take the period of "+text.Visible(j.name), err)
 }
 
-// without returns what is left of a joined error without one of its errors.
-func without(err, one error) error {
+// withoutError returns a joined error without one of its errors.
+func withoutError(err, one error) error {
 	if err == one {
 		return nil
 	}
@@ -85,22 +86,22 @@ func without(err, one error) error {
 	return errors.Join(others...)
 }
 
-// skipped reports who used up the period, and when the next one begins.
-func (j *job) skipped() error {
+// reportSkipped reports who used up the period, and when the next one begins.
+func (j *job) reportSkipped() error {
 	period, err := jobs.LastPeriod(j.signals.Context(), j.locks, j.name)
 	switch {
 	case err != nil && j.signals.Context().Err() != nil:
 		return context.Cause(j.signals.Context())
 	case err != nil:
-		j.app.mention("not run: the period is used up; who used it up cannot be read: %v", err)
+		j.app.noteUnlessQuiet("not run: the period is used up; who used it up cannot be read: %v", err)
 	default:
-		j.app.mention("not run: %s", j.used(period))
+		j.app.noteUnlessQuiet("not run: %s", j.usedText(period))
 	}
-	return passedOn(j.period.skipStatus)
+	return commandStatus(j.period.skipStatus)
 }
 
-func (j *job) used(period jobs.Period) string {
+func (j *job) usedText(period jobs.Period) string {
 	next := j.period.next(period.Start)
 	return fmt.Sprintf("the period that began %s is used up, %s; the next one begins %s",
-		instant(period.Start, j.app.Now()), period.Note, instant(next, j.app.Now()))
+		timeText(period.Start, j.app.Now()), period.Note, timeText(next, j.app.Now()))
 }

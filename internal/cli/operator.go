@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// operatorAction is what an operator does to a hold of another: which hold, and why.
+// operatorAction has the flags of an operator's action on a hold: which hold, and why.
 type operatorAction struct {
 	names          names
 	uuid           string
@@ -30,7 +30,7 @@ type operatorAction struct {
 // noUUID is the --uuid of a record that has none.
 const noUUID = "none"
 
-// flags adds the flags of the verb; usage is that of the reason or note.
+// flags defines the flags of the verb; usage describes the flag for the reason or note.
 func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string) {
 	o.names.flag(cmd)
 	f := cmd.Flags()
@@ -40,18 +40,18 @@ func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string
 	f.StringVar(&o.ticket, "ticket", "", "reference to a ticket, such as OPS-12")
 }
 
-// holdAction does something to the hold of a lock as it was read, and says in a line what was done.
+// holdAction performs an action on the hold in doc, and returns a line that reports it.
 type holdAction func(ctx context.Context, s *session, doc *metadata.Document) (done string, err error)
 
-// runs makes cmd do something to the hold of the lock that it names, once check has looked at the flags.
-func (o *operatorAction) runs(cmd *cobra.Command, a *app, check func() error, act holdAction) {
+// bind makes cmd take the name of a lock, and call check, which checks the flags, then act on its hold.
+func (o *operatorAction) bind(cmd *cobra.Command, a *app, check func() error, act holdAction) {
 	cmd.ValidArgsFunction = a.completeNames
 	o.names.onLock(cmd, a, check, func(ctx context.Context, s *session, name string) error {
-		return o.toHold(ctx, s, name, act)
+		return o.applyToHold(ctx, s, name, act)
 	})
 }
 
-func (o *operatorAction) toHold(ctx context.Context, s *session, name string, act holdAction) error {
+func (o *operatorAction) applyToHold(ctx context.Context, s *session, name string, act holdAction) error {
 	doc, err := o.read(ctx, s, name)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (o *operatorAction) toHold(ctx context.Context, s *session, name string, ac
 	return err
 }
 
-// check checks what says why the verb is done.
+// check checks the reason or note.
 func (o *operatorAction) check(v protocol.Verb) error {
 	o.reason = strings.TrimSpace(o.reason)
 	why := v.Info().ReasonField
@@ -81,7 +81,7 @@ func (o *operatorAction) check(v protocol.Verb) error {
 	return nil
 }
 
-// read reads the lock, and refuses a hold that is not the one that was named.
+// read reads the lock. It returns an error if --uuid names another hold than the current one.
 func (o *operatorAction) read(ctx context.Context, s *session, name string) (metadata.Document, error) {
 	l, err := s.read(ctx, name)
 	doc := l.Whole
@@ -95,13 +95,13 @@ func (o *operatorAction) read(ctx context.Context, s *session, name string) (met
 			namesOf(l.Holders(), func(r *metadata.Record) string { return r.Name }))
 	case o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0):
 		return doc, heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name),
-			text.Visible(o.uuid), s.holder(&doc.Record))
+			text.Visible(o.uuid), s.describeHolder(&doc.Record))
 	}
 	return doc, nil
 }
 
-// do does it to the hold in r, and explains what came of it; doing is a verb phrase before the lock's name.
-func (o *operatorAction) do(ctx context.Context, s *session, v protocol.Verb, on protocol.ActionTarget,
+// perform performs the action, and explains its error; doing is a verb phrase before the lock's name.
+func (o *operatorAction) perform(ctx context.Context, s *session, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action, doing string) (protocol.Outcome, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
@@ -109,17 +109,17 @@ func (o *operatorAction) do(ctx context.Context, s *session, v protocol.Verb, on
 	return out, o.outcome(ctx, s, on.Hold, doing+" "+text.Visible(a.Lock), err)
 }
 
-// action is the audit entry of what is done to the hold in r.
+// action returns the audit entry of an action on the hold in r.
 func (o *operatorAction) action(s *session, r *metadata.Record) protocol.Action {
 	return o.entry(s, protocol.Action{Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision,
-		Holder: s.holder(r)})
+		Holder: s.describeHolder(r)})
 }
 
-// entry adds to an audit entry who does it and why.
+// entry adds to an audit entry who acts, when and why.
 func (o *operatorAction) entry(s *session, a protocol.Action) protocol.Action {
 	a.ID = uuid.NewString()
 	a.At.Time = s.app.Now()
-	a.Actor = operator()
+	a.Actor = operatorName()
 	a.Source = "cli"
 	a.Client = "mutexctl " + build.Current().Version
 	a.Reason = o.reason
@@ -142,14 +142,14 @@ func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Re
 	case errors.As(err, &changed) && changed.Now.Token == 0:
 		return noLockf("nothing was done: %s is no longer held", text.Visible(r.Name))
 	case changed != nil && changed.Now.Token != r.Token:
-		return heldf("nothing was done: %s is held by %s now", text.Visible(r.Name), s.holder(&changed.Now.Record))
-	case errors.Is(err, metadata.ErrChanged): // of this hold, or nobody could read whose it is now
+		return heldf("nothing was done: %s is held by %s now", text.Visible(r.Name), s.describeHolder(&changed.Now.Record))
+	case errors.Is(err, metadata.ErrChanged): // the same hold has changed, or the current one could not be read
 		return heldf("nothing was done: %s has changed meanwhile: look again", text.Visible(r.Name))
 	}
 	return s.explain(ctx, doing, err)
 }
 
-// markCommand is a command that writes into the record of a hold and takes nothing away.
+// markCommand is a command that adds something to the record of a hold: a request, more time, an acknowledgement.
 type markCommand struct {
 	operatorAction
 	verb  protocol.Verb
@@ -157,12 +157,12 @@ type markCommand struct {
 	why   string // usage of the flag for the reason or note
 	done  func(s *session, r *metadata.Record, a protocol.Action) string
 
-	// For a verb that has a time.
+	// For a verb with a duration.
 	lengthFlag, lengthUsage string
-	lengthMissing           string        // what it is, where there is no default
+	lengthMissing           string        // describes it in an error, if there is no default
 	length                  time.Duration // its default
 
-	// For a verb that can be taken back.
+	// For a verb that can be undone.
 	undoFlag, undoUsage, undoing string
 	undone                       func(s *session, r *metadata.Record) string
 	undo                         bool
@@ -170,7 +170,7 @@ type markCommand struct {
 	given func(flag string) bool
 }
 
-// markCommand makes cmd the command of m.
+// markCommand makes cmd run m.
 func (a *app) markCommand(cmd *cobra.Command, m *markCommand) *cobra.Command {
 	m.flags(cmd, m.verb, m.why)
 	f := cmd.Flags()
@@ -181,7 +181,7 @@ func (a *app) markCommand(cmd *cobra.Command, m *markCommand) *cobra.Command {
 		f.BoolVar(&m.undo, m.undoFlag, false, m.undoUsage)
 	}
 	m.given = f.Changed
-	m.runs(cmd, a, m.check, m.run)
+	m.bind(cmd, a, m.check, m.run)
 	return cmd
 }
 
@@ -209,26 +209,26 @@ func (m *markCommand) run(ctx context.Context, s *session, doc *metadata.Documen
 	on := protocol.ActionTarget{Hold: r}
 	action := m.action(s, r)
 	if m.undo {
-		if _, err := m.do(ctx, s, m.verb.Info().Undo, on, action, m.undoing); err != nil {
+		if _, err := m.perform(ctx, s, m.verb.Info().Undo, on, action, m.undoing); err != nil {
 			return "", err
 		}
 		return m.undone(s, r), nil
 	}
 	action.Seconds = int64(m.length / time.Second)
-	if _, err := m.do(ctx, s, m.verb, on, action, m.doing); err != nil {
+	if _, err := m.perform(ctx, s, m.verb, on, action, m.doing); err != nil {
 		return "", err
 	}
 	return m.done(s, r, action), nil
 }
 
-// readLine reads one line from the terminal; a signal ends it.
+// readLine reads one line from the terminal, until ctx ends.
 func readLine(ctx context.Context, in *os.File) (string, error) {
 	type answer struct {
 		line string
 		err  error
 	}
 	answers := make(chan answer, 1)
-	go func() { // ends with the process at the latest: a read from a terminal cannot be cancelled
+	go func() { // may last as long as the process: a read from a terminal cannot be cancelled
 		line, err := bufio.NewReader(in).ReadString('\n')
 		answers <- answer{strings.TrimRight(line, "\r\n"), err}
 	}()
@@ -243,8 +243,8 @@ func readLine(ctx context.Context, in *os.File) (string, error) {
 	}
 }
 
-// operator names the user of this process, as user@host.
-func operator() string {
+// operatorName returns the user of this process, as user@host.
+func operatorName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -279,7 +279,7 @@ lock's record, and in the audit trail with the reason, user@host and the source 
 	return a.markCommand(cmd, &markCommand{verb: protocol.VerbAsk, doing: "ask the holder of",
 		why: "why, for the holder and the audit trail (required)",
 		done: func(s *session, r *metadata.Record, _ protocol.Action) string {
-			return fmt.Sprintf("asked the holder of %s to finish: %s", text.Visible(r.Name), s.holder(r))
+			return fmt.Sprintf("asked the holder of %s to finish: %s", text.Visible(r.Name), s.describeHolder(r))
 		}})
 }
 
@@ -304,14 +304,14 @@ the source "cli".`,
 		why:        "why, for the record and the audit trail (required)",
 		lengthFlag: "by", lengthUsage: "how much time to give, up to 168h (required)",
 		lengthMissing: "how much time to add",
-		done:          extended})
+		done:          extendedText})
 }
 
-func extended(s *session, r *metadata.Record, a protocol.Action) string {
+func extendedText(s *session, r *metadata.Record, a protocol.Action) string {
 	now := s.app.Now()
 	alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Length(), a.At.Time)
 	return fmt.Sprintf("gave %s more to %s: alert %s, auto-unlock %s; held by %s", text.Duration(a.Length()),
-		text.Visible(r.Name), relative(alertAt, now), relative(autoUnlockAt, now), s.holder(r))
+		text.Visible(r.Name), relative(alertAt, now), relative(autoUnlockAt, now), s.describeHolder(r))
 }
 
 func newAck(a *app) *cobra.Command {
@@ -342,12 +342,12 @@ record, and in the audit trail with user@host and the source "cli".`,
 			if earlier := r.AcknowledgedAt(a.At.Time); earlier != nil {
 				line += ", in place of " + protocol.DisplayName(earlier.By)
 			}
-			return line + "; held by " + s.holder(r)
+			return line + "; held by " + s.describeHolder(r)
 		},
 		undoFlag: "withdraw", undoUsage: "end the current acknowledgement",
 		undoing: "withdraw the acknowledgement of",
 		undone: func(s *session, r *metadata.Record) string {
 			return fmt.Sprintf("withdrew the acknowledgement of %s by %s; held by %s", text.Visible(r.Name),
-				protocol.DisplayName(r.Acknowledged.By), s.holder(r))
+				protocol.DisplayName(r.Acknowledged.By), s.describeHolder(r))
 		}})
 }

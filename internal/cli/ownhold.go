@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// ownHold is a hold of the caller, named on the command line or by the variables that run sets for its command.
+// ownHold names a hold of the caller, by arguments and flags or by the variables that run sets for its command.
 type ownHold struct {
 	names      names
 	name, uuid string
@@ -29,8 +29,8 @@ func (h *ownHold) flags(cmd *cobra.Command) {
 	f.Lookup("uuid").DefValue = "" // the help does not depend on the environment
 }
 
-// read takes the lock's name from the arguments or, without any, from the environment.
-func (h *ownHold) read(args []string, hint string) (err error) {
+// parse reads the lock's name from the arguments or, without any, from the environment.
+func (h *ownHold) parse(args []string, hint string) (err error) {
 	switch {
 	case h.uuid == "":
 		return usagef("give the --uuid of your hold%s", hint)
@@ -44,7 +44,7 @@ func (h *ownHold) read(args []string, hint string) (err error) {
 	return nil
 }
 
-// adopt returns a handle of the hold. The name of a share may be that of the whole lock.
+// adopt returns a handle of the hold. For a share, the name may be that of its lock.
 func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	options ...mutex.Option) (*mutex.Lock, error) {
 	options = append(options, mutex.OnBehalfOfHolder())
@@ -66,7 +66,7 @@ func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	return lock, s.holdError(ctx, "find the hold of "+text.Visible(share), err)
 }
 
-// holdError gives an error about a lost hold its exit status. The error itself says who holds the lock now, and how the
+// holdError gives an error about a lost hold its exit status. The error itself says who holds the lock, and how the
 // hold ended.
 func (s *session) holdError(ctx context.Context, doing string, err error) error {
 	lost, isLost := errors.AsType[*mutex.LostError](err)
@@ -106,7 +106,7 @@ hold and why, if that is known.`,
 		Example: `  mutexctl run report --expect 10m -- sh -c './one && mutexctl alive --progress "1 of 2" && ./two'
   mutexctl alive nightly/report --uuid "$uuid" 3 of 12 files done
   mutexctl alive db/migrate --uuid "$uuid" --for 1h`,
-		Args:              wants(0, -1, "[NAME [PROGRESS...]]"),
+		Args:              argCount(0, -1, "[NAME [PROGRESS...]]"),
 		ValidArgsFunction: a.completeNames,
 	}
 	o.own.flags(cmd)
@@ -115,11 +115,11 @@ hold and why, if that is known.`,
 		"`text` that says how far the work is; the same as PROGRESS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("for") {
-			if err := times(map[string]time.Duration{"for": o.hold}); err != nil {
+			if err := checkPositive(map[string]time.Duration{"for": o.hold}); err != nil {
 				return err
 			}
 		}
-		if err := o.own.read(args, ""); err != nil {
+		if err := o.own.parse(args, ""); err != nil {
 			return err
 		}
 		if len(args) > 1 {
@@ -172,27 +172,27 @@ func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.L
 	case doc.AutoUnlockAt.IsZero():
 		return fmt.Errorf("the record of %s has no readable auto_unlock_at to postpone",
 			text.Visible(doc.Name))
-	case o.hold == 0 && unknownSpan(&doc.Record):
+	case o.hold == 0 && hasUnknownSpan(&doc.Record):
 		return usagef("the record does not say how long %s was taken for: give --for", text.Visible(doc.Name))
 	}
 	return nil
 }
 
-// unknownSpan reports whether the record leaves open by how much to postpone its deadlines.
-func unknownSpan(r *metadata.Record) bool {
+// hasUnknownSpan reports whether the record does not say by how much to postpone its deadlines.
+func hasUnknownSpan(r *metadata.Record) bool {
 	return r.AlertAt.IsZero() || r.LockedAt.IsZero() && (r.Alive == nil || r.Alive.At.IsZero())
 }
 
-// printDeadline prints until when etcd now says the lock is held.
+// printDeadline prints until when the lock is held, according to etcd.
 func (o *aliveOptions) printDeadline(ctx context.Context, s *session, lock *mutex.Lock, now time.Time) error {
 	doc, err := s.get(ctx, lock.Name())
 	if err != nil {
 		return err
 	}
-	line := fmt.Sprintf("extended %s until %s", text.Visible(lock.Name()), instant(doc.AutoUnlockAt, now))
+	line := fmt.Sprintf("extended %s until %s", text.Visible(lock.Name()), timeText(doc.AutoUnlockAt, now))
 	if o.hold > 0 && doc.AutoUnlockAt.Sub(now) > o.hold+time.Second {
 		line = fmt.Sprintf("%s is held until %s, which is later", text.Visible(lock.Name()),
-			instant(doc.AutoUnlockAt, now))
+			timeText(doc.AutoUnlockAt, now))
 	}
 	_, err = fmt.Fprintln(o.app.Stdout, line)
 	return err
@@ -223,15 +223,15 @@ done without the lock.`,
   export MUTEX_NAME=db/migrate
   export MUTEX_UUID=$(mutexctl reserve $MUTEX_NAME --for 1h --purpose 'by hand')
   ./migrate.sh && mutexctl unlock`,
-		Args:              wants(0, 1, "[NAME]"),
+		Args:              argCount(0, 1, "[NAME]"),
 		ValidArgsFunction: a.completeNames,
 	}
 	o.own.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.own.read(args, "; to end the hold of somebody else use force-unlock"); err != nil {
+		if err := o.own.parse(args, "; to end the hold of somebody else use force-unlock"); err != nil {
 			return err
 		}
-		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s) })
+		return o.app.withSession(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s) })
 	}
 	return cmd
 }
@@ -241,7 +241,7 @@ func (o *unlockOptions) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	defer locks.Close() // goes on releasing it if etcd did not answer
+	defer locks.Close() // retries the release if etcd did not answer
 	lock, err := s.adopt(ctx, locks, &o.own)
 	if err != nil {
 		return err

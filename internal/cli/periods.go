@@ -21,7 +21,7 @@ type periodsOptions struct {
 	names names
 	reset bool
 	yes   bool
-	job   string // whose period is reset
+	job   string // the job to reset
 }
 
 func newPeriods(a *app) *cobra.Command {
@@ -41,7 +41,7 @@ there is no period to forget.`,
 		Example: `  mutexctl periods
   mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'
   mutexctl periods --reset daily/report --yes`,
-		Args: wants(0, -1, "[PATTERN...]"),
+		Args: argCount(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	o.names.flag(cmd)
@@ -51,7 +51,7 @@ there is no period to forget.`,
 		if err := o.parse(cmd, args); err != nil {
 			return err
 		}
-		return o.app.within(cmd.Context(), func(s *session) error {
+		return o.app.withSession(cmd.Context(), func(s *session) error {
 			if o.reset {
 				return o.forget(cmd.Context(), s)
 			}
@@ -133,7 +133,7 @@ func (o *periodsOptions) write(found []periodJSON) error {
 		began := "unreadable"
 		running := term.None
 		if p.BeganAt != nil {
-			began = instant(*p.BeganAt, now)
+			began = timeText(*p.BeganAt, now)
 		}
 		if p.Running {
 			running = "running"
@@ -143,7 +143,7 @@ func (o *periodsOptions) write(found []periodJSON) error {
 	return o.app.writeTable(&t, text.Count(len(found), "job"))
 }
 
-// forget lets the job run again in the period that it has used up.
+// forget deletes the last period of the job, so that it can run again.
 func (o *periodsOptions) forget(ctx context.Context, s *session) error {
 	locks, err := s.locks(nil)
 	if err != nil {
@@ -154,12 +154,12 @@ func (o *periodsOptions) forget(ctx context.Context, s *session) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err != nil: // it cannot be read, which is one more reason to forget it
+	case err != nil: // an unreadable period can be forgotten, too
 		period.Note = err.Error()
 	case period.Start.IsZero():
 		return noLockf("no period of %s is used up", text.Visible(o.job))
 	}
-	description := fmt.Sprintf("%s began %s, %s", text.Visible(o.job), instant(period.Start, o.app.Now()),
+	description := fmt.Sprintf("%s began %s, %s", text.Visible(o.job), timeText(period.Start, o.app.Now()),
 		text.Prose(period.Note))
 	if !o.yes {
 		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes "+
@@ -177,7 +177,7 @@ func (o *periodsOptions) forget(ctx context.Context, s *session) error {
 	return err
 }
 
-// periodFlags are the flags of run for commands that run once per period.
+// periodFlags has the flags of run for commands that run once per period.
 type periodFlags struct {
 	every        time.Duration // 0: always
 	offset       time.Duration
@@ -197,7 +197,7 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 		"with --once-per: the exit status when the period is already used up")
 }
 
-// check refuses flags that make no sense.
+// check returns an error if the flags contradict each other.
 func (p *periodFlags) check(t *takeFlags) error {
 	once := p.given.Changed("once-per")
 	for _, name := range []string{"period-offset", "retry-on-error", "skip-status"} {
@@ -221,7 +221,7 @@ func (p *periodFlags) check(t *takeFlags) error {
 	return nil
 }
 
-// next is when the period after the one that began at start begins.
+// next returns when the period after the one that began at start begins.
 func (p *periodFlags) next(start time.Time) time.Time {
 	past := (start.UnixNano() - int64(p.offset)) % int64(p.every)
 	return start.Add(p.every - time.Duration(past))

@@ -17,16 +17,16 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// snapshot is all locks at one revision.
+// snapshot has all locks at one revision.
 type snapshot struct {
 	locks     []*metadata.Record // by name
 	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
 	waiters   map[string][]metadata.Waiter
 	unlockers []metadata.Presence // running ones
-	fate      fate.Fate           // what these do to stale locks
-	alarms    []string            // that etcd has raised, if they were asked for
+	fate      fate.Fate           // how these treat stale locks
+	alarms    []string            // raised by etcd, if they were read
 	delays    []metadata.Delay    // by lock
-	foreign   int                 // keys below the prefix that fit no layout
+	foreign   int                 // number of keys below the prefix that the protocol does not know
 	revision  int64
 }
 
@@ -38,7 +38,7 @@ func (a *app) readAll(ctx context.Context) (*snapshot, error) {
 	}
 	defer s.close()
 	all, err := s.snapshot(ctx)
-	if err == nil && len(all.unlockers) == 0 { // a full etcd keeps them from announcing themselves
+	if err == nil && len(all.unlockers) == 0 { // unlockers cannot announce themselves to a full etcd
 		all.alarms = s.alarms(ctx)
 	}
 	return all, err
@@ -48,7 +48,7 @@ func (a *app) readAll(ctx context.Context) (*snapshot, error) {
 // is in memory at a time.
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
-	stated := map[protocol.Key]*metadata.Statement{}
+	statements := map[protocol.Key]*metadata.Statement{}
 	var announced []presence
 	g := protocol.RecordAssembler{Each: func(lock string, fields []metadata.Field, foreign []string) {
 		all.locks = append(all.locks, new(metadata.DecodeRecord(lock, fields, foreign...)))
@@ -69,12 +69,12 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 			}
 		case protocol.KindDeath, protocol.KindSuspicion:
 			if st := protocol.ReadStatement(key.ID, kv); st != nil {
-				stated[key] = st
+				statements[key] = st
 			}
 		case protocol.KindDelay:
 			all.delays = append(all.delays, protocol.ReadDelay(key.Lock, kv))
 		case protocol.KindUnlocker:
-			if p, ok := announcedBy(key.ID, kv); ok {
+			if p, ok := readPresence(key.ID, kv); ok {
 				announced = append(announced, p)
 			} else if kv.Lease == 0 {
 				all.foreign++
@@ -97,15 +97,15 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		return nil, err
 	}
 	all.fate = fate.Of(all.unlockers)
-	all.join(stated)
+	all.attachStatements(statements)
 	return all, nil
 }
 
-// join brings the locks and their waiters into order, and each lock together with what is stated of its holder.
-func (all *snapshot) join(stated map[protocol.Key]*metadata.Statement) {
+// attachStatements adds to each record the statements of witnesses about its holder, and sorts locks and waiters.
+func (all *snapshot) attachStatements(statements map[protocol.Key]*metadata.Statement) {
 	for _, r := range all.locks {
-		r.Heed(stated[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
-			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
+		r.Heed(statements[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
+			statements[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
 	}
 	byName(all.locks)
 	for _, w := range all.waiters {
@@ -126,7 +126,7 @@ func (all *snapshot) held() map[string]bool {
 	return held
 }
 
-// read reads a lock, whether anybody holds it or not.
+// read reads a lock, whether it is held or not.
 func (s *session) read(ctx context.Context, name string) (lockstore.Look, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
@@ -146,24 +146,24 @@ func (s *session) get(ctx context.Context, name string) (metadata.Document, erro
 	return l.Whole, err
 }
 
-// look is a lock, and what is known of its holder and of its past.
-type look struct {
+// lockInfo is a lock with a diagnosis of its holder, or its last ending.
+type lockInfo struct {
 	lockstore.Look
 	now       time.Time
 	diagnosis diagnosis.Diagnosis // of the holder
-	cycles    []deadlock.Cycle    // those that its process is known to be in
-	fate      fate.Fate           // what unlockers do to stale locks
-	// removed is the newest recorded ending of a lock without a holder; nil if none is recorded.
+	cycles    []deadlock.Cycle    // deadlocks that the holder's process is part of
+	fate      fate.Fate           // how the unlockers treat stale locks
+	// removed is the newest recorded ending, if nobody holds the lock; nil if none is recorded.
 	removed *metadata.Ending
 }
 
-// look reads a lock, and what helps a person to understand it.
-func (s *session) look(ctx context.Context, name string) (*look, error) {
+// lockInfo reads a lock, and diagnoses its holder or reads its last ending.
+func (s *session) lockInfo(ctx context.Context, name string) (*lockInfo, error) {
 	read, err := s.read(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	l := &look{Look: read, now: s.app.Now()}
+	l := &lockInfo{Look: read, now: s.app.Now()}
 	if l.fate, err = s.fate(ctx); err != nil {
 		return l, err
 	}
@@ -177,15 +177,15 @@ func (s *session) look(ctx context.Context, name string) (*look, error) {
 	return l, err
 }
 
-// held reports whether anybody holds the lock or a part of it, or keys of a record are left.
-func (l *look) held() bool { return len(l.Whole.Fields) > 0 || len(l.Shares) > 0 }
+// held reports whether the lock or a share of it is held, or keys of a record are left.
+func (l *lockInfo) held() bool { return len(l.Whole.Fields) > 0 || len(l.Shares) > 0 }
 
-func (l *look) nothing() bool {
+func (l *lockInfo) isEmpty() bool {
 	return !l.held() && len(l.Waiters) == 0 && len(l.Delays) == 0 && l.removed == nil
 }
 
-// holders are those of a shared lock.
-func (l *look) holders() []*metadata.Record {
+// holders returns the holders of a multi-holder lock.
+func (l *lockInfo) holders() []*metadata.Record {
 	var holders []*metadata.Record
 	for i := range l.Shares {
 		holders = append(holders, &l.Shares[i].Record)
@@ -193,7 +193,7 @@ func (l *look) holders() []*metadata.Record {
 	return holders
 }
 
-func (l *look) json(raw bool) lockjson.Document {
+func (l *lockInfo) json(raw bool) lockjson.Document {
 	doc := &l.Whole
 	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
 		Queue: lockjson.Waiters(l.Waiters, l.now), Delays: lockjson.Delays(l.Delays, l.now),

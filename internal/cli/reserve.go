@@ -36,7 +36,7 @@ Exits with 3 if the lock was not free within --wait. Without --wait, reserve doe
   ./step-1.sh && mutexctl alive nightly/report --uuid "$uuid" && ./step-2.sh
   mutexctl unlock nightly/report --uuid "$uuid"
   mutexctl reserve transcoding --exclusive --wait 30m --for 1h --purpose 'disk swap, OPS-13'`,
-		Args: wants(1, 1, "NAME"),
+		Args: argCount(1, 1, "NAME"),
 	}
 	o.takeFlags.add(cmd, waitTimeout{})
 	cmd.Flags().StringVar(&o.owner, "owner", "", "`name` of the holder (default: user@host)")
@@ -52,7 +52,7 @@ Exits with 3 if the lock was not free within --wait. Without --wait, reserve doe
 	return cmd
 }
 
-// check fills in defaults and refuses flags that make no sense.
+// check sets defaults, and returns an error if the flags contradict each other.
 func (o *reserveOptions) check() error {
 	switch {
 	case o.hold == 0:
@@ -70,7 +70,7 @@ func (o *reserveOptions) check() error {
 			"auto-unlock", o.expect, o.hold)
 	}
 	if o.owner == "" {
-		o.owner = operator()
+		o.owner = operatorName()
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer locks.Close() // leaves the hold
+	defer locks.Close() // does not release the hold
 	try := func(ctx context.Context, options ...mutex.Option) (mutex.Reservation, error) {
 		return locks.TryReserve(ctx, name, o.purpose, o.hold, append(options, mutex.AlertAfter(o.expect))...)
 	}
@@ -103,12 +103,12 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(r.Name), instant(r.Until, o.app.Now()))
+	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(r.Name), timeText(r.Until, o.app.Now()))
 	if _, err = fmt.Fprintln(o.app.Stdout, r.UUID); err == nil {
 		return nil
 	}
 	if lock, failed := locks.Adopt(ctx, r.Name, r.UUID); failed == nil {
-		_ = lock.Unlock() // without its uuid nobody else could
+		_ = lock.Unlock() // nobody else has the uuid to release it
 	}
 	return err
 }

@@ -65,7 +65,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 		Example: `  mutexctl list
   mutexctl run nightly/report -- ./report.sh
   mutexctl show nightly/report`,
-		Args: noCommand,
+		Args: unknownCommand,
 	}
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() }
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -85,7 +85,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	return root
 }
 
-// group is commands that are listed together.
+// group is a group of commands in the help.
 type group struct {
 	id, title string
 	commands  []*cobra.Command
@@ -98,18 +98,18 @@ func (a *app) groups() []group {
 		{"look", "See who holds what, and why", []*cobra.Command{newList(a), newShow(a), newWatch(a), newHistory(a),
 			newCheck(a), newPeriods(a), newTasks(a)}},
 		{"act", "Act as an operator", []*cobra.Command{newAck(a), newAsk(a), newExtend(a), newForceUnlock(a)}},
-		{setUp, "Set up", []*cobra.Command{newEtcdSetup(a), newVersion(a)}},
+		{setupGroup, "Set up", []*cobra.Command{newEtcdSetup(a), newVersion(a)}},
 		{"topics", "Topics of \"mutexctl help\"", []*cobra.Command{newExitCodesTopic(), newJSONTopic()}},
 	}
 }
 
-// setUp is the group of cobra's own commands, too.
-const setUp = "setup"
+// setupGroup also has cobra's own commands.
+const setupGroup = "setup"
 
-// cobraCommands adds help and completion, with the examples and checks that cobra leaves out.
+// cobraCommands adds the commands help and completion, with examples and checks that cobra does not provide.
 func cobraCommands(root *cobra.Command) {
-	root.SetCompletionCommandGroupID(setUp)
-	root.SetHelpCommandGroupID(setUp)
+	root.SetCompletionCommandGroupID(setupGroup)
+	root.SetHelpCommandGroupID(setupGroup)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -119,7 +119,7 @@ func cobraCommands(root *cobra.Command) {
 			c.Args = func(_ *cobra.Command, args []string) error {
 				found, rest, err := root.Find(args)
 				if err != nil || found == root {
-					return noCommand(root, rest)
+					return unknownCommand(root, rest)
 				}
 				return nil
 			}
@@ -132,7 +132,7 @@ func cobraCommands(root *cobra.Command) {
 	}
 }
 
-// sharedFlags defines the flags of all commands. Commands report their own outcome, so the log shows warnings only.
+// sharedFlags defines the flags of all commands. The log has only warnings, because commands report their own outcome.
 func (a *app) sharedFlags(fs *pflag.FlagSet) {
 	a.etcd = flags.Etcd(fs)
 	a.locks = flags.Locks(fs)
@@ -159,8 +159,8 @@ func wrongArgumentsAreUsage(cmd *cobra.Command) {
 	}
 }
 
-// noCommand refuses a word that is no command, and names those that it may stand for.
-func noCommand(cmd *cobra.Command, args []string) error {
+// unknownCommand returns an error for a word that is no command, with suggestions.
+func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}

@@ -52,7 +52,7 @@ With --once-per 1h, the command runs once an hour across all machines; starting 
 		Example: `  mutexctl run db/migrate --wait 0 --expect 20m --purpose 'ticket OPS-12' -- ./migrate.sh --month 7
   mutexctl run reindex --on-ask TERM --grace 30s -- ./reindex.sh
   */5 * * * *  mutexctl run report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # on each machine`,
-		Args: wants(2, -1, "NAME -- COMMAND"),
+		Args: argCount(2, -1, "NAME -- COMMAND"),
 	}
 	o.takeFlags.add(cmd, waitTimeout{forever: true})
 	f := cmd.Flags()
@@ -102,7 +102,7 @@ func (o *runOptions) options(name, command string) ([]mutex.Option, error) {
 func (o *runOptions) margin() time.Duration { return o.grace + time.Second }
 
 func (o *runOptions) checkTimes() error {
-	err := times(map[string]time.Duration{
+	err := checkPositive(map[string]time.Duration{
 		"expect": o.expect, "auto-unlock-after": o.autoUnlockAfter, "max-hold": o.maxHold, "grace": o.grace,
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	defer s.close()
 	group := o.group(name)
 	defer group.Close()
-	locks, err := s.locksOf(holder(group), options)
+	locks, err := s.locksOf(holderProcess(group), options)
 	if err != nil {
 		return err
 	}
@@ -155,12 +155,12 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	j := &job{app: o.app, s: s, locks: locks, name: name, path: path, argv: argv, take: &o.takeFlags,
 		period: &o.periodFlags, grace: o.grace, onAsk: o.onAsk, signals: signals, group: group}
 	if o.every != 0 {
-		return j.once()
+		return j.runOncePerPeriod()
 	}
-	return j.always()
+	return j.runAlways()
 }
 
-// group makes a cgroup for the command. Where that is not possible, the command does without.
+// group creates a cgroup for the command; nil if that is not possible.
 func (o *runOptions) group(name string) *childproc.Group {
 	if o.leaveChildren {
 		return nil
@@ -168,15 +168,15 @@ func (o *runOptions) group(name string) *childproc.Group {
 	group, err := childproc.NewGroup(name)
 	if err != nil {
 		log := o.app.log()
-		log.Info().Err(err).Msg("the command has no cgroup of its own: what it starts may outlive it and its lock, " +
-			"and no witness can prove the end of that")
+		log.Info().Err(err).Msg("the command has no cgroup of its own: processes that it starts may outlive it and its " +
+			"lock, and no witness can prove that they have ended")
 	}
 	return group
 }
 
-// holder identifies the holder by this process and the cgroup of its command. Without one it names only the machine and
-// the container: what the command started goes on when mutexctl is killed.
-func holder(group *childproc.Group) *metadata.Process {
+// holderProcess identifies the holder by this process and the cgroup of its command. Without a cgroup it leaves out the
+// process, because processes of the command may outlive it, and names only the machine and the container.
+func holderProcess(group *childproc.Group) *metadata.Process {
 	p := holderproc.Self(holderproc.System())
 	if p.CgroupID = group.ID(); p.CgroupID == 0 {
 		p.Start = 0
@@ -184,8 +184,8 @@ func holder(group *childproc.Group) *metadata.Process {
 	return &p
 }
 
-// always takes the lock and runs the command.
-func (j *job) always() error {
+// runAlways takes the lock, waiting if necessary, and runs the command.
+func (j *job) runAlways() error {
 	try := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
 		return j.locks.TryLock(ctx, j.name, options...)
 	}
@@ -196,22 +196,22 @@ func (j *job) always() error {
 	if err != nil {
 		return err
 	}
-	c, err := j.work(lock)
+	c, err := j.runCommand(lock)
 	err = j.outcome(err, lock.Unlock())
 	c.PropagateInterrupt()
 	return err
 }
 
-// maxUnlockers is how many presence records are looked at: more than any installation runs.
+// maxUnlockers is how many presence records are checked: more than any installation runs.
 const maxUnlockers = 100
 
-// presence is the presence record of an unlocker, which may be over or forged.
+// presence is the presence record of an unlocker. It may be outdated or forged.
 type presence struct {
 	metadata.Presence
 	lease int64
 }
 
-// running returns the unlockers among these that run: those whose lease is too short to outlive its unlocker for long.
+// running returns the unlockers that are running: those whose lease is too short to outlive them for long.
 func (s *session) running(ctx context.Context, announced []presence) ([]metadata.Presence, error) {
 	var all []metadata.Presence
 	for _, p := range announced[:min(len(announced), maxUnlockers)] {
@@ -228,13 +228,13 @@ func (s *session) running(ctx context.Context, announced []presence) ([]metadata
 	return all, nil
 }
 
-// fate reads what the unlockers do to stale locks, for commands that look at one lock.
+// fate reads how the unlockers treat stale locks, for commands that read one lock.
 func (s *session) fate(ctx context.Context) (fate.Fate, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
 	var announced []presence
 	err := s.store.ListPrefix(request, s.layout.Unlockers(), 0, func(kv protocol.KV) {
-		if p, ok := announcedBy(s.layout.Parse(kv.Key).ID, kv); ok {
+		if p, ok := readPresence(s.layout.Parse(kv.Key).ID, kv); ok {
 			announced = append(announced, p)
 		}
 	})
@@ -245,8 +245,8 @@ func (s *session) fate(ctx context.Context) (fate.Fate, error) {
 	return fate.Of(running), err
 }
 
-// announcedBy reads a presence record. One without a lease would outlive its unlocker, so it proves nothing.
-func announcedBy(id string, kv protocol.KV) (presence, bool) {
+// readPresence parses a presence record. One without a lease would outlive its unlocker, so it is ignored.
+func readPresence(id string, kv protocol.KV) (presence, bool) {
 	p := protocol.ReadPresence(id, kv.Value)
 	if p == nil || kv.Lease == 0 {
 		return presence{}, false
@@ -254,10 +254,10 @@ func announcedBy(id string, kv protocol.KV) (presence, bool) {
 	return presence{*p, kv.Lease}, true
 }
 
-// judgeBy judges the lock by our own clock, and by what the unlockers publish. The grace of abandoned locks is counted
-// from when the witness wrote its statement.
+// judgeBy judges the lock by our own clock and the policy that the unlockers publish. The grace period of abandoned
+// locks counts from when the witness wrote its statement.
 func judgeBy(p staleness.Policy, r *metadata.Record, now time.Time) staleness.Verdict {
-	return staleness.Judge(stated(r, now), withoutDefaults(p), staleness.Moment{Wall: now})
+	return staleness.Judge(asSeen(r, now), withoutDefaults(p), staleness.Moment{Wall: now})
 }
 
 // withoutDefaults is the policy without its defaults for records that have no readable deadlines. They count from when
@@ -268,9 +268,8 @@ func withoutDefaults(p staleness.Policy) staleness.Policy {
 	return p
 }
 
-// stated is the record as an observer sees it whose monotonic clock is 0 now, and who saw the statement when it was
-// written.
-func stated(r *metadata.Record, now time.Time) *metadata.Record {
+// asSeen returns the record as if an observer, whose monotonic clock is 0 now, had seen the proof when it was written.
+func asSeen(r *metadata.Record, now time.Time) *metadata.Record {
 	if r.Death == nil || r.Death.At.IsZero() {
 		return r
 	}
@@ -281,8 +280,8 @@ func stated(r *metadata.Record, now time.Time) *metadata.Record {
 	return &seen
 }
 
-// fateOf says what the unlockers do to the lock that needs saying; empty if they remove it at its deadline.
-func fateOf(f *fate.Fate, r *metadata.Record) string {
+// policyText says how the unlockers treat the lock; empty if they remove it at its deadline.
+func policyText(f *fate.Fate, r *metadata.Record) string {
 	abandoned := r.Proven()
 	switch {
 	case f == nil || r.Misplaced:
@@ -296,21 +295,21 @@ func fateOf(f *fate.Fate, r *metadata.Record) string {
 	case abandoned && f.Policy.UnlockAbandoned:
 		return fmt.Sprintf("remove it %v after they see the proof", f.Policy.AbandonedGrace)
 	case abandoned && !f.Known():
-		return "whether they remove it now " + unknownFate(f)
+		return "whether they remove it now " + unknownPolicyText(f)
 	case abandoned:
 		return "only report it: sweep.abandoned is report"
 	}
 	return ""
 }
 
-func unknownFate(f *fate.Fate) string {
+func unknownPolicyText(f *fate.Fate) string {
 	if len(f.Silent) == 1 {
 		return "is unknown: " + fate.Names(f.Silent) + " does not publish its policy"
 	}
 	return "is unknown: " + fate.Names(f.Silent) + " do not publish their policy"
 }
 
-func ofAbandoned(f *fate.Fate) string {
+func abandonedText(f *fate.Fate) string {
 	switch {
 	case f.Unlockers == 0:
 		return "no unlocker has announced itself, so no abandoned lock is removed"
@@ -319,7 +318,7 @@ func ofAbandoned(f *fate.Fate) string {
 	case f.Policy.UnlockAbandoned:
 		return fmt.Sprintf("the unlockers remove abandoned locks %v after they see the proof", f.Policy.AbandonedGrace)
 	case !f.Known():
-		return "whether the unlockers remove abandoned locks " + unknownFate(f)
+		return "whether the unlockers remove abandoned locks " + unknownPolicyText(f)
 	}
 	return "the unlockers only report abandoned locks, until their deadlines"
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
-// session is a connection to etcd, and what commands read over it.
+// session is a connection to etcd, with what commands need to read and write locks.
 type session struct {
 	client *clientv3.Client
 	layout protocol.Layout
@@ -40,8 +40,8 @@ func (a *app) open(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// within opens a session for the time in which run runs.
-func (a *app) within(ctx context.Context, run func(*session) error) error {
+// withSession opens a session, calls run, and closes the session.
+func (a *app) withSession(ctx context.Context, run func(*session) error) error {
 	s, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (a *app) within(ctx context.Context, run func(*session) error) error {
 
 func (a *app) inSession(run func(context.Context, *session) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return a.within(ctx, func(s *session) error { return run(ctx, s) })
+		return a.withSession(ctx, func(s *session) error { return run(ctx, s) })
 	}
 }
 
@@ -74,7 +74,7 @@ func (a *app) connect() (*session, error) {
 		store: lockstore.New(client, layout, lockstore.WithLog(log))}, nil
 }
 
-// check reads once, so that a problem with the connection is reported as such right away.
+// check reads once, so that a problem with the connection is reported at once, and as such.
 func (s *session) check(ctx context.Context) error {
 	request, cancel := s.request(ctx)
 	defer cancel()
@@ -85,8 +85,8 @@ func (s *session) check(ctx context.Context) error {
 	return err
 }
 
-// reach is check, but with --wait it also waits for an unreachable etcd until ctx ends, and reports that once.
-func (s *session) reach(ctx context.Context, wait waitTimeout) error {
+// waitForEtcd is check, but with --wait it also waits for an unreachable etcd until ctx ends, and reports that once.
+func (s *session) waitForEtcd(ctx context.Context, wait waitTimeout) error {
 	var outage error
 	for {
 		err := s.check(ctx)
@@ -102,11 +102,11 @@ func (s *session) reach(ctx context.Context, wait waitTimeout) error {
 		case !isOutage(err):
 			return err
 		case outage == nil:
-			s.app.mention("waiting: %v", err)
+			s.app.noteUnlessQuiet("waiting: %v", err)
 		}
 		outage = err
 		sleep(ctx, time.Second)
-		s.client.ActiveConnection().ResetConnectBackoff() // else gRPC would soon try it once in two minutes
+		s.client.ActiveConnection().ResetConnectBackoff() // or gRPC would soon retry only every two minutes
 	}
 }
 
@@ -119,14 +119,14 @@ func isOutage(err error) bool {
 	return false
 }
 
-func (s *session) close() { _ = s.client.Close() } // nothing is left to send
+func (s *session) close() { _ = s.client.Close() } // there is nothing left to send
 
-// request bounds one request to etcd.
+// request returns a context with the timeout of one request to etcd.
 func (s *session) request(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.app.etcd.RequestTimeout)
 }
 
-// explain explains an error of etcd. If a signal ended the process meanwhile, that is the error instead.
+// explain explains an error of etcd. If ctx has ended, because of a signal, its cause is the error instead.
 func (s *session) explain(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -149,7 +149,7 @@ func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
 	return s.locksOf(nil, options)
 }
 
-// locksOf is locks for a holder that is not identified as this process is.
+// locksOf is locks for a holder other than this process.
 func (s *session) locksOf(process *metadata.Process, options []mutex.Option) (*mutex.Client, error) {
 	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {

@@ -48,11 +48,11 @@ in full, give its own name, such as pool#2.`,
 }
 
 func (o *showOptions) run(ctx context.Context, s *session, name string) error {
-	l, err := s.look(ctx, name)
+	l, err := s.lockInfo(ctx, name)
 	if err != nil {
 		return err
 	}
-	if !l.nothing() {
+	if !l.isEmpty() {
 		if err := o.print(l); err != nil {
 			return err
 		}
@@ -61,46 +61,46 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	case l.held():
 		return nil
 	case len(l.Delays) > 0:
-		return noLockf("%s", s.delayedBy(name, l.Delays))
+		return noLockf("%s", s.delayText(name, l.Delays))
 	}
 	return noLockf("nobody holds %s", text.Visible(name))
 }
 
-func (o *showOptions) print(l *look) error {
+func (o *showOptions) print(l *lockInfo) error {
 	if o.format.JSON() {
 		return writeJSON(o.app.Stdout, l.json(o.raw))
 	}
-	p := newPage(l, o.app.Stdout)
+	p := newLockReport(l, o.app.Stdout)
 	if o.raw {
 		p.fields(l.Whole.Fields)
 	}
 	return p.write(o.app.Stdout)
 }
 
-// taken says in one line who holds the lock, or which lock delay keeps others from it; empty if it can be taken.
-func (s *session) taken(l *lockstore.Look) string {
+// takenText says in one line who holds the lock, or which lock delay keeps others from it; empty if it is free.
+func (s *session) takenText(l *lockstore.Look) string {
 	holders := l.Holders()
 	if len(holders) == 0 {
-		return s.delayedBy(l.Whole.Name, l.Delays)
+		return s.delayText(l.Whole.Name, l.Delays)
 	}
-	line := fmt.Sprintf("%s is held by %s", text.Visible(l.Whole.Name), s.holder(holders[0]))
+	line := fmt.Sprintf("%s is held by %s", text.Visible(l.Whole.Name), s.describeHolder(holders[0]))
 	if more := len(holders) - 1; more > 0 {
 		line += " and " + text.Count(more, "other")
 	}
 	return line
 }
 
-// gather is how long changes are collected before they are processed, because every update reads all of them.
-const gather = 100 * time.Millisecond
+// batchDelay is how long changes are collected before they are processed, because each update reads everything.
+const batchDelay = 100 * time.Millisecond
 
-// untilFree waits until the lock has no holder and no lock delay and, with queueToo, no waiters. It reports state,
-// which describes the lock, and waits through outages of etcd.
+// untilFree waits until the lock has no holder, no lock delay and, with queueToo, no waiters. It first reports state, a
+// description of the lock, and keeps waiting during outages of etcd.
 func (s *session) untilFree(ctx context.Context, name string, queueToo bool, state string) error {
-	s.app.mention("waiting: %s", state)
+	s.app.noteUnlessQuiet("waiting: %s", state)
 	var failed error
 	ended := s.store.WatchLock(ctx, name, func() (enough bool) {
 		l, err := s.read(ctx, name)
-		taken := s.taken(&l)
+		taken := s.takenText(&l)
 		switch {
 		case err != nil && ctx.Err() == nil && !isOutage(err):
 			failed = err
@@ -110,7 +110,7 @@ func (s *session) untilFree(ctx context.Context, name string, queueToo bool, sta
 		case taken != "":
 			state = taken
 		}
-		sleep(ctx, gather)
+		sleep(ctx, batchDelay)
 		return false
 	})
 	switch {
@@ -122,12 +122,12 @@ func (s *session) untilFree(ctx context.Context, name string, queueToo bool, sta
 	return ended
 }
 
-// maxCompared is how many of the newest endings of all locks are searched for past holds of one.
+// maxCompared is how many of the newest endings of all locks are searched for those of one lock.
 const maxCompared = 1000
 
-// diagnose says what is probably wrong with the holder of a lock, from all that etcd knows: its record, how long past
-// holds lasted that others ended, and what its process waits for.
-func (s *session) diagnose(ctx context.Context, l *look) error {
+// diagnose diagnoses the holder of a lock from its record, the duration of past holds that others than their holders
+// ended, and the locks that its process waits for.
+func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 	r := &l.Whole.Record
 	f := diagnosis.Facts{Record: r, Judged: judge(r, l.now), Now: l.now, Every: diagnosis.Every(r)}
 	if r.Token == 0 || r.Proven() {
@@ -145,19 +145,19 @@ func (s *session) diagnose(ctx context.Context, l *look) error {
 	if err != nil {
 		return s.explain(ctx, "read the waiters for all locks", err)
 	}
-	met := []*metadata.Record{r}
+	visited := []*metadata.Record{r}
 	f.Waits, err = diagnosis.Chain(r, queues, func(lock string) ([]*metadata.Record, error) {
 		read, err := s.read(ctx, lock)
-		met = append(met, read.Holders()...)
+		visited = append(visited, read.Holders()...)
 		return read.Holders(), err
 	})
-	byName(met)
-	l.cycles = deadlock.Find(met, queues)
+	byName(visited)
+	l.cycles = deadlock.Find(visited, queues)
 	l.diagnosis = diagnosis.Of(f)
 	return err
 }
 
-// endingsOf are the recorded endings of a lock or of its shares, as far as they are among the newest of all.
+// endingsOf returns the recorded endings of a lock or of its shares, among the newest endings of all locks.
 func (s *session) endingsOf(ctx context.Context, lock string) ([]metadata.Ending, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
@@ -170,16 +170,16 @@ func (s *session) endingsOf(ctx context.Context, lock string) ([]metadata.Ending
 	}), nil
 }
 
-// endedWords say in a table that the holder has ended; empty when that is not proven.
-func endedWords(r *metadata.Record, now time.Time) string {
+// endedText returns when the holder ended; empty if it is not proven dead.
+func endedText(r *metadata.Record, now time.Time) string {
 	if !r.Proven() {
 		return ""
 	}
 	return relative(protocol.EndedAt(r.Death), now)
 }
 
-// deathWords say what a proof of death is worth.
-func deathWords(r *metadata.Record, now time.Time) string {
+// deathText describes the proof of a holder's death, and what contradicts it.
+func deathText(r *metadata.Record, now time.Time) string {
 	words := protocol.DescribeStatement(r.Death, now)
 	switch {
 	case r.Disputed():
@@ -190,8 +190,8 @@ func deathWords(r *metadata.Record, now time.Time) string {
 	return words
 }
 
-// witness shows what witnesses say of the holder.
-func (p *page) witness(r *metadata.Record) {
+// witness adds the rows about what witnesses state about the holder.
+func (p *lockReport) witness(r *metadata.Record) {
 	for _, s := range []*metadata.Statement{r.Death, r.Suspicion} {
 		if s == nil {
 			continue
@@ -199,13 +199,13 @@ func (p *page) witness(r *metadata.Record) {
 		words := "suspected, not proven: " + protocol.DescribeStatement(s, p.now)
 		switch {
 		case s == r.Death:
-			words = deathWords(r, p.now)
+			words = deathText(r, p.now)
 		case s.Cause == metadata.CauseCommandLives:
 			words = protocol.DescribeStatement(s, p.now)
 		}
 		if s.How != "" {
 			words += "; " + text.Prose(s.How)
 		}
-		p.fact("witness", words+" (witness "+shortText(s.By)+")")
+		p.row("witness", words+" (witness "+shortText(s.By)+")")
 	}
 }

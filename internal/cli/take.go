@@ -15,35 +15,35 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// call calls the library to take a lock, and returns what it took.
+// call is a function of the library that takes a lock.
 type call[T any] func(ctx context.Context, options ...mutex.Option) (T, error)
 
-// take takes the lock and waits for it as long as --wait allows. try does not wait; wait does.
+// take takes the lock, and waits for it as long as --wait allows. try does not wait; wait does.
 func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try, wait call[T]) (none T, err error) {
-	if !t.wait.none() {
+	if !t.wait.triesOnce() {
 		var stop context.CancelFunc
-		ctx, stop = t.wait.bound(ctx)
+		ctx, stop = t.wait.withTimeout(ctx)
 		defer stop()
 	}
-	if err := s.reach(ctx, t.wait); err != nil {
+	if err := s.waitForEtcd(ctx, t.wait); err != nil {
 		return none, err
 	}
 	taken, err := try(ctx)
 	held, isHeld := errors.AsType[*mutex.HeldError](err)
 	switch {
 	case isHeld:
-		if err := t.worthWaiting(held); err != nil {
+		if err := t.checkWaiting(held); err != nil {
 			return none, err
 		}
 	case err == nil || !t.wait.outlastsOutage() || ctx.Err() != nil || !isOutage(err):
 		return taken, s.takeError(ctx, name, err)
 	default: // wait goes on through an outage that has just begun
-		s.app.mention("waiting: %s", etcdconn.Explain(err))
+		s.app.noteUnlessQuiet("waiting: %s", etcdconn.Explain(err))
 	}
 	reporter := &waitReporter{
-		report: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.heldError(w)) },
-		renew:  s.present,
-		states: make(chan mutex.Waiting, 1),
+		report:  func(w mutex.Waiting) { s.app.noteUnlessQuiet("waiting: %v", t.heldError(w)) },
+		refresh: s.refresh,
+		states:  make(chan mutex.Waiting, 1),
 	}
 	reports, stop := context.WithCancel(ctx)
 	var reporting sync.WaitGroup
@@ -54,13 +54,13 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try
 	return taken, s.takeError(ctx, name, err)
 }
 
-// worthWaiting returns an error if waiting was not requested, or would never end.
-func (t *takeFlags) worthWaiting(held *mutex.HeldError) error {
+// checkWaiting returns an error if --wait is 0, or the wait would never end.
+func (t *takeFlags) checkWaiting(held *mutex.HeldError) error {
 	switch {
 	case waitsForItself(held, os.Getenv(envUUID)):
 		return heldf("%s is held on behalf of this very command (MUTEX_UUID): waiting for it would never end",
 			text.Visible(held.Name))
-	case t.wait.none():
+	case t.wait.triesOnce():
 		return heldf("%w", held)
 	}
 	return nil
@@ -81,9 +81,9 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 	return s.explain(ctx, "take "+text.Visible(name), err)
 }
 
-// present is the state with the deadlines that its holders have now: the library tells of other holders, not of those
-// that were given more time. It reads no queue, which may be long.
-func (s *session) present(ctx context.Context, w mutex.Waiting) (mutex.Waiting, error) {
+// refresh returns the state of a wait with the current deadlines of the holders: the library reports new holders, but
+// not that they were given more time. It does not read the queue, which may be long.
+func (s *session) refresh(ctx context.Context, w mutex.Waiting) (mutex.Waiting, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
 	doc, _, err := s.store.Get(request, w.Name)
@@ -91,13 +91,13 @@ func (s *session) present(ctx context.Context, w mutex.Waiting) (mutex.Waiting, 
 		w.Holder = doc
 	}
 	if err == nil && len(w.Holders) > 0 {
-		err = s.presentShares(request, &w)
+		err = s.refreshHolders(request, &w)
 	}
 	w.At = s.app.Now()
 	return w, err
 }
 
-func (s *session) presentShares(ctx context.Context, w *mutex.Waiting) error {
+func (s *session) refreshHolders(ctx context.Context, w *mutex.Waiting) error {
 	shares, err := s.store.Shares(ctx, w.Name)
 	w.Holders = slices.Clone(w.Holders)
 	for i := range w.Holders {
@@ -116,16 +116,16 @@ func (s *session) presentShares(ctx context.Context, w *mutex.Waiting) error {
 const (
 	// reportEvery is the shortest time between two reports about a wait.
 	reportEvery = 3 * time.Second
-	// renewEvery is the longest, so that the terminal always shows when the wait will end.
-	renewEvery = 30 * time.Second
+	// refreshEvery is the longest time between two reports, so that the terminal shows the current deadlines.
+	refreshEvery = 30 * time.Second
 )
 
 // waitReporter reports the state of a wait: at once when it begins, then the newest state at most once per reportEvery,
-// and the present one if for renewEvery nothing was reported.
+// and a refreshed one if nothing was reported for refreshEvery.
 type waitReporter struct {
-	report func(mutex.Waiting)
-	renew  func(context.Context, mutex.Waiting) (mutex.Waiting, error)
-	states chan mutex.Waiting // has room for the newest
+	report  func(mutex.Waiting)
+	refresh func(context.Context, mutex.Waiting) (mutex.Waiting, error)
+	states  chan mutex.Waiting // capacity 1: the newest
 }
 
 // update sets the state to report. Its calls are sequential.
@@ -147,20 +147,20 @@ func (t *waitReporter) run(ctx context.Context) {
 			return
 		case known = <-t.states:
 		case <-renew:
-			now, err := t.renew(ctx, known)
-			if err != nil || len(t.states) > 0 { // an outage is told of by whoever waits through it
-				renew = time.After(renewEvery)
+			now, err := t.refresh(ctx, known)
+			if err != nil || len(t.states) > 0 { // outages are reported elsewhere
+				renew = time.After(refreshEvery)
 				continue
 			}
 			known = now
 		}
 		t.report(known)
-		renew = time.After(renewEvery)
+		renew = time.After(refreshEvery)
 		sleep(ctx, reportEvery)
 	}
 }
 
-// heldError describes the state of a wait as the library describes a refusal.
+// heldError returns the state of a wait as the error that the library returns when it does not wait.
 func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 	held := &mutex.HeldError{Name: w.Name, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
 		Kind: k.kind()}
@@ -178,7 +178,8 @@ func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 	return held
 }
 
-// waitsForItself reports whether the wait cannot end before this command does, which runs under the hold with the uuid.
+// waitsForItself reports whether this command waits for a lock that is held on its own behalf, under the hold with the
+// uuid.
 func waitsForItself(held *mutex.HeldError, uuid string) bool {
 	if uuid == "" {
 		return false

@@ -15,13 +15,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// takeFlags are the flags of commands that take a lock.
+// takeFlags has the flags of commands that take a lock.
 type takeFlags struct {
 	names          names
 	owner, purpose string
 	attributes     []string
 	wait           waitTimeout
-	barge          bool
+	skipQueue      bool
 	lockDelay      time.Duration
 	kindFlags
 }
@@ -34,7 +34,7 @@ func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 		"`text` that says what the lock is for; whoever is alerted reads this first")
 	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute to show, as `name=value`; repeatable")
 	f.Var(&t.wait, "wait", "how long to wait for the lock: a duration, 0 to try once, or forever")
-	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, ahead of the queue")
+	f.BoolVar(&t.skipQueue, "without-queue", false, "take the lock as soon as it is free, ahead of the queue")
 	f.DurationVar(&t.lockDelay, "lock-delay", 0,
 		"keep others out if somebody else ends the hold, up to 1h; 0 overrides the unlocker's default")
 	t.kindFlags.add(f)
@@ -49,9 +49,9 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	}
 	options = append(options,
 		mutex.Owner(t.owner), mutex.Purpose(t.purpose),
-		mutex.BacktraceDepth(0), // it would show mutexctl's own code
+		mutex.BacktraceDepth(0), // it would show the code of mutexctl
 		mutex.Attribute("user", userName()))
-	if t.barge {
+	if t.skipQueue {
 		options = append(options, mutex.WithoutQueue())
 	}
 	if t.given.Changed("lock-delay") {
@@ -70,7 +70,7 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	return options, nil
 }
 
-// kindFlags make the lock a semaphore or read-write lock; without them it is an ordinary one.
+// kindFlags has the flags for semaphores and read-write locks.
 type kindFlags struct {
 	semaphore, weight int
 	shared, exclusive bool
@@ -142,17 +142,17 @@ func (k *kindFlags) permits() ([]mutex.Option, error) {
 // maxReaders is the highest number of a reader for which the library leaves room in the name.
 const maxReaders = 99_999
 
-// checkName refuses what the library would refuse, before any request is sent.
+// checkName returns an error for names that the library would refuse, before any request is sent.
 func (k *kindFlags) checkName(name string) error {
-	if of, number, ok := metadata.ParseShare(name); ok {
+	if lock, number, ok := metadata.ParseShare(name); ok {
 		return usagef("%s is the name of share %d of %s: leave out # and number", text.Visible(name),
-			number, text.Visible(of))
+			number, text.Visible(lock))
 	}
-	most := maxReaders
+	maxNumber := maxReaders
 	if k.kind() == metadata.HoldsPermits {
-		most = max(k.semaphore, 1)
+		maxNumber = max(k.semaphore, 1)
 	}
-	room := metadata.MaxNameBytes - len("#"+strconv.Itoa(most))
+	room := metadata.MaxNameBytes - len("#"+strconv.Itoa(maxNumber))
 	if len(name) > room {
 		return usagef("the lock name has %d bytes, at most %d leave room for the numbers of its holders",
 			len(name), room)
@@ -189,15 +189,15 @@ func (p *waitTimeout) Set(s string) error {
 	return nil
 }
 
-// none reports whether to try only once.
-func (p *waitTimeout) none() bool { return !p.forever && p.limit == 0 }
+// triesOnce reports whether to try only once.
+func (p *waitTimeout) triesOnce() bool { return !p.forever && p.limit == 0 }
 
 // outlastsOutage reports whether to wait for an unreachable etcd, too. Without --wait it is false, so that a wrong
 // endpoint does not block a script forever.
-func (p *waitTimeout) outlastsOutage() bool { return p.given && !p.none() }
+func (p *waitTimeout) outlastsOutage() bool { return p.given && !p.triesOnce() }
 
-// bound returns a context that ends with the wait.
-func (p *waitTimeout) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout returns a context that ends when the wait may last no longer.
+func (p *waitTimeout) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.forever {
 		return context.WithCancel(ctx)
 	}

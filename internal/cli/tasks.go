@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// stateStuck is shown for a task in progress that no worker holds.
+// stateStuck is the state of a task in progress whose lock nobody holds.
 const stateStuck = "stuck"
 
 type tasksOptions struct {
@@ -40,7 +40,7 @@ mutexctl show SET/TASK`,
 		Example: `  mutexctl tasks
   mutexctl tasks invoices --state stuck,failed
   mutexctl tasks invoices '2026-08/*' -o json | jq -r 'select(.attempts > 3) | .task'`,
-		Args: wants(0, -1, "[SET [PATTERN...]]"),
+		Args: argCount(0, -1, "[SET [PATTERN...]]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states, or stuck")
@@ -54,7 +54,7 @@ mutexctl show SET/TASK`,
 		if o.globs, err = newGlobs(args); err != nil {
 			return err
 		}
-		return o.app.within(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s) })
+		return o.app.withSession(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s) })
 	}
 	return cmd
 }
@@ -79,7 +79,7 @@ type taskJSON struct {
 	ChangedAt *time.Time `json:"changed_at"`
 }
 
-// shownState is stuck, or else the state as stored.
+// shownState returns stuck, or else the stored state.
 func (t *taskJSON) shownState() string {
 	if t.Stuck {
 		return stateStuck
@@ -100,7 +100,7 @@ func (o *tasksOptions) run(ctx context.Context, s *session) error {
 	return o.table(found)
 }
 
-// read reads tasks and locks at the same revision, so that a task that is finished meanwhile does not look stuck.
+// read reads tasks and locks at the same revision, so that a task that is finished in between does not look stuck.
 func (o *tasksOptions) read(ctx context.Context, s *session) (found []taskJSON, err error) {
 	all, err := s.snapshot(ctx)
 	if err != nil {

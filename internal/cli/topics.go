@@ -100,7 +100,7 @@ A field, with --raw:
 	}
 }
 
-// titled are shapes for a help text, each below its title.
+// titled returns the help of shapes, each below its title.
 func titled(shapes ...lockjson.Shape) (all string) {
 	for _, s := range shapes {
 		all += "\n\n" + s.Title + ":\n\n" + s.Help()

@@ -15,17 +15,19 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// cluster is what is known of the locks. Who looks once does not know for how long one has been free.
+// cluster returns the input for a verdict about all locks. Unclaimed locks are missing: a single snapshot does not show
+// for how long a lock has been free.
 func (all *snapshot) cluster(cycles []deadlock.Cycle, now time.Time) verdict.Cluster {
 	c := verdict.Cluster{Now: now, Running: all.unlockers, Fate: all.fate, Held: len(all.locks), Cycles: cycles,
-		Alarm: strings.Join(all.alarms, "; "), Ranking: all.judged(slices.Concat(all.locks, all.misplaced), all.fate.Policy, now).Ranking()}
+		Alarm: strings.Join(all.alarms, "; ")}
+	c.Ranking = all.judged(slices.Concat(all.locks, all.misplaced), all.fate.Policy, now).Ranking()
 	for _, queue := range all.waiters {
 		c.Waiting += len(queue)
 	}
 	return c
 }
 
-// selected is what there is of the locks that match.
+// selected returns the snapshot with only the locks that match.
 func (all *snapshot) selected(g globs) *snapshot {
 	matching := func(records []*metadata.Record) []*metadata.Record {
 		return slices.DeleteFunc(slices.Clone(records), func(r *metadata.Record) bool { return !g.match(r.Name) })
@@ -38,9 +40,8 @@ func (all *snapshot) selected(g globs) *snapshot {
 	return &some
 }
 
-// sayVerdict writes what a person must know first above a table, and what to do. It goes to stderr, so that the table
-// can be piped.
-func (all *snapshot) sayVerdict(a *app, now time.Time) {
+// printVerdict prints the verdict and the command to run next, to stderr so that the table on stdout can be piped.
+func (all *snapshot) printVerdict(a *app, now time.Time) {
 	v := verdict.Of(all.cluster(deadlock.Find(all.locks, all.waiters), now))
 	fmt.Fprintln(a.Stderr, v.String(now))
 	if command := v.Command(); command != "" {
@@ -48,8 +49,8 @@ func (all *snapshot) sayVerdict(a *app, now time.Time) {
 	}
 }
 
-// verdict is what a person must know first of one lock; ok is false where nobody holds it.
-func (l *look) verdict() (v verdict.Verdict, ok bool) {
+// verdict returns the verdict about one lock; ok is false if nobody holds it.
+func (l *lockInfo) verdict() (v verdict.Verdict, ok bool) {
 	var records []*metadata.Record
 	if len(l.Whole.Fields) > 0 {
 		records = append(records, &l.Whole.Record)
@@ -64,7 +65,7 @@ func (l *look) verdict() (v verdict.Verdict, ok bool) {
 	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate, Cycles: l.cycles}, l.Whole.Name, &whole)
 }
 
-// judged is the read model of records, as judged by a policy.
+// judged returns the read model of these records, judged by a policy.
 func (all *snapshot) judged(records []*metadata.Record, p staleness.Policy, now time.Time) *locks.Snapshot {
 	f := all.fate
 	f.Policy = p
@@ -75,7 +76,7 @@ func judged(records []*metadata.Record, queues map[string][]metadata.Waiter, f f
 	now time.Time) *locks.Snapshot {
 	seen := make([]*metadata.Record, len(records))
 	for i, r := range records {
-		seen[i] = stated(r, now)
+		seen[i] = asSeen(r, now)
 	}
 	byName(seen)
 	f.Policy = withoutDefaults(f.Policy)

@@ -24,7 +24,7 @@ func TestWaitIsReportedOnChangesAndEveryHalfMinute(t *testing.T) {
 				said = append(said, time.Since(began))
 				last = w
 			},
-			renew: func(_ context.Context, w mutex.Waiting) (mutex.Waiting, error) {
+			refresh: func(_ context.Context, w mutex.Waiting) (mutex.Waiting, error) {
 				w.Holder.AutoUnlockAt = time.Now().Add(time.Minute)
 				if away.Load() {
 					return w, errors.New("etcd is away")

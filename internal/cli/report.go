@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// lockReport describes one lock for people: rows of label and value, then blocks of text.
+type lockReport struct {
+	now    time.Time
+	fate   *fate.Fate // how the unlockers treat stale locks
+	rows   term.Table
+	blocks []string
+}
+
+// newLockReport returns the report about a lock, to be written to w.
+func newLockReport(l *lockInfo, w *os.File) *lockReport {
+	p := &lockReport{now: l.now, fate: &l.fate, rows: term.Table{Coloured: term.TakesColours(w)}}
+	p.lock(l)
+	p.lastRemoval(l.removed)
+	for _, d := range l.Delays {
+		p.row("lock delay", text.Visible(d.Lock)+": "+protocol.DescribeDelay(&d, p.now))
+	}
+	p.waiters(l.Waiters)
+	p.block("backtrace", l.Whole.Backtrace)
+	return p
+}
+
+func (p *lockReport) write(w io.Writer) error {
+	if err := p.rows.Write(w); err != nil {
+		return err
+	}
+	for _, line := range p.blocks {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row adds a row; an empty value becomes a dash.
+func (p *lockReport) row(label, value string) {
+	p.rows.Row(label, orNone(value))
+}
+
+func (p *lockReport) state(state staleness.State) {
+	p.row("state", string(state))
+	p.rows.Paint(1, stateColour(state))
+}
+
+// lock adds the rows about a lock and all its holders.
+func (p *lockReport) lock(l *lockInfo) {
+	holders := l.holders()
+	p.row("lock", text.Visible(l.Whole.Name))
+	if v, ok := l.verdict(); ok {
+		p.row("verdict", v.String(p.now))
+	}
+	switch {
+	case len(l.Whole.Fields) > 0:
+		p.record(&l.Whole, l.diagnosis)
+	case len(holders) > 0:
+		p.state(worst(holders, p.now))
+	default:
+		p.row("state", "free: nobody holds it")
+	}
+	if len(holders) > 0 {
+		p.row("kind", kindText(protocol.OccupancyOf(holders)))
+	}
+	for _, r := range holders {
+		p.holder(r)
+	}
+}
+
+// kindText returns a text such as "semaphore, 5 of 8 permits taken by 3 holders, 3 free".
+func kindText(u protocol.Occupancy) string {
+	switch {
+	case u.Readers > 0:
+		return "read-write lock, " + u.Describe()
+	case u.Limit > 0:
+		return "semaphore, " + u.Describe()
+	}
+	return u.Describe()
+}
+
+// holder adds the rows about one holder of a multi-holder lock.
+func (p *lockReport) holder(r *metadata.Record) {
+	if r.Death != nil {
+		p.row("witness", text.Visible(r.Name)+": "+deathText(r, p.now))
+	}
+	line := fmt.Sprintf("%s %s: %s", text.Visible(r.Name), judge(r, p.now).State, holderText(r))
+	if r.Purpose != "" {
+		line += " for " + shortText(r.Purpose)
+	}
+	p.row("holder", fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now),
+		relative(r.AutoUnlockAt, p.now)))
+}
+
+func (p *lockReport) record(doc *metadata.Document, d diagnosis.Diagnosis) {
+	judged := judge(&doc.Record, p.now)
+	p.state(judged.State)
+	p.witness(&doc.Record)
+	if d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
+		p.row("diagnosis", d.String(p.now))
+	}
+	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
+		p.row("kind", protocol.DescribeShare(share)+" of "+text.Visible(share.Lock))
+	} else if share.Kind != "" {
+		p.row("kind", protocol.DescribeShare(share))
+	}
+	for _, fact := range doc.Facts() {
+		p.row(fact.Label, text.Visible(fact.Value))
+	}
+	p.row("purpose", text.Visible(doc.Purpose))
+	p.row("locked", timeText(doc.LockedAt, p.now))
+	if ahead := clockAhead(judged); ahead != "" {
+		p.row("holder's clock", ahead+", at least")
+	}
+	p.row("alert", timeWithRemark(judged.AlertAt, alertText(&doc.Record, judged, p.now)))
+	p.row("auto-unlock", timeText(doc.AutoUnlockAt, p.now))
+	if words := policyText(p.fate, &doc.Record); words != "" {
+		p.row("unlockers", words)
+	}
+	if doc.Alive != nil {
+		p.row("alive", strings.TrimSpace(timeText(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress)))
+	}
+	switch {
+	case doc.LockDelay > 0:
+		p.row("lock delay", doc.LockDelay.String()+", if an unlocker or an operator ends the hold")
+	case doc.LockDelay < 0:
+		p.row("lock delay", "none, whatever the unlocker's default")
+	}
+	p.operators(&doc.Record)
+	p.row("uuid", text.Visible(doc.UUID))
+	p.row("token", number(doc.Token))
+	p.row("revision", number(doc.Revision))
+	p.row("client", text.Visible(doc.Client))
+	for _, name := range slices.Sorted(maps.Keys(doc.Attributes)) {
+		p.row("attribute", text.Visible(name)+" = "+text.Visible(fmt.Sprint(doc.Attributes[name])))
+	}
+	for _, problem := range doc.Problems {
+		p.row("problem", fmt.Sprintf("%s (%s)", text.Prose(problem.String()), problem.Reason))
+	}
+}
+
+// operators adds the rows about what operators did to the hold.
+func (p *lockReport) operators(r *metadata.Record) {
+	if words := protocol.DescribeAcknowledgement(r, p.now); words != "" {
+		p.row("looked at", words)
+	}
+	if r.Asked != nil {
+		p.row("to finish", protocol.DescribeFinishRequest(r, p.now))
+	}
+	if r.Extended != nil {
+		p.row("more time", protocol.DescribeMoreTime(r.Extended, p.now))
+	}
+}
+
+// lastRemoval adds the row about the last hold that an unlocker or an operator ended.
+func (p *lockReport) lastRemoval(e *metadata.Ending) {
+	if e == nil {
+		return
+	}
+	holder := identityText(&e.Holder, metadata.ShareOf(e.Lock, e.Attributes))
+	p.row("last removal", fmt.Sprintf("held by %s, %s %s", holder, endingSentence(e), timeText(e.EndedAt.Time, p.now)))
+}
+
+func (p *lockReport) waiters(waiters []metadata.Waiter) {
+	for i, w := range waiters {
+		line := fmt.Sprintf("%d. %s since %s", i+1, identityText(&w.Holder, metadata.Share{}), timeText(w.Since.Time, p.now))
+		if w.Purpose != "" {
+			line += ": " + shortText(w.Purpose)
+		}
+		p.row("waiting", line)
+	}
+}
+
+func (p *lockReport) block(title, text string) {
+	if text == "" {
+		return
+	}
+	p.blocks = append(p.blocks, "", title)
+	for _, line := range term.Lines(text) {
+		p.blocks = append(p.blocks, "  "+line)
+	}
+}
+
+func (p *lockReport) fields(fields []metadata.Field) {
+	p.blocks = append(p.blocks, "", "fields, as stored (create revision, mod revision, value)")
+	for _, f := range fields {
+		p.blocks = append(p.blocks, fmt.Sprintf("  %s  %d  %d  %s", text.Visible(f.Name), f.CreateRevision,
+			f.ModRevision, text.Visible(f.Value)))
+	}
+}
+
+func worst(holders []*metadata.Record, now time.Time) staleness.State {
+	state := staleness.Held
+	for _, r := range holders {
+		if next := judge(r, now).State; next.Urgency() < state.Urgency() {
+			state = next
+		}
+	}
+	return state
+}
+
+func number(n int64) string {
+	if n == 0 {
+		return term.None
+	}
+	return strconv.FormatInt(n, 10)
+}
