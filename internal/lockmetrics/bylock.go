@@ -26,7 +26,7 @@ type byLock struct {
 	alertAfter, autoUnlockAfter *prometheus.GaugeVec
 }
 
-func newByLock(register promauto.Factory, namespace string, limit int) *byLock {
+func newByLock(register promauto.Factory, limit int) *byLock {
 	gauges := func(name, help string) *prometheus.GaugeVec {
 		return register.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help},
 			[]string{"lock"})

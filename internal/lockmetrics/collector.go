@@ -25,19 +25,19 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
+// namespace is the first word of the names of metrics about locks. Only unlockers export them.
+const namespace = "unlocker"
+
 // Config connects a collector to the view that it exports. Its functions are required, unless it says otherwise.
 type Config struct {
-	Namespace string                  // the first word of every metric name: unlocker or mutexdash
-	Policy    func() staleness.Policy // the current policy for judging locks
+	Policy func() staleness.Policy // the current policy for judging locks
 
 	Locks  func() iter.Seq[*metadata.Record]
 	Queues func() map[string][]metadata.Waiter
 	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
 	Now    func() time.Time     // the wall clock; time.Now when nil
 
-	Fresh    func() protocol.Freshness // how current the view is; before it was heard first, no locks are exported
-	Activity func() Activity
-	Alarms   func() ([]string, bool) // alarms that etcd has raised; false or nil if unknown
+	Fresh func() protocol.Freshness // how current the view is; before it was heard first, no locks are exported
 
 	Excluded func(lock string) bool // locks that are never removed, by their names; nil: none
 	Delays   func() int             // the number of lock delays
@@ -54,14 +54,6 @@ type Config struct {
 
 	// Attributes are the attributes of its record that become labels of a lock's series.
 	Attributes []string
-}
-
-// Activity counts what the view did, by metric label.
-type Activity struct {
-	Resyncs        map[string]uint64 // by reason
-	Events         map[string]uint64 // by type
-	Restarts       map[string]uint64 // by reason
-	MetadataErrors map[string]uint64 // by reason
 }
 
 // Collector exports the held locks. It is a prometheus.Collector; [Collector.Ended] and [Collector.Taken] report what
@@ -86,8 +78,8 @@ func New(c Config) *Collector {
 	}
 	counted := prometheus.NewRegistry()
 	register := promauto.With(counted)
-	return &Collector{c: c, d: newDescs(c.Namespace, c.Attributes), counted: counted,
-		held: newHoldSeconds(register, c.Namespace), byLock: newByLock(register, c.Namespace, limit)}
+	return &Collector{c: c, d: newDescs(c.Attributes), counted: counted,
+		held: newHoldSeconds(register), byLock: newByLock(register, limit)}
 }
 
 // Describe implements prometheus.Collector.
@@ -101,7 +93,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
-	if c.fresh(ch, c.c.Fresh()) {
+	if !c.c.Fresh().HeardAt.IsZero() {
 		queues := c.waiters(ch)
 		c.locks(ch, now, queues)
 		c.deadlocks(ch)
@@ -109,10 +101,6 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, c.d.delays, float64(c.c.Delays()))
 		c.inconsistent(ch)
 		gauge(ch, c.d.disagreements, float64(c.c.Disagreements()))
-	}
-	c.activity(ch, c.c.Activity())
-	if c.c.Alarms != nil {
-		c.alarms(ch)
 	}
 	c.counted.Collect(ch)
 }
@@ -124,44 +112,6 @@ func (c *Collector) inconsistent(ch chan<- prometheus.Metric) {
 	}
 	for _, kind := range inconsistent.Kinds() {
 		gauge(ch, c.d.inconsistent, float64(counts[kind]), string(kind))
-	}
-}
-
-// fresh exports how current the view is, and reports whether there is anything in it.
-func (c *Collector) fresh(ch chan<- prometheus.Metric, f protocol.Freshness) (listed bool) {
-	gauge(ch, c.d.up, truth(f.Synced))
-	if f.HeardAt.IsZero() {
-		return false
-	}
-	gauge(ch, c.d.revision, float64(f.HighestRevision))
-	instant(ch, c.d.lastSync, f.HeardAt)
-	return true
-}
-
-func (c *Collector) activity(ch chan<- prometheus.Metric, a Activity) {
-	counters(ch, c.d.resyncs, a.Resyncs)
-	counters(ch, c.d.events, a.Events)
-	counters(ch, c.d.restarts, a.Restarts)
-	counters(ch, c.d.metadataErrors, a.MetadataErrors)
-}
-
-func (c *Collector) alarms(ch chan<- prometheus.Metric) {
-	raised, known := c.c.Alarms()
-	if !known {
-		return
-	}
-	states := map[string]bool{"NOSPACE": false, "CORRUPT": false}
-	for _, alarm := range raised {
-		states[text.Label(alarm)] = true
-	}
-	for alarm, on := range states {
-		gauge(ch, c.d.alarm, truth(on), alarm)
-	}
-}
-
-func counters(ch chan<- prometheus.Metric, d *prometheus.Desc, counts map[string]uint64) {
-	for name, n := range counts {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), text.Label(name))
 	}
 }
 
@@ -187,7 +137,7 @@ func truth(b bool) float64 {
 }
 
 // PolicyInfo returns the constant 1 with the policy of an unlocker as a label.
-func PolicyInfo(namespace, policy string) prometheus.Collector {
+func PolicyInfo(policy string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "policy_info", Help: "The policy for stale locks, as a label; always 1.",
 		ConstLabels: prometheus.Labels{"policy": text.Label(policy)},
@@ -196,7 +146,7 @@ func PolicyInfo(namespace, policy string) prometheus.Collector {
 
 // DashboardInfo returns the constant 1 with the address of the dashboard as a label, for links in alerts. The address
 // has to end with a slash, because the rules append the path of a page.
-func DashboardInfo(namespace, url string) prometheus.Collector {
+func DashboardInfo(url string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "dashboard_info", Help: "Configured URL of the dashboard; always 1.",
 		ConstLabels: prometheus.Labels{"url": url},

@@ -43,16 +43,27 @@ func newWorld(locks ...*metadata.Record) *world {
 	}
 }
 
+// view is a collector of how current the view is.
+func (w *world) view(alarms func() ([]string, bool)) *lockmetrics.View {
+	return lockmetrics.NewView(lockmetrics.ViewConfig{
+		Namespace: "unlocker",
+		Fresh:     func() protocol.Freshness { return w.fresh },
+		Activity: func() lockmetrics.Activity {
+			one := map[string]uint64{"x": 1}
+			return lockmetrics.Activity{Resyncs: one, Events: one, Restarts: one, MetadataErrors: one}
+		},
+		Alarms: alarms,
+	})
+}
+
 func (w *world) config() lockmetrics.Config {
 	return lockmetrics.Config{
-		Namespace:     "unlocker",
 		Policy:        staleness.DefaultPolicy,
 		Locks:         func() iter.Seq[*metadata.Record] { return slices.Values(w.locks) },
 		Queues:        func() map[string][]metadata.Waiter { return w.queues },
 		Clock:         func() time.Duration { return w.mono },
 		Now:           func() time.Time { return w.now },
 		Fresh:         func() protocol.Freshness { return w.fresh },
-		Activity:      func() lockmetrics.Activity { return lockmetrics.Activity{} },
 		Unclaimed:     func() []unclaimed.Lock { return nil },
 		Deadlocks:     func() []deadlock.Cycle { return nil },
 		Inconsistent:  func() []inconsistent.Lock { return nil },
@@ -178,31 +189,33 @@ func TestRemovedLockLeavesNoSeries(t *testing.T) {
 		"unlocker_lock_waiters", "unlocker_oldest_lock_timestamp_seconds")
 }
 
+func noAlarms() ([]string, bool) { return nil, false }
+
 func TestNoLockMetricsBeforeTheFirstList(t *testing.T) {
 	w := newWorld()
 	w.fresh = protocol.Freshness{}
-	expect(t, lockmetrics.New(w.config()), `
+	expect(t, lockmetrics.New(w.config()), "", "unlocker_locks", "unlocker_waiters")
+	expect(t, w.view(noAlarms), `
 unlocker_etcd_up 0
-`, "unlocker_locks", "unlocker_waiters", "unlocker_etcd_revision", "unlocker_last_sync_timestamp_seconds")
+`, "unlocker_etcd_revision", "unlocker_last_sync_timestamp_seconds")
 }
 
 func TestStaleSnapshotIsStillExported(t *testing.T) {
 	w := newWorld(lock("late", -time.Minute))
 	w.fresh.Synced = false
-	expect(t, lockmetrics.New(w.config()), `
+	expect(t, w.view(noAlarms), `
 unlocker_etcd_revision 42
 unlocker_etcd_up 0
 unlocker_last_sync_timestamp_seconds 1.7e+09
+`)
+	expect(t, lockmetrics.New(w.config()), `
 unlocker_lock_locked_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.6999964e+09
 `)
 }
 
 func TestAlarmsAreExportedOnlyIfKnown(t *testing.T) {
-	w := newWorld()
-	config := w.config()
 	known := false
-	config.Alarms = func() ([]string, bool) { return []string{"NOSPACE"}, known }
-	c := lockmetrics.New(config)
+	c := newWorld().view(func() ([]string, bool) { return []string{"NOSPACE"}, known })
 	expect(t, c, "", "unlocker_etcd_alarm")
 	known = true
 	expect(t, c, `

@@ -22,15 +22,11 @@ type descs struct {
 
 	clockOffset, disputed, holderEnded, acknowledgedUntil *prometheus.Desc
 
-	up, alarm, revision, lastSync *prometheus.Desc
-
-	resyncs, events, restarts, metadataErrors *prometheus.Desc
-
 	all []*prometheus.Desc
 }
 
 // newDescs returns them; more are the labels beside the holder of a lock.
-func newDescs(namespace string, more []string) descs {
+func newDescs(more []string) descs {
 	var all []*prometheus.Desc
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		all = append(all, prometheus.NewDesc(namespace+"_"+name, help, labels, nil))
@@ -86,17 +82,6 @@ func newDescs(namespace string, more []string) descs {
 
 		acknowledgedUntil: d("lock_acknowledged_until_timestamp_seconds",
 			"When the acknowledgement of the lock ends.", "lock"),
-
-		up:       d("etcd_up", "Whether the view of the locks is complete and current."),
-		alarm:    d("etcd_alarm", "Whether etcd has raised this alarm.", "alarm"),
-		revision: d("etcd_revision", "The highest revision of etcd seen."),
-		lastSync: d("last_sync_timestamp_seconds", "When the view of the locks was last known to be current."),
-
-		resyncs: d("resyncs_total", "How often all locks were listed again, by reason.", "reason"),
-		events:  d("watch_events_total", "Changes of keys received from etcd, by type.", "type"),
-		restarts: d("watch_restarts_total", "How often the watch on etcd ended and was opened again, by reason.",
-			"reason"),
-		metadataErrors: d("metadata_errors_total", "Problems found when reading lock records, by reason.", "reason"),
 	}
 	made.all = all
 	return made

@@ -46,13 +46,9 @@ func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
 func everything(w *world) []prometheus.Collector {
 	w.queues = map[string][]metadata.Waiter{"late": {{Ticket: metadata.Ticket{Since: metadata.Time{Time: now}}}}}
 	config := w.config()
-	config.Alarms = func() ([]string, bool) { return nil, true }
 	config.Deadlocks = func() []deadlock.Cycle { return []deadlock.Cycle{cycle("a", "b", now)} }
-	config.Activity = func() lockmetrics.Activity {
-		one := map[string]uint64{"x": 1}
-		return lockmetrics.Activity{Resyncs: one, Events: one, Restarts: one, MetadataErrors: one}
-	}
-	return []prometheus.Collector{lockmetrics.New(config), lockmetrics.PolicyInfo("unlocker", "alert-only")}
+	return []prometheus.Collector{lockmetrics.New(config), lockmetrics.PolicyInfo("alert-only"),
+		w.view(func() ([]string, bool) { return nil, true })}
 }
 
 func TestNamesPassPromtoolCheckMetrics(t *testing.T) {

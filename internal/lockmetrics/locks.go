@@ -167,7 +167,7 @@ func holdBuckets() []float64 {
 	return []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
 }
 
-func newHoldSeconds(register promauto.Factory, namespace string) *prometheus.HistogramVec {
+func newHoldSeconds(register promauto.Factory) *prometheus.HistogramVec {
 	held := register.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace,
 		Name:      "hold_seconds",

@@ -14,14 +14,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // components are the parts of the program.
@@ -33,8 +30,6 @@ type components struct {
 	view        *lockview.View
 	health      *wiring.Health
 	trouble     *etcdconn.Trouble
-	metrics     *lockmetrics.Collector
-	unclaimed   func() []unclaimed.Lock
 	pages       *dashboard.Dashboard
 	reload      daemon.Reload
 }
@@ -58,17 +53,12 @@ func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
 		lockview.Options{
 			Explain: etcdconn.Explain, Log: log,
-			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are set before the view runs
+			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // the pages are set before the view runs
 				r.pages.Ended(lock, ending)
-				r.metrics.Ended(lock, ending)
 			},
 			Taken: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Took(w) },
 		})
 	r.trouble = wiring.Trouble(r.client, layout, r.view, log)
-	shown := wiring.Metrics(namespace, func() staleness.Policy { return wiring.Fate(r.view).Policy }, r.view)
-	shown.Alarms = r.health.Alarms
-	r.unclaimed = shown.Unclaimed
-	r.metrics = lockmetrics.New(shown)
 }
 
 // join creates the dashboard and joins it to the view and the store.
@@ -85,7 +75,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.View = shown{view, o.pulse, r.trouble}
 	config.Store = r.store
 	config.Operator = r.store
-	config.Unclaimed = r.unclaimed
+	config.Unclaimed = wiring.Unclaimed(r.view)
 	config.Inconsistent = func() []inconsistent.Lock { return wiring.Inconsistent(view) }
 	config.Members = func() []setup.Member { return members(r.health.Last()) }
 	config.Alarm = func() string { return alarm(r.health.Last()) }

@@ -175,7 +175,6 @@ func TestRecordAtForeignKeysIsListedAsMalformed(t *testing.T) {
 	answers(t, p.pages+"/lock?name=/mutexes/100%25", http.StatusOK, "is no lock name as the protocol writes it")
 	answers(t, p.pages+"/lock?name=/mutexes/100%25", http.StatusOK, "etcdctl txn")
 	answers(t, p.pages+"/lock?name=100%25", http.StatusOK, "invoices")
-	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 1`)
 }
 
 func TestUsualHoldIsSeenByTheDashboard(t *testing.T) {

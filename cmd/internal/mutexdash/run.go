@@ -47,7 +47,7 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(r.pages, r.requests, r.metrics)
+	registry.MustRegister(r.pages, r.requests, wiring.ViewMetrics(namespace, r.view, r.health.Alarms))
 	r.reload = daemon.Reload{Check: o.files, Log: log, Use: r.connections.Renew}
 	return r.serve(ctx, o, registry, log)
 }

@@ -234,7 +234,7 @@ func unclaimedLock(t *testing.T) *dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	nothing := lockview.New(protocol.DefaultLayout(), lockview.Source{}, lockview.Options{})
-	config := wiring.Metrics("unlocker", staleness.DefaultPolicy, nothing)
+	config := wiring.Metrics(staleness.DefaultPolicy, nothing)
 	config.Fresh = func() protocol.Freshness { return protocol.Freshness{Synced: true, HeardAt: time.Now()} }
 	config.Series, config.SeriesLimit = lockmetrics.SeriesAll, 1
 	config.Unclaimed = func() []unclaimed.Lock {

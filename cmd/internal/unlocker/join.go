@@ -63,9 +63,8 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 			Explain: etcdconn.Explain, Log: log,
 		})
 	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
-	shown := wiring.Metrics(namespace, func() staleness.Policy { return *o.sweep }, r.view)
+	shown := wiring.Metrics(func() staleness.Policy { return *o.sweep }, r.view)
 	r.cycles = shown.Deadlocks
-	shown.Alarms = r.health.Alarms
 	excluded, err := text.Globs(o.exclude...)
 	if err != nil {
 		return nil, err

@@ -45,10 +45,11 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(r.metrics, r.sweeper, requests, lockmetrics.PolicyInfo(namespace, string(r.config.Mode)))
+	registry.MustRegister(wiring.ViewMetrics(namespace, r.view, r.health.Alarms), r.metrics, r.sweeper, requests,
+		lockmetrics.PolicyInfo(string(r.config.Mode)))
 	if o.dashboard != "" {
 		url := strings.TrimSuffix(o.dashboard, "/") + "/" // so that the path of a page can follow
-		registry.MustRegister(lockmetrics.DashboardInfo(namespace, url))
+		registry.MustRegister(lockmetrics.DashboardInfo(url))
 	}
 	if r.pods != nil {
 		registry.MustRegister(r.pods)

@@ -27,14 +27,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Fate returns what the running unlockers do to stale locks, as far as the view knows them.
-func Fate(v *lockview.View) fate.Fate { return fate.Of(protocol.Presences(v.Unlockers())) }
-
 // Metrics connects the metrics to the view. The program chooses which locks get series of their own, and says by which
 // policy they are judged.
-func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View) lockmetrics.Config {
+func Metrics(policy func() staleness.Policy, v *lockview.View) lockmetrics.Config {
 	return lockmetrics.Config{
-		Namespace: namespace, Policy: policy,
+		Policy: policy,
 		Locks:  func() iter.Seq[*metadata.Record] { return slices.Values(v.Shown()) },
 		Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
 		Unclaimed:     Unclaimed(v),
@@ -42,8 +39,13 @@ func Metrics(namespace string, policy func() staleness.Policy, v *lockview.View)
 		Inconsistent:  func() []inconsistent.Lock { return Inconsistent(v) },
 		Disagreements: func() int { return len(fate.Disagreements(protocol.Presences(v.Unlockers()))) },
 		Fresh:         v.Fresh,
-		Activity:      func() lockmetrics.Activity { return activity(v.Stats()) },
 	}
+}
+
+// ViewMetrics returns the metrics of how current a program's view is.
+func ViewMetrics(namespace string, v *lockview.View, alarms func() ([]string, bool)) *lockmetrics.View {
+	return lockmetrics.NewView(lockmetrics.ViewConfig{Namespace: namespace, Fresh: v.Fresh, Alarms: alarms,
+		Activity: func() lockmetrics.Activity { return activity(v.Stats()) }})
 }
 
 // Inconsistent returns what no client that follows the protocol leaves in etcd.
