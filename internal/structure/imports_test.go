@@ -16,142 +16,143 @@ const module = "github.com/clustermutex/unlocker"
 // rule is one row of the import table.
 type rule struct {
 	dir string
-	may string // the packages of ours that it may import; "*" = all
-	why string // printed when it imports another one
+	may string // the packages of this module that it may import; "*" for all
+	why string // the reason, printed when it imports another
 }
 
-// importTable lists what each package may import of ours. Tests may import anything: they need a real etcd.
+// importTable lists which packages of this module each package may import. Tests may import anything: they need a real
+// etcd.
 func importTable() []rule {
 	return []rule{
-		{"pkg/metadata", "", "what a lock is must not depend on anything but the standard library"},
-		{"pkg/staleness", "pkg/metadata", "a verdict is values in, value out"},
-		{"internal/text", "", "text from outside is shown alike everywhere, whatever it is about"},
-		{"internal/dashboard/linktemplate", "", "where a configured link leads depends on its template alone"},
+		{"pkg/metadata", "", "the data model depends on the standard library only"},
+		{"pkg/staleness", "pkg/metadata", "staleness is a pure function of a record, a policy and a moment"},
+		{"internal/text", "", "escaping does not depend on what the text is about"},
+		{"internal/dashboard/linktemplate", "", "a link depends on its template and its values only"},
 		{"internal/dashboard/stacktrace", "internal/dashboard/linktemplate",
-			"a backtrace is text, whatever it is about"},
+			"a backtrace is only text"},
 		{"internal/locktxn/etcdretry", "internal/locktxn internal/etcdconn/anymember",
-			"a request is sent again whatever it is for: what the answer means is the caller's business"},
-		{"internal/witness/holderproc", "pkg/metadata", "what a process knows of itself does not depend on any lock"},
+			"retries do not depend on what a request is for; the caller interprets the response"},
+		{"internal/witness/holderproc", "pkg/metadata", "the identity of a process does not depend on locks"},
 		{"pkg/mutex", `pkg/metadata internal/protocol internal/locktxn internal/locktxn/etcdretry
 			internal/witness/holderproc internal/text`,
-			"users of the client library get the client and nothing of our programs"},
+			"the client library must not pull in our programs"},
 		{"pkg/jobs", `pkg/metadata pkg/mutex internal/protocol internal/locktxn internal/locktxn/etcdretry
-			internal/text`, "jobs are built on locks: they know nothing of our programs"},
+			internal/text`, "jobs are built on the client library and must not pull in our programs"},
 		{"pkg/inspect", "pkg/metadata internal/protocol internal/lockstore internal/text",
-			"what our programs read and remove, others may: by the same store"},
+			"inspect and our programs share one store"},
 		{"pkg/leader", "pkg/metadata pkg/mutex pkg/inspect",
-			"a leader holds a lock, and is seen like any holder: by what users have"},
-		{"pkg/mutexmetrics", "pkg/metadata pkg/mutex internal/text", "metrics of the client come by its hooks"},
+			"leader election is built on the public API of locks"},
+		{"pkg/mutexmetrics", "pkg/metadata pkg/mutex internal/text", "metrics of the client come from its hooks"},
 		{"pkg/mutexotel", "pkg/metadata pkg/mutex",
-			"spans and metrics of the client come by its hooks; it is a module, and others import what it imports"},
-		{"pkg/mutexlog", "pkg/mutex", "the log of the client comes by its hooks"},
+			"spans and metrics come from the client's hooks; users of this module get all that it imports"},
+		{"pkg/mutexlog", "pkg/mutex", "the log of the client comes from its hooks"},
 		{"pkg/locktest", `pkg/metadata pkg/mutex internal/protocol internal/lockstore internal/testkit/etcdtest
-			internal/testkit/etcdmemory`, "users' tests get what happens to locks, and nothing of our programs"},
-		{"pkg/fencing", "", "a fence stands at the resource, where there is no etcd and no lock, only a token"},
+			internal/testkit/etcdmemory`, "users' tests get an etcd in memory and its locks, and must not pull in our programs"},
+		{"pkg/fencing", "", "a fence runs next to the resource, where there is no etcd, only a token"},
 		{"pkg/sweeper", "pkg/metadata pkg/staleness internal/protocol internal/text",
-			"the sweeper meets the view and the store in cmd, as functions"},
+			"the sweeper gets the view and the store as functions, from cmd"},
 		{"web", "", "templates and assets are files"},
 		{"clients", "", "the clients in other languages are files"},
-		{"deploy", "", "what is installed are files"},
-		{"internal/etcdconn", "internal/etcdconn/anymember", "a connection knows nothing of locks"},
-		{"internal/etcdconn/anymember", "", "whom a request is sent to does not depend on what it is for"},
-		{"internal/testkit/etcdmemory", "", "an etcd in memory knows nothing of locks"},
-		{"internal/testkit/etcdembed", "internal/testkit/proctest", "an embedded etcd knows nothing of locks"},
-		{"internal/testkit/proctest", "", "code that starts programs knows nothing of what they do"},
-		{"internal/testkit/certs", "internal/testkit/proctest", "certificates know nothing of who shows them"},
-		{"internal/testkit/kubetest", "internal/testkit/proctest", "an API server for tests knows nothing of locks"},
+		{"deploy", "", "manifests and rules are files"},
+		{"internal/etcdconn", "internal/etcdconn/anymember", "a connection does not depend on locks"},
+		{"internal/etcdconn/anymember", "", "the choice of a member does not depend on what a request is for"},
+		{"internal/testkit/etcdmemory", "", "an etcd in memory does not depend on locks"},
+		{"internal/testkit/etcdembed", "internal/testkit/proctest", "an embedded etcd does not depend on locks"},
+		{"internal/testkit/proctest", "", "starting a program does not depend on what it does"},
+		{"internal/testkit/certs", "internal/testkit/proctest", "certificates do not depend on who uses them"},
+		{"internal/testkit/kubetest", "internal/testkit/proctest", "an API server for tests does not depend on locks"},
 		{"internal/testkit/etcdtest", "internal/testkit/etcdembed internal/testkit/certs internal/testkit/proctest",
-			"a test etcd knows nothing of locks, so that every room can use it"},
-		{"internal/build", "", "a version is told by the tool chain"},
-		{"internal/daemon", "internal/build", "a daemon's frame knows nothing of locks"},
+			"a test etcd does not depend on locks, so that tests of every package can use it"},
+		{"internal/build", "", "the version comes from the tool chain"},
+		{"internal/daemon", "internal/build", "servers, probes and logs do not depend on locks"},
 		{"internal/protocol", "pkg/metadata internal/text",
-			"where a key lies and what a document says is one format for all: nobody is asked, nothing is sent"},
-		{"internal/locktxn", "pkg/metadata internal/protocol", "transactions are data, independent of who sends them"},
+			"the format of keys and documents needs no connection"},
+		{"internal/locktxn", "pkg/metadata internal/protocol", "transactions are data, independent of how they are sent"},
 		{"internal/lockstore", `pkg/metadata internal/protocol internal/locktxn internal/locktxn/etcdretry
 			internal/etcdconn/anymember`,
-			"the store reads and writes; it does not judge"},
+			"the store reads and writes locks, but does not judge them"},
 		{"internal/witness/host", "pkg/metadata internal/witness/holderproc internal/cgroup internal/text",
-			"what a witness states it reads from the kernel; how etcd learns of it is handed in as functions"},
+			"a witness reads the kernel, and gets access to etcd as functions"},
 		{"internal/lockview", "pkg/metadata pkg/staleness internal/protocol",
-			"the snapshot has one writer, which is handed in as functions"},
+			"the view gets access to etcd as functions"},
 		{"internal/diagnosis/deadlock", "pkg/metadata internal/text",
-			"deadlocks are found from records and tickets, as values"},
+			"finding deadlocks is a pure function of records and tickets"},
 		{"internal/diagnosis/fate", "pkg/metadata pkg/staleness internal/text",
-			"what becomes of a stale lock is decided from what unlockers publish, for page and command line alike"},
+			"the unlockers' combined policy is a pure function of their presence records, shared by page and CLI"},
 		{"internal/diagnosis/inconsistent", "pkg/metadata internal/text",
-			"what no client leaves in etcd is found from values, for all who tell of it"},
-		{"internal/diagnosis/unclaimed", "pkg/metadata", "what nobody takes is found from what was seen, as values"},
+			"finding inconsistent locks is a pure function, shared by page, CLI and metrics"},
+		{"internal/diagnosis/unclaimed", "pkg/metadata", "finding unclaimed locks is a pure function of observations"},
 		{"internal/diagnosis/verdict", `pkg/metadata pkg/staleness internal/diagnosis internal/diagnosis/deadlock
 			internal/diagnosis/fate internal/diagnosis/unclaimed internal/protocol internal/text`,
-			"whom a person hears of first is decided from values, for all who say it"},
+			"the headline is a pure function, shared by page, CLI and API"},
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
-			"what is the matter with a holder is decided from values, for page and command line alike"},
+			"a diagnosis is a pure function, shared by page and CLI"},
 		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis/inconsistent
 			internal/diagnosis/unclaimed internal/protocol internal/text`,
-			"samples are computed from the view at scrape"},
+			"samples are computed from the view, at each scrape"},
 		{"internal/witness/pod/podproof", "pkg/metadata",
-			"whether a holder is dead is decided from values: a mistake here frees the lock of a living one"},
+			"a proof of death is a pure function: a mistake would free the lock of a living holder"},
 		{"internal/witness/pod", "internal/witness/pod/podproof pkg/metadata",
-			"a witness meets the view and the store in cmd, as functions"},
+			"a witness gets the view and the store as functions, from cmd"},
 		{"internal/lockjson", `internal/diagnosis internal/diagnosis/verdict internal/protocol internal/text pkg/metadata
-			pkg/staleness`, "the page's API and the command line describe a lock alike: values in, value out"},
+			pkg/staleness`, "the JSON is a pure function, shared by API and CLI"},
 		{"internal/locks", `pkg/metadata pkg/staleness internal/protocol internal/text internal/diagnosis/deadlock
 			internal/diagnosis/fate internal/diagnosis/verdict`,
-			"the read model is values in, values out: page, JSON and command line read the same one"},
-		{"internal/dashboard/access", "internal/text", "who asks is read from the request alone"},
+			"the read model is a pure function, shared by page, API and CLI"},
+		{"internal/dashboard/access", "internal/text", "the caller's identity depends on the request only"},
 		{"internal/dashboard/phrase", "internal/text internal/protocol pkg/metadata pkg/staleness",
-			"words for time depend on the time that they are handed"},
-		{"internal/dashboard/etcdread", "", "waiting for an answer of etcd does not depend on what is asked"},
+			"texts for times take the current time as a parameter"},
+		{"internal/dashboard/etcdread", "", "waiting for etcd does not depend on what is read"},
 		{"internal/dashboard/history", `internal/dashboard/etcdread internal/locks internal/diagnosis/fate
 			internal/text internal/protocol pkg/metadata pkg/staleness`,
-			"what is over is read by functions, and found by the queries for locks"},
+			"the history reads etcd through functions, and filters like the list of locks"},
 		{"internal/dashboard/intervals", "internal/text pkg/metadata",
-			"who held and waited when follows from records and tickets, whoever looks at it"},
+			"intervals depend on records and tickets, not on how they are shown"},
 		{"internal/dashboard/lanes", "internal/dashboard/intervals pkg/metadata",
-			"where a bar goes follows from times: values in, values out"},
+			"the position of a bar is a pure function of times"},
 		{"internal/dashboard/setup", `internal/dashboard/access internal/locks internal/dashboard/phrase
 			internal/dashboard/linktemplate internal/diagnosis/fate
 			internal/diagnosis/inconsistent internal/dashboard/stacktrace internal/diagnosis/unclaimed internal/text
 			internal/protocol pkg/metadata pkg/staleness`,
-			"the page meets the view and the store in cmd, as what it needs of them"},
+			"the configuration declares what the dashboard needs of view and store; cmd provides it"},
 		{"internal/dashboard/site", `internal/dashboard/access internal/dashboard/etcdread internal/dashboard/history
 			internal/dashboard/intervals internal/dashboard/lanes internal/locks internal/dashboard/phrase
 			internal/dashboard/setup internal/diagnosis/unclaimed internal/diagnosis/fate
 			internal/diagnosis/verdict internal/text internal/protocol pkg/metadata pkg/staleness`,
-			"what all answers share does not depend on any of them"},
+			"what all handlers share must not depend on any of them"},
 		{"internal/dashboard/backtraces", `internal/dashboard/etcdread internal/locks
 			internal/dashboard/stacktrace internal/protocol pkg/metadata`,
-			"which backtraces are wanted does not depend on who looks"},
+			"reading backtraces does not depend on pages"},
 		{"internal/dashboard/pages", `internal/dashboard/access internal/dashboard/backtraces
 			internal/dashboard/etcdread internal/dashboard/history internal/dashboard/intervals internal/dashboard/lanes
 			internal/locks internal/dashboard/phrase internal/dashboard/setup internal/dashboard/site
 			internal/diagnosis/deadlock internal/diagnosis internal/diagnosis/fate
 			internal/diagnosis/unclaimed internal/dashboard/stacktrace internal/text
 			internal/protocol pkg/metadata pkg/staleness internal/diagnosis/verdict`,
-			"a page only shows: what it shows comes from the rooms below"},
+			"pages show what the packages below compute"},
 		{"internal/dashboard/api", `internal/dashboard/access internal/dashboard/history internal/dashboard/intervals
 			internal/locks internal/dashboard/pages internal/dashboard/phrase internal/dashboard/site
 			internal/diagnosis/verdict internal/lockjson internal/protocol internal/text
-			pkg/metadata`, "programs are answered from what the pages show"},
+			pkg/metadata`, "the API serves the data of the pages"},
 		{"internal/dashboard/actions", `internal/dashboard/access internal/dashboard/api internal/dashboard/backtraces
 			internal/dashboard/etcdread internal/locks internal/dashboard/pages internal/dashboard/phrase
 			internal/dashboard/setup internal/dashboard/site internal/text internal/protocol pkg/metadata`,
-			"what operators do is done by the store, in one transaction; the page that asks is one of the pages"},
+			"actions are performed by the store, in one transaction; their forms are pages"},
 		{"internal/dashboard", `internal/dashboard/access internal/dashboard/actions internal/dashboard/api
 			internal/dashboard/backtraces internal/dashboard/history internal/locks internal/dashboard/pages
 			internal/dashboard/setup internal/dashboard/site internal/dashboard/stacktrace
-			internal/protocol internal/text pkg/metadata web`, "the door joins the rooms behind it"},
+			internal/protocol internal/text pkg/metadata web`, "the router connects the handlers"},
 		{"internal/flags", "internal/etcdconn internal/daemon internal/protocol pkg/staleness",
-			"flags fill settings, they open nothing"},
-		{"internal/cli/term", "internal/text", "what is laid out for a terminal may be about anything"},
-		{"internal/cgroup", "internal/text", "a cgroup is a folder, whoever works in it"},
-		{"internal/cli/childproc", "internal/cgroup internal/text", "a command runs alike under whatever lock"},
+			"flags fill in settings, and open no connections"},
+		{"internal/cli/term", "internal/text", "the layout of tables does not depend on their content"},
+		{"internal/cgroup", "internal/text", "cgroups do not depend on what runs in them"},
+		{"internal/cli/childproc", "internal/cgroup internal/text", "running a command does not depend on its lock"},
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
 			internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore internal/lockview
 			internal/diagnosis internal/diagnosis/fate internal/diagnosis/inconsistent internal/diagnosis/deadlock
 			internal/diagnosis/unclaimed internal/diagnosis/verdict internal/witness/holderproc
 			internal/flags internal/text internal/build internal/cli/term internal/cli/childproc`,
-			"the command line is not a daemon and shows no page"},
+			"the CLI is neither a daemon nor a dashboard"},
 		{"cmd/unlocker", "*", ""},
 		{"cmd/mutexdash", "*", ""},
 		{"cmd/mutexctl", "*", ""},
@@ -161,12 +162,11 @@ func importTable() []rule {
 		{"cmd/internal/mutexdash", "*", ""},
 		{"cmd/internal/manuals", "*", ""},
 		{"cmd/mutexdev/demo", "clients pkg/mutex pkg/jobs pkg/mutexlog pkg/metadata internal/protocol",
-			"the demo services are users: they have what users have, and the keys that a script writes by hand"},
+			"the demo services use the public API, and the format of keys that a script writes by hand"},
 	}
 }
 
-// library says in which of our files a library, or everything below it, may be imported. The first row that fits
-// counts.
+// library says which of our files may import a library, or packages below it. The first row that matches counts.
 type library struct {
 	path string
 	in   func(file string) bool
@@ -180,27 +180,27 @@ func libraries() []library {
 		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/lockstore",
 			"internal/testkit/etcdtest", "internal/testkit/etcdembed", "internal/testkit/etcdmemory", "internal/cli",
 			"pkg/mutex", "pkg/inspect", "pkg/jobs", "pkg/locktest", "cmd"),
-			"who talks to etcd directly can bypass the guards: use internal/lockstore"},
-		{"k8s.io", below("internal/witness/pod"), "Kubernetes is the witness's business"},
-		{"github.com/go-chi/chi", below("internal/dashboard"), "routing is the dashboard's business"},
+			"direct access to etcd could bypass the guards: use internal/lockstore"},
+		{"k8s.io", below("internal/witness/pod"), "only the witness in Kubernetes uses the Kubernetes API"},
+		{"github.com/go-chi/chi", below("internal/dashboard"), "only the dashboard has routes"},
 		{"github.com/spf13", below("internal/cli", "internal/flags", "cmd"),
-			"commands and flags end where the rooms begin: hand in values"},
+			"packages below the commands take values, not flags"},
 		{"github.com/prometheus/client_golang", func(file string) bool {
 			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon",
 				"cmd")(file)
-		}, "metrics of a room stand in its metrics.go"},
-		{"go.opentelemetry.io", below("pkg/mutexotel"), "OpenTelemetry is no dependency of who does not use it"},
-		{"github.com/godbus", below("internal/cgroup"), "systemd is asked for one thing, a scope"},
-		{"github.com/mattn/go-runewidth", below("internal/cli/term"), "columns are a terminal's business"},
-		{"github.com/rs/zerolog/log", below(), "the global logger hides who logs: hand in a zerolog.Logger"},
+		}, "the metrics of a package are in its metrics.go"},
+		{"go.opentelemetry.io", below("pkg/mutexotel"), "those who do not use OpenTelemetry must not depend on it"},
+		{"github.com/godbus", below("internal/cgroup"), "systemd is used only to create a scope"},
+		{"github.com/mattn/go-runewidth", below("internal/cli/term"), "only terminals have columns"},
+		{"github.com/rs/zerolog/log", below(), "a global logger hides a dependency: take a zerolog.Logger as a parameter"},
 		{"log/slog", below("pkg/mutex", "pkg/inspect", "pkg/jobs", "pkg/mutexlog", "internal/daemon", "internal/cli"),
 			"programs log with zerolog, the library with slog"},
-		{"log", below("internal/daemon"), "hand in a zerolog.Logger"}, // daemon translates for net/http
+		{"log", below("internal/daemon"), "take a zerolog.Logger as a parameter"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},
 		{"math/rand", below(), "use math/rand/v2"},
 		{"testing", below("internal/testkit/certs", "internal/testkit/etcdtest", "internal/testkit/proctest",
 			"pkg/locktest"),
-			"programs that contain the testing package have its flags"},
+			"the testing package adds its flags to a program"},
 		{"text/template", below(), "names and backtraces are hostile: html/template escapes them"},
 	}
 }
