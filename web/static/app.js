@@ -1,17 +1,17 @@
-// What the page does by itself: time ticks on, the list follows the locks, a few keys. Everything works without it.
-// Only text is written, and whole answers of our own server, which the policy "mutexdash" lets through.
+// Keeps times and the list up to date, and adds a few keys. Everything works without it. It inserts only text, and
+// documents of our own server, which the policy "mutexdash" lets through.
 
 const rules = { createHTML: (s) => s }, html = self.trustedTypes?.createPolicy("mutexdash", rules) || rules;
 const $ = (id, page = document) => page.getElementById(id);
 const one = (selector, from = document) => from.querySelector(selector);
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 
-// Time. The server's clock counts; between its answers the monotonic clock of the browser goes on.
+// Time is the server's, continued between its answers by the browser's monotonic clock.
 const arrival = performance.getEntriesByType("navigation")[0]?.responseStart || performance.now();
 let offset = document.body.dataset.now - performance.timeOrigin - arrival;
 const now = () => performance.timeOrigin + performance.now() + offset;
 
-// The words are those of internal/text and dashboard/phrase, so that nothing jumps when a text ticks on.
+// Same texts as internal/text and dashboard/phrase, so that nothing jumps at the first tick.
 const two = (a, unitA, b, unitB) => a + unitA + (b ? ` ${b}${unitB}` : "");
 
 function short(ms) {
@@ -25,7 +25,7 @@ function short(ms) {
 const digits = (s) => `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")}`;
 const countdown = (ms) => (ms >= 120000 ? short(ms + (ms < 864e5 ? 3e4 : 18e5)) : digits(Math.ceil(Math.max(0, ms) / 1000)));
 
-// A deadline that is over is due until the server confirms it.
+// A passed deadline is due until the server confirms it.
 const ahead = (t, after) => (t < 0 ? `in ${countdown(-t)}` : after);
 const words = {
   age: short,
@@ -37,17 +37,17 @@ const words = {
   over: (t) => "+" + (t < 120000 ? digits(Math.floor(Math.max(0, t) / 1000)) : short(t)),
 };
 
-// What ears get where the digits change every second.
+// Screen-reader text for countdowns.
 const spoken = (t) => (t < -60000 ? "under 2 minutes" : t < 0 ? "under a minute" : `${short(t)} late`);
-const still = matchMedia("(prefers-reduced-motion: reduce)");
-const calm = (text) => text.replace(/\d+s\b/, "<1m").replace(/(\d):\d\d\b/, (_, m) => `<${+m + 1}m`);
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+const withoutSeconds = (text) => text.replace(/\d+s\b/, "<1m").replace(/(\d):\d\d\b/, (_, m) => `<${+m + 1}m`);
 
 const stored = (name, value) => {
   try {
     if (value === undefined) return localStorage.getItem(name);
     value ? localStorage.setItem(name, value) : localStorage.removeItem(name);
   } catch {
-    // Storage is switched off: for this page only.
+    // Storage is disabled: the setting lasts as long as this page.
   }
 };
 
@@ -62,7 +62,7 @@ function findTimes() {
   watcher.disconnect();
   times = all("time[data-k]").map((el) => {
     watcher.observe(el);
-    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: one("[aria-hidden]", el) || el, ears: one(".vh", el), bar: el.nextElementSibling };
+    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: one("[aria-hidden]", el) || el, spokenEl: one(".vh", el), bar: el.nextElementSibling };
   });
   if (local) absolutes();
 }
@@ -71,18 +71,18 @@ const write = (el, text) => el.textContent === text || (el.textContent = text);
 
 function tick() {
   const t = now();
-  for (const { el, at, say, out, ears, bar } of times) {
+  for (const { el, at, say, out, spokenEl, bar } of times) {
     if (!onScreen.has(el) || el.extended > t) continue;
-    write(out, still.matches ? calm(say(t - at)) : say(t - at));
-    if (ears) write(ears, spoken(t - at));
+    write(out, reducedMotion.matches ? withoutSeconds(say(t - at)) : say(t - at));
+    if (spokenEl) write(spokenEl, spoken(t - at));
     if (bar?.matches(".hold svg")) move(bar, t - at, Date.parse(el.parentElement.lastChild.dateTime) - at);
   }
-  write($("clock"), stamp(t).slice(11, still.matches ? 16 : 19));
+  write($("clock"), stamp(t).slice(11, reducedMotion.matches ? 16 : 19));
   write($("day"), stamp(t).slice(0, 10));
   if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(Math.max(1000, retryAt - Date.now()))}.`);
 }
 
-// The bar of a hold ends at its auto-unlock, or grows. at is where a part begins, of 100 times its length.
+// Moves the bar of a hold, which ends at its auto-unlock, or grows. at is where a part begins, times 100.
 function move(bar, age, end) {
   bar.length ??= bar.dataset.s * 1000 || end;
   if (age < bar.next) return;
@@ -99,7 +99,7 @@ function run() {
   clearTimeout(timer);
   if (document.hidden || !every) return;
   tick();
-  settle();
+  applyRowOrder();
   timer = setTimeout(run, 1000 - (now() % 1000) + 2);
 }
 
@@ -124,7 +124,7 @@ function nextZone() {
   tick();
 }
 
-// The page follows: the same address is asked for again, with the version that is shown.
+// Polling: requests the same address again, with the version that is shown.
 const least = +document.body.dataset.least;
 let every = Math.max(stored("every") || 5, least), before = every, etag = "", failures = 0, pollTimer, polling = false, contacted = Date.now(), retryAt, signedOut = false;
 const list = () => $("live");
@@ -147,7 +147,7 @@ async function poll() {
     const was = every, sent = performance.now(), address = follows().dataset.from || location.href;
     const version = list()?.dataset.etag || etag, headers = version ? { "If-None-Match": version } : {};
     const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(10000) }), text = await answer.text();
-    // paused meanwhile
+    // paused in the meantime
     if (was && !every) return;
     if (answer.type === "opaqueredirect" || answer.status === 401) return signOut();
     if (answer.status === 304) confirmed(answer.headers.get("Mutexdash-Heard"));
@@ -177,7 +177,7 @@ function signOut() {
   document.body.className = "stale lost";
 }
 
-// Nothing changed: that is news too, the picture is as fresh as can be.
+// Nothing has changed: the page is up to date.
 function confirmed(when) {
   const heard = one("#fresh time");
   if (heard && when) heard.dateTime = when;
@@ -185,7 +185,8 @@ function confirmed(when) {
   findTimes();
 }
 
-// A banner of our own, above those of the server; without a text it goes. Ears hear it once: its text may tick on.
+// Shows a banner above those of the server; without a text, removes it. Screen readers read it once, although its text
+// may change.
 function banner(id, text, action, act) {
   const old = $(id);
   if (!text || old) return text || old?.parentElement.remove();
@@ -220,24 +221,24 @@ function show(level, title, icon) {
   if ($("icon").getAttribute("href") !== icon) $("icon").href = icon;
 }
 
-// The banner of the server is an alert once: it is not put anew while it stays.
+// The server's banner is kept while there is one, so that screen readers read it once.
 function alerts(from) {
   if (!from.firstChild !== !$("alerts").firstChild) $("alerts").replaceChildren(...from.childNodes);
 }
 
-// Whether somebody reads here: the focus or a selection is inside.
-function holds(el) {
+// Reports whether focus or selection is inside; such parts are not replaced.
+function isInUse(el) {
   const s = getSelection();
   return el.contains(document.activeElement) || (!s.isCollapsed && s.containsNode(el, true));
 }
 
-// What changed is replaced, in parts as small as the two pages agree on, but nothing where somebody reads.
+// Replaces what has changed, in the smallest parts that both pages have, but nothing that is in use.
 function merge(mine, other) {
   if (mine.isEqualNode(other)) return;
   const a = [...mine.children], b = [...other.children];
   const same = a.length && a.length === b.length && a.every((el, i) => el.tagName + el.classList === b[i].tagName + b[i].classList);
-  if (same && (mine.id === "main" || mine.className === "halves" || holds(mine))) return a.forEach((el, i) => merge(el, b[i]));
-  if (holds(mine)) return;
+  if (same && (mine.id === "main" || mine.className === "halves" || isInUse(mine))) return a.forEach((el, i) => merge(el, b[i]));
+  if (isInUse(mine)) return;
   const key = (d, i) => d.dataset.key || i, open = new Map(all("details", mine).map((d, i) => [key(d, i), d.open]));
   all("details", other).forEach((d, i) => (d.open = open.get(key(d, i)) ?? d.open));
   mine.id === "main" ? mine.replaceChildren(...other.childNodes) : mine.replaceWith(other);
@@ -255,19 +256,19 @@ function applyList(fresh, received) {
   Object.assign(live.dataset, fresh.dataset);
   for (const part of all("[data-part]", live)) {
     const other = one(`[data-part="${part.dataset.part}"]`, fresh);
-    if (other && !part.hidden && !holds(part) && !part.isEqualNode(other)) part.replaceWith(other);
+    if (other && !part.hidden && !isInUse(part) && !part.isEqualNode(other)) part.replaceWith(other);
   }
   rows(live, fresh);
   findTimes();
   tick();
 }
 
-// Rows are patched where they stand. That they change places, come and go waits while somebody is busy with the table.
-// waiting are the rows that should be there, by key. A key names the lock and the hold.
+// Rows are updated in place. Moving, adding and removing rows waits while the table is in use. waiting has the rows that
+// should be there, by key. A key names the lock and the hold.
 let waiting = null, acted = Date.now();
 const named = (row) => one(".name", row);
 const key = (row) => named(row).href || named(row).textContent;
-const busy = (table) => Date.now() - acted < 60000 && (table.matches(":hover") || holds(table));
+const busy = (table) => Date.now() - acted < 60000 && (table.matches(":hover") || isInUse(table));
 
 const sheet = (el) => el?.querySelector(":scope > .sheet table");
 
@@ -283,10 +284,10 @@ function rows(live, fresh) {
   waiting = new Map([...(other?.tBodies || [])].map((row) => [key(row), row]));
   for (const mine of [...table.tBodies]) {
     const row = waiting.get(key(mine));
-    if (!row) leave(mine, one(".filter, .paging [rel]", live) ? "gone" : "ended");
+    if (!row) markGone(mine, one(".filter, .paging [rel]", live) ? "gone" : "ended");
     else if (mine.dataset.rev !== row.dataset.rev || mine.left) patch(mine, row);
   }
-  settle();
+  applyRowOrder();
 }
 
 function patch(mine, row) {
@@ -296,18 +297,18 @@ function patch(mine, row) {
     (one("[aria-hidden]", is) || is).textContent = "extended";
   }
   row.classList.add("changed");
-  if (!holds(mine)) return mine.replaceWith(row);
+  if (!isInUse(mine)) return mine.replaceWith(row);
   mine.className = row.className;
   mine.dataset.rev = row.dataset.rev;
   const cells = [...row.rows[0].cells];
-  [...mine.rows[0].cells].forEach((cell, i) => holds(cell) || cell.replaceWith(cells[i]));
-  if (mine.rows[1] && holds(mine.rows[1])) return;
+  [...mine.rows[0].cells].forEach((cell, i) => isInUse(cell) || cell.replaceWith(cells[i]));
+  if (mine.rows[1] && isInUse(mine.rows[1])) return;
   mine.rows[1]?.remove();
   if (row.rows[1]) mine.append(row.rows[1]);
 }
 
-// A row that went stays for ten seconds: the eye can follow.
-function leave(row, word) {
+// A removed row stays visible for ten seconds.
+function markGone(row, word) {
   if (row.left) return;
   row.left = Date.now();
   row.className = "gone";
@@ -317,8 +318,8 @@ function leave(row, word) {
   badge.lastChild.textContent = word;
 }
 
-// Puts the rows in order, unless somebody is busy with them; those who press the button or r are not.
-function settle(ready) {
+// Adds, moves and removes rows, unless the table is in use and neither the button nor r was pressed.
+function applyRowOrder(ready) {
   const table = sheet(list());
   if (!table) return;
   const left = [...table.tBodies].filter((row) => row.left);
@@ -341,7 +342,7 @@ function settle(ready) {
   waiting = null;
 }
 
-// How many changes wait: rows that left, rows that came, and that the others change places.
+// Counts the changes that wait: removed rows, new rows, and one if others move.
 function changes(left, have) {
   const to = [...waiting.keys()], stay = to.filter((k) => have.has(k));
   return left.length + to.length - stay.length + (stay.join() !== [...have.keys()].filter((k) => waiting.has(k)).join());
@@ -352,21 +353,21 @@ function count(n) {
   if (!n) return button?.remove();
   if (!button) {
     button = make("button", "changes", "");
-    button.addEventListener("click", () => settle(true));
+    button.addEventListener("click", () => applyRowOrder(true));
     $("main").append(button);
   }
   write(button, `${n} ${n === 1 ? "change" : "changes"} (r)`);
 }
 
-// Ears hear of it when the answer changes, every ten seconds at most, and of a list that is old when it opens.
-let said = 0, saying;
+// Tells screen readers when the verdict changes, at most every ten seconds, and if the list was stale when opened.
+let announcedAt = 0, announcing;
 function announce(is, was, title) {
   if (!is || (was?.className === is.className && document.title === title)) return;
-  clearTimeout(saying);
-  saying = setTimeout(() => {
-    said = Date.now();
+  clearTimeout(announcing);
+  announcing = setTimeout(() => {
+    announcedAt = Date.now();
     write($("news"), is.textContent.trim());
-  }, Math.max(0, said + 10000 - Date.now()));
+  }, Math.max(0, announcedAt + 10000 - Date.now()));
 }
 
 function setEvery(seconds) {
@@ -401,7 +402,7 @@ async function copy(text, button) {
   setTimeout(() => (button.textContent = button.was), 1500);
 }
 
-// The list has one button to copy a name, in the row that is pointed at.
+// The list has one button to copy a name: in the row under the pointer.
 const copier = make("button", "", "copy");
 copier.className = "copy";
 function offer(el) {
@@ -412,10 +413,10 @@ function offer(el) {
   return copier;
 }
 
-// A button that does not say what it copies stands beside it.
+// The text to copy, for a button without data-copy: what is next to it.
 const near = (button) => all(".name, .trace li", button.closest("th, section")).map((e) => e.title || e.textContent).join("\n");
 
-// Keys. None while typing or with a modifier, none where they are switched off; none of them changes anything but the view.
+// Keys do nothing while typing, with a modifier, or if disabled. They only change the view.
 const names = () => all(".locks .name").filter((a) => a.checkVisibility());
 const here = () => document.activeElement.closest(".locks tbody")?.querySelector(".name");
 function step(by) {
@@ -432,7 +433,7 @@ const keys = {
   j: () => step(1), k: () => step(-1),
   o: () => here() && open(here().href, "_blank", "noopener"),
   c: () => (offer(document.activeElement) || one(".lock-head .copy"))?.click(),
-  p: () => follows() && setEvery(every ? 0 : before), r: () => (waiting ? settle(true) : poll()),
+  p: () => follows() && setEvery(every ? 0 : before), r: () => (waiting ? applyRowOrder(true) : poll()),
   t: nextTheme, z: nextZone, g: () => (prefix = "g"), u: () => ($("up") || one(".brand")).click(),
   gl: () => go(""), gw: () => go("waiting"), gh: () => go("history"), go: () => go("?group=owner"), gs: () => go("status"),
   "?": () => go("help"),
@@ -480,4 +481,4 @@ announce(one(".verdict.stale"));
 const forms = () => import("./forms.js");
 if (one("textarea")) forms();
 
-export { holds, tick, words };
+export { isInUse, tick, words };

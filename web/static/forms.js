@@ -1,16 +1,16 @@
-// What pages with a form need: their head follows the lock, and typed text survives a login. Loaded by those pages only.
-import { holds } from "./app.js";
+// For pages with a form: their head follows the lock, and typed text survives a login. Only those pages load it.
+import { isInUse } from "./app.js";
 
-// The head of a form is that of the page of its lock, below a heading of its own.
+// Updates the head of a form, which is that of the lock's page below a heading of its own.
 export function merge(head, page) {
   const fresh = page.querySelector(".lock-head");
-  if (holds(head)) return;
+  if (isInUse(head)) return;
   head.className = fresh.className;
   head.querySelector(".badge")?.replaceWith(fresh.querySelector(".badge"));
   head.replaceChildren(head.firstElementChild, ...[...fresh.children].slice(1), ...page.querySelectorAll("#main > .note"));
 }
 
-// What is typed into a form stays in this tab, and for two minutes after it was sent: the login may have ended.
+// Typed text is kept in this tab until two minutes after the form was sent, because the login may have expired.
 try {
   const kept = sessionStorage, sent = "sent" + location;
   for (const box of document.querySelectorAll("#reason, #ticket")) {
@@ -20,5 +20,5 @@ try {
     box.form.addEventListener("submit", () => (kept[sent] = Date.now()));
   }
 } catch {
-  // Storage is switched off.
+  // Storage is disabled.
 }
