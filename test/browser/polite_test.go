@@ -57,7 +57,7 @@ func TestRowsKeepTheirPlacesUnderThePointer(t *testing.T) {
 	s.takes("next", -time.Hour)
 	b.until("a change waits", `document.getElementById("changes")?.textContent === "1 change (r)"`)
 	b.point(".brand")
-	b.until("the new row above the held", `document.querySelectorAll(".locks .name")[1].textContent === "next"
+	b.until("the new row is the first", `document.querySelector(".locks .name").textContent === "next"
 		&& !document.getElementById("changes")`, 30*time.Second) // and not after a minute, when nobody reads any more
 }
 
