@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 import clustermutex
-from clustermutex import HeldError, RefusedError, UnavailableError, WaitTimeoutError
+from clustermutex import HeldError, LostError, RefusedError, UnavailableError, WaitTimeoutError
 from clustermutex.attempt import Attempt
 from clustermutex.gateway import Gateway
 from clustermutex.hold import Hold
@@ -149,6 +149,12 @@ class Several(OnEtcd):
                 with self.assertRaises(HeldError):
                     self.client.lock(f"{self.name}/0", semaphore=2, wait=0).acquire()
             self.assertFalse(self.etcd.get("/mutexes/" + self.name))
+
+    def test_a_loss_of_one_is_a_loss(self) -> None:
+        with self.assertRaises(LostError), self.both() as both:
+            self.assertIsNone(both.lost)
+            self.etcd.delete(f"/mutexes/{self.name}%2Fb/")
+            self.assertEqual(eventually("the loss", lambda: both.lost), "deleted")
 
     def test_a_loss_ends_the_wait_for_the_others(self) -> None:
         held = self.client.lock(self.names()[1], wait=0).acquire()

@@ -1,6 +1,7 @@
 /** The entry point to all locks below a prefix in etcd. */
 
 import { acquire, type Wanted } from "./attempt.js";
+import { stayAlive } from "./clock.js";
 import { RefusedError } from "./errors.js";
 import { Gateway } from "./gateway.js";
 import { backtrace, identity, program } from "./identity.js";
@@ -133,7 +134,10 @@ export class Client {
     return true;
   }
 
-  /** Waits until this process leads. The lock is kept alive until it is released, which resigns. */
+  /**
+   * Waits until this process leads. The lock is kept alive until it is released, which resigns. Until then, or until the
+   * lock is lost, it keeps the process alive.
+   */
   async campaign(name: string, options: LeaderOptions = {}): Promise<Lock> {
     const { life = 60, address, check = () => true, ...rest } = options;
     const own = address === undefined ? {} : { address };
@@ -166,6 +170,15 @@ export class Client {
 
 /** Runs work while the lock is held, then releases it; after an error, calls `failed` first. */
 async function under<T>(lock: Lock, work: (lock: Lock) => T | Promise<T>, failed?: () => unknown): Promise<T> {
+  const leave = stayAlive(); // even if the work only waits for the lock's signal
+  try {
+    return await runAndRelease(lock, work, failed);
+  } finally {
+    leave();
+  }
+}
+
+async function runAndRelease<T>(lock: Lock, work: (lock: Lock) => T | Promise<T>, failed?: () => unknown): Promise<T> {
   let result: T;
   try {
     result = await work(lock);

@@ -15,3 +15,11 @@ export const monotonic = () => platform() === "linux" ? uptime() * 1000 : perfor
 
 /** How far {@link monotonic} may lag behind. */
 export const resolution = 10;
+
+const longestTimer = 2 ** 31 - 1; // milliseconds
+
+/** Keeps the process alive until the returned function is called. */
+export function stayAlive(): () => void {
+  const timer = setInterval(() => undefined, longestTimer);
+  return () => { clearInterval(timer); };
+}

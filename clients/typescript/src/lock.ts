@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Hold, Wanted } from "./attempt.js";
 import { cancelLater, finish, release, warn, type Cleanup } from "./cleanup.js";
-import { moment, monotonic, resolution } from "./clock.js";
+import { moment, monotonic, resolution, stayAlive } from "./clock.js";
 import { readExtension, readRequest, type Ending } from "./documents.js";
 import { LostError, RefusedError, UnavailableError, type Reason } from "./errors.js";
 import type { Gateway } from "./gateway.js";
@@ -79,7 +79,10 @@ export class Lock {
     this.#arm();
     setTimeout(() => void this.#follow(), watchAfter).unref();
     if (settings.heartbeat) void this.#beat();
-    if (settings.check) void this.#lead(settings.check);
+    if (settings.check) {
+      this.#ended.signal.addEventListener("abort", stayAlive());
+      void this.#lead(settings.check);
+    }
   }
 
   /** Why the lock was lost; undefined while it is held and after its release. Checks the clock. */

@@ -54,6 +54,24 @@ test("a process that never releases its lock still ends, also with a heartbeat",
   assert.equal(await run(program), "done\n");
 });
 
+test("a process whose work only waits for the loss of its lock does not end before it", async () => {
+  const lost = "(lock) => new Promise((resolve) => lock.signal.addEventListener('abort', resolve))";
+  const said = "(error) => console.log(error.reason)";
+  const programs = [
+    `locks.with("work", { unlockAfter: 9 }, ${lost}).catch(${said})`,
+    `locks.oncePer("job", 60, ${lost}, { unlockAfter: 9 }).catch(${said})`,
+    `locks.campaign("leader", { life: 9, check: () => false }).then(${lost}).then(() => console.log("deadline"))`,
+  ];
+  assert.deepEqual(await Promise.all(programs.map(run)), programs.map(() => "deadline\n"));
+});
+
+test("a process that resigned ends by itself", async () => {
+  const began = performance.now();
+  const program = "locks.campaign('resigns').then((lead) => lead.release()).then(() => console.log('done'))";
+  assert.equal(await run(program), "done\n");
+  assert.ok(performance.now() - began < 15_000);
+});
+
 test("a process that waits for a lock does not end before it has it", async () => {
   const program = `
     locks.lock("c").then((lock) => setTimeout(() => lock.release(), 500));

@@ -184,6 +184,11 @@ class Group(Generic[L]):
                 raise
         await self._in_order(call)
 
+    @property
+    def lost(self) -> str | None:
+        """Why the first of them was lost, one word as in :class:`LostError`; None while all are held."""
+        return next((lock.lost for lock in self.locks if lock.lost is not None), None)
+
     def undo(self, call: Call) -> None:
         """Give back in the background what this call took: its caller got an exception instead."""
         for lock in self.locks:
