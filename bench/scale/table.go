@@ -22,7 +22,7 @@ func rows() []row {
 		{"store", "etcd's store, bytes per lock", "%.0f", true},
 		{"bare", "bare stream read of all keys, s", "%.2f", true},
 		{"loaded", "view loaded, s", "%.2f", true},
-		{"times bare", "… times the bare read (P6: ≤ 1.3)", "%.2f", false},
+		{"times bare", "… times the bare read", "%.2f", false},
 		{"view bytes", "view, bytes per lock", "%.0f", true},
 		{"visible p50", "a change visible at 1000/s, p50 ms", "%.2f", true},
 		{"visible p99", "… p99 ms (P6: ≤ 10)", "%.2f", true},
