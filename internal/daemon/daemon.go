@@ -1,14 +1,14 @@
-// Package daemon is the frame of a long-running program: signals and exit status (Main), loops that start together and
+// Package daemon has what long-running programs share: signals and exit status (Main), parts that start together and
 // stop in order (Group), an HTTP server with TLS and passwords from a file (Server), probes and metrics (Ops), and the
 // log (Logger).
 //
-// A program creates its parts and adds them to a Group from the bottom up:
+// A program creates its parts and adds them to a Group, each after those that it uses:
 //
 //	group.Add("view", view.Run)
 //	group.Add("http", server.Run)
 //	group.Add("sweeper", sweeper.Run)
 //
-// On SIGTERM readiness turns to 503. Everything keeps working for the shutdown delay, until requests go elsewhere. Then
+// On SIGTERM, readiness turns to 503. Everything keeps working for the shutdown delay, while load balancers react. Then
 // the parts stop from the last to the first: no new removal starts, requests are answered, and the view stops last.
 package daemon
 
@@ -33,12 +33,12 @@ const (
 	ExitUsage   = 2 // a wrong flag, variable or file: retrying does not help
 )
 
-// echoes is how long the same signal counts as the first one again: timeout(1) and the like signal a process and then
-// its whole group.
-const echoes = time.Second
+// repeatWindow is how long after the first signal the same one is ignored: timeout(1) and the like signal a process and
+// then its whole group.
+const repeatWindow = time.Second
 
-// Main runs a program until it ends or is told to end, and returns its exit status. The first SIGTERM or SIGINT ends
-// the context; the second ends the process at once. An error is printed as one sentence, with its hint if it has one.
+// Main runs a program until it ends, and returns its exit status. The first SIGTERM or SIGINT ends the context; the
+// second ends the process at once. An error is printed as one sentence, with its hint if it has one.
 func Main(name string, run func(context.Context) error) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -47,19 +47,19 @@ func Main(name string, run func(context.Context) error) int {
 	defer signal.Stop(signals)
 	go func() {
 		first := <-signals
-		came := time.Now()
+		firstAt := time.Now()
 		cancel(fmt.Errorf("signal: %s", first))
 		second := <-signals
-		for second == first && time.Since(came) < echoes {
+		for second == first && time.Since(firstAt) < repeatWindow {
 			second = <-signals
 		}
-		fmt.Fprintf(os.Stderr, "%s: second signal (%s): ended without finishing what was in flight\n", name, second)
+		fmt.Fprintf(os.Stderr, "%s: second signal (%s): exiting without waiting for requests in flight\n", name, second)
 		os.Exit(ExitFailure)
 	}()
-	return complain(os.Stderr, name, run(ctx))
+	return printError(os.Stderr, name, run(ctx))
 }
 
-func complain(w io.Writer, name string, err error) int {
+func printError(w io.Writer, name string, err error) int {
 	if err == nil {
 		return ExitOK
 	}
@@ -76,7 +76,7 @@ func complain(w io.Writer, name string, err error) int {
 	return ExitFailure
 }
 
-// Usage marks an error as one of usage or configuration. Usage(nil) is nil.
+// Usage marks an error as a mistake in usage or configuration. Usage(nil) is nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -95,7 +95,7 @@ type Group struct {
 	Ready *Readiness // turned off first at shutdown; may be nil
 	// Delay is how long all parts keep working after that. It is skipped if a part failed.
 	Delay time.Duration
-	// Timeout is how long all parts together may take to stop. 0 is no limit.
+	// Timeout is how long all parts together may take to stop; 0 for no limit.
 	Timeout time.Duration
 
 	parts []*part
@@ -109,8 +109,8 @@ type part struct {
 	err  error // once done
 }
 
-// Add adds a part. It has to run until its context ends, and then return nil; any other end is a failure. Parts stop
-// one after the other, the last added first.
+// Add adds a part. run must run until its context ends, and then return nil; anything else is a failure. Parts stop one
+// after the other, the last added first.
 func (g *Group) Add(name string, run func(context.Context) error) {
 	g.parts = append(g.parts, &part{name: name, run: run, done: make(chan struct{})})
 }
@@ -135,7 +135,7 @@ func (p *part) start(ctx context.Context, ended chan<- *part) {
 	}()
 }
 
-// wait returns when the parts have to stop.
+// wait blocks until the parts must stop.
 func (g *Group) wait(ctx context.Context, ended <-chan *part) error {
 	select {
 	case p := <-ended:
@@ -182,8 +182,8 @@ func (g *Group) stop() error {
 	return nil
 }
 
-// hangups is the context key of the channel of SIGHUPs.
-type hangups struct{}
+// hangupKey is the context key of the channel that receives SIGHUP.
+type hangupKey struct{}
 
 // Reloadable returns run with a context in which [Reload] receives SIGHUP. Without it, SIGHUP ends the program.
 func Reloadable(run func(context.Context) error) func(context.Context) error {
@@ -191,24 +191,23 @@ func Reloadable(run func(context.Context) error) func(context.Context) error {
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, syscall.SIGHUP)
 		defer signal.Stop(signals)
-		return run(context.WithValue(ctx, hangups{}, signals))
+		return run(context.WithValue(ctx, hangupKey{}, signals))
 	}
 }
 
-// Reload handles SIGHUP, which `systemctl reload` sends: it checks the program's files and uses them as they are now.
-// Files that a program rereads by itself need no reload.
+// Reload handles SIGHUP, which `systemctl reload` sends: it rereads the program's files. Files that a program rereads
+// by itself need no reload.
 type Reload struct {
-	// Check returns one sentence about what is wrong with the files. Then none of them is used, and the program keeps
-	// what it has.
+	// Check returns an error, in one sentence, if the files are invalid. Then the reload changes nothing.
 	Check func() error
-	// Use applies them, and returns how many connections to etcd it closed.
-	Use func() (connections int)
-	Log zerolog.Logger
+	// Apply uses the new files, and returns how many connections to etcd it closed.
+	Apply func() (connections int)
+	Log   zerolog.Logger
 }
 
 // Run waits for SIGHUP until ctx ends.
 func (r Reload) Run(ctx context.Context) error {
-	signals, _ := ctx.Value(hangups{}).(chan os.Signal) // nil, which blocks forever, without Reloadable
+	signals, _ := ctx.Value(hangupKey{}).(chan os.Signal) // nil, which blocks forever, without Reloadable
 	for {
 		select {
 		case <-ctx.Done():
@@ -216,10 +215,10 @@ func (r Reload) Run(ctx context.Context) error {
 		case <-signals:
 		}
 		if err := r.Check(); err != nil {
-			r.Log.Error().Err(err).Msg("the files cannot be used, so the reload changes nothing")
+			r.Log.Error().Err(err).Msg("the files are invalid, so the reload changes nothing")
 			continue
 		}
-		r.Log.Info().Int("connections", r.Use()).
-			Msg("the files were reread, and connections to etcd that used older ones are replaced")
+		r.Log.Info().Int("connections", r.Apply()).
+			Msg("the files were reread, and connections to etcd that used older ones were replaced")
 	}
 }

@@ -38,8 +38,8 @@ func (s LogSettings) Check() error {
 	return nil
 }
 
-// Logger returns a logger that writes to w, one JSON object per line or for reading, with times in UTC. With invalid
-// settings it logs from info on.
+// Logger returns a logger that writes to w, as JSON or for people, with times in UTC. If the level is invalid, it is
+// info.
 func Logger(s LogSettings, w *os.File) zerolog.Logger {
 	level, err := zerolog.ParseLevel(s.Level)
 	if err != nil || s.Level == "" {
@@ -55,24 +55,24 @@ func Logger(s LogSettings, w *os.File) zerolog.Logger {
 	return zerolog.New(out).Level(level).Hook(zerolog.HookFunc(stamp))
 }
 
-// stamp adds the time. zerolog itself would use a global format and the local time zone.
+// stamp adds the time. zerolog would use a global format and the local time zone.
 func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
-func slogger(log zerolog.Logger) *slog.Logger {
-	return slog.New(timeless{zerolog.NewSlogHandler(log)})
+func slogLogger(log zerolog.Logger) *slog.Logger {
+	return slog.New(withoutTime{zerolog.NewSlogHandler(log)})
 }
 
-// timeless drops the time of records, which log adds itself.
-type timeless struct{ slog.Handler }
+// withoutTime removes the time of records, because stamp adds it.
+type withoutTime struct{ slog.Handler }
 
-func (h timeless) Handle(ctx context.Context, r slog.Record) error {
+func (h withoutTime) Handle(ctx context.Context, r slog.Record) error {
 	r.Time = time.Time{}
 	return h.Handler.Handle(ctx, r)
 }
 
-// stdLogger adapts log to net/http, whose messages are warnings about clients.
+// stdLogger returns a logger for net/http, whose messages are warnings about clients.
 func stdLogger(l zerolog.Logger) *log.Logger { return log.New(warnings{l}, "", 0) }
 
 type warnings struct{ log zerolog.Logger }

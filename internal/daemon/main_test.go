@@ -56,7 +56,7 @@ func TestExitStatusAndSentence(t *testing.T) {
 		"broken":  {1, "unlocker: disks: a is gone; b is full; bye\n"},
 		"misused": {2, "unlocker: check: no such policy\n"},
 		// As by timeout(1), whose second SIGTERM is not the operator's.
-		"signalled": {1, "unlocker: second signal (interrupt): ended without finishing what was in flight\n"},
+		"signalled": {1, "unlocker: second signal (interrupt): exiting without waiting for requests in flight\n"},
 	} {
 		got := proctest.Run(t, proctest.Self(scene, name))
 		if got.Code != want.code || got.Stderr != want.stderr {

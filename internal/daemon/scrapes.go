@@ -12,82 +12,82 @@ import (
 )
 
 const (
-	maxScrapes   = 16               // whose answers are on their way
-	scrapeWithin = 20 * time.Second // in which an answer is made, and in which its turn comes before that
+	maxScrapes    = 16               // responses that are being sent
+	scrapeTimeout = 20 * time.Second // to build a response, including the wait for the slot
 )
 
-// scrapes serves metrics even while many other clients request them and never read the response: responses are built
-// one at a time, in memory, and when too many are in flight, the oldest is dropped. A limit that refuses the newest
-// instead would refuse Prometheus.
+// scrapes serves metrics even if many clients request them and never read the response: responses are built one at a
+// time, in memory, and if too many are being sent, the oldest is dropped. A limit that refused the newest would refuse
+// Prometheus.
 type scrapes struct {
 	metrics http.Handler
-	turn    chan struct{} // has room for the one whose answer is made
+	slot    chan struct{} // capacity 1: taken while a response is built
 
-	mu     sync.Mutex
-	unread []*http.ResponseController // of answers on their way, oldest first
+	mu      sync.Mutex
+	sending []*http.ResponseController // of the responses that are being sent, oldest first
 }
 
 func newScrapes(metrics http.Handler) *scrapes {
-	return &scrapes{metrics: metrics, turn: make(chan struct{}, 1)}
+	return &scrapes{metrics: metrics, slot: make(chan struct{}, 1)}
 }
 
-// ServeHTTP answers a scrape.
+// ServeHTTP serves the metrics.
 func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.make(r)
+	answer, err := s.render(r)
 	if err != nil {
 		http.Error(w, "the metrics were not gathered in time", http.StatusServiceUnavailable)
 		return
 	}
 	reader := http.NewResponseController(w)
-	s.enter(reader)
-	defer s.leave(reader)
+	s.register(reader)
+	defer s.unregister(reader)
 	maps.Copy(w.Header(), answer.header)
 	w.Header().Set("Content-Length", strconv.Itoa(answer.Len()))
 	w.WriteHeader(answer.status)
-	_, _ = w.Write(answer.Bytes()) // who does not read it has given way, or goes with the server's time limit
+	_, _ = w.Write(answer.Bytes()) // fails for a client that was dropped, or has left
 }
 
-// make makes an answer when its turn comes.
-func (s *scrapes) make(r *http.Request) (*inMemory, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), scrapeWithin)
+// render builds a response, one at a time.
+func (s *scrapes) render(r *http.Request) (*bufferedResponse, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), scrapeTimeout)
 	defer cancel()
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.slot <- struct{}{}:
+		defer func() { <-s.slot }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	answer := &inMemory{header: http.Header{}, status: http.StatusOK}
+	answer := &bufferedResponse{header: http.Header{}, status: http.StatusOK}
 	s.metrics.ServeHTTP(answer, r)
 	return answer, nil
 }
 
-// enter makes room for an answer: the oldest that is on its way is cut off if there are too many.
-func (s *scrapes) enter(reader *http.ResponseController) {
+// register adds a response to those that are being sent, and drops the oldest if there are too many.
+func (s *scrapes) register(reader *http.ResponseController) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.unread) == maxScrapes {
-		_ = s.unread[0].SetWriteDeadline(time.Now()) // a writer without a network waits for nobody
-		s.unread = slices.Delete(s.unread, 0, 1)
+	if len(s.sending) == maxScrapes {
+		_ = s.sending[0].SetWriteDeadline(time.Now()) // without a network there is nothing to cut off
+		s.sending = slices.Delete(s.sending, 0, 1)
 	}
-	s.unread = append(s.unread, reader)
+	s.sending = append(s.sending, reader)
 }
 
-func (s *scrapes) leave(reader *http.ResponseController) {
+func (s *scrapes) unregister(reader *http.ResponseController) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unread = slices.DeleteFunc(s.unread, func(other *http.ResponseController) bool { return other == reader })
+	s.sending = slices.DeleteFunc(s.sending, func(other *http.ResponseController) bool { return other == reader })
 }
 
-// inMemory is an answer that is not sent yet.
-type inMemory struct {
+// bufferedResponse is a response in memory.
+type bufferedResponse struct {
 	bytes.Buffer
 	header http.Header
 	status int
 }
 
 // Header implements [http.ResponseWriter].
-func (a *inMemory) Header() http.Header { return a.header }
+func (a *bufferedResponse) Header() http.Header { return a.header }
 
 // WriteHeader implements [http.ResponseWriter].
-func (a *inMemory) WriteHeader(status int) { a.status = status }
+func (a *bufferedResponse) WriteHeader(status int) { a.status = status }

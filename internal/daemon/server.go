@@ -27,7 +27,7 @@ import (
 // Server serves HTTP on one address. Its time and size limits suit pages and metrics, not uploads or streams.
 type Server struct {
 	Address    string
-	Flag       string // that says the address
+	Flag       string // name of the flag for Address
 	ConfigFile string // of the exporter-toolkit; may be empty
 	Handler    http.Handler
 	Drain      time.Duration // how long requests in flight may take after it is stopped
@@ -36,8 +36,8 @@ type Server struct {
 	listener net.Listener
 }
 
-// Listen binds the address, so that a wrong one is reported before anything runs. An address in use is not an error:
-// Run waits for it. Listen returns the address, with the port that was chosen for 0.
+// Listen binds the address, so that an invalid one is reported before anything runs, and returns it, with the port that
+// was chosen for port 0. An address in use is not an error: Run waits for it.
 func (s *Server) Listen() (address string, err error) {
 	l, err := net.Listen("tcp", s.Address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -46,25 +46,26 @@ func (s *Server) Listen() (address string, err error) {
 	if err != nil {
 		return "", err
 	}
-	s.listener = boundedListener{l}
+	s.listener = smallBufferListener{l}
 	return l.Addr().String(), nil
 }
 
-// retryEvery and sayEvery are how often an address in use is tried again, and how often that is logged.
+// bindEvery is how often binding an address in use is retried, bindLogEvery how often that is logged.
 const (
-	retryEvery = time.Second
-	sayEvery   = time.Minute
+	bindEvery    = time.Second
+	bindLogEvery = time.Minute
 )
 
-// wait binds the address once it is no longer in use. If it failed instead, systemd would give up after five attempts.
-func (s *Server) wait(ctx context.Context) error {
-	var said time.Time
+// waitForAddress waits until the address is no longer in use, and binds it. If the program ended instead, systemd would
+// give up after five restarts.
+func (s *Server) waitForAddress(ctx context.Context) error {
+	var logged time.Time
 	for s.listener == nil {
 		if _, err := s.Listen(); err != nil || s.listener != nil {
 			return err
 		}
-		if time.Since(said) >= sayEvery {
-			said = time.Now()
+		if time.Since(logged) >= bindLogEvery {
+			logged = time.Now()
 			_, port, _ := net.SplitHostPort(s.Address)
 			s.Log.Error().Str("address", s.Address).Msg("another process is using the address of " + s.Flag +
 				", so this program cannot serve there until that one ends: as root, ss -ltnp 'sport = :" + port +
@@ -73,32 +74,32 @@ func (s *Server) wait(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(retryEvery):
+		case <-time.After(bindEvery):
 		}
 	}
 	return nil
 }
 
-// unreadBytes is how much of an answer the kernel takes before it is read. By default it takes megabytes: a client that
-// pipelines requests and reads nothing then has dozens of pages made while all others wait. With this much, making the
-// next answer waits for the reader of the last.
-const unreadBytes = 16 << 10
+// writeBufferBytes is the size of the kernel's buffer for responses. By default it holds megabytes: a client that
+// pipelines requests and reads nothing could have dozens of pages built while all others wait. With a small buffer, the
+// next response is built only once the last was read.
+const writeBufferBytes = 16 << 10
 
-// boundedListener accepts connections that hold back writers early.
-type boundedListener struct{ net.Listener }
+// smallBufferListener accepts connections with small write buffers.
+type smallBufferListener struct{ net.Listener }
 
 // Accept implements [net.Listener].
-func (l boundedListener) Accept() (net.Conn, error) {
+func (l smallBufferListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(unreadBytes) // without it, it works as well
+		_ = tcp.SetWriteBuffer(writeBufferBytes) // only an optimization
 	}
 	return c, err
 }
 
-// Run serves until ctx ends, then gives requests in flight the time of Drain to finish.
+// Run serves until ctx ends, then lets requests in flight finish for Drain.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.wait(ctx); err != nil || s.listener == nil {
+	if err := s.waitForAddress(ctx); err != nil || s.listener == nil {
 		return err
 	}
 	server := &http.Server{
@@ -112,7 +113,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- web.Serve(s.listener, server, &web.FlagConfig{WebConfigFile: &s.ConfigFile}, slogger(s.Log))
+		ended <- web.Serve(s.listener, server, &web.FlagConfig{WebConfigFile: &s.ConfigFile}, slogLogger(s.Log))
 	}()
 	select {
 	case err := <-ended:
@@ -151,7 +152,7 @@ type WebSettings struct {
 	Pprof           bool          // profiles below /debug/pprof/ of the ops handler
 }
 
-// Check returns one sentence about what cannot work.
+// Check returns an error, in one sentence, if the settings cannot work.
 func (s WebSettings) Check() error {
 	for _, address := range []string{s.Address, s.OpsAddress, s.ProbeAddress} {
 		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
@@ -163,7 +164,7 @@ func (s WebSettings) Check() error {
 			return fmt.Errorf("two listeners have the same address %s", s.Address)
 		}
 	}
-	if _, err := s.external(); err != nil {
+	if _, err := s.externalURL(); err != nil {
 		return err
 	}
 	if s.RoutePrefix != "" && !strings.HasPrefix(s.RoutePrefix, "/") {
@@ -182,22 +183,22 @@ func (s WebSettings) Check() error {
 func (s WebSettings) Prefix() string {
 	prefix := s.RoutePrefix
 	if prefix == "" {
-		if u, err := s.external(); err == nil && u != nil {
+		if u, err := s.externalURL(); err == nil && u != nil {
 			prefix = u.Path
 		}
 	}
 	return strings.TrimSuffix(path.Clean("/"+prefix), "/")
 }
 
-// external returns nil if no URL is given.
-func (s WebSettings) external() (*url.URL, error) {
+// externalURL returns the parsed ExternalURL; nil if it is empty.
+func (s WebSettings) externalURL() (*url.URL, error) {
 	if s.ExternalURL == "" {
 		return nil, nil
 	}
 	return ParseURL("the external URL", s.ExternalURL)
 }
 
-// ParseURL parses the URL of a server, perhaps with a path. Errors call it what.
+// ParseURL parses the URL of a server, which may have a path. Errors call it what.
 func ParseURL(what, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -209,7 +210,7 @@ func ParseURL(what, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Readiness decides whether a program should get requests. The zero Readiness is ready.
+// Readiness tells probes whether a program should get requests. The zero Readiness is ready.
 type Readiness struct {
 	mu       sync.Mutex
 	checks   []check
@@ -221,7 +222,7 @@ type check struct {
 	ask  func() error
 }
 
-// Add adds a condition. It is called at every probe and must be quick; the probe's answer shows its error.
+// Add adds a condition. It is called for every probe and must be quick; the response to the probe has its error.
 func (r *Readiness) Add(name string, ask func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,7 +239,7 @@ func (r *Readiness) Drain() {
 	r.draining = true
 }
 
-// Check returns why the program is not ready: the errors of all conditions that are not excluded.
+// Check returns the errors of all conditions that are not excluded.
 func (r *Readiness) Check(excluded ...string) error {
 	r.mu.Lock()
 	checks, draining := r.checks, r.draining
@@ -272,17 +273,17 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	excluded := request.URL.Query()["exclude"]
 	known := r.names()
 	if slices.ContainsFunc(excluded, func(name string) bool { return !slices.Contains(known, name) }) {
-		answer(w, http.StatusBadRequest, "exclude does not name a condition: there are "+strings.Join(known, ", "))
+		writeText(w, http.StatusBadRequest, "exclude does not name a condition: there are "+strings.Join(known, ", "))
 		return
 	}
 	if err := r.Check(excluded...); err != nil {
-		answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+		writeText(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
 		return
 	}
-	answer(w, http.StatusOK, "ready")
+	writeText(w, http.StatusOK, "ready")
 }
 
-func answer(w http.ResponseWriter, code int, text string) {
+func writeText(w http.ResponseWriter, code int, text string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -291,7 +292,7 @@ func answer(w http.ResponseWriter, code int, text string) {
 	fmt.Fprintln(w, text)
 }
 
-// Ops serves what machines ask a program: liveness, readiness, metrics, profiles.
+// Ops serves the endpoints for operation: liveness, readiness, metrics, profiles.
 type Ops struct {
 	Ready   *Readiness
 	Metrics *prometheus.Registry
@@ -303,7 +304,7 @@ type Ops struct {
 // exclude=NAME leaves out a condition.
 func (o Ops) Probes() *http.ServeMux {
 	mux := http.NewServeMux()
-	alive := func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") }
+	alive := func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "alive") }
 	mux.HandleFunc("GET /livez", alive)
 	mux.HandleFunc("GET /-/healthy", alive)
 	mux.Handle("GET /readyz", o.Ready)
@@ -316,7 +317,7 @@ func (o Ops) Handler() *http.ServeMux {
 	mux := o.Probes()
 	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
 		ErrorLog: stdLogger(o.Log), ErrorHandling: promhttp.ContinueOnError, Registry: o.Metrics,
-		Timeout: scrapeWithin,
+		Timeout: scrapeTimeout,
 	})))
 	if o.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)

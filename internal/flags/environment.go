@@ -31,7 +31,7 @@ func Bind(cmd *cobra.Command, environmentPrefix string) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return complain(c, &UsageError{Command: c.CommandPath(), Err: flagError(c, err)})
 	})
-	cmd.PersistentPreRunE = environmentFirst(cmd)
+	cmd.PersistentPreRunE = withEnvironment(cmd)
 	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
 	for _, c := range cmd.Commands() {
 		bindBelow(c)
@@ -42,7 +42,7 @@ func Bind(cmd *cobra.Command, environmentPrefix string) {
 func bindBelow(c *cobra.Command) {
 	c.Flags().SortFlags, c.PersistentFlags().SortFlags = false, false
 	if c.PersistentPreRunE != nil || c.PersistentPreRun != nil {
-		c.PersistentPreRunE = environmentFirst(c)
+		c.PersistentPreRunE = withEnvironment(c)
 	}
 	for _, below := range c.Commands() {
 		bindBelow(below)
@@ -56,7 +56,7 @@ func BindShared(cmd *cobra.Command, environmentPrefix string) {
 	cmd.Annotations[sharedOnly] = "true"
 }
 
-func environmentFirst(c *cobra.Command) func(*cobra.Command, []string) error {
+func withEnvironment(c *cobra.Command) func(*cobra.Command, []string) error {
 	hookE := c.PersistentPreRunE
 	hook := c.PersistentPreRun
 	return func(c *cobra.Command, args []string) error {
@@ -76,18 +76,18 @@ func environmentFirst(c *cobra.Command) func(*cobra.Command, []string) error {
 // FromEnvironment sets the flags of a command that are not on the command line. Commands that run need not call it;
 // completion of their arguments must.
 func FromEnvironment(c *cobra.Command) error {
-	for _, f := range byName(c) {
+	for _, f := range sortedFlags(c) {
 		if f.Changed {
 			continue
 		}
-		if err := fromEnvironment(c, f); err != nil {
+		if err := setFromVariable(c, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
+func setFromVariable(c *cobra.Command, f *pflag.Flag) error {
 	for _, v := range variables(c, f) {
 		value := os.Getenv(v.name)
 		if value == "" {
@@ -102,9 +102,9 @@ func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
 	return nil
 }
 
-// byName returns the flags sorted by name: etcd.user must come after etcd.password-file, so as not to overwrite its
-// password.
-func byName(c *cobra.Command) []*pflag.Flag {
+// sortedFlags returns the flags sorted by name: etcd.user must come after etcd.password-file, so as not to overwrite
+// its password.
+func sortedFlags(c *cobra.Command) []*pflag.Flag {
 	var all []*pflag.Flag
 	c.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, f) })
 	slices.SortFunc(all, func(a, b *pflag.Flag) int { return strings.Compare(a.Name, b.Name) })
@@ -123,8 +123,8 @@ func variables(c *cobra.Command, f *pflag.Flag) []source {
 	}
 	all := []source{{name: prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(f.Name)),
 		set: f.Value.Set}}
-	if v, ok := f.Value.(*sourced); ok {
-		for _, s := range v.more {
+	if v, ok := f.Value.(*multiSource); ok {
+		for _, s := range v.sources {
 			if s.own {
 				s.name = prefix + s.name
 			}

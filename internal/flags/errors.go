@@ -22,13 +22,13 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // ExitCode returns the exit status for usage errors.
 func (e *UsageError) ExitCode() int { return 2 }
 
-// Hint returns what to do about it.
+// Hint says where to find help.
 func (e *UsageError) Hint() string { return fmt.Sprintf("see %q", e.Command+" --help") }
 
 // Execute runs the command that args name. Every failure before its RunE is a *UsageError.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	started := false
-	mark(root, &started)
+	recordStart(root, &started)
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(ctx)
 	if _, known := errors.AsType[*UsageError](err); err == nil || started || known {
@@ -37,7 +37,7 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	return &UsageError{Command: c.CommandPath(), Err: err}
 }
 
-func mark(c *cobra.Command, started *bool) {
+func recordStart(c *cobra.Command, started *bool) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			*started = true
@@ -45,17 +45,17 @@ func mark(c *cobra.Command, started *bool) {
 		}
 	}
 	for _, below := range c.Commands() {
-		mark(below, started)
+		recordStart(below, started)
 	}
 }
 
-// flagError says what is wrong with a flag in one sentence.
+// flagError returns one sentence about an error of a flag.
 func flagError(c *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if e.GetSpecifiedShortnames() != "" {
 			return fmt.Errorf("there is no flag -%s", e.GetSpecifiedName())
 		}
-		if near := nearest(c, e.GetSpecifiedName()); near != "" {
+		if near := similarFlag(c, e.GetSpecifiedName()); near != "" {
 			return fmt.Errorf("there is no flag --%s: did you mean --%s?", e.GetSpecifiedName(), near)
 		}
 		return fmt.Errorf("there is no flag --%s", e.GetSpecifiedName())
@@ -69,10 +69,10 @@ func flagError(c *cobra.Command, err error) error {
 	return err
 }
 
-// nearest returns a flag that is similar to name, "" if none is: as cobra finds similar commands.
-func nearest(c *cobra.Command, name string) string {
+// similarFlag returns the name of a flag that is similar to name, "" if none is, as cobra finds similar commands.
+func similarFlag(c *cobra.Command, name string) string {
 	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
-	for _, f := range byName(c) {
+	for _, f := range sortedFlags(c) {
 		if !f.Hidden {
 			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 		}

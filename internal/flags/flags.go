@@ -1,4 +1,4 @@
-// Package flags defines every flag that programs share, once, and gives every flag an environment variable.
+// Package flags defines the flags that several programs share, and gives every flag an environment variable.
 //
 // The value of a flag comes from, in this order: the command line; the program's own variable, which is its prefix and
 // the flag's name in capitals (UNLOCKER_ETCD_ENDPOINTS); for the connection to etcd, etcdctl's variable
@@ -44,7 +44,7 @@ func Etcd(fs *pflag.FlagSet) *etcdconn.Settings {
 	fs.StringVar(&s.PasswordFile, "etcd.password-file", "",
 		"`file` with the password of the etcd user; reread at every login")
 	fs.DurationVar(&s.RequestTimeout, "etcd.request-timeout", s.RequestTimeout, "timeout of one request to etcd")
-	likeEtcdctl(fs, &s)
+	addEtcdctlVariables(fs, &s)
 	return &s
 }
 
@@ -64,11 +64,11 @@ func Locks(fs *pflag.FlagSet) *LockSettings {
 	return s
 }
 
-// Log defines the flags of the log.
+// Log defines the flags for logging.
 func Log(fs *pflag.FlagSet) *daemon.LogSettings {
 	s := &daemon.LogSettings{}
-	choice(fs, &s.Level, daemon.LogLevels(), "log.level", "info", "lowest `level` to log")
-	choice(fs, &s.Format, daemon.LogFormats(), "log.format", "auto",
+	enumVar(fs, &s.Level, daemon.LogLevels(), "log.level", "info", "lowest `level` to log")
+	enumVar(fs, &s.Format, daemon.LogFormats(), "log.format", "auto",
 		"`format` of the log on stderr (auto is console on a terminal, json elsewhere)")
 	return s
 }
@@ -122,21 +122,21 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 	return &p
 }
 
-// choice defines a flag whose value is one of some words.
-func choice(fs *pflag.FlagSet, target *string, words []string, name, value, usage string) {
+// enumVar defines a flag whose value is one of these words.
+func enumVar(fs *pflag.FlagSet, target *string, words []string, name, value, usage string) {
 	*target = value
-	fs.Var(&choiceValue{target, words}, name, usage+": "+strings.Join(words, ", "))
+	fs.Var(&enumValue{target, words}, name, usage+": "+strings.Join(words, ", "))
 }
 
-type choiceValue struct {
+type enumValue struct {
 	target *string
 	words  []string
 }
 
-func (v *choiceValue) String() string { return *v.target }
-func (v *choiceValue) Type() string   { return "string" }
+func (v *enumValue) String() string { return *v.target }
+func (v *enumValue) Type() string   { return "string" }
 
-func (v *choiceValue) Set(word string) error {
+func (v *enumValue) Set(word string) error {
 	if !slices.Contains(v.words, word) {
 		return fmt.Errorf("it must be one of %s", strings.Join(v.words, ", "))
 	}
@@ -159,7 +159,7 @@ func (v *prefixValue) Set(prefix string) error {
 	return nil
 }
 
-// abandonedValue is whether abandoned locks are unlocked, written as report or unlock.
+// abandonedValue is the value of --sweep.abandoned: report or unlock.
 type abandonedValue bool
 
 func (v *abandonedValue) String() string {
@@ -183,10 +183,10 @@ func (v *abandonedValue) Set(word string) error {
 	return nil
 }
 
-// sourced is the value of a flag that can be set by other variables besides its own.
-type sourced struct {
+// multiSource is the value of a flag that other variables besides its own can set.
+type multiSource struct {
 	pflag.Value
-	more []source
+	sources []source
 }
 
 // source is another variable for a flag. If it is the program's own, its name has no prefix yet.
@@ -196,8 +196,8 @@ type source struct {
 	set  func(string) error
 }
 
-// likeEtcdctl lets the flags of the connection fall back on etcdctl's variables.
-func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
+// addEtcdctlVariables makes the flags of the connection fall back to etcdctl's variables.
+func addEtcdctlVariables(fs *pflag.FlagSet, s *etcdconn.Settings) {
 	for flag, name := range map[string]string{
 		"etcd.endpoints": "ETCDCTL_ENDPOINTS", "etcd.cacert": "ETCDCTL_CACERT", "etcd.cert": "ETCDCTL_CERT",
 		"etcd.key":                      "ETCDCTL_KEY",
@@ -205,7 +205,7 @@ func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
 		"etcd.request-timeout":          "ETCDCTL_COMMAND_TIMEOUT",
 	} {
 		f := fs.Lookup(flag)
-		f.Value = &sourced{f.Value, []source{{name: name, set: f.Value.Set}}}
+		f.Value = &multiSource{f.Value, []source{{name: name, set: f.Value.Set}}}
 	}
 	password := func(p string) error {
 		s.Password = p
@@ -213,7 +213,7 @@ func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
 	}
 	// etcdctl accepts user:password. That password is for that user only, and only if no other is given.
 	user := fs.Lookup("etcd.user")
-	user.Value = &sourced{user.Value, []source{{name: "ETCDCTL_USER", set: func(v string) error {
+	user.Value = &multiSource{user.Value, []source{{name: "ETCDCTL_USER", set: func(v string) error {
 		var p string
 		s.User, p, _ = strings.Cut(v, ":")
 		if s.Password == "" && s.PasswordFile == "" {
@@ -222,7 +222,7 @@ func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
 		return nil
 	}}}}
 	file := fs.Lookup("etcd.password-file")
-	file.Value = &sourced{file.Value, []source{
+	file.Value = &multiSource{file.Value, []source{
 		{name: "ETCD_PASSWORD", own: true, set: password}, {name: "ETCDCTL_PASSWORD", set: password},
 	}}
 }

@@ -28,7 +28,7 @@ func usage(c *cobra.Command) error {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
 	}
 	printCommands(&b, c)
-	for _, g := range groups(described(c)) {
+	for _, g := range groups(describedFlags(c)) {
 		fmt.Fprintf(&b, "\n%s:\n", g.title)
 		for _, f := range g.flags {
 			printFlag(&b, c, f)
@@ -47,7 +47,7 @@ func printCommands(w io.Writer, c *cobra.Command) {
 	for _, g := range append(c.Groups(), &cobra.Group{Title: "Commands"}) {
 		heading := "\n" + g.Title + ":\n"
 		for _, below := range c.Commands() {
-			if below.GroupID == g.ID && listed(below) {
+			if below.GroupID == g.ID && isListed(below) {
 				fmt.Fprintf(w, "%s  %-*s %s\n", heading, below.NamePadding(), below.Name(), below.Short)
 				heading = ""
 			}
@@ -55,8 +55,8 @@ func printCommands(w io.Writer, c *cobra.Command) {
 	}
 }
 
-// listed reports whether help lists the command, or the topic.
-func listed(c *cobra.Command) bool {
+// isListed reports whether help lists the command, or the topic.
+func isListed(c *cobra.Command) bool {
 	return c.IsAvailableCommand() || c.Name() == "help" || c.IsAdditionalHelpTopicCommand()
 }
 
@@ -77,7 +77,7 @@ func printFlag(w io.Writer, c *cobra.Command, f *pflag.Flag) {
 	if d := defaultOf(f); d != "" {
 		facts = append(facts, "default "+d)
 	}
-	if v := names(c, f); len(v) > 1 {
+	if v := variableNames(c, f); len(v) > 1 {
 		facts = append(facts, "also $"+strings.Join(v[1:], ", $"))
 	}
 	if len(facts) > 0 {
@@ -93,7 +93,7 @@ func printFlag(w io.Writer, c *cobra.Command, f *pflag.Flag) {
 // printVariables names the variable of one flag: those of the others are alike.
 func printVariables(w io.Writer, c *cobra.Command) {
 	for _, f := range ownFlags(c) {
-		if v := names(c, f); len(v) > 0 {
+		if v := variableNames(c, f); len(v) > 0 {
 			fmt.Fprintf(w, "\nEnvironment: $%s for --%s, and so on.\n", v[0], f.Name)
 			return
 		}
@@ -131,7 +131,7 @@ func defaultOf(f *pflag.Flag) string {
 	}
 }
 
-func names(c *cobra.Command, f *pflag.Flag) (all []string) {
+func variableNames(c *cobra.Command, f *pflag.Flag) (all []string) {
 	for _, v := range variables(c, f) {
 		all = append(all, v.name)
 	}
@@ -172,18 +172,19 @@ func groups(flags []*pflag.Flag) []group {
 	return all
 }
 
-// described returns the flags that the help of the command describes. Every command has --help: the root's describes it.
-func described(c *cobra.Command) []*pflag.Flag {
+// describedFlags returns the flags that the help of the command describes. Every command has --help: the root's
+// describes it.
+func describedFlags(c *cobra.Command) []*pflag.Flag {
 	return slices.DeleteFunc(ownFlags(c), func(f *pflag.Flag) bool { return f.Name == "help" && c.HasParent() })
 }
 
 // ownFlags returns the flags that the command itself defines.
-func ownFlags(c *cobra.Command) []*pflag.Flag { return visible(c.LocalFlags()) }
+func ownFlags(c *cobra.Command) []*pflag.Flag { return visibleFlags(c.LocalFlags()) }
 
 // inheritedFlags returns the flags that the commands above define for it.
 func inheritedFlags(c *cobra.Command) (all []*pflag.Flag) {
 	c.VisitParents(func(above *cobra.Command) {
-		for _, f := range visible(above.PersistentFlags()) {
+		for _, f := range visibleFlags(above.PersistentFlags()) {
 			if c.InheritedFlags().Lookup(f.Name) != nil {
 				all = append(all, f)
 			}
@@ -192,7 +193,7 @@ func inheritedFlags(c *cobra.Command) (all []*pflag.Flag) {
 	return all
 }
 
-func visible(fs *pflag.FlagSet) (all []*pflag.Flag) {
+func visibleFlags(fs *pflag.FlagSet) (all []*pflag.Flag) {
 	fs.SortFlags = false
 	fs.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -221,7 +222,7 @@ func Table(c *cobra.Command) string {
 	return table(c, append(ownFlags(c), inheritedFlags(c)...), true)
 }
 
-// OwnTable lists in Markdown the flags that the command itself defines, which have no variables. It is empty if there are
+// OwnTable lists in Markdown the flags that the command itself defines, without variables. It is empty if there are
 // none except --help.
 func OwnTable(c *cobra.Command) string { return table(c, ownFlags(c), false) }
 
@@ -236,7 +237,7 @@ func table(c *cobra.Command, flags []*pflag.Flag, variables bool) string {
 			kind, text := pflag.UnquoteUsage(f)
 			cells := []string{code(strings.TrimRight("--"+f.Name+" "+kind, " ")), code(defaultOf(f))}
 			if variables {
-				cells = append(cells, code(strings.Join(names(c, f), "` `")))
+				cells = append(cells, code(strings.Join(variableNames(c, f), "` `")))
 			}
 			cells = append(cells, strings.NewReplacer("|", "\\|", "\n", " ").Replace(text))
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))

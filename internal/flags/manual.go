@@ -81,7 +81,7 @@ func (m Manual) options(b *strings.Builder) {
 			if d := defaultOf(f); d != "" {
 				fmt.Fprintf(b, ".br\nDefault: %s\n", roff(d))
 			}
-			if v := names(m.Command, f); len(v) > 0 {
+			if v := variableNames(m.Command, f); len(v) > 0 {
 				fmt.Fprintf(b, ".br\nEnvironment: %s\n", roff(strings.Join(v, ", ")))
 			}
 		}

@@ -12,8 +12,8 @@ import (
 
 const day = 24 * time.Hour
 
-// CloseBy is the time left at which a countdown begins to show seconds.
-const CloseBy = 2 * time.Minute
+// SecondsBelow is the remaining time below which a countdown shows seconds.
+const SecondsBelow = 2 * time.Minute
 
 // Duration formats d in at most two units: 42s, 14m, 3h 10m, 2d 4h, 12d. It is rounded down; a negative one is 0s.
 func Duration(d time.Duration) string {
@@ -23,14 +23,14 @@ func Duration(d time.Duration) string {
 	case d < time.Hour:
 		return fmt.Sprintf("%dm", d/time.Minute)
 	case d < day:
-		return two(d/time.Hour, "h", d%time.Hour/time.Minute, "m")
+		return twoUnits(d/time.Hour, "h", d%time.Hour/time.Minute, "m")
 	case d < 10*day:
-		return two(d/day, "d", d%day/time.Hour, "h")
+		return twoUnits(d/day, "d", d%day/time.Hour, "h")
 	}
 	return fmt.Sprintf("%dd", d/day)
 }
 
-func two(a time.Duration, unitA string, b time.Duration, unitB string) string {
+func twoUnits(a time.Duration, unitA string, b time.Duration, unitB string) string {
 	s := strconv.FormatInt(int64(a), 10) + unitA
 	if b == 0 {
 		return s
@@ -44,27 +44,27 @@ func Countdown(d time.Duration) string {
 	switch {
 	case d >= day:
 		return Duration(d.Round(time.Hour))
-	case d >= CloseBy:
+	case d >= SecondsBelow:
 		return Duration(d.Round(time.Minute))
 	}
-	return digits(max(0, d) + time.Second - 1)
+	return minutesSeconds(max(0, d) + time.Second - 1)
 }
 
 // Overdue formats the time since a deadline: +0:34, later +14m.
 func Overdue(d time.Duration) string {
-	if d >= CloseBy {
+	if d >= SecondsBelow {
 		return "+" + Duration(d)
 	}
-	return "+" + digits(max(0, d))
+	return "+" + minutesSeconds(max(0, d))
 }
 
-// digits formats minutes and seconds.
-func digits(d time.Duration) string {
+// minutesSeconds formats minutes and seconds.
+func minutesSeconds(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", d/time.Minute, d%time.Minute/time.Second)
 }
 
-// Exact is a length of time as a command line takes it, without what is zero at its end: "45m", "1h30m".
-func Exact(d time.Duration) string {
+// FlagDuration formats d as a command line takes it, without trailing zero units: "45m", "1h30m".
+func FlagDuration(d time.Duration) string {
 	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
@@ -111,13 +111,13 @@ func RelativeWords(t, now time.Time) string {
 	case d.Abs() < time.Second:
 		return "just now"
 	case d > 0:
-		return "in " + DurationWords(nearest(d))
+		return "in " + DurationWords(roundToUnit(d))
 	}
 	return DurationWords(-d) + " ago"
 }
 
-// nearest rounds the time left to the unit that [DurationWords] uses.
-func nearest(d time.Duration) time.Duration {
+// roundToUnit rounds the time left to the unit that [DurationWords] uses.
+func roundToUnit(d time.Duration) time.Duration {
 	for _, unit := range []time.Duration{day, time.Hour, time.Minute} {
 		if d.Round(time.Second) >= 2*unit {
 			return d.Round(unit)

@@ -163,23 +163,23 @@ func (b *builder) spans() []Span {
 	return b.done
 }
 
-// Clip shortens s to at most most bytes plus an ellipsis. It never cuts a character in two.
-func Clip(s string, most int) string {
-	if len(s) <= most {
+// Clip shortens s to maxBytes plus an ellipsis. It never cuts a character in two.
+func Clip(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
 		return s
 	}
-	return Cut(s, most) + "…"
+	return Cut(s, maxBytes) + "…"
 }
 
-// Cut shortens s to at most most bytes and never cuts a character in two.
-func Cut(s string, most int) string {
-	if len(s) <= most {
+// Cut shortens s to maxBytes. It never cuts a character in two.
+func Cut(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
 		return s
 	}
-	for n := most; n > 0 && n > most-utf8.UTFMax; n-- {
+	for n := maxBytes; n > 0 && n > maxBytes-utf8.UTFMax; n-- {
 		if utf8.RuneStart(s[n]) {
 			return s[:n]
 		}
 	}
-	return s[:most] // not UTF-8 there, so no character to keep whole
+	return s[:maxBytes] // not UTF-8 there, so no character to keep whole
 }

@@ -120,7 +120,7 @@ var readerSuites = []suite{
 		{"daemon-status", `errors.As(err, &coded)`, `false`, "TestExitStatusAndSentence"},
 		{"daemon-part", `p.err == nil`, `true`, "TestFailedPartStopsTheOthersAtOnce"},
 		{"daemon-draining", `if «draining» {`, `false`, "TestPartsStopInOrderAfterTheDelay"},
-		{"daemon-unread", `len(s.unread) == maxScrapes`, `false`,
+		{"daemon-unread", `len(s.sending) == maxScrapes`, `false`,
 			"TestOldestStalledScrapeIsCutOff"},
 		{"daemon-profiles", `o.Pprof`, `true`, "TestMetricsAreServedAndProfilesOnlyOnRequest"},
 		{"daemon-same-port", `other == s.Address`, `false`, "TestBadWebSettingsAreRefused"},

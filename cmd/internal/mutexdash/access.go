@@ -51,7 +51,7 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 			"unlock needs")
 }
 
-// read reads the files that the flags name and says what contradicts.
+// read reads the files that the flags name, and returns an error if the options contradict each other.
 func (o *accessOptions) read(webConfig string, log zerolog.Logger) (access.Config, error) {
 	a := access.Config{Source: access.Source(o.identity), Header: o.header, GroupsHeader: o.groups}
 	if a.Source != access.SourceHeader && (o.header != defaultHeader || o.groups != "") {
@@ -66,7 +66,7 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (access.Confi
 		if a.Permissions, err = readPermissions(o.permissions); err != nil {
 			return a, err
 		}
-		a.Reread = rereading(o.permissions, a.Permissions, log)
+		a.Reread = rereadPermissions(o.permissions, a.Permissions, log)
 	}
 	switch a.Source {
 	case access.SourceBasic:
@@ -102,9 +102,9 @@ func readPermissions(file string) (*access.Permissions, error) {
 	return p, nil
 }
 
-// rereading returns the permissions as the file has them now: a revoked one must end at once. While the file cannot be
-// read or is wrong, the last sound ones count.
-func rereading(file string, now *access.Permissions, log zerolog.Logger) func() *access.Permissions {
+// rereadPermissions returns a function that returns the current permissions of the file, because revoking one must take
+// effect at once. While the file is unreadable or invalid, the last valid permissions apply.
+func rereadPermissions(file string, now *access.Permissions, log zerolog.Logger) func() *access.Permissions {
 	var (
 		mu      sync.Mutex
 		read    []byte

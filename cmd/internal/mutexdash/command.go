@@ -1,4 +1,4 @@
-// Package mutexdash is mutexdash as a command: its flags, and the wiring of the dashboard to the view and the store.
+// Package mutexdash has the command mutexdash: its flags, and the wiring of the dashboard to the view and the store.
 package mutexdash
 
 import (
@@ -31,8 +31,8 @@ type options struct {
 	hosts          []string
 	alertmanager   string
 	access         accessOptions
-	given          []setup.Setting
-	pulse          time.Duration // between two signs of life of etcd
+	changedFlags   []setup.Setting
+	pulse          time.Duration // how often etcd reports its progress
 }
 
 // Command returns the program as a command.
@@ -51,7 +51,7 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.given = given(cmd.Flags())
+			o.changedFlags = changedFlags(cmd.Flags())
 			return run(cmd.Context(), o)
 		},
 	}
@@ -59,7 +59,7 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	o.etcd = flags.Etcd(fs)
 	o.locks = flags.Locks(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})
-	o.appearance(fs)
+	o.appearanceFlags(fs)
 	o.access.flags(fs)
 	o.log = flags.Log(fs)
 	flags.Version(cmd, build.Current().Line("mutexdash"))
@@ -67,8 +67,8 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	return cmd
 }
 
-// appearance defines the flags for the appearance of the pages.
-func (o *options) appearance(fs *pflag.FlagSet) {
+// appearanceFlags defines the flags for the appearance of the pages.
+func (o *options) appearanceFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.environment, "web.environment", "",
 		"`name` of the environment, shown on top of every page; names with \"prod\" in them share one colour")
 	fs.BoolVar(&o.hideBacktraces, "web.hide-backtraces", false, "hide where in the code locks were taken")
@@ -90,8 +90,8 @@ func (o *options) appearance(fs *pflag.FlagSet) {
 			"and all IP addresses; comma-separated or repeated")
 }
 
-// given returns the flags that differ from their default, from whatever source, except those that may hold a secret.
-func given(fs *pflag.FlagSet) []setup.Setting {
+// changedFlags returns the flags that differ from their defaults, set on the command line or by variables.
+func changedFlags(fs *pflag.FlagSet) []setup.Setting {
 	var list []setup.Setting
 	fs.VisitAll(func(f *pflag.Flag) {
 		value := f.Value.String()
@@ -99,7 +99,7 @@ func given(fs *pflag.FlagSet) []setup.Setting {
 		case value == f.DefValue || f.Name == "help" || f.Name == "version":
 			return
 		case f.Name == "etcd.endpoints":
-			value = strings.Join(public(strings.Split(strings.Trim(value, "[]"), ",")), ",")
+			value = strings.Join(withoutCredentials(strings.Split(strings.Trim(value, "[]"), ",")), ",")
 		}
 		list = append(list, setup.Setting{Name: f.Name, Value: value, Public: isPublic(f.Name)})
 	})

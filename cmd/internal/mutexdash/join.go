@@ -34,7 +34,7 @@ type components struct {
 	reload      daemon.Reload
 }
 
-// connect makes the connection to etcd and what reads from it. It does not contact etcd.
+// connect creates the connection to etcd, and the components that read from it. It does not contact etcd.
 func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components, error) {
 	r := &components{requests: etcdconn.NewRequests(namespace), connections: etcdconn.NewConnections(*o.etcd)}
 	var err error
@@ -48,7 +48,7 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 	return r, nil
 }
 
-// watch makes the view, which tells the dashboard what went.
+// watch creates the view, which reports ended holds to the dashboard.
 func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
 		lockview.Options{
@@ -58,12 +58,12 @@ func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 			},
 			Taken: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Took(w) },
 		})
-	r.trouble = wiring.Trouble(r.client, layout, r.view, log)
+	r.trouble = wiring.NewTrouble(r.client, layout, r.view, log)
 }
 
-// join creates the dashboard and joins it to the view and the store.
+// join creates the dashboard, and connects it to the view and the store.
 func (r *components) join(o options, layout protocol.Layout, identities access.Config, log zerolog.Logger) error {
-	config, err := o.appearanceOf()
+	config, err := o.appearanceConfig()
 	if err != nil {
 		return err
 	}
@@ -71,8 +71,8 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.Access = identities
 	config.Log = log
 	config.Layout = layout
-	config.Endpoints = public(o.etcd.Endpoints)
-	config.View = shown{view, o.pulse, r.trouble}
+	config.Endpoints = withoutCredentials(o.etcd.Endpoints)
+	config.View = viewWithTrouble{view, o.pulse, r.trouble}
 	config.Store = r.store
 	config.Operator = r.store
 	config.Unclaimed = wiring.Unclaimed(r.view)
@@ -93,15 +93,15 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	return err
 }
 
-// shown is a view that knows why it is not current.
-type shown struct {
+// viewWithTrouble is a view whose freshness says why it is not up to date.
+type viewWithTrouble struct {
 	*lockview.View
 	pulse   time.Duration
 	trouble *etcdconn.Trouble
 }
 
 // Fresh implements [setup.View].
-func (s shown) Fresh() protocol.Freshness {
+func (s viewWithTrouble) Fresh() protocol.Freshness {
 	f := s.View.Fresh()
 	f.ProgressInterval = s.pulse
 	f.Class = string(s.trouble.Class())
@@ -109,14 +109,14 @@ func (s shown) Fresh() protocol.Freshness {
 	return f
 }
 
-// members are the endpoints of etcd as pages show them.
+// members returns the members of etcd for the status page.
 func members(h *etcdconn.Health) []setup.Member {
 	if h == nil {
 		return nil
 	}
 	var list []setup.Member
 	for _, m := range h.Members {
-		shown := setup.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
+		shown := setup.Member{Endpoint: withoutCredentials([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
 			Quota: m.Quota, Problem: cmp.Or(m.Problem, m.Outdated)}
 		switch {
 		case m.Problem != "":
@@ -140,8 +140,8 @@ func alarm(h *etcdconn.Health) string {
 	return h.Alarms[0].Explain()
 }
 
-// public returns the endpoints without any user and password in them.
-func public(endpoints []string) []string {
+// withoutCredentials removes user and password from endpoints.
+func withoutCredentials(endpoints []string) []string {
 	shown := make([]string, len(endpoints))
 	for i, e := range endpoints {
 		if u, err := url.Parse(e); err == nil && u.Host != "" {

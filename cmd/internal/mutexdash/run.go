@@ -48,12 +48,12 @@ func run(ctx context.Context, o options) error {
 	}
 	registry := daemon.NewRegistry(namespace)
 	registry.MustRegister(r.pages, r.requests, wiring.ViewMetrics(namespace, r.view, r.health.Alarms))
-	r.reload = daemon.Reload{Check: o.files, Log: log, Use: r.connections.Renew}
+	r.reload = daemon.Reload{Check: o.checkFiles, Log: log, Apply: r.connections.Renew}
 	return r.serve(ctx, o, registry, log)
 }
 
-// files returns one sentence about what is wrong with the files that a reload reads.
-func (o options) files() error {
+// checkFiles returns an error, in one sentence, if a file that a reload reads is invalid.
+func (o options) checkFiles() error {
 	if err := cmp.Or(o.etcd.Check(), o.web.Check()); err != nil || o.access.permissions == "" {
 		return err
 	}
@@ -61,15 +61,15 @@ func (o options) files() error {
 	return err
 }
 
-// namespace is the first word of the metrics.
+// namespace is the prefix of the metrics.
 const namespace = "mutexdash"
 
-// appearanceOf is the part of the configuration that follows from flags alone.
-func (o options) appearanceOf() (setup.Config, error) {
+// appearanceConfig returns the part of the configuration that depends on flags only.
+func (o options) appearanceConfig() (setup.Config, error) {
 	config := setup.Config{
 		Explain: etcdconn.Explain, Now: time.Now,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Environment: o.environment,
-		Version: build.Current().Version, Settings: o.given, HideBacktraces: o.hideBacktraces,
+		Version: build.Current().Version, Settings: o.changedFlags, HideBacktraces: o.hideBacktraces,
 		MinRefresh: o.minRefresh, HSTS: o.hsts, Hosts: slices.Clone(o.hosts),
 		Alertmanager: o.alertmanager,
 	}
@@ -102,7 +102,7 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 		}
 		return nil
 	})
-	wiring.Ready(ready, r.view, r.trouble)
+	wiring.AddEtcdCondition(ready, r.view, r.trouble)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	front := &daemon.Server{Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
 		Handler: r.pages, Drain: o.web.ShutdownTimeout, Log: log}

@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// check returns one sentence about what cannot work, before anything is opened.
+// check returns an error, in one sentence, if the options cannot work. It opens nothing.
 func (o options) check() error {
 	_, err := o.mode()
 	return daemon.Usage(cmp.Or(err, o.sweep.Check(), o.checkAbandoned(), o.checkExclude(), o.checkMetrics(),

@@ -57,7 +57,7 @@ func (d *deadlockLogger) search() {
 		_, before := d.found[key]
 		if _, logged := d.logged[key]; before && !logged && len(d.logged) < maxLogged {
 			d.logged[key] = c
-			describe(d.log.Warn(), c).Str("waits", waits(c)).
+			describe(d.log.Warn(), c).Str("waits", describeWaits(c)).
 				Msg("processes wait for each other's locks, maybe forever")
 		}
 	}
@@ -79,8 +79,8 @@ func describe(e *zerolog.Event, c deadlock.Cycle) *zerolog.Event {
 	return e
 }
 
-// waits describes the waits: "billing on host-1:7 waits for orders, held by search on host-2:8; …".
-func waits(c deadlock.Cycle) string {
+// describeWaits describes the waits: "billing on host-1:7 waits for orders, held by search on host-2:8; …".
+func describeWaits(c deadlock.Cycle) string {
 	steps, more := c.Describe(maxWaits)
 	if more > 0 {
 		steps = append(steps, fmt.Sprintf("and %d more", more))

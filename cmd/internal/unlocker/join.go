@@ -28,7 +28,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// namespace is the first word of the metrics.
+// namespace is the prefix of the metrics.
 const namespace = "unlocker"
 
 type components struct {
@@ -42,10 +42,10 @@ type components struct {
 	sweeper *sweeper.Sweeper
 	pods    *pod.Witness // nil if not configured
 
-	refused atomic.Pointer[string] // why etcd refused our last write; nil if it did not
+	writeRefusal atomic.Pointer[string] // why etcd refused our last write; nil if it was accepted
 }
 
-// join creates the components and gives each the functions of others that it needs.
+// join creates the components, and connects each to the others that it needs.
 func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, error) {
 	layout, err := o.locks.Layout()
 	if err != nil {
@@ -62,7 +62,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 			Died:    func(lock *metadata.Record) { r.sweeper.HolderDied(lock.Name) },
 			Explain: etcdconn.Explain, Log: log,
 		})
-	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
+	r.trouble = wiring.NewTrouble(etcd, layout, r.view, log)
 	shown := wiring.Metrics(func() staleness.Policy { return *o.sweep }, r.view)
 	r.cycles = shown.Deadlocks
 	excluded, err := text.Globs(o.exclude...)
@@ -74,7 +74,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	shown.SeriesLimit = o.seriesLimit
 	shown.Attributes = o.attributes
 	r.metrics = lockmetrics.New(shown)
-	if r.config, err = r.swept(o, log); err != nil {
+	if r.config, err = r.sweeperConfig(o, log); err != nil {
 		return nil, err
 	}
 	if r.pods, err = r.witnessPods(o, log); err != nil {
@@ -84,8 +84,8 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	return r, err
 }
 
-// swept connects the sweeper to the view and the store.
-func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
+// sweeperConfig returns the sweeper's configuration, with its access to the view and the store.
+func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Config, error) {
 	view, store := r.view, r.store
 	mode, err := o.mode()
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error
 				p.WitnessTrouble = r.pods.Problem()
 			}
 			head, err := store.Announce(ctx, p)
-			return head.Revision, head.RaftTerm, r.wrote(err, o.locks.Prefix)
+			return head.Revision, head.RaftTerm, r.noteWrite(err, o.locks.Prefix)
 		},
 		Remove: store.AutoUnlock,
 		Peers:  func() []sweeper.Peer { return peers(view.Unlockers()) },
@@ -151,35 +151,35 @@ func offsets(all []etcdconn.Offset) []time.Duration {
 	return known
 }
 
-// wrote notes whether etcd refuses our writes, from the outcome of one, and explains that for operators. That it does
-// not answer is another condition.
-func (r *components) wrote(err error, prefix string) error {
+// noteWrite records whether etcd refuses our writes, and returns the error of a write as a sentence for operators. An
+// unreachable etcd is another condition.
+func (r *components) noteWrite(err error, prefix string) error {
 	if err == nil {
-		r.refused.Store(nil)
+		r.writeRefusal.Store(nil)
 		return nil
 	}
-	said := etcdconn.Explain(err)
+	sentence := etcdconn.Explain(err)
 	switch etcdconn.Classify(err) {
 	case etcdconn.Permission:
-		said += "; an unlocker needs readwrite on the prefix " + prefix
-		r.refused.Store(&said)
+		sentence += "; an unlocker needs readwrite on the prefix " + prefix
+		r.writeRefusal.Store(&sentence)
 	case etcdconn.NoSpace:
-		r.refused.Store(&said)
+		r.writeRefusal.Store(&sentence)
 	}
-	return errors.New(said)
+	return errors.New(sentence)
 }
 
-// writes is the readiness condition that etcd accepts our writes. Without them this unlocker removes nothing and cannot
-// announce itself.
-func (r *components) writes() error {
-	if said := r.refused.Load(); said != nil {
-		return errors.New(*said)
+// checkWrites is the readiness condition that etcd accepts our writes. Otherwise this unlocker removes nothing and
+// cannot announce itself.
+func (r *components) checkWrites() error {
+	if sentence := r.writeRefusal.Load(); sentence != nil {
+		return errors.New(*sentence)
 	}
 	return nil
 }
 
-// explained replaces err by a sentence for operators.
-func explained(err error) error {
+// explainedError returns err as a sentence for operators.
+func explainedError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (h *historyTrimmer) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			h.log.Warn().Err(explained(err)).Msg("the history could not be trimmed")
+			h.log.Warn().Err(explainedError(err)).Msg("the history could not be trimmed")
 		case n > 0:
 			h.log.Info().Int("endings", n).Msg("the oldest endings were deleted from the history")
 		}

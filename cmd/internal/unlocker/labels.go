@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// checkLabelAttributes refuses attributes that cannot become labels of the series of locks.
+// checkLabelAttributes returns an error for attributes that cannot become labels of the series of locks.
 func checkLabelAttributes(names []string) error {
 	const flag = "--metrics.label-attribute"
 	for i, name := range names {
@@ -27,7 +27,7 @@ func isLabelName(name string) bool {
 	return regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) && !strings.HasPrefix(name, "__")
 }
 
-// ownLabels are the labels that the series of locks, and the alerts made from them, have anyway.
+// ownLabels returns the labels that the series of locks, and alerts about them, always have.
 func ownLabels() []string {
 	return []string{"alertname", "severity", "lock", "locks", "holders", "owner", "hostname", "cause", "purpose",
 		"state", "cluster", "namespace", "job", "instance"}

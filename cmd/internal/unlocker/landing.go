@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/build"
 )
 
-// below serves the routes below prefix.
-func below(prefix string, routes http.Handler) http.Handler {
+// withPrefix returns a handler that serves the routes below prefix.
+func withPrefix(prefix string, routes http.Handler) http.Handler {
 	if prefix == "" {
 		return routes
 	}

@@ -93,7 +93,7 @@ func TestDeadlockLogLineHasWaitersLocksAndTimes(t *testing.T) {
 	c := cycleOf("a", "b\n")
 	c.Waits[0].Held = append(c.Waits[0].Held, deadlock.Process{Owner: "c"})
 	logger := zerolog.New(&log)
-	describe(logger.Warn(), c).Str("waits", waits(c)).Send()
+	describe(logger.Warn(), c).Str("waits", describeWaits(c)).Send()
 	for _, want := range []string{`"since":"2023-11-14T22:13:20Z"`, `"holders":"a on host:7, b� on host:7~`,
 		`a on host:7 waits for of-b�, held by b� on host:7 and 1 more; ` +
 			`b� on host:7 waits for of-a, held by a on host:7`} {
@@ -121,7 +121,7 @@ func TestLoggedCyclesAreLimited(t *testing.T) {
 	for i := range owners {
 		owners[i] = strings.Repeat(fmt.Sprint(i), 500)
 	}
-	if n := len(waits(cycleOf(owners...))); n > 5000 {
+	if n := len(describeWaits(cycleOf(owners...))); n > 5000 {
 		t.Errorf("a line of %d bytes", n)
 	}
 }

@@ -1,5 +1,5 @@
-// Package unlocker is the unlocker as a command: its flags, its wiring, its landing page. It is a package so that
-// mutexdev can run the same program.
+// Package unlocker has the command unlocker: flags, wiring, landing page. It is a package so that mutexdev can run the
+// same program.
 package unlocker
 
 import (
@@ -55,9 +55,9 @@ func run(ctx context.Context, o options) error {
 		registry.MustRegister(r.pods)
 	}
 	ready := &daemon.Readiness{}
-	ready.Add("locks", r.listed)
-	wiring.Ready(ready, r.view, r.trouble)
-	ready.Add("writes", r.writes)
+	ready.Add("locks", r.checkListed)
+	wiring.AddEtcdCondition(ready, r.view, r.trouble)
+	ready.Add("writes", r.checkWrites)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	landing, err := landingPage(o.dashboard, o.web.Pprof)
 	if err != nil {
@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) error {
 	server := &daemon.Server{
 		Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
 		Drain: o.web.ShutdownTimeout, Log: log,
-		Handler: below(o.web.Prefix(), routes),
+		Handler: withPrefix(o.web.Prefix(), routes),
 	}
 	address, err := server.Listen()
 	if err != nil {
@@ -78,7 +78,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	policy(log.Info(), r.config).Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
+	logPolicy(log.Info(), r.config).Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", o.reload(connections, log).Run)
@@ -100,11 +100,11 @@ func run(ctx context.Context, o options) error {
 	group.Add("deadlocks", newDeadlockLogger(r.cycles, log).Run)
 	group.Add("sweeper", r.sweeper.Run)
 	err = group.Run(ctx)
-	r.leave(log)
+	r.deletePresence(log)
 	return err
 }
 
-// probes returns a server for probers that cannot log in, such as Kubernetes; nil without an address.
+// probes returns a server for probes that cannot log in, such as those of Kubernetes; nil without an address.
 func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
 	if address == "" {
 		return nil, nil
@@ -118,8 +118,8 @@ func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
 	return s, err
 }
 
-// policy adds what is removed, and when, to a log line.
-func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
+// logPolicy adds the policy to a log line.
+func logPolicy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 	return e.Str("version", c.Version).Str("instance", c.ID).Str("policy", string(c.Mode)).
 		Stringer("clock_skew", c.Policy.ClockSkew).Stringer("min_warning", c.Policy.MinWarning).
 		Stringer("default_alert_after", c.Policy.DefaultAlertAfter).
@@ -129,8 +129,8 @@ func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 		Strs("exclude", c.Exclude)
 }
 
-// listed is the readiness condition that the locks have been listed once.
-func (r *components) listed() error {
+// checkListed is the readiness condition that all locks have been read once.
+func (r *components) checkListed() error {
 	f := r.view.Fresh()
 	if !f.HeardAt.IsZero() {
 		return nil
@@ -138,8 +138,8 @@ func (r *components) listed() error {
 	return errors.New("not read yet: " + wiring.Cause(f, r.trouble))
 }
 
-// leave deletes our presence record, so that it need not expire.
-func (r *components) leave(log zerolog.Logger) {
+// deletePresence deletes our presence record, which would otherwise last until its lease expires.
+func (r *components) deletePresence(log zerolog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := r.store.Leave(ctx, r.config.ID); err != nil {
@@ -241,6 +241,6 @@ func (o options) reload(connections *etcdconn.Connections, log zerolog.Logger) d
 	return daemon.Reload{
 		Log:   log,
 		Check: func() error { return cmp.Or(o.etcd.Check(), o.web.Check()) },
-		Use:   connections.Renew,
+		Apply: connections.Renew,
 	}
 }

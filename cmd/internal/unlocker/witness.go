@@ -26,7 +26,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/witness/pod"
 )
 
-// witnessNamespace is the first words of the metrics of a witness.
+// witnessNamespace is the prefix of the metrics of a witness.
 const witnessNamespace = "unlocker_witness"
 
 // witnessOptions holds the values of the flags of a witness.
@@ -43,15 +43,15 @@ type witnessOptions struct {
 func witnessCommand() *cobra.Command {
 	var o witnessOptions
 	cmd := &cobra.Command{
-		Use: "witness", Short: "state which holders of locks on this machine have ended", Args: cobra.NoArgs,
-		Long: `Run a witness of this machine. It watches the processes here that hold locks, and tells etcd as soon
-as one of them has ended, however it ended. An unlocker need not wait for the deadlines of such locks.
+		Use: "witness", Short: "Report holders on this machine that have died", Args: cobra.NoArgs,
+		Long: `Run a witness of this machine. It watches the processes that hold locks, and records in etcd as soon as
+one of them has ended, for whatever reason. An unlocker need not wait for the deadlines of such locks.
 
 Run one on each machine, in the machine's own pid namespace. It needs no root. In etcd, it needs a
 role with read permission for the locks' prefix, and readwrite for PREFIX.deaths/ and
 PREFIX.suspicions/. Linux only.
 
-With --witness.state-dir, it also states which holders ended with a reboot. The directory belongs to
+With --witness.state-dir, it also reports holders that ended with a reboot. The directory belongs to
 one machine: it must not be part of an image, nor be copied to another machine.`,
 		Example: `  unlocker witness --etcd.endpoints=https://etcd-0:2379,https://etcd-1:2379 --etcd.cacert=ca.crt
   unlocker witness --witness.state-dir=/var/lib/unlocker-witness`,
@@ -59,7 +59,7 @@ one machine: it must not be part of an image, nor be copied to another machine.`
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.stateDir, "witness.state-dir", "",
-		"`directory` that remembers the boots of this machine, to know after a reboot which holders ended with it")
+		"`directory` in which to record the boots of this machine, to know after a reboot which holders it ended")
 	fs.StringVar(&o.hostname, "witness.hostname", "",
 		"`name` of this machine, if it is not the host name that the witness sees, as in a pod (default: the host "+
 			"name)")
@@ -71,10 +71,10 @@ one machine: it must not be part of an image, nor be copied to another machine.`
 	return cmd
 }
 
-// check returns one sentence about what cannot work, before anything is opened.
+// check returns an error, in one sentence, if the options cannot work. It opens nothing.
 func (o witnessOptions) check() error {
 	if runtime.GOOS != "linux" {
-		return daemon.Usage(errors.New("a witness runs on Linux only: other systems do not report what it must know"))
+		return daemon.Usage(errors.New("a witness runs on Linux only: other systems do not report enough about processes"))
 	}
 	return daemon.Usage(cmp.Or(o.log.Check(), o.etcd.Check(), o.web.Check()))
 }
@@ -85,7 +85,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 		return err
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
-	machine, err := o.machine(log)
+	machine, err := o.readMachine(log)
 	if err != nil {
 		return daemon.Usage(err)
 	}
@@ -101,8 +101,8 @@ func (o witnessOptions) run(ctx context.Context) error {
 		return daemon.Usage(err)
 	}
 	store := lockstore.New(etcd, layout, lockstore.WithLog(log))
-	view := viewOf(machine, layout, store, log)
-	witness := witnessOf(machine, view, store, log)
+	view := newWitnessView(machine, layout, store, log)
+	witness := newHostWitness(machine, view, store, log)
 	registry := daemon.NewRegistry(witnessNamespace)
 	registry.MustRegister(witness.Collector(witnessNamespace), requests)
 	ready := &daemon.Readiness{}
@@ -111,7 +111,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 	server := &daemon.Server{
 		Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
 		Drain: o.web.ShutdownTimeout, Log: log,
-		Handler: below(o.web.Prefix(), ops.Handler()),
+		Handler: withPrefix(o.web.Prefix(), ops.Handler()),
 	}
 	address, err := server.Listen()
 	if err != nil {
@@ -128,16 +128,16 @@ func (o witnessOptions) run(ctx context.Context) error {
 	return group.Run(ctx)
 }
 
-// machine reads what there is to know of this machine.
-func (o witnessOptions) machine(log zerolog.Logger) (host.Machine, error) {
+// readMachine identifies this machine.
+func (o witnessOptions) readMachine(log zerolog.Logger) (host.Machine, error) {
 	m, err := host.ReadMachine()
 	if err != nil {
 		return m, err
 	}
 	if !m.SeesAll() {
 		log.Warn().Int64("pid_namespace", m.Namespace).
-			Msg("the witness sees only the processes of its own pid namespace: for all of the machine, run it in the " +
-				"machine's (hostPID in Kubernetes, --pid=host in Docker)")
+			Msg("the witness sees only processes of its own pid namespace: to see all, run it in that of the machine " +
+				"(hostPID in Kubernetes, --pid=host in Docker)")
 	}
 	if o.hostname != "" {
 		m.Hostname = o.hostname
@@ -151,20 +151,20 @@ func (o witnessOptions) machine(log zerolog.Logger) (host.Machine, error) {
 	}
 	if forgotten {
 		log.Warn().Str("directory", o.stateDir).
-			Msg("the state directory was written on another machine: the boots that it remembered are forgotten")
+			Msg("the state directory was written on another machine: the boots recorded there were forgotten")
 	}
 	return m, nil
 }
 
-// viewOf returns a view of the locks of this machine. Witnesses are many: none of them reads all locks every few
-// minutes, as other views do.
-func viewOf(m host.Machine, layout protocol.Layout, store *lockstore.Store, log zerolog.Logger) *lockview.View {
+// newWitnessView returns a view of the locks of this machine. There may be many witnesses, so their views do not relist
+// all locks every few minutes, as others do.
+func newWitnessView(m host.Machine, layout protocol.Layout, store *lockstore.Store, log zerolog.Logger) *lockview.View {
 	return lockview.New(layout, lockview.Source{List: store.List, Watch: store.Watch},
 		lockview.Options{Keep: m.MayHold, RelistEvery: 24 * time.Hour, Explain: etcdconn.Explain, Log: log})
 }
 
-// witnessOf returns a witness that reads a view.
-func witnessOf(m host.Machine, view *lockview.View, store *lockstore.Store, log zerolog.Logger) *host.Witness {
+// newHostWitness returns a witness that reads the view and writes to the store.
+func newHostWitness(m host.Machine, view *lockview.View, store *lockstore.Store, log zerolog.Logger) *host.Witness {
 	return host.New(host.Config{
 		ID: instance(m.Hostname), Machine: m, Locks: view.Locks, Changed: view.Changed, RecordProof: store.State,
 		RecordSuspicion: store.Suspect,
@@ -181,7 +181,7 @@ func (o witnessOptions) reload(connections *etcdconn.Connections, log zerolog.Lo
 	return daemon.Reload{
 		Log:   log,
 		Check: func() error { return cmp.Or(o.etcd.Check(), o.web.Check()) },
-		Use:   connections.Renew,
+		Apply: connections.Renew,
 	}
 }
 
@@ -194,7 +194,7 @@ type kubernetesOptions struct {
 
 func (o *kubernetesOptions) define(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.pods, "kubernetes.pods", false,
-		"watch pods, and state that a lock's holder is dead when the kubelet reports the end of its container")
+		"watch pods, and declare a lock's holder dead when the kubelet reports the end of its container")
 	fs.StringSliceVar(&o.namespaces, "kubernetes.namespaces", nil,
 		"`namespace` whose pods are watched; comma-separated or repeated; default: all namespaces")
 	fs.StringVar(&o.kubeconfig, "kubernetes.kubeconfig", "",

@@ -38,8 +38,8 @@ func TestAnOldEtcdIsLoggedOnce(t *testing.T) {
 	defer client.Close()
 	var log bytes.Buffer
 	h := NewHealth(client, time.Minute, zerolog.New(&log))
-	h.ask(t.Context())
-	h.ask(t.Context())
+	h.check(t.Context())
+	h.check(t.Context())
 	if said := log.String(); strings.Count(said, "etcd 3.5.21 may answer reads with outdated data") != 1 {
 		t.Errorf("it says %q", said)
 	}

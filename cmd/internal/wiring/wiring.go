@@ -1,4 +1,4 @@
-// Package wiring connects packages that both daemons connect in the same way.
+// Package wiring has the connections between packages that both daemons need.
 package wiring
 
 import (
@@ -48,7 +48,7 @@ func ViewMetrics(namespace string, v *lockview.View, alarms func() ([]string, bo
 		Activity: func() lockmetrics.Activity { return activity(v.Stats()) }})
 }
 
-// Inconsistent returns what no client that follows the protocol leaves in etcd.
+// Inconsistent returns the locks in a state that no client of the protocol leaves behind.
 func Inconsistent(v *lockview.View) []inconsistent.Lock {
 	return inconsistent.Find(func(yield func(string, map[string]any) bool) {
 		for _, r := range v.Locks() {
@@ -74,15 +74,15 @@ func texts(counts map[metadata.Reason]uint64) map[string]uint64 {
 	return all
 }
 
-// Trouble returns what finds out why etcd cannot be used while the view is not current.
-func Trouble(etcd *clientv3.Client, l protocol.Layout, v *lockview.View, log zerolog.Logger) *etcdconn.Trouble {
+// NewTrouble returns the part that finds out why etcd is unusable while the view is not up to date.
+func NewTrouble(etcd *clientv3.Client, l protocol.Layout, v *lockview.View, log zerolog.Logger) *etcdconn.Trouble {
 	return &etcdconn.Trouble{Etcd: etcd, Prefix: l.Prefix(), Well: func() bool { return v.Fresh().Synced }, Log: log}
 }
 
-// Ready adds the condition "etcd" to a program's readiness: the view is current, as metrics and pages show it. Before
-// the first list it holds, because the program has a condition of its own for that. To keep a program that still serves
-// the last known state in rotation while etcd is away, probe with exclude=etcd.
-func Ready(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
+// AddEtcdCondition adds the condition "etcd" to a program's readiness: the view is up to date. It is satisfied before
+// the first list, for which the program has a condition of its own. To keep a program in rotation that serves the last
+// known state while etcd is unavailable, probe with exclude=etcd.
+func AddEtcdCondition(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
 	r.Add("etcd", func() error {
 		if f := v.Fresh(); !f.Synced && !f.HeardAt.IsZero() {
 			return errors.New("the view of the locks is not current: " + Cause(f, t))
@@ -91,7 +91,7 @@ func Ready(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
 	})
 }
 
-// Cause returns why the view is not current, from the best source; empty if it is.
+// Cause returns why the view is not up to date, from the best source; empty if it is.
 func Cause(f protocol.Freshness, t *etcdconn.Trouble) string {
 	if f.Synced {
 		return ""
@@ -99,29 +99,29 @@ func Cause(f protocol.Freshness, t *etcdconn.Trouble) string {
 	return cmp.Or(t.Cause(), f.Cause)
 }
 
-// healthEvery is how often etcd is asked for its health.
+// healthEvery is how often the health of etcd is checked.
 const healthEvery = 15 * time.Second
 
-// Health holds what etcd last reported about itself, for metrics and pages. No decision depends on it.
+// Health checks the health of etcd, for metrics and pages. No decision depends on it.
 type Health struct {
-	etcd    *clientv3.Client
-	timeout time.Duration
-	log     zerolog.Logger
-	last    atomic.Pointer[etcdconn.Health]
-	said    map[string]bool // of versions that should not be used
+	etcd           *clientv3.Client
+	timeout        time.Duration
+	log            zerolog.Logger
+	last           atomic.Pointer[etcdconn.Health]
+	warnedOutdated map[string]bool // by warning about an outdated version
 }
 
-// NewHealth returns a Health that is empty until Run asks. timeout bounds each question.
+// NewHealth returns a Health that is unknown before Run. timeout bounds each check.
 func NewHealth(etcd *clientv3.Client, timeout time.Duration, log zerolog.Logger) *Health {
-	return &Health{etcd: etcd, timeout: timeout, log: log, said: map[string]bool{}}
+	return &Health{etcd: etcd, timeout: timeout, log: log, warnedOutdated: map[string]bool{}}
 }
 
-// Run asks until ctx ends.
+// Run checks until ctx ends.
 func (h *Health) Run(ctx context.Context) error {
 	ticker := time.NewTicker(healthEvery)
 	defer ticker.Stop()
 	for {
-		h.ask(ctx)
+		h.check(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -130,20 +130,20 @@ func (h *Health) Run(ctx context.Context) error {
 	}
 }
 
-func (h *Health) ask(ctx context.Context) {
+func (h *Health) check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	now := etcdconn.CheckHealth(ctx, h.etcd)
 	h.last.Store(&now)
 	for _, m := range now.Members {
-		if m.Outdated != "" && !h.said[m.Outdated] {
-			h.said[m.Outdated] = true
+		if m.Outdated != "" && !h.warnedOutdated[m.Outdated] {
+			h.warnedOutdated[m.Outdated] = true
 			h.log.Warn().Str("endpoint", m.Endpoint).Msg(m.Outdated)
 		}
 	}
 }
 
-// Last returns the last answer, nil before the first one.
+// Last returns the result of the last check, nil before the first one.
 func (h *Health) Last() *etcdconn.Health { return h.last.Load() }
 
 // Alarms returns the alarms that etcd has raised, and whether they are known.
@@ -158,44 +158,44 @@ func (h *Health) Alarms() (kinds []string, known bool) {
 	return kinds, true
 }
 
-// deadlocks searches for deadlocks: once per state of the view, however many callers there are, and more rarely if
-// there are so many waiters that a search takes long.
+// deadlocks finds deadlocks: at most once per state of the view, however many callers there are, and less often if a
+// search takes long because of many waiters.
 type deadlocks struct {
-	view    *lockview.View
-	mu      sync.Mutex
-	changed <-chan struct{} // closed when the view has changed since the last search
-	rest    time.Time       // no other search before this
-	found   []deadlock.Cycle
+	view       *lockview.View
+	mu         sync.Mutex
+	changed    <-chan struct{} // closed when the view has changed since the last search
+	nextSearch time.Time       // the earliest time of the next search
+	found      []deadlock.Cycle
 }
 
 const (
 	searchShare = 20 // searching may take 1/20 of the time
-	maxRest     = 30 * time.Second
+	maxPause    = 30 * time.Second
 )
 
 // Deadlocks returns a function that returns the current cycles. They are shared: never write to them.
 func Deadlocks(v *lockview.View) func() []deadlock.Cycle {
-	return (&deadlocks{view: v}).now
+	return (&deadlocks{view: v}).find
 }
 
-func (d *deadlocks) now() []deadlock.Cycle {
+func (d *deadlocks) find() []deadlock.Cycle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.current() {
+	if d.isCurrent() {
 		return d.found
 	}
 	d.changed = d.view.Changed() // before the search, so that no change is missed
 	begin := time.Now()
 	d.found = deadlock.Find(d.view.Locks(), d.view.Queues())
-	d.rest = time.Now().Add(min(maxRest, searchShare*time.Since(begin)))
+	d.nextSearch = time.Now().Add(min(maxPause, searchShare*time.Since(begin)))
 	return d.found
 }
 
-func (d *deadlocks) current() bool {
+func (d *deadlocks) isCurrent() bool {
 	switch {
 	case d.changed == nil:
 		return false
-	case time.Now().Before(d.rest):
+	case time.Now().Before(d.nextSearch):
 		return true
 	}
 	select {

@@ -350,5 +350,5 @@ func (r *Request) time() string {
 	if err != nil || d <= 0 {
 		d = usualTime
 	}
-	return text.Exact(d)
+	return text.FlagDuration(d)
 }

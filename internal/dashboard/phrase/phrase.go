@@ -124,7 +124,7 @@ func (v Viewpoint) Since(t time.Time) *Moment {
 // spoken is a countdown that does not change every second; empty where the countdown does not either.
 func spoken(left time.Duration) string {
 	switch {
-	case left >= text.CloseBy:
+	case left >= text.SecondsBelow:
 		return ""
 	case left > time.Minute:
 		return "under 2 minutes"
