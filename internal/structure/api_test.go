@@ -39,15 +39,18 @@ func TestTheGoAPIKeepsItsPromises(t *testing.T) {
 	t.Errorf("%s is out of date: make api, and look at every line that goes", file)
 }
 
-// publicAPI is every exported declaration below pkg, without comments and bodies. A function that returns an unexported
-// type is for our own packages only.
+// unpromised are packages below pkg whose API may change at any time.
+func unpromised() []string { return []string{"pkg/staleness", "pkg/sweeper"} }
+
+// publicAPI is every exported declaration of the promised packages, without comments and bodies. A function that
+// returns an unexported type is for our own packages only.
 func publicAPI(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	packages := map[string][]ast.Decl{}
 	set := token.NewFileSet()
 	for _, file := range glob(t, 50, "pkg/*/*.go") {
-		if strings.HasSuffix(file, "_test.go") {
+		if strings.HasSuffix(file, "_test.go") || slices.Contains(unpromised(), path.Dir(file)) {
 			continue
 		}
 		tree, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)

@@ -13,6 +13,8 @@
 //
 // The package is pure: no clock, no I/O, no etcd. Time is a parameter and has two clocks: the wall clock, because
 // another machine wrote the deadlines of a record, and this process's monotonic clock, because a wall clock may jump.
+//
+// Its API is for our own programs and may change in any version.
 package staleness
 
 import (

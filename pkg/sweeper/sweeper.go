@@ -14,6 +14,8 @@
 //
 // It keeps no state per lock, except for the few that alert or whose removal was tried. A restart loses nothing: it
 // counts as a gap.
+//
+// Its API is for our own programs and may change in any version.
 package sweeper
 
 import (
