@@ -34,7 +34,7 @@ func newBare(_ context.Context, etcd *clientv3.Client, _ *ends) (contest.Client,
 func usualDraft() metadata.Draft {
 	now := time.Now()
 	return metadata.Draft{
-		Holder: metadata.Holder{Owner: "bench", Hostname: "localhost", PID: 12345,
+		Identity: metadata.Identity{Owner: "bench", Hostname: "localhost", PID: 12345,
 			Purpose: "send the invoices of the month"},
 		Client: "unlocker-go v1.0.0",
 		Backtrace: strings.Repeat("/srv/app/internal/billing/invoices.go:212 in "+

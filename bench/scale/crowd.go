@@ -55,7 +55,7 @@ var trace = strings.Repeat("/srv/app/internal/billing/invoices.go:212 in "+
 func draft(i int, alertAt, autoUnlockAt time.Time) metadata.Draft {
 	return metadata.Draft{
 		UUID: uuid(i),
-		Holder: metadata.Holder{Owner: fmt.Sprintf("service-%02d", i%50),
+		Identity: metadata.Identity{Owner: fmt.Sprintf("service-%02d", i%50),
 			Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i%400), PID: int64(i%30000 + 1),
 			Purpose: fmt.Sprintf("invoices of shard %d", i%100)},
 		Client: "unlocker-go v1.0.0", Backtrace: trace,

@@ -132,7 +132,7 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, begun string) ([]
 
 // completeLocks also completes the names of locks that are held in shares.
 func (a *app) completeLocks(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name, r.Queue()} })
+	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name, r.QueueName()} })
 }
 
 func (a *app) complete(cmd *cobra.Command, args []string, begun string,

@@ -236,7 +236,7 @@ func (all *snapshot) free() map[string]metadata.Waiter {
 		}
 	}
 	for _, d := range all.delays {
-		add(d.Lock)
+		add(d.Name)
 	}
 	free := map[string]metadata.Waiter{}
 	for lock, queue := range all.waiters {

@@ -17,22 +17,22 @@ import (
 )
 
 func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
-	shown := slices.DeleteFunc(all.delays, func(d metadata.Delay) bool { return !o.globs.match(d.Lock) })
-	slices.SortFunc(shown, func(a, b metadata.Delay) int { return strings.Compare(a.Lock, b.Lock) })
+	shown := slices.DeleteFunc(all.delays, func(d metadata.LockDelay) bool { return !o.globs.match(d.Name) })
+	slices.SortFunc(shown, func(a, b metadata.LockDelay) int { return strings.Compare(a.Name, b.Name) })
 	switch o.format.String() {
 	case term.JSONFormat:
-		return writeLines(o.app.Stdout, shown, func(d metadata.Delay) any { return lockjson.NewDelay(&d, now) })
+		return writeLines(o.app.Stdout, shown, func(d metadata.LockDelay) any { return lockjson.NewDelay(&d, now) })
 	case term.NameFormat:
-		return writeNames(o.app.Stdout, shown, func(d metadata.Delay) string { return d.Lock })
+		return writeNames(o.app.Stdout, shown, func(d metadata.LockDelay) string { return d.Name })
 	}
 	t := term.Table{}
 	t.Row("LOCK", "ENDS", "AFTER THE HOLD OF", "HOST", "ENDED", "BY", "WAITING", "PURPOSE")
 	for _, d := range shown {
-		waiting := len(all.waiters[d.Lock])
-		if base, _, ok := metadata.ParseShare(d.Lock); ok && waiting == 0 {
+		waiting := len(all.waiters[d.Name])
+		if base, _, ok := metadata.ParseShare(d.Name); ok && waiting == 0 {
 			waiting = len(all.waiters[base])
 		}
-		t.Row(text.Visible(d.Lock), relative(d.Until(), now), shortText(d.Owner), shortText(d.Hostname),
+		t.Row(text.Visible(d.Name), relative(d.Until(), now), shortText(d.Owner), shortText(d.Hostname),
 			relative(d.At.Time, now), shortText(d.By), strconv.Itoa(waiting), shortText(d.Purpose))
 	}
 	return o.app.writeTable(&t, text.Count(len(shown), "lock delay"))
@@ -45,11 +45,11 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 		return err
 	}
 	delays := l.Delays
-	i := slices.IndexFunc(delays, func(d metadata.Delay) bool { return d.Lock == name })
+	i := slices.IndexFunc(delays, func(d metadata.LockDelay) bool { return d.Name == name })
 	switch {
 	case i < 0 && len(delays) > 0:
 		return noLockf("nothing was done: %s; name one of these: %s", s.delayText(name, delays),
-			namesOf(delays, func(d metadata.Delay) string { return d.Lock }))
+			namesOf(delays, func(d metadata.LockDelay) string { return d.Name }))
 	case i < 0:
 		return noLockf("nothing was done: there is no lock delay of %s", text.Visible(name))
 	}
@@ -75,7 +75,7 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 }
 
 // delayText says in one line that a lock delay keeps others from a lock that nobody holds; empty without a delay.
-func (s *session) delayText(name string, delays []metadata.Delay) string {
+func (s *session) delayText(name string, delays []metadata.LockDelay) string {
 	if len(delays) == 0 {
 		return ""
 	}

@@ -119,7 +119,7 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 	now := f.now()
 	if f.json {
 		j := eventJSON{Time: lockjson.Time(now), Event: event,
-			Lock: newLockJSON(r, f.policy(), f.waiters(r.Queue()), now)}
+			Lock: newLockJSON(r, f.policy(), f.waiters(r.QueueName()), now)}
 		if ending != nil {
 			j.Ending = new(lockjson.NewEnding(ending, now))
 		}
@@ -138,7 +138,7 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 		if r.Purpose != "" {
 			line += " for " + shortText(r.Purpose)
 		}
-		if r.Proven() {
+		if r.ProvenDead() {
 			line += "; " + protocol.DescribeStatement(r.Death, now)
 		}
 	}

@@ -93,7 +93,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, s *session, name string) e
 	return o.applyToHold(ctx, s, name, o.endHold)
 }
 
-func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
+func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metadata.FullRecord) (string, error) {
 	decided, err := s.fate(ctx)
 	if err != nil {
 		return "", err
@@ -115,7 +115,7 @@ func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metad
 
 // delay returns the lock delay that follows the hold.
 func (o *forceUnlockOptions) delay(r *metadata.Record) time.Duration {
-	d := r.DelayOf(o.policies.Policy.LockDelay)
+	d := r.EffectiveLockDelay(o.policies.Policy.LockDelay)
 	if o.given("lock-delay") && r.Token != 0 {
 		d = o.lockDelay
 	}
@@ -123,7 +123,7 @@ func (o *forceUnlockOptions) delay(r *metadata.Record) time.Duration {
 }
 
 // confirm shows the lock and asks for its name.
-func (o *forceUnlockOptions) confirm(ctx context.Context, s *session, doc *metadata.Document) error {
+func (o *forceUnlockOptions) confirm(ctx context.Context, s *session, doc *metadata.FullRecord) error {
 	l, err := s.lockInfo(ctx, doc.Name)
 	if err != nil {
 		return err

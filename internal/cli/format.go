@@ -70,7 +70,7 @@ func orNone(s string) string { return cmp.Or(s, term.None) }
 // fullText returns visible text, or a dash, for tables that Fit cuts.
 func fullText(s string) string { return orNone(text.Visible(s)) }
 
-func hostPID(h *metadata.Holder) string { return withPID(shortText(h.Hostname), h.PID) }
+func hostPID(h *metadata.Identity) string { return withPID(shortText(h.Hostname), h.PID) }
 
 func withPID(host string, pid int64) string {
 	if pid == 0 {
@@ -81,10 +81,10 @@ func withPID(host string, pid int64) string {
 
 // holderText names the holder: "backup on db-1:4711 as reader".
 func holderText(r *metadata.Record) string {
-	return identityText(&r.Holder, metadata.ShareOf(r.Name, r.Attributes))
+	return identityText(&r.Identity, metadata.ShareFromAttributes(r.Name, r.Attributes))
 }
 
-func identityText(h *metadata.Holder, s metadata.Share) string {
+func identityText(h *metadata.Identity, s metadata.Share) string {
 	name := shortText(cmp.Or(h.Owner, "an unknown owner"))
 	if h.Hostname != "" {
 		name += " on " + hostPID(h)
@@ -105,7 +105,7 @@ func (s *session) describeHolder(r *metadata.Record) string {
 	if r.Purpose != "" {
 		line += " (" + shortText(r.Purpose) + ")"
 	}
-	if r.Proven() {
+	if r.ProvenDead() {
 		line += ", whose end is proven: " + protocol.DescribeStatement(r.Death, now)
 	}
 	return line + ", uuid " + shortText(r.UUID)
@@ -122,16 +122,16 @@ func stateColour(s staleness.State) term.Colour {
 }
 
 func endingSentence(e *metadata.Ending) string {
-	words, known := metadata.EndingOf(e.Ended)
+	words, known := metadata.EndingWordsFor(e.Cause)
 	sentence := words.Verb
 	if !known {
-		sentence = "ended (" + text.Visible(e.Ended) + ")"
+		sentence = "ended (" + text.Visible(e.Cause) + ")"
 	}
 	if e.By != "" {
 		sentence += " by " + text.Visible(e.By)
 	}
-	if e.Why != "" {
-		sentence += " (" + text.Prose(e.Why) + ")"
+	if e.Reason != "" {
+		sentence += " (" + text.Prose(e.Reason) + ")"
 	}
 	return sentence
 }
@@ -150,7 +150,7 @@ const textColumns = 40
 
 // acknowledgedText returns who has acknowledged the hold in r, and for how much longer; empty if nobody has.
 func acknowledgedText(r *metadata.Record, now time.Time) string {
-	a := r.AcknowledgedAt(now)
+	a := r.ValidAcknowledgement(now)
 	if a == nil {
 		return ""
 	}

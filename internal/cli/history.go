@@ -56,7 +56,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return s.explain(ctx, "read the history", err)
 	}
 	now := o.app.Now()
-	all = slices.DeleteFunc(all, func(e metadata.Ending) bool { return !o.globs.match(e.Lock) })
+	all = slices.DeleteFunc(all, func(e metadata.Ending) bool { return !o.globs.match(e.Name) })
 	if !o.format.JSON() {
 		return o.table(all, now)
 	}
@@ -70,15 +70,15 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 	ways := map[string]int{}
 	for i := range all {
 		e := &all[i]
-		how := fullText(e.Ended)
-		if words, known := metadata.EndingOf(e.Ended); known {
+		how := fullText(e.Cause)
+		if words, known := metadata.EndingWordsFor(e.Cause); known {
 			how = words.Word
 		}
 		ways[how]++
-		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
-			orNone(protocol.DescribeShare(metadata.ShareOf(e.Lock, e.Attributes))), how, fullText(e.By),
+		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Name),
+			orNone(protocol.DescribeShare(metadata.ShareFromAttributes(e.Name, e.Attributes))), how, fullText(e.By),
 			orNone(askedBy(e)), orNone(moreTimeBy(e)), orNone(acknowledgedBy(e)), fullText(e.Owner),
-			withPID(fullText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), fullText(e.Why))
+			withPID(fullText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), fullText(e.Reason))
 	}
 	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
 		t.DropEmpty(column)
@@ -125,30 +125,30 @@ const (
 
 // askedBy returns who asked the holder to finish, and why; empty if nobody did.
 func askedBy(e *metadata.Ending) string {
-	if e.Asked == nil {
+	if e.FinishRequest == nil {
 		return ""
 	}
-	return withReason(e.Asked.By, e.Asked.Reason)
+	return withReason(e.FinishRequest.By, e.FinishRequest.Reason)
 }
 
 // moreTimeBy returns who gave the holder more time, how much, and why; empty if nobody did.
 func moreTimeBy(e *metadata.Ending) string {
-	if e.Extended == nil {
+	if e.MoreTime == nil {
 		return ""
 	}
-	by := e.Extended.By
-	if d := e.Extended.Given(); d > 0 {
+	by := e.MoreTime.By
+	if d := e.MoreTime.Duration(); d > 0 {
 		by += " +" + text.Duration(d)
 	}
-	return withReason(by, e.Extended.Reason)
+	return withReason(by, e.MoreTime.Reason)
 }
 
 // acknowledgedBy returns who had acknowledged the hold when it ended, and the note; empty if nobody had.
 func acknowledgedBy(e *metadata.Ending) string {
-	if e.Acknowledged == nil {
+	if e.Acknowledgement == nil {
 		return ""
 	}
-	return withReason(e.Acknowledged.By, e.Acknowledged.Note)
+	return withReason(e.Acknowledgement.By, e.Acknowledgement.Note)
 }
 
 func withReason(by, reason string) string {

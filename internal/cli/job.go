@@ -153,7 +153,7 @@ func (j *job) onFinishRequest(ctx context.Context, lock *mutex.Lock, c *childpro
 }
 
 // runOnAsk runs the shell command of --on-ask until ctx ends.
-func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Request) {
+func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.FinishRequest) {
 	cmd := childproc.Shell(ctx, j.onAsk.command)
 	cmd.Env = append(lockEnvironment(lock), envAskedBy+"="+text.Visible(r.By),
 		envAskedReason+"="+text.Visible(r.Reason))

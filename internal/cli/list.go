@@ -151,7 +151,7 @@ func (o *listOptions) write(all *snapshot, shown []*locks.Row, p staleness.Polic
 	switch o.format.String() {
 	case term.JSONFormat:
 		return writeLines(o.app.Stdout, shown, func(l *locks.Row) any {
-			return newLockJSON(l.Record, p, all.waiters[l.Record.Queue()], now)
+			return newLockJSON(l.Record, p, all.waiters[l.Record.QueueName()], now)
 		})
 	case term.NameFormat:
 		return writeNames(o.app.Stdout, shown, func(l *locks.Row) string { return l.Name })
@@ -188,7 +188,7 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 		r := l.Record
 		abandoned = abandoned || l.Display == staleness.Abandoned
 		t.Row(string(l.Display), text.Visible(r.Name),
-			orNone(protocol.DescribeShare(metadata.ShareOf(r.Name, r.Attributes))), orNone(endedText(r, now)),
+			orNone(protocol.DescribeShare(metadata.ShareFromAttributes(r.Name, r.Attributes))), orNone(endedText(r, now)),
 			orNone(clockAhead(l.Verdict())), orNone(acknowledgedText(r, now)), fullText(r.Owner),
 			withPID(fullText(r.Hostname), r.PID), age(r.LockedAt, now), alertText(r, l.Verdict(), now),
 			relative(l.Verdict().AutoUnlockAt, now), strconv.Itoa(l.Waiters), fullText(r.Purpose))
@@ -258,7 +258,7 @@ func countStates(rows []*locks.Row) string {
 	queues := map[string]int{}
 	for _, l := range rows {
 		in[l.Display]++
-		queues[l.Record.Queue()] = l.Waiters
+		queues[l.Record.QueueName()] = l.Waiters
 	}
 	states := slices.SortedFunc(maps.Keys(in), metadata.State.Compare)
 	line := text.Count(len(rows), "lock")

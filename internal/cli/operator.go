@@ -41,7 +41,7 @@ func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string
 }
 
 // holdAction performs an action on the hold in doc, and returns a line that reports it.
-type holdAction func(ctx context.Context, s *session, doc *metadata.Document) (done string, err error)
+type holdAction func(ctx context.Context, s *session, doc *metadata.FullRecord) (done string, err error)
 
 // bind makes cmd take the name of a lock, and call check, which checks the flags, then act on its hold.
 func (o *operatorAction) bind(cmd *cobra.Command, a *app, check func() error, act holdAction) {
@@ -82,7 +82,7 @@ func (o *operatorAction) check(v protocol.Verb) error {
 }
 
 // read reads the lock. It returns an error if --uuid names another hold than the current one.
-func (o *operatorAction) read(ctx context.Context, s *session, name string) (metadata.Document, error) {
+func (o *operatorAction) read(ctx context.Context, s *session, name string) (metadata.FullRecord, error) {
 	l, err := s.read(ctx, name)
 	doc := l.Whole
 	switch {
@@ -204,7 +204,7 @@ func (m *markCommand) check() error {
 	return m.operatorAction.check(m.verb)
 }
 
-func (m *markCommand) run(ctx context.Context, s *session, doc *metadata.Document) (string, error) {
+func (m *markCommand) run(ctx context.Context, s *session, doc *metadata.FullRecord) (string, error) {
 	r := &doc.Record
 	on := protocol.ActionTarget{Hold: r}
 	action := m.action(s, r)
@@ -339,7 +339,7 @@ record, and in the audit trail with user@host and the source "cli".`,
 		lengthFlag: "for", lengthUsage: "how long it lasts, 1m to 24h", length: 30 * time.Minute,
 		done: func(s *session, r *metadata.Record, a protocol.Action) string {
 			line := fmt.Sprintf("acknowledged %s for %s", text.Visible(r.Name), text.Duration(a.Length()))
-			if earlier := r.AcknowledgedAt(a.At.Time); earlier != nil {
+			if earlier := r.ValidAcknowledgement(a.At.Time); earlier != nil {
 				line += ", in place of " + protocol.DisplayName(earlier.By)
 			}
 			return line + "; held by " + s.describeHolder(r)
@@ -348,6 +348,6 @@ record, and in the audit trail with user@host and the source "cli".`,
 		undoing: "withdraw the acknowledgement of",
 		undone: func(s *session, r *metadata.Record) string {
 			return fmt.Sprintf("withdrew the acknowledgement of %s by %s; held by %s", text.Visible(r.Name),
-				protocol.DisplayName(r.Acknowledged.By), s.describeHolder(r))
+				protocol.DisplayName(r.Acknowledgement.By), s.describeHolder(r))
 		}})
 }

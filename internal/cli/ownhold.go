@@ -57,7 +57,7 @@ func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(read.Shares, func(d metadata.Document) bool { return d.UUID == h.uuid })
+	i := slices.IndexFunc(read.Shares, func(d metadata.FullRecord) bool { return d.UUID == h.uuid })
 	if i < 0 {
 		return nil, s.holdError(ctx, "", lost)
 	}

@@ -22,11 +22,11 @@ type snapshot struct {
 	locks     []*metadata.Record // by name
 	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
 	waiters   map[string][]metadata.Waiter
-	unlockers []metadata.Presence // running ones
-	fate      fate.Fate           // how these treat stale locks
-	alarms    []string            // raised by etcd, if they were read
-	delays    []metadata.Delay    // by lock
-	foreign   int                 // number of keys below the prefix that the protocol does not know
+	unlockers []metadata.Presence  // running ones
+	fate      fate.Fate            // how these treat stale locks
+	alarms    []string             // raised by etcd, if they were read
+	delays    []metadata.LockDelay // by lock
+	foreign   int                  // number of keys below the prefix that the protocol does not know
 	revision  int64
 }
 
@@ -138,7 +138,7 @@ func (s *session) read(ctx context.Context, name string) (lockstore.Look, error)
 }
 
 // get reads the record of one lock. It is an error if nobody holds it.
-func (s *session) get(ctx context.Context, name string) (metadata.Document, error) {
+func (s *session) get(ctx context.Context, name string) (metadata.FullRecord, error) {
 	l, err := s.read(ctx, name)
 	if err == nil && len(l.Whole.Fields) == 0 {
 		err = noLockf("nobody holds %s", text.Visible(name))

@@ -33,7 +33,7 @@ func newLockReport(l *lockInfo, w *os.File) *lockReport {
 	p.lock(l)
 	p.lastRemoval(l.removed)
 	for _, d := range l.Delays {
-		p.row("lock delay", text.Visible(d.Lock)+": "+protocol.DescribeDelay(&d, p.now))
+		p.row("lock delay", text.Visible(d.Name)+": "+protocol.DescribeDelay(&d, p.now))
 	}
 	p.waiters(l.Waiters)
 	p.block("backtrace", l.Whole.Backtrace)
@@ -109,15 +109,15 @@ func (p *lockReport) holder(r *metadata.Record) {
 		relative(r.AutoUnlockAt, p.now)))
 }
 
-func (p *lockReport) record(doc *metadata.Document, d diagnosis.Diagnosis) {
+func (p *lockReport) record(doc *metadata.FullRecord, d diagnosis.Diagnosis) {
 	judged := judge(&doc.Record, p.now)
 	p.state(judged.State)
 	p.witness(&doc.Record)
 	if d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
 		p.row("diagnosis", d.String(p.now))
 	}
-	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
-		p.row("kind", protocol.DescribeShare(share)+" of "+text.Visible(share.Lock))
+	if share := metadata.ShareFromAttributes(doc.Name, doc.Attributes); share.LockName != "" {
+		p.row("kind", protocol.DescribeShare(share)+" of "+text.Visible(share.LockName))
 	} else if share.Kind != "" {
 		p.row("kind", protocol.DescribeShare(share))
 	}
@@ -152,7 +152,7 @@ func (p *lockReport) record(doc *metadata.Document, d diagnosis.Diagnosis) {
 		p.row("attribute", text.Visible(name)+" = "+text.Visible(fmt.Sprint(doc.Attributes[name])))
 	}
 	for _, problem := range doc.Problems {
-		p.row("problem", fmt.Sprintf("%s (%s)", text.Prose(problem.String()), problem.Reason))
+		p.row("problem", fmt.Sprintf("%s (%s)", text.Prose(problem.String()), problem.Kind))
 	}
 }
 
@@ -161,11 +161,11 @@ func (p *lockReport) operators(r *metadata.Record) {
 	if words := protocol.DescribeAcknowledgement(r, p.now); words != "" {
 		p.row("looked at", words)
 	}
-	if r.Asked != nil {
+	if r.FinishRequest != nil {
 		p.row("to finish", protocol.DescribeFinishRequest(r, p.now))
 	}
-	if r.Extended != nil {
-		p.row("more time", protocol.DescribeMoreTime(r.Extended, p.now))
+	if r.MoreTime != nil {
+		p.row("more time", protocol.DescribeMoreTime(r.MoreTime, p.now))
 	}
 }
 
@@ -174,13 +174,13 @@ func (p *lockReport) lastRemoval(e *metadata.Ending) {
 	if e == nil {
 		return
 	}
-	holder := identityText(&e.Holder, metadata.ShareOf(e.Lock, e.Attributes))
+	holder := identityText(&e.Identity, metadata.ShareFromAttributes(e.Name, e.Attributes))
 	p.row("last removal", fmt.Sprintf("held by %s, %s %s", holder, endingSentence(e), timeText(e.EndedAt.Time, p.now)))
 }
 
 func (p *lockReport) waiters(waiters []metadata.Waiter) {
 	for i, w := range waiters {
-		line := fmt.Sprintf("%d. %s since %s", i+1, identityText(&w.Holder, metadata.Share{}), timeText(w.Since.Time, p.now))
+		line := fmt.Sprintf("%d. %s since %s", i+1, identityText(&w.Identity, metadata.Share{}), timeText(w.Since.Time, p.now))
 		if w.Purpose != "" {
 			line += ": " + shortText(w.Purpose)
 		}

@@ -282,7 +282,7 @@ func asSeen(r *metadata.Record, now time.Time) *metadata.Record {
 
 // policyText says how the unlockers treat the lock; empty if they remove it at its deadline.
 func policyText(f *fate.Fate, r *metadata.Record) string {
-	abandoned := r.Proven()
+	abandoned := r.ProvenDead()
 	switch {
 	case f == nil || r.Misplaced:
 		return ""

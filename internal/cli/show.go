@@ -130,7 +130,7 @@ const maxCompared = 1000
 func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 	r := &l.Whole.Record
 	f := diagnosis.Facts{Record: r, Judged: judge(r, l.now), Now: l.now, Every: diagnosis.Every(r)}
-	if r.Token == 0 || r.Proven() {
+	if r.Token == 0 || r.ProvenDead() {
 		l.diagnosis = diagnosis.Of(f)
 		return nil
 	}
@@ -166,13 +166,13 @@ func (s *session) endingsOf(ctx context.Context, lock string) ([]metadata.Ending
 		return nil, s.explain(ctx, "read the history of "+text.Visible(lock), err)
 	}
 	return slices.DeleteFunc(all, func(e metadata.Ending) bool {
-		return e.Lock != lock && metadata.ShareOf(e.Lock, e.Attributes).Lock != lock
+		return e.Name != lock && metadata.ShareFromAttributes(e.Name, e.Attributes).LockName != lock
 	}), nil
 }
 
 // endedText returns when the holder ended; empty if it is not proven dead.
 func endedText(r *metadata.Record, now time.Time) string {
-	if !r.Proven() {
+	if !r.ProvenDead() {
 		return ""
 	}
 	return relative(protocol.EndedAt(r.Death), now)
@@ -184,7 +184,7 @@ func deathText(r *metadata.Record, now time.Time) string {
 	switch {
 	case r.Disputed():
 		return words + ", but the holder called alive since: one of the two is wrong"
-	case !r.Proven():
+	case !r.ProvenDead():
 		return words + ", but the work outlives its process"
 	}
 	return words
@@ -203,8 +203,8 @@ func (p *lockReport) witness(r *metadata.Record) {
 		case s.Cause == metadata.CauseCommandLives:
 			words = protocol.DescribeStatement(s, p.now)
 		}
-		if s.How != "" {
-			words += "; " + text.Prose(s.How)
+		if s.Reason != "" {
+			words += "; " + text.Prose(s.Reason)
 		}
 		p.row("witness", words+" (witness "+shortText(s.By)+")")
 	}

@@ -164,7 +164,7 @@ func (t *waitReporter) run(ctx context.Context) {
 func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 	held := &mutex.HeldError{Name: w.Name, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
 		Kind: k.kind()}
-	if held.Kind == metadata.HoldsPermits {
+	if held.Kind == metadata.KindSemaphore {
 		held.Limit = k.semaphore
 		held.Weight = max(k.weight, 1)
 		records := make([]*metadata.Record, len(w.Holders))
@@ -192,7 +192,7 @@ func waitsForItself(held *mutex.HeldError, uuid string) bool {
 		if mine.UUID != uuid {
 			continue
 		}
-		return held.Kind == metadata.HoldsExclusive || held.Kind == metadata.HoldsPermits &&
+		return held.Kind == metadata.KindExclusive || held.Kind == metadata.KindSemaphore &&
 			held.Weight > held.Limit-mine.Permits()
 	}
 	return false

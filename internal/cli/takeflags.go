@@ -92,11 +92,11 @@ func (k *kindFlags) add(f *pflag.FlagSet) {
 func (k *kindFlags) kind() string {
 	switch {
 	case k.given.Changed("semaphore"):
-		return metadata.HoldsPermits
+		return metadata.KindSemaphore
 	case k.shared:
-		return metadata.HoldsShared
+		return metadata.KindShared
 	case k.exclusive:
-		return metadata.HoldsExclusive
+		return metadata.KindExclusive
 	}
 	return ""
 }
@@ -105,9 +105,9 @@ func (k *kindFlags) kind() string {
 func (k *kindFlags) options(name string) ([]mutex.Option, error) {
 	kind := k.kind()
 	switch {
-	case kind == metadata.HoldsPermits && (k.shared || k.exclusive), k.shared && k.exclusive:
+	case kind == metadata.KindSemaphore && (k.shared || k.exclusive), k.shared && k.exclusive:
 		return nil, usagef("--semaphore, --shared and --exclusive exclude each other: give only one")
-	case kind != metadata.HoldsPermits && k.given.Changed("weight"):
+	case kind != metadata.KindSemaphore && k.given.Changed("weight"):
 		return nil, usagef("--weight is a number of permits: it goes with --semaphore")
 	case kind == "":
 		return nil, nil
@@ -116,9 +116,9 @@ func (k *kindFlags) options(name string) ([]mutex.Option, error) {
 		return nil, err
 	}
 	switch kind {
-	case metadata.HoldsShared:
+	case metadata.KindShared:
 		return []mutex.Option{mutex.Shared()}, nil
-	case metadata.HoldsExclusive:
+	case metadata.KindExclusive:
 		return []mutex.Option{mutex.Exclusive()}, nil
 	}
 	return k.permits()
@@ -149,7 +149,7 @@ func (k *kindFlags) checkName(name string) error {
 			number, text.Visible(lock))
 	}
 	maxNumber := maxReaders
-	if k.kind() == metadata.HoldsPermits {
+	if k.kind() == metadata.KindSemaphore {
 		maxNumber = max(k.semaphore, 1)
 	}
 	room := metadata.MaxNameBytes - len("#"+strconv.Itoa(maxNumber))

@@ -59,7 +59,7 @@ func (l *lockInfo) verdict() (v verdict.Verdict, ok bool) {
 	if records == nil {
 		return verdict.Verdict{}, false
 	}
-	queues := map[string][]metadata.Waiter{records[0].Queue(): l.Waiters}
+	queues := map[string][]metadata.Waiter{records[0].QueueName(): l.Waiters}
 	rows := judged(records, queues, l.fate, l.now).Rows
 	whole := locks.Whole(l.Whole.Name, rows, *rows[0].Queue)
 	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate, Cycles: l.cycles}, l.Whole.Name, &whole)

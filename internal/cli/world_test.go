@@ -100,7 +100,7 @@ func (w *world) unlocker(ts *testscript.TestScript, _ bool, args []string) {
 		case "held_back":
 			p.HeldBack = strings.Split(value, ",")
 		case "abandoned":
-			policy.UnlockAbandoned = value == metadata.SweepUnlock
+			policy.UnlockAbandoned = value == metadata.AbandonedUnlock
 		case "exclude":
 			exclude = append(exclude, value)
 		case "lock_delay", "clock_skew", "abandoned_grace":
@@ -114,8 +114,8 @@ func (w *world) unlocker(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("an unlocker has no %s", name)
 		}
 	}
-	if p.Sweep = policy.ToPresence(exclude); silent {
-		p.Sweep = nil
+	if p.RemovalPolicy = policy.ToPresence(exclude); silent {
+		p.RemovalPolicy = nil
 	}
 	w.keep(ts, strings.TrimPrefix(w.layout.Unlocker(args[0]), w.layout.Prefix()), protocol.Marshal(p),
 		protocol.PresenceTTL)
@@ -156,8 +156,8 @@ func (w *world) stated(ts *testscript.TestScript, _ bool, args []string) {
 	resp, err := w.client.Get(context.Background(), w.layout.Field(args[0], metadata.FieldUUID))
 	ts.Check(err)
 	code := 137
-	st := metadata.Statement{Lock: args[0], UUID: string(resp.Kvs[0].Value), Token: resp.Kvs[0].CreateRevision,
-		Cause: args[1], How: "the kubelet says so", ExitCode: &code, Detail: "OOMKilled",
+	st := metadata.Statement{Name: args[0], UUID: string(resp.Kvs[0].Value), Token: resp.Kvs[0].CreateRevision,
+		Cause: args[1], Reason: "the kubelet says so", ExitCode: &code, Detail: "OOMKilled",
 		EndedAt: metadata.Time{Time: time.Now().Add(-3 * time.Minute)}, At: metadata.Time{Time: time.Now()},
 		Witness: metadata.WitnessKubernetes, By: "eu-1"}
 	key := w.layout.Death(st.UUID)
@@ -172,8 +172,8 @@ func (w *world) stated(ts *testscript.TestScript, _ bool, args []string) {
 func (w *world) asked(ts *testscript.TestScript, _ bool, args []string) {
 	resp, err := w.client.Get(context.Background(), w.layout.Field(args[0], metadata.FieldUUID))
 	ts.Check(err)
-	r := metadata.Request{UUID: string(resp.Kvs[0].Value), Token: resp.Kvs[0].CreateRevision, By: "bob", Source: "cli",
-		At: metadata.Time{Time: time.Now()}, Reason: args[1]}
+	r := metadata.FinishRequest{UUID: string(resp.Kvs[0].Value), Token: resp.Kvs[0].CreateRevision, By: "bob",
+		Source: "cli", At: metadata.Time{Time: time.Now()}, Reason: args[1]}
 	_, err = w.client.Put(context.Background(), w.layout.Field(args[0], metadata.FieldAsked), protocol.Marshal(r))
 	ts.Check(err)
 }

@@ -53,7 +53,7 @@ func (v verb) count(t *testing.T, d *dashboard.Dashboard, result string) float64
 // operators returns a dashboard with all actions enabled. Requests to etcd go to done and return err.
 func operators(t testing.TB, s *scene, done *[]protocol.Action, err *error) *dashboard.Dashboard {
 	do := func(on protocol.ActionTarget, a protocol.Action) error {
-		if d := on.Delay; a.Verb == protocol.VerbEndDelay && (d.Lock != free || d.Revision != 99) {
+		if d := on.Delay; a.Verb == protocol.VerbEndDelay && (d.Name != free || d.Revision != 99) {
 			t.Errorf("the delay to end is %+v", d)
 		}
 		s.change(func() { *done = append(*done, a) })

@@ -26,7 +26,7 @@ func crowd(n int) *scene {
 		name := fmt.Sprintf("service-%02d/tenant-%06d/nightly", i%50, i)
 		s.locks = append(s.locks, &metadata.Record{
 			Name: name, UUID: uuid(name),
-			Holder: metadata.Holder{Owner: fmt.Sprintf("service-%02d", i%50),
+			Identity: metadata.Identity{Owner: fmt.Sprintf("service-%02d", i%50),
 				Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i), PID: int64(i), Purpose: "nightly run"},
 			LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(alert),
 			AutoUnlockAt: s.now.Add(alert + time.Hour),

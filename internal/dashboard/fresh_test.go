@@ -146,7 +146,7 @@ func TestChangesAreSent(t *testing.T) {
 		},
 		"unlockers unlock those of the dead": func(s *scene) {
 			s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.unlockers[0].ArrivedAt)}
-			s.unlockers[0].Sweep.Abandoned = metadata.SweepUnlock
+			s.unlockers[0].RemovalPolicy.Abandoned = metadata.AbandonedUnlock
 		},
 		"an unlocker holds back": func(s *scene) { s.unlockers[0].HeldBack = []string{"clock"} },
 		"the unlocker dies":      func(s *scene) { s.unlockers = nil },
@@ -225,7 +225,7 @@ func silent(s *scene, after time.Duration) func(*setup.Config) {
 		}
 	}
 	return func(c *setup.Config) {
-		of(c).get = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
+		of(c).get = func(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 			err := wait(ctx)
 			return s.documents[lock], s.revision, err
 		}
@@ -284,7 +284,7 @@ func TestPanicWhileReadingARecordDoesNotEndTheDashboard(t *testing.T) {
 			"after the page has gone on": time.Second} {
 			s := lived(t)
 			d := s.dashboard(t, func(c *setup.Config) {
-				of(c).get = func(context.Context, string) (metadata.Document, int64, error) {
+				of(c).get = func(context.Context, string) (metadata.FullRecord, int64, error) {
 					time.Sleep(after)
 					panic("a record from hell")
 				}
@@ -307,9 +307,9 @@ func TestTooManyConcurrentRequestsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lived(t)
 		d := s.dashboard(t, func(c *setup.Config) {
-			of(c).get = func(context.Context, string) (metadata.Document, int64, error) {
+			of(c).get = func(context.Context, string) (metadata.FullRecord, int64, error) {
 				time.Sleep(time.Second)
-				return metadata.Document{}, 0, errAway
+				return metadata.FullRecord{}, 0, errAway
 			}
 		})
 		var busy sync.WaitGroup

@@ -81,7 +81,7 @@ func golden() []look {
 		{"lock-unclaimed", unheld, "/lock?name=" + settle, "lock-not-held"},
 		{"lock-ended", func(t testing.TB) *scene {
 			s := lived(t)
-			e := s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Hour, time.Minute)
+			e := s.over(stuck, metadata.EndingForced, "bob", "it hung", time.Hour, time.Minute)
 			delete(s.endings, e.UUID)
 			e.UUID = uuid("ended")
 			s.endings[e.UUID] = &e

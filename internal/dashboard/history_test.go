@@ -26,10 +26,10 @@ func withAudit(c *setup.Config) {
 func (s *scene) over(lock, how, by, why string, began, ended time.Duration) metadata.Ending {
 	s.revision++
 	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision,
-		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-1", PID: 3, Purpose: "nightly invoices"},
+		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-1", PID: 3, Purpose: "nightly invoices"},
 		LockedAt: s.now.Add(-began), AlertAt: s.now.Add(-began + 10*time.Minute), AutoUnlockAt: s.now.Add(-ended)}
 	e := metadata.NewEnding(&r, how, by, why, s.now.Add(-ended))
-	if how != metadata.EndedReleased {
+	if how != metadata.EndingReleased {
 		s.endings[r.UUID] = &e
 	}
 	return e
@@ -39,8 +39,8 @@ func (s *scene) over(lock, how, by, why string, began, ended time.Duration) meta
 func lived(t testing.TB) *scene {
 	t.Helper()
 	s := busy()
-	s.over(stuck, metadata.EndedForced, "ann@example.org", "the pod is dead, node lost", 3*time.Hour, 2*time.Hour)
-	s.over("catalog/sync/eu", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 9*time.Hour, 8*time.Hour)
+	s.over(stuck, metadata.EndingForced, "ann@example.org", "the pod is dead, node lost", 3*time.Hour, 2*time.Hour)
+	s.over("catalog/sync/eu", metadata.EndingAutoUnlocked, "eu-1", "its deadline passed", 9*time.Hour, 8*time.Hour)
 	s.actions = []protocol.Action{{ID: "a1", At: metadata.Time{Time: s.now.Add(-2 * time.Hour)},
 		Actor: "ann@example.org", Source: "header", Client: "198.51.100.7", UserAgent: "curl/8.5.0",
 		Verb: "force-unlock",
@@ -52,15 +52,15 @@ func lived(t testing.TB) *scene {
 func TestHistoryShowsHowHoldsEnded(t *testing.T) {
 	s := lived(t)
 	d := s.dashboard(t)
-	released := s.over("drm/rotate-keys", metadata.EndedReleased, "", "", time.Hour, 0)
+	released := s.over("drm/rotate-keys", metadata.EndingReleased, "", "", time.Hour, 0)
 	ok(t, d, "/history") // the dashboard watches from here on
 	s.now = s.now.Add(time.Minute)
 	s.fresh.HeardAt = s.now
-	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token,
-		Holder: metadata.Holder{Owner: "drm"}, LockedAt: released.LockedAt.Time}, nil)
+	d.Ended(&metadata.Record{Name: released.Name, UUID: released.UUID, Token: released.Token,
+		Identity: metadata.Identity{Owner: "drm"}, LockedAt: released.LockedAt.Time}, nil)
 	for _, e := range s.endings {
-		if e.Ended == metadata.EndedForced { // etcd knows better
-			d.Ended(&metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token}, nil)
+		if e.Cause == metadata.EndingForced { // etcd knows better
+			d.Ended(&metadata.Record{Name: e.Name, UUID: e.UUID, Token: e.Token}, nil)
 		}
 	}
 
@@ -105,7 +105,7 @@ func TestHistoryPagesHaveNoGapsOrDuplicates(t *testing.T) {
 	s := busy()
 	for i := range 57 {
 		// four at a time
-		s.over(fmt.Sprint("lock-", i), metadata.EndedAutoUnlocked, "eu-1", "", time.Hour,
+		s.over(fmt.Sprint("lock-", i), metadata.EndingAutoUnlocked, "eu-1", "", time.Hour,
 			time.Duration(i/4)*time.Minute)
 	}
 	d := s.dashboard(t)

@@ -45,7 +45,7 @@ func infested() *scene {
 			st.Detail = text
 			st.Signal = strings.Repeat(text, 10)
 			st.By = text
-			st.How = text
+			st.Reason = text
 		})
 		s.wait(text, text, time.Minute)
 		s.add(hold{name: "x" + text + "#1", owner: text, host: text, held: time.Hour, alert: time.Hour,
@@ -70,7 +70,7 @@ func infested() *scene {
 	}
 	for i, text := range hostile() {
 		record := s.documents[text].Record
-		ending := metadata.NewEnding(&record, metadata.EndedForced, text, text, s.now)
+		ending := metadata.NewEnding(&record, metadata.EndingForced, text, text, s.now)
 		s.endings[fmt.Sprint(i)] = &ending
 		s.actions = append(s.actions, protocol.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text,
 			Source: text, Client: text, UserAgent: text, Lock: text, UUID: text, Token: int64(i), Holder: text,
@@ -244,7 +244,7 @@ func exactName(t *testing.T, l lock) string {
 	return string(b)
 }
 
-func checkFields(t *testing.T, document metadata.Document, answer string) {
+func checkFields(t *testing.T, document metadata.FullRecord, answer string) {
 	t.Helper()
 	var detail struct {
 		Data struct {

@@ -277,7 +277,7 @@ func (s *scene) happens(random *rand.Rand, mono time.Duration) {
 		changed.Alive = &metadata.Alive{At: s.now, Revision: s.revision}
 		changed.Extensions = 30
 	case 3:
-		changed.Heed(&metadata.Statement{Lock: changed.Name, UUID: changed.UUID, Token: changed.Token,
+		changed.Heed(&metadata.Statement{Name: changed.Name, UUID: changed.UUID, Token: changed.Token,
 			Revision: s.revision, Cause: metadata.CauseProcessEnded, EndedAt: metadata.Time{Time: s.now}, Seen: mono},
 			nil)
 	case 4:

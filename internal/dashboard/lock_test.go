@@ -266,13 +266,13 @@ func TestEveryStateAndEndingIsStyledExplainedAndSearchable(t *testing.T) {
 	for _, s := range metadata.States() {
 		drawn(string(s.State), string(s.State))
 		found("state:" + string(s.State))
-		wantWords(t, help, string(s.State)+" "+s.Means)
+		wantWords(t, help, string(s.State)+" "+s.Meaning)
 		if w := get(d, "/icon.svg?look="+string(s.State)+"&n=1"); w.Code != http.StatusOK {
 			t.Errorf("the tab of %s has no icon: %d", s.State, w.Code)
 		}
 	}
 	for _, e := range metadata.Endings() {
-		if e.Ended != metadata.EndedYielded { // which looks like one that was released
+		if e.Cause != metadata.EndingYielded { // which looks like one that was released
 			drawn(e.Word, site.EndedIcon(e.Word))
 		}
 		found(locks.EndedTerm(e.Word))

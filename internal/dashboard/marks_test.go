@@ -100,7 +100,7 @@ func TestAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	page := get(d, link, "X-Forwarded-User", "chief").Body.String()
 	wantWords(t, page, "Yours replaces the acknowledgement by ann.", "Withdraw that by ann",
 		`acknowledged by ann 5m ago, for another 30m: "looking at the <disk>"`)
-	revision := fmt.Sprint(s.documents[stuck].Acknowledged.Revision)
+	revision := fmt.Sprint(s.documents[stuck].Acknowledgement.Revision)
 	if !strings.Contains(page, `name="withdraw" value="`+revision+`"`) {
 		t.Errorf("the form does not say which acknowledgement it withdraws: %s", page)
 	}
@@ -163,12 +163,12 @@ func TestAlertmanagerSilenceIsLinked(t *testing.T) {
 // delayed gives the dashboard one lock delay: of the lock of this name.
 func delayed(s *scene, name string) func(*setup.Config) {
 	return func(c *setup.Config) {
-		of(c).delays = func(lock string) []metadata.Delay {
+		of(c).delays = func(lock string) []metadata.LockDelay {
 			if lock != name {
 				return nil
 			}
-			return []metadata.Delay{{Lock: name, UUID: delayedHold, Token: 7,
-				Owner: "billing", Hostname: "<b>host-3", Ended: metadata.EndedForced, By: "ann",
+			return []metadata.LockDelay{{Name: name, UUID: delayedHold, Token: 7,
+				Owner: "billing", Hostname: "<b>host-3", Cause: metadata.EndingForced, By: "ann",
 				At: metadata.Time{Time: s.now.Add(-4 * time.Second)}, Seconds: 30, Leased: true, Revision: 99}}
 		}
 	}
@@ -278,7 +278,7 @@ func TestChangesSinceTheFormWasShownAreShownFirst(t *testing.T) {
 	const free = "drm/rotate-keys" // of which no sign of life is known
 	request := func(by string) func(*scene) {
 		return func(s *scene) {
-			s.write(stuck, metadata.FieldAsked, protocol.Marshal(metadata.Request{UUID: uuid(stuck),
+			s.write(stuck, metadata.FieldAsked, protocol.Marshal(metadata.FinishRequest{UUID: uuid(stuck),
 				Token: s.documents[stuck].Token, By: by, At: metadata.Time{Time: s.now}, Reason: "the deploy waits"}))
 		}
 	}
@@ -291,7 +291,7 @@ func TestChangesSinceTheFormWasShownAreShownFirst(t *testing.T) {
 	}
 	extension := func(by string) func(*scene) {
 		return func(s *scene) {
-			s.write(stuck, metadata.FieldExtended, protocol.Marshal(metadata.Extension{UUID: uuid(stuck),
+			s.write(stuck, metadata.FieldExtended, protocol.Marshal(metadata.MoreTime{UUID: uuid(stuck),
 				Token: s.documents[stuck].Token, By: by, At: metadata.Time{Time: s.now}, Reason: "slow",
 				Seconds: 1800}))
 		}

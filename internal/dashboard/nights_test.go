@@ -32,7 +32,7 @@ func mourning() *scene {
 		st.Cause = metadata.CausePodDeleted
 		st.ExitCode = nil
 		st.Detail = ""
-		st.How = "pod drm/drm-9 was deleted by force"
+		st.Reason = "pod drm/drm-9 was deleted by force"
 	})
 	return s
 }
@@ -157,9 +157,9 @@ func asked(t testing.TB) *scene {
 	r := s.documents[stuck]
 	at := metadata.Time{Time: s.now.Add(-2 * time.Minute)}
 	s.put(stuck, append(r.Fields,
-		metadata.Field{Name: "asked", Value: protocol.Marshal(metadata.Request{UUID: r.UUID, Token: r.Token + 1,
+		metadata.Field{Name: "asked", Value: protocol.Marshal(metadata.FinishRequest{UUID: r.UUID, Token: r.Token + 1,
 			By: "ann", Source: "cli", At: at, Reason: "the <deploy> waits"})},
-		metadata.Field{Name: "extended", Value: protocol.Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token + 1,
+		metadata.Field{Name: "extended", Value: protocol.Marshal(metadata.MoreTime{UUID: r.UUID, Token: r.Token + 1,
 			By: "bob", Source: "basic", At: at, Reason: "the disk is slow", Seconds: 1800})})...)
 	return s
 }

@@ -229,12 +229,12 @@ func (r regime) unlockers(now time.Time) (all []protocol.Unlocker) {
 		return nil
 	}
 	u := unlocker("eu-1", now)
-	sweep := *u.Sweep
+	sweep := *u.RemovalPolicy
 	sweep.Exclude = r.exclude
 	if r.buriesDead {
 		sweep.Abandoned = "unlock"
 	}
-	u.Sweep = &sweep
+	u.RemovalPolicy = &sweep
 	if r.watches {
 		u.Mode = "alert-only"
 	}
@@ -278,7 +278,7 @@ func (p *plan) record(j *job, pid int64) *metadata.Record {
 	r.Seen = metadata.Seen{First: p.mono(j.taken), Changed: p.mono(written)}
 	r.Heed(p.stated(&r, j.died, !j.denied), p.stated(&r, j.doubted, true))
 	if !j.looked.IsZero() {
-		r.Acknowledged = &metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann",
+		r.Acknowledgement = &metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann",
 			Until: metadata.Time{Time: j.looked}}
 	}
 	return &r
@@ -293,6 +293,6 @@ func (p *plan) stated(r *metadata.Record, at time.Time, last bool) *metadata.Sta
 	if !last {
 		revision = r.Revision - 1
 	}
-	return &metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
+	return &metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
 		EndedAt: metadata.Time{Time: at}, Revision: revision, Seen: p.mono(at)}
 }

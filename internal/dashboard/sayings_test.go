@@ -139,8 +139,8 @@ func ofLocks(say *sayings) {
 	s = settling()
 	for i := range 7 {
 		began := s.now.Add(-time.Duration(i+2) * time.Hour)
-		s.endings[fmt.Sprint(i)] = &metadata.Ending{Lock: "orders/settle", UUID: fmt.Sprint(i),
-			Ended: metadata.EndedForced, LockedAt: metadata.Time{Time: began},
+		s.endings[fmt.Sprint(i)] = &metadata.Ending{Name: "orders/settle", UUID: fmt.Sprint(i),
+			Cause: metadata.EndingForced, LockedAt: metadata.Time{Time: began},
 			EndedAt: metadata.Time{Time: began.Add(6 * time.Minute)}}
 	}
 	s.queues["orders/settle"] = s.queues["orders/settle"][:1]
@@ -239,10 +239,10 @@ func ofDeaths(say *sayings) {
 	say.head("without an unlocker", s, abandoned, unlocksAbandoned)
 	s = mourning()
 	s.unlockers = append(s.unlockers, unlocker("eu-2", s.now))
-	s.unlockers[1].Sweep.Abandoned = metadata.SweepUnlock
+	s.unlockers[1].RemovalPolicy.Abandoned = metadata.AbandonedUnlock
 	say.head("one of two unlocks it", s, abandoned)
 	s = mourning()
-	s.unlockers[0].Sweep = nil
+	s.unlockers[0].RemovalPolicy = nil
 	say.head("without a policy", s, abandoned)
 	say.head("excluded", mourning(), abandoned,
 		publishing(func(p *staleness.Policy) { p.UnlockAbandoned = true }, "billing/*"))
@@ -264,7 +264,7 @@ func ofDeaths(say *sayings) {
 		st.Cause = metadata.CauseCommandLives
 		st.ExitCode = nil
 		st.Detail = ""
-		st.How = "process 71 on drm-9 ended and left 2 processes of its command alive"
+		st.Reason = "process 71 on drm-9 ended and left 2 processes of its command alive"
 	})
 	say.head("disputed", s, abandoned, unlocksAbandoned)
 	say.in("disputed", s, "/api/v1/lock?name="+abandoned, unlocksAbandoned)
@@ -275,7 +275,7 @@ func ofDeaths(say *sayings) {
 // ofEnds covers the texts about ended holds.
 func ofEnds(say *sayings) {
 	s := busy()
-	old := metadata.NewEnding(s.locks[0], metadata.EndedAutoUnlocked, "eu-1", "its deadline passed",
+	old := metadata.NewEnding(s.locks[0], metadata.EndingAutoUnlocked, "eu-1", "its deadline passed",
 		s.now.Add(-40*time.Second))
 	old.UUID = "old"
 	old.Owner = "ops"
@@ -290,7 +290,7 @@ func ofEnds(say *sayings) {
 	say.head("free, and asked for by another uuid", s, stuck+"&hold=unknown")
 
 	s = lived(say)
-	e := s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Hour, time.Minute)
+	e := s.over(stuck, metadata.EndingForced, "bob", "it hung", time.Hour, time.Minute)
 	delete(s.endings, e.UUID)
 	e.UUID = "ended"
 	e.AlertAt = metadata.Time{Time: s.now.Add(-30 * time.Second)}
@@ -300,16 +300,16 @@ func ofEnds(say *sayings) {
 
 	s = busy()
 	minute := metadata.Time{Time: s.now.Add(-time.Minute)}
-	s.endings["x"] = &metadata.Ending{Lock: "gone", UUID: uuid("gone"), Token: 5, Ended: metadata.EndedAbandoned,
-		EndedAt: minute, By: "eu-1", Why: "its container ended 40s ago with exit code 137 (OOMKilled)"}
-	s.endings[uuid("asked")] = &metadata.Ending{Lock: "asked", UUID: uuid("asked"), Token: 6,
-		Ended: metadata.EndedForced, EndedAt: minute, By: "bob", Why: "it hangs",
-		Asked: &metadata.Request{By: "ann", Source: "cli", Reason: "the deploy waits",
+	s.endings["x"] = &metadata.Ending{Name: "gone", UUID: uuid("gone"), Token: 5, Cause: metadata.EndingAbandoned,
+		EndedAt: minute, By: "eu-1", Reason: "its container ended 40s ago with exit code 137 (OOMKilled)"}
+	s.endings[uuid("asked")] = &metadata.Ending{Name: "asked", UUID: uuid("asked"), Token: 6,
+		Cause: metadata.EndingForced, EndedAt: minute, By: "bob", Reason: "it hangs",
+		FinishRequest: &metadata.FinishRequest{By: "ann", Source: "cli", Reason: "the deploy waits",
 			At: metadata.Time{Time: s.now.Add(-3 * time.Minute)}},
-		Extended: &metadata.Extension{By: "eve", Source: "cli", Reason: "<b>\u202e", Seconds: 1800,
+		MoreTime: &metadata.MoreTime{By: "eve", Source: "cli", Reason: "<b>\u202e", Seconds: 1800,
 			At: metadata.Time{Time: s.now.Add(-2 * time.Minute)}}}
-	s.endings["z"] = &metadata.Ending{Lock: "yielded", UUID: uuid("yielded"), Token: 7, Ended: metadata.EndedYielded,
-		EndedAt: minute, Why: "asked by ann: the deploy waits", Asked: s.endings[uuid("asked")].Asked}
+	s.endings["z"] = &metadata.Ending{Name: "yielded", UUID: uuid("yielded"), Token: 7, Cause: metadata.EndingYielded,
+		EndedAt: minute, Reason: "asked by ann: the deploy waits", FinishRequest: s.endings[uuid("asked")].FinishRequest}
 	say.in("of each kind", s, "/history")
 	say.in("of each kind", s, "/api/v1/history")
 	say.in("of each kind", s, "/lock?name=asked&hold="+uuid("asked"))
@@ -319,10 +319,10 @@ func ofEnds(say *sayings) {
 
 	s = busy()
 	for i := range 20 {
-		s.over(stuck, metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Duration(i+2)*time.Hour,
+		s.over(stuck, metadata.EndingAutoUnlocked, "eu-1", "its deadline passed", time.Duration(i+2)*time.Hour,
 			time.Duration(i+1)*time.Hour-time.Duration(i)*time.Minute)
 	}
-	s.over("other", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 50*time.Hour, time.Hour)
+	s.over("other", metadata.EndingAutoUnlocked, "eu-1", "its deadline passed", 50*time.Hour, time.Hour)
 	say.in("of twenty holds", s, "/lock?name="+stuck)
 	s.away = errAway
 	say.in("of those that cannot be read", s, "/lock?name="+stuck)
@@ -529,13 +529,13 @@ func ofOthers(say *sayings) {
 	}
 	s = newScene()
 	s.wrong = []inconsistent.Lock{{Name: "pool<b>", Kind: inconsistent.Oversold, Why: "has 4 of 3 permits out"}}
-	s.unlockers[0].Sweep.Exclude = []string{"db/*", "cron/?"}
+	s.unlockers[0].RemovalPolicy.Exclude = []string{"db/*", "cron/?"}
 	say.in("a lock is inconsistent", s, "/status")
 	s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.now), unlocker("eu-2", s.now), unlocker("eu-3", s.now)}
-	s.unlockers[1].Sweep.Abandoned = metadata.SweepUnlock
-	s.unlockers[1].Sweep.Exclude = []string{"db/*", "\x1b<b>"}
+	s.unlockers[1].RemovalPolicy.Abandoned = metadata.AbandonedUnlock
+	s.unlockers[1].RemovalPolicy.Exclude = []string{"db/*", "\x1b<b>"}
 	s.unlockers[2].Mode = "dry-run"
-	s.unlockers[2].Sweep = nil // an old one, which removes nothing
+	s.unlockers[2].RemovalPolicy = nil // an old one, which removes nothing
 	say.in("unlockers disagree", s, "/status")
 	s.unlockers[2].Mode = "auto-unlock"
 	s.members = []setup.Member{{Endpoint: "etcd-0:2379", Role: "leader", Version: "3.7.3", Size: 3 << 20,

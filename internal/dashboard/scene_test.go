@@ -45,7 +45,7 @@ type scene struct {
 	locks     []*metadata.Record
 	replaced  bool                      // the records are never written to, only replaced where they stand
 	view      func() []*metadata.Record // the locks as the dashboard sees them
-	documents map[string]metadata.Document
+	documents map[string]metadata.FullRecord
 	queues    map[string][]metadata.Waiter
 	unlockers []protocol.Unlocker
 	wrong     []inconsistent.Lock
@@ -67,7 +67,7 @@ type scene struct {
 func newScene() *scene {
 	now := time.Date(2026, 11, 21, 3, 12, 41, 0, time.UTC)
 	return &scene{
-		now: now, revision: 918273, documents: map[string]metadata.Document{}, queues: map[string][]metadata.Waiter{},
+		now: now, revision: 918273, documents: map[string]metadata.FullRecord{}, queues: map[string][]metadata.Waiter{},
 		endings:   map[string]*metadata.Ending{},
 		unlockers: []protocol.Unlocker{unlocker("eu-1", now)},
 		fresh: protocol.Freshness{Synced: true, Revision: 918273, HeardAt: now.Add(-2 * time.Second),
@@ -79,7 +79,7 @@ func newScene() *scene {
 func unlocker(id string, arrived time.Time) protocol.Unlocker {
 	return protocol.Unlocker{ArrivedAt: arrived, Presence: metadata.Presence{ID: id, Mode: "auto-unlock",
 		LastGap: metadata.Time{Time: arrived.Add(-20 * time.Minute)}, LastGapCause: "etcd takes writes again",
-		Sweep: staleness.DefaultPolicy().ToPresence(nil)}}
+		RemovalPolicy: staleness.DefaultPolicy().ToPresence(nil)}}
 }
 
 // publishing makes all unlockers publish a different policy.
@@ -89,9 +89,9 @@ func publishing(change func(*staleness.Policy), exclude ...string) func(*setup.C
 		of(c).unlockers = func() []protocol.Unlocker {
 			all := slices.Clone(running())
 			for i := range all {
-				p, _ := staleness.FromPresence(all[i].Sweep)
+				p, _ := staleness.FromPresence(all[i].RemovalPolicy)
 				change(&p)
-				all[i].Sweep = p.ToPresence(exclude)
+				all[i].RemovalPolicy = p.ToPresence(exclude)
 			}
 			return all
 		}
@@ -129,11 +129,11 @@ type sources struct {
 	clock     func() time.Duration
 	shown     func() []*metadata.Record
 	queues    func() map[string][]metadata.Waiter
-	delays    func(lock string) []metadata.Delay
+	delays    func(lock string) []metadata.LockDelay
 	unlockers func() []protocol.Unlocker
 	foreign   func() ([]string, int)
 	fresh     func() protocol.Freshness
-	get       func(ctx context.Context, lock string) (metadata.Document, int64, error)
+	get       func(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
 	ending    func(ctx context.Context, uuid string) (*metadata.Ending, error)
 	history   func(ctx context.Context, limit int) ([]metadata.Ending, error)
 	audit     func(ctx context.Context, limit int) ([]protocol.Action, error)
@@ -142,15 +142,15 @@ type sources struct {
 // of returns the sources in the configuration of a scene.
 func of(c *setup.Config) *sources { return c.View.(*sources) }
 
-func (s *sources) Shown() []*metadata.Record                { return s.shown() }
-func (s *sources) Clock() time.Duration                     { return s.clock() }
-func (s *sources) Queues() map[string][]metadata.Waiter     { return s.queues() }
-func (s *sources) Waiters(lock string) []metadata.Waiter    { return s.queues()[lock] }
-func (s *sources) DelaysAbout(lock string) []metadata.Delay { return s.delays(lock) }
-func (s *sources) Unlockers() []protocol.Unlocker           { return s.unlockers() }
-func (s *sources) Foreign() (sample []string, total int)    { return s.foreign() }
-func (s *sources) Fresh() protocol.Freshness                { return s.fresh() }
-func (s *sources) Get(ctx context.Context, lock string) (metadata.Document, int64, error) {
+func (s *sources) Shown() []*metadata.Record                    { return s.shown() }
+func (s *sources) Clock() time.Duration                         { return s.clock() }
+func (s *sources) Queues() map[string][]metadata.Waiter         { return s.queues() }
+func (s *sources) Waiters(lock string) []metadata.Waiter        { return s.queues()[lock] }
+func (s *sources) DelaysAbout(lock string) []metadata.LockDelay { return s.delays(lock) }
+func (s *sources) Unlockers() []protocol.Unlocker               { return s.unlockers() }
+func (s *sources) Foreign() (sample []string, total int)        { return s.foreign() }
+func (s *sources) Fresh() protocol.Freshness                    { return s.fresh() }
+func (s *sources) Get(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 	return s.get(ctx, lock)
 }
 
@@ -176,11 +176,11 @@ func (s *scene) config() setup.Config {
 		clock:     func() time.Duration { return time.Hour },
 		shown:     s.view,
 		queues:    func() map[string][]metadata.Waiter { return s.queues },
-		delays:    func(string) []metadata.Delay { return nil },
+		delays:    func(string) []metadata.LockDelay { return nil },
 		unlockers: func() []protocol.Unlocker { return s.unlockers },
 		foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
 		fresh:     read(s, func() protocol.Freshness { return s.fresh }),
-		get: func(_ context.Context, lock string) (metadata.Document, int64, error) {
+		get: func(_ context.Context, lock string) (metadata.FullRecord, int64, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.documents[lock], s.revision, s.away
@@ -332,8 +332,8 @@ func (s *scene) witness(name string, ago time.Duration, heed func(*metadata.Reco
 		code := 137
 		s.revision++
 		st := metadata.Statement{
-			Lock: name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded, ExitCode: &code,
-			Detail: "OOMKilled", How: "container worker of pod billing/invoices-0 ended",
+			Name: name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded, ExitCode: &code,
+			Detail: "OOMKilled", Reason: "container worker of pod billing/invoices-0 ended",
 			EndedAt: metadata.Time{Time: s.now.Add(-ago)},
 			Witness: metadata.WitnessKubernetes, By: "eu-1", Revision: s.revision,
 			Seen: time.Hour - 2*time.Second, // the scene's clock shows an hour
@@ -379,7 +379,7 @@ func (s *scene) wait(lock, owner string, since time.Duration) {
 
 // waiter adds a waiter to the end of the lock's queue.
 func (s *scene) waiter(lock, owner, host string, pid int64) metadata.Waiter {
-	w := metadata.Waiter{Lock: lock, ID: owner, Revision: int64(len(s.queues[lock]) + 1)}
+	w := metadata.Waiter{Name: lock, ID: owner, Revision: int64(len(s.queues[lock]) + 1)}
 	w.Owner = owner
 	w.Hostname = host
 	w.PID = pid

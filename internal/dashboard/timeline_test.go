@@ -30,8 +30,8 @@ func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	ok(t, d, "/history")
 	s.tick(15 * time.Minute)
 	d.Took(first)
-	e := s.over("catalog/sync/us", metadata.EndedReleased, "", "", 25*time.Minute, 0)
-	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Holder: e.Holder, LockedAt: e.LockedAt.Time,
+	e := s.over("catalog/sync/us", metadata.EndingReleased, "", "", 25*time.Minute, 0)
+	r := metadata.Record{Name: e.Name, UUID: e.UUID, Token: e.Token, Identity: e.Identity, LockedAt: e.LockedAt.Time,
 		AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
 	d.Ended(&r, nil)
 	s.tick(5 * time.Minute)
@@ -90,11 +90,11 @@ func eventful(t testing.TB, n int) (*scene, *dashboard.Dashboard) {
 			continue
 		}
 		r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(i)), Token: int64(i), LockedAt: s.now.Add(-took),
-			Holder: metadata.Holder{Owner: owner, Hostname: owner + "-7f9c6d5b8", PID: 17}}
+			Identity: metadata.Identity{Owner: owner, Hostname: owner + "-7f9c6d5b8", PID: 17}}
 		r.AlertAt = r.LockedAt.Add(15 * time.Minute)
 		var ending *metadata.Ending
 		if i%97 == 0 {
-			e := metadata.NewEnding(&r, metadata.EndedAutoUnlocked, "eu-1", "", s.now)
+			e := metadata.NewEnding(&r, metadata.EndingAutoUnlocked, "eu-1", "", s.now)
 			ending = &e
 		}
 		d.Ended(&r, ending)
@@ -223,7 +223,7 @@ func TestBarsOfHolds(t *testing.T) {
 func TestTimelineIsOrderedAndHasGapsAndHolds(t *testing.T) {
 	s := busy()
 	for i := range 60 {
-		s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Duration(i+2)*time.Hour,
+		s.over(stuck, metadata.EndingForced, "bob", "it hung", time.Duration(i+2)*time.Hour,
 			time.Duration(i+1)*time.Hour)
 	}
 	d := s.dashboard(t)

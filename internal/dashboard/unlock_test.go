@@ -144,7 +144,7 @@ func TestForceUnlockWithUnknownOutcomeIsRechecked(t *testing.T) {
 			delete(s.documents, stuck)
 		}, http.StatusGatewayTimeout, "you try again. The hold that you saw has ended. Nobody holds the lock now."},
 		"extended, perhaps, before somebody ended it": {2, func(s *scene, r *metadata.Record, _ metadata.Ending) {
-			s.endings[r.UUID] = &metadata.Ending{Lock: stuck, UUID: r.UUID, Ended: metadata.EndedForced, By: "bob"}
+			s.endings[r.UUID] = &metadata.Ending{Name: stuck, UUID: r.UUID, Cause: metadata.EndingForced, By: "bob"}
 			delete(s.documents, stuck)
 		}, http.StatusGatewayTimeout, "you try again. The hold that you saw has ended: force-unlocked by bob"},
 		"held again by the same uuid": {0, func(s *scene, _ *metadata.Record, _ metadata.Ending) {

@@ -15,7 +15,7 @@ func (s *scene) ends(d *dashboard.Dashboard, lock string, took time.Duration, ch
 	s.tick(took)
 	s.revision++
 	r := &metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision,
-		Holder: metadata.Holder{Owner: "drm"}, LockedAt: s.now.Add(-took)}
+		Identity: metadata.Identity{Owner: "drm"}, LockedAt: s.now.Add(-took)}
 	var ending *metadata.Ending
 	if change != nil {
 		if how := change(r); how != "" {
@@ -44,11 +44,11 @@ func TestUsualHoldNeedsThreeReleases(t *testing.T) {
 	usual("", "")
 	s.ends(d, lock, 3*time.Minute, nil)
 	s.ends(d, lock, 9*time.Minute, nil)
-	s.ends(d, lock, time.Hour, func(*metadata.Record) string { return metadata.EndedForced })
-	s.ends(d, lock, time.Hour, func(*metadata.Record) string { return metadata.EndedAutoUnlocked })
-	s.ends(d, lock, time.Hour, func(*metadata.Record) string { return metadata.EndedAbandoned })
+	s.ends(d, lock, time.Hour, func(*metadata.Record) string { return metadata.EndingForced })
+	s.ends(d, lock, time.Hour, func(*metadata.Record) string { return metadata.EndingAutoUnlocked })
+	s.ends(d, lock, time.Hour, func(*metadata.Record) string { return metadata.EndingAbandoned })
 	s.ends(d, lock, time.Second, func(r *metadata.Record) string {
-		r.Asked = &metadata.Request{By: "ann", Source: "cli", Reason: "the deploy waits"}
+		r.FinishRequest = &metadata.FinishRequest{By: "ann", Source: "cli", Reason: "the deploy waits"}
 		return ""
 	})
 	s.ends(d, lock, time.Hour, func(r *metadata.Record) string {
@@ -76,7 +76,7 @@ func TestUsualHoldIsSaidOfFreeAndSharedLocks(t *testing.T) {
 	for n := range 4 {
 		s.ends(d, "nobody", 400*time.Millisecond, nil)
 		s.ends(d, fmt.Sprint("pool#", n+1), time.Duration(n+1)*time.Minute, func(r *metadata.Record) string {
-			r.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsPermits}
+			r.Attributes = map[string]any{metadata.AttributeKind: metadata.KindSemaphore}
 			return ""
 		})
 	}

@@ -130,7 +130,7 @@ func Of(f Facts) Diagnosis {
 	switch {
 	case r.Token == 0 || r.Misplaced || reserved(r):
 		return Diagnosis{Word: Unknown}
-	case r.Proven():
+	case r.ProvenDead():
 		return Diagnosis{Dead, "Dead", Ended(r.Death)}
 	case Suspected(r):
 		return Diagnosis{ProbablyDead, "Probably dead", Ended(r.Suspicion).Say("; this is a suspicion, not proof")}

@@ -20,7 +20,7 @@ func ago(d time.Duration) time.Time { return now().Add(-d) }
 func held() diagnosis.Facts {
 	return diagnosis.Facts{Now: now(), Judged: staleness.Verdict{State: staleness.Held, AlertAt: now().Add(time.Hour)},
 		Record: &metadata.Record{Name: "a", UUID: "u", Token: 7,
-			Holder: metadata.Holder{Owner: "o", Hostname: "h", PID: 17}, LockedAt: ago(50 * time.Minute)}}
+			Identity: metadata.Identity{Owner: "o", Hostname: "h", PID: 17}, LockedAt: ago(50 * time.Minute)}}
 }
 
 type change func(*diagnosis.Facts)
@@ -51,7 +51,7 @@ func usually(usual, most time.Duration) change {
 }
 
 func statement(cause string, revision int64) *metadata.Statement {
-	return &metadata.Statement{Lock: "a", UUID: "u", Token: 7, Cause: cause, Revision: revision,
+	return &metadata.Statement{Name: "a", UUID: "u", Token: 7, Cause: cause, Revision: revision,
 		EndedAt: metadata.Time{Time: ago(40 * time.Second)}}
 }
 
@@ -161,16 +161,16 @@ func TestUsualNeedsFiveHolds(t *testing.T) {
 
 func TestHoldsEndedByOthersAreNotUsual(t *testing.T) {
 	ending := func(how string) metadata.Ending {
-		return metadata.Ending{Ended: how, LockedAt: metadata.Time{Time: ago(time.Hour)},
+		return metadata.Ending{Cause: how, LockedAt: metadata.Time{Time: ago(time.Hour)},
 			EndedAt: metadata.Time{Time: now()}}
 	}
-	past := []metadata.Ending{ending(metadata.EndedForced), ending(metadata.EndedAutoUnlocked),
-		ending(metadata.EndedAbandoned), ending(metadata.EndedForced), ending(metadata.EndedForced)}
+	past := []metadata.Ending{ending(metadata.EndingForced), ending(metadata.EndingAutoUnlocked),
+		ending(metadata.EndingAbandoned), ending(metadata.EndingForced), ending(metadata.EndingForced)}
 	f := held()
 	if f.Compare(past); !f.Forced || f.Usual != time.Hour || f.Most != time.Hour {
 		t.Errorf("compared with holds that others ended, the facts are %+v", f)
 	}
-	for _, how := range []string{metadata.EndedReleased, metadata.EndedYielded} {
+	for _, how := range []string{metadata.EndingReleased, metadata.EndingYielded} {
 		if f.Compare(append(past, ending(how))); f.Forced || f.Usual != 0 {
 			t.Errorf("a hold was %s, and the facts are %+v", how, f)
 		}
@@ -180,7 +180,7 @@ func TestHoldsEndedByOthersAreNotUsual(t *testing.T) {
 func TestHolderWaitsWhereItsProcessQueues(t *testing.T) {
 	r := held().Record
 	waiter := func(owner, host string, pid int64, since time.Duration, holding bool) metadata.Waiter {
-		return metadata.Waiter{Ticket: metadata.Ticket{Holder: metadata.Holder{Owner: owner, Hostname: host, PID: pid},
+		return metadata.Waiter{Ticket: metadata.Ticket{Identity: metadata.Identity{Owner: owner, Hostname: host, PID: pid},
 			Holding: holding,
 			Since:   metadata.Time{Time: ago(since)}}}
 	}
@@ -212,7 +212,7 @@ func TestHolderWaitsWhereItsProcessQueues(t *testing.T) {
 	}
 	want(`"d" 1m0s `)
 	holds := func(lock, owner string, pid int64) {
-		holders[lock] = []*metadata.Record{{Name: lock, Holder: metadata.Holder{Owner: owner, Hostname: "h", PID: pid}}}
+		holders[lock] = []*metadata.Record{{Name: lock, Identity: metadata.Identity{Owner: owner, Hostname: "h", PID: pid}}}
 	}
 	holds("d", "p", 5)
 	want(`"d" 1m0s p on h:5`)

@@ -39,7 +39,7 @@ func Usual(past []metadata.Ending) (usual, most time.Duration) {
 func (f *Facts) Compare(past []metadata.Ending) {
 	var own []metadata.Ending
 	for _, e := range past {
-		if e.Ended == metadata.EndedReleased || e.Ended == metadata.EndedYielded {
+		if e.Cause == metadata.EndingReleased || e.Cause == metadata.EndingYielded {
 			own = append(own, e)
 		}
 	}
@@ -57,8 +57,8 @@ const maxChain = 4
 // no wait is known. It ends when it returns to a lock. holders returns the holders of a lock; the first one counts.
 func Chain(r *metadata.Record, queues map[string][]metadata.Waiter,
 	holders func(lock string) ([]*metadata.Record, error)) (chain []Wait, err error) {
-	met := map[string]bool{r.Queue(): true}
-	own := r.Queue()
+	met := map[string]bool{r.QueueName(): true}
+	own := r.QueueName()
 	for len(chain) < maxChain {
 		w := waitsFor(r, queues)
 		switch {
@@ -90,7 +90,7 @@ func waitsFor(r *metadata.Record, queues map[string][]metadata.Waiter) *Wait {
 	}
 	var found *Wait
 	for lock, queue := range queues {
-		if lock == r.Queue() {
+		if lock == r.QueueName() {
 			continue
 		}
 		for i := range queue {

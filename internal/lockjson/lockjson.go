@@ -69,30 +69,30 @@ type Who struct {
 	Purpose  *string `json:"purpose"`
 }
 
-func newWho(h metadata.Holder) Who {
+func newWho(h metadata.Identity) Who {
 	return Who{Owner: Known(h.Owner), Hostname: Known(h.Hostname), PID: Known(h.PID), Purpose: Known(h.Purpose)}
 }
 
 // Problem is something that is wrong with a record.
 type Problem struct {
-	Field  string          `json:"field"`
-	Reason metadata.Reason `json:"reason"`
-	Text   string          `json:"text"`
+	Field  string               `json:"field"`
+	Reason metadata.ProblemKind `json:"reason"`
+	Text   string               `json:"text"`
 }
 
 // New describes the hold of the record as judged at now. A nil queue is unknown.
 func New(r *metadata.Record, v staleness.Verdict, q *verdict.Queue, now time.Time) Lock {
 	soon := v.ExpiringAt(r)
-	share := metadata.ShareOf(r.Name, r.Attributes)
+	share := metadata.ShareFromAttributes(r.Name, r.Attributes)
 	l := Lock{
 		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: !soon.IsZero() && !now.Before(soon),
 		UUID: Known(r.UUID), Token: Number(r.Token), Revision: Number(r.Revision),
-		Holder: Holder{Who: newWho(r.Holder), Attributes: attributes(r.Attributes)}, Problems: problems(r.Problems),
-		Kind: Known(share.Kind), ShareOf: Known(share.Lock),
+		Holder: Holder{Who: newWho(r.Identity), Attributes: attributes(r.Attributes)}, Problems: problems(r.Problems),
+		Kind: Known(share.Kind), ShareOf: Known(share.LockName),
 		Permits: Known(share.Permits), Limit: Known(share.Limit),
 		ClockOffset: Known(seconds(v.ClockOff)), Process: newProcess(r.Process),
-		Asked: newAsked(r, now), Extended: newExtended(r.Extended, now),
-		Acknowledged: newAcknowledged(r.AcknowledgedAt(now), now),
+		Asked: newAsked(r, now), Extended: newExtended(r.MoreTime, now),
+		Acknowledged: newAcknowledged(r.ValidAcknowledgement(now), now),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
@@ -151,7 +151,7 @@ func attributes(all map[string]any) map[string]any {
 func problems(all []metadata.Problem) []Problem {
 	list := make([]Problem, len(all))
 	for i, p := range all {
-		list[i] = Problem{p.Field, p.Reason, p.Text}
+		list[i] = Problem{p.Field, p.Kind, p.Text}
 	}
 	return list
 }
@@ -262,7 +262,7 @@ type Waiter struct {
 func Waiters(queue []metadata.Waiter, now time.Time) []Waiter {
 	list := make([]Waiter, len(queue))
 	for i, w := range queue {
-		list[i] = Waiter{UUID: Known(w.UUID), Who: newWho(w.Holder)}
+		list[i] = Waiter{UUID: Known(w.UUID), Who: newWho(w.Identity)}
 		list[i].Since, list[i].SinceIn = Instant(w.Since.Time, now)
 		list[i].TimeoutAt, list[i].TimeoutIn = Instant(w.TimeoutAt.Time, now)
 	}
@@ -307,7 +307,7 @@ type Ending struct {
 
 // How returns the word for how a hold ended; an unknown one unchanged.
 func How(ended string) *string {
-	if words, known := metadata.EndingOf(ended); known {
+	if words, known := metadata.EndingWordsFor(ended); known {
 		return &words.Word
 	}
 	return Known(ended)
@@ -316,11 +316,11 @@ func How(ended string) *string {
 // NewEnding describes how a hold ended.
 func NewEnding(e *metadata.Ending, now time.Time) Ending {
 	j := Ending{
-		Name: e.Lock, NameBase64: Base64(e.Lock), UUID: Known(e.UUID), Token: Number(e.Token),
-		Holder: Holder{Who: newWho(e.Holder), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
-		How:    How(e.Ended), By: Known(e.By), Why: Known(e.Why),
-		Asked: newRequest(e.Asked, now), Extended: newExtended(e.Extended, now),
-		Acknowledged: newAcknowledged(e.Acknowledged, now),
+		Name: e.Name, NameBase64: Base64(e.Name), UUID: Known(e.UUID), Token: Number(e.Token),
+		Holder: Holder{Who: newWho(e.Identity), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
+		How:    How(e.Cause), By: Known(e.By), Why: Known(e.Reason),
+		Asked: newRequest(e.FinishRequest, now), Extended: newExtended(e.MoreTime, now),
+		Acknowledged: newAcknowledged(e.Acknowledgement, now),
 	}
 	j.LockedAt, j.LockedIn = Instant(e.LockedAt.Time, now)
 	j.AlertAt, j.AlertIn = Instant(e.AlertAt.Time, now)

@@ -59,16 +59,16 @@ func AcknowledgedShape() Shape {
 }
 
 func newAsked(r *metadata.Record, now time.Time) *Asked {
-	if r.Asked == nil {
+	if r.FinishRequest == nil {
 		return nil
 	}
-	j := newRequest(r.Asked, now)
-	answered := r.Answered()
+	j := newRequest(r.FinishRequest, now)
+	answered := r.AliveSinceRequest()
 	j.Answered = &answered
 	return j
 }
 
-func newRequest(q *metadata.Request, now time.Time) *Asked {
+func newRequest(q *metadata.FinishRequest, now time.Time) *Asked {
 	if q == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func newRequest(q *metadata.Request, now time.Time) *Asked {
 	return j
 }
 
-func newExtended(e *metadata.Extension, now time.Time) *Extended {
+func newExtended(e *metadata.MoreTime, now time.Time) *Extended {
 	if e == nil {
 		return nil
 	}

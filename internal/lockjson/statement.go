@@ -54,7 +54,7 @@ func newStatement(s *metadata.Statement, now time.Time) *Statement {
 	if s == nil {
 		return nil
 	}
-	j := &Statement{Cause: Known(s.Cause), How: Known(s.How), ExitCode: s.ExitCode, Signal: Known(s.Signal),
+	j := &Statement{Cause: Known(s.Cause), How: Known(s.Reason), ExitCode: s.ExitCode, Signal: Known(s.Signal),
 		Detail: Known(s.Detail), Witness: Known(s.Witness), By: Known(s.By)}
 	j.EndedAt, j.EndedIn = Instant(s.EndedAt.Time, now)
 	j.At, j.In = Instant(s.At.Time, now)
@@ -65,7 +65,7 @@ func newStatement(s *metadata.Statement, now time.Time) *Statement {
 func (l *Lock) state(r *metadata.Record, v staleness.Verdict, now time.Time) {
 	l.Suspicion = newStatement(r.Suspicion, now)
 	if l.Death = newStatement(r.Death, now); l.Death != nil {
-		l.Death.Believed = r.Proven()
+		l.Death.Believed = r.ProvenDead()
 		l.Death.Disputed = r.Disputed()
 		l.Death.UnlockAt, l.Death.UnlockIn = Instant(v.RemoveAt, now)
 	}
@@ -116,17 +116,17 @@ type Delay struct {
 }
 
 // NewDelay describes a lock delay.
-func NewDelay(d *metadata.Delay, now time.Time) Delay {
-	j := Delay{Name: d.Lock, NameBase64: Base64(d.Lock), UUID: Known(d.UUID), Token: Number(d.Token),
+func NewDelay(d *metadata.LockDelay, now time.Time) Delay {
+	j := Delay{Name: d.Name, NameBase64: Base64(d.Name), UUID: Known(d.UUID), Token: Number(d.Token),
 		Revision: Number(d.Revision), Owner: Known(d.Owner), Hostname: Known(d.Hostname), Purpose: Known(d.Purpose),
-		Permits: Known(d.Permits), How: How(d.Ended), By: Known(d.By), Seconds: Known(d.Seconds)}
+		Permits: Known(d.Permits), How: How(d.Cause), By: Known(d.By), Seconds: Known(d.Seconds)}
 	j.EndedAt, j.EndedIn = Instant(d.At.Time, now)
 	j.Until, j.UntilIn = Instant(d.Until(), now)
 	return j
 }
 
 // Delays describes lock delays, in order.
-func Delays(all []metadata.Delay, now time.Time) []Delay {
+func Delays(all []metadata.LockDelay, now time.Time) []Delay {
 	list := make([]Delay, len(all))
 	for i := range all {
 		list[i] = NewDelay(&all[i], now)

@@ -57,10 +57,10 @@ func (b *byLock) ended(r *metadata.Record, after time.Duration) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	name := text.NameLabel(r.Queue())
+	name := text.NameLabel(r.QueueName())
 	b.remember(name)
 	b.held.WithLabelValues(name).Observe(after.Seconds())
-	if r.Alive != nil || r.Extended != nil || r.LockedAt.IsZero() {
+	if r.Alive != nil || r.MoreTime != nil || r.LockedAt.IsZero() {
 		return // its deadlines are no longer those that it began with
 	}
 	for gauge, at := range map[*prometheus.GaugeVec]time.Time{
@@ -80,7 +80,7 @@ func (b *byLock) taken(r *metadata.Record, w metadata.Waiter) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	name := text.NameLabel(r.Queue())
+	name := text.NameLabel(r.QueueName())
 	b.remember(name)
 	b.waited.WithLabelValues(name).Observe(after.Seconds())
 }

@@ -78,7 +78,7 @@ func (w *world) config() lockmetrics.Config {
 func lock(name string, alert time.Duration) *metadata.Record {
 	return &metadata.Record{
 		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
-		Holder:   metadata.Holder{Owner: "billing", Hostname: "host-1"},
+		Identity: metadata.Identity{Owner: "billing", Hostname: "host-1"},
 		LockedAt: now.Add(-time.Hour), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(alert + time.Hour),
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func ending(ended string) *metadata.Ending {
-	return &metadata.Ending{Ended: ended, EndedAt: metadata.Time{Time: now}}
+	return &metadata.Ending{Cause: ended, EndedAt: metadata.Time{Time: now}}
 }
 
 func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
@@ -25,11 +25,11 @@ func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
 	fromTheFuture.Seen.First = w.mono - 30*time.Second
 	c.Ended(fromTheFuture, nil)
 	c.Ended(lock("an hour", time.Hour), nil)
-	c.Ended(lock("stale", -time.Hour), ending(metadata.EndedAutoUnlocked))
+	c.Ended(lock("stale", -time.Hour), ending(metadata.EndingAutoUnlocked))
 	asked := lock("asked to finish", time.Hour)
-	asked.Asked = &metadata.Request{By: "ann", Reason: "deploy"}
+	asked.FinishRequest = &metadata.FinishRequest{By: "ann", Reason: "deploy"}
 	c.Ended(asked, nil)
-	c.Ended(lock("dead", time.Hour), ending(metadata.EndedAbandoned))
+	c.Ended(lock("dead", time.Hour), ending(metadata.EndingAbandoned))
 	got := map[string]string{}
 	for _, m := range gather(t, c)["unlocker_hold_seconds"].GetMetric() {
 		got[m.GetLabel()[0].GetValue()] = fmt.Sprint(m.GetHistogram().GetSampleCount(), " ",

@@ -53,7 +53,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 		if r.Disputed() {
 			disputed++
 		}
-		if r.Proven() {
+		if r.ProvenDead() {
 			ended.offer(judged{r, verdict})
 		}
 		if verdict.ClockOff != 0 {
@@ -115,7 +115,7 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, c.holder(r)...)
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, c.holder(r)...)
 		if staleness.KeptAlive(r) {
-			instant(ch, c.d.aliveAt, r.Written(), name)
+			instant(ch, c.d.aliveAt, r.DeadlinesWrittenAt(), name)
 		}
 		if c.c.Excluded != nil && c.c.Excluded(r.Name) {
 			gauge(ch, c.d.lockExcluded, 1, name)
@@ -123,11 +123,11 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		if r.Purpose != "" {
 			gauge(ch, c.d.lockInfo, 1, name, text.Label(r.Purpose))
 		}
-		if a := r.AcknowledgedAt(now); a != nil {
+		if a := r.ValidAcknowledgement(now); a != nil {
 			instant(ch, c.d.acknowledgedUntil, a.Until.Time, name)
 		}
 		if queues != nil {
-			gauge(ch, c.d.lockWaiters, float64(len(queues[r.Queue()])), name)
+			gauge(ch, c.d.lockWaiters, float64(len(queues[r.QueueName()])), name)
 		}
 	}
 	return len(locks)
@@ -188,7 +188,7 @@ func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
 	ended, after := endOf(r, ending), lasted(r, now)
 	c.held.WithLabelValues(ended.Word).Observe(after.Seconds())
-	if ended.Ended == metadata.EndedReleased || ended.Ended == metadata.EndedYielded {
+	if ended.Cause == metadata.EndingReleased || ended.Cause == metadata.EndingYielded {
 		c.byLock.ended(r, after)
 	}
 }
@@ -198,9 +198,9 @@ func endOf(r *metadata.Record, ending *metadata.Ending) metadata.EndingWords {
 	if ending == nil {
 		ending = new(metadata.Released(r, time.Time{}))
 	}
-	words, known := metadata.EndingOf(ending.Ended)
+	words, known := metadata.EndingWordsFor(ending.Cause)
 	if !known {
-		words, _ = metadata.EndingOf(metadata.EndedForced)
+		words, _ = metadata.EndingWordsFor(metadata.EndingForced)
 	}
 	return words
 }

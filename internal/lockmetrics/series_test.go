@@ -15,7 +15,7 @@ import (
 // acknowledged is a lock that somebody looks at until now+left.
 func acknowledged(name string, alert, left time.Duration) *metadata.Record {
 	r := lock(name, alert)
-	r.Acknowledged = &metadata.Acknowledgement{By: "ann", Until: metadata.Time{Time: now.Add(left)}}
+	r.Acknowledgement = &metadata.Acknowledgement{By: "ann", Until: metadata.Time{Time: now.Add(left)}}
 	return r
 }
 
@@ -97,7 +97,7 @@ unlocker_lock_info{lock="late-01",purpose="nightly invoices"} 1
 // stated is a lock whose holder, according to a witness, has ended.
 func stated(name, witness string, change ...func(*metadata.Record, *metadata.Statement)) *metadata.Record {
 	r := lock(name, time.Hour)
-	st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted,
+	st := metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted,
 		Witness: witness, EndedAt: metadata.Time{Time: now.Add(-time.Minute)}, Revision: 9,
 		Seen: time.Hour - time.Second}
 	for _, c := range change {
@@ -109,7 +109,7 @@ func stated(name, witness string, change ...func(*metadata.Record, *metadata.Sta
 
 func TestEndedHoldersAreShownAndDisputesCounted(t *testing.T) {
 	suspected := lock("suspected", time.Hour)
-	suspected.Heed(nil, &metadata.Statement{Lock: "suspected", UUID: suspected.UUID, Token: suspected.Token,
+	suspected.Heed(nil, &metadata.Statement{Name: "suspected", UUID: suspected.UUID, Token: suspected.Token,
 		Cause: metadata.CausePodDeleted, Witness: metadata.WitnessKubernetes})
 	disputed := stated("disputed", metadata.WitnessHost, func(r *metadata.Record, _ *metadata.Statement) {
 		r.Alive = &metadata.Alive{Revision: 10}
@@ -171,10 +171,10 @@ func TestHoldsAreMeasuredByLockIfAllLocksHaveSeries(t *testing.T) {
 	}
 	c.Ended(hold("a"), nil)
 	c.Ended(hold("b"), nil)
-	c.Ended(hold("b"), ending(metadata.EndedAutoUnlocked)) // nobody knows how long the work would have been
+	c.Ended(hold("b"), ending(metadata.EndingAutoUnlocked)) // nobody knows how long the work would have been
 	extended := hold("a")
 	extended.AlertAt = extended.AlertAt.Add(time.Hour)
-	extended.Extended = &metadata.Extension{}
+	extended.MoreTime = &metadata.MoreTime{}
 	c.Ended(extended, nil)
 	check("unlocker_lock_hold_seconds", map[string]float64{"a": 2, "b": 1})
 	check("unlocker_lock_alert_after_seconds", map[string]float64{"a": 60, "b": 60})

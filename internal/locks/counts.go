@@ -36,7 +36,7 @@ func (c *Counts) add(r *Row) {
 	if r.Display == Expiring {
 		c.in[Held.Urgency()]++
 	}
-	if shared := r.Share().Lock; shared == "" {
+	if shared := r.Share().LockName; shared == "" {
 		c.Waiting += r.Waiters
 	} else if r.Waiters > 0 {
 		c.addQueue(shared, r.Waiters)

@@ -24,7 +24,7 @@ func crowd(n int) (*locks.Snapshot, time.Time) {
 	queues := map[string][]metadata.Waiter{}
 	for i := range held {
 		r := &metadata.Record{Name: fmt.Sprintf("lock-%05d", i), UUID: "u", Token: int64(i + 1),
-			Holder: metadata.Holder{Owner: fmt.Sprint("Owner-", random.IntN(9)),
+			Identity: metadata.Identity{Owner: fmt.Sprint("Owner-", random.IntN(9)),
 				Hostname: fmt.Sprint("host-", random.IntN(99))},
 			LockedAt: now.Add(-time.Duration(random.IntN(60)) * time.Minute),
 			AlertAt:  now.Add(time.Duration(random.IntN(120)-20) * time.Minute)}

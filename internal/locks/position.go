@@ -89,7 +89,7 @@ func (o Order) position(r *Row, cycles map[string][2]int) Position {
 		p.Keys[1] = protocol.Instant(r.Longest)
 		p.Unknown = r.Waiters == 0
 	default:
-		p.Text = r.Record.Queue()
+		p.Text = r.Record.QueueName()
 		p.Keys = r.rank(cycles)
 	}
 	p.Unknown = p.Unknown || p.Keys[0] == math.MaxInt64
@@ -98,7 +98,7 @@ func (o Order) position(r *Row, cycles map[string][2]int) Position {
 
 // rank is the order of [verdict.Lock.Compare] as numbers. A deadlocked lock comes before what its record says.
 func (r *Row) rank(cycles map[string][2]int) [5]int64 {
-	if place, deadlocked := cycles[r.Record.Queue()]; deadlocked {
+	if place, deadlocked := cycles[r.Record.QueueName()]; deadlocked {
 		return [5]int64{int64(verdict.Deadlock), int64(place[0]), int64(place[1])}
 	}
 	if r.Class == verdict.Calm {

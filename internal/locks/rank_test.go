@@ -38,7 +38,7 @@ func permit(limit int) metadata.Field {
 
 func waiters(lock string, since ...time.Duration) (queue []metadata.Waiter) {
 	for i, d := range since {
-		queue = append(queue, metadata.Waiter{Lock: lock, ID: fmt.Sprint(lock, i), Revision: int64(i + 1),
+		queue = append(queue, metadata.Waiter{Name: lock, ID: fmt.Sprint(lock, i), Revision: int64(i + 1),
 			Ticket: metadata.Ticket{Since: metadata.Time{Time: night.Add(-d)}}})
 	}
 	return queue
@@ -89,7 +89,7 @@ func TestFirstLineIsTheLockOfTheSentence(t *testing.T) {
 		s := snapshot(records, queues)
 		v := sentence(s)
 		rows := s.InOrder(locks.Order{By: locks.MostUrgent})
-		if v.Lock != "" && rows[0].Record.Queue() != v.Lock && rows[0].Name != v.Lock {
+		if v.Lock != "" && rows[0].Record.QueueName() != v.Lock && rows[0].Name != v.Lock {
 			t.Fatalf("seed %d: the sentence is about %s, the first line about %s: %s", seed, v.Lock, rows[0].Name,
 				v.String(night))
 		}

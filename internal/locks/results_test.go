@@ -13,11 +13,11 @@ import (
 
 func TestSearchFindsEveryTextIgnoringCase(t *testing.T) {
 	for _, r := range []*metadata.Record{
-		{Name: "an invoice"}, {Holder: metadata.Holder{Owner: "invoices"}},
-		{Holder: metadata.Holder{Hostname: "invoice-1"}}, {Holder: metadata.Holder{Purpose: "to\ninvoice"}},
-		{Name: "An INVOICE"}, {Holder: metadata.Holder{Owner: "Invoices"}},
-		{Name: "A", Holder: metadata.Holder{Hostname: "invoice-1"}},
-		{Name: "a", Holder: metadata.Holder{Purpose: "INvoice"}}, {Name: "\xffinvoice"},
+		{Name: "an invoice"}, {Identity: metadata.Identity{Owner: "invoices"}},
+		{Identity: metadata.Identity{Hostname: "invoice-1"}}, {Identity: metadata.Identity{Purpose: "to\ninvoice"}},
+		{Name: "An INVOICE"}, {Identity: metadata.Identity{Owner: "Invoices"}},
+		{Name: "A", Identity: metadata.Identity{Hostname: "invoice-1"}},
+		{Name: "a", Identity: metadata.Identity{Purpose: "INvoice"}}, {Name: "\xffinvoice"},
 	} {
 		row := NewRow(r, &fate.Fate{}, staleness.Moment{}, &Queue{})
 		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {

@@ -71,7 +71,7 @@ func (r *Row) judge(f *fate.Fate, at staleness.Moment) {
 		}
 	}
 	r.verdict = v
-	r.Looked = r.AcknowledgedAt(at.Wall)
+	r.Looked = r.ValidAcknowledgement(at.Wall)
 	if r.Looked != nil {
 		r.next = protocol.Earlier(r.next, r.Looked.Until.Time)
 	}

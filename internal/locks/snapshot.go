@@ -161,7 +161,7 @@ func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate
 		for len(known) > 0 && known[0].Name < r.Name {
 			known = known[1:]
 		}
-		queue := cmp.Or(waiting[r.Queue()], nobody)
+		queue := cmp.Or(waiting[r.QueueName()], nobody)
 		if len(known) > 0 && known[0].holds(r, queue, at.Wall) {
 			s.Rows[i] = known[0]
 		} else {
@@ -213,7 +213,7 @@ func (s *Snapshot) ranking() *verdict.Ranking {
 		names[lock] = len(queue) > 0
 	}
 	for _, r := range s.troubled {
-		names[r.Record.Queue()] = true
+		names[r.Record.QueueName()] = true
 	}
 	ranking := &verdict.Ranking{}
 	for lock, matters := range names {
@@ -225,7 +225,7 @@ func (s *Snapshot) ranking() *verdict.Ranking {
 }
 
 // Share is how the hold is part of a lock that several can hold; the zero one for an ordinary one.
-func (r *Row) Share() metadata.Share { return metadata.ShareOf(r.Name, r.Attributes) }
+func (r *Row) Share() metadata.Share { return metadata.ShareFromAttributes(r.Name, r.Attributes) }
 
 // Shares are the rows of those who share the lock now.
 func (s *Snapshot) Shares(lock string) []*Row {
@@ -236,7 +236,7 @@ func (s *Snapshot) Shares(lock string) []*Row {
 	from, _ := rowNamed(s.Rows, lock+"#1")
 	to, _ := rowNamed(s.Rows, lock+"#:") // ":" follows "9"
 	for _, r := range s.Rows[from:to] {
-		if r.Share().Lock == lock {
+		if r.Share().LockName == lock {
 			found = append(found, r)
 		}
 	}

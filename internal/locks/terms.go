@@ -157,7 +157,7 @@ func endedTerm(value string) (matcher, error) {
 		}
 	}
 	return func(r *Row, _ time.Time) bool {
-		return r.Ending != nil && (slices.Contains(wanted, EndedWord(r.Ending.Ended)) ||
+		return r.Ending != nil && (slices.Contains(wanted, EndedWord(r.Ending.Cause)) ||
 			slices.Contains(wanted, Alerted) && HadAlerted(r.Ending))
 	}, nil
 }
@@ -268,7 +268,7 @@ func ParseDuration(s string) (time.Duration, error) {
 
 // EndedWord is how a hold ended, in a word.
 func EndedWord(ended string) string {
-	words, _ := metadata.EndingOf(ended)
+	words, _ := metadata.EndingWordsFor(ended)
 	return words.Word
 }
 

@@ -35,9 +35,9 @@ func TestAcknowledge(t *testing.T) {
 	now := w.record("a/b")
 	want := metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At,
 		Until: metadata.Time{Time: a.At.Add(30 * time.Minute)}, Note: a.Reason, Revision: now.Revision}
-	if now.Acknowledged == nil || *now.Acknowledged != want || len(now.Problems) > 0 ||
+	if now.Acknowledgement == nil || *now.Acknowledgement != want || len(now.Problems) > 0 ||
 		now.DeadlineRevision != r.DeadlineRevision {
-		t.Errorf("the record is %+v, acknowledged %+v", now, now.Acknowledged)
+		t.Errorf("the record is %+v, acknowledged %+v", now, now.Acknowledgement)
 	}
 	if _, ttl := w.leaseOf(w.l.Field("a/b", metadata.FieldAcknowledged)); ttl != 1800 {
 		t.Errorf("the key goes after %d s, want 1800", ttl)
@@ -56,15 +56,15 @@ func TestLastAcknowledgementStaysUntilItsHoldEnds(t *testing.T) {
 	for _, l := range before {
 		w.revoke(l.ID)
 	}
-	if now := w.record("a"); now.Acknowledged == nil || now.Acknowledged.By != "bob" {
-		t.Errorf("after the end of the first lease: %+v", now.Acknowledged)
+	if now := w.record("a"); now.Acknowledgement == nil || now.Acknowledgement.By != "bob" {
+		t.Errorf("after the end of the first lease: %+v", now.Acknowledgement)
 	}
 	w.did(r, action(r))
-	if got := w.hold("a", uuid(2)); got.Acknowledged != nil || len(w.keys(w.l.Record("a"))) != 4 {
-		t.Errorf("the next hold has %+v: %v", got.Acknowledged, w.keys(w.l.Record("a")))
+	if got := w.hold("a", uuid(2)); got.Acknowledgement != nil || len(w.keys(w.l.Record("a"))) != 4 {
+		t.Errorf("the next hold has %+v: %v", got.Acknowledgement, w.keys(w.l.Record("a")))
 	}
 	ending, err := w.Ending(t.Context(), r.HistoryID())
-	if err != nil || ending == nil || ending.Acknowledged == nil || ending.Acknowledged.By != "bob" {
+	if err != nil || ending == nil || ending.Acknowledgement == nil || ending.Acknowledgement.By != "bob" {
 		t.Errorf("the ending is %+v, %v", ending, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 	a := withdrawal(r)
 	w.did(r, a)
 	now := w.record("a")
-	if now.Acknowledged != nil || now.UUID != r.UUID || len(w.keys(w.l.Record("a"))) != 4 {
+	if now.Acknowledgement != nil || now.UUID != r.UUID || len(w.keys(w.l.Record("a"))) != 4 {
 		t.Errorf("the record is %+v: %v", now, w.keys(w.l.Record("a")))
 	}
 	actions, err := w.Audit(t.Context(), 10)

@@ -42,7 +42,7 @@ type batch struct {
 }
 
 // AutoUnlock removes stale locks in order. It removes each only if the hold and its deadline are as they were judged
-// and, for a removal as [metadata.EndedAbandoned], the proof still stands that the holder has ended. A removal with a
+// and, for a removal as [metadata.EndingAbandoned], the proof still stands that the holder has ended. A removal with a
 // Delay leaves a lock delay. The results are in the same order: nil means that this call removed the lock, and
 // [metadata.ErrChanged] that the hold, the deadline or the proof has changed, so that retrying is pointless. After any
 // other error the lock may or may not exist: read it again. When ctx ends, the batch in flight is completed.
@@ -161,7 +161,7 @@ func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse,
 	txns := make([]locktxn.Txn, len(b.removals))
 	for i, r := range b.removals {
 		r.HistoryLease = b.lease
-		if txns[i] = locktxn.AutoUnlock(s.layout, r.Removal); r.Ending.Ended == metadata.EndedAbandoned {
+		if txns[i] = locktxn.AutoUnlock(s.layout, r.Removal); r.Ending.Cause == metadata.EndingAbandoned {
 			txns[i] = locktxn.RemoveAbandoned(s.layout, r.Removal)
 		}
 	}

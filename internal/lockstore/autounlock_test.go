@@ -37,7 +37,7 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	endings, err := w.History(t.Context(), 1000)
-	if err != nil || len(endings) != 197 || endings[0].Ended != metadata.EndedAutoUnlocked ||
+	if err != nil || len(endings) != 197 || endings[0].Cause != metadata.EndingAutoUnlocked ||
 		endings[0].Owner != "billing" {
 		t.Errorf("%d endings, %v", len(endings), err)
 	}
@@ -183,17 +183,17 @@ func TestAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	for i := range 6 {
 		r := w.hold(fmt.Sprintf("lock/%d", i), uuid(i))
 		w.prove(r)
-		removals = append(removals, metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAbandoned,
+		removals = append(removals, metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndingAbandoned,
 			"u1", "its process ended", at)})
 	}
 	w.put(w.l.Death(uuid(1)), "stated anew")
 	w.deleteKey(w.l.Death(uuid(2)))
 	w.alive(removals[3].Record, at.Add(time.Hour))
 	w.put(w.l.Death(uuid(4)), "stated anew") // which does not matter to a removal for its deadline
-	removals[4].Ending.Ended = metadata.EndedAutoUnlocked
+	removals[4].Ending.Cause = metadata.EndingAutoUnlocked
 	w.removeAll(removals, 1, 2, 3)
 	ending, err := w.Ending(t.Context(), uuid(0))
-	if err != nil || ending == nil || ending.Ended != metadata.EndedAbandoned || ending.Why != "its process ended" {
+	if err != nil || ending == nil || ending.Cause != metadata.EndingAbandoned || ending.Reason != "its process ended" {
 		t.Errorf("%+v, %v", ending, err)
 	}
 }

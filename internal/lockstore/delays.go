@@ -101,8 +101,8 @@ func (s *Store) grantDelays(ctx context.Context,
 	}, nil
 }
 
-func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.Delay {
-	var delays []metadata.Delay
+func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.LockDelay {
+	var delays []metadata.LockDelay
 	for _, kv := range resp.Kvs {
 		key := s.layout.Parse(string(kv.Key))
 		if base, _, ok := metadata.ParseShare(key.Lock); key.Kind == protocol.KindDelay &&
@@ -114,14 +114,14 @@ func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.Del
 }
 
 // endDelay ends the lock delay that an operator saw, if nothing has replaced it.
-func (s *Store) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Action) error {
+func (s *Store) endDelay(ctx context.Context, d *metadata.LockDelay, a protocol.Action) error {
 	if err := protocol.CheckReason(a.Reason); err != nil {
 		return &protocol.RefusedError{Why: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
-		return locktxn.EndDelay(s.layout, d.Lock, d.Revision, audit)
+		return locktxn.EndDelay(s.layout, d.Name, d.Revision, audit)
 	})
 	switch {
 	case err == nil && resp.Succeeded:
@@ -129,9 +129,9 @@ func (s *Store) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Acti
 	case err == nil:
 		return metadata.ErrChanged
 	case locktxn.IsNoSpace(err):
-		s.log.Warn().Str("lock", d.Lock).Str("uuid", d.UUID).Str("actor", a.Actor).Str("reason", a.Reason).
+		s.log.Warn().Str("lock", d.Name).Str("uuid", d.UUID).Str("actor", a.Actor).Str("reason", a.Reason).
 			Msg("etcd is out of space: a lock delay is ended without audit")
-		_, err = locktxn.EndDelay(s.layout, d.Lock, d.Revision).Commit(ctx, s.etcd) // if it fails, the first one did it
+		_, err = locktxn.EndDelay(s.layout, d.Name, d.Revision).Commit(ctx, s.etcd) // if it fails, the first one did it
 		return err
 	case locktxn.IsRefused(err), errors.Is(err, errNotSent):
 		return err
@@ -140,11 +140,11 @@ func (s *Store) endDelay(ctx context.Context, d *metadata.Delay, a protocol.Acti
 }
 
 // recheckDelay reads whether a delay was ended after the answer was lost.
-func (s *Store) recheckDelay(ctx context.Context, d *metadata.Delay, a protocol.Action, cause error) error {
+func (s *Store) recheckDelay(ctx context.Context, d *metadata.LockDelay, a protocol.Action, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	resp, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.layout.Audit(a.At.Time, a.ID), clientv3.WithCountOnly()),
-		clientv3.OpGet(s.layout.Delay(d.Lock))).Commit()
+		clientv3.OpGet(s.layout.Delay(d.Name))).Commit()
 	if err != nil {
 		return &unknownError{cause}
 	}

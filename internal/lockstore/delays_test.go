@@ -22,7 +22,7 @@ func delayed(r *metadata.Record, d time.Duration) metadata.Removal {
 }
 
 // delay returns the only delay of the lock and its shares.
-func (w world) delay(lock string) metadata.Delay {
+func (w world) delay(lock string) metadata.LockDelay {
 	w.Helper()
 	look, err := w.Look(w.Context(), lock)
 	if err != nil || len(look.Delays) != 1 {
@@ -49,8 +49,8 @@ func TestLockDelayFollowsHoldsThatAskForOne(t *testing.T) {
 			continue
 		}
 		d := w.delay(name)
-		if d.UUID != uuid(i) || d.Owner != "billing" || d.By != "u1" || d.Ended != metadata.EndedAutoUnlocked ||
-			d.Lock != name || !d.Leased || d.Unreadable || d.Seconds != int64([]int{0, 545, 905}[i%3]) {
+		if d.UUID != uuid(i) || d.Owner != "billing" || d.By != "u1" || d.Cause != metadata.EndingAutoUnlocked ||
+			d.Name != name || !d.Leased || d.Unreadable || d.Seconds != int64([]int{0, 545, 905}[i%3]) {
 			t.Errorf("%s: %+v", name, d)
 		}
 		id, ttl := w.leaseOf(w.l.Delay(name))
@@ -69,7 +69,7 @@ func TestDeadHolderCausesNoDelay(t *testing.T) {
 	r := w.hold("a", uuid(1))
 	w.prove(r)
 	gone := delayed(r, time.Minute)
-	gone.Ending.Ended = metadata.EndedAbandoned
+	gone.Ending.Cause = metadata.EndingAbandoned
 	w.remove(gone)
 	w.put(w.l.Field("nobody", metadata.FieldAutoUnlockAt), "1553682600")
 	nobody := w.record("nobody")
@@ -86,10 +86,10 @@ func TestForceUnlockWithADelay(t *testing.T) {
 	})
 	on := protocol.ActionTarget{Hold: r, LockDelayAfter: time.Minute}
 	out, err := w.Do(t.Context(), protocol.VerbForceUnlock, on, protocol.Action{ID: "1", At: metadata.Time{Time: at}})
-	if err != nil || out.LockDelayAfter != time.Minute || out.Ending.Ended != metadata.EndedForced {
+	if err != nil || out.LockDelayAfter != time.Minute || out.Ending.Cause != metadata.EndingForced {
 		t.Fatal(out, err)
 	}
-	if d := w.delay("pool"); d.Lock != "pool#2" || d.Permits != 3 {
+	if d := w.delay("pool"); d.Name != "pool#2" || d.Permits != 3 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -156,10 +156,10 @@ func TestDelayAfterAHostileHold(t *testing.T) {
 
 func TestOperatorEndsOnlyTheDisplayedDelay(t *testing.T) {
 	w := parallel(t)
-	end := func(d metadata.Delay, id string) error {
+	end := func(d metadata.LockDelay, id string) error {
 		return w.endDelay(&d, protocol.Action{ID: id, At: metadata.Time{Time: at}, Reason: "it is off"})
 	}
-	see := func(id int) metadata.Delay {
+	see := func(id int) metadata.LockDelay {
 		t.Helper()
 		w.remove(delayed(w.hold("a", uuid(id)), time.Minute))
 		return w.delay("a")

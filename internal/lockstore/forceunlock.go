@@ -16,7 +16,7 @@ import (
 // ChangedError means that an operator's action was not done because the lock is no longer as the operator saw it. It
 // wraps [metadata.ErrChanged].
 type ChangedError struct {
-	Now metadata.Document // the lock as it is; not held if it has no Fields
+	Now metadata.FullRecord // the lock as it is; not held if it has no Fields
 }
 
 // Error names the current holder.

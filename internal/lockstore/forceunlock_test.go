@@ -28,7 +28,7 @@ func TestForceUnlock(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	ending, err := w.Ending(t.Context(), uuid(1))
-	if err != nil || ending == nil || ending.Lock != "a/b" || ending.Token != r.Token {
+	if err != nil || ending == nil || ending.Name != "a/b" || ending.Token != r.Token {
 		t.Errorf("ending %+v, %v", ending, err)
 	}
 	w.audited(action(r))

@@ -105,7 +105,7 @@ func (w world) endings(n int) (keys []string) {
 	w.Helper()
 	for i := range n {
 		key := w.l.History(uuid(n - i)) // the order of keys is not that of time
-		w.put(key, protocol.Marshal(metadata.Ending{Lock: fmt.Sprint(i), UUID: uuid(n - i)}))
+		w.put(key, protocol.Marshal(metadata.Ending{Name: fmt.Sprint(i), UUID: uuid(n - i)}))
 		keys = append(keys, key)
 	}
 	return keys
@@ -126,7 +126,7 @@ func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 	w.trims(200, 0)
 	w.trims(30, 170)
 	left, err := w.History(t.Context(), 1000)
-	if err != nil || len(left) != 30 || left[0].Lock != "199" || left[29].Lock != "170" {
+	if err != nil || len(left) != 30 || left[0].Name != "199" || left[29].Name != "170" {
 		t.Errorf("%d are left, %v", len(left), err)
 	}
 	if w.record("a").UUID != uuid(1000) {

@@ -186,7 +186,7 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 	r := w.hold("a", uuid(1))
 	now := w.put("/other", "")
 	d, revision, err := w.Get(t.Context(), "a")
-	if err != nil || d.UUID != uuid(1) || d.Token != r.Token || d.Owner != "billing" || !d.Foreign() ||
+	if err != nil || d.UUID != uuid(1) || d.Token != r.Token || d.Owner != "billing" || !d.HasForeignKeys() ||
 		len(d.Fields) != 4 || !strings.HasPrefix(d.Backtrace, "main.main") || revision != now {
 		t.Errorf("%v %+v at revision %d, want %d", err, d.Record, revision, now)
 	}
@@ -208,7 +208,7 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 			t.Errorf("%s exists: %v if the record is read alone, %v if with its queue", name, alone, withQueue)
 		}
 	}
-	on := protocol.ActionTarget{Hold: &d.Record, LockDelayAfter: d.DelayOf(0)}
+	on := protocol.ActionTarget{Hold: &d.Record, LockDelayAfter: d.EffectiveLockDelay(0)}
 	_, err = w.Do(t.Context(), protocol.VerbForceUnlock, on, action(&d.Record))
 	proctest.Must(t, err)
 	if d := w.delay("a"); d.Seconds != 30 {

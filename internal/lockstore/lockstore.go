@@ -87,28 +87,28 @@ const maxKeys = 1000
 
 // Get reads one lock and returns the revision at which it was read. A document without Fields means that there is no
 // record.
-func (s *Store) Get(ctx context.Context, lock string) (metadata.Document, int64, error) {
+func (s *Store) Get(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := s.etcd.Get(ctx, s.layout.Record(lock), clientv3.WithPrefix(), clientv3.WithLimit(maxKeys))
 	if err != nil {
-		return metadata.Document{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
+		return metadata.FullRecord{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
 	}
 	doc, err := s.document(ctx, lock, resp, resp.Header.Revision)
 	if err != nil {
-		return metadata.Document{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
+		return metadata.FullRecord{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
 	}
 	return doc, resp.Header.Revision, nil
 }
 
 // document decodes the first keys of a record's range, at this revision.
 func (s *Store) document(ctx context.Context, lock string, resp *clientv3.GetResponse,
-	revision int64) (metadata.Document, error) {
+	revision int64) (metadata.FullRecord, error) {
 	fields, foreign := locktxn.Fields(s.layout, resp), s.foreign(resp)
 	if resp.More {
 		more, err := s.protocolFields(ctx, lock, revision)
 		if err != nil {
-			return metadata.Document{}, err
+			return metadata.FullRecord{}, err
 		}
 		fields = merge(fields, more)
 	}

@@ -15,10 +15,10 @@ import (
 
 // Look is one lock at one revision.
 type Look struct {
-	Whole    metadata.Document   // the record under the lock's own name; without Fields if there is none
-	Shares   []metadata.Document // the holders of its shares, the oldest first
-	Waiters  []metadata.Waiter   // the next one first
-	Delays   []metadata.Delay    // of the lock and of its shares
+	Whole    metadata.FullRecord   // the record under the lock's own name; without Fields if there is none
+	Shares   []metadata.FullRecord // the holders of its shares, the oldest first
+	Waiters  []metadata.Waiter     // the next one first
+	Delays   []metadata.LockDelay  // of the lock and of its shares
 	Revision int64
 }
 
@@ -68,7 +68,7 @@ func (s *Store) look(ctx context.Context, lock string) (Look, error) {
 	if look.Whole, err = s.document(ctx, lock, locktxn.Keys(resp, 0), look.Revision); err != nil {
 		return Look{}, err
 	}
-	if queue := look.Whole.Queue(); queue != lock {
+	if queue := look.Whole.QueueName(); queue != lock {
 		read, err := s.etcd.Get(ctx, s.layout.Queue(queue), clientv3.WithPrefix(), clientv3.WithRev(look.Revision))
 		if err != nil {
 			return Look{}, err
@@ -79,7 +79,7 @@ func (s *Store) look(ctx context.Context, lock string) (Look, error) {
 }
 
 // Shares reads the holders of the shares of a lock, the oldest first.
-func (s *Store) Shares(ctx context.Context, lock string) ([]metadata.Document, error) {
+func (s *Store) Shares(ctx context.Context, lock string) ([]metadata.FullRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	from, end := s.layout.Shares(lock)
@@ -91,8 +91,8 @@ func (s *Store) Shares(ctx context.Context, lock string) ([]metadata.Document, e
 }
 
 // sharesOf decodes the range of the shares of a lock. Only names decide what is a share, as for clients that take one.
-func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.Document {
-	var shares []metadata.Document
+func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.FullRecord {
+	var shares []metadata.FullRecord
 	g := protocol.RecordAssembler{Each: func(name string, fields []metadata.Field, foreign []string) {
 		doc := metadata.Decode(name, fields, foreign...)
 		if of, _, ok := metadata.ParseShare(name); ok && of == lock && doc.Token != 0 {
@@ -103,7 +103,7 @@ func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.Doc
 		g.Add(s.layout.Parse(string(kv.Key)), locktxn.KV(kv))
 	}
 	g.Flush()
-	slices.SortFunc(shares, func(a, b metadata.Document) int { return cmp.Compare(a.Token, b.Token) })
+	slices.SortFunc(shares, func(a, b metadata.FullRecord) int { return cmp.Compare(a.Token, b.Token) })
 	return shares
 }
 
@@ -117,7 +117,7 @@ func (s *Store) Queues(ctx context.Context) (map[string][]metadata.Waiter, error
 	}
 	queues := map[string][]metadata.Waiter{}
 	for _, w := range s.waitersOf(resp) {
-		queues[w.Lock] = append(queues[w.Lock], w)
+		queues[w.Name] = append(queues[w.Name], w)
 	}
 	return queues, nil
 }
@@ -136,7 +136,7 @@ func (s *Store) waitersOf(resp *clientv3.GetResponse) []metadata.Waiter {
 
 // Waiter reads a ticket. An unreadable one still counts in the queue.
 func Waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
-	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
+	w := metadata.Waiter{Name: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
 	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
 	return w
 }
@@ -154,7 +154,7 @@ func (s *Store) RemoveTicket(ctx context.Context, w metadata.Waiter) error {
 	resp, err := locktxn.RemoveTicket(s.layout, w).Commit(ctx, s.etcd)
 	switch {
 	case err != nil:
-		return fmt.Errorf("remove ticket %s of lock %q: %w", w.ID, w.Lock, err)
+		return fmt.Errorf("remove ticket %s of lock %q: %w", w.ID, w.Name, err)
 	case !resp.Succeeded:
 		return metadata.ErrChanged
 	}

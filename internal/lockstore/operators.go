@@ -108,10 +108,10 @@ func (s *Store) extend(ctx context.Context, r *metadata.Record, a protocol.Actio
 func (s *Store) withdraw(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	return s.act(ctx, r, a,
 		func(audit clientv3.Op) locktxn.Txn {
-			return locktxn.WithdrawAcknowledgement(s.layout, r.Name, r.Acknowledged, audit)
+			return locktxn.WithdrawAcknowledgement(s.layout, r.Name, r.Acknowledgement, audit)
 		},
 		func(now *metadata.Record) bool {
-			return now.Acknowledged != nil && now.Acknowledged.Revision == r.Acknowledged.Revision
+			return now.Acknowledgement != nil && now.Acknowledgement.Revision == r.Acknowledgement.Revision
 		})
 }
 

@@ -21,9 +21,9 @@ import (
 
 // marks are the operator's actions that do not end a hold, with the keys that they write.
 var marks = map[protocol.Verb]func(r *metadata.Record) bool{
-	protocol.VerbAsk:         func(r *metadata.Record) bool { return r.Asked != nil },
-	protocol.VerbExtend:      func(r *metadata.Record) bool { return r.Extended != nil },
-	protocol.VerbAcknowledge: func(r *metadata.Record) bool { return r.Acknowledged != nil },
+	protocol.VerbAsk:         func(r *metadata.Record) bool { return r.FinishRequest != nil },
+	protocol.VerbExtend:      func(r *metadata.Record) bool { return r.MoreTime != nil },
+	protocol.VerbAcknowledge: func(r *metadata.Record) bool { return r.Acknowledgement != nil },
 }
 
 func wanted(what protocol.Verb, r *metadata.Record) protocol.Action {
@@ -42,11 +42,12 @@ func TestAskHolder(t *testing.T) {
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
 	a := wanted(protocol.VerbAsk, r)
 	w.did(r, a)
-	want := metadata.Request{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At, Reason: a.Reason}
+	want := metadata.FinishRequest{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At, Reason: a.Reason}
 	now := w.record("a/b")
 	want.Revision = now.Revision
-	if now.Asked == nil || *now.Asked != want || now.UUID != r.UUID || !now.AutoUnlockAt.Equal(at.Add(time.Hour)) {
-		t.Errorf("the record is %+v, asked %+v", now, now.Asked)
+	if now.FinishRequest == nil || *now.FinishRequest != want || now.UUID != r.UUID ||
+		!now.AutoUnlockAt.Equal(at.Add(time.Hour)) {
+		t.Errorf("the record is %+v, asked %+v", now, now.FinishRequest)
 	}
 	w.audited(a)
 }
@@ -74,10 +75,10 @@ func TestExtendMovesBothDeadlines(t *testing.T) {
 				t.Errorf("alert at %v, auto-unlock at %v; want %v and %v", now.AlertAt, now.AutoUnlockAt, c.alertAt,
 					c.autoUnlockAt)
 			}
-			want := metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At,
+			want := metadata.MoreTime{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli", At: a.At,
 				Reason: a.Reason, AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}, Seconds: 1800}
-			if now.Extended == nil || *now.Extended != want {
-				t.Errorf("the record says %+v, want %+v", now.Extended, want)
+			if now.MoreTime == nil || *now.MoreTime != want {
+				t.Errorf("the record says %+v, want %+v", now.MoreTime, want)
 			}
 		})
 	}

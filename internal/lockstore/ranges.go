@@ -25,7 +25,7 @@ const (
 // names the ranges between them. (A holder that releases its lock deletes the whole range instead.)
 func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Removal, error) {
 	next := &locktxn.Removal{Removal: r}
-	if !r.Record.Foreign() {
+	if !r.Record.HasForeignKeys() {
 		return next, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -51,14 +51,14 @@ func TestRecordsIncludeStatements(t *testing.T) {
 	w.prove(r)
 	proven := map[string]bool{}
 	revision, err := w.Records(t.Context(), "", func(r *metadata.Record) bool {
-		proven[r.Name] = r.Proven()
+		proven[r.Name] = r.ProvenDead()
 		return true
 	})
 	if err != nil || revision < r.Revision || !proven["a"] || proven["b"] || len(proven) != 2 {
 		t.Errorf("proven: %v, revision %d, %v", proven, revision, err)
 	}
 	look, err := w.Look(t.Context(), "a")
-	if err != nil || !look.Whole.Proven() {
+	if err != nil || !look.Whole.ProvenDead() {
 		t.Errorf("a look at it: %+v, %v", look, err)
 	}
 }
@@ -66,7 +66,7 @@ func TestRecordsIncludeStatements(t *testing.T) {
 func TestLookReadsOneLockAtOneRevision(t *testing.T) {
 	w := parallel(t)
 	permits := func(d *metadata.Draft) {
-		d.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsPermits, metadata.AttributePermits: 1,
+		d.Attributes = map[string]any{metadata.AttributeKind: metadata.KindSemaphore, metadata.AttributePermits: 1,
 			metadata.AttributeLimit: 5}
 	}
 	w.hold("pool#10", uuid(1), permits)
@@ -90,7 +90,7 @@ func TestLookReadsOneLockAtOneRevision(t *testing.T) {
 			t.Errorf("%s: %+v", name, look)
 		}
 		if name == "pool" && (len(look.Shares) != 2 || look.Shares[0].Name != "pool#10" ||
-			look.Shares[1].Name != "pool#2" || len(look.Delays) != 1 || look.Delays[0].Lock != "pool#7") {
+			look.Shares[1].Name != "pool#2" || len(look.Delays) != 1 || look.Delays[0].Name != "pool#7") {
 			t.Errorf("%+v", look)
 		}
 	}
@@ -156,7 +156,7 @@ func TestRemoveTicketRemovesOnlyTheSeenTicket(t *testing.T) {
 	w := parallel(t)
 	key := w.l.Ticket("a", "1")
 	behind := w.l.Ticket("a", "11")
-	seen := metadata.Waiter{Lock: "a", ID: "1", Revision: w.put(key, "{}")}
+	seen := metadata.Waiter{Name: "a", ID: "1", Revision: w.put(key, "{}")}
 	w.put(behind, "{}")
 	proctest.Must(t, w.RemoveTicket(t.Context(), seen))
 	w.moved("a second time", w.RemoveTicket(t.Context(), seen))

@@ -17,7 +17,7 @@ import (
 // After any other error, call it again with the same statement.
 func (s *Store) State(ctx context.Context, statement metadata.Statement) error {
 	if err := s.witness(ctx, statement, locktxn.PutProof); err != nil {
-		return fmt.Errorf("state that the holder of %q has ended: %w", statement.Lock, err)
+		return fmt.Errorf("state that the holder of %q has ended: %w", statement.Name, err)
 	}
 	return nil
 }
@@ -26,7 +26,7 @@ func (s *Store) State(ctx context.Context, statement metadata.Statement) error {
 // and changes nothing if the end is proven already.
 func (s *Store) Suspect(ctx context.Context, statement metadata.Statement) error {
 	if err := s.witness(ctx, statement, locktxn.PutSuspicion); err != nil {
-		return fmt.Errorf("state the suspicion that the holder of %q has ended: %w", statement.Lock, err)
+		return fmt.Errorf("state the suspicion that the holder of %q has ended: %w", statement.Name, err)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 
 func death(r *metadata.Record) metadata.Statement {
 	code := 3
-	return metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
-		How: "process 17 on billing-7f9c ended", EndedAt: metadata.Time{Time: at}, ExitCode: &code, Witness: "host",
+	return metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
+		Reason: "process 17 on billing-7f9c ended", EndedAt: metadata.Time{Time: at}, ExitCode: &code, Witness: "host",
 		By: "w1", At: metadata.Time{Time: at}}
 }
 
@@ -35,7 +35,7 @@ func TestStateIsIdempotent(t *testing.T) {
 	}
 	lease, ttl := w.leaseOf(w.l.Death(uuid(1)))
 	got, err := protocol.Unmarshal[metadata.Statement](w.get(w.l.Death(uuid(1)))[0].Value)
-	if err != nil || got.How != death(r).How || got.ExitCode == nil || *got.ExitCode != 3 ||
+	if err != nil || got.Reason != death(r).Reason || got.ExitCode == nil || *got.ExitCode != 3 ||
 		!got.EndedAt.Equal(at) || ttl != 25*60*60 {
 		t.Errorf("stated is %+v for %d s, %v", got, ttl, err)
 	}

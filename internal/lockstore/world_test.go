@@ -101,7 +101,7 @@ func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadat
 	w.Helper()
 	d := metadata.Draft{
 		UUID:     uuid,
-		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
+		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		LockedAt: at, AlertAt: at.Add(time.Minute), AutoUnlockAt: at.Add(2 * time.Minute),
 		Backtrace: "main.main main.go:1\n",
 	}
@@ -163,7 +163,7 @@ func (w world) putFields(lock string, names []string, value string) {
 
 func (w world) record(lock string) *metadata.Record {
 	w.Helper()
-	var d metadata.Document
+	var d metadata.FullRecord
 	proctest.Eventually(w, "the record", func() (err error) { // whose read takes 5 s at most
 		d, _, err = w.Get(w.Context(), lock)
 		return err
@@ -183,7 +183,7 @@ func (w world) alive(r *metadata.Record, deadline time.Time) {
 // prove writes a witness's proof about a hold and adds it to the record.
 func (w world) prove(r *metadata.Record) {
 	w.Helper()
-	st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
+	st := metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
 	st.Revision = w.put(w.l.Death(r.UUID), protocol.Marshal(st))
 	r.Heed(&st, nil)
 }
@@ -194,7 +194,7 @@ func (w world) do(r *metadata.Record, a protocol.Action) error {
 	return err
 }
 
-func (w world) endDelay(d *metadata.Delay, a protocol.Action) error {
+func (w world) endDelay(d *metadata.LockDelay, a protocol.Action) error {
 	_, err := w.Do(w.Context(), protocol.VerbEndDelay, protocol.ActionTarget{Delay: d}, a)
 	return err
 }
@@ -242,7 +242,7 @@ func (w world) audited(a protocol.Action) {
 }
 
 func removal(r *metadata.Record) metadata.Removal {
-	return metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u1",
+	return metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndingAutoUnlocked, "u1",
 		"its deadline passed", at.Add(time.Hour))}
 }
 

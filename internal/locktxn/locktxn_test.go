@@ -134,7 +134,7 @@ func (s store) removal(r *metadata.Record, by string) *locktxn.Removal {
 	s.Helper()
 	at := time.Unix(1_553_683_000, 0)
 	return &locktxn.Removal{
-		Removal: metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, by,
+		Removal: metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndingAutoUnlocked, by,
 			"deadline passed", at)}, HistoryLease: s.lease(),
 	}
 }

@@ -19,7 +19,7 @@ func PutMark(l protocol.Layout, h Hold, field, document string, lease clientv3.L
 
 // PutFinishRequestOnce writes a finish request of a client that waits. Unlike [PutMark], it does not replace an
 // existing request to the hold. An asked key that is older than the hold is a leftover.
-func PutFinishRequestOnce(l protocol.Layout, lock string, r metadata.Request) Txn {
+func PutFinishRequestOnce(l protocol.Layout, lock string, r metadata.FinishRequest) Txn {
 	hold := Hold{Lock: lock, UUID: r.UUID, Token: r.Token}
 	t := PutMark(l, hold, metadata.FieldAsked, protocol.Marshal(r), clientv3.NoLease)
 	asked := clientv3.Compare(clientv3.ModRevision(l.Field(lock, metadata.FieldAsked)), "<", r.Token)
@@ -93,13 +93,13 @@ func PutSuspicion(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseI
 // leftover, and an older statement is about an earlier hold with the same uuid: a late send of the same acquisition
 // took the lock again.
 func putStatement(l protocol.Layout, s metadata.Statement) Txn {
-	hold := Hold{Lock: s.Lock, UUID: s.UUID, Token: s.Token}
-	detached := l.Field(s.Lock, metadata.FieldDetached)
+	hold := Hold{Lock: s.Name, UUID: s.UUID, Token: s.Token}
+	detached := l.Field(s.Name, metadata.FieldDetached)
 	return Txn{
 		If: append(HeldBy(l, hold), clientv3.Compare(clientv3.ModRevision(l.Death(s.UUID)), "<", s.Token),
 			clientv3.Compare(clientv3.ModRevision(detached), "<", s.Token)),
 		Else: []clientv3.Op{
-			clientv3.OpGet(l.Field(s.Lock, metadata.FieldUUID)),
+			clientv3.OpGet(l.Field(s.Name, metadata.FieldUUID)),
 			clientv3.OpGet(l.Death(s.UUID)),
 		},
 	}

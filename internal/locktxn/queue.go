@@ -280,7 +280,7 @@ func ReadQueueLength(l protocol.Layout, lock string) Txn {
 // tail that names the ticket stays, and keeps newcomers behind the queue until its waiter, if alive, moves it back, or
 // its lease ends.
 func RemoveTicket(l protocol.Layout, w metadata.Waiter) Txn {
-	key := l.Ticket(w.Lock, w.ID)
+	key := l.Ticket(w.Name, w.ID)
 	return Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", w.Revision)},
 		Then: []clientv3.Op{clientv3.OpDelete(key)},

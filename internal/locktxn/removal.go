@@ -24,7 +24,7 @@ type Removal struct {
 
 // HasDelay reports whether a lock delay follows the removal. There is none after a holder that is proven to have ended.
 func (r *Removal) HasDelay() bool {
-	return r.Delay > 0 && r.Record.Token != 0 && r.Ending.Ended != metadata.EndedAbandoned
+	return r.Delay > 0 && r.Record.Token != 0 && r.Ending.Cause != metadata.EndingAbandoned
 }
 
 // Range is the keys from From up to, but not including, To.
@@ -82,7 +82,7 @@ func ForceUnlockUnrecorded(l protocol.Layout, r *Removal) Txn {
 	if metadata.IsUUID(r.Record.UUID) { // the next in the queue watches the holder's ticket
 		t.Then = append(t.Then, clientv3.OpDelete(l.Ticket(r.Record.Name, r.Record.UUID)))
 	}
-	if !r.Record.Foreign() {
+	if !r.Record.HasForeignKeys() {
 		t.Then = append(t.Then, deleteRecord(l, r.Record.Name))
 		return t
 	}

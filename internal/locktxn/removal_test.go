@@ -60,7 +60,7 @@ func TestRemovalSparesForeignKeys(t *testing.T) {
 	s.put(s.l.Record("a")+"b/uuid", "another program's")
 	s.put(s.l.Record("a")+"UPPER", "another program's")
 	r := s.removal(s.record("a"), "u1")
-	if !r.Record.Foreign() {
+	if !r.Record.HasForeignKeys() {
 		t.Fatalf("the record does not show the foreign keys: %+v", r.Record)
 	}
 	record := s.l.Record("a")
@@ -92,10 +92,10 @@ func TestRemoveAbandoned(t *testing.T) {
 	s := start(t)
 	judge := func() *locktxn.Removal {
 		r := s.record("a")
-		st := metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted}
+		st := metadata.Statement{Name: "a", UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted}
 		st.Revision = s.put(s.l.Death(r.UUID), protocol.Marshal(st))
 		r.Heed(&st, nil)
-		if !r.Proven() {
+		if !r.ProvenDead() {
 			t.Fatal("no proof")
 		}
 		return s.removal(r, "u1")

@@ -13,7 +13,7 @@ import (
 )
 
 func statement(h locktxn.Hold, cause string) metadata.Statement {
-	return metadata.Statement{Lock: h.Lock, UUID: h.UUID, Token: h.Token, Cause: cause, Witness: "host", By: "w1"}
+	return metadata.Statement{Name: h.Lock, UUID: h.UUID, Token: h.Token, Cause: cause, Witness: "host", By: "w1"}
 }
 
 // A late send of an acquire takes the lock for a holder that was dead before, with the uuid of its first hold.
@@ -68,8 +68,8 @@ func TestLeftoverOfADetachedHoldIsIgnored(t *testing.T) {
 	}
 }
 
-func request(h locktxn.Hold) metadata.Request {
-	return metadata.Request{UUID: h.UUID, Token: h.Token, By: "ann", Source: "cli", Reason: "the deploy waits"}
+func request(h locktxn.Hold) metadata.FinishRequest {
+	return metadata.FinishRequest{UUID: h.UUID, Token: h.Token, By: "ann", Source: "cli", Reason: "the deploy waits"}
 }
 
 func (s store) auditKey() string { return s.l.Audit(time.Unix(1_553_683_000, 0), "1") }
@@ -98,7 +98,7 @@ func TestAskOnce(t *testing.T) {
 	again := request(h)
 	again.By = "bob"
 	s.refused("ask once more", locktxn.PutFinishRequestOnce(s.l, "a", again))
-	if got := s.record("a").Asked; got == nil || got.By != "ann" {
+	if got := s.record("a").FinishRequest; got == nil || got.By != "ann" {
 		t.Errorf("the request is %+v", got)
 	}
 	s.done("the same without its guard", without(locktxn.PutFinishRequestOnce(s.l, "a", again), 2))
@@ -108,7 +108,7 @@ func (s store) extension(to string) locktxn.MoreTime {
 	s.Helper()
 	r := s.record("a")
 	return locktxn.MoreTime{Record: r, AlertAt: to, AutoUnlockAt: to,
-		Document: protocol.Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli",
+		Document: protocol.Marshal(metadata.MoreTime{UUID: r.UUID, Token: r.Token, By: "ann", Source: "cli",
 			Reason: "slow disk", Seconds: 60}),
 		Audit: s.audit()}
 }
@@ -176,11 +176,11 @@ func TestAcknowledgementAppliesToTheDisplayedHold(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	s.done("acknowledge", s.acknowledge(h, "ann"))
-	shown := s.record("a").Acknowledged
+	shown := s.record("a").Acknowledgement
 	s.done("acknowledge again", s.acknowledge(h, "bob"))
 	withdraw := locktxn.WithdrawAcknowledgement(s.l, "a", shown, s.audit())
 	s.refused("withdraw what was replaced", withdraw)
-	if now := s.record("a").Acknowledged; now == nil || now.By != "bob" {
+	if now := s.record("a").Acknowledgement; now == nil || now.By != "bob" {
 		t.Errorf("the record has %+v", now)
 	}
 	s.done("the same without its guard", without(withdraw, 2))

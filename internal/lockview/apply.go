@@ -213,7 +213,7 @@ func (v *View) stamp(s *step, now time.Duration, live bool) {
 	if !s.moved() {
 		seen.Changed = before.Changed
 	}
-	if s.before.Written().Equal(s.after.Written()) {
+	if s.before.DeadlinesWrittenAt().Equal(s.after.DeadlinesWrittenAt()) {
 		seen.Arrived, seen.Followed = before.Arrived, before.Followed
 	}
 }

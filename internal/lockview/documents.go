@@ -38,11 +38,11 @@ func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration) metad
 	for _, text := range t.Texts() {
 		*text = clip(*text)
 	}
-	return metadata.Waiter{Ticket: t, Lock: strings.Clone(lock), ID: strings.Clone(ticket),
+	return metadata.Waiter{Ticket: t, Name: strings.Clone(lock), ID: strings.Clone(ticket),
 		Revision: kv.CreateRevision, Seen: seen}
 }
 
-func decodeDelay(lock string, kv protocol.KV) metadata.Delay {
+func decodeDelay(lock string, kv protocol.KV) metadata.LockDelay {
 	d := protocol.ReadDelay(strings.Clone(lock), kv)
 	for _, text := range []*string{&d.UUID, &d.Owner, &d.Hostname, &d.Purpose, &d.By} {
 		*text = clip(*text)
@@ -57,7 +57,7 @@ func decodeStatement(key protocol.Key, kv protocol.KV, seen time.Duration) *meta
 	if st == nil {
 		return nil
 	}
-	for _, text := range []*string{&st.Cause, &st.How, &st.Signal, &st.Detail, &st.Witness, &st.By} {
+	for _, text := range []*string{&st.Cause, &st.Reason, &st.Signal, &st.Detail, &st.Witness, &st.By} {
 		*text = clip(*text)
 	}
 	st.Seen = seen

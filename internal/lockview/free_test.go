@@ -57,7 +57,7 @@ func TestLockIsFreeBetweenHolds(t *testing.T) {
 
 func TestLockIsNotFreeWhile(t *testing.T) {
 	delay := func(lock string) op {
-		return put(layout.Delay(lock), protocol.Marshal(metadata.Delay{Lock: lock, Seconds: 30}))
+		return put(layout.Delay(lock), protocol.Marshal(metadata.LockDelay{Name: lock, Seconds: 30}))
 	}
 	for _, c := range []struct {
 		what string
@@ -116,13 +116,13 @@ func TestViewHasLockDelays(t *testing.T) {
 				return
 			}
 			for i, d := range got {
-				if d.Lock != locks[i] || len(v.DelaysAbout(d.Lock)) != 1 {
+				if d.Name != locks[i] || len(v.DelaysAbout(d.Name)) != 1 {
 					t.Errorf("%s: delay %d is %+v, want that of %s", what, i, d, locks[i])
 				}
 			}
 		}
 		delay := func(lock string) op {
-			return put(layout.Delay(lock), protocol.Marshal(metadata.Delay{Lock: lock, Owner: "billing", Seconds: 30,
+			return put(layout.Delay(lock), protocol.Marshal(metadata.LockDelay{Name: lock, Owner: "billing", Seconds: 30,
 				At: metadata.Time{Time: time.Unix(1_553_682_600, 0)}}))
 		}
 		want("at first")

@@ -18,7 +18,7 @@ func draft(uuid string) metadata.Draft {
 	at := time.Unix(1_553_682_600, 250_000_000)
 	return metadata.Draft{
 		UUID:     uuid,
-		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
+		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		Client:   "go/1.0.0",
 		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
 		Backtrace: strings.Repeat("example.com/billing/invoice.(*Run).tenant /src/billing/invoice/run.go:118\n", 30),
@@ -209,7 +209,7 @@ func (p *player) statement(name string) op {
 		token = current.CreateRevision
 	}
 	causes := []string{metadata.CauseProcessEnded, metadata.CausePodEnded, metadata.CausePodDeleted, "old age"}
-	st := metadata.Statement{Lock: name, UUID: id, Token: token, Cause: causes[p.next(len(causes))], How: "seen"}
+	st := metadata.Statement{Name: name, UUID: id, Token: token, Cause: causes[p.next(len(causes))], Reason: "seen"}
 	return put(key, []string{protocol.Marshal(st), protocol.Marshal(st), protocol.Marshal(st), "{", ""}[p.next(5)])
 }
 

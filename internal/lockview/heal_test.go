@@ -85,7 +85,7 @@ func TestSurplusKeysThatWereRewrittenCount(t *testing.T) {
 		}
 		v := run(t, w.source(), lockview.Options{})
 		synctest.Wait()
-		large := func(p metadata.Problem) bool { return p.Field == "record" && p.Reason == metadata.ReasonTooLarge }
+		large := func(p metadata.Problem) bool { return p.Field == "record" && p.Kind == metadata.ProblemTooLarge }
 		if r := v.Lock("a"); !slices.ContainsFunc(r.Problems, large) {
 			t.Errorf("problems: %v", r.Problems)
 		}
@@ -109,7 +109,7 @@ func TestForeignKeysAreSampledAndCounted(t *testing.T) {
 		w.do(put(layout.Record("mine")+"not/ours", ""))
 		synctest.Wait()
 		for _, name := range []string{"lock1", "lock9999", "new", "mine"} {
-			if !v.Lock(name).Foreign() {
+			if !v.Lock(name).HasForeignKeys() {
 				t.Errorf("%s does not show that foreign keys may be in its range: %+v", name, v.Lock(name))
 			}
 		}

@@ -90,7 +90,7 @@ func (k *keys) record(lock string) metadata.Record {
 	rec := metadata.DecodeRecord(lock, k.fields)
 	if k.surplus > 0 {
 		rec.Problems = append(rec.Problems, metadata.Problem{
-			Field: "record", Reason: metadata.ReasonTooLarge,
+			Field: "record", Kind: metadata.ProblemTooLarge,
 			Text: fmt.Sprintf("more than %d keys, the others are not read", maxFields),
 		})
 	}

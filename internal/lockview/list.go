@@ -114,7 +114,7 @@ func (v *View) unchanged(b *builder) *held {
 	}
 	// If the lock changed while an earlier list was reconciled, the foreign keys were recounted, but the record was not
 	// updated.
-	if h.Foreign() != has || !h.keys.same(&b.keys) {
+	if h.HasForeignKeys() != has || !h.keys.same(&b.keys) {
 		return nil
 	}
 	return h

@@ -22,20 +22,20 @@ type queue struct {
 // put adds or changes a waiter. A waiter that got the lock keeps its ticket, marked as holding, and is removed here.
 func (q queues) put(w metadata.Waiter) {
 	if w.Holding {
-		q.remove(w.Lock, w.ID)
+		q.remove(w.Name, w.ID)
 		return
 	}
 	w.Seen = q.seen(w)
-	if q[w.Lock] == nil {
-		q[w.Lock] = &queue{waiters: map[string]metadata.Waiter{}}
+	if q[w.Name] == nil {
+		q[w.Name] = &queue{waiters: map[string]metadata.Waiter{}}
 	}
-	q[w.Lock].waiters[w.ID] = w
-	q[w.Lock].sorted = nil
+	q[w.Name].waiters[w.ID] = w
+	q[w.Name].sorted = nil
 }
 
 // seen returns when the waiter was first seen: w.Seen, or earlier if the queue already has the waiter.
 func (q queues) seen(w metadata.Waiter) time.Duration {
-	if of := q[w.Lock]; of != nil {
+	if of := q[w.Name]; of != nil {
 		if before, known := of.waiters[w.ID]; known && before.Revision == w.Revision &&
 			before.Since.Equal(w.Since.Time) {
 			return min(before.Seen, w.Seen)

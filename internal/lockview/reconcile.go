@@ -175,7 +175,7 @@ func (v *View) reconcileStatements(b *builder, t touched) (locks []string) {
 			case t[protocol.Key{Kind: kind, ID: id}], ok && b.reuse && st.Revision == known.Revision:
 				after[id] = known // keeps when it was first seen
 			default:
-				locks = append(locks, known.Lock)
+				locks = append(locks, known.Name)
 			}
 		}
 		for id, st := range after {
@@ -184,12 +184,12 @@ func (v *View) reconcileStatements(b *builder, t touched) (locks []string) {
 			case t[protocol.Key{Kind: kind, ID: id}]:
 				delete(after, id)
 			default:
-				locks = append(locks, st.Lock)
+				locks = append(locks, st.Name)
 			}
 		}
 		for id, st := range after {
 			if known := before[id]; known != nil && known != st {
-				locks = append(locks, st.Lock)
+				locks = append(locks, st.Name)
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func (v *View) reconcileStatements(b *builder, t touched) (locks []string) {
 }
 
 // reconcileDelays replaces the delays by those of a list, except for keys touched meanwhile.
-func (v *View) reconcileDelays(listed map[string]metadata.Delay, t touched) {
+func (v *View) reconcileDelays(listed map[string]metadata.LockDelay, t touched) {
 	for key := range t {
 		if key.Kind != protocol.KindDelay {
 			continue

@@ -18,8 +18,8 @@ type snapshot struct {
 	queues    queues
 	unlockers map[string]unlocker
 	stated    statements
-	delays    map[string]metadata.Delay // by lock or share
-	free      map[string]time.Duration  // locks with a queue but without a holder, and since when
+	delays    map[string]metadata.LockDelay // by lock or share
+	free      map[string]time.Duration      // locks with a queue but without a holder, and since when
 
 	foreign   foreignKeys
 	misplaced misplacedRecords
@@ -28,7 +28,7 @@ type snapshot struct {
 func newSnapshot(l protocol.Layout) *snapshot {
 	return &snapshot{
 		layout: l, queues: queues{}, unlockers: map[string]unlocker{},
-		stated: newStatements(), delays: map[string]metadata.Delay{}, free: map[string]time.Duration{},
+		stated: newStatements(), delays: map[string]metadata.LockDelay{}, free: map[string]time.Duration{},
 		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}
@@ -56,7 +56,7 @@ func foreignProblem(n int) metadata.Problem {
 	if n > 0 {
 		text = fmt.Sprintf("%d foreign keys in its range, which auto-unlock and force unlock leave alone", n)
 	}
-	return metadata.Problem{Field: "record", Reason: metadata.ReasonUnknownLayout, Text: text}
+	return metadata.Problem{Field: "record", Kind: metadata.ProblemUnknownLayout, Text: text}
 }
 
 // step is the effect of one revision on one lock. Without a lock before or after, that is nil.
@@ -72,7 +72,7 @@ func (s *step) name() string {
 // died reports whether the holder was proven to have ended in this step.
 func (s *step) died() bool {
 	before, after := s.before, s.after
-	return after != nil && after.Proven() && (before == nil || before.Death != after.Death)
+	return after != nil && after.ProvenDead() && (before == nil || before.Death != after.Death)
 }
 
 // ended returns the hold that ended in this step, or nil.
@@ -166,7 +166,7 @@ func (s *snapshot) taken(lock string) bool {
 func (s *snapshot) applyStatement(key protocol.Key, st *metadata.Statement) (locks []string) {
 	all := s.stated.of(key)
 	if before := all[key.ID]; before != nil {
-		locks = append(locks, before.Lock)
+		locks = append(locks, before.Name)
 	}
 	delete(all, key.ID)
 	if st == nil {
@@ -176,7 +176,7 @@ func (s *snapshot) applyStatement(key protocol.Key, st *metadata.Statement) (loc
 		s.dropLoose()
 	}
 	all[key.ID] = st
-	return append(locks, st.Lock)
+	return append(locks, st.Name)
 }
 
 // dropLoose forgets the statements that are not about a held lock.
@@ -188,7 +188,7 @@ func (s *snapshot) dropLoose() {
 }
 
 func (s *snapshot) isLoose(st *metadata.Statement) bool {
-	h := s.locks.get(st.Lock)
+	h := s.locks.get(st.Name)
 	return h == nil || h.Death != st && h.Suspicion != st
 }
 

@@ -84,24 +84,24 @@ type Stats struct {
 	WatchRestarts map[string]uint64
 	Puts, Deletes uint64 // events of the watch
 	// MetadataErrors counts problems of records, and foreign keys, when they appear.
-	MetadataErrors map[metadata.Reason]uint64
+	MetadataErrors map[metadata.ProblemKind]uint64
 	// Healed counts locks that a periodic list found to differ from what the watch had reported.
 	Healed uint64
 }
 
 func newStats() Stats {
 	s := Stats{Resyncs: map[string]uint64{}, WatchRestarts: map[string]uint64{},
-		MetadataErrors: map[metadata.Reason]uint64{}}
+		MetadataErrors: map[metadata.ProblemKind]uint64{}}
 	for _, reason := range WatchReasons() {
 		s.Resyncs[reason], s.WatchRestarts[reason] = 0, 0
 	}
 	for _, reason := range []string{ReasonStart, ReasonPeriodic, ReasonList} {
 		s.Resyncs[reason] = 0
 	}
-	for _, reason := range []metadata.Reason{
-		metadata.ReasonMissing, metadata.ReasonBadTime, metadata.ReasonBadValue, metadata.ReasonTooLarge,
-		metadata.ReasonBadName, metadata.ReasonUnknownLayout,
-		metadata.ReasonLeftover,
+	for _, reason := range []metadata.ProblemKind{
+		metadata.ProblemMissing, metadata.ProblemBadTime, metadata.ProblemBadValue, metadata.ProblemTooLarge,
+		metadata.ProblemBadName, metadata.ProblemUnknownLayout,
+		metadata.ProblemLeftover,
 	} {
 		s.MetadataErrors[reason] = 0
 	}
@@ -115,7 +115,7 @@ func (s *Stats) count(before, after *held) {
 	}
 	for _, p := range after.Problems {
 		if before == nil || !slices.Contains(before.Problems, p) {
-			s.MetadataErrors[p.Reason]++
+			s.MetadataErrors[p.Kind]++
 		}
 	}
 }

@@ -22,8 +22,8 @@ func death(t *testing.T, w *world, lock string, change ...func(*metadata.Stateme
 	}
 	code := 137
 	st := metadata.Statement{
-		Lock: lock, UUID: string(kv.Value), Token: kv.CreateRevision, Cause: metadata.CauseContainerEnded,
-		How: "the kubelet says so", ExitCode: &code, Detail: "OOMKilled", Witness: metadata.WitnessKubernetes,
+		Name: lock, UUID: string(kv.Value), Token: kv.CreateRevision, Cause: metadata.CauseContainerEnded,
+		Reason: "the kubelet says so", ExitCode: &code, Detail: "OOMKilled", Witness: metadata.WitnessKubernetes,
 		By: "w-1",
 	}
 	for _, c := range change {
@@ -84,7 +84,7 @@ func TestStatementIsAttachedToItsHold(t *testing.T) {
 		w.do(stated(death(t, w, "a")))
 		synctest.Wait()
 		r := v.Lock("a")
-		if !r.Proven() || *r.Death.ExitCode != 137 || r.Death.Detail != "OOMKilled" || r.Death.Revision != w.now() {
+		if !r.ProvenDead() || *r.Death.ExitCode != 137 || r.Death.Detail != "OOMKilled" || r.Death.Revision != w.now() {
 			t.Fatalf("%+v", r.Death)
 		}
 		if r.Death.Seen != 7*time.Second {
@@ -119,7 +119,7 @@ func TestStatementsWithoutALockAreBounded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		for i := range 11_000 {
-			w.do(stated(metadata.Statement{Lock: "none", UUID: fmt.Sprint("u", i), Token: 3}))
+			w.do(stated(metadata.Statement{Name: "none", UUID: fmt.Sprint("u", i), Token: 3}))
 		}
 		w.do(stated(death(t, w, "a")))
 		v := run(t, w.source(), lockview.Options{})
@@ -128,13 +128,13 @@ func TestStatementsWithoutALockAreBounded(t *testing.T) {
 			t.Errorf("%d statements are kept after a list", n)
 		}
 		for i := range 11_000 {
-			w.do(stated(metadata.Statement{Lock: "none", UUID: fmt.Sprint("v", i), Token: 3}))
+			w.do(stated(metadata.Statement{Name: "none", UUID: fmt.Sprint("v", i), Token: 3}))
 		}
 		synctest.Wait()
 		if n := v.Statements(); n > 10_001 {
 			t.Errorf("%d statements are kept after changes", n)
 		}
-		if !v.Lock("a").Proven() {
+		if !v.Lock("a").ProvenDead() {
 			t.Error("a statement about a lock was dropped")
 		}
 	})

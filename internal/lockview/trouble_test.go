@@ -140,13 +140,13 @@ func TestLostEventsAreHealed(t *testing.T) {
 			if id != uuid(2) {
 				t.Errorf("asked how %s ended", id)
 			}
-			return &metadata.Ending{UUID: id, Ended: metadata.EndedForced}, nil
+			return &metadata.Ending{UUID: id, Cause: metadata.EndingForced}, nil
 		}
 		var ended []ending
 		var d died
 		v := run(t, src, lockview.Options{RelistEvery: 5 * time.Minute, Died: d.add,
 			Ended: func(r *metadata.Record, e *metadata.Ending) {
-				ended = append(ended, ending{r.Name, r.UUID, e.Ended})
+				ended = append(ended, ending{r.Name, r.UUID, e.Cause})
 			}})
 		synctest.Wait()
 		unchanged := viewed(v, "kept")
@@ -298,8 +298,8 @@ func TestProblemsAreCountedOnce(t *testing.T) {
 		w.do(put(layout.Field("\x01", metadata.FieldUUID), uuid(2)))
 		synctest.Wait()
 		s := v.Stats()
-		for reason, want := range map[metadata.Reason]uint64{
-			metadata.ReasonBadTime: 1, metadata.ReasonMissing: 3, metadata.ReasonBadName: 1, metadata.ReasonTooLarge: 0,
+		for reason, want := range map[metadata.ProblemKind]uint64{
+			metadata.ProblemBadTime: 1, metadata.ProblemMissing: 3, metadata.ProblemBadName: 1, metadata.ProblemTooLarge: 0,
 		} {
 			if got, known := s.MetadataErrors[reason]; got != want || !known {
 				t.Errorf("%s: %d, want %d", reason, got, want)

@@ -251,19 +251,19 @@ func (v *View) Stats() Stats {
 }
 
 // Delays returns the lock delays, sorted by the name of the lock or share whose hold ended.
-func (v *View) Delays() []metadata.Delay {
+func (v *View) Delays() []metadata.LockDelay {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.SortedFunc(maps.Values(v.snap.delays), func(a, b metadata.Delay) int {
-		return strings.Compare(a.Lock, b.Lock)
+	return slices.SortedFunc(maps.Values(v.snap.delays), func(a, b metadata.LockDelay) int {
+		return strings.Compare(a.Name, b.Name)
 	})
 }
 
 // DelaysAbout returns the delays of a lock and of its shares.
-func (v *View) DelaysAbout(lock string) []metadata.Delay {
-	return slices.DeleteFunc(v.Delays(), func(d metadata.Delay) bool {
-		base, _, ok := metadata.ParseShare(d.Lock)
-		return d.Lock != lock && (!ok || base != lock)
+func (v *View) DelaysAbout(lock string) []metadata.LockDelay {
+	return slices.DeleteFunc(v.Delays(), func(d metadata.LockDelay) bool {
+		base, _, ok := metadata.ParseShare(d.Name)
+		return d.Name != lock && (!ok || base != lock)
 	})
 }
 

@@ -28,12 +28,12 @@ func TestEndedHolds(t *testing.T) {
 		var ended []ending
 		src := w.source()
 		src.Ending = func(_ context.Context, id string) (*metadata.Ending, error) {
-			return &metadata.Ending{UUID: id, Ended: metadata.EndedForced}, nil
+			return &metadata.Ending{UUID: id, Cause: metadata.EndingForced}, nil
 		}
 		v := run(t, src, lockview.Options{Ended: func(r *metadata.Record, e *metadata.Ending) {
 			how := ""
 			if e != nil {
-				how = e.Ended
+				how = e.Cause
 			}
 			ended = append(ended, ending{r.Name, r.UUID, how})
 		}})
@@ -48,8 +48,8 @@ func TestEndedHolds(t *testing.T) {
 		w.do(lock(t, "c", uuid(4))...)
 		w.do(put(layout.Field("nobody", metadata.FieldOwner), "x"))
 		w.do(removeAll(layout.Record("before")))
-		w.do(removeAll(layout.Record("a")), history("a", uuid(2), metadata.EndedAutoUnlocked))
-		w.do(removeAll(layout.Record("b")), history("c", uuid(4), metadata.EndedForced), removeAll(layout.Record("c")))
+		w.do(removeAll(layout.Record("a")), history("a", uuid(2), metadata.EndingAutoUnlocked))
+		w.do(removeAll(layout.Record("b")), history("c", uuid(4), metadata.EndingForced), removeAll(layout.Record("c")))
 		w.do(removeAll(layout.Record("nobody")))
 		w.do(lock(t, "d", uuid(5))...)
 		w.do(put(layout.Field("d", metadata.FieldAlive), "1553682600")) // no end
@@ -351,7 +351,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 		if r.UUID != uuid(1) || r.Owner != "billing" || len(r.Attributes) != metadata.MaxAttributes || r.Malformed() {
 			t.Fatalf("%+v", r)
 		}
-		large := func(p metadata.Problem) bool { return p.Field == "record" && p.Reason == metadata.ReasonTooLarge }
+		large := func(p metadata.Problem) bool { return p.Field == "record" && p.Kind == metadata.ProblemTooLarge }
 		if !slices.ContainsFunc(r.Problems, large) {
 			t.Errorf("problems: %v", r.Problems)
 		}
@@ -360,7 +360,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 		settle(t, v, w)
 	}
 	w.do(put(layout.Field("a", metadata.FieldAsked),
-		protocol.Marshal(metadata.Request{UUID: uuid(1), Token: v.Lock("a").Token, By: "ann"})),
+		protocol.Marshal(metadata.FinishRequest{UUID: uuid(1), Token: v.Lock("a").Token, By: "ann"})),
 		put(layout.Field("a", metadata.FieldPodUID), "5e9a2a3c"))
 	settle(t, v, w)
 	if n := heap() - before; n > 512<<10 {
@@ -369,8 +369,8 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	listed := run(t, w.source(), lockview.Options{})
 	settle(t, listed, w)
 	for _, v := range []*lockview.View{v, listed} {
-		if r := v.Lock("a"); r.Asked == nil || r.Process == nil || r.Process.PodUID != "5e9a2a3c" {
-			t.Errorf("members other than attributes were dropped, too: asked %+v, process %+v", r.Asked, r.Process)
+		if r := v.Lock("a"); r.FinishRequest == nil || r.Process == nil || r.Process.PodUID != "5e9a2a3c" {
+			t.Errorf("members other than attributes were dropped, too: asked %+v, process %+v", r.FinishRequest, r.Process)
 		}
 	}
 	w.do(removeAll(layout.Record("a")))
@@ -416,7 +416,7 @@ func TestFilteredViewKeepsNothingElse(t *testing.T) {
 		w.do(alive("d", 1)...)
 		w.do(stated(death(t, w, "d")), stated(death(t, w, "c")))
 		compared(t, v, w)
-		if r := v.Lock("d"); !r.Proven() || r.Alive == nil {
+		if r := v.Lock("d"); !r.ProvenDead() || r.Alive == nil {
 			t.Errorf("%+v", r)
 		}
 		w.do(removeAll(layout.Record("a")))

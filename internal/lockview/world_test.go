@@ -277,7 +277,7 @@ func (w *world) truth() shown {
 			if t.Holding {
 				continue
 			}
-			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Lock: k.Lock, ID: k.ID,
+			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Name: k.Lock, ID: k.ID,
 				Revision: kv.CreateRevision})
 		case k.Kind == protocol.KindUnlocker:
 			p, _ := protocol.Unmarshal[metadata.Presence](kv.Value)
@@ -334,15 +334,15 @@ func plainly(r *metadata.Record) metadata.Record {
 		}
 	}
 	c.Problems = slices.DeleteFunc(slices.Clone(c.Problems),
-		func(p metadata.Problem) bool { return p.Reason == metadata.ReasonUnknownLayout })
-	if r.Foreign() {
-		c.Problems = append(c.Problems, metadata.Problem{Reason: metadata.ReasonUnknownLayout})
+		func(p metadata.Problem) bool { return p.Kind == metadata.ProblemUnknownLayout })
+	if r.HasForeignKeys() {
+		c.Problems = append(c.Problems, metadata.Problem{Kind: metadata.ProblemUnknownLayout})
 	}
 	if len(c.Problems) == 0 {
 		c.Problems = nil
 	}
 	slices.SortFunc(c.Problems, func(a, b metadata.Problem) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text))
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Text, b.Text))
 	})
 	return c
 }

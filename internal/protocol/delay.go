@@ -11,7 +11,7 @@ import (
 )
 
 // MarshalDelay encodes a lock delay as JSON, and shortens what holders wrote so that readers accept it.
-func MarshalDelay(d metadata.Delay) string {
+func MarshalDelay(d metadata.LockDelay) string {
 	value := Marshal(d)
 	for most := metadata.MaxTextBytes; len(value) > metadata.MaxDelayBytes && most > 0; most /= 2 {
 		for _, long := range []*string{&d.Owner, &d.Hostname, &d.Purpose, &d.By, &d.UUID} {
@@ -20,7 +20,7 @@ func MarshalDelay(d metadata.Delay) string {
 		value = Marshal(d)
 	}
 	if len(value) > metadata.MaxDelayBytes { // possible only with a name that new locks cannot have
-		d.Lock = ""
+		d.Name = ""
 		value = Marshal(d)
 	}
 	return value
@@ -28,13 +28,13 @@ func MarshalDelay(d metadata.Delay) string {
 
 // ReadDelay decodes the delay of a lock or share. A value that cannot be read, or is about another lock, is a delay all
 // the same: only the existence of the key counts.
-func ReadDelay(lock string, kv KV) metadata.Delay {
-	d, err := metadata.Delay{}, error(nil)
+func ReadDelay(lock string, kv KV) metadata.LockDelay {
+	d, err := metadata.LockDelay{}, error(nil)
 	if len(kv.Value) <= metadata.MaxDelayBytes {
-		d, err = Unmarshal[metadata.Delay](kv.Value)
+		d, err = Unmarshal[metadata.LockDelay](kv.Value)
 	}
-	if err != nil || d.Lock != lock {
-		d = metadata.Delay{Lock: lock, Unreadable: true}
+	if err != nil || d.Name != lock {
+		d = metadata.LockDelay{Name: lock, Unreadable: true}
 	}
 	d.Revision = kv.ModRevision
 	d.Leased = kv.Lease != 0
@@ -44,7 +44,7 @@ func ReadDelay(lock string, kv KV) metadata.Delay {
 // DescribeDelay returns a lock delay as one sentence, which explains why no client takes a free lock: `a lock delay of
 // 30s after the hold of "billing" on "host-3", force-unlocked by ann 4s ago, with 0:26 left`. Text from outside is made
 // visible.
-func DescribeDelay(d *metadata.Delay, now time.Time) string {
+func DescribeDelay(d *metadata.LockDelay, now time.Time) string {
 	if d.Unreadable {
 		return "a lock delay after a hold of which nothing is known" + withoutLease(d)
 	}
@@ -56,9 +56,9 @@ func DescribeDelay(d *metadata.Delay, now time.Time) string {
 	if d.Hostname != "" {
 		words += " on " + text.Visible(text.Clip(d.Hostname, maxShownBytes))
 	}
-	how, _ := metadata.EndingOf(d.Ended)
+	how, _ := metadata.EndingWordsFor(d.Cause)
 	words += ", " + text.Visible(text.Clip(how.Verb, maxShownBytes))
-	if how.Ended == metadata.EndedForced && d.By != "" {
+	if how.Cause == metadata.EndingForced && d.By != "" {
 		words += " by " + DisplayName(d.By)
 	}
 	words += agoText(d.At.Time, now)
@@ -74,7 +74,7 @@ func DescribeDelay(d *metadata.Delay, now time.Time) string {
 }
 
 // withoutLease returns the end of a sentence about a delay that does not expire.
-func withoutLease(d *metadata.Delay) string {
+func withoutLease(d *metadata.LockDelay) string {
 	if d.Leased {
 		return ""
 	}
@@ -92,7 +92,7 @@ func ForcedRemoval(r *metadata.Record, a Action, delay time.Duration) metadata.R
 		why += " (" + a.Ticket + ")"
 	}
 	return metadata.Removal{
-		Record: r, Ending: metadata.NewEnding(r, metadata.EndedForced, a.Actor, why, a.At.Time),
+		Record: r, Ending: metadata.NewEnding(r, metadata.EndingForced, a.Actor, why, a.At.Time),
 		Delay: (delay + time.Second - 1).Truncate(time.Second),
 	}
 }
@@ -112,11 +112,11 @@ func CheckOperator(name string) error {
 // ordinary lock.
 func DescribeShare(s metadata.Share) string {
 	switch {
-	case s.Kind == metadata.HoldsPermits && s.Limit > 0:
+	case s.Kind == metadata.KindSemaphore && s.Limit > 0:
 		return fmt.Sprintf("%d of %s", s.Permits, text.Count(s.Limit, "permit"))
-	case s.Kind == metadata.HoldsPermits:
+	case s.Kind == metadata.KindSemaphore:
 		return text.Count(s.Permits, "permit")
-	case s.Kind == metadata.HoldsShared:
+	case s.Kind == metadata.KindShared:
 		return "reader"
 	}
 	return s.Kind
@@ -133,8 +133,8 @@ type Occupancy struct {
 func OccupancyOf(holders []*metadata.Record) Occupancy {
 	u := Occupancy{Holders: len(holders)}
 	for _, r := range holders {
-		s := metadata.ShareOf(r.Name, r.Attributes)
-		if s.Kind == metadata.HoldsShared {
+		s := metadata.ShareFromAttributes(r.Name, r.Attributes)
+		if s.Kind == metadata.KindShared {
 			u.Readers++
 			continue
 		}

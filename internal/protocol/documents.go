@@ -35,8 +35,8 @@ type Action struct {
 
 // document is a type that is stored as one JSON object in one key.
 type document interface {
-	metadata.Ticket | metadata.Ending | metadata.Presence | metadata.Statement | metadata.Request | metadata.Extension |
-		metadata.Acknowledgement | metadata.Delay | Action | Task
+	metadata.Ticket | metadata.Ending | metadata.Presence | metadata.Statement | metadata.FinishRequest |
+		metadata.MoreTime | metadata.Acknowledgement | metadata.LockDelay | Action | Task
 }
 
 // Marshal encodes a document as JSON. Text that is not UTF-8 is written with replacement characters, so that a hostile
@@ -129,7 +129,7 @@ func (l Layout) ParseMisplaced(key string) (place, field string, ok bool) {
 func (l Layout) MarkMisplaced(r *metadata.Record) {
 	r.Misplaced = true
 	segment := strings.TrimPrefix(r.Name, l.prefix)
-	r.Problems = append([]metadata.Problem{{Field: "name", Reason: metadata.ReasonBadName,
+	r.Problems = append([]metadata.Problem{{Field: "name", Kind: metadata.ProblemBadName,
 		Text: fmt.Sprintf("%q is no lock name as the protocol writes it: "+
 			"other clients do not see this lock, and nothing removes it", text.Clip(segment, maxQuotedBytes))}},
 		r.Problems...)

@@ -15,7 +15,7 @@ func TestEndingCarriesTheRecord(t *testing.T) {
 	at := time.Unix(1_553_683_506, 0).UTC()
 	fields, err := metadata.Draft{
 		UUID:     "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
-		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
+		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		Client:   "go/1.0.0",
 		LockedAt: at.Add(-15 * time.Minute), AlertAt: at.Add(-10 * time.Minute), AutoUnlockAt: at,
 		Attributes: map[string]any{"tenant": 41, "team": "core", "urgent": true},
@@ -24,12 +24,12 @@ func TestEndingCarriesTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := metadata.Decode("billing/invoice", append(fields, metadata.Field{Name: "alive", Value: "1553682700 page 3"}))
-	text := protocol.Marshal(metadata.NewEnding(&d.Record, metadata.EndedAutoUnlocked, "eu-1", "its time is over", at))
+	text := protocol.Marshal(metadata.NewEnding(&d.Record, metadata.EndingAutoUnlocked, "eu-1", "its time is over", at))
 	got, err := protocol.Unmarshal[metadata.Ending]([]byte(text))
 	if err != nil || protocol.Marshal(got) != text {
 		t.Errorf("%s is read as %+v, %v", text, got, err)
 	}
-	if got.Progress != "page 3" || got.Lock != "billing/invoice" || got.Why == "" || got.Attributes["team"] != "core" ||
+	if got.Progress != "page 3" || got.Name != "billing/invoice" || got.Reason == "" || got.Attributes["team"] != "core" ||
 		got.Attributes["tenant"] != float64(41) || got.Attributes["urgent"] != true || got.Owner != "billing" ||
 		!got.LockedAt.Equal(at.Add(-15*time.Minute)) || !got.AutoUnlockAt.Equal(at) {
 		t.Errorf("%+v", got)
@@ -74,16 +74,16 @@ func roundTrip[T document](t *testing.T, document T) {
 
 func TestLockDelayDescription(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 12, 41, 0, time.UTC)
-	auto := metadata.Delay{Lock: "a", Owner: "billing", Hostname: "host-3", Ended: metadata.EndedAutoUnlocked,
+	auto := metadata.LockDelay{Name: "a", Owner: "billing", Hostname: "host-3", Cause: metadata.EndingAutoUnlocked,
 		At: metadata.Time{Time: now.Add(-4 * time.Second)}, Seconds: 30, Leased: true}
 	forced := auto
-	forced.Ended = metadata.EndedForced
+	forced.Cause = metadata.EndingForced
 	forced.By = "ann"
 	unleased := auto
 	unleased.Leased = false
 	late := auto
 	late.At.Time = now.Add(-31 * time.Second)
-	for want, d := range map[string]metadata.Delay{
+	for want, d := range map[string]metadata.LockDelay{
 		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 4s ago, with 0:26 left":         auto,
 		"a lock delay of 30s after the hold of billing on host-3, force-unlocked by ann 4s ago, with 0:26 left": forced,
 		"a lock delay of 30s after the hold of billing on host-3, auto-unlocked 31s ago, about to end":          late,
@@ -107,15 +107,15 @@ func presence(members string) string {
 }
 
 func TestPresenceIsReadAsFarAsPossible(t *testing.T) {
-	want := &metadata.Sweep{ClockSkew: metadata.Seconds(5 * time.Second),
+	want := &metadata.RemovalPolicy{ClockSkew: metadata.Seconds(5 * time.Second),
 		MinWarning:        metadata.Seconds(30250 * time.Millisecond),
-		DefaultAlertAfter: metadata.Seconds(time.Hour), Abandoned: metadata.SweepUnlock,
+		DefaultAlertAfter: metadata.Seconds(time.Hour), Abandoned: metadata.AbandonedUnlock,
 		AbandonedGrace: metadata.Seconds(10 * time.Millisecond), Exclude: []string{"db/*"}}
 	without := func(old, new string) string { return `"sweep":` + strings.Replace(sweep, old, new, 1) }
 	for name, c := range map[string]struct {
 		value string
 		read  bool
-		sweep *metadata.Sweep
+		sweep *metadata.RemovalPolicy
 	}{
 		"what an unlocker publishes":   {presence(`"sweep":` + sweep), true, want},
 		"of an older unlocker":         {presence(`"revision":7`), true, nil},
@@ -141,8 +141,8 @@ func TestPresenceIsReadAsFarAsPossible(t *testing.T) {
 			if (p != nil) != c.read {
 				t.Fatalf("read %+v", p)
 			}
-			if p != nil && (p.ID != "eu-1" || !reflect.DeepEqual(p.Sweep, c.sweep)) {
-				t.Errorf("read %+v, with %+v", p, p.Sweep)
+			if p != nil && (p.ID != "eu-1" || !reflect.DeepEqual(p.RemovalPolicy, c.sweep)) {
+				t.Errorf("read %+v, with %+v", p, p.RemovalPolicy)
 			}
 		})
 	}
@@ -183,7 +183,7 @@ func TestStatementDescriptionIsOneSentence(t *testing.T) {
 
 func TestStatementForAnotherHoldThanItsKeyIsIgnored(t *testing.T) {
 	const mine, other = "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b12"
-	s := metadata.Statement{Lock: "a", UUID: mine, Token: 7, Cause: metadata.CauseProcessEnded}
+	s := metadata.Statement{Name: "a", UUID: mine, Token: 7, Cause: metadata.CauseProcessEnded}
 	kv := protocol.KV{Value: []byte(protocol.Marshal(s)), ModRevision: 9}
 	if got := protocol.ReadStatement(mine, kv); got == nil || got.UUID != mine || got.Revision != 9 {
 		t.Errorf("of its own hold: %+v", got)

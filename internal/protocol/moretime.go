@@ -67,7 +67,7 @@ func CheckMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
 		return errors.New("the record has no uuid that can be read, so nobody can tell whose hold it is")
 	case r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero():
 		return errors.New("the record has a deadline that is missing or cannot be read, so it cannot be moved")
-	case r.Proven():
+	case r.ProvenDead():
 		return errors.New("the holder has ended, so more time cannot help it")
 	}
 	_, until := NewDeadlines(r, d, now)
@@ -95,7 +95,7 @@ func CheckAsk(r *metadata.Record) error {
 		return errMisplaced
 	case r.UUID == "" || r.Token == 0:
 		return errors.New("the record has no uuid that can be read, so a request could not name the hold")
-	case r.Proven():
+	case r.ProvenDead():
 		return errors.New("its holder is dead: nobody would see the request")
 	}
 	return nil
@@ -134,7 +134,7 @@ func CheckAcknowledgementDuration(d time.Duration) error {
 // CheckWithdraw returns an error, a sentence, if an acknowledgement cannot be withdrawn. One that is over can be, as
 // long as its key exists.
 func CheckWithdraw(r *metadata.Record) error {
-	if err := CheckAcknowledge(r); err != nil || r.Acknowledged != nil {
+	if err := CheckAcknowledge(r); err != nil || r.Acknowledgement != nil {
 		return err
 	}
 	return errors.New("nobody has acknowledged it")

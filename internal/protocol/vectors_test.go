@@ -133,7 +133,7 @@ type alive struct {
 
 type problem struct {
 	Field  string
-	Reason metadata.Reason
+	Reason metadata.ProblemKind
 }
 
 func readVectors(t *testing.T) vectors {
@@ -276,8 +276,8 @@ func TestVectorsOfRecords(t *testing.T) {
 			if got.Malformed() != c.Malformed {
 				t.Errorf("malformed: %v, want %v", got.Malformed(), c.Malformed)
 			}
-			if got.Foreign() != (len(c.Foreign) > 0) {
-				t.Errorf("foreign: %v", got.Foreign())
+			if got.HasForeignKeys() != (len(c.Foreign) > 0) {
+				t.Errorf("foreign: %v", got.HasForeignKeys())
 			}
 		})
 	}
@@ -307,7 +307,7 @@ func TestVectorsOfStatements(t *testing.T) {
 
 func believed(r *metadata.Record) string {
 	switch {
-	case r.Proven():
+	case r.ProvenDead():
 		return "proof"
 	case r.Disputed():
 		return "disputed"
@@ -333,7 +333,7 @@ func TestVectorsOfDelays(t *testing.T) {
 				t.Fatalf("%s is the key of a %s", c.Key, key.Kind)
 			}
 			d := protocol.ReadDelay(key.Lock, protocol.KV{Value: []byte(c.value())})
-			if d.Unreadable != (c.Decoded == nil) || d.Lock != key.Lock {
+			if d.Unreadable != (c.Decoded == nil) || d.Name != key.Lock {
 				t.Errorf("%s is read as %+v", c.Value, d)
 			}
 			if c.Decoded != nil {
@@ -375,15 +375,15 @@ func testForHold(t *testing.T, field string, c forHoldVector) {
 		{Name: field, Value: c.value(), CreateRevision: c.Token + 1, ModRevision: c.Token + 1},
 	})
 	switch {
-	case c.Decoded == nil && (r.Asked != nil || r.Extended != nil || r.Acknowledged != nil):
-		t.Errorf("%s is read as %+v, %+v, %+v", c.Value, r.Asked, r.Extended, r.Acknowledged)
+	case c.Decoded == nil && (r.FinishRequest != nil || r.MoreTime != nil || r.Acknowledgement != nil):
+		t.Errorf("%s is read as %+v, %+v, %+v", c.Value, r.FinishRequest, r.MoreTime, r.Acknowledgement)
 	case c.Decoded == nil:
-	case field == metadata.FieldAsked && r.Asked != nil:
-		same(t, c.Decoded, protocol.Marshal(*r.Asked))
-	case field == metadata.FieldExtended && r.Extended != nil:
-		same(t, c.Decoded, protocol.Marshal(*r.Extended))
-	case field == metadata.FieldAcknowledged && r.Acknowledged != nil:
-		same(t, c.Decoded, protocol.Marshal(*r.Acknowledged))
+	case field == metadata.FieldAsked && r.FinishRequest != nil:
+		same(t, c.Decoded, protocol.Marshal(*r.FinishRequest))
+	case field == metadata.FieldExtended && r.MoreTime != nil:
+		same(t, c.Decoded, protocol.Marshal(*r.MoreTime))
+	case field == metadata.FieldAcknowledged && r.Acknowledgement != nil:
+		same(t, c.Decoded, protocol.Marshal(*r.Acknowledgement))
 	default:
 		t.Errorf("%s is ignored: %v", c.Value, r.Problems)
 	}
@@ -412,7 +412,7 @@ var anyOrder = cmpopts.SortSlices(func(a, b problem) bool {
 	return gocmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(string(a.Reason), string(b.Reason))) < 0
 })
 
-func flatten(d metadata.Document) decoded {
+func flatten(d metadata.FullRecord) decoded {
 	f := decoded{
 		UUID: d.UUID, AlertAt: written(d.AlertAt), AutoUnlockAt: written(d.AutoUnlockAt), LockedAt: written(d.LockedAt),
 		Owner: d.Owner, Hostname: d.Hostname, PID: d.PID, Purpose: d.Purpose, Backtrace: d.Backtrace, Client: d.Client,
@@ -438,10 +438,10 @@ func written(t time.Time) string {
 	return metadata.FormatTime(t)
 }
 
-func problemsOf(d metadata.Document) []problem {
+func problemsOf(d metadata.FullRecord) []problem {
 	var problems []problem
 	for _, p := range d.Problems {
-		problems = append(problems, problem{p.Field, p.Reason})
+		problems = append(problems, problem{p.Field, p.Kind})
 	}
 	return problems
 }

@@ -121,12 +121,12 @@ func (v Verb) CheckAction(r *metadata.Record, a Action) error {
 func (a *Action) Length() time.Duration { return time.Duration(a.Seconds) * time.Second }
 
 func finishRequestDocument(r *metadata.Record, a Action) string {
-	return Marshal(metadata.Request{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
+	return Marshal(metadata.FinishRequest{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
 		Reason: a.Reason})
 }
 
 func moreTimeDocument(r *metadata.Record, a Action) string {
-	return Marshal(metadata.Extension{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
+	return Marshal(metadata.MoreTime{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
 		Reason: a.Reason, AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}, Seconds: a.Seconds})
 }
 
@@ -136,31 +136,31 @@ func acknowledgementDocument(r *metadata.Record, a Action) string {
 }
 
 func finishRequestAuthor(r *metadata.Record) (string, bool) {
-	if r.Asked == nil {
+	if r.FinishRequest == nil {
 		return "", false
 	}
-	return r.Asked.By, true
+	return r.FinishRequest.By, true
 }
 
 func moreTimeAuthor(r *metadata.Record) (string, bool) {
-	if r.Extended == nil {
+	if r.MoreTime == nil {
 		return "", false
 	}
-	return r.Extended.By, true
+	return r.MoreTime.By, true
 }
 
 func acknowledgementAuthor(r *metadata.Record) (string, bool) {
-	if r.Acknowledged == nil {
+	if r.Acknowledgement == nil {
 		return "", false
 	}
-	return r.Acknowledged.By, true
+	return r.Acknowledgement.By, true
 }
 
 // ActionTarget is the hold or the lock delay that an operator saw and wants to change. If it has changed since, the
 // action does nothing.
 type ActionTarget struct {
 	Hold  *metadata.Record
-	Delay *metadata.Delay // for [VerbEndDelay], instead of a hold
+	Delay *metadata.LockDelay // for [VerbEndDelay], instead of a hold
 	// LockDelayAfter is the length of the lock delay after a hold that [VerbForceUnlock] ends, rounded up to whole
 	// seconds.
 	LockDelayAfter time.Duration
@@ -187,10 +187,10 @@ const maxShownBytes = 240
 // DescribeFinishRequest returns the finish request in a record as one sentence: `asked by ann 2m ago: "the deploy
 // waits"; no answer yet`. Text from outside is made visible. It is empty if there is none.
 func DescribeFinishRequest(r *metadata.Record, now time.Time) string {
-	switch words := DescribePastFinishRequest(r.Asked, now); {
+	switch words := DescribePastFinishRequest(r.FinishRequest, now); {
 	case words == "":
 		return ""
-	case r.Answered():
+	case r.AliveSinceRequest():
 		return words + "; alive since"
 	default:
 		return words + "; no answer yet"
@@ -199,7 +199,7 @@ func DescribeFinishRequest(r *metadata.Record, now time.Time) string {
 
 // DescribePastFinishRequest is [DescribeFinishRequest] for a hold that has ended: it leaves out whether the holder is
 // alive. q may be nil.
-func DescribePastFinishRequest(q *metadata.Request, now time.Time) string {
+func DescribePastFinishRequest(q *metadata.FinishRequest, now time.Time) string {
 	if q == nil {
 		return ""
 	}
@@ -212,12 +212,12 @@ func DescribePastFinishRequest(q *metadata.Request, now time.Time) string {
 
 // DescribeMoreTime returns more time that an operator gave as one sentence: `ann gave 30m more 2m ago: "the disk is
 // slow"`. Text from outside is made visible. It is empty if e is nil.
-func DescribeMoreTime(e *metadata.Extension, now time.Time) string {
+func DescribeMoreTime(e *metadata.MoreTime, now time.Time) string {
 	if e == nil {
 		return ""
 	}
 	amount := "more time"
-	if d := e.Given(); d > 0 {
+	if d := e.Duration(); d > 0 {
 		amount = text.Duration(d) + " more"
 	}
 	return DisplayName(e.By) + " gave " + amount + agoText(e.At.Time, now) + quoted(e.Reason)
@@ -227,7 +227,7 @@ func DescribeMoreTime(e *metadata.Extension, now time.Time) string {
 // another 25m: "the disk is full"`. Text from outside is made visible. It is empty if there is none or it is over. For
 // a hold that has ended, see [DescribePastAcknowledgement].
 func DescribeAcknowledgement(r *metadata.Record, now time.Time) string {
-	a := r.AcknowledgedAt(now)
+	a := r.ValidAcknowledgement(now)
 	if a == nil {
 		return ""
 	}

@@ -17,8 +17,8 @@ import (
 // ChangedError means that nothing was done, because the hold that the caller saw is over. It wraps
 // [metadata.ErrChanged].
 type ChangedError struct {
-	Name   string             // of the lock
-	Holder *metadata.Document // who holds the lock now; nil if nobody does or it is unknown
+	Name   string               // of the lock
+	Holder *metadata.FullRecord // who holds the lock now; nil if nobody does or it is unknown
 }
 
 // Error says in one line who holds the lock now.
@@ -62,7 +62,8 @@ func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, rea
 		Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision,
 		Holder: text.Visible(r.Owner) + " on " + text.Visible(r.Hostname), Reason: reason, Result: "success",
 	}
-	_, err := i.locks.Do(ctx, protocol.VerbForceUnlock, protocol.ActionTarget{Hold: r, LockDelayAfter: r.DelayOf(0)}, a)
+	on := protocol.ActionTarget{Hold: r, LockDelayAfter: r.EffectiveLockDelay(0)}
+	_, err := i.locks.Do(ctx, protocol.VerbForceUnlock, on, a)
 	var changed *lockstore.ChangedError
 	switch {
 	case errors.As(err, &changed) && changed.Now.Token != 0:

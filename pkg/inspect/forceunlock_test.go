@@ -30,7 +30,7 @@ func TestForceUnlockEndsTheHoldWithActorAndReason(t *testing.T) {
 		<-theirs.Lost()
 		lost, isLost := errors.AsType[*mutex.LostError](context.Cause(theirs.Context()))
 		if !isLost || !lost.Certain || lost.Ending != nil && // it is nil on a machine too busy to read it in time
-			(lost.Ending.By != by || lost.Ending.Why != reason || lost.Ending.Ended != metadata.EndedForced) {
+			(lost.Ending.By != by || lost.Ending.Reason != reason || lost.Ending.Cause != metadata.EndingForced) {
 			t.Errorf("the holder learned %+v", lost)
 		}
 		if now := get(t, st, "a"); now.Holder() != nil || len(now.Delays) != 1 || now.Delays[0].UUID != theirs.UUID() {

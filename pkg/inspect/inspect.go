@@ -67,14 +67,14 @@ type LockInfo struct {
 	Name string // of the lock, as asked for
 
 	// Holders are the records of all holders, the oldest first: none if the lock is free, one of a plain lock.
-	Holders  []metadata.Document
-	Waiters  []metadata.Waiter // the next one first
-	Delays   []metadata.Delay  // lock delays, which keep clients from taking the lock
+	Holders  []metadata.FullRecord
+	Waiters  []metadata.Waiter    // the next one first
+	Delays   []metadata.LockDelay // lock delays, which keep clients from taking the lock
 	Revision int64
 }
 
 // Holder returns the oldest holder, nil if nobody holds the lock.
-func (l *LockInfo) Holder() *metadata.Document {
+func (l *LockInfo) Holder() *metadata.FullRecord {
 	if len(l.Holders) == 0 {
 		return nil
 	}

@@ -166,7 +166,7 @@ func TestWatchYieldsWhatChanges(t *testing.T) {
 	})
 }
 
-func progress(d *metadata.Document) string {
+func progress(d *metadata.FullRecord) string {
 	if d.Alive == nil {
 		return ""
 	}

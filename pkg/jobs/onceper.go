@@ -139,7 +139,7 @@ var errNotPlain = errors.New("a job runs under a plain lock, not under one that 
 // isShared reports whether the lock is of a kind that several can hold.
 func isShared(d metadata.Draft) bool {
 	switch d.Attributes[metadata.AttributeKind] {
-	case metadata.HoldsPermits, metadata.HoldsShared, metadata.HoldsExclusive:
+	case metadata.KindSemaphore, metadata.KindShared, metadata.KindExclusive:
 		return true
 	}
 	return false

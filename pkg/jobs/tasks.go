@@ -336,7 +336,7 @@ func (s *Tasks) one(task string, r etcdretry.Answer) TaskStatus {
 }
 
 // holder returns the record of the task's lock.
-func (s *Tasks) holder(task string, r etcdretry.Answer) metadata.Document {
+func (s *Tasks) holder(task string, r etcdretry.Answer) metadata.FullRecord {
 	return metadata.Decode(s.LockName(task), locktxn.Fields(s.layout, r.Keys(1)))
 }
 

@@ -59,7 +59,7 @@ func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) 
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
 	switch draft.Attributes[metadata.AttributeKind] {
-	case metadata.HoldsPermits, metadata.HoldsShared:
+	case metadata.KindSemaphore, metadata.KindShared:
 		return nil, fmt.Errorf("lock %q: a leader holds a plain lock, or there are two", name)
 	}
 	o.TTL = draft.AutoUnlockAt.Sub(draft.LockedAt) // another one if Options.LockOptions say so

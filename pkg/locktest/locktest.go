@@ -158,7 +158,7 @@ func (s *Server) ForceUnlock(name, reason string) {
 // Expire removes a hold as an unlocker would after its deadline, whatever the current time.
 func (s *Server) Expire(name string) {
 	s.t.Helper()
-	s.remove(s.removal(name, metadata.EndedAutoUnlocked, "the test expired it"))
+	s.remove(s.removal(name, metadata.EndingAutoUnlocked, "the test expired it"))
 }
 
 // ProveDead states that the process that holds a lock has ended, as a witness with proof would; how is a sentence. The
@@ -166,8 +166,8 @@ func (s *Server) Expire(name string) {
 func (s *Server) ProveDead(name, how string) {
 	s.t.Helper()
 	doc := s.held(name)
-	statement := metadata.Statement{Lock: name, UUID: doc.UUID, Token: doc.Token, Cause: metadata.CauseProcessEnded,
-		How: how, Witness: metadata.WitnessHost, By: "locktest", At: metadata.Time{Time: time.Now()}}
+	statement := metadata.Statement{Name: name, UUID: doc.UUID, Token: doc.Token, Cause: metadata.CauseProcessEnded,
+		Reason: how, Witness: metadata.WitnessHost, By: "locktest", At: metadata.Time{Time: time.Now()}}
 	s.must(s.store.State(context.Background(), statement))
 }
 
@@ -177,12 +177,12 @@ func (s *Server) ProveDead(name, how string) {
 func (s *Server) RemoveAbandoned(name, how string) {
 	s.t.Helper()
 	s.ProveDead(name, how)
-	r := s.removal(name, metadata.EndedAbandoned, how)
+	r := s.removal(name, metadata.EndingAbandoned, how)
 	for _, kv := range s.get(s.layout.Death(r.Record.UUID)) {
 		death := protocol.ReadStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision})
 		r.Record.Heed(death, nil)
 	}
-	if !r.Record.Proven() {
+	if !r.Record.ProvenDead() {
 		s.t.Fatalf("locktest: the death of the holder of %q is not proven: it called alive or got more time since",
 			name)
 	}
@@ -220,7 +220,7 @@ func (s *Server) do(v protocol.Verb, name string, a protocol.Action) {
 	a.Revision = r.Revision
 	a.Holder = r.Owner
 	a.Result = "success"
-	on := protocol.ActionTarget{Hold: &r, LockDelayAfter: r.DelayOf(0)}
+	on := protocol.ActionTarget{Hold: &r, LockDelayAfter: r.EffectiveLockDelay(0)}
 	_, err := s.store.Do(context.Background(), v, on, a)
 	s.must(err)
 }
@@ -233,7 +233,7 @@ func (s *Server) must(err error) {
 }
 
 // held returns the record of the lock, and ends the test if it is not held.
-func (s *Server) held(name string) metadata.Document {
+func (s *Server) held(name string) metadata.FullRecord {
 	s.t.Helper()
 	doc := s.AssertHeld(name)
 	if doc.Token == 0 {
@@ -245,7 +245,7 @@ func (s *Server) held(name string) metadata.Document {
 func (s *Server) removal(name, ended, why string) metadata.Removal {
 	s.t.Helper()
 	doc := s.held(name)
-	return metadata.Removal{Record: &doc.Record, Delay: doc.DelayOf(0),
+	return metadata.Removal{Record: &doc.Record, Delay: doc.EffectiveLockDelay(0),
 		Ending: metadata.NewEnding(&doc.Record, ended, "locktest", why, time.Now())}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // Holder returns the record of a held lock, or nil if nobody holds it.
-func (s *Server) Holder(name string) *metadata.Document {
+func (s *Server) Holder(name string) *metadata.FullRecord {
 	s.t.Helper()
 	doc, _, err := s.store.Get(context.Background(), name)
 	s.must(err)
@@ -33,7 +33,7 @@ func (s *Server) Waiters(name string) []metadata.Waiter {
 		key := s.layout.Parse(string(kv.Key))
 		ticket, err := protocol.Unmarshal[metadata.Ticket](kv.Value)
 		if key.Kind == protocol.KindTicket && err == nil && !ticket.Holding {
-			waiters = append(waiters, metadata.Waiter{Ticket: ticket, Lock: key.Lock, ID: key.ID,
+			waiters = append(waiters, metadata.Waiter{Ticket: ticket, Name: key.Lock, ID: key.ID,
 				Revision: kv.CreateRevision})
 		}
 	}
@@ -42,12 +42,12 @@ func (s *Server) Waiters(name string) []metadata.Waiter {
 }
 
 // AssertHeld fails the test if nobody holds the lock. It returns the holder's record, empty if there is none.
-func (s *Server) AssertHeld(name string) metadata.Document {
+func (s *Server) AssertHeld(name string) metadata.FullRecord {
 	s.t.Helper()
 	holder := s.Holder(name)
 	if holder == nil {
 		s.t.Errorf("locktest: lock %q is free", name)
-		return metadata.Document{}
+		return metadata.FullRecord{}
 	}
 	return *holder
 }
@@ -84,7 +84,7 @@ func (s *Server) get(prefix string, opts ...clientv3.OpOption) []*mvccpb.KeyValu
 	return r.Kvs
 }
 
-func who(d *metadata.Document) string {
+func who(d *metadata.FullRecord) string {
 	line := fmt.Sprintf("%q on %q (pid %d)", d.Owner, d.Hostname, d.PID)
 	if d.Purpose != "" {
 		line += fmt.Sprintf(" for %q", d.Purpose)
@@ -96,9 +96,9 @@ func who(d *metadata.Document) string {
 }
 
 // AwaitHeld waits until the lock is held and returns its record. It fails the test if that takes too long.
-func (s *Server) AwaitHeld(name string) metadata.Document {
+func (s *Server) AwaitHeld(name string) metadata.FullRecord {
 	s.t.Helper()
-	var holder *metadata.Document
+	var holder *metadata.FullRecord
 	s.await(fmt.Sprintf("lock %q to be held", name), func() bool { holder = s.Holder(name); return holder != nil })
 	return *holder
 }

@@ -23,7 +23,7 @@ const (
 //
 // The size of the record is bounded, whatever the keys contain, and no small text keeps a large value in memory. Only
 // Fields are kept whole.
-func Decode(lock string, fields []Field, foreign ...string) Document {
+func Decode(lock string, fields []Field, foreign ...string) FullRecord {
 	d := decoder{}
 	d.decode(lock, fields, foreign)
 	return d.doc
@@ -38,10 +38,10 @@ func DecodeRecord(lock string, fields []Field, foreign ...string) Record {
 }
 
 func (d *decoder) decode(lock string, fields []Field, foreign []string) {
-	d.doc = Document{Record: Record{Name: lock}, Fields: slices.Clone(fields)}
+	d.doc = FullRecord{Record: Record{Name: lock}, Fields: slices.Clone(fields)}
 	slices.SortFunc(d.doc.Fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	if err := CheckName(lock); err != nil {
-		d.problem("name", ReasonBadName, err.Error())
+		d.problem("name", ProblemBadName, err.Error())
 	}
 	d.foreign(foreign)
 	d.fields = make([]Field, len(fields))
@@ -69,7 +69,7 @@ func (d *decoder) decode(lock string, fields []Field, foreign []string) {
 }
 
 type decoder struct {
-	doc        Document
+	doc        FullRecord
 	fields     []Field // of this hold, as far as they are read
 	attributes int     // seen, whether kept or not
 	brief      bool    // the backtrace is not needed
@@ -84,7 +84,7 @@ func (d *decoder) leftovers() {
 			continue
 		}
 		if left++; left <= maxLeftovers {
-			d.problem(cut(f.Name, MaxTextBytes), ReasonLeftover, "was written before this hold and is not read")
+			d.problem(cut(f.Name, MaxTextBytes), ProblemLeftover, "was written before this hold and is not read")
 		}
 		if f.Name == FieldAutoUnlockAt {
 			d.doc.DeadlineRevision = f.ModRevision // removals compare it
@@ -92,15 +92,15 @@ func (d *decoder) leftovers() {
 	}
 	if left > maxLeftovers {
 		text := fmt.Sprintf("%d more keys were written before this hold", left-maxLeftovers)
-		d.problem("record", ReasonLeftover, text)
+		d.problem("record", ProblemLeftover, text)
 	}
 	if left > 0 {
 		d.fields = slices.DeleteFunc(d.fields, d.doc.Leftover)
 	}
 }
 
-func (d *decoder) problem(field string, reason Reason, text string) {
-	d.doc.Problems = append(d.doc.Problems, Problem{Field: field, Reason: reason, Text: text})
+func (d *decoder) problem(field string, reason ProblemKind, text string) {
+	d.doc.Problems = append(d.doc.Problems, Problem{Field: field, Kind: reason, Text: text})
 }
 
 // key reads one key of the record. It overrides the document's member of that name, which was read before.
@@ -113,12 +113,12 @@ func (d *decoder) key(rows *fields, f Field) {
 	switch at := row.at.(type) {
 	case **Alive:
 		*at = d.alive(f)
-	case **Request:
-		if *at = document[Request](d, f); *at != nil {
+	case **FinishRequest:
+		if *at = document[FinishRequest](d, f); *at != nil {
 			(*at).Revision = f.ModRevision
 		}
-	case **Extension:
-		*at = document[Extension](d, f)
+	case **MoreTime:
+		*at = document[MoreTime](d, f)
 	case **Acknowledgement:
 		if *at = document[Acknowledgement](d, f); *at != nil {
 			(*at).Revision = f.ModRevision
@@ -129,7 +129,7 @@ func (d *decoder) key(rows *fields, f Field) {
 	switch f.Name {
 	case FieldUUID:
 		if err := checkUUID(f.Value); err != nil {
-			d.problem(f.Name, ReasonBadValue, err.Error())
+			d.problem(f.Name, ProblemBadValue, err.Error())
 		}
 	case FieldAutoUnlockAt:
 		d.doc.DeadlineRevision = f.ModRevision
@@ -162,28 +162,28 @@ func (d *decoder) alive(f Field) *Alive {
 
 // document reads a key that a writer other than the holder wrote for this hold; nil if it is for another hold or cannot
 // be read.
-func document[T Request | Extension | Acknowledgement](d *decoder, f Field) *T {
+func document[T FinishRequest | MoreTime | Acknowledgement](d *decoder, f Field) *T {
 	if size := f.size(); size > MaxDocumentBytes {
-		d.problem(f.Name, ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxDocumentBytes))
+		d.problem(f.Name, ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxDocumentBytes))
 		return nil
 	}
 	var document T
 	if err := json.Unmarshal([]byte(f.Value), &document); err != nil {
-		d.problem(f.Name, ReasonBadValue, "not the JSON object that belongs here")
+		d.problem(f.Name, ProblemBadValue, "not the JSON object that belongs here")
 		return nil
 	}
 	var uuid string
 	var token int64
 	switch v := any(document).(type) {
-	case Request:
+	case FinishRequest:
 		uuid, token = v.UUID, v.Token
-	case Extension:
+	case MoreTime:
 		uuid, token = v.UUID, v.Token
 	case Acknowledgement:
 		uuid, token = v.UUID, v.Token
 	}
 	if i, ok := d.find(FieldUUID); !ok || d.fields[i].Value != uuid || d.doc.Token != token {
-		d.problem(f.Name, ReasonBadValue, "is meant for another hold")
+		d.problem(f.Name, ProblemBadValue, "is meant for another hold")
 		return nil
 	}
 	return &document
@@ -191,16 +191,16 @@ func document[T Request | Extension | Acknowledgement](d *decoder, f Field) *T {
 
 func (d *decoder) members(rows *fields, f Field) {
 	if size := f.size(); size > MaxRecordBytes {
-		d.problem(FieldMetadata, ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxRecordBytes))
+		d.problem(FieldMetadata, ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxRecordBytes))
 		return
 	}
 	members, ok := object(f.Value)
 	if !ok {
-		d.problem(FieldMetadata, ReasonBadValue, "not a JSON object")
+		d.problem(FieldMetadata, ProblemBadValue, "not a JSON object")
 		return
 	}
 	if !utf8.ValidString(f.Value) {
-		d.problem(FieldMetadata, ReasonBadValue, "not valid UTF-8")
+		d.problem(FieldMetadata, ProblemBadValue, "not valid UTF-8")
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if _, ok := d.find(name); !ok && members[name] != nil {
@@ -216,9 +216,9 @@ func (d *decoder) member(rows *fields, name string, value any) {
 	case row == nil || row.place == DocumentKey:
 		d.attribute(name, value, len(text))
 	case row.place != Member:
-		d.problem(FieldMetadata, ReasonBadValue, name+" has to be a key of its own")
+		d.problem(FieldMetadata, ProblemBadValue, name+" has to be a key of its own")
 	case !ok:
-		d.problem(name, ReasonBadValue, nested)
+		d.problem(name, ProblemBadValue, nested)
 	default:
 		d.read(row.at, name, text, len(text))
 	}
@@ -236,14 +236,14 @@ const nested = "neither text, number nor boolean"
 func (d *decoder) attribute(name string, value any, size int) {
 	if d.attributes++; d.attributes > MaxAttributes {
 		if d.attributes == MaxAttributes+1 {
-			d.problem("attributes", ReasonTooLarge, fmt.Sprintf("only the first %d are shown", MaxAttributes))
+			d.problem("attributes", ProblemTooLarge, fmt.Sprintf("only the first %d are shown", MaxAttributes))
 		}
 		return
 	}
 	name = cut(name, MaxTextBytes)
 	text, ok := flat(value)
 	if !ok {
-		d.problem(name, ReasonBadValue, nested)
+		d.problem(name, ProblemBadValue, nested)
 		return
 	}
 	if d.doc.Attributes == nil {
@@ -268,10 +268,10 @@ func (d *decoder) text(name, value string, size int) string {
 	}
 	value = cut(value, most)
 	if !utf8.ValidString(value) {
-		d.problem(name, ReasonBadValue, "not valid UTF-8")
+		d.problem(name, ProblemBadValue, "not valid UTF-8")
 	}
 	if size > most {
-		d.problem(name, ReasonTooLarge, fmt.Sprintf("%d bytes, only the first %d are shown", size, most))
+		d.problem(name, ProblemTooLarge, fmt.Sprintf("%d bytes, only the first %d are shown", size, most))
 	}
 	return value
 }
@@ -279,7 +279,7 @@ func (d *decoder) text(name, value string, size int) string {
 func (d *decoder) time(name, value string) time.Time {
 	t, err := ParseTime(value)
 	if err != nil {
-		d.problem(name, ReasonBadTime, err.Error())
+		d.problem(name, ProblemBadTime, err.Error())
 	}
 	return t
 }
@@ -287,7 +287,7 @@ func (d *decoder) time(name, value string) time.Time {
 func (d *decoder) number(name, value string) int64 {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 {
-		d.problem(name, ReasonBadValue, fmt.Sprintf("%q is not a number", clip(value)))
+		d.problem(name, ProblemBadValue, fmt.Sprintf("%q is not a number", clip(value)))
 		return 0
 	}
 	return n
@@ -297,7 +297,7 @@ func (d *decoder) number(name, value string) int64 {
 // proves nothing.
 func (d *decoder) boolean(name, value string) bool {
 	if value != "true" && value != "false" {
-		d.problem(name, ReasonBadValue, fmt.Sprintf("%q is neither true nor false", clip(value)))
+		d.problem(name, ProblemBadValue, fmt.Sprintf("%q is neither true nor false", clip(value)))
 	}
 	return value != "false"
 }
@@ -305,7 +305,7 @@ func (d *decoder) boolean(name, value string) bool {
 func (d *decoder) missing() {
 	for _, name := range []string{FieldUUID, FieldAlertAt, FieldAutoUnlockAt} {
 		if _, ok := d.find(name); !ok {
-			d.problem(name, ReasonMissing, "missing")
+			d.problem(name, ProblemMissing, "missing")
 		}
 	}
 }
@@ -316,17 +316,17 @@ func (d *decoder) size() {
 		size += len(f.Name) + f.size()
 	}
 	if size > MaxRecordBytes {
-		d.problem("record", ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are allowed", size, MaxRecordBytes))
+		d.problem("record", ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are allowed", size, MaxRecordBytes))
 	}
 }
 
 func (d *decoder) foreign(keys []string) {
 	for i, key := range keys {
 		if i == maxForeign {
-			d.problem("record", ReasonUnknownLayout, fmt.Sprintf("%d more keys fit no layout", len(keys)-i))
+			d.problem("record", ProblemUnknownLayout, fmt.Sprintf("%d more keys fit no layout", len(keys)-i))
 			return
 		}
-		d.problem(cut(key, MaxTextBytes), ReasonUnknownLayout, "fits no layout and is left alone")
+		d.problem(cut(key, MaxTextBytes), ProblemUnknownLayout, "fits no layout and is left alone")
 	}
 }
 

@@ -74,7 +74,7 @@ func TestDecodeIsBounded(t *testing.T) {
 		}
 		d := metadata.Decode("a", fields, foreign...)
 		checkBounds(t, d)
-		if !d.Foreign() || !hasProblem(d, "record", "9992 more keys fit no layout") {
+		if !d.HasForeignKeys() || !hasProblem(d, "record", "9992 more keys fit no layout") {
 			t.Errorf("problems: %v", d.Problems)
 		}
 	})
@@ -145,7 +145,7 @@ func TestControlCharactersAreFoundInUnreadBacktraces(t *testing.T) {
 		}
 		text := "main.go:1" + string([]byte{byte(c)}) + "main.go:2"
 		r := metadata.DecodeRecord("a", []metadata.Field{{Name: "metadata", Value: `{"backtrace":"` + text + `"}`}})
-		if refused := hasProblem(metadata.Document{Record: r}, "metadata", "not a JSON object"); refused != (c < ' ') {
+		if refused := hasProblem(metadata.FullRecord{Record: r}, "metadata", "not a JSON object"); refused != (c < ' ') {
 			t.Errorf("%q: refused %v", text, refused)
 		}
 	}
@@ -181,9 +181,9 @@ func TestProtocolDocumentsEveryMember(t *testing.T) {
 		"witnesses.md\n## Statement\n":        metadata.Statement{},
 		"operators.md\n### Ending\n":          metadata.Ending{},
 		"operators.md\n### Presence\n":        metadata.Presence{},
-		"operators.md\n### Request\n":         metadata.Request{},
+		"operators.md\n### Request\n":         metadata.FinishRequest{},
 		"operators.md\n### Acknowledgement\n": metadata.Acknowledgement{},
-		"operators.md\n### Delay\n":           metadata.Delay{},
+		"operators.md\n### Delay\n":           metadata.LockDelay{},
 	} {
 		page, heading, _ := strings.Cut(section, "\n")
 		text, err := os.ReadFile("../../docs/protocol/" + page)

@@ -10,7 +10,7 @@ import (
 // Ticket is the value of a waiter's key.
 type Ticket struct {
 	UUID string `json:"uuid"` // of the waiting acquisition, and of its hold once it gets the lock
-	Holder
+	Identity
 	Since     Time `json:"since"`
 	TimeoutAt Time `json:"timeout_at"`
 	Holding   bool `json:"holding,omitempty"` // its owner has the lock and no longer waits
@@ -19,33 +19,33 @@ type Ticket struct {
 // Waiter is a ticket in the queue of a lock. The waiter with the least Revision is next.
 type Waiter struct {
 	Ticket
-	Lock     string
+	Name     string
 	ID       string // the last part of the ticket's key
 	Revision int64  // create revision of the ticket
 	// Seen is when the reader first saw the ticket with this Since, on the clock of [Seen].
 	Seen time.Duration `json:"-"`
 }
 
-// Ending records how an unlocker or an operator ended a hold.
+// Ending records that an unlocker or an operator ended a hold: who, when and why, and what the record said then.
 type Ending struct {
-	Lock  string `json:"lock"`
+	Name  string `json:"lock"`
 	UUID  string `json:"uuid"`
 	Token int64  `json:"token"`
-	Holder
-	LockedAt     Time           `json:"locked_at"`
-	AlertAt      Time           `json:"alert_at"`
-	AutoUnlockAt Time           `json:"auto_unlock_at"`
-	AliveAt      Time           `json:"alive_at,omitzero"`
-	Progress     string         `json:"progress,omitempty"`
-	Attributes   map[string]any `json:"attributes,omitempty"`
-	EndedAt      Time           `json:"ended_at"`
-	Ended        string         `json:"ended"` // EndedAutoUnlocked, EndedAbandoned or EndedForced
-	By           string         `json:"by"`    // the unlocker's id or the operator
-	Why          string         `json:"why"`   // a sentence
-	Asked        *Request       `json:"asked,omitempty"`
-	Extended     *Extension     `json:"extended,omitempty"`
-	// Acknowledged says who was looking at the hold when it ended.
-	Acknowledged *Acknowledgement `json:"acknowledged,omitempty"`
+	Identity
+	LockedAt      Time           `json:"locked_at"`
+	AlertAt       Time           `json:"alert_at"`
+	AutoUnlockAt  Time           `json:"auto_unlock_at"`
+	AliveAt       Time           `json:"alive_at,omitzero"`
+	Progress      string         `json:"progress,omitempty"`
+	Attributes    map[string]any `json:"attributes,omitempty"`
+	EndedAt       Time           `json:"ended_at"`
+	Cause         string         `json:"ended"` // EndingAutoUnlocked, EndingAbandoned or EndingForced
+	By            string         `json:"by"`    // the unlocker's id or the operator
+	Reason        string         `json:"why"`   // a sentence
+	FinishRequest *FinishRequest `json:"asked,omitempty"`
+	MoreTime      *MoreTime      `json:"extended,omitempty"`
+	// Acknowledgement is the one that was valid when the hold ended; nil if none was.
+	Acknowledgement *Acknowledgement `json:"acknowledged,omitempty"`
 }
 
 // HistoryID identifies the hold in the history: its uuid or, if that is not a valid UUID, "hold-" and the token.
@@ -64,20 +64,20 @@ func (e *Ending) HistoryID() string {
 
 // Released returns the ending of a hold that its holder released: yielded, if it was asked to finish.
 func Released(r *Record, at time.Time) Ending {
-	if r.Asked == nil {
-		return NewEnding(r, EndedReleased, "", "", at)
+	if r.FinishRequest == nil {
+		return NewEnding(r, EndingReleased, "", "", at)
 	}
-	return NewEnding(r, EndedYielded, "", "asked by "+r.Asked.By+": "+r.Asked.Reason, at)
+	return NewEnding(r, EndingYielded, "", "asked by "+r.FinishRequest.By+": "+r.FinishRequest.Reason, at)
 }
 
 // NewEnding returns the ending of the hold in r. by is an unlocker's id or an operator, why a sentence.
 func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	e := Ending{
-		Lock: r.Name, UUID: r.UUID, Token: r.Token, Holder: r.Holder,
+		Name: r.Name, UUID: r.UUID, Token: r.Token, Identity: r.Identity,
 		LockedAt: Time{r.LockedAt}, AlertAt: Time{r.AlertAt}, AutoUnlockAt: Time{r.AutoUnlockAt},
 		Attributes: r.Attributes,
-		EndedAt:    Time{at}, Ended: ended, By: by, Why: why, Asked: r.Asked, Extended: r.Extended,
-		Acknowledged: r.AcknowledgedAt(at),
+		EndedAt:    Time{at}, Cause: ended, By: by, Reason: why, FinishRequest: r.FinishRequest, MoreTime: r.MoreTime,
+		Acknowledgement: r.ValidAcknowledgement(at),
 	}
 	if r.Alive != nil {
 		e.AliveAt, e.Progress = Time{r.Alive.At}, r.Alive.Progress
@@ -88,8 +88,8 @@ func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 // SourceWaiter is the source of a request by a client that waits for the lock.
 const SourceWaiter = "waiter"
 
-// Request asks the holder of one hold to finish.
-type Request struct {
+// FinishRequest is a request to the holder of one hold to finish early, by an operator or a waiting client.
+type FinishRequest struct {
 	UUID   string `json:"uuid"`
 	Token  int64  `json:"token"`
 	By     string `json:"by"`     // an operator, or the owner of a waiting client
@@ -100,25 +100,25 @@ type Request struct {
 	Revision int64 `json:"-"` // mod revision of its key, set by Decode
 }
 
-// Answered reports whether the holder was asked to finish and has called alive since.
-func (r *Record) Answered() bool {
-	return r.Asked != nil && r.Alive != nil && r.Alive.Revision > r.Asked.Revision
+// AliveSinceRequest reports whether the holder was asked to finish and has called alive since.
+func (r *Record) AliveSinceRequest() bool {
+	return r.FinishRequest != nil && r.Alive != nil && r.Alive.Revision > r.FinishRequest.Revision
 }
 
-// Extension records that an operator moved the deadlines of one hold forward.
-type Extension struct {
+// MoreTime records that an operator gave one hold more time: both deadlines were moved forward.
+type MoreTime struct {
 	UUID         string `json:"uuid"`
 	Token        int64  `json:"token"`
 	By           string `json:"by"`
-	Source       string `json:"source"` // as of a [Request]
+	Source       string `json:"source"` // as of a [FinishRequest]
 	At           Time   `json:"at"`
 	Reason       string `json:"reason"`
-	AutoUnlockAt Time   `json:"auto_unlock_at"`    // before the extension
+	AutoUnlockAt Time   `json:"auto_unlock_at"`    // as it was before
 	Seconds      int64  `json:"seconds,omitempty"` // how much time was given; 0 = not recorded
 }
 
-// Given returns how much time was given; 0 = unknown.
-func (e *Extension) Given() time.Duration { return time.Duration(e.Seconds) * time.Second }
+// Duration returns how much time was given; 0 = unknown.
+func (e *MoreTime) Duration() time.Duration { return time.Duration(e.Seconds) * time.Second }
 
 // Acknowledgement records that an operator is looking at one hold. It changes nothing for the holder and silences no
 // alert.
@@ -126,7 +126,7 @@ type Acknowledgement struct {
 	UUID   string `json:"uuid"`
 	Token  int64  `json:"token"`
 	By     string `json:"by"`
-	Source string `json:"source"` // as of a [Request], but never waiter
+	Source string `json:"source"` // as of a [FinishRequest], but never waiter
 	At     Time   `json:"at"`
 	Until  Time   `json:"until"` // when its key expires, by its writer's clock
 	Note   string `json:"note"`  // one line; may be empty
@@ -134,10 +134,10 @@ type Acknowledgement struct {
 	Revision int64 `json:"-"` // mod revision of its key, set by Decode
 }
 
-// AcknowledgedAt returns the acknowledgement of the hold in r that is valid at now, or nil. It ends at its Until even
-// if its key still exists: the key may outlive it by as long as etcd was without a leader.
-func (r *Record) AcknowledgedAt(now time.Time) *Acknowledgement {
-	if a := r.Acknowledged; a != nil && now.Before(a.Until.Time) {
+// ValidAcknowledgement returns the acknowledgement of the hold in r that is valid at now, or nil. It ends at its Until
+// even if its key still exists: the key may outlive it by as long as etcd was without a leader.
+func (r *Record) ValidAcknowledgement(now time.Time) *Acknowledgement {
+	if a := r.Acknowledgement; a != nil && now.Before(a.Until.Time) {
 		return a
 	}
 	return nil
@@ -155,7 +155,8 @@ var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not ha
 type Removal struct {
 	Record *Record
 	Ending Ending
-	// Delay is how long no client may take the lock afterwards, in whole seconds; see [Record.DelayOf]. 0 = no delay.
+	// Delay is how long no client may take the lock afterwards, in whole seconds; see [Record.EffectiveLockDelay]. 0 = no
+	// delay.
 	Delay time.Duration
 }
 
@@ -165,17 +166,17 @@ const MaxLockDelay = time.Hour
 // NoLockDelay is the lock delay of a record that asks for none, whatever an unlocker's default.
 const NoLockDelay = -1
 
-// Delay is the value of a delay key: while the key exists, no client that supports delays takes the lock. It ends with
-// its lease.
-type Delay struct {
-	Lock     string `json:"lock"` // whose hold ended: the lock, or a share of it
+// LockDelay is the value of a delay key: while the key exists, no client that supports delays takes the lock. It ends
+// with its lease.
+type LockDelay struct {
+	Name     string `json:"lock"` // whose hold ended: the lock, or a share of it
 	UUID     string `json:"uuid"` // of that hold, like the next members
 	Token    int64  `json:"token"`
 	Owner    string `json:"owner,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
 	Purpose  string `json:"purpose,omitempty"`
 	Permits  int    `json:"permits,omitempty"` // of a semaphore: how many that hold had; 0 = 1
-	Ended    string `json:"ended"`             // EndedAutoUnlocked or EndedForced
+	Cause    string `json:"ended"`             // EndingAutoUnlocked or EndingForced
 	By       string `json:"by"`                // the unlocker's id or the operator
 	At       Time   `json:"at"`                // when the hold was ended, by the clock of the program that ended it
 	Seconds  int64  `json:"seconds"`           // the least duration of the delay
@@ -186,16 +187,16 @@ type Delay struct {
 }
 
 // Until returns when the delay is over, give or take clock differences and late leases; zero if unknown.
-func (d *Delay) Until() time.Time {
+func (d *LockDelay) Until() time.Time {
 	if d.At.IsZero() || d.Seconds <= 0 || !d.Leased {
 		return time.Time{}
 	}
 	return d.At.Add(time.Duration(d.Seconds) * time.Second)
 }
 
-// DelayOf returns the lock delay that follows a hold ended by force or by its deadline: the one in its record or, if it
-// has none, standard. Zero means none.
-func (r *Record) DelayOf(standard time.Duration) time.Duration {
+// EffectiveLockDelay returns the lock delay that follows a hold ended by force or by its deadline: the one in its
+// record or, if it has none, standard. Zero means none.
+func (r *Record) EffectiveLockDelay(standard time.Duration) time.Duration {
 	switch {
 	case r.Token == 0 || r.Misplaced: // no hold ends
 		return 0
@@ -206,13 +207,13 @@ func (r *Record) DelayOf(standard time.Duration) time.Duration {
 }
 
 // NewDelay returns the value of the delay key to write with a removal.
-func NewDelay(r Removal) Delay {
-	d := Delay{
-		Lock: r.Record.Name, UUID: r.Record.UUID, Token: r.Record.Token, Owner: r.Record.Owner,
-		Hostname: r.Record.Hostname, Purpose: r.Record.Purpose, Ended: r.Ending.Ended, By: r.Ending.By,
+func NewDelay(r Removal) LockDelay {
+	d := LockDelay{
+		Name: r.Record.Name, UUID: r.Record.UUID, Token: r.Record.Token, Owner: r.Record.Owner,
+		Hostname: r.Record.Hostname, Purpose: r.Record.Purpose, Cause: r.Ending.Cause, By: r.Ending.By,
 		At: r.Ending.EndedAt, Seconds: int64(wholeSeconds(r.Delay) / time.Second),
 	}
-	if s := ShareOf(r.Record.Name, r.Record.Attributes); s.Kind == HoldsPermits {
+	if s := ShareFromAttributes(r.Record.Name, r.Record.Attributes); s.Kind == KindSemaphore {
 		d.Permits = s.Permits
 	}
 	return d
@@ -241,7 +242,7 @@ func (d *decoder) lockDelay(name, value string) time.Duration {
 	case seconds == 0:
 		return NoLockDelay
 	case seconds > most:
-		d.problem(name, ReasonTooLarge, fmt.Sprintf("%d seconds, only %d count", seconds, most))
+		d.problem(name, ProblemTooLarge, fmt.Sprintf("%d seconds, only %d count", seconds, most))
 		return MaxLockDelay
 	}
 	return time.Duration(seconds) * time.Second

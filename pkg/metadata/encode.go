@@ -15,7 +15,7 @@ import (
 // Draft is a record that an acquirer is about to write.
 type Draft struct {
 	UUID string
-	Holder
+	Identity
 	Client       string // library and version
 	LockedAt     time.Time
 	AlertAt      time.Time
@@ -61,10 +61,10 @@ func (d Draft) Fields() ([]Field, error) {
 }
 
 // document returns the part of the document that the table covers, as a reader will decode it.
-func (d Draft) document() Document {
-	r := Record{UUID: d.UUID, Holder: d.Holder, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt,
+func (d Draft) document() FullRecord {
+	r := Record{UUID: d.UUID, Identity: d.Identity, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt,
 		LockDelay: d.LockDelay}
-	return Document{Record: r, Backtrace: cutBacktrace(d.Backtrace), Client: d.Client}
+	return FullRecord{Record: r, Backtrace: cutBacktrace(d.Backtrace), Client: d.Client}
 }
 
 func checkAttributes(attributes map[string]any) error {

@@ -19,7 +19,7 @@ func draft(change ...func(*metadata.Draft)) metadata.Draft {
 	at := time.Unix(1_553_682_600, 250_000_000).UTC()
 	d := metadata.Draft{
 		UUID:     "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
-		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
+		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		Client:   "go/1.0.0",
 		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
 		Backtrace: "invoice.(*Run).tenant<a&b>\ncron.tick\n", Attributes: map[string]any{"tenant": 41, "team": "core",
@@ -36,13 +36,13 @@ func attribute(name string, value any) func(*metadata.Draft) {
 }
 
 // readBack checks that a reader gets what a draft says.
-func readBack(t *testing.T, d metadata.Draft, got metadata.Document) {
+func readBack(t *testing.T, d metadata.Draft, got metadata.FullRecord) {
 	t.Helper()
 	if len(got.Problems) > 0 {
 		t.Errorf("problems: %v", got.Problems)
 	}
 	back := metadata.Draft{
-		UUID: got.UUID, Holder: got.Holder, Client: got.Client, LockedAt: got.LockedAt, AlertAt: got.AlertAt,
+		UUID: got.UUID, Identity: got.Identity, Client: got.Client, LockedAt: got.LockedAt, AlertAt: got.AlertAt,
 		AutoUnlockAt: got.AutoUnlockAt, Backtrace: got.Backtrace, LockDelay: got.LockDelay, Attributes: got.Attributes,
 	}
 	if got.Process != nil {
@@ -63,8 +63,8 @@ func TestEveryFieldOfARecordIsCovered(t *testing.T) {
 	fields, err := d.Fields()
 	proctest.Must(t, err)
 	for name, document := range map[string]any{
-		metadata.FieldAsked:        metadata.Request{UUID: d.UUID, Token: 7},
-		metadata.FieldExtended:     metadata.Extension{UUID: d.UUID, Token: 7},
+		metadata.FieldAsked:        metadata.FinishRequest{UUID: d.UUID, Token: 7},
+		metadata.FieldExtended:     metadata.MoreTime{UUID: d.UUID, Token: 7},
 		metadata.FieldAcknowledged: metadata.Acknowledgement{UUID: d.UUID, Token: 7},
 	} {
 		value, err := json.Marshal(document)

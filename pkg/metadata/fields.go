@@ -12,8 +12,8 @@ const (
 	FieldAlertAt      = "alert_at"
 	FieldAutoUnlockAt = "auto_unlock_at"
 	FieldAlive        = "alive"
-	FieldAsked        = "asked"    // a [Request], JSON: the holder is asked to finish
-	FieldExtended     = "extended" // an [Extension], JSON: the holder was given more time
+	FieldAsked        = "asked"    // a [FinishRequest], JSON: the holder is asked to finish
+	FieldExtended     = "extended" // a [MoreTime], JSON: the holder was given more time
 	// FieldAcknowledged is an [Acknowledgement], JSON: an operator is looking at the lock. The key has a lease.
 	FieldAcknowledged = "acknowledged"
 )
@@ -46,8 +46,9 @@ const (
 	FieldDetached     = "detached"
 )
 
-// Holder is who holds a lock or waits for it, and what for. Any field may be unknown: empty or 0.
-type Holder struct {
+// Identity has the owner, host and process of a holder or waiter, and its purpose. Any field may be unknown: empty or
+// 0.
+type Identity struct {
 	Owner    string `json:"owner,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
 	PID      int64  `json:"pid,omitempty"`
@@ -55,7 +56,7 @@ type Holder struct {
 }
 
 // Texts returns pointers to the texts, for readers that bound them or share their memory.
-func (h *Holder) Texts() []*string { return []*string{&h.Owner, &h.Hostname, &h.Purpose} }
+func (h *Identity) Texts() []*string { return []*string{&h.Owner, &h.Hostname, &h.Purpose} }
 
 // Process identifies the process that holds a lock, in addition to its host name and process id, so that a witness can
 // prove its end. A client writes what it can find out; the rest is empty or 0.
@@ -105,15 +106,15 @@ const numFields = 25
 
 // table returns the fields of one record, each with a pointer into d or p. Exactly the fields that have a row are read,
 // written, checked and reserved. Those that the protocol acts on come first.
-func table(d *Document, p *Process) fields {
+func table(d *FullRecord, p *Process) fields {
 	return fields{
 		{FieldUUID, OwnKey, "", &d.UUID},
 		{FieldAlertAt, OwnKey, "", &d.AlertAt},
 		{FieldAutoUnlockAt, OwnKey, "", &d.AutoUnlockAt},
 		{FieldAlive, OwnKey, "", &d.Alive},
-		{FieldAsked, KeyOfOthers, "", &d.Asked},
-		{FieldExtended, KeyOfOthers, "", &d.Extended},
-		{FieldAcknowledged, KeyOfOthers, "", &d.Acknowledged},
+		{FieldAsked, KeyOfOthers, "", &d.FinishRequest},
+		{FieldExtended, KeyOfOthers, "", &d.MoreTime},
+		{FieldAcknowledged, KeyOfOthers, "", &d.Acknowledgement},
 		{FieldMetadata, DocumentKey, "", nil},
 		{FieldOwner, Member, "owner", &d.Owner},
 		{FieldHostname, Member, "host", &d.Hostname},
@@ -202,7 +203,7 @@ func (all *fields) check() error {
 
 // IsReserved reports whether docs/protocol.md defines the field, so that no attribute can have its name.
 func IsReserved(name string) bool {
-	all := table(&Document{}, &Process{})
+	all := table(&FullRecord{}, &Process{})
 	return all.find(name) != nil
 }
 
@@ -210,7 +211,7 @@ func IsReserved(name string) bool {
 // in all. Those that the protocol acts on come first.
 func ReservedFields(places ...Place) []string {
 	var names []string
-	for _, f := range table(&Document{}, &Process{}) {
+	for _, f := range table(&FullRecord{}, &Process{}) {
 		if len(places) == 0 || slices.Contains(places, f.place) {
 			names = append(names, f.name)
 		}
@@ -223,9 +224,9 @@ type Fact struct{ Label, Value string }
 
 // Facts returns the facts about the holder that a lock's page shows unchanged; a value may be empty. The page shows the
 // purpose separately.
-func (h *Holder) Facts() []Fact {
+func (h *Identity) Facts() []Fact {
 	var facts []Fact
-	for _, f := range table(&Document{Record: Record{Holder: *h}}, &Process{}) {
+	for _, f := range table(&FullRecord{Record: Record{Identity: *h}}, &Process{}) {
 		if f.label != "" {
 			facts = append(facts, Fact{f.label, f.text()})
 		}
@@ -239,13 +240,13 @@ func (r *Record) Members() map[string]string {
 	if process == nil {
 		process = &Process{}
 	}
-	return members(&Document{Record: *r}, process)
+	return members(&FullRecord{Record: *r}, process)
 }
 
 // Members returns the members of the metadata document that identify the process, as text.
-func (p *Process) Members() map[string]string { return members(&Document{}, p) }
+func (p *Process) Members() map[string]string { return members(&FullRecord{}, p) }
 
-func members(d *Document, p *Process) map[string]string {
+func members(d *FullRecord, p *Process) map[string]string {
 	members := map[string]string{}
 	for _, f := range table(d, p) {
 		if text := f.text(); text != "" && f.place == Member {

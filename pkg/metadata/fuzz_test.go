@@ -52,7 +52,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("token %d, deadline revision %d, revision %d", d.Token, d.DeadlineRevision, d.Revision)
 		}
 		e, err := protocol.Unmarshal[metadata.Ending]([]byte(protocol.Marshal(metadata.NewEnding(&d.Record,
-			metadata.EndedForced, "me", "why", d.AlertAt))))
+			metadata.EndingForced, "me", "why", d.AlertAt))))
 		if err != nil || e.Token != d.Token {
 			t.Errorf("the ending of this record is not recorded: %+v, %v", e, err)
 		}
@@ -60,7 +60,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // checkBounds holds Decode to its limits.
-func checkBounds(t *testing.T, d metadata.Document) {
+func checkBounds(t *testing.T, d metadata.FullRecord) {
 	t.Helper()
 	for name, text := range map[string]string{
 		"uuid": d.UUID, "owner": d.Owner, "hostname": d.Hostname, "purpose": d.Purpose, "client": d.Client,
@@ -81,7 +81,7 @@ func checkBounds(t *testing.T, d metadata.Document) {
 		t.Errorf("%d problems", len(d.Problems))
 	}
 	for _, p := range d.Problems {
-		if len(p.Field)+len(p.Text) > 3*metadata.MaxTextBytes || p.Reason == "" {
+		if len(p.Field)+len(p.Text) > 3*metadata.MaxTextBytes || p.Kind == "" {
 			t.Errorf("problem %.80q of %d bytes", p.Text, len(p.Text))
 		}
 	}
@@ -135,6 +135,6 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-func hasProblem(d metadata.Document, field, text string) bool {
+func hasProblem(d metadata.FullRecord, field, text string) bool {
 	return slices.ContainsFunc(d.Problems, func(p metadata.Problem) bool { return p.Field == field && p.Text == text })
 }

@@ -25,18 +25,18 @@ type Presence struct {
 	LastGapCause string `json:"last_gap_cause,omitempty"`
 	// WitnessTrouble is why its witness in Kubernetes does not know all pods; empty if it does, or if it has none.
 	WitnessTrouble string `json:"witness_trouble,omitempty"`
-	// Sweep is the policy that decides what it does about a stale lock; nil if it publishes none that can be read.
-	Sweep *Sweep `json:"sweep,omitempty"`
+	// RemovalPolicy is the policy that decides what it does about a stale lock; nil if it publishes none that can be read.
+	RemovalPolicy *RemovalPolicy `json:"sweep,omitempty"`
 }
 
-// Sweep is the policy, besides its mode, by which an unlocker decides what to do about a stale lock. Zero means the
-// same as for the unlocker's flag of that name.
-type Sweep struct {
+// RemovalPolicy is the policy, besides its mode, by which an unlocker decides what to do about a stale lock. Zero means
+// the same as for the unlocker's flag of that name.
+type RemovalPolicy struct {
 	ClockSkew              Seconds  `json:"clock_skew"`
 	MinWarning             Seconds  `json:"min_warning"`
 	DefaultAlertAfter      Seconds  `json:"default_alert_after"`
 	DefaultAutoUnlockAfter Seconds  `json:"default_auto_unlock_after"`
-	Abandoned              string   `json:"abandoned"` // SweepReport or SweepUnlock
+	Abandoned              string   `json:"abandoned"` // AbandonedReport or AbandonedUnlock
 	AbandonedGrace         Seconds  `json:"abandoned_grace"`
 	LockDelay              Seconds  `json:"lock_delay"`
 	Exclude                []string `json:"exclude"` // globs of names of locks that it never removes
@@ -44,8 +44,8 @@ type Sweep struct {
 
 // What an unlocker does about a lock whose holder is proven to have ended.
 const (
-	SweepReport = "report" // nothing before its deadline
-	SweepUnlock = "unlock" // removes it after the grace
+	AbandonedReport = "report" // nothing before its deadline
+	AbandonedUnlock = "unlock" // removes it after the grace
 )
 
 // The most that an unlocker may exclude.
@@ -71,8 +71,8 @@ func CheckExclude(globs []string) error {
 	return nil
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. A Sweep that cannot be read becomes nil and does not fail the rest: an
-// unlocker of another version runs all the same.
+// UnmarshalJSON implements [json.Unmarshaler]. A RemovalPolicy that cannot be read becomes nil and does not fail the
+// rest: an unlocker of another version runs all the same.
 func (p *Presence) UnmarshalJSON(text []byte) error {
 	type plain Presence
 	read := struct {
@@ -83,17 +83,17 @@ func (p *Presence) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*p = Presence(read.plain)
-	p.Sweep = readSweep(read.Sweep)
+	p.RemovalPolicy = readRemovalPolicy(read.Sweep)
 	return nil
 }
 
-// readSweep returns nil unless all members are present and valid.
-func readSweep(text []byte) *Sweep {
+// readRemovalPolicy returns nil unless all members are present and valid.
+func readRemovalPolicy(text []byte) *RemovalPolicy {
 	if len(text) == 0 {
 		return nil
 	}
-	s := Sweep{ClockSkew: missing, MinWarning: missing, DefaultAlertAfter: missing, DefaultAutoUnlockAfter: missing,
-		AbandonedGrace: missing, LockDelay: missing}
+	s := RemovalPolicy{ClockSkew: missing, MinWarning: missing, DefaultAlertAfter: missing,
+		DefaultAutoUnlockAfter: missing, AbandonedGrace: missing, LockDelay: missing}
 	if json.Unmarshal(text, &s) != nil || s.Exclude == nil || CheckExclude(s.Exclude) != nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func readSweep(text []byte) *Sweep {
 			return nil
 		}
 	}
-	if s.Abandoned != SweepReport && s.Abandoned != SweepUnlock {
+	if s.Abandoned != AbandonedReport && s.Abandoned != AbandonedUnlock {
 		return nil
 	}
 	return &s

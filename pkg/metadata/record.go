@@ -49,12 +49,12 @@ type Field struct {
 	Size           int   // bytes of the value in etcd if Value is only a part of it; else 0
 }
 
-// Record is one hold, without its large fields.
+// Record describes one hold of a lock, as its keys in etcd do, without its large fields: see [FullRecord].
 type Record struct {
 	Name string // the lock's name; may be one that [CheckName] refuses, see Problems
 	UUID string // identity of this hold; empty if the uuid key is missing, see Token
 
-	Holder
+	Identity
 
 	LockedAt     time.Time // holder's clock; zero if missing or unreadable, like the two deadlines
 	AlertAt      time.Time
@@ -71,12 +71,13 @@ type Record struct {
 	DeadlineRevision int64 // mod revision of the auto_unlock_at key, leftover or not; 0 if there is none
 	Extensions       int64 // how often the deadline was moved, if the version of its key is known
 
-	Alive    *Alive     // the last alive call; nil if there was none
-	Process  *Process   // identifies the holder's process; nil if the record does not
-	Asked    *Request   // the request to finish; nil if there is none for this hold
-	Extended *Extension // who gave this hold more time; nil if nobody did
-	// Acknowledged says who is looking at this hold; nil if nobody is. See [Record.AcknowledgedAt].
-	Acknowledged *Acknowledgement
+	Alive         *Alive         // the last alive call; nil if there was none
+	Process       *Process       // identifies the holder's process; nil if the record does not
+	FinishRequest *FinishRequest // the request to finish; nil if there is none for this hold
+	MoreTime      *MoreTime      // what an operator gave this hold last; nil if nobody gave it more time
+	// Acknowledgement is that of an operator who is looking at this hold; nil if there is none. It may have ended: see
+	// [Record.ValidAcknowledgement].
+	Acknowledgement *Acknowledgement
 
 	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
 	Problems   []Problem      // what is wrong with the record; nil if nothing is
@@ -101,11 +102,11 @@ func (r *Record) Malformed() bool {
 // ModRevision of 0 means unknown.
 func (r *Record) Leftover(f Field) bool { return f.ModRevision > 0 && f.ModRevision < r.Token }
 
-// Foreign reports whether keys that fit no layout lie inside the record's range, so that deleting the range would
-// delete them, too.
-func (r *Record) Foreign() bool {
+// HasForeignKeys reports whether keys that fit no layout lie inside the record's range, so that deleting the range
+// would delete them, too.
+func (r *Record) HasForeignKeys() bool {
 	for _, p := range r.Problems {
-		if p.Reason == ReasonUnknownLayout {
+		if p.Kind == ProblemUnknownLayout {
 			return true
 		}
 	}
@@ -124,16 +125,17 @@ type Alive struct {
 type Seen struct {
 	First   time.Duration // the hold appeared
 	Changed time.Duration // a deadline, locked_at or the time of alive last changed; First if none did
-	// Arrived is when a watch reported the write of [Record.Written]; 0 if a list did, which may be any time later.
+	// Arrived is when a watch reported the write of [Record.DeadlinesWrittenAt]; 0 if a list did, which may be any time
+	// later.
 	Arrived time.Duration
 	// Followed is since when, as of Arrived, the reader had been hearing from etcd without interruption. What arrives
 	// soon after an interruption may have been delayed by it.
 	Followed time.Duration
 }
 
-// Written returns when the holder, by its own clock, last wrote how long it wants the lock: the time of alive, or else
-// locked_at. It is zero if the record has neither, or neither is before its auto_unlock_at.
-func (r *Record) Written() time.Time {
+// DeadlinesWrittenAt returns when the holder, by its own clock, last wrote how long it wants the lock: the time of
+// alive, or else locked_at. It is zero if the record has neither, or neither is before its auto_unlock_at.
+func (r *Record) DeadlinesWrittenAt() time.Time {
 	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.Before(r.AutoUnlockAt) {
 		return r.Alive.At
 	}
@@ -143,33 +145,33 @@ func (r *Record) Written() time.Time {
 	return time.Time{}
 }
 
-// Document is everything that etcd has about one lock: the record, and what is too large to keep for all locks.
-type Document struct {
+// FullRecord is a record with the fields that are too large to keep for all locks.
+type FullRecord struct {
 	Record
 	Backtrace string  // newest frame first, one frame a line
 	Client    string  // library and version that wrote the record
 	Fields    []Field // as stored, sorted by name
 }
 
-// Reason classifies a problem; the values are labels of a metric.
-type Reason string
+// ProblemKind classifies a problem; the values are labels of a metric.
+type ProblemKind string
 
-// The reasons.
+// What can be wrong with a record.
 const (
-	ReasonMissing       Reason = "missing"        // a key that the protocol acts on does not exist
-	ReasonBadTime       Reason = "bad_time"       // a time that cannot be read
-	ReasonBadValue      Reason = "bad_value"      // not UTF-8, not a number, not JSON
-	ReasonTooLarge      Reason = "too_large"      // over a limit; the shown value is cut
-	ReasonLeftover      Reason = "leftover"       // a key that an earlier hold left behind; not read
-	ReasonBadName       Reason = "bad_name"       // a lock name that CheckName refuses
-	ReasonUnknownLayout Reason = "unknown_layout" // a key below the prefix that fits no layout
+	ProblemMissing       ProblemKind = "missing"        // a key that the protocol acts on does not exist
+	ProblemBadTime       ProblemKind = "bad_time"       // a time that cannot be read
+	ProblemBadValue      ProblemKind = "bad_value"      // not UTF-8, not a number, not JSON
+	ProblemTooLarge      ProblemKind = "too_large"      // over a limit; the shown value is cut
+	ProblemLeftover      ProblemKind = "leftover"       // a key that an earlier hold left behind; not read
+	ProblemBadName       ProblemKind = "bad_name"       // a lock name that CheckName refuses
+	ProblemUnknownLayout ProblemKind = "unknown_layout" // a key below the prefix that fits no layout
 )
 
 // Problem is something wrong with a record.
 type Problem struct {
-	Field  string // the field or member; for a foreign key the whole key; "name" for the lock's name
-	Reason Reason
-	Text   string // a sentence; may quote bytes of the record: escape it
+	Field string // the field or member; for a foreign key the whole key; "name" for the lock's name
+	Kind  ProblemKind
+	Text  string // a sentence; may quote bytes of the record: escape it
 }
 
 // String returns a text such as `alert_at: "soon" is not a time`.

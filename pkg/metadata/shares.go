@@ -13,11 +13,11 @@ const (
 	AttributeLimit   = "limit"   // of a semaphore: the total when this holder took its permits
 )
 
-// The kinds of holders: values of [AttributeKind].
+// The kinds of holds that others may share: values of [AttributeKind]. A plain lock has none.
 const (
-	HoldsPermits   = "semaphore" // has permits of a semaphore
-	HoldsShared    = "shared"    // reads under a read-write lock
-	HoldsExclusive = "exclusive" // writes under a read-write lock, or has a whole semaphore
+	KindSemaphore = "semaphore" // has permits of a semaphore
+	KindShared    = "shared"    // reads under a read-write lock
+	KindExclusive = "exclusive" // writes under a read-write lock, or has a whole semaphore
 )
 
 // maxShareDigits bounds the number of a share, so that every client can parse it.
@@ -44,25 +44,25 @@ func ParseShare(name string) (lock string, number int, ok bool) {
 
 // Share describes one hold of a semaphore or read-write lock. The zero Share is that of an ordinary lock.
 type Share struct {
-	Lock           string // the lock that it is a share of; empty for a hold of the whole lock
-	Kind           string // HoldsPermits, HoldsShared or HoldsExclusive
+	LockName       string // of the lock that it is a share of; empty for a hold of the whole lock
+	Kind           string // KindSemaphore, KindShared or KindExclusive
 	Permits, Limit int    // of a semaphore; 0 = unknown
 }
 
-// ShareOf reads the share from the name and attributes of a record or an ending. The name alone does not make a share:
-// any lock may be called "build#7".
-func ShareOf(name string, attributes map[string]any) Share {
+// ShareFromAttributes returns the share that follows from the name and attributes of a record or an ending. The name
+// alone does not make a share: any lock may be called "build#7".
+func ShareFromAttributes(name string, attributes map[string]any) Share {
 	kind, _ := attributes[AttributeKind].(string)
 	if kind == "" { // an ordinary lock, like most
 		return Share{}
 	}
 	lock, _, numbered := ParseShare(name)
 	switch {
-	case kind == HoldsPermits && numbered:
+	case kind == KindSemaphore && numbered:
 		return Share{lock, kind, permits(attributes), wholeNumber(attributes[AttributeLimit])}
-	case kind == HoldsShared && numbered:
-		return Share{Lock: lock, Kind: kind}
-	case kind == HoldsExclusive && !numbered:
+	case kind == KindShared && numbered:
+		return Share{LockName: lock, Kind: kind}
+	case kind == KindExclusive && !numbered:
 		return Share{Kind: kind}
 	}
 	return Share{}
@@ -71,10 +71,11 @@ func ShareOf(name string, attributes map[string]any) Share {
 // Permits returns how many permits of a semaphore the record holds: 1 if it does not say, 0 if it is unreadable.
 func (r *Record) Permits() int { return permits(r.Attributes) }
 
-// Queue returns the name of the lock whose queue waits for this hold: its own or, for a share, that of the whole lock.
-func (r *Record) Queue() string {
-	if s := ShareOf(r.Name, r.Attributes); s.Lock != "" {
-		return s.Lock
+// QueueName returns the name of the lock whose queue waits for this hold: its own or, for a share, that of the whole
+// lock.
+func (r *Record) QueueName() string {
+	if s := ShareFromAttributes(r.Name, r.Attributes); s.LockName != "" {
+		return s.LockName
 	}
 	return r.Name
 }

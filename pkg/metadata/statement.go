@@ -19,8 +19,8 @@ const (
 	CauseNodeNotReady = "node_not_ready" // the kubelet of the node is silent
 )
 
-// Proofs returns the causes that prove that a holder has ended.
-func Proofs() []string {
+// ProofCauses returns the causes that prove that a holder has ended.
+func ProofCauses() []string {
 	return []string{CauseProcessEnded, CauseRebooted, CauseContainerEnded, CauseContainerRestarted, CausePodEnded}
 }
 
@@ -33,11 +33,11 @@ const (
 // Statement is what a witness says about the holder of one hold: that it has ended, below .deaths, or that this is
 // likely, below .suspicions. The first is a proof; on the second alone no lock is removed.
 type Statement struct {
-	Lock     string `json:"lock"`
+	Name     string `json:"lock"`
 	UUID     string `json:"uuid"`
 	Token    int64  `json:"token"`
 	Cause    string `json:"cause"`
-	How      string `json:"how"`                 // a sentence
+	Reason   string `json:"how"`                 // a sentence
 	EndedAt  Time   `json:"ended_at"`            // when the holder ended, by the witness's clock; null if unknown
 	ExitCode *int   `json:"exit_code,omitempty"` // nil if unknown or if a signal ended it
 	Signal   string `json:"signal,omitempty"`    // that ended it, such as SIGKILL
@@ -52,29 +52,29 @@ type Statement struct {
 	Seen time.Duration `json:"-"`
 }
 
-// About reports whether the statement is about the hold in r, and not about an earlier hold or another lock.
-func (s *Statement) About(r *Record) bool {
-	return r.Token != 0 && r.UUID != "" && s.Lock == r.Name && s.UUID == r.UUID && s.Token == r.Token
+// IsAbout reports whether the statement is about the hold in r, and not about an earlier hold or another lock.
+func (s *Statement) IsAbout(r *Record) bool {
+	return r.Token != 0 && r.UUID != "" && s.Name == r.Name && s.UUID == r.UUID && s.Token == r.Token
 }
 
-// Proof reports whether the cause proves that the holder has ended.
-func (s *Statement) Proof() bool { return slices.Contains(Proofs(), s.Cause) }
+// IsProof reports whether the cause proves that the holder has ended.
+func (s *Statement) IsProof() bool { return slices.Contains(ProofCauses(), s.Cause) }
 
 // Heed sets the record's statements to those that are about its hold. It ignores a death whose cause does not prove it.
 // Nil means that there is no statement.
 func (r *Record) Heed(death, suspicion *Statement) {
 	r.Death = nil
-	if death != nil && death.About(r) && death.Proof() {
+	if death != nil && death.IsAbout(r) && death.IsProof() {
 		r.Death = death
 	}
 	r.Suspicion = nil
-	if suspicion != nil && suspicion.About(r) {
+	if suspicion != nil && suspicion.IsAbout(r) {
 		r.Suspicion = suspicion
 	}
 }
 
-// Proven reports whether the holder is proven to have ended, and its work with it.
-func (r *Record) Proven() bool {
+// ProvenDead reports whether the holder is proven to have ended, and its work with it.
+func (r *Record) ProvenDead() bool {
 	outlived := r.Process != nil && r.Process.Detached // the end of the process then proves nothing
 	return r.Death != nil && !r.Disputed() && !outlived
 }

@@ -27,7 +27,7 @@ func TestOnlyStatementsAboutTheHoldCount(t *testing.T) {
 		want   string
 	}{
 		{"all is right", func(*metadata.Record, *metadata.Statement) {}, "death suspicion proven"},
-		{"another lock", func(_ *metadata.Record, s *metadata.Statement) { s.Lock = "b" }, ""},
+		{"another lock", func(_ *metadata.Record, s *metadata.Statement) { s.Name = "b" }, ""},
 		{"another uuid", func(_ *metadata.Record, s *metadata.Statement) { s.UUID = "v" }, ""},
 		{"another token", func(_ *metadata.Record, s *metadata.Statement) { s.Token = 6 }, ""},
 		{"a cause that proves nothing", cause(metadata.CausePodDeleted), "suspicion"},
@@ -43,7 +43,7 @@ func TestOnlyStatementsAboutTheHoldCount(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			r := &metadata.Record{Name: "a", UUID: "u", Token: 7}
-			s := metadata.Statement{Lock: "a", UUID: "u", Token: 7, Cause: metadata.CauseRebooted, Revision: 9}
+			s := metadata.Statement{Name: "a", UUID: "u", Token: 7, Cause: metadata.CauseRebooted, Revision: 9}
 			c.change(r, &s)
 			r.Heed(&s, &s)
 			if got := heeded(r); got != c.want {
@@ -64,7 +64,7 @@ func heeded(r *metadata.Record) string {
 		is   bool
 	}{
 		{"death", r.Death != nil}, {"suspicion", r.Suspicion != nil},
-		{"proven", r.Proven()}, {"disputed", r.Disputed()},
+		{"proven", r.ProvenDead()}, {"disputed", r.Disputed()},
 	} {
 		if fact.is {
 			words = append(words, fact.word)
@@ -116,7 +116,7 @@ func TestSharesSortBeforeTheirLock(t *testing.T) {
 		{"a", `{"kind":7}`, "a"},
 	} {
 		d := metadata.Decode(c.name, []metadata.Field{{Name: metadata.FieldMetadata, Value: c.document}})
-		if got := d.Queue(); got != c.want {
+		if got := d.QueueName(); got != c.want {
 			t.Errorf("who wants what %s with %s holds waits for %s, want %s", c.name, c.document, got, c.want)
 		}
 	}

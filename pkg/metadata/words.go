@@ -26,8 +26,8 @@ const (
 
 // StateWords is a state and its meaning, in sentences.
 type StateWords struct {
-	State State
-	Means string
+	State   State
+	Meaning string
 }
 
 // States returns the states of a held lock, in the order in which they are listed.
@@ -68,16 +68,16 @@ func (s State) Compare(other State) int { return cmp.Compare(s.Urgency(), other.
 // How a hold ended, as written to etcd. The first two are never written; clients use the same words as reasons of a
 // lost hold.
 const (
-	EndedReleased     = "released"
-	EndedYielded      = "yielded"       // released by its holder after it was asked to finish
-	EndedAutoUnlocked = "auto_unlocked" // by an unlocker, past its deadline
-	EndedAbandoned    = "abandoned"     // by an unlocker, because a witness had proof that its holder had ended
-	EndedForced       = "forced"        // by an operator
+	EndingReleased     = "released"
+	EndingYielded      = "yielded"       // released by its holder after it was asked to finish
+	EndingAutoUnlocked = "auto_unlocked" // by an unlocker, past its deadline
+	EndingAbandoned    = "abandoned"     // by an unlocker, because a witness had proof that its holder had ended
+	EndingForced       = "forced"        // by an operator
 )
 
 // EndingWords says how a hold ended.
 type EndingWords struct {
-	Ended  string // as in etcd
+	Cause  string // as in etcd
 	Word   string // everywhere else
 	Verb   string // in a sentence that continues with who did it
 	Remark string // what the word leaves out; may be empty
@@ -86,21 +86,21 @@ type EndingWords struct {
 // Endings returns the ways in which holds end.
 func Endings() []EndingWords {
 	return []EndingWords{
-		{EndedReleased, "released", "released", ""},
-		{EndedYielded, "yielded", "released", "released on request"},
-		{EndedAutoUnlocked, "auto-unlocked", "auto-unlocked", ""},
-		{EndedAbandoned, "abandoned", "auto-unlocked as abandoned", ""},
-		{EndedForced, "force-unlocked", "force-unlocked", ""},
+		{EndingReleased, "released", "released", ""},
+		{EndingYielded, "yielded", "released", "released on request"},
+		{EndingAutoUnlocked, "auto-unlocked", "auto-unlocked", ""},
+		{EndingAbandoned, "abandoned", "auto-unlocked as abandoned", ""},
+		{EndingForced, "force-unlocked", "force-unlocked", ""},
 	}
 }
 
-// EndingOf returns the words for an ending, given as in etcd, and whether it is known. An unknown one becomes the Verb:
-// escape it.
-func EndingOf(ended string) (EndingWords, bool) {
+// EndingWordsFor returns the words for an ending, given as in etcd, and whether it is known. An unknown one becomes the
+// Verb: escape it.
+func EndingWordsFor(ended string) (EndingWords, bool) {
 	for _, words := range Endings() {
-		if words.Ended == ended {
+		if words.Cause == ended {
 			return words, true
 		}
 	}
-	return EndingWords{Ended: ended, Word: "ended", Verb: cmp.Or(ended, "ended")}, false
+	return EndingWords{Cause: ended, Word: "ended", Verb: cmp.Or(ended, "ended")}, false
 }

@@ -29,7 +29,7 @@ type acquisition struct {
 	// What etcd answered last.
 	seen    int64 // revision
 	holders holders
-	holder  metadata.Document // the oldest of them
+	holder  metadata.FullRecord // the oldest of them
 
 	// indeterminate means that an earlier request may still be committed, although etcd has answered since.
 	indeterminate bool
@@ -163,7 +163,7 @@ func (a *acquisition) nextClaim(refusals int) locktxn.Claim {
 		a.holders = holders{}
 	}
 	skip := 0
-	if refusals > 1 && k.name == metadata.HoldsShared {
+	if refusals > 1 && k.name == metadata.KindShared {
 		skip = rand.N(1 << min(refusals, 6))
 	}
 	return a.holders.claim(a.lock, k, skip)

@@ -169,7 +169,7 @@ func lastAlive(r *metadata.Record) time.Time {
 }
 
 // remember stores the progress from the record, so that a heartbeat repeats it.
-func (l *Lock) remember(doc *metadata.Document) {
+func (l *Lock) remember(doc *metadata.FullRecord) {
 	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i >= 0 {
 		l.extension.lastAliveRevision = doc.Fields[i].ModRevision
@@ -177,9 +177,9 @@ func (l *Lock) remember(doc *metadata.Document) {
 	if doc.Alive != nil {
 		l.extension.progress = doc.Alive.Progress
 	}
-	if doc.Extended != nil { // its deadlines are those that are adopted
+	if doc.MoreTime != nil { // its deadlines are those that are adopted
 		revision := writtenAt(doc, metadata.FieldExtended)
-		l.messages = &messages{moreTime: doc.Extended, moreTimeRevision: revision, deliveredMoreTime: revision}
+		l.messages = &messages{moreTime: doc.MoreTime, moreTimeRevision: revision, deliveredMoreTime: revision}
 	}
 	if l.extension.alertTarget.IsZero() {
 		l.extension.alertTarget = l.began.wall.Add(l.set.alertAfter)
@@ -187,7 +187,7 @@ func (l *Lock) remember(doc *metadata.Document) {
 }
 
 // startAdopted starts the handle of an adopted hold. It first extends a hold whose time is up.
-func (l *Lock) startAdopted(ctx context.Context, doc *metadata.Document) error {
+func (l *Lock) startAdopted(ctx context.Context, doc *metadata.FullRecord) error {
 	l.prepare()
 	l.deadline.until = l.began.monotonic
 	l.deadline.counted = l.c.moment()

@@ -67,7 +67,7 @@ func TestAdoptRefusesAnotherProcessesHold(t *testing.T) {
 			{"it has another uuid", foreignUUID, notHeld + "; it is held by billing on host-1", func() {}},
 			{"a person removed it", parent.UUID(),
 				`: that hold was force-unlocked by ann just now: a mistake; nobody holds it`,
-				func() { endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake") }},
+				func() { endHold(t, q.etcd, "a", metadata.EndingForced, "ann", "a mistake") }},
 			{"nobody holds the lock", foreignUUID, notHeld + "; nobody holds it", func() {}},
 		} {
 			c.change()
@@ -261,7 +261,7 @@ func process(t testing.TB, etcd *clientv3.Client) metadata.Process {
 func state(t testing.TB, etcd *clientv3.Client) error {
 	t.Helper()
 	r := read(t, etcd, "a")
-	return lockstore.New(etcd, layout(t)).State(t.Context(), metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token,
+	return lockstore.New(etcd, layout(t)).State(t.Context(), metadata.Statement{Name: "a", UUID: r.UUID, Token: r.Token,
 		Cause: metadata.CauseProcessEnded, Witness: "host", By: "w1"})
 }
 

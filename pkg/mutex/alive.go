@@ -241,7 +241,7 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 // process with the uuid reported progress first; only heartbeats check for that.
 func (l *Lock) readExtension(ctx context.Context, r etcdretry.Answer, autoUnlockAt time.Time, alive string) (
 	stored time.Time, again bool, err error) {
-	var now metadata.Document
+	var now metadata.FullRecord
 	if others, moved := locktxn.AliveResult(r.TxnResponse); r.Succeeded && moved {
 		return autoUnlockAt, false, nil
 	} else if r.Succeeded {
@@ -283,7 +283,7 @@ func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 
 // catchUp takes over the progress that another process with the uuid, such as a child script, reported after this
 // handle last did, and reports whether there was any. What this extension wrote itself does not count.
-func (l *Lock) catchUp(now *metadata.Document, alive string) bool {
+func (l *Lock) catchUp(now *metadata.FullRecord, alive string) bool {
 	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i < 0 {
 		l.extension.lastAliveRevision = 0

@@ -93,7 +93,7 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	case err != nil:
 		return nil, err
 	case r.Succeeded:
-		return b.newHandles(func(int) (int64, metadata.Document) { return r.Header.Revision, metadata.Document{} })
+		return b.newHandles(func(int) (int64, metadata.FullRecord) { return r.Header.Revision, metadata.FullRecord{} })
 	}
 	if len(b.heldByAttempt(r)) > 0 { // etcd's client sent it twice by itself
 		return b.settle(ctx, r, nil)
@@ -147,7 +147,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 		return nil, fmt.Errorf("%w: %w", metadata.ErrOutcomeUnknown, err)
 	}
 	if mine := b.heldByAttempt(s); len(mine) == len(b.wanted) {
-		return b.newHandles(func(i int) (int64, metadata.Document) {
+		return b.newHandles(func(i int) (int64, metadata.FullRecord) {
 			now := readRecord(b.c.layout, b.wanted[i].lock, s, readsPerLock*i)
 			return now.Token, now
 		})
@@ -197,7 +197,7 @@ func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 }
 
 // newHandles makes the handles. at returns the token of each lock and, if it was read, its record.
-func (b *batch) newHandles(at func(i int) (int64, metadata.Document)) (locks []*Lock, err error) {
+func (b *batch) newHandles(at func(i int) (int64, metadata.FullRecord)) (locks []*Lock, err error) {
 	for i, a := range b.wanted {
 		token, now := at(i)
 		until := a.draft.AutoUnlockAt

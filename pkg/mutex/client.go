@@ -184,7 +184,7 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	process := *c.opts.Process
 	process.Detached = process.Detached || set.detached
 	return set, metadata.Draft{
-		UUID: uuid.NewString(), Holder: set.holder, Client: c.recordClient, Attributes: set.attributes,
+		UUID: uuid.NewString(), Identity: set.holder, Client: c.recordClient, Attributes: set.attributes,
 		Backtrace: c.traces.take(set.backtraceDepth), Process: process, LockDelay: set.lockDelay,
 	}, nil
 }

@@ -66,7 +66,7 @@ func (l *Lock) extendUntil(t time.Time, since moment, autoUnlockAt time.Time) {
 // another process with the uuid, or an operator. The writer's clock is not this machine's, so what counts is the
 // difference from the auto-unlock that the handle knew, not how far away the new one is. An extension whose writer
 // counted from its own clock gives no more than it says. The caller holds mu.
-func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.Extension) {
+func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.MoreTime) {
 	if l.cause != nil || !autoUnlockAt.After(l.deadline.recorded) {
 		return
 	}
@@ -87,11 +87,11 @@ func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.Extension) {
 
 // grantedTime returns how much time an extension gave from the moment it was written, if its writer counted from its
 // own clock. A writer does so when its clock was past the previous auto-unlock.
-func grantedTime(autoUnlockAt time.Time, by *metadata.Extension) (time.Duration, bool) {
+func grantedTime(autoUnlockAt time.Time, by *metadata.MoreTime) (time.Duration, bool) {
 	if by == nil || by.AutoUnlockAt.IsZero() {
 		return 0, false
 	}
-	granted := by.Given()
+	granted := by.Duration()
 	if granted <= 0 {
 		granted = autoUnlockAt.Sub(by.At.Time)
 	}

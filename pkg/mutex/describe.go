@@ -56,7 +56,7 @@ func due(t, now time.Time, next, past, unknown string) string {
 func ahead(t, now time.Time) bool { return t.Sub(now) >= time.Second }
 
 // describeDelay says whose hold a lock delay follows and when it ends.
-func describeDelay(d *metadata.Delay, now time.Time) string {
+func describeDelay(d *metadata.LockDelay, now time.Time) string {
 	line := "a lock delay"
 	if !d.Unreadable {
 		line += " after the hold of " + cmp.Or(plain(d.Owner), "an unknown owner")
@@ -77,14 +77,14 @@ func describeDelay(d *metadata.Delay, now time.Time) string {
 
 // describeEnding says who ended a hold, when and why.
 func describeEnding(e *metadata.Ending, now time.Time) string {
-	words, _ := metadata.EndingOf(e.Ended)
+	words, _ := metadata.EndingWordsFor(e.Cause)
 	var b strings.Builder
 	b.WriteString(plain(words.Verb) + " by " + cmp.Or(plain(e.By), "an unknown caller"))
 	if !e.EndedAt.IsZero() {
 		b.WriteString(" " + text.RelativeWords(e.EndedAt.Time, now))
 	}
-	if e.Why != "" {
-		b.WriteString(": " + plain(e.Why))
+	if e.Reason != "" {
+		b.WriteString(": " + plain(e.Reason))
 	}
 	return b.String()
 }
@@ -98,7 +98,7 @@ func plain(s string) string { return text.Visible(clip(s)) }
 func clip(s string) string { return text.Clip(s, maxQuoted) }
 
 // describeRequest says who asks, when and why: "ann 5 seconds ago: the deploy waits".
-func describeRequest(r *metadata.Request, now time.Time) string {
+func describeRequest(r *metadata.FinishRequest, now time.Time) string {
 	who := cmp.Or(plain(r.By), "an unknown caller")
 	if r.Source == metadata.SourceWaiter {
 		who += ", who waits for it,"

@@ -46,7 +46,7 @@ type HeldError struct {
 
 	// Holder is the record of the holder as it was At; its Token is 0 when the lock was free. Its text is whatever the
 	// holder's client wrote: escape it.
-	Holder metadata.Document
+	Holder metadata.FullRecord
 	At     time.Time // wall clock of this process
 
 	// Position is the caller's position in the queue when it gave up; 1 is next. If more than a hundred clients queue,
@@ -54,16 +54,16 @@ type HeldError struct {
 	// have had. 0 if unknown.
 	Position int
 
-	// Kind is how the caller wanted to share the lock: metadata.HoldsPermits, HoldsShared or HoldsExclusive; empty for
-	// a plain lock, for which this group of fields is zero. Holders are all holders, the oldest first; Holder is the
-	// first of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
+	// Kind is how the caller wanted to share the lock: metadata.KindSemaphore, KindShared or KindExclusive; empty for a
+	// plain lock, for which this group of fields is zero. Holders are all holders, the oldest first; Holder is the first
+	// of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
 	Kind                string
-	Holders             []metadata.Document
+	Holders             []metadata.FullRecord
 	Free, Limit, Weight int
 
 	// Delay is the lock delay that keeps the caller from taking the lock; nil if there is none. Of several it is the
 	// last to end.
-	Delay *metadata.Delay
+	Delay *metadata.LockDelay
 
 	// CallSite is the file and line that took the hold of Holder, if this process did.
 	CallSite string
@@ -111,8 +111,8 @@ const fewHolders = 3
 func (e *HeldError) shared() string {
 	line := fmt.Sprintf("lock %q is %s by ", e.Name, e.manner())
 	queue := ", but others queue for it"
-	room := len(e.Holders) == 0 || e.Kind == metadata.HoldsShared && e.manner() == "read"
-	if e.Kind == metadata.HoldsPermits {
+	room := len(e.Holders) == 0 || e.Kind == metadata.KindShared && e.manner() == "read"
+	if e.Kind == metadata.KindSemaphore {
 		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Name, e.Free, text.Count(e.Limit, "permit"))
 		line = fmt.Sprintf("%s, %d wanted; held by ", free, e.Weight)
 		queue = ""
@@ -138,7 +138,7 @@ func (e *HeldError) shared() string {
 
 // manner returns how the lock is held.
 func (e *HeldError) manner() string {
-	if len(e.Holders) > 0 && e.Holders[0].Attributes[metadata.AttributeKind] == metadata.HoldsShared {
+	if len(e.Holders) > 0 && e.Holders[0].Attributes[metadata.AttributeKind] == metadata.KindShared {
 		return "read"
 	}
 	return "held"
@@ -173,9 +173,9 @@ type LostError struct {
 	// an extension: the hold may still stand, but must not be relied on.
 	Certain bool
 
-	Ending *metadata.Ending   // who ended it and why; nil if no ending was recorded
-	Holder *metadata.Document // who holds the lock now; nil if nobody does or it is unknown
-	At     time.Time          // when this process learned of it, wall clock
+	Ending *metadata.Ending     // who ended it and why; nil if no ending was recorded
+	Holder *metadata.FullRecord // who holds the lock now; nil if nobody does or it is unknown
+	At     time.Time            // when this process learned of it, wall clock
 
 	unread error // why Ending and Holder could not be read
 }
@@ -232,8 +232,8 @@ func (e *AlreadyHeldError) Error() string {
 type ConditionError struct {
 	Name   string // of the lock
 	Failed []FailedCondition
-	Holder *metadata.Document // who held the lock at the same time; nil if nobody did
-	At     time.Time          // wall clock of this process
+	Holder *metadata.FullRecord // who held the lock at the same time; nil if nobody did
+	At     time.Time            // wall clock of this process
 }
 
 // FailedCondition is a compare that did not hold, with the keys that etcd had then.
@@ -284,7 +284,7 @@ func ended(ctx context.Context) error { return etcdretry.Ended(ctx, ErrClosed) }
 // FinishRequestError means that work ended early because the holder was asked to finish.
 type FinishRequestError struct {
 	Name    string // of the lock
-	Request metadata.Request
+	Request metadata.FinishRequest
 	At      time.Time // when the work ended, wall clock
 }
 

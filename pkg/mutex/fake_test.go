@@ -217,7 +217,7 @@ func (q *fake) waiting() (waiting []metadata.Waiter) {
 	for _, kv := range r.Kvs {
 		t, err := protocol.Unmarshal[metadata.Ticket](kv.Value)
 		if key := l.Parse(string(kv.Key)); err == nil && key.Kind == protocol.KindTicket && !t.Holding {
-			waiting = append(waiting, metadata.Waiter{Ticket: t, Lock: "a", ID: key.ID, Revision: kv.CreateRevision})
+			waiting = append(waiting, metadata.Waiter{Ticket: t, Name: "a", ID: key.ID, Revision: kv.CreateRevision})
 		}
 	}
 	return waiting

@@ -19,8 +19,8 @@ import (
 )
 
 // request returns a request to the current holder of a record.
-func request(doc metadata.Document, by, reason string) metadata.Request {
-	return metadata.Request{UUID: doc.UUID, Token: doc.Token, By: by, Source: "cli", Reason: reason,
+func request(doc metadata.FullRecord, by, reason string) metadata.FinishRequest {
+	return metadata.FinishRequest{UUID: doc.UUID, Token: doc.Token, By: by, Source: "cli", Reason: reason,
 		At: metadata.Time{Time: time.Now()}}
 }
 
@@ -48,7 +48,9 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 		told = append(told, "hook "+e.Lock.Name()+" "+e.Request.By)
 	}}}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.OnFinishRequest(func(r metadata.Request) { told = append(told, "option "+r.By) }))
+		l := take(t, locks, "a", mutex.OnFinishRequest(func(r metadata.FinishRequest) {
+			told = append(told, "option "+r.By)
+		}))
 		asked := l.FinishRequested()
 		time.Sleep(time.Second)
 		if isAsked(asked) || l.FinishRequest() != nil || l.FinishRequestError() != nil {
@@ -100,11 +102,11 @@ func TestRequestIsSeenRegardlessOfTiming(t *testing.T) {
 }
 
 func TestRequestForAnotherHoldIsIgnored(t *testing.T) {
-	bubbles(t, map[string]func(*metadata.Request){
-		"another uuid":  func(r *metadata.Request) { r.UUID = foreignUUID },
-		"another token": func(r *metadata.Request) { r.Token++ },
-		"huge":          func(r *metadata.Request) { r.Reason = strings.Repeat("x", metadata.MaxDocumentBytes) },
-	}, func(t *testing.T, f *fake, locks *mutex.Client, change func(*metadata.Request)) {
+	bubbles(t, map[string]func(*metadata.FinishRequest){
+		"another uuid":  func(r *metadata.FinishRequest) { r.UUID = foreignUUID },
+		"another token": func(r *metadata.FinishRequest) { r.Token++ },
+		"huge":          func(r *metadata.FinishRequest) { r.Reason = strings.Repeat("x", metadata.MaxDocumentBytes) },
+	}, func(t *testing.T, f *fake, locks *mutex.Client, change func(*metadata.FinishRequest)) {
 		l := take(t, locks, "a")
 		time.Sleep(time.Second)
 		r := request(read(t, f.etcd, "a"), "ann", "now")
@@ -181,7 +183,7 @@ func TestRequestForOneLockReachesAllTakenTogether(t *testing.T) {
 func TestSlowOnAskedBlocksNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		var told []string
-		l := take(t, locks, "a", mutex.OnFinishRequest(func(r metadata.Request) {
+		l := take(t, locks, "a", mutex.OnFinishRequest(func(r metadata.FinishRequest) {
 			time.Sleep(time.Minute)
 			told = append(told, r.By)
 		}))
@@ -214,7 +216,7 @@ func TestUrgentWaiterAsksEachHolderOnce(t *testing.T) {
 				go func() { got <- <-waits(t, locks, opts...) }()
 				time.Sleep(2 * time.Second)
 			}
-			wait(mutex.OnFinishRequest(func(metadata.Request) { requests++ }), mutex.Owner("patient"))
+			wait(mutex.OnFinishRequest(func(metadata.FinishRequest) { requests++ }), mutex.Owner("patient"))
 			if isAsked(first.FinishRequested()) {
 				t.Error("a waiter in no hurry asks")
 			}

@@ -65,7 +65,7 @@ func refused(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *
 func endHold(t testing.TB, etcd *clientv3.Client, lock, ended, by, why string) {
 	t.Helper()
 	doc := read(t, etcd, lock)
-	removal := metadata.Removal{Record: &doc.Record, Delay: doc.DelayOf(0),
+	removal := metadata.Removal{Record: &doc.Record, Delay: doc.EffectiveLockDelay(0),
 		Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now())}
 	store := lockstore.New(etcd, layout(t))
 	proctest.Must(t, errors.Join(store.AutoUnlock(t.Context(), []metadata.Removal{removal})...))
@@ -140,7 +140,7 @@ func wantEmpty(t testing.TB, etcd *clientv3.Client) {
 func layout(testing.TB) protocol.Layout { return protocol.DefaultLayout() }
 
 // read returns the record of a lock in etcd.
-func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
+func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.FullRecord {
 	t.Helper()
 	l := layout(t)
 	r, err := etcd.Get(context.Background(), l.Record(lock), clientv3.WithPrefix())

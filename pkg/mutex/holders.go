@@ -49,7 +49,7 @@ func (k *kind) complete(attributes *map[string]any) error {
 		}
 	}
 	about := map[string]any{metadata.AttributeKind: k.name}
-	if k.name == metadata.HoldsPermits {
+	if k.name == metadata.KindSemaphore {
 		k.weight = max(k.weight, 1)
 		if k.weight > k.limit {
 			return fmt.Errorf("Weight is %d: the semaphore has only %d permits", k.weight, k.limit)
@@ -78,7 +78,7 @@ func (k kind) checkName(name string) error {
 			"a number", number, lock)
 	}
 	highest := maxReaders
-	if k.name == metadata.HoldsPermits {
+	if k.name == metadata.KindSemaphore {
 		highest = k.limit
 	}
 	if room := metadata.MaxNameBytes - len("#"+strconv.Itoa(highest)); len(name) > room {
@@ -94,7 +94,7 @@ func (k kind) covers(wants kind) bool {
 	switch {
 	case k.name == wants.name:
 		return wants.weight <= k.weight
-	case k.name == metadata.HoldsExclusive:
+	case k.name == metadata.KindExclusive:
 		return wants.shared()
 	}
 	return false
@@ -107,7 +107,7 @@ func (k kind) claim(lock string) locktxn.Claim {
 
 // blockers returns the holders that would have to finish to make room for one more of this kind: all of them for a
 // writer, the writer for a reader, and for permits the oldest holders that have enough of them.
-func (k kind) blockers(lock string, of []metadata.Document) (some []metadata.Document) {
+func (k kind) blockers(lock string, of []metadata.FullRecord) (some []metadata.FullRecord) {
 	missing := max(k.weight, 1) - k.limit
 	for _, d := range of {
 		missing += permits(&d, k.limit)
@@ -115,9 +115,9 @@ func (k kind) blockers(lock string, of []metadata.Document) (some []metadata.Doc
 	for _, d := range of {
 		whole := d.Name == lock
 		switch {
-		case whole, k.name == metadata.HoldsExclusive:
+		case whole, k.name == metadata.KindExclusive:
 			some = append(some, d)
-		case k.name == metadata.HoldsPermits && missing > 0:
+		case k.name == metadata.KindSemaphore && missing > 0:
 			some = append(some, d)
 			missing -= permits(&d, k.limit)
 		}
@@ -129,16 +129,16 @@ func (k kind) blockers(lock string, of []metadata.Document) (some []metadata.Doc
 // included. The zero holders have no holder, as before the first read.
 type holders struct {
 	revision int64
-	writer   metadata.Document         // its Token is 0 when there is none
-	shares   map[int]metadata.Document // by number
+	writer   metadata.FullRecord         // its Token is 0 when there is none
+	shares   map[int]metadata.FullRecord // by number
 
 	// Lock delays, after holds whose holders may still be working.
-	delay  *metadata.Delay        // that of the lock; nil when there is none
-	delays map[int]metadata.Delay // those of shares, by number
+	delay  *metadata.LockDelay        // that of the lock; nil when there is none
+	delays map[int]metadata.LockDelay // those of shares, by number
 }
 
 // readRecord decodes the record that operation op read.
-func readRecord(of protocol.Layout, lock string, a etcdretry.Answer, op int) metadata.Document {
+func readRecord(of protocol.Layout, lock string, a etcdretry.Answer, op int) metadata.FullRecord {
 	return metadata.Decode(lock, locktxn.Fields(of, a.Keys(op)))
 }
 
@@ -155,7 +155,7 @@ func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Answer) ho
 		name := of.Parse(string(kv.Key)).Lock
 		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
 			if h.delays == nil {
-				h.delays = map[int]metadata.Delay{}
+				h.delays = map[int]metadata.LockDelay{}
 			}
 			h.delays[number] = protocol.ReadDelay(name, locktxn.KV(kv))
 		}
@@ -164,8 +164,8 @@ func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Answer) ho
 }
 
 // readShares returns the shares of a lock, by number, from all of their keys in order.
-func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int]metadata.Document {
-	shares := map[int]metadata.Document{}
+func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int]metadata.FullRecord {
+	shares := map[int]metadata.FullRecord{}
 	for len(kvs) > 0 {
 		name := of.Parse(string(kvs[0].Key)).Lock
 		n := 1
@@ -184,7 +184,7 @@ func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int
 }
 
 // readDelay returns the delay of a lock among those that operation op read; nil if there is none.
-func readDelay(of protocol.Layout, lock string, a etcdretry.Answer, op int) *metadata.Delay {
+func readDelay(of protocol.Layout, lock string, a etcdretry.Answer, op int) *metadata.LockDelay {
 	for _, kv := range a.Keys(op).Kvs {
 		if key := of.Parse(string(kv.Key)); key.Kind == protocol.KindDelay && key.Lock == lock {
 			d := protocol.ReadDelay(lock, locktxn.KV(kv))
@@ -198,7 +198,7 @@ func readDelay(of protocol.Layout, lock string, a etcdretry.Answer, op int) *met
 func (h *holders) hasDelays() bool { return h.delay != nil || len(h.delays) > 0 }
 
 // lastDelay returns the delay that lasts longest, as far as is known; nil if there is none.
-func (h *holders) lastDelay() *metadata.Delay {
+func (h *holders) lastDelay() *metadata.LockDelay {
 	last := h.delay
 	for _, number := range slices.Sorted(maps.Keys(h.delays)) {
 		if d := h.delays[number]; last == nil || d.Until().After(last.Until()) {
@@ -219,7 +219,7 @@ func (h *holders) removeEnded(of protocol.Layout, lock, key string) {
 		}
 	case k.Kind != protocol.KindField || k.ID != metadata.FieldUUID:
 	case k.Lock == lock:
-		h.writer = metadata.Document{}
+		h.writer = metadata.FullRecord{}
 	default:
 		if base, number, ok := metadata.ParseShare(k.Lock); ok && base == lock {
 			delete(h.shares, number)
@@ -228,8 +228,8 @@ func (h *holders) removeEnded(of protocol.Layout, lock, key string) {
 }
 
 // all returns the holders, the oldest first.
-func (h *holders) all() []metadata.Document {
-	all := slices.SortedFunc(maps.Values(h.shares), func(a, b metadata.Document) int { return int(a.Token - b.Token) })
+func (h *holders) all() []metadata.FullRecord {
+	all := slices.SortedFunc(maps.Values(h.shares), func(a, b metadata.FullRecord) int { return int(a.Token - b.Token) })
 	if h.writer.Token != 0 {
 		all = slices.Insert(all, 0, h.writer)
 	}
@@ -237,7 +237,7 @@ func (h *holders) all() []metadata.Document {
 }
 
 // oldest returns the first of all holders; if there is none, what was read of the lock's own record.
-func (h *holders) oldest() metadata.Document {
+func (h *holders) oldest() metadata.FullRecord {
 	if all := h.all(); len(all) > 0 {
 		return all[0]
 	}
@@ -245,13 +245,13 @@ func (h *holders) oldest() metadata.Document {
 }
 
 // byUUID returns the holder with this uuid: the acquisition itself, if an earlier request was committed.
-func (h *holders) byUUID(uuid string) (metadata.Document, bool) {
+func (h *holders) byUUID(uuid string) (metadata.FullRecord, bool) {
 	for _, d := range h.all() {
 		if d.UUID == uuid {
 			return d, true
 		}
 	}
-	return metadata.Document{}, false
+	return metadata.FullRecord{}, false
 }
 
 // free returns how many of limit permits are left. Permits in a lock delay do not count as free.
@@ -274,7 +274,7 @@ func (h *holders) free(limit int) int {
 
 // permits returns how many of limit permits a share has. A record that says nothing about permits has one; an
 // unreadable number counts as all of them.
-func permits(d *metadata.Document, limit int) int {
+func permits(d *metadata.FullRecord, limit int) int {
 	if n := d.Permits(); n != 0 {
 		return n
 	}
@@ -286,9 +286,9 @@ func (h *holders) hasRoom(k kind) bool {
 	switch {
 	case h.writer.Token != 0, h.delay != nil:
 		return false
-	case k.name == metadata.HoldsPermits:
+	case k.name == metadata.KindSemaphore:
 		return k.weight <= h.free(k.limit)
-	case k.name == metadata.HoldsExclusive:
+	case k.name == metadata.KindExclusive:
 		return len(h.shares)+len(h.delays) == 0
 	}
 	return true
@@ -312,10 +312,10 @@ func (h *holders) vacantNumber(skip int) int {
 func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 	c := locktxn.Claim{Lock: lock, Record: lock, MultiHolder: true, CountsShares: true, CountedAt: h.revision}
 	switch k.name {
-	case metadata.HoldsShared:
+	case metadata.KindShared:
 		c.Record = metadata.ShareName(lock, h.vacantNumber(skip))
 		c.CountsShares = false
-	case metadata.HoldsPermits:
+	case metadata.KindSemaphore:
 		c.Record = metadata.ShareName(lock, h.vacantNumber(0))
 	}
 	return c

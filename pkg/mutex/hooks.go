@@ -93,13 +93,13 @@ type Extended struct {
 // FinishRequested reports that the holder of a lock was asked to finish.
 type FinishRequested struct {
 	Lock    *Lock
-	Request metadata.Request // its texts are whatever its writer wrote: escape them
+	Request metadata.FinishRequest // its texts are whatever its writer wrote: escape them
 }
 
 // MoreTimeGiven reports that an operator gave the holder of a lock more time.
 type MoreTimeGiven struct {
-	Lock     *Lock              // its Deadline is the new one
-	MoreTime metadata.Extension // its texts are whatever its writer wrote: escape them
+	Lock     *Lock             // its Deadline is the new one
+	MoreTime metadata.MoreTime // its texts are whatever its writer wrote: escape them
 }
 
 // LostReason says why a hold was lost, in one of a few words: it suits a metric label.
@@ -107,11 +107,11 @@ type LostReason string
 
 // Why a hold can be lost.
 const (
-	LostReasonForced       LostReason = metadata.EndedForced       // a person removed it
-	LostReasonAutoUnlocked LostReason = metadata.EndedAutoUnlocked // an unlocker did: it was not extended in time
-	LostReasonAbandoned    LostReason = metadata.EndedAbandoned    // an unlocker did: its holder was proven dead
-	LostReasonRemoved      LostReason = "removed"                  // it was removed and no ending was recorded
-	LostReasonTime         LostReason = "time"                     // its time ran out unconfirmed: it may still stand
+	LostReasonForced       LostReason = metadata.EndingForced       // a person removed it
+	LostReasonAutoUnlocked LostReason = metadata.EndingAutoUnlocked // an unlocker did: it was not extended in time
+	LostReasonAbandoned    LostReason = metadata.EndingAbandoned    // an unlocker did: its holder was proven dead
+	LostReasonRemoved      LostReason = "removed"                   // it was removed and no ending was recorded
+	LostReasonTime         LostReason = "time"                      // its time ran out unconfirmed: it may still stand
 )
 
 // LostReasons returns the reasons of [Lost].
@@ -165,9 +165,9 @@ func (e *LostError) Reason() LostReason {
 		return LostReasonTime
 	case e.Ending == nil:
 		return LostReasonRemoved
-	case e.Ending.Ended == metadata.EndedAutoUnlocked:
+	case e.Ending.Cause == metadata.EndingAutoUnlocked:
 		return LostReasonAutoUnlocked
-	case e.Ending.Ended == metadata.EndedAbandoned:
+	case e.Ending.Cause == metadata.EndingAbandoned:
 		return LostReasonAbandoned
 	}
 	return LostReasonForced

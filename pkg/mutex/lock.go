@@ -80,14 +80,14 @@ type extension struct {
 // messages are what others wrote into the record for its holder: a request to finish, and more time. mu of its handle
 // guards them.
 type messages struct {
-	request            *metadata.Request  // the latest; nil when there is none
-	requestRevision    int64              // its revision
-	finishRequested    context.Context    // ends with the first request; nil until the holder asks for it
-	endFinishRequested context.CancelFunc // ends finishRequested
+	request            *metadata.FinishRequest // the latest; nil when there is none
+	requestRevision    int64                   // its revision
+	finishRequested    context.Context         // ends with the first request; nil until the holder asks for it
+	endFinishRequested context.CancelFunc      // ends finishRequested
 
-	moreTime         *metadata.Extension // the latest; nil when there is none
-	moreTimeRevision int64               // its revision
-	alertAt          time.Time           // the alert that it granted, wall clock; zero if unknown
+	moreTime         *metadata.MoreTime // the latest; nil when there is none
+	moreTimeRevision int64              // its revision
+	alertAt          time.Time          // the alert that it granted, wall clock; zero if unknown
 
 	delivering                          bool // a goroutine is informing the holder
 	deliveredRequest, deliveredMoreTime int64

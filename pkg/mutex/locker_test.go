@@ -51,9 +51,9 @@ func lockerIsLost(t *testing.T, test func(t *testing.T, q *fake, c *mutex.Client
 
 func TestLockerReportsALossOnce(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
-		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck")
+		endHold(t, q.etcd, "a", metadata.EndingForced, "ann", "it is stuck")
 		lost := &mutex.LostError{}
-		if err := <-told; !errors.As(err, &lost) || lost.Ending.Why != "it is stuck" {
+		if err := <-told; !errors.As(err, &lost) || lost.Ending.Reason != "it is stuck" {
 			t.Fatalf("reported %v", err)
 		}
 		others := make(chan bool) // of this process
@@ -75,7 +75,7 @@ func TestLockerReportsALossOnce(t *testing.T) {
 
 func TestLockerReportsALossFoundByUnlock(t *testing.T) {
 	lockerIsLost(t, func(t *testing.T, q *fake, _ *mutex.Client, l sync.Locker, told chan error) {
-		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "it is stuck") // which nobody watches yet
+		endHold(t, q.etcd, "a", metadata.EndingForced, "ann", "it is stuck") // which nobody watches yet
 		l.Unlock()
 		select {
 		case err := <-told:

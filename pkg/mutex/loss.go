@@ -33,7 +33,7 @@ func (l *Lock) causeOr(err error) error {
 }
 
 // isHeldIn reports whether the record is that of this hold.
-func (l *Lock) isHeldIn(now *metadata.Document) bool {
+func (l *Lock) isHeldIn(now *metadata.FullRecord) bool {
 	return now.Token == l.held.Token && now.UUID == l.held.UUID
 }
 
@@ -54,7 +54,7 @@ func (l *Lock) runOut() {
 }
 
 // loseRemoved ends the handle because its hold is no longer in etcd, and finds out how the hold ended.
-func (l *Lock) loseRemoved(ctx context.Context, now *metadata.Document) error {
+func (l *Lock) loseRemoved(ctx context.Context, now *metadata.FullRecord) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	lost, err := l.verify(ctx)
@@ -93,7 +93,7 @@ func (c *Client) lost(h locktxn.Hold, r etcdretry.Answer, note, record int) *Los
 // ending returns the ending that operation op read; nil if there is none that says how the hold ended.
 func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
 	for _, kv := range r.Keys(op).Kvs {
-		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil && e.Ended != "" {
+		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil && e.Cause != "" {
 			return &e
 		}
 	}

@@ -23,9 +23,9 @@ func TestHoldEndedByOthersIsALoss(t *testing.T) {
 		return func(t *testing.T, etcd *clientv3.Client) { endHold(t, etcd, "a", ended, by, why) }
 	}
 	queues(t, map[string]end{
-		"a person with a reason": {removed(metadata.EndedForced, "ann", "the host is on fire"),
+		"a person with a reason": {removed(metadata.EndingForced, "ann", "the host is on fire"),
 			`force-unlocked by ann just now: the host is on fire`},
-		"an unlocker": {removed(metadata.EndedAutoUnlocked, "unlocker-1", "auto_unlock_at passed"),
+		"an unlocker": {removed(metadata.EndingAutoUnlocked, "unlocker-1", "auto_unlock_at passed"),
 			`auto-unlocked by unlocker-1 just now: auto_unlock_at passed`},
 		"etcdctl del, without a note": {func(t *testing.T, etcd *clientv3.Client) {
 			etcd.Delete(t.Context(), layout(t).Record("a"), clientv3.WithPrefix())
@@ -64,7 +64,7 @@ func TestLossWhoseNoteCannotBeReadSaysSo(t *testing.T) {
 		l := take(t, q.locks(), "a")
 		time.Sleep(time.Second)   // it is watched now
 		q.loseAnswers.Store(1000) // but not those of watches
-		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake")
+		endHold(t, q.etcd, "a", metadata.EndingForced, "ann", "a mistake")
 		ends(t, l, time.Second+250*time.Millisecond) // when it gives up reading why
 		want := `lock "a" was lost: its record is gone; etcd did not say in time who removed it`
 		if cause := context.Cause(l.Context()); cause.Error() != want {
@@ -85,7 +85,7 @@ func TestAliveOfAReplacedHoldIsALoss(t *testing.T) {
 func TestDoReportsALossDuringItsFunction(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		err := q.locks().Do(t.Context(), "a", func(ctx context.Context) error {
-			endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake")
+			endHold(t, q.etcd, "a", metadata.EndingForced, "ann", "a mistake")
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), mutex.ErrNotHeld) {
 				t.Errorf("the cause is %v", context.Cause(ctx))
@@ -114,7 +114,7 @@ func TestAliveAndUnlockNoticeTheLossOfAShortHold(t *testing.T) {
 	}, func(t *testing.T, q *fake, act func(*mutex.Lock) error) { // it is so short that nobody watches it yet
 		locks := q.locks()
 		l := take(t, locks, "a")
-		endHold(t, q.etcd, "a", metadata.EndedForced, "ann", "a mistake")
+		endHold(t, q.etcd, "a", metadata.EndingForced, "ann", "a mistake")
 		take(t, locks, "a", mutex.Owner("another"))
 		lost, ok := errors.AsType[*mutex.LostError](act(l))
 		if !ok || !lost.Certain || lost.Ending == nil || lost.Ending.By != "ann" || lost.Holder == nil ||
@@ -126,20 +126,20 @@ func TestAliveAndUnlockNoticeTheLossOfAShortHold(t *testing.T) {
 
 func TestRefusalMessages(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	by := func(owner string, alert, autoUnlock time.Duration) metadata.Document {
-		return metadata.Document{Record: metadata.Record{Token: 7, Holder: metadata.Holder{Owner: owner},
+	by := func(owner string, alert, autoUnlock time.Duration) metadata.FullRecord {
+		return metadata.FullRecord{Record: metadata.Record{Token: 7, Identity: metadata.Identity{Owner: owner},
 			AlertAt: now.Add(alert), AutoUnlockAt: now.Add(autoUnlock)}}
 	}
 	told := by("a", 10*time.Minute, 2*time.Hour)
 	told.Hostname, told.PID = "h", 7
 	told.Purpose, told.LockedAt = "x", now.Add(-10*time.Minute)
 	reader := by("r", time.Minute, 2*time.Minute)
-	reader.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsShared}
-	several := []metadata.Document{by("a", time.Hour, 3*time.Hour), by("b", time.Hour, 2*time.Hour),
+	reader.Attributes = map[string]any{metadata.AttributeKind: metadata.KindShared}
+	several := []metadata.FullRecord{by("a", time.Hour, 3*time.Hour), by("b", time.Hour, 2*time.Hour),
 		by("c", time.Hour, 4*time.Hour)}
 	five := append(several, by("d", time.Hour, 5*time.Hour), by("e", time.Hour, 6*time.Hour))
-	delay := &metadata.Delay{Owner: "a", Hostname: "h", At: metadata.Time{Time: now}, Seconds: 60, Leased: true}
-	odd := metadata.Document{Record: metadata.Record{Token: 7, Holder: metadata.Holder{Owner: "\x1b[31m\n\u202e",
+	delay := &metadata.LockDelay{Owner: "a", Hostname: "h", At: metadata.Time{Time: now}, Seconds: 60, Leased: true}
+	odd := metadata.FullRecord{Record: metadata.Record{Token: 7, Identity: metadata.Identity{Owner: "\x1b[31m\n\u202e",
 		Hostname: strings.Repeat("h", 9999), Purpose: "\"\n"}}}
 	for _, c := range []struct {
 		e    mutex.HeldError
@@ -161,23 +161,23 @@ func TestRefusalMessages(t *testing.T) {
 		{mutex.HeldError{Position: 2}, `lock "l" is free, but others queue for it; position 2 in the queue`},
 		{mutex.HeldError{Delay: delay}, `nobody holds lock "l"; a lock delay after the hold of a on h lasts until ` +
 			`2027-01-15T08:01:00Z, in 60 seconds`},
-		{mutex.HeldError{Delay: &metadata.Delay{Unreadable: true}},
+		{mutex.HeldError{Delay: &metadata.LockDelay{Unreadable: true}},
 			`nobody holds lock "l"; a lock delay stands until an operator ends it`},
-		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: five, Limit: 5, Weight: 1, CallSite: "x.go:7"},
+		{mutex.HeldError{Kind: metadata.KindSemaphore, Holders: five, Limit: 5, Weight: 1, CallSite: "x.go:7"},
 			`semaphore "l": 0 of 5 permits free, 1 wanted; held by a, b, c and 2 others; ` +
 				`the first of them is auto-unlocked in 2 hours`},
-		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: several[:1], Limit: 2, Free: 1, Weight: 1},
+		{mutex.HeldError{Kind: metadata.KindSemaphore, Holders: several[:1], Limit: 2, Free: 1, Weight: 1},
 			`semaphore "l": 1 of 2 permits free, but others queue for them`},
-		{mutex.HeldError{Kind: metadata.HoldsPermits, Holders: several[:1], Limit: 2, Free: 1, Weight: 2, Delay: delay},
+		{mutex.HeldError{Kind: metadata.KindSemaphore, Holders: several[:1], Limit: 2, Free: 1, Weight: 2, Delay: delay},
 			`semaphore "l": 1 of 2 permits free, 2 wanted; held by a; alert in 60 minutes, auto-unlock in 3 hours; ` +
 				`a lock delay after the hold of a on h lasts until 2027-01-15T08:01:00Z, in 60 seconds`},
-		{mutex.HeldError{Kind: metadata.HoldsShared, Holders: []metadata.Document{reader}},
+		{mutex.HeldError{Kind: metadata.KindShared, Holders: []metadata.FullRecord{reader}},
 			`lock "l" is read by r; alert in 60 seconds, auto-unlock in 2 minutes, but others queue for it`},
-		{mutex.HeldError{Kind: metadata.HoldsExclusive, Holders: []metadata.Document{reader, several[1]}},
+		{mutex.HeldError{Kind: metadata.KindExclusive, Holders: []metadata.FullRecord{reader, several[1]}},
 			`lock "l" is read by r and b; the first of them is auto-unlocked in 2 minutes`},
-		{mutex.HeldError{Kind: metadata.HoldsExclusive, Delay: delay}, `nobody holds lock "l"; a lock delay after ` +
+		{mutex.HeldError{Kind: metadata.KindExclusive, Delay: delay}, `nobody holds lock "l"; a lock delay after ` +
 			`the hold of a on h lasts until 2027-01-15T08:01:00Z, in 60 seconds`},
-		{mutex.HeldError{Kind: metadata.HoldsExclusive}, `lock "l" is free, but others queue for it`},
+		{mutex.HeldError{Kind: metadata.KindExclusive}, `lock "l" is free, but others queue for it`},
 	} {
 		c.e.Name = "l"
 		c.e.At = now
@@ -185,7 +185,7 @@ func TestRefusalMessages(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
-	asked := &mutex.FinishRequestError{Name: "l", Request: metadata.Request{By: "\x1b[2J",
+	asked := &mutex.FinishRequestError{Name: "l", Request: metadata.FinishRequest{By: "\x1b[2J",
 		Reason: strings.Repeat("\u202e\n", 300)}}
 	if said := asked.Error(); strings.ContainsAny(said, "\n\x1b\u202e") || len(said) > 2000 {
 		t.Errorf("%q", said)

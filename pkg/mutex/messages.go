@@ -42,7 +42,7 @@ func (l *Lock) FinishRequested() <-chan struct{} {
 
 // FinishRequest returns the latest request to finish; nil if there is none. Its texts are whatever its writer wrote:
 // escape them, or show a [FinishRequestError], which does.
-func (l *Lock) FinishRequest() *metadata.Request {
+func (l *Lock) FinishRequest() *metadata.FinishRequest {
 	if l.hasNoHold() {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (l *Lock) FinishRequest() *metadata.Request {
 }
 
 // MoreTime returns what an operator last gave this hold, by whom and why; nil if nobody gave it more time.
-func (l *Lock) MoreTime() *metadata.Extension {
+func (l *Lock) MoreTime() *metadata.MoreTime {
 	if l.hasNoHold() {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (g *Locks) FinishRequested() <-chan struct{} {
 }
 
 // FinishRequest returns the latest [Lock.FinishRequest] of any of the locks.
-func (g *Locks) FinishRequest() *metadata.Request {
+func (g *Locks) FinishRequest() *metadata.FinishRequest {
 	if g == nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (l *Lock) members() []*Lock {
 }
 
 // latestRequest returns the latest request to one of these handles, and which handle; nil if there is none.
-func latestRequest(locks []*Lock) (whom *Lock, request *metadata.Request) {
+func latestRequest(locks []*Lock) (whom *Lock, request *metadata.FinishRequest) {
 	latest := int64(0)
 	for _, l := range locks {
 		l.mu.Lock()
@@ -191,21 +191,21 @@ func (l *Lock) learn(fields []metadata.Field) {
 }
 
 // decode reads some fields of the hold's record.
-func (l *Lock) decode(fields []metadata.Field) metadata.Document {
+func (l *Lock) decode(fields []metadata.Field) metadata.FullRecord {
 	return metadata.Decode(l.held.Lock, append(fields, metadata.Field{Name: metadata.FieldUUID, Value: l.held.UUID,
 		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
 }
 
 // learnAll takes over what others wrote into the record. The document does not have a request or extension that cannot
 // be read or is meant for another hold.
-func (l *Lock) learnAll(doc *metadata.Document) {
+func (l *Lock) learnAll(doc *metadata.FullRecord) {
 	l.mu.Lock()
 	if l.cause != nil {
 		l.mu.Unlock()
 		return
 	}
-	if doc.Asked != nil {
-		l.takeFinishRequest(doc.Asked, writtenAt(doc, metadata.FieldAsked))
+	if doc.FinishRequest != nil {
+		l.takeFinishRequest(doc.FinishRequest, writtenAt(doc, metadata.FieldAsked))
 	}
 	by := l.takeMoreTime(doc)
 	l.postpone(doc.AutoUnlockAt, by)
@@ -222,7 +222,7 @@ func (l *Lock) learnAll(doc *metadata.Document) {
 }
 
 // takeFinishRequest takes over a request with this revision. The caller holds mu.
-func (l *Lock) takeFinishRequest(r *metadata.Request, revision int64) {
+func (l *Lock) takeFinishRequest(r *metadata.FinishRequest, revision int64) {
 	m := l.ensureMessages()
 	if revision <= m.requestRevision {
 		return
@@ -235,8 +235,8 @@ func (l *Lock) takeFinishRequest(r *metadata.Request, revision int64) {
 }
 
 // takeMoreTime takes over an extension and returns it if it wrote the auto-unlock in the record. The caller holds mu.
-func (l *Lock) takeMoreTime(doc *metadata.Document) *metadata.Extension {
-	e := doc.Extended
+func (l *Lock) takeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
+	e := doc.MoreTime
 	if e == nil {
 		return nil
 	}
@@ -260,7 +260,7 @@ func (l *Lock) takeMoreTime(doc *metadata.Document) *metadata.Extension {
 }
 
 // writtenAt returns the mod revision of a field; 0 if the record does not have it.
-func writtenAt(doc *metadata.Document, field string) int64 {
+func writtenAt(doc *metadata.FullRecord, field string) int64 {
 	for _, f := range doc.Fields {
 		if f.Name == field {
 			return f.ModRevision
@@ -294,7 +294,7 @@ func (l *Lock) deliver() {
 	}
 }
 
-func (l *Lock) notifyFinishRequest(r *metadata.Request) {
+func (l *Lock) notifyFinishRequest(r *metadata.FinishRequest) {
 	l.c.log(slog.LevelInfo, "asked to finish", l.logAttributes(slog.String("by", plain(r.By)),
 		slog.String("source", plain(r.Source)), slog.String("reason", plain(r.Reason)))...)
 	if hook := l.c.opts.Hooks.FinishRequested; hook != nil {
@@ -305,7 +305,7 @@ func (l *Lock) notifyFinishRequest(r *metadata.Request) {
 	}
 }
 
-func (l *Lock) notifyMoreTime(e *metadata.Extension) {
+func (l *Lock) notifyMoreTime(e *metadata.MoreTime) {
 	l.c.log(slog.LevelInfo, "given more time", l.logAttributes(slog.String("by", plain(e.By)),
 		slog.String("reason", plain(e.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
 	if hook := l.c.opts.Hooks.MoreTimeGiven; hook != nil {

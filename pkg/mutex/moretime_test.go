@@ -47,7 +47,7 @@ func TestHolderUsesGrantedTime(t *testing.T) {
 		give(t, f, 30*time.Minute, 0)
 		synctest.Wait()
 		if e := l.MoreTime(); e == nil || e.By != "ann" || e.Reason != "the disk is slow" ||
-			e.Given() != 30*time.Minute {
+			e.Duration() != 30*time.Minute {
 			t.Errorf("by %+v", e)
 		}
 		if len(told) != 1 || told[0].Lock != l || told[0].MoreTime.By != "ann" {
@@ -87,7 +87,7 @@ func TestGrantedTimeIsNeverReduced(t *testing.T) {
 				t.Errorf("step %d takes back: alert in %v, auto-unlock in %v", i, time.Until(now.AlertAt),
 					time.Until(now.AutoUnlockAt))
 			}
-			if d := passed() + time.Until(l.Deadline()); d < 39*time.Minute || now.Extended == nil ||
+			if d := passed() + time.Until(l.Deadline()); d < 39*time.Minute || now.MoreTime == nil ||
 				now.Alive == nil || !now.Alive.At.Equal(time.Now()) {
 				t.Errorf("step %d: its deadline is after %v, %+v", i, d, now.Alive)
 			}
@@ -123,7 +123,7 @@ func TestHolderDisputesItsDeathDuringGrantedTime(t *testing.T) {
 			time.Sleep(5*time.Minute + time.Second) // between two heartbeats
 			give(t, f, time.Hour, 0)
 			granted := read(t, f.etcd, "a").AutoUnlockAt
-			death := metadata.Statement{Lock: "a", UUID: l.UUID(), Token: l.Token(), Cause: metadata.CauseProcessEnded}
+			death := metadata.Statement{Name: "a", UUID: l.UUID(), Token: l.Token(), Cause: metadata.CauseProcessEnded}
 			death.Revision = f.put("/mutexes/.deaths/"+l.UUID(), protocol.Marshal(death))
 			time.Sleep(5 * time.Minute)
 			if opts == nil {

@@ -39,9 +39,9 @@ type Option func(*settings)
 
 type settings struct {
 	lock             string
-	together         []string        // the locks that are taken at once, see ForLock
-	forLock          bool            // the options of ForLock are being applied
-	holder           metadata.Holder // without the process, which the client knows
+	together         []string          // the locks that are taken at once, see ForLock
+	forLock          bool              // the options of ForLock are being applied
+	holder           metadata.Identity // without the process, which the client knows
 	alertAfter       time.Duration
 	autoUnlockAfter  time.Duration
 	safetyMargin     time.Duration
@@ -54,7 +54,7 @@ type settings struct {
 	detached         bool // the hold outlives the process
 	onBehalfOfHolder bool // an adoption that leaves the hold to its holder
 	onWait           func(Waiting)
-	onFinishRequest  func(metadata.Request)
+	onFinishRequest  func(metadata.FinishRequest)
 	askToFinish      string // why the holder is asked to finish; empty if it is not
 	kind             kind
 	only             []clientv3.Cmp // the caller's conditions and writes, see If and Then
@@ -171,7 +171,7 @@ func AskToFinish(reason string) Option {
 // again for each later request. The calls are sequential, in a separate goroutine, and may continue for a short while
 // after the lock is released. The texts of the request are whatever its writer wrote: escape them. See
 // [Lock.FinishRequested].
-func OnFinishRequest(f func(metadata.Request)) Option {
+func OnFinishRequest(f func(metadata.FinishRequest)) Option {
 	return func(s *settings) { s.onFinishRequest = f }
 }
 
@@ -182,12 +182,12 @@ type Waiting struct {
 
 	// Holder is the record of the holder; its Token is 0 if there is none. Its text is whatever the holder's client
 	// wrote: escape it. Holders are all holders of a lock that several can hold, the oldest first.
-	Holder  metadata.Document
-	Holders []metadata.Document
+	Holder  metadata.FullRecord
+	Holders []metadata.FullRecord
 
 	// Delay is the lock delay that keeps other clients from taking the lock; nil if there is none. Of several it is the
 	// last to end.
-	Delay *metadata.Delay
+	Delay *metadata.LockDelay
 
 	Since time.Time // when the wait began, wall clock
 	At    time.Time // of this state, wall clock
@@ -208,7 +208,7 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // Each holder has its own record, named after the lock, # and the lowest free number: [Lock.Name] is "pool#2".
 func Semaphore(limit int) Option {
 	return func(s *settings) {
-		s.kind.name, s.kind.limit = metadata.HoldsPermits, limit
+		s.kind.name, s.kind.limit = metadata.KindSemaphore, limit
 		s.kind.options = append(s.kind.options, "Semaphore")
 		if limit < 1 || limit > MaxLimit {
 			s.problems = append(s.problems, fmt.Errorf("the limit of Semaphore is %d: it must be between 1 and %d",
@@ -234,7 +234,7 @@ func Weight(permits int) Option {
 // Each reader has its own record, named after the lock, # and a number: [Lock.Name] is "catalogue#2".
 func Shared() Option {
 	return func(s *settings) {
-		s.kind.name = metadata.HoldsShared
+		s.kind.name = metadata.KindShared
 		s.kind.options = append(s.kind.options, "Shared")
 	}
 }
@@ -243,7 +243,7 @@ func Shared() Option {
 // same name is not exclusive: it ignores the shares of the lock.
 func Exclusive() Option {
 	return func(s *settings) {
-		s.kind.name = metadata.HoldsExclusive
+		s.kind.name = metadata.KindExclusive
 		s.kind.options = append(s.kind.options, "Exclusive")
 	}
 }
@@ -272,7 +272,7 @@ func Then(writes ...clientv3.Op) Option {
 
 // newSettings applies the options in order, fills in the defaults and refuses contradictions.
 func newSettings(lock, owner string, options ...[]Option) (settings, error) {
-	s := settings{lock: lock, holder: metadata.Holder{Owner: owner}, backtraceDepth: DefaultBacktraceDepth}
+	s := settings{lock: lock, holder: metadata.Identity{Owner: owner}, backtraceDepth: DefaultBacktraceDepth}
 	s.apply(slices.Concat(options...))
 	if err := errors.Join(s.problems...); err != nil {
 		return s, err

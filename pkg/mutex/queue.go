@@ -111,7 +111,7 @@ func (a *acquisition) joinQueue(ctx context.Context, p proposal) (err error) {
 
 // prepareTicket makes the ticket that others see, before any request that may put it.
 func (a *acquisition) prepareTicket(ctx context.Context, p proposal) {
-	t := metadata.Ticket{UUID: a.draft.UUID, Holder: a.draft.Holder, Since: metadata.Time{Time: p.wall}}
+	t := metadata.Ticket{UUID: a.draft.UUID, Identity: a.draft.Identity, Since: metadata.Time{Time: p.wall}}
 	if end, ok := ctx.Deadline(); ok {
 		t.TimeoutAt = metadata.Time{Time: p.wall.Add(end.Sub(p.monotonic))}
 	}

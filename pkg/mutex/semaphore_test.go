@@ -104,7 +104,7 @@ func TestNoAcquisitionWithinALockDelay(t *testing.T) {
 			t.Errorf("the record says %+v", d.Record)
 		}
 		waiters := []*waiter{q.wait(q.locks()), q.wait(c), q.wait(q.locks())}
-		endHold(t, q.etcd, "a", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
+		endHold(t, q.etcd, "a", metadata.EndingAutoUnlocked, "unlocker-1", "a test")
 
 		if held := refused(t, c, "a"); held.Holder.Token != 0 || held.Delay == nil ||
 			held.Delay.UUID != former.UUID() || held.Delay.Purpose != "the invoices" || held.Delay.Seconds != 3600 {
@@ -130,10 +130,10 @@ func TestWaitersOfEveryKindRespectTheDelay(t *testing.T) {
 		"a writer": mutex.Exclusive(),
 	}, func(t *testing.T, q *fake, o mutex.Option) {
 		take(t, q.locks(), "a", mutex.LockDelay(time.Hour), mutex.Exclusive())
-		endHold(t, q.etcd, "a", metadata.EndedForced, "unlocker-1", "a test")
+		endHold(t, q.etcd, "a", metadata.EndingForced, "unlocker-1", "a test")
 		told := make(chan mutex.Waiting, 100)
 		got := waits(t, q.locks(), o, mutex.OnWait(func(w mutex.Waiting) { told <- w }))
-		if w := <-told; w.Since.IsZero() || w.Delay == nil || w.Delay.Ended != metadata.EndedForced ||
+		if w := <-told; w.Since.IsZero() || w.Delay == nil || w.Delay.Cause != metadata.EndingForced ||
 			w.Holder.Token != 0 {
 			t.Errorf("it waits for %+v", w)
 		}
@@ -153,15 +153,15 @@ func TestPermitsInADelayCountAsTaken(t *testing.T) {
 		semaphore := mutex.Semaphore(4)
 		take(t, c, "a", semaphore, mutex.Weight(2), mutex.LockDelay(time.Hour))
 		take(t, c, "a", semaphore)
-		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
+		endHold(t, q.etcd, "a#1", metadata.EndingAutoUnlocked, "unlocker-1", "a test")
 		third := take(t, c, "a", semaphore)
 		if third.Name() != "a#3" {
 			t.Errorf("the third permit is %s, while #1 is in its delay", third.Name())
 		}
-		if held := refused(t, c, "a", semaphore); held.Kind != metadata.HoldsPermits || held.Free != 0 ||
+		if held := refused(t, c, "a", semaphore); held.Kind != metadata.KindSemaphore || held.Free != 0 ||
 			held.Limit != 4 || held.Weight != 1 || len(held.Holders) != 2 ||
 			held.Holder.Token != held.Holders[0].Token || held.Delay == nil || held.Delay.Permits != 2 ||
-			held.Delay.Lock != "a#1" {
+			held.Delay.Name != "a#1" {
 			t.Errorf("told %+v", held)
 		}
 		w := q.wait(q.locks(), semaphore, mutex.Weight(2))
@@ -182,7 +182,7 @@ func TestReadersDelayBlocksWritersNotReaders(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
 		take(t, c, "a", mutex.Shared(), mutex.LockDelay(time.Hour))
-		endHold(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "unlocker-1", "a test")
+		endHold(t, q.etcd, "a#1", metadata.EndingAutoUnlocked, "unlocker-1", "a test")
 		if held := refused(t, c, "a", mutex.Exclusive()); held.Delay == nil || held.Holder.Token != 0 {
 			t.Errorf("a writer got %v", held)
 		}
@@ -221,7 +221,7 @@ func TestLockWithoutADelay(t *testing.T) {
 			time.Second: mutex.LockDelay(time.Second)} {
 			l := take(t, c, "a", o)
 			doc := read(t, q.etcd, "a")
-			if got := doc.DelayOf(time.Minute); got != want {
+			if got := doc.EffectiveLockDelay(time.Minute); got != want {
 				t.Errorf("where the default is a minute: %v, want %v", got, want)
 			}
 			unlock(t, l)

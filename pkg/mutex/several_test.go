@@ -125,11 +125,11 @@ func TestGroupLosesOneLockBeforeALostAnswer(t *testing.T) {
 		"the last, and another has it":  {lock: "b", another: true},
 	}, func(t *testing.T, f *fake, locks *mutex.Client, c removal) {
 		f.loseAnswers.Store(1)
-		var taken metadata.Document
+		var taken metadata.FullRecord
 		time.AfterFunc(time.Second, func() {
 			if taken = read(t, f.etcd, c.lock); c.forced {
 				f.put(layout(t).History(taken.UUID), protocol.Marshal(metadata.NewEnding(&taken.Record,
-					metadata.EndedForced, "ann", "stuck", time.Now())))
+					metadata.EndingForced, "ann", "stuck", time.Now())))
 			}
 			f.delete(layout(t).Record(c.lock))
 			if c.another {

@@ -155,15 +155,15 @@ func (v *waitStatus) read(r etcdretry.Answer) {
 	}
 }
 
-func delayRevision(d *metadata.Delay) int64 {
+func delayRevision(d *metadata.LockDelay) int64 {
 	if d == nil {
 		return 0
 	}
 	return d.Revision
 }
 
-func sameHolds(a, b []metadata.Document) bool {
-	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
+func sameHolds(a, b []metadata.FullRecord) bool {
+	return slices.EqualFunc(a, b, func(x, y metadata.FullRecord) bool { return x.Token == y.Token })
 }
 
 // holderAsker asks holders to finish for a wait with [AskToFinish]. Without a reason it asks nobody.
@@ -184,10 +184,10 @@ func (u *holderAsker) ask(ctx context.Context, w Waiting) {
 	}
 	present := w.Holders
 	if len(present) == 0 && w.Holder.Token != 0 {
-		present = []metadata.Document{w.Holder}
+		present = []metadata.FullRecord{w.Holder}
 	}
 	u.asked = slices.DeleteFunc(u.asked, func(uuid string) bool {
-		return !slices.ContainsFunc(present, func(d metadata.Document) bool { return d.UUID == uuid })
+		return !slices.ContainsFunc(present, func(d metadata.FullRecord) bool { return d.UUID == uuid })
 	})
 	ctx, cancel := context.WithTimeout(ctx, u.c.opts.RequestTimeout)
 	defer cancel()
@@ -200,8 +200,8 @@ func (u *holderAsker) ask(ctx context.Context, w Waiting) {
 
 // askOne asks one holder. It reports whether that is settled: etcd accepted or refused the request, or the holder had
 // already been asked.
-func (u *holderAsker) askOne(ctx context.Context, d *metadata.Document) bool {
-	r := metadata.Request{UUID: d.UUID, Token: d.Token, By: u.by, Source: metadata.SourceWaiter,
+func (u *holderAsker) askOne(ctx context.Context, d *metadata.FullRecord) bool {
+	r := metadata.FinishRequest{UUID: d.UUID, Token: d.Token, By: u.by, Source: metadata.SourceWaiter,
 		At: metadata.Time{Time: u.c.wall()}, Reason: u.reason}
 	shorten(&r)
 	_, err := u.c.retry.Send(ctx, locktxn.PutFinishRequestOnce(u.c.layout, d.Name, r))
@@ -217,7 +217,7 @@ func (u *holderAsker) askOne(ctx context.Context, d *metadata.Document) bool {
 }
 
 // shorten clips the texts of a request that its readers would refuse as too large.
-func shorten(r *metadata.Request) {
+func shorten(r *metadata.FinishRequest) {
 	for limit := metadata.MaxTextBytes; len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes; limit /= 2 {
 		r.By = text.Clip(r.By, limit)
 		r.Reason = text.Clip(r.Reason, limit)

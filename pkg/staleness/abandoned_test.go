@@ -11,13 +11,13 @@ import (
 // dead attaches a proof of the holder's death, first seen at that moment.
 func dead(seen time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) {
-		r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
+		r.Heed(&metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
 			Revision: 9, Seen: seen}, nil)
 	}
 }
 
 func suspected(r *metadata.Record) {
-	r.Heed(nil, &metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CausePodDeleted})
+	r.Heed(nil, &metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CausePodDeleted})
 }
 
 // disputed is a holder that called alive after its death was stated.

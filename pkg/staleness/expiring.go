@@ -20,7 +20,7 @@ func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
 		return time.Time{}
 	}
 	near := maxExpiring
-	if written := r.Written(); !written.IsZero() {
+	if written := r.DeadlinesWrittenAt(); !written.IsZero() {
 		near = max(0, min(near, v.AutoUnlockAt.Sub(written)/expiringShare))
 	}
 	at := v.AutoUnlockAt.Add(-near)

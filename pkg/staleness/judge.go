@@ -97,7 +97,7 @@ func deadlinesInEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 	if r.Misplaced { // no unlocker can act on its deadlines
 		return deadlines{recordMalformed: true}
 	}
-	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed(), proven: r.Proven(),
+	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed(), proven: r.ProvenDead(),
 		clockOff: clockOff(r, p, now)}
 	switch {
 	case d.clockOff > 0 && !d.alert.IsZero():
@@ -188,7 +188,7 @@ func clockOff(r *metadata.Record, p Policy, now Moment) time.Duration {
 	switch behind := -ahead; {
 	case ahead > 0:
 		return rounded
-	case seen != 0 && (seen-behind >= r.Seen.Followed || behind >= r.AutoUnlockAt.Sub(r.Written())):
+	case seen != 0 && (seen-behind >= r.Seen.Followed || behind >= r.AutoUnlockAt.Sub(r.DeadlinesWrittenAt())):
 		return rounded
 	}
 	return 0
@@ -197,7 +197,7 @@ func clockOff(r *metadata.Record, p Policy, now Moment) time.Duration {
 // clockAhead returns by how much the holder's time of writing the record is after our time of its arrival; negative =
 // before; 0 if either is unknown.
 func clockAhead(r *metadata.Record, now Moment) time.Duration {
-	written := r.Written()
+	written := r.DeadlinesWrittenAt()
 	seen := r.Seen.Changed
 	if r.Seen.Arrived != 0 {
 		seen = r.Seen.Arrived

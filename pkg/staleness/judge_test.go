@@ -91,7 +91,7 @@ func TestJudge(t *testing.T) {
 			verdict(Malformed, alert, unlock, unlock)},
 		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, verdict(Expired, alert, unlock, never)},
 		{"other problems change nothing", lock(func(r *metadata.Record) {
-			r.Problems = []metadata.Problem{{Field: "locked_at", Reason: metadata.ReasonBadTime}}
+			r.Problems = []metadata.Problem{{Field: "locked_at", Kind: metadata.ProblemBadTime}}
 		}), plain, 0, verdict(Held, alert, unlock, alert)},
 	} {
 		t.Run(c.name, func(t *testing.T) {

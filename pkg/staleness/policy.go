@@ -70,22 +70,22 @@ func (p Policy) Check() error {
 
 // ToPresence returns the policy as an unlocker's presence record announces it, with the names that the unlocker
 // excludes.
-func (p Policy) ToPresence(exclude []string) *metadata.Sweep {
-	s := &metadata.Sweep{
+func (p Policy) ToPresence(exclude []string) *metadata.RemovalPolicy {
+	s := &metadata.RemovalPolicy{
 		ClockSkew: metadata.Seconds(p.ClockSkew), MinWarning: metadata.Seconds(p.MinWarning),
 		DefaultAlertAfter:      metadata.Seconds(p.DefaultAlertAfter),
 		DefaultAutoUnlockAfter: metadata.Seconds(p.DefaultAutoUnlockAfter),
-		Abandoned:              metadata.SweepReport, AbandonedGrace: metadata.Seconds(p.AbandonedGrace),
+		Abandoned:              metadata.AbandonedReport, AbandonedGrace: metadata.Seconds(p.AbandonedGrace),
 		LockDelay: metadata.Seconds(p.LockDelay), Exclude: append([]string{}, exclude...),
 	}
 	if p.UnlockAbandoned {
-		s.Abandoned = metadata.SweepUnlock
+		s.Abandoned = metadata.AbandonedUnlock
 	}
 	return s
 }
 
 // FromPresence returns the policy that an unlocker announced; ok is false if it announced no valid one.
-func FromPresence(s *metadata.Sweep) (p Policy, ok bool) {
+func FromPresence(s *metadata.RemovalPolicy) (p Policy, ok bool) {
 	if s == nil {
 		return Policy{}, false
 	}
@@ -93,7 +93,7 @@ func FromPresence(s *metadata.Sweep) (p Policy, ok bool) {
 		ClockSkew: time.Duration(s.ClockSkew), MinWarning: time.Duration(s.MinWarning),
 		DefaultAlertAfter:      time.Duration(s.DefaultAlertAfter),
 		DefaultAutoUnlockAfter: time.Duration(s.DefaultAutoUnlockAfter),
-		UnlockAbandoned:        s.Abandoned == metadata.SweepUnlock,
+		UnlockAbandoned:        s.Abandoned == metadata.AbandonedUnlock,
 		AbandonedGrace:         time.Duration(s.AbandonedGrace), LockDelay: time.Duration(s.LockDelay),
 	}
 	if p.Check() != nil {

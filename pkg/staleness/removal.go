@@ -150,7 +150,7 @@ func safeFrom(r *metadata.Record, d deadlines, clock ClockStatus) time.Duration 
 	if !ok {
 		return Never
 	}
-	if r.Extended != nil && r.Seen.Arrived != 0 {
+	if r.MoreTime != nil && r.Seen.Arrived != 0 {
 		return grantedUntil(r) // the last change may be an operator's, which did not restart the time to live
 	}
 	return addOrNever(r.Seen.Changed, ttl)
@@ -158,7 +158,7 @@ func safeFrom(r *metadata.Record, d deadlines, clock ClockStatus) time.Duration 
 
 // timeToLive returns how long the holder asked for when it last wrote its deadline, by its own clock.
 func timeToLive(r *metadata.Record) (time.Duration, bool) {
-	written := r.Written()
+	written := r.DeadlinesWrittenAt()
 	if written.IsZero() {
 		return 0, false
 	}

@@ -53,7 +53,7 @@ func arrivedAt(d time.Duration) func(*metadata.Record) {
 // givenAt returns a record whose last change was an operator giving more time.
 func givenAt(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) {
-		r.Extended = &metadata.Extension{By: "ann"}
+		r.MoreTime = &metadata.MoreTime{By: "ann"}
 		r.Seen.Changed = d
 	}
 }

@@ -55,7 +55,7 @@ func addRecord(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 }
 
 func statement(st *metadata.Statement) *zerolog.Event {
-	e := zerolog.Dict().Str("cause", text.Visible(st.Cause)).Str("how", text.Visible(st.How)).
+	e := zerolog.Dict().Str("cause", text.Visible(st.Cause)).Str("how", text.Visible(st.Reason)).
 		Str("witness", text.Visible(st.Witness)).Str("by", text.Visible(st.By))
 	addTime(e, "at", protocol.EndedAt(st))
 	if st.ExitCode != nil {
@@ -85,7 +85,7 @@ func (s *Sweeper) why(r *metadata.Record, proof bool, now staleness.Moment) stri
 			text.Visible(r.Death.By))
 	}
 	why := s.whyOverdue(r, now)
-	if r.Proven() {
+	if r.ProvenDead() {
 		why += "; " + protocol.DescribeStatementUTC(r.Death)
 	}
 	return why

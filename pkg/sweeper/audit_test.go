@@ -22,9 +22,9 @@ func TestAuditLineHasTheWholeRecord(t *testing.T) {
 		s.take("billing/invoice/42", time.Minute, 2*time.Minute, func(r *metadata.Record) {
 			r.Alive = &metadata.Alive{At: r.LockedAt.Add(time.Second), Progress: "3 of 4"}
 			r.Attributes = map[string]any{"queue": "night", "shard": json.Number("7"), "retry": true}
-			r.Problems = []metadata.Problem{{Field: "pid", Reason: metadata.ReasonBadValue, Text: "no number"}}
-			r.Suspicion = &metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: "lost",
-				How: "it is away", Witness: "kubernetes", By: "w-1", ExitCode: new(int), Signal: "KILL",
+			r.Problems = []metadata.Problem{{Field: "pid", Kind: metadata.ProblemBadValue, Text: "no number"}}
+			r.Suspicion = &metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: "lost",
+				Reason: "it is away", Witness: "kubernetes", By: "w-1", ExitCode: new(int), Signal: "KILL",
 				Detail: "OOMKilled"}
 		})
 		r := s.locks["billing/invoice/42"]
@@ -50,7 +50,7 @@ func TestAuditLineHasTheWholeRecord(t *testing.T) {
 		if got, want := fmt.Sprint(lines[0]), fmt.Sprint(want); got != want {
 			t.Errorf("\n got %s\nwant %s", got, want)
 		}
-		if why := s.endings[r.Name].Why; why != want["reason"] {
+		if why := s.endings[r.Name].Reason; why != want["reason"] {
 			t.Errorf("the history says %q, the log %q", why, want["reason"])
 		}
 	})
@@ -67,7 +67,7 @@ func TestHostileRecordsCannotForgeTheLog(t *testing.T) {
 			r.Purpose = hostile
 			r.Alive = &metadata.Alive{Progress: hostile}
 			r.Attributes = map[string]any{hostile: hostile}
-			r.Problems = []metadata.Problem{{Field: hostile, Reason: metadata.ReasonBadValue, Text: hostile}}
+			r.Problems = []metadata.Problem{{Field: hostile, Kind: metadata.ProblemBadValue, Text: hostile}}
 		})
 		s.broken[hostile] = fmt.Errorf("etcd says: %s", hostile)
 		s.wait(3 * time.Minute)

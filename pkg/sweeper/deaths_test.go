@@ -23,7 +23,7 @@ func TestAbandonedLockIsRemovedAfterTheGrace(t *testing.T) {
 			want := fmt.Sprintf("its container ended at %s with exit code 137 (OOMKilled), "+
 				"according to the witness w-1",
 				stated.Add(-40*time.Second).UTC().Format(time.RFC3339))
-			if got := s.endings["a"]; got.Ended != metadata.EndedAbandoned || got.Why != want || got.By != n.id {
+			if got := s.endings["a"]; got.Cause != metadata.EndingAbandoned || got.Reason != want || got.By != n.id {
 				t.Errorf("the ending is %+v, want %s", got, want)
 			}
 			for reason, want := range map[string]float64{"abandoned": 1, "deadline": 0} {
@@ -67,7 +67,7 @@ func TestReportedAbandonedLockStaysUntilItsDeadline(t *testing.T) {
 		n.mustLog(t, 1, "the lock is abandoned")
 		s.wait(time.Minute)
 		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
-		if got := s.endings["a"]; got.Ended != metadata.EndedAutoUnlocked {
+		if got := s.endings["a"]; got.Cause != metadata.EndingAutoUnlocked {
 			t.Errorf("the ending is %+v", got)
 		}
 	})

@@ -38,8 +38,8 @@ const (
 type observer struct {
 	cfg     *Config
 	started time.Time
-	sweep   *metadata.Sweep // as the presence record announces it
-	changed chan struct{}   // receives a value when more removals may be allowed
+	sweep   *metadata.RemovalPolicy // as the presence record announces it
+	changed chan struct{}           // receives a value when more removals may be allowed
 
 	removing atomic.Int32 // batches of removals in flight
 

@@ -37,7 +37,7 @@ func (t attempt) isOf(r *metadata.Record) bool {
 }
 
 func proofOf(r *metadata.Record) int64 {
-	if !r.Proven() {
+	if !r.ProvenDead() {
 		return 0
 	}
 	return r.Death.Revision
@@ -182,18 +182,19 @@ func (s *Sweeper) maxPending() int {
 	return maxPendingCommits
 }
 
-// send commits one batch and finishes it even if ctx ends meanwhile. Until its outcome is known, its locks are not tried again.
+// send commits one batch and finishes it even if ctx ends meanwhile. Until its outcome is known, its locks are not tried
+// again.
 func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Moment) {
 	p := pendingCommit{batch: batch, removals: make([]metadata.Removal, len(batch)), done: make(chan commitResult, 1)}
 	for i, d := range batch {
-		ended := metadata.EndedAutoUnlocked
+		ended := metadata.EndingAutoUnlocked
 		if d.proof {
-			ended = metadata.EndedAbandoned
+			ended = metadata.EndingAbandoned
 		}
 		ending := metadata.NewEnding(d.record, ended, s.cfg.ID, s.why(d.record, d.proof, now), now.Wall)
 		p.removals[i] = metadata.Removal{Record: d.record, Ending: ending}
 		if !d.proof {
-			p.removals[i].Delay = d.record.DelayOf(s.cfg.Policy.LockDelay)
+			p.removals[i].Delay = d.record.EffectiveLockDelay(s.cfg.Policy.LockDelay)
 		}
 		s.remember(d.record, s.failures(d.record), staleness.Never)
 	}
@@ -222,7 +223,7 @@ func (s *Sweeper) awaitCommits(limit int) {
 			if len(result.errs) == len(p.batch) {
 				err = result.errs[i]
 			}
-			s.settle(d, p.removals[i].Ending.Why, err, result.at)
+			s.settle(d, p.removals[i].Ending.Reason, err, result.at)
 		}
 	}
 }
@@ -293,7 +294,7 @@ func (s *Sweeper) lookAtDeaths() {
 	}
 	for _, name := range deaths {
 		r := s.cfg.Lock(name)
-		if r == nil || !r.Proven() {
+		if r == nil || !r.ProvenDead() {
 			continue
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)

@@ -263,7 +263,7 @@ func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
 	if err != nil {
 		event = s.cfg.Log.Error().Str("reason", text.Visible(err.Error()))
 	}
-	event.Str("lock", text.Visible(w.Lock)).Str("owner", text.Visible(w.Owner)).
+	event.Str("lock", text.Visible(w.Name)).Str("owner", text.Visible(w.Owner)).
 		Str("hostname", text.Visible(w.Hostname)).Int64("pid", w.PID).
 		Str("uuid", text.Visible(w.UUID)).Int64("revision", w.Revision).
 		Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).

@@ -25,8 +25,8 @@ func TestDeadHoldersLockIsRemovedExactlyWhenDue(t *testing.T) {
 		deadline := time.Now().Add(2 * time.Minute)
 		s.wait(3 * time.Minute)
 		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
-		if got := s.endings["a"]; got.By != n.id || got.Ended != metadata.EndedAutoUnlocked || got.Token == 0 ||
-			!strings.Contains(got.Why, "passed and its holder did not extend it") {
+		if got := s.endings["a"]; got.By != n.id || got.Cause != metadata.EndingAutoUnlocked || got.Token == 0 ||
+			!strings.Contains(got.Reason, "passed and its holder did not extend it") {
 			t.Errorf("the ending is %+v", got)
 		}
 
@@ -94,8 +94,8 @@ func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 			if s.presence[n.id].Mode != string(mode) {
 				t.Errorf("announced %+v", s.presence[n.id])
 			}
-			if p, ok := staleness.FromPresence(s.presence[n.id].Sweep); !ok || p != staleness.DefaultPolicy() {
-				t.Errorf("announced %+v", s.presence[n.id].Sweep)
+			if p, ok := staleness.FromPresence(s.presence[n.id].RemovalPolicy); !ok || p != staleness.DefaultPolicy() {
+				t.Errorf("announced %+v", s.presence[n.id].RemovalPolicy)
 			}
 		}))
 	}
@@ -154,7 +154,7 @@ func TestLockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
 				return
 			}
 			s.mustBeRemovedOnceAt(t, "a", taken.Add(after+skew))
-			if why := s.endings["a"].Why; !strings.Contains(why, "no readable auto_unlock_at") {
+			if why := s.endings["a"].Reason; !strings.Contains(why, "no readable auto_unlock_at") {
 				t.Errorf("why: %s", why)
 			}
 		}))

@@ -33,10 +33,10 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 		t.Run(c.name, simulated(func(t *testing.T, s *store) {
 			start := time.Now()
 			waiters := []metadata.Waiter{
-				{Lock: "a", ID: "patient", Revision: 1},
-				{Lock: "a", ID: "overdue", Revision: 2, Ticket: waits(start, time.Minute)},
-				{Lock: "a", ID: "later", Revision: 3, Ticket: waits(start, 10*time.Hour)},
-				{Lock: "a", ID: "of unknown age", Revision: 4,
+				{Name: "a", ID: "patient", Revision: 1},
+				{Name: "a", ID: "overdue", Revision: 2, Ticket: waits(start, time.Minute)},
+				{Name: "a", ID: "later", Revision: 3, Ticket: waits(start, 10*time.Hour)},
+				{Name: "a", ID: "of unknown age", Revision: 4,
 					Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: start.Add(time.Minute)}}},
 			}
 			removed := map[string]time.Duration{}
@@ -89,7 +89,7 @@ func TestWaiterWithAClockBehindKeepsItsTicket(t *testing.T) {
 			})
 			s.wait(c.queued)
 			began := n.clock()
-			queues = map[string][]metadata.Waiter{"a": {{Lock: "a", ID: "t", Revision: 1, Seen: began,
+			queues = map[string][]metadata.Waiter{"a": {{Name: "a", ID: "t", Revision: 1, Seen: began,
 				Ticket: waits(time.Now().Add(-c.behind), 5*time.Minute)}}}
 			s.wait(time.Hour)
 			if len(removed) != 1 || removed[0] < c.beyond || removed[0] > c.beyond+6*time.Second {
@@ -104,7 +104,7 @@ func overdue(n int) func() map[string][]metadata.Waiter {
 	queues := map[string][]metadata.Waiter{}
 	for i := range n {
 		lock := fmt.Sprint("queue-", i)
-		queues[lock] = []metadata.Waiter{{Lock: lock, ID: "forgotten", Ticket: waits(time.Now(), 0)}}
+		queues[lock] = []metadata.Waiter{{Name: lock, ID: "forgotten", Ticket: waits(time.Now(), 0)}}
 	}
 	return func() map[string][]metadata.Waiter { return queues }
 }

@@ -87,7 +87,7 @@ func (s *store) take(name string, alertAfter, unlockAfter time.Duration, change 
 		s.revision++
 		r := metadata.Record{
 			Name: name, UUID: fmt.Sprintf("4be0643f-1d98-573b-97cd-%012d", s.revision),
-			Holder:   metadata.Holder{Owner: "billing", Hostname: "pod-1", PID: 42, Purpose: "test"},
+			Identity: metadata.Identity{Owner: "billing", Hostname: "pod-1", PID: 42, Purpose: "test"},
 			LockedAt: now, AlertAt: now.Add(alertAfter), AutoUnlockAt: now.Add(unlockAfter),
 			Token: s.revision, Revision: s.revision, DeadlineRevision: s.revision,
 		}
@@ -131,8 +131,8 @@ func (s *store) state(name string) {
 		r := s.locks[name]
 		code := 137
 		st := metadata.Statement{
-			Lock: name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded, ExitCode: &code,
-			Detail: "OOMKilled", How: "the kubelet says so", Witness: metadata.WitnessKubernetes, By: "w-1",
+			Name: name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded, ExitCode: &code,
+			Detail: "OOMKilled", Reason: "the kubelet says so", Witness: metadata.WitnessKubernetes, By: "w-1",
 			EndedAt: metadata.Time{Time: time.Now().Add(-40 * time.Second)}, Revision: s.revision,
 		}
 		r.Heed(&st, nil)
@@ -182,7 +182,7 @@ func (s *store) removeOne(r metadata.Removal) error {
 		return s.broken[r.Record.Name]
 	case !held || now.Token != r.Record.Token || now.DeadlineRevision != r.Record.DeadlineRevision:
 		return metadata.ErrChanged
-	case r.Ending.Ended == metadata.EndedAbandoned &&
+	case r.Ending.Cause == metadata.EndingAbandoned &&
 		(now.Death == nil || now.Death.Revision != r.Record.Death.Revision):
 		return metadata.ErrChanged
 	}

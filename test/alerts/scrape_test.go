@@ -97,7 +97,7 @@ func overdue(i int) metadata.Draft {
 	now := time.Now()
 	return metadata.Draft{
 		UUID: fmt.Sprintf("4be0643f-1d98-4573-b7cd-%012x", i),
-		Holder: metadata.Holder{Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("host-%03d", i%400),
+		Identity: metadata.Identity{Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("host-%03d", i%400),
 			Purpose: "nightly invoices"}, LockedAt: now.Add(-time.Hour),
 		AlertAt: now.Add(-time.Duration(i+1) * time.Millisecond), AutoUnlockAt: now.Add(time.Hour),
 	}

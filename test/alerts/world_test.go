@@ -81,7 +81,7 @@ func (w *world) lock(name string, deadline int) {
 	at := time.Now().Add(time.Duration(deadline) * time.Second)
 	_, err := w.client.Txn(w.Context()).Then(w.puts(name, metadata.Draft{
 		UUID:     "00000000-0000-4000-8000-000000000001",
-		Holder:   metadata.Holder{Owner: "billing", Hostname: "host-1", Purpose: "by hand"},
+		Identity: metadata.Identity{Owner: "billing", Hostname: "host-1", Purpose: "by hand"},
 		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
 	})...).Commit()
 	proctest.Must(w, err)

@@ -47,21 +47,21 @@ func (s *stage) circle() {
 func (s *stage) nights() {
 	s.t.Helper()
 	for i, e := range []metadata.Ending{
-		{Holder: metadata.Holder{Hostname: "billing-7f9c5d-x2lqv"}, Ended: metadata.EndedReleased},
-		{Holder: metadata.Holder{Hostname: "billing-7f9c5d-8kw4t"}, Ended: metadata.EndedReleased},
-		{Holder: metadata.Holder{Hostname: "billing-5b7d4c-m9hrc"}, Ended: metadata.EndedForced, By: "bob@example.org",
-			Why: "its node was taken out of the cluster (BILL-2190)"},
-		{Holder: metadata.Holder{Hostname: "billing-5b7d4c-m9hrc"}, Ended: metadata.EndedReleased},
-		{Holder: metadata.Holder{Hostname: "billing-5b7d4c-zt4wd"}, Ended: metadata.EndedAutoUnlocked,
-			By: "unlocker-7c9d8-2xk5p", Why: "its auto_unlock_at passed and its holder did not extend it"},
-		{Holder: metadata.Holder{Hostname: "billing-5b7d4c-zt4wd"}, Ended: metadata.EndedReleased},
+		{Identity: metadata.Identity{Hostname: "billing-7f9c5d-x2lqv"}, Cause: metadata.EndingReleased},
+		{Identity: metadata.Identity{Hostname: "billing-7f9c5d-8kw4t"}, Cause: metadata.EndingReleased},
+		{Identity: metadata.Identity{Hostname: "billing-5b7d4c-m9hrc"}, Cause: metadata.EndingForced, By: "bob@example.org",
+			Reason: "its node was taken out of the cluster (BILL-2190)"},
+		{Identity: metadata.Identity{Hostname: "billing-5b7d4c-m9hrc"}, Cause: metadata.EndingReleased},
+		{Identity: metadata.Identity{Hostname: "billing-5b7d4c-zt4wd"}, Cause: metadata.EndingAutoUnlocked,
+			By: "unlocker-7c9d8-2xk5p", Reason: "its auto_unlock_at passed and its holder did not extend it"},
+		{Identity: metadata.Identity{Hostname: "billing-5b7d4c-zt4wd"}, Cause: metadata.EndingReleased},
 	} {
 		began := time.Now().Add(-time.Duration(i+1)*24*time.Hour - 11*time.Minute)
 		took := time.Duration(6+i%3) * time.Minute
-		if e.Ended != metadata.EndedReleased {
+		if e.Cause != metadata.EndingReleased {
 			took = time.Duration(13+3*i) * time.Minute
 		}
-		e.Lock = "billing/invoice-run"
+		e.Name = "billing/invoice-run"
 		e.UUID = uuid.NewString()
 		e.Token = -int64(i + 1) // no hold of the stage has it
 		e.Owner = "billing"
@@ -83,8 +83,8 @@ func (s *stage) delayed(lock string) (hold string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.do(clientv3.OpPut(s.layout.Delay(lock), protocol.Marshal(metadata.Delay{Lock: lock, UUID: hold, Token: 3,
-		Owner: "billing", Hostname: "billing-3", Ended: metadata.EndedForced, By: "bob@example.org",
+	s.do(clientv3.OpPut(s.layout.Delay(lock), protocol.Marshal(metadata.LockDelay{Name: lock, UUID: hold, Token: 3,
+		Owner: "billing", Hostname: "billing-3", Cause: metadata.EndingForced, By: "bob@example.org",
 		At: metadata.Time{Time: time.Now()}, Seconds: 600}), clientv3.WithLease(lease.ID)))
 	return hold
 }
@@ -94,21 +94,21 @@ func (s *stage) hour() {
 	s.t.Helper()
 	over := func(lock, host, ended string, began, took, alert time.Duration) {
 		at := time.Now().Add(-began)
-		e := metadata.Ending{Lock: lock, UUID: uuid.NewString(), Token: -int64(began), Ended: ended,
-			Holder:   metadata.Holder{Owner: strings.Split(lock, "/")[0], Hostname: host, PID: 1},
+		e := metadata.Ending{Name: lock, UUID: uuid.NewString(), Token: -int64(began), Cause: ended,
+			Identity: metadata.Identity{Owner: strings.Split(lock, "/")[0], Hostname: host, PID: 1},
 			LockedAt: metadata.Time{Time: at}, AlertAt: metadata.Time{Time: at.Add(alert)},
 			EndedAt: metadata.Time{Time: at.Add(took)}}
 		s.do(clientv3.OpPut(s.layout.History(e.UUID), protocol.Marshal(e)))
 	}
 	for began := 57 * time.Minute; began > 5*time.Minute; began -= 8 * time.Minute {
-		over("cache/warm/search", "cache-5d7f9-k2mxv", metadata.EndedReleased, began, began/16+time.Minute,
+		over("cache/warm/search", "cache-5d7f9-k2mxv", metadata.EndingReleased, began, began/16+time.Minute,
 			5*time.Minute)
-		over("mail/queue", "mailer-3", metadata.EndedReleased, began, 7*time.Minute, 10*time.Minute)
+		over("mail/queue", "mailer-3", metadata.EndingReleased, began, 7*time.Minute, 10*time.Minute)
 	}
-	over("deploy/storefront", "runner-4", metadata.EndedForced, 49*time.Minute, 17*time.Minute, 10*time.Minute)
-	over("deploy/storefront", "runner-9", metadata.EndedReleased, 30*time.Minute, 9*time.Minute, 10*time.Minute)
-	over("drm/rotate-keys", "drm-1", metadata.EndedAutoUnlocked, 40*time.Minute, 20*time.Minute, 8*time.Minute)
-	over("crm/export/hubspot", "crm-worker-1", metadata.EndedAbandoned, 33*time.Minute, 21*time.Minute, 30*time.Minute)
+	over("deploy/storefront", "runner-4", metadata.EndingForced, 49*time.Minute, 17*time.Minute, 10*time.Minute)
+	over("deploy/storefront", "runner-9", metadata.EndingReleased, 30*time.Minute, 9*time.Minute, 10*time.Minute)
+	over("drm/rotate-keys", "drm-1", metadata.EndingAutoUnlocked, 40*time.Minute, 20*time.Minute, 8*time.Minute)
+	over("crm/export/hubspot", "crm-worker-1", metadata.EndingAbandoned, 33*time.Minute, 21*time.Minute, 30*time.Minute)
 }
 
 var nightLocks = []lock{
@@ -131,10 +131,10 @@ var nightLocks = []lock{
 		held: 72 * time.Minute, alert: 48*time.Minute + 10*time.Second, unlock: 3 * time.Hour},
 	{name: "media/transcoders#1", owner: "media", host: "transcoder-4", pid: "8812", purpose: "trailer, 4 renditions",
 		held: 17 * time.Minute, alert: 43*time.Minute + 10*time.Second, unlock: 2 * time.Hour,
-		more: []string{metadata.AttributeKind, metadata.HoldsPermits, metadata.AttributeLimit, "3"}},
+		more: []string{metadata.AttributeKind, metadata.KindSemaphore, metadata.AttributeLimit, "3"}},
 	{name: "media/transcoders#2", owner: "media", host: "transcoder-9", pid: "9177", purpose: "episode 3, 6 renditions",
 		held: 11 * time.Minute, alert: 49*time.Minute + 10*time.Second, unlock: 2 * time.Hour,
-		more: []string{metadata.AttributeKind, metadata.HoldsPermits, metadata.AttributeLimit, "3",
+		more: []string{metadata.AttributeKind, metadata.KindSemaphore, metadata.AttributeLimit, "3",
 			metadata.AttributePermits, "2"}},
 	{name: "migrations/orders", owner: "orders", host: "orders-migrate-5k2zt", pid: "1",
 		purpose: "index on orders.placed_at", held: 3*time.Hour + 10*time.Minute,

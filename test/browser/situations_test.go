@@ -130,9 +130,9 @@ func TestSituationsOfLocks(t *testing.T) {
 	id := s.settle(94)
 	s.show("lock-94-waiters", lockPage("orders/settle"),
 		`document.querySelector(".lock-head").innerText.includes("94 waiting")`)
-	s.do(clientv3.OpPut(s.layout.Death(id), protocol.Marshal(metadata.Statement{Lock: "orders/settle", UUID: id,
+	s.do(clientv3.OpPut(s.layout.Death(id), protocol.Marshal(metadata.Statement{Name: "orders/settle", UUID: id,
 		Token: s.record("orders/settle").Token, Cause: metadata.CauseContainerEnded, ExitCode: new(137),
-		Detail: "OOMKilled", How: "container worker of pod orders/orders-7c9d8f6b5-x2k7p ended",
+		Detail: "OOMKilled", Reason: "container worker of pod orders/orders-7c9d8f6b5-x2k7p ended",
 		EndedAt: metadata.Time{Time: time.Now().Add(-40 * time.Second)}, Witness: metadata.WitnessKubernetes,
 		By: "unlocker-7c9d8", At: metadata.Time{Time: time.Now()}})))
 	s.show("list-dead-holder", "", list+` && document.querySelector("tbody.abandoned")`)

@@ -151,8 +151,8 @@ func (s *stage) wait(name, owner, host, purpose string, since time.Duration) {
 	s.t.Helper()
 	now := time.Now()
 	ticket := metadata.Ticket{UUID: uuid.NewString(),
-		Holder: metadata.Holder{Owner: owner, Hostname: host, PID: 17, Purpose: purpose},
-		Since:  metadata.Time{Time: now.Add(-since)}, TimeoutAt: metadata.Time{Time: now.Add(20 * time.Minute)}}
+		Identity: metadata.Identity{Owner: owner, Hostname: host, PID: 17, Purpose: purpose},
+		Since:    metadata.Time{Time: now.Add(-since)}, TimeoutAt: metadata.Time{Time: now.Add(20 * time.Minute)}}
 	s.do(clientv3.OpPut(s.layout.Ticket(name, ticket.UUID), protocol.Marshal(ticket)))
 }
 

@@ -47,7 +47,7 @@ type goHold interface {
 	Unlock() error
 	Alive(context.Context, ...string) error
 	Context() context.Context
-	FinishRequest() *metadata.Request
+	FinishRequest() *metadata.FinishRequest
 }
 
 type goRequest struct {
@@ -201,7 +201,7 @@ func reasonOf(lost *mutex.LostError) string {
 	case !lost.Certain:
 		return "deadline"
 	case lost.Ending != nil:
-		return lost.Ending.Ended
+		return lost.Ending.Cause
 	case lost.Holder != nil:
 		return "replaced"
 	}
@@ -289,7 +289,7 @@ func (d *goDriver) acquire(ctx context.Context, r goRequest) (map[string]any, er
 }
 
 func (d *goDriver) options(r goRequest) []mutex.Option {
-	asked := func(request metadata.Request) {
+	asked := func(request metadata.FinishRequest) {
 		d.write(map[string]any{"event": "asked", "lock": r.ID, "by": text.Prose(request.By),
 			"reason": text.Prose(request.Reason)})
 	}
@@ -358,11 +358,11 @@ var errFails = errors.New("as it was asked to")
 
 func (k goKind) options() []mutex.Option {
 	switch k.Kind {
-	case metadata.HoldsPermits:
+	case metadata.KindSemaphore:
 		return []mutex.Option{mutex.Semaphore(k.Limit), mutex.Weight(max(k.Weight, 1))}
-	case metadata.HoldsShared:
+	case metadata.KindShared:
 		return []mutex.Option{mutex.Shared()}
-	case metadata.HoldsExclusive:
+	case metadata.KindExclusive:
 		return []mutex.Option{mutex.Exclusive()}
 	}
 	return nil

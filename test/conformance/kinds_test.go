@@ -66,12 +66,12 @@ var kindChecks = []check{
 }
 
 func permits(limit, weight int) request {
-	return request{"kind": metadata.HoldsPermits, "limit": limit, "weight": weight}
+	return request{"kind": metadata.KindSemaphore, "limit": limit, "weight": weight}
 }
 
 var (
-	reads  = request{"kind": metadata.HoldsShared}
-	writes = request{"kind": metadata.HoldsExclusive}
+	reads  = request{"kind": metadata.KindShared}
+	writes = request{"kind": metadata.KindExclusive}
 )
 
 // refused expects the answer to a try to name one of these holders.
@@ -92,7 +92,7 @@ func semaphore(t *testing.T, s *scene, a, b *client) {
 	for i, d := range []*driver{one, other, one} {
 		l := d.acquire(name, want{try: true, more: permits(3, 1)})
 		r := s.record(fmt.Sprintf("%s#%d", name, i+1))
-		share := metadata.ShareOf(r.Name, r.Attributes)
+		share := metadata.ShareFromAttributes(r.Name, r.Attributes)
 		if r.UUID != l.uuid || r.Token != l.token || share.Permits != 1 || share.Limit != 3 {
 			t.Errorf("the record of permit %d is that of %s with token %d and %+v, want %s with %d, one of three", i+1,
 				r.UUID, r.Token, share, l.uuid, l.token)
@@ -179,7 +179,7 @@ func readersAndWriter(t *testing.T, s *scene, a, b *client) {
 	writer.unanswered("the writer got in beside a reader")
 	second.mustRelease()
 	written := writer.granted()
-	if r := s.record(name); r.UUID != written.uuid || r.Attributes["kind"] != metadata.HoldsExclusive {
+	if r := s.record(name); r.UUID != written.uuid || r.Attributes["kind"] != metadata.KindExclusive {
 		t.Errorf("the writer's record is that of %q, %v", r.UUID, r.Attributes["kind"])
 	}
 	for _, reader := range behind {

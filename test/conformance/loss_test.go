@@ -104,7 +104,7 @@ func (s *scene) write(name string, fields []metadata.Field) (token int64) {
 func (s *scene) somebody(uuid string) []metadata.Field {
 	now := time.Now()
 	fields, err := metadata.Draft{UUID: uuid,
-		Holder: metadata.Holder{Owner: "somebody", Hostname: "elsewhere", PID: 1}, LockedAt: now,
+		Identity: metadata.Identity{Owner: "somebody", Hostname: "elsewhere", PID: 1}, LockedAt: now,
 		AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(time.Hour)}.Fields()
 	proctest.Must(s.t, err)
 	return fields

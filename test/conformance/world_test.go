@@ -107,7 +107,7 @@ func (s *scene) txn(ops ...clientv3.Op) (revision int64) {
 	return r.Header.Revision
 }
 
-func (s *scene) record(name string) metadata.Document {
+func (s *scene) record(name string) metadata.FullRecord {
 	s.t.Helper()
 	var fields []metadata.Field
 	for _, kv := range s.get(s.layout.Record(name), clientv3.WithPrefix()) {
@@ -122,7 +122,7 @@ func (s *scene) record(name string) metadata.Document {
 }
 
 // recordOf is the record of a hold, which is sound, and says what the driver said.
-func (s *scene) recordOf(l *lock) metadata.Document {
+func (s *scene) recordOf(l *lock) metadata.FullRecord {
 	s.t.Helper()
 	r := s.record(l.name)
 	if r.UUID != l.uuid || r.Token != l.token || r.Malformed() || len(r.Problems) > 0 {
@@ -207,7 +207,7 @@ func (s *scene) ends(l *lock) {
 }
 
 // progress is what the holder reported last, empty if it did not.
-func progress(d metadata.Document) string {
+func progress(d metadata.FullRecord) string {
 	if d.Alive == nil {
 		return ""
 	}

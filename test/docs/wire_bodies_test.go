@@ -212,7 +212,7 @@ func (i input) claim(t *testing.T) locktxn.Claim {
 	c := locktxn.PlainClaim(i.Lock)
 	if i.Kind != "" {
 		c.MultiHolder = true
-		c.CountsShares = i.Kind != metadata.HoldsShared
+		c.CountsShares = i.Kind != metadata.KindShared
 		c.CountedAt = number(t, i.Counted)
 	}
 	if i.Share > 0 {

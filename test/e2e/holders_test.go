@@ -76,7 +76,7 @@ func TestAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 	says(t, d, "/status", "Unlockers disagree:</b> sweep.abandoned is report for ", ", unlock for ")
 	shows(t, remover.addr, 1, `unlocker_removed_locks_total{reason="abandoned"}`)
 	ending := endings(t, c)[dead.UUID()]
-	if ending.Ended != "abandoned" || !strings.Contains(ending.Why, "with exit code 137 (OOMKilled), according to "+
+	if ending.Cause != "abandoned" || !strings.Contains(ending.Reason, "with exit code 137 (OOMKilled), according to "+
 		"the witness by-hand") {
 		t.Errorf("the ending is %+v", ending)
 	}

@@ -98,7 +98,7 @@ func checkTrail(t *testing.T, u *unlocker, history map[string]metadata.Ending, i
 	}
 	for _, id := range ids {
 		ending := history[id]
-		if ending.Ended != metadata.EndedAutoUnlocked || ending.Hostname != "host-1" || ending.Why == "" {
+		if ending.Cause != metadata.EndingAutoUnlocked || ending.Hostname != "host-1" || ending.Reason == "" {
 			t.Errorf("the ending is %+v", ending)
 		}
 		if len(lines[id]) != 1 {

@@ -77,7 +77,7 @@ func (w *world) lock(t *testing.T, lock string, process metadata.Process) *hold 
 	t.Helper()
 	h := &hold{w, lock, uuid.NewString()}
 	fields, err := metadata.Draft{
-		UUID: h.uuid, Holder: metadata.Holder{Owner: "billing", Hostname: "host", PID: 1}, Process: process,
+		UUID: h.uuid, Identity: metadata.Identity{Owner: "billing", Hostname: "host", PID: 1}, Process: process,
 		LockedAt: time.Now().Add(-ago), AlertAt: time.Now().Add(time.Hour), AutoUnlockAt: time.Now().Add(2 * time.Hour),
 	}.Fields()
 	proctest.Must(t, err)
@@ -116,7 +116,7 @@ func (h *hold) suspected(t *testing.T, cause string) *metadata.Statement {
 	t.Helper()
 	s := h.stated(t, h.world.layout.Suspicion(h.uuid), cause)
 	if death, err := h.statement(t.Context(), h.world.layout.Death(h.uuid)); err != nil || death != nil {
-		t.Errorf("%s: proven dead (%v), and it is only a suspicion that %s", h.lock, death, s.How)
+		t.Errorf("%s: proven dead (%v), and it is only a suspicion that %s", h.lock, death, s.Reason)
 	}
 	return s
 }
@@ -134,7 +134,7 @@ func (h *hold) stated(t *testing.T, key, cause string) (got *metadata.Statement)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if got.Lock != h.lock || got.UUID != h.uuid || got.Witness != metadata.WitnessKubernetes || got.How == "" ||
+	if got.Name != h.lock || got.UUID != h.uuid || got.Witness != metadata.WitnessKubernetes || got.Reason == "" ||
 		got.By == "" {
 		t.Errorf("%+v", got)
 	}

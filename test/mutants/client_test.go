@@ -8,7 +8,7 @@ var clientSuites = []suite{
 		{"txn-proof", `r.Record.Death != nil`, `false`, "TestRemoveAbandoned"},
 		{"txn-ending-large", `len(r.ending) > metadata.MaxRecordBytes`, `false`, "TestEndingIsNeverTooLarge"},
 		{"txn-ticket-left", `metadata.IsUUID(r.Record.UUID)`, `false`, "TestRemovalDeletesTheHoldersTicket"},
-		{"txn-foreign", `!r.Record.Foreign()`, `true`, "TestRemovalSparesForeignKeys"},
+		{"txn-foreign", `!r.Record.HasForeignKeys()`, `true`, "TestRemovalSparesForeignKeys"},
 		{"txn-nobody", `if «r.Record.Token != 0» {`, `true`, "TestRemovalOfARecordWithoutAHolder"},
 		{"txn-tail", `before.Revision == 0`, `true`, "TestTailIsRestored"},
 		{"txn-late", `deadlines.Succeeded`, `true`, "TestAlive"},
@@ -162,7 +162,7 @@ var clientSuites = []suite{
 	}},
 	{"pkg/locktest", []fault{
 		// What tests of other people see.
-		{"fixture-proof", `!r.Record.Proven()`, `false`, "TestHolderDisputesItsDeath"},
+		{"fixture-proof", `!r.Record.ProvenDead()`, `false`, "TestHolderDisputesItsDeath"},
 		{"fixture-left", `key.Kind == protocol.KindField && !left[key.Lock]`, `false`, "TestAssertionsCanFail"},
 	}},
 }

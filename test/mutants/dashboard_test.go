@@ -86,7 +86,7 @@ var dashboardSuites = []suite{
 		{"alive-counts", `d.Alive == nil`, `true`, "TestChangesSinceTheFormWasShownAreShownFirst"},
 		{"unknown-there", `err != nil || there`, `false`, "TestForceUnlockWithUnknownOutcomeIsRechecked"},
 		{"unknown-ours", `ending.By == ours.By`, `true`, "TestForceUnlockWithUnknownOutcomeIsRechecked"},
-		{"no-delay", `record.DelayOf(o.site.Config.Fate().Policy.LockDelay)`, `0`,
+		{"no-delay", `record.EffectiveLockDelay(standard)`, `0`,
 			"TestForceUnlockUsesTheRecordsLockDelayOrTheDefault"},
 		{"other-delay", `d.Revision != asked.Revision`, `false`, "TestActionsAreRefused"},
 		{"delay-token", `d.Token != asked.Token`, `false`, "TestActionsThroughTheAPI"},
@@ -139,7 +139,7 @@ var dashboardSuites = []suite{
 		{"digits", `natural(text)`, `text`, "TestOrders"},
 		{"by-cost", `-int64(r.Lost)`, `0`, "TestOrders"},
 		{"version", `uint64(r.Revision)`, `uint64(0)`, "TestChangesAreSent"},
-		{"version-unlocker", `fmt.Sprintf("%+v", u.Sweep)`, `""`, "TestChangesAreSent"},
+		{"version-unlocker", `fmt.Sprintf("%+v", u.RemovalPolicy)`, `""`, "TestChangesAreSent"},
 		{"version-unclaimed", `range «p.Unclaimed(r)» { // time`, `nil`, "TestChangesAreSent"},
 		{"metrics-name", `route := «"none"»`, `r.URL.Path`, "TestMetricsCountByRouteNotByName"},
 		// What is over, and what is known while etcd is away.
@@ -148,9 +148,9 @@ var dashboardSuites = []suite{
 		{"never-ready", `f.HeardAt.IsZero()`, `false`, "TestUnloadedViewIsNotShownAsQuiet"},
 		{"slow-etcd", `s.slow.Load()`, `true`, "TestLockPageDoesNotWaitForASilentEtcd"},
 		{"slow-forgotten", `time.Since(began) > etcdread.Hurry`, `false`, "TestLockPageWaitsForASlowEtcd"},
-		{"other-ending", `ending.Lock != name`, `false`, "TestWordsLookLikeTheirGoldens"},
+		{"other-ending", `ending.Name != name`, `false`, "TestWordsLookLikeTheirGoldens"},
 		{"asked-by-all", `age >= 0 && age < RereadEvery`, `false`, "TestHistoryQueriesToASilentEtcdAreShared"},
-		{"etcd-wins", `!have[hold{e.Lock, e.Token}]`, `true`, "TestHistoryShowsHowHoldsEnded"},
+		{"etcd-wins", `!have[hold{e.Name, e.Token}]`, `true`, "TestHistoryShowsHowHoldsEnded"},
 		{"gap", `relists != s.relists`, `false`, "TestHistoryShowsGaps"},
 		{"past-twice", `record.token < c.token`, `record.token <= c.token`,
 			"TestHistoryPagesHaveNoGapsOrDuplicates"},
@@ -160,7 +160,7 @@ var dashboardSuites = []suite{
 	{"internal/dashboard/intervals", []fault{
 		// How long a lock is usually held.
 		{"usual-few", `holds < minUsual`, `false`, "TestUsualHoldIsTheMedianOfThoseReleased"},
-		{"usual-others", `i.Ended == metadata.EndedReleased`, `true`, "TestUsualHoldIsTheMedianOfThoseReleased"},
+		{"usual-others", `i.Ended == metadata.EndingReleased`, `true`, "TestUsualHoldIsTheMedianOfThoseReleased"},
 	}},
 	{"internal/locks", []fault{
 		// How the locks of a snapshot are judged and found.

@@ -8,7 +8,7 @@ var readerSuites = []suite{
 		// Keys and values that other clients wrote.
 		{"doc-statement-large", `len(kv.Value) > metadata.MaxStatementBytes`, `false`, "TestVectorsOfStatements"},
 		{"doc-statement-key", `s.UUID != uuid`, `false`, "TestStatementForAnotherHoldThanItsKeyIsIgnored"},
-		{"doc-delay-lock", `d.Lock != lock`, `false`, "TestVectorsOfDelays"},
+		{"doc-delay-lock", `d.Name != lock`, `false`, "TestVectorsOfDelays"},
 		{"doc-presence-large", `len(value) > MaxPresenceBytes`, `false`, "TestPresenceIsReadAsFarAsPossible"},
 		{"doc-presence-rules", `min(len(p.HeldBack), maxHeldBack)`, `len(p.HeldBack)`,
 			"TestPresenceIsReadAsFarAsPossible"},
@@ -50,7 +50,7 @@ var readerSuites = []suite{
 	}},
 	{"internal/diagnosis", []fault{
 		// What is said of a holder.
-		{"diagnosis-proven", `case «r.Proven()»:`, `false`, "TestDiagnosisIsNoMoreCertainThanTheFacts"},
+		{"diagnosis-proven", `case «r.ProvenDead()»:`, `false`, "TestDiagnosisIsNoMoreCertainThanTheFacts"},
 		{"diagnosis-usual", `n < minPast`, `false`, "TestUsualNeedsFiveHolds"},
 		{"diagnosis-other", `w.PID != r.PID`, `false`, "TestHolderWaitsWhereItsProcessQueues"},
 	}},

@@ -147,12 +147,12 @@ func (j *judgement) removals() {
 	for _, h := range j.holds {
 		switch {
 		case h.gone == 0, h.goneBy == "overwritten":
-		case h.ending != nil && h.ending.Ended == metadata.EndedForced:
+		case h.ending != nil && h.ending.Cause == metadata.EndingForced:
 			j.oneEntry(h)
 		case h.ending != nil:
 			j.oneEntry(h)
 			j.oneLine(h)
-			if h.ending.Ended != metadata.EndedAbandoned {
+			if h.ending.Cause != metadata.EndingAbandoned {
 				j.early(h)
 			}
 		case h.goneBy != "cancelled":
@@ -265,7 +265,7 @@ func (j *judgement) late() {
 		slack += time.Minute // one removal a second
 	}
 	for _, h := range j.holds {
-		if h.ending == nil || h.ending.Ended != metadata.EndedAutoUnlocked {
+		if h.ending == nil || h.ending.Cause != metadata.EndingAutoUnlocked {
 			continue
 		}
 		bound := h.deadline().Add(2*skew + time.Second)
@@ -288,7 +288,7 @@ func (j *judgement) late() {
 func (j *judgement) beliefs() {
 	forced := map[holdID]bool{}
 	for _, h := range j.holds {
-		forced[h.id()] = h.wiped || h.ending != nil && h.ending.Ended == metadata.EndedForced ||
+		forced[h.id()] = h.wiped || h.ending != nil && h.ending.Cause == metadata.EndingForced ||
 			strings.Contains(j.forced.String(), h.uuid)
 	}
 	var all []belief
@@ -334,7 +334,7 @@ func (j *judgement) stood(b belief) bool {
 func (j *judgement) keepersLive() {
 	for _, h := range j.holds {
 		if j.keepers.live[h.uuid] != "" && h.ending != nil {
-			j.found(ruleKeeper, "%v was %s by %s: %s", h, h.ending.Ended, h.ending.By, h.ending.Why)
+			j.found(ruleKeeper, "%v was %s by %s: %s", h, h.ending.Cause, h.ending.By, h.ending.Reason)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type leftBehind struct {
 // leaveBehind starts both. Where there can be no cgroup, the record names no process, as that of mutexctl.
 func leaveBehind() leftBehind {
 	self := holderproc.Self(holderproc.System())
-	group, err := cgroup.Make("robustness")
+	group, err := cgroup.New("robustness")
 	if err != nil {
 		self.Start = 0
 		return leftBehind{process: self, end: func() {}}
@@ -45,7 +45,7 @@ func leaveBehind() leftBehind {
 	_ = process.Process.Kill()
 	_ = process.Wait()
 	return leftBehind{pid: int64(process.Process.Pid), process: self, end: sync.OnceFunc(func() {
-		_, _ = group.Clear(nil)
+		_, _ = group.KillAll(nil)
 		_ = command.Wait()
 		_ = group.Remove()
 		group.Close()

@@ -473,7 +473,7 @@ func (s *stage) force() (func(), bool) {
 }
 
 // someHold is the hold of one of the locks that fit.
-func (s *stage) someHold(ctx context.Context, fits func(lock string) bool) (shown metadata.Document, found bool) {
+func (s *stage) someHold(ctx context.Context, fits func(lock string) bool) (shown metadata.FullRecord, found bool) {
 	held, _ := s.held(ctx)
 	maps.DeleteFunc(held, func(lock string, _ int64) bool { return !fits(lock) })
 	if len(held) == 0 {

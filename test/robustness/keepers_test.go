@@ -78,7 +78,7 @@ func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, 
 		now := time.Now().Add(clock)
 		draft := metadata.Draft{
 			UUID:     h.hold.UUID,
-			Holder:   metadata.Holder{Owner: "keeper"},
+			Identity: metadata.Identity{Owner: "keeper"},
 			LockedAt: now, AlertAt: now.Add(life / 16), AutoUnlockAt: now.Add(life),
 			Attributes: map[string]any{attributeOp: lock, "way": byHand},
 		}
@@ -216,14 +216,14 @@ func (s *stage) stateFalsely() (func(), bool) {
 		return nil, false
 	}
 	statement := metadata.Statement{
-		Lock: shown.Name, UUID: shown.UUID, Token: shown.Token, Cause: metadata.CauseProcessEnded,
-		How: "to see what happens", Witness: metadata.WitnessHost, By: stranger, At: metadata.Time{Time: time.Now()},
+		Name: shown.Name, UUID: shown.UUID, Token: shown.Token, Cause: metadata.CauseProcessEnded,
+		Reason: "to see what happens", Witness: metadata.WitnessHost, By: stranger, At: metadata.Time{Time: time.Now()},
 	}
 	switch s.rand.IntN(3) {
 	case 0:
 		statement.Token--
 	case 1:
-		statement.Lock += "x"
+		statement.Name += "x"
 	case 2:
 		statement.Cause = metadata.CauseNodeNotReady
 	}
@@ -258,10 +258,10 @@ func (g *ledger) stated(k keyed) {
 		return
 	}
 	g.statements = append(g.statements, said)
-	switch h := g.now[s.Lock]; {
+	switch h := g.now[s.Name]; {
 	case h == nil || h.uuid != s.UUID || h.token != s.Token:
 		g.found(ruleDead, "a witness stated at revision %d that %s ended (token %d): %q is held by %v", k.revision,
-			s.UUID, s.Token, s.Lock, h)
+			s.UUID, s.Token, s.Name, h)
 	case h.Detached:
 		g.found(ruleDead, "a witness stated at revision %d that %v ended, which is detached from its process",
 			k.revision, h)
@@ -272,7 +272,7 @@ func (g *ledger) stated(k keyed) {
 func (g *ledger) proof(h *hold) {
 	s, said := g.deaths[h.uuid]
 	switch {
-	case !said || s.Lock != h.lock || s.Token != h.token || !s.Proof():
+	case !said || s.Name != h.lock || s.Token != h.token || !s.IsProof():
 		g.found(ruleDead, "%v was removed at revision %d for %+v", h, h.ended, s.Statement)
 	case h.touched > s.revision:
 		g.found(ruleDead, "%v was removed at revision %d: it was extended at %d, after its death was stated at %d", h,
@@ -285,7 +285,7 @@ func (g *ledger) proof(h *hold) {
 // dead checks that witnesses spoke of processes that had ended, and that nobody else lost a lock for it.
 func (j *judgement) dead() {
 	for _, h := range j.holds {
-		if h.ending != nil && h.ending.Ended == metadata.EndedAbandoned && !j.hadEnded(h, h.gone) {
+		if h.ending != nil && h.ending.Cause == metadata.EndingAbandoned && !j.hadEnded(h, h.gone) {
 			j.found(ruleDead, "%v was removed %s after the beginning, its process had not ended", h,
 				seconds(h.gone, j.began))
 		}

@@ -91,9 +91,9 @@ func (h *hold) id() holdID { return holdID{h.uuid, h.token} }
 
 func (h *hold) part() int {
 	switch h.Kind {
-	case metadata.HoldsPermits:
+	case metadata.KindSemaphore:
 		return h.Permits
-	case metadata.HoldsExclusive:
+	case metadata.KindExclusive:
 		return whole(h.lock)
 	}
 	return 1
@@ -276,7 +276,7 @@ func (g *ledger) parts(h *hold) {
 	case writer != nil && readers > 0:
 		g.found(rulePermits, "%s took %q at revision %d: %d have a part of it beside who has all of it", h.uuid, h.lock,
 			h.token, readers)
-	case h.Kind == metadata.HoldsPermits && permits > poolLimit:
+	case h.Kind == metadata.KindSemaphore && permits > poolLimit:
 		g.found(rulePermits, "%s took %q at revision %d: %d permits of %d are taken", h.uuid, h.lock, h.token, permits,
 			poolLimit)
 	}
@@ -349,16 +349,16 @@ func (g *ledger) ended(h *hold, c change, txn map[protocol.Kind][]keyed) {
 	}
 	for _, k := range txn[protocol.KindHistory] {
 		e, err := protocol.Unmarshal[metadata.Ending]([]byte(k.value))
-		if err != nil || k.deleted || e.UUID != h.uuid || e.Lock != h.lock {
+		if err != nil || k.deleted || e.UUID != h.uuid || e.Name != h.lock {
 			continue
 		}
 		h.ending = &e
-		h.goneBy = e.Ended
+		h.goneBy = e.Cause
 		if e.Token != h.token {
 			g.found(ruleHistory, "the entry of %s says token %d, it was %d", h.uuid, e.Token, h.token)
 		}
 	}
-	if h.goneBy == metadata.EndedAbandoned {
+	if h.goneBy == metadata.EndingAbandoned {
 		g.proof(h)
 	}
 	delete(g.now, h.lock)

@@ -160,7 +160,7 @@ func (s *stage) allEndings() map[string][]metadata.Ending {
 	for _, kv := range s.read(s.layout.Histories()) {
 		e, err := protocol.Unmarshal[metadata.Ending](kv.Value)
 		proctest.Must(s.t, err)
-		all[e.Lock] = append(all[e.Lock], e)
+		all[e.Name] = append(all[e.Name], e)
 	}
 	return all
 }
@@ -170,7 +170,7 @@ func (s *stage) removedOnce(from time.Time, locks ...string) {
 	s.t.Helper()
 	all := s.allEndings()
 	for _, lock := range locks {
-		if e := all[lock]; len(e) != 1 || e[0].Ended != metadata.EndedAutoUnlocked || e[0].EndedAt.Before(from) {
+		if e := all[lock]; len(e) != 1 || e[0].Cause != metadata.EndingAutoUnlocked || e[0].EndedAt.Before(from) {
 			s.t.Errorf("%q has these endings, wanted one, not before %v: %+v", lock, from, e)
 		}
 		delete(all, lock)

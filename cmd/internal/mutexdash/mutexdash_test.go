@@ -62,7 +62,7 @@ func take(t *testing.T, c *clientv3.Client, name string) {
 	layout := protocol.DefaultLayout()
 	fields, err := metadata.Draft{
 		UUID:     "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003",
-		Holder:   metadata.Holder{Owner: "billing", Hostname: "billing-0", PID: 7, Purpose: "invoices"},
+		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-0", PID: 7, Purpose: "invoices"},
 		LockedAt: time.Now().Add(-2 * time.Hour), AlertAt: time.Now().Add(time.Hour),
 		AutoUnlockAt: time.Now().Add(2 * time.Hour), Backtrace: "app/run.rb:3:in 'go'",
 	}.Fields()

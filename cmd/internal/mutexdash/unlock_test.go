@@ -32,7 +32,7 @@ func write(t *testing.T, name, text string) string {
 }
 
 // read reads that lock.
-func read(t *testing.T, c *clientv3.Client) metadata.Document {
+func read(t *testing.T, c *clientv3.Client) metadata.FullRecord {
 	t.Helper()
 	layout := protocol.DefaultLayout()
 	document, _, err := lockstore.New(c, layout).Get(t.Context(), "nightly/run")

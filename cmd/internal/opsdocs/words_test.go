@@ -41,11 +41,11 @@ func TestOperatorTextsUseTheTermsForStatesAndEndings(t *testing.T) {
 		if !strings.Contains(board, `"options": "`+e.Word+`"`) {
 			t.Errorf("the board of locks has no colour for %s", e.Word)
 		}
-		if e.Ended != e.Word && strings.Contains(board, `"`+e.Ended+`"`) {
-			t.Errorf("the board of locks says %s, not %s", e.Ended, e.Word)
+		if e.Cause != e.Word && strings.Contains(board, `"`+e.Cause+`"`) {
+			t.Errorf("the board of locks says %s, not %s", e.Cause, e.Word)
 		}
 	}
-	autoUnlocked, _ := metadata.EndingOf(metadata.EndedAutoUnlocked)
+	autoUnlocked, _ := metadata.EndingWordsFor(metadata.EndingAutoUnlocked)
 	for _, word := range []string{string(metadata.StateUnclaimed), autoUnlocked.Word} {
 		if !named[alertOf(word)] {
 			t.Errorf("unknown alert %s", alertOf(word))

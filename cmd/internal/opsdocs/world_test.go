@@ -155,8 +155,8 @@ func cycle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
 	for i, lock := range []string{"left", "right"} {
 		hold(t, c, l, lock, uuids[i], -time.Minute, time.Hour)
 		ticket := metadata.Ticket{UUID: "00000000-0000-4000-8000-00000000001" + fmt.Sprint(i),
-			Holder: metadata.Holder{Owner: "billing-" + fmt.Sprint(1-i), Hostname: "host", PID: int64(8 - i)},
-			Since:  metadata.Time{Time: time.Now()}}
+			Identity: metadata.Identity{Owner: "billing-" + fmt.Sprint(1-i), Hostname: "host", PID: int64(8 - i)},
+			Since:    metadata.Time{Time: time.Now()}}
 		put(t, c, l.Ticket(lock, ticket.UUID), protocol.Marshal(ticket), clientv3.WithLease(lease.ID))
 	}
 }
@@ -167,7 +167,7 @@ func death(t *testing.T, c *clientv3.Client, l protocol.Layout, lock string) {
 	resp, err := c.Get(t.Context(), l.Field(lock, metadata.FieldUUID))
 	proctest.Must(t, err)
 	kv := resp.Kvs[0]
-	put(t, c, l.Death(string(kv.Value)), protocol.Marshal(metadata.Statement{Lock: lock, UUID: string(kv.Value),
+	put(t, c, l.Death(string(kv.Value)), protocol.Marshal(metadata.Statement{Name: lock, UUID: string(kv.Value),
 		Token: kv.CreateRevision, Cause: metadata.CauseProcessEnded, Witness: metadata.WitnessHost,
 		At: metadata.Time{Time: time.Now()}}))
 }
@@ -179,7 +179,7 @@ func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string
 	now := time.Now()
 	d := metadata.Draft{
 		UUID: uuid,
-		Holder: metadata.Holder{Owner: "billing-" + fmt.Sprint(i), Hostname: "host", PID: int64(7 + i),
+		Identity: metadata.Identity{Owner: "billing-" + fmt.Sprint(i), Hostname: "host", PID: int64(7 + i),
 			Purpose: "invoices"},
 		LockedAt: now.Add(min(alert, unlock) - time.Second), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(unlock),
 	}

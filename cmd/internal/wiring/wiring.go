@@ -66,7 +66,7 @@ func activity(s lockview.Stats) lockmetrics.Activity {
 	}
 }
 
-func texts(counts map[metadata.Reason]uint64) map[string]uint64 {
+func texts(counts map[metadata.ProblemKind]uint64) map[string]uint64 {
 	all := make(map[string]uint64, len(counts))
 	for reason, n := range counts {
 		all[string(reason)] = n

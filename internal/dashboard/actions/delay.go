@@ -29,9 +29,9 @@ type delayPage struct {
 }
 
 // delayOf is the lock delay of exactly this lock or share; nil when there is none.
-func (h *Handler) delayOf(name string) *metadata.Delay {
+func (h *Handler) delayOf(name string) *metadata.LockDelay {
 	delays := h.site.Delays(name)
-	i := slices.IndexFunc(delays, func(d metadata.Delay) bool { return d.Lock == name })
+	i := slices.IndexFunc(delays, func(d metadata.LockDelay) bool { return d.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 }
 
 // delayOver says that the lock delay is over, and whether there is another one now.
-func (o *Operation) delayOver(r *site.Request, name string, now *metadata.Delay) error {
+func (o *Operation) delayOver(r *site.Request, name string, now *metadata.LockDelay) error {
 	p := &site.Problem{Status: http.StatusConflict, Code: "delay_over", Title: "Not done", Name: name,
 		Link:   o.afterDelay(r, Request{Name: name}),
 		Detail: "Nothing was done. The lock delay that you saw has ended."}

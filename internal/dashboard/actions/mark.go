@@ -46,7 +46,7 @@ func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 	if o.CheckDuration != nil {
 		v.fillTimes(typed.More)
 	}
-	if now := row.Acknowledged; now != nil && o.Undo != "" {
+	if now := row.Acknowledgement; now != nil && o.Undo != "" {
 		v.Withdraw = now.Revision
 		v.Acknowledger = protocol.DisplayName(now.By)
 	}
@@ -81,7 +81,7 @@ type others struct {
 // overtaken returns an error if what happened since the form was shown changes what the action would do: it would
 // replace a mark that the operator has not read, or give more time on top of more time. A second click is not a second
 // action. Programs act without a form.
-func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Request) error {
+func (o *Operation) overtaken(caller string, d *metadata.FullRecord, asked *Request) error {
 	if asked.Looked == 0 {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (o *Operation) overtaken(caller string, d *metadata.Document, asked *Reques
 
 // meanwhile is what others did to the hold since the form was shown. The deadline that a holder moves with each alive
 // call does not count.
-func (o *Operation) meanwhile(d *metadata.Document, asked *Request) others {
+func (o *Operation) meanwhile(d *metadata.FullRecord, asked *Request) others {
 	if o.Mark.Author == nil {
 		return others{}
 	}
@@ -115,7 +115,7 @@ func (o *Operation) meanwhile(d *metadata.Document, asked *Request) others {
 }
 
 // revisionOf is when a field was written; 0 = it is not there.
-func revisionOf(d *metadata.Document, field string) int64 {
+func revisionOf(d *metadata.FullRecord, field string) int64 {
 	i := slices.IndexFunc(d.Fields, func(f metadata.Field) bool { return f.Name == field })
 	if i < 0 {
 		return 0

@@ -182,7 +182,7 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 	wrong *FieldError) (site.Answer, error) {
 	row := lock.Row
 	v := unlockPage{holdForm: o.holdForm(r, row, "force unlock", typed, name, wrong),
-		Host: locks.HostPID(row.Hostname, row.PID), Dead: row.Proven()}
+		Host: locks.HostPID(row.Hostname, row.PID), Dead: row.ProvenDead()}
 	v.Do = "Force unlock " + text.Visible(row.Name)
 	v.Kept = "the history"
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
@@ -195,7 +195,7 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 	}
 	v.Share = protocol.DescribeShare(row.Share())
 	v.Whole = pages.WholeOf(r, row)
-	if delay := row.Record.DelayOf(o.site.Config.Fate().Policy.LockDelay); delay > 0 {
+	if delay := row.Record.EffectiveLockDelay(o.site.Config.Fate().Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}
 	if queue := pages.WaiterViews(lock.InLine, v.Viewpoint); len(queue) > 0 {

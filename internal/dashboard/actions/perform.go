@@ -175,7 +175,8 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	if err != nil {
 		return action, err
 	}
-	on := protocol.ActionTarget{Hold: record, LockDelayAfter: record.DelayOf(o.site.Config.Fate().Policy.LockDelay)}
+	standard := o.site.Config.Fate().Policy.LockDelay
+	on := protocol.ActionTarget{Hold: record, LockDelayAfter: record.EffectiveLockDelay(standard)}
 	out, err := o.site.Config.Operator.Do(r.Context(), o.verbOf(asked), on, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		nothing()
@@ -198,7 +199,7 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 
 // mayDo checks that the caller may do it to this hold, that it makes sense, and that no other operator was faster. The
 // snapshot knows what witnesses state about the holder.
-func (o *Operation) mayDo(r *site.Request, d *metadata.Document, action protocol.Action, asked *Request) error {
+func (o *Operation) mayDo(r *site.Request, d *metadata.FullRecord, action protocol.Action, asked *Request) error {
 	if err := o.site.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
 		return err
 	}
@@ -241,7 +242,7 @@ func (o *Operation) newAction(r *site.Request, asked Request, holder string) pro
 	}
 }
 
-func (h *Handler) readNow(ctx context.Context, name string) (metadata.Document, error) {
+func (h *Handler) readNow(ctx context.Context, name string) (metadata.FullRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
 	document, _, err := h.site.Config.Store.Get(ctx, name)
@@ -267,11 +268,11 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 	}
 	ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())
 	switch {
-	case ours.Ended == "" || ending == nil: // it may have been done before the hold ended
+	case ours.Cause == "" || ending == nil: // it may have been done before the hold ended
 		p := o.unknown(asked.Name, o.site.URLs.Lock(asked.Name, asked.Hold), cause)
 		p.Detail += " "
 		return o.tellEnd(r, p, asked, document)
-	case ending.Ended == ours.Ended && ending.By == ours.By &&
+	case ending.Cause == ours.Cause && ending.By == ours.By &&
 		ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)):
 		return nil
 	}
@@ -305,16 +306,16 @@ func (o *Operation) unknown(lock, link string, cause error) *site.Problem {
 }
 
 // conflict says that the hold ended before anything was done.
-func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document) error {
+func (h *Handler) conflict(r *site.Request, asked Request, now metadata.FullRecord) error {
 	return h.tellEnd(r, &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done",
 		Name: asked.Name, Link: h.site.URLs.Lock(asked.Name, ""), Detail: "Nothing was done. "}, asked, now)
 }
 
 // tellEnd adds how the hold ended, and who holds the lock now.
-func (h *Handler) tellEnd(r *site.Request, p *site.Problem, asked Request, now metadata.Document) error {
+func (h *Handler) tellEnd(r *site.Request, p *site.Problem, asked Request, now metadata.FullRecord) error {
 	p.Detail += "The hold that you saw has ended"
 	if ending := h.site.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
-		p.Detail += ": " + locks.EndedWord(ending.Ended)
+		p.Detail += ": " + locks.EndedWord(ending.Cause)
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
 		}

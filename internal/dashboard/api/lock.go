@@ -90,7 +90,7 @@ func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 		j.URL = a.site.URLs.Lock(lock.Name, "")
 	}
 	if lock.AskedHold != "" {
-		ending := &metadata.Ending{Lock: lock.Name, UUID: lock.AskedHold} // over, and no more is known
+		ending := &metadata.Ending{Name: lock.Name, UUID: lock.AskedHold} // over, and no more is known
 		if lock.Ending != nil {
 			ending = lock.Ending
 		}
@@ -99,7 +99,7 @@ func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 	return j
 }
 
-func fieldsJSON(c access.Caller, doc *metadata.Document) []lockjson.Field {
+func fieldsJSON(c access.Caller, doc *metadata.FullRecord) []lockjson.Field {
 	var list []lockjson.Field
 	for _, f := range doc.Fields {
 		if !pages.Hidden(c, doc.Owner, f.Name) {

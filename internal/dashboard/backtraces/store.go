@@ -18,7 +18,7 @@ import (
 // the memory; these few are fetched ahead, so that the list can name the line of code and the page of a lock has it
 // when etcd is away.
 type Store struct {
-	document func(ctx context.Context, lock string) (metadata.Document, int64, error)
+	document func(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
 	reader   stacktrace.Reader
 
 	mu      sync.Mutex
@@ -28,7 +28,7 @@ type Store struct {
 }
 
 // NewStore returns an empty store, which reads locks by this function.
-func NewStore(document func(context.Context, string) (metadata.Document, int64, error),
+func NewStore(document func(context.Context, string) (metadata.FullRecord, int64, error),
 	reader stacktrace.Reader) *Store {
 	return &Store{document: document, reader: reader, kept: map[hold]Backtrace{}}
 }

@@ -124,9 +124,9 @@ func Matches(e *metadata.Ending, q *locks.Query) bool {
 	if len(q.Terms) == 0 {
 		return true
 	}
-	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Holder: e.Holder, Attributes: e.Attributes,
+	r := metadata.Record{Name: e.Name, UUID: e.UUID, Token: e.Token, Identity: e.Identity, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
-		Acknowledged: e.Acknowledged}
+		Acknowledgement: e.Acknowledgement}
 	row := locks.RowThen(&r, e.EndedAt.Time)
 	row.Ending = e
 	return q.Matches(row, e.EndedAt.Time)
@@ -137,7 +137,7 @@ func Matches(e *metadata.Ending, q *locks.Query) bool {
 func SearchActions(ctx context.Context, asked Request, all []protocol.Action) (Page[protocol.Action], error) {
 	place := func(a *protocol.Action) Cursor { return Cursor{a.At.Time, a.Token} }
 	return search(ctx, asked, all, place, func(a *protocol.Action) bool {
-		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Holder: metadata.Holder{
+		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Identity: metadata.Identity{
 			Owner: a.Actor, Hostname: a.Client, Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}}
 		return asked.Query.Matches(locks.RowThen(&r, a.At.Time), a.At.Time)
 	})

@@ -74,7 +74,7 @@ func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) 
 	e.Attributes = kindOf(&e)
 	e.Purpose = text.Clip(e.Purpose, maxTextSeen)
 	e.Progress = text.Clip(e.Progress, maxTextSeen)
-	e.Why = text.Clip(e.Why, maxTextSeen)
+	e.Reason = text.Clip(e.Reason, maxTextSeen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen = append(s.seen, e); len(s.seen) > maxSeen+maxSeen/10 {
@@ -86,7 +86,7 @@ func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) 
 
 // kindOf are the attributes that say of which lock the hold had a share, alone.
 func kindOf(e *metadata.Ending) map[string]any {
-	if share := metadata.ShareOf(e.Lock, e.Attributes); share.Kind != "" {
+	if share := metadata.ShareFromAttributes(e.Name, e.Attributes); share.Kind != "" {
 		return map[string]any{metadata.AttributeKind: share.Kind}
 	}
 	return nil
@@ -168,7 +168,7 @@ func (s *Store) Endings(ctx context.Context, now time.Time, lock string) ([]meta
 		recorded, _, _ = s.recorded.known(now)
 	}
 	of := func(e *metadata.Ending) bool {
-		return lock == "" || e.Lock == lock || metadata.ShareOf(e.Lock, e.Attributes).Lock == lock
+		return lock == "" || e.Name == lock || metadata.ShareFromAttributes(e.Name, e.Attributes).LockName == lock
 	}
 	type hold struct {
 		lock  string
@@ -179,14 +179,14 @@ func (s *Store) Endings(ctx context.Context, now time.Time, lock string) ([]meta
 	for i := range recorded {
 		if e := &recorded[i]; of(e) {
 			all = append(all, *e)
-			have[hold{e.Lock, e.Token}] = true
+			have[hold{e.Name, e.Token}] = true
 		}
 	}
 	oldest := now.Add(-maxSeenAge)
 	s.mu.Lock()
 	for i := range s.seen {
 		e := &s.seen[i]
-		if of(e) && e.EndedAt.After(oldest) && !have[hold{e.Lock, e.Token}] {
+		if of(e) && e.EndedAt.After(oldest) && !have[hold{e.Name, e.Token}] {
 			all = append(all, *e)
 		}
 	}
@@ -230,7 +230,7 @@ func (s *Store) Remembered(name, hold string) *metadata.Ending {
 	defer s.mu.Unlock()
 	for i := len(s.seen) - 1; i >= 0; i-- {
 		e := s.seen[i]
-		if e.Lock == name && (e.UUID == hold || e.HistoryID() == hold) {
+		if e.Name == name && (e.UUID == hold || e.HistoryID() == hold) {
 			return &e
 		}
 	}

@@ -39,10 +39,10 @@ func OfRecord(r *metadata.Record) Interval {
 
 // OfEnding is a hold that is over.
 func OfEnding(e *metadata.Ending) Interval {
-	share := metadata.ShareOf(e.Lock, e.Attributes)
-	return Interval{Lock: cmp.Or(share.Lock, e.Lock), Name: e.Lock, ID: e.UUID, Token: e.Token,
+	share := metadata.ShareFromAttributes(e.Name, e.Attributes)
+	return Interval{Lock: cmp.Or(share.LockName, e.Name), Name: e.Name, ID: e.UUID, Token: e.Token,
 		Owner: text.Clip(e.Owner, maxText), Host: text.Clip(e.Hostname, maxText), PID: e.PID,
-		Begin: e.LockedAt.Time, End: e.EndedAt.Time, Alert: e.AlertAt.Time, Ended: e.Ended}
+		Begin: e.LockedAt.Time, End: e.EndedAt.Time, Alert: e.AlertAt.Time, Ended: e.Cause}
 }
 
 // OfQueue are the waits of a queue.
@@ -56,7 +56,7 @@ func OfQueue(queue []metadata.Waiter) []Interval {
 
 // ofWaiter is a wait that lasts.
 func ofWaiter(w *metadata.Waiter) Interval {
-	return Interval{Lock: w.Lock, Name: w.Lock, ID: w.ID, Wait: true, Owner: text.Clip(w.Owner, maxText),
+	return Interval{Lock: w.Name, Name: w.Name, ID: w.ID, Wait: true, Owner: text.Clip(w.Owner, maxText),
 		Host: text.Clip(w.Hostname, maxText), PID: w.PID, Begin: w.Since.Time}
 }
 

@@ -94,8 +94,8 @@ func TestHoldsOfOneRecordNeverOverlap(t *testing.T) {
 func TestStoreSeesWaitsEnd(t *testing.T) {
 	var s intervals.Store
 	wait := func(id string) metadata.Waiter {
-		return metadata.Waiter{Lock: "a", ID: id, Ticket: metadata.Ticket{Since: metadata.Time{Time: noon},
-			Holder: metadata.Holder{Owner: "billing-" + id}}}
+		return metadata.Waiter{Name: "a", ID: id, Ticket: metadata.Ticket{Since: metadata.Time{Time: noon},
+			Identity: metadata.Identity{Owner: "billing-" + id}}}
 	}
 	queue := []metadata.Waiter{wait("1"), wait("2"), wait("3")}
 	s.Look(map[string][]metadata.Waiter{"a": queue}, at(1))
@@ -124,7 +124,7 @@ func TestStoreForgetsTheOldestAndShortest(t *testing.T) {
 	var s intervals.Store
 	now := noon
 	saw := func(name string, length time.Duration) {
-		s.Saw(&metadata.Ending{Lock: name, Token: 1, LockedAt: metadata.Time{Time: now.Add(-length)},
+		s.Saw(&metadata.Ending{Name: name, Token: 1, LockedAt: metadata.Time{Time: now.Add(-length)},
 			EndedAt: metadata.Time{Time: now}})
 	}
 	saw("old", time.Hour)

@@ -19,7 +19,7 @@ func UsualHold(all []Interval) (median time.Duration, holds int) {
 	var lengths []time.Duration
 	for n := range all {
 		i := &all[n]
-		if !i.Wait && i.Ended == metadata.EndedReleased && i.End.After(i.Begin) {
+		if !i.Wait && i.Ended == metadata.EndingReleased && i.End.After(i.Begin) {
 			lengths = append(lengths, i.End.Sub(i.Begin))
 		}
 	}

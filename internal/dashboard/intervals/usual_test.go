@@ -18,14 +18,14 @@ func ended(token int64, how string, minutes float64) intervals.Interval {
 func TestUsualHoldIsTheMedianOfThoseReleased(t *testing.T) {
 	released := func(minutes ...float64) (all []intervals.Interval) {
 		for n, m := range minutes {
-			all = append(all, ended(int64(n+1), metadata.EndedReleased, m))
+			all = append(all, ended(int64(n+1), metadata.EndingReleased, m))
 		}
 		return all
 	}
-	unknown := ended(8, metadata.EndedReleased, 5)
+	unknown := ended(8, metadata.EndingReleased, 5)
 	unknown.Begin = time.Time{}
-	ahead := ended(8, metadata.EndedReleased, -5)
-	waited := ended(8, metadata.EndedReleased, 5)
+	ahead := ended(8, metadata.EndingReleased, -5)
+	waited := ended(8, metadata.EndingReleased, 5)
 	waited.Wait = true
 	for name, test := range map[string]struct {
 		all    []intervals.Interval
@@ -36,10 +36,10 @@ func TestUsualHoldIsTheMedianOfThoseReleased(t *testing.T) {
 		"two":            {released(3, 5), 0, 0},
 		"three":          {released(9, 3, 4), 4 * time.Minute, 3},
 		"an even number": {released(9, 3, 4, 5), 4*time.Minute + 30*time.Second, 4},
-		"others were ended early": {append(released(3, 4, 5), ended(4, metadata.EndedForced, 9),
-			ended(5, metadata.EndedAutoUnlocked, 9), ended(6, metadata.EndedAbandoned, 9),
-			ended(7, metadata.EndedYielded, 1), ended(8, "stolen", 1)), 4 * time.Minute, 3},
-		"two, and others":          {append(released(3, 4), ended(4, metadata.EndedForced, 9)), 0, 0},
+		"others were ended early": {append(released(3, 4, 5), ended(4, metadata.EndingForced, 9),
+			ended(5, metadata.EndingAutoUnlocked, 9), ended(6, metadata.EndingAbandoned, 9),
+			ended(7, metadata.EndingYielded, 1), ended(8, "stolen", 1)), 4 * time.Minute, 3},
+		"two, and others":          {append(released(3, 4), ended(4, metadata.EndingForced, 9)), 0, 0},
 		"one lasts":                {append(released(3, 4, 5), hold(9, 90, 0)), 4 * time.Minute, 3},
 		"one has no beginning":     {append(released(3, 4, 5), unknown), 4 * time.Minute, 3},
 		"a holder's clock is fast": {append(released(3, 4, 5), ahead), 4 * time.Minute, 3},

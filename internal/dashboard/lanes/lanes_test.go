@@ -40,7 +40,7 @@ func parse(lines string) (all []intervals.Interval) {
 			case word == "w":
 				i.Wait = true
 			case word == "!":
-				i.Ended = metadata.EndedForced
+				i.Ended = metadata.EndingForced
 			default:
 				if _, err := fmt.Sscanf(word, "@%g", &alert); err == nil {
 					i.Alert = minute(alert)
@@ -160,7 +160,7 @@ func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
 				i.End = i.Begin.Add(time.Duration(scale * random.Float64() * float64(time.Minute)))
 			}
 			if i.Alert = i.Begin.Add(time.Minute); random.IntN(5) == 0 {
-				i.Ended = metadata.EndedAutoUnlocked
+				i.Ended = metadata.EndingAutoUnlocked
 			}
 			all = append(all, i)
 		}

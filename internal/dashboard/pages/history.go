@@ -92,12 +92,12 @@ type pastView struct {
 }
 
 func (p *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
-	v := pastView{Word: locks.EndedWord(e.Ended), Name: text.Clip(e.Lock, site.MaxNameShown),
-		URL:   p.site.URLs.Lock(e.Lock, e.HistoryID()),
+	v := pastView{Word: locks.EndedWord(e.Cause), Name: text.Clip(e.Name, site.MaxNameShown),
+		URL:   p.site.URLs.Lock(e.Name, e.HistoryID()),
 		Owner: text.Clip(e.Owner, site.MaxWordShown), Host: site.HostPID(e.Hostname, e.PID),
 		Purpose: text.Clip(e.Purpose, site.MaxLineShown),
 		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, site.MaxLineShown),
-		Why:     text.Clip(e.Why, site.MaxLineShown),
+		Why:     text.Clip(e.Reason, site.MaxLineShown),
 		Done:    doneTo(e, at.Now),
 		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {

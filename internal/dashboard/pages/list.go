@@ -173,7 +173,7 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest) strin
 	}
 	for _, u := range p.site.Unlockers() {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
-			xxhash.Sum64String(fmt.Sprint(u.HeldBack)), xxhash.Sum64String(fmt.Sprintf("%+v", u.Sweep)))
+			xxhash.Sum64String(fmt.Sprint(u.HeldBack)), xxhash.Sum64String(fmt.Sprintf("%+v", u.RemovalPolicy)))
 	}
 	return fmt.Sprintf(`W/"%016x"`, h)
 }

@@ -27,7 +27,7 @@ type timeFact struct {
 }
 
 func facts(r *locks.Row, lock *site.Lock) []fact {
-	list := append(holderFacts(&r.Holder),
+	list := append(holderFacts(&r.Identity),
 		fact{"hold", r.UUID}, fact{"fencing token", phrase.Known(r.Token)},
 		fact{"record revision", phrase.Known(r.Revision)}, fact{"written by", lock.Document.Client},
 		fact{"extended", extended(r.Extensions)})
@@ -48,7 +48,7 @@ func facts(r *locks.Row, lock *site.Lock) []fact {
 	return known(list)
 }
 
-func holderFacts(h *metadata.Holder) (list []fact) {
+func holderFacts(h *metadata.Identity) (list []fact) {
 	for _, f := range h.Facts() {
 		list = append(list, fact(f))
 	}
@@ -107,7 +107,7 @@ const (
 	maxFieldsBytes = 64 << 10
 )
 
-func (p *Pages) fieldViews(c access.Caller, doc metadata.Document) []fieldView {
+func (p *Pages) fieldViews(c access.Caller, doc metadata.FullRecord) []fieldView {
 	views := make([]fieldView, 0, len(doc.Fields))
 	left := maxFieldsBytes
 	for _, f := range doc.Fields {
@@ -156,7 +156,7 @@ func suspected(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 // witnessed is what a row of the list says of a holder that is dead for certain, or disputes it.
 func witnessed(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 	switch {
-	case r.Proven():
+	case r.ProvenDead():
 		return howItEnded(r.Death, at)
 	case r.Disputed():
 		return howItEnded(r.Death, at).Say(", which the holder disputes")
@@ -171,16 +171,16 @@ func suspicion(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 		return phrase.Say("The witness ").Value(text.Clip(r.Death.By, site.MaxWordShown)).Say(" says that ").
 			Sentence(howItEnded(r.Death, at)).Say(", but the holder called alive since: one of the two is wrong. " +
 			"The lock does not count as abandoned.")
-	case r.Death != nil && !r.Proven():
+	case r.Death != nil && !r.ProvenDead():
 		return phrase.Say("A witness says that ").Sentence(howItEnded(r.Death, at)).
 			Say(". The work outlives its process, so that proves nothing.")
 	case r.Suspicion != nil && r.Suspicion.Cause == metadata.CauseCommandLives:
 		return phrase.Say("A witness says that ").Sentence(howItEnded(r.Suspicion, at)).
-			Say(", and its command has not: ").Value(text.Clip(r.Suspicion.How, site.MaxLineShown)).
+			Say(", and its command has not: ").Value(text.Clip(r.Suspicion.Reason, site.MaxLineShown)).
 			Say(". The lock stays until that has ended, too.")
 	case r.Suspicion != nil:
 		said := phrase.Say("Suspected, not proven: ").Sentence(howItEnded(r.Suspicion, at))
-		if how := r.Suspicion.How; how != "" {
+		if how := r.Suspicion.Reason; how != "" {
 			said = said.Say(" (").Value(text.Clip(how, site.MaxLineShown)).Say(")")
 		}
 		return said.Say(". Nothing is unlocked because of that.")

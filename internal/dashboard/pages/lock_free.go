@@ -86,14 +86,14 @@ func lastHold(e *metadata.Ending, at phrase.Viewpoint) phrase.Sentence {
 	if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
 		s = s.Say(" for " + text.Duration(e.EndedAt.Sub(e.LockedAt.Time)))
 	}
-	how, _ := metadata.EndingOf(e.Ended)
+	how, _ := metadata.EndingWordsFor(e.Cause)
 	s = s.Say(", " + text.Visible(text.Clip(how.Verb, site.MaxWordShown)))
 	if e.By != "" {
 		s = s.Say(" by ").Value(text.Clip(e.By, site.MaxLineShown))
 	}
 	s = s.Say(" ").Time(at.Since(e.EndedAt.Time))
-	if e.Why != "" {
-		s = s.Say(": " + text.Visible(text.Clip(e.Why, site.MaxLineShown)))
+	if e.Reason != "" {
+		s = s.Say(": " + text.Visible(text.Clip(e.Reason, site.MaxLineShown)))
 	}
 	return s.Say(".")
 }
@@ -121,7 +121,7 @@ type endedView struct {
 func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 	e := lock.Ending
 	v := lockPage{lockFrame: p.lockFrame(r, lock), Look: "released", Purpose: e.Purpose, Free: lock.Row == nil}
-	v.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Why,
+	v.Ended = &endedView{Word: locks.EndedWord(e.Cause), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Reason,
 		Owner: e.Owner, Host: locks.HostPID(e.Hostname, e.PID)}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Ended.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
@@ -131,7 +131,7 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), p.site.Unlockers())
 	}
 	v.Done = doneTo(e, v.Viewpoint.Now)
-	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}}, holderFacts(&e.Holder)...)
+	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}}, holderFacts(&e.Identity)...)
 	v.Facts = known(append(v.Facts, fact{"last progress", e.Progress}))
 	for _, t := range []struct {
 		label string

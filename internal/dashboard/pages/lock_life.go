@@ -116,19 +116,19 @@ func (l *life) addHold(p *Pages, r *locks.Row, named bool, at phrase.Viewpoint) 
 	if alert := r.Verdict().AlertAt; !alert.After(at.AsOf) {
 		l.add(at, "alert", alert, phrase.Say("Alert: its holder expected to be done by then"))
 	}
-	if r.Asked != nil {
-		l.add(at, "done", r.Asked.At.Time, phrase.Say("The holder was asked to finish"),
+	if r.FinishRequest != nil {
+		l.add(at, "done", r.FinishRequest.At.Time, phrase.Say("The holder was asked to finish"),
 			protocol.DescribeFinishRequest(r.Record, at.Now))
 	}
-	if r.Extended != nil {
-		l.add(at, "done", r.Extended.At.Time, phrase.Say("The holder was given more time"),
-			protocol.DescribeMoreTime(r.Record.Extended, at.Now))
+	if r.MoreTime != nil {
+		l.add(at, "done", r.MoreTime.At.Time, phrase.Say("The holder was given more time"),
+			protocol.DescribeMoreTime(r.Record.MoreTime, at.Now))
 	}
-	if a := r.AcknowledgedAt(at.Now); a != nil {
+	if a := r.ValidAcknowledgement(at.Now); a != nil {
 		l.add(at, "done", a.At.Time, phrase.Say("An operator acknowledged it"),
 			protocol.DescribeAcknowledgement(r.Record, at.Now))
 	}
-	if r.Proven() {
+	if r.ProvenDead() {
 		what, how := protocol.WhatEnded(r.Death)
 		l.add(at, "alert", protocol.EndedAt(r.Death), phrase.Say("The holder ended: "+what+" "+how))
 	}
@@ -156,7 +156,7 @@ func (l *life) addPast(p *Pages, r *site.Request, name string, at phrase.Viewpoi
 	for i := range all {
 		e := &all[i]
 		if l.More = i >= maxLifeHolds; !l.More {
-			l.addEnding(p, e, e.Lock != name, at)
+			l.addEnding(p, e, e.Name != name, at)
 		}
 	}
 }

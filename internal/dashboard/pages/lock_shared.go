@@ -58,7 +58,7 @@ type WholeLock struct {
 
 // WholeOf is nil for a hold that shares nothing.
 func WholeOf(r *site.Request, row *locks.Row) *WholeLock {
-	lock := row.Share().Lock
+	lock := row.Share().LockName
 	if lock == "" {
 		return nil
 	}

@@ -34,7 +34,7 @@ func (d *drawing) title(b *lanes.Bar) string {
 		}
 		said := text.Thousands(b.N) + what + d.during(b.From, b.To) + ", the longest by " + who(b.Interval)
 		if b.Ended != "" {
-			words, _ := metadata.EndingOf(b.Ended)
+			words, _ := metadata.EndingWordsFor(b.Ended)
 			said += "; at least one was " + words.Verb
 		}
 		return said
@@ -70,11 +70,11 @@ func (d *drawing) did(i *intervals.Interval) string {
 	if late := i.Late(now.AsOf); !late.IsZero() {
 		said += ", past its alert at " + d.clock(late)
 	}
-	words, known := metadata.EndingOf(i.Ended)
+	words, known := metadata.EndingWordsFor(i.Ended)
 	switch {
 	case i.Wait && !i.Taken && !lasts:
 		said += ", and gave up"
-	case i.Ended != "" && i.Ended != metadata.EndedReleased && known:
+	case i.Ended != "" && i.Ended != metadata.EndingReleased && known:
 		said += ", and was " + words.Verb
 	}
 	return said

@@ -124,7 +124,7 @@ func matching(r *site.Request, q *locks.Query, all []intervals.Interval) ([]inte
 		}
 		at := cmp.Or(i.End, r.Now)
 		row := locks.RowThen(&metadata.Record{Name: i.Lock, UUID: i.ID, Token: i.Token, LockedAt: i.Begin,
-			AlertAt: i.Alert, Holder: metadata.Holder{Owner: i.Owner, Hostname: i.Host, PID: i.PID}}, at)
+			AlertAt: i.Alert, Identity: metadata.Identity{Owner: i.Owner, Hostname: i.Host, PID: i.PID}}, at)
 		found[i.Lock] = q.Matches(row, at)
 	}
 	return slices.DeleteFunc(all, func(i intervals.Interval) bool { return !found[i.Lock] }), nil

@@ -20,7 +20,7 @@ type MarkLink struct{ Text, URL string }
 // neither finishes nor needs time.
 func MarkLinks(r *site.Request, row *locks.Row) []MarkLink {
 	var links []MarkLink
-	if row.Proven() {
+	if row.ProvenDead() {
 		return nil
 	}
 	for _, l := range []struct {
@@ -67,17 +67,17 @@ func DoneTo(r *metadata.Record, now time.Time) []string {
 }
 
 func askedAndExtended(r *metadata.Record, now time.Time) []string {
-	return said(protocol.DescribeFinishRequest(r, now), protocol.DescribeMoreTime(r.Extended, now))
+	return said(protocol.DescribeFinishRequest(r, now), protocol.DescribeMoreTime(r.MoreTime, now))
 }
 
 // doneTo is the same of a hold that is over. Why a hold yielded says who asked already.
 func doneTo(e *metadata.Ending, now time.Time) []string {
-	asked := protocol.DescribePastFinishRequest(e.Asked, now)
-	if e.Ended == metadata.EndedYielded {
+	asked := protocol.DescribePastFinishRequest(e.FinishRequest, now)
+	if e.Cause == metadata.EndingYielded {
 		asked = ""
 	}
-	return said(protocol.DescribePastAcknowledgement(e.Acknowledged, now), asked,
-		protocol.DescribeMoreTime(e.Extended, now))
+	return said(protocol.DescribePastAcknowledgement(e.Acknowledgement, now), asked,
+		protocol.DescribeMoreTime(e.MoreTime, now))
 }
 
 // said returns the sentences that say something.
@@ -165,10 +165,10 @@ func (p *Pages) delayViews(r *site.Request, name string) []delayView {
 	delays := p.site.Delays(name)
 	for i := range delays[:min(len(delays), site.MaxDelaysShown)] {
 		d := &delays[i]
-		command := p.site.Mutexctl(site.EndDelay, d.Lock, site.OfHold(d.UUID, "", "")...)
+		command := p.site.Mutexctl(site.EndDelay, d.Name, site.OfHold(d.UUID, "", "")...)
 		v := delayView{Words: protocol.DescribeDelay(d, r.Now), Command: command}
 		if !r.Viewpoint().Stale && r.MayDo(protocol.VerbEndDelay, d.Owner) {
-			v.URL = p.site.URLs.Act("end-delay", d.Lock, d.UUID, FromView(r))
+			v.URL = p.site.URLs.Act("end-delay", d.Name, d.UUID, FromView(r))
 		}
 		views = append(views, v)
 	}

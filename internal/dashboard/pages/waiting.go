@@ -244,7 +244,7 @@ func (p *Pages) cyclesOf(r *site.Request, lock string, said verdict.Class) []cyc
 		return nil
 	}
 	if r := s.Find(lock); r != nil {
-		lock = r.Record.Queue()
+		lock = r.Record.QueueName()
 	}
 	var with []deadlock.Cycle
 	for _, c := range s.Cycles() {

@@ -40,7 +40,7 @@ type View interface {
 	// Waiters returns the queue of one lock; nil = nobody waits.
 	Waiters(lock string) []metadata.Waiter
 	// DelaysAbout returns the lock delays of a lock and of its shares.
-	DelaysAbout(lock string) []metadata.Delay
+	DelaysAbout(lock string) []metadata.LockDelay
 	// Unlockers returns the unlockers that are alive.
 	Unlockers() []protocol.Unlocker
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
@@ -52,7 +52,7 @@ type View interface {
 // Store reads from etcd: [*lockstore.Store] is one.
 type Store interface {
 	// Get reads one lock, with the revision it was read at. No Fields: nobody holds it.
-	Get(ctx context.Context, lock string) (metadata.Document, int64, error)
+	Get(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
 	// Ending reads how a hold ended when it was not released by its holder; nil = not recorded.
 	Ending(ctx context.Context, uuid string) (*metadata.Ending, error)
 	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest

@@ -33,16 +33,16 @@ func (s *Site) Hurried(r *Request) (*Request, context.CancelFunc) {
 
 // Lock is one lock as it was found: the model of its page and of its JSON.
 type Lock struct {
-	Name         string            // that was asked for
-	Row          *locks.Row        // the current hold; nil when nobody holds the lock, or several do
-	Shares       []*locks.Row      // those who share the lock now
-	Document     metadata.Document // empty when etcd could not be read
-	ReadRevision int64             // of etcd at the read
-	Unread       string            // why etcd could not be read; empty when it could
-	Silent       bool              // it was not waited for
-	InLine       []metadata.Waiter // in order
-	AskedHold    string            // the hold that was asked for, when it is not the current one
-	Ending       *metadata.Ending  // of the asked hold, where it is recorded
+	Name         string              // that was asked for
+	Row          *locks.Row          // the current hold; nil when nobody holds the lock, or several do
+	Shares       []*locks.Row        // those who share the lock now
+	Document     metadata.FullRecord // empty when etcd could not be read
+	ReadRevision int64               // of etcd at the read
+	Unread       string              // why etcd could not be read; empty when it could
+	Silent       bool                // it was not waited for
+	InLine       []metadata.Waiter   // in order
+	AskedHold    string              // the hold that was asked for, when it is not the current one
+	Ending       *metadata.Ending    // of the asked hold, where it is recorded
 }
 
 // Find is [Site.Look] for a lock that must be held, or a hold whose ending is known. Otherwise the error says so.
@@ -88,7 +88,7 @@ func (l *Lock) Viewpoint(at phrase.Viewpoint) phrase.Viewpoint {
 }
 
 // Delays are the lock delays of a lock and of its shares.
-func (s *Site) Delays(name string) []metadata.Delay {
+func (s *Site) Delays(name string) []metadata.LockDelay {
 	return s.Config.View.DelaysAbout(name)
 }
 
@@ -106,7 +106,7 @@ func (l *Lock) HolderOwner() string {
 // read takes the lock from etcd, which knows more than the snapshot and knows it earlier.
 func (s *Site) read(r *Request, l *Lock, name string) {
 	type answer struct {
-		document metadata.Document
+		document metadata.FullRecord
 		revision int64
 	}
 	found, err := etcdread.Await(r.Context(), s.Config.Log, func(ctx context.Context) (answer, error) {
@@ -121,7 +121,7 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 	if err != nil && l.Row != nil {
 		held = l.Row.Record
 	}
-	l.InLine = s.Config.View.Waiters(held.Queue())
+	l.InLine = s.Config.View.Waiters(held.QueueName())
 	if err != nil {
 		l.Silent = errors.Is(err, etcdread.ErrSilent)
 		l.Unread = s.Unread(err)
@@ -142,7 +142,7 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
 		r.Heed(before.Death, before.Suspicion)
-		if !r.Written().Equal(before.Written()) {
+		if !r.DeadlinesWrittenAt().Equal(before.DeadlinesWrittenAt()) {
 			r.Seen.Changed = moment.Mono
 			r.Seen.Arrived = 0
 		}
@@ -159,7 +159,7 @@ func (s *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
 	if err != nil && !errors.Is(err, etcdread.ErrSilent) {
 		s.Config.Log.Warn().Err(err).Str("uuid", text.Visible(hold)).Msg("the ending of a hold could not be read")
 	}
-	if err != nil || ending == nil || ending.Lock != name {
+	if err != nil || ending == nil || ending.Name != name {
 		return s.History.Remembered(name, hold)
 	}
 	return ending
@@ -177,7 +177,7 @@ func (s *Site) notHeld(name string, l *Lock) error {
 	delays := s.Delays(name)
 	for i := range delays[:min(len(delays), MaxDelaysShown)] {
 		d := &delays[i]
-		p.Detail += " There is " + protocol.DescribeDelay(d, s.Config.Now()) + " (" + s.Mutexctl(EndDelay, d.Lock) +
+		p.Detail += " There is " + protocol.DescribeDelay(d, s.Config.Now()) + " (" + s.Mutexctl(EndDelay, d.Name) +
 			" ends it)."
 	}
 	if n := len(l.InLine); n > 0 {

@@ -70,7 +70,7 @@ func (s *Site) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []
 	queue := l.Name
 	if l.Row != nil {
 		holders = []*locks.Row{l.Row}
-		queue = l.Row.Record.Queue()
+		queue = l.Row.Record.QueueName()
 	}
 	for _, row := range holders {
 		now = append(now, intervals.OfRecord(row.Record))

@@ -88,12 +88,12 @@ func EndedIcon(word string) string {
 		if e.Word != word {
 			continue
 		}
-		switch e.Ended {
-		case metadata.EndedAutoUnlocked:
+		switch e.Cause {
+		case metadata.EndingAutoUnlocked:
 			return "stale"
-		case metadata.EndedAbandoned:
+		case metadata.EndingAbandoned:
 			return "abandoned"
-		case metadata.EndedForced:
+		case metadata.EndingForced:
 			return "bad"
 		}
 	}

@@ -38,9 +38,9 @@ func parse(t *testing.T, text string) *world {
 		case "=":
 			w.holds(m[1], m[3], minute)
 		case "%":
-			w.share(m[1], m[3], metadata.HoldsPermits, minute)
+			w.share(m[1], m[3], metadata.KindSemaphore, minute)
 		case "&":
-			w.share(m[1], m[3], metadata.HoldsShared, minute)
+			w.share(m[1], m[3], metadata.KindShared, minute)
 		default:
 			w.waits(m[1], m[3], minute)
 		}
@@ -53,7 +53,7 @@ func at(minute int) time.Time { return night.Add(time.Duration(minute) * time.Mi
 // holds makes a process hold a lock since a minute of the night.
 func (w *world) holds(lock, owner string, minute int) *metadata.Record {
 	r := &metadata.Record{Name: lock, UUID: "u", Token: 1,
-		Holder: metadata.Holder{Owner: owner, Hostname: owner + "-0", PID: 7}, LockedAt: at(minute)}
+		Identity: metadata.Identity{Owner: owner, Hostname: owner + "-0", PID: 7}, LockedAt: at(minute)}
 	i, _ := slices.BinarySearchFunc(w.locks, lock,
 		func(r *metadata.Record, lock string) int { return strings.Compare(r.Name, lock) })
 	w.locks = slices.Insert(w.locks, i, r)
@@ -74,7 +74,7 @@ func (w *world) share(lock, owner, kind string, minute int) *metadata.Record {
 
 func (w *world) waits(owner, lock string, minute int) {
 	ahead := len(w.queues[lock])
-	t := metadata.Waiter{Lock: lock, ID: fmt.Sprint(owner, ahead), Revision: int64(ahead + 1)}
+	t := metadata.Waiter{Name: lock, ID: fmt.Sprint(owner, ahead), Revision: int64(ahead + 1)}
 	t.Owner = owner
 	t.Hostname = owner + "-0"
 	t.PID = 7
@@ -166,7 +166,7 @@ func TestNamesAreSortedAndUnique(t *testing.T) {
 	w := parse(t, "y=a@1 x=b@1 a>x@2 b>y@2 b>w@2")
 	w.holds("w", "", 1).Hostname = "c-0"
 	w.queues["y"] = append(w.queues["y"],
-		metadata.Waiter{Ticket: metadata.Ticket{Holder: metadata.Holder{Hostname: "c-0", PID: 7}}})
+		metadata.Waiter{Ticket: metadata.Ticket{Identity: metadata.Identity{Hostname: "c-0", PID: 7}}})
 	c := w.find()[0]
 	if got := fmt.Sprint(c.Locks(), c.Processes()); got != "[w x y] [c-0:7 a on a-0:7 b on b-0:7]" {
 		t.Error(got)

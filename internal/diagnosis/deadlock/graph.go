@@ -92,7 +92,7 @@ func from(locks []*metadata.Record, name string) []*metadata.Record {
 // any lock may be called "build#7".
 func kindOf(r *metadata.Record) string {
 	switch kind, _ := r.Attributes[metadata.AttributeKind].(string); kind {
-	case metadata.HoldsPermits, metadata.HoldsShared:
+	case metadata.KindSemaphore, metadata.KindShared:
 		return kind
 	}
 	return ""
@@ -103,7 +103,7 @@ func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Re
 	number := len(g.locks) + 1
 	for _, r := range holders {
 		who, known := g.process(Process{r.Owner, r.Hostname, r.PID})
-		switch permits := r.Name != lock && kindOf(r) == metadata.HoldsPermits; {
+		switch permits := r.Name != lock && kindOf(r) == metadata.KindSemaphore; {
 		case !known:
 			c.unknown = c.unknown || permits
 			continue

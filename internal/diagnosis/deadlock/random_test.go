@@ -68,7 +68,7 @@ func anyWorld(r *rand.Rand, owners []string) *world {
 	for _, lock := range locks {
 		switch n := 1 + r.IntN(3); lock {
 		case "pool", "book":
-			kind := map[string]string{"pool": metadata.HoldsPermits, "book": metadata.HoldsShared}[lock]
+			kind := map[string]string{"pool": metadata.KindSemaphore, "book": metadata.KindShared}[lock]
 			for range n {
 				w.share(lock, owners[r.IntN(len(owners))], kind, 1)
 			}
@@ -120,7 +120,7 @@ func keptBy(w *world, lock, from string, those func(owner string) bool) bool {
 		case r.Name != lock && (!share || of != lock):
 		case r.Owner == from:
 			return false
-		case share && r.Attributes[metadata.AttributeKind] == metadata.HoldsPermits:
+		case share && r.Attributes[metadata.AttributeKind] == metadata.KindSemaphore:
 			permits = true
 			free = free || !those(r.Owner)
 		default:

@@ -56,7 +56,7 @@ func Of(running []metadata.Presence) Fate {
 		if f.Removes && !removes(*p) {
 			continue
 		}
-		policy, ok := staleness.FromPresence(p.Sweep)
+		policy, ok := staleness.FromPresence(p.RemovalPolicy)
 		if !ok {
 			f.Silent = append(f.Silent, p.ID)
 			continue
@@ -65,7 +65,7 @@ func Of(running []metadata.Presence) Fate {
 			policy = quicker(f.Policy, policy)
 		}
 		f.Policy, known = policy, true
-		f.exclude(p.Sweep.Exclude)
+		f.exclude(p.RemovalPolicy.Exclude)
 	}
 	slices.Sort(f.Silent)
 	if !f.Removes {
@@ -199,7 +199,7 @@ type setting struct {
 func settings() []setting {
 	published := func(name string, value func(staleness.Policy) string) setting {
 		return setting{name, func(p *metadata.Presence) (string, bool) {
-			policy, ok := staleness.FromPresence(p.Sweep)
+			policy, ok := staleness.FromPresence(p.RemovalPolicy)
 			return value(policy), ok
 		}}
 	}
@@ -222,10 +222,10 @@ func settings() []setting {
 }
 
 func exclusions(p *metadata.Presence) (globs string, known bool) {
-	if p.Sweep == nil {
+	if p.RemovalPolicy == nil {
 		return "", false
 	}
-	return strings.Join(slices.Sorted(slices.Values(p.Sweep.Exclude)), " "), true
+	return strings.Join(slices.Sorted(slices.Values(p.RemovalPolicy.Exclude)), " "), true
 }
 
 // How much of a disagreement is named.

@@ -18,7 +18,7 @@ func unlocker(id string, change func(*staleness.Policy), exclude ...string) meta
 	if change != nil {
 		change(&p)
 	}
-	return metadata.Presence{ID: id, Mode: fate.AutoUnlock, Sweep: p.ToPresence(exclude)}
+	return metadata.Presence{ID: id, Mode: fate.AutoUnlock, RemovalPolicy: p.ToPresence(exclude)}
 }
 
 func of(running ...metadata.Presence) []metadata.Presence { return running }
@@ -77,7 +77,7 @@ func TestFastestUnlockerDetermines(t *testing.T) {
 }
 
 func quickPolicy(p metadata.Presence) staleness.Policy {
-	policy, _ := staleness.FromPresence(p.Sweep)
+	policy, _ := staleness.FromPresence(p.RemovalPolicy)
 	return policy
 }
 

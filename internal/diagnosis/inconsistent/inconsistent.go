@@ -48,14 +48,14 @@ type taken struct {
 
 // Find returns the locks that are inconsistent, by name. held are the names and attributes of the locks that somebody
 // holds, delays the lock delays.
-func Find(held iter.Seq2[string, map[string]any], delays []metadata.Delay) []Lock {
+func Find(held iter.Seq2[string, map[string]any], delays []metadata.LockDelay) []Lock {
 	shared := map[string]*taken{}
 	for name, attributes := range held {
-		if s := metadata.ShareOf(name, attributes); s.Lock != "" {
-			if shared[s.Lock] == nil {
-				shared[s.Lock] = &taken{}
+		if s := metadata.ShareFromAttributes(name, attributes); s.LockName != "" {
+			if shared[s.LockName] == nil {
+				shared[s.LockName] = &taken{}
 			}
-			shared[s.Lock].add(s)
+			shared[s.LockName].add(s)
 		}
 	}
 	if len(shared) > 0 {
@@ -71,7 +71,7 @@ func Find(held iter.Seq2[string, map[string]any], delays []metadata.Delay) []Loc
 	}
 	for _, d := range delays {
 		if !d.Leased {
-			found = append(found, Lock{d.Lock, Endless,
+			found = append(found, Lock{d.Name, Endless,
 				"has a lock delay without a lease, which stays until an operator ends it"})
 		}
 	}
@@ -82,7 +82,7 @@ func Find(held iter.Seq2[string, map[string]any], delays []metadata.Delay) []Loc
 }
 
 func (t *taken) add(s metadata.Share) {
-	if s.Kind == metadata.HoldsShared {
+	if s.Kind == metadata.KindShared {
 		t.readers++
 		return
 	}

@@ -19,7 +19,7 @@ func TestInconsistenciesAreFound(t *testing.T) {
 	reader := map[string]any{"kind": "shared"}
 	for name, c := range map[string]struct {
 		held   held
-		delays []metadata.Delay
+		delays []metadata.LockDelay
 		want   string
 	}{
 		"nothing is held":      {nil, nil, ""},
@@ -39,7 +39,7 @@ func TestInconsistenciesAreFound(t *testing.T) {
 		"readers beside permits": {held{"d#1": reader, "d#2": permits(1., 3.)}, nil,
 			"d has permits out beside 1 reader"},
 		"a lock that is called like a share": {held{"build": nil, "build#7": nil}, nil, ""},
-		"delays": {nil, []metadata.Delay{{Lock: "z", Leased: true}, {Lock: "b\n"}, {Lock: "a", Unreadable: true}},
+		"delays": {nil, []metadata.LockDelay{{Name: "z", Leased: true}, {Name: "b\n"}, {Name: "a", Unreadable: true}},
 			`a has a lock delay without a lease, which stays until an operator ends it; ` +
 				`b\n has a lock delay without a lease, which stays until an operator ends it`},
 	} {

@@ -81,7 +81,7 @@ func (c *Cluster) deadlock(cycle *deadlock.Cycle) Verdict {
 }
 
 func (c *Cluster) unclaimed(free *unclaimed.Lock) Verdict {
-	first := who(&free.First.Holder)
+	first := who(&free.First.Identity)
 	if first == nil {
 		first = first.Say("the first in line")
 	}
@@ -116,7 +116,7 @@ func (c *Cluster) allIsWell(l *Lock) Verdict {
 }
 
 // who names a process: its owner and its host; nil where neither is known.
-func who(h *metadata.Holder) (s sentence) {
+func who(h *metadata.Identity) (s sentence) {
 	if h.Owner != "" {
 		s = s.Value(h.Owner)
 	}

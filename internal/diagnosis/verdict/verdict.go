@@ -102,7 +102,7 @@ func Of(c Cluster) Verdict {
 func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
 	queue := name
 	if held != nil {
-		queue = held.Holder.Queue()
+		queue = held.Holder.QueueName()
 	}
 	for i := range c.Cycles {
 		if slices.Contains(c.Cycles[i].Locks(), queue) {

@@ -70,7 +70,7 @@ func (x subject) record() *metadata.Record {
 		if after == 0 {
 			return nil
 		}
-		return &metadata.Statement{Lock: x.name, UUID: r.UUID, Token: r.Token, Cause: cause,
+		return &metadata.Statement{Name: x.name, UUID: r.UUID, Token: r.Token, Cause: cause,
 			EndedAt: metadata.Time{Time: ago(after)}, Revision: 9, Seen: mono - after + min(after, 5*s)}
 	}
 	death := stated(x.dead, metadata.CauseProcessEnded)
@@ -82,7 +82,7 @@ func (x subject) record() *metadata.Record {
 		r.Alive.Revision = 10
 	}
 	if x.looked {
-		r.Acknowledged = &metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann",
+		r.Acknowledgement = &metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann",
 			Until: metadata.Time{Time: ago(-h)}}
 	}
 	return &r
@@ -92,7 +92,7 @@ func (x subject) lock(f *fate.Fate) verdict.Lock {
 	r := x.record()
 	judged := staleness.Judge(r, f.Policy, staleness.Moment{Wall: now(), Mono: mono})
 	l := verdict.Lock{Name: x.name, Class: verdict.ClassOf(r, judged, f, now()), Holder: r, Judged: judged,
-		Looked: r.AcknowledgedAt(now())}
+		Looked: r.ValidAcknowledgement(now())}
 	all := make([]verdict.Lock, max(1, x.shares))
 	for i := range all {
 		all[i] = l
@@ -132,7 +132,8 @@ func (u runs) cluster(subjects ...subject) verdict.Cluster {
 	if u.mode != "" {
 		p := staleness.DefaultPolicy()
 		p.UnlockAbandoned = u.abandons
-		c.Running = []metadata.Presence{{ID: "eu-1", Mode: u.mode, HeldBack: u.heldBack, Sweep: p.ToPresence(u.exclude)}}
+		c.Running = []metadata.Presence{{ID: "eu-1", Mode: u.mode, HeldBack: u.heldBack,
+			RemovalPolicy: p.ToPresence(u.exclude)}}
 	}
 	c.Fate = fate.Of(c.Running)
 	c.Ranking = &verdict.Ranking{}

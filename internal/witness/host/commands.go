@@ -87,7 +87,7 @@ func (w *Witness) writeSuspicion(ctx context.Context, s metadata.Statement) {
 	if err := w.cfg.RecordSuspicion(ctx, s); err != nil && !errors.Is(err, metadata.ErrChanged) {
 		log = w.cfg.Log.Warn().Err(err)
 	}
-	log.Str("lock", s.Lock).Str("uuid", s.UUID).Int64("token", s.Token).Msg(s.How)
+	log.Str("lock", s.Name).Str("uuid", s.UUID).Int64("token", s.Token).Msg(s.Reason)
 }
 
 // warnCgroupsUnseen logs once that cgroups cannot be searched. The caller holds mu.

@@ -72,7 +72,7 @@ func TestHoldEndsWithItsProcessAndItsCommand(t *testing.T) {
 	if said.Cause != metadata.CauseCommandLives || said.EndedAt.IsZero() {
 		t.Errorf("it says %+v", said)
 	}
-	contains(t, said.How, "left 2 processes of its command alive")
+	contains(t, said.Reason, "left 2 processes of its command alive")
 	w.silent(h)
 	c.set(7, 0, nil)
 	if s := w.death(h); s.Cause != metadata.CauseProcessEnded || !s.EndedAt.Equal(said.EndedAt.Time) {

@@ -144,6 +144,6 @@ func (w *Witness) rebootStatement(h hold) *metadata.Statement {
 }
 
 func (w *Witness) newStatement(h hold, cause, how string) metadata.Statement {
-	return metadata.Statement{Lock: h.lock, UUID: h.uuid, Token: h.token, Cause: cause, How: how, Witness: "host",
+	return metadata.Statement{Name: h.lock, UUID: h.uuid, Token: h.token, Cause: cause, Reason: how, Witness: "host",
 		By: w.cfg.ID, At: metadata.Time{Time: w.cfg.Now()}}
 }

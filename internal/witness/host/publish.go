@@ -97,8 +97,8 @@ func (w *Witness) writeStatement(ctx context.Context, l *held) (done bool) {
 		l.publishedAt = time.Now()
 		w.logStatement(l)
 	case errors.Is(err, metadata.ErrChanged):
-		if w.locks[s.Lock] == l {
-			w.dropHold(s.Lock)
+		if w.locks[s.Name] == l {
+			w.dropHold(s.Name)
 		}
 	default:
 		w.counts.failed++
@@ -118,14 +118,14 @@ func (w *Witness) logStatement(l *held) {
 	l.reported = true
 	s := l.statement
 	w.counts.stated[s.Cause]++
-	event := w.cfg.Log.Info().Str("lock", s.Lock).Str("uuid", s.UUID).Int64("token", s.Token).Str("cause", s.Cause)
+	event := w.cfg.Log.Info().Str("lock", s.Name).Str("uuid", s.UUID).Int64("token", s.Token).Str("cause", s.Cause)
 	if s.Signal != "" {
 		event = event.Str("signal", s.Signal)
 	}
 	if s.ExitCode != nil {
 		event = event.Int("exit_code", *s.ExitCode)
 	}
-	event.Msg(s.How)
+	event.Msg(s.Reason)
 }
 
 // requeueMissing has accepted statements written again that the view does not show in time: they were deleted before

@@ -37,7 +37,7 @@ func TestRebootEndsHoldersOfEarlierBoots(t *testing.T) {
 	w.witness()
 	for _, lock := range []string{"before", "container"} {
 		if s := w.death(holds[lock]); s.Cause != metadata.CauseRebooted || !s.EndedAt.IsZero() ||
-			s.How != "the machine "+w.machine.Hostname+" has booted since" {
+			s.Reason != "the machine "+w.machine.Hostname+" has booted since" {
 			t.Errorf("%s: %+v", lock, *s)
 		}
 	}

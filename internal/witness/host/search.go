@@ -289,6 +289,6 @@ func (m Machine) hold(r *metadata.Record) (hold, bool) {
 // hasUnreadableCgroup reports whether the record names a cgroup in an unreadable form.
 func hasUnreadableCgroup(r *metadata.Record) bool {
 	return r.Process.CgroupID < 0 || slices.ContainsFunc(r.Problems, func(p metadata.Problem) bool {
-		return p.Field == metadata.FieldCgroupID && p.Reason != metadata.ReasonLeftover
+		return p.Field == metadata.FieldCgroupID && p.Kind != metadata.ProblemLeftover
 	})
 }

@@ -44,7 +44,7 @@ func TestStatementHasTheSignalOfAKilledProcess(t *testing.T) {
 			s := w.death(h)
 			if s.Cause != metadata.CauseProcessEnded || s.EndedAt.Before(killed.Add(-time.Microsecond)) ||
 				s.EndedAt.After(time.Now()) || s.Signal != "SIGKILL" || s.ExitCode != nil ||
-				s.How != "process "+strconv.Itoa(c.Process.Pid)+" on "+w.machine.Hostname+" ended" {
+				s.Reason != "process "+strconv.Itoa(c.Process.Pid)+" on "+w.machine.Hostname+" ended" {
 				t.Errorf("%s: %+v", h.Lock, *s)
 			}
 		}
@@ -385,7 +385,7 @@ func TestRestartedWitnessRechecksEverything(t *testing.T) {
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	second := w.witness()
-	if s := w.death(dies); !s.EndedAt.IsZero() || !strings.HasSuffix(s.How, "is gone") {
+	if s := w.death(dies); !s.EndedAt.IsZero() || !strings.HasSuffix(s.Reason, "is gone") {
 		t.Errorf("%+v", *s)
 	}
 	w.silent(lives)

@@ -146,7 +146,7 @@ func (w *world) hold(lock string, pid int, p metadata.Process, change ...func(*m
 	w.Helper()
 	now := time.Now()
 	d := metadata.Draft{UUID: uuid.NewString(),
-		Holder:   metadata.Holder{Owner: "billing", Hostname: w.machine.Hostname, PID: int64(pid)},
+		Identity: metadata.Identity{Owner: "billing", Hostname: w.machine.Hostname, PID: int64(pid)},
 		LockedAt: now, AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour), Process: p}
 	for _, c := range change {
 		c(&d)
@@ -178,7 +178,7 @@ func (w *world) stated(h locktxn.Hold) *metadata.Statement {
 	}
 	kv := resp.Kvs[0]
 	s, err := protocol.Unmarshal[metadata.Statement](kv.Value)
-	if err != nil || s.UUID != h.UUID || s.Token != h.Token || s.Lock != h.Lock || s.Witness != "host" ||
+	if err != nil || s.UUID != h.UUID || s.Token != h.Token || s.Name != h.Lock || s.Witness != "host" ||
 		s.By != "w1" || s.At.IsZero() || kv.Lease == 0 {
 		w.Fatalf("of %+v it is stated: %s", h, kv.Value)
 	}

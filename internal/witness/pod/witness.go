@@ -296,7 +296,7 @@ func (w *Witness) writeStatement(ctx context.Context, r *metadata.Record, f podp
 	}
 	w.metrics.statements.WithLabelValues(f.Certainty.String(), f.Cause).Inc()
 	w.config.Log.Info().Str("lock", r.Name).Str("uuid", r.UUID).Int64("token", r.Token).Str("cause", f.Cause).
-		Str("how", s.How).Str("certainty", f.Certainty.String()).Msg("the holder of this lock has ended")
+		Str("how", s.Reason).Str("certainty", f.Certainty.String()).Msg("the holder of this lock has ended")
 }
 
 func (w *Witness) withdrawSuspicion(ctx context.Context, r *metadata.Record) {
@@ -329,7 +329,7 @@ func (w *Witness) writeFailed(err error) bool {
 // statement returns the finding as a statement.
 func statement(r *metadata.Record, f podproof.Finding, by string, now time.Time) metadata.Statement {
 	s := metadata.Statement{
-		Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: f.Cause, How: f.How,
+		Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: f.Cause, Reason: f.How,
 		Witness: metadata.WitnessKubernetes, By: by, At: metadata.Time{Time: now},
 	}
 	if f.End == nil {

@@ -275,7 +275,7 @@ func TestDeathIsStatedOnceWithItsDetails(t *testing.T) {
 	a.send("MODIFIED", podIn("Running", over))
 	s.eventually(t, "the statement", func() bool { return len(s.said) > 0 })
 	got := s.said[0]
-	if got.Cause != metadata.CauseContainerEnded || got.Lock != "invoices" || got.UUID != held().UUID ||
+	if got.Cause != metadata.CauseContainerEnded || got.Name != "invoices" || got.UUID != held().UUID ||
 		got.Token != 7 || got.By != "eu-1" || got.Witness != metadata.WitnessKubernetes || *got.ExitCode != 137 ||
 		got.Detail != "OOMKilled" || !got.EndedAt.Equal(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)) {
 		t.Errorf("%+v", got)
@@ -421,7 +421,7 @@ func TestKnownDeathIsNotStatedAgain(t *testing.T) {
 	a, s, _, _ := running(t, stated, last)
 	a.send("MODIFIED", podIn("Running", over))
 	s.eventually(t, "the other statement", func() bool { return len(s.said) > 0 })
-	if s.said[0].Lock != "last" {
+	if s.said[0].Name != "last" {
 		t.Errorf("stated: %+v", s.said)
 	}
 }
