@@ -55,12 +55,12 @@ test("a process that never releases its lock still ends, also with a heartbeat",
 });
 
 test("a process whose work only waits for the loss of its lock does not end before it", async () => {
-  const lost = "(lock) => new Promise((resolve) => lock.signal.addEventListener('abort', resolve))";
-  const said = "(error) => console.log(error.reason)";
+  const lost = "(lock) => new Promise((resolve) => lock.signal.addEventListener('abort', () => resolve(lock.lost)))";
+  const say = `(lock) => (${lost})(lock).then(console.log)`;
   const programs = [
-    `locks.with("work", { unlockAfter: 9 }, ${lost}).catch(${said})`,
-    `locks.oncePer("job", 60, ${lost}, { unlockAfter: 9 }).catch(${said})`,
-    `locks.campaign("leader", { life: 9, check: () => false }).then(${lost}).then(() => console.log("deadline"))`,
+    `locks.with("work", { unlockAfter: 9 }, ${say})`,
+    `locks.oncePer("job", 60, ${say}, { unlockAfter: 9 })`,
+    `locks.campaign("leader", { life: 9, check: () => false }).then(${say})`,
   ];
   assert.deepEqual(await Promise.all(programs.map(run)), programs.map(() => "deadline\n"));
 });
