@@ -318,7 +318,7 @@ type want struct {
 }
 
 func (w want) request(name string) request {
-	r := request{"do": "acquire", "name": name, "wait": nil, "alert_after": 60.0, "unlock_after": 120.0,
+	r := request{"do": "acquire", "name": name, "wait": nil, "alert_after": 60.0, "auto_unlock_after": 120.0,
 		"purpose": w.purpose, "attributes": map[string]any{}, "heartbeat": w.heartbeat}
 	if w.try {
 		r["wait"] = 0
@@ -329,7 +329,7 @@ func (w want) request(name string) request {
 		r["alert_after"] = w.alert
 	}
 	if w.unlock != 0 {
-		r["unlock_after"] = w.unlock
+		r["auto_unlock_after"] = w.unlock
 	}
 	if w.attributes != nil {
 		r["attributes"] = w.attributes

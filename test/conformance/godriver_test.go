@@ -63,7 +63,7 @@ type goRequest struct {
 	NameBase64     []byte `json:"name_base64"`
 	Wait           *float64
 	AlertAfter     float64 `json:"alert_after"`
-	UnlockAfter    float64 `json:"unlock_after"`
+	UnlockAfter    float64 `json:"auto_unlock_after"`
 	Attributes     map[string]any
 	Heartbeat      bool
 	Lock           int

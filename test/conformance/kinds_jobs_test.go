@@ -209,7 +209,7 @@ func periodAnsweredLate(t *testing.T, s *scene, c *client) {
 		return fate{}
 	})
 	job := daily()
-	job["alert_after"], job["unlock_after"] = 1.0, 2.0
+	job["alert_after"], job["auto_unlock_after"] = 1.0, 2.0
 	if a := s.open(c, line.Addr).do(job); a.Error != "lost" {
 		t.Errorf("of a job whose hold was over before it was answered it says %s", a.line)
 	}

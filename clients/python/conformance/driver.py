@@ -56,7 +56,7 @@ def opening(request: Object) -> Object:
 
 def options(request: Object) -> Object:
     """Return the arguments of ``Client.lock`` that a request has."""
-    given = {name: request[name] for name in ("wait", "alert_after", "unlock_after", "purpose", "attributes")
+    given = {name: request[name] for name in ("wait", "alert_after", "auto_unlock_after", "purpose", "attributes")
              if request.get(name) is not None}
     if request.get("heartbeat"):
         given["heartbeat"] = True
@@ -87,7 +87,7 @@ def request_of(lock: Any) -> Optional[Object]:
 
 def extension(request: Object) -> Object:
     """Return the arguments of ``alive``."""
-    return {name: request[name] for name in ("progress", "alert_after", "unlock_after")
+    return {name: request[name] for name in ("progress", "alert_after", "auto_unlock_after")
             if request.get(name) is not None}
 
 

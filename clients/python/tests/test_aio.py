@@ -122,13 +122,13 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
         self.assertFalse(self.etcd.get("/mutexes/.periods/" + self.name))
 
     async def test_the_time_is_up(self) -> None:
-        lock = await self.client.lock(self.name, unlock_after=0.5, alert_after=0.5).acquire()
+        lock = await self.client.lock(self.name, auto_unlock_after=0.5, alert_after=0.5).acquire()
         await eventually("the loss", lambda: lock.lost == "deadline")
         await lock.release()
 
     async def test_asked_and_heartbeat(self) -> None:
         told: list[clustermutex.Request] = []
-        async with self.client.lock(self.name, heartbeat=60, unlock_after=6, alert_after=6,
+        async with self.client.lock(self.name, heartbeat=60, auto_unlock_after=6, alert_after=6,
                                     on_asked=told.append) as lock:
             first = self.etcd.fields(self.name)["auto_unlock_at"]
             request = {"uuid": lock.uuid, "token": lock.token, "by": "ann", "reason": "the deploy waits"}

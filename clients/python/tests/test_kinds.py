@@ -129,7 +129,7 @@ class Several(OnEtcd):
 
     def test_waits_for_each(self) -> None:
         held = self.client.lock(self.names()[1], wait=0).acquire()
-        both = self.both(unlock_after=3)
+        both = self.both(auto_unlock_after=3)
         thread = threading.Thread(target=both.acquire)
         thread.start()
         eventually("the second ticket", lambda: self.etcd.tickets(self.name + "%2Fb"))

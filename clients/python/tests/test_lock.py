@@ -137,14 +137,14 @@ class Holding(OnEtcd):
         self.assertLess(len(str(caught.exception)), 400)
 
     def test_alive_extends_and_reports(self) -> None:
-        with self.client.lock(self.name, alert_after=60, unlock_after=120) as lock:
+        with self.client.lock(self.name, alert_after=60, auto_unlock_after=120) as lock:
             before = self.etcd.fields(self.name)
             lock.alive("3 of 9")
             after = self.etcd.fields(self.name)
             self.assertGreater(after["auto_unlock_at"], before["auto_unlock_at"])
             self.assertGreater(after["alert_at"], before["alert_at"])
             self.assertEqual(after["alive"].split(" ", 1)[1], "3 of 9")
-            lock.alive(unlock_after=600)
+            lock.alive(auto_unlock_after=600)
             longer = self.etcd.fields(self.name)
             self.assertGreater(float(longer["auto_unlock_at"]), float(after["auto_unlock_at"]) + 300)
             assert lock._hold is not None
@@ -171,7 +171,7 @@ class Holding(OnEtcd):
         self.assertEqual((work(1), work(2), tokens), (1, 2, [1, 1]))
 
     def test_a_heartbeat_extends_the_life_and_not_the_alert(self) -> None:
-        with self.client.lock(self.name, heartbeat=60, alert_after=50, unlock_after=6) as lock:
+        with self.client.lock(self.name, heartbeat=60, alert_after=50, auto_unlock_after=6) as lock:
             lock.alive("step 1")
             first = self.etcd.fields(self.name)
             eventually("a heartbeat", lambda: float(self.etcd.fields(self.name)["auto_unlock_at"])
@@ -182,7 +182,7 @@ class Holding(OnEtcd):
             self.assertIsNone(lock.lost)
 
     def test_a_heartbeat_ends(self) -> None:
-        lock = self.client.lock(self.name, heartbeat=1, unlock_after=0.6, alert_after=0.6).acquire()
+        lock = self.client.lock(self.name, heartbeat=1, auto_unlock_after=0.6, alert_after=0.6).acquire()
         eventually("the end of the hold", lambda: lock.lost == "deadline")
         self.assertLessEqual(float(self.etcd.fields(self.name)["auto_unlock_at"]),
                              float(self.etcd.metadata(self.name)["locked_at"]) + 1.01)  # both are rounded
@@ -326,7 +326,7 @@ class Losing(OnEtcd):
         self.assertEqual(told, ["forced"])
 
     def test_the_time_is_up_before_auto_unlock(self) -> None:
-        lock, told, event = self.losing(unlock_after=1, alert_after=1, margin=0.5)
+        lock, told, event = self.losing(auto_unlock_after=1, alert_after=1, margin=0.5)
         self.assertTrue(event.wait(LIMIT))
         self.assertEqual((told, lock.lost), (["deadline"], "deadline"))
         with self.assertRaisesRegex(LostError, "its time ran out before etcd confirmed an extension"):
@@ -386,7 +386,7 @@ class Asked(OnEtcd):
             self.assertIsNone(lock.asked)
 
     def test_more_time(self) -> None:
-        with self.client.lock(self.name, unlock_after=3, alert_after=3) as lock:
+        with self.client.lock(self.name, auto_unlock_after=3, alert_after=3) as lock:
             given = {"uuid": lock.uuid, "token": lock.token, "seconds": 600, "by": "ann"}
             later = float(self.etcd.fields(self.name)["auto_unlock_at"]) + 600
             self.etcd.put(f"/mutexes/{self.name}/auto_unlock_at", f"{later:.3f}")
@@ -443,7 +443,7 @@ class Connections(OnEtcd):
 
 class Background(OnEtcd):
     def test_fifty_holds_share_one_thread(self) -> None:
-        locks = [self.client.lock(f"{self.name}-{n}", heartbeat=60, unlock_after=12) for n in range(50)]
+        locks = [self.client.lock(f"{self.name}-{n}", heartbeat=60, auto_unlock_after=12) for n in range(50)]
         ends = [float(self.etcd.fields(lock.acquire().name)["auto_unlock_at"]) for lock in locks]
         for lock, end in zip(locks, ends):
             eventually("a watch and a heartbeat", lambda: watched(lock) and lock.hold._recorded > end + 2)
@@ -464,7 +464,7 @@ class Background(OnEtcd):
             go_on.wait(LIMIT)
 
         lost = self.client.lock(self.name, on_lost=takes_its_time).acquire()
-        with self.client.lock(self.name + "-other", heartbeat=60, unlock_after=6) as lock:
+        with self.client.lock(self.name + "-other", heartbeat=60, auto_unlock_after=6) as lock:
             self.etcd.delete(f"/mutexes/{lost.name}/")
             self.assertTrue(begun.wait(LIMIT))
             end = lock.hold._recorded

@@ -14,10 +14,10 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 def times(**given: Any) -> tuple[float, float, float]:
-    wanted: dict[str, Any] = {"name": "a", "wait": None, "alert_after": None, "unlock_after": None, "margin": None,
+    wanted: dict[str, Any] = {"name": "a", "wait": None, "alert_after": None, "auto_unlock_after": None, "margin": None,
                               "heartbeat": None, "purpose": "", "attributes": None}
     s = settle(kind=(None, 1, False, False), **{**wanted, **given})
-    return s.alert_after, s.unlock_after, s.margin_of(s.unlock_after)
+    return s.alert_after, s.auto_unlock_after, s.margin_of(s.auto_unlock_after)
 
 
 class BadInput(unittest.TestCase):
@@ -33,14 +33,14 @@ class BadInput(unittest.TestCase):
             ({"wait": "1"}, "the time to wait is '1'; it must be a number of seconds"),
             ({"wait": float("nan")}, "the time to wait is nan"),
             ({"alert_after": 0}, "the time until alert is 0 s; it must be positive"),
-            ({"unlock_after": 0.05}, "the time until auto-unlock is 0.05 s; it must be at least 0.1 s"),
-            ({"unlock_after": 1e12}, "it must be at most ten years"),
-            ({"unlock_after": 10**400}, r"the time until auto-unlock is more than 1e\+300 s; it must be at most ten"),
+            ({"auto_unlock_after": 0.05}, "the time until auto-unlock is 0.05 s; it must be at least 0.1 s"),
+            ({"auto_unlock_after": 1e12}, "it must be at most ten years"),
+            ({"auto_unlock_after": 10**400}, r"the time until auto-unlock is more than 1e\+300 s; it must be at "),
             ({"wait": 10**5000}, r"the time to wait is more than 1e\+300 s; it must be at most ten years"),
             ({"wait": -10**400}, r"the time to wait is less than -1e\+300 s; it must be positive"),
-            ({"alert_after": 9, "unlock_after": 5}, "the time until alert of 9 s is longer than the time until auto"),
-            ({"unlock_after": 5, "margin": 5}, "the margin of 5 s leaves nothing"),
-            ({"heartbeat": 10, "unlock_after": 20}, "the heartbeat's longest hold of 10 s is shorter than the time un"),
+            ({"alert_after": 9, "auto_unlock_after": 5}, "the time until alert of 9 s is longer than the time until"),
+            ({"auto_unlock_after": 5, "margin": 5}, "the margin of 5 s leaves nothing"),
+            ({"heartbeat": 10, "auto_unlock_after": 20}, "the heartbeat's longest hold of 10 s is shorter than the "),
             ({"heartbeat": "on"}, "the longest hold of the heartbeat is 'on'; it must be a number"),
             ({"purpose": "x" * 1025}, "the purpose has 1025 bytes; it must have at most 1024"),
             ({"purpose": None}, "the purpose is None; it must be a str"),
@@ -95,12 +95,12 @@ class Defaults(unittest.TestCase):
         all_cases: list[tuple[dict[str, Any], tuple[float, float, float]]] = [
             ({}, (300, 900, 30)),
             ({"alert_after": 60}, (60, 180, 18)),
-            ({"unlock_after": 60}, (20, 60, 6)),
+            ({"auto_unlock_after": 60}, (20, 60, 6)),
             ({"heartbeat": 3600}, (300, 60, 6)),
             ({"heartbeat": 30}, (30, 30, 3)),
             ({"heartbeat": True}, (300, 60, 6)),
             ({"heartbeat": False}, (300, 900, 30)),
-            ({"unlock_after": 60, "margin": 1}, (20, 60, 1)),
+            ({"auto_unlock_after": 60, "margin": 1}, (20, 60, 1)),
         ]
         for given, wanted in all_cases:
             with self.subTest(given):

@@ -124,7 +124,7 @@ class Driver
     { ran: true, token: }
   end
 
-  def durations(request) = request.slice("alert_after", "unlock_after").transform_keys(&:to_sym)
+  def durations(request) = request.slice("alert_after", "auto_unlock_after").transform_keys(&:to_sym)
 
   def lock(request) = @mutex.synchronize { @locks.fetch(request["lock"]) }
 

@@ -67,7 +67,8 @@ class KindsTest < LockTest
   def test_each_of_several_ends_by_its_own_record
     sent = 0
     proxy = Faults.new(etcd) { |path, _| :answer if path.end_with?("/txn") && (sent += 1) == 1 }
-    client(proxy.endpoint).lock_all("b", { "a" => { unlock_after: 900 } }, unlock_after: 60, wait: 0) do |both|
+    names = ["b", { "a" => { auto_unlock_after: 900 } }]
+    client(proxy.endpoint).lock_all(*names, auto_unlock_after: 60, wait: 0) do |both|
       assert_in_delta 54, both.all.last.time_left, LONG
     end
   end

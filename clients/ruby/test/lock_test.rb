@@ -101,9 +101,9 @@ class LockingTest < LockTest
   end
 
   def test_alive_moves_the_deadlines_and_shows_progress
-    lock = client.lock("a", alert_after: 100, unlock_after: 200)
+    lock = client.lock("a", alert_after: 100, auto_unlock_after: 200)
     before = keys["#{prefix}a/auto_unlock_at"]
-    lock.alive!("3 of 9", unlock_after: 400)
+    lock.alive!("3 of 9", auto_unlock_after: 400)
     after = keys
     assert_operator after["#{prefix}a/auto_unlock_at"], :>, before
     assert_match(/\A\d{10}(\.\d+)? 3 of 9\z/, after["#{prefix}a/alive"])
@@ -150,18 +150,18 @@ class LockingTest < LockTest
   def test_bad_names_and_options_are_refused_in_one_line
     locks = client
     { "" => {}, "a\nb" => {}, "n" * 257 => {}, nil => {}, "a" => { wait: -1 },
-      "b" => { alert_after: 10, unlock_after: 5 },
-      "c" => { unlock_after: "soon" }, "d" => { purpose: "x" * 1025 }, "e" => { attributes: { "Bad" => 1 } },
+      "b" => { alert_after: 10, auto_unlock_after: 5 },
+      "c" => { auto_unlock_after: "soon" }, "d" => { purpose: "x" * 1025 }, "e" => { attributes: { "Bad" => 1 } },
       "f" => { attributes: { owner: "x" } }, "g" => { attributes: { list: [] } }, "h" => { margin: 900 },
       "i" => { attributes: Array.new(65) { |number| ["a#{number}", 1] }.to_h }, "j" => { purpose: "\xff" },
-      "k" => { attributes: { ratio: Float::NAN } }, "l" => { heartbeat: 5, unlock_after: 10 },
+      "k" => { attributes: { ratio: Float::NAN } }, "l" => { heartbeat: 5, auto_unlock_after: 10 },
       "m" => { heartbeat: "yes" } }.each do |name, options|
       error = assert_raises(RefusedError, "#{name.inspect} #{options}") { locks.lock(name, **options) }
       refute_includes error.message, "\n"
     end
     assert_empty keys
-    error = assert_raises(RefusedError) { locks.lock("n", unlock_after: 1e12) }
-    assert_match(/\Aunlock_after is 10+\.0: want a number of seconds, from 0\.1 to ten years\z/, error.message)
+    error = assert_raises(RefusedError) { locks.lock("n", auto_unlock_after: 1e12) }
+    assert_match(/\Aauto_unlock_after is 10+\.0: want a number of seconds, from 0\.1 to ten years\z/, error.message)
     assert_raises(RefusedError) { client(ca: "/nowhere.pem") }
     assert_raises(RefusedError) { Client.new("http://x", prefix: "/") }
   end
@@ -221,7 +221,7 @@ class LossTest < LockTest
     proxy = Faults.new(etcd) { |_, body| read unless body.include?("compare") }
     reasons = Queue.new
     _, errors = capture_subprocess_io do
-      client(proxy.endpoint).lock("a", unlock_after: 2, on_lost: ->(error) { reasons << error.reason })
+      client(proxy.endpoint).lock("a", auto_unlock_after: 2, on_lost: ->(error) { reasons << error.reason })
       assert_equal "deadline", Timeout.timeout(LONG) { reasons.pop }
     end
     assert_equal 1, errors.lines.grep(/\Aclustermutex: lock "a": .*NoMethodError/).size, errors
@@ -231,7 +231,7 @@ class LossTest < LockTest
 
   def test_alive_and_release_report_a_loss_that_the_watch_missed
     %w[auto_unlocked abandoned].each do |ended|
-      lock = client.lock("a", unlock_after: 20)
+      lock = client.lock("a", auto_unlock_after: 20)
       force_unlock(lock, ended)
       assert_equal ended, assert_raises(LostError) { lock.alive! }.reason
       lock = client.lock("a")
@@ -297,7 +297,7 @@ class LossTest < LockTest
   end
 
   def test_more_time_moves_the_deadline
-    lock = watched(client.lock("a", unlock_after: 20))
+    lock = watched(client.lock("a", auto_unlock_after: 20))
     at = Clock.parse(keys["#{prefix}a/auto_unlock_at"])
     given = { uuid: lock.uuid, token: lock.token, by: "ann", seconds: 100, auto_unlock_at: Clock.format(at) }
     puts = { "auto_unlock_at" => Clock.format(at + 100), "extended" => JSON.generate(given) }.map do |field, value|
@@ -311,7 +311,7 @@ class LossTest < LockTest
   end
 
   def test_a_heartbeat_keeps_the_lock_and_leaves_the_alert
-    lock = client.lock("a", heartbeat: true, alert_after: 5, unlock_after: 3)
+    lock = client.lock("a", heartbeat: true, alert_after: 5, auto_unlock_after: 3)
     taken = Clock.parse(JSON.parse(keys["#{prefix}a/metadata"])["locked_at"])
     eventually("extension past the alert") { Clock.parse(keys["#{prefix}a/auto_unlock_at"]) > taken + 5 }
     assert_nil lock.lost

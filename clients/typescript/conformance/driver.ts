@@ -99,7 +99,7 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
     acquiring.set(request.id, stop);
     const number = ++made;
     const options: LockOptions = {
-      ...given(request, "wait", "alert_after", "unlock_after", "purpose", "attributes", "heartbeat"),
+      ...given(request, "wait", "alert_after", "auto_unlock_after", "purpose", "attributes", "heartbeat"),
       signal: stop.signal,
       onLost: (lost) => write({ event: "lost", lock: number, reason: lost.reason }),
       onAsked: ({ by, reason }) => write({ event: "asked", lock: number, by, reason }),
@@ -126,7 +126,8 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
       await sleep(Number(request.hold) * 1000);
       if (request.fails) throw failed;
     };
-    const options = { ...given(request, "offset", "alert_after", "unlock_after"), backOnError: Boolean(request.fails) };
+    const durations = given(request, "offset", "alert_after", "auto_unlock_after");
+    const options = { ...durations, backOnError: Boolean(request.fails) };
     const ran = client?.oncePer(String(request.name), Number(request.every), work, options);
     const didRun = await ran?.catch((error: unknown) => {
       if (error === failed) return true;
@@ -136,7 +137,7 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
   },
 
   alive: async (request) => {
-    await lockOf(request).alive(asText(request.progress) ?? "", given(request, "alert_after", "unlock_after"));
+    await lockOf(request).alive(asText(request.progress) ?? "", given(request, "alert_after", "auto_unlock_after"));
     return {};
   },
 

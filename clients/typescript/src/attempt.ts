@@ -53,8 +53,8 @@ export function heldBy(lock: string, need: Need, { holders, waiting }: Refusal, 
 }
 
 /** Reports whether half of a hold's time is already over: the machine slept, or the answer took that long. */
-export const isLate = (began: Moment, { unlockAfter, margin }: Settings) =>
-  monotonic() - began.monotonic > (unlockAfter - margin) / 2;
+export const isLate = (began: Moment, { autoUnlockAfter, margin }: Settings) =>
+  monotonic() - began.monotonic > (autoUnlockAfter - margin) / 2;
 
 /** One call: its time limits, and what its attempts have learned. */
 class Call {
@@ -177,7 +177,7 @@ class Attempt {
 
   /** When to stop sending a record: after a third of its life, or when the caller's wait is over. */
   #patience(began?: Moment): Patience {
-    const most = performance.now() + (began ? this.settings.unlockAfter / 3 : recheck);
+    const most = performance.now() + (began ? this.settings.autoUnlockAfter / 3 : recheck);
     return { until: Math.min(most, this.call.lastSend), signal: this.settings.signal, causes: this.call.causes };
   }
 

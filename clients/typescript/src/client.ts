@@ -51,7 +51,7 @@ export interface JobOptions extends SoleOptions {
 }
 
 /** Options of a leader. */
-export interface LeaderOptions extends Omit<SoleOptions, "alertAfter" | "unlockAfter" | "heartbeat"> {
+export interface LeaderOptions extends Omit<SoleOptions, "alertAfter" | "autoUnlockAfter" | "heartbeat"> {
   /** Seconds for which leadership outlasts the last sign of life. Default 60. */
   life?: number;
   /** Where others reach this process, see {@link Client.leader}. */
@@ -135,13 +135,13 @@ export class Client {
   }
 
   /**
-   * Waits until this process leads. The lock is kept alive until it is released, which resigns. Until then, or until the
-   * lock is lost, it keeps the process alive.
+   * Waits until this process leads. The lock is kept alive until it is released, which resigns. Until then, or until
+   * the lock is lost, it keeps the process alive.
    */
   async campaign(name: string, options: LeaderOptions = {}): Promise<Lock> {
     const { life = 60, address, check = () => true, ...rest } = options;
     const own = address === undefined ? {} : { address };
-    const wanted = this.#wanted(name, { ...rest, alertAfter: life, unlockAfter: life }, own);
+    const wanted = this.#wanted(name, { ...rest, alertAfter: life, autoUnlockAfter: life }, own);
     return this.#take({ ...wanted, settings: { ...wanted.settings, check } });
   }
 
@@ -156,8 +156,8 @@ export class Client {
 
   /**
    * Runs `work` under the lock and resolves to its result. Rejects like {@link Client.lock}, with the error of `work`,
-   * or with a LostError if the lock was lost meanwhile. Rejects with a RefusedError if `work` is or returns a generator,
-   * or returns an array with promises: it would run, or run on, without the lock.
+   * or with a LostError if the lock was lost meanwhile. Rejects with a RefusedError if `work` is or returns a
+   * generator, or returns an array with promises: it would run, or run on, without the lock.
    */
   with<T>(name: string, work: (lock: Lock) => T | Promise<T>): Promise<T>;
   with<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T>;

@@ -71,8 +71,8 @@ export class Lock {
     this.token = BigInt(hold.token);
     this.signal = looking(this.#loss.signal, () => this.#look());
     this.#durations = settings;
-    this.#until = hold.began.monotonic + settings.unlockAfter - settings.margin;
-    this.#recorded = Math.floor(hold.began.wall + settings.unlockAfter);
+    this.#until = hold.began.monotonic + settings.autoUnlockAfter - settings.margin;
+    this.#recorded = Math.floor(hold.began.wall + settings.autoUnlockAfter);
     this.#alertTarget = hold.began.wall + settings.alertAfter;
     this.#forget = gateway.atExit(() => this.#cleanup);
     hold.handedOver();
@@ -129,12 +129,12 @@ export class Lock {
     const { heartbeat } = this.#settings;
     const { began } = this.#hold;
     if (Object.keys(change).length) this.#durations = changed(this.#durations, change, heartbeat);
-    const { alertAfter, unlockAfter, margin } = this.#durations;
+    const { alertAfter, autoUnlockAfter, margin } = this.#durations;
     const now = moment();
     const wall = Math.max(now.wall, began.wall + now.monotonic - began.monotonic); // even if the clock is set back
     const beat = progress === undefined;
     const most = heartbeat ? began.wall + heartbeat : Infinity;
-    const unlockAt = beat ? Math.min(wall + unlockAfter, most) : wall + unlockAfter;
+    const unlockAt = beat ? Math.min(wall + autoUnlockAfter, most) : wall + autoUnlockAfter;
     if (!beat) [this.#progress, this.#alertTarget] = [progress, wall + alertAfter];
     const alertAt = Math.max(Math.min(this.#alertTarget, unlockAt), this.#alertGranted);
     const fields = {
@@ -205,13 +205,13 @@ export class Lock {
   /** Extends the lock whenever a third of its time has passed, until the heartbeat ends. */
   #beat() {
     const end = this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin;
-    const third = () => (this.#durations.unlockAfter - this.#durations.margin) / 3;
+    const third = () => (this.#durations.autoUnlockAfter - this.#durations.margin) / 3;
     return this.#repeat(third, () => monotonic() < end, () => this.#inTurn(() => this.#extend(undefined)));
   }
 
   /** Gives a sign of life every third of a leader's life, if its check passes. */
   #lead(check: () => unknown) {
-    return this.#repeat(() => this.#durations.unlockAfter / 3, () => true, async () => {
+    return this.#repeat(() => this.#durations.autoUnlockAfter / 3, () => true, async () => {
       if (await check()) await this.#inTurn(() => this.#extend(this.#progress));
     });
   }
@@ -221,7 +221,7 @@ export class Lock {
 
   /** Extends the lock while its caller waits for other locks. @internal */
   keep(done: AbortSignal) {
-    const pause = () => Math.min(this.#durations.unlockAfter / 4, 2000);
+    const pause = () => Math.min(this.#durations.autoUnlockAfter / 4, 2000);
     return this.#repeat(pause, () => !done.aborted, () => this.#inTurn(() => this.#extend(undefined)));
   }
 
@@ -327,7 +327,7 @@ export class Lock {
     const before = this.#lost;
     if (before && before.reason !== "deadline") throw before;
     const r = await release(this.#gateway, this.#cleanup, { until: performance.now() + answerWithin });
-    if (r.error) void finish(this.#gateway, this.#cleanup, 0, this.#durations.unlockAfter / 1000);
+    if (r.error) void finish(this.#gateway, this.#cleanup, 0, this.#durations.autoUnlockAfter / 1000);
     this.#forget();
     if (r.error) throw r.error;
     if (r.verdict === "lost") throw this.#lost ??= new LostError(this.name, r.reason ?? "deleted", r.ending);
@@ -336,10 +336,11 @@ export class Lock {
 }
 
 /** Durations in seconds for {@link Lock.alive}. */
-export type Change = Pick<LockOptions, "alertAfter" | "unlockAfter">;
+export type Change = Pick<LockOptions, "alertAfter" | "autoUnlockAfter">;
 
-function changed({ alertAfter, unlockAfter }: Durations, change: Change, heartbeat: number): Durations {
-  return durations({ alertAfter: alertAfter / 1000, unlockAfter: unlockAfter / 1000, ...change }, heartbeat / 1000);
+function changed({ alertAfter, autoUnlockAfter }: Durations, change: Change, heartbeat: number): Durations {
+  const before = { alertAfter: alertAfter / 1000, autoUnlockAfter: autoUnlockAfter / 1000 };
+  return durations({ ...before, ...change }, heartbeat / 1000);
 }
 
 const timeOf = (f: Field | undefined) => dateOf(f?.value.toString())?.getTime() ?? 0;

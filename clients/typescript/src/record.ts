@@ -59,14 +59,14 @@ export interface Facts {
 }
 
 /** The fields of a new record, in the order of writing. Times are in milliseconds. */
-export function fields(uuid: string, facts: Facts, now: number, life: { alertAfter: number; unlockAfter: number }) {
+export function fields(uuid: string, facts: Facts, now: number, life: { alertAfter: number; autoUnlockAfter: number }) {
   const { members, backtrace, attributes } = facts;
   for (const [name, value] of [...Object.entries(members), ...Object.entries(attributes)]) checkText(name, value);
   checkAttributes(attributes);
   const known = { ...members, locked_at: formatTime(now), backtrace: cutLines(backtrace) };
   const given = Object.entries(known).filter(([, value]) => value !== "");
   const metadata = JSON.stringify({ ...Object.fromEntries(given), ...attributes });
-  const [alertAt, unlockAt] = [now + Math.min(life.alertAfter, life.unlockAfter), now + life.unlockAfter];
+  const [alertAt, unlockAt] = [now + Math.min(life.alertAfter, life.autoUnlockAfter), now + life.autoUnlockAfter];
   const all = { uuid, alert_at: formatTime(alertAt), auto_unlock_at: formatTime(unlockAt), metadata };
   if (Buffer.byteLength(Object.entries(all).flat().join("")) > maxRecord) {
     throw new RefusedError(`the record has more than ${maxRecord} bytes`);

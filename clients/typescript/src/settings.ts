@@ -20,11 +20,11 @@ export interface LockOptions extends KindOptions {
   wait?: number | undefined;
   /** Gives up the wait when it aborts. It does not affect a held lock. */
   signal?: AbortSignal | undefined;
-  /** How long the work takes on a bad day; after that, operators are alerted. Default 300, or `unlockAfter` / 3. */
+  /** How long the work takes on a bad day; after that, operators are alerted. Default 300, or `autoUnlockAfter` / 3. */
   alertAfter?: number | undefined;
   /** When a silent holder loses the lock. Default three times `alertAfter`; 60 with a heartbeat. */
-  unlockAfter?: number | undefined;
-  /** How long before `unlockAfter` the work has to stop. Default a tenth of it, at most 30. */
+  autoUnlockAfter?: number | undefined;
+  /** How long before `autoUnlockAfter` the work has to stop. Default a tenth of it, at most 30. */
   margin?: number | undefined;
   /** One line for whoever is paged: what the lock is held for. */
   purpose?: string | undefined;
@@ -51,7 +51,7 @@ export interface Request {
 }
 
 /** Durations of a hold, in milliseconds. */
-export interface Durations { alertAfter: number; unlockAfter: number; margin: number }
+export interface Durations { alertAfter: number; autoUnlockAfter: number; margin: number }
 
 export interface Settings extends Omit<LockOptions, keyof Durations | "wait" | "heartbeat">, Durations {
   /** Milliseconds. */
@@ -76,7 +76,7 @@ export function settle(options: LockOptions, need: Need = {}): Settings {
 /** Checks the durations of a hold. `heartbeat` is in seconds, 0 without one. */
 export function durations(options: Pick<LockOptions, keyof Durations>, heartbeat: number): Durations {
   let alert = duration("alertAfter", options.alertAfter);
-  let unlock = duration("unlockAfter", options.unlockAfter);
+  let unlock = duration("autoUnlockAfter", options.autoUnlockAfter);
   if (heartbeat) {
     alert ??= Math.min(300, heartbeat);
     unlock ??= Math.min(60, heartbeat);
@@ -84,13 +84,15 @@ export function durations(options: Pick<LockOptions, keyof Durations>, heartbeat
   alert ??= unlock === undefined ? 300 : unlock / 3;
   unlock ??= 3 * alert;
   const margin = duration("margin", options.margin) ?? Math.min(unlock / 10, 30);
-  if (unlock < 0.1) throw new RefusedError(`unlockAfter is ${unlock} s; it must be at least 0.1 s`);
-  if (margin >= unlock) throw new RefusedError(`the margin of ${margin} s leaves nothing of unlockAfter (${unlock} s)`);
+  if (unlock < 0.1) throw new RefusedError(`autoUnlockAfter is ${unlock} s; it must be at least 0.1 s`);
+  if (margin >= unlock) {
+    throw new RefusedError(`the margin of ${margin} s leaves nothing of autoUnlockAfter (${unlock} s)`);
+  }
   const longest = heartbeat || unlock;
   if (Math.max(alert, unlock) > longest) {
-    throw new RefusedError(`alertAfter (${alert} s) and unlockAfter (${unlock} s) must be at most ${longest} s`);
+    throw new RefusedError(`alertAfter (${alert} s) and autoUnlockAfter (${unlock} s) must be at most ${longest} s`);
   }
-  return { alertAfter: alert * 1000, unlockAfter: unlock * 1000, margin: margin * 1000 };
+  return { alertAfter: alert * 1000, autoUnlockAfter: unlock * 1000, margin: margin * 1000 };
 }
 
 function duration(name: string, seconds: number | undefined): number | undefined {

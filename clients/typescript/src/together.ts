@@ -71,7 +71,7 @@ async function atOnce(gateway: Gateway, wanted: Wanted[], { wait, signal }: Sett
     return { k, settings, lock: k.lock, uuid, fields: fields(uuid, facts, began.wall, settings) };
   });
   const [{ k }] = wanted as [Wanted];
-  const life = Math.min(...wanted.map(({ settings }) => settings.unlockAfter));
+  const life = Math.min(...wanted.map(({ settings }) => settings.autoUnlockAfter));
   const patience = { until: performance.now() + Math.min(gateway.timeout * 1000, life / 3, wait || Infinity), signal };
   const taken = await take(gateway, k.prefix, locks, async () => {
     const r = await gateway.transact("acquire_all", k, { lock: k.lock, uuid: "", locks }, patience);

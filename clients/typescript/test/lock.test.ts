@@ -129,9 +129,9 @@ test("a wait is given up by a signal, and the queue is left", async () => {
 });
 
 test("alive moves both deadlines, and shows the progress", async () => {
-  const lock = await locks.lock("alive", { unlockAfter: 60 });
+  const lock = await locks.lock("alive", { autoUnlockAfter: 60 });
   const before = await recordOf("alive");
-  await lock.alive("3 of 9", { alertAfter: 500, unlockAfter: 1000 });
+  await lock.alive("3 of 9", { alertAfter: 500, autoUnlockAfter: 1000 });
   const after = await recordOf("alive");
   assert.match(after["/mutexes/alive/alive"] ?? "", /^\d{10}[.\d]* 3 of 9$/);
   const later = Number(after["/mutexes/alive/auto_unlock_at"]) - Number(before["/mutexes/alive/auto_unlock_at"]);
@@ -146,7 +146,7 @@ test("alive moves both deadlines, and shows the progress", async () => {
 });
 
 test("a heartbeat extends the lock, and does not move the alert", async () => {
-  const lock = await locks.lock("heartbeat", { heartbeat: true, unlockAfter: 3, alertAfter: 4, margin: 0.1 });
+  const lock = await locks.lock("heartbeat", { heartbeat: true, autoUnlockAfter: 3, alertAfter: 4, margin: 0.1 });
   const first = await recordOf("heartbeat");
   const key = (name: string) => `/mutexes/heartbeat/${name}`;
   const later = await eventually("three heartbeats", async () => {
@@ -249,7 +249,7 @@ test("a holder survives whatever others write into its record, and still gets re
 });
 
 test("an operator's extension counts, and alive does not revert it", async () => {
-  const lock = await locks.lock("more", { unlockAfter: 30, alertAfter: 20 });
+  const lock = await locks.lock("more", { autoUnlockAfter: 30, alertAfter: 20 });
   const key = (name: string) => `/mutexes/more/${name}`;
   const old = Number((await recordOf("more"))[key("auto_unlock_at")]);
   const extension = JSON.stringify(
@@ -294,12 +294,12 @@ test("bad input is refused with a clear message before anything is sent", async 
     ["", {}, /lock name ""/],
     ["a\nb", {}, /without control characters/],
     ["a", { wait: -1 }, /wait is -1/],
-    ["a", { alertAfter: 100, unlockAfter: 10 }, /alertAfter \(100 s\)/],
-    ["a", { unlockAfter: 0.05, alertAfter: 0.01 }, /at least 0.1 s/],
+    ["a", { alertAfter: 100, autoUnlockAfter: 10 }, /alertAfter \(100 s\)/],
+    ["a", { autoUnlockAfter: 0.05, alertAfter: 0.01 }, /at least 0.1 s/],
     ["a", { margin: 900 }, /leaves nothing/],
     ["a", { heartbeat: 30, alertAfter: 60 }, /at most 30 s/],
-    ["a", { unlockAfter: NaN }, /unlockAfter is NaN/],
-    ["a", { unlockAfter: 1e12 }, /unlockAfter is 1000000000000; it must be a positive .* of seconds, ten years at most/],
+    ["a", { autoUnlockAfter: NaN }, /autoUnlockAfter is NaN/],
+    ["a", { autoUnlockAfter: 1e12 }, /autoUnlockAfter is 1000000000000; it must .*, ten years at most/],
     ["a", { purpose: "x".repeat(2000) }, /purpose has 2000 bytes/],
   ] as const) {
     await assert.rejects(nowhere.lock(name, options), (e: Error) => e instanceof RefusedError && words.test(e.message));

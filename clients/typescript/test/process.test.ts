@@ -58,8 +58,8 @@ test("a process whose work only waits for the loss of its lock does not end befo
   const lost = "(lock) => new Promise((resolve) => lock.signal.addEventListener('abort', () => resolve(lock.lost)))";
   const say = `(lock) => (${lost})(lock).then(console.log)`;
   const programs = [
-    `locks.with("work", { unlockAfter: 9 }, ${say})`,
-    `locks.oncePer("job", 60, ${say}, { unlockAfter: 9 })`,
+    `locks.with("work", { autoUnlockAfter: 9 }, ${say})`,
+    `locks.oncePer("job", 60, ${say}, { autoUnlockAfter: 9 })`,
     `locks.campaign("leader", { life: 9, check: () => false }).then(${say})`,
   ];
   assert.deepEqual(await Promise.all(programs.map(run)), programs.map(() => "deadline\n"));

@@ -31,7 +31,7 @@ for (const [what, clocks] of [
 ] as const) {
   test(`the deadline passes in ${what}: a check notices at once`, async (t) => {
     const lost: LostError[] = [];
-    const hold = { alertAfter: 10, unlockAfter: 40, onLost: (error: LostError) => lost.push(error) };
+    const hold = { alertAfter: 10, autoUnlockAfter: 40, onLost: (error: LostError) => lost.push(error) };
     const all = await Promise.all(["a", "b", "c"].map((name) => locks.lock(`${what} ${name}`, hold)));
     const [first, second, third] = all;
     assert.ok(first && second && third);
@@ -67,7 +67,7 @@ test("a lock whose answer came after the machine was suspended is taken anew", a
 });
 
 test("setting the wall clock does not shorten a hold", async (t) => {
-  const lock = await locks.lock("set", { alertAfter: 10, unlockAfter: 40 });
+  const lock = await locks.lock("set", { alertAfter: 10, autoUnlockAfter: 40 });
   setForward(t, { wall: 3600 });
   await lock.alive("one");
   await lock.alive("two");

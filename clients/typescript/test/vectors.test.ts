@@ -35,7 +35,7 @@ test("wrapped errors of streams mean the same", () => {
 
 test("records that the protocol forbids are refused before anything is sent", () => {
   const put = (purpose: string, attributes: Record<string, string | number | boolean>, backtrace = "") =>
-    fields("u", { members: { purpose }, attributes, backtrace }, 1e12, { alertAfter: 1, unlockAfter: 1 });
+    fields("u", { members: { purpose }, attributes, backtrace }, 1e12, { alertAfter: 1, autoUnlockAfter: 1 });
   const many = Object.fromEntries(Array.from({ length: 65 }, (_, i) => [`a${i}`, i]));
   assert.throws(() => put("x".repeat(1025), {}), /purpose has 1025 bytes/);
   assert.throws(() => put("a\ud800", {}), /not valid Unicode/);

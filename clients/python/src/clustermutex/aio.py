@@ -38,7 +38,7 @@ class Client(Opened):
 
     def lock(self, name: str, *, semaphore: int | None = None, weight: int = 1, shared: bool = False,
              exclusive: bool = False, wait: float | None = None, alert_after: float | None = None,
-             unlock_after: float | None = None, margin: float | None = None, heartbeat: bool | float | None = None,
+             auto_unlock_after: float | None = None, margin: float | None = None, heartbeat: bool | float | None = None,
              purpose: str = "", attributes: Mapping[str, Attribute] | None = None, cancel_on_loss: bool = True,
              on_lost: OnLost | None = None,
              on_asked: OnAsked | None = None) -> Lock:
@@ -47,7 +47,7 @@ class Client(Opened):
         The arguments are those of :meth:`clustermutex.Client.lock`. With ``cancel_on_loss``, losing the lock cancels
         the body of ``async with``, which then raises the LostError. The callbacks run in the event loop.
         """
-        settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, unlock_after, margin,
+        settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, auto_unlock_after, margin,
                           heartbeat, purpose, attributes)
         return Lock(self._session, settings, cancel_on_loss, on_lost, on_asked)
 
@@ -60,7 +60,7 @@ class Client(Opened):
                  attributes: Mapping[str, Attribute] | None = None, cancel_on_loss: bool = True,
                  on_lost: OnLost | None = None) -> Lock:
         """Return a lock whose holder is the leader. See :meth:`clustermutex.Client.campaign`."""
-        lock = self.lock(name, wait=wait, alert_after=life, unlock_after=life, purpose=purpose,
+        lock = self.lock(name, wait=wait, alert_after=life, auto_unlock_after=life, purpose=purpose,
                          attributes=leads(address, attributes), cancel_on_loss=cancel_on_loss, on_lost=on_lost)
         lock.settings = replace(lock.settings, leads=True, check=check)
         return lock
@@ -116,9 +116,9 @@ class Lock(Handle):
         return True
 
     async def alive(self, progress: str = "", *, alert_after: float | None = None,
-                    unlock_after: float | None = None) -> None:
+                    auto_unlock_after: float | None = None) -> None:
         """Report progress, and extend both deadlines from now. See :meth:`clustermutex.Lock.alive`."""
-        await self.hold.alive(progress, alert_after, unlock_after)
+        await self.hold.alive(progress, alert_after, auto_unlock_after)
 
     async def release(self) -> None:
         """Release the lock, in the background if the caller is cancelled. See :meth:`clustermutex.Lock.release`."""

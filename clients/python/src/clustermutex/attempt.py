@@ -175,7 +175,7 @@ class Attempt:
 
     def late(self) -> bool:
         """Report whether half of the hold's time is over: the machine slept, or the answer took that long."""
-        return clock() - self.base[0] > self.settings.unlock_after / 2
+        return clock() - self.base[0] > self.settings.auto_unlock_after / 2
 
     # -- trying
 
@@ -184,7 +184,7 @@ class Attempt:
         spread = rivals > 1 and self.settings.need.kind == SHARED  # readers need only a number of their own
         claim = self.txn.claim(self.holders, random.randrange(2 ** rivals) if spread else 0)
         fields = self.fields()
-        limit = min(self.call.until, self.base[0] + self.settings.unlock_after / 3)
+        limit = min(self.call.until, self.base[0] + self.settings.auto_unlock_after / 3)
         verdict = await self._ask(step, body(fields, claim), limit)
         self.holders = verdict.holders or Holders()
         self._got(verdict, claim.share)
@@ -452,8 +452,8 @@ class Attempt:
         at = self.base[1]
         members: dict[str, Any] = {**self._who(), **identity.of(os.getpid()), **s.attributes, "client": CLIENT,
                                    "locked_at": record.format_time(at), "backtrace": self.call.trace}
-        fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.unlock_after)),
-                  "auto_unlock_at": record.format_time(at + s.unlock_after)}
+        fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.auto_unlock_after)),
+                  "auto_unlock_at": record.format_time(at + s.auto_unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))
         return fields
 

@@ -39,7 +39,7 @@ class Client(Opened):
 
     def lock(self, name: str, *, semaphore: int | None = None, weight: int = 1, shared: bool = False,
              exclusive: bool = False, wait: float | None = None, alert_after: float | None = None,
-             unlock_after: float | None = None, margin: float | None = None, heartbeat: bool | float | None = None,
+             auto_unlock_after: float | None = None, margin: float | None = None, heartbeat: bool | float | None = None,
              purpose: str = "", attributes: Mapping[str, Attribute] | None = None,
              on_lost: OnLost | None = None,
              on_asked: OnAsked | None = None) -> Lock:
@@ -47,11 +47,11 @@ class Client(Opened):
 
         All times are in seconds. ``wait``: 0 tries once, a number waits that long, None waits without limit.
         ``alert_after`` (300): how long the work takes on a bad day; after that, operators are alerted.
-        ``unlock_after`` (three times that): when a silent holder loses the lock. Both count from the acquisition, and
-        again from each ``alive``. ``margin``: how long before the auto-unlock the hold counts as lost here, so that
-        the work can stop; by default a tenth of ``unlock_after``, at most 30. ``heartbeat``: the longest time for
-        which a live process extends the lock in the background; True means an hour. It does not postpone the alert,
-        because being alive is not progress.
+        ``auto_unlock_after`` (three times that): when a silent holder loses the lock. Both count from the acquisition,
+        and again from each ``alive``. ``margin``: how long before the auto-unlock the hold counts as lost here, so that
+        the work can stop; by default a tenth of that time, at most 30. ``heartbeat``: the longest time for which a
+        live process extends the lock in the background; True means an hour. It does not postpone the alert, because
+        being alive is not progress.
 
         ``semaphore``: take ``weight`` (1) of this many permits; all callers should pass the same number. ``shared``:
         read, together with other readers. ``exclusive``: write alone, or take a whole semaphore. Without any of these,
@@ -59,7 +59,7 @@ class Client(Opened):
 
         ``on_lost(error)``, with the LostError, and ``on_asked(request)`` each run in a thread of their own.
         """
-        settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, unlock_after, margin,
+        settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, auto_unlock_after, margin,
                           heartbeat, purpose, attributes)
         return Lock(self._session, settings, on_lost, on_asked)
 
@@ -79,7 +79,7 @@ class Client(Opened):
         ``life``: how long leadership outlasts the last sign of life. ``address``: where others reach this process, see
         :meth:`leader`. ``check``: while it does not return True, no sign of life is given.
         """
-        lock = self.lock(name, wait=wait, alert_after=life, unlock_after=life, purpose=purpose,
+        lock = self.lock(name, wait=wait, alert_after=life, auto_unlock_after=life, purpose=purpose,
                          attributes=leads(address, attributes), on_lost=on_lost)
         lock.settings = replace(lock.settings, leads=True, check=check)
         return lock
@@ -141,12 +141,13 @@ class Lock(Handle):
             self._undo(call, error)
             raise
 
-    def alive(self, progress: str = "", *, alert_after: float | None = None, unlock_after: float | None = None) -> None:
+    def alive(self, progress: str = "", *, alert_after: float | None = None,
+              auto_unlock_after: float | None = None) -> None:
         """Report progress, which is shown with the lock, and extend both deadlines from now.
 
         Raises LostError if the hold is over. After an UnavailableError, the hold keeps its previous deadline.
         """
-        run(self.hold.alive(progress, alert_after, unlock_after))
+        run(self.hold.alive(progress, alert_after, auto_unlock_after))
 
     def release(self) -> None:
         """Release the lock. Raises LostError if it was already lost: another holder may have worked at the same time.

@@ -73,10 +73,10 @@ class Hold:
         self._extensions = {b64(self.txn.base + name) for name in ("alive", "alert_at", "auto_unlock_at")}
         self._asked_at = 0  # the revision of the latest request
         self._since = attempt.base
-        self._margin = self.settings.margin_of(self.settings.unlock_after)
-        self._interval = (self.settings.unlock_after - self._margin) / 3  # of a heartbeat
-        self._deadline = attempt.base[0] + self.settings.unlock_after - self._margin
-        self._recorded = attempt.base[1] + self.settings.unlock_after  # the latest known auto_unlock_at
+        self._margin = self.settings.margin_of(self.settings.auto_unlock_after)
+        self._interval = (self.settings.auto_unlock_after - self._margin) / 3  # of a heartbeat
+        self._deadline = attempt.base[0] + self.settings.auto_unlock_after - self._margin
+        self._recorded = attempt.base[1] + self.settings.auto_unlock_after  # the latest known auto_unlock_at
         self._alert_target = attempt.base[1] + self.settings.alert_after
         self._alert_granted = 0.0
         self._progress = ""
@@ -90,7 +90,8 @@ class Hold:
     async def _live(self) -> None:
         if self.over.is_set():
             return
-        signs = (self.settings.unlock_after / 3, self._lead) if self.settings.leads else (self._interval, self._beat)
+        third = self.settings.auto_unlock_after / 3
+        signs = (third, self._lead) if self.settings.leads else (self._interval, self._beat)
         tasks = [asyncio.ensure_future(work) for work in (self._guard(), self._observe(), self._every(*signs))]
         try:
             await self.over.wait()
@@ -239,14 +240,14 @@ class Hold:
     # -- extending
 
     async def alive(self, progress: str = "", alert_after: float | None = None,
-                    unlock_after: float | None = None, patience: float = PATIENCE) -> None:
+                    auto_unlock_after: float | None = None, patience: float = PATIENCE) -> None:
         """Report progress. Both deadlines count from now."""
         s = self.settings
         try:
             record.check_text("progress", progress)
-            alert, unlock = s.alert_after, s.unlock_after
-            if alert_after is not None or unlock_after is not None:
-                alert, unlock = durations(alert_after, unlock_after, s.heartbeat)
+            alert, unlock = s.alert_after, s.auto_unlock_after
+            if alert_after is not None or auto_unlock_after is not None:
+                alert, unlock = durations(alert_after, auto_unlock_after, s.heartbeat)
         except ValueError as error:
             raise RefusedError(str(error)) from None
         self._progress = progress.replace("\n", " ")
@@ -269,9 +270,9 @@ class Hold:
     async def _beat(self) -> None:
         """Extend until the heartbeat's maximum hold, and while the caller waits for other locks."""
         s = self.settings
-        left = s.unlock_after if self.stops is not None else self._since[0] + (s.heartbeat or 0) - clock()
+        left = s.auto_unlock_after if self.stops is not None else self._since[0] + (s.heartbeat or 0) - clock()
         if left > self._margin:
-            await self._extend(min(s.unlock_after, left), self._interval, beat=True)
+            await self._extend(min(s.auto_unlock_after, left), self._interval, beat=True)
 
     async def _lead(self) -> None:
         """Give a sign of life if the leader's check passes."""
@@ -288,13 +289,13 @@ class Hold:
             raise self.lost
         self._progress = f'waits for lock "{record.visible(name)}"'
 
-    async def _extend(self, unlock_after: float, patience: float = PATIENCE, beat: bool = False) -> None:
+    async def _extend(self, auto_unlock_after: float, patience: float = PATIENCE, beat: bool = False) -> None:
         if self.lost is not None:
             raise self.lost
         if self._released:
             raise RefusedError(f'lock "{record.visible(self.settings.name)}" was released')
         began, now = clock(), self._now()
-        unlock_at = now + unlock_after
+        unlock_at = now + auto_unlock_after
         alert_at = max(min(self._alert_target, unlock_at), self._alert_granted)
         fields = {"alert_at": record.format_time(alert_at), "auto_unlock_at": record.format_time(unlock_at),
                   "alive": f"{record.format_time(now)} {self._progress}".rstrip()}
@@ -308,8 +309,8 @@ class Hold:
             raise UnavailableError("another process extends the hold")
         with self._once:
             self._reported = max(self._reported, verdict.revision)
-            self._margin = self.settings.margin_of(unlock_after)
-            self._deadline = max(self._deadline, began + unlock_after - self._margin)
+            self._margin = self.settings.margin_of(auto_unlock_after)
+            self._deadline = max(self._deadline, began + auto_unlock_after - self._margin)
             self._recorded = max(self._recorded, unlock_at)
 
     def _adopt(self, fields: Mapping[str, Key]) -> None:

@@ -220,7 +220,7 @@ class Group(Generic[L]):
     async def _at_once(self, call: Call) -> None:
         attempts = [Attempt(self._session, settings, call) for settings in self._settings]
         body = together([attempt.txn.acquire(attempt.fields()) for attempt in attempts])
-        limit = min(call.until, clock() + min(s.unlock_after for s in self._settings) / 3)
+        limit = min(call.until, clock() + min(s.auto_unlock_after for s in self._settings) / 3)
         async with in_doubt(attempts):
             try:
                 answer = await self._session.gateway.send("acquire_all", body, limit, call.stop)

@@ -26,7 +26,7 @@ class Settings:
     name: str
     wait: float | None
     alert_after: float
-    unlock_after: float
+    auto_unlock_after: float
     margin: float | None
     heartbeat: float | None
     purpose: str
@@ -35,13 +35,13 @@ class Settings:
     leads: bool = False
     check: Callable[[], Any] | None = None  # reports whether a leader can work
 
-    def margin_of(self, unlock_after: float) -> float:
-        """Return how long before an auto-unlock in ``unlock_after`` seconds the hold counts as lost here."""
-        return min(unlock_after / 10, MAX_MARGIN) if self.margin is None else self.margin
+    def margin_of(self, auto_unlock_after: float) -> float:
+        """Return how long before an auto-unlock in ``auto_unlock_after`` seconds the hold counts as lost here."""
+        return min(auto_unlock_after / 10, MAX_MARGIN) if self.margin is None else self.margin
 
 
 def settle(name: str, kind: tuple[int | None, int, bool, bool], wait: float | None, alert_after: float | None,
-           unlock_after: float | None, margin: float | None, heartbeat: Union[None, bool, float],
+           auto_unlock_after: float | None, margin: float | None, heartbeat: Union[None, bool, float],
            purpose: str, attributes: Mapping[str, Attribute] | None) -> Settings:
     """Check the options of a lock and fill in the defaults. ``kind`` is (semaphore, weight, shared, exclusive)."""
     try:
@@ -58,7 +58,7 @@ def settle(name: str, kind: tuple[int | None, int, bool, bool], wait: float | No
             seconds_of("time to wait", wait, least=0)
         if isinstance(heartbeat, bool):
             heartbeat = HEARTBEAT if heartbeat else None
-        alert, unlock = durations(alert_after, unlock_after, heartbeat)
+        alert, unlock = durations(alert_after, auto_unlock_after, heartbeat)
         if margin is not None and seconds_of("margin", margin) >= unlock:
             raise ValueError(f"the margin of {margin:g} s leaves nothing of the time until auto-unlock of {unlock:g} s")
     except ValueError as error:

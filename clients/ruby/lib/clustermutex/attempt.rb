@@ -78,7 +78,7 @@ module ClusterMutex
     end
 
     # Whether half of the time that it asks for is over: the machine slept, or the answer took that long.
-    def late? = Clock.now - @sent > @settings.unlock_after / 2
+    def late? = Clock.now - @sent > @settings.auto_unlock_after / 2
 
     private
 
@@ -133,7 +133,7 @@ module ClusterMutex
       stamp
       @input.merge!(@holders.claim(**@settings.need.input, skip: @skip)) if @settings.need.kind
       @claimed = true
-      found = send_step(step, [limit, Clock.now + (@settings.unlock_after / 3)].min)
+      found = send_step(step, [limit, Clock.now + (@settings.auto_unlock_after / 3)].min)
       return take(found) if found[:token]
 
       @holders = found[:holders] || Holders.none
@@ -275,7 +275,7 @@ module ClusterMutex
       @sent = Clock.now
       @at = Clock.wall
       @input[:fields] = Record.fields(uuid: @input[:uuid], at: @at, alert_after: @settings.alert_after,
-                                      unlock_after: @settings.unlock_after, members: @members,
+                                      auto_unlock_after: @settings.auto_unlock_after, members: @members,
                                       attributes: @settings.attributes)
       @unlock_at = Clock.parse(@input[:fields]["auto_unlock_at"])
     end

@@ -20,11 +20,11 @@ module ClusterMutex
     # Takes the lock and returns it, or yields it to the block and releases it afterwards.
     #
     # wait: seconds to wait for the lock; 0 tries once, nil waits without limit.
-    # alert_after, unlock_after: seconds from now, and from each +alive!+, until operators are alerted (300) and until
-    # the lock is removed (three times that).
-    # margin: seconds before unlock_after at which the hold counts as lost (a tenth of unlock_after, at most 30).
+    # alert_after, auto_unlock_after: seconds from now, and from each +alive!+, until operators are alerted (300) and
+    # until the lock is removed (three times that).
+    # margin: seconds before auto_unlock_after at which the hold counts as lost (a tenth of it, at most 30).
     # heartbeat: extends in the background while this process lives, for at most this many seconds; true means an hour.
-    # It does not postpone the alert; unlock_after then defaults to 60.
+    # It does not postpone the alert; auto_unlock_after then defaults to 60.
     # on_lost, on_asked: called with the LostError or the Request, each in a thread of its own.
     # attributes: a Hash of more to show with the lock: text, numbers and booleans.
     # semaphore: takes +weight+ (1) of this many permits; all callers should pass the same number. shared: reads,
@@ -67,7 +67,7 @@ module ClusterMutex
     def campaign(name, life: 60, address: nil, check: nil, wait: nil, attributes: {}, **options, &block)
       attributes = { address: }.compact.merge(attributes)
       check ||= -> { true }
-      settings = Settings.new(alert_after: life, unlock_after: life, attributes:, leads: check, **options)
+      settings = Settings.new(alert_after: life, auto_unlock_after: life, attributes:, leads: check, **options)
       take(:campaign, Attempt.new(@session, name, settings, wait), &block)
     end
 

@@ -38,12 +38,13 @@ module ClusterMutex
       Threads.start { keep }
     end
 
-    # Reports progress and moves both deadlines to alert_after and unlock_after seconds from now; the defaults are those
-    # of the acquisition. Raises LostError if the hold is over. After UnavailableError it keeps its previous deadline.
-    def alive!(progress = nil, alert_after: nil, unlock_after: nil)
+    # Reports progress and moves both deadlines to alert_after and auto_unlock_after seconds from now; the defaults are
+    # those of the acquisition. Raises LostError if the hold is over. After UnavailableError it keeps its previous
+    # deadline.
+    def alive!(progress = nil, alert_after: nil, auto_unlock_after: nil)
       progress = progress.to_s.encode("UTF-8", invalid: :replace, undef: :replace).scrub("\uFFFD")
       extend_by(progress, Settings.seconds("alert_after", alert_after || @settings.alert_after),
-                Settings.seconds("unlock_after", unlock_after || @settings.unlock_after))
+                Settings.seconds("auto_unlock_after", auto_unlock_after || @settings.auto_unlock_after))
     end
 
     # Releases the lock. Raises LostError if it was already lost, UnavailableError if etcd does not answer: the release
@@ -87,7 +88,7 @@ module ClusterMutex
 
     # -- Extending.
 
-    def extend_by(progress, alert_after, unlock_after, beat: false, till: @session.patience)
+    def extend_by(progress, alert_after, auto_unlock_after, beat: false, till: @session.patience)
       unless ours?
         raise RefusedError, "lock #{@name.inspect} belongs to process #{@pid}, not to this fork: take one here"
       end
@@ -98,10 +99,10 @@ module ClusterMutex
 
         sent = Clock.now
         at = [Clock.wall, @at + (sent - @since)].max.floor(3) # advances even if the wall clock was set back
-        unlock_at = (at + unlock_after).floor(3)
+        unlock_at = (at + auto_unlock_after).floor(3)
         @alert_at = at + alert_after unless beat
         send_alive(at, unlock_at, progress, beat, till)
-        margin = unlock_after == @settings.unlock_after ? @settings.margin : @settings.margin_of(unlock_after)
+        margin = @settings.margin_of(auto_unlock_after)
         @mutex.synchronize do
           @progress = progress
           @recorded = [@recorded, unlock_at].max
@@ -225,7 +226,7 @@ module ClusterMutex
 
     def release_later
       lock = self
-      @session.chores.later(Clock.now + @settings.unlock_after) do |till|
+      @session.chores.later(Clock.now + @settings.auto_unlock_after) do |till|
         lock.send(:send_release, Gateway::Doubt.new(true), till)
       end
     end
@@ -247,7 +248,7 @@ module ClusterMutex
       Threads.to_the_end(Ending.till) { end_with_program } if Ending.now?
     end
 
-    def beat_every = (@settings.unlock_after - @settings.margin) / 3
+    def beat_every = (@settings.auto_unlock_after - @settings.margin) / 3
 
     # Extends once without reporting progress, or gives a leader's sign of life. Returns when the next is due.
     def beat
@@ -256,7 +257,7 @@ module ClusterMutex
       held = Clock.now - @since
       return Float::INFINITY if held >= @settings.heartbeat - @settings.margin
 
-      extend_by(@progress.to_s, 0, [@settings.unlock_after, @settings.heartbeat - held].min, beat: true)
+      extend_by(@progress.to_s, 0, [@settings.auto_unlock_after, @settings.heartbeat - held].min, beat: true)
       Clock.now + beat_every
     rescue LostError
       Float::INFINITY
@@ -267,15 +268,15 @@ module ClusterMutex
 
     # Gives a leader's sign of life if its check passes.
     def lead
-      extend_by(@progress.to_s, @settings.alert_after, @settings.unlock_after) if @settings.leads.call
+      extend_by(@progress.to_s, @settings.alert_after, @settings.auto_unlock_after) if @settings.leads.call
       Clock.now + beat_every
     end
 
     # Extends once while the holder waits for another lock.
-    def stay = extend_by(@progress.to_s, 0, @settings.unlock_after, beat: true)
+    def stay = extend_by(@progress.to_s, 0, @settings.auto_unlock_after, beat: true)
 
     # Makes both deadlines count from now: the other locks are held, too.
-    def confirm(till) = extend_by("", @settings.alert_after, @settings.unlock_after, till:)
+    def confirm(till) = extend_by("", @settings.alert_after, @settings.auto_unlock_after, till:)
 
     # Reports the lock that the holder waits for as its progress.
     def waits_for(name) = @progress = "waits for lock #{name.inspect}"

@@ -203,11 +203,11 @@ module ClusterMutex
     module_function
 
     # The fields of a record that begins at a time. Raises RefusedError for what readers would not accept.
-    def fields(uuid:, at:, alert_after:, unlock_after:, members:, attributes:)
+    def fields(uuid:, at:, alert_after:, auto_unlock_after:, members:, attributes:)
       document = members.compact.merge("locked_at" => Clock.format(at)).merge(check(attributes))
       fields = {
-        "uuid" => uuid, "alert_at" => Clock.format((at + [alert_after, unlock_after].min).floor(3)),
-        "auto_unlock_at" => Clock.format((at + unlock_after).floor(3)), "metadata" => JSON.generate(document)
+        "uuid" => uuid, "alert_at" => Clock.format((at + [alert_after, auto_unlock_after].min).floor(3)),
+        "auto_unlock_at" => Clock.format((at + auto_unlock_after).floor(3)), "metadata" => JSON.generate(document)
       }
       size = fields.sum { |name, value| name.bytesize + value.bytesize }
       raise RefusedError, "the record has #{size} bytes; at most 65536 are allowed" if size > 65_536

@@ -6,7 +6,7 @@ module ClusterMutex
     LONGEST = 10 * 365 * 86_400
     HOUR = 3600
 
-    attr_reader :alert_after, :unlock_after, :margin, :purpose, :heartbeat, :on_lost, :on_asked, :need, :leads
+    attr_reader :alert_after, :auto_unlock_after, :margin, :purpose, :heartbeat, :on_lost, :on_asked, :need, :leads
     attr_accessor :attributes
 
     # Returns the seconds as a number. Raises RefusedError if they are not a number of from +least+ to ten years.
@@ -24,15 +24,15 @@ module ClusterMutex
     end
 
     # need: the kind of hold. leads: reports whether a leader can work.
-    def initialize(alert_after: nil, unlock_after: nil, margin: nil, purpose: nil, attributes: {}, heartbeat: false,
-                   on_lost: nil, on_asked: nil, need: Need.new, leads: nil)
+    def initialize(alert_after: nil, auto_unlock_after: nil, margin: nil, purpose: nil, attributes: {},
+                   heartbeat: false, on_lost: nil, on_asked: nil, need: Need.new, leads: nil)
       @need = need
       @leads = leads
       @heartbeat = heartbeat && Settings.seconds("heartbeat", heartbeat == true ? HOUR : heartbeat)
       @alert_after = Settings.seconds("alert_after", alert_after) if alert_after
-      @unlock_after = Settings.seconds("unlock_after", unlock_after) if unlock_after
+      @auto_unlock_after = Settings.seconds("auto_unlock_after", auto_unlock_after) if auto_unlock_after
       complete
-      @margin = margin ? Settings.seconds("margin", margin, 0.001) : margin_of(@unlock_after)
+      @margin = margin ? Settings.seconds("margin", margin, 0.001) : margin_of(@auto_unlock_after)
       @purpose = Text.check("the purpose", purpose) if purpose
       @attributes = Record.check(attributes)
       @on_lost = on_lost
@@ -49,30 +49,31 @@ module ClusterMutex
       dup.tap { |one| one.attributes = { "together_with" => text }.merge(attributes) }
     end
 
-    # How long before the auto-unlock the hold counts as lost.
-    def margin_of(unlock_after) = [unlock_after / 10, 30].min
+    # How long before an auto-unlock in so many seconds the hold counts as lost.
+    def margin_of(seconds) = (seconds == @auto_unlock_after && @margin) || [seconds / 10, 30].min
 
     private
 
     def complete
       if @heartbeat
         @alert_after ||= [300.0, @heartbeat].min
-        @unlock_after ||= [60.0, @heartbeat].min
+        @auto_unlock_after ||= [60.0, @heartbeat].min
       end
-      @alert_after ||= @unlock_after ? @unlock_after / 3 : 300.0
-      @unlock_after ||= 3 * @alert_after
+      @alert_after ||= @auto_unlock_after ? @auto_unlock_after / 3 : 300.0
+      @auto_unlock_after ||= 3 * @alert_after
       nil
     end
 
     def check
-      raise RefusedError, "the margin, #{@margin} s, leaves nothing of #{@unlock_after} s" if @margin >= @unlock_after
+      unlock = @auto_unlock_after
+      raise RefusedError, "the margin, #{@margin} s, leaves nothing of #{unlock} s" if @margin >= unlock
 
-      if @heartbeat && @heartbeat < @unlock_after
-        raise RefusedError, "the heartbeat ends after #{@heartbeat} s, before the auto-unlock, #{@unlock_after} s"
+      if @heartbeat && @heartbeat < unlock
+        raise RefusedError, "the heartbeat ends after #{@heartbeat} s, before the auto-unlock, #{unlock} s"
       end
-      return if @heartbeat || @alert_after <= @unlock_after
+      return if @heartbeat || @alert_after <= unlock
 
-      raise RefusedError, "the alert, after #{@alert_after} s, would come after the auto-unlock, #{@unlock_after} s"
+      raise RefusedError, "the alert, after #{@alert_after} s, would come after the auto-unlock, #{unlock} s"
     end
   end
 end

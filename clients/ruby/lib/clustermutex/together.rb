@@ -119,7 +119,7 @@ module ClusterMutex
 
     def keep(waiter)
       loop do
-        sleep([*@wanted.map { |_, settings| settings.unlock_after / 4 }, 2].min)
+        sleep([*@wanted.map { |_, settings| settings.auto_unlock_after / 4 }, 2].min)
         held.each do |lock|
           lock.send(:stay)
         rescue UnavailableError
