@@ -76,7 +76,7 @@ func newDescs(more []string) descs {
 		clockOffset: holders("lock_holder_clock_offset_seconds",
 			"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off."),
 
-		disputed: d("disputed_deaths", "Held locks whose holder called alive after a witness had stated its death."),
+		disputed: d("disputed_deaths", "Held locks whose holder reported progress after a witness declared it dead."),
 		holderEnded: holders("lock_holder_ended_timestamp_seconds",
 			"When the holder of an abandoned lock ended, by the witness's clock.", "cause"),
 
