@@ -25,7 +25,7 @@ var lossChecks = []check{
 		wants: "a former holder does not touch the next holder's record", alone: replaced},
 	{name: "same uuid, another token", rule: "protocol.md#errors-are-not-answers", short: true,
 		wants: "alive and release compare the token, not only the uuid", alone: sameUUID},
-	{name: "asked to finish", rule: "protocol.md#what-others-write", needs: "asked", short: true,
+	{name: "asked to finish", rule: "protocol.md#keys-that-operators-write", needs: "asked", short: true,
 		wants: "a holder learns who asks it to finish, and why", alone: askedToFinish},
 	{name: "deadlines never move back", rule: "protocol/operators.md#giving-more-time", short: true,
 		wants: "alive does not shorten what an operator gave", alone: neverBack},

@@ -19,14 +19,14 @@ import (
 )
 
 var otherChecks = []check{
-	{name: "vectors: documents", rule: "protocol.md#what-others-write", needs: "documents", short: true,
+	{name: "vectors: documents", rule: "protocol.md#keys-that-operators-write", needs: "documents", short: true,
 		wants: "what others write for a holder or a waiter is read, or ignored as a whole", alone: vectorDocuments},
-	{name: "broken keys beside a hold", rule: "protocol.md#what-others-write", short: true,
+	{name: "broken keys beside a hold", rule: "protocol.md#keys-that-operators-write", short: true,
 		wants: "whatever is written beside its record, a holder keeps its heartbeat, its deadline and its watch",
 		alone: brokenKeysOfHold},
-	{name: "broken keys of a held lock", rule: "protocol.md#what-others-write", short: true,
+	{name: "broken keys of a held lock", rule: "protocol.md#keys-that-operators-write", short: true,
 		wants: "a lock whose record has broken keys is held, and so says each try", alone: brokenKeysOfLock},
-	{name: "texts of others", rule: "protocol.md#what-others-write", short: true,
+	{name: "texts of others", rule: "protocol.md#keys-that-operators-write", short: true,
 		wants: "a name or a reason that another wrote can control no terminal", alone: textsOfOthers},
 }
 
