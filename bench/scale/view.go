@@ -66,7 +66,7 @@ func (c *crowd) changes(ctx context.Context, f figures) error {
 
 func (c *crowd) run(ctx context.Context, store *lockstore.Store) (*lockview.View, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	v := lockview.New(c.layout, lockview.Source{List: store.List, Watch: store.Watch}, lockview.Options{})
+	v := lockview.New(c.layout, lockview.Source{List: store.ListKeys, Watch: store.Watch}, lockview.Options{})
 	var done sync.WaitGroup
 	done.Go(func() { _ = v.Run(ctx) }) // it ends with ctx
 	return v, func() { cancel(); done.Wait() }

@@ -64,7 +64,7 @@ func TestPartitionedCommandEndsBeforeTheLockIsFree(t *testing.T) {
 		t.Errorf("run ended with %v, want status 5", err)
 	}
 	layout := protocol.DefaultLayout()
-	doc, _, err := lockstore.New(server.Client(t), layout).Get(context.Background(), "l")
+	doc, _, err := lockstore.New(server.Client(t), layout).ReadRecord(context.Background(), "l")
 	if err != nil || doc.Token == 0 {
 		t.Fatalf("the lock that could not be released is gone: %v", err)
 	}

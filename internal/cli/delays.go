@@ -62,7 +62,7 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 	defer cancel()
 	action := o.entry(s, protocol.Action{Lock: name, UUID: d.UUID, Token: d.Token, Revision: d.Revision,
 		Holder: protocol.DescribeDelay(&d, s.app.Now())})
-	_, err = s.store.Do(request, protocol.VerbEndDelay, protocol.ActionTarget{Delay: &d}, action)
+	_, err = s.store.Perform(request, protocol.VerbEndDelay, protocol.ActionTarget{Delay: &d}, action)
 	switch {
 	case errors.Is(err, metadata.ErrChanged):
 		return noLockf("nothing was done: that lock delay of %s has ended", text.Visible(name))

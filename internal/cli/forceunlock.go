@@ -128,7 +128,7 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, s *session, doc *metad
 	if err != nil {
 		return err
 	}
-	l.Whole = *doc // show the record that will be deleted
+	l.Record = *doc // show the record that will be deleted
 	if err := newLockReport(l, o.app.Stderr).write(o.app.Stderr); err != nil {
 		return err
 	}

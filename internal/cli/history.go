@@ -51,7 +51,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	all, err := s.store.History(ctx, o.limit)
+	all, err := s.store.ReadHistory(ctx, o.limit)
 	if err != nil {
 		return s.explain(ctx, "read the history", err)
 	}

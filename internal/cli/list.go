@@ -327,7 +327,8 @@ func (o *watchOptions) run(ctx context.Context, s *session) error {
 func (s *session) view(ctx context.Context,
 	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	view = lockview.New(s.layout, lockview.Source{List: s.store.List, Watch: s.store.Watch, Ending: s.store.Ending},
+	view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
+		Ending: s.store.ReadEnding},
 		lockview.Options{
 			Ended: ended, Explain: etcdconn.Explain,
 		})

@@ -84,7 +84,7 @@ func (o *operatorAction) check(v protocol.Verb) error {
 // read reads the lock. It returns an error if --uuid names another hold than the current one.
 func (o *operatorAction) read(ctx context.Context, s *session, name string) (metadata.FullRecord, error) {
 	l, err := s.read(ctx, name)
-	doc := l.Whole
+	doc := l.Record
 	switch {
 	case err != nil:
 		return doc, err
@@ -105,7 +105,7 @@ func (o *operatorAction) perform(ctx context.Context, s *session, v protocol.Ver
 	a protocol.Action, doing string) (protocol.Outcome, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	out, err := s.store.Do(request, v, on, a)
+	out, err := s.store.Perform(request, v, on, a)
 	return out, o.outcome(ctx, s, on.Hold, doing+" "+text.Visible(a.Lock), err)
 }
 
@@ -139,10 +139,11 @@ func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Re
 		return errors.New("nothing was done: " + refused.Error())
 	case errors.Is(err, lockstore.ErrNoSpace):
 		return lockstore.ErrNoSpace
-	case errors.As(err, &changed) && changed.Now.Token == 0:
+	case errors.As(err, &changed) && changed.Current.Token == 0:
 		return noLockf("nothing was done: %s is no longer held", text.Visible(r.Name))
-	case changed != nil && changed.Now.Token != r.Token:
-		return heldf("nothing was done: %s is held by %s now", text.Visible(r.Name), s.describeHolder(&changed.Now.Record))
+	case changed != nil && changed.Current.Token != r.Token:
+		return heldf("nothing was done: %s is held by %s now", text.Visible(r.Name),
+			s.describeHolder(&changed.Current.Record))
 	case errors.Is(err, metadata.ErrChanged): // the same hold has changed, or the current one could not be read
 		return heldf("nothing was done: %s has changed meanwhile: look again", text.Visible(r.Name))
 	}

@@ -59,12 +59,12 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 			all.misplaced = append(all.misplaced, &r)
 		}
 	}}
-	revision, err := s.store.List(ctx, func(kv protocol.KV) {
+	revision, err := s.store.ListKeys(ctx, func(kv protocol.KV) {
 		switch key := s.layout.Parse(kv.Key); key.Kind {
 		case protocol.KindField:
 			g.Add(key, kv)
 		case protocol.KindTicket:
-			if w := lockstore.Waiter(key, kv); !w.Holding {
+			if w := lockstore.DecodeWaiter(key, kv); !w.Holding {
 				all.waiters[key.Lock] = append(all.waiters[key.Lock], w)
 			}
 		case protocol.KindDeath, protocol.KindSuspicion:
@@ -109,7 +109,7 @@ func (all *snapshot) attachStatements(statements map[protocol.Key]*metadata.Stat
 	}
 	byName(all.locks)
 	for _, w := range all.waiters {
-		lockstore.InOrder(w)
+		lockstore.SortWaiters(w)
 	}
 }
 
@@ -127,10 +127,10 @@ func (all *snapshot) held() map[string]bool {
 }
 
 // read reads a lock, whether it is held or not.
-func (s *session) read(ctx context.Context, name string) (lockstore.Look, error) {
+func (s *session) read(ctx context.Context, name string) (lockstore.LockInfo, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	l, err := s.store.Look(request, name)
+	l, err := s.store.ReadLock(request, name)
 	if err != nil {
 		return l, s.explain(ctx, "read "+text.Visible(name), err)
 	}
@@ -140,15 +140,15 @@ func (s *session) read(ctx context.Context, name string) (lockstore.Look, error)
 // get reads the record of one lock. It is an error if nobody holds it.
 func (s *session) get(ctx context.Context, name string) (metadata.FullRecord, error) {
 	l, err := s.read(ctx, name)
-	if err == nil && len(l.Whole.Fields) == 0 {
+	if err == nil && len(l.Record.Fields) == 0 {
 		err = noLockf("nobody holds %s", text.Visible(name))
 	}
-	return l.Whole, err
+	return l.Record, err
 }
 
 // lockInfo is a lock with a diagnosis of its holder, or its last ending.
 type lockInfo struct {
-	lockstore.Look
+	lockstore.LockInfo
 	now       time.Time
 	diagnosis diagnosis.Diagnosis // of the holder
 	cycles    []deadlock.Cycle    // deadlocks that the holder's process is part of
@@ -163,7 +163,7 @@ func (s *session) lockInfo(ctx context.Context, name string) (*lockInfo, error) 
 	if err != nil {
 		return nil, err
 	}
-	l := &lockInfo{Look: read, now: s.app.Now()}
+	l := &lockInfo{LockInfo: read, now: s.app.Now()}
 	if l.fate, err = s.fate(ctx); err != nil {
 		return l, err
 	}
@@ -178,7 +178,7 @@ func (s *session) lockInfo(ctx context.Context, name string) (*lockInfo, error) 
 }
 
 // held reports whether the lock or a share of it is held, or keys of a record are left.
-func (l *lockInfo) held() bool { return len(l.Whole.Fields) > 0 || len(l.Shares) > 0 }
+func (l *lockInfo) held() bool { return len(l.Record.Fields) > 0 || len(l.Shares) > 0 }
 
 func (l *lockInfo) isEmpty() bool {
 	return !l.held() && len(l.Waiters) == 0 && len(l.Delays) == 0 && l.removed == nil
@@ -194,7 +194,7 @@ func (l *lockInfo) holders() []*metadata.Record {
 }
 
 func (l *lockInfo) json(raw bool) lockjson.Document {
-	doc := &l.Whole
+	doc := &l.Record
 	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
 		Queue: lockjson.Waiters(l.Waiters, l.now), Delays: lockjson.Delays(l.Delays, l.now),
 		Diagnosis: lockjson.NewDiagnosis(l.diagnosis, l.now)}

@@ -36,7 +36,7 @@ func newLockReport(l *lockInfo, w *os.File) *lockReport {
 		p.row("lock delay", text.Visible(d.Name)+": "+protocol.DescribeDelay(&d, p.now))
 	}
 	p.waiters(l.Waiters)
-	p.block("backtrace", l.Whole.Backtrace)
+	p.block("backtrace", l.Record.Backtrace)
 	return p
 }
 
@@ -65,13 +65,13 @@ func (p *lockReport) state(state staleness.State) {
 // lock adds the rows about a lock and all its holders.
 func (p *lockReport) lock(l *lockInfo) {
 	holders := l.holders()
-	p.row("lock", text.Visible(l.Whole.Name))
+	p.row("lock", text.Visible(l.Record.Name))
 	if v, ok := l.verdict(); ok {
 		p.row("verdict", v.String(p.now))
 	}
 	switch {
-	case len(l.Whole.Fields) > 0:
-		p.record(&l.Whole, l.diagnosis)
+	case len(l.Record.Fields) > 0:
+		p.record(&l.Record, l.diagnosis)
 	case len(holders) > 0:
 		p.state(worst(holders, p.now))
 	default:

@@ -216,7 +216,7 @@ func (s *session) running(ctx context.Context, announced []presence) ([]metadata
 	var all []metadata.Presence
 	for _, p := range announced[:min(len(announced), maxUnlockers)] {
 		request, cancel := s.request(ctx)
-		granted, err := s.store.Granted(request, p.lease)
+		granted, err := s.store.LeaseTTL(request, p.lease)
 		cancel()
 		if err != nil {
 			return nil, s.explain(ctx, "read the leases of the unlockers", err)

@@ -72,18 +72,18 @@ func (o *showOptions) print(l *lockInfo) error {
 	}
 	p := newLockReport(l, o.app.Stdout)
 	if o.raw {
-		p.fields(l.Whole.Fields)
+		p.fields(l.Record.Fields)
 	}
 	return p.write(o.app.Stdout)
 }
 
 // takenText says in one line who holds the lock, or which lock delay keeps others from it; empty if it is free.
-func (s *session) takenText(l *lockstore.Look) string {
+func (s *session) takenText(l *lockstore.LockInfo) string {
 	holders := l.Holders()
 	if len(holders) == 0 {
-		return s.delayText(l.Whole.Name, l.Delays)
+		return s.delayText(l.Record.Name, l.Delays)
 	}
-	line := fmt.Sprintf("%s is held by %s", text.Visible(l.Whole.Name), s.describeHolder(holders[0]))
+	line := fmt.Sprintf("%s is held by %s", text.Visible(l.Record.Name), s.describeHolder(holders[0]))
 	if more := len(holders) - 1; more > 0 {
 		line += " and " + text.Count(more, "other")
 	}
@@ -128,7 +128,7 @@ const maxCompared = 1000
 // diagnose diagnoses the holder of a lock from its record, the duration of past holds that others than their holders
 // ended, and the locks that its process waits for.
 func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
-	r := &l.Whole.Record
+	r := &l.Record.Record
 	f := diagnosis.Facts{Record: r, Judged: judge(r, l.now), Now: l.now, Every: diagnosis.Every(r)}
 	if r.Token == 0 || r.ProvenDead() {
 		l.diagnosis = diagnosis.Of(f)
@@ -141,7 +141,7 @@ func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 	f.Compare(past)
 	request, cancel := s.request(ctx)
 	defer cancel()
-	queues, err := s.store.Queues(request)
+	queues, err := s.store.ReadQueues(request)
 	if err != nil {
 		return s.explain(ctx, "read the waiters for all locks", err)
 	}
@@ -161,7 +161,7 @@ func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 func (s *session) endingsOf(ctx context.Context, lock string) ([]metadata.Ending, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	all, err := s.store.History(request, maxCompared)
+	all, err := s.store.ReadHistory(request, maxCompared)
 	if err != nil {
 		return nil, s.explain(ctx, "read the history of "+text.Visible(lock), err)
 	}

@@ -86,7 +86,7 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 func (s *session) refresh(ctx context.Context, w mutex.Waiting) (mutex.Waiting, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	doc, _, err := s.store.Get(request, w.Name)
+	doc, _, err := s.store.ReadRecord(request, w.Name)
 	if err == nil && doc.Token == w.Holder.Token {
 		w.Holder = doc
 	}
@@ -98,7 +98,7 @@ func (s *session) refresh(ctx context.Context, w mutex.Waiting) (mutex.Waiting, 
 }
 
 func (s *session) refreshHolders(ctx context.Context, w *mutex.Waiting) error {
-	shares, err := s.store.Shares(ctx, w.Name)
+	shares, err := s.store.ReadShares(ctx, w.Name)
 	w.Holders = slices.Clone(w.Holders)
 	for i := range w.Holders {
 		for j := range shares {

@@ -52,8 +52,8 @@ func (all *snapshot) printVerdict(a *app, now time.Time) {
 // verdict returns the verdict about one lock; ok is false if nobody holds it.
 func (l *lockInfo) verdict() (v verdict.Verdict, ok bool) {
 	var records []*metadata.Record
-	if len(l.Whole.Fields) > 0 {
-		records = append(records, &l.Whole.Record)
+	if len(l.Record.Fields) > 0 {
+		records = append(records, &l.Record.Record)
 	}
 	records = append(records, l.holders()...)
 	if records == nil {
@@ -61,8 +61,8 @@ func (l *lockInfo) verdict() (v verdict.Verdict, ok bool) {
 	}
 	queues := map[string][]metadata.Waiter{records[0].QueueName(): l.Waiters}
 	rows := judged(records, queues, l.fate, l.now).Rows
-	whole := locks.Whole(l.Whole.Name, rows, *rows[0].Queue)
-	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate, Cycles: l.cycles}, l.Whole.Name, &whole)
+	whole := locks.Whole(l.Record.Name, rows, *rows[0].Queue)
+	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate, Cycles: l.cycles}, l.Record.Name, &whole)
 }
 
 // judged returns the read model of these records, judged by a policy.

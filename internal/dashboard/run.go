@@ -22,10 +22,10 @@ func (d *Dashboard) build(config setup.Config, templates site.Templates) {
 	d.site = &site.Site{Config: config, URLs: d.urls, Templates: templates,
 		Snapshots: locks.NewSnapshots(locks.Source{Locks: config.View.Shown, Queues: config.View.Queues,
 			Fate: config.Fate}),
-		History: history.NewStore(history.Source{History: config.Store.History, Audit: config.Store.Audit,
+		History: history.NewStore(history.Source{History: config.Store.ReadHistory, Audit: config.Store.ReadAudit,
 			Relists: config.Relists, Log: config.Log}),
 	}
-	d.traces = backtraces.NewStore(config.Store.Get, stacktrace.NewReader(config.Sources))
+	d.traces = backtraces.NewStore(config.Store.ReadRecord, stacktrace.NewReader(config.Sources))
 	d.pages = pages.New(d.site, d.traces)
 	d.api = api.New(d.site, d.pages)
 	d.actions = actions.New(d.site, d.traces, d.api)

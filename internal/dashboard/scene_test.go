@@ -150,19 +150,19 @@ func (s *sources) DelaysAbout(lock string) []metadata.LockDelay { return s.delay
 func (s *sources) Unlockers() []protocol.Unlocker               { return s.unlockers() }
 func (s *sources) Foreign() (sample []string, total int)        { return s.foreign() }
 func (s *sources) Fresh() protocol.Freshness                    { return s.fresh() }
-func (s *sources) Get(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
+func (s *sources) ReadRecord(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 	return s.get(ctx, lock)
 }
 
-func (s *sources) Ending(ctx context.Context, uuid string) (*metadata.Ending, error) {
+func (s *sources) ReadEnding(ctx context.Context, uuid string) (*metadata.Ending, error) {
 	return s.ending(ctx, uuid)
 }
 
-func (s *sources) History(ctx context.Context, limit int) ([]metadata.Ending, error) {
+func (s *sources) ReadHistory(ctx context.Context, limit int) ([]metadata.Ending, error) {
 	return s.history(ctx, limit)
 }
 
-func (s *sources) Audit(ctx context.Context, limit int) ([]protocol.Action, error) {
+func (s *sources) ReadAudit(ctx context.Context, limit int) ([]protocol.Action, error) {
 	return s.audit(ctx, limit)
 }
 
@@ -217,8 +217,8 @@ type act func(on protocol.ActionTarget, a protocol.Action) error
 // acts is a test's operator, by verb.
 type acts map[protocol.Verb]act
 
-// Do implements [setup.Operator].
-func (m acts) Do(_ context.Context, v protocol.Verb, on protocol.ActionTarget,
+// Perform implements [setup.Operator].
+func (m acts) Perform(_ context.Context, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action) (out protocol.Outcome, err error) {
 	if v == protocol.VerbForceUnlock {
 		out.Ending = protocol.ForcedRemoval(on.Hold, a, on.LockDelayAfter).Ending

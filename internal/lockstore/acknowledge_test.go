@@ -63,7 +63,7 @@ func TestLastAcknowledgementStaysUntilItsHoldEnds(t *testing.T) {
 	if got := w.hold("a", uuid(2)); got.Acknowledgement != nil || len(w.keys(w.l.Record("a"))) != 4 {
 		t.Errorf("the next hold has %+v: %v", got.Acknowledgement, w.keys(w.l.Record("a")))
 	}
-	ending, err := w.Ending(t.Context(), r.HistoryID())
+	ending, err := w.ReadEnding(t.Context(), r.HistoryID())
 	if err != nil || ending == nil || ending.Acknowledgement == nil || ending.Acknowledgement.By != "bob" {
 		t.Errorf("the ending is %+v, %v", ending, err)
 	}
@@ -78,7 +78,7 @@ func TestWithdrawAcknowledgement(t *testing.T) {
 	if now.Acknowledgement != nil || now.UUID != r.UUID || len(w.keys(w.l.Record("a"))) != 4 {
 		t.Errorf("the record is %+v: %v", now, w.keys(w.l.Record("a")))
 	}
-	actions, err := w.Audit(t.Context(), 10)
+	actions, err := w.ReadAudit(t.Context(), 10)
 	if err != nil || len(actions) != 2 || actions[0] != a && actions[1] != a {
 		t.Errorf("audit %+v, %v", actions, err)
 	}

@@ -20,7 +20,7 @@ const (
 	batchBytes    = 1 << 20 // etcd allows 1.5 MB
 )
 
-// removal is one removal of a batch, and where to store its result.
+// removal is one removal of a batch, with the place for its result.
 type removal struct {
 	*locktxn.Removal
 	result *error
@@ -81,7 +81,7 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 		endings = map[string]bool{}
 	}
 	for i, r := range removals {
-		prepared, err := s.prepare(ctx, r)
+		prepared, err := s.prepareRemoval(ctx, r)
 		if err != nil {
 			results[i] = err
 			continue
@@ -103,6 +103,7 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 	s.history.prepare(ctx) // during the last batch: a call that ends with a full batch is followed by another
 }
 
+// fail sets this result for all removals of the batch.
 func (b batch) fail(err error) {
 	for _, r := range b.removals {
 		*r.result = err
@@ -118,7 +119,7 @@ func (s *Store) removeAll(ctx context.Context, b batch) {
 	switch n := len(b.removals); {
 	case err == nil:
 		for i, r := range b.removals {
-			*r.result = outcome(r.Removal, resp.Responses[i].GetResponseTxn())
+			*r.result = removalResult(r.Removal, resp.Responses[i].GetResponseTxn())
 		}
 	case locktxn.Code(err) == codes.InvalidArgument && n > 1:
 		// Either the batch is too large for this etcd, or one removal is invalid, which must not stop the rest.
@@ -131,6 +132,7 @@ func (s *Store) removeAll(ctx context.Context, b batch) {
 	}
 }
 
+// commitAll sends a batch. If a lease was revoked meanwhile, it sends it once more, with new leases.
 func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
@@ -148,6 +150,7 @@ func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, 
 	return resp, err
 }
 
+// commitWith sends a batch with its leases.
 func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse, error) {
 	delayed := make([]*locktxn.Removal, len(b.removals))
 	for i, r := range b.removals {
@@ -168,8 +171,8 @@ func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse,
 	return locktxn.Nest(txns).Commit(ctx, s.etcd)
 }
 
-// outcome reads the answer to one removal from etcd.
-func outcome(r *locktxn.Removal, resp *etcdserverpb.TxnResponse) error {
+// removalResult returns the result of one removal, from etcd's answer.
+func removalResult(r *locktxn.Removal, resp *etcdserverpb.TxnResponse) error {
 	if resp.Succeeded {
 		return nil
 	}
@@ -199,17 +202,17 @@ func (s *Store) recheck(ctx context.Context, b batch, cause error) {
 	for i, r := range b.removals {
 		*r.result = &unknownError{cause}
 		if err == nil {
-			*r.result = outcomeByReading(r.Removal, resp.Responses[i].GetResponseTxn(), *r.result)
+			*r.result = removalResultByReading(r.Removal, resp.Responses[i].GetResponseTxn(), *r.result)
 		}
 	}
 }
 
-// outcomeByReading returns the outcome of a removal, from what [locktxn.ReadRemoval] read. It stays unknown while the
-// hold exists, because the removal may still be committed.
-func outcomeByReading(r *locktxn.Removal, look *etcdserverpb.TxnResponse, unknown error) error {
-	uuid := look.Responses[0].GetResponseRange()
-	record := look.Responses[1].GetResponseRange()
-	history := look.Responses[2].GetResponseRange()
+// removalResultByReading returns the result of a removal whose answer was lost, from what [locktxn.ReadRemoval] read.
+// It stays unknown while the hold exists, because the removal may still be committed.
+func removalResultByReading(r *locktxn.Removal, read *etcdserverpb.TxnResponse, unknown error) error {
+	uuid := read.Responses[0].GetResponseRange()
+	record := read.Responses[1].GetResponseRange()
+	history := read.Responses[2].GetResponseRange()
 	token := int64(0)
 	if len(uuid.Kvs) == 1 {
 		token = uuid.Kvs[0].CreateRevision

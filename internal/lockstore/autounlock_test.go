@@ -36,7 +36,7 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 	if left := w.keys(w.l.Prefix() + "lock"); len(left) != 5+4 {
 		t.Errorf("left: %v", left)
 	}
-	endings, err := w.History(t.Context(), 1000)
+	endings, err := w.ReadHistory(t.Context(), 1000)
 	if err != nil || len(endings) != 197 || endings[0].Cause != metadata.EndingAutoUnlocked ||
 		endings[0].Owner != "billing" {
 		t.Errorf("%d endings, %v", len(endings), err)
@@ -192,7 +192,7 @@ func TestAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	w.put(w.l.Death(uuid(4)), "stated anew") // which does not matter to a removal for its deadline
 	removals[4].Ending.Cause = metadata.EndingAutoUnlocked
 	w.removeAll(removals, 1, 2, 3)
-	ending, err := w.Ending(t.Context(), uuid(0))
+	ending, err := w.ReadEnding(t.Context(), uuid(0))
 	if err != nil || ending == nil || ending.Cause != metadata.EndingAbandoned || ending.Reason != "its process ended" {
 		t.Errorf("%+v, %v", ending, err)
 	}

@@ -17,30 +17,31 @@ import (
 // A lock delay ends with its lease, which is granted before the removal is sent. So that no delay ends early, the lease
 // is a second longer, and it is renewed once if it was too old when the removal was committed.
 const (
-	delaySlack  = time.Second
-	delayShared = delaySlack / 2 // how long a lease accepts new delays
+	delaySlack     = time.Second
+	delayAcceptFor = delaySlack / 2 // how long a lease accepts new delays
 )
 
 // delayLeases are the leases of lock delays: removals at about the same time share one lease per length.
 type delayLeases struct {
 	mu    sync.Mutex
-	byTTL map[time.Duration]*lease
+	byTTL map[time.Duration]*leasePool
 }
 
-// of returns the lease for delays of this length.
-func (d *delayLeases) of(etcd clientv3.Lease, delay time.Duration) *lease {
+// pool returns the leases for delays of this length.
+func (d *delayLeases) pool(etcd clientv3.Lease, delay time.Duration) *leasePool {
 	ttl := delayTTL(delay)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.byTTL == nil {
-		d.byTTL = map[time.Duration]*lease{}
+		d.byTTL = map[time.Duration]*leasePool{}
 	}
 	if d.byTTL[ttl] == nil {
-		d.byTTL[ttl] = newLease(etcd, ttl, delayShared)
+		d.byTTL[ttl] = newLeasePool(etcd, ttl, delayAcceptFor)
 	}
 	return d.byTTL[ttl]
 }
 
+// discardAll makes later delays get new leases.
 func (d *delayLeases) discardAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,10 +64,10 @@ func delayTTL(d time.Duration) time.Duration {
 // grantDelays sets a lease for each removal that a delay follows. Call renew once they have been committed.
 func (s *Store) grantDelays(ctx context.Context,
 	removals ...*locktxn.Removal) (renew func(context.Context), err error) {
-	byLease := map[*lease][]*locktxn.Removal{}
+	byLease := map[*leasePool][]*locktxn.Removal{}
 	for _, r := range removals {
 		if r.HasDelay() {
-			l := s.delays.of(s.etcd, r.Delay)
+			l := s.delays.pool(s.etcd, r.Delay)
 			byLease[l] = append(byLease[l], r)
 		}
 	}
@@ -86,7 +87,7 @@ func (s *Store) grantDelays(ctx context.Context,
 		ids = append(ids, id)
 	}
 	return func(ctx context.Context) {
-		if time.Since(began) <= delaySlack-delayShared {
+		if time.Since(began) <= delaySlack-delayAcceptFor {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -101,6 +102,7 @@ func (s *Store) grantDelays(ctx context.Context,
 	}, nil
 }
 
+// delaysOf decodes the delays of a lock and of its shares.
 func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.LockDelay {
 	var delays []metadata.LockDelay
 	for _, kv := range resp.Kvs {
@@ -113,7 +115,7 @@ func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.Loc
 	return delays
 }
 
-// endDelay ends the lock delay that an operator saw, if nothing has replaced it.
+// endDelay ends the lock delay that an operator saw, unless it has been replaced.
 func (s *Store) endDelay(ctx context.Context, d *metadata.LockDelay, a protocol.Action) error {
 	if err := protocol.CheckReason(a.Reason); err != nil {
 		return &protocol.RefusedError{Why: err.Error()}

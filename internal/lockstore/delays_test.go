@@ -24,7 +24,7 @@ func delayed(r *metadata.Record, d time.Duration) metadata.Removal {
 // delay returns the only delay of the lock and its shares.
 func (w world) delay(lock string) metadata.LockDelay {
 	w.Helper()
-	look, err := w.Look(w.Context(), lock)
+	look, err := w.ReadLock(w.Context(), lock)
 	if err != nil || len(look.Delays) != 1 {
 		w.Fatalf("the delays of %s: %+v, %v", lock, look.Delays, err)
 	}
@@ -85,7 +85,7 @@ func TestForceUnlockWithADelay(t *testing.T) {
 		d.Attributes = map[string]any{"kind": "semaphore", "permits": 3, "limit": 5}
 	})
 	on := protocol.ActionTarget{Hold: r, LockDelayAfter: time.Minute}
-	out, err := w.Do(t.Context(), protocol.VerbForceUnlock, on, protocol.Action{ID: "1", At: metadata.Time{Time: at}})
+	out, err := w.Perform(t.Context(), protocol.VerbForceUnlock, on, protocol.Action{ID: "1", At: metadata.Time{Time: at}})
 	if err != nil || out.LockDelayAfter != time.Minute || out.Ending.Cause != metadata.EndingForced {
 		t.Fatal(out, err)
 	}

@@ -16,11 +16,11 @@ func (s *Store) WatchFor(ctx context.Context, patience time.Duration, after int6
 }
 
 // Leases exports shared leases for tests.
-type Leases struct{ l *lease }
+type Leases struct{ l *leasePool }
 
 // NewLeases returns leases that last ttl, each of which takes new keys for as long as every.
 func NewLeases(etcd clientv3.Lease, ttl, every time.Duration) Leases {
-	return Leases{newLease(etcd, ttl, every)}
+	return Leases{newLeasePool(etcd, ttl, every)}
 }
 
 // Current returns a lease for n keys.

@@ -16,16 +16,16 @@ import (
 // ChangedError means that an operator's action was not done because the lock is no longer as the operator saw it. It
 // wraps [metadata.ErrChanged].
 type ChangedError struct {
-	Now metadata.FullRecord // the lock as it is; not held if it has no Fields
+	Current metadata.FullRecord // the lock's record now; without Fields if there is none
 }
 
 // Error names the current holder.
 func (e *ChangedError) Error() string {
-	if e.Now.Token == 0 {
+	if e.Current.Token == 0 {
 		return metadata.ErrChanged.Error() + ": nobody holds the lock now"
 	}
-	return fmt.Sprintf("%v: the lock is now held by %q on %q, token %d", metadata.ErrChanged, e.Now.Owner,
-		e.Now.Hostname, e.Now.Token)
+	return fmt.Sprintf("%v: the lock is now held by %q on %q, token %d", metadata.ErrChanged, e.Current.Owner,
+		e.Current.Hostname, e.Current.Token)
 }
 
 // Unwrap returns [metadata.ErrChanged].
@@ -35,28 +35,28 @@ func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	removal, err := s.prepare(ctx, r)
+	removal, err := s.prepareRemoval(ctx, r)
 	if err != nil {
-		return s.changed(ctx, r.Record.Name, err)
+		return s.describeChange(ctx, r.Record.Name, err)
 	}
 	resp, err := s.commitForced(ctx, removal, a)
 	switch {
 	case err == nil:
-		return s.changed(ctx, r.Record.Name, outcome(removal, (*etcdserverpb.TxnResponse)(resp)))
+		return s.describeChange(ctx, r.Record.Name, removalResult(removal, (*etcdserverpb.TxnResponse)(resp)))
 	case locktxn.IsRefused(err), errors.Is(err, errNotSent) && !locktxn.IsNoSpace(err):
 		return err
 	}
 	unknown := &unknownError{err}
 	err = s.recheckForced(ctx, removal, unknown)
 	if err == unknown && locktxn.IsNoSpace(unknown) {
-		return s.forceUnlockSilently(ctx, removal, a, unknown)
+		return s.forceUnlockUnrecorded(ctx, removal, a, unknown)
 	}
 	return err
 }
 
-// forceUnlockSilently removes the hold without records. Its effect looks like a release by the holder. unknown is the
-// error of the request that etcd has no space for.
-func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a protocol.Action,
+// forceUnlockUnrecorded removes the hold without history and audit. Its effect looks like a release by the holder.
+// unknown is the error of the request that etcd has no space for.
+func (s *Store) forceUnlockUnrecorded(ctx context.Context, r *locktxn.Removal, a protocol.Action,
 	unknown error) error {
 	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).
 		Str("actor", a.Actor).Str("source", a.Source).
@@ -88,8 +88,10 @@ func (e *unknownError) Unwrap() error { return e.error }
 // Is reports whether target is [metadata.ErrOutcomeUnknown].
 func (e *unknownError) Is(target error) bool { return target == metadata.ErrOutcomeUnknown }
 
+// errNotSent means that a transaction was not sent, because its keys need a lease and etcd granted none.
 var errNotSent = errors.New("no lease for the keys that go with it")
 
+// commitForced sends a forced removal. If a lease was revoked meanwhile, it sends it once more, with new leases.
 func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 	a protocol.Action) (*clientv3.TxnResponse, error) {
 	for try := 0; ; try++ {
@@ -123,17 +125,18 @@ func (s *Store) recheckForced(ctx context.Context, r *locktxn.Removal, unknown e
 	if err != nil {
 		return unknown
 	}
-	return s.changed(ctx, r.Record.Name, outcomeByReading(r, (*etcdserverpb.TxnResponse)(resp), unknown))
+	return s.describeChange(ctx, r.Record.Name, removalResultByReading(r, (*etcdserverpb.TxnResponse)(resp), unknown))
 }
 
-// changed turns ErrChanged into a ChangedError with the lock as it is now.
-func (s *Store) changed(ctx context.Context, lock string, err error) error {
+// describeChange returns [metadata.ErrChanged] as a [*ChangedError] with the lock as it is now, and other errors as
+// they are.
+func (s *Store) describeChange(ctx context.Context, lock string, err error) error {
 	if err != metadata.ErrChanged {
 		return err
 	}
-	now, _, err := s.Get(ctx, lock)
+	now, _, err := s.ReadRecord(ctx, lock)
 	if err != nil {
 		return metadata.ErrChanged
 	}
-	return &ChangedError{Now: now}
+	return &ChangedError{Current: now}
 }

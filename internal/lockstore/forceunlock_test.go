@@ -27,7 +27,7 @@ func TestForceUnlock(t *testing.T) {
 	if left := w.keys(w.l.Record("a/b")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	ending, err := w.Ending(t.Context(), uuid(1))
+	ending, err := w.ReadEnding(t.Context(), uuid(1))
 	if err != nil || ending == nil || ending.Name != "a/b" || ending.Token != r.Token {
 		t.Errorf("ending %+v, %v", ending, err)
 	}
@@ -67,7 +67,7 @@ func TestForceUnlockAppliedByAFullEtcd(t *testing.T) {
 			r := w.hold("a", uuid(1))
 			line.fill(func() { then(w, line) })
 			proctest.Must(t, w.do(r, action(r)))
-			ending, err := w.Ending(t.Context(), uuid(1))
+			ending, err := w.ReadEnding(t.Context(), uuid(1))
 			if err != nil || ending == nil || w.record("a").UUID == uuid(1) {
 				t.Errorf("ending %+v, %v; the lock is held by %q", ending, err, w.record("a").UUID)
 			}

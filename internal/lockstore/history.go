@@ -13,9 +13,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Ending reads how the hold with this uuid (see [metadata.Record.HistoryID]) ended, unless its holder released it. It
-// returns nil if nothing is recorded: the hold was released, still exists, or ended long ago.
-func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, error) {
+// ReadEnding reads how the hold with this uuid (see [metadata.Record.HistoryID]) ended, unless its holder released it.
+// It returns nil if nothing is recorded: the hold was released, still exists, or ended long ago.
+func (s *Store) ReadEnding(ctx context.Context, uuid string) (*metadata.Ending, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := s.etcd.Get(ctx, s.layout.History(uuid))
@@ -32,19 +32,20 @@ func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, erro
 	return &ending, nil
 }
 
-// History reads the last endings of holds that their holders did not release, newest first, at most limit. Unreadable
-// ones are left out.
-func (s *Store) History(ctx context.Context, limit int) ([]metadata.Ending, error) {
+// ReadHistory reads the last endings of holds that their holders did not release, newest first, at most limit.
+// Unreadable ones are left out.
+func (s *Store) ReadHistory(ctx context.Context, limit int) ([]metadata.Ending, error) {
 	// The keys are in order of uuid, so etcd has to sort by revision.
-	return newest[metadata.Ending](ctx, s, s.layout.Histories(), limit, clientv3.SortByModRevision)
+	return readNewest[metadata.Ending](ctx, s, s.layout.Histories(), limit, clientv3.SortByModRevision)
 }
 
-// Audit reads the last actions of operators, newest first, at most limit. Records that cannot be read are left out.
-func (s *Store) Audit(ctx context.Context, limit int) ([]protocol.Action, error) {
-	return newest[protocol.Action](ctx, s, s.layout.Audits(), limit, clientv3.SortByKey)
+// ReadAudit reads the last actions of operators, newest first, at most limit. Records that cannot be read are left out.
+func (s *Store) ReadAudit(ctx context.Context, limit int) ([]protocol.Action, error) {
+	return readNewest[protocol.Action](ctx, s, s.layout.Audits(), limit, clientv3.SortByKey)
 }
 
-func newest[T metadata.Ending | protocol.Action](ctx context.Context, s *Store, area string, limit int,
+// readNewest reads the newest documents of an area.
+func readNewest[T metadata.Ending | protocol.Action](ctx context.Context, s *Store, area string, limit int,
 	by clientv3.SortTarget) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -78,7 +79,7 @@ const (
 // space there.
 func (s *Store) TrimHistory(ctx context.Context, max int) (deleted int, err error) {
 	for {
-		oldest, err := s.oldest(ctx, max)
+		oldest, err := s.oldestEndings(ctx, max)
 		if err != nil || len(oldest) == 0 {
 			return deleted, err
 		}
@@ -90,8 +91,8 @@ func (s *Store) TrimHistory(ctx context.Context, max int) (deleted int, err erro
 	}
 }
 
-// oldest returns the excess endings, oldest first.
-func (s *Store) oldest(ctx context.Context, max int) ([]*mvccpb.KeyValue, error) {
+// oldestEndings returns the excess endings, oldest first.
+func (s *Store) oldestEndings(ctx context.Context, max int) ([]*mvccpb.KeyValue, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	area := s.layout.Histories()
@@ -112,6 +113,7 @@ func (s *Store) oldest(ctx context.Context, max int) ([]*mvccpb.KeyValue, error)
 	return resp.Kvs, nil
 }
 
+// deleteEndings deletes endings in batches, with pauses.
 func (s *Store) deleteEndings(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
 	for len(keys) > 0 {
 		n := min(len(keys), batchRemovals)

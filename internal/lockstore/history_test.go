@@ -28,18 +28,18 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 	}
 	w.put(w.l.History("junk"), "{")
 	w.put(w.l.Audit(at, "junk"), "\xff")
-	endings, err := w.History(t.Context(), 4)
+	endings, err := w.ReadHistory(t.Context(), 4)
 	if err != nil || len(endings) != 3 || endings[0].UUID != uuid(6) || endings[2].UUID != uuid(8) {
 		t.Errorf("history %+v, %v", endings, err)
 	}
-	actions, err := w.Audit(t.Context(), 2)
+	actions, err := w.ReadAudit(t.Context(), 2)
 	if err != nil || len(actions) != 2 || actions[0].ID != "4" || actions[1].ID != "3" {
 		t.Errorf("audit %+v, %v", actions, err)
 	}
-	if ending, err := w.Ending(t.Context(), uuid(99)); ending != nil || err != nil {
+	if ending, err := w.ReadEnding(t.Context(), uuid(99)); ending != nil || err != nil {
 		t.Errorf("ending of a hold that was not ended: %+v, %v", ending, err)
 	}
-	if _, err := w.Ending(t.Context(), "junk"); err == nil {
+	if _, err := w.ReadEnding(t.Context(), "junk"); err == nil {
 		t.Error("no error for an ending that cannot be read")
 	}
 }
@@ -61,7 +61,7 @@ func TestAnnounce(t *testing.T) {
 	if err != nil || got.Revision != 2 || ttl != 15 {
 		t.Errorf("%+v, %v, with a lease of %d s", got, err, ttl)
 	}
-	_, err = w.List(t.Context(), func(kv protocol.KV) {
+	_, err = w.ListKeys(t.Context(), func(kv protocol.KV) {
 		if kv.Lease != int64(id) {
 			t.Errorf("%s is listed with lease %d, want %d", kv.Key, kv.Lease, id)
 		}
@@ -70,7 +70,7 @@ func TestAnnounce(t *testing.T) {
 	w.revoke(id) // as after a pause of the process
 	_, err = w.Announce(t.Context(), p)
 	proctest.Must(t, err)
-	if err := w.Leave(t.Context(), "u1"); err != nil || len(w.keys(w.l.Unlockers())) > 0 {
+	if err := w.DeletePresence(t.Context(), "u1"); err != nil || len(w.keys(w.l.Unlockers())) > 0 {
 		t.Errorf("after Leave: %v, %v", w.keys(w.l.Unlockers()), err)
 	}
 }
@@ -125,7 +125,7 @@ func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 	w.hold("a", uuid(1000))
 	w.trims(200, 0)
 	w.trims(30, 170)
-	left, err := w.History(t.Context(), 1000)
+	left, err := w.ReadHistory(t.Context(), 1000)
 	if err != nil || len(left) != 30 || left[0].Name != "199" || left[29].Name != "170" {
 		t.Errorf("%d are left, %v", len(left), err)
 	}

@@ -8,24 +8,24 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// leaseKeys is how many keys share a lease. A lease per key would cost etcd as much as the key. But with authentication
-// on, every put with a lease makes etcd check the permission for all keys of that lease, while everything else waits:
-// with one lease for all keys, removing 10,000 locks took a minute.
-const leaseKeys = 64
+// maxKeysPerLease is how many keys share a lease at most. A lease per key would cost etcd as much as the key. But with
+// authentication on, every put with a lease makes etcd check the permission for all keys of that lease, while
+// everything else waits: with one lease for all keys, removing 10,000 locks took a minute.
+const maxKeysPerLease = 64
 
-// lease is shared by keys written at about the same time. Later keys get the next lease, and the first expires with its
-// keys. No lease is kept alive: a key that is written again moves to the newer lease.
-type lease struct {
-	etcd  clientv3.Lease
-	ttl   time.Duration
-	every time.Duration // how long a lease accepts new keys
+// leasePool gives leases to keys: those written at about the same time share one. Later keys get the next lease, and
+// the first expires with its keys. No lease is kept alive: a key that is written again moves to the newer lease.
+type leasePool struct {
+	etcd      clientv3.Lease
+	ttl       time.Duration
+	acceptFor time.Duration // how long a lease accepts new keys
 
-	mu      sync.Mutex
-	id      clientv3.LeaseID
-	granted time.Time
-	room    int // for more keys
-	spares  []spare
-	coming  int // spares that are being granted
+	mu            sync.Mutex
+	id            clientv3.LeaseID
+	granted       time.Time
+	keysLeft      int // how many more keys the current lease takes
+	spares        []spare
+	pendingSpares int // spares that are being granted
 }
 
 // spare is a lease that has no keys yet.
@@ -37,14 +37,14 @@ type spare struct {
 // maxSpares is how many leases are granted ahead: one for each batch of removals that may be in flight.
 const maxSpares = 2
 
-func newLease(etcd clientv3.Lease, ttl, every time.Duration) *lease {
-	return &lease{etcd: etcd, ttl: ttl, every: every}
+func newLeasePool(etcd clientv3.Lease, ttl, every time.Duration) *leasePool {
+	return &leasePool{etcd: etcd, ttl: ttl, acceptFor: every}
 }
 
 // current returns a lease for n keys written now. A caller that waits for a new lease does not block others, which may
 // get theirs from another member.
-func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
-	if id := l.take(n); id != clientv3.NoLease {
+func (l *leasePool) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
+	if id := l.reserve(n); id != clientv3.NoLease {
 		return id, nil
 	}
 	return l.grant(ctx, n)
@@ -52,26 +52,27 @@ func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 
 // prepare grants a lease ahead if the present one is full, so that the next callers need not wait. If that fails, the
 // next caller gets the error.
-func (l *lease) prepare(ctx context.Context) {
+func (l *leasePool) prepare(ctx context.Context) {
 	l.mu.Lock()
-	needed := l.id != clientv3.NoLease && l.room == 0 && len(l.spares)+l.coming < maxSpares
+	needed := l.id != clientv3.NoLease && l.keysLeft == 0 && len(l.spares)+l.pendingSpares < maxSpares
 	if needed {
-		l.coming++
+		l.pendingSpares++
 	}
 	l.mu.Unlock()
 	if !needed {
 		return
 	}
-	id, err := l.ask(ctx)
+	id, err := l.request(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.coming--
+	l.pendingSpares--
 	if err == nil {
 		l.spares = append(l.spares, spare{id, time.Now()})
 	}
 }
 
-func (l *lease) ask(ctx context.Context) (clientv3.LeaseID, error) {
+// request asks etcd for a lease.
+func (l *leasePool) request(ctx context.Context) (clientv3.LeaseID, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := l.etcd.Grant(ctx, int64(l.ttl.Seconds()))
@@ -82,37 +83,37 @@ func (l *lease) ask(ctx context.Context) (clientv3.LeaseID, error) {
 }
 
 // grant gets a new lease and uses it, for n keys at first.
-func (l *lease) grant(ctx context.Context, n int) (clientv3.LeaseID, error) {
-	id, err := l.ask(ctx)
+func (l *leasePool) grant(ctx context.Context, n int) (clientv3.LeaseID, error) {
+	id, err := l.request(ctx)
 	if err != nil {
 		return clientv3.NoLease, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.use(spare{id, time.Now()}, n)
+	l.setCurrent(spare{id, time.Now()}, n)
 	return id, nil
 }
 
-// use makes s the current lease, with n keys at first.
-func (l *lease) use(s spare, n int) {
+// setCurrent makes s the current lease, with n keys at first.
+func (l *leasePool) setCurrent(s spare, n int) {
 	l.id = s.id
 	l.granted = s.granted
-	l.room = leaseKeys - n
+	l.keysLeft = maxKeysPerLease - n
 }
 
-// take reserves room for n keys in a lease that exists, or returns clientv3.NoLease.
-func (l *lease) take(n int) clientv3.LeaseID {
+// reserve reserves room for n keys in a lease that exists, or returns clientv3.NoLease.
+func (l *leasePool) reserve(n int) clientv3.LeaseID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	young := func(granted time.Time) bool { return time.Since(granted) < l.every }
-	if l.id != clientv3.NoLease && young(l.granted) && l.room >= n {
-		l.room -= n
+	young := func(granted time.Time) bool { return time.Since(granted) < l.acceptFor }
+	if l.id != clientv3.NoLease && young(l.granted) && l.keysLeft >= n {
+		l.keysLeft -= n
 		return l.id
 	}
 	for len(l.spares) > 0 {
 		s := l.spares[0]
 		if l.spares = l.spares[1:]; young(s.granted) {
-			l.use(s, n)
+			l.setCurrent(s, n)
 			return l.id
 		}
 	}
@@ -120,7 +121,7 @@ func (l *lease) take(n int) clientv3.LeaseID {
 }
 
 // discard makes current grant a new lease, because id was revoked or etcd was restored from an older state.
-func (l *lease) discard(id clientv3.LeaseID) {
+func (l *leasePool) discard(id clientv3.LeaseID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.id == id {

@@ -27,25 +27,25 @@ const (
 	pageKeys = 10_000
 	// pageBytes is how large such a page may be. A value may have more than a megabyte.
 	pageBytes = 16 << 20
-	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member. With very many
-	// keys on a slow disk, a healthy member may need longer to begin, so each stalled list raises the limit of the
+	// stallLimit is how long a list may make no progress at first, which bounds the cost of a hanging member. With very
+	// many keys on a slow disk, a healthy member may need longer to begin, so each stalled list raises the limit of the
 	// next, up to maxStallLimit.
 	stallLimit    = 15 * time.Second
 	maxStallLimit = 16 * stallLimit
 )
 
-// List calls each for every key below the prefix except those of [protocol.Layout.UnlistedAreas], in key order, as of
-// the revision that it returns. After an error, discard what each was given.
+// ListKeys calls each for every key below the prefix except those of [protocol.Layout.UnlistedAreas], in key order, as
+// of the revision that it returns. After an error, discard what each was given.
 //
 // each may keep the values. If compaction overtakes a list, the next one is a single request, which compaction cannot
 // overtake.
-func (s *Store) List(ctx context.Context, each func(protocol.KV)) (revision int64, err error) {
-	if s.atOnce.Load() {
-		revision, err = s.listAtOnce(ctx, each)
+func (s *Store) ListKeys(ctx context.Context, each func(protocol.KV)) (revision int64, err error) {
+	if s.overtaken.Load() {
+		revision, err = s.listInOneRequest(ctx, each)
 	} else {
 		revision, err = s.listRanges(ctx, each)
 	}
-	s.atOnce.Store(errors.Is(err, rpctypes.ErrCompacted))
+	s.overtaken.Store(errors.Is(err, rpctypes.ErrCompacted))
 	if _, still := errors.AsType[stallError](err); still {
 		s.stalls.Add(1)
 	} else if err == nil {
@@ -60,6 +60,7 @@ func (s *Store) List(ctx context.Context, each func(protocol.KV)) (revision int6
 // keyRange is a half-open range of keys.
 type keyRange struct{ from, to string }
 
+// listRanges lists the ranges between the unlisted areas, all at the same revision.
 func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, error) {
 	revision := int64(0)
 	from := s.layout.Prefix()
@@ -69,7 +70,7 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 		from = protocol.End(area)
 	}
 	for _, r := range append(ranges, keyRange{from, protocol.End(s.layout.Prefix())}) {
-		newest, err := s.read(ctx, r, revision, each)
+		newest, err := s.readRange(ctx, r, revision, each)
 		if err != nil {
 			return 0, err
 		}
@@ -80,9 +81,9 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 	return revision, nil
 }
 
-// read reads one range at a revision (0: the newest), and returns the newest revision. It asks another member when one
-// is unavailable before it gave a key: a list has several ranges, and would never finish.
-func (s *Store) read(ctx context.Context, r keyRange, revision int64,
+// readRange reads one range at a revision (0: the newest), and returns the newest revision. It asks another member when
+// one is unavailable before it gave a key: a list has several ranges, and would never finish.
+func (s *Store) readRange(ctx context.Context, r keyRange, revision int64,
 	each func(protocol.KV)) (newest int64, err error) {
 	given := false
 	first := func(kv protocol.KV) {
@@ -93,13 +94,14 @@ func (s *Store) read(ctx context.Context, r keyRange, revision int64,
 		return !given && (locktxn.Code(err) == codes.Unavailable || anymember.Refused(true, err))
 	}
 	err = anymember.Ask(ctx, again, func(ctx context.Context) (err error) {
-		newest, err = s.readOnce(ctx, r, revision, first)
+		newest, err = s.readRangeFrom(ctx, r, revision, first)
 		return err
 	})
 	return newest, err
 }
 
-func (s *Store) readOnce(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
+// readRangeFrom reads a range from one member, as a stream if the server can.
+func (s *Store) readRangeFrom(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
 	if !s.noStreams.Load() {
 		at, err := s.stream(ctx, r, revision, each)
 		if locktxn.Code(err) != codes.Unimplemented {
@@ -115,7 +117,7 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 	defer cancel()
 	chunks, err := s.etcd.GetStream(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision))
 	if err != nil {
-		return 0, reason(ctx, err)
+		return 0, contextCause(ctx, err)
 	}
 	newest := int64(0)
 	for chunk := range chunks { // read to the end, so that the stream is not cancelled
@@ -133,7 +135,7 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 	if err == nil {
 		err = errors.New("the answer ended early")
 	}
-	return 0, reason(ctx, err)
+	return 0, contextCause(ctx, err)
 }
 
 func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
@@ -149,7 +151,7 @@ func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func
 			continue
 		}
 		if err != nil {
-			return 0, reason(ctx, err)
+			return 0, contextCause(ctx, err)
 		}
 		keys = min(2*keys, pageKeys)
 		alive(func() { deliver(page.Kvs, each) })
@@ -163,7 +165,8 @@ func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func
 	}
 }
 
-func (s *Store) listAtOnce(ctx context.Context, each func(protocol.KV)) (int64, error) {
+// listInOneRequest lists with a single request, which compaction cannot overtake.
+func (s *Store) listInOneRequest(ctx context.Context, each func(protocol.KV)) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*s.nextStallLimit())
 	defer cancel()
 	resp, err := s.etcd.Get(ctx, s.layout.Prefix(), clientv3.WithPrefix())
@@ -182,6 +185,7 @@ func (s *Store) listAtOnce(ctx context.Context, each func(protocol.KV)) (int64, 
 	return resp.Header.Revision, nil
 }
 
+// deliver calls each for every key.
 func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
 	for _, kv := range kvs {
 		each(locktxn.KV(kv))
@@ -220,39 +224,39 @@ func withStallLimit(parent context.Context,
 	return ctx, alive, func() { timer.Stop(); stop(nil) }
 }
 
-// reason returns why ctx ended, if it did, because the error of etcd's client says less; otherwise err.
-func reason(ctx context.Context, err error) error {
+// contextCause returns the cause of ctx if it has ended, because the error of etcd's client says less; otherwise err.
+func contextCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	return err
 }
 
-// bounded returns a KV that refuses larger answers, with ResourceExhausted and before they are in memory. etcd itself
-// limits only the number of keys. The answers of a client without a connection are in memory already. A KV that the
-// caller put in, for a namespace, stays as it is.
-func bounded(etcd *clientv3.Client, bytes int) clientv3.KV {
+// withMaxAnswer returns a KV that refuses answers of more bytes, with ResourceExhausted and before they are in memory.
+// etcd itself limits only the number of keys. The answers of a client without a connection are in memory already. A KV
+// that the caller put in, for a namespace, stays as it is.
+func withMaxAnswer(etcd *clientv3.Client, bytes int) clientv3.KV {
 	if etcd.ActiveConnection() == nil || reflect.TypeOf(etcd.KV) != reflect.TypeOf(clientv3.NewKV(etcd)) {
 		return etcd
 	}
-	return clientv3.NewKVFromKVClient(boundedRange{clientv3.RetryKVClient(etcd), bytes}, etcd)
+	return clientv3.NewKVFromKVClient(maxAnswerKV{clientv3.RetryKVClient(etcd), bytes}, etcd)
 }
 
-type boundedRange struct {
+type maxAnswerKV struct {
 	pb.KVClient
 	bytes int
 }
 
 // Range implements [pb.KVClient].
-func (b boundedRange) Range(ctx context.Context, r *pb.RangeRequest,
+func (b maxAnswerKV) Range(ctx context.Context, r *pb.RangeRequest,
 	opts ...grpc.CallOption) (*pb.RangeResponse, error) {
 	return b.KVClient.Range(ctx, r, append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(b.bytes))...)
 }
 
 // ListPrefix calls each for every key with this prefix, in key order, at this revision (0: the newest). It is for the
-// areas that [Store.List] leaves out.
+// areas that [Store.ListKeys] leaves out.
 func (s *Store) ListPrefix(ctx context.Context, prefix string, revision int64, each func(protocol.KV)) error {
-	if _, err := s.read(ctx, keyRange{prefix, protocol.End(prefix)}, revision, each); err != nil {
+	if _, err := s.readRange(ctx, keyRange{prefix, protocol.End(prefix)}, revision, each); err != nil {
 		return fmt.Errorf("list %s: %w", prefix, err)
 	}
 	return nil

@@ -47,7 +47,7 @@ func TestList(t *testing.T) {
 			w.put(key, "{}")
 		}
 		var got []string
-		revision, err := w.List(t.Context(), func(kv protocol.KV) {
+		revision, err := w.ListKeys(t.Context(), func(kv protocol.KV) {
 			got = append(got, kv.Key)
 			if kv.ModRevision < kv.CreateRevision || kv.CreateRevision == 0 || len(kv.Value) == 0 {
 				t.Errorf("%+v", kv)
@@ -71,7 +71,7 @@ func TestListStaysInTheNamespaceOfItsClient(t *testing.T) {
 	w := parallel(t)
 	w.hold("a", uuid(1))
 	keys := 0
-	if _, err := w.List(t.Context(), func(protocol.KV) { keys++ }); err != nil || keys != 4 {
+	if _, err := w.ListKeys(t.Context(), func(protocol.KV) { keys++ }); err != nil || keys != 4 {
 		t.Errorf("%d keys, want the 4 of the record: %v", keys, err)
 	}
 }
@@ -93,17 +93,17 @@ func TestReadsSkipARefusingMember(t *testing.T) {
 	learner := rpctypes.ErrGRPCNotSupportedForLearner
 	for _, some := range [][]error{{without}, {nil, without}, {learner, without, without, changed}} {
 		refusals = slices.Clone(some)
-		_, list := w.List(t.Context(), func(protocol.KV) {})
+		_, list := w.ListKeys(t.Context(), func(protocol.KV) {})
 		refusals = append(refusals, some...)
-		_, records := w.Records(t.Context(), "", func(*metadata.Record) bool { return true })
+		_, records := w.ListRecords(t.Context(), "", func(*metadata.Record) bool { return true })
 		refusals = append(refusals, some...)
-		_, look := w.Look(t.Context(), "a")
+		_, look := w.ReadLock(t.Context(), "a")
 		if err := errors.Join(list, records, look); err != nil || len(refusals) > 0 {
 			t.Errorf("%v, not refused: %v", err, refusals)
 		}
 	}
 	refusals = []error{without, changed}
-	_, _, get := w.Get(t.Context(), "a")
+	_, _, get := w.ReadRecord(t.Context(), "a")
 	proctest.Must(t, get)
 	refusals = []error{without, learner} // to grant a lease
 	w.did(r, action(r))
@@ -120,7 +120,7 @@ func TestListFromAnOlderServerIsReadInBoundedPieces(t *testing.T) {
 		w.put(want[i], strings.Repeat("x", 1<<20))
 	}
 	var got []string
-	_, err := w.List(t.Context(), func(kv protocol.KV) { got = append(got, kv.Key) })
+	_, err := w.ListKeys(t.Context(), func(kv protocol.KV) { got = append(got, kv.Key) })
 	proctest.Must(t, err)
 	if !slices.Equal(got, want) || line.bytes.Load() > 16<<20 {
 		t.Errorf("%d keys, the largest answer has %d bytes", len(got), line.bytes.Load())
@@ -141,7 +141,7 @@ func TestListHasOneRevision(t *testing.T) {
 		began := w.put("/other", "")
 		values := map[string]string{}
 		keys := 0
-		revision, err := w.List(t.Context(), func(kv protocol.KV) {
+		revision, err := w.ListKeys(t.Context(), func(kv protocol.KV) {
 			if keys++; keys%10 == 1 {
 				both(fmt.Sprint(keys))
 			}
@@ -165,14 +165,14 @@ func TestListOvertakenByCompactionIsRetried(t *testing.T) {
 			w.compact(w.put("/other", ""))
 		}
 	}
-	if _, err := w.List(t.Context(), compact); !errors.Is(err, rpctypes.ErrCompacted) {
+	if _, err := w.ListKeys(t.Context(), compact); !errors.Is(err, rpctypes.ErrCompacted) {
 		t.Fatalf("error %v, want that it is compacted", err)
 	}
 	keys = 0
-	if _, err := w.List(t.Context(), compact); err != nil || keys != 200 {
+	if _, err := w.ListKeys(t.Context(), compact); err != nil || keys != 200 {
 		t.Errorf("second list: %d keys, %v", keys, err)
 	}
-	_, err := w.List(t.Context(), func(protocol.KV) {}) // in ranges again
+	_, err := w.ListKeys(t.Context(), func(protocol.KV) {}) // in ranges again
 	proctest.Must(t, err)
 }
 
@@ -180,12 +180,12 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 	w := alone(t)
 	w.hold("a/b", uuid(2))
 	w.putFields("a", many("0/%d", 1500), "")
-	if d, _, err := w.Get(t.Context(), "a"); err != nil || len(d.Fields) > 0 || d.Token != 0 {
+	if d, _, err := w.ReadRecord(t.Context(), "a"); err != nil || len(d.Fields) > 0 || d.Token != 0 {
 		t.Errorf("free lock: %+v, %v", d, err)
 	}
 	r := w.hold("a", uuid(1))
 	now := w.put("/other", "")
-	d, revision, err := w.Get(t.Context(), "a")
+	d, revision, err := w.ReadRecord(t.Context(), "a")
 	if err != nil || d.UUID != uuid(1) || d.Token != r.Token || d.Owner != "billing" || !d.HasForeignKeys() ||
 		len(d.Fields) != 4 || !strings.HasPrefix(d.Backtrace, "main.main") || revision != now {
 		t.Errorf("%v %+v at revision %d, want %d", err, d.Record, revision, now)
@@ -197,19 +197,19 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 	w.hold("a", uuid(1))
 	w.putFields("a", many("a%04d", 1100), "x") // before all fields in the order of keys
 	w.putFields("a", unwritten(), "30")
-	d, _, err := w.Get(t.Context(), "a")
-	look, failed := w.Look(t.Context(), "a")
+	d, _, err := w.ReadRecord(t.Context(), "a")
+	look, failed := w.ReadLock(t.Context(), "a")
 	proctest.Must(t, errors.Join(err, failed))
 	for _, name := range metadata.ReservedFields() {
 		named := func(f metadata.Field) bool { return f.Name == name }
 		alone := slices.ContainsFunc(d.Fields, named)
-		withQueue := slices.ContainsFunc(look.Whole.Fields, named)
+		withQueue := slices.ContainsFunc(look.Record.Fields, named)
 		if !alone || !withQueue {
 			t.Errorf("%s exists: %v if the record is read alone, %v if with its queue", name, alone, withQueue)
 		}
 	}
 	on := protocol.ActionTarget{Hold: &d.Record, LockDelayAfter: d.EffectiveLockDelay(0)}
-	_, err = w.Do(t.Context(), protocol.VerbForceUnlock, on, action(&d.Record))
+	_, err = w.Perform(t.Context(), protocol.VerbForceUnlock, on, action(&d.Record))
 	proctest.Must(t, err)
 	if d := w.delay("a"); d.Seconds != 30 {
 		t.Errorf("the lock delay after the force unlock: %+v", d)
@@ -229,7 +229,7 @@ func TestStalledListsRaiseTheNextLimit(t *testing.T) {
 				want := time.Duration(seconds) * time.Second
 				server.speaks = want == 0
 				began := time.Now()
-				_, err := store.List(t.Context(), func(protocol.KV) {})
+				_, err := store.ListKeys(t.Context(), func(protocol.KV) {})
 				why := fmt.Sprintf("no data for %v", want)
 				silent := errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), why)
 				if took := time.Since(began); took != want || silent == server.speaks || server.speaks && err != nil {

@@ -35,14 +35,14 @@ type Store struct {
 
 	unrecorded func(protocol.Action) // may be nil
 
-	pulse time.Duration // how often a watch asks etcd for a sign of life
+	progressInterval time.Duration // how often a watch asks etcd for its progress
 
-	history, audit, presence, statements *lease
+	history, audit, presence, statements *leasePool
 
 	delays delayLeases
 
 	noStreams atomic.Bool  // the server is older than 3.7
-	atOnce    atomic.Bool  // the last list was overtaken by compaction
+	overtaken atomic.Bool  // compaction overtook the last list, so the next one is one request
 	stalls    atomic.Int32 // consecutive lists that stalled
 }
 
@@ -54,27 +54,28 @@ func WithLog(log zerolog.Logger) Option { return func(s *Store) { s.log = log } 
 
 // WithRetention sets how long endings are kept, give or take an hour.
 func WithRetention(d time.Duration) Option {
-	return func(s *Store) { s.history.ttl = d + s.history.every }
+	return func(s *Store) { s.history.ttl = d + s.history.acceptFor }
 }
 
 // WithUnrecorded makes the store call f before it removes a hold by force without history and audit, because etcd is
 // out of space: nothing else records the removal.
 func WithUnrecorded(f func(protocol.Action)) Option { return func(s *Store) { s.unrecorded = f } }
 
-// WithPulse makes a watch ask etcd for a sign of life this often instead of every [Pulse], and end after four times as
-// long without one.
-func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
+// WithProgressInterval makes a watch ask etcd for a sign of life this often instead of every [ProgressInterval], and
+// end after four times as long without one.
+func WithProgressInterval(d time.Duration) Option { return func(s *Store) { s.progressInterval = d } }
 
 // New returns a store that uses the client of etcd, which the caller closes.
 func New(client *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 	etcd := anymember.Of(client)
 	s := &Store{
-		client: client, etcd: etcd, paged: bounded(client, pageBytes), layout: l, log: zerolog.Nop(), pulse: Pulse,
-		history:  newLease(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
-		audit:    newLease(etcd, protocol.AuditRetention+time.Hour, time.Hour),
-		presence: newLease(etcd, protocol.PresenceTTL, protocol.PresenceTTL/3),
+		client: client, etcd: etcd, paged: withMaxAnswer(client, pageBytes), layout: l, log: zerolog.Nop(),
+		progressInterval: ProgressInterval,
+		history:          newLeasePool(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
+		audit:            newLeasePool(etcd, protocol.AuditRetention+time.Hour, time.Hour),
+		presence:         newLeasePool(etcd, protocol.PresenceTTL, protocol.PresenceTTL/3),
 
-		statements: newLease(etcd, protocol.StatementTTL+time.Hour, time.Hour),
+		statements: newLeasePool(etcd, protocol.StatementTTL+time.Hour, time.Hour),
 	}
 	for _, o := range opts {
 		o(s)
@@ -85,38 +86,38 @@ func New(client *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 // maxKeys is how many keys of one record's range are read at once: far more than a valid record has.
 const maxKeys = 1000
 
-// Get reads one lock and returns the revision at which it was read. A document without Fields means that there is no
-// record.
-func (s *Store) Get(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
+// ReadRecord reads one lock and returns the revision at which it was read. A document without Fields means that there
+// is no record.
+func (s *Store) ReadRecord(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := s.etcd.Get(ctx, s.layout.Record(lock), clientv3.WithPrefix(), clientv3.WithLimit(maxKeys))
 	if err != nil {
 		return metadata.FullRecord{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
 	}
-	doc, err := s.document(ctx, lock, resp, resp.Header.Revision)
+	doc, err := s.decodeDocument(ctx, lock, resp, resp.Header.Revision)
 	if err != nil {
 		return metadata.FullRecord{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
 	}
 	return doc, resp.Header.Revision, nil
 }
 
-// document decodes the first keys of a record's range, at this revision.
-func (s *Store) document(ctx context.Context, lock string, resp *clientv3.GetResponse,
+// decodeDocument decodes the first keys of a record's range, at this revision.
+func (s *Store) decodeDocument(ctx context.Context, lock string, resp *clientv3.GetResponse,
 	revision int64) (metadata.FullRecord, error) {
-	fields, foreign := locktxn.Fields(s.layout, resp), s.foreign(resp)
+	fields, foreign := locktxn.Fields(s.layout, resp), s.foreignKeys(resp)
 	if resp.More {
 		more, err := s.protocolFields(ctx, lock, revision)
 		if err != nil {
 			return metadata.FullRecord{}, err
 		}
-		fields = merge(fields, more)
+		fields = addMissing(fields, more)
 	}
 	return metadata.Decode(lock, fields, foreign...), nil
 }
 
-// foreign returns the keys in a record's range that are not fields.
-func (s *Store) foreign(resp *clientv3.GetResponse) []string {
+// foreignKeys returns the keys in a record's range that are not of this protocol.
+func (s *Store) foreignKeys(resp *clientv3.GetResponse) []string {
 	var keys []string
 	for _, kv := range resp.Kvs {
 		if key := string(kv.Key); s.layout.Parse(key).Kind == protocol.KindForeign {
@@ -143,7 +144,8 @@ func (s *Store) protocolFields(ctx context.Context, lock string, revision int64)
 	return fields, nil
 }
 
-func merge(fields, more []metadata.Field) []metadata.Field {
+// addMissing returns fields with those of more whose names it lacks.
+func addMissing(fields, more []metadata.Field) []metadata.Field {
 	for _, m := range more {
 		if !slices.ContainsFunc(fields, func(f metadata.Field) bool { return f.Name == m.Name }) {
 			fields = append(fields, m)

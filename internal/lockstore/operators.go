@@ -12,10 +12,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Do performs a verb on what an operator saw, and records the action in the same transaction. Its errors are
+// Perform applies a verb to the hold or lock delay that an operator saw, and records the action in the same
+// transaction. Its errors are
 //
 //   - [metadata.ErrChanged] if that is over or has changed, for a hold as a [*ChangedError],
-//   - a [*protocol.RefusedError] for what makes no sense,
+//   - a [*protocol.RefusedError] if it cannot be applied,
 //   - [ErrNoSpace] in an etcd that is out of space,
 //
 // after which nothing was done, and [metadata.ErrOutcomeUnknown]: if etcd's answer is lost, the store does not send
@@ -23,17 +24,17 @@ import (
 //
 // A hold or a lock delay can be ended even if etcd is out of space: then the log line is the only record, and no lock
 // delay follows.
-func (s *Store) Do(ctx context.Context, v protocol.Verb, on protocol.ActionTarget,
+func (s *Store) Perform(ctx context.Context, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action) (protocol.Outcome, error) {
 	a.Verb = v
-	out, err := s.do(ctx, v, on, a)
+	out, err := s.perform(ctx, v, on, a)
 	if err != nil {
 		return out, fmt.Errorf("%s %q: %w", v, a.Lock, err)
 	}
 	return out, nil
 }
 
-func (s *Store) do(ctx context.Context, v protocol.Verb, on protocol.ActionTarget,
+func (s *Store) perform(ctx context.Context, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action) (out protocol.Outcome, err error) {
 	switch {
 	case v == protocol.VerbForceUnlock:
@@ -43,37 +44,37 @@ func (s *Store) do(ctx context.Context, v protocol.Verb, on protocol.ActionTarge
 	case v == protocol.VerbEndDelay:
 		return out, s.endDelay(ctx, on.Delay, a)
 	case v.Known():
-		return out, s.change(ctx, on.Hold, a)
+		return out, s.performOnRecord(ctx, on.Hold, a)
 	}
 	return out, &protocol.RefusedError{Why: fmt.Sprintf("there is no action %q", v)}
 }
 
-// change changes the record of the hold in r, as the action says. Some actions only leave a mark.
-func (s *Store) change(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+// performOnRecord performs an action that changes the record of the hold in r. Some actions only write a mark.
+func (s *Store) performOnRecord(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	if err := a.Verb.CheckAction(r, a); err != nil {
 		return &protocol.RefusedError{Why: err.Error()}
 	}
 	switch a.Verb {
 	case protocol.VerbExtend:
-		return s.extend(ctx, r, a)
+		return s.giveMoreTime(ctx, r, a)
 	case protocol.VerbWithdraw:
 		return s.withdraw(ctx, r, a)
 	}
-	return s.mark(ctx, r, a)
+	return s.writeMark(ctx, r, a)
 }
 
-// mark writes the mark that the action leaves, replacing an existing one.
-func (s *Store) mark(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+// writeMark writes the mark of the action's verb, replacing an existing one.
+func (s *Store) writeMark(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	mark := a.Verb.Info().Mark
 	document := mark.Document(r, a)
 	if err := checkSize(document); err != nil {
 		return err
 	}
-	lease, err := s.leaseOf(ctx, mark, a)
+	lease, err := s.grantMarkLease(ctx, mark, a)
 	if err != nil {
 		return err
 	}
-	err = s.act(ctx, r, a,
+	err = s.performOnHold(ctx, r, a,
 		func(audit clientv3.Op) locktxn.Txn {
 			return locktxn.PutMark(s.layout, hold(r), mark.Field, document, lease, audit)
 		},
@@ -84,19 +85,20 @@ func (s *Store) mark(ctx context.Context, r *metadata.Record, a protocol.Action)
 	return err
 }
 
+// hold identifies the hold in r.
 func hold(r *metadata.Record) locktxn.Hold {
 	return locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}
 }
 
-// extend moves each deadline by the action's Seconds, counted from its At or, if later, from the deadline that the
-// operator saw; see [protocol.NewDeadlines]. The hold also counts as changed if its deadline was moved meanwhile.
-func (s *Store) extend(ctx context.Context, r *metadata.Record, a protocol.Action) error {
+// giveMoreTime moves each deadline by the action's Seconds, counted from its At or, if later, from the deadline that
+// the operator saw; see [protocol.NewDeadlines]. The hold also counts as changed if its deadline was moved meanwhile.
+func (s *Store) giveMoreTime(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	by := a.Verb.Info().Mark.Document(r, a)
 	if err := checkSize(by); err != nil {
 		return err
 	}
 	alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Length(), a.At.Time)
-	return s.act(ctx, r, a,
+	return s.performOnHold(ctx, r, a,
 		func(audit clientv3.Op) locktxn.Txn {
 			return locktxn.GiveMoreTime(s.layout, locktxn.MoreTime{Record: r, AlertAt: metadata.FormatTime(alertAt),
 				AutoUnlockAt: metadata.FormatTime(autoUnlockAt), Document: by, Audit: audit})
@@ -106,7 +108,7 @@ func (s *Store) extend(ctx context.Context, r *metadata.Record, a protocol.Actio
 
 // withdraw ends the acknowledgement in r, unless another has replaced it meanwhile.
 func (s *Store) withdraw(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	return s.act(ctx, r, a,
+	return s.performOnHold(ctx, r, a,
 		func(audit clientv3.Op) locktxn.Txn {
 			return locktxn.WithdrawAcknowledgement(s.layout, r.Name, r.Acknowledgement, audit)
 		},
@@ -115,8 +117,9 @@ func (s *Store) withdraw(ctx context.Context, r *metadata.Record, a protocol.Act
 		})
 }
 
-// leaseOf returns the lease of a mark. It is not shared: such marks are rare, and each ends at a different time.
-func (s *Store) leaseOf(ctx context.Context, mark protocol.Mark, a protocol.Action) (clientv3.LeaseID, error) {
+// grantMarkLease requests the lease of a mark that needs one. It is not shared: such marks are rare, and each ends at a
+// different time.
+func (s *Store) grantMarkLease(ctx context.Context, mark protocol.Mark, a protocol.Action) (clientv3.LeaseID, error) {
 	if !mark.Leased {
 		return clientv3.NoLease, nil
 	}
@@ -153,10 +156,11 @@ func checkSize(document string) error {
 // ErrNoSpace is wrapped by the error of an action that etcd refused because it is out of space.
 var ErrNoSpace = errors.New("nothing was done: etcd is out of space and takes no writes")
 
-// act performs an operator's action on the hold in r, and writes the audit record in the same transaction. If etcd's
-// answer is lost, that record shows whether it was done. Without one, it may still be done while possible returns true.
-func (s *Store) act(ctx context.Context, r *metadata.Record, a protocol.Action,
-	build func(audit clientv3.Op) locktxn.Txn, possible func(now *metadata.Record) bool) error {
+// performOnHold performs an operator's action on the hold in r, and writes the audit record in the same transaction. If
+// etcd's answer is lost, that record shows whether it was done. Without one, it may still be done while stillPossible
+// returns true.
+func (s *Store) performOnHold(ctx context.Context, r *metadata.Record, a protocol.Action,
+	build func(audit clientv3.Op) locktxn.Txn, stillPossible func(now *metadata.Record) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := s.commitAudited(ctx, a, build)
@@ -164,18 +168,18 @@ func (s *Store) act(ctx context.Context, r *metadata.Record, a protocol.Action,
 	case err == nil && resp.Succeeded:
 		return nil
 	case err == nil:
-		return s.changed(ctx, r.Name, metadata.ErrChanged)
+		return s.describeChange(ctx, r.Name, metadata.ErrChanged)
 	case errors.Is(err, errNotSent) && locktxn.IsNoSpace(err):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case locktxn.IsRefused(err), errors.Is(err, errNotSent):
 		return err
 	}
-	return s.recheckAction(ctx, r, a, possible, err)
+	return s.recheckAction(ctx, r, a, stillPossible, err)
 }
 
 // recheckAction reads the outcome of an action whose answer was lost.
 func (s *Store) recheckAction(ctx context.Context, r *metadata.Record, a protocol.Action,
-	possible func(now *metadata.Record) bool, cause error) error {
+	stillPossible func(now *metadata.Record) bool, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	resp, err := locktxn.ReadAction(s.layout, s.layout.Audit(a.At.Time, a.ID), r.Name).Commit(ctx, s.etcd)
@@ -188,10 +192,10 @@ func (s *Store) recheckAction(ctx context.Context, r *metadata.Record, a protoco
 		return nil
 	case locktxn.IsNoSpace(cause): // etcd has answered, so nothing is in flight
 		return fmt.Errorf("%w: %w", ErrNoSpace, cause)
-	case now.UUID == r.UUID && now.Token == r.Token && possible(&now.Record):
+	case now.UUID == r.UUID && now.Token == r.Token && stillPossible(&now.Record):
 		return &unknownError{cause}
 	}
-	return &ChangedError{Now: now}
+	return &ChangedError{Current: now}
 }
 
 // commitAudited sends a transaction that records the action. If a lease was revoked meanwhile, it sends it once more,

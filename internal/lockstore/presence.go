@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Head is the state of etcd when it accepted a write.
+// Head is etcd's revision and term when it accepted a write.
 type Head struct {
 	Revision int64
 	RaftTerm uint64 // a new term means that etcd had no leader in between
@@ -65,6 +65,7 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error)
 	}
 }
 
+// announce writes the presence record once.
 func (s *Store) announce(ctx context.Context, p metadata.Presence) (Head, error) {
 	lease, err := s.presence.current(ctx, 0) // the same key again
 	if err != nil {
@@ -80,8 +81,8 @@ func (s *Store) announce(ctx context.Context, p metadata.Presence) (Head, error)
 	return Head{Revision: resp.Header.Revision, RaftTerm: resp.Header.RaftTerm}, nil
 }
 
-// Leave deletes the presence record of an unlocker that shuts down.
-func (s *Store) Leave(ctx context.Context, id string) error {
+// DeletePresence deletes the presence record of an unlocker that shuts down.
+func (s *Store) DeletePresence(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := s.etcd.Delete(ctx, s.layout.Unlocker(id)); err != nil {
@@ -90,9 +91,9 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	return nil
 }
 
-// Granted returns how long the lease lasts without being renewed; 0 if it has ended, or is hidden from us because we
-// may not read some of its keys.
-func (s *Store) Granted(ctx context.Context, lease int64) (time.Duration, error) {
+// LeaseTTL returns the time to live with which the lease was granted; 0 if it has ended, or is hidden from us because
+// we may not read some of its keys.
+func (s *Store) LeaseTTL(ctx context.Context, lease int64) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := s.etcd.TimeToLive(ctx, clientv3.LeaseID(lease))

@@ -21,9 +21,10 @@ const (
 	maxRangeKeys = 10_000
 )
 
-// prepare returns the removal to send. If foreign keys lie in the record's range, they must survive: the removal then
-// names the ranges between them. (A holder that releases its lock deletes the whole range instead.)
-func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Removal, error) {
+// prepareRemoval returns the removal with the ranges that it deletes. If foreign keys lie in the record's range, they
+// must survive: the removal then names the ranges between them. (A holder that releases its lock deletes the whole
+// range instead.)
+func (s *Store) prepareRemoval(ctx context.Context, r metadata.Removal) (*locktxn.Removal, error) {
 	next := &locktxn.Removal{Removal: r}
 	if !r.Record.HasForeignKeys() {
 		return next, nil
@@ -69,12 +70,12 @@ func rangesToDelete(record string, runs []locktxn.Range) []locktxn.Range {
 	var ranges []locktxn.Range
 	for _, field := range metadata.ReservedFields() {
 		key := record + field
-		holds := func(r locktxn.Range) bool { return r.From <= key && key < r.To }
-		if slices.ContainsFunc(ranges, holds) {
+		contains := func(r locktxn.Range) bool { return r.From <= key && key < r.To }
+		if slices.ContainsFunc(ranges, contains) {
 			continue
 		}
 		run := locktxn.Range{From: key, To: key + "\x00"}
-		if i := slices.IndexFunc(runs, holds); i >= 0 {
+		if i := slices.IndexFunc(runs, contains); i >= 0 {
 			run = runs[i]
 		}
 		ranges = append(ranges, run)
@@ -87,25 +88,25 @@ func rangesToDelete(record string, runs []locktxn.Range) []locktxn.Range {
 	return ranges
 }
 
-// Records calls each for the record of every lock whose name begins with prefix, in key order, at the revision that it
-// returns, until each returns false. Every value is read once, and only a part of them is in memory at a time. The time
-// spent in each does not count as silence of etcd, but if etcd compacts the revision meanwhile, the list fails. The
-// witnesses' statements are read first, at the same revision.
-func (s *Store) Records(ctx context.Context, prefix string, each func(*metadata.Record) bool) (int64, error) {
-	revision, err := s.records(ctx, prefix, each)
+// ListRecords calls each for the record of every lock whose name begins with prefix, in key order, at the revision that
+// it returns, until each returns false. Every value is read once, and only a part of them is in memory at a time. The
+// time spent in each does not count as silence of etcd, but if etcd compacts the revision meanwhile, the list fails.
+// The witnesses' statements are read first, at the same revision.
+func (s *Store) ListRecords(ctx context.Context, prefix string, each func(*metadata.Record) bool) (int64, error) {
+	revision, err := s.listRecords(ctx, prefix, each)
 	if err != nil {
 		return 0, fmt.Errorf("list %s: %w", s.layout.Prefix(), err)
 	}
 	return revision, nil
 }
 
-func (s *Store) records(ctx context.Context, prefix string, each func(*metadata.Record) bool) (int64, error) {
+func (s *Store) listRecords(ctx context.Context, prefix string, each func(*metadata.Record) bool) (int64, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stated := map[protocol.Key]*metadata.Statement{}
 	revision := int64(0)
 	for _, area := range []string{s.layout.Deaths(), s.layout.Suspicions()} {
-		newest, err := s.read(ctx, keyRange{area, protocol.End(area)}, revision, func(kv protocol.KV) {
+		newest, err := s.readRange(ctx, keyRange{area, protocol.End(area)}, revision, func(kv protocol.KV) {
 			key := s.layout.Parse(kv.Key)
 			if st := protocol.ReadStatement(key.ID, kv); st != nil {
 				stated[key] = st
@@ -131,8 +132,8 @@ func (s *Store) records(ctx context.Context, prefix string, each func(*metadata.
 			stop()
 		}
 	}}
-	for _, part := range s.namesWith(prefix) {
-		_, err := s.read(ctx, part, revision, func(kv protocol.KV) { g.Add(s.layout.Parse(kv.Key), kv) })
+	for _, part := range s.rangesOf(prefix) {
+		_, err := s.readRange(ctx, part, revision, func(kv protocol.KV) { g.Add(s.layout.Parse(kv.Key), kv) })
 		if err == nil {
 			g.Flush()
 		}
@@ -146,8 +147,8 @@ func (s *Store) records(ctx context.Context, prefix string, each func(*metadata.
 	return revision, nil
 }
 
-// namesWith returns the ranges with the records of all locks whose names begin with prefix.
-func (s *Store) namesWith(prefix string) []keyRange {
+// rangesOf returns the ranges with the records of all locks whose names begin with prefix.
+func (s *Store) rangesOf(prefix string) []keyRange {
 	if prefix == "" {
 		var all []keyRange
 		for _, r := range s.layout.Records() {

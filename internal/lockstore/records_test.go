@@ -13,7 +13,7 @@ import (
 func (w world) names(prefix string) []string {
 	w.Helper()
 	var names []string
-	if _, err := w.Records(w.Context(), prefix, func(r *metadata.Record) bool {
+	if _, err := w.ListRecords(w.Context(), prefix, func(r *metadata.Record) bool {
 		names = append(names, r.Name)
 		return true
 	}); err != nil {
@@ -50,15 +50,15 @@ func TestRecordsIncludeStatements(t *testing.T) {
 	w.hold("b", uuid(2))
 	w.prove(r)
 	proven := map[string]bool{}
-	revision, err := w.Records(t.Context(), "", func(r *metadata.Record) bool {
+	revision, err := w.ListRecords(t.Context(), "", func(r *metadata.Record) bool {
 		proven[r.Name] = r.ProvenDead()
 		return true
 	})
 	if err != nil || revision < r.Revision || !proven["a"] || proven["b"] || len(proven) != 2 {
 		t.Errorf("proven: %v, revision %d, %v", proven, revision, err)
 	}
-	look, err := w.Look(t.Context(), "a")
-	if err != nil || !look.Whole.ProvenDead() {
+	look, err := w.ReadLock(t.Context(), "a")
+	if err != nil || !look.Record.ProvenDead() {
 		t.Errorf("a look at it: %+v, %v", look, err)
 	}
 }
@@ -79,13 +79,13 @@ func TestLookReadsOneLockAtOneRevision(t *testing.T) {
 	w.put(w.l.Delay("pool#7"), "{}")
 	w.put(w.l.Delay("pool#x"), "{}")
 	for _, name := range []string{"pool", "pool#2"} {
-		look, err := w.Look(t.Context(), name)
+		look, err := w.ReadLock(t.Context(), name)
 		proctest.Must(t, err)
 		var waiters []string
 		for _, waiter := range look.Waiters {
 			waiters = append(waiters, waiter.Owner)
 		}
-		if look.Whole.Name != name || look.Whole.Backtrace == "" || look.Revision == 0 ||
+		if look.Record.Name != name || look.Record.Backtrace == "" || look.Revision == 0 ||
 			!slices.Equal(waiters, []string{"second", "third"}) {
 			t.Errorf("%s: %+v", name, look)
 		}
@@ -94,8 +94,8 @@ func TestLookReadsOneLockAtOneRevision(t *testing.T) {
 			t.Errorf("%+v", look)
 		}
 	}
-	look, err := w.Look(t.Context(), "free")
-	if err != nil || len(look.Whole.Fields) > 0 || look.Shares != nil || look.Waiters != nil || look.Delays != nil {
+	look, err := w.ReadLock(t.Context(), "free")
+	if err != nil || len(look.Record.Fields) > 0 || look.Shares != nil || look.Waiters != nil || look.Delays != nil {
 		t.Errorf("a free lock: %+v, %v", look, err)
 	}
 }

@@ -25,10 +25,10 @@ func TestStateIsIdempotent(t *testing.T) {
 	r := w.hold("a/b", uuid(1))
 	suspicion := death(r)
 	suspicion.Cause = metadata.CauseNodeNotReady
-	proctest.Must(t, w.Suspect(t.Context(), suspicion))
+	proctest.Must(t, w.RecordSuspicion(t.Context(), suspicion))
 	for range 2 {
-		proctest.Must(t, w.State(t.Context(), death(r)))
-		proctest.Must(t, w.Suspect(t.Context(), suspicion)) // which is proven
+		proctest.Must(t, w.RecordProof(t.Context(), death(r)))
+		proctest.Must(t, w.RecordSuspicion(t.Context(), suspicion)) // which is proven
 	}
 	if got := w.keys(w.l.Suspicions()); len(got) > 0 {
 		t.Errorf("suspicions: %v", got)
@@ -40,7 +40,7 @@ func TestStateIsIdempotent(t *testing.T) {
 		t.Errorf("stated is %+v for %d s, %v", got, ttl, err)
 	}
 	w.revoke(lease)
-	proctest.Must(t, w.State(t.Context(), death(w.hold("b", uuid(2))))) // after the end of the lease
+	proctest.Must(t, w.RecordProof(t.Context(), death(w.hold("b", uuid(2))))) // after the end of the lease
 }
 
 func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
@@ -51,23 +51,23 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 		"another lock":   {Name: "b", UUID: uuid(1), Token: r.Token},
 		"an older token": {Name: "a", UUID: uuid(1), Token: r.Token - 1},
 	} {
-		w.moved(what, w.State(t.Context(), death(change)))
+		w.moved(what, w.RecordProof(t.Context(), death(change)))
 	}
-	proctest.Must(t, w.State(t.Context(), death(r)))
+	proctest.Must(t, w.RecordProof(t.Context(), death(r)))
 	for _, value := range []string{uuid(2), uuid(1)} { // a script overwrites the key, and takes that back
 		w.put(w.l.Field("a", metadata.FieldUUID), value)
-		if err := w.State(t.Context(), death(r)); errors.Is(err, metadata.ErrChanged) != (value == uuid(2)) {
+		if err := w.RecordProof(t.Context(), death(r)); errors.Is(err, metadata.ErrChanged) != (value == uuid(2)) {
 			t.Errorf("stated before, now with the uuid %s: %v", value, err)
 		}
 	}
 	w.release(r)
-	w.moved("stated before, and released", w.State(t.Context(), death(r)))
+	w.moved("stated before, and released", w.RecordProof(t.Context(), death(r)))
 	next := w.hold("a", uuid(1)) // somebody copied the uuid: the old statement says nothing of this hold
-	w.moved("the former hold", w.Suspect(t.Context(), death(r)))
+	w.moved("the former hold", w.RecordSuspicion(t.Context(), death(r)))
 	_, err := locktxn.Detach(w.l, holdOf(next)).Commit(t.Context(), w.etcd)
 	proctest.Must(t, err)
-	w.moved("a detached hold", w.State(t.Context(), death(next)))
-	w.moved("a detached hold", w.Suspect(t.Context(), death(next)))
+	w.moved("a detached hold", w.RecordProof(t.Context(), death(next)))
+	w.moved("a detached hold", w.RecordSuspicion(t.Context(), death(next)))
 	if got := w.keys(w.l.Deaths()); len(got) > 0 {
 		t.Errorf("deaths: %v", got)
 	}
@@ -81,8 +81,8 @@ func TestWitnessNeedsRightsOnlyOnItsTwoAreas(t *testing.T) {
 	server.AddUser(t, "reader", "pw", root.l.Prefix(), etcdtest.Read)
 	reader := lockstore.New(clientAs(t, server, "reader", "pw"), root.l)
 	for what, err := range map[string]error{
-		"state": reader.State(t.Context(), death(r)), "suspect": reader.Suspect(t.Context(), death(r)),
-		"dispel": reader.Dispel(t.Context(), uuid(1)), "prove": reader.ProveWitness(t.Context(), uuid(9)),
+		"state": reader.RecordProof(t.Context(), death(r)), "suspect": reader.RecordSuspicion(t.Context(), death(r)),
+		"dispel": reader.WithdrawSuspicion(t.Context(), uuid(1)), "prove": reader.CheckWitnessRights(t.Context(), uuid(9)),
 	} {
 		if got := etcdconn.Explain(err); errors.Is(err, metadata.ErrChanged) ||
 			got != "etcd denies permission: the etcd user's role does not allow this on these keys" {
@@ -96,8 +96,8 @@ func TestWitnessNeedsRightsOnlyOnItsTwoAreas(t *testing.T) {
 		}
 	}
 	witness := lockstore.New(clientAs(t, server, "reader", "pw"), root.l)
-	if err := errors.Join(witness.ProveWitness(t.Context(), uuid(9)), witness.Suspect(t.Context(), death(r)),
-		witness.Dispel(t.Context(), uuid(1)), witness.State(t.Context(), death(r))); err != nil {
+	if err := errors.Join(witness.CheckWitnessRights(t.Context(), uuid(9)), witness.RecordSuspicion(t.Context(), death(r)),
+		witness.WithdrawSuspicion(t.Context(), uuid(1)), witness.RecordProof(t.Context(), death(r))); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,36 +18,36 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// Pulse is how often a watch gets a sign of life from a healthy etcd.
-const Pulse = 2 * time.Second
+// ProgressInterval is how often a watch asks etcd for its progress, and so gets a sign of life from a healthy one.
+const ProgressInterval = 2 * time.Second
 
 const (
-	silentPulses = 4        // after this many pulses without a sign of life a watch counts as dead
-	tooOld       = 5_000    // in revisions: catching up from further behind costs etcd more than a list
-	maxBacklog   = 64 << 20 // in bytes, for a consumer that is slower than etcd
+	maxSilentIntervals = 4        // without a sign of life; then a watch counts as dead
+	maxRevisionsBehind = 5_000    // catching up from further behind costs etcd more than a list
+	maxBacklog         = 64 << 20 // in bytes, for a consumer that is slower than etcd
 )
 
 // Watch calls each for everything that happens below the prefix after the revision after. A call gets all events of one
-// revision, never some of them. At every [Pulse] a call without events means that nothing else happened up to that
-// revision. The events are valid only until each returns.
+// revision, never some of them. At every [ProgressInterval] a call without events means that nothing else happened up
+// to that revision. The events are valid only until each returns.
 //
 // It blocks until the watch ends, as every watch does sooner or later, and returns why: a [*WatchError], or the cause
 // of ctx. Then list again and watch from that revision.
 func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error {
-	return s.watch(ctx, after, silentPulses*s.pulse, each)
+	return s.watch(ctx, after, maxSilentIntervals*s.progressInterval, each)
 }
 
 // watch is Watch with the silence after which the watch counts as dead.
-func (s *Store) watch(ctx context.Context, after int64, patience time.Duration,
+func (s *Store) watch(ctx context.Context, after int64, maxSilence time.Duration,
 	each func(revision int64, events []protocol.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
-		store: s, end: end, patience: patience, backlog: &backlog{limit: maxBacklog, ready: make(chan struct{}, 1)},
+		store: s, end: end, maxSilence: maxSilence, backlog: &backlog{limit: maxBacklog, ready: make(chan struct{}, 1)},
 		// A separate watcher has a separate stream, which no other slow watch can block.
 		watcher: clientv3.NewWatcher(s.client),
 	}
-	w.seen.Store(after)
-	w.heard.Store(new(time.Now()))
+	w.highestRevision.Store(after)
+	w.heardAt.Store(new(time.Now()))
 	var helpers sync.WaitGroup
 	defer func() {
 		end(nil)
@@ -59,16 +59,17 @@ func (s *Store) watch(ctx context.Context, after int64, patience time.Duration,
 	return w.deliver(ctx, after, each)
 }
 
+// watch is a running [Store.Watch].
 type watch struct {
-	store    *Store
-	watcher  clientv3.Watcher
-	end      context.CancelCauseFunc
-	patience time.Duration // with silence
-	backlog  *backlog
-	seen     atomic.Int64 // highest revision heard of
-	heard    atomic.Pointer[time.Time]
-	told     atomic.Bool // the stream has given a sign of life since it was last asked
-	synced   bool        // it has caught up once; only receive uses it
+	store           *Store
+	watcher         clientv3.Watcher
+	end             context.CancelCauseFunc
+	maxSilence      time.Duration // with silence
+	backlog         *backlog
+	highestRevision atomic.Int64 // highest revision heard of
+	heardAt         atomic.Pointer[time.Time]
+	progressSeen    atomic.Bool // the stream has given a sign of life since it was last asked
+	caughtUp        bool        // it has caught up once; only receive uses it
 }
 
 // receive takes what etcd sends as fast as it arrives, because etcd's client buffers the rest without a limit.
@@ -76,45 +77,46 @@ func (w *watch) receive(ctx context.Context, after int64) {
 	answers := w.watcher.Watch(clientv3.WithRequireLeader(ctx), w.store.layout.Prefix(),
 		clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())
 	for resp := range answers {
-		if err := w.take(resp); err != nil {
+		if err := w.handle(resp); err != nil {
 			w.end(err)
 			return
 		}
 	}
-	w.end(ended(ReasonConnection, errClosed))
+	w.end(newWatchError(ReasonConnection, errClosed))
 }
 
-func (w *watch) take(resp clientv3.WatchResponse) error {
+// handle checks a response, and puts it into the backlog.
+func (w *watch) handle(resp clientv3.WatchResponse) error {
 	if err := resp.Err(); err != nil {
-		return ended(reasonOf(err), err)
+		return newWatchError(reasonOf(err), err)
 	}
-	now, seen := resp.Header.GetRevision(), w.seen.Load()
-	if now < seen && now != 0 {
-		return wentBack(seen, now)
+	now, highest := resp.Header.GetRevision(), w.highestRevision.Load()
+	if now < highest && now != 0 {
+		return errWentBack(highest, now)
 	}
-	w.heard.Store(new(time.Now()))
-	w.told.Store(true)
+	w.heardAt.Store(new(time.Now()))
+	w.progressSeen.Store(true)
 	last := now
 	if n := len(resp.Events); n > 0 {
 		last = resp.Events[n-1].Kv.ModRevision
 	}
 	switch behind := now - last; {
 	case behind == 0:
-		w.synced = true
-	case behind > tooOld && w.synced:
+		w.caughtUp = true
+	case behind > maxRevisionsBehind && w.caughtUp:
 		// the client lost its connection and resumed; right after a list, being behind is normal
-		return ended(ReasonBehind, fmt.Errorf("the watch is %d revisions behind", behind))
+		return newWatchError(ReasonBehind, fmt.Errorf("the watch is %d revisions behind", behind))
 	}
-	w.seen.Store(last)
+	w.highestRevision.Store(last)
 	if !w.backlog.add(resp) {
-		return ended(ReasonSlow, fmt.Errorf("more than %d MB of events are waiting", maxBacklog>>20))
+		return newWatchError(ReasonSlow, fmt.Errorf("more than %d MB of events are waiting", maxBacklog>>20))
 	}
 	return nil
 }
 
 // keepChecking asks for signs of life and ends the watch when there are none.
 func (w *watch) keepChecking(ctx context.Context) {
-	ticker := time.NewTicker(w.store.pulse)
+	ticker := time.NewTicker(w.store.progressInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -129,16 +131,17 @@ func (w *watch) keepChecking(ctx context.Context) {
 	}
 }
 
+// checkAlive asks for progress, and returns an error if etcd has been silent for too long.
 func (w *watch) checkAlive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, w.store.pulse)
+	ctx, cancel := context.WithTimeout(ctx, w.store.progressInterval)
 	defer cancel()
-	if !w.told.Swap(false) {
+	if !w.progressSeen.Swap(false) {
 		if err := w.probe(ctx); err != nil {
 			return err
 		}
 	}
-	if quiet := time.Since(*w.heard.Load()); quiet >= w.patience {
-		return ended(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond)))
+	if quiet := time.Since(*w.heardAt.Load()); quiet >= w.maxSilence {
+		return newWatchError(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond)))
 	}
 	// Other metadata in the context would select another stream. The answer arrives as an event, so an error here shows
 	// as its absence.
@@ -149,22 +152,22 @@ func (w *watch) checkAlive(ctx context.Context) error {
 // probe reads etcd's revision. A watch that starts above it gets no progress reports until something is written, or
 // never if etcd was restored from an older state.
 func (w *watch) probe(ctx context.Context) error {
-	seen := w.seen.Load()
+	seen := w.highestRevision.Load()
 	resp, err := w.store.etcd.Get(ctx, w.store.layout.Prefix())
 	if err != nil {
 		return nil // keepChecking notices the silence
 	}
 	switch now := resp.Header.Revision; {
 	case now < seen:
-		return wentBack(seen, now)
+		return errWentBack(seen, now)
 	case now == seen: // the watch cannot have missed anything
-		w.heard.Store(new(time.Now()))
+		w.heardAt.Store(new(time.Now()))
 		w.backlog.add(clientv3.WatchResponse{Header: resp.Header})
 	}
 	return nil
 }
 
-// deliver passes what receive took to each.
+// deliver passes the events in the backlog to each, until ctx ends.
 func (w *watch) deliver(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
 	done := after
 	for {
@@ -182,7 +185,8 @@ func (w *watch) deliver(ctx context.Context, after int64, each func(int64, []pro
 	}
 }
 
-// deliverRevisions splits an answer, which holds whole revisions only, and returns the last revision passed to each.
+// deliverRevisions calls each for every revision of a response, which has whole revisions only, and returns the last
+// revision passed to each.
 func deliverRevisions(resp clientv3.WatchResponse, done int64, each func(int64, []protocol.Event)) int64 {
 	if len(resp.Events) == 0 {
 		done = max(done, resp.Header.GetRevision())
@@ -211,7 +215,7 @@ func convert(events []*clientv3.Event) []protocol.Event {
 	return converted
 }
 
-// Why a watch ended, in one word: the values of a metric label.
+// The causes for which a watch ended, in one word: the values of a metric label.
 const (
 	ReasonCompacted  = "compacted"  // etcd compacted revisions that the watch still needed
 	ReasonNoLeader   = "no_leader"  // the member lost contact with the majority
@@ -227,7 +231,7 @@ const (
 
 var errClosed = errors.New("the watch was closed")
 
-// WatchError is why a watch ended.
+// WatchError is the error with which a watch ended.
 type WatchError struct {
 	reason string
 	err    error
@@ -242,10 +246,12 @@ func (e *WatchError) Error() string { return fmt.Sprintf("the watch ended: %v", 
 // Unwrap returns the underlying error.
 func (e *WatchError) Unwrap() error { return e.err }
 
-func ended(reason string, err error) *WatchError { return &WatchError{reason: reason, err: err} }
+func newWatchError(reason string, err error) *WatchError {
+	return &WatchError{reason: reason, err: err}
+}
 
-func wentBack(from, to int64) *WatchError {
-	return ended(ReasonWentBack,
+func errWentBack(from, to int64) *WatchError {
+	return newWatchError(ReasonWentBack,
 		fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to))
 }
 
@@ -272,7 +278,7 @@ func reasonOf(err error) string {
 // backlog is a queue, limited in bytes, between the watch, which must never wait, and its consumer.
 type backlog struct {
 	limit int
-	ready chan struct{} // has an element while there is something to take
+	ready chan struct{} // has an element while the queue is not empty
 
 	mu    sync.Mutex
 	queue []clientv3.WatchResponse
@@ -292,7 +298,7 @@ func (b *backlog) add(resp clientv3.WatchResponse) bool {
 	return true
 }
 
-// take returns all that is queued.
+// take removes and returns all that is queued.
 func (b *backlog) take() []clientv3.WatchResponse {
 	b.mu.Lock()
 	defer b.mu.Unlock()

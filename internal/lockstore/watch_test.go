@@ -20,7 +20,7 @@ import (
 )
 
 // quick makes watches ask for signs of life several times a second.
-var quick = lockstore.WithPulse(300 * time.Millisecond)
+var quick = lockstore.WithProgressInterval(300 * time.Millisecond)
 
 // watching is a running watch.
 type watching struct {

@@ -32,10 +32,10 @@ func (s *Store) WatchLock(ctx context.Context, lock string, read func() (enough 
 			return false
 		}
 		etcdretry.New(s.client, etcdretry.Options{}).Follow(following, lockRecheck, check,
-			etcdretry.Watched{Key: s.layout.Record(lock), Options: []clientv3.OpOption{clientv3.WithPrefix()}},
-			etcdretry.Watched{Key: shares, Options: []clientv3.OpOption{clientv3.WithRange(sharesEnd)}},
-			etcdretry.Watched{Key: delays, Options: []clientv3.OpOption{clientv3.WithRange(delaysEnd)}},
-			etcdretry.Watched{Key: s.layout.Queue(lock), Options: []clientv3.OpOption{clientv3.WithPrefix()}})
+			etcdretry.WatchTarget{Key: s.layout.Record(lock), Options: []clientv3.OpOption{clientv3.WithPrefix()}},
+			etcdretry.WatchTarget{Key: shares, Options: []clientv3.OpOption{clientv3.WithRange(sharesEnd)}},
+			etcdretry.WatchTarget{Key: delays, Options: []clientv3.OpOption{clientv3.WithRange(delaysEnd)}},
+			etcdretry.WatchTarget{Key: s.layout.Queue(lock), Options: []clientv3.OpOption{clientv3.WithPrefix()}})
 	})
 	for {
 		select {

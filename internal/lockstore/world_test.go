@@ -165,7 +165,7 @@ func (w world) record(lock string) *metadata.Record {
 	w.Helper()
 	var d metadata.FullRecord
 	proctest.Eventually(w, "the record", func() (err error) { // whose read takes 5 s at most
-		d, _, err = w.Get(w.Context(), lock)
+		d, _, err = w.ReadRecord(w.Context(), lock)
 		return err
 	})
 	return &d.Record
@@ -190,12 +190,12 @@ func (w world) prove(r *metadata.Record) {
 
 // do runs an operator's action on a hold.
 func (w world) do(r *metadata.Record, a protocol.Action) error {
-	_, err := w.Do(w.Context(), a.Verb, protocol.ActionTarget{Hold: r}, a)
+	_, err := w.Perform(w.Context(), a.Verb, protocol.ActionTarget{Hold: r}, a)
 	return err
 }
 
 func (w world) endDelay(d *metadata.LockDelay, a protocol.Action) error {
-	_, err := w.Do(w.Context(), protocol.VerbEndDelay, protocol.ActionTarget{Delay: d}, a)
+	_, err := w.Perform(w.Context(), protocol.VerbEndDelay, protocol.ActionTarget{Delay: d}, a)
 	return err
 }
 
@@ -236,7 +236,7 @@ func (w world) moved(what string, err error) {
 // audited checks that the audit trail has only this action.
 func (w world) audited(a protocol.Action) {
 	w.Helper()
-	if actions, err := w.Audit(w.Context(), 10); err != nil || len(actions) != 1 || actions[0] != a {
+	if actions, err := w.ReadAudit(w.Context(), 10); err != nil || len(actions) != 1 || actions[0] != a {
 		w.Errorf("audit %+v, %v", actions, err)
 	}
 }

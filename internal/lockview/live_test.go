@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 func source(s *lockstore.Store) lockview.Source {
-	return lockview.Source{List: s.List, Watch: s.Watch, Ending: s.Ending}
+	return lockview.Source{List: s.ListKeys, Watch: s.Watch, Ending: s.ReadEnding}
 }
 
 // same waits until the view shows the same as a freshly started one.

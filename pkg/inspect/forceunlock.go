@@ -63,11 +63,11 @@ func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, rea
 		Holder: text.Visible(r.Owner) + " on " + text.Visible(r.Hostname), Reason: reason, Result: "success",
 	}
 	on := protocol.ActionTarget{Hold: r, LockDelayAfter: r.EffectiveLockDelay(0)}
-	_, err := i.locks.Do(ctx, protocol.VerbForceUnlock, on, a)
+	_, err := i.locks.Perform(ctx, protocol.VerbForceUnlock, on, a)
 	var changed *lockstore.ChangedError
 	switch {
-	case errors.As(err, &changed) && changed.Now.Token != 0:
-		return &ChangedError{Name: r.Name, Holder: &changed.Now}
+	case errors.As(err, &changed) && changed.Current.Token != 0:
+		return &ChangedError{Name: r.Name, Holder: &changed.Current}
 	case errors.Is(err, metadata.ErrChanged):
 		return &ChangedError{Name: r.Name}
 	}

@@ -36,7 +36,7 @@ func TestForceUnlockEndsTheHoldWithActorAndReason(t *testing.T) {
 		if now := get(t, st, "a"); now.Holder() != nil || len(now.Delays) != 1 || now.Delays[0].UUID != theirs.UUID() {
 			t.Errorf("it left %+v", now)
 		}
-		audit, err := lockstore.New(s.Etcd(), protocol.DefaultLayout()).Audit(t.Context(), 10)
+		audit, err := lockstore.New(s.Etcd(), protocol.DefaultLayout()).ReadAudit(t.Context(), 10)
 		if err != nil || len(audit) != 1 {
 			t.Fatalf("the audit trail is %+v, %v", audit, err)
 		}

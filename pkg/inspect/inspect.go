@@ -55,7 +55,7 @@ func New(etcd *clientv3.Client, o Options) (*Inspector, error) {
 // A record whose Token is 0 is a remnant: nobody holds that lock.
 func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[*metadata.Record, error] {
 	return func(yield func(*metadata.Record, error) bool) {
-		_, err := i.locks.Records(ctx, prefix, func(r *metadata.Record) bool { return yield(r, nil) })
+		_, err := i.locks.ListRecords(ctx, prefix, func(r *metadata.Record) bool { return yield(r, nil) })
 		if err != nil {
 			yield(nil, fmt.Errorf("inspect: %w", err))
 		}
@@ -87,13 +87,13 @@ func (i *Inspector) Get(ctx context.Context, name string) (*LockInfo, error) {
 	if err := metadata.CheckName(name); err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	look, err := i.locks.Look(ctx, name)
+	look, err := i.locks.ReadLock(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	info := &LockInfo{Name: name, Waiters: look.Waiters, Delays: look.Delays, Revision: look.Revision}
-	if look.Whole.Token != 0 {
-		info.Holders = append(info.Holders, look.Whole)
+	if look.Record.Token != 0 {
+		info.Holders = append(info.Holders, look.Record)
 	}
 	info.Holders = append(info.Holders, look.Shares...)
 	return info, nil

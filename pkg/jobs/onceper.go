@@ -163,8 +163,8 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 		if !o.forestalled(err) {
 			return l, err
 		}
-		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
-			return nil, etcdretry.Ended(ctx, nil)
+		if !etcdretry.Sleep(ctx, etcdretry.Backoff(n)) {
+			return nil, etcdretry.ContextError(ctx, nil)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func (o *once) isNext(start, now time.Time) (bool, error) {
 }
 
 // begun refuses a period that has not begun by the clock of any unlocker. Without an unlocker it refuses none.
-func (o *once) begun(start, now time.Time, r etcdretry.Answer) error {
+func (o *once) begun(start, now time.Time, r etcdretry.Response) error {
 	var latest metadata.Presence
 	for _, kv := range r.Keys(1).Kvs {
 		p := protocol.ReadPresence(o.layout.Parse(string(kv.Key)).ID, kv.Value)

@@ -60,10 +60,10 @@ func ResetPeriod(ctx context.Context, locks *mutex.Client, name string) error {
 }
 
 func periodRequest(ctx context.Context, locks *mutex.Client, name string,
-	txn func(protocol.Layout, string) locktxn.Txn) (etcdretry.Answer, error) {
+	txn func(protocol.Layout, string) locktxn.Txn) (etcdretry.Response, error) {
 	layout, err := layoutOf(locks)
 	if err := cmp.Or(err, metadata.CheckName(name)); err != nil {
-		return etcdretry.Answer{}, fmt.Errorf("period of %q: %w", name, err)
+		return etcdretry.Response{}, fmt.Errorf("period of %q: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, locks.Options().RequestTimeout)
 	defer cancel()

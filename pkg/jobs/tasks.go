@@ -143,7 +143,7 @@ func (s *Tasks) LockName(task string) string { return protocol.TaskLock(s.name, 
 var ErrNoTask = errors.New("there is no such task")
 
 // commit sends a transaction that may be repeated, until there is an answer.
-func (s *Tasks) commit(ctx context.Context, txn locktxn.Txn) (etcdretry.Answer, error) {
+func (s *Tasks) commit(ctx context.Context, txn locktxn.Txn) (etcdretry.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
 	defer cancel()
 	return s.etcd.Send(ctx, txn)
@@ -328,7 +328,7 @@ func (s *Tasks) pages(ctx context.Context, each func([]TaskStatus) (more bool)) 
 }
 
 // one returns the task that a transaction read together with the record of its lock.
-func (s *Tasks) one(task string, r etcdretry.Answer) TaskStatus {
+func (s *Tasks) one(task string, r etcdretry.Response) TaskStatus {
 	for _, kv := range r.Keys(0).Kvs {
 		return s.status(task, kv.CreateRevision, kv.ModRevision, kv.Value, s.holder(task, r).Token != 0)
 	}
@@ -336,7 +336,7 @@ func (s *Tasks) one(task string, r etcdretry.Answer) TaskStatus {
 }
 
 // holder returns the record of the task's lock.
-func (s *Tasks) holder(task string, r etcdretry.Answer) metadata.FullRecord {
+func (s *Tasks) holder(task string, r etcdretry.Response) metadata.FullRecord {
 	return metadata.Decode(s.LockName(task), locktxn.Fields(s.layout, r.Keys(1)))
 }
 

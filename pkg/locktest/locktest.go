@@ -168,7 +168,7 @@ func (s *Server) ProveDead(name, how string) {
 	doc := s.held(name)
 	statement := metadata.Statement{Name: name, UUID: doc.UUID, Token: doc.Token, Cause: metadata.CauseProcessEnded,
 		Reason: how, Witness: metadata.WitnessHost, By: "locktest", At: metadata.Time{Time: time.Now()}}
-	s.must(s.store.State(context.Background(), statement))
+	s.must(s.store.RecordProof(context.Background(), statement))
 }
 
 // RemoveAbandoned removes a hold as an unlocker that believes a witness would. It calls [Server.ProveDead] first. The
@@ -221,7 +221,7 @@ func (s *Server) do(v protocol.Verb, name string, a protocol.Action) {
 	a.Holder = r.Owner
 	a.Result = "success"
 	on := protocol.ActionTarget{Hold: &r, LockDelayAfter: r.EffectiveLockDelay(0)}
-	_, err := s.store.Do(context.Background(), v, on, a)
+	_, err := s.store.Perform(context.Background(), v, on, a)
 	s.must(err)
 }
 

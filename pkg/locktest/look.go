@@ -17,7 +17,7 @@ import (
 // Holder returns the record of a held lock, or nil if nobody holds it.
 func (s *Server) Holder(name string) *metadata.FullRecord {
 	s.t.Helper()
-	doc, _, err := s.store.Get(context.Background(), name)
+	doc, _, err := s.store.ReadRecord(context.Background(), name)
 	s.must(err)
 	if doc.Token == 0 {
 		return nil

@@ -90,7 +90,7 @@ func (a *acquisition) try(ctx context.Context, p proposal) (*Lock, error) {
 		case l != nil || err != errStale && err != errRivals:
 			return l, err
 		case err == errStale || n >= maxRivals:
-			etcdretry.Pause(ctx, etcdretry.Delay(n))
+			etcdretry.Sleep(ctx, etcdretry.Backoff(n))
 		}
 		if p, err = a.newProposal(); err != nil {
 			return nil, err
@@ -170,7 +170,7 @@ func (a *acquisition) nextClaim(refusals int) locktxn.Claim {
 }
 
 // sendProposal sends a transaction with a proposal while the proposal is fresh.
-func (a *acquisition) sendProposal(ctx context.Context, txn locktxn.Txn) (etcdretry.Answer, error) {
+func (a *acquisition) sendProposal(ctx context.Context, txn locktxn.Txn) (etcdretry.Response, error) {
 	began := time.Now()
 	fresh := a.set.autoUnlockAfter / 3
 	r, err := a.c.retry.SendFor(ctx, fresh, txn)
@@ -189,7 +189,7 @@ func (a *acquisition) sendProposal(ctx context.Context, txn locktxn.Txn) (etcdre
 // commit sends a transaction that takes the claim or reads the holders, until there is an answer: a hold, or what it
 // read. If the outcome stays unknown, the attempt is over and the acquisition begins another.
 func (a *acquisition) commit(ctx context.Context, p proposal, claim locktxn.Claim,
-	txn locktxn.Txn) (*Lock, etcdretry.Answer, error) {
+	txn locktxn.Txn) (*Lock, etcdretry.Response, error) {
 	r, err := a.sendProposal(ctx, txn)
 	if err != nil {
 		return nil, r, err
@@ -204,7 +204,7 @@ func (a *acquisition) commit(ctx context.Context, p proposal, claim locktxn.Clai
 }
 
 // setHolders stores the holders, which are the first operations of an answer.
-func (a *acquisition) setHolders(r etcdretry.Answer) {
+func (a *acquisition) setHolders(r etcdretry.Response) {
 	a.seen = r.Header.Revision
 	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r)
 	a.holder = a.holders.oldest()
@@ -253,12 +253,12 @@ func (a *acquisition) newHandle(p proposal, record string, token int64, autoUnlo
 }
 
 // endKeys returns the keys whose deletion tells the first in the queue that a hold or a lock delay is over.
-func (a *acquisition) endKeys() []etcdretry.Watched {
+func (a *acquisition) endKeys() []etcdretry.WatchTarget {
 	layout := a.c.layout
-	keys := []etcdretry.Watched{etcdretry.Deleted(layout.Field(a.lock, metadata.FieldUUID))}
+	keys := []etcdretry.WatchTarget{etcdretry.DeletionsOf(layout.Field(a.lock, metadata.FieldUUID))}
 	if !a.set.kind.shared() {
 		if a.holders.hasDelays() {
-			keys = append(keys, etcdretry.Deleted(layout.Delay(a.lock)))
+			keys = append(keys, etcdretry.DeletionsOf(layout.Delay(a.lock)))
 		}
 		return keys
 	}
@@ -270,8 +270,8 @@ func (a *acquisition) endKeys() []etcdretry.Watched {
 }
 
 // deletedIn watches a range for deletions.
-func deletedIn(from, end string) etcdretry.Watched {
-	return etcdretry.Watched{Key: from,
+func deletedIn(from, end string) etcdretry.WatchTarget {
+	return etcdretry.WatchTarget{Key: from,
 		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
 }
 

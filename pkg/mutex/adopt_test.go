@@ -261,7 +261,8 @@ func process(t testing.TB, etcd *clientv3.Client) metadata.Process {
 func state(t testing.TB, etcd *clientv3.Client) error {
 	t.Helper()
 	r := read(t, etcd, "a")
-	return lockstore.New(etcd, layout(t)).State(t.Context(), metadata.Statement{Name: "a", UUID: r.UUID, Token: r.Token,
+	return lockstore.New(etcd, layout(t)).RecordProof(t.Context(), metadata.Statement{
+		Name: "a", UUID: r.UUID, Token: r.Token,
 		Cause: metadata.CauseProcessEnded, Witness: "host", By: "w1"})
 }
 

@@ -103,7 +103,7 @@ func (l *Lock) watchHold() {
 			l.lose(lost)
 		}
 		return true
-	}, etcdretry.Watched{Key: from, Options: []clientv3.OpOption{clientv3.WithRange(end)}})
+	}, etcdretry.WatchTarget{Key: from, Options: []clientv3.OpOption{clientv3.WithRange(end)}})
 }
 
 // endedBy reports whether one of the events ended the hold. Events older than the hold do not count: a watch on a slow
@@ -159,7 +159,7 @@ const maxHeartbeatInterval = 20 * time.Second
 // [maxHeartbeatInterval] apart, and more often while they fail. An attempt may take as long as that interval.
 func (l *Lock) sendHeartbeats(ctx context.Context) {
 	interval := min((l.set.autoUnlockAfter-l.set.safetyMargin)/3, maxHeartbeatInterval)
-	for next := interval; etcdretry.Pause(ctx, next); {
+	for next := interval; etcdretry.Sleep(ctx, next); {
 		if limit := l.set.maximumHold; limit > 0 && time.Since(l.began.monotonic) >= limit-l.set.safetyMargin {
 			l.c.log(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum",
 				l.logAttributes(slog.Duration("maximum_hold", limit))...)
@@ -170,7 +170,7 @@ func (l *Lock) sendHeartbeats(ctx context.Context) {
 		cancel()
 		next = interval
 		if err != nil && l.err() == nil && ctx.Err() == nil {
-			next = min(interval, etcdretry.Jitter(etcdretry.MaxDelay))
+			next = min(interval, etcdretry.Jitter(etcdretry.MaxBackoff))
 			l.c.log(slog.LevelWarn, "heartbeat failed", l.logAttributes(slog.Any("error", err))...)
 		}
 	}
@@ -239,7 +239,7 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 
 // readExtension returns the auto-unlock in the record after an extension to autoUnlockAt. again reports that another
 // process with the uuid reported progress first; only heartbeats check for that.
-func (l *Lock) readExtension(ctx context.Context, r etcdretry.Answer, autoUnlockAt time.Time, alive string) (
+func (l *Lock) readExtension(ctx context.Context, r etcdretry.Response, autoUnlockAt time.Time, alive string) (
 	stored time.Time, again bool, err error) {
 	var now metadata.FullRecord
 	if others, moved := locktxn.AliveResult(r.TxnResponse); r.Succeeded && moved {

@@ -164,7 +164,7 @@ func (w *cleanups) work() {
 			w.giveUp(do, err)
 		default:
 			w.again(do)
-			etcdretry.Pause(w.ctx, etcdretry.Delay(failed))
+			etcdretry.Sleep(w.ctx, etcdretry.Backoff(failed))
 			failed++
 		}
 	}

@@ -64,7 +64,7 @@ func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 		if err != errStale {
 			return locks, err
 		}
-		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
+		if !etcdretry.Sleep(ctx, etcdretry.Backoff(n)) {
 			return nil, ended(ctx)
 		}
 		for _, a := range b.wanted {
@@ -133,7 +133,7 @@ func (b *batch) batchLocks() []locktxn.BatchLock {
 
 // settle makes the outcome of unanswered requests definite: none of them can be committed later, and the locks are held
 // or not. r and err are the result of the requests.
-func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
+func (b *batch) settle(ctx context.Context, r etcdretry.Response, err error) ([]*Lock, error) {
 	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.SettleBatch(b.c.layout, b.batchLocks(), lease)
 	})
@@ -165,7 +165,7 @@ func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*L
 }
 
 // heldByAttempt returns the locks that this attempt holds, as the first operations read them.
-func (b *batch) heldByAttempt(r etcdretry.Answer) (mine []*acquisition) {
+func (b *batch) heldByAttempt(r etcdretry.Response) (mine []*acquisition) {
 	for i, a := range b.wanted {
 		if now := readRecord(b.c.layout, a.lock, r, readsPerLock*i); now.Token != 0 && now.UUID == a.draft.UUID {
 			mine = append(mine, a)
@@ -176,7 +176,7 @@ func (b *batch) heldByAttempt(r etcdretry.Answer) (mine []*acquisition) {
 
 // lostBefore returns an error if the locks were taken and one of them was removed again before this process learned of
 // it; mine are still held.
-func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool) error {
+func (b *batch) lostBefore(s etcdretry.Response, mine []*acquisition, wasHeld bool) error {
 	for i, a := range b.wanted {
 		ending := b.c.ending(s, readsPerLock*len(b.wanted)+i)
 		if slices.Contains(mine, a) || ending == nil && len(mine) == 0 && !wasHeld {
@@ -218,7 +218,7 @@ func (b *batch) newHandles(at func(i int) (int64, metadata.FullRecord)) (locks [
 }
 
 // refusal returns why the locks were not taken, from what the transaction read.
-func (b *batch) refusal(ctx context.Context, r etcdretry.Answer) error {
+func (b *batch) refusal(ctx context.Context, r etcdretry.Response) error {
 	var held *HeldError
 	for i, a := range b.wanted {
 		a.holder = readRecord(b.c.layout, a.lock, r, readsPerLock*i)

@@ -110,7 +110,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		pid: int64(os.Getpid())}
 	s := &outageLog{logger: c.logger, etcd: etcd}
 	c.retry = etcdretry.New(etcd, etcdretry.Options{
-		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: s.answered, Unanswered: s.unanswered,
+		AttemptTimeout: o.AttemptTimeout, ClosedCause: ErrClosed, OnAnswer: s.answered, OnNoAnswer: s.unanswered,
 	})
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
@@ -247,7 +247,7 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 // cancelAttempt commits a transaction that cancels an attempt, with the lease of its tombstone. If etcd has no space
 // for a tombstone, it withdraws at least what the attempt acquired with the last space.
 func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID) locktxn.Txn,
-	withdraw locktxn.Txn) (r etcdretry.Answer, err error) {
+	withdraw locktxn.Txn) (r etcdretry.Response, err error) {
 	lease, err := c.tombstones.grant(ctx)
 	if err == nil {
 		r, err = c.retry.Send(ctx, cancel(lease))

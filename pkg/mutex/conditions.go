@@ -115,7 +115,7 @@ func tombstoneOf(writes []clientv3.Op) string {
 }
 
 // isOwnTombstone reports whether the tombstone is from an earlier request with the same writes.
-func (l *Lock) isOwnTombstone(r etcdretry.Answer, tombstone string) bool {
+func (l *Lock) isOwnTombstone(r etcdretry.Response, tombstone string) bool {
 	kvs := r.Keys(0).Kvs
 	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
 }
@@ -130,7 +130,7 @@ func (l *Lock) finishRelease() error {
 }
 
 // refusal returns why a hold that stands was not released, from what the transaction read.
-func (l *Lock) refusal(r etcdretry.Answer, only []clientv3.Cmp) error {
+func (l *Lock) refusal(r etcdretry.Response, only []clientv3.Cmp) error {
 	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
 	case failed == nil:
 		return metadata.ErrOutcomeUnknown // etcd would not answer so
@@ -188,7 +188,7 @@ func (c *Client) reaches(key, end string) bool {
 
 // failed returns the error about those of the caller's compares that did not hold; nil if all did. first is the number
 // of the operation that reports on the first compare.
-func (c *Client) failed(lock string, r etcdretry.Answer, first int, only []clientv3.Cmp) *ConditionError {
+func (c *Client) failed(lock string, r etcdretry.Response, first int, only []clientv3.Cmp) *ConditionError {
 	failed := locktxn.FailedCompares(r.TxnResponse, first, len(only))
 	if len(failed) == 0 {
 		return nil

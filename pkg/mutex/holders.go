@@ -138,12 +138,12 @@ type holders struct {
 }
 
 // readRecord decodes the record that operation op read.
-func readRecord(of protocol.Layout, lock string, a etcdretry.Answer, op int) metadata.FullRecord {
+func readRecord(of protocol.Layout, lock string, a etcdretry.Response, op int) metadata.FullRecord {
 	return metadata.Decode(lock, locktxn.Fields(of, a.Keys(op)))
 }
 
 // readHolders returns the holders of a lock of this kind from the first operations of an answer, see [locktxn.Claim].
-func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Answer) holders {
+func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Response) holders {
 	h := holders{revision: a.Header.Revision, writer: readRecord(of, lock, a, 0)}
 	if !k.shared() {
 		h.delay = readDelay(of, lock, a, 1)
@@ -184,7 +184,7 @@ func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int
 }
 
 // readDelay returns the delay of a lock among those that operation op read; nil if there is none.
-func readDelay(of protocol.Layout, lock string, a etcdretry.Answer, op int) *metadata.LockDelay {
+func readDelay(of protocol.Layout, lock string, a etcdretry.Response, op int) *metadata.LockDelay {
 	for _, kv := range a.Keys(op).Kvs {
 		if key := of.Parse(string(kv.Key)); key.Kind == protocol.KindDelay && key.Lock == lock {
 			d := protocol.ReadDelay(lock, locktxn.KV(kv))

@@ -179,7 +179,7 @@ func (p *leases) drop(l *lease) {
 
 func (p *leases) revoke(ctx context.Context, l *lease) error {
 	l.stop()
-	ctx, cancel := context.WithTimeout(ctx, p.retry.Attempt(ctx))
+	ctx, cancel := context.WithTimeout(ctx, p.retry.AttemptTimeout(ctx))
 	defer cancel()
 	_, err := p.etcd.Revoke(clientv3.WithRequireLeader(ctx), l.id)
 	if err == nil || locktxn.IsLeaseGone(err) {
@@ -253,11 +253,12 @@ func (t *tombstones) current() (clientv3.LeaseID, bool) {
 
 // send commits a transaction that leaves a tombstone, and repeats it until its outcome is known, it is refused or ctx
 // ends.
-func (t *tombstones) send(ctx context.Context, txn func(clientv3.LeaseID) locktxn.Txn) (r etcdretry.Answer, err error) {
+func (t *tombstones) send(ctx context.Context,
+	txn func(clientv3.LeaseID) locktxn.Txn) (r etcdretry.Response, err error) {
 	for n, indeterminate := 0, false; ; n++ {
 		lease, err := t.grant(ctx)
 		if err != nil {
-			return etcdretry.Answer{Indeterminate: indeterminate}, err
+			return etcdretry.Response{Indeterminate: indeterminate}, err
 		}
 		r, err = t.retry.Send(ctx, txn(lease))
 		indeterminate = indeterminate || r.Indeterminate
@@ -266,8 +267,8 @@ func (t *tombstones) send(ctx context.Context, txn func(clientv3.LeaseID) locktx
 			return r, err
 		}
 		t.forget(lease)
-		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
-			return etcdretry.Answer{Indeterminate: indeterminate}, t.retry.Unanswered(ctx, err)
+		if !etcdretry.Sleep(ctx, etcdretry.Backoff(n)) {
+			return etcdretry.Response{Indeterminate: indeterminate}, t.retry.NoAnswerError(ctx, err)
 		}
 	}
 }

@@ -58,7 +58,7 @@ const maxLeaves = 5
 //
 // The tail of a queue keeps newcomers behind the waiters, so a waiter that leaves as the tail moves it back to the
 // ticket before its own. If the newest waiter dies instead, another waiter restores the tail when it notices.
-func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r etcdretry.Answer, err error) {
+func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r etcdretry.Response, err error) {
 	for range maxLeaves {
 		if r, err = c.retry.Send(ctx, locktxn.Leave(c.layout, lock, uuid, read...)); err != nil || !r.Succeeded {
 			return r, err
@@ -81,7 +81,7 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 
 // queuePosition returns the place of a position in the queue, 1 for the first, from the tickets that operation op read.
 // The holder's ticket does not count. If only some were read, it is an estimate, because ticket keys are in no order.
-func (c *Client) queuePosition(r etcdretry.Answer, op int, p locktxn.Position, holder string) int {
+func (c *Client) queuePosition(r etcdretry.Response, op int, p locktxn.Position, holder string) int {
 	tickets := r.Keys(op)
 	unread := int(tickets.Count) - len(tickets.Kvs)
 	ahead := 0

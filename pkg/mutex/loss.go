@@ -81,7 +81,7 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 }
 
 // lost returns how a hold ended, from the operations of an answer that read its ending and the record of the lock.
-func (c *Client) lost(h locktxn.Hold, r etcdretry.Answer, note, record int) *LostError {
+func (c *Client) lost(h locktxn.Hold, r etcdretry.Response, note, record int) *LostError {
 	lost := &LostError{Name: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, note),
 		At: c.wall()}
 	if now := readRecord(c.layout, h.Lock, r, record); now.Token != 0 {
@@ -91,7 +91,7 @@ func (c *Client) lost(h locktxn.Hold, r etcdretry.Answer, note, record int) *Los
 }
 
 // ending returns the ending that operation op read; nil if there is none that says how the hold ended.
-func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
+func (c *Client) ending(r etcdretry.Response, op int) *metadata.Ending {
 	for _, kv := range r.Keys(op).Kvs {
 		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil && e.Cause != "" {
 			return &e

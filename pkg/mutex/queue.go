@@ -39,7 +39,7 @@ func (a *acquisition) queueUp(ctx context.Context, p proposal) (l *Lock, err err
 			a.leaveLater()
 			return nil, a.explain(err)
 		}
-		etcdretry.Pause(ctx, etcdretry.Delay(n))
+		etcdretry.Sleep(ctx, etcdretry.Backoff(n))
 		if p, err = a.newProposal(); err != nil {
 			return nil, a.explain(err)
 		}
@@ -123,7 +123,7 @@ func (a *acquisition) prepareTicket(ctx context.Context, p proposal) {
 //
 // An attempt that does not know whether an earlier request joined starts over. Otherwise a late claim with the same
 // uuid could be committed besides the one that it makes when its turn comes.
-func (a *acquisition) storePosition(r etcdretry.Answer, err error) error {
+func (a *acquisition) storePosition(r etcdretry.Response, err error) error {
 	switch {
 	case locktxn.IsLeaseGone(err):
 		a.leaveLater()
@@ -148,9 +148,9 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	layout := a.c.layout
 	before := a.queue.before
 	delayed := a.holders.hasDelays() // the delay is followed, too
-	var keys []etcdretry.Watched
+	var keys []etcdretry.WatchTarget
 	if before != "" {
-		keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, before)))
+		keys = append(keys, etcdretry.DeletionsOf(layout.Ticket(a.lock, before)))
 	} else {
 		keys = a.endKeys()
 	}
@@ -159,7 +159,7 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	if kept := a.queue.lease.kept; kept.Err() == nil {
 		defer context.AfterFunc(kept, cancel)()
 	} else {
-		keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, a.draft.UUID)))
+		keys = append(keys, etcdretry.DeletionsOf(layout.Ticket(a.lock, a.draft.UUID)))
 	}
 	a.c.retry.Follow(watch, waiterRecheck, func(events []*clientv3.Event) bool {
 		l, err = a.advance(ctx, events)
@@ -272,7 +272,7 @@ func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
 		// hold.
 		a.queue.before = ""
 		a.keepTail(ctx, r, own+1)
-		if n >= maxRivals && !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
+		if n >= maxRivals && !etcdretry.Sleep(ctx, etcdretry.Backoff(n)) {
 			return nil, nil
 		}
 	}
@@ -281,7 +281,7 @@ func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
 
 // keepTail restores the tail if operation op of an answer found none. It ignores errors, because it runs again at the
 // next check.
-func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
+func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Response, op int) {
 	if len(r.Keys(op).Kvs) > 0 {
 		return
 	}

@@ -183,7 +183,7 @@ func TestAttemptsLeaveTimeForOthers(t *testing.T) {
 		left := 3 * time.Second
 		for i, at := range f.sent[1:] {
 			gap := at.Sub(f.sent[i])
-			if most := max(left/3, 100*time.Millisecond) + etcdretry.MaxDelay; gap > most {
+			if most := max(left/3, 100*time.Millisecond) + etcdretry.MaxBackoff; gap > most {
 				t.Errorf("attempt %d came %v after the one before", i+1, gap)
 			}
 			left -= gap

@@ -103,7 +103,7 @@ func (l *Lock) releaseTxn() locktxn.Txn {
 
 // sendRelease releases the hold. If a request of its acquisition may still be in flight, it prevents its commit:
 // settled reports that it did, or did not have to.
-func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
+func (l *Lock) sendRelease() (r etcdretry.Response, settled bool, err error) {
 	if l.origin.cancel != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 		defer cancel()
@@ -132,7 +132,7 @@ func (l *Lock) freeLease(definite bool) {
 // notReleased explains why there was nothing to release. If an earlier request went unanswered, most likely that one
 // was committed: then no ending is recorded, and it is not an error. But notReleased never says that the lock was held
 // until now to a holder whose time had already run out, or if the ending cannot be read.
-func (l *Lock) notReleased(end time.Time, r etcdretry.Answer) error {
+func (l *Lock) notReleased(end time.Time, r etcdretry.Response) error {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	lost, err := l.verify(ctx)

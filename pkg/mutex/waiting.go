@@ -39,7 +39,7 @@ func (a *acquisition) reportWait(ctx context.Context) (stop func()) {
 	v.status.Name = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
-		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
+		for again := true; again; again = etcdretry.Sleep(ctx, reportEvery+rand.N(reportEvery/2)) {
 			w, err := v.refresh(ctx)
 			if err == nil {
 				u.ask(ctx, w)
@@ -138,7 +138,7 @@ func (v *waitStatus) probes() []string {
 }
 
 // read takes the holders from the first operations of an answer.
-func (v *waitStatus) read(r etcdretry.Answer) {
+func (v *waitStatus) read(r etcdretry.Response) {
 	h := readHolders(v.c.layout, v.position.Lock, v.kind, r)
 	v.known = v.kind.known(v.position.Lock, h)
 	v.status = Waiting{Name: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),

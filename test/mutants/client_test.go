@@ -15,15 +15,15 @@ var clientSuites = []suite{
 	}},
 	{"internal/locktxn/etcdretry", []fault{
 		// Requests without an answer.
-		{"send-unknown", "case Unknown:\n\t\ts.answer.Indeterminate = «true»", `false`,
+		{"send-unknown", "case Unknown:\n\t\ts.response.Indeterminate = «true»", `false`,
 			"TestTransactionIsResentUntilItsOutcomeIsKnown"},
 		{"send-refresh", `s.refreshes > maxRefreshes`, `false`, "TestTransactionIsResentUntilItsOutcomeIsKnown"},
-		{"send-time", `context.WithDeadline(ctx, «began.Add(most)»)`, `began.Add(time.Hour)`,
+		{"send-time", `context.WithDeadline(ctx, «began.Add(limit)»)`, `began.Add(time.Hour)`,
 			"TestSendEndsAtItsDeadline"},
 		{"send-same-keys", `slices.ContainsFunc(g.waiting, sameKeys)`, `false`,
 			"TestSomeTransactionsNeverShareARequest"},
 		{"send-large", `txn.Bytes() > locktxn.MaxBytes/groupSize`, `false`, "TestSomeTransactionsNeverShareARequest"},
-		{"send-apart", `time.Now().Before(g.apart)`, `false`, "TestRefusalOfOneDoesNotAffectOthers"},
+		{"send-apart", `time.Now().Before(g.ungroupedUntil)`, `false`, "TestRefusalOfOneDoesNotAffectOthers"},
 		{"send-callers", `t.request.callers == 0`, `true`, "TestSharedRequestLastsWhileAnyCallerWaits"},
 		{"send-given-up", `t.request == nil`, `false && t.request == nil`,
 			"TestRequestOfACallerThatGaveUpIsNotSent"},

@@ -465,7 +465,7 @@ func (s *stage) force() (func(), bool) {
 		return nil, false
 	}
 	now := time.Now()
-	s.store.Do(ctx, protocol.VerbForceUnlock, protocol.ActionTarget{Hold: &shown.Record}, protocol.Action{
+	s.store.Perform(ctx, protocol.VerbForceUnlock, protocol.ActionTarget{Hold: &shown.Record}, protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Reason: "to see what happens",
 		Lock: shown.Name, UUID: shown.UUID, Token: shown.Token, Result: "success",
 	})
@@ -480,7 +480,7 @@ func (s *stage) someHold(ctx context.Context, fits func(lock string) bool) (show
 		return shown, false
 	}
 	all := slices.Sorted(maps.Keys(held))
-	shown, _, err := s.store.Get(ctx, all[s.rand.IntN(len(all))])
+	shown, _, err := s.store.ReadRecord(ctx, all[s.rand.IntN(len(all))])
 	return shown, err == nil && shown.Token != 0
 }
 

@@ -282,7 +282,7 @@ func (s *stage) sameLists(m *etcdtest.Members) {
 		n := 0
 		s.until(fmt.Sprintf("a list of member %d", i), func(ctx context.Context) error {
 			n = 0
-			_, err := store.List(ctx, func(kv protocol.KV) {
+			_, err := store.ListKeys(ctx, func(kv protocol.KV) {
 				if k := s.layout.Parse(kv.Key); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
 					n++
 				}

@@ -36,7 +36,7 @@ type options struct {
 }
 
 // Command returns the program as a command.
-func Command() *cobra.Command { return command(lockstore.Pulse) }
+func Command() *cobra.Command { return command(lockstore.ProgressInterval) }
 
 func command(pulse time.Duration) *cobra.Command {
 	o := options{pulse: pulse}

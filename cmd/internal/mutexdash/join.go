@@ -42,7 +42,7 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 	if err != nil {
 		return nil, err
 	}
-	r.store = lockstore.New(r.client, layout, lockstore.WithLog(log), lockstore.WithPulse(o.pulse))
+	r.store = lockstore.New(r.client, layout, lockstore.WithLog(log), lockstore.WithProgressInterval(o.pulse))
 	r.health = wiring.NewHealth(r.client, o.etcd.RequestTimeout, log)
 	r.watch(layout, log)
 	return r, nil
@@ -50,7 +50,7 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 
 // watch creates the view, which reports ended holds to the dashboard.
 func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
-	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
+	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch},
 		lockview.Options{
 			Explain: etcdconn.Explain, Log: log,
 			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // the pages are set before the view runs

@@ -35,7 +35,7 @@ func write(t *testing.T, name, text string) string {
 func read(t *testing.T, c *clientv3.Client) metadata.FullRecord {
 	t.Helper()
 	layout := protocol.DefaultLayout()
-	document, _, err := lockstore.New(c, layout).Get(t.Context(), "nightly/run")
+	document, _, err := lockstore.New(c, layout).ReadRecord(t.Context(), "nightly/run")
 	proctest.Must(t, err)
 	return document
 }

@@ -138,9 +138,9 @@ func missing(t *testing.T, got map[string]families) (names []string) {
 func acknowledge(t *testing.T, client *clientv3.Client, l protocol.Layout, lock string) {
 	t.Helper()
 	store := lockstore.New(client, l)
-	held, _, err := store.Get(t.Context(), lock)
+	held, _, err := store.ReadRecord(t.Context(), lock)
 	if err == nil {
-		_, err = store.Do(t.Context(), protocol.VerbAcknowledge, protocol.ActionTarget{Hold: &held.Record},
+		_, err = store.Perform(t.Context(), protocol.VerbAcknowledge, protocol.ActionTarget{Hold: &held.Record},
 			protocol.Action{ID: "1", Actor: "ann", Source: "cli", At: metadata.Time{Time: time.Now()}, Seconds: 3600})
 	}
 	proctest.Must(t, err)

@@ -55,7 +55,8 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
 		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout, log),
 	}
-	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending},
+	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch,
+		Ending: r.store.ReadEnding},
 		lockview.Options{
 			Ended:   func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
 			Taken:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },

@@ -142,7 +142,7 @@ func (r *components) checkListed() error {
 func (r *components) deletePresence(log zerolog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := r.store.Leave(ctx, r.config.ID); err != nil {
+	if err := r.store.DeletePresence(ctx, r.config.ID); err != nil {
 		log.Debug().Err(err).Msg("the presence record is left to expire")
 	}
 }

@@ -159,20 +159,20 @@ func (o witnessOptions) readMachine(log zerolog.Logger) (host.Machine, error) {
 // newWitnessView returns a view of the locks of this machine. There may be many witnesses, so their views do not relist
 // all locks every few minutes, as others do.
 func newWitnessView(m host.Machine, layout protocol.Layout, store *lockstore.Store, log zerolog.Logger) *lockview.View {
-	return lockview.New(layout, lockview.Source{List: store.List, Watch: store.Watch},
+	return lockview.New(layout, lockview.Source{List: store.ListKeys, Watch: store.Watch},
 		lockview.Options{Keep: m.MayHold, RelistEvery: 24 * time.Hour, Explain: etcdconn.Explain, Log: log})
 }
 
 // newHostWitness returns a witness that reads the view and writes to the store.
 func newHostWitness(m host.Machine, view *lockview.View, store *lockstore.Store, log zerolog.Logger) *host.Witness {
 	return host.New(host.Config{
-		ID: instance(m.Hostname), Machine: m, Locks: view.Locks, Changed: view.Changed, RecordProof: store.State,
-		RecordSuspicion: store.Suspect,
+		ID: instance(m.Hostname), Machine: m, Locks: view.Locks, Changed: view.Changed, RecordProof: store.RecordProof,
+		RecordSuspicion: store.RecordSuspicion,
 		Freshness: func() (first int64, cause string) {
 			f := view.Fresh()
 			return f.FirstRevision, f.Cause
 		},
-		CheckWritable: func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
+		CheckWritable: func(ctx context.Context) error { return store.CheckWitnessRights(ctx, uuid.NewString()) },
 		Explain:       etcdconn.Explain, Now: time.Now, Log: log,
 	})
 }
@@ -229,7 +229,8 @@ func (r *components) witnessPods(o options, log zerolog.Logger) (*pod.Witness, e
 	return pod.New(pod.Config{
 		Instance: r.config.ID, Namespaces: o.kubernetes.namespaces,
 		Locks: r.view.All, Lock: r.view.Lock, Changed: r.view.Changed, Clock: r.view.Clock,
-		RecordProof: r.store.State, RecordSuspicion: r.store.Suspect, WithdrawSuspicion: r.store.Dispel,
-		Explain: etcdconn.Explain, Log: log,
+		RecordProof: r.store.RecordProof, RecordSuspicion: r.store.RecordSuspicion,
+		WithdrawSuspicion: r.store.WithdrawSuspicion,
+		Explain:           etcdconn.Explain, Log: log,
 	}, api), nil
 }

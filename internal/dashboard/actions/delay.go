@@ -108,7 +108,7 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 	if err != nil {
 		return action, err
 	}
-	_, err = o.site.Config.Operator.Do(r.Context(), o.verb, protocol.ActionTarget{Delay: d}, action)
+	_, err = o.site.Config.Operator.Perform(r.Context(), o.verb, protocol.ActionTarget{Delay: d}, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		nothing()
 	}

@@ -177,7 +177,7 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	}
 	standard := o.site.Config.Fate().Policy.LockDelay
 	on := protocol.ActionTarget{Hold: record, LockDelayAfter: record.EffectiveLockDelay(standard)}
-	out, err := o.site.Config.Operator.Do(r.Context(), o.verbOf(asked), on, action)
+	out, err := o.site.Config.Operator.Perform(r.Context(), o.verbOf(asked), on, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		nothing()
 	}
@@ -245,7 +245,7 @@ func (o *Operation) newAction(r *site.Request, asked Request, holder string) pro
 func (h *Handler) readNow(ctx context.Context, name string) (metadata.FullRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
-	document, _, err := h.site.Config.Store.Get(ctx, name)
+	document, _, err := h.site.Config.Store.ReadRecord(ctx, name)
 	return document, err
 }
 

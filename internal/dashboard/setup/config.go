@@ -22,10 +22,10 @@ import (
 
 // Operator carries out the actions of operators: [*lockstore.Store] is one.
 type Operator interface {
-	// Do does it to what was seen, and records it, in one transaction. Its error is [metadata.ErrChanged] when that is
-	// over, a [*protocol.RefusedError] when it makes no sense, and [metadata.ErrOutcomeUnknown] when the outcome is
-	// unknown; after any other error nothing was done.
-	Do(ctx context.Context, v protocol.Verb, on protocol.ActionTarget, a protocol.Action) (protocol.Outcome, error)
+	// Perform performs v on the hold or lock delay in on, and audits it, in one transaction. Its error is
+	// [metadata.ErrChanged] if that has ended, a [*protocol.RefusedError] if v cannot be applied to it, and
+	// [metadata.ErrOutcomeUnknown] if the outcome is unknown; after any other error nothing was done.
+	Perform(ctx context.Context, v protocol.Verb, on protocol.ActionTarget, a protocol.Action) (protocol.Outcome, error)
 }
 
 // View is what is known of the locks without asking etcd: [*lockview.View] is one.
@@ -51,14 +51,14 @@ type View interface {
 
 // Store reads from etcd: [*lockstore.Store] is one.
 type Store interface {
-	// Get reads one lock, with the revision it was read at. No Fields: nobody holds it.
-	Get(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
-	// Ending reads how a hold ended when it was not released by its holder; nil = not recorded.
-	Ending(ctx context.Context, uuid string) (*metadata.Ending, error)
-	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest
-	// first.
-	History(ctx context.Context, limit int) ([]metadata.Ending, error)
-	Audit(ctx context.Context, limit int) ([]protocol.Action, error)
+	// ReadRecord reads a lock's record and returns the revision at which it was read. Without Fields, there is none.
+	ReadRecord(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
+	// ReadEnding reads the ending of a hold that its holder did not release; nil if none is recorded.
+	ReadEnding(ctx context.Context, uuid string) (*metadata.Ending, error)
+	// ReadHistory reads how the last holds ended that others than their holders ended, and Audit what operators did,
+	// newest first.
+	ReadHistory(ctx context.Context, limit int) ([]metadata.Ending, error)
+	ReadAudit(ctx context.Context, limit int) ([]protocol.Action, error)
 }
 
 // Config joins a dashboard to its sources and says how it presents itself.

@@ -111,7 +111,7 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 	}
 	found, err := etcdread.Await(r.Context(), s.Config.Log, func(ctx context.Context) (answer, error) {
 		began := time.Now()
-		document, revision, err := s.Config.Store.Get(ctx, name)
+		document, revision, err := s.Config.Store.ReadRecord(ctx, name)
 		s.slow.Store(err == nil && time.Since(began) > etcdread.Hurry) // then waiting is worth it for the next page
 		return answer{document, revision}, err
 	})
@@ -154,7 +154,7 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
 func (s *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
 	ending, err := etcdread.Await(ctx, s.Config.Log, func(ctx context.Context) (*metadata.Ending, error) {
-		return s.Config.Store.Ending(ctx, hold)
+		return s.Config.Store.ReadEnding(ctx, hold)
 	})
 	if err != nil && !errors.Is(err, etcdread.ErrSilent) {
 		s.Config.Log.Warn().Err(err).Str("uuid", text.Visible(hold)).Msg("the ending of a hold could not be read")

@@ -20,49 +20,53 @@ type Options struct {
 	// AttemptTimeout is how long an attempt waits for an answer before the next one goes to another member.
 	AttemptTimeout time.Duration
 
-	// Closed is the cause of contexts that end because the owner of the client closes, see [Ended]; it may be nil.
-	Closed error
+	// ClosedCause is the cause of contexts that end because the owner of the client closes, see [ContextError]; it may be
+	// nil.
+	ClosedCause error
 
-	// Answered and Unanswered are called after each attempt, with the time when it was sent. They may be nil.
-	Answered   func()
-	Unanswered func(sent time.Time, err error)
+	// OnAnswer and OnNoAnswer are called after each attempt, with the time when it was sent. They may be nil.
+	OnAnswer   func()
+	OnNoAnswer func(sent time.Time, err error)
 }
 
 // Client sends requests to etcd. It is safe for concurrent use.
 type Client struct {
-	etcd *clientv3.Client
-	asks anymember.Client // the same
-	opts Options
+	etcd      *clientv3.Client
+	anyMember anymember.Client // the same client; asks another member if one refuses
+	opts      Options
 
-	streams     atomic.Int64 // which of etcd's watch streams to use, see follow
-	began       time.Time
-	reconnected atomic.Int64 // when, in nanoseconds since it began
+	streams     atomic.Int64 // number of the watch stream to use, see watchContext
+	createdAt   time.Time
+	reconnected atomic.Int64 // time of the last reconnect, in nanoseconds since createdAt
 
 	acquiring, releasing *group
 }
 
 // New returns a client that uses etcd, which the caller closes.
 func New(etcd *clientv3.Client, o Options) *Client {
-	if o.Answered == nil {
-		o.Answered = func() {}
+	if o.OnAnswer == nil {
+		o.OnAnswer = func() {}
 	}
-	if o.Unanswered == nil {
-		o.Unanswered = func(time.Time, error) {}
+	if o.OnNoAnswer == nil {
+		o.OnNoAnswer = func(time.Time, error) {}
 	}
-	asks := anymember.Of(etcd)
-	begin := time.Now().Add(-MaxDelay) // so the first request that is not answered reconnects
-	return &Client{etcd: etcd, asks: asks, opts: o, began: begin, acquiring: newGroup(asks), releasing: newGroup(asks)}
+	anyMember := anymember.Of(etcd)
+	return &Client{
+		etcd: etcd, anyMember: anyMember, opts: o,
+		createdAt: time.Now().Add(-MaxBackoff), // so the first request that is not answered reconnects
+		acquiring: newGroup(anyMember), releasing: newGroup(anyMember),
+	}
 }
 
-// leastAttempt is the shortest attempt, unless the caller's own deadline is sooner.
-const leastAttempt = 100 * time.Millisecond
+// minAttempt is the minimum timeout of an attempt, unless the caller's own deadline is sooner.
+const minAttempt = 100 * time.Millisecond
 
-// Attempt returns how long the next attempt may take: at most a third of the time left, so that a member that hangs
+// AttemptTimeout returns the timeout of the next attempt: at most a third of the time left, so that a member that hangs
 // leaves time for the others.
-func (c *Client) Attempt(ctx context.Context) time.Duration {
+func (c *Client) AttemptTimeout(ctx context.Context) time.Duration {
 	most := c.opts.AttemptTimeout
 	if end, ok := ctx.Deadline(); ok {
-		most = min(most, max(time.Until(end)/3, leastAttempt))
+		most = min(most, max(time.Until(end)/3, minAttempt))
 	}
 	return most
 }
@@ -71,8 +75,8 @@ func (c *Client) Attempt(ctx context.Context) time.Duration {
 // longer than unlockers wait for a holder that could not extend.
 func (c *Client) reconnect() {
 	last := c.reconnected.Load()
-	now := int64(time.Since(c.began))
-	if now-last < int64(MaxDelay/2) || !c.reconnected.CompareAndSwap(last, now) {
+	now := int64(time.Since(c.createdAt))
+	if now-last < int64(MaxBackoff/2) || !c.reconnected.CompareAndSwap(last, now) {
 		return // another request has just done it
 	}
 	if conn := c.etcd.ActiveConnection(); conn != nil {
@@ -83,18 +87,18 @@ func (c *Client) reconnect() {
 // closed reports whether the etcd client is closed, so that no request can succeed.
 func (c *Client) closed() bool { return c.etcd.Ctx().Err() != nil }
 
-// MaxDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this before
+// MaxBackoff is the maximum pause between two attempts to reach etcd. An unlocker must warn for longer than this before
 // it removes a lock, so that a live holder can extend first after an outage of etcd.
-const MaxDelay = 2 * time.Second
+const MaxBackoff = 2 * time.Second
 
-const firstDelay = 20 * time.Millisecond
+const firstBackoff = 20 * time.Millisecond
 
-// Delay returns the pause after an attempt, numbered from 0: it doubles, with jitter, so that clients that lost the
+// Backoff returns the pause after an attempt, numbered from 0: it doubles, with jitter, so that clients that lost the
 // same member do not return in step.
-func Delay(attempt int) time.Duration {
-	d := MaxDelay
+func Backoff(attempt int) time.Duration {
+	d := MaxBackoff
 	if attempt < 7 {
-		d = min(d, firstDelay<<attempt)
+		d = min(d, firstBackoff<<attempt)
 	}
 	return Jitter(d)
 }
@@ -102,8 +106,8 @@ func Delay(attempt int) time.Duration {
 // Jitter returns a random duration between d/2 and d.
 func Jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
 
-// Pause waits for d. It reports false if ctx ends first.
-func Pause(ctx context.Context, d time.Duration) bool {
+// Sleep waits for d. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -114,9 +118,9 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Ended returns why ctx ended: its error, for errors.Is, with the cause if that says more. The cause closed is returned
-// alone, because the caller did not end that context.
-func Ended(ctx context.Context, closed error) error {
+// ContextError returns the error of a context that has ended, together with its cause if that says more. The cause
+// closed is returned alone, because the caller did not end that context.
+func ContextError(ctx context.Context, closed error) error {
 	err := ctx.Err()
 	cause := context.Cause(ctx)
 	if errors.Is(cause, err) || cause == closed {

@@ -86,8 +86,8 @@ func TestTransactionIsResentUntilItsOutcomeIsKnown(t *testing.T) {
 func TestSendEndsAtItsDeadline(t *testing.T) {
 	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
 		silent := 0
-		retry := etcdretry.New(link.Client(), etcdretry.Options{AttemptTimeout: 2 * time.Second, Closed: errClosed,
-			Unanswered: func(time.Time, error) { silent++ }})
+		retry := etcdretry.New(link.Client(), etcdretry.Options{AttemptTimeout: 2 * time.Second, ClosedCause: errClosed,
+			OnNoAnswer: func(time.Time, error) { silent++ }})
 		link.Cut()
 		began := time.Now()
 		_, err := retry.SendFor(t.Context(), time.Minute, create("/a"))
@@ -122,7 +122,7 @@ func TestContextErrorHasItsCause(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
-		if err := etcdretry.Ended(ctx, errClosed); err.Error() != want || cause != nil && !errors.Is(err, cause) {
+		if err := etcdretry.ContextError(ctx, errClosed); err.Error() != want || cause != nil && !errors.Is(err, cause) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -144,8 +144,8 @@ func TestFollowLooksAtStartOnEventsAndPeriodically(t *testing.T) {
 				}
 			}
 			return looks == 3
-		}, etcdretry.Watched{Key: "/b"},
-			etcdretry.Watched{Key: "/a/", Options: []clientv3.OpOption{clientv3.WithPrefix()}})
+		}, etcdretry.WatchTarget{Key: "/b"},
+			etcdretry.WatchTarget{Key: "/a/", Options: []clientv3.OpOption{clientv3.WithPrefix()}})
 		if took := time.Since(began); events != 1 || took < 5*time.Second || took > 10*time.Second {
 			t.Errorf("%d events in %d looks, which took %v", events, looks, took)
 		}

@@ -13,19 +13,19 @@ const (
 	// openTimeout is how long the opening of a watch may take before it is tried on another stream.
 	openTimeout = 3 * time.Second
 
-	// watchStreams bounds the streams that are tried in turn: etcd's client never closes one that it could not open.
+	// watchStreams is the number of streams that are tried in turn: etcd's client never closes one that it could not open.
 	watchStreams = 4
 )
 
-// Watched is a key to follow, or a range of keys as given by the options.
-type Watched struct {
+// WatchTarget is a key to watch, or a range of keys as given by the options.
+type WatchTarget struct {
 	Key     string
 	Options []clientv3.OpOption
 }
 
-// Deleted follows the deletions of a key, with its last value if etcd still has it.
-func Deleted(key string) Watched {
-	return Watched{Key: key, Options: []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
+// DeletionsOf returns the target whose events are the deletions of a key, with its last value if etcd still has it.
+func DeletionsOf(key string) WatchTarget {
+	return WatchTarget{Key: key, Options: []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
 }
 
 // Follow watches one key, or up to four, and calls check whenever there may be something new: once the watches are
@@ -36,7 +36,7 @@ func Deleted(key string) Watched {
 // etcd has confirmed it, so nothing between the two is missed. Reading first and watching from that revision on would
 // miss nothing either, but etcd serves such a watch from a loop that runs every 100 ms.
 func (c *Client) Follow(ctx context.Context, recheck time.Duration, check func([]*clientv3.Event) (enough bool),
-	keys ...Watched) {
+	keys ...WatchTarget) {
 	for n := 0; ctx.Err() == nil; n++ {
 		began := time.Now()
 		opened, enough := c.followOnce(ctx, recheck, check, keys)
@@ -46,16 +46,17 @@ func (c *Client) Follow(ctx context.Context, recheck time.Duration, check func([
 		if time.Since(began) > recheck {
 			n = 0
 		}
-		Pause(ctx, Delay(n))
+		Sleep(ctx, Backoff(n))
 	}
 }
 
-// followOnce follows until a watch breaks or check has seen enough.
+// followOnce is one round of [Client.Follow]: it ends when a watch breaks, or when check has seen enough. opened
+// reports whether all watches were open.
 func (c *Client) followOnce(ctx context.Context, recheck time.Duration, check func([]*clientv3.Event) bool,
-	keys []Watched) (opened, enough bool) {
-	watch, stop := c.stream(ctx)
+	keys []WatchTarget) (opened, enough bool) {
+	watch, stop := c.watchContext(ctx)
 	defer stop()
-	events, ok := c.watch(ctx, watch, stop, keys)
+	events, ok := c.openWatches(ctx, watch, stop, keys)
 	if !ok {
 		return false, false
 	}
@@ -83,9 +84,10 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, check fu
 	}
 }
 
-// watch opens the watches. ok is false if that took too long: the next ones are then opened on another stream.
-func (c *Client) watch(ctx, watch context.Context, stop func(),
-	keys []Watched) (events [4]clientv3.WatchChan, ok bool) {
+// openWatches opens a watch for each key. ok is false if that took too long: the next ones are then opened on another
+// stream.
+func (c *Client) openWatches(ctx, watch context.Context, stop func(),
+	keys []WatchTarget) (events [4]clientv3.WatchChan, ok bool) {
 	late := time.AfterFunc(openTimeout, stop)
 	for i, w := range keys {
 		events[i] = c.etcd.Watch(watch, w.Key, append(w.Options, clientv3.WithCreatedNotify())...)
@@ -114,11 +116,11 @@ func next(ctx context.Context, tick *time.Timer,
 	return w, true, ok && w.Err() == nil
 }
 
-// stream returns a context for a watch, which ends with ctx. All watches of a client share one stream to one member.
-// When it hangs, c.streams is incremented and later watches get another stream, most likely to another member.
+// watchContext returns a context for watches, which ends with ctx. All watches of a client share one stream to one
+// member. When it hangs, c.streams is incremented and later watches get another stream, most likely to another member.
 // RequireLeader ends the watches of a member that is cut off from its cluster, which would otherwise stay silent
 // forever.
-func (c *Client) stream(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *Client) watchContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	base := clientv3.WithRequireLeader(context.Background())
 	if n := c.streams.Load() % watchStreams; n > 0 {
 		base = metadata.AppendToOutgoingContext(base, "mutex-stream", strconv.FormatInt(n, 10))

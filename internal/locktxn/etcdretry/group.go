@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// groupSize is how many transactions share a request. As soon as this many wait, they are sent.
+	// groupSize is the maximum number of transactions that share a request. As soon as this many wait, they are sent.
 	groupSize = 8
 
-	// groupWait is the longest that a transaction waits for others, also while a request to a member that hangs is in
+	// maxGroupWait is how long a transaction waits for others at most, also while a request to a member that hangs is in
 	// flight.
-	groupWait = time.Millisecond
+	maxGroupWait = time.Millisecond
 
-	// ungrouped is how long transactions are sent alone after etcd refused several together.
-	ungrouped = 10 * time.Second
+	// ungroupedFor is how long transactions are sent alone after etcd refused several together.
+	ungroupedFor = 10 * time.Second
 )
 
 // group lets transactions that each concern one record share requests (ADR 0025): those that come while a request is in
@@ -30,15 +30,15 @@ const (
 type group struct {
 	etcd clientv3.KV
 
-	mu        sync.Mutex
-	underWay  int // requests
-	waiting   []*grouped
-	impatient *time.Timer // sends what waits
-	apart     time.Time   // until then there are no groups
+	mu             sync.Mutex
+	inFlight       int // requests
+	waiting        []*groupedTxn
+	flushTimer     *time.Timer // sends the waiting ones
+	ungroupedUntil time.Time   // until then every transaction has its own request
 }
 
-// grouped is a transaction that waits for others, or is in flight with them.
-type grouped struct {
+// groupedTxn is a transaction that waits for others to share a request, or is in flight with them.
+type groupedTxn struct {
 	ctx      context.Context // of its caller
 	txn      locktxn.Txn
 	request  *request // once it is in flight
@@ -47,10 +47,10 @@ type grouped struct {
 	// Set before answered is closed.
 	resp    *clientv3.TxnResponse
 	err     error
-	refused bool // together with others, perhaps because of one of them
+	refused bool // the request was refused, perhaps because of another transaction in it
 }
 
-// request is a request that several callers wait for.
+// request is a request whose answer several callers wait for.
 type request struct {
 	callers int
 	cancel  context.CancelFunc
@@ -58,8 +58,8 @@ type request struct {
 
 func newGroup(etcd clientv3.KV) *group {
 	g := &group{etcd: etcd}
-	g.impatient = time.AfterFunc(groupWait, g.sendNow)
-	g.impatient.Stop()
+	g.flushTimer = time.AfterFunc(maxGroupWait, g.flush)
+	g.flushTimer.Stop()
 	return g
 }
 
@@ -77,8 +77,8 @@ func (c *Client) commitGrouped(ctx context.Context, txn locktxn.Txn) (*clientv3.
 	g := c.groupOf(txn)
 	t, alone := g.enter(ctx, txn)
 	if alone {
-		defer g.leave()
-		return txn.Commit(ctx, c.asks)
+		defer g.endRequest()
+		return txn.Commit(ctx, c.anyMember)
 	}
 	select {
 	case <-t.answered:
@@ -87,60 +87,61 @@ func (c *Client) commitGrouped(ctx context.Context, txn locktxn.Txn) (*clientv3.
 		return nil, ctx.Err()
 	}
 	if t.refused {
-		return txn.Commit(ctx, c.asks)
+		return txn.Commit(ctx, c.anyMember)
 	}
 	return t.resp, t.err
 }
 
 // enter reports whether txn is to be sent alone, now. Otherwise it is queued to wait for others.
-func (g *group) enter(ctx context.Context, txn locktxn.Txn) (t *grouped, alone bool) {
+func (g *group) enter(ctx context.Context, txn locktxn.Txn) (t *groupedTxn, alone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.underWay == 0 || g.alone(txn) {
-		g.underWay++
+	if g.inFlight == 0 || g.mustSendAlone(txn) {
+		g.inFlight++
 		return nil, true
 	}
-	t = &grouped{ctx: ctx, txn: txn, answered: make(chan struct{})}
+	t = &groupedTxn{ctx: ctx, txn: txn, answered: make(chan struct{})}
 	g.waiting = append(g.waiting, t)
 	switch len(g.waiting) {
 	case 1:
-		g.impatient.Reset(groupWait)
+		g.flushTimer.Reset(maxGroupWait)
 	case groupSize:
-		g.send()
+		g.sendWaiting()
 	}
 	return t, false
 }
 
-// alone reports whether txn cannot be sent with those that wait.
-func (g *group) alone(txn locktxn.Txn) bool {
-	sameKeys := func(t *grouped) bool { return t.txn.OnlyRecord == txn.OnlyRecord } // etcd would refuse both together
+// mustSendAlone reports whether txn cannot share a request with those that wait.
+func (g *group) mustSendAlone(txn locktxn.Txn) bool {
+	sameKeys := func(t *groupedTxn) bool { return t.txn.OnlyRecord == txn.OnlyRecord } // etcd would refuse both together
 	return slices.ContainsFunc(g.waiting, sameKeys) || txn.Bytes() > locktxn.MaxBytes/groupSize ||
-		time.Now().Before(g.apart)
+		time.Now().Before(g.ungroupedUntil)
 }
 
-// leave is called when a request has ended.
-func (g *group) leave() {
+// endRequest counts a request as ended, and sends those that wait.
+func (g *group) endRequest() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.underWay--
-	g.send()
+	g.inFlight--
+	g.sendWaiting()
 }
 
-func (g *group) sendNow() {
+// flush is called by flushTimer.
+func (g *group) flush() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.send()
+	g.sendWaiting()
 }
 
-// send sends what waits, in one request.
-func (g *group) send() {
+// sendWaiting sends the waiting transactions in one request.
+func (g *group) sendWaiting() {
 	together := g.waiting
 	if len(together) == 0 {
 		return
 	}
 	g.waiting = nil
-	g.impatient.Stop()
-	g.underWay++
+	g.flushTimer.Stop()
+	g.inFlight++
 	// It ends when no caller is left. Each of them has a time limit.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(together[0].ctx))
 	r := &request{callers: len(together), cancel: cancel}
@@ -150,16 +151,17 @@ func (g *group) send() {
 	go func() {
 		defer cancel()
 		g.commit(ctx, together)
-		g.leave()
+		g.endRequest()
 	}()
 }
 
-// abandon is called when the caller no longer waits for the answer. The transaction may be committed all the same.
-func (g *group) abandon(t *grouped) {
+// abandon forgets a transaction whose caller no longer waits for the answer. The transaction may be committed all the
+// same.
+func (g *group) abandon(t *groupedTxn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.request == nil {
-		g.waiting = slices.DeleteFunc(g.waiting, func(w *grouped) bool { return w == t })
+		g.waiting = slices.DeleteFunc(g.waiting, func(w *groupedTxn) bool { return w == t })
 		return
 	}
 	t.request.callers--
@@ -170,7 +172,8 @@ func (g *group) abandon(t *grouped) {
 
 var errTruncated = errors.New("the answer lacks results")
 
-func (g *group) commit(ctx context.Context, together []*grouped) {
+// commit sends transactions in one request, and fills in their results.
+func (g *group) commit(ctx context.Context, together []*groupedTxn) {
 	if len(together) == 1 {
 		t := together[0]
 		t.resp, t.err = t.txn.Commit(ctx, g.etcd)
@@ -182,10 +185,10 @@ func (g *group) commit(ctx context.Context, together []*grouped) {
 		txns[i] = t.txn
 	}
 	resp, err := locktxn.Nest(txns).Commit(ctx, g.etcd)
-	refused := err != nil && Judge(err) == Refused
+	refused := err != nil && Classify(err) == Refused
 	if refused {
 		g.mu.Lock()
-		g.apart = time.Now().Add(ungrouped)
+		g.ungroupedUntil = time.Now().Add(ungroupedFor)
 		g.mu.Unlock()
 	}
 	for i, t := range together {
@@ -197,7 +200,7 @@ func (g *group) commit(ctx context.Context, together []*grouped) {
 	}
 }
 
-// nested returns the answer to transaction i.
+// nested returns the answer to transaction i of a request.
 func nested(resp *clientv3.TxnResponse, i int) (*clientv3.TxnResponse, error) {
 	if i >= len(resp.Responses) || resp.Responses[i].GetResponseTxn() == nil {
 		return nil, errTruncated

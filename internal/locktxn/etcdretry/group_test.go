@@ -112,7 +112,7 @@ func atDistance(t *testing.T, test func(t *testing.T, d *distant, c *etcdretry.C
 		d := &distant{KV: etcd.KV}
 		etcd.KV = d
 		test(t, d, etcdretry.New(etcd, etcdretry.Options{AttemptTimeout: 2 * time.Second,
-			Answered: func() { d.answered.Add(1) }}))
+			OnAnswer: func() { d.answered.Add(1) }}))
 	})
 }
 
@@ -126,22 +126,22 @@ func remove(key string) locktxn.Txn { return locktxn.Txn{Then: []clientv3.Op{cli
 
 // send sends transactions, one after the other, without waiting for the answers, which wait returns.
 func send(c *etcdretry.Client, ctx func(i int) context.Context,
-	txns ...locktxn.Txn) (wait func() ([]etcdretry.Answer, []error)) {
-	answers := make([]etcdretry.Answer, len(txns))
+	txns ...locktxn.Txn) (wait func() ([]etcdretry.Response, []error)) {
+	answers := make([]etcdretry.Response, len(txns))
 	errs := make([]error, len(txns))
 	var all sync.WaitGroup
 	for i, txn := range txns {
 		all.Go(func() { answers[i], errs[i] = c.Send(ctx(i), txn) })
 		synctest.Wait()
 	}
-	return func() ([]etcdretry.Answer, []error) {
+	return func() ([]etcdretry.Response, []error) {
 		all.Wait()
 		return answers, errs
 	}
 }
 
 // sendEach sends transactions like this until all are answered.
-func sendEach(ctx context.Context, c *etcdretry.Client, txns ...locktxn.Txn) ([]etcdretry.Answer, []error) {
+func sendEach(ctx context.Context, c *etcdretry.Client, txns ...locktxn.Txn) ([]etcdretry.Response, []error) {
 	return send(c, func(int) context.Context { return ctx }, txns...)()
 }
 

@@ -309,7 +309,7 @@ func TestStatementLostBeforeItsAnswerIsRewritten(t *testing.T) {
 		one.pauses.viewLag = 50 * time.Millisecond
 		one.pauses.poll = 10 * time.Millisecond
 		one.cfg.RecordProof = func(ctx context.Context, s metadata.Statement) error {
-			err := store.State(ctx, s)
+			err := store.RecordProof(ctx, s)
 			first.Do(func() {
 				resp, failed := w.etcd.Delete(ctx, w.layout.Death(s.UUID))
 				if failed != nil {

@@ -65,7 +65,7 @@ func on(t testing.TB, etcd *clientv3.Client) *world {
 	layout := protocol.DefaultLayout()
 	m, err := ReadMachine()
 	proctest.Must(t, err)
-	return &world{TB: t, etcd: etcd, layout: layout, machine: m, pulse: lockstore.Pulse}
+	return &world{TB: t, etcd: etcd, layout: layout, machine: m, pulse: lockstore.ProgressInterval}
 }
 
 // witness starts a witness that runs until the test ends or stop is called.
@@ -77,18 +77,18 @@ type witness struct {
 
 func (w *world) witness(change ...func(*Witness)) witness {
 	w.Helper()
-	store := lockstore.New(w.etcd, w.layout, lockstore.WithPulse(w.pulse))
+	store := lockstore.New(w.etcd, w.layout, lockstore.WithProgressInterval(w.pulse))
 	log := &proctest.Log{}
-	source := lockview.Source{List: store.List, Watch: store.Watch}
+	source := lockview.Source{List: store.ListKeys, Watch: store.Watch}
 	if w.watch != nil {
 		source.Watch = w.watch
 	}
 	view := lockview.New(w.layout, source, lockview.Options{Keep: w.machine.MayHold, Explain: etcdconn.Explain})
 	one := New(Config{
-		ID: "w1", Machine: w.machine, Locks: view.Locks, Changed: view.Changed, RecordProof: store.State,
-		RecordSuspicion: store.Suspect,
+		ID: "w1", Machine: w.machine, Locks: view.Locks, Changed: view.Changed, RecordProof: store.RecordProof,
+		RecordSuspicion: store.RecordSuspicion,
 		Freshness:       func() (int64, string) { f := view.Fresh(); return f.FirstRevision, f.Cause },
-		CheckWritable:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
+		CheckWritable:   func(ctx context.Context) error { return store.CheckWitnessRights(ctx, uuid.NewString()) },
 		Explain:         etcdconn.Explain, Now: time.Now, Log: zerolog.New(log),
 	})
 	for _, c := range change {

@@ -13,33 +13,33 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Look is one lock at one revision.
-type Look struct {
-	Whole    metadata.FullRecord   // the record under the lock's own name; without Fields if there is none
+// LockInfo is everything about one lock at one revision.
+type LockInfo struct {
+	Record   metadata.FullRecord   // the record under the lock's own name; without Fields if there is none
 	Shares   []metadata.FullRecord // the holders of its shares, the oldest first
-	Waiters  []metadata.Waiter     // the next one first
+	Waiters  []metadata.Waiter     // in the order of the queue
 	Delays   []metadata.LockDelay  // of the lock and of its shares
 	Revision int64
 }
 
-// Look reads everything about one lock at one revision, and then the witnesses' statements about its holders. The
-// waiters for a share are those for its whole lock.
-func (s *Store) Look(ctx context.Context, lock string) (Look, error) {
-	look, err := s.look(ctx, lock)
+// ReadLock reads everything about one lock at one revision, and then the witnesses' statements about its holders. The
+// waiters for a share are those of its multi-holder lock.
+func (s *Store) ReadLock(ctx context.Context, lock string) (LockInfo, error) {
+	info, err := s.readLock(ctx, lock)
 	if err != nil {
-		return Look{}, fmt.Errorf("read lock %q: %w", lock, err)
+		return LockInfo{}, fmt.Errorf("read lock %q: %w", lock, err)
 	}
-	if err := s.ApplyStatements(ctx, look.Holders()...); err != nil {
-		return Look{}, err
+	if err := s.ApplyStatements(ctx, info.Holders()...); err != nil {
+		return LockInfo{}, err
 	}
-	return look, nil
+	return info, nil
 }
 
 // Holders returns the records of all holders, the oldest first.
-func (l *Look) Holders() []*metadata.Record {
+func (l *LockInfo) Holders() []*metadata.Record {
 	var holders []*metadata.Record
-	if l.Whole.Token != 0 {
-		holders = append(holders, &l.Whole.Record)
+	if l.Record.Token != 0 {
+		holders = append(holders, &l.Record.Record)
 	}
 	for i := range l.Shares {
 		holders = append(holders, &l.Shares[i].Record)
@@ -47,7 +47,7 @@ func (l *Look) Holders() []*metadata.Record {
 	return holders
 }
 
-func (s *Store) look(ctx context.Context, lock string) (Look, error) {
+func (s *Store) readLock(ctx context.Context, lock string) (LockInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	shares, sharesEnd := s.layout.Shares(lock)
@@ -59,27 +59,27 @@ func (s *Store) look(ctx context.Context, lock string) (Look, error) {
 		clientv3.OpGet(delays, clientv3.WithRange(delaysEnd), clientv3.WithLimit(maxKeys)),
 	).Commit()
 	if err != nil {
-		return Look{}, err
+		return LockInfo{}, err
 	}
-	look := Look{
+	look := LockInfo{
 		Shares: s.sharesOf(lock, locktxn.Keys(resp, 1)), Waiters: s.waitersOf(locktxn.Keys(resp, 2)),
 		Delays: s.delaysOf(lock, locktxn.Keys(resp, 3)), Revision: resp.Header.Revision,
 	}
-	if look.Whole, err = s.document(ctx, lock, locktxn.Keys(resp, 0), look.Revision); err != nil {
-		return Look{}, err
+	if look.Record, err = s.decodeDocument(ctx, lock, locktxn.Keys(resp, 0), look.Revision); err != nil {
+		return LockInfo{}, err
 	}
-	if queue := look.Whole.QueueName(); queue != lock {
+	if queue := look.Record.QueueName(); queue != lock {
 		read, err := s.etcd.Get(ctx, s.layout.Queue(queue), clientv3.WithPrefix(), clientv3.WithRev(look.Revision))
 		if err != nil {
-			return Look{}, err
+			return LockInfo{}, err
 		}
 		look.Waiters = s.waitersOf(read)
 	}
 	return look, nil
 }
 
-// Shares reads the holders of the shares of a lock, the oldest first.
-func (s *Store) Shares(ctx context.Context, lock string) ([]metadata.FullRecord, error) {
+// ReadShares reads the holders of the shares of a lock, the oldest first.
+func (s *Store) ReadShares(ctx context.Context, lock string) ([]metadata.FullRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	from, end := s.layout.Shares(lock)
@@ -90,7 +90,8 @@ func (s *Store) Shares(ctx context.Context, lock string) ([]metadata.FullRecord,
 	return s.sharesOf(lock, resp), nil
 }
 
-// sharesOf decodes the range of the shares of a lock. Only names decide what is a share, as for clients that take one.
+// sharesOf decodes the records of the shares of a lock. Only names decide what is a share, as for clients that take
+// one.
 func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.FullRecord {
 	var shares []metadata.FullRecord
 	g := protocol.RecordAssembler{Each: func(name string, fields []metadata.Field, foreign []string) {
@@ -107,8 +108,8 @@ func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.Ful
 	return shares
 }
 
-// Queues reads the waiters for all locks that have any.
-func (s *Store) Queues(ctx context.Context) (map[string][]metadata.Waiter, error) {
+// ReadQueues reads the waiters for all locks that have any.
+func (s *Store) ReadQueues(ctx context.Context) (map[string][]metadata.Waiter, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := s.etcd.Get(ctx, s.layout.Queues(), clientv3.WithPrefix())
@@ -126,23 +127,23 @@ func (s *Store) waitersOf(resp *clientv3.GetResponse) []metadata.Waiter {
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {
 		key := s.layout.Parse(string(kv.Key))
-		if w := Waiter(key, locktxn.KV(kv)); key.Kind == protocol.KindTicket && !w.Holding {
+		if w := DecodeWaiter(key, locktxn.KV(kv)); key.Kind == protocol.KindTicket && !w.Holding {
 			waiters = append(waiters, w)
 		}
 	}
-	InOrder(waiters)
+	SortWaiters(waiters)
 	return waiters
 }
 
-// Waiter reads a ticket. An unreadable one still counts in the queue.
-func Waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
+// DecodeWaiter decodes a ticket. An unreadable one still counts in the queue.
+func DecodeWaiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
 	w := metadata.Waiter{Name: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
 	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
 	return w
 }
 
-// InOrder sorts waiters for one lock: the next one first.
-func InOrder(w []metadata.Waiter) {
+// SortWaiters sorts the waiters for one lock: the first one in the queue comes first.
+func SortWaiters(w []metadata.Waiter) {
 	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 }
 
