@@ -61,7 +61,7 @@ func life(t *testing.T, h *helm, old string, reuse bool) {
 	installed := h.release(t)
 	h.mayRun(t)
 	if reuse {
-		with = []string{"--reuse-values"}
+		with = []string{"--reset-then-reuse-values"}
 	}
 	h.run(t, append([]string{"upgrade", "locks", chartPath}, with...)...)
 	upgraded := h.release(t)
