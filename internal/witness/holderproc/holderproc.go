@@ -14,24 +14,24 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Source is where a process reads about itself. Whatever it cannot read is empty.
+// Source has the functions by which a process reads about itself. They return an empty string on any error.
 type Source struct {
 	Read   func(file string) string // the content of a small file
 	Link   func(file string) string // the target of a symbolic link
 	Getenv func(name string) string
 }
 
-// initialTime is the inode of a machine's initial time namespace.
-const initialTime = 4026531834
+// initialTimeNamespace is the inode of a machine's initial time namespace.
+const initialTimeNamespace = 4026531834
 
-// Self returns the identity of the calling process, from its own /proc and environment.
+// Self returns the identity of the calling process, read from its own /proc and environment.
 func Self(s Source) metadata.Process {
 	p := metadata.Process{
-		PodNamespace: cmp.Or(clean(s.Getenv("POD_NAMESPACE")),
-			clean(strings.TrimSpace(s.Read("/var/run/secrets/kubernetes.io/serviceaccount/namespace")))),
-		PodName:   clean(s.Getenv("POD_NAME")),
-		PodUID:    clean(s.Getenv("POD_UID")),
-		Container: clean(s.Getenv("CONTAINER_NAME")),
+		PodNamespace: cmp.Or(nameOrEmpty(s.Getenv("POD_NAMESPACE")),
+			nameOrEmpty(strings.TrimSpace(s.Read("/var/run/secrets/kubernetes.io/serviceaccount/namespace")))),
+		PodName:   nameOrEmpty(s.Getenv("POD_NAME")),
+		PodUID:    nameOrEmpty(s.Getenv("POD_UID")),
+		Container: nameOrEmpty(s.Getenv("CONTAINER_NAME")),
 	}
 	if p.PodUID == "" || p.Container == "" {
 		uid, container := ParseMounts(s.Read("/proc/self/mountinfo"))
@@ -43,26 +43,26 @@ func Self(s Source) metadata.Process {
 	if p.PodUID == "" && p.PodName == "" { // the other names are not from Kubernetes
 		p = metadata.Process{}
 	}
-	p.BootID = clean(strings.TrimSpace(s.Read("/proc/sys/kernel/random/boot_id")))
+	p.BootID = nameOrEmpty(strings.TrimSpace(s.Read("/proc/sys/kernel/random/boot_id")))
 	if p.BootID == "" {
-		return p // process ids and ticks mean nothing without the boot id
+		return p // process ids and start times are unique only within a boot
 	}
 	p.PIDNamespace, _ = ParseNamespace(s.Link("/proc/self/ns/pid"))
-	if stat, ok := ParseStat(s.Read("/proc/self/stat")); ok && p.PIDNamespace != 0 && s.ticksAreTheMachines() {
+	if stat, ok := ParseStat(s.Read("/proc/self/stat")); ok && p.PIDNamespace != 0 && s.sharesMachineClock() {
 		p.Start = stat.Start
 	}
 	return p
 }
 
-// ticksAreTheMachines reports whether the process counts the ticks since boot as its machine does. In another time
-// namespace it does not, and a witness would look for the wrong process.
-func (s Source) ticksAreTheMachines() bool {
+// sharesMachineClock reports whether the process counts ticks since boot as its machine does. In another time namespace
+// it does not, and a witness would look for the wrong start time.
+func (s Source) sharesMachineClock() bool {
 	link := s.Link("/proc/self/ns/time")
 	if link == "" { // a kernel without time namespaces
 		return true
 	}
 	inode, _ := ParseNamespace(link)
-	return inode == initialTime
+	return inode == initialTimeNamespace
 }
 
 // System returns the source of the running process.
@@ -89,8 +89,8 @@ func System() Source {
 // Stat is the content of /proc/PID/stat.
 type Stat struct {
 	State    byte  // R, S, D, Z and so on: see proc_pid_stat(5)
-	Threads  int64 // 1 for a process that ended and was not reaped
-	Start    int64 // when the process began, in clock ticks since boot; exec does not change it
+	Threads  int64 // 1 for a process that has ended and was not reaped
+	Start    int64 // start time in clock ticks since boot; exec does not change it
 	ExitCode int64 // a wait status; 0 while the process runs, and for readers that may not trace it
 }
 
@@ -128,8 +128,8 @@ func ParseStat(text string) (s Stat, ok bool) {
 	return s, s.Start > 0
 }
 
-// Ended reports whether the process has ended and only waits for its parent to reap it. A first thread that ended does
-// not count while other threads run.
+// Ended reports whether the process has ended, and only waits for its parent to reap it. The end of the first thread
+// alone does not count.
 func (s Stat) Ended() bool { return s.State == 'X' || s.State == 'Z' && s.Threads <= 1 }
 
 // ParseNamespace reads the target of a link below /proc/PID/ns, such as pid:[4026531836].

@@ -41,7 +41,7 @@ func podOfGroup(name string) string {
 }
 
 // ParseMounts reads the UID of the pod and the name of the container from the text of /proc/PID/mountinfo: the kubelet
-// mounts /etc/hosts from .../pods/UID/etc-hosts, and the file for the container's last words from
+// mounts /etc/hosts from .../pods/UID/etc-hosts, and the container's termination log from
 // .../pods/UID/containers/NAME/ID. Both are empty if these mounts do not exist or contradict each other.
 func ParseMounts(text string) (uid, container string) {
 	for line := range strings.Lines(text) {
@@ -62,7 +62,7 @@ func ParseMounts(text string) (uid, container string) {
 	return uid, container
 }
 
-// podOfMount returns the UID and the container of one mount, from what is mounted and where.
+// podOfMount returns the UID and the container of one mount, from its root and its mount point.
 func podOfMount(root, at string) (uid, container string) {
 	parts := strings.Split(root, "/")
 	switch {
@@ -74,7 +74,7 @@ func podOfMount(root, at string) (uid, container string) {
 		if uid == "" {
 			return "", ""
 		}
-		return uid, clean(parts[len(parts)-2])
+		return uid, nameOrEmpty(parts[len(parts)-2])
 	}
 	return "", ""
 }
@@ -92,9 +92,9 @@ func podUID(text string) string {
 // maxName is the longest name of an object in Kubernetes.
 const maxName = 253
 
-// clean returns the text if it can be the name or the UID of an object in Kubernetes, else nothing: an odd environment
-// must not make a lock fail.
-func clean(text string) string {
+// nameOrEmpty returns the text if it can be the name or the UID of a Kubernetes object, else an empty one: a strange
+// environment must not make a lock fail.
+func nameOrEmpty(text string) string {
 	odd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 )
 
-// initialPID is the inode of a machine's initial pid namespace, which contains all others.
-const initialPID = 4026531836
+// initialPIDNamespace is the inode of a machine's initial pid namespace, which contains all others.
+const initialPIDNamespace = 4026531836
 
 // Machine identifies the machine of a witness.
 type Machine struct {
@@ -33,7 +33,7 @@ type Machine struct {
 }
 
 // SeesAll reports whether the witness sees the processes of all pid namespaces of its machine.
-func (m Machine) SeesAll() bool { return m.Namespace == initialPID }
+func (m Machine) SeesAll() bool { return m.Namespace == initialPIDNamespace }
 
 // ReadMachine identifies this machine from /proc. The error is a sentence that says why a witness cannot see its
 // processes.

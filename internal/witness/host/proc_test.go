@@ -130,7 +130,7 @@ func TestWitnessReportsWhatItCannotSee(t *testing.T) {
 	f.machine()
 	remove("self", "ns", "time")(f) // an older kernel
 	m, err := readMachine(f.proc, 9)
-	if err != nil || m.BootID != "b00b1e5e" || m.Namespace != initialPID || !m.SeesAll() || m.Hostname == "" {
+	if err != nil || m.BootID != "b00b1e5e" || m.Namespace != initialPIDNamespace || !m.SeesAll() || m.Hostname == "" {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
@@ -140,7 +140,7 @@ func TestHolderCandidates(t *testing.T) {
 	const ours, theirs = 7001, 7002
 	f := newFake(t)
 	f.machine()
-	f.process("1", initialPID, 5)
+	f.process("1", initialPIDNamespace, 5)
 	f.process("100 1", ours, 500)
 	f.process("200 1", theirs, 500)
 	f.process("300 17 1", ours, 500)
