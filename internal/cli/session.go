@@ -78,7 +78,7 @@ func (a *app) connect() (*session, error) {
 func (s *session) check(ctx context.Context) error {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	err := etcdconn.Prove(request, s.client, s.layout.Prefix())
+	err := etcdconn.CheckAccess(request, s.client, s.layout.Prefix())
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -27,7 +27,7 @@ import (
 )
 
 // New returns a client without waiting for etcd: an unreachable etcd is no error. The client's own messages go to log.
-// More dial options add observers, such as Requests and Connections.
+// More dial options add observers, such as [RequestMetrics] and [Connections].
 func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Client, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -68,25 +68,26 @@ func (s Settings) dialOptions(scheme string) []grpc.DialOption {
 				MaxDelay: 3 * time.Second},
 			MinConnectTimeout: s.connectTimeout(),
 		}),
-		grpc.WithChainUnaryInterceptor(login.unary, anyMember),
+		grpc.WithChainUnaryInterceptor(login.unary, retryOnMembers),
 		grpc.WithChainStreamInterceptor(login.stream),
 	}
 	if scheme == "https" {
-		options = append(options, grpc.WithTransportCredentials(newSecurity(s, nil)))
+		options = append(options, grpc.WithTransportCredentials(newTLSCredentials(s, nil)))
 	}
 	return options
 }
 
-// anyMember sends a request to another member when one refuses it for what it is.
-func anyMember(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, send grpc.UnaryInvoker,
+// retryOnMembers sends a request to another member if one refuses it because it has no leader or is a learner.
+func retryOnMembers(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, send grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	_, reads := req.(*pb.RangeRequest)
-	again := func(err error) bool { return anymember.Refused(reads, err) }
-	return anymember.Ask(ctx, again, func(ctx context.Context) error {
+	again := func(err error) bool { return anymember.IsRefusal(reads, err) }
+	return anymember.Retry(ctx, again, func(ctx context.Context) error {
 		return send(ctx, method, req, reply, conn, opts...)
 	})
 }
 
+// warn logs settings that are insecure.
 func (s Settings) warn(log zerolog.Logger, scheme string) {
 	if s.InsecureSkipVerify {
 		log.Warn().Msg("etcd's certificates are not verified: anyone on the network path can read and change the locks")
@@ -109,11 +110,11 @@ type Connections struct {
 // connection is an open connection.
 type connection struct {
 	net.Conn
-	of    *Connections
+	pool  *Connections
 	files [sha256.Size]byte // hash of the files that it was made with
 }
 
-// NewConnections returns the connections of a client that is yet to be created with these settings.
+// NewConnections returns the connections of a client that will be created with these settings.
 func NewConnections(s Settings) *Connections {
 	return &Connections{settings: s, open: map[*connection]struct{}{}}
 }
@@ -124,13 +125,13 @@ func (c *Connections) DialOptions() []grpc.DialOption {
 	if err != nil || targets[0].scheme == "http" {
 		return nil
 	}
-	return []grpc.DialOption{grpc.WithTransportCredentials(newSecurity(c.settings, c))}
+	return []grpc.DialOption{grpc.WithTransportCredentials(newTLSCredentials(c.settings, c))}
 }
 
-// Renew closes the connections that were made with other files than the current ones, and returns how many. The client
-// reconnects by itself; requests in flight may fail. The caller has checked the settings before.
+// Renew closes the connections that were made with other files than the current ones, and returns their number. The
+// client reconnects by itself; requests in flight may fail. The caller has checked the settings before.
 func (c *Connections) Renew() int {
-	now := c.settings.files()
+	now := c.settings.hashFiles()
 	var old []*connection
 	c.mu.Lock()
 	for conn := range c.open {
@@ -145,9 +146,9 @@ func (c *Connections) Renew() int {
 	return len(old)
 }
 
-// keep tracks a connection until it is closed.
-func (c *Connections) keep(conn net.Conn, files [sha256.Size]byte) net.Conn {
-	kept := &connection{Conn: conn, of: c, files: files}
+// track tracks a connection until it is closed.
+func (c *Connections) track(conn net.Conn, files [sha256.Size]byte) net.Conn {
+	kept := &connection{Conn: conn, pool: c, files: files}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open[kept] = struct{}{}
@@ -155,14 +156,14 @@ func (c *Connections) keep(conn net.Conn, files [sha256.Size]byte) net.Conn {
 }
 
 func (c *connection) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.open, c)
-	c.of.mu.Unlock()
+	c.pool.mu.Lock()
+	delete(c.pool.open, c)
+	c.pool.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// files returns a hash of the contents of the certificate files. A file that cannot be read counts as empty.
-func (s Settings) files() (sum [sha256.Size]byte) {
+// hashFiles returns a hash of the contents of the certificate files. A file that cannot be read counts as empty.
+func (s Settings) hashFiles() (sum [sha256.Size]byte) {
 	all := sha256.New()
 	for _, file := range []string{s.CACert, s.Cert, s.Key} {
 		if file == "" {
@@ -187,12 +188,12 @@ func (e *Error) Error() string { return e.sentence }
 
 func (e *Error) Unwrap() error { return e.err }
 
-// Prove makes one linearizable read of the prefix. It fails with an *Error: at once if no endpoint accepts a connection
-// or etcd refuses, at the end of ctx if nothing answers.
+// CheckAccess checks with one linearizable read that the client can read the prefix. It fails with an *Error: at once
+// if no endpoint accepts a connection or etcd refuses, at the end of ctx if nothing answers.
 //
 // It asks for a future revision: etcd checks the user, the range and that it has a leader, and then refuses. To answer
 // with even a single key it would count all others below the prefix, which takes 50 ms of CPU for 100,000 locks.
-func Prove(ctx context.Context, c *clientv3.Client, prefix string) error {
+func CheckAccess(ctx context.Context, c *clientv3.Client, prefix string) error {
 	// Not through c: its calls wait for a connection until ctx ends, and then hide why there was none.
 	_, err := pb.NewKVClient(c.ActiveConnection()).Range(clientv3.WithRequireLeader(ctx), &pb.RangeRequest{
 		Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), Revision: math.MaxInt64,
@@ -211,26 +212,26 @@ func Prove(ctx context.Context, c *clientv3.Client, prefix string) error {
 	return &Error{class, sentence, err}
 }
 
-// Offset is how far the clock of one etcd member is ahead of ours.
-type Offset struct {
+// ClockOffset is the difference between the clock of one etcd member and ours.
+type ClockOffset struct {
 	Offset time.Duration // negative if that clock is behind; valid if Err is nil
 	Err    error
 }
 
 // ClockOffsets asks all endpoints concurrently for their time: the Date header of /version, which needs no permission.
 // The result is exact to half a second plus half the round trip.
-func ClockOffsets(ctx context.Context, s Settings) []Offset {
+func ClockOffsets(ctx context.Context, s Settings) []ClockOffset {
 	targets, err := s.targets()
 	if err != nil {
-		return []Offset{{Err: err}}
+		return []ClockOffset{{Err: err}}
 	}
 	security, err := s.tlsConfig()
 	if err != nil {
-		return []Offset{{Err: err}}
+		return []ClockOffset{{Err: err}}
 	}
 	transport := &http.Transport{TLSClientConfig: security, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	all := make([]Offset, len(targets))
+	all := make([]ClockOffset, len(targets))
 	var wg sync.WaitGroup
 	for i, t := range targets {
 		wg.Go(func() { all[i] = offset(ctx, transport, t.String()) })
@@ -239,8 +240,8 @@ func ClockOffsets(ctx context.Context, s Settings) []Offset {
 	return all
 }
 
-func offset(ctx context.Context, transport http.RoundTripper, endpoint string) Offset {
-	var o Offset
+func offset(ctx context.Context, transport http.RoundTripper, endpoint string) ClockOffset {
+	var o ClockOffset
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/version", nil)
 	if err != nil {
 		o.Err = err
@@ -277,7 +278,7 @@ type zapCore struct {
 }
 
 func (c zapCore) Enabled(l zapcore.Level) bool {
-	level := lower(l)
+	level := loweredLevel(l)
 	return level >= c.log.GetLevel() && level >= zerolog.GlobalLevel()
 }
 
@@ -298,13 +299,13 @@ func (c zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	for _, f := range append(c.fields[:len(c.fields):len(c.fields)], fields...) {
 		f.AddTo(values)
 	}
-	c.log.WithLevel(lower(e.Level)).Fields(values.Fields).Msg(e.Message)
+	c.log.WithLevel(loweredLevel(e.Level)).Fields(values.Fields).Msg(e.Message)
 	return nil
 }
 
 func (zapCore) Sync() error { return nil }
 
-func lower(l zapcore.Level) zerolog.Level {
+func loweredLevel(l zapcore.Level) zerolog.Level {
 	switch {
 	case l >= zapcore.ErrorLevel:
 		return zerolog.WarnLevel

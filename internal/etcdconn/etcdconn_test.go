@@ -31,7 +31,7 @@ func TestClientStartsWithoutEtcdAndRecovers(t *testing.T) {
 	}
 	class := etcdconn.Timeout
 	for class == etcdconn.Timeout { // on a busy machine it may not have been tried yet
-		class = etcdconn.Classify(etcdconn.Prove(limit(t, time.Second), c, "/m/"))
+		class = etcdconn.Classify(etcdconn.CheckAccess(limit(t, time.Second), c, "/m/"))
 	}
 	if class != etcdconn.Unreachable {
 		t.Errorf("an etcd that is away is %q", class)
@@ -81,7 +81,8 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 	settings := etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: copyOf(t, stranger.File()),
 		Cert: copyOf(t, wrongCert), Key: copyOf(t, wrongKey)}
 	c := connect(t, settings)
-	if class := etcdconn.Classify(etcdconn.Prove(limit(t, proctest.Timeout), c, "/m/")); class != etcdconn.Certificate {
+	err := etcdconn.CheckAccess(limit(t, proctest.Timeout), c, "/m/")
+	if class := etcdconn.Classify(err); class != etcdconn.Certificate {
 		t.Fatalf("before the rotation: %q", class)
 	}
 	copyTo(t, settings.CACert, server.CA().File())
@@ -210,8 +211,9 @@ func TestTroubleIsLoggedOnceUntilItIsOver(t *testing.T) {
 	server := etcdtest.Start(t)
 	log := &proctest.Log{}
 	c := connect(t, as(server, "", ""))
-	trouble := &etcdconn.Trouble{Etcd: c, Prefix: "/m/", Well: func() bool { return false }, Log: zerolog.New(log)}
-	trouble.Every(50 * time.Millisecond)
+	trouble := &etcdconn.FaultMonitor{Etcd: c, Prefix: "/m/", IsUsable: func() bool { return false },
+		Log: zerolog.New(log)}
+	trouble.SetInterval(50 * time.Millisecond)
 	proctest.Go(t, trouble.Run)
 
 	for range 2 {

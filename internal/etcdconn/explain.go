@@ -54,7 +54,7 @@ func explain(err error) (Class, string) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class, e.sentence
 	}
-	for _, a := range answers() {
+	for _, a := range knownErrors() {
 		for _, e := range a.errs {
 			if errors.Is(err, e) || errors.Is(rpctypes.Error(err), e) {
 				return a.class, a.sentence
@@ -77,15 +77,15 @@ func explain(err error) (Class, string) {
 
 const timeout = "etcd did not answer in time"
 
-type answer struct {
+type knownError struct {
 	errs     []error
 	class    Class
 	sentence string
 }
 
-// answers returns the errors that etcd itself answers with.
-func answers() []answer {
-	return []answer{
+// knownErrors returns the errors that etcd itself answers with, with their classes and sentences.
+func knownErrors() []knownError {
+	return []knownError{
 		{[]error{rpctypes.ErrPermissionDenied}, Permission,
 			"etcd denies permission: the etcd user's role does not allow this on these keys"},
 		{[]error{rpctypes.ErrAuthFailed}, Credentials, "etcd rejects the user and password"},
@@ -110,7 +110,8 @@ func answers() []answer {
 	}
 }
 
-// explainConnection reads the text of a call that found no connection, or lost it: gRPC offers nothing but text.
+// explainConnection explains the error of a call that found no connection, or lost it, by its text: gRPC offers nothing
+// but text.
 func explainConnection(code codes.Code, text string) (Class, string) {
 	reason := connectionError(text)
 	has := func(part string) bool { return strings.Contains(reason, part) }
@@ -163,48 +164,49 @@ func connectionError(text string) string {
 	return text
 }
 
-// Trouble finds out why etcd cannot be used. It logs each class of reason once per outage, and returns the current one.
-// The failing calls themselves do not learn the reason: they wait for a connection until they time out.
-type Trouble struct {
+// FaultMonitor checks every second why etcd cannot be used. It logs each class of reason once per outage, and returns
+// the current one. The failing calls themselves do not learn the reason: they wait for a connection until they time
+// out.
+type FaultMonitor struct {
 	Etcd   *clientv3.Client
-	Prefix string // that Prove reads
-	// Well reports whether etcd can be used, without a request to etcd. While it returns true, Trouble sends none.
-	Well func() bool
-	Log  zerolog.Logger
+	Prefix string // see [CheckAccess]
+	// IsUsable reports whether etcd can be used, without a request to etcd. While it returns true, the monitor sends none.
+	IsUsable func() bool
+	Log      zerolog.Logger
 
-	every time.Duration // a test's instead of troubleEvery
+	interval time.Duration // replaces monitorInterval in tests
 
-	mu    sync.Mutex
-	class Class
-	cause string
-	told  map[Class]bool
+	mu     sync.Mutex
+	class  Class
+	cause  string
+	logged map[Class]bool
 }
 
 const (
-	troubleEvery   = time.Second
-	troubleTimeout = 5 * time.Second
+	monitorInterval = time.Second
+	monitorTimeout  = 5 * time.Second
 )
 
-// Cause returns one sentence, or "" if etcd can be used.
-func (t *Trouble) Cause() string {
+// Cause returns one sentence that says why etcd cannot be used, or "" if it can.
+func (t *FaultMonitor) Cause() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.cause
 }
 
-// Class returns the class of the reason, or "" if etcd can be used.
-func (t *Trouble) Class() Class {
+// Class returns the class of the [FaultMonitor.Cause], or "" if etcd can be used.
+func (t *FaultMonitor) Class() Class {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.class
 }
 
 // Run checks every second until ctx ends.
-func (t *Trouble) Run(ctx context.Context) error {
-	ticker := time.NewTicker(cmp.Or(t.every, troubleEvery))
+func (t *FaultMonitor) Run(ctx context.Context) error {
+	ticker := time.NewTicker(cmp.Or(t.interval, monitorInterval))
 	defer ticker.Stop()
 	for {
-		t.look(ctx)
+		t.check(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -213,23 +215,23 @@ func (t *Trouble) Run(ctx context.Context) error {
 	}
 }
 
-func (t *Trouble) look(ctx context.Context) {
-	if t.Well() {
-		t.over()
+func (t *FaultMonitor) check(ctx context.Context) {
+	if t.IsUsable() {
+		t.clearFault()
 		return
 	}
-	try, cancel := context.WithTimeout(ctx, troubleTimeout)
+	try, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
-	switch err := Prove(try, t.Etcd, t.Prefix); {
+	switch err := CheckAccess(try, t.Etcd, t.Prefix); {
 	case ctx.Err() != nil:
 	case err == nil:
-		t.over()
+		t.clearFault()
 	default:
-		t.is(err)
+		t.setFault(err)
 	}
 }
 
-func (t *Trouble) is(err error) {
+func (t *FaultMonitor) setFault(err error) {
 	class := Other
 	if e, ok := errors.AsType[*Error](err); ok {
 		class = e.Class
@@ -237,17 +239,17 @@ func (t *Trouble) is(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.class, t.cause = class, err.Error()
-	if t.told[class] {
+	if t.logged[class] {
 		return
 	}
-	if t.told == nil {
-		t.told = map[Class]bool{}
+	if t.logged == nil {
+		t.logged = map[Class]bool{}
 	}
-	t.told[class] = true
+	t.logged[class] = true
 	t.Log.Error().Str("class", string(class)).Msg("etcd cannot be used: " + t.cause)
 }
 
-func (t *Trouble) over() {
+func (t *FaultMonitor) clearFault() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.cause != "" {
@@ -255,5 +257,5 @@ func (t *Trouble) over() {
 	}
 	t.class = ""
 	t.cause = ""
-	t.told = nil
+	t.logged = nil
 }

@@ -2,5 +2,5 @@ package etcdconn
 
 import "time"
 
-// Every has a Trouble look this often.
-func (t *Trouble) Every(d time.Duration) { t.every = d }
+// SetInterval makes the monitor check this often.
+func (t *FaultMonitor) SetInterval(d time.Duration) { t.interval = d }

@@ -23,38 +23,38 @@ type Health struct {
 
 // Member is one endpoint's answer.
 type Member struct {
-	Endpoint string
-	Version  string
-	Leader   bool // this member leads
-	Learner  bool
-	Size     int64 // bytes of the store's file
-	Quota    int64 // bytes that Size may grow to; 0 if the member is too old to report it
-	Took     time.Duration
-	Problem  string // why there is no answer, "" if there is one
-	Outdated string // why the version should not be used, "" if it can be
+	Endpoint     string
+	Version      string
+	Leader       bool // this member leads
+	Learner      bool
+	Size         int64 // bytes of the store's file
+	Quota        int64 // bytes that Size may grow to; 0 if the member is too old to report it
+	ResponseTime time.Duration
+	Problem      string // why there is no answer, "" if there is one
+	WhyOutdated  string // why the version should not be used, "" if it can be
 }
 
-// Outdated returns one sentence about a version of etcd that should not be used; empty for others, and for an
+// WhyOutdated returns one sentence that says why a version of etcd should not be used; empty for others, and for an
 // unreadable version.
-func Outdated(version string) string {
+func WhyOutdated(version string) string {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 || major > 3 || minor > 6 {
 		return ""
 	}
-	least, mended := map[int]int{5: 28, 6: 9}[minor]
-	if mended && patch >= least {
+	fixedIn, known := map[int]int{5: 28, 6: 9}[minor]
+	if known && patch >= fixedIn {
 		return ""
 	}
 	return "etcd " + version + " may answer reads with outdated data: use at least 3.5.28, 3.6.9 or 3.7"
 }
 
-// CheckVersion is Outdated for the member that answers first; empty if none does.
+// CheckVersion is [WhyOutdated] for the member that answers first; empty if none does.
 func CheckVersion(ctx context.Context, c *clientv3.Client) string {
 	s, err := pb.NewMaintenanceClient(c.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	if err != nil {
 		return ""
 	}
-	return Outdated(s.Version)
+	return WhyOutdated(s.Version)
 }
 
 // Alarm is an alarm that a member raised: NOSPACE or CORRUPT.
@@ -88,13 +88,13 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 	m := Member{Endpoint: endpoint}
 	start := time.Now()
 	s, err := memberStatus(ctx, c, endpoint)
-	m.Took = time.Since(start)
+	m.ResponseTime = time.Since(start)
 	if err != nil {
 		m.Problem = Explain(err)
 		return m
 	}
 	m.Version = s.Version
-	m.Outdated = Outdated(s.Version)
+	m.WhyOutdated = WhyOutdated(s.Version)
 	m.Leader = s.Leader == s.Header.MemberId
 	m.Learner = s.IsLearner
 	m.Size = s.DbSize

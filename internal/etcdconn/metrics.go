@@ -13,19 +13,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Requests measures the requests of a client to etcd: every one that is sent, retries included, and lists that etcd
-// streams. Watches and other two-way streams do not count as requests.
-type Requests struct {
+// RequestMetrics has the metrics of the requests of a client to etcd: every one that is sent, retries included, and
+// lists that etcd streams. Watches and other two-way streams do not count as requests.
+type RequestMetrics struct {
 	prometheus.Collector
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-// NewRequests returns the metrics <namespace>_etcd_requests_total and <namespace>_etcd_request_duration_seconds.
-func NewRequests(namespace string) *Requests {
+// NewRequestMetrics returns the metrics <namespace>_etcd_requests_total and <namespace>_etcd_request_duration_seconds.
+func NewRequestMetrics(namespace string) *RequestMetrics {
 	all := prometheus.NewRegistry()
 	register := promauto.With(all)
-	return &Requests{
+	return &RequestMetrics{
 		Collector: all,
 		total: register.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "etcd_requests_total",
@@ -40,12 +40,12 @@ func NewRequests(namespace string) *Requests {
 }
 
 // DialOptions returns options for [New] that measure the client.
-func (r *Requests) DialOptions() []grpc.DialOption {
+func (r *RequestMetrics) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.measure),
 		grpc.WithChainStreamInterceptor(r.measureStream)}
 }
 
-func (r *Requests) measure(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+func (r *RequestMetrics) measure(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	start := time.Now()
 	err := invoke(ctx, method, req, reply, cc, opts...)
@@ -54,7 +54,7 @@ func (r *Requests) measure(ctx context.Context, method string, req, reply any, c
 }
 
 // measureStream measures a stream that is one response in pieces, when it ends: only then is its result known.
-func (r *Requests) measureStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+func (r *RequestMetrics) measureStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 	open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if start := time.Now(); !desc.ClientStreams {
 		opts = append(slices.Clone(opts), grpc.OnFinish(func(err error) { r.count(method, start, err) }))
@@ -62,7 +62,7 @@ func (r *Requests) measureStream(ctx context.Context, desc *grpc.StreamDesc, cc 
 	return open(ctx, desc, cc, method, opts...)
 }
 
-func (r *Requests) count(method string, start time.Time, err error) {
+func (r *RequestMetrics) count(method string, start time.Time, err error) {
 	op := strings.ToLower(path.Base(method)) // "/etcdserverpb.KV/Txn": txn
 	r.total.WithLabelValues(op, status.Code(err).String()).Inc()
 	r.duration.WithLabelValues(op).Observe(time.Since(start).Seconds())

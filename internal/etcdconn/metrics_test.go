@@ -18,7 +18,7 @@ import (
 func counting(t *testing.T) (*etcdtest.Server, *clientv3.Client, *prometheus.Registry) {
 	t.Helper()
 	server := etcdtest.Start(t)
-	requests := etcdconn.NewRequests("x")
+	requests := etcdconn.NewRequestMetrics("x")
 	c := connect(t, as(server, "", ""), requests.DialOptions()...)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(requests)

@@ -97,7 +97,7 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 			if c.says == "nothing answers" {
 				most = 300 * time.Millisecond
 			}
-			err := etcdconn.Prove(limit(t, most), connect(t, c.settings), c.prefix)
+			err := etcdconn.CheckAccess(limit(t, most), connect(t, c.settings), c.prefix)
 			if class := etcdconn.Classify(err); class != c.class {
 				t.Errorf("class %q, want %q", class, c.class)
 			}
@@ -133,7 +133,7 @@ func TestVersionsWithStaleReadsAreOutdated(t *testing.T) {
 		"3.4.23": true, "3.5.27": true, "3.5.28": false, "3.6.0": true, "3.6.8": true, "3.6.9": false, "3.6.10": false,
 		"3.6.0-rc.2": true, "3.7.0-rc.1": false, "3.10.0": false, "4.0.0": false, "2.3.8": true, "": false,
 	} {
-		if said := etcdconn.Outdated(version); strings.Contains(said, version+" may") != outdated {
+		if said := etcdconn.WhyOutdated(version); strings.Contains(said, version+" may") != outdated {
 			t.Errorf("%q: %q", version, said)
 		}
 	}
@@ -153,7 +153,7 @@ func TestLostMajorityIsExplained(t *testing.T) {
 	_, err := c.MemberAdd(limit(t, proctest.Timeout), []string{never})
 	proctest.Must(t, err)
 	etcdtest.Eventually(t, "the loss of the leader", func() bool {
-		class := etcdconn.Classify(etcdconn.Prove(limit(t, 300*time.Millisecond), c, "/m/"))
+		class := etcdconn.Classify(etcdconn.CheckAccess(limit(t, 300*time.Millisecond), c, "/m/"))
 		if class != etcdconn.NoLeader && class != etcdconn.Timeout && class != "" {
 			t.Fatalf("a member without majority is %q", class)
 		}
@@ -196,7 +196,7 @@ func TestProveIsNotCountedAsARequest(t *testing.T) {
 	}
 	c := connect(t, as(etcdtest.Start(t), "", ""), grpc.WithChainUnaryInterceptor(answered))
 	works(t, c)
-	if err := etcdconn.Prove(limit(t, proctest.Timeout), c, "/m/"); err != nil || reply == nil || reply.Count != 0 {
+	if err := etcdconn.CheckAccess(limit(t, proctest.Timeout), c, "/m/"); err != nil || reply == nil || reply.Count != 0 {
 		t.Errorf("error %v, answer %v", err, reply)
 	}
 }
@@ -223,12 +223,12 @@ func TestRequestsSkipAMemberWithoutALeader(t *testing.T) {
 	refusals = []error{rpctypes.ErrGRPCNotSupportedForLearner, without}
 	works(t, c)
 	refusals = []error{without, changed}
-	proctest.Must(t, etcdconn.Prove(limit(t, proctest.Timeout), c, "/m/"))
+	proctest.Must(t, etcdconn.CheckAccess(limit(t, proctest.Timeout), c, "/m/"))
 	refusals = []error{without, without, without, changed}
 	_, err := c.Get(limit(t, proctest.Timeout), "/m/a")
 	proctest.Must(t, err)
 	refusals = slices.Repeat([]error{changed}, 9)
-	if _, err := anymember.Of(c).Get(limit(t, proctest.Timeout), "/m/a"); err == nil || len(refusals) != 4 {
+	if _, err := anymember.NewClient(c).Get(limit(t, proctest.Timeout), "/m/a"); err == nil || len(refusals) != 4 {
 		t.Errorf("asked of each member: %v, left of 9 refusals: %d", err, len(refusals))
 	}
 	refusals = []error{changed}

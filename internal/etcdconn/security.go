@@ -16,21 +16,21 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// security makes each TLS connection with the current files, so that rotated certificates need no restart.
-type security struct {
+// tlsCredentials makes each TLS connection with the current files, so that rotated certificates need no restart.
+type tlsCredentials struct {
 	credentials.TransportCredentials // of TLS: what does not depend on the files
 
-	settings Settings
-	kept     *Connections // nil if they are not renewed
+	settings    Settings
+	connections *Connections // tracks them for renewal; may be nil
 }
 
-func newSecurity(s Settings, kept *Connections) security {
-	return security{credentials.NewTLS(nil), s, kept}
+func newTLSCredentials(s Settings, kept *Connections) tlsCredentials {
+	return tlsCredentials{credentials.NewTLS(nil), s, kept}
 }
 
-func (s security) ClientHandshake(ctx context.Context, authority string,
+func (s tlsCredentials) ClientHandshake(ctx context.Context, authority string,
 	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	files := s.settings.files() // before use: files that change meanwhile count as newer
+	files := s.settings.hashFiles() // before use: files that change meanwhile count as newer
 	conf, err := s.settings.tlsConfig()
 	if err != nil {
 		return nil, nil, err
@@ -49,29 +49,30 @@ func (s security) ClientHandshake(ctx context.Context, authority string,
 	}
 	conn, info, err := credentials.NewTLS(conf).ClientHandshake(ctx, authority, raw)
 	if err == nil && asked {
-		verdict := missingCertificate
+		refusal := missingCertificate
 		if own != nil {
-			verdict = refusedCertificate
+			refusal = refusedCertificate
 		}
-		conn = &judged{Conn: conn, verdict: verdict}
+		conn = &unconfirmedConn{Conn: conn, refusal: refusal}
 	}
-	if err == nil && s.kept != nil {
-		conn = s.kept.keep(conn, files)
+	if err == nil && s.connections != nil {
+		conn = s.connections.track(conn, files)
 	}
 	return conn, info, err
 }
 
-func (s security) Clone() credentials.TransportCredentials { return s }
+func (s tlsCredentials) Clone() credentials.TransportCredentials { return s }
 
-// judged is a connection whose client certificate the server has not judged yet: in TLS 1.3 the client finishes first,
-// and a refusal looks like any lost connection. So an error before the first response is reported as a refusal.
-type judged struct {
+// unconfirmedConn is a connection whose client certificate the server has not accepted yet: in TLS 1.3 the client
+// finishes first, and a refusal looks like any lost connection. So an error before the first response is reported as a
+// refusal.
+type unconfirmedConn struct {
 	net.Conn
-	verdict  string // the error if the connection is lost now
+	refusal  string // the text of the error if the connection is lost now
 	accepted atomic.Bool
 }
 
-func (j *judged) Read(b []byte) (int, error) {
+func (j *unconfirmedConn) Read(b []byte) (int, error) {
 	n, err := j.Conn.Read(b)
 	if n > 0 {
 		j.accepted.Store(true)
@@ -79,19 +80,19 @@ func (j *judged) Read(b []byte) (int, error) {
 	return n, j.explain(err)
 }
 
-func (j *judged) Write(b []byte) (int, error) {
+func (j *unconfirmedConn) Write(b []byte) (int, error) {
 	n, err := j.Conn.Write(b)
 	return n, j.explain(err)
 }
 
-func (j *judged) explain(err error) error {
+func (j *unconfirmedConn) explain(err error) error {
 	if err == nil || j.accepted.Load() {
 		return err
 	}
-	return fmt.Errorf("%s: %w", j.verdict, err)
+	return fmt.Errorf("%s: %w", j.refusal, err)
 }
 
-// The verdicts of judged. Errors of connections reach us as text only.
+// The refusals of an unconfirmedConn. Errors of connections reach us as text only.
 const (
 	refusedCertificate = "etcd refuses the client certificate"
 	missingCertificate = "etcd asks for a client certificate, and none is given"
@@ -104,36 +105,36 @@ const (
 // not executed, so sending it again is safe.
 type login struct {
 	settings Settings
-	turn     chan struct{} // held while getting a token
+	slot     chan struct{} // occupied while a call gets a token
 
-	mu   sync.Mutex
-	held ticket
+	mu      sync.Mutex
+	current authToken
 }
 
-// ticket is a token and its number, from 1. The token is empty if etcd has no authentication.
-type ticket struct {
+// authToken is a token of etcd and its number, from 1. The token is empty if etcd has no authentication.
+type authToken struct {
 	token  string
 	number int
 }
 
-func newLogin(s Settings) *login { return &login{settings: s, turn: make(chan struct{}, 1)} }
+func newLogin(s Settings) *login { return &login{settings: s, slot: make(chan struct{}, 1)} }
 
 func (l *login) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	if l.settings.User == "" || method == pb.Auth_Authenticate_FullMethodName {
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	t, err := l.after(ctx, cc, 0, opts)
+	t, err := l.tokenAfter(ctx, cc, 0, opts)
 	if err != nil {
 		return err
 	}
-	if err = invoke(t.add(ctx), method, req, reply, cc, opts...); !refused(err) {
+	if err = invoke(t.addTo(ctx), method, req, reply, cc, opts...); !isTokenRefused(err) {
 		return err
 	}
-	if t, err = l.after(ctx, cc, t.number, opts); err != nil {
+	if t, err = l.tokenAfter(ctx, cc, t.number, opts); err != nil {
 		return err
 	}
-	return invoke(t.add(ctx), method, req, reply, cc, opts...)
+	return invoke(t.addTo(ctx), method, req, reply, cc, opts...)
 }
 
 // stream gets a fresh token first: a refusal would show only inside the stream.
@@ -142,41 +143,42 @@ func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	if l.settings.User == "" {
 		return open(ctx, desc, cc, method, opts...)
 	}
-	t, err := l.after(ctx, cc, l.now().number, opts)
+	t, err := l.tokenAfter(ctx, cc, l.currentToken().number, opts)
 	if err != nil {
 		return nil, err
 	}
-	return open(t.add(ctx), desc, cc, method, opts...)
+	return open(t.addTo(ctx), desc, cc, method, opts...)
 }
 
-// after returns a ticket with a number above the given one, and logs in if there is none yet.
-func (l *login) after(ctx context.Context, cc *grpc.ClientConn, number int, opts []grpc.CallOption) (ticket, error) {
-	if t := l.now(); t.number > number {
+// tokenAfter returns a token with a number above the given one, and logs in if there is none yet.
+func (l *login) tokenAfter(ctx context.Context, cc *grpc.ClientConn, number int,
+	opts []grpc.CallOption) (authToken, error) {
+	if t := l.currentToken(); t.number > number {
 		return t, nil
 	}
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case l.slot <- struct{}{}:
+		defer func() { <-l.slot }()
 	case <-ctx.Done():
-		return ticket{}, ctx.Err()
+		return authToken{}, ctx.Err()
 	}
-	if t := l.now(); t.number > number {
+	if t := l.currentToken(); t.number > number {
 		return t, nil
 	}
 	token, err := l.authenticate(ctx, cc, opts)
 	if err != nil {
-		return ticket{}, err
+		return authToken{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = ticket{token, l.held.number + 1}
-	return l.held, nil
+	l.current = authToken{token, l.current.number + 1}
+	return l.current, nil
 }
 
-func (l *login) now() ticket {
+func (l *login) currentToken() authToken {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.held
+	return l.current
 }
 
 // authenticate uses the options of the call that needs the token, so that it waits for a connection as that call would.
@@ -193,15 +195,15 @@ func (l *login) authenticate(ctx context.Context, cc *grpc.ClientConn, opts []gr
 	return answer.GetToken(), err
 }
 
-func (t ticket) add(ctx context.Context) context.Context {
+func (t authToken) addTo(ctx context.Context) context.Context {
 	if t.token == "" {
 		return ctx
 	}
 	return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, t.token)
 }
 
-// refused reports whether etcd rejected the request unread, because it does not know the token.
-func refused(err error) bool {
+// isTokenRefused reports whether etcd rejected the request unread, because it does not know the token.
+func isTokenRefused(err error) bool {
 	err = rpctypes.Error(err)
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) ||
 		errors.Is(err, rpctypes.ErrUserEmpty)

@@ -1,8 +1,8 @@
 // Package etcdconn turns settings into a connection to etcd, and its errors into sentences.
 //
-// New never waits for etcd and fails only for invalid settings, so that a daemon stays up while etcd is away. Prove
-// makes one read and says which of endpoint, certificate, password and permission is wrong. A call without a deadline
-// on its context waits forever while etcd is unreachable: every caller has to set one.
+// New never waits for etcd and fails only for invalid settings, so that a daemon stays up while etcd is away.
+// CheckAccess makes one read and says which of endpoint, certificate, password and permission is wrong. A call without
+// a deadline on its context waits forever while etcd is unreachable: every caller has to set one.
 package etcdconn
 
 import (

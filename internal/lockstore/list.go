@@ -91,9 +91,9 @@ func (s *Store) readRange(ctx context.Context, r keyRange, revision int64,
 		each(kv)
 	}
 	again := func(err error) bool {
-		return !given && (locktxn.Code(err) == codes.Unavailable || anymember.Refused(true, err))
+		return !given && (locktxn.Code(err) == codes.Unavailable || anymember.IsRefusal(true, err))
 	}
-	err = anymember.Ask(ctx, again, func(ctx context.Context) (err error) {
+	err = anymember.Retry(ctx, again, func(ctx context.Context) (err error) {
 		newest, err = s.readRangeFrom(ctx, r, revision, first)
 		return err
 	})

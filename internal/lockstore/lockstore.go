@@ -67,7 +67,7 @@ func WithProgressInterval(d time.Duration) Option { return func(s *Store) { s.pr
 
 // New returns a store that uses the client of etcd, which the caller closes.
 func New(client *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
-	etcd := anymember.Of(client)
+	etcd := anymember.NewClient(client)
 	s := &Store{
 		client: client, etcd: etcd, paged: withMaxAnswer(client, pageBytes), layout: l, log: zerolog.Nop(),
 		progressInterval: ProgressInterval,

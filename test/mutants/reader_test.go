@@ -105,8 +105,8 @@ var readerSuites = []suite{
 		{"etcd-plain-user", `scheme == "http" && s.User != ""`, `false`, "TestDangerousSettingsCauseWarnings"},
 		{"etcd-insecure", `if «s.InsecureSkipVerify» {`, `false`, "TestDangerousSettingsCauseWarnings"},
 		{"etcd-rotated", `conn.files != now`, `false`, "TestOnlyConnectionsWithOutdatedFilesAreRenewed"},
-		{"etcd-token", `!refused(err)`, `true`, "TestCallsAndStreamsOutliveTheirToken"},
-		{"etcd-trouble", `if «t.told[class]» {`, `false`, "TestTroubleIsLoggedOnceUntilItIsOver"},
+		{"etcd-token", `!isTokenRefused(err)`, `true`, "TestCallsAndStreamsOutliveTheirToken"},
+		{"etcd-trouble", `if «t.logged[class]» {`, `false`, "TestTroubleIsLoggedOnceUntilItIsOver"},
 	}},
 	{"internal/flags", []fault{
 		// Settings and their sources.

@@ -24,19 +24,19 @@ import (
 // components are the parts of the program.
 type components struct {
 	client      *clientv3.Client
-	requests    *etcdconn.Requests
+	requests    *etcdconn.RequestMetrics
 	connections *etcdconn.Connections
 	store       *lockstore.Store
 	view        *lockview.View
 	health      *wiring.Health
-	trouble     *etcdconn.Trouble
+	trouble     *etcdconn.FaultMonitor
 	pages       *dashboard.Dashboard
 	reload      daemon.Reload
 }
 
 // connect creates the connection to etcd, and the components that read from it. It does not contact etcd.
 func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components, error) {
-	r := &components{requests: etcdconn.NewRequests(namespace), connections: etcdconn.NewConnections(*o.etcd)}
+	r := &components{requests: etcdconn.NewRequestMetrics(namespace), connections: etcdconn.NewConnections(*o.etcd)}
 	var err error
 	r.client, err = etcdconn.New(*o.etcd, log, append(r.requests.DialOptions(), r.connections.DialOptions()...)...)
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 type viewWithTrouble struct {
 	*lockview.View
 	pulse   time.Duration
-	trouble *etcdconn.Trouble
+	trouble *etcdconn.FaultMonitor
 }
 
 // Fresh implements [setup.View].
@@ -117,7 +117,7 @@ func members(h *etcdconn.Health) []setup.Member {
 	var list []setup.Member
 	for _, m := range h.Members {
 		shown := setup.Member{Endpoint: withoutCredentials([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
-			Quota: m.Quota, Problem: cmp.Or(m.Problem, m.Outdated)}
+			Quota: m.Quota, Problem: cmp.Or(m.Problem, m.WhyOutdated)}
 		switch {
 		case m.Problem != "":
 		case m.Leader:

@@ -35,7 +35,7 @@ type components struct {
 	store   *lockstore.Store
 	view    *lockview.View
 	health  *wiring.Health
-	trouble *etcdconn.Trouble
+	trouble *etcdconn.FaultMonitor
 	metrics *lockmetrics.Collector
 	cycles  func() []deadlock.Cycle // finds processes that wait for each other
 	config  sweeper.Config
@@ -142,7 +142,7 @@ func peers(unlockers []protocol.Unlocker) []sweeper.Peer {
 }
 
 // offsets returns the offsets of the members that answered.
-func offsets(all []etcdconn.Offset) []time.Duration {
+func offsets(all []etcdconn.ClockOffset) []time.Duration {
 	var known []time.Duration
 	for _, o := range all {
 		if o.Err == nil {

@@ -33,7 +33,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
-	requests := etcdconn.NewRequests(namespace)
+	requests := etcdconn.NewRequestMetrics(namespace)
 	connections := etcdconn.NewConnections(*o.etcd)
 	etcd, err := etcdconn.New(*o.etcd, log, append(requests.DialOptions(), connections.DialOptions()...)...)
 	if err != nil {

@@ -89,7 +89,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 	if err != nil {
 		return daemon.Usage(err)
 	}
-	requests := etcdconn.NewRequests(witnessNamespace)
+	requests := etcdconn.NewRequestMetrics(witnessNamespace)
 	connections := etcdconn.NewConnections(*o.etcd)
 	etcd, err := etcdconn.New(*o.etcd, log, append(requests.DialOptions(), connections.DialOptions()...)...)
 	if err != nil {

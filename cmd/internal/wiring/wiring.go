@@ -75,14 +75,15 @@ func texts(counts map[metadata.ProblemKind]uint64) map[string]uint64 {
 }
 
 // NewTrouble returns the part that finds out why etcd is unusable while the view is not up to date.
-func NewTrouble(etcd *clientv3.Client, l protocol.Layout, v *lockview.View, log zerolog.Logger) *etcdconn.Trouble {
-	return &etcdconn.Trouble{Etcd: etcd, Prefix: l.Prefix(), Well: func() bool { return v.Fresh().Synced }, Log: log}
+func NewTrouble(etcd *clientv3.Client, l protocol.Layout, v *lockview.View, log zerolog.Logger) *etcdconn.FaultMonitor {
+	isUsable := func() bool { return v.Fresh().Synced }
+	return &etcdconn.FaultMonitor{Etcd: etcd, Prefix: l.Prefix(), IsUsable: isUsable, Log: log}
 }
 
 // AddEtcdCondition adds the condition "etcd" to a program's readiness: the view is up to date. It is satisfied before
 // the first list, for which the program has a condition of its own. To keep a program in rotation that serves the last
 // known state while etcd is unavailable, probe with exclude=etcd.
-func AddEtcdCondition(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
+func AddEtcdCondition(r *daemon.Readiness, v *lockview.View, t *etcdconn.FaultMonitor) {
 	r.Add("etcd", func() error {
 		if f := v.Fresh(); !f.Synced && !f.HeardAt.IsZero() {
 			return errors.New("the view of the locks is not current: " + Cause(f, t))
@@ -92,7 +93,7 @@ func AddEtcdCondition(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble
 }
 
 // Cause returns why the view is not up to date, from the best source; empty if it is.
-func Cause(f protocol.Freshness, t *etcdconn.Trouble) string {
+func Cause(f protocol.Freshness, t *etcdconn.FaultMonitor) string {
 	if f.Synced {
 		return ""
 	}
@@ -136,9 +137,9 @@ func (h *Health) check(ctx context.Context) {
 	now := etcdconn.CheckHealth(ctx, h.etcd)
 	h.last.Store(&now)
 	for _, m := range now.Members {
-		if m.Outdated != "" && !h.warnedOutdated[m.Outdated] {
-			h.warnedOutdated[m.Outdated] = true
-			h.log.Warn().Str("endpoint", m.Endpoint).Msg(m.Outdated)
+		if m.WhyOutdated != "" && !h.warnedOutdated[m.WhyOutdated] {
+			h.warnedOutdated[m.WhyOutdated] = true
+			h.log.Warn().Str("endpoint", m.Endpoint).Msg(m.WhyOutdated)
 		}
 	}
 }

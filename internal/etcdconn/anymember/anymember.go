@@ -12,17 +12,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// asking marks the context of a request that is sent by [Ask].
-type asking struct{}
+// retrying is the key of a context whose request [Retry] sends.
+type retrying struct{}
 
-// Ask calls send, and repeats it while again says so of its error. A member without a leader refuses the first tries at
-// once. The last ones wait for a leader, as all of etcd may be electing one: a read that waited is refused when there
-// is one. Within an Ask, another only sends.
-func Ask(ctx context.Context, again func(error) bool, send func(context.Context) error) error {
-	if ctx.Value(asking{}) != nil {
+// Retry calls send, and repeats it while again says so of its error. A member without a leader refuses the first tries
+// at once. The last ones wait for a leader, as all of etcd may be electing one: a read that waited is refused when
+// there is one. A Retry within another one only calls send.
+func Retry(ctx context.Context, again func(error) bool, send func(context.Context) error) error {
+	if ctx.Value(retrying{}) != nil {
 		return send(ctx)
 	}
-	ctx = context.WithValue(ctx, asking{}, true)
+	ctx = context.WithValue(ctx, retrying{}, true)
 	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 5 {
 		err := send(clientv3.WithRequireLeader(ctx))
 		if !again(err) {
@@ -40,28 +40,29 @@ func Ask(ctx context.Context, again func(error) bool, send func(context.Context)
 	return send(ctx)
 }
 
-// Refused reports whether a member refused a request, of which nothing was done, because it has no leader or is a
+// IsRefusal reports whether a member refused a request, of which nothing was done, because it has no leader or is a
 // learner.
-func Refused(reads bool, err error) bool {
+func IsRefusal(reads bool, err error) bool {
 	err = rpctypes.Error(err)
 	learner := rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, learner) ||
 		reads && errors.Is(err, rpctypes.ErrLeaderChanged)
 }
 
-// Client is the part of a client of etcd that reads, commits and grants with [Ask].
+// Client reads, commits and grants leases with [Retry].
 type Client struct {
 	clientv3.KV
 	clientv3.Lease
 }
 
-// Of returns the client, which stays the caller's.
-func Of(etcd *clientv3.Client) Client { return Client{kv{etcd}, lease{etcd}} }
+// NewClient returns a client that uses etcd, which the caller closes.
+func NewClient(etcd *clientv3.Client) Client { return Client{kv{etcd}, lease{etcd}} }
 
-// ask is [Ask] for a request with an answer.
-func ask[T any](ctx context.Context, reads bool, send func(context.Context) (T, error)) (answer T, err error) {
-	again := func(err error) bool { return Refused(reads, err) }
-	err = Ask(ctx, again, func(ctx context.Context) (err error) {
+// retryWithAnswer is [Retry] for a request with an answer.
+func retryWithAnswer[T any](ctx context.Context, reads bool,
+	send func(context.Context) (T, error)) (answer T, err error) {
+	again := func(err error) bool { return IsRefusal(reads, err) }
+	err = Retry(ctx, again, func(ctx context.Context) (err error) {
 		answer, err = send(ctx)
 		return err
 	})
@@ -72,7 +73,7 @@ type kv struct{ clientv3.KV }
 
 // Get implements [clientv3.KV].
 func (k kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return ask(ctx, true, func(ctx context.Context) (*clientv3.GetResponse, error) {
+	return retryWithAnswer(ctx, true, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return k.KV.Get(ctx, key, opts...)
 	})
 }
@@ -108,7 +109,7 @@ func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	writes := func(op clientv3.Op) bool { return !op.IsGet() }
 	reads := !slices.ContainsFunc(t.then, writes) && !slices.ContainsFunc(t.otherwise, writes)
-	return ask(t.ctx, reads, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	return retryWithAnswer(t.ctx, reads, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return t.kv.Txn(ctx).If(t.cmps...).Then(t.then...).Else(t.otherwise...).Commit()
 	})
 }
@@ -117,7 +118,7 @@ type lease struct{ clientv3.Lease }
 
 // Grant implements [clientv3.Lease].
 func (l lease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
-	return ask(ctx, false, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+	return retryWithAnswer(ctx, false, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 		return l.Lease.Grant(ctx, ttl)
 	})
 }

@@ -50,7 +50,7 @@ func New(etcd *clientv3.Client, o Options) *Client {
 	if o.OnNoAnswer == nil {
 		o.OnNoAnswer = func(time.Time, error) {}
 	}
-	anyMember := anymember.Of(etcd)
+	anyMember := anymember.NewClient(etcd)
 	return &Client{
 		etcd: etcd, anyMember: anyMember, opts: o,
 		createdAt: time.Now().Add(-MaxBackoff), // so the first request that is not answered reconnects
