@@ -67,7 +67,9 @@ export class Transport {
 
   /** Which versions of the files there are. */
   #stat(): string {
-    const versions = Object.values(this.#files).filter(Boolean).map((file) => {
+    const { ca, cert, key } = this.#files;
+    const versions = [ca, cert, key].map((file) => {
+      if (!file) return "";
       const { ino, size, mtimeMs } = statSync(file);
       return [ino, size, mtimeMs].join(" ");
     });
@@ -98,11 +100,12 @@ export class Transport {
       "grpc-metadata-hasleader": "true", // makes a member without a leader refuse
       ...(token && { authorization: token }),
     };
+    const files = protocol === "https:" ? this.#current() : {};
     const agent = seconds ? this.#agents[protocol] : false; // a watch has a connection of its own
     return new Promise((resolve, reject) => {
       let response: http.IncomingMessage | undefined;
       const request = (protocol === "https:" ? https : http).request(
-        url, { method: "POST", headers, agent, ...(protocol === "https:" && this.#current()), ...(signal && { signal }) },
+        url, { method: "POST", headers, agent, ...files, ...(signal && { signal }) },
         (begun) => resolve(response = begun));
       let connected = false;
       request.on("socket", (socket) => {
