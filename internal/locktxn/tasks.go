@@ -29,7 +29,7 @@ func ReadTask(l protocol.Layout, set, task string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Task(set, task)), readRecord(l, protocol.TaskLock(set, task))}}
 }
 
-// AddTask adds a task if there is none of that name, unless this attempt is forbidden, see [PutTombstone]. Else it
+// AddTask adds a task if there is none of that name, unless this attempt has a tombstone, see [PutTombstone]. Else it
 // reads the existing task.
 func AddTask(l protocol.Layout, set, task, attempt, value string) Txn {
 	key := l.Task(set, task)
