@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/bench/contest"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -22,7 +23,7 @@ const bare = "our transactions, bare"
 type bareClient struct {
 	etcd   *clientv3.Client
 	layout protocol.Layout
-	draft  metadata.Draft
+	draft  lockrecord.Draft
 }
 
 func newBare(_ context.Context, etcd *clientv3.Client, _ *ends) (contest.Client, error) {
@@ -31,9 +32,9 @@ func newBare(_ context.Context, etcd *clientv3.Client, _ *ends) (contest.Client,
 }
 
 // usualDraft has the size of the records that ours writes in these benchmarks.
-func usualDraft() metadata.Draft {
+func usualDraft() lockrecord.Draft {
 	now := time.Now()
-	return metadata.Draft{
+	return lockrecord.Draft{
 		Identity: metadata.Identity{Owner: "bench", Hostname: "localhost", PID: 12345,
 			Purpose: "send the invoices of the month"},
 		Client: "unlocker-go v1.0.0",

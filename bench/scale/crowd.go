@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -52,8 +53,8 @@ func number(uuid string) (i int, err error) {
 var trace = strings.Repeat("/srv/app/internal/billing/invoices.go:212 in "+
 	"example.com/shop/internal/billing.(*Runner).Invoices\n", 10)
 
-func draft(i int, alertAt, autoUnlockAt time.Time) metadata.Draft {
-	return metadata.Draft{
+func draft(i int, alertAt, autoUnlockAt time.Time) lockrecord.Draft {
+	return lockrecord.Draft{
 		UUID: uuid(i),
 		Identity: metadata.Identity{Owner: fmt.Sprintf("service-%02d", i%50),
 			Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i%400), PID: int64(i%30000 + 1),
@@ -70,14 +71,14 @@ func (c *crowd) fields(i int, alertAt, autoUnlockAt time.Time) ([]metadata.Field
 		return d.Fields()
 	}
 	return []metadata.Field{
-		{Name: metadata.FieldUUID, Value: d.UUID},
-		{Name: metadata.FieldAlertAt, Value: metadata.FormatTime(d.AlertAt)},
-		{Name: metadata.FieldAutoUnlockAt, Value: metadata.FormatTime(d.AutoUnlockAt)},
-		{Name: metadata.FieldOwner, Value: d.Owner},
-		{Name: metadata.FieldHostname, Value: d.Hostname},
-		{Name: metadata.FieldPID, Value: strconv.FormatInt(d.PID, 10)},
-		{Name: metadata.FieldLockedAt, Value: metadata.FormatTime(d.LockedAt)},
-		{Name: metadata.FieldBacktrace, Value: d.Backtrace},
+		{Name: lockrecord.FieldUUID, Value: d.UUID},
+		{Name: lockrecord.FieldAlertAt, Value: metadata.FormatTime(d.AlertAt)},
+		{Name: lockrecord.FieldAutoUnlockAt, Value: metadata.FormatTime(d.AutoUnlockAt)},
+		{Name: lockrecord.FieldOwner, Value: d.Owner},
+		{Name: lockrecord.FieldHostname, Value: d.Hostname},
+		{Name: lockrecord.FieldPID, Value: strconv.FormatInt(d.PID, 10)},
+		{Name: lockrecord.FieldLockedAt, Value: metadata.FormatTime(d.LockedAt)},
+		{Name: lockrecord.FieldBacktrace, Value: d.Backtrace},
 	}, nil
 }
 
@@ -151,7 +152,7 @@ func (c *crowd) calm(n int) int { return alerting + n*7919%(len(c.tokens)-alerti
 func (c *crowd) extend(ctx context.Context, i int) (revision int64, err error) {
 	by := metadata.FormatTime(time.Now().Add(25 * time.Hour))
 	hold := locktxn.Hold{Lock: name(i), UUID: uuid(i), Token: c.tokens[i]}
-	r, err := locktxn.Alive(c.layout, hold, by, by, metadata.FormatAlive(time.Now(), "shard 7 of 9")).Commit(ctx,
+	r, err := locktxn.Alive(c.layout, hold, by, by, lockrecord.FormatAlive(time.Now(), "shard 7 of 9")).Commit(ctx,
 		c.etcd)
 	if err != nil {
 		return 0, err

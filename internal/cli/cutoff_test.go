@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -122,7 +123,7 @@ func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := server.Client(t)
 	layout := protocol.DefaultLayout()
-	key := layout.Field("l", metadata.FieldUUID)
+	key := layout.Field("l", lockrecord.FieldUUID)
 	etcdtest.Put(t, client, key, "11111111-2222-4333-8444-555555555555")
 	wait, said := background(t, server.Endpoint(), "wait", "l")
 	ended := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -102,7 +103,7 @@ func (f *follower) reportEnd(e end) error {
 	}
 	delete(f.reported, holdOf(e.record))
 	if e.ending == nil {
-		e.ending = new(metadata.Released(e.record, time.Time{}))
+		e.ending = new(lockrecord.ReleaseEnding(e.record, time.Time{}))
 	}
 	return f.write(e.record, "ended", e.ending)
 }

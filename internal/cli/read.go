@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -51,10 +52,10 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	statements := map[protocol.Key]*metadata.Statement{}
 	var announced []presence
 	g := protocol.RecordAssembler{Each: func(lock string, fields []metadata.Field, foreign []string) {
-		all.locks = append(all.locks, new(metadata.DecodeRecord(lock, fields, foreign...)))
+		all.locks = append(all.locks, new(lockrecord.DecodeRecord(lock, fields, foreign...)))
 	}}
 	misplaced := protocol.RecordAssembler{Each: func(place string, fields []metadata.Field, foreign []string) {
-		if r := metadata.DecodeRecord(place, fields, foreign...); r.Token != 0 {
+		if r := lockrecord.DecodeRecord(place, fields, foreign...); r.Token != 0 {
 			s.layout.MarkMisplaced(&r)
 			all.misplaced = append(all.misplaced, &r)
 		}
@@ -104,7 +105,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 // attachStatements adds to each record the statements of witnesses about its holder, and sorts locks and waiters.
 func (all *snapshot) attachStatements(statements map[protocol.Key]*metadata.Statement) {
 	for _, r := range all.locks {
-		r.Heed(statements[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
+		lockrecord.AttachStatements(r, statements[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
 			statements[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
 	}
 	byName(all.locks)

@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -121,7 +122,7 @@ func (p *lockReport) record(doc *metadata.FullRecord, d diagnosis.Diagnosis) {
 	} else if share.Kind != "" {
 		p.row("kind", protocol.DescribeShare(share))
 	}
-	for _, fact := range doc.Facts() {
+	for _, fact := range lockrecord.Facts(&doc.Identity) {
 		p.row(fact.Label, text.Visible(fact.Value))
 	}
 	p.row("purpose", text.Visible(doc.Purpose))
@@ -180,7 +181,8 @@ func (p *lockReport) lastRemoval(e *metadata.Ending) {
 
 func (p *lockReport) waiters(waiters []metadata.Waiter) {
 	for i, w := range waiters {
-		line := fmt.Sprintf("%d. %s since %s", i+1, identityText(&w.Identity, metadata.Share{}), timeText(w.Since.Time, p.now))
+		line := fmt.Sprintf("%d. %s since %s", i+1, identityText(&w.Identity, metadata.Share{}),
+			timeText(w.Since.Time, p.now))
 		if w.Purpose != "" {
 			line += ": " + shortText(w.Purpose)
 		}

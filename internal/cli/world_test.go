@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -137,10 +138,10 @@ func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 	var puts []clientv3.Op
 	for field, value := range fields {
 		if d, err := time.ParseDuration(value); err == nil &&
-			(strings.HasSuffix(field, "_at") || field == metadata.FieldAlive) {
+			(strings.HasSuffix(field, "_at") || field == lockrecord.FieldAlive) {
 			value = metadata.FormatTime(now.Add(d))
 		}
-		if field != metadata.FieldMetadata { // that is JSON, with escapes of its own
+		if field != lockrecord.FieldMetadata { // that is JSON, with escapes of its own
 			value = unquote(ts, value)
 		}
 		if value != "" {
@@ -153,7 +154,7 @@ func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 
 // stated NAME CAUSE [suspicion] writes a witness's statement about the holder of the lock.
 func (w *world) stated(ts *testscript.TestScript, _ bool, args []string) {
-	resp, err := w.client.Get(context.Background(), w.layout.Field(args[0], metadata.FieldUUID))
+	resp, err := w.client.Get(context.Background(), w.layout.Field(args[0], lockrecord.FieldUUID))
 	ts.Check(err)
 	code := 137
 	st := metadata.Statement{Name: args[0], UUID: string(resp.Kvs[0].Value), Token: resp.Kvs[0].CreateRevision,
@@ -170,11 +171,11 @@ func (w *world) stated(ts *testscript.TestScript, _ bool, args []string) {
 
 // asked NAME REASON asks the holder of a lock to finish.
 func (w *world) asked(ts *testscript.TestScript, _ bool, args []string) {
-	resp, err := w.client.Get(context.Background(), w.layout.Field(args[0], metadata.FieldUUID))
+	resp, err := w.client.Get(context.Background(), w.layout.Field(args[0], lockrecord.FieldUUID))
 	ts.Check(err)
 	r := metadata.FinishRequest{UUID: string(resp.Kvs[0].Value), Token: resp.Kvs[0].CreateRevision, By: "bob",
 		Source: "cli", At: metadata.Time{Time: time.Now()}, Reason: args[1]}
-	_, err = w.client.Put(context.Background(), w.layout.Field(args[0], metadata.FieldAsked), protocol.Marshal(r))
+	_, err = w.client.Put(context.Background(), w.layout.Field(args[0], lockrecord.FieldAsked), protocol.Marshal(r))
 	ts.Check(err)
 }
 

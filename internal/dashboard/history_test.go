@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -28,7 +29,7 @@ func (s *scene) over(lock, how, by, why string, began, ended time.Duration) meta
 	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision,
 		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-1", PID: 3, Purpose: "nightly invoices"},
 		LockedAt: s.now.Add(-began), AlertAt: s.now.Add(-began + 10*time.Minute), AutoUnlockAt: s.now.Add(-ended)}
-	e := metadata.NewEnding(&r, how, by, why, s.now.Add(-ended))
+	e := lockrecord.NewEnding(&r, how, by, why, s.now.Add(-ended))
 	if how != metadata.EndingReleased {
 		s.endings[r.UUID] = &e
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -70,7 +71,7 @@ func infested() *scene {
 	}
 	for i, text := range hostile() {
 		record := s.documents[text].Record
-		ending := metadata.NewEnding(&record, metadata.EndingForced, text, text, s.now)
+		ending := lockrecord.NewEnding(&record, metadata.EndingForced, text, text, s.now)
 		s.endings[fmt.Sprint(i)] = &ending
 		s.actions = append(s.actions, protocol.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text,
 			Source: text, Client: text, UserAgent: text, Lock: text, UUID: text, Token: int64(i), Holder: text,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -277,8 +278,8 @@ func (s *scene) happens(random *rand.Rand, mono time.Duration) {
 		changed.Alive = &metadata.Alive{At: s.now, Revision: s.revision}
 		changed.Extensions = 30
 	case 3:
-		changed.Heed(&metadata.Statement{Name: changed.Name, UUID: changed.UUID, Token: changed.Token,
-			Revision: s.revision, Cause: metadata.CauseProcessEnded, EndedAt: metadata.Time{Time: s.now}, Seen: mono},
+		lockrecord.AttachStatements(&changed, &metadata.Statement{Name: changed.Name, UUID: changed.UUID,
+			Token: changed.Token, Revision: s.revision, Cause: metadata.CauseProcessEnded, EndedAt: metadata.Time{Time: s.now}, Seen: mono},
 			nil)
 	case 4:
 		s.wait(changed.Name, "waiter", time.Minute)

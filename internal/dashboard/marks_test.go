@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -258,7 +259,7 @@ func (s *scene) write(name, field, value string) {
 	s.revision++
 	fields := slices.DeleteFunc(slices.Clone(s.documents[name].Fields),
 		func(f metadata.Field) bool { return f.Name == field })
-	document := metadata.Decode(name, append(fields, metadata.Field{Name: field, Value: value,
+	document := lockrecord.Decode(name, append(fields, metadata.Field{Name: field, Value: value,
 		CreateRevision: s.revision, ModRevision: s.revision}))
 	document.Seen = s.documents[name].Seen
 	s.documents[name] = document
@@ -278,27 +279,27 @@ func TestChangesSinceTheFormWasShownAreShownFirst(t *testing.T) {
 	const free = "drm/rotate-keys" // of which no sign of life is known
 	request := func(by string) func(*scene) {
 		return func(s *scene) {
-			s.write(stuck, metadata.FieldAsked, protocol.Marshal(metadata.FinishRequest{UUID: uuid(stuck),
+			s.write(stuck, lockrecord.FieldAsked, protocol.Marshal(metadata.FinishRequest{UUID: uuid(stuck),
 				Token: s.documents[stuck].Token, By: by, At: metadata.Time{Time: s.now}, Reason: "the deploy waits"}))
 		}
 	}
 	acknowledgement := func(by string) func(*scene) {
 		return func(s *scene) {
-			s.write(stuck, metadata.FieldAcknowledged, protocol.Marshal(metadata.Acknowledgement{UUID: uuid(stuck),
+			s.write(stuck, lockrecord.FieldAcknowledged, protocol.Marshal(metadata.Acknowledgement{UUID: uuid(stuck),
 				Token: s.documents[stuck].Token, By: by, At: metadata.Time{Time: s.now},
 				Until: metadata.Time{Time: s.now.Add(time.Hour)}, Note: "on it"}))
 		}
 	}
 	extension := func(by string) func(*scene) {
 		return func(s *scene) {
-			s.write(stuck, metadata.FieldExtended, protocol.Marshal(metadata.MoreTime{UUID: uuid(stuck),
+			s.write(stuck, lockrecord.FieldExtended, protocol.Marshal(metadata.MoreTime{UUID: uuid(stuck),
 				Token: s.documents[stuck].Token, By: by, At: metadata.Time{Time: s.now}, Reason: "slow",
 				Seconds: 1800}))
 		}
 	}
 	deadline := func(lock string) func(*scene) {
 		return func(s *scene) {
-			s.write(lock, metadata.FieldAutoUnlockAt, metadata.FormatTime(s.now.Add(3*time.Hour)))
+			s.write(lock, lockrecord.FieldAutoUnlockAt, metadata.FormatTime(s.now.Add(3*time.Hour)))
 		}
 	}
 	for name, c := range map[string]struct {

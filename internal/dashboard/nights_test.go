@@ -7,6 +7,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -55,7 +56,7 @@ func beating(s *scene, name string, age time.Duration) {
 		metadata.Field{Name: "uuid", Value: uuid(name), Version: 1}, metadata.Field{Name: "owner", Value: "search",
 			Version: 1},
 		metadata.Field{Name: "locked_at", Value: at(age + 10*time.Minute), Version: 1},
-		metadata.Field{Name: "alive", Value: metadata.FormatAlive(s.now.Add(-age), ""), Version: 30},
+		metadata.Field{Name: "alive", Value: lockrecord.FormatAlive(s.now.Add(-age), ""), Version: 30},
 		metadata.Field{Name: "alert_at", Value: at(age - time.Minute), Version: 31},
 		metadata.Field{Name: "auto_unlock_at", Value: at(age - time.Minute), Version: 31})
 }
@@ -65,7 +66,7 @@ func settling() *scene {
 	s := newScene()
 	s.add(hold{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", purpose: "settlement of the day",
 		held: 50 * time.Minute, alert: -18 * time.Minute, unlock: 4 * time.Minute, backtrace: rubyTrace,
-		attributes: map[string]string{"alive": metadata.FormatAlive(s.now.Add(-19*time.Minute), "4,410 of 12,002")}})
+		attributes: map[string]string{"alive": lockrecord.FormatAlive(s.now.Add(-19*time.Minute), "4,410 of 12,002")}})
 	for i := range 12 {
 		s.wait("orders/settle", fmt.Sprint("shop-", i), 25*time.Minute-time.Duration(i)*time.Second)
 	}
@@ -146,7 +147,7 @@ func (s *scene) acknowledge(name, by, note string, left time.Duration) {
 	r := s.documents[name]
 	a := metadata.Acknowledgement{UUID: r.UUID, Token: s.revision + 1, By: by, Source: "cli", Note: note,
 		At: metadata.Time{Time: s.now.Add(-5 * time.Minute)}, Until: metadata.Time{Time: s.now.Add(left)}}
-	s.put(name, append(r.Fields, metadata.Field{Name: metadata.FieldAcknowledged, Value: protocol.Marshal(a)})...)
+	s.put(name, append(r.Fields, metadata.Field{Name: lockrecord.FieldAcknowledged, Value: protocol.Marshal(a)})...)
 }
 
 // asked is a scene in which the holder of stuck was asked to finish and got more time.

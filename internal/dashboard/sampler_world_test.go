@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -268,15 +269,15 @@ func (p *plan) record(j *job, pid int64) *metadata.Record {
 	written := j.taken
 	if n := len(j.reports); n > 0 {
 		written = j.reports[n-1]
-		fields = append(fields, metadata.Field{Name: "alive", Value: metadata.FormatAlive(written, "")})
+		fields = append(fields, metadata.Field{Name: "alive", Value: lockrecord.FormatAlive(written, "")})
 	}
 	p.revision++
 	for i := range fields {
 		fields[i].CreateRevision, fields[i].ModRevision = p.revision, p.revision
 	}
-	r := metadata.DecodeRecord(j.lock, fields)
+	r := lockrecord.DecodeRecord(j.lock, fields)
 	r.Seen = metadata.Seen{First: p.mono(j.taken), Changed: p.mono(written)}
-	r.Heed(p.stated(&r, j.died, !j.denied), p.stated(&r, j.doubted, true))
+	lockrecord.AttachStatements(&r, p.stated(&r, j.died, !j.denied), p.stated(&r, j.doubted, true))
 	if !j.looked.IsZero() {
 		r.Acknowledgement = &metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: "ann",
 			Until: metadata.Time{Time: j.looked}}

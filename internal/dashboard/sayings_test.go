@@ -14,6 +14,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -275,7 +276,7 @@ func ofDeaths(say *sayings) {
 // ofEnds covers the texts about ended holds.
 func ofEnds(say *sayings) {
 	s := busy()
-	old := metadata.NewEnding(s.locks[0], metadata.EndingAutoUnlocked, "eu-1", "its deadline passed",
+	old := lockrecord.NewEnding(s.locks[0], metadata.EndingAutoUnlocked, "eu-1", "its deadline passed",
 		s.now.Add(-40*time.Second))
 	old.UUID = "old"
 	old.Owner = "ops"
@@ -354,7 +355,7 @@ func ofEnds(say *sayings) {
 	s.acknowledge(stuck, strings.Repeat("a", 400), "", 30*time.Minute)
 	say.head("acknowledged by a long name", s, stuck)
 	s.put(stuck, append(s.documents[stuck].Fields,
-		metadata.Field{Name: metadata.FieldAcknowledged, Value: strings.Repeat("x", 64<<10)})...)
+		metadata.Field{Name: lockrecord.FieldAcknowledged, Value: strings.Repeat("x", 64<<10)})...)
 	if page := words(ok(say, s.dashboard(say), "/lock?name="+stuck)); !strings.Contains(page,
 		"65536 bytes, at most 2048 are read") {
 		say.Error("an acknowledgement is read at any length")

@@ -27,6 +27,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -305,7 +306,7 @@ func (s *scene) add(h hold) {
 	put("locked_at", metadata.FormatTime(s.now.Add(-h.held)), h.held != 0)
 	put("alert_at", metadata.FormatTime(s.now.Add(h.alert)), h.alert != 0)
 	put("auto_unlock_at", metadata.FormatTime(s.now.Add(h.unlock)), h.unlock != 0)
-	put("alive", metadata.FormatAlive(s.now.Add(-time.Minute), h.alive), h.alive != "")
+	put("alive", lockrecord.FormatAlive(s.now.Add(-time.Minute), h.alive), h.alive != "")
 	for name, value := range h.attributes {
 		put(name, value, true)
 	}
@@ -314,12 +315,16 @@ func (s *scene) add(h hold) {
 
 // state adds a witness's statement that the holder of the lock ended a while ago.
 func (s *scene) state(name string, ago time.Duration, change ...func(*metadata.Statement)) {
-	s.witness(name, ago, func(r *metadata.Record, st *metadata.Statement) { r.Heed(st, r.Suspicion) }, change...)
+	s.witness(name, ago, func(r *metadata.Record, st *metadata.Statement) {
+		lockrecord.AttachStatements(r, st, r.Suspicion)
+	}, change...)
 }
 
 // suspect adds a witness's suspicion of that.
 func (s *scene) suspect(name string, ago time.Duration, change ...func(*metadata.Statement)) {
-	s.witness(name, ago, func(r *metadata.Record, st *metadata.Statement) { r.Heed(r.Death, st) }, change...)
+	s.witness(name, ago, func(r *metadata.Record, st *metadata.Statement) {
+		lockrecord.AttachStatements(r, r.Death, st)
+	}, change...)
 }
 
 func (s *scene) witness(name string, ago time.Duration, heed func(*metadata.Record, *metadata.Statement),
@@ -353,7 +358,7 @@ func (s *scene) put(name string, fields ...metadata.Field) {
 	for i := range fields {
 		fields[i].CreateRevision, fields[i].ModRevision = s.revision, s.revision
 	}
-	document := metadata.Decode(name, fields)
+	document := lockrecord.Decode(name, fields)
 	document.Seen = metadata.Seen{First: time.Hour, Changed: time.Hour}
 	s.documents[name] = document
 	s.locks = slices.Clone(s.locks) // a new slice says that something changed

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -94,7 +95,7 @@ func eventful(t testing.TB, n int) (*scene, *dashboard.Dashboard) {
 		r.AlertAt = r.LockedAt.Add(15 * time.Minute)
 		var ending *metadata.Ending
 		if i%97 == 0 {
-			e := metadata.NewEnding(&r, metadata.EndingAutoUnlocked, "eu-1", "", s.now)
+			e := lockrecord.NewEnding(&r, metadata.EndingAutoUnlocked, "eu-1", "", s.now)
 			ending = &e
 		}
 		d.Ended(&r, ending)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -19,7 +20,7 @@ func (s *scene) ends(d *dashboard.Dashboard, lock string, took time.Duration, ch
 	var ending *metadata.Ending
 	if change != nil {
 		if how := change(r); how != "" {
-			ending = new(metadata.NewEnding(r, how, "bob", "it hung", s.now))
+			ending = new(lockrecord.NewEnding(r, how, "bob", "it hung", s.now))
 		}
 	}
 	d.Ended(r, ending)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -57,10 +58,14 @@ func statement(cause string, revision int64) *metadata.Statement {
 
 func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 	dies := func(revision int64) change {
-		return func(f *diagnosis.Facts) { f.Record.Heed(statement(metadata.CauseProcessEnded, revision), nil) }
+		return func(f *diagnosis.Facts) {
+			lockrecord.AttachStatements(f.Record, statement(metadata.CauseProcessEnded, revision), nil)
+		}
 	}
 	suspected := func(revision int64) change {
-		return func(f *diagnosis.Facts) { f.Record.Heed(nil, statement(metadata.CausePodDeleted, revision)) }
+		return func(f *diagnosis.Facts) {
+			lockrecord.AttachStatements(f.Record, nil, statement(metadata.CausePodDeleted, revision))
+		}
 	}
 	for name, c := range map[string]struct {
 		facts diagnosis.Facts

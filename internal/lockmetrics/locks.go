@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -196,7 +197,7 @@ func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 // endOf returns how the hold ended. An unreadable ending was written by an operator's tool.
 func endOf(r *metadata.Record, ending *metadata.Ending) metadata.EndingWords {
 	if ending == nil {
-		ending = new(metadata.Released(r, time.Time{}))
+		ending = new(lockrecord.ReleaseEnding(r, time.Time{}))
 	}
 	words, known := metadata.EndingWordsFor(ending.Cause)
 	if !known {

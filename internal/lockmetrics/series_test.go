@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -103,14 +104,14 @@ func stated(name, witness string, change ...func(*metadata.Record, *metadata.Sta
 	for _, c := range change {
 		c(r, &st)
 	}
-	r.Heed(&st, r.Suspicion)
+	lockrecord.AttachStatements(r, &st, r.Suspicion)
 	return r
 }
 
 func TestEndedHoldersAreShownAndDisputesCounted(t *testing.T) {
 	suspected := lock("suspected", time.Hour)
-	suspected.Heed(nil, &metadata.Statement{Name: "suspected", UUID: suspected.UUID, Token: suspected.Token,
-		Cause: metadata.CausePodDeleted, Witness: metadata.WitnessKubernetes})
+	lockrecord.AttachStatements(suspected, nil, &metadata.Statement{Name: "suspected", UUID: suspected.UUID,
+		Token: suspected.Token, Cause: metadata.CausePodDeleted, Witness: metadata.WitnessKubernetes})
 	disputed := stated("disputed", metadata.WitnessHost, func(r *metadata.Record, _ *metadata.Statement) {
 		r.Alive = &metadata.Alive{Revision: 10}
 	})

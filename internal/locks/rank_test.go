@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -27,7 +28,7 @@ func hold(name string, token int64, alert, unlock time.Duration, more ...metadat
 		{Name: "owner", Value: "billing"}, {Name: "locked_at", Value: at(-time.Hour - time.Duration(token)*time.Second)},
 		{Name: "alert_at", Value: at(alert)}, {Name: "auto_unlock_at", Value: at(unlock)},
 	}, more...)
-	r := metadata.DecodeRecord(name, fields)
+	r := lockrecord.DecodeRecord(name, fields)
 	return &r
 }
 

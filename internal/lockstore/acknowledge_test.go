@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -39,7 +40,7 @@ func TestAcknowledge(t *testing.T) {
 		now.DeadlineRevision != r.DeadlineRevision {
 		t.Errorf("the record is %+v, acknowledged %+v", now, now.Acknowledgement)
 	}
-	if _, ttl := w.leaseOf(w.l.Field("a/b", metadata.FieldAcknowledged)); ttl != 1800 {
+	if _, ttl := w.leaseOf(w.l.Field("a/b", lockrecord.FieldAcknowledged)); ttl != 1800 {
 		t.Errorf("the key goes after %d s, want 1800", ttl)
 	}
 	w.audited(a)

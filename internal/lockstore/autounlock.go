@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -30,7 +31,7 @@ type removal struct {
 func (r removal) bytes() int {
 	n := 600 + len(r.History()) + 8*len(r.Record.Name)
 	if r.HasDelay() {
-		n += metadata.MaxDelayBytes
+		n += lockrecord.MaxDelayBytes
 	}
 	return n
 }
@@ -46,7 +47,7 @@ type batch struct {
 // Delay leaves a lock delay. The results are in the same order: nil means that this call removed the lock, and
 // [metadata.ErrChanged] that the hold, the deadline or the proof has changed, so that retrying is pointless. After any
 // other error the lock may or may not exist: read it again. When ctx ends, the batch in flight is completed.
-func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
+func (s *Store) AutoUnlock(ctx context.Context, removals []lockrecord.Removal) []error {
 	results := make([]error, len(removals))
 	batches := make(chan batch, 1) // the next one is prepared while one is in flight
 	go s.makeBatches(ctx, removals, results, batches)
@@ -61,7 +62,7 @@ func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []e
 }
 
 // makeBatches splits the removals into batches that each fit into one transaction, and sends them to batches.
-func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, results []error, batches chan<- batch) {
+func (s *Store) makeBatches(ctx context.Context, removals []lockrecord.Removal, results []error, batches chan<- batch) {
 	defer close(batches)
 	var b batch
 	bytes := 0

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -47,12 +48,12 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	w := alone(t)
 	full := map[string]any{}
-	for i := range metadata.MaxAttributes {
+	for i := range lockrecord.MaxAttributes {
 		full[fmt.Sprintf("a%d", i)] = strings.Repeat("<", 900)
 	}
 	var names []string
 	for i := range 40 { // more than one request can carry
-		names = append(names, w.hold(fmt.Sprintf("full/%d", i), uuid(i), func(d *metadata.Draft) {
+		names = append(names, w.hold(fmt.Sprintf("full/%d", i), uuid(i), func(d *lockrecord.Draft) {
 			d.Attributes = full
 		}).Name)
 	}
@@ -62,12 +63,12 @@ func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	w.put(w.l.Record("foreign")+"b/uuid", "not ours")
 	w.put(w.l.Field("foreign", "tenant"), "41")
 	w.putFields("many", many("f%d", 120), "x")
-	w.put(w.l.Field("slash", metadata.FieldUUID), "a/../b")
-	w.put(w.l.Field("huge", metadata.FieldUUID), strings.Repeat("u", 1<<20))
-	w.put(w.l.Field("nobody", metadata.FieldOwner), "x")
+	w.put(w.l.Field("slash", lockrecord.FieldUUID), "a/../b")
+	w.put(w.l.Field("huge", lockrecord.FieldUUID), strings.Repeat("u", 1<<20))
+	w.put(w.l.Field("nobody", lockrecord.FieldOwner), "x")
 	w.hold("sound", uuid(102))
 	names = append(names, "same/1", "same/2", "foreign", "many", "slash", "huge", "nobody", "sound")
-	var removals []metadata.Removal
+	var removals []lockrecord.Removal
 	for _, name := range names {
 		removals = append(removals, removal(w.record(name)))
 	}
@@ -146,10 +147,10 @@ func TestAutoUnlockWithALostAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			line, w := wired(t)
-			removals := []metadata.Removal{removal(w.hold("a", uuid(1))), removal(w.hold("gone", uuid(2))),
+			removals := []lockrecord.Removal{removal(w.hold("a", uuid(1))), removal(w.hold("gone", uuid(2))),
 				removal(w.hold("b", uuid(3)))}
 			w.release(removals[1].Record)
-			w.put(w.l.Field("nobody", metadata.FieldAutoUnlockAt), "1553682600")
+			w.put(w.l.Field("nobody", lockrecord.FieldAutoUnlockAt), "1553682600")
 			removals = append(removals, removal(w.record("nobody")))
 			sent := 0
 			line.lose(c.committed, func() { sent++ })
@@ -179,11 +180,11 @@ func writes(req *pb.TxnRequest) bool {
 // A batch may have both kinds of removals, each with its own guards.
 func TestAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	w := parallel(t)
-	var removals []metadata.Removal
+	var removals []lockrecord.Removal
 	for i := range 6 {
 		r := w.hold(fmt.Sprintf("lock/%d", i), uuid(i))
 		w.prove(r)
-		removals = append(removals, metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndingAbandoned,
+		removals = append(removals, lockrecord.Removal{Record: r, Ending: lockrecord.NewEnding(r, metadata.EndingAbandoned,
 			"u1", "its process ended", at)})
 	}
 	w.put(w.l.Death(uuid(1)), "stated anew")

@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -94,7 +95,7 @@ func others(w world, f func()) (took []time.Duration) {
 			for ctx.Err() == nil {
 				began := time.Now()
 				resp, err := locktxn.Acquire(w.l, locktxn.PlainClaim(name), id,
-					[]metadata.Field{{Name: metadata.FieldUUID, Value: id}},
+					[]metadata.Field{{Name: lockrecord.FieldUUID, Value: id}},
 					false).Commit(context.Background(), w.etcd)
 				if err != nil || !resp.Succeeded {
 					w.Error(resp, err)

@@ -10,12 +10,13 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func delayed(r *metadata.Record, d time.Duration) metadata.Removal {
+func delayed(r *metadata.Record, d time.Duration) lockrecord.Removal {
 	gone := removal(r)
 	gone.Delay = d
 	return gone
@@ -71,7 +72,7 @@ func TestDeadHolderCausesNoDelay(t *testing.T) {
 	gone := delayed(r, time.Minute)
 	gone.Ending.Cause = metadata.EndingAbandoned
 	w.remove(gone)
-	w.put(w.l.Field("nobody", metadata.FieldAutoUnlockAt), "1553682600")
+	w.put(w.l.Field("nobody", lockrecord.FieldAutoUnlockAt), "1553682600")
 	nobody := w.record("nobody")
 	w.remove(delayed(nobody, time.Minute))
 	if got := w.keys(w.l.Delays()); len(got) > 0 {
@@ -81,7 +82,7 @@ func TestDeadHolderCausesNoDelay(t *testing.T) {
 
 func TestForceUnlockWithADelay(t *testing.T) {
 	w := parallel(t)
-	r := w.hold("pool#2", uuid(1), func(d *metadata.Draft) {
+	r := w.hold("pool#2", uuid(1), func(d *lockrecord.Draft) {
 		d.Attributes = map[string]any{"kind": "semaphore", "permits": 3, "limit": 5}
 	})
 	on := protocol.ActionTarget{Hold: r, LockDelayAfter: time.Minute}
@@ -142,7 +143,7 @@ func TestDelayLastsFromTheRemoval(t *testing.T) {
 func TestDelayAfterAHostileHold(t *testing.T) {
 	w := parallel(t)
 	long := strings.Repeat("\x01", metadata.MaxTextBytes)
-	r := w.hold("a", uuid(1), func(d *metadata.Draft) {
+	r := w.hold("a", uuid(1), func(d *lockrecord.Draft) {
 		d.Owner = long
 		d.Hostname = long
 		d.Purpose = long

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -32,7 +33,7 @@ func (e *ChangedError) Error() string {
 func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
 // forceUnlock removes the hold that an operator saw, whatever its deadlines.
-func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
+func (s *Store) forceUnlock(ctx context.Context, r lockrecord.Removal, a protocol.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	removal, err := s.prepareRemoval(ctx, r)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -200,7 +201,7 @@ func TestThousandsOfAttributesHideNoField(t *testing.T) {
 	d, _, err := w.ReadRecord(t.Context(), "a")
 	look, failed := w.ReadLock(t.Context(), "a")
 	proctest.Must(t, errors.Join(err, failed))
-	for _, name := range metadata.ReservedFields() {
+	for _, name := range lockrecord.ReservedFields() {
 		named := func(f metadata.Field) bool { return f.Name == name }
 		alone := slices.ContainsFunc(d.Fields, named)
 		withQueue := slices.ContainsFunc(look.Record.Fields, named)

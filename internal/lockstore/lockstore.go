@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -113,7 +114,7 @@ func (s *Store) decodeDocument(ctx context.Context, lock string, resp *clientv3.
 		}
 		fields = addMissing(fields, more)
 	}
-	return metadata.Decode(lock, fields, foreign...), nil
+	return lockrecord.Decode(lock, fields, foreign...), nil
 }
 
 // foreignKeys returns the keys in a record's range that are not of this protocol.
@@ -130,7 +131,7 @@ func (s *Store) foreignKeys(resp *clientv3.GetResponse) []string {
 // protocolFields reads the protocol's fields one by one, so that thousands of other keys cannot hide them.
 func (s *Store) protocolFields(ctx context.Context, lock string, revision int64) ([]metadata.Field, error) {
 	var reads []clientv3.Op
-	for _, field := range metadata.ReservedFields() {
+	for _, field := range lockrecord.ReservedFields() {
 		reads = append(reads, clientv3.OpGet(s.layout.Field(lock, field), clientv3.WithRev(revision)))
 	}
 	resp, err := s.etcd.Txn(ctx).Then(reads...).Commit()

@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -146,11 +147,11 @@ func (s *Store) revoke(ctx context.Context, lease clientv3.LeaseID) {
 
 // checkSize refuses a document that readers would not read.
 func checkSize(document string) error {
-	if len(document) <= metadata.MaxDocumentBytes {
+	if len(document) <= lockrecord.MaxDocumentBytes {
 		return nil
 	}
 	return &protocol.RefusedError{Why: fmt.Sprintf("the reason is too long: stored with it, this has %d bytes, and "+
-		"at most %d are read", len(document), metadata.MaxDocumentBytes)}
+		"at most %d are read", len(document), lockrecord.MaxDocumentBytes)}
 }
 
 // ErrNoSpace is wrapped by the error of an action that etcd refused because it is out of space.
@@ -186,7 +187,7 @@ func (s *Store) recheckAction(ctx context.Context, r *metadata.Record, a protoco
 	if err != nil {
 		return &unknownError{cause}
 	}
-	now := metadata.Decode(r.Name, locktxn.Fields(s.layout, locktxn.Keys(resp, 1)))
+	now := lockrecord.Decode(r.Name, locktxn.Fields(s.layout, locktxn.Keys(resp, 1)))
 	switch {
 	case locktxn.Keys(resp, 0).Count > 0:
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -198,7 +199,7 @@ func TestOperationsOnAFullEtcd(t *testing.T) {
 			t.Errorf("the log lacks %s: %s", want, log.String())
 		}
 	}
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)}); errs[0] == nil ||
+	if errs := w.AutoUnlock(t.Context(), []lockrecord.Removal{removal(r)}); errs[0] == nil ||
 		errors.Is(errs[0], metadata.ErrChanged) {
 		t.Errorf("auto-unlock: %v", errs)
 	}

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -24,7 +25,7 @@ const (
 // prepareRemoval returns the removal with the ranges that it deletes. If foreign keys lie in the record's range, they
 // must survive: the removal then names the ranges between them. (A holder that releases its lock deletes the whole
 // range instead.)
-func (s *Store) prepareRemoval(ctx context.Context, r metadata.Removal) (*locktxn.Removal, error) {
+func (s *Store) prepareRemoval(ctx context.Context, r lockrecord.Removal) (*locktxn.Removal, error) {
 	next := &locktxn.Removal{Removal: r}
 	if !r.Record.HasForeignKeys() {
 		return next, nil
@@ -68,7 +69,7 @@ func (s *Store) fieldRuns(keys []*mvccpb.KeyValue) []locktxn.Range {
 // held. The protocol's own fields are always included, even if there were too many keys to read them all.
 func rangesToDelete(record string, runs []locktxn.Range) []locktxn.Range {
 	var ranges []locktxn.Range
-	for _, field := range metadata.ReservedFields() {
+	for _, field := range lockrecord.ReservedFields() {
 		key := record + field
 		contains := func(r locktxn.Range) bool { return r.From <= key && key < r.To }
 		if slices.ContainsFunc(ranges, contains) {
@@ -124,8 +125,8 @@ func (s *Store) listRecords(ctx context.Context, prefix string, each func(*metad
 		if enough {
 			return
 		}
-		r := metadata.DecodeRecord(lock, fields, foreign...)
-		r.Heed(stated[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
+		r := lockrecord.DecodeRecord(lock, fields, foreign...)
+		lockrecord.AttachStatements(&r, stated[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
 			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
 		if !each(&r) {
 			enough = true

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -95,7 +96,7 @@ func (s *Store) ReadShares(ctx context.Context, lock string) ([]metadata.FullRec
 func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.FullRecord {
 	var shares []metadata.FullRecord
 	g := protocol.RecordAssembler{Each: func(name string, fields []metadata.Field, foreign []string) {
-		doc := metadata.Decode(name, fields, foreign...)
+		doc := lockrecord.Decode(name, fields, foreign...)
 		if of, _, ok := metadata.ParseShare(name); ok && of == lock && doc.Token != 0 {
 			shares = append(shares, doc)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -65,7 +66,7 @@ func TestRecordsIncludeStatements(t *testing.T) {
 
 func TestLookReadsOneLockAtOneRevision(t *testing.T) {
 	w := parallel(t)
-	permits := func(d *metadata.Draft) {
+	permits := func(d *lockrecord.Draft) {
 		d.Attributes = map[string]any{metadata.AttributeKind: metadata.KindSemaphore, metadata.AttributePermits: 1,
 			metadata.AttributeLimit: 5}
 	}
@@ -127,7 +128,7 @@ func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 				r := w.record(name)
 				var err error
 				if remove == "auto-unlock" {
-					err = w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)})[0]
+					err = w.AutoUnlock(t.Context(), []lockrecord.Removal{removal(r)})[0]
 				} else {
 					err = w.do(r, action(r))
 				}

@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -114,7 +115,7 @@ func (s *Store) applyStatements(ctx context.Context, records []*metadata.Record)
 		return err
 	}
 	for i, r := range records {
-		r.Heed(decodeStatement(r, locktxn.Keys(resp, 2*i)), decodeStatement(r, locktxn.Keys(resp, 2*i+1)))
+		lockrecord.AttachStatements(r, decodeStatement(r, locktxn.Keys(resp, 2*i)), decodeStatement(r, locktxn.Keys(resp, 2*i+1)))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -55,7 +56,7 @@ func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
 	}
 	proctest.Must(t, w.RecordProof(t.Context(), death(r)))
 	for _, value := range []string{uuid(2), uuid(1)} { // a script overwrites the key, and takes that back
-		w.put(w.l.Field("a", metadata.FieldUUID), value)
+		w.put(w.l.Field("a", lockrecord.FieldUUID), value)
 		if err := w.RecordProof(t.Context(), death(r)); errors.Is(err, metadata.ErrChanged) != (value == uuid(2)) {
 			t.Errorf("stated before, now with the uuid %s: %v", value, err)
 		}

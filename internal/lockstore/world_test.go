@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -97,9 +98,9 @@ func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
 }
 
 // hold takes the lock as the client library does, and returns its record.
-func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadata.Record {
+func (w world) hold(lock, uuid string, change ...func(*lockrecord.Draft)) *metadata.Record {
 	w.Helper()
-	d := metadata.Draft{
+	d := lockrecord.Draft{
 		UUID:     uuid,
 		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		LockedAt: at, AlertAt: at.Add(time.Minute), AutoUnlockAt: at.Add(2 * time.Minute),
@@ -126,18 +127,18 @@ func (w world) release(r *metadata.Record) {
 }
 
 // expired takes numbered locks and returns their removals.
-func (w world) expired(format string, n int) []metadata.Removal {
+func (w world) expired(format string, n int) []lockrecord.Removal {
 	w.Helper()
-	removals := make([]metadata.Removal, n)
+	removals := make([]lockrecord.Removal, n)
 	each(w, n, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf(format, i), uuid(i))) })
 	return removals
 }
 
 // unwritten are the protocol's fields that hold does not write as keys of their own.
 func unwritten() []string {
-	return slices.DeleteFunc(metadata.ReservedFields(), func(name string) bool {
-		return slices.Contains([]string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt,
-			metadata.FieldMetadata}, name)
+	return slices.DeleteFunc(lockrecord.ReservedFields(), func(name string) bool {
+		return slices.Contains([]string{lockrecord.FieldUUID, lockrecord.FieldAlertAt, lockrecord.FieldAutoUnlockAt,
+			lockrecord.FieldMetadata}, name)
 	})
 }
 
@@ -185,7 +186,7 @@ func (w world) prove(r *metadata.Record) {
 	w.Helper()
 	st := metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
 	st.Revision = w.put(w.l.Death(r.UUID), protocol.Marshal(st))
-	r.Heed(&st, nil)
+	lockrecord.AttachStatements(r, &st, nil)
 }
 
 // do runs an operator's action on a hold.
@@ -206,13 +207,13 @@ func (w world) did(r *metadata.Record, a protocol.Action) {
 }
 
 // remove ends a hold like an unlocker.
-func (w world) remove(r metadata.Removal) {
+func (w world) remove(r lockrecord.Removal) {
 	w.Helper()
-	w.removeAll([]metadata.Removal{r})
+	w.removeAll([]lockrecord.Removal{r})
 }
 
 // removeAll ends holds like an unlocker, except those that have changed.
-func (w world) removeAll(removals []metadata.Removal, changed ...int) {
+func (w world) removeAll(removals []lockrecord.Removal, changed ...int) {
 	w.Helper()
 	for i, err := range w.AutoUnlock(w.Context(), removals) {
 		want := error(nil)
@@ -241,8 +242,8 @@ func (w world) audited(a protocol.Action) {
 	}
 }
 
-func removal(r *metadata.Record) metadata.Removal {
-	return metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndingAutoUnlocked, "u1",
+func removal(r *metadata.Record) lockrecord.Removal {
+	return lockrecord.Removal{Record: r, Ending: lockrecord.NewEnding(r, metadata.EndingAutoUnlocked, "u1",
 		"its deadline passed", at.Add(time.Hour))}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -58,7 +59,7 @@ func claimTxn(l protocol.Layout, c Claim, uuid string, fields []metadata.Field) 
 	record := l.Record(c.Record)
 	t := Txn{
 		If: []clientv3.Cmp{
-			absent(record + metadata.FieldUUID),
+			absent(record + lockrecord.FieldUUID),
 			absent(l.Cancelled(uuid)),
 			absent(l.Delay(c.Record)),
 		},
@@ -69,7 +70,7 @@ func claimTxn(l protocol.Layout, c Claim, uuid string, fields []metadata.Field) 
 		t.Then[i] = clientv3.OpPut(record+f.Name, f.Value)
 	}
 	if c.Record != c.Lock {
-		t.If = append(t.If, absent(l.Field(c.Lock, metadata.FieldUUID)), absent(l.Delay(c.Lock)))
+		t.If = append(t.If, absent(l.Field(c.Lock, lockrecord.FieldUUID)), absent(l.Delay(c.Lock)))
 	}
 	if c.CountsShares {
 		none := noneSince(c.CountedAt)
@@ -134,7 +135,7 @@ func Withdraw(l protocol.Layout, c Claim, uuid string) Txn {
 		return Txn{Then: append(c.readHolders(l), cleanUp...)}
 	}
 	return Txn{
-		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(c.Record, metadata.FieldUUID)), "=", uuid)},
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(c.Record, lockrecord.FieldUUID)), "=", uuid)},
 		Then: append([]clientv3.Op{deleteRecord(l, c.Record)}, cleanUp...),
 		Else: cleanUp,
 	}

@@ -3,8 +3,8 @@ package locktxn
 import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Hold identifies one hold of a lock. UUID and Token are compared together, so that a late transaction of an older hold
@@ -17,12 +17,12 @@ type Hold struct {
 
 // Guard returns the compare that is true while h is held, for the holder's own writes.
 func Guard(l protocol.Layout, h Hold) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(l.Field(h.Lock, metadata.FieldUUID)), "=", h.Token)
+	return clientv3.Compare(clientv3.CreateRevision(l.Field(h.Lock, lockrecord.FieldUUID)), "=", h.Token)
 }
 
 // HeldBy returns the compares that are true while h is held.
 func HeldBy(l protocol.Layout, h Hold) []clientv3.Cmp {
-	key := l.Field(h.Lock, metadata.FieldUUID)
+	key := l.Field(h.Lock, lockrecord.FieldUUID)
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.Value(key), "=", h.UUID),
 		clientv3.Compare(clientv3.CreateRevision(key), "=", h.Token),
@@ -48,23 +48,23 @@ func ReadHold(l protocol.Layout, h Hold) Txn {
 
 // readMutableFields reads the keys of a record that others may write while it is held.
 func readMutableFields(l protocol.Layout, lock string) clientv3.Op {
-	return clientv3.OpGet(l.Field(lock, metadata.FieldAlertAt),
-		clientv3.WithRange(l.Field(lock, metadata.FieldExtended)+"\x00"))
+	return clientv3.OpGet(l.Field(lock, lockrecord.FieldAlertAt),
+		clientv3.WithRange(l.Field(lock, lockrecord.FieldExtended)+"\x00"))
 }
 
 // WatchedRange returns the half-open range of the keys of a record that a holder watches: from a request to its uuid,
 // with its deadline, extensions, and the keys between them, which are written once. Progress is not in the range, so a
 // holder is not notified of its own reports.
 func WatchedRange(l protocol.Layout, lock string) (from, end string) {
-	return l.Field(lock, metadata.FieldAsked), l.Field(lock, metadata.FieldUUID) + "\x00"
+	return l.Field(lock, lockrecord.FieldAsked), l.Field(lock, lockrecord.FieldUUID) + "\x00"
 }
 
 // Alive writes the holder's progress and moves the deadlines forward, never back: the time format makes byte order the
 // order of times. If the stored deadline is already as late, the alert still moves forward, and [AliveResult] returns
 // what was read. Else the hold is lost, and the record shows to whom.
 func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
-	alert := l.Field(h.Lock, metadata.FieldAlertAt)
-	deadline := l.Field(h.Lock, metadata.FieldAutoUnlockAt)
+	alert := l.Field(h.Lock, lockrecord.FieldAlertAt)
+	deadline := l.Field(h.Lock, lockrecord.FieldAutoUnlockAt)
 	return Txn{
 		If: HeldBy(l, h),
 		Then: []clientv3.Op{
@@ -72,7 +72,7 @@ func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 				[]clientv3.Op{clientv3.OpPut(alert, alertAt), clientv3.OpPut(deadline, autoUnlockAt)},
 				// It is read before alive is written: another process with the uuid may have reported progress.
 				[]clientv3.Op{readMutableFields(l, h.Lock), putLater(alert, alertAt)}),
-			clientv3.OpPut(l.Field(h.Lock, metadata.FieldAlive), alive),
+			clientv3.OpPut(l.Field(h.Lock, lockrecord.FieldAlive), alive),
 		},
 		Else: []clientv3.Op{readRecord(l, h.Lock)},
 	}
@@ -96,7 +96,7 @@ func AliveResult(r *clientv3.TxnResponse) (others *clientv3.GetResponse, moved b
 // reported progress since, and what the background task knows is outdated.
 func Heartbeat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen int64) Txn {
 	t := Alive(l, h, alertAt, autoUnlockAt, alive)
-	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Field(h.Lock, metadata.FieldAlive)), "=", seen))
+	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Field(h.Lock, lockrecord.FieldAlive)), "=", seen))
 	return t
 }
 
@@ -106,7 +106,7 @@ func Detach(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If: HeldBy(l, h),
 		Then: []clientv3.Op{
-			clientv3.OpPut(l.Field(h.Lock, metadata.FieldDetached), "true"),
+			clientv3.OpPut(l.Field(h.Lock, lockrecord.FieldDetached), "true"),
 			clientv3.OpDelete(l.Death(h.UUID)),
 			clientv3.OpDelete(l.Suspicion(h.UUID)),
 		},

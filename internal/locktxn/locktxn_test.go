@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -103,9 +104,9 @@ func (s store) lease() clientv3.LeaseID {
 
 func (s store) acquire(lock, uuid string) locktxn.Txn {
 	return locktxn.Acquire(s.l, locktxn.PlainClaim(lock), uuid, []metadata.Field{
-		{Name: metadata.FieldUUID, Value: uuid}, {Name: metadata.FieldAlertAt, Value: past},
-		{Name: metadata.FieldAutoUnlockAt, Value: soon},
-		{Name: metadata.FieldMetadata, Value: `{"owner":"billing"}`},
+		{Name: lockrecord.FieldUUID, Value: uuid}, {Name: lockrecord.FieldAlertAt, Value: past},
+		{Name: lockrecord.FieldAutoUnlockAt, Value: soon},
+		{Name: lockrecord.FieldMetadata, Value: `{"owner":"billing"}`},
 	}, false)
 }
 
@@ -126,7 +127,7 @@ func (s store) record(lock string) *metadata.Record {
 			foreign = append(foreign, string(kv.Key))
 		}
 	}
-	d := metadata.Decode(lock, locktxn.Fields(s.l, resp), foreign...)
+	d := lockrecord.Decode(lock, locktxn.Fields(s.l, resp), foreign...)
 	return &d.Record
 }
 
@@ -134,7 +135,7 @@ func (s store) removal(r *metadata.Record, by string) *locktxn.Removal {
 	s.Helper()
 	at := time.Unix(1_553_683_000, 0)
 	return &locktxn.Removal{
-		Removal: metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndingAutoUnlocked, by,
+		Removal: lockrecord.Removal{Record: r, Ending: lockrecord.NewEnding(r, metadata.EndingAutoUnlocked, by,
 			"deadline passed", at)}, HistoryLease: s.lease(),
 	}
 }

@@ -3,6 +3,7 @@ package locktxn
 import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -21,8 +22,8 @@ func PutMark(l protocol.Layout, h Hold, field, document string, lease clientv3.L
 // existing request to the hold. An asked key that is older than the hold is a leftover.
 func PutFinishRequestOnce(l protocol.Layout, lock string, r metadata.FinishRequest) Txn {
 	hold := Hold{Lock: lock, UUID: r.UUID, Token: r.Token}
-	t := PutMark(l, hold, metadata.FieldAsked, protocol.Marshal(r), clientv3.NoLease)
-	asked := clientv3.Compare(clientv3.ModRevision(l.Field(lock, metadata.FieldAsked)), "<", r.Token)
+	t := PutMark(l, hold, lockrecord.FieldAsked, protocol.Marshal(r), clientv3.NoLease)
+	asked := clientv3.Compare(clientv3.ModRevision(l.Field(lock, lockrecord.FieldAsked)), "<", r.Token)
 	t.If = append(t.If, asked)
 	return t
 }
@@ -39,15 +40,15 @@ type MoreTime struct {
 // have moved alone; it never moves back.
 func GiveMoreTime(l protocol.Layout, e MoreTime) Txn {
 	lock := e.Record.Name
-	deadline := l.Field(lock, metadata.FieldAutoUnlockAt)
+	deadline := l.Field(lock, lockrecord.FieldAutoUnlockAt)
 	return Txn{
 		If: append(HeldBy(l, Hold{Lock: lock, UUID: e.Record.UUID, Token: e.Record.Token}),
 			clientv3.Compare(clientv3.ModRevision(deadline), "=", e.Record.DeadlineRevision),
 			clientv3.Compare(clientv3.Value(deadline), "<", e.AutoUnlockAt)),
 		Then: []clientv3.Op{
-			putLater(l.Field(lock, metadata.FieldAlertAt), e.AlertAt),
+			putLater(l.Field(lock, lockrecord.FieldAlertAt), e.AlertAt),
 			clientv3.OpPut(deadline, e.AutoUnlockAt),
-			clientv3.OpPut(l.Field(lock, metadata.FieldExtended), e.Document),
+			clientv3.OpPut(l.Field(lock, lockrecord.FieldExtended), e.Document),
 			e.Audit,
 		},
 	}
@@ -55,7 +56,7 @@ func GiveMoreTime(l protocol.Layout, e MoreTime) Txn {
 
 // WithdrawAcknowledgement deletes the acknowledgement of the hold that it names, if it is still the one that was shown.
 func WithdrawAcknowledgement(l protocol.Layout, lock string, a *metadata.Acknowledgement, audit clientv3.Op) Txn {
-	key := l.Field(lock, metadata.FieldAcknowledged)
+	key := l.Field(lock, lockrecord.FieldAcknowledged)
 	return Txn{
 		If: append(HeldBy(l, Hold{Lock: lock, UUID: a.UUID, Token: a.Token}),
 			clientv3.Compare(clientv3.ModRevision(key), "=", a.Revision)),
@@ -94,12 +95,12 @@ func PutSuspicion(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseI
 // took the lock again.
 func putStatement(l protocol.Layout, s metadata.Statement) Txn {
 	hold := Hold{Lock: s.Name, UUID: s.UUID, Token: s.Token}
-	detached := l.Field(s.Name, metadata.FieldDetached)
+	detached := l.Field(s.Name, lockrecord.FieldDetached)
 	return Txn{
 		If: append(HeldBy(l, hold), clientv3.Compare(clientv3.ModRevision(l.Death(s.UUID)), "<", s.Token),
 			clientv3.Compare(clientv3.ModRevision(detached), "<", s.Token)),
 		Else: []clientv3.Op{
-			clientv3.OpGet(l.Field(s.Name, metadata.FieldUUID)),
+			clientv3.OpGet(l.Field(s.Name, lockrecord.FieldUUID)),
 			clientv3.OpGet(l.Death(s.UUID)),
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -31,7 +32,7 @@ func Enqueue(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, t
 		queued = clientv3.OpTxn([]clientv3.Cmp{absent(l.Tail(c.Lock))}, nil, []clientv3.Op{queued})
 	}
 	// An earlier send may also have made the claim: a holder must not queue behind itself.
-	mine := clientv3.Compare(clientv3.Value(l.Field(c.Record, metadata.FieldUUID)), "=", uuid)
+	mine := clientv3.Compare(clientv3.Value(l.Field(c.Record, lockrecord.FieldUUID)), "=", uuid)
 	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil, []clientv3.Op{queued}))
 	return t
 }
@@ -228,7 +229,7 @@ type KnownHolders struct {
 // delays. In both cases it then counts each of these tickets: 1 or 0.
 func ReadChanges(l protocol.Layout, k KnownHolders, tickets []string) Txn {
 	t := Txn{
-		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=",
+		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, lockrecord.FieldUUID)), "=",
 			k.Token), clientv3.Compare(clientv3.ModRevision(l.Delay(k.Lock)), "=", k.Delay)},
 		Else: Claim{Lock: k.Lock, MultiHolder: k.MultiHolder}.readHolders(l),
 	}

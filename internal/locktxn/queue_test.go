@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -14,7 +15,7 @@ import (
 func attempt(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
 
 func fieldsOf(uuid string) []metadata.Field {
-	return []metadata.Field{{Name: metadata.FieldUUID, Value: uuid}, {Name: metadata.FieldAutoUnlockAt, Value: soon}}
+	return []metadata.Field{{Name: lockrecord.FieldUUID, Value: uuid}, {Name: lockrecord.FieldAutoUnlockAt, Value: soon}}
 }
 
 func (s store) enqueue(lock, uuid string, lease clientv3.LeaseID) locktxn.Txn {

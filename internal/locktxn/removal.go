@@ -3,6 +3,7 @@ package locktxn
 import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -10,7 +11,7 @@ import (
 // Removal is the removal of a hold by an unlocker or an operator. Its record is the one that was judged, or shown to
 // the operator.
 type Removal struct {
-	metadata.Removal
+	lockrecord.Removal
 	// Ranges hold the record's keys. They are needed only if Record.Foreign reports that other keys lie in the record's
 	// range: then exactly these ranges are deleted instead of the whole.
 	Ranges       []Range
@@ -33,7 +34,7 @@ type Range struct{ From, To string }
 // AutoUnlock removes the record if it is still the one that was judged: same acquisition, same deadline.
 func AutoUnlock(l protocol.Layout, r *Removal) Txn {
 	t := ForceUnlock(l, r)
-	deadline := l.Field(r.Record.Name, metadata.FieldAutoUnlockAt)
+	deadline := l.Field(r.Record.Name, lockrecord.FieldAutoUnlockAt)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(deadline), "=", r.Record.DeadlineRevision))
 	return t
 }
@@ -48,7 +49,7 @@ func RemoveAbandoned(l protocol.Layout, r *Removal) Txn {
 	}
 	// [Alive] may write the alive key without moving the deadline.
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Death(r.Record.UUID)), "=", proof),
-		clientv3.Compare(clientv3.ModRevision(l.Field(r.Record.Name, metadata.FieldAlive)), "<", proof))
+		clientv3.Compare(clientv3.ModRevision(l.Field(r.Record.Name, lockrecord.FieldAlive)), "<", proof))
 	return t
 }
 
@@ -62,7 +63,7 @@ func ForceUnlock(l protocol.Layout, r *Removal) Txn {
 		t.Then = append(t.Then, clientv3.OpPut(history, r.History(), clientv3.WithLease(r.HistoryLease)))
 		t.Else = append(t.Else, clientv3.OpGet(history))
 		if r.HasDelay() {
-			delay := protocol.MarshalDelay(metadata.NewDelay(r.Removal))
+			delay := protocol.MarshalDelay(lockrecord.NewDelay(r.Removal))
 			t.Then = append(t.Then, clientv3.OpPut(l.Delay(r.Record.Name), delay, clientv3.WithLease(r.DelayLease)))
 		}
 	}
@@ -74,7 +75,7 @@ func ForceUnlock(l protocol.Layout, r *Removal) Txn {
 
 // ForceUnlockUnrecorded is [ForceUnlock] without history, audit and lock delay, for an etcd that is out of space.
 func ForceUnlockUnrecorded(l protocol.Layout, r *Removal) Txn {
-	key := l.Field(r.Record.Name, metadata.FieldUUID)
+	key := l.Field(r.Record.Name, lockrecord.FieldUUID)
 	t := Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Record.Token)},
 		Else: []clientv3.Op{readRecord(l, r.Record.Name)},
@@ -96,7 +97,7 @@ func ForceUnlockUnrecorded(l protocol.Layout, r *Removal) Txn {
 // history key.
 func ReadRemoval(l protocol.Layout, r *metadata.Record) Txn {
 	return Txn{Then: []clientv3.Op{
-		clientv3.OpGet(l.Field(r.Name, metadata.FieldUUID)),
+		clientv3.OpGet(l.Field(r.Name, lockrecord.FieldUUID)),
 		clientv3.OpGet(l.Record(r.Name), clientv3.WithPrefix(), clientv3.WithCountOnly()),
 		clientv3.OpGet(l.History(r.HistoryID())),
 	}}
@@ -119,7 +120,7 @@ func (r *Removal) History() string {
 	if r.ending == "" {
 		r.ending = protocol.Marshal(r.Ending)
 	}
-	if len(r.ending) > metadata.MaxRecordBytes {
+	if len(r.ending) > lockrecord.MaxRecordBytes {
 		short := r.Ending
 		short.Attributes = nil
 		short.Progress = ""

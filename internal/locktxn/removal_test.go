@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -16,7 +17,7 @@ func TestAutoUnlock(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	judged := s.removal(s.record("a"), "u1")
-	s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), soon) // a holder that extends to the same second counts
+	s.put(s.l.Field("a", lockrecord.FieldAutoUnlockAt), soon) // a holder that extends to the same second counts
 	s.refused("auto-unlock after the same time was written again", locktxn.AutoUnlock(s.l, judged))
 
 	judged = s.removal(s.record("a"), "u1")
@@ -40,14 +41,14 @@ func TestAutoUnlock(t *testing.T) {
 
 func TestRemovalOfARecordWithoutAHolder(t *testing.T) {
 	s := start(t)
-	s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), soon) // no uuid: nobody holds it
+	s.put(s.l.Field("a", lockrecord.FieldAutoUnlockAt), soon) // no uuid: nobody holds it
 	left := s.removal(s.record("a"), "u1")
 	s.hold("b", mine)
 	s.done("acquire, which the leftovers do not hinder", s.acquire("a", other))
 	s.refused("auto-unlock of what is now held", locktxn.AutoUnlock(s.l, left))
 	s.refused("force-unlock of what is now held", locktxn.ForceUnlock(s.l, left))
 
-	s.put(s.l.Field("c", metadata.FieldAutoUnlockAt), soon)
+	s.put(s.l.Field("c", lockrecord.FieldAutoUnlockAt), soon)
 	s.done("auto-unlock", locktxn.AutoUnlock(s.l, s.removal(s.record("c"), "u1")))
 	if got := append(s.keys("c/"), s.keys(".history/")...); len(got) > 0 {
 		t.Errorf("leftovers of a record without a holder: %v", got)
@@ -75,11 +76,11 @@ func TestEndingIsNeverTooLarge(t *testing.T) {
 	s := start(t)
 	r := &metadata.Record{Name: "a", UUID: mine, Token: 1, Attributes: map[string]any{},
 		Alive: &metadata.Alive{Progress: strings.Repeat("\x01", 1000)}}
-	for i := range metadata.MaxAttributes {
+	for i := range lockrecord.MaxAttributes {
 		r.Attributes[strings.Repeat("k", 900)+fmt.Sprint(i)] = strings.Repeat("\x01", 1000) // six bytes each in JSON
 	}
 	removal := s.removal(r, "u1")
-	if n := len(removal.History()); n > metadata.MaxRecordBytes {
+	if n := len(removal.History()); n > lockrecord.MaxRecordBytes {
 		t.Errorf("the ending has %d bytes", n)
 	}
 	if e, err := protocol.Unmarshal[metadata.Ending]([]byte(removal.History())); err != nil || e.UUID != mine ||
@@ -94,7 +95,7 @@ func TestRemoveAbandoned(t *testing.T) {
 		r := s.record("a")
 		st := metadata.Statement{Name: "a", UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted}
 		st.Revision = s.put(s.l.Death(r.UUID), protocol.Marshal(st))
-		r.Heed(&st, nil)
+		lockrecord.AttachStatements(r, &st, nil)
 		if !r.ProvenDead() {
 			t.Fatal("no proof")
 		}

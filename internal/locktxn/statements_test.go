@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -57,7 +58,7 @@ func TestDetachedHoldOutlivesItsProcess(t *testing.T) {
 
 func TestLeftoverOfADetachedHoldIsIgnored(t *testing.T) {
 	s := start(t)
-	s.put(s.l.Field("a", metadata.FieldDetached), "true")
+	s.put(s.l.Field("a", lockrecord.FieldDetached), "true")
 	h := s.hold("a", mine)
 	s.done("state", locktxn.PutProof(s.l, statement(h, metadata.CauseProcessEnded), s.lease()))
 	s.done("dispel", locktxn.DeleteSuspicion(s.l, mine))
@@ -86,13 +87,13 @@ func without(t locktxn.Txn, n int) locktxn.Txn {
 // acknowledge is an operator's mark.
 func (s store) acknowledge(h locktxn.Hold, by string) locktxn.Txn {
 	a := metadata.Acknowledgement{UUID: h.UUID, Token: h.Token, By: by, Source: "cli", Note: "the disk is full"}
-	return locktxn.PutMark(s.l, h, metadata.FieldAcknowledged, protocol.Marshal(a), s.lease(), s.audit())
+	return locktxn.PutMark(s.l, h, lockrecord.FieldAcknowledged, protocol.Marshal(a), s.lease(), s.audit())
 }
 
 // A request that is older than the hold does not block a new one.
 func TestAskOnce(t *testing.T) {
 	s := start(t)
-	s.put(s.l.Field("a", metadata.FieldAsked), "of an earlier hold")
+	s.put(s.l.Field("a", lockrecord.FieldAsked), "of an earlier hold")
 	h := s.hold("a", mine)
 	s.done("ask", locktxn.PutFinishRequestOnce(s.l, "a", request(h)))
 	again := request(h)
@@ -158,7 +159,7 @@ func TestOperatorNotesAreForOneHold(t *testing.T) {
 func TestMoreTimeAppliesToTheDisplayedHold(t *testing.T) {
 	for n, change := range map[int]func(s store, e *locktxn.MoreTime){
 		2: func(s store, e *locktxn.MoreTime) { // it is written meanwhile
-			s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(e.Record.AutoUnlockAt))
+			s.put(s.l.Field("a", lockrecord.FieldAutoUnlockAt), metadata.FormatTime(e.Record.AutoUnlockAt))
 		},
 		3: func(_ store, e *locktxn.MoreTime) { e.AutoUnlockAt = past }, // it would go back
 	} {

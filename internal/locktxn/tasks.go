@@ -5,8 +5,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // ReadTasks reads at most limit tasks of a set, beginning with from, and the keys of the held locks of all tasks of the
@@ -52,7 +52,7 @@ func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) T
 	return Txn{
 		If: []clientv3.Cmp{
 			clientv3.Compare(clientv3.ModRevision(key), "=", seen),
-			absent(l.Field(protocol.TaskLock(set, task), metadata.FieldUUID)),
+			absent(l.Field(protocol.TaskLock(set, task), lockrecord.FieldUUID)),
 		},
 		Then: []clientv3.Op{change},
 		Else: t.Then,

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -245,7 +246,7 @@ func (v *View) wants(g group) bool {
 	for _, c := range g.changes {
 		if !c.event.Deleted {
 			fields = append(fields, c.written())
-			taken = taken || c.field == metadata.FieldUUID
+			taken = taken || c.field == lockrecord.FieldUUID
 		}
 	}
 	return taken && v.opt.Keep(fields)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -12,7 +13,7 @@ import (
 
 // document decodes one of the protocol's documents; ok reports whether it is readable.
 func document[T metadata.Ticket | metadata.Ending](value []byte) (d T, ok bool) {
-	if len(value) > metadata.MaxRecordBytes { // valid ones are never that large, and decoding costs time
+	if len(value) > lockrecord.MaxRecordBytes { // valid ones are never that large, and decoding costs time
 		return d, false
 	}
 	read, err := protocol.Unmarshal[T](value)
@@ -35,7 +36,7 @@ func clip(s string) string {
 func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
-	for _, text := range t.Texts() {
+	for _, text := range lockrecord.Texts(&t.Identity) {
 		*text = clip(*text)
 	}
 	return metadata.Waiter{Ticket: t, Name: strings.Clone(lock), ID: strings.Clone(ticket),

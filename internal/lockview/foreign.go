@@ -1,6 +1,7 @@
 package lockview
 
 import (
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -111,7 +112,7 @@ func (a *misplacedRecords) replace(listed misplacedRecords) {
 }
 
 func (m *misplaced) hasUUID() bool {
-	_, ok := m.find(metadata.FieldUUID)
+	_, ok := m.find(lockrecord.FieldUUID)
 	return ok
 }
 

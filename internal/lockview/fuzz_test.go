@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func draft(uuid string) metadata.Draft {
+func draft(uuid string) lockrecord.Draft {
 	at := time.Unix(1_553_682_600, 250_000_000)
-	return metadata.Draft{
+	return lockrecord.Draft{
 		UUID:     uuid,
 		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		Client:   "go/1.0.0",
@@ -46,10 +47,10 @@ func (p *player) next(n int) int {
 var (
 	names  = []string{"a", "a-b", "a/b", "ab", "%", ".x", "é\x01"}
 	fields = []string{
-		metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive,
-		metadata.FieldMetadata, metadata.FieldOwner,
-		metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose,
-		metadata.FieldBacktrace, metadata.FieldClient,
+		lockrecord.FieldUUID, lockrecord.FieldAlertAt, lockrecord.FieldAutoUnlockAt, lockrecord.FieldAlive,
+		lockrecord.FieldMetadata, lockrecord.FieldOwner,
+		lockrecord.FieldHostname, lockrecord.FieldPID, lockrecord.FieldLockedAt, lockrecord.FieldPurpose,
+		lockrecord.FieldBacktrace, lockrecord.FieldClient,
 		"tenant", "team", "zone",
 	}
 	values = []string{
@@ -73,9 +74,9 @@ var (
 )
 
 // drafts are the record variants of the client library.
-var drafts = []func(*metadata.Draft){
-	func(*metadata.Draft) {},
-	func(d *metadata.Draft) {
+var drafts = []func(*lockrecord.Draft){
+	func(*lockrecord.Draft) {},
+	func(d *lockrecord.Draft) {
 		d.Owner = ""
 		d.Hostname = ""
 		d.Purpose = ""
@@ -83,10 +84,10 @@ var drafts = []func(*metadata.Draft){
 		d.Client = ""
 		d.Backtrace = ""
 	},
-	func(d *metadata.Draft) {
+	func(d *lockrecord.Draft) {
 		d.Attributes = map[string]any{"tenant": 41, "ok": true, "team": "core", "ratio": 1.5}
 	},
-	func(d *metadata.Draft) { // nearly as large as it may be
+	func(d *lockrecord.Draft) { // nearly as large as it may be
 		d.Backtrace = strings.Repeat("main.main main.go:1\n", 1000)
 		d.Attributes = map[string]any{}
 		for i := range 45 {
@@ -136,10 +137,10 @@ func (p *player) things() []op {
 		return []op{removeAll(layout.Record(name))}
 	case 3, 4:
 		at := fmt.Sprintf("15536%05d", p.next(256)*300) + []string{"", "", "", ".5", ".250", " "}[p.next(6)]
-		ops := []op{put(layout.Field(name, metadata.FieldAlertAt), at),
-			put(layout.Field(name, metadata.FieldAutoUnlockAt), at)}
+		ops := []op{put(layout.Field(name, lockrecord.FieldAlertAt), at),
+			put(layout.Field(name, lockrecord.FieldAutoUnlockAt), at)}
 		if p.next(3) > 0 {
-			ops = append(ops, put(layout.Field(name, metadata.FieldAlive), at+" tenant 41"))
+			ops = append(ops, put(layout.Field(name, lockrecord.FieldAlive), at+" tenant 41"))
 		}
 		return ops
 	case 5, 6:
@@ -171,19 +172,19 @@ func (p *player) things() []op {
 // plain writes a record of plain keys, some of them unusual.
 func (p *player) plain(name, id string) []op {
 	ops := []op{
-		put(layout.Field(name, metadata.FieldUUID), id),
-		put(layout.Field(name, metadata.FieldAlertAt), "1553682600"),
-		put(layout.Field(name, metadata.FieldAutoUnlockAt), "1553682900.5"),
+		put(layout.Field(name, lockrecord.FieldUUID), id),
+		put(layout.Field(name, lockrecord.FieldAlertAt), "1553682600"),
+		put(layout.Field(name, lockrecord.FieldAutoUnlockAt), "1553682900.5"),
 	}
 	for _, field := range fields[3:] {
-		usual := map[string]string{metadata.FieldPID: "17", metadata.FieldLockedAt: "1553682500",
-			metadata.FieldAlive: "1553682550 a", metadata.FieldMetadata: `{"tenant":"41"}`}[field]
+		usual := map[string]string{lockrecord.FieldPID: "17", lockrecord.FieldLockedAt: "1553682500",
+			lockrecord.FieldAlive: "1553682550 a", lockrecord.FieldMetadata: `{"tenant":"41"}`}[field]
 		switch p.next(8) {
 		case 0:
 		case 1:
 			ops = append(ops, put(layout.Field(name, field), values[p.next(len(values))]))
 		default:
-			if field != metadata.FieldMetadata && field != metadata.FieldClient || p.next(8) == 0 {
+			if field != lockrecord.FieldMetadata && field != lockrecord.FieldClient || p.next(8) == 0 {
 				ops = append(ops, put(layout.Field(name, field), cmp.Or(usual, "x"+field)))
 			}
 		}
@@ -194,7 +195,7 @@ func (p *player) plain(name, id string) []op {
 // statement returns the operations of a good or bad witness on a lock.
 func (p *player) statement(name string) op {
 	id := uuid(1 + p.next(max(1, p.uuids)))
-	if current, ok := p.get(layout.Field(name, metadata.FieldUUID)); ok && p.next(4) > 0 {
+	if current, ok := p.get(layout.Field(name, lockrecord.FieldUUID)); ok && p.next(4) > 0 {
 		id = string(current.Value)
 	}
 	key := layout.Death(id)
@@ -205,7 +206,7 @@ func (p *player) statement(name string) op {
 		return remove(key)
 	}
 	token := int64(p.next(40))
-	if current, ok := p.get(layout.Field(name, metadata.FieldUUID)); ok && p.next(4) > 0 {
+	if current, ok := p.get(layout.Field(name, lockrecord.FieldUUID)); ok && p.next(4) > 0 {
 		token = current.CreateRevision
 	}
 	causes := []string{metadata.CauseProcessEnded, metadata.CausePodEnded, metadata.CausePodDeleted, "old age"}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -54,7 +55,7 @@ func TestLockWithTooManyKeysIsNotHealed(t *testing.T) {
 				w.do(c.do)
 				synctest.Wait()
 				compared(t, v, w)
-				if r := v.Lock("a"); len(r.Attributes) != metadata.MaxAttributes || r.Seen != first.Seen {
+				if r := v.Lock("a"); len(r.Attributes) != lockrecord.MaxAttributes || r.Seen != first.Seen {
 					t.Errorf("%s: %d attributes, %+v", c.what, len(r.Attributes), r.Seen)
 				}
 				exact := viewed(v, "a")
@@ -63,7 +64,7 @@ func TestLockWithTooManyKeysIsNotHealed(t *testing.T) {
 				}
 			}
 			w.setDeaf(true)
-			w.do(put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553699999"))
+			w.do(put(layout.Field("a", lockrecord.FieldAutoUnlockAt), "1553699999"))
 			w.setDeaf(false)
 			w.live(75 * time.Second)
 			if got := metadata.FormatTime(v.Lock("a").AutoUnlockAt); got != "1553699999" || v.Stats().Healed != 1 {

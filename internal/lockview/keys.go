@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // maxFields is how many keys of a lock are kept: all fields of the protocol and as many attributes as a record may
 // have.
-const maxFields = metadata.MaxAttributes + 32
+const maxFields = lockrecord.MaxAttributes + 32
 
 // keys are the keys of one lock, as far as they are read. They are kept so that a change of one key yields the same
 // record as reading all of them again.
@@ -25,7 +26,7 @@ type keys struct {
 
 // fieldOf returns what is kept of a key. The result does not refer to the key that was read.
 func fieldOf(name string, kv protocol.KV) metadata.Field {
-	return kv.Field(protocol.Key{ID: strings.Clone(name)}).Brief()
+	return lockrecord.Brief(kv.Field(protocol.Key{ID: strings.Clone(name)}))
 }
 
 func (k *keys) find(name string) (int, bool) {
@@ -40,7 +41,7 @@ func (k *keys) set(f metadata.Field, again bool) {
 	switch {
 	case ok:
 		k.fields[i] = f
-	case len(k.fields) >= maxFields && !metadata.IsReserved(f.Name):
+	case len(k.fields) >= maxFields && !lockrecord.IsReserved(f.Name):
 		if !again {
 			k.surplus++
 		}
@@ -87,7 +88,7 @@ func (k *keys) same(other *keys) bool {
 
 // record decodes the keys.
 func (k *keys) record(lock string) metadata.Record {
-	rec := metadata.DecodeRecord(lock, k.fields)
+	rec := lockrecord.DecodeRecord(lock, k.fields)
 	if k.surplus > 0 {
 		rec.Problems = append(rec.Problems, metadata.Problem{
 			Field: "record", Kind: metadata.ProblemTooLarge,

@@ -12,12 +12,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
@@ -64,7 +64,7 @@ func TestReadersSeeWholeRevisions(t *testing.T) {
 		})
 	}
 	for i := range 300 {
-		ours := func(d *metadata.Draft) { d.Owner = d.UUID }
+		ours := func(d *lockrecord.Draft) { d.Owner = d.UUID }
 		w.do(slices.Concat(lock(t, "left", uuid(i), ours), lock(t, "right", uuid(i), ours))...)
 		settle(t, v, w)
 		w.do(slices.Concat(alive("left", i), alive("right", i))...)

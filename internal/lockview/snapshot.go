@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -212,7 +213,7 @@ func (s *snapshot) heed(h *held) {
 	if len(s.stated.deaths)+len(s.stated.suspicions) == 0 {
 		return
 	}
-	h.Heed(s.stated.deaths[h.UUID], s.stated.suspicions[h.UUID])
+	lockrecord.AttachStatements(&h.Record, s.stated.deaths[h.UUID], s.stated.suspicions[h.UUID])
 }
 
 // restate attaches the current statements to a lock; ok reports whether they changed.
@@ -222,7 +223,7 @@ func (s *snapshot) restate(name string) (told step, ok bool) {
 		return step{}, false
 	}
 	after := &held{Record: before.Record, keys: before.keys}
-	after.Heed(s.stated.deaths[after.UUID], s.stated.suspicions[after.UUID])
+	lockrecord.AttachStatements(&after.Record, s.stated.deaths[after.UUID], s.stated.suspicions[after.UUID])
 	if after.Death == before.Death && after.Suspicion == before.Suspicion {
 		return step{}, false
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -16,7 +17,7 @@ import (
 // death returns a proof that the current holder of the lock has ended.
 func death(t *testing.T, w *world, lock string, change ...func(*metadata.Statement)) metadata.Statement {
 	t.Helper()
-	kv, held := w.get(layout.Field(lock, metadata.FieldUUID))
+	kv, held := w.get(layout.Field(lock, lockrecord.FieldUUID))
 	if !held {
 		t.Fatalf("%s is not held", lock)
 	}
@@ -37,8 +38,8 @@ func stated(st metadata.Statement) op { return put(layout.Death(st.UUID), protoc
 // alive returns the write of a holder's alive call.
 func alive(lock string, n int) []op {
 	at := fmt.Sprintf("15536%05d", 90_000+n)
-	return []op{put(layout.Field(lock, metadata.FieldAlertAt), at),
-		put(layout.Field(lock, metadata.FieldAutoUnlockAt), at), put(layout.Field(lock, metadata.FieldAlive), at)}
+	return []op{put(layout.Field(lock, lockrecord.FieldAlertAt), at),
+		put(layout.Field(lock, lockrecord.FieldAutoUnlockAt), at), put(layout.Field(lock, lockrecord.FieldAlive), at)}
 }
 
 // died collects what a view reports.

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -151,7 +152,7 @@ func TestLostEventsAreHealed(t *testing.T) {
 		synctest.Wait()
 		unchanged := viewed(v, "kept")
 		w.setDeaf(true)
-		w.do(removeAll(layout.Record("gone")), put(layout.Field("extended", metadata.FieldAlive), "1553682600"),
+		w.do(removeAll(layout.Record("gone")), put(layout.Field("extended", lockrecord.FieldAlive), "1553682600"),
 			remove(layout.Ticket("kept", "1")), stated(death(t, w, "dead")))
 		w.do(lock(t, "new", uuid(4))...)
 		w.do(remove(layout.Prefix()+"stray"), put(layout.Record("new")+"x/y", ""))
@@ -192,7 +193,7 @@ func TestHealingKeepsConcurrentChanges(t *testing.T) {
 				w.do(removeAll(layout.Record("a")), put(layout.Ticket("b", "1"), "{}"),
 					put(layout.Unlocker("u1"), "{}"), put(layout.Prefix()+"stray", ""))
 				w.do(lock(t, "c", uuid(3))...)
-				w.do(put(layout.Field("b", metadata.FieldAlive), "1553682600"))
+				w.do(put(layout.Field("b", lockrecord.FieldAlive), "1553682600"))
 				w.do(stated(death(t, w, "dead")), remove(layout.Death(uuid(5))))
 				time.Sleep(time.Minute)
 			}
@@ -247,8 +248,8 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 		backup := newWorld()
 		backup.do(lock(t, "a", uuid(1))...)
 		by := func(at string) []op {
-			return []op{put(layout.Field("a", metadata.FieldAlertAt), at),
-				put(layout.Field("a", metadata.FieldAutoUnlockAt), at)}
+			return []op{put(layout.Field("a", lockrecord.FieldAlertAt), at),
+				put(layout.Field("a", lockrecord.FieldAutoUnlockAt), at)}
 		}
 		old.do(by("1553683000")...)
 		for range 10 {
@@ -289,13 +290,13 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 
 func TestProblemsAreCountedOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.do(put(layout.Field("a", metadata.FieldUUID), uuid(1)), put(layout.Field("a", metadata.FieldAlertAt), "soon"),
-			put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553682600"))
+		w.do(put(layout.Field("a", lockrecord.FieldUUID), uuid(1)), put(layout.Field("a", lockrecord.FieldAlertAt), "soon"),
+			put(layout.Field("a", lockrecord.FieldAutoUnlockAt), "1553682600"))
 		v := run(t, w.source(), lockview.Options{})
 		synctest.Wait()
-		w.do(put(layout.Field("a", metadata.FieldAlive), "1553682600")) // the problem is the same
-		w.do(remove(layout.Field("a", metadata.FieldAutoUnlockAt)))
-		w.do(put(layout.Field("\x01", metadata.FieldUUID), uuid(2)))
+		w.do(put(layout.Field("a", lockrecord.FieldAlive), "1553682600")) // the problem is the same
+		w.do(remove(layout.Field("a", lockrecord.FieldAutoUnlockAt)))
+		w.do(put(layout.Field("\x01", lockrecord.FieldUUID), uuid(2)))
 		synctest.Wait()
 		s := v.Stats()
 		for reason, want := range map[metadata.ProblemKind]uint64{

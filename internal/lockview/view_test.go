@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -41,19 +42,19 @@ func TestEndedHolds(t *testing.T) {
 		history := func(name, uuid, how string) op {
 			r := &metadata.Record{Name: name, UUID: uuid}
 			return put(layout.History(uuid),
-				protocol.Marshal(metadata.NewEnding(r, how, "u1", "because", time.Unix(0, 0))))
+				protocol.Marshal(lockrecord.NewEnding(r, how, "u1", "because", time.Unix(0, 0))))
 		}
 		w.do(lock(t, "a", uuid(2))...)
 		w.do(lock(t, "b", uuid(3))...)
 		w.do(lock(t, "c", uuid(4))...)
-		w.do(put(layout.Field("nobody", metadata.FieldOwner), "x"))
+		w.do(put(layout.Field("nobody", lockrecord.FieldOwner), "x"))
 		w.do(removeAll(layout.Record("before")))
 		w.do(removeAll(layout.Record("a")), history("a", uuid(2), metadata.EndingAutoUnlocked))
 		w.do(removeAll(layout.Record("b")), history("c", uuid(4), metadata.EndingForced), removeAll(layout.Record("c")))
 		w.do(removeAll(layout.Record("nobody")))
 		w.do(lock(t, "d", uuid(5))...)
-		w.do(put(layout.Field("d", metadata.FieldAlive), "1553682600")) // no end
-		w.do(put(layout.Field("d", metadata.FieldUUID), uuid(6)))       // an end, though of a strange kind
+		w.do(put(layout.Field("d", lockrecord.FieldAlive), "1553682600")) // no end
+		w.do(put(layout.Field("d", lockrecord.FieldUUID), uuid(6)))       // an end, though of a strange kind
 		synctest.Wait()
 		want := []ending{{"before", uuid(1), ""}, {"a", uuid(2), "auto_unlocked"}, {"b", uuid(3), ""},
 			{"c", uuid(4), "forced"}, {"d", uuid(5), ""}}
@@ -89,7 +90,7 @@ func TestUnchangedSnapshotReusesItsSlices(t *testing.T) {
 			t.Error("nothing changed, but the locks are others")
 		}
 		copied := *locks[1]
-		w.do(put(layout.Field("b", metadata.FieldAlive), "1553682600 half done"), put(layout.Ticket("b", "1"), "{}"))
+		w.do(put(layout.Field("b", lockrecord.FieldAlive), "1553682600 half done"), put(layout.Ticket("b", "1"), "{}"))
 		synctest.Wait()
 		select {
 		case <-changed:
@@ -116,7 +117,7 @@ func TestSeenTimes(t *testing.T) {
 		seen := func(lock string) metadata.Seen { synctest.Wait(); return v.Lock(lock).Seen }
 		began := seen("kept")
 		time.Sleep(time.Minute)
-		w.do(put(layout.Field("extended", metadata.FieldAlive), "1553682600"))
+		w.do(put(layout.Field("extended", lockrecord.FieldAlive), "1553682600"))
 		if s := seen("extended"); s.First != began.First || s.Changed-s.First != time.Minute {
 			t.Errorf("after an extension: %+v, began %+v", s, began)
 		}
@@ -129,7 +130,7 @@ func TestSeenTimes(t *testing.T) {
 			t.Errorf("a list without changes moved %+v to %+v and %+v", began, s, seen("extended"))
 		}
 		w.setDeaf(true)
-		w.do(put(layout.Field("extended", metadata.FieldAlive), "1553682601"))
+		w.do(put(layout.Field("extended", lockrecord.FieldAlive), "1553682601"))
 		w.do(removeAll(layout.Record("replaced")))
 		w.do(lock(t, "replaced", uuid(4))...)
 		w.cut()
@@ -154,7 +155,7 @@ func TestWatchedWritesGetTheirArrivalTime(t *testing.T) {
 		v := run(t, w.source(), lockview.Options{})
 		seen := func(lock string) metadata.Seen { synctest.Wait(); return v.Lock(lock).Seen }
 		alive := func(lock string, at int) {
-			w.do(put(layout.Field(lock, metadata.FieldAlive), fmt.Sprint(1553682600+at)))
+			w.do(put(layout.Field(lock, lockrecord.FieldAlive), fmt.Sprint(1553682600+at)))
 		}
 		arrived := func(lock string, at, followed time.Duration) {
 			t.Helper()
@@ -172,7 +173,7 @@ func TestWatchedWritesGetTheirArrivalTime(t *testing.T) {
 
 		time.Sleep(time.Minute)
 		w.do(put(layout.Field("watched", "note"), "nothing of the holder's clock"))
-		w.do(put(layout.Field("watched", metadata.FieldAutoUnlockAt), "1653682600"))
+		w.do(put(layout.Field("watched", lockrecord.FieldAutoUnlockAt), "1653682600"))
 		arrived("watched", time.Minute, 0)
 
 		w.setDeaf(true)
@@ -284,8 +285,8 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 	big := strings.Repeat("x", 1<<20)
 	for i := range locks {
 		name := fmt.Sprint(i)
-		w.do(put(layout.Field(name, metadata.FieldUUID), uuid(i)), put(layout.Field(name, fields[i%len(fields)]), big))
-		w.do(put(layout.Field(name, metadata.FieldMetadata), `{"owner":"`+big+`","x":["`+big+`"],"`+big+`":1}`))
+		w.do(put(layout.Field(name, lockrecord.FieldUUID), uuid(i)), put(layout.Field(name, fields[i%len(fields)]), big))
+		w.do(put(layout.Field(name, lockrecord.FieldMetadata), `{"owner":"`+big+`","x":["`+big+`"],"`+big+`":1}`))
 		w.do(put(layout.Ticket(name, "1"), `{"owner":"`+big+`"}`),
 			put(layout.Unlocker(name), `{"mode":"`+big+`","held_back":["`+big+`"]}`))
 		w.do(put(layout.Prefix()+big+name, ""), put(layout.Record(name)+big, ""))
@@ -316,11 +317,11 @@ func TestPlainKeysAreKeptSmall(t *testing.T) {
 	at := func(seconds int) string { return fmt.Sprint(1_553_682_600 + seconds) }
 	for i := range locks {
 		key := func(field string) string { return layout.Field(fmt.Sprintf("tenant-%05d/nightly", i), field) }
-		w.do(put(key(metadata.FieldUUID), uuid(i)), put(key(metadata.FieldAlertAt), at(i)),
-			put(key(metadata.FieldAutoUnlockAt), at(i+300)), put(key(metadata.FieldOwner), "billing"),
-			put(key(metadata.FieldHostname), fmt.Sprint("billing-", i%50)), put(key(metadata.FieldPID), fmt.Sprint(i)),
-			put(key(metadata.FieldLockedAt), at(i-300)),
-			put(key(metadata.FieldBacktrace), strings.Repeat("main.main main.go:1\n", 50)))
+		w.do(put(key(lockrecord.FieldUUID), uuid(i)), put(key(lockrecord.FieldAlertAt), at(i)),
+			put(key(lockrecord.FieldAutoUnlockAt), at(i+300)), put(key(lockrecord.FieldOwner), "billing"),
+			put(key(lockrecord.FieldHostname), fmt.Sprint("billing-", i%50)), put(key(lockrecord.FieldPID), fmt.Sprint(i)),
+			put(key(lockrecord.FieldLockedAt), at(i-300)),
+			put(key(lockrecord.FieldBacktrace), strings.Repeat("main.main main.go:1\n", 50)))
 	}
 	before := heap()
 	v := run(t, w.source(), lockview.Options{})
@@ -348,20 +349,20 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	settle(t, v, w)
 	for range 2 {
 		r := v.Lock("a")
-		if r.UUID != uuid(1) || r.Owner != "billing" || len(r.Attributes) != metadata.MaxAttributes || r.Malformed() {
+		if r.UUID != uuid(1) || r.Owner != "billing" || len(r.Attributes) != lockrecord.MaxAttributes || r.Malformed() {
 			t.Fatalf("%+v", r)
 		}
 		large := func(p metadata.Problem) bool { return p.Field == "record" && p.Kind == metadata.ProblemTooLarge }
 		if !slices.ContainsFunc(r.Problems, large) {
 			t.Errorf("problems: %v", r.Problems)
 		}
-		w.do(put(layout.Field("a", metadata.FieldAlive), "1553682600"), put(layout.Field("a", "g"), "1"),
+		w.do(put(layout.Field("a", lockrecord.FieldAlive), "1553682600"), put(layout.Field("a", "g"), "1"),
 			remove(layout.Field("a", "f99_299")))
 		settle(t, v, w)
 	}
-	w.do(put(layout.Field("a", metadata.FieldAsked),
+	w.do(put(layout.Field("a", lockrecord.FieldAsked),
 		protocol.Marshal(metadata.FinishRequest{UUID: uuid(1), Token: v.Lock("a").Token, By: "ann"})),
-		put(layout.Field("a", metadata.FieldPodUID), "5e9a2a3c"))
+		put(layout.Field("a", lockrecord.FieldPodUID), "5e9a2a3c"))
 	settle(t, v, w)
 	if n := heap() - before; n > 512<<10 {
 		t.Errorf("%d bytes are kept", n)
@@ -384,7 +385,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 // The witness of one machine needs only a few locks.
 func TestFilteredViewKeepsNothingElse(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		ours := func(d *metadata.Draft) { d.Hostname = "ours" }
+		ours := func(d *lockrecord.Draft) { d.Hostname = "ours" }
 		w.do(lock(t, "a", uuid(1), ours)...)
 		w.do(lock(t, "b", uuid(2))...)
 		rest := []op{put(layout.Ticket("a", "1"), "{}"), put(layout.Unlocker("u"), "{}"), put(layout.Prefix()+"x", ""),

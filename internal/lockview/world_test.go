@@ -14,6 +14,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -229,7 +230,7 @@ func run(t testing.TB, src lockview.Source, o lockview.Options) *lockview.View {
 }
 
 // lock returns the ops with which the client library takes a lock.
-func lock(t testing.TB, name, uuid string, change ...func(*metadata.Draft)) []op {
+func lock(t testing.TB, name, uuid string, change ...func(*lockrecord.Draft)) []op {
 	t.Helper()
 	d := draft(uuid)
 	for _, c := range change {
@@ -280,7 +281,7 @@ func (w *world) truth() shown {
 			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Name: k.Lock, ID: k.ID,
 				Revision: kv.CreateRevision})
 		case k.Kind == protocol.KindUnlocker:
-			p, _ := protocol.Unmarshal[metadata.Presence](kv.Value)
+			p, _ := lockrecord.UnmarshalPresence(kv.Value)
 			p.ID = k.ID
 			s.Unlockers = append(s.Unlockers, p)
 		case k.Kind == protocol.KindDeath, k.Kind == protocol.KindSuspicion:
@@ -291,8 +292,8 @@ func (w *world) truth() shown {
 		}
 	}
 	for _, lock := range slices.Sorted(maps.Keys(fields)) {
-		d := metadata.Decode(lock, fields[lock], foreign[lock]...)
-		d.Heed(stated[protocol.Key{Kind: protocol.KindDeath, ID: d.UUID}],
+		d := lockrecord.Decode(lock, fields[lock], foreign[lock]...)
+		lockrecord.AttachStatements(&d.Record, stated[protocol.Key{Kind: protocol.KindDeath, ID: d.UUID}],
 			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: d.UUID}])
 		s.Locks = append(s.Locks, plainly(&d.Record))
 	}

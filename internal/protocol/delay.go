@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -13,13 +14,13 @@ import (
 // MarshalDelay encodes a lock delay as JSON, and shortens what holders wrote so that readers accept it.
 func MarshalDelay(d metadata.LockDelay) string {
 	value := Marshal(d)
-	for most := metadata.MaxTextBytes; len(value) > metadata.MaxDelayBytes && most > 0; most /= 2 {
+	for most := metadata.MaxTextBytes; len(value) > lockrecord.MaxDelayBytes && most > 0; most /= 2 {
 		for _, long := range []*string{&d.Owner, &d.Hostname, &d.Purpose, &d.By, &d.UUID} {
 			*long = text.Clip(*long, most)
 		}
 		value = Marshal(d)
 	}
-	if len(value) > metadata.MaxDelayBytes { // possible only with a name that new locks cannot have
+	if len(value) > lockrecord.MaxDelayBytes { // possible only with a name that new locks cannot have
 		d.Name = ""
 		value = Marshal(d)
 	}
@@ -30,7 +31,7 @@ func MarshalDelay(d metadata.LockDelay) string {
 // the same: only the existence of the key counts.
 func ReadDelay(lock string, kv KV) metadata.LockDelay {
 	d, err := metadata.LockDelay{}, error(nil)
-	if len(kv.Value) <= metadata.MaxDelayBytes {
+	if len(kv.Value) <= lockrecord.MaxDelayBytes {
 		d, err = Unmarshal[metadata.LockDelay](kv.Value)
 	}
 	if err != nil || d.Name != lock {
@@ -86,13 +87,13 @@ const SourceProgram = "program"
 
 // ForcedRemoval returns the removal of the hold that an operator saw, with the ending that tells its holder who did it
 // and why. delay is how long no client may take the lock afterwards, rounded up to whole seconds.
-func ForcedRemoval(r *metadata.Record, a Action, delay time.Duration) metadata.Removal {
+func ForcedRemoval(r *metadata.Record, a Action, delay time.Duration) lockrecord.Removal {
 	why := a.Reason
 	if a.Ticket != "" {
 		why += " (" + a.Ticket + ")"
 	}
-	return metadata.Removal{
-		Record: r, Ending: metadata.NewEnding(r, metadata.EndingForced, a.Actor, why, a.At.Time),
+	return lockrecord.Removal{
+		Record: r, Ending: lockrecord.NewEnding(r, metadata.EndingForced, a.Actor, why, a.At.Time),
 		Delay: (delay + time.Second - 1).Truncate(time.Second),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -59,7 +60,7 @@ func Unmarshal[T document](value []byte) (T, error) {
 // ReadStatement decodes a witness's statement about the hold with this uuid, which is the end of its key. It returns
 // nil if the statement is too long, cannot be read, or names another hold.
 func ReadStatement(uuid string, kv KV) *metadata.Statement {
-	if len(kv.Value) > metadata.MaxStatementBytes {
+	if len(kv.Value) > lockrecord.MaxStatementBytes {
 		return nil
 	}
 	s, err := Unmarshal[metadata.Statement](kv.Value)
@@ -73,7 +74,7 @@ func ReadStatement(uuid string, kv KV) *metadata.Statement {
 // RecordAssembler groups keys, which it gets in key order, into records, so that only one lock with its backtrace is in
 // memory at a time.
 type RecordAssembler struct {
-	// Each is called for every record, with the arguments of [metadata.Decode].
+	// Each is called for every record, with the arguments of [lockrecord.Decode].
 	Each func(lock string, fields []metadata.Field, foreign []string)
 
 	lock    string
@@ -116,7 +117,7 @@ func (l Layout) ParseMisplaced(key string) (place, field string, ok bool) {
 		return "", "", false
 	}
 	segment, field, ok := strings.Cut(rest, "/")
-	if !ok || !metadata.IsFieldName(field) || strings.HasPrefix(segment, ".") {
+	if !ok || !lockrecord.IsFieldName(field) || strings.HasPrefix(segment, ".") {
 		return "", "", false
 	}
 	if _, err := DecodeName(segment); err == nil {
@@ -147,7 +148,7 @@ func ReadPresence(id string, value []byte) *metadata.Presence {
 	if len(value) > MaxPresenceBytes {
 		return nil
 	}
-	p, err := Unmarshal[metadata.Presence](value)
+	p, err := lockrecord.UnmarshalPresence(value)
 	if err != nil || p.Now.IsZero() {
 		return nil
 	}

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestEndingCarriesTheRecord(t *testing.T) {
 	at := time.Unix(1_553_683_506, 0).UTC()
-	fields, err := metadata.Draft{
+	fields, err := lockrecord.Draft{
 		UUID:     "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
 		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		Client:   "go/1.0.0",
@@ -23,8 +24,8 @@ func TestEndingCarriesTheRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := metadata.Decode("billing/invoice", append(fields, metadata.Field{Name: "alive", Value: "1553682700 page 3"}))
-	text := protocol.Marshal(metadata.NewEnding(&d.Record, metadata.EndingAutoUnlocked, "eu-1", "its time is over", at))
+	d := lockrecord.Decode("billing/invoice", append(fields, metadata.Field{Name: "alive", Value: "1553682700 page 3"}))
+	text := protocol.Marshal(lockrecord.NewEnding(&d.Record, metadata.EndingAutoUnlocked, "eu-1", "its time is over", at))
 	got, err := protocol.Unmarshal[metadata.Ending]([]byte(text))
 	if err != nil || protocol.Marshal(got) != text {
 		t.Errorf("%s is read as %+v, %v", text, got, err)

@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -215,7 +216,7 @@ func (l Layout) Parse(key string) Key {
 	switch {
 	case err != nil:
 		return Key{Kind: KindForeign}
-	case !metadata.IsFieldName(id):
+	case !lockrecord.IsFieldName(id):
 		return Key{Kind: KindForeign, Lock: lock}
 	}
 	return Key{Kind: KindField, Lock: lock, ID: id}

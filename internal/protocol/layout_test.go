@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -60,13 +61,13 @@ func TestRangeOfSharesHasAllShares(t *testing.T) {
 	for _, lock := range []string{"a", "a/b", ".a", "a%", "a#b"} {
 		from, end := l.Shares(lock)
 		for _, number := range []int{1, 2, 9, 10, 99, 123456789} {
-			key := l.Field(metadata.ShareName(lock, number), metadata.FieldUUID)
+			key := l.Field(metadata.ShareName(lock, number), lockrecord.FieldUUID)
 			if key < from || key >= end {
 				t.Errorf("%s lies outside of [%s, %s)", key, from, end)
 			}
 		}
 		for _, other := range []string{lock, lock + "#", lock + "#x", lock + "#0", lock + "#b#1", lock + "1", "b#1"} {
-			if key := l.Field(other, metadata.FieldUUID); key >= from && key < end {
+			if key := l.Field(other, lockrecord.FieldUUID); key >= from && key < end {
 				t.Errorf("%s lies in [%s, %s)", key, from, end)
 			}
 		}
@@ -154,7 +155,7 @@ func FuzzEncodeName(f *testing.F) {
 		if strings.HasPrefix(l.Record(a), l.Record(b)) {
 			t.Errorf("the record of %q lies inside the record of %q", a, b)
 		}
-		if key := l.Field(a, metadata.FieldUUID); key >= l.Record(b) && key < protocol.End(l.Record(b)) {
+		if key := l.Field(a, lockrecord.FieldUUID); key >= l.Record(b) && key < protocol.End(l.Record(b)) {
 			t.Errorf("deleting the record of %q takes %q along", b, key)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -153,10 +154,10 @@ func readVectors(t *testing.T) vectors {
 
 func TestVectorsOfFields(t *testing.T) {
 	v := readVectors(t).Fields
-	for place, want := range map[metadata.Place][]string{
-		metadata.OwnKey: v.Keys, metadata.KeyOfOthers: v.KeysOfOthers, metadata.Member: v.Members,
+	for place, want := range map[lockrecord.Place][]string{
+		lockrecord.OwnKey: v.Keys, lockrecord.KeyOfOthers: v.KeysOfOthers, lockrecord.Member: v.Members,
 	} {
-		if diff := cmp.Diff(want, metadata.ReservedFields(place)); diff != "" {
+		if diff := cmp.Diff(want, lockrecord.ReservedFields(place)); diff != "" {
 			t.Errorf("fields (-vectors +table):\n%s", diff)
 		}
 	}
@@ -264,7 +265,7 @@ func build(l protocol.Layout, k protocol.Key) string {
 func TestVectorsOfRecords(t *testing.T) {
 	for _, c := range readVectors(t).Records {
 		t.Run(c.About, func(t *testing.T) {
-			got := metadata.Decode(c.Lock, c.Fields.fields(), c.Foreign...)
+			got := lockrecord.Decode(c.Lock, c.Fields.fields(), c.Foreign...)
 			want := c.Decoded
 			want.Owner, want.OwnerBytes = want.Owner+string(want.OwnerBytes), nil
 			if diff := cmp.Diff(want, flatten(got), validText); diff != "" {
@@ -286,15 +287,15 @@ func TestVectorsOfRecords(t *testing.T) {
 func TestVectorsOfStatements(t *testing.T) {
 	for _, c := range readVectors(t).Statements {
 		t.Run(c.About, func(t *testing.T) {
-			r := metadata.Decode(c.Lock, c.Fields.fields()).Record
+			r := lockrecord.Decode(c.Lock, c.Fields.fields()).Record
 			key := protocol.DefaultLayout().Parse(c.Key)
 			kv := protocol.KV{Value: []byte(c.Value), ModRevision: c.ModRevision}
 			statement := protocol.ReadStatement(key.ID, kv)
 			switch key.Kind {
 			case protocol.KindDeath:
-				r.Heed(statement, nil)
+				lockrecord.AttachStatements(&r, statement, nil)
 			case protocol.KindSuspicion:
-				r.Heed(nil, statement)
+				lockrecord.AttachStatements(&r, nil, statement)
 			default:
 				t.Fatalf("%s is the key of a %s", c.Key, key.Kind)
 			}
@@ -360,8 +361,8 @@ func testDocuments[T metadata.Ticket | metadata.Ending](t *testing.T, cases []do
 
 func TestVectorsOfNotes(t *testing.T) {
 	v := readVectors(t)
-	for field, cases := range map[string][]forHoldVector{metadata.FieldAsked: v.Requests,
-		metadata.FieldExtended: v.Extensions, metadata.FieldAcknowledged: v.Acknowledgements} {
+	for field, cases := range map[string][]forHoldVector{lockrecord.FieldAsked: v.Requests,
+		lockrecord.FieldExtended: v.Extensions, lockrecord.FieldAcknowledged: v.Acknowledgements} {
 		for _, c := range cases {
 			t.Run(field+": "+c.About, func(t *testing.T) { testForHold(t, field, c) })
 		}
@@ -370,19 +371,19 @@ func TestVectorsOfNotes(t *testing.T) {
 
 func testForHold(t *testing.T, field string, c forHoldVector) {
 	t.Helper()
-	r := metadata.Decode("a", []metadata.Field{
-		{Name: metadata.FieldUUID, Value: c.UUID, CreateRevision: c.Token, ModRevision: c.Token},
+	r := lockrecord.Decode("a", []metadata.Field{
+		{Name: lockrecord.FieldUUID, Value: c.UUID, CreateRevision: c.Token, ModRevision: c.Token},
 		{Name: field, Value: c.value(), CreateRevision: c.Token + 1, ModRevision: c.Token + 1},
 	})
 	switch {
 	case c.Decoded == nil && (r.FinishRequest != nil || r.MoreTime != nil || r.Acknowledgement != nil):
 		t.Errorf("%s is read as %+v, %+v, %+v", c.Value, r.FinishRequest, r.MoreTime, r.Acknowledgement)
 	case c.Decoded == nil:
-	case field == metadata.FieldAsked && r.FinishRequest != nil:
+	case field == lockrecord.FieldAsked && r.FinishRequest != nil:
 		same(t, c.Decoded, protocol.Marshal(*r.FinishRequest))
-	case field == metadata.FieldExtended && r.MoreTime != nil:
+	case field == lockrecord.FieldExtended && r.MoreTime != nil:
 		same(t, c.Decoded, protocol.Marshal(*r.MoreTime))
-	case field == metadata.FieldAcknowledged && r.Acknowledgement != nil:
+	case field == lockrecord.FieldAcknowledged && r.Acknowledgement != nil:
 		same(t, c.Decoded, protocol.Marshal(*r.Acknowledgement))
 	default:
 		t.Errorf("%s is ignored: %v", c.Value, r.Problems)

@@ -3,6 +3,7 @@ package protocol
 import (
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -63,17 +64,17 @@ func (v Verb) Info() VerbInfo {
 	case VerbAsk:
 		return VerbInfo{Right: "ask", ReasonField: "reason", MinReasonLength: minReasonLength,
 			checkHold: func(r *metadata.Record, _ Action) error { return CheckAsk(r) },
-			Mark:      Mark{Field: metadata.FieldAsked, Document: finishRequestDocument, Author: finishRequestAuthor}}
+			Mark:      Mark{Field: lockrecord.FieldAsked, Document: finishRequestDocument, Author: finishRequestAuthor}}
 	case VerbExtend:
 		return VerbInfo{Right: "extend", ReasonField: "reason", MinReasonLength: minReasonLength,
 			CheckDuration: CheckMoreTimeDuration,
 			checkHold:     func(r *metadata.Record, a Action) error { return CheckMoreTime(r, a.Length(), a.At.Time) },
-			Mark:          Mark{Field: metadata.FieldExtended, Document: moreTimeDocument, Author: moreTimeAuthor}}
+			Mark:          Mark{Field: lockrecord.FieldExtended, Document: moreTimeDocument, Author: moreTimeAuthor}}
 	case VerbAcknowledge:
 		return VerbInfo{Right: "acknowledge", ReasonField: "note", Undo: VerbWithdraw,
 			CheckDuration: CheckAcknowledgementDuration,
 			checkHold:     func(r *metadata.Record, _ Action) error { return CheckAcknowledge(r) },
-			Mark: Mark{Field: metadata.FieldAcknowledged, Leased: true, Document: acknowledgementDocument,
+			Mark: Mark{Field: lockrecord.FieldAcknowledged, Leased: true, Document: acknowledgementDocument,
 				Author: acknowledgementAuthor}}
 	case VerbWithdraw:
 		return VerbInfo{Right: "acknowledge", ReasonField: "note",

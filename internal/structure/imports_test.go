@@ -26,6 +26,7 @@ func importTable() []rule {
 	return []rule{
 		{"pkg/metadata", "", "the data model depends on the standard library only"},
 		{"pkg/staleness", "pkg/metadata", "staleness is a pure function of a record, a policy and a moment"},
+		{"internal/lockrecord", "pkg/metadata internal/text", "reading and writing records needs no connection"},
 		{"internal/text", "", "escaping does not depend on what the text is about"},
 		{"internal/dashboard/linktemplate", "", "a link depends on its template and its values only"},
 		{"internal/dashboard/stacktrace", "internal/dashboard/linktemplate",
@@ -34,10 +35,10 @@ func importTable() []rule {
 			"retries do not depend on what a request is for; the caller interprets the response"},
 		{"internal/witness/holderproc", "pkg/metadata", "the identity of a process does not depend on locks"},
 		{"pkg/mutex", `pkg/metadata internal/protocol internal/locktxn internal/locktxn/etcdretry
-			internal/witness/holderproc internal/text`,
+			internal/witness/holderproc internal/text internal/lockrecord`,
 			"the client library must not pull in our programs"},
 		{"pkg/jobs", `pkg/metadata pkg/mutex internal/protocol internal/locktxn internal/locktxn/etcdretry
-			internal/text`, "jobs are built on the client library and must not pull in our programs"},
+			internal/text internal/lockrecord`, "jobs are built on the client library and must not pull in our programs"},
 		{"pkg/inspect", "pkg/metadata internal/protocol internal/lockstore internal/text",
 			"inspect and our programs share one store"},
 		{"pkg/leader", "pkg/metadata pkg/mutex pkg/inspect",
@@ -47,9 +48,10 @@ func importTable() []rule {
 			"spans and metrics come from the client's hooks; users of this module get all that it imports"},
 		{"pkg/mutexlog", "pkg/mutex", "the log of the client comes from its hooks"},
 		{"pkg/locktest", `pkg/metadata pkg/mutex internal/protocol internal/lockstore internal/testkit/etcdtest
-			internal/testkit/etcdmemory`, "users' tests get an etcd in memory and its locks, and must not pull in our programs"},
+			internal/testkit/etcdmemory internal/lockrecord`,
+			"users' tests get an etcd in memory and its locks, and must not pull in our programs"},
 		{"pkg/fencing", "", "a fence runs next to the resource, where there is no etcd, only a token"},
-		{"pkg/sweeper", "pkg/metadata pkg/staleness internal/protocol internal/text",
+		{"pkg/sweeper", "pkg/metadata pkg/staleness internal/protocol internal/text internal/lockrecord",
 			"the sweeper gets the view and the store as functions, from cmd"},
 		{"web", "", "templates and assets are files"},
 		{"clients", "", "the clients in other languages are files"},
@@ -65,15 +67,17 @@ func importTable() []rule {
 			"a test etcd does not depend on locks, so that tests of every package can use it"},
 		{"internal/build", "", "the version comes from the tool chain"},
 		{"internal/daemon", "internal/build", "servers, probes and logs do not depend on locks"},
-		{"internal/protocol", "pkg/metadata internal/text",
+		{"internal/protocol", "pkg/metadata internal/text internal/lockrecord",
 			"the format of keys and documents needs no connection"},
-		{"internal/locktxn", "pkg/metadata internal/protocol", "transactions are data, independent of how they are sent"},
+		{"internal/locktxn", "pkg/metadata internal/protocol internal/lockrecord",
+			"transactions are data, independent of how they are sent"},
 		{"internal/lockstore", `pkg/metadata internal/protocol internal/locktxn internal/locktxn/etcdretry
-			internal/etcdconn/anymember`,
+			internal/etcdconn/anymember internal/lockrecord`,
 			"the store reads and writes locks, but does not judge them"},
-		{"internal/witness/host", "pkg/metadata internal/witness/holderproc internal/cgroup internal/text",
+		{"internal/witness/host", `pkg/metadata internal/witness/holderproc internal/cgroup internal/text
+			internal/lockrecord`,
 			"a witness reads the kernel, and gets access to etcd as functions"},
-		{"internal/lockview", "pkg/metadata pkg/staleness internal/protocol",
+		{"internal/lockview", "pkg/metadata pkg/staleness internal/protocol internal/lockrecord",
 			"the view gets access to etcd as functions"},
 		{"internal/diagnosis/deadlock", "pkg/metadata internal/text",
 			"finding deadlocks is a pure function of records and tickets"},
@@ -83,12 +87,12 @@ func importTable() []rule {
 			"finding inconsistent locks is a pure function, shared by page, CLI and metrics"},
 		{"internal/diagnosis/unclaimed", "pkg/metadata", "finding unclaimed locks is a pure function of observations"},
 		{"internal/diagnosis/verdict", `pkg/metadata pkg/staleness internal/diagnosis internal/diagnosis/deadlock
-			internal/diagnosis/fate internal/diagnosis/unclaimed internal/protocol internal/text`,
+			internal/diagnosis/fate internal/diagnosis/unclaimed internal/protocol internal/text internal/lockrecord`,
 			"the headline is a pure function, shared by page, CLI and API"},
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
 			"a diagnosis is a pure function, shared by page and CLI"},
 		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis/inconsistent
-			internal/diagnosis/unclaimed internal/protocol internal/text`,
+			internal/diagnosis/unclaimed internal/protocol internal/text internal/lockrecord`,
 			"samples are computed from the view, at each scrape"},
 		{"internal/witness/pod/podproof", "pkg/metadata",
 			"a proof of death is a pure function: a mistake would free the lock of a living holder"},
@@ -104,9 +108,9 @@ func importTable() []rule {
 			"texts for times take the current time as a parameter"},
 		{"internal/dashboard/etcdread", "", "waiting for etcd does not depend on what is read"},
 		{"internal/dashboard/history", `internal/dashboard/etcdread internal/locks internal/diagnosis/fate
-			internal/text internal/protocol pkg/metadata pkg/staleness`,
+			internal/text internal/protocol pkg/metadata pkg/staleness internal/lockrecord`,
 			"the history reads etcd through functions, and filters like the list of locks"},
-		{"internal/dashboard/intervals", "internal/text pkg/metadata",
+		{"internal/dashboard/intervals", "internal/text pkg/metadata internal/lockrecord",
 			"intervals depend on records and tickets, not on how they are shown"},
 		{"internal/dashboard/lanes", "internal/dashboard/intervals pkg/metadata",
 			"the position of a bar is a pure function of times"},
@@ -118,7 +122,7 @@ func importTable() []rule {
 		{"internal/dashboard/site", `internal/dashboard/access internal/dashboard/etcdread internal/dashboard/history
 			internal/dashboard/intervals internal/dashboard/lanes internal/locks internal/dashboard/phrase
 			internal/dashboard/setup internal/diagnosis/unclaimed internal/diagnosis/fate
-			internal/diagnosis/verdict internal/text internal/protocol pkg/metadata pkg/staleness`,
+			internal/diagnosis/verdict internal/text internal/protocol pkg/metadata pkg/staleness internal/lockrecord`,
 			"what all handlers share must not depend on any of them"},
 		{"internal/dashboard/backtraces", `internal/dashboard/etcdread internal/locks
 			internal/dashboard/stacktrace internal/protocol pkg/metadata`,
@@ -128,7 +132,7 @@ func importTable() []rule {
 			internal/locks internal/dashboard/phrase internal/dashboard/setup internal/dashboard/site
 			internal/diagnosis/deadlock internal/diagnosis internal/diagnosis/fate
 			internal/diagnosis/unclaimed internal/dashboard/stacktrace internal/text
-			internal/protocol pkg/metadata pkg/staleness internal/diagnosis/verdict`,
+			internal/protocol pkg/metadata pkg/staleness internal/diagnosis/verdict internal/lockrecord`,
 			"pages show what the packages below compute"},
 		{"internal/dashboard/api", `internal/dashboard/access internal/dashboard/history internal/dashboard/intervals
 			internal/locks internal/dashboard/pages internal/dashboard/phrase internal/dashboard/site
@@ -136,7 +140,7 @@ func importTable() []rule {
 			pkg/metadata`, "the API serves the data of the pages"},
 		{"internal/dashboard/actions", `internal/dashboard/access internal/dashboard/api internal/dashboard/backtraces
 			internal/dashboard/etcdread internal/locks internal/dashboard/pages internal/dashboard/phrase
-			internal/dashboard/setup internal/dashboard/site internal/text internal/protocol pkg/metadata`,
+			internal/dashboard/setup internal/dashboard/site internal/text internal/protocol pkg/metadata internal/lockrecord`,
 			"actions are performed by the store, in one transaction; their forms are pages"},
 		{"internal/dashboard", `internal/dashboard/access internal/dashboard/actions internal/dashboard/api
 			internal/dashboard/backtraces internal/dashboard/history internal/locks internal/dashboard/pages
@@ -151,7 +155,7 @@ func importTable() []rule {
 			internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore internal/lockview
 			internal/diagnosis internal/diagnosis/fate internal/diagnosis/inconsistent internal/diagnosis/deadlock
 			internal/diagnosis/unclaimed internal/diagnosis/verdict internal/witness/holderproc
-			internal/flags internal/text internal/build internal/cli/term internal/cli/childproc`,
+			internal/flags internal/text internal/build internal/cli/term internal/cli/childproc internal/lockrecord`,
 			"the CLI is neither a daemon nor a dashboard"},
 		{"cmd/unlocker", "*", ""},
 		{"cmd/mutexdash", "*", ""},
@@ -161,7 +165,7 @@ func importTable() []rule {
 		{"cmd/internal/unlocker", "*", ""},
 		{"cmd/internal/mutexdash", "*", ""},
 		{"cmd/internal/manuals", "*", ""},
-		{"cmd/mutexdev/demo", "clients pkg/mutex pkg/jobs pkg/mutexlog pkg/metadata internal/protocol",
+		{"cmd/mutexdev/demo", "clients pkg/mutex pkg/jobs pkg/mutexlog pkg/metadata internal/protocol internal/lockrecord",
 			"the demo services use the public API, and the format of keys that a script writes by hand"},
 	}
 }

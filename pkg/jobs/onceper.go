@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -137,7 +138,7 @@ func newOnce(locks *mutex.Client, name string, every time.Duration, fn func(cont
 var errNotPlain = errors.New("a job runs under a plain lock, not under one that several can hold")
 
 // isShared reports whether the lock is of a kind that several can hold.
-func isShared(d metadata.Draft) bool {
+func isShared(d lockrecord.Draft) bool {
 	switch d.Attributes[metadata.AttributeKind] {
 	case metadata.KindSemaphore, metadata.KindShared, metadata.KindExclusive:
 		return true

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -309,7 +310,7 @@ func (s *Tasks) pages(ctx context.Context, each func([]TaskStatus) (more bool)) 
 		}
 		running := map[string]bool{}
 		for _, kv := range r.Keys(1).Kvs {
-			if key := s.layout.Parse(string(kv.Key)); key.Kind == protocol.KindField && key.ID == metadata.FieldUUID {
+			if key := s.layout.Parse(string(kv.Key)); key.Kind == protocol.KindField && key.ID == lockrecord.FieldUUID {
 				running[key.Lock] = true
 			}
 		}
@@ -337,7 +338,7 @@ func (s *Tasks) one(task string, r etcdretry.Response) TaskStatus {
 
 // holder returns the record of the task's lock.
 func (s *Tasks) holder(task string, r etcdretry.Response) metadata.FullRecord {
-	return metadata.Decode(s.LockName(task), locktxn.Fields(s.layout, r.Keys(1)))
+	return lockrecord.Decode(s.LockName(task), locktxn.Fields(s.layout, r.Keys(1)))
 }
 
 // status reads a task. One that cannot be read gets a state that no transition leads out of.

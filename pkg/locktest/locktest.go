@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
@@ -180,7 +181,7 @@ func (s *Server) RemoveAbandoned(name, how string) {
 	r := s.removal(name, metadata.EndingAbandoned, how)
 	for _, kv := range s.get(s.layout.Death(r.Record.UUID)) {
 		death := protocol.ReadStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision})
-		r.Record.Heed(death, nil)
+		lockrecord.AttachStatements(r.Record, death, nil)
 	}
 	if !r.Record.ProvenDead() {
 		s.t.Fatalf("locktest: the death of the holder of %q is not proven: it called alive or got more time since",
@@ -242,17 +243,17 @@ func (s *Server) held(name string) metadata.FullRecord {
 	return doc
 }
 
-func (s *Server) removal(name, ended, why string) metadata.Removal {
+func (s *Server) removal(name, ended, why string) lockrecord.Removal {
 	s.t.Helper()
 	doc := s.held(name)
-	return metadata.Removal{Record: &doc.Record, Delay: doc.EffectiveLockDelay(0),
-		Ending: metadata.NewEnding(&doc.Record, ended, "locktest", why, time.Now())}
+	return lockrecord.Removal{Record: &doc.Record, Delay: doc.EffectiveLockDelay(0),
+		Ending: lockrecord.NewEnding(&doc.Record, ended, "locktest", why, time.Now())}
 }
 
 // remove removes a hold as an unlocker does.
-func (s *Server) remove(r metadata.Removal) {
+func (s *Server) remove(r lockrecord.Removal) {
 	s.t.Helper()
-	if err := errors.Join(s.store.AutoUnlock(context.Background(), []metadata.Removal{r})...); err != nil {
+	if err := errors.Join(s.store.AutoUnlock(context.Background(), []lockrecord.Removal{r})...); err != nil {
 		s.t.Fatalf("locktest: remove lock %q: %v", r.Record.Name, err)
 	}
 }

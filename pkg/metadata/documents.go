@@ -50,7 +50,7 @@ type Ending struct {
 
 // HistoryID identifies the hold in the history: its uuid or, if that is not a valid UUID, "hold-" and the token.
 func (r *Record) HistoryID() string {
-	if checkUUID(r.UUID) == nil {
+	if IsUUID(r.UUID) {
 		return r.UUID
 	}
 	return "hold-" + strconv.FormatInt(r.Token, 10)
@@ -60,29 +60,6 @@ func (r *Record) HistoryID() string {
 func (e *Ending) HistoryID() string {
 	r := Record{UUID: e.UUID, Token: e.Token}
 	return r.HistoryID()
-}
-
-// Released returns the ending of a hold that its holder released: yielded, if it was asked to finish.
-func Released(r *Record, at time.Time) Ending {
-	if r.FinishRequest == nil {
-		return NewEnding(r, EndingReleased, "", "", at)
-	}
-	return NewEnding(r, EndingYielded, "", "asked by "+r.FinishRequest.By+": "+r.FinishRequest.Reason, at)
-}
-
-// NewEnding returns the ending of the hold in r. by is an unlocker's id or an operator, why a sentence.
-func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
-	e := Ending{
-		Name: r.Name, UUID: r.UUID, Token: r.Token, Identity: r.Identity,
-		LockedAt: Time{r.LockedAt}, AlertAt: Time{r.AlertAt}, AutoUnlockAt: Time{r.AutoUnlockAt},
-		Attributes: r.Attributes,
-		EndedAt:    Time{at}, Cause: ended, By: by, Reason: why, FinishRequest: r.FinishRequest, MoreTime: r.MoreTime,
-		Acknowledgement: r.ValidAcknowledgement(at),
-	}
-	if r.Alive != nil {
-		e.AliveAt, e.Progress = Time{r.Alive.At}, r.Alive.Progress
-	}
-	return e
 }
 
 // SourceWaiter is the source of a request by a client that waits for the lock.
@@ -151,15 +128,6 @@ var ErrChanged = errors.New("the hold changed")
 // keys that it writes to learn which. A lock that such a request took is released in the background.
 var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not have been done")
 
-// Removal is a request to end a hold, with the ending to record.
-type Removal struct {
-	Record *Record
-	Ending Ending
-	// Delay is how long no client may take the lock afterwards, in whole seconds; see [Record.EffectiveLockDelay]. 0 = no
-	// delay.
-	Delay time.Duration
-}
-
 // MaxLockDelay is the longest lock delay. Readers shorten a longer one to it.
 const MaxLockDelay = time.Hour
 
@@ -206,44 +174,10 @@ func (r *Record) EffectiveLockDelay(standard time.Duration) time.Duration {
 	return max(r.LockDelay, 0)
 }
 
-// NewDelay returns the value of the delay key to write with a removal.
-func NewDelay(r Removal) LockDelay {
-	d := LockDelay{
-		Name: r.Record.Name, UUID: r.Record.UUID, Token: r.Record.Token, Owner: r.Record.Owner,
-		Hostname: r.Record.Hostname, Purpose: r.Record.Purpose, Cause: r.Ending.Cause, By: r.Ending.By,
-		At: r.Ending.EndedAt, Seconds: int64(wholeSeconds(r.Delay) / time.Second),
-	}
-	if s := ShareFromAttributes(r.Record.Name, r.Record.Attributes); s.Kind == KindSemaphore {
-		d.Permits = s.Permits
-	}
-	return d
-}
-
 // CheckLockDelay returns an error if the lock delay is out of range. [NoLockDelay] is not.
 func CheckLockDelay(d time.Duration) error {
 	if d != NoLockDelay && d < 0 || d > MaxLockDelay {
 		return fmt.Errorf("the lock delay is %v: it must be between 0 and %v", d, MaxLockDelay)
 	}
 	return nil
-}
-
-// delaySeconds returns the value of the lock_delay member.
-func delaySeconds(d time.Duration) int64 { return int64(wholeSeconds(max(d, 0)) / time.Second) }
-
-func wholeSeconds(d time.Duration) time.Duration { return (d + time.Second - 1).Truncate(time.Second) }
-
-// lockDelay reads the lock_delay member, a whole number of seconds.
-func (d *decoder) lockDelay(name, value string) time.Duration {
-	before := len(d.doc.Problems)
-	seconds := d.number(name, value)
-	switch most := int64(MaxLockDelay / time.Second); {
-	case len(d.doc.Problems) > before: // unreadable: as if the record had none
-		return 0
-	case seconds == 0:
-		return NoLockDelay
-	case seconds > most:
-		d.problem(name, ProblemTooLarge, fmt.Sprintf("%d seconds, only %d count", seconds, most))
-		return MaxLockDelay
-	}
-	return time.Duration(seconds) * time.Second
 }

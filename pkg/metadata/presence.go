@@ -2,7 +2,6 @@ package metadata
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -48,74 +47,11 @@ const (
 	AbandonedUnlock = "unlock" // removes it after the grace
 )
 
-// The most that an unlocker may exclude.
-const (
-	MaxExclusions     = 64
-	MaxExclusionBytes = MaxNameBytes
-)
-
-// CheckExclude checks the globs of locks that an unlocker never removes.
-func CheckExclude(globs []string) error {
-	if len(globs) > MaxExclusions {
-		return fmt.Errorf("%d globs are too many: at most %d are published to readers of the locks", len(globs),
-			MaxExclusions)
-	}
-	for _, glob := range globs {
-		switch {
-		case glob == "":
-			return errors.New("a glob is empty: give a glob of lock names, or leave it out")
-		case len(glob) > MaxExclusionBytes:
-			return fmt.Errorf("a glob has %d bytes, more than %d", len(glob), MaxExclusionBytes)
-		}
-	}
-	return nil
-}
-
-// UnmarshalJSON implements [json.Unmarshaler]. A RemovalPolicy that cannot be read becomes nil and does not fail the
-// rest: an unlocker of another version runs all the same.
-func (p *Presence) UnmarshalJSON(text []byte) error {
-	type plain Presence
-	read := struct {
-		plain
-		Sweep json.RawMessage `json:"sweep"`
-	}{}
-	if err := json.Unmarshal(text, &read); err != nil {
-		return err
-	}
-	*p = Presence(read.plain)
-	p.RemovalPolicy = readRemovalPolicy(read.Sweep)
-	return nil
-}
-
-// readRemovalPolicy returns nil unless all members are present and valid.
-func readRemovalPolicy(text []byte) *RemovalPolicy {
-	if len(text) == 0 {
-		return nil
-	}
-	s := RemovalPolicy{ClockSkew: missing, MinWarning: missing, DefaultAlertAfter: missing,
-		DefaultAutoUnlockAfter: missing, AbandonedGrace: missing, LockDelay: missing}
-	if json.Unmarshal(text, &s) != nil || s.Exclude == nil || CheckExclude(s.Exclude) != nil {
-		return nil
-	}
-	for _, d := range []Seconds{s.ClockSkew, s.MinWarning, s.DefaultAlertAfter, s.DefaultAutoUnlockAfter,
-		s.AbandonedGrace, s.LockDelay} {
-		if d == missing {
-			return nil
-		}
-	}
-	if s.Abandoned != AbandonedReport && s.Abandoned != AbandonedUnlock {
-		return nil
-	}
-	return &s
-}
-
 // Seconds is a duration that is written as a JSON number of seconds, from 0 to [MaxSeconds].
 type Seconds time.Duration
 
 // MaxSeconds is the longest duration, about 31 years; a longer one is written as MaxSeconds.
 const MaxSeconds = Seconds(1_000_000_000 * time.Second)
-
-const missing = Seconds(-1)
 
 // MarshalJSON implements [json.Marshaler].
 func (s Seconds) MarshalJSON() ([]byte, error) {

@@ -1,13 +1,12 @@
-// Package metadata reads and writes the lock record of protocol version 1.
+// Package metadata describes locks as etcd has them: records of holds, waiters, endings, lock delays, statements of
+// witnesses and presences of unlockers, in protocol version 1.
 //
-// A lock is held while its uuid key exists. Next to that key are the two deadlines, which the protocol acts on, and the
-// metadata document, which is for display. [Draft] builds the fields of a new record. [Decode] reads the fields back,
-// whichever client wrote them: what cannot be read becomes a [Problem] of the record, never an error, because a reader
-// that stops at a bad record hides all the others.
+// A [Record] describes one hold. Whatever cannot be read of it is listed in its Problems. Names, owners, purposes and
+// attributes are text that other programs wrote: escape them.
 //
 // [States] and [Endings] define the words for the state of a lock and for how a hold ended.
 //
-// The package is pure: no clock, no I/O, no etcd.
+// The package is pure: no clock, no I/O, no etcd. Packages mutex and inspect return its types.
 package metadata
 
 import (
@@ -24,20 +23,6 @@ const (
 	AttributeTraceID = "trace_id" // 32 digits
 	AttributeSpanID  = "span_id"  // 16 digits: of the span in which the lock was requested
 )
-
-// Limits of a record, in bytes.
-const (
-	MaxTextBytes      = 1 << 10  // any text but the backtrace
-	MaxBacktraceBytes = 16 << 10 // longer ones are cut, with a mark
-	MaxRecordBytes    = 64 << 10 // all keys and values together
-	MaxAttributes     = 64       // a count
-	MaxDocumentBytes  = 2 << 10  // a request, an extension or an acknowledgement
-	MaxStatementBytes = 4 << 10  // a statement; longer ones are not read
-	MaxDelayBytes     = 4 << 10  // a lock delay; longer ones are not read
-)
-
-// maxNumberBytes is the longest number that stays a number; longer ones become text.
-const maxNumberBytes = 64
 
 // Field is one key of a record, without the prefix that all keys of the record share.
 type Field struct {
@@ -97,10 +82,6 @@ type Record struct {
 func (r *Record) Malformed() bool {
 	return r.Misplaced || r.UUID == "" || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero()
 }
-
-// Leftover reports whether the field was written before this hold began and therefore says nothing about it. A
-// ModRevision of 0 means unknown.
-func (r *Record) Leftover(f Field) bool { return f.ModRevision > 0 && f.ModRevision < r.Token }
 
 // HasForeignKeys reports whether keys that fit no layout lie inside the record's range, so that deleting the range
 // would delete them, too.
@@ -177,8 +158,11 @@ type Problem struct {
 // String returns a text such as `alert_at: "soon" is not a time`.
 func (p Problem) String() string { return p.Field + ": " + p.Text }
 
-// MaxNameBytes is the length of the longest lock name.
-const MaxNameBytes = 256
+// Limits in bytes. A lock whose name is longer cannot be taken; longer texts are cut when a record is read.
+const (
+	MaxNameBytes = 256
+	MaxTextBytes = 1 << 10
+)
 
 // CheckName returns an error unless name is a lock name: 1 to 256 bytes of valid UTF-8 without control characters.
 func CheckName(name string) error {
@@ -195,15 +179,21 @@ func CheckName(name string) error {
 	return nil
 }
 
-// IsFieldName reports whether s can name a field or an attribute: it matches [a-z][a-z0-9_]{0,62}.
-func IsFieldName(s string) bool {
-	if s == "" || len(s) > 63 || s[0] < 'a' || s[0] > 'z' {
+// IsUUID reports whether s is a UUID in the protocol's form: 36 characters, with lower-case hexadecimal digits.
+func IsUUID(s string) bool {
+	if len(s) != 36 {
 		return false
 	}
 	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return false
+		switch c := s[i]; i {
+		case 8, 13, 18, 23:
+			if c != '-' {
+				return false
+			}
+		default:
+			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
 		}
 	}
 	return true

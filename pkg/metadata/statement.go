@@ -60,19 +60,6 @@ func (s *Statement) IsAbout(r *Record) bool {
 // IsProof reports whether the cause proves that the holder has ended.
 func (s *Statement) IsProof() bool { return slices.Contains(ProofCauses(), s.Cause) }
 
-// Heed sets the record's statements to those that are about its hold. It ignores a death whose cause does not prove it.
-// Nil means that there is no statement.
-func (r *Record) Heed(death, suspicion *Statement) {
-	r.Death = nil
-	if death != nil && death.IsAbout(r) && death.IsProof() {
-		r.Death = death
-	}
-	r.Suspicion = nil
-	if suspicion != nil && suspicion.IsAbout(r) {
-		r.Suspicion = suspicion
-	}
-}
-
 // ProvenDead reports whether the holder is proven to have ended, and its work with it.
 func (r *Record) ProvenDead() bool {
 	outlived := r.Process != nil && r.Process.Detached // the end of the process then proves nothing

@@ -114,9 +114,9 @@ func digits(s string) bool {
 
 // clip shortens text from outside for use in a sentence.
 func clip(s string) string {
-	const most = 40
-	if len(s) <= most {
+	const maxBytes = 40
+	if len(s) <= maxBytes {
 		return s
 	}
-	return cut(s, most) + "…"
+	return s[:maxBytes] + "…"
 }

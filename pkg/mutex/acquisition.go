@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -22,9 +23,9 @@ type acquisition struct {
 	caller context.Context // for hooks
 	lock   string
 	set    settings
-	draft  metadata.Draft // without the times
-	site   callSite       // of the call
-	outer  *Lock          // the innermost hold under which it is made
+	draft  lockrecord.Draft // without the times
+	site   callSite         // of the call
+	outer  *Lock            // the innermost hold under which it is made
 
 	// What etcd answered last.
 	seen    int64 // revision
@@ -255,7 +256,7 @@ func (a *acquisition) newHandle(p proposal, record string, token int64, autoUnlo
 // endKeys returns the keys whose deletion tells the first in the queue that a hold or a lock delay is over.
 func (a *acquisition) endKeys() []etcdretry.WatchTarget {
 	layout := a.c.layout
-	keys := []etcdretry.WatchTarget{etcdretry.DeletionsOf(layout.Field(a.lock, metadata.FieldUUID))}
+	keys := []etcdretry.WatchTarget{etcdretry.DeletionsOf(layout.Field(a.lock, lockrecord.FieldUUID))}
 	if !a.set.kind.shared() {
 		if a.holders.hasDelays() {
 			keys = append(keys, etcdretry.DeletionsOf(layout.Delay(a.lock)))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -170,7 +171,7 @@ func lastAlive(r *metadata.Record) time.Time {
 
 // remember stores the progress from the record, so that a heartbeat repeats it.
 func (l *Lock) remember(doc *metadata.FullRecord) {
-	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
+	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == lockrecord.FieldAlive })
 	if i >= 0 {
 		l.extension.lastAliveRevision = doc.Fields[i].ModRevision
 	}
@@ -178,7 +179,7 @@ func (l *Lock) remember(doc *metadata.FullRecord) {
 		l.extension.progress = doc.Alive.Progress
 	}
 	if doc.MoreTime != nil { // its deadlines are those that are adopted
-		revision := writtenAt(doc, metadata.FieldExtended)
+		revision := writtenAt(doc, lockrecord.FieldExtended)
 		l.messages = &messages{moreTime: doc.MoreTime, moreTimeRevision: revision, deliveredMoreTime: revision}
 	}
 	if l.extension.alertTarget.IsZero() {

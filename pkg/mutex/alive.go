@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -109,7 +110,7 @@ func (l *Lock) watchHold() {
 // endedBy reports whether one of the events ended the hold. Events older than the hold do not count: a watch on a slow
 // member begins in the past.
 func (l *Lock) endedBy(events []*clientv3.Event) bool {
-	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
+	key := l.c.layout.Field(l.held.Lock, lockrecord.FieldUUID)
 	for _, e := range events {
 		if string(e.Kv.Key) == key && e.Kv.ModRevision > l.held.Token &&
 			(e.Type == clientv3.EventTypeDelete || string(e.Kv.Value) != l.held.UUID) {
@@ -213,7 +214,7 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	at := l.clock()
 	autoUnlockAt := l.nextAutoUnlock(at, heartbeat)
 	alertAt, progress := l.planExtension(at, autoUnlockAt, heartbeat, progress)
-	alive := metadata.FormatAlive(at, progress)
+	alive := lockrecord.FormatAlive(at, progress)
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
 		txn = locktxn.Heartbeat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive,
@@ -284,7 +285,7 @@ func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 // catchUp takes over the progress that another process with the uuid, such as a child script, reported after this
 // handle last did, and reports whether there was any. What this extension wrote itself does not count.
 func (l *Lock) catchUp(now *metadata.FullRecord, alive string) bool {
-	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
+	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == lockrecord.FieldAlive })
 	if i < 0 {
 		l.extension.lastAliveRevision = 0
 		return false

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -165,25 +166,25 @@ func (o *Options) complete() error {
 func (c *Client) Options() Options { return c.opts }
 
 // draft settles the options of a call and makes a record from them, without times.
-func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, error) {
+func (c *Client) draft(name string, opts []Option) (settings, lockrecord.Draft, error) {
 	if c.isClosed() {
-		return settings{}, metadata.Draft{}, ErrClosed
+		return settings{}, lockrecord.Draft{}, ErrClosed
 	}
 	if err := metadata.CheckName(name); err != nil {
-		return settings{}, metadata.Draft{}, err
+		return settings{}, lockrecord.Draft{}, err
 	}
 	set, err := newSettings(name, c.opts.Owner, c.opts.Defaults, opts)
 	if err == nil {
 		err = set.kind.checkName(name)
 	}
 	if err != nil {
-		return settings{}, metadata.Draft{}, err
+		return settings{}, lockrecord.Draft{}, err
 	}
 	set.holder.Hostname = c.opts.Hostname
 	set.holder.PID = c.pid
 	process := *c.opts.Process
 	process.Detached = process.Detached || set.detached
-	return set, metadata.Draft{
+	return set, lockrecord.Draft{
 		UUID: uuid.NewString(), Identity: set.holder, Client: c.recordClient, Attributes: set.attributes,
 		Backtrace: c.traces.take(set.backtraceDepth), Process: process, LockDelay: set.lockDelay,
 	}, nil

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -28,7 +29,7 @@ func request(doc metadata.FullRecord, by, reason string) metadata.FinishRequest 
 func ask(t testing.TB, f *fake, record, by, reason string) {
 	t.Helper()
 	r := request(read(t, f.etcd, record), by, reason)
-	f.put(layout(t).Field(record, metadata.FieldAsked), protocol.Marshal(r))
+	f.put(layout(t).Field(record, lockrecord.FieldAsked), protocol.Marshal(r))
 }
 
 // isAsked reports whether the channel is closed after all goroutines have settled.
@@ -105,7 +106,7 @@ func TestRequestForAnotherHoldIsIgnored(t *testing.T) {
 	bubbles(t, map[string]func(*metadata.FinishRequest){
 		"another uuid":  func(r *metadata.FinishRequest) { r.UUID = foreignUUID },
 		"another token": func(r *metadata.FinishRequest) { r.Token++ },
-		"huge":          func(r *metadata.FinishRequest) { r.Reason = strings.Repeat("x", metadata.MaxDocumentBytes) },
+		"huge":          func(r *metadata.FinishRequest) { r.Reason = strings.Repeat("x", lockrecord.MaxDocumentBytes) },
 	}, func(t *testing.T, f *fake, locks *mutex.Client, change func(*metadata.FinishRequest)) {
 		l := take(t, locks, "a")
 		time.Sleep(time.Second)
@@ -316,7 +317,7 @@ func TestUrgentNeedsAReason(t *testing.T) {
 		l := take(t, locks, "a")
 		long := strings.Repeat("<", metadata.MaxTextBytes)
 		locks.Lock(within(t, 10*time.Second), "a", mutex.AskToFinish(long), mutex.Owner(long))
-		if r := l.FinishRequest(); r == nil || r.Reason == "" || len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes {
+		if r := l.FinishRequest(); r == nil || r.Reason == "" || len(protocol.Marshal(*r)) > lockrecord.MaxDocumentBytes {
 			t.Errorf("the request is %+v", r)
 		}
 	})

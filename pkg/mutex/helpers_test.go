@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -65,10 +66,10 @@ func refused(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *
 func endHold(t testing.TB, etcd *clientv3.Client, lock, ended, by, why string) {
 	t.Helper()
 	doc := read(t, etcd, lock)
-	removal := metadata.Removal{Record: &doc.Record, Delay: doc.EffectiveLockDelay(0),
-		Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now())}
+	removal := lockrecord.Removal{Record: &doc.Record, Delay: doc.EffectiveLockDelay(0),
+		Ending: lockrecord.NewEnding(&doc.Record, ended, by, why, time.Now())}
 	store := lockstore.New(etcd, layout(t))
-	proctest.Must(t, errors.Join(store.AutoUnlock(t.Context(), []metadata.Removal{removal})...))
+	proctest.Must(t, errors.Join(store.AutoUnlock(t.Context(), []lockrecord.Removal{removal})...))
 }
 
 type held interface {
@@ -145,7 +146,7 @@ func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.FullRecord 
 	l := layout(t)
 	r, err := etcd.Get(context.Background(), l.Record(lock), clientv3.WithPrefix())
 	proctest.Must(t, err)
-	return metadata.Decode(lock, locktxn.Fields(l, r))
+	return lockrecord.Decode(lock, locktxn.Fields(l, r))
 }
 
 // holds reports whether a transaction with these compares takes effect.

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -139,7 +140,7 @@ type holders struct {
 
 // readRecord decodes the record that operation op read.
 func readRecord(of protocol.Layout, lock string, a etcdretry.Response, op int) metadata.FullRecord {
-	return metadata.Decode(lock, locktxn.Fields(of, a.Keys(op)))
+	return lockrecord.Decode(lock, locktxn.Fields(of, a.Keys(op)))
 }
 
 // readHolders returns the holders of a lock of this kind from the first operations of an answer, see [locktxn.Claim].
@@ -173,7 +174,7 @@ func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int
 			n++
 		}
 		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
-			d := metadata.Decode(name, locktxn.Fields(of, &clientv3.GetResponse{Kvs: kvs[:n]}))
+			d := lockrecord.Decode(name, locktxn.Fields(of, &clientv3.GetResponse{Kvs: kvs[:n]}))
 			if d.Token != 0 {
 				shares[number] = d
 			}
@@ -217,7 +218,7 @@ func (h *holders) removeEnded(of protocol.Layout, lock, key string) {
 		if base, number, ok := metadata.ParseShare(k.Lock); ok && base == lock {
 			delete(h.delays, number)
 		}
-	case k.Kind != protocol.KindField || k.ID != metadata.FieldUUID:
+	case k.Kind != protocol.KindField || k.ID != lockrecord.FieldUUID:
 	case k.Lock == lock:
 		h.writer = metadata.FullRecord{}
 	default:

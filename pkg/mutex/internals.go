@@ -1,9 +1,9 @@
 package mutex
 
 import (
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Internals is for packages of this module that are built on locks, such as jobs and leader. It is no part of the API:
@@ -17,14 +17,14 @@ func (i internals) Retry() *etcdretry.Client { return i.c.retry }
 
 // Draft returns the record that the lock would have if it were taken now with these options. It checks the name and the
 // options, and sends no request.
-func (i internals) Draft(name string, opts ...Option) (metadata.Draft, error) {
+func (i internals) Draft(name string, opts ...Option) (lockrecord.Draft, error) {
 	set, d, err := i.c.draft(name, opts)
 	if err != nil {
-		return metadata.Draft{}, err
+		return lockrecord.Draft{}, err
 	}
 	set.stamp(&d, i.c.wall())
 	if _, err := d.Fields(); err != nil {
-		return metadata.Draft{}, err
+		return lockrecord.Draft{}, err
 	}
 	return d, nil
 }

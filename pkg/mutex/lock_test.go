@@ -12,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -305,9 +306,9 @@ func TestWaiterRecognizesItsOwnHold(t *testing.T) {
 		uuid, _ := value(t, f.etcd, l.Tail("a"))
 		hour := metadata.FormatTime(time.Now().Add(time.Hour))
 		f.delete(l.Record("a"))
-		f.do(clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
-			clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
-			clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour))
+		f.do(clientv3.OpPut(l.Field("a", lockrecord.FieldUUID), uuid),
+			clientv3.OpPut(l.Field("a", lockrecord.FieldAlertAt), hour),
+			clientv3.OpPut(l.Field("a", lockrecord.FieldAutoUnlockAt), hour))
 		f.deaf.Store(false)
 		select {
 		case hold := <-got:

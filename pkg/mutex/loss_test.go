@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -31,7 +32,7 @@ func TestHoldEndedByOthersIsALoss(t *testing.T) {
 			etcd.Delete(t.Context(), layout(t).Record("a"), clientv3.WithPrefix())
 		}, `its record is gone, and whoever removed it left no note`},
 		"etcdctl put over the uuid": {func(t *testing.T, etcd *clientv3.Client) {
-			etcdtest.Put(t, etcd, layout(t).Field("a", metadata.FieldUUID), foreignUUID)
+			etcdtest.Put(t, etcd, layout(t).Field("a", lockrecord.FieldUUID), foreignUUID)
 		}, `it is held by billing on host-1`},
 		"a note that says nothing": {removed("", "", ""), `its record is gone, and whoever removed it left no note`},
 		"a hostile note": {removed("\x00", "\x1b[2J\n", strings.Repeat("\u202e", 1000)),

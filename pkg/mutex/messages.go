@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -157,9 +158,9 @@ func (l *Lock) learnFrom(events []*clientv3.Event) (extended bool) {
 		}
 		name := strings.TrimPrefix(string(e.Kv.Key), record)
 		switch name {
-		case metadata.FieldExtended:
+		case lockrecord.FieldExtended:
 			extended = true
-		case metadata.FieldAsked, metadata.FieldAutoUnlockAt:
+		case lockrecord.FieldAsked, lockrecord.FieldAutoUnlockAt:
 		default:
 			continue
 		}
@@ -167,7 +168,7 @@ func (l *Lock) learnFrom(events []*clientv3.Event) (extended bool) {
 		fields = append(fields, metadata.Field{Name: name, Value: string(e.Kv.Value), ModRevision: e.Kv.ModRevision})
 	}
 	// This event alone follows each of the holder's own extensions.
-	if len(fields) == 1 && fields[0].Name == metadata.FieldAutoUnlockAt {
+	if len(fields) == 1 && fields[0].Name == lockrecord.FieldAutoUnlockAt {
 		l.deadlineIs(fields[0].Value)
 	} else if len(fields) > 0 {
 		l.learn(fields)
@@ -192,7 +193,7 @@ func (l *Lock) learn(fields []metadata.Field) {
 
 // decode reads some fields of the hold's record.
 func (l *Lock) decode(fields []metadata.Field) metadata.FullRecord {
-	return metadata.Decode(l.held.Lock, append(fields, metadata.Field{Name: metadata.FieldUUID, Value: l.held.UUID,
+	return lockrecord.Decode(l.held.Lock, append(fields, metadata.Field{Name: lockrecord.FieldUUID, Value: l.held.UUID,
 		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
 }
 
@@ -205,7 +206,7 @@ func (l *Lock) learnAll(doc *metadata.FullRecord) {
 		return
 	}
 	if doc.FinishRequest != nil {
-		l.takeFinishRequest(doc.FinishRequest, writtenAt(doc, metadata.FieldAsked))
+		l.takeFinishRequest(doc.FinishRequest, writtenAt(doc, lockrecord.FieldAsked))
 	}
 	by := l.takeMoreTime(doc)
 	l.postpone(doc.AutoUnlockAt, by)
@@ -241,7 +242,7 @@ func (l *Lock) takeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 		return nil
 	}
 	m := l.ensureMessages()
-	revision := writtenAt(doc, metadata.FieldExtended)
+	revision := writtenAt(doc, lockrecord.FieldExtended)
 	last := doc.DeadlineRevision == revision
 	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.moreTimeRevision {
 		m.moreTime = e
@@ -250,7 +251,7 @@ func (l *Lock) takeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 			l.extension.alertTarget = l.extension.alertTarget.Add(longer)
 		}
 	}
-	if revision == m.moreTimeRevision && writtenAt(doc, metadata.FieldAlertAt) == revision {
+	if revision == m.moreTimeRevision && writtenAt(doc, lockrecord.FieldAlertAt) == revision {
 		m.alertAt = protocol.Later(m.alertAt, doc.AlertAt)
 	}
 	if !last {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -130,7 +131,7 @@ func TestHolderDisputesItsDeathDuringGrantedTime(t *testing.T) {
 				alive(t, l, "at work")
 			}
 			now := read(t, f.etcd, "a")
-			now.Heed(&death, nil)
+			lockrecord.AttachStatements(&now.Record, &death, nil)
 			if !now.AutoUnlockAt.Equal(granted) || !now.Disputed() {
 				t.Errorf("disputed: %v, %+v, auto-unlock at %v", now.Disputed(), now.Alive, now.AutoUnlockAt)
 			}

@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -353,7 +354,7 @@ func (s *settings) checkReentrant() error {
 }
 
 // stamp writes the times of a hold that begins now into its record.
-func (s *settings) stamp(d *metadata.Draft, now time.Time) {
+func (s *settings) stamp(d *lockrecord.Draft, now time.Time) {
 	d.LockedAt = now
 	d.AutoUnlockAt = now.Add(s.autoUnlockAfter)
 	d.AlertAt = now.Add(min(s.alertAfter, s.autoUnlockAfter))

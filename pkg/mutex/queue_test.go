@@ -13,16 +13,16 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		c := q.locks()
-		foreign := layout(t).Field("a", metadata.FieldUUID)
+		foreign := layout(t).Field("a", lockrecord.FieldUUID)
 		q.put(foreign, "x")
 		w := q.wait(c)
 		if held := refused(t, q.locks(), "a"); held.Holder.UUID != "x" {

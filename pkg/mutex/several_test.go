@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -128,12 +129,12 @@ func TestGroupLosesOneLockBeforeALostAnswer(t *testing.T) {
 		var taken metadata.FullRecord
 		time.AfterFunc(time.Second, func() {
 			if taken = read(t, f.etcd, c.lock); c.forced {
-				f.put(layout(t).History(taken.UUID), protocol.Marshal(metadata.NewEnding(&taken.Record,
+				f.put(layout(t).History(taken.UUID), protocol.Marshal(lockrecord.NewEnding(&taken.Record,
 					metadata.EndingForced, "ann", "stuck", time.Now())))
 			}
 			f.delete(layout(t).Record(c.lock))
 			if c.another {
-				f.put(layout(t).Field(c.lock, metadata.FieldUUID), "another")
+				f.put(layout(t).Field(c.lock, lockrecord.FieldUUID), "another")
 			}
 		})
 		_, err := locks.TryLockAll(t.Context(), []string{"a", "b"})

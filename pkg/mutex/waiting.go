@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -218,7 +219,7 @@ func (u *holderAsker) askOne(ctx context.Context, d *metadata.FullRecord) bool {
 
 // shorten clips the texts of a request that its readers would refuse as too large.
 func shorten(r *metadata.FinishRequest) {
-	for limit := metadata.MaxTextBytes; len(protocol.Marshal(*r)) > metadata.MaxDocumentBytes; limit /= 2 {
+	for limit := metadata.MaxTextBytes; len(protocol.Marshal(*r)) > lockrecord.MaxDocumentBytes; limit /= 2 {
 		r.By = text.Clip(r.By, limit)
 		r.Reason = text.Clip(r.Reason, limit)
 	}

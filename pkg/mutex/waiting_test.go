@@ -16,10 +16,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -82,7 +82,7 @@ func queueUp(c *mutex.Client, waiters int, opts ...mutex.Option) (giveUp func(),
 // or take their turn.
 func TestPositionIsRightAfterOthersGiveUp(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.put(layout(t).Field("a", metadata.FieldUUID), "x")
+		f.put(layout(t).Field("a", lockrecord.FieldUUID), "x")
 		for i := range 60 {
 			f.put(layout(t).Ticket("a", ahead(i)), "{}")
 			f.put(layout(t).Tail("a"), ahead(i))
@@ -106,8 +106,8 @@ func TestPositionIsRightAfterOthersGiveUp(t *testing.T) {
 		for i := range 31 { // turns, as quick as nobody looks: the last of them holds the lock
 			gone(i)
 		}
-		f.delete(layout(t).Field("a", metadata.FieldUUID))
-		f.put(layout(t).Field("a", metadata.FieldUUID), ahead(31))
+		f.delete(layout(t).Field("a", lockrecord.FieldUUID))
+		f.put(layout(t).Field("a", lockrecord.FieldUUID), ahead(31))
 		is(28, 2*time.Second)
 		giveUp()
 	})

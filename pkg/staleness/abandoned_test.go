@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -11,13 +12,14 @@ import (
 // dead attaches a proof of the holder's death, first seen at that moment.
 func dead(seen time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) {
-		r.Heed(&metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
-			Revision: 9, Seen: seen}, nil)
+		lockrecord.AttachStatements(r, &metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token,
+			Cause: metadata.CauseProcessEnded, Revision: 9, Seen: seen}, nil)
 	}
 }
 
 func suspected(r *metadata.Record) {
-	r.Heed(nil, &metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CausePodDeleted})
+	lockrecord.AttachStatements(r, nil, &metadata.Statement{Name: r.Name, UUID: r.UUID, Token: r.Token,
+		Cause: metadata.CausePodDeleted})
 }
 
 // disputed is a holder that called alive after its death was stated.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	. "github.com/clustermutex/unlocker/pkg/staleness"
@@ -62,16 +63,16 @@ func (v vector) record() *metadata.Record {
 		fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: revision,
 			ModRevision: revision})
 	}
-	d := metadata.Decode(v.Lock, fields, v.Foreign...)
+	d := lockrecord.Decode(v.Lock, fields, v.Foreign...)
 	var st metadata.Statement
-	if v.Key == "" || len(v.Value) > metadata.MaxStatementBytes || json.Unmarshal([]byte(v.Value), &st) != nil {
+	if v.Key == "" || len(v.Value) > lockrecord.MaxStatementBytes || json.Unmarshal([]byte(v.Value), &st) != nil {
 		return &d.Record
 	}
 	st.Revision = v.ModRevision
 	if strings.Contains(v.Key, "/.deaths/") {
-		d.Heed(&st, nil)
+		lockrecord.AttachStatements(&d.Record, &st, nil)
 	} else {
-		d.Heed(nil, &st)
+		lockrecord.AttachStatements(&d.Record, nil, &st)
 	}
 	return &d.Record
 }

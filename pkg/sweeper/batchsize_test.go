@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
@@ -22,7 +22,7 @@ type commits struct {
 	most     int
 }
 
-func (c *commits) begin(removals []metadata.Removal) time.Duration {
+func (c *commits) begin(removals []lockrecord.Removal) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sizes = append(c.sizes, len(removals))
@@ -50,7 +50,7 @@ func (c *commits) flying() int {
 func observed(takes func(n int) time.Duration) (*commits, func(*node, *sweeper.Config)) {
 	o := &commits{takes: takes, sent: map[string][]time.Time{}}
 	return o, func(n *node, c *sweeper.Config) {
-		c.Remove = func(ctx context.Context, removals []metadata.Removal) []error {
+		c.Remove = func(ctx context.Context, removals []lockrecord.Removal) []error {
 			time.Sleep(o.begin(removals))
 			defer o.end()
 			return n.store.remove(ctx, removals)

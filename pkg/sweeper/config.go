@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -63,7 +64,7 @@ type Config struct {
 	Announce func(context.Context, metadata.Presence) (revision int64, raftTerm uint64, err error)
 	// Remove removes each hold if it is still the one in the record, in one commit. The errors are in the order of the
 	// removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, any other = unknown.
-	Remove func(context.Context, []metadata.Removal) []error
+	Remove func(context.Context, []lockrecord.Removal) []error
 
 	// Peers returns the other unlockers; optional. This one may be among them.
 	Peers func() []Peer
@@ -111,7 +112,7 @@ func (c *Config) check() error {
 	case (c.Queues == nil) != (c.RemoveTicket == nil):
 		return errors.New("the sweeper is not connected: Queues and RemoveTicket need each other")
 	}
-	if err := metadata.CheckExclude(c.Exclude); err != nil {
+	if err := lockrecord.CheckExclude(c.Exclude); err != nil {
 		return fmt.Errorf("the names to exclude: %w", err)
 	}
 	return c.Policy.Check()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -215,7 +216,7 @@ func TestFailuresDuringAScanAreRetriedSoon(t *testing.T) {
 			}
 			tries := map[string][]time.Time{}
 			s.join(t, func(n *node, c *sweeper.Config) {
-				c.Remove = func(ctx context.Context, removals []metadata.Removal) []error {
+				c.Remove = func(ctx context.Context, removals []lockrecord.Removal) []error {
 					time.Sleep(300 * time.Millisecond)
 					errs := n.store.remove(ctx, removals)
 					n.store.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -62,7 +63,7 @@ func TestRemovalOutcomes(t *testing.T) {
 		t.Run(c.name, simulated(func(t *testing.T, s *store) {
 			tries := 0
 			n := s.join(t, func(_ *node, cfg *sweeper.Config) {
-				cfg.Remove = func(context.Context, []metadata.Removal) []error { tries++; return c.answer }
+				cfg.Remove = func(context.Context, []lockrecord.Removal) []error { tries++; return c.answer }
 			})
 			s.take("a", time.Second, 2*time.Minute)
 			s.wait(2*time.Minute + skew + 9*time.Second)

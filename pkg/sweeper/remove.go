@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -163,7 +164,7 @@ func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.M
 // pendingCommit is a batch that was sent and whose outcome is not known yet.
 type pendingCommit struct {
 	batch    []dueLock
-	removals []metadata.Removal
+	removals []lockrecord.Removal
 	sent     time.Duration
 	done     chan commitResult
 }
@@ -182,17 +183,17 @@ func (s *Sweeper) maxPending() int {
 	return maxPendingCommits
 }
 
-// send commits one batch and finishes it even if ctx ends meanwhile. Until its outcome is known, its locks are not tried
-// again.
+// send commits one batch and finishes it even if ctx ends meanwhile. Until its outcome is known, its locks are not
+// tried again.
 func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Moment) {
-	p := pendingCommit{batch: batch, removals: make([]metadata.Removal, len(batch)), done: make(chan commitResult, 1)}
+	p := pendingCommit{batch: batch, removals: make([]lockrecord.Removal, len(batch)), done: make(chan commitResult, 1)}
 	for i, d := range batch {
 		ended := metadata.EndingAutoUnlocked
 		if d.proof {
 			ended = metadata.EndingAbandoned
 		}
-		ending := metadata.NewEnding(d.record, ended, s.cfg.ID, s.why(d.record, d.proof, now), now.Wall)
-		p.removals[i] = metadata.Removal{Record: d.record, Ending: ending}
+		ending := lockrecord.NewEnding(d.record, ended, s.cfg.ID, s.why(d.record, d.proof, now), now.Wall)
+		p.removals[i] = lockrecord.Removal{Record: d.record, Ending: ending}
 		if !d.proof {
 			p.removals[i].Delay = d.record.EffectiveLockDelay(s.cfg.Policy.LockDelay)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -187,7 +188,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 			Locks: func() iter.Seq[*metadata.Record] { return nil }, Lock: func(string) *metadata.Record { return nil },
 			Clock: func() time.Duration { return 0 }, Fresh: func() sweeper.Freshness { return sweeper.Freshness{} },
 			Announce: func(context.Context, metadata.Presence) (int64, uint64, error) { return 0, 0, nil },
-			Remove:   func(context.Context, []metadata.Removal) []error { return nil },
+			Remove:   func(context.Context, []lockrecord.Removal) []error { return nil },
 		}
 	}
 	if _, err := sweeper.New(fine()); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -135,7 +136,7 @@ func (s *store) state(name string) {
 			Detail: "OOMKilled", Reason: "the kubelet says so", Witness: metadata.WitnessKubernetes, By: "w-1",
 			EndedAt: metadata.Time{Time: time.Now().Add(-40 * time.Second)}, Revision: s.revision,
 		}
-		r.Heed(&st, nil)
+		lockrecord.AttachStatements(&r, &st, nil)
 		s.locks[name] = r
 	})
 	for _, n := range s.nodes {
@@ -147,7 +148,7 @@ func (s *store) state(name string) {
 
 func (s *store) release(name string) { s.set(func() { s.revision++; delete(s.locks, name) }) }
 
-func (s *store) remove(ctx context.Context, removals []metadata.Removal) []error {
+func (s *store) remove(ctx context.Context, removals []lockrecord.Removal) []error {
 	if s.onRemove != nil {
 		s.onRemove()
 	}
@@ -170,7 +171,7 @@ func (s *store) remove(ctx context.Context, removals []metadata.Removal) []error
 	return errs
 }
 
-func (s *store) removeOne(r metadata.Removal) error {
+func (s *store) removeOne(r lockrecord.Removal) error {
 	s.tries[r.Record.Name]++
 	now, held := s.locks[r.Record.Name]
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -93,9 +94,9 @@ func (w *world) crowd(locks int) {
 	}
 }
 
-func overdue(i int) metadata.Draft {
+func overdue(i int) lockrecord.Draft {
 	now := time.Now()
-	return metadata.Draft{
+	return lockrecord.Draft{
 		UUID: fmt.Sprintf("4be0643f-1d98-4573-b7cd-%012x", i),
 		Identity: metadata.Identity{Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("host-%03d", i%400),
 			Purpose: "nightly invoices"}, LockedAt: now.Add(-time.Hour),

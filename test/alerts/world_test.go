@@ -16,6 +16,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -79,7 +80,7 @@ func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 func (w *world) lock(name string, deadline int) {
 	w.Helper()
 	at := time.Now().Add(time.Duration(deadline) * time.Second)
-	_, err := w.client.Txn(w.Context()).Then(w.puts(name, metadata.Draft{
+	_, err := w.client.Txn(w.Context()).Then(w.puts(name, lockrecord.Draft{
 		UUID:     "00000000-0000-4000-8000-000000000001",
 		Identity: metadata.Identity{Owner: "billing", Hostname: "host-1", Purpose: "by hand"},
 		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
@@ -88,7 +89,7 @@ func (w *world) lock(name string, deadline int) {
 }
 
 // puts are what writes a record.
-func (w *world) puts(name string, d metadata.Draft) (ops []clientv3.Op) {
+func (w *world) puts(name string, d lockrecord.Draft) (ops []clientv3.Op) {
 	w.Helper()
 	fields, err := d.Fields()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
@@ -57,7 +57,7 @@ func TestFocusAndSelectionSurviveAHundredUpdates(t *testing.T) {
 	}
 	for i := range 100 {
 		was := ask[string](b, `document.getElementById("live").dataset.etag`)
-		s.put("a/changes", metadata.FieldAlive, metadata.FormatAlive(time.Now(), fmt.Sprintf("step %d", i)))
+		s.put("a/changes", lockrecord.FieldAlive, lockrecord.FormatAlive(time.Now(), fmt.Sprintf("step %d", i)))
 		b.until("an update", fmt.Sprintf(`(document.dispatchEvent(new KeyboardEvent("visibilitychange")),
 			document.getElementById("live").dataset.etag !== %q)`, was))
 	}

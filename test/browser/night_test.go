@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -19,9 +20,9 @@ func (s *stage) night() {
 	for _, l := range nightLocks {
 		s.hold(l)
 	}
-	s.put("reports/weekly", metadata.FieldUUID, "5f0a2c1e-8d3b-4f7e-9a61-0c2b4d6e8f10", metadata.FieldAlertAt, "soon",
-		metadata.FieldAutoUnlockAt, "2026-11-21 08:00", metadata.FieldHostname, "legacy-3", metadata.FieldOwner,
-		"reports", metadata.FieldPurpose, "weekly report, by a script")
+	s.put("reports/weekly", lockrecord.FieldUUID, "5f0a2c1e-8d3b-4f7e-9a61-0c2b4d6e8f10", lockrecord.FieldAlertAt, "soon",
+		lockrecord.FieldAutoUnlockAt, "2026-11-21 08:00", lockrecord.FieldHostname, "legacy-3", lockrecord.FieldOwner,
+		"reports", lockrecord.FieldPurpose, "weekly report, by a script")
 	s.wait("billing/invoice-run", "billing", "billing-7f9c5d-8kw4t", "invoices of tenant 41, second try",
 		9*time.Minute+12*time.Second)
 	s.wait("billing/invoice-run", "dunning", "dunning-6bd8f-tz9vk", "reminders need the invoices",
@@ -115,7 +116,7 @@ var nightLocks = []lock{
 	{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c5d-x2lqv", pid: "1",
 		purpose: "nightly invoices, tenant 41 of 212", trace: rubyTrace, held: 22*time.Minute + 8*time.Second,
 		alert: -14 * time.Minute, unlock: 102 * time.Second, alive: "tenant 41 of 212",
-		more: []string{"month", "2026-10", "ticket", "BILL-2207", metadata.FieldClient, "mutex-ruby/1.4.2"}},
+		more: []string{"month", "2026-10", "ticket", "BILL-2207", lockrecord.FieldClient, "mutex-ruby/1.4.2"}},
 	{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d8b-q7xzn", pid: "14",
 		purpose: "import of the supplier's price list", trace: pythonTrace,
 		held: 48 * time.Minute, alert: -3*time.Minute - 20*time.Second, unlock: 12*time.Minute + 30*time.Second,

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -96,7 +97,7 @@ func TestMovedDeadlineIsMarked(t *testing.T) {
 	s, b := four(t)
 	const deadline = `document.querySelector("tbody:nth-of-type(1) .hold > :last-child").textContent`
 	b.watch(deadline)
-	s.put("a", metadata.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(11*time.Hour)))
+	s.put("a", lockrecord.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(11*time.Hour)))
 	b.until("the word", `seen.some((s) => s.value.startsWith("extended"))`)
 	b.until("the new deadline", deadline+`.startsWith("11h")`)
 }
@@ -155,8 +156,8 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 		trace: goTrace})
 	b.open(s.url + "lock?name=a")
 	ask[bool](b, `(window.here = true, document.querySelector(".raw").closest("details").open = true)`)
-	s.put("a", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)), metadata.FieldAlive,
-		metadata.FormatAlive(time.Now(), "step 2"))
+	s.put("a", lockrecord.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)), lockrecord.FieldAlive,
+		lockrecord.FormatAlive(time.Now(), "step 2"))
 	b.until("the lock alerts", `document.querySelector(".lock-head").classList.contains("alerting")
 		&& document.querySelector(".progress").textContent.includes("step 2")`)
 	if !ask[bool](b, `window.here && document.querySelector(".raw").closest("details").open`) {

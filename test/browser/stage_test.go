@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -97,20 +98,20 @@ func (s *stage) hold(l lock) string {
 	id := uuid.NewString()
 	now := time.Now()
 	fields := append([]string{
-		metadata.FieldUUID, id, metadata.FieldOwner, l.owner, metadata.FieldHostname, l.host, metadata.FieldPurpose,
-		l.purpose, metadata.FieldBacktrace, l.trace, metadata.FieldLockedAt, metadata.FormatTime(now.Add(-l.held)),
+		lockrecord.FieldUUID, id, lockrecord.FieldOwner, l.owner, lockrecord.FieldHostname, l.host, lockrecord.FieldPurpose,
+		l.purpose, lockrecord.FieldBacktrace, l.trace, lockrecord.FieldLockedAt, metadata.FormatTime(now.Add(-l.held)),
 	}, l.more...)
 	if l.host != "" {
-		fields = append(fields, metadata.FieldPID, cmp.Or(l.pid, "17"))
+		fields = append(fields, lockrecord.FieldPID, cmp.Or(l.pid, "17"))
 	}
 	if l.alert != 0 {
-		fields = append(fields, metadata.FieldAlertAt, metadata.FormatTime(now.Add(l.alert)))
+		fields = append(fields, lockrecord.FieldAlertAt, metadata.FormatTime(now.Add(l.alert)))
 	}
 	if l.unlock != 0 {
-		fields = append(fields, metadata.FieldAutoUnlockAt, metadata.FormatTime(now.Add(l.unlock)))
+		fields = append(fields, lockrecord.FieldAutoUnlockAt, metadata.FormatTime(now.Add(l.unlock)))
 	}
 	if l.alive != "" {
-		fields = append(fields, metadata.FieldAlive, metadata.FormatAlive(now.Add(-40*time.Second), l.alive))
+		fields = append(fields, lockrecord.FieldAlive, lockrecord.FormatAlive(now.Add(-40*time.Second), l.alive))
 	}
 	s.put(l.name, fields...)
 	return id
@@ -125,7 +126,7 @@ func (s *stage) takes(name string, alert time.Duration) {
 // alerts makes a hold alerting for a minute.
 func (s *stage) alerts(name string) {
 	s.t.Helper()
-	s.put(name, metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
+	s.put(name, lockrecord.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
 }
 
 // put writes fields of a lock in one transaction. Empty values are omitted.

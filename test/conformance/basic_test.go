@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
@@ -232,7 +233,7 @@ func heartbeat(t *testing.T, s *scene, c *client) {
 	etcdtest.Eventually(t, "a heartbeat", func() bool { return s.record(l.name).Alive != nil })
 	const beside = "4 of 9, says a process beside it"
 	alive := metadata.FormatTime(time.Now()) + " " + beside
-	s.put(s.layout.Field(l.name, metadata.FieldAlive), alive)
+	s.put(s.layout.Field(l.name, lockrecord.FieldAlive), alive)
 	end := first.AutoUnlockAt.Add(12 * time.Second)
 	time.Sleep(time.Until(end))
 	l.lostNothing()

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -134,7 +135,7 @@ func seesAll(t *testing.T, addr string, names []string) {
 func badInput(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	many := map[string]any{}
-	for i := range metadata.MaxAttributes + 1 {
+	for i := range lockrecord.MaxAttributes + 1 {
 		many[fmt.Sprintf("a%d", i)] = i
 	}
 	for about, change := range map[string]request{
@@ -165,7 +166,7 @@ func badInput(t *testing.T, s *scene, c *client) {
 // wide returns attributes that are allowed individually.
 func wide() map[string]any {
 	all := map[string]any{}
-	for i := range metadata.MaxAttributes {
+	for i := range lockrecord.MaxAttributes {
 		all[fmt.Sprintf("a%d", i)] = strings.Repeat("é", metadata.MaxTextBytes/2)
 	}
 	return all

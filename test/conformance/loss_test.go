@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -103,7 +104,7 @@ func (s *scene) write(name string, fields []metadata.Field) (token int64) {
 // somebody returns the record of another holder.
 func (s *scene) somebody(uuid string) []metadata.Field {
 	now := time.Now()
-	fields, err := metadata.Draft{UUID: uuid,
+	fields, err := lockrecord.Draft{UUID: uuid,
 		Identity: metadata.Identity{Owner: "somebody", Hostname: "elsewhere", PID: 1}, LockedAt: now,
 		AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(time.Hour)}.Fields()
 	proctest.Must(s.t, err)
@@ -172,7 +173,7 @@ func askedToFinish(t *testing.T, s *scene, c *client) {
 func neverBack(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("more time", want{try: true})
 	later := metadata.FormatTime(time.Now().Add(time.Hour))
-	s.put(s.layout.Field(l.name, metadata.FieldAutoUnlockAt), later)
+	s.put(s.layout.Field(l.name, lockrecord.FieldAutoUnlockAt), later)
 	l.mustAlive("on")
 	if got := metadata.FormatTime(s.record(l.name).AutoUnlockAt); got != later {
 		t.Errorf("auto_unlock_at is %s, was %s", got, later)

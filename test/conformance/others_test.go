@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -106,8 +107,8 @@ type vectorField struct {
 func brokenKeys(t *testing.T, uuid string, token int64) map[string][]string {
 	v := readProtocol[vectors](t, "vectors.json")
 	all := map[string][]string{}
-	for field, cases := range map[string][]vectorDocument{metadata.FieldAsked: v.Requests,
-		metadata.FieldExtended: v.Extensions, metadata.FieldAcknowledged: v.Acknowledgements} {
+	for field, cases := range map[string][]vectorDocument{lockrecord.FieldAsked: v.Requests,
+		lockrecord.FieldExtended: v.Extensions, lockrecord.FieldAcknowledged: v.Acknowledgements} {
 		for _, one := range cases {
 			meant := strings.NewReplacer(one.UUID, uuid, `"token":7,`, fmt.Sprintf(`"token":%d,`, token))
 			all[field] = append(all[field], meant.Replace(one.value()))
@@ -117,7 +118,7 @@ func brokenKeys(t *testing.T, uuid string, token int64) map[string][]string {
 		var fields []vectorField
 		proctest.Must(t, json.Unmarshal(r.Fields, &fields))
 		for _, f := range fields {
-			if f.Name != metadata.FieldUUID && len(r.Problems) > 0 && f.ModRevision == 0 {
+			if f.Name != lockrecord.FieldUUID && len(r.Problems) > 0 && f.ModRevision == 0 {
 				all[f.Name] = append(all[f.Name], f.Value+string(f.Bytes))
 			}
 		}
@@ -148,7 +149,7 @@ func brokenKeysOfHold(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	const life = 6.0
 	forced := d.acquire("broken, forced", want{try: true, alert: 600, unlock: 900})
-	s.breaks(forced, map[string]string{metadata.FieldAutoUnlockAt: late, metadata.FieldAlertAt: late})
+	s.breaks(forced, map[string]string{lockrecord.FieldAutoUnlockAt: late, lockrecord.FieldAlertAt: late})
 	ends := d.acquire("broken, ends", want{try: true, alert: life / 2, unlock: life})
 	s.breaks(ends, nil)
 	if c.claims("heartbeat") {
@@ -166,9 +167,9 @@ func brokenKeysOfHold(t *testing.T, s *scene, c *client) {
 func (s *scene) beatsOn(d *driver, life float64) {
 	l := d.acquire("broken, beats", want{try: true, alert: life / 2, unlock: life, heartbeat: true})
 	extension := fmt.Sprintf(`{"uuid":%q,"token":%d,"by":"ann","source":"cli","seconds":1800}`, l.uuid, l.token)
-	s.breaks(l, map[string]string{metadata.FieldExtended: extension, metadata.FieldAlertAt: late,
-		metadata.FieldAutoUnlockAt: late, metadata.FieldAlive: "1553682600 \xff page"})
-	key := s.layout.Field(l.name, metadata.FieldAlive)
+	s.breaks(l, map[string]string{lockrecord.FieldExtended: extension, lockrecord.FieldAlertAt: late,
+		lockrecord.FieldAutoUnlockAt: late, lockrecord.FieldAlive: "1553682600 \xff page"})
+	key := s.layout.Field(l.name, lockrecord.FieldAlive)
 	before := s.get(key)[0].ModRevision
 	for range 2 {
 		eventually(s.t, "a heartbeat", func() error {
@@ -242,7 +243,7 @@ func textsOfOthers(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("texts", want{try: true})
 	const by, why = `\u001b[31mann\u202e\u200b`, `now\nor\u0007 never \ud800\u2028!`
 	if c.claims("asked") {
-		s.put(s.layout.Field(l.name, metadata.FieldAsked),
+		s.put(s.layout.Field(l.name, lockrecord.FieldAsked),
 			fmt.Sprintf(`{"uuid":%q,"token":%d,"by":"%s","reason":"%s"}`, l.uuid, l.token, by, why))
 		e := l.event("asked")
 		e.isHarmless(t, e.By, e.Reason)

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -118,7 +119,7 @@ func (s *scene) record(name string) metadata.FullRecord {
 			s.t.Errorf("%s has a lease: a held lock has none", kv.Key)
 		}
 	}
-	return metadata.Decode(name, fields)
+	return lockrecord.Decode(name, fields)
 }
 
 // recordOf is the record of a hold, which is sound, and says what the driver said.

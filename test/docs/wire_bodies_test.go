@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -253,7 +254,7 @@ func place(l protocol.Layout, lock string, ours locktxn.Txn) []clientv3.Op {
 	delay := ours.Then[1]
 	own := ours.Then[2]
 	tail := ours.Then[3]
-	return []clientv3.Op{own, clientv3.OpGet(l.Field(lock, metadata.FieldUUID)), tail, delay}
+	return []clientv3.Op{own, clientv3.OpGet(l.Field(lock, lockrecord.FieldUUID)), tail, delay}
 }
 
 // joins is what the Go client does in the else branch of its try.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -76,7 +77,7 @@ func (w *world) lockedBy(t *testing.T, lock string, process metadata.Process) *h
 func (w *world) lock(t *testing.T, lock string, process metadata.Process) *hold {
 	t.Helper()
 	h := &hold{w, lock, uuid.NewString()}
-	fields, err := metadata.Draft{
+	fields, err := lockrecord.Draft{
 		UUID: h.uuid, Identity: metadata.Identity{Owner: "billing", Hostname: "host", PID: 1}, Process: process,
 		LockedAt: time.Now().Add(-ago), AlertAt: time.Now().Add(time.Hour), AutoUnlockAt: time.Now().Add(2 * time.Hour),
 	}.Fields()

@@ -6,7 +6,7 @@ var clientSuites = []suite{
 	{"internal/locktxn", []fault{
 		// What the protocol's transactions read and write. Compares are left out by test/robustness.
 		{"txn-proof", `r.Record.Death != nil`, `false`, "TestRemoveAbandoned"},
-		{"txn-ending-large", `len(r.ending) > metadata.MaxRecordBytes`, `false`, "TestEndingIsNeverTooLarge"},
+		{"txn-ending-large", `len(r.ending) > lockrecord.MaxRecordBytes`, `false`, "TestEndingIsNeverTooLarge"},
 		{"txn-ticket-left", `metadata.IsUUID(r.Record.UUID)`, `false`, "TestRemovalDeletesTheHoldersTicket"},
 		{"txn-foreign", `!r.Record.HasForeignKeys()`, `true`, "TestRemovalSparesForeignKeys"},
 		{"txn-nobody", `if «r.Record.Token != 0» {`, `true`, "TestRemovalOfARecordWithoutAHolder"},

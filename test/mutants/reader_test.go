@@ -4,15 +4,15 @@ const neverLeft = "TestInconsistenciesAreFound"
 
 // readerSuites are what people and other programs are told, and the programs themselves.
 var readerSuites = []suite{
-	{"internal/protocol pkg/metadata", []fault{
+	{"internal/protocol pkg/metadata internal/lockrecord", []fault{
 		// Keys and values that other clients wrote.
-		{"doc-statement-large", `len(kv.Value) > metadata.MaxStatementBytes`, `false`, "TestVectorsOfStatements"},
+		{"doc-statement-large", `len(kv.Value) > lockrecord.MaxStatementBytes`, `false`, "TestVectorsOfStatements"},
 		{"doc-statement-key", `s.UUID != uuid`, `false`, "TestStatementForAnotherHoldThanItsKeyIsIgnored"},
 		{"doc-delay-lock", `d.Name != lock`, `false`, "TestVectorsOfDelays"},
 		{"doc-presence-large", `len(value) > MaxPresenceBytes`, `false`, "TestPresenceIsReadAsFarAsPossible"},
 		{"doc-presence-rules", `min(len(p.HeldBack), maxHeldBack)`, `len(p.HeldBack)`,
 			"TestPresenceIsReadAsFarAsPossible"},
-		{"key-field", `!metadata.IsFieldName(id)`, `false`, "TestVectorsOfKeys"},
+		{"key-field", `!lockrecord.IsFieldName(id)`, `false`, "TestVectorsOfKeys"},
 		{"key-area", "if «strings.HasPrefix(segment, \".\")» {", `false`, "TestVectorsOfKeys"},
 		{"key-tail", `ticket == tailName`, `false`, "TestVectorsOfKeys"},
 		{"key-prefix", `strings.ContainsFunc(prefix, unicode.IsControl)`, `false`, "TestNewLayout"},
@@ -23,7 +23,7 @@ var readerSuites = []suite{
 		{"name-long", `len(name) > MaxNameBytes`, `false`, "TestVectorsOfNames"},
 		{"instant-fraction", `len(fraction) > 9`, `false`, "TestVectorsOfTimes"},
 		{"instant-digits", `len(whole) != secondDigits`, `false`, "TestVectorsOfTimes"},
-		{"delay-most", `case «seconds > most»:`, `false`, "TestVectorsOfRecords"},
+		{"delay-most", `case «seconds > limit»:`, `false`, "TestVectorsOfRecords"},
 		{"record-leftover", `f.ModRevision < r.Token`, `false`, "TestVectorsOfRecords"},
 		{"record-document", `size > MaxDocumentBytes`, `false`, "TestVectorsOfNotes"},
 		{"record-metadata", "«size > MaxRecordBytes» {\n\t\td.problem(FieldMetadata", `false`, "TestVectorsOfRecords"},

@@ -81,7 +81,7 @@ var unlockerSuites = []suite{
 			"TestBatchesDoNotShrinkIfEveryWriteIsSlow"},
 		{"alerts-flood", `case «started <= maxAlertLines»:`, `true`, "TestAlertFloodIsCountedNotLogged"},
 	}},
-	{"pkg/metadata", []fault{
+	{"internal/lockrecord pkg/metadata", []fault{
 		// Which statements count, and what a record may be.
 		{"proof-lock", `s.Name == r.Name`, `true`, "TestOnlyStatementsAboutTheHoldCount"},
 		{"proof-uuid", `s.UUID == r.UUID`, `true`, "TestOnlyStatementsAboutTheHoldCount"},
@@ -97,6 +97,8 @@ var unlockerSuites = []suite{
 		{"record-attributes", `d.attributes > MaxAttributes`, `false`, "TestDecodeIsBounded"},
 		{"record-foreign", `i == maxForeign`, `false`, "TestDecodeIsBounded"},
 		{"record-unread", `case «c < ' '»:`, `false`, "TestControlCharactersAreFoundInUnreadBacktraces"},
+	}},
+	{"pkg/metadata", []fault{
 		{"share-number", `len(name)-i-1 > maxShareDigits`, `false`, "TestNamesOfShares"},
 		{"share-negative", "err != nil || «n < 0» {\n\t\treturn", `false`, "TestPermitsOfARecord"},
 	}},

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -133,11 +133,11 @@ func TestAMemberThatDiesBetweenItsLogAndItsAnswer(t *testing.T) {
 	}
 
 	told = dies(func() error { return l.Alive(context.Background(), "half") })
-	alive := s.read(s.layout.Field("a", metadata.FieldAlive))
+	alive := s.read(s.layout.Field("a", lockrecord.FieldAlive))
 	if ends(told); len(alive) != 1 || !strings.HasSuffix(string(alive[0].Value), " half") {
 		t.Errorf("etcd has %v", alive)
 	}
-	if end := s.read(s.layout.Field("a", metadata.FieldAutoUnlockAt)); end[0].Version != 2 {
+	if end := s.read(s.layout.Field("a", lockrecord.FieldAutoUnlockAt)); end[0].Version != 2 {
 		t.Errorf("the deadline was written %d times", end[0].Version)
 	}
 

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -492,7 +493,7 @@ func (s *stage) held(ctx context.Context) (map[string]int64, error) {
 	}
 	all := map[string]int64{}
 	for _, kv := range r.Kvs {
-		if k := s.layout.Parse(string(kv.Key)); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
+		if k := s.layout.Parse(string(kv.Key)); k.Kind == protocol.KindField && k.ID == lockrecord.FieldUUID {
 			all[k.Lock] = kv.CreateRevision
 		}
 	}

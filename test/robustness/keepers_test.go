@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -76,7 +77,7 @@ func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, 
 		life: life}
 	for ctx.Err() == nil {
 		now := time.Now().Add(clock)
-		draft := metadata.Draft{
+		draft := lockrecord.Draft{
 			UUID:     h.hold.UUID,
 			Identity: metadata.Identity{Owner: "keeper"},
 			LockedAt: now, AlertAt: now.Add(life / 16), AutoUnlockAt: now.Add(life),
@@ -98,7 +99,7 @@ func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, 
 			return h
 		}
 		if err == nil {
-			record := metadata.Decode(lock,
+			record := lockrecord.Decode(lock,
 				locktxn.Fields(k.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
 			if record.UUID == h.hold.UUID {
 				h.hold.Token = record.Token
@@ -116,7 +117,7 @@ func (h *byHandHold) alive(ctx context.Context) (gone bool, err error) {
 	try, cancel := context.WithTimeout(ctx, handTry)
 	defer cancel()
 	r, err := locktxn.Alive(h.layout, h.hold, metadata.FormatTime(now.Add(h.life/16)),
-		metadata.FormatTime(now.Add(h.life)), metadata.FormatAlive(now, "")).Commit(try, h.etcd)
+		metadata.FormatTime(now.Add(h.life)), lockrecord.FormatAlive(now, "")).Commit(try, h.etcd)
 	return err == nil && !r.Succeeded, err
 }
 

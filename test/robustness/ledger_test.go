@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -214,9 +215,9 @@ func (g *ledger) record(lock string, changes []keyed, txn map[protocol.Kind][]ke
 		}
 	}
 	switch {
-	case put[metadata.FieldUUID].value != "":
+	case put[lockrecord.FieldUUID].value != "":
 		g.taken(lock, put, txn)
-	case gone[metadata.FieldUUID].deleted:
+	case gone[lockrecord.FieldUUID].deleted:
 		g.ended(g.now[lock], changes[0].change, txn)
 	case len(put) > 0:
 		g.extended(lock, put)
@@ -233,7 +234,7 @@ func (g *ledger) record(lock string, changes []keyed, txn map[protocol.Kind][]ke
 }
 
 func (g *ledger) taken(lock string, put map[string]keyed, txn map[protocol.Kind][]keyed) {
-	key := put[metadata.FieldUUID]
+	key := put[lockrecord.FieldUUID]
 	h := &hold{lock: lock, uuid: key.value, token: key.revision}
 	if was := g.now[lock]; was != nil {
 		g.found(ruleOneRecord, "%q was held by %s (token %d) when %s took it at revision %d", lock, was.uuid, was.token,
@@ -242,12 +243,12 @@ func (g *ledger) taken(lock string, put map[string]keyed, txn map[protocol.Kind]
 		was.goneBy = "overwritten"
 		was.ended = key.revision
 	}
-	json.Unmarshal([]byte(put[metadata.FieldMetadata].value), &h.document)
+	json.Unmarshal([]byte(put[lockrecord.FieldMetadata].value), &h.document)
 	if g.marks[h.uuid] {
 		g.found(ruleCancelled, "%s took %q at revision %d after its cancel was committed", h.uuid, lock, h.token)
 	}
-	h.writes = append(h.writes, write{h.token, key.at, parseTime(put[metadata.FieldAutoUnlockAt].value),
-		parseTime(put[metadata.FieldLockedAt].value)})
+	h.writes = append(h.writes, write{h.token, key.at, parseTime(put[lockrecord.FieldAutoUnlockAt].value),
+		parseTime(put[lockrecord.FieldLockedAt].value)})
 	g.now[lock] = h
 	g.holds = append(g.holds, h)
 	ofLock := func(k keyed) bool { return !k.deleted && k.Lock == lock }
@@ -316,15 +317,15 @@ func (g *ledger) order(h *hold, txn map[protocol.Kind][]keyed) {
 func (g *ledger) extended(lock string, put map[string]keyed) {
 	h := g.now[lock]
 	if h != nil {
-		h.Detached = h.Detached || put[metadata.FieldDetached].value != ""
-		h.touched = max(h.touched, put[metadata.FieldAlive].revision, put[metadata.FieldAutoUnlockAt].revision)
+		h.Detached = h.Detached || put[lockrecord.FieldDetached].value != ""
+		h.touched = max(h.touched, put[lockrecord.FieldAlive].revision, put[lockrecord.FieldAutoUnlockAt].revision)
 	}
-	deadline, isThere := put[metadata.FieldAutoUnlockAt]
+	deadline, isThere := put[lockrecord.FieldAutoUnlockAt]
 	if h == nil || !isThere {
 		return // the first is found by who calls this
 	}
-	w := write{deadline.revision, deadline.at, parseTime(deadline.value), parseTime(put[metadata.FieldAlive].value)}
-	if _, says, _ := strings.Cut(put[metadata.FieldAlive].value, "at work for "); says != "" && says != h.uuid {
+	w := write{deadline.revision, deadline.at, parseTime(deadline.value), parseTime(put[lockrecord.FieldAlive].value)}
+	if _, says, _ := strings.Cut(put[lockrecord.FieldAlive].value, "at work for "); says != "" && says != h.uuid {
 		g.found(ruleKeys, "%s extended %q at revision %d, which %s holds", says, lock, w.revision, h.uuid)
 	}
 	if !w.deadline.After(h.deadline()) {

@@ -16,12 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -283,7 +283,7 @@ func (s *stage) sameLists(m *etcdtest.Members) {
 		s.until(fmt.Sprintf("a list of member %d", i), func(ctx context.Context) error {
 			n = 0
 			_, err := store.ListKeys(ctx, func(kv protocol.KV) {
-				if k := s.layout.Parse(kv.Key); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
+				if k := s.layout.Parse(kv.Key); k.Kind == protocol.KindField && k.ID == lockrecord.FieldUUID {
 					n++
 				}
 			})

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -305,7 +306,7 @@ func (s *stage) stillServed(lock string) {
 
 func (s *stage) deadline(lock string) time.Time {
 	s.t.Helper()
-	kvs := s.read(s.layout.Field(lock, metadata.FieldAutoUnlockAt))
+	kvs := s.read(s.layout.Field(lock, lockrecord.FieldAutoUnlockAt))
 	if len(kvs) != 1 {
 		s.t.Fatalf("%q has no deadline", lock)
 	}

@@ -16,8 +16,8 @@ import (
 	grpcmetadata "google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // wire sits in front of one member of etcd, understands the requests, and treats single transactions like a network and
@@ -268,11 +268,11 @@ func (s *shape) step() string {
 		return func(key string) bool { return strings.HasSuffix(key, "/"+name) && !in(".")(key) }
 	}
 	switch {
-	case has(s.puts, field(metadata.FieldUUID)) && has(s.puts, in(".queue/")):
+	case has(s.puts, field(lockrecord.FieldUUID)) && has(s.puts, in(".queue/")):
 		return stepTurn
-	case has(s.puts, field(metadata.FieldUUID)):
+	case has(s.puts, field(lockrecord.FieldUUID)):
 		return stepAcquire
-	case has(s.puts, field(metadata.FieldAutoUnlockAt)), has(s.puts, field(metadata.FieldAlive)):
+	case has(s.puts, field(lockrecord.FieldAutoUnlockAt)), has(s.puts, field(lockrecord.FieldAlive)):
 		return stepAlive
 	case has(s.puts, in(".queue/")):
 		return stepJoin
@@ -321,7 +321,7 @@ func area(name string) func(*shape, *pb.Compare) bool {
 }
 
 // identity matches the compares of whose hold it is.
-func identity(_ *shape, c *pb.Compare) bool { return last(c) == metadata.FieldUUID }
+func identity(_ *shape, c *pb.Compare) bool { return last(c) == lockrecord.FieldUUID }
 
 // lockItself matches the compare that the lock itself is free, when a share is taken.
 func lockItself(t *shape, c *pb.Compare) bool {

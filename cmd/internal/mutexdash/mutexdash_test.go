@@ -16,6 +16,7 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -60,7 +61,7 @@ func answers(t *testing.T, address string, status int, text string) {
 func take(t *testing.T, c *clientv3.Client, name string) {
 	t.Helper()
 	layout := protocol.DefaultLayout()
-	fields, err := metadata.Draft{
+	fields, err := lockrecord.Draft{
 		UUID:     "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003",
 		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-0", PID: 7, Purpose: "invoices"},
 		LockedAt: time.Now().Add(-2 * time.Hour), AlertAt: time.Now().Add(time.Hour),

@@ -28,6 +28,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -76,7 +77,7 @@ func scrapes(t *testing.T) map[string]families {
 	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -2*time.Second, -time.Second)
 	hold(t, client, l, "of a clock that is ahead", "00000000-0000-4000-8000-000000000004", 24*time.Hour, 25*time.Hour)
 	hold(t, client, l, "abandoned", "00000000-0000-4000-8000-000000000005", time.Hour, 2*time.Hour,
-		clientv3.OpPut(l.Field("abandoned", metadata.FieldAlive), metadata.FormatTime(time.Now())))
+		clientv3.OpPut(l.Field("abandoned", lockrecord.FieldAlive), metadata.FormatTime(time.Now())))
 	death(t, client, l, "abandoned")
 	acknowledge(t, client, l, "abandoned")
 	unclaimed := unclaimedLock(t)
@@ -164,7 +165,7 @@ func cycle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
 // death states that the holder of the lock has ended.
 func death(t *testing.T, c *clientv3.Client, l protocol.Layout, lock string) {
 	t.Helper()
-	resp, err := c.Get(t.Context(), l.Field(lock, metadata.FieldUUID))
+	resp, err := c.Get(t.Context(), l.Field(lock, lockrecord.FieldUUID))
 	proctest.Must(t, err)
 	kv := resp.Kvs[0]
 	put(t, c, l.Death(string(kv.Value)), protocol.Marshal(metadata.Statement{Name: lock, UUID: string(kv.Value),
@@ -177,7 +178,7 @@ func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string
 	t.Helper()
 	i := map[string]int{"right": 1}[lock]
 	now := time.Now()
-	d := metadata.Draft{
+	d := lockrecord.Draft{
 		UUID: uuid,
 		Identity: metadata.Identity{Owner: "billing-" + fmt.Sprint(i), Hostname: "host", PID: int64(7 + i),
 			Purpose: "invoices"},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
@@ -52,7 +52,7 @@ func (o options) checkExclude() error {
 	if slices.Contains(o.exclude, "") {
 		return errors.New("--sweep.exclude is empty: give a glob of lock names, or leave the flag out")
 	}
-	if err := metadata.CheckExclude(o.exclude); err != nil {
+	if err := lockrecord.CheckExclude(o.exclude); err != nil {
 		return fmt.Errorf("--sweep.exclude: %w", err)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -112,8 +113,8 @@ func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
 	layout := protocol.DefaultLayout()
-	etcdtest.Put(t, client, layout.Field("due", metadata.FieldUUID), "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003")
-	etcdtest.Put(t, client, layout.Field("due", metadata.FieldAutoUnlockAt), "1553682600")
+	etcdtest.Put(t, client, layout.Field("due", lockrecord.FieldUUID), "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003")
+	etcdtest.Put(t, client, layout.Field("due", lockrecord.FieldAutoUnlockAt), "1553682600")
 	metricsShow(t, start(t, etcd.Endpoint()), `^unlocker_removal_held_back{reason="revision"} 1$`, func() {
 		p := metadata.Presence{ID: "older", Now: metadata.Time{Time: time.Now()}, Revision: 1_000_000}
 		etcdtest.Put(t, client, layout.Unlocker(p.ID), protocol.Marshal(p))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -88,14 +89,14 @@ func (p *pod) dumps(ctx context.Context) error {
 	id := uuid.NewString()
 	now := time.Now()
 	if err := p.put(ctx, lock, map[string]string{
-		metadata.FieldUUID:         id,
-		metadata.FieldAlertAt:      metadata.FormatTime(now.Add(p.pace(2 * time.Minute))),
-		metadata.FieldAutoUnlockAt: metadata.FormatTime(now.Add(p.pace(5 * time.Minute))),
-		metadata.FieldLockedAt:     metadata.FormatTime(now),
-		metadata.FieldOwner:        p.owner,
-		metadata.FieldHostname:     p.host,
-		metadata.FieldPurpose:      "dump of the main database, by a shell script",
-		"script":                   "/opt/dump/dump.sh",
+		lockrecord.FieldUUID:         id,
+		lockrecord.FieldAlertAt:      metadata.FormatTime(now.Add(p.pace(2 * time.Minute))),
+		lockrecord.FieldAutoUnlockAt: metadata.FormatTime(now.Add(p.pace(5 * time.Minute))),
+		lockrecord.FieldLockedAt:     metadata.FormatTime(now),
+		lockrecord.FieldOwner:        p.owner,
+		lockrecord.FieldHostname:     p.host,
+		lockrecord.FieldPurpose:      "dump of the main database, by a shell script",
+		"script":                     "/opt/dump/dump.sh",
 	}); err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (p *pod) dumps(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_, err := p.Etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.Value(p.Layout.Field(lock, metadata.FieldUUID)), "=", id)).
+		If(clientv3.Compare(clientv3.Value(p.Layout.Field(lock, lockrecord.FieldUUID)), "=", id)).
 		Then(clientv3.OpDelete(p.Layout.Record(lock), clientv3.WithPrefix())).
 		Commit()
 	return err
@@ -113,11 +114,11 @@ func (p *pod) dumps(ctx context.Context) error {
 // oldReport is a script written from memory: it holds a lock with unreadable deadlines.
 func (p *pod) oldReport(ctx context.Context) error {
 	err := p.put(ctx, "reports/weekly", map[string]string{
-		metadata.FieldUUID:         uuid.NewString(),
-		metadata.FieldAlertAt:      "soon",
-		metadata.FieldAutoUnlockAt: "2026-11-21 08:00",
-		metadata.FieldHostname:     p.host,
-		metadata.FieldPurpose:      "weekly report",
+		lockrecord.FieldUUID:         uuid.NewString(),
+		lockrecord.FieldAlertAt:      "soon",
+		lockrecord.FieldAutoUnlockAt: "2026-11-21 08:00",
+		lockrecord.FieldHostname:     p.host,
+		lockrecord.FieldPurpose:      "weekly report",
 	})
 	p.rest(ctx, time.Hour)
 	return err
@@ -132,7 +133,7 @@ func (p *pod) put(ctx context.Context, lock string, fields map[string]string) er
 		puts = append(puts, clientv3.OpPut(p.Layout.Field(lock, name), value))
 	}
 	_, err := p.Etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(p.Layout.Field(lock, metadata.FieldUUID)), "=", 0)).
+		If(clientv3.Compare(clientv3.CreateRevision(p.Layout.Field(lock, lockrecord.FieldUUID)), "=", 0)).
 		Then(puts...).
 		Commit()
 	return err

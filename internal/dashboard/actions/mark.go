@@ -6,6 +6,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -108,7 +109,7 @@ func (o *Operation) meanwhile(d *metadata.FullRecord, asked *Request) others {
 	switch {
 	case left && (at > asked.Looked || asked.Undo && at != asked.Mark):
 		return others{by, protocol.DisplayName(by), o.did}
-	case o.verb == protocol.VerbExtend && d.Alive == nil && revisionOf(d, metadata.FieldAutoUnlockAt) > asked.Looked:
+	case o.verb == protocol.VerbExtend && d.Alive == nil && revisionOf(d, lockrecord.FieldAutoUnlockAt) > asked.Looked:
 		return others{"", "The holder", "extended the lock"}
 	}
 	return others{}

@@ -17,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -204,7 +205,7 @@ func (o *Operation) mayDo(r *site.Request, d *metadata.FullRecord, action protoc
 		return err
 	}
 	if row := r.Snapshot().Find(d.Name); row != nil {
-		d.Heed(row.Death, row.Suspicion)
+		lockrecord.AttachStatements(&d.Record, row.Death, row.Suspicion)
 	}
 	if err := o.verbOf(*asked).CheckHold(&d.Record, action); err != nil {
 		return notPossible(err.Error())

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -66,7 +67,7 @@ const (
 
 // See notes a hold that went, and returns how it ended; ending is nil when its holder released it.
 func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) *metadata.Ending {
-	e := metadata.Released(r, now)
+	e := lockrecord.ReleaseEnding(r, now)
 	if ending != nil {
 		e = *ending
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -34,7 +35,7 @@ const maxText = 80
 
 // OfRecord is a hold that lasts.
 func OfRecord(r *metadata.Record) Interval {
-	return OfEnding(new(metadata.NewEnding(r, "", "", "", time.Time{})))
+	return OfEnding(new(lockrecord.NewEnding(r, "", "", "", time.Time{})))
 }
 
 // OfEnding is a hold that is over.

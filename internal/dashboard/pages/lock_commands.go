@@ -7,9 +7,9 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Command is a line to paste into a shell.
@@ -71,7 +71,7 @@ func misplacedCommands(r *locks.Row) []Command {
 		strings.ContainsFunc(keys, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }) {
 		return list // the input of a transaction could not say it
 	}
-	remove := fmt.Sprintf("create(%q) = \"%d\"\n\ndel --prefix %q\n\nget --prefix %q\n\n", keys+metadata.FieldUUID,
+	remove := fmt.Sprintf("create(%q) = \"%d\"\n\ndel --prefix %q\n\nget --prefix %q\n\n", keys+lockrecord.FieldUUID,
 		r.Token, keys, keys)
 	return append(list, Command{"Remove it, if it is still this hold", "etcdctl txn <<< " + text.ShellOperand(remove)})
 }

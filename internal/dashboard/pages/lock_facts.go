@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -49,7 +50,7 @@ func facts(r *locks.Row, lock *site.Lock) []fact {
 }
 
 func holderFacts(h *metadata.Identity) (list []fact) {
-	for _, f := range h.Facts() {
+	for _, f := range lockrecord.Facts(h) {
 		list = append(list, fact(f))
 	}
 	return list
@@ -132,7 +133,7 @@ func (p *Pages) fieldViews(c access.Caller, doc metadata.FullRecord) []fieldView
 
 // Hidden reports whether the field may hold a backtrace, and the caller may not see those.
 func Hidden(c access.Caller, owner, field string) bool {
-	return !c.MayFor(access.Backtrace, owner) && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
+	return !c.MayFor(access.Backtrace, owner) && (field == lockrecord.FieldBacktrace || field == lockrecord.FieldMetadata)
 }
 
 // howItEnded says how the holder ended: "its container ended 40s ago with exit code 137 (OOMKilled)".

@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -141,7 +142,7 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 	moment := staleness.Moment{Wall: at.Now, Mono: at.mono}
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
-		r.Heed(before.Death, before.Suspicion)
+		lockrecord.AttachStatements(r, before.Death, before.Suspicion)
 		if !r.DeadlinesWrittenAt().Equal(before.DeadlinesWrittenAt()) {
 			r.Seen.Changed = moment.Mono
 			r.Seen.Arrived = 0

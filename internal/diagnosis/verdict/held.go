@@ -5,6 +5,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -134,10 +135,10 @@ func (c *Cluster) malformed(l *Lock) sentence {
 		is = " has no holder, only leftover keys"
 	case l.Judged.AutoUnlockAt.IsZero() && c.Fate.Policy.DefaultAutoUnlockAfter == 0:
 		is = " never ends by itself"
-		about = metadata.FieldAutoUnlockAt
+		about = lockrecord.FieldAutoUnlockAt
 	case l.Judged.AlertAt.IsZero() && c.Fate.Policy.DefaultAlertAfter == 0:
 		is = " never alerts"
-		about = metadata.FieldAlertAt
+		about = lockrecord.FieldAlertAt
 	default:
 		is = " is malformed"
 	}

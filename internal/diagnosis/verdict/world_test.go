@@ -7,6 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -49,7 +50,7 @@ func (x subject) record() *metadata.Record {
 	}
 	if x.reported > 0 {
 		fields = append(fields, metadata.Field{Name: "alive",
-			Value: metadata.FormatAlive(ago(x.reported), x.progress)})
+			Value: lockrecord.FormatAlive(ago(x.reported), x.progress)})
 	}
 	for i := range fields {
 		fields[i].CreateRevision, fields[i].ModRevision = 7, 7
@@ -57,7 +58,7 @@ func (x subject) record() *metadata.Record {
 	if x.every > 0 {
 		fields[5].Version = 1 + int64((2*h-x.reported)/x.every)
 	}
-	r := metadata.DecodeRecord(x.name, fields)
+	r := lockrecord.DecodeRecord(x.name, fields)
 	r.Seen = metadata.Seen{First: mono - 2*h, Changed: mono - 2*h}
 	if x.reported > 0 {
 		r.Seen.Changed = mono - x.reported
@@ -77,7 +78,7 @@ func (x subject) record() *metadata.Record {
 	if death != nil {
 		death.Signal = "SIGKILL"
 	}
-	r.Heed(death, stated(x.suspected, metadata.CausePodDeleted))
+	lockrecord.AttachStatements(&r, death, stated(x.suspected, metadata.CausePodDeleted))
 	if x.disputes {
 		r.Alive.Revision = 10
 	}

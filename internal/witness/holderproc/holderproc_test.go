@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -230,7 +231,7 @@ func FuzzWhatProcSays(f *testing.F) {
 		// Everything that was read must be valid in a record.
 		every := func(string) string { return text }
 		p := holderproc.Self(holderproc.Source{Read: every, Link: every, Getenv: every})
-		for name, value := range p.Members() {
+		for name, value := range lockrecord.ProcessMembers(&p) {
 			if len(value) > 253 || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
 				t.Errorf("%q: the record would say %s %q", text, name, value)
 			}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -32,7 +33,7 @@ func TestRebootEndsHoldersOfEarlierBoots(t *testing.T) {
 	holds := map[string]locktxn.Hold{
 		"before": w.hold("before", 17, before), "other": w.hold("other", 17, other),
 		"handed": w.hold("handed", 17, handed), "now": w.hold("now", c.Process.Pid, now),
-		"container": w.hold("container", 1, before, func(d *metadata.Draft) { d.Hostname = "4f1e0c" }),
+		"container": w.hold("container", 1, before, func(d *lockrecord.Draft) { d.Hostname = "4f1e0c" }),
 	}
 	w.witness()
 	for _, lock := range []string{"before", "container"} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -259,7 +260,7 @@ type hold struct {
 // filters out most locks of a cluster cheaply.
 func (m Machine) MayHold(fields []metadata.Field) bool {
 	return slices.ContainsFunc(fields, func(f metadata.Field) bool {
-		if f.Name != metadata.FieldMetadata && f.Name != metadata.FieldBootID {
+		if f.Name != lockrecord.FieldMetadata && f.Name != lockrecord.FieldBootID {
 			return false
 		}
 		value := []byte(f.Value)
@@ -289,6 +290,6 @@ func (m Machine) hold(r *metadata.Record) (hold, bool) {
 // hasUnreadableCgroup reports whether the record names a cgroup in an unreadable form.
 func hasUnreadableCgroup(r *metadata.Record) bool {
 	return r.Process.CgroupID < 0 || slices.ContainsFunc(r.Problems, func(p metadata.Problem) bool {
-		return p.Field == metadata.FieldCgroupID && p.Kind != metadata.ProblemLeftover
+		return p.Field == lockrecord.FieldCgroupID && p.Kind != metadata.ProblemLeftover
 	})
 }

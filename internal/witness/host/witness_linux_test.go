@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/sys/unix"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -154,7 +155,7 @@ func TestRecordWrittenByHandIsEquivalent(t *testing.T) {
 		namespace != strconv.FormatInt(self.PIDNamespace, 10) {
 		t.Fatalf("the script says %q, %v; want %+v", out, err, self)
 	}
-	if !w.machine.MayHold([]metadata.Field{{Name: metadata.FieldBootID, Value: self.BootID}}) {
+	if !w.machine.MayHold([]metadata.Field{{Name: lockrecord.FieldBootID, Value: self.BootID}}) {
 		t.Error("a record of plain keys is left out")
 	}
 }
@@ -165,7 +166,7 @@ func TestHoldWithAChangedProcessIsLeftAlone(t *testing.T) {
 	one := w.witness()
 	c, h := w.holder("a")
 	w.watches(one, 1)
-	etcdtest.Put(t, w.etcd, w.layout.Field("a", metadata.FieldPID), "1")
+	etcdtest.Put(t, w.etcd, w.layout.Field("a", lockrecord.FieldPID), "1")
 	w.eventually("no lock of this process", func() bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
@@ -216,10 +217,10 @@ func TestHoldersElsewhereAreIgnored(t *testing.T) {
 		w.hold("detached", pid, gone(func(p *metadata.Process) { p.Detached = true })),
 		w.hold("no pid", 0, self),
 		w.hold("nothing", pid, metadata.Process{}),
-		w.hold("purpose", pid, metadata.Process{}, func(d *metadata.Draft) { d.Purpose = w.machine.BootID }),
+		w.hold("purpose", pid, metadata.Process{}, func(d *lockrecord.Draft) { d.Purpose = w.machine.BootID }),
 	}
 	elsewhere := gone(func(p *metadata.Process) { p.BootID = "another" })
-	ours := func(d *metadata.Draft) { d.Purpose = w.machine.BootID }
+	ours := func(d *lockrecord.Draft) { d.Purpose = w.machine.BootID }
 	adopted := w.hold("adopted", pid, self)
 	w.commit(locktxn.Detach(w.layout, adopted))
 	holds = append(holds, adopted, w.hold("another machine that names our boot", pid, elsewhere, ours))

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -142,10 +143,10 @@ func (w *world) identity(pid int) metadata.Process {
 }
 
 // hold takes the lock for a process.
-func (w *world) hold(lock string, pid int, p metadata.Process, change ...func(*metadata.Draft)) locktxn.Hold {
+func (w *world) hold(lock string, pid int, p metadata.Process, change ...func(*lockrecord.Draft)) locktxn.Hold {
 	w.Helper()
 	now := time.Now()
-	d := metadata.Draft{UUID: uuid.NewString(),
+	d := lockrecord.Draft{UUID: uuid.NewString(),
 		Identity: metadata.Identity{Owner: "billing", Hostname: w.machine.Hostname, PID: int64(pid)},
 		LockedAt: now, AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour), Process: p}
 	for _, c := range change {

@@ -1,4 +1,4 @@
-package metadata
+package lockrecord
 
 import (
 	"bytes"
@@ -10,20 +10,23 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Draft is a record that an acquirer is about to write.
 type Draft struct {
 	UUID string
-	Identity
+	metadata.Identity
 	Client       string // library and version
 	LockedAt     time.Time
 	AlertAt      time.Time
 	AutoUnlockAt time.Time
-	Backtrace    string         // cut to 16 KiB, with a mark, so that a long one does not fail the lock
-	Process      Process        // identifies the process with this PID
-	LockDelay    time.Duration  // as in a [Record]; rounded up to whole seconds
-	Attributes   map[string]any // text, numbers and booleans, by name
+	Backtrace    string           // cut to 16 KiB, with a mark, so that a long one does not fail the lock
+	Process      metadata.Process // identifies the process with this PID
+	LockDelay    time.Duration    // as in a [Record]; rounded up to whole seconds
+	Attributes   map[string]any   // text, numbers and booleans, by name
 }
 
 // encodedBytes is enough for most metadata documents.
@@ -34,7 +37,7 @@ const cutMark = "\n... cut\n"
 
 // Fields returns the fields of the record: uuid, alert_at, auto_unlock_at and metadata. It returns an error, a sentence
 // for the caller, for whatever [Decode] would report as a problem.
-func (d Draft) Fields() ([]Field, error) {
+func (d Draft) Fields() ([]metadata.Field, error) {
 	doc := d.document()
 	rows := table(&doc, &d.Process)
 	if err := errors.Join(rows.check(), checkAttributes(d.Attributes), d.checkOrder()); err != nil {
@@ -44,10 +47,10 @@ func (d Draft) Fields() ([]Field, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields := []Field{
+	fields := []metadata.Field{
 		{Name: FieldUUID, Value: d.UUID},
-		{Name: FieldAlertAt, Value: FormatTime(d.AlertAt)},
-		{Name: FieldAutoUnlockAt, Value: FormatTime(d.AutoUnlockAt)},
+		{Name: FieldAlertAt, Value: metadata.FormatTime(d.AlertAt)},
+		{Name: FieldAutoUnlockAt, Value: metadata.FormatTime(d.AutoUnlockAt)},
 		{Name: FieldMetadata, Value: document},
 	}
 	size := 0
@@ -61,10 +64,10 @@ func (d Draft) Fields() ([]Field, error) {
 }
 
 // document returns the part of the document that the table covers, as a reader will decode it.
-func (d Draft) document() FullRecord {
-	r := Record{UUID: d.UUID, Identity: d.Identity, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt,
-		LockDelay: d.LockDelay}
-	return FullRecord{Record: r, Backtrace: cutBacktrace(d.Backtrace), Client: d.Client}
+func (d Draft) document() metadata.FullRecord {
+	r := metadata.Record{UUID: d.UUID, Identity: d.Identity, LockedAt: d.LockedAt, AlertAt: d.AlertAt,
+		AutoUnlockAt: d.AutoUnlockAt, LockDelay: d.LockDelay}
+	return metadata.FullRecord{Record: r, Backtrace: cutBacktrace(d.Backtrace), Client: d.Client}
 }
 
 func checkAttributes(attributes map[string]any) error {
@@ -83,8 +86,8 @@ func checkText(name, value string) error {
 	if !utf8.ValidString(value) {
 		return fmt.Errorf("%s is not valid UTF-8", name)
 	}
-	if len(value) > MaxTextBytes {
-		return fmt.Errorf("%s has %d bytes, at most %d are allowed", name, len(value), MaxTextBytes)
+	if len(value) > metadata.MaxTextBytes {
+		return fmt.Errorf("%s has %d bytes, at most %d are allowed", name, len(value), metadata.MaxTextBytes)
 	}
 	return nil
 }
@@ -106,8 +109,11 @@ func checkAttribute(name string, value any) error {
 	return fmt.Errorf("attribute %q: want text, a number or a boolean, not %T", name, value)
 }
 
+// maxSecond is the last second of a time in the protocol, in the year 2286.
+const maxSecond = 9_999_999_999
+
 func checkTime(name string, at time.Time) error {
-	if s := at.Unix(); s < 0 || s > maxSeconds {
+	if s := at.Unix(); s < 0 || s > maxSecond {
 		return fmt.Errorf("%s %v is outside 1970 to 2286", name, at)
 	}
 	return nil
@@ -167,25 +173,16 @@ func cutBacktrace(s string) string {
 // FormatAlive returns the value of the alive field.
 func FormatAlive(at time.Time, progress string) string {
 	if progress == "" {
-		return FormatTime(at)
+		return metadata.FormatTime(at)
 	}
-	return FormatTime(at) + " " + cut(strings.ToValidUTF8(progress, "�"), MaxTextBytes)
+	return metadata.FormatTime(at) + " " + cut(strings.ToValidUTF8(progress, "�"), metadata.MaxTextBytes)
 }
 
-// IsUUID reports whether s is a UUID in the protocol's form: 36 characters, with lower-case hexadecimal digits.
-func IsUUID(s string) bool { return checkUUID(s) == nil }
+// clip shortens text from outside for use in a sentence.
+func clip(s string) string { return text.Clip(s, 40) }
 
 func checkUUID(s string) error {
-	ok := len(s) == 36
-	for i := 0; ok && i < len(s); i++ {
-		switch c := s[i]; i {
-		case 8, 13, 18, 23:
-			ok = c == '-'
-		default:
-			ok = c >= '0' && c <= '9' || c >= 'a' && c <= 'f'
-		}
-	}
-	if !ok {
+	if !metadata.IsUUID(s) {
 		return fmt.Errorf("%q is not a UUID in lower case", clip(s))
 	}
 	return nil

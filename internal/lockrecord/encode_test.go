@@ -1,4 +1,4 @@
-package metadata_test
+package lockrecord_test
 
 import (
 	"encoding/json"
@@ -11,13 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func draft(change ...func(*metadata.Draft)) metadata.Draft {
+func draft(change ...func(*lockrecord.Draft)) lockrecord.Draft {
 	at := time.Unix(1_553_682_600, 250_000_000).UTC()
-	d := metadata.Draft{
+	d := lockrecord.Draft{
 		UUID:     "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
 		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		Client:   "go/1.0.0",
@@ -31,17 +32,17 @@ func draft(change ...func(*metadata.Draft)) metadata.Draft {
 	return d
 }
 
-func attribute(name string, value any) func(*metadata.Draft) {
-	return func(d *metadata.Draft) { d.Attributes = map[string]any{name: value} }
+func attribute(name string, value any) func(*lockrecord.Draft) {
+	return func(d *lockrecord.Draft) { d.Attributes = map[string]any{name: value} }
 }
 
 // readBack checks that a reader gets what a draft says.
-func readBack(t *testing.T, d metadata.Draft, got metadata.FullRecord) {
+func readBack(t *testing.T, d lockrecord.Draft, got metadata.FullRecord) {
 	t.Helper()
 	if len(got.Problems) > 0 {
 		t.Errorf("problems: %v", got.Problems)
 	}
-	back := metadata.Draft{
+	back := lockrecord.Draft{
 		UUID: got.UUID, Identity: got.Identity, Client: got.Client, LockedAt: got.LockedAt, AlertAt: got.AlertAt,
 		AutoUnlockAt: got.AutoUnlockAt, Backtrace: got.Backtrace, LockDelay: got.LockDelay, Attributes: got.Attributes,
 	}
@@ -63,20 +64,20 @@ func TestEveryFieldOfARecordIsCovered(t *testing.T) {
 	fields, err := d.Fields()
 	proctest.Must(t, err)
 	for name, document := range map[string]any{
-		metadata.FieldAsked:        metadata.FinishRequest{UUID: d.UUID, Token: 7},
-		metadata.FieldExtended:     metadata.MoreTime{UUID: d.UUID, Token: 7},
-		metadata.FieldAcknowledged: metadata.Acknowledgement{UUID: d.UUID, Token: 7},
+		lockrecord.FieldAsked:        metadata.FinishRequest{UUID: d.UUID, Token: 7},
+		lockrecord.FieldExtended:     metadata.MoreTime{UUID: d.UUID, Token: 7},
+		lockrecord.FieldAcknowledged: metadata.Acknowledgement{UUID: d.UUID, Token: 7},
 	} {
 		value, err := json.Marshal(document)
 		proctest.Must(t, err)
 		fields = append(fields, metadata.Field{Name: name, Value: string(value)})
 	}
-	fields = append(fields, metadata.Field{Name: metadata.FieldAlive, Value: metadata.FormatAlive(d.LockedAt, "")})
+	fields = append(fields, metadata.Field{Name: lockrecord.FieldAlive, Value: lockrecord.FormatAlive(d.LockedAt, "")})
 	for i := range fields {
 		fields[i].CreateRevision, fields[i].ModRevision = 7, 7
 		fields[i].Version = 3
 	}
-	got := metadata.Decode("billing", fields)
+	got := lockrecord.Decode("billing", fields)
 	readBack(t, d, got)
 	if !strings.Contains(fields[3].Value, "<a&b>") {
 		t.Errorf("people read this with etcdctl: %s", fields[3].Value)
@@ -125,28 +126,28 @@ func zeros(v reflect.Value) (names []string) {
 }
 
 func TestZeroLikeValuesAreWritten(t *testing.T) {
-	for member, change := range map[string]func(*metadata.Draft){
-		`"lock_delay":0`:           func(d *metadata.Draft) { d.LockDelay = metadata.NoLockDelay },
-		`"locked_at":"0000000000"`: func(d *metadata.Draft) { d.LockedAt = time.Unix(0, 0).UTC() },
+	for member, change := range map[string]func(*lockrecord.Draft){
+		`"lock_delay":0`:           func(d *lockrecord.Draft) { d.LockDelay = metadata.NoLockDelay },
+		`"locked_at":"0000000000"`: func(d *lockrecord.Draft) { d.LockedAt = time.Unix(0, 0).UTC() },
 		`"zero":0`:                 attribute("zero", json.Number("0")),
 		`"no":false`:               attribute("no", false),
 		`"empty":""`:               attribute("empty", ""),
 	} {
 		t.Run(member, func(t *testing.T) {
-			d := draft(func(d *metadata.Draft) { d.Attributes = nil }, change)
+			d := draft(func(d *lockrecord.Draft) { d.Attributes = nil }, change)
 			fields, err := d.Fields()
 			proctest.Must(t, err)
 			if !strings.Contains(fields[3].Value, member) {
 				t.Errorf("written without it: %s", fields[3].Value)
 			}
-			readBack(t, d, metadata.Decode("billing", fields))
+			readBack(t, d, lockrecord.Decode("billing", fields))
 		})
 	}
 }
 
 func TestDraftOmitsEmptyMembers(t *testing.T) {
-	fields, err := draft(func(d *metadata.Draft) {
-		*d = metadata.Draft{UUID: d.UUID, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt}
+	fields, err := draft(func(d *lockrecord.Draft) {
+		*d = lockrecord.Draft{UUID: d.UUID, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt}
 	}).Fields()
 	proctest.Must(t, err)
 	want := []metadata.Field{
@@ -160,8 +161,8 @@ func TestDraftOmitsEmptyMembers(t *testing.T) {
 }
 
 func TestDraftRefuses(t *testing.T) {
-	attributes := func(n int, value any) func(*metadata.Draft) {
-		return func(d *metadata.Draft) {
+	attributes := func(n int, value any) func(*lockrecord.Draft) {
+		return func(d *lockrecord.Draft) {
 			d.Attributes = map[string]any{}
 			for i := range n {
 				d.Attributes[fmt.Sprint("a", i)] = value
@@ -169,21 +170,21 @@ func TestDraftRefuses(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		change func(*metadata.Draft)
+		change func(*lockrecord.Draft)
 		says   string
 	}{
-		"a uuid in capitals": {func(d *metadata.Draft) { d.UUID = strings.ToUpper(d.UUID) },
+		"a uuid in capitals": {func(d *lockrecord.Draft) { d.UUID = strings.ToUpper(d.UUID) },
 			"not a UUID in lower case"},
-		"no uuid": {func(d *metadata.Draft) { d.UUID = "" }, "not a UUID in lower case"},
-		"an owner that is not UTF-8": {func(d *metadata.Draft) { d.Owner = "a\xff" },
+		"no uuid": {func(d *lockrecord.Draft) { d.UUID = "" }, "not a UUID in lower case"},
+		"an owner that is not UTF-8": {func(d *lockrecord.Draft) { d.Owner = "a\xff" },
 			"owner is not valid UTF-8"},
-		"a purpose over 1 KiB": {func(d *metadata.Draft) { d.Purpose = strings.Repeat("x", 1025) },
+		"a purpose over 1 KiB": {func(d *lockrecord.Draft) { d.Purpose = strings.Repeat("x", 1025) },
 			"purpose has 1025 bytes, at most 1024 are allowed"},
-		"an auto-unlock before the alert": {func(d *metadata.Draft) { d.AutoUnlockAt = d.AlertAt.Add(-1) },
+		"an auto-unlock before the alert": {func(d *lockrecord.Draft) { d.AutoUnlockAt = d.AlertAt.Add(-1) },
 			"auto_unlock_at is before alert_at"},
-		"no deadline": {func(d *metadata.Draft) { d.AlertAt = time.Time{} },
+		"no deadline": {func(d *lockrecord.Draft) { d.AlertAt = time.Time{} },
 			"alert_at 0001-01-01 00:00:00 +0000 UTC is outside 1970 to 2286"},
-		"a deadline in the year 2300": {func(d *metadata.Draft) {
+		"a deadline in the year 2300": {func(d *lockrecord.Draft) {
 			d.AutoUnlockAt = time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)
 		}, "outside 1970 to 2286"},
 		"an attribute name with a dash": {attribute("a-b", "x"), `attribute name "a-b"`},
@@ -210,14 +211,14 @@ func TestDraftRefuses(t *testing.T) {
 
 func TestLongBacktraceNeverFailsALock(t *testing.T) {
 	frame := "example.com/billing/invoice.(*Run).tenant /src/billing/invoice/run.go:118\n"
-	fields, err := draft(func(d *metadata.Draft) { d.Backtrace = strings.Repeat(frame, 10_000) }).Fields()
+	fields, err := draft(func(d *lockrecord.Draft) { d.Backtrace = strings.Repeat(frame, 10_000) }).Fields()
 	proctest.Must(t, err)
-	d := metadata.Decode("a", fields)
+	d := lockrecord.Decode("a", fields)
 	if len(d.Problems) > 0 {
 		t.Errorf("problems: %v", d.Problems)
 	}
 	kept, ok := strings.CutSuffix(d.Backtrace, "\n... cut\n")
-	if !ok || len(d.Backtrace) > metadata.MaxBacktraceBytes || len(d.Backtrace) < metadata.MaxBacktraceBytes-200 {
+	if !ok || len(d.Backtrace) > lockrecord.MaxBacktraceBytes || len(d.Backtrace) < lockrecord.MaxBacktraceBytes-200 {
 		t.Errorf("%d bytes kept, ending in %q", len(d.Backtrace), d.Backtrace[len(d.Backtrace)-40:])
 	}
 	if strings.Count(kept+"\n", frame)*len(frame) != len(kept)+1 {
@@ -236,7 +237,7 @@ func TestAliveRoundTrips(t *testing.T) {
 		"with a note of more than one line": {"a\nb", "a\nb"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := metadata.Decode("a", []metadata.Field{{Name: "alive", Value: metadata.FormatAlive(at, c.progress)}})
+			d := lockrecord.Decode("a", []metadata.Field{{Name: "alive", Value: lockrecord.FormatAlive(at, c.progress)}})
 			if d.Alive == nil || d.Alive.At != at || d.Alive.Progress != c.want || len(d.Problems) != 3 {
 				t.Errorf("%+v, %v", d.Alive, d.Problems)
 			}

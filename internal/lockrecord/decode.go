@@ -1,4 +1,4 @@
-package metadata
+package lockrecord
 
 import (
 	"encoding/json"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // The most foreign keys and leftovers that the problems of a record name; the rest are counted.
@@ -23,7 +25,7 @@ const (
 //
 // The size of the record is bounded, whatever the keys contain, and no small text keeps a large value in memory. Only
 // Fields are kept whole.
-func Decode(lock string, fields []Field, foreign ...string) FullRecord {
+func Decode(lock string, fields []metadata.Field, foreign ...string) metadata.FullRecord {
 	d := decoder{}
 	d.decode(lock, fields, foreign)
 	return d.doc
@@ -31,22 +33,22 @@ func Decode(lock string, fields []Field, foreign ...string) FullRecord {
 
 // DecodeRecord is [Decode] for readers that keep only the record: it skips backtraces, which are most of a lock's
 // bytes. It yields the same for fields that [Field.Brief] has shortened.
-func DecodeRecord(lock string, fields []Field, foreign ...string) Record {
+func DecodeRecord(lock string, fields []metadata.Field, foreign ...string) metadata.Record {
 	d := decoder{brief: true}
 	d.decode(lock, fields, foreign)
 	return d.doc.Record
 }
 
-func (d *decoder) decode(lock string, fields []Field, foreign []string) {
-	d.doc = FullRecord{Record: Record{Name: lock}, Fields: slices.Clone(fields)}
-	slices.SortFunc(d.doc.Fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
-	if err := CheckName(lock); err != nil {
-		d.problem("name", ProblemBadName, err.Error())
+func (d *decoder) decode(lock string, fields []metadata.Field, foreign []string) {
+	d.doc = metadata.FullRecord{Record: metadata.Record{Name: lock}, Fields: slices.Clone(fields)}
+	slices.SortFunc(d.doc.Fields, func(a, b metadata.Field) int { return strings.Compare(a.Name, b.Name) })
+	if err := metadata.CheckName(lock); err != nil {
+		d.problem("name", metadata.ProblemBadName, err.Error())
 	}
 	d.foreign(foreign)
-	d.fields = make([]Field, len(fields))
+	d.fields = make([]metadata.Field, len(fields))
 	for i, f := range d.doc.Fields {
-		d.fields[i] = f.read(d.brief)
+		d.fields[i] = readPart(f, d.brief)
 	}
 	if i, ok := d.find(FieldUUID); ok {
 		d.doc.Token = d.fields[i].CreateRevision
@@ -54,7 +56,7 @@ func (d *decoder) decode(lock string, fields []Field, foreign []string) {
 	d.leftovers()
 	d.missing()
 	d.size()
-	process := Process{}
+	process := metadata.Process{}
 	rows := table(&d.doc, &process)
 	if i, ok := d.find(FieldMetadata); ok {
 		d.members(&rows, d.fields[i])
@@ -62,17 +64,17 @@ func (d *decoder) decode(lock string, fields []Field, foreign []string) {
 	for _, f := range d.fields {
 		d.key(&rows, f)
 	}
-	if process != (Process{}) {
+	if process != (metadata.Process{}) {
 		kept := process // a record without one costs no memory
 		d.doc.Process = &kept
 	}
 }
 
 type decoder struct {
-	doc        FullRecord
-	fields     []Field // of this hold, as far as they are read
-	attributes int     // seen, whether kept or not
-	brief      bool    // the backtrace is not needed
+	doc        metadata.FullRecord
+	fields     []metadata.Field // of this hold, as far as they are read
+	attributes int              // seen, whether kept or not
+	brief      bool             // the backtrace is not needed
 }
 
 // leftovers drops keys that an earlier hold left behind.
@@ -80,11 +82,12 @@ func (d *decoder) leftovers() {
 	left := 0
 	for _, f := range d.doc.Fields {
 		d.doc.Revision = max(d.doc.Revision, f.ModRevision)
-		if !d.doc.Leftover(f) {
+		if !d.isLeftover(f) {
 			continue
 		}
 		if left++; left <= maxLeftovers {
-			d.problem(cut(f.Name, MaxTextBytes), ProblemLeftover, "was written before this hold and is not read")
+			d.problem(cut(f.Name, metadata.MaxTextBytes), metadata.ProblemLeftover,
+				"was written before this hold and is not read")
 		}
 		if f.Name == FieldAutoUnlockAt {
 			d.doc.DeadlineRevision = f.ModRevision // removals compare it
@@ -92,44 +95,46 @@ func (d *decoder) leftovers() {
 	}
 	if left > maxLeftovers {
 		text := fmt.Sprintf("%d more keys were written before this hold", left-maxLeftovers)
-		d.problem("record", ProblemLeftover, text)
+		d.problem("record", metadata.ProblemLeftover, text)
 	}
 	if left > 0 {
-		d.fields = slices.DeleteFunc(d.fields, d.doc.Leftover)
+		d.fields = slices.DeleteFunc(d.fields, d.isLeftover)
 	}
 }
 
-func (d *decoder) problem(field string, reason ProblemKind, text string) {
-	d.doc.Problems = append(d.doc.Problems, Problem{Field: field, Kind: reason, Text: text})
+func (d *decoder) isLeftover(f metadata.Field) bool { return IsLeftover(&d.doc.Record, f) }
+
+func (d *decoder) problem(field string, reason metadata.ProblemKind, text string) {
+	d.doc.Problems = append(d.doc.Problems, metadata.Problem{Field: field, Kind: reason, Text: text})
 }
 
 // key reads one key of the record. It overrides the document's member of that name, which was read before.
-func (d *decoder) key(rows *fields, f Field) {
+func (d *decoder) key(rows *fields, f metadata.Field) {
 	row := rows.find(f.Name)
 	if row == nil {
-		d.attribute(f.Name, f.Value, f.size())
+		d.attribute(f.Name, f.Value, sizeOf(f))
 		return
 	}
 	switch at := row.at.(type) {
-	case **Alive:
+	case **metadata.Alive:
 		*at = d.alive(f)
-	case **FinishRequest:
-		if *at = document[FinishRequest](d, f); *at != nil {
+	case **metadata.FinishRequest:
+		if *at = document[metadata.FinishRequest](d, f); *at != nil {
 			(*at).Revision = f.ModRevision
 		}
-	case **MoreTime:
-		*at = document[MoreTime](d, f)
-	case **Acknowledgement:
-		if *at = document[Acknowledgement](d, f); *at != nil {
+	case **metadata.MoreTime:
+		*at = document[metadata.MoreTime](d, f)
+	case **metadata.Acknowledgement:
+		if *at = document[metadata.Acknowledgement](d, f); *at != nil {
 			(*at).Revision = f.ModRevision
 		}
 	default:
-		d.read(row.at, f.Name, f.Value, f.size())
+		d.read(row.at, f.Name, f.Value, sizeOf(f))
 	}
 	switch f.Name {
 	case FieldUUID:
 		if err := checkUUID(f.Value); err != nil {
-			d.problem(f.Name, ProblemBadValue, err.Error())
+			d.problem(f.Name, metadata.ProblemBadValue, err.Error())
 		}
 	case FieldAutoUnlockAt:
 		d.doc.DeadlineRevision = f.ModRevision
@@ -154,53 +159,54 @@ func (d *decoder) read(into any, name, value string, size int) {
 	}
 }
 
-func (d *decoder) alive(f Field) *Alive {
+func (d *decoder) alive(f metadata.Field) *metadata.Alive {
 	at, progress, _ := strings.Cut(f.Value, " ")
-	progress = d.text(f.Name, progress, f.size()-len(f.Value)+len(progress))
-	return &Alive{At: d.time(f.Name, at), Progress: strings.Clone(progress), Revision: f.ModRevision}
+	progress = d.text(f.Name, progress, sizeOf(f)-len(f.Value)+len(progress))
+	return &metadata.Alive{At: d.time(f.Name, at), Progress: strings.Clone(progress), Revision: f.ModRevision}
 }
 
 // document reads a key that a writer other than the holder wrote for this hold; nil if it is for another hold or cannot
 // be read.
-func document[T FinishRequest | MoreTime | Acknowledgement](d *decoder, f Field) *T {
-	if size := f.size(); size > MaxDocumentBytes {
-		d.problem(f.Name, ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxDocumentBytes))
+func document[T metadata.FinishRequest | metadata.MoreTime | metadata.Acknowledgement](d *decoder,
+	f metadata.Field) *T {
+	if size := sizeOf(f); size > MaxDocumentBytes {
+		d.problem(f.Name, metadata.ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxDocumentBytes))
 		return nil
 	}
 	var document T
 	if err := json.Unmarshal([]byte(f.Value), &document); err != nil {
-		d.problem(f.Name, ProblemBadValue, "not the JSON object that belongs here")
+		d.problem(f.Name, metadata.ProblemBadValue, "not the JSON object that belongs here")
 		return nil
 	}
 	var uuid string
 	var token int64
 	switch v := any(document).(type) {
-	case FinishRequest:
+	case metadata.FinishRequest:
 		uuid, token = v.UUID, v.Token
-	case MoreTime:
+	case metadata.MoreTime:
 		uuid, token = v.UUID, v.Token
-	case Acknowledgement:
+	case metadata.Acknowledgement:
 		uuid, token = v.UUID, v.Token
 	}
 	if i, ok := d.find(FieldUUID); !ok || d.fields[i].Value != uuid || d.doc.Token != token {
-		d.problem(f.Name, ProblemBadValue, "is meant for another hold")
+		d.problem(f.Name, metadata.ProblemBadValue, "is meant for another hold")
 		return nil
 	}
 	return &document
 }
 
-func (d *decoder) members(rows *fields, f Field) {
-	if size := f.size(); size > MaxRecordBytes {
-		d.problem(FieldMetadata, ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxRecordBytes))
+func (d *decoder) members(rows *fields, f metadata.Field) {
+	if size := sizeOf(f); size > MaxRecordBytes {
+		d.problem(FieldMetadata, metadata.ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxRecordBytes))
 		return
 	}
 	members, ok := object(f.Value)
 	if !ok {
-		d.problem(FieldMetadata, ProblemBadValue, "not a JSON object")
+		d.problem(FieldMetadata, metadata.ProblemBadValue, "not a JSON object")
 		return
 	}
 	if !utf8.ValidString(f.Value) {
-		d.problem(FieldMetadata, ProblemBadValue, "not valid UTF-8")
+		d.problem(FieldMetadata, metadata.ProblemBadValue, "not valid UTF-8")
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if _, ok := d.find(name); !ok && members[name] != nil {
@@ -216,9 +222,9 @@ func (d *decoder) member(rows *fields, name string, value any) {
 	case row == nil || row.place == DocumentKey:
 		d.attribute(name, value, len(text))
 	case row.place != Member:
-		d.problem(FieldMetadata, ProblemBadValue, name+" has to be a key of its own")
+		d.problem(FieldMetadata, metadata.ProblemBadValue, name+" has to be a key of its own")
 	case !ok:
-		d.problem(name, ProblemBadValue, nested)
+		d.problem(name, metadata.ProblemBadValue, nested)
 	default:
 		d.read(row.at, name, text, len(text))
 	}
@@ -227,7 +233,7 @@ func (d *decoder) member(rows *fields, name string, value any) {
 // find returns the index of the key with this field name.
 func (d *decoder) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(d.fields, name,
-		func(f Field, name string) int { return strings.Compare(f.Name, name) })
+		func(f metadata.Field, name string) int { return strings.Compare(f.Name, name) })
 }
 
 const nested = "neither text, number nor boolean"
@@ -236,14 +242,14 @@ const nested = "neither text, number nor boolean"
 func (d *decoder) attribute(name string, value any, size int) {
 	if d.attributes++; d.attributes > MaxAttributes {
 		if d.attributes == MaxAttributes+1 {
-			d.problem("attributes", ProblemTooLarge, fmt.Sprintf("only the first %d are shown", MaxAttributes))
+			d.problem("attributes", metadata.ProblemTooLarge, fmt.Sprintf("only the first %d are shown", MaxAttributes))
 		}
 		return
 	}
-	name = cut(name, MaxTextBytes)
+	name = cut(name, metadata.MaxTextBytes)
 	text, ok := flat(value)
 	if !ok {
-		d.problem(name, ProblemBadValue, nested)
+		d.problem(name, metadata.ProblemBadValue, nested)
 		return
 	}
 	if d.doc.Attributes == nil {
@@ -262,24 +268,24 @@ func (d *decoder) attribute(name string, value any, size int) {
 
 // text returns the part of a text that is shown, of size bytes in etcd.
 func (d *decoder) text(name, value string, size int) string {
-	most := MaxTextBytes
+	most := metadata.MaxTextBytes
 	if name == FieldBacktrace {
 		most = MaxBacktraceBytes
 	}
 	value = cut(value, most)
 	if !utf8.ValidString(value) {
-		d.problem(name, ProblemBadValue, "not valid UTF-8")
+		d.problem(name, metadata.ProblemBadValue, "not valid UTF-8")
 	}
 	if size > most {
-		d.problem(name, ProblemTooLarge, fmt.Sprintf("%d bytes, only the first %d are shown", size, most))
+		d.problem(name, metadata.ProblemTooLarge, fmt.Sprintf("%d bytes, only the first %d are shown", size, most))
 	}
 	return value
 }
 
 func (d *decoder) time(name, value string) time.Time {
-	t, err := ParseTime(value)
+	t, err := metadata.ParseTime(value)
 	if err != nil {
-		d.problem(name, ProblemBadTime, err.Error())
+		d.problem(name, metadata.ProblemBadTime, err.Error())
 	}
 	return t
 }
@@ -287,7 +293,7 @@ func (d *decoder) time(name, value string) time.Time {
 func (d *decoder) number(name, value string) int64 {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 {
-		d.problem(name, ProblemBadValue, fmt.Sprintf("%q is not a number", clip(value)))
+		d.problem(name, metadata.ProblemBadValue, fmt.Sprintf("%q is not a number", clip(value)))
 		return 0
 	}
 	return n
@@ -297,7 +303,7 @@ func (d *decoder) number(name, value string) int64 {
 // proves nothing.
 func (d *decoder) boolean(name, value string) bool {
 	if value != "true" && value != "false" {
-		d.problem(name, ProblemBadValue, fmt.Sprintf("%q is neither true nor false", clip(value)))
+		d.problem(name, metadata.ProblemBadValue, fmt.Sprintf("%q is neither true nor false", clip(value)))
 	}
 	return value != "false"
 }
@@ -305,7 +311,7 @@ func (d *decoder) boolean(name, value string) bool {
 func (d *decoder) missing() {
 	for _, name := range []string{FieldUUID, FieldAlertAt, FieldAutoUnlockAt} {
 		if _, ok := d.find(name); !ok {
-			d.problem(name, ProblemMissing, "missing")
+			d.problem(name, metadata.ProblemMissing, "missing")
 		}
 	}
 }
@@ -313,20 +319,20 @@ func (d *decoder) missing() {
 func (d *decoder) size() {
 	size := 0
 	for _, f := range d.doc.Fields {
-		size += len(f.Name) + f.size()
+		size += len(f.Name) + sizeOf(f)
 	}
 	if size > MaxRecordBytes {
-		d.problem("record", ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are allowed", size, MaxRecordBytes))
+		d.problem("record", metadata.ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are allowed", size, MaxRecordBytes))
 	}
 }
 
 func (d *decoder) foreign(keys []string) {
 	for i, key := range keys {
 		if i == maxForeign {
-			d.problem("record", ProblemUnknownLayout, fmt.Sprintf("%d more keys fit no layout", len(keys)-i))
+			d.problem("record", metadata.ProblemUnknownLayout, fmt.Sprintf("%d more keys fit no layout", len(keys)-i))
 			return
 		}
-		d.problem(cut(key, MaxTextBytes), ProblemUnknownLayout, "fits no layout and is left alone")
+		d.problem(cut(key, metadata.MaxTextBytes), metadata.ProblemUnknownLayout, "fits no layout and is left alone")
 	}
 }
 

@@ -1,9 +1,11 @@
-package metadata
+package lockrecord
 
 import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // The fields that the protocol acts on: each is a key of its own.
@@ -46,41 +48,6 @@ const (
 	FieldDetached     = "detached"
 )
 
-// Identity has the owner, host and process of a holder or waiter, and its purpose. Any field may be unknown: empty or
-// 0.
-type Identity struct {
-	Owner    string `json:"owner,omitempty"`
-	Hostname string `json:"hostname,omitempty"`
-	PID      int64  `json:"pid,omitempty"`
-	Purpose  string `json:"purpose,omitempty"`
-}
-
-// Texts returns pointers to the texts, for readers that bound them or share their memory.
-func (h *Identity) Texts() []*string { return []*string{&h.Owner, &h.Hostname, &h.Purpose} }
-
-// Process identifies the process that holds a lock, in addition to its host name and process id, so that a witness can
-// prove its end. A client writes what it can find out; the rest is empty or 0.
-type Process struct {
-	// BootID identifies the current boot of the machine: /proc/sys/kernel/random/boot_id.
-	BootID string `json:"boot_id,omitempty"`
-	// Start is when the process started, in clock ticks since boot: /proc/PID/stat, field 22.
-	Start int64 `json:"process_start,omitempty"`
-	// PIDNamespace is the namespace of its process id: the inode of /proc/PID/ns/pid.
-	PIDNamespace int64 `json:"pid_namespace,omitempty"`
-	// CgroupID is the cgroup in which the process runs its commands, whose end, not its own, ends the work: the inode
-	// of the directory in the cgroup v2 file system.
-	CgroupID int64 `json:"cgroup_id,omitempty"`
-
-	// In Kubernetes, from the downward API.
-	PodNamespace string `json:"pod_namespace,omitempty"`
-	PodName      string `json:"pod_name,omitempty"`
-	PodUID       string `json:"pod_uid,omitempty"`
-	Container    string `json:"container,omitempty"`
-
-	// Detached means that the work outlives the process, as with a reservation: its end proves nothing.
-	Detached bool `json:"detached,omitempty"`
-}
-
 // Place is where a field is stored in etcd.
 type Place int
 
@@ -106,7 +73,7 @@ const numFields = 25
 
 // table returns the fields of one record, each with a pointer into d or p. Exactly the fields that have a row are read,
 // written, checked and reserved. Those that the protocol acts on come first.
-func table(d *FullRecord, p *Process) fields {
+func table(d *metadata.FullRecord, p *metadata.Process) fields {
 	return fields{
 		{FieldUUID, OwnKey, "", &d.UUID},
 		{FieldAlertAt, OwnKey, "", &d.AlertAt},
@@ -163,7 +130,7 @@ func (f *field) written() any {
 		}
 	case *time.Time:
 		if !at.IsZero() {
-			return FormatTime(*at)
+			return metadata.FormatTime(*at)
 		}
 	case *time.Duration:
 		if *at != 0 {
@@ -187,7 +154,7 @@ func (f *field) check() error {
 	case *time.Time:
 		return checkTime(f.name, *at)
 	case *time.Duration:
-		return CheckLockDelay(*at)
+		return metadata.CheckLockDelay(*at)
 	}
 	return nil
 }
@@ -203,7 +170,7 @@ func (all *fields) check() error {
 
 // IsReserved reports whether docs/protocol.md defines the field, so that no attribute can have its name.
 func IsReserved(name string) bool {
-	all := table(&FullRecord{}, &Process{})
+	all := table(&metadata.FullRecord{}, &metadata.Process{})
 	return all.find(name) != nil
 }
 
@@ -211,7 +178,7 @@ func IsReserved(name string) bool {
 // in all. Those that the protocol acts on come first.
 func ReservedFields(places ...Place) []string {
 	var names []string
-	for _, f := range table(&FullRecord{}, &Process{}) {
+	for _, f := range table(&metadata.FullRecord{}, &metadata.Process{}) {
 		if len(places) == 0 || slices.Contains(places, f.place) {
 			names = append(names, f.name)
 		}
@@ -224,9 +191,9 @@ type Fact struct{ Label, Value string }
 
 // Facts returns the facts about the holder that a lock's page shows unchanged; a value may be empty. The page shows the
 // purpose separately.
-func (h *Identity) Facts() []Fact {
+func Facts(h *metadata.Identity) []Fact {
 	var facts []Fact
-	for _, f := range table(&FullRecord{Record: Record{Identity: *h}}, &Process{}) {
+	for _, f := range table(&metadata.FullRecord{Record: metadata.Record{Identity: *h}}, &metadata.Process{}) {
 		if f.label != "" {
 			facts = append(facts, Fact{f.label, f.text()})
 		}
@@ -235,18 +202,18 @@ func (h *Identity) Facts() []Fact {
 }
 
 // Members returns the members of the metadata document that the record has, as text, without attributes.
-func (r *Record) Members() map[string]string {
+func Members(r *metadata.Record) map[string]string {
 	process := r.Process
 	if process == nil {
-		process = &Process{}
+		process = &metadata.Process{}
 	}
-	return members(&FullRecord{Record: *r}, process)
+	return members(&metadata.FullRecord{Record: *r}, process)
 }
 
-// Members returns the members of the metadata document that identify the process, as text.
-func (p *Process) Members() map[string]string { return members(&FullRecord{}, p) }
+// ProcessMembers returns the members of the metadata document that identify the process, as text.
+func ProcessMembers(p *metadata.Process) map[string]string { return members(&metadata.FullRecord{}, p) }
 
-func members(d *FullRecord, p *Process) map[string]string {
+func members(d *metadata.FullRecord, p *metadata.Process) map[string]string {
 	members := map[string]string{}
 	for _, f := range table(d, p) {
 		if text := f.text(); text != "" && f.place == Member {

@@ -1,4 +1,4 @@
-package metadata_test
+package lockrecord_test
 
 import (
 	"slices"
@@ -7,28 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-func FuzzParseTime(f *testing.F) {
-	for _, s := range []string{"1553682600", "1553682600.25", "9999999999.999999999", "soon", "-1", "1e9",
-		"1553682600.", "0000000000.0"} {
-		f.Add(s, "1553682600.5")
-	}
-	f.Fuzz(func(t *testing.T, a, b string) {
-		at, err := metadata.ParseTime(a)
-		if err != nil {
-			return
-		}
-		if again, err := metadata.ParseTime(metadata.FormatTime(at)); err != nil || again != at {
-			t.Errorf("%q is read %v, written and read again %v, %v", a, at, again, err)
-		}
-		if bt, err := metadata.ParseTime(b); err == nil && at.Before(bt) && a >= b {
-			t.Errorf("%v is before %v, but %q is not before %q: alive would refuse a later deadline", at, bt, a, b)
-		}
-	})
-}
 
 // FuzzDecode decodes records with hostile values.
 func FuzzDecode(f *testing.F) {
@@ -46,12 +28,12 @@ func FuzzDecode(f *testing.F) {
 		default:
 			fields = append(fields, metadata.Field{Name: field, Value: value})
 		}
-		d := metadata.Decode(lock, fields)
+		d := lockrecord.Decode(lock, fields)
 		checkBounds(t, d)
 		if d.Token != 3 || d.DeadlineRevision != 5 || d.Revision != 5 {
 			t.Errorf("token %d, deadline revision %d, revision %d", d.Token, d.DeadlineRevision, d.Revision)
 		}
-		e, err := protocol.Unmarshal[metadata.Ending]([]byte(protocol.Marshal(metadata.NewEnding(&d.Record,
+		e, err := protocol.Unmarshal[metadata.Ending]([]byte(protocol.Marshal(lockrecord.NewEnding(&d.Record,
 			metadata.EndingForced, "me", "why", d.AlertAt))))
 		if err != nil || e.Token != d.Token {
 			t.Errorf("the ending of this record is not recorded: %+v, %v", e, err)
@@ -69,7 +51,7 @@ func checkBounds(t *testing.T, d metadata.FullRecord) {
 			t.Errorf("%s has %d bytes", name, len(text))
 		}
 	}
-	if len(d.Backtrace) > metadata.MaxBacktraceBytes || len(d.Attributes) > metadata.MaxAttributes {
+	if len(d.Backtrace) > lockrecord.MaxBacktraceBytes || len(d.Attributes) > lockrecord.MaxAttributes {
 		t.Errorf("%d bytes of backtrace, %d attributes", len(d.Backtrace), len(d.Attributes))
 	}
 	for name, value := range d.Attributes {
@@ -77,7 +59,7 @@ func checkBounds(t *testing.T, d metadata.FullRecord) {
 			t.Errorf("attribute %.40q has %d bytes", name, len(text))
 		}
 	}
-	if len(d.Problems) > 2*metadata.MaxAttributes+40 {
+	if len(d.Problems) > 2*lockrecord.MaxAttributes+40 {
 		t.Errorf("%d problems", len(d.Problems))
 	}
 	for _, p := range d.Problems {
@@ -93,12 +75,12 @@ func FuzzDecodeRecord(f *testing.F) {
 	for _, backtrace := range []string{
 		`"main.main main.go:1\n\tx\"\\\/\b\f\r"`, `"\u0041"`, `"\u00"`, `"\ud800"`, `"\q"`, `"\`, `"\"`, `"\\"`,
 		`"\\\""`, `"a"b`, `7`, `{}`, `null`, "\"\n\"", "\"\x1f\"", "\"\xff\"", ` "x" `, ``,
-		`"` + strings.Repeat("b", metadata.MaxBacktraceBytes) + `"`,
-		`"` + strings.Repeat("b", metadata.MaxBacktraceBytes+1) + `"`,
-		`"` + strings.Repeat(`\n`, metadata.MaxBacktraceBytes-1) + `"`,
+		`"` + strings.Repeat("b", lockrecord.MaxBacktraceBytes) + `"`,
+		`"` + strings.Repeat("b", lockrecord.MaxBacktraceBytes+1) + `"`,
+		`"` + strings.Repeat(`\n`, lockrecord.MaxBacktraceBytes-1) + `"`,
 		`"a","backtrace":"\x"`, `"\x","backtrace":"a"`,
 		`"","note":"\"backtrace\":\"x\""`, `"","\"backtrace":"x"`, `"","deep":{"backtrace":"x"}`,
-		`"` + strings.Repeat("b", metadata.MaxRecordBytes) + `"`,
+		`"` + strings.Repeat("b", lockrecord.MaxRecordBytes) + `"`,
 	} {
 		f.Add(`{"owner":"x","backtrace":`+backtrace+`,"team":"core"}`, "note", "x")
 	}
@@ -115,21 +97,21 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Add(`{"a":1}`, field, "\xff"+strings.Repeat("2", 20<<10))
 	}
 	f.Fuzz(func(t *testing.T, document, field, value string) {
-		fields := []metadata.Field{{Name: metadata.FieldMetadata, Value: document, ModRevision: 7}}
-		if field != metadata.FieldMetadata {
+		fields := []metadata.Field{{Name: lockrecord.FieldMetadata, Value: document, ModRevision: 7}}
+		if field != lockrecord.FieldMetadata {
 			fields = append(fields, metadata.Field{Name: field, Value: value, ModRevision: 7})
 		}
-		whole := metadata.Decode("a", fields).Record
-		if diff := cmp.Diff(whole, metadata.DecodeRecord("a", fields)); diff != "" {
+		whole := lockrecord.Decode("a", fields).Record
+		if diff := cmp.Diff(whole, lockrecord.DecodeRecord("a", fields)); diff != "" {
 			t.Errorf("%q, %s %q (-Decode +DecodeRecord):\n%s", document, field, value, diff)
 		}
 		for i := range fields {
-			fields[i] = fields[i].Brief()
-			if again := fields[i].Brief(); again != fields[i] {
+			fields[i] = lockrecord.Brief(fields[i])
+			if again := lockrecord.Brief(fields[i]); again != fields[i] {
 				t.Errorf("%q: brief is %q, and again %q", value, fields[i].Value, again.Value)
 			}
 		}
-		if diff := cmp.Diff(whole, metadata.DecodeRecord("a", fields)); diff != "" {
+		if diff := cmp.Diff(whole, lockrecord.DecodeRecord("a", fields)); diff != "" {
 			t.Errorf("%q, %s %q (-Decode +kept):\n%s", document, field, value, diff)
 		}
 	})

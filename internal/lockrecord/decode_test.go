@@ -1,4 +1,4 @@
-package metadata_test
+package lockrecord_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -20,9 +21,9 @@ import (
 func TestDecodeIgnoresKeyOrder(t *testing.T) {
 	fields, err := draft().Fields()
 	proctest.Must(t, err)
-	want := metadata.Decode("a", fields)
+	want := lockrecord.Decode("a", fields)
 	backwards := []metadata.Field{fields[3], fields[2], fields[1], fields[0]}
-	if diff := cmp.Diff(want, metadata.Decode("a", backwards)); diff != "" {
+	if diff := cmp.Diff(want, lockrecord.Decode("a", backwards)); diff != "" {
 		t.Error(diff)
 	}
 	if backwards[0] != fields[3] {
@@ -54,7 +55,7 @@ func TestDecodeIsBounded(t *testing.T) {
 	}
 	for name, field := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := metadata.Decode("a", []metadata.Field{field})
+			d := lockrecord.Decode("a", []metadata.Field{field})
 			checkBounds(t, d)
 			if len(d.Problems) <= 3 && name != "as many nulls" {
 				t.Errorf("only these problems: %v", d.Problems)
@@ -72,7 +73,7 @@ func TestDecodeIsBounded(t *testing.T) {
 			fields = append(fields, metadata.Field{Name: fmt.Sprintf("f%d", i), Value: "x"})
 			foreign = append(foreign, fmt.Sprintf("/mutexes/a/b/%d", i))
 		}
-		d := metadata.Decode("a", fields, foreign...)
+		d := lockrecord.Decode("a", fields, foreign...)
 		checkBounds(t, d)
 		if !d.HasForeignKeys() || !hasProblem(d, "record", "9992 more keys fit no layout") {
 			t.Errorf("problems: %v", d.Problems)
@@ -88,7 +89,7 @@ func TestDecodeRetainsNoLargeValue(t *testing.T) {
 		padding := strings.Repeat("x", 1<<20)
 		document := fmt.Sprintf(`{"owner":"billing","pid":%d,"purpose":"%s","n":"%s","team":"core"}`, i, padding,
 			padding)
-		d := metadata.Decode("a", []metadata.Field{
+		d := lockrecord.Decode("a", []metadata.Field{
 			{Name: "metadata", Value: document}, {Name: "alive", Value: padding + " page 3"},
 			{Name: "uuid", Value: padding},
 			{Name: "alert_at", Value: padding},
@@ -109,7 +110,7 @@ func heap() int64 {
 }
 
 func TestDecodeOfAttributes(t *testing.T) {
-	d := metadata.Decode("a", []metadata.Field{
+	d := lockrecord.Decode("a", []metadata.Field{
 		{Name: "metadata", Value: `{"text":"1","number":1,"fraction":1.50,"large":12345678901234567890123,` +
 			`"yes":true,"no":false,"own":"member","Owner":"x"}`},
 		{Name: "own", Value: "key"},
@@ -130,7 +131,7 @@ func TestDocumentIsOneObject(t *testing.T) {
 		``: false, `null`: false, `[]`: false, `"{}"`: false, `{}{}`: false, `{}]`: false, `{},`: false, "{}\v": false,
 		`{"a":1`: false, "\ufeff{}": false,
 	} {
-		d := metadata.Decode("a", []metadata.Field{{Name: "metadata", Value: document}})
+		d := lockrecord.Decode("a", []metadata.Field{{Name: "metadata", Value: document}})
 		if refused := hasProblem(d, "metadata", "not a JSON object"); refused == want {
 			t.Errorf("%q: refused %v", document, refused)
 		}
@@ -144,7 +145,7 @@ func TestControlCharactersAreFoundInUnreadBacktraces(t *testing.T) {
 			continue
 		}
 		text := "main.go:1" + string([]byte{byte(c)}) + "main.go:2"
-		r := metadata.DecodeRecord("a", []metadata.Field{{Name: "metadata", Value: `{"backtrace":"` + text + `"}`}})
+		r := lockrecord.DecodeRecord("a", []metadata.Field{{Name: "metadata", Value: `{"backtrace":"` + text + `"}`}})
 		if refused := hasProblem(metadata.FullRecord{Record: r}, "metadata", "not a JSON object"); refused != (c < ' ') {
 			t.Errorf("%q: refused %v", text, refused)
 		}
@@ -159,8 +160,8 @@ func TestReservedFieldsMatchTheProtocol(t *testing.T) {
 	keys, members, _ := strings.Cut(section, "\n**One key `metadata`**")
 	members, _, _ = strings.Cut(members, "\n- A small client")
 	for table, got := range map[string][]string{
-		keys:    metadata.ReservedFields(metadata.OwnKey, metadata.KeyOfOthers),
-		members: metadata.ReservedFields(metadata.Member),
+		keys:    lockrecord.ReservedFields(lockrecord.OwnKey, lockrecord.KeyOfOthers),
+		members: lockrecord.ReservedFields(lockrecord.Member),
 	} {
 		var want []string
 		for _, row := range regexp.MustCompile("(?m)^\\| (`.*?`) \\|").FindAllStringSubmatch(table, -1) {

@@ -1,4 +1,4 @@
-package metadata
+package lockrecord
 
 import (
 	"encoding/json"
