@@ -197,7 +197,7 @@ func (s *stage) record(lock string) *metadata.Record {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	document, _, err := lockstore.New(s.client, s.layout).Get(ctx, lock)
+	document, _, err := lockstore.New(s.client, s.layout).ReadRecord(ctx, lock)
 	proctest.Must(s.t, err)
 	return &document.Record
 }
