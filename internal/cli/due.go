@@ -51,7 +51,8 @@ func (o *listOptions) policy(f *fate.Fate) staleness.Policy {
 // back.
 func isDue(r *metadata.Record, p staleness.Policy, now time.Time) bool {
 	p.DefaultAutoUnlockAfter = 0 // counted from when an unlocker saw the lock, which is not known here
-	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.ClockVerified,
+	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true,
+		WallClock:     staleness.ClockVerified,
 		NeverWentBack: true}
 	watched := *asSeen(r, now)
 	watched.Seen = metadata.Seen{First: math.MinInt64, Changed: math.MinInt64}

@@ -106,7 +106,8 @@ func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metad
 	}
 	on := protocol.ActionTarget{Hold: &doc.Record, LockDelayAfter: o.delay(&doc.Record)}
 	out, err := o.perform(ctx, s, protocol.VerbForceUnlock, on, o.action(s, &doc.Record), "force-unlock")
-	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(doc.Name), s.describeHolder(&doc.Record))
+	line := fmt.Sprintf("force-unlocked %s, which was held by %s", text.Visible(doc.Name),
+		s.describeHolder(&doc.Record))
 	if out.LockDelayAfter > 0 {
 		line += fmt.Sprintf("; a lock delay of %v has begun", out.LockDelayAfter)
 	}

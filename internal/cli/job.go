@@ -143,7 +143,8 @@ func (j *job) onFinishRequest(ctx context.Context, lock *mutex.Lock, c *childpro
 	j.app.noteAsync("%v", lock.FinishRequestError())
 	switch {
 	case childproc.EndsCommand(j.onAsk.signal):
-		j.app.noteAsync("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal), j.grace)
+		j.app.noteAsync("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal),
+			j.grace)
 		c.EndWith(j.onAsk.signal, j.grace)
 	case j.onAsk.signal != 0:
 		c.Signal(j.onAsk.signal)

@@ -188,7 +188,8 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 		r := l.Record
 		abandoned = abandoned || l.Display == staleness.Abandoned
 		t.Row(string(l.Display), text.Visible(r.Name),
-			orNone(protocol.DescribeShare(metadata.ShareFromAttributes(r.Name, r.Attributes))), orNone(endedText(r, now)),
+			orNone(protocol.DescribeShare(metadata.ShareFromAttributes(r.Name, r.Attributes))),
+			orNone(endedText(r, now)),
 			orNone(clockAhead(l.Verdict())), orNone(acknowledgedText(r, now)), fullText(r.Owner),
 			withPID(fullText(r.Hostname), r.PID), age(r.LockedAt, now), alertText(r, l.Verdict(), now),
 			relative(l.Verdict().AutoUnlockAt, now), strconv.Itoa(l.Waiters), fullText(r.Purpose))

@@ -168,8 +168,8 @@ func (o *runOptions) group(name string) *childproc.Group {
 	group, err := childproc.NewGroup(name)
 	if err != nil {
 		log := o.app.log()
-		log.Info().Err(err).Msg("the command has no cgroup of its own: processes that it starts may outlive it and its " +
-			"lock, and no witness can prove that they have ended")
+		log.Info().Err(err).Msg("the command has no cgroup of its own: processes that it starts may outlive it " +
+			"and its lock, and no witness can prove that they have ended")
 	}
 	return group
 }

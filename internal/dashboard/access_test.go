@@ -276,7 +276,8 @@ func TestNothingIsPermittedWithoutView(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s, func(c *setup.Config) {
 		c.Access.Permissions = &access.Permissions{Users: map[string][]access.Permission{
-			"half": {access.Unlock, access.Backtrace, access.Audit, "ask owner:*"}, "whole": {access.View, access.Unlock},
+			"half":  {access.Unlock, access.Backtrace, access.Audit, "ask owner:*"},
+			"whole": {access.View, access.Unlock},
 		}}
 	})
 	for _, path := range []string{"/", "/lock?name=" + stuck, "/lock/backtrace?name=" + stuck, "/audit", "/history",
@@ -285,7 +286,8 @@ func TestNothingIsPermittedWithoutView(t *testing.T) {
 			t.Errorf("%s answers %d to a caller without view", path, got.Code)
 		}
 	}
-	if got := post(d, "half", unlockLink(s, stuck), s.wanted(stuck)); got.Code != http.StatusForbidden || len(*done) > 0 {
+	if got := post(d, "half", unlockLink(s, stuck), s.wanted(stuck)); got.Code != http.StatusForbidden ||
+		len(*done) > 0 {
 		t.Errorf("a force unlock without view answers %d; done were %v", got.Code, *done)
 	}
 	if got := post(d, "whole", unlockLink(s, stuck), s.wanted(stuck)); got.Code != http.StatusSeeOther {

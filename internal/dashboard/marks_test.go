@@ -194,7 +194,8 @@ func TestEndDelayLinkNeedsPermission(t *testing.T) {
 		if strings.Contains(body, "/end-delay?") {
 			t.Errorf("%s is led to the form", who)
 		}
-		wantWords(t, body, "(mutexctl force-unlock --end-delay --uuid "+delayedHold+" --reason '' billing/free ends it).")
+		wantWords(t, body, "(mutexctl force-unlock --end-delay --uuid "+delayedHold+
+			" --reason '' billing/free ends it).")
 	}
 	s.fresh.HeardAt = s.now.Add(-time.Minute)
 	if strings.Contains(get(d, page, "X-Forwarded-User", "chief").Body.String(), "/end-delay?") {

@@ -310,7 +310,8 @@ func ofEnds(say *sayings) {
 		MoreTime: &metadata.MoreTime{By: "eve", Source: "cli", Reason: "<b>\u202e", Seconds: 1800,
 			At: metadata.Time{Time: s.now.Add(-2 * time.Minute)}}}
 	s.endings["z"] = &metadata.Ending{Name: "yielded", UUID: uuid("yielded"), Token: 7, Cause: metadata.EndingYielded,
-		EndedAt: minute, Reason: "asked by ann: the deploy waits", FinishRequest: s.endings[uuid("asked")].FinishRequest}
+		EndedAt: minute, Reason: "asked by ann: the deploy waits",
+		FinishRequest: s.endings[uuid("asked")].FinishRequest}
 	say.in("of each kind", s, "/history")
 	say.in("of each kind", s, "/api/v1/history")
 	say.in("of each kind", s, "/lock?name=asked&hold="+uuid("asked"))
@@ -522,7 +523,8 @@ func verdictOf(page string) string {
 func ofOthers(say *sayings) {
 	s := busy()
 	s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
-	for _, rule := range []staleness.Rule{staleness.RuleGap, staleness.RuleStale, staleness.RuleEtcd, staleness.RuleClock,
+	for _, rule := range []staleness.Rule{staleness.RuleGap, staleness.RuleStale, staleness.RuleEtcd,
+		staleness.RuleClock,
 		staleness.RuleRevision, staleness.RuleBrake, "something new"} {
 		s.unlockers[0].HeldBack = []string{string(rule)}
 		verdict := regexp.MustCompile(`<div class="verdict.*`).FindString(ok(say, s.dashboard(say), "/"))

@@ -138,7 +138,8 @@ func TestTimelineAsJSONIsCompleteAndPaged(t *testing.T) {
 		if after = next; more {
 			continue
 		}
-		if matched := int(meta["matched"].(float64)); len(seen) != matched || matched < 2_900 || pages != matched/700+1 {
+		if matched := int(meta["matched"].(float64)); len(seen) != matched || matched < 2_900 ||
+			pages != matched/700+1 {
 			t.Errorf("%d pages have %d of %d intervals", pages, len(seen), matched)
 		}
 		break

@@ -185,7 +185,8 @@ func TestHoldsEndedByOthersAreNotUsual(t *testing.T) {
 func TestHolderWaitsWhereItsProcessQueues(t *testing.T) {
 	r := held().Record
 	waiter := func(owner, host string, pid int64, since time.Duration, holding bool) metadata.Waiter {
-		return metadata.Waiter{Ticket: metadata.Ticket{Identity: metadata.Identity{Owner: owner, Hostname: host, PID: pid},
+		return metadata.Waiter{Ticket: metadata.Ticket{Identity: metadata.Identity{Owner: owner, Hostname: host,
+			PID: pid},
 			Holding: holding,
 			Since:   metadata.Time{Time: ago(since)}}}
 	}
@@ -217,7 +218,8 @@ func TestHolderWaitsWhereItsProcessQueues(t *testing.T) {
 	}
 	want(`"d" 1m0s `)
 	holds := func(lock, owner string, pid int64) {
-		holders[lock] = []*metadata.Record{{Name: lock, Identity: metadata.Identity{Owner: owner, Hostname: "h", PID: pid}}}
+		holders[lock] = []*metadata.Record{{Name: lock,
+			Identity: metadata.Identity{Owner: owner, Hostname: "h", PID: pid}}}
 	}
 	holds("d", "p", 5)
 	want(`"d" 1m0s p on h:5`)

@@ -170,7 +170,8 @@ func connectionError(text string) string {
 type FaultMonitor struct {
 	Etcd   *clientv3.Client
 	Prefix string // see [CheckAccess]
-	// IsUsable reports whether etcd can be used, without a request to etcd. While it returns true, the monitor sends none.
+	// IsUsable reports whether etcd can be used, without a request to etcd. While it returns true, the monitor sends
+	// none.
 	IsUsable func() bool
 	Log      zerolog.Logger
 

@@ -196,7 +196,8 @@ func TestProveIsNotCountedAsARequest(t *testing.T) {
 	}
 	c := connect(t, as(etcdtest.Start(t), "", ""), grpc.WithChainUnaryInterceptor(answered))
 	works(t, c)
-	if err := etcdconn.CheckAccess(limit(t, proctest.Timeout), c, "/m/"); err != nil || reply == nil || reply.Count != 0 {
+	if err := etcdconn.CheckAccess(limit(t, proctest.Timeout), c, "/m/"); err != nil || reply == nil ||
+		reply.Count != 0 {
 		t.Errorf("error %v, answer %v", err, reply)
 	}
 }

@@ -233,7 +233,8 @@ func TestHelpListsEveryFlagInGroups(t *testing.T) {
 		" [default 127.0.0.1:2379; also $ETCDCTL_ENDPOINTS]\n",
 		" [also $UNLOCKER_ETCD_PASSWORD, $ETCDCTL_PASSWORD]\n",
 		"\nHTTP server:\n", "\nLog:\n", "\nLocks:\n", "\nSweep:\n",
-		"      --sweep.default-alert-after duration\n          when a lock without a readable alert time alerts, after it " +
+		"      --sweep.default-alert-after duration\n          when a lock without a readable alert time " +
+			"alerts, after it " +
 			"was first seen; 0 is never [default 1h]\n",
 		"      --etcd.user name          name of the etcd user [also $ETCDCTL_USER]\n",
 		"\nEnvironment: $UNLOCKER_POLICY for --policy, and so on.\n",

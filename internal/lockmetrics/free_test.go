@@ -23,7 +23,8 @@ func nobodyTakes(series lockmetrics.Series, free ...unclaimed.Lock) *lockmetrics
 func TestUnclaimedLocksAreCountedAndNamed(t *testing.T) {
 	metrics := []string{"unlocker_unclaimed_locks", "unlocker_lock_unclaimed_since_timestamp_seconds"}
 	const counted = "\nunlocker_unclaimed_locks %d\n"
-	first := metadata.Waiter{Ticket: metadata.Ticket{Identity: metadata.Identity{Owner: "search\x00", Hostname: "host-2"}}}
+	first := metadata.Waiter{Ticket: metadata.Ticket{Identity: metadata.Identity{Owner: "search\x00",
+		Hostname: "host-2"}}}
 	free := unclaimed.Lock{Name: "a b", Since: now.Add(-46 * time.Minute), Waiters: 3, First: first}
 	expect(t, nobodyTakes(lockmetrics.SeriesAlerting, free), `
 unlocker_lock_unclaimed_since_timestamp_seconds{hostname="host-2",lock="a b",owner="search�"} 1.69999724e+09

@@ -44,8 +44,8 @@ func (s *Snapshot) cycleRanks() map[string][2]int {
 	return ranks
 }
 
-// sortKey is a position whose texts are computed once: a name is told by where its row stands among rows that are sorted
-// by name.
+// sortKey is a position whose texts are computed once: a name is told by where its row stands among rows that are
+// sorted by name.
 type sortKey struct {
 	keys    [5]int64
 	text    string

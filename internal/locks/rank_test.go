@@ -25,7 +25,8 @@ func hold(name string, token int64, alert, unlock time.Duration, more ...metadat
 	at := func(d time.Duration) string { return metadata.FormatTime(night.Add(d)) }
 	fields := append([]metadata.Field{
 		{Name: "uuid", Value: fmt.Sprintf("00000000-0000-4000-8000-%012d", token), CreateRevision: token},
-		{Name: "owner", Value: "billing"}, {Name: "locked_at", Value: at(-time.Hour - time.Duration(token)*time.Second)},
+		{Name: "owner", Value: "billing"},
+		{Name: "locked_at", Value: at(-time.Hour - time.Duration(token)*time.Second)},
 		{Name: "alert_at", Value: at(alert)}, {Name: "auto_unlock_at", Value: at(unlock)},
 	}, more...)
 	r := lockrecord.DecodeRecord(name, fields)

@@ -86,7 +86,8 @@ func TestForceUnlockWithADelay(t *testing.T) {
 		d.Attributes = map[string]any{"kind": "semaphore", "permits": 3, "limit": 5}
 	})
 	on := protocol.ActionTarget{Hold: r, LockDelayAfter: time.Minute}
-	out, err := w.Perform(t.Context(), protocol.VerbForceUnlock, on, protocol.Action{ID: "1", At: metadata.Time{Time: at}})
+	out, err := w.Perform(t.Context(), protocol.VerbForceUnlock, on,
+		protocol.Action{ID: "1", At: metadata.Time{Time: at}})
 	if err != nil || out.LockDelayAfter != time.Minute || out.Ending.Cause != metadata.EndingForced {
 		t.Fatal(out, err)
 	}

@@ -95,7 +95,8 @@ func TestOperationsOnAnEndedHold(t *testing.T) {
 				t.Helper()
 				err := w.do(r, wanted(what, r))
 				var changed *lockstore.ChangedError
-				if !errors.As(err, &changed) || !errors.Is(err, metadata.ErrChanged) || changed.Current.Token != token ||
+				if !errors.As(err, &changed) || !errors.Is(err, metadata.ErrChanged) ||
+					changed.Current.Token != token ||
 					!strings.Contains(err.Error(), says) {
 					t.Errorf("got %v, want that %s", err, says)
 				}

@@ -83,7 +83,8 @@ func TestWitnessNeedsRightsOnlyOnItsTwoAreas(t *testing.T) {
 	reader := lockstore.New(clientAs(t, server, "reader", "pw"), root.l)
 	for what, err := range map[string]error{
 		"state": reader.RecordProof(t.Context(), death(r)), "suspect": reader.RecordSuspicion(t.Context(), death(r)),
-		"dispel": reader.WithdrawSuspicion(t.Context(), uuid(1)), "prove": reader.CheckWitnessRights(t.Context(), uuid(9)),
+		"dispel": reader.WithdrawSuspicion(t.Context(), uuid(1)),
+		"prove":  reader.CheckWitnessRights(t.Context(), uuid(9)),
 	} {
 		if got := etcdconn.Explain(err); errors.Is(err, metadata.ErrChanged) ||
 			got != "etcd denies permission: the etcd user's role does not allow this on these keys" {
@@ -97,7 +98,8 @@ func TestWitnessNeedsRightsOnlyOnItsTwoAreas(t *testing.T) {
 		}
 	}
 	witness := lockstore.New(clientAs(t, server, "reader", "pw"), root.l)
-	if err := errors.Join(witness.CheckWitnessRights(t.Context(), uuid(9)), witness.RecordSuspicion(t.Context(), death(r)),
+	if err := errors.Join(witness.CheckWitnessRights(t.Context(), uuid(9)),
+		witness.RecordSuspicion(t.Context(), death(r)),
 		witness.WithdrawSuspicion(t.Context(), uuid(1)), witness.RecordProof(t.Context(), death(r))); err != nil {
 		t.Error(err)
 	}

@@ -17,8 +17,8 @@ type Claim struct {
 	Record      string // the record that it writes: a share's, or that of the lock
 	MultiHolder bool   // several can hold the lock
 
-	// CountsShares means that the claim depends on the shares of others, as read at the revision CountedAt: it is refused
-	// if there is a later one. Readers do not count.
+	// CountsShares means that the claim depends on the shares of others, as read at the revision CountedAt: it is
+	// refused if there is a later one. Readers do not count.
 	CountsShares bool
 	CountedAt    int64
 }

@@ -127,7 +127,8 @@ func Release(l protocol.Layout, h Hold) Txn {
 // send cannot be committed and has no ticket. queue is the lock in whose queue it may be. The tombstone lives as long
 // as the lease. Else nothing is released, but the rest is done all the same.
 func ReleaseIndeterminate(l protocol.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
-	cleanUp := append(leaveQueue(l, queue, h.UUID), clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
+	cleanUp := append(leaveQueue(l, queue, h.UUID),
+		clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
 	t := Release(l, h)
 	t.Then = append(t.Then, cleanUp...)
 	t.Else = cleanUp

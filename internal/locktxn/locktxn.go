@@ -25,8 +25,8 @@ type Txn struct {
 	If         []clientv3.Cmp
 	Then, Else []clientv3.Op
 
-	// OnlyRecord is the name of the only record that the transaction concerns, if it may share a request with transactions
-	// about other records: all that it compares and writes belongs to that record, or to one attempt.
+	// OnlyRecord is the name of the only record that the transaction concerns, if it may share a request with
+	// transactions about other records: all that it compares and writes belongs to that record, or to one attempt.
 	OnlyRecord string
 }
 

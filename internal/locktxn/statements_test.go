@@ -129,8 +129,11 @@ func TestMoreTimeDoesNotMoveTheAlertBack(t *testing.T) {
 // Each compare is needed: for each there is a hold that only this compare protects.
 func TestOperatorNotesAreForOneHold(t *testing.T) {
 	for what, write := range map[string]func(s store, h locktxn.Hold) locktxn.Txn{
-		"mark":     func(s store, h locktxn.Hold) locktxn.Txn { return s.acknowledge(h, "ann") },
-		"ask once": func(s store, h locktxn.Hold) locktxn.Txn { return locktxn.PutFinishRequestOnce(s.l, "a", request(h)) },
+		"mark": func(s store, h locktxn.Hold) locktxn.Txn { return s.acknowledge(h, "ann") },
+		"ask once": func(s store,
+			h locktxn.Hold) locktxn.Txn {
+			return locktxn.PutFinishRequestOnce(s.l, "a", request(h))
+		},
 		"extend": func(s store, h locktxn.Hold) locktxn.Txn {
 			e := s.extension(last)
 			e.Record.UUID, e.Record.Token = h.UUID, h.Token

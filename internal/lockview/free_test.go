@@ -122,8 +122,9 @@ func TestViewHasLockDelays(t *testing.T) {
 			}
 		}
 		delay := func(lock string) op {
-			return put(layout.Delay(lock), protocol.Marshal(metadata.LockDelay{Name: lock, Owner: "billing", Seconds: 30,
-				At: metadata.Time{Time: time.Unix(1_553_682_600, 0)}}))
+			return put(layout.Delay(lock),
+				protocol.Marshal(metadata.LockDelay{Name: lock, Owner: "billing", Seconds: 30,
+					At: metadata.Time{Time: time.Unix(1_553_682_600, 0)}}))
 		}
 		want("at first")
 		changed := v.Changed()

@@ -56,7 +56,8 @@ func TestRetriesBackOff(t *testing.T) {
 			if n := lists.Load(); n < 12 || n > 35 {
 				t.Errorf("%d lists in a minute", n)
 			}
-			if f := v.Fresh(); f.Synced || !strings.Contains(f.Cause, c.cause) || f.HeardAt.IsZero() != (c.list != nil) {
+			if f := v.Fresh(); f.Synced || !strings.Contains(f.Cause, c.cause) ||
+				f.HeardAt.IsZero() != (c.list != nil) {
 				t.Errorf("%+v", f)
 			}
 		}))
@@ -86,7 +87,8 @@ func TestFreshness(t *testing.T) {
 		}
 		v := lockview.New(layout, src,
 			lockview.Options{Explain: func(err error) string { return "explained: " + err.Error() }})
-		if f := v.Fresh(); f.Synced || f.Cause != "the first list is not done" || !f.HeardAt.IsZero() || f.Revision != 0 {
+		if f := v.Fresh(); f.Synced || f.Cause != "the first list is not done" || !f.HeardAt.IsZero() ||
+			f.Revision != 0 {
 			t.Errorf("at the beginning: %+v", f)
 		}
 		proctest.Go(t, v.Run)
@@ -300,7 +302,8 @@ func TestProblemsAreCountedOnce(t *testing.T) {
 		synctest.Wait()
 		s := v.Stats()
 		for reason, want := range map[metadata.ProblemKind]uint64{
-			metadata.ProblemBadTime: 1, metadata.ProblemMissing: 3, metadata.ProblemBadName: 1, metadata.ProblemTooLarge: 0,
+			metadata.ProblemBadTime: 1, metadata.ProblemMissing: 3, metadata.ProblemBadName: 1,
+			metadata.ProblemTooLarge: 0,
 		} {
 			if got, known := s.MetadataErrors[reason]; got != want || !known {
 				t.Errorf("%s: %d, want %d", reason, got, want)

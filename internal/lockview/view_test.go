@@ -371,7 +371,8 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	settle(t, listed, w)
 	for _, v := range []*lockview.View{v, listed} {
 		if r := v.Lock("a"); r.FinishRequest == nil || r.Process == nil || r.Process.PodUID != "5e9a2a3c" {
-			t.Errorf("members other than attributes were dropped, too: asked %+v, process %+v", r.FinishRequest, r.Process)
+			t.Errorf("members other than attributes were dropped, too: asked %+v, process %+v", r.FinishRequest,
+				r.Process)
 		}
 	}
 	w.do(removeAll(layout.Record("a")))

@@ -171,8 +171,8 @@ type Freshness struct {
 	Revision int64
 	// FirstRevision is the revision of the first list; 0 before it.
 	FirstRevision int64
-	// HighestRevision is the highest revision ever seen. If Revision is lower, etcd was restored from an older state, and
-	// fencing tokens may repeat.
+	// HighestRevision is the highest revision ever seen. If Revision is lower, etcd was restored from an older state,
+	// and fencing tokens may repeat.
 	HighestRevision  int64
 	HeardAt          time.Time     // when etcd was last heard from; zero = never
 	ProgressInterval time.Duration // how often a healthy etcd gives a sign of life; 0 = its silence means nothing

@@ -30,7 +30,8 @@ func TestEndingCarriesTheRecord(t *testing.T) {
 	if err != nil || protocol.Marshal(got) != text {
 		t.Errorf("%s is read as %+v, %v", text, got, err)
 	}
-	if got.Progress != "page 3" || got.Name != "billing/invoice" || got.Reason == "" || got.Attributes["team"] != "core" ||
+	if got.Progress != "page 3" || got.Name != "billing/invoice" || got.Reason == "" ||
+		got.Attributes["team"] != "core" ||
 		got.Attributes["tenant"] != float64(41) || got.Attributes["urgent"] != true || got.Owner != "billing" ||
 		!got.LockedAt.Equal(at.Add(-15*time.Minute)) || !got.AutoUnlockAt.Equal(at) {
 		t.Errorf("%+v", got)

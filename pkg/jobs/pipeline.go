@@ -37,7 +37,8 @@ const (
 	StopFailed    StopReason = "failed"     // a step returned an error, or etcd refused to confirm the lock
 	StopPanicked  StopReason = "panicked"   // a step panicked; the error is a [*PanicError]
 	StopCancelled StopReason = "cancelled"  // the caller's context ended, or the client was closed
-	StopRequested StopReason = "requested"  // the holder was asked to finish; the error is a [*mutex.FinishRequestError]
+	// the holder was asked to finish; the error is a [*mutex.FinishRequestError]
+	StopRequested StopReason = "requested"
 )
 
 // StepReport is the result of one step.
@@ -240,7 +241,8 @@ func (r PipelineReport) String() string {
 			done++
 		}
 	}
-	fmt.Fprintf(&b, "lock %q: %d of %d steps done in %v", r.Name, done, len(r.Steps), r.Duration.Round(time.Millisecond))
+	fmt.Fprintf(&b, "lock %q: %d of %d steps done in %v", r.Name, done, len(r.Steps),
+		r.Duration.Round(time.Millisecond))
 	if r.StopReason != "" {
 		fmt.Fprintf(&b, "; %s: %v", r.StopReason, r.Err)
 	}

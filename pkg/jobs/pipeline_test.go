@@ -106,7 +106,8 @@ func TestPipelineReportsWhyItStopped(t *testing.T) {
 			return sleeping(time.Minute)(w)
 		}, false, jobs.StopRequested, 2, `the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
 			`the fix has to go out first`},
-		{"etcd is away between steps", func(w world) error { w.Disconnect(); return nil }, false, jobs.StopLost, 2, ranOut},
+		{"etcd is away between steps", func(w world) error { w.Disconnect(); return nil }, false, jobs.StopLost, 2,
+			ranOut},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
@@ -126,7 +127,8 @@ func TestPipelineReportsWhyItStopped(t *testing.T) {
 						done++
 					}
 				}
-				if report.StopReason != c.stop || done != c.done || err == nil || !strings.HasPrefix(err.Error(), c.err) ||
+				if report.StopReason != c.stop || done != c.done || err == nil ||
+					!strings.HasPrefix(err.Error(), c.err) ||
 					strings.Contains(err.Error(), "\n") || report.Err != err {
 					t.Errorf("stop %q after %d steps: %v", report.StopReason, done, err)
 				}

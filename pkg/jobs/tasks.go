@@ -40,8 +40,8 @@ type TaskOptions struct {
 	// "failed" tasks are taken and become "done" or "failed".
 	Transitions map[string][]string
 
-	// FailureStates are the states in which an attempt counts as failed; "failed" if nil. Any other state resets the count
-	// of attempts.
+	// FailureStates are the states in which an attempt counts as failed; "failed" if nil. Any other state resets the
+	// count of attempts.
 	FailureStates []string
 
 	// MaxAttempts is how often a task may be taken without success; 0 for no limit.
@@ -349,8 +349,9 @@ func (s *Tasks) status(task string, created, seen int64, value []byte, running b
 		t.Note = err.Error()
 	}
 	now := TaskStatus{
-		Name: task, State: t.State, PreviousState: t.From, Attempts: t.Attempts, Data: t.Data, Note: t.Note, ChangedBy: t.By,
-		AddedAt: t.AddedAt.Time, ChangedAt: t.ChangedAt.Time, Running: running,
+		Name: task, State: t.State, PreviousState: t.From, Attempts: t.Attempts, Data: t.Data, Note: t.Note,
+		ChangedBy: t.By,
+		AddedAt:   t.AddedAt.Time, ChangedAt: t.ChangedAt.Time, Running: running,
 		doc: t, created: created, seen: seen, value: string(value),
 	}
 	now.Stuck = t.State == StateInProgress && !running

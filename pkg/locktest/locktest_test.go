@@ -78,7 +78,8 @@ func TestLockIsLostDuringWork(t *testing.T) {
 		}{
 			"by a person":    {func() { s.ForceUnlock("a", "wrong month") }, mutex.LostReasonForced, "wrong month"},
 			"by an unlocker": {func() { s.Expire("a") }, mutex.LostReasonAutoUnlocked, "the test expired it"},
-			"to a witness":   {func() { s.RemoveAbandoned("a", "it was killed") }, mutex.LostReasonAbandoned, "it was killed"},
+			"to a witness": {func() { s.RemoveAbandoned("a", "it was killed") }, mutex.LostReasonAbandoned,
+				"it was killed"},
 		} {
 			var lost *mutex.LostError
 			for range 20 { // a holder on a busy machine does not wait for long until it has read who it was
@@ -110,7 +111,8 @@ func TestEtcdIsUnreachable(t *testing.T) {
 			t.Errorf("without etcd: %v", err)
 		}
 		<-l.Lost()
-		if lost, _ := context.Cause(l.Context()).(*mutex.LostError); lost == nil || lost.Reason() != mutex.LostReasonTime {
+		if lost, _ := context.Cause(l.Context()).(*mutex.LostError); lost == nil ||
+			lost.Reason() != mutex.LostReasonTime {
 			t.Errorf("the cause is %v", context.Cause(l.Context()))
 		}
 		s.AssertHeld("a") // for others, who have to wait for its auto-unlock

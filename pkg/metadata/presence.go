@@ -24,7 +24,8 @@ type Presence struct {
 	LastGapCause string `json:"last_gap_cause,omitempty"`
 	// WitnessTrouble is why its witness in Kubernetes does not know all pods; empty if it does, or if it has none.
 	WitnessTrouble string `json:"witness_trouble,omitempty"`
-	// RemovalPolicy is the policy that decides what it does about a stale lock; nil if it publishes none that can be read.
+	// RemovalPolicy is the policy that decides what it does about a stale lock; nil if it publishes none that can be
+	// read.
 	RemovalPolicy *RemovalPolicy `json:"sweep,omitempty"`
 }
 

@@ -217,7 +217,8 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	alive := lockrecord.FormatAlive(at, progress)
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
-		txn = locktxn.Heartbeat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive,
+		txn = locktxn.Heartbeat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt),
+			alive,
 			l.extension.lastAliveRevision)
 	}
 	r, err := l.c.retry.Send(ctx, txn)

@@ -190,7 +190,8 @@ func (b *batch) lostBefore(s etcdretry.Response, mine []*acquisition, wasHeld bo
 // withdraw releases the locks that are still held after others were lost.
 func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
-		if _, err := b.c.retry.Send(ctx, locktxn.Withdraw(b.c.layout, locktxn.PlainClaim(a.lock), a.draft.UUID)); err != nil {
+		if _, err := b.c.retry.Send(ctx,
+			locktxn.Withdraw(b.c.layout, locktxn.PlainClaim(a.lock), a.draft.UUID)); err != nil {
 			a.cancelLater()
 		}
 	}

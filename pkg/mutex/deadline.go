@@ -10,8 +10,8 @@ const (
 	// sleepCheck is how often a holder checks whether its machine slept. Timers stand still during sleep.
 	sleepCheck = 2 * time.Second
 
-	// minSleep is the least difference between the clocks that counts as sleep. Smaller ones come from rounding, and from
-	// a wall clock that is being slewed.
+	// minSleep is the least difference between the clocks that counts as sleep. Smaller ones come from rounding, and
+	// from a wall clock that is being slewed.
 	minSleep = time.Second
 )
 

@@ -55,8 +55,8 @@ type HeldError struct {
 	Position int
 
 	// Kind is how the caller wanted to share the lock: metadata.KindSemaphore, KindShared or KindExclusive; empty for a
-	// plain lock, for which this group of fields is zero. Holders are all holders, the oldest first; Holder is the first
-	// of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
+	// plain lock, for which this group of fields is zero. Holders are all holders, the oldest first; Holder is the
+	// first of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
 	Kind                string
 	Holders             []metadata.FullRecord
 	Free, Limit, Weight int

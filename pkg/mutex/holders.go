@@ -230,7 +230,8 @@ func (h *holders) removeEnded(of protocol.Layout, lock, key string) {
 
 // all returns the holders, the oldest first.
 func (h *holders) all() []metadata.FullRecord {
-	all := slices.SortedFunc(maps.Values(h.shares), func(a, b metadata.FullRecord) int { return int(a.Token - b.Token) })
+	all := slices.SortedFunc(maps.Values(h.shares),
+		func(a, b metadata.FullRecord) int { return int(a.Token - b.Token) })
 	if h.writer.Token != 0 {
 		all = slices.Insert(all, 0, h.writer)
 	}
@@ -324,6 +325,7 @@ func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 
 // known returns what a waiter keeps of the holders, to check later whether they are still the same.
 func (k kind) known(lock string, h holders) locktxn.KnownHolders {
-	return locktxn.KnownHolders{Lock: lock, Token: h.writer.Token, Delay: delayRevision(h.delay), MultiHolder: k.shared(),
-		Revision: h.revision}
+	return locktxn.KnownHolders{Lock: lock, Token: h.writer.Token, Delay: delayRevision(h.delay),
+		MultiHolder: k.shared(),
+		Revision:    h.revision}
 }

@@ -16,8 +16,8 @@ import (
 // program, or unwinds the caller. If Acquired panics, its lock is released, because no caller will ever have the
 // handle.
 type Hooks struct {
-	// Acquiring is called when a Lock or Do begins, before the first request. A wait that never ends is never reported by
-	// Acquired.
+	// Acquiring is called when a Lock or Do begins, before the first request. A wait that never ends is never reported
+	// by Acquired.
 	Acquiring func(Acquiring)
 
 	// Acquired is called at the end of each Lock, TryLock and Do. It is not called for bad arguments, for
@@ -116,7 +116,8 @@ const (
 
 // LostReasons returns the reasons of [Lost].
 func LostReasons() []LostReason {
-	return []LostReason{LostReasonForced, LostReasonAutoUnlocked, LostReasonAbandoned, LostReasonRemoved, LostReasonTime}
+	return []LostReason{LostReasonForced, LostReasonAutoUnlocked, LostReasonAbandoned, LostReasonRemoved,
+		LostReasonTime}
 }
 
 // Lost reports that a hold was lost: it ended, or may have ended, without its holder's Unlock.

@@ -156,7 +156,8 @@ func TestRefusalMessages(t *testing.T) {
 			`lock "l" is held by a; unless extended, it alerts and is auto-unlocked in 5 minutes`},
 		{mutex.HeldError{Holder: odd}, `lock "l" is held by \x1b[31m\n\u202e on ` + strings.Repeat("h", 120) +
 			`… for "\"\n"; no readable alert time, no readable auto-unlock time`},
-		{mutex.HeldError{Holder: by("a", time.Minute, time.Hour), CallSite: "x.go:7", Position: 2, Err: context.Canceled},
+		{mutex.HeldError{Holder: by("a", time.Minute, time.Hour), CallSite: "x.go:7", Position: 2,
+			Err: context.Canceled},
 			`context canceled: lock "l" is held by a; alert in 60 seconds, auto-unlock in 60 minutes; ` +
 				`this very process took it at x.go:7; position 2 in the queue`},
 		{mutex.HeldError{Position: 2}, `lock "l" is free, but others queue for it; position 2 in the queue`},
@@ -169,7 +170,8 @@ func TestRefusalMessages(t *testing.T) {
 				`the first of them is auto-unlocked in 2 hours`},
 		{mutex.HeldError{Kind: metadata.KindSemaphore, Holders: several[:1], Limit: 2, Free: 1, Weight: 1},
 			`semaphore "l": 1 of 2 permits free, but others queue for them`},
-		{mutex.HeldError{Kind: metadata.KindSemaphore, Holders: several[:1], Limit: 2, Free: 1, Weight: 2, Delay: delay},
+		{mutex.HeldError{Kind: metadata.KindSemaphore, Holders: several[:1], Limit: 2, Free: 1, Weight: 2,
+			Delay: delay},
 			`semaphore "l": 1 of 2 permits free, 2 wanted; held by a; alert in 60 minutes, auto-unlock in 3 hours; ` +
 				`a lock delay after the hold of a on h lasts until 2027-01-15T08:01:00Z, in 60 seconds`},
 		{mutex.HeldError{Kind: metadata.KindShared, Holders: []metadata.FullRecord{reader}},

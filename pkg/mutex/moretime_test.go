@@ -21,7 +21,8 @@ import (
 func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	t.Helper()
 	r := read(t, f.etcd, "a").Record
-	_, err := lockstore.New(f.etcd, layout(t)).Perform(t.Context(), protocol.VerbExtend, protocol.ActionTarget{Hold: &r},
+	_, err := lockstore.New(f.etcd, layout(t)).Perform(t.Context(), protocol.VerbExtend,
+		protocol.ActionTarget{Hold: &r},
 		protocol.Action{ID: rand.Text(), At: metadata.Time{Time: time.Now().Add(ahead)}, Actor: "ann", Source: "cli",
 			Lock: "a", UUID: r.UUID, Token: r.Token, Reason: "the disk is slow", Seconds: int64(d / time.Second)})
 	proctest.Must(t, err)

@@ -212,7 +212,8 @@ func holding(ticket *mvccpb.KeyValue) bool {
 // lookAtQueue finds the ticket before this one and the holders, and takes the lock if its turn has come.
 func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 	claim := a.set.kind.claim(a.lock)
-	r, err := a.c.retry.Send(ctx, locktxn.ReadPosition(a.c.layout, claim, a.queue.position, a.queue.before, a.queue.first))
+	r, err := a.c.retry.Send(ctx,
+		locktxn.ReadPosition(a.c.layout, claim, a.queue.position, a.queue.before, a.queue.first))
 	switch {
 	case err != nil:
 		return nil, err

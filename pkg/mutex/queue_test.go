@@ -117,7 +117,8 @@ func lateJoinLeavesNothing(t *testing.T, q *fake, leased bool) {
 	if err := c.Close(); err != nil { // waits for the clean-up
 		t.Fatal(err)
 	}
-	if _, err := late.Load().send(context.Background()); err != nil && !locktxn.IsLeaseGone(err) || len(q.waiting()) > 0 {
+	if _, err := late.Load().send(context.Background()); err != nil && !locktxn.IsLeaseGone(err) ||
+		len(q.waiting()) > 0 {
 		t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
 	}
 	unlock(t, first)

@@ -168,7 +168,8 @@ func TestWorkWithoutALockIsAnError(t *testing.T) {
 			}
 			<-l.Lost()
 			l.Detach()
-			if l.FinishRequested() != nil || l.FinishRequest() != nil || l.MoreTime() != nil || l.FinishRequestError() != nil {
+			if l.FinishRequested() != nil || l.FinishRequest() != nil || l.MoreTime() != nil ||
+				l.FinishRequestError() != nil {
 				t.Error("it is asked or extended")
 			}
 			if l.Name() != "" || l.UUID() != "" || l.Token() != 0 || !l.Deadline().IsZero() {

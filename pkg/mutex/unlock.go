@@ -183,7 +183,8 @@ func (l *Lock) releasedMeanwhile() bool {
 
 func (l *Lock) notifyReleased(err error) {
 	if hook := l.c.opts.Hooks.Released; hook != nil {
-		hook(Released{Lock: l, Result: resultOf(err, ResultReleased), HoldTime: time.Since(l.began.monotonic), Err: err})
+		hook(Released{Lock: l, Result: resultOf(err, ResultReleased), HoldTime: time.Since(l.began.monotonic),
+			Err: err})
 	}
 }
 

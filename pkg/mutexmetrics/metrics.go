@@ -27,8 +27,8 @@ type Options struct {
 	// be safe for concurrent use. If nil, there is no such label.
 	Group func(lock string) string
 
-	// MaxGroups is how many groups get their own series, in order of appearance; locks of later groups are counted in the
-	// group [OtherGroup]. [DefaultMaxGroups] if zero.
+	// MaxGroups is how many groups get their own series, in order of appearance; locks of later groups are counted in
+	// the group [OtherGroup]. [DefaultMaxGroups] if zero.
 	MaxGroups int
 
 	// WaitBuckets and HoldBuckets are the buckets of the histograms, in seconds; [DefaultWaitBuckets] and

@@ -183,7 +183,8 @@ func (t *Telemetry) released(e mutex.Released) {
 
 func (t *Telemetry) recordHold(l *mutex.Lock, outcome string, reason mutex.LostReason, after time.Duration) {
 	ctx := t.takeSpan(l).end(outcome, reason)
-	t.hold.Record(ctx, after.Seconds(), metric.WithAttributes(t.withGroup(l.Name(), endAttributes(outcome, reason)...)...))
+	t.hold.Record(ctx, after.Seconds(),
+		metric.WithAttributes(t.withGroup(l.Name(), endAttributes(outcome, reason)...)...))
 }
 
 func endAttributes(outcome string, reason mutex.LostReason) []attribute.KeyValue {

@@ -120,7 +120,8 @@ func TestDecideDeadHolders(t *testing.T) {
 		{"nor a deadline that cannot be read", lock(noAutoUnlockAt, dead(20*s)), unlocks(), good(), 30 * s,
 			proof("", 30*s)},
 
-		{"nothing is removed while etcd takes no writes", died, unlocks(), good(unwritable), 30 * s, proof(RuleEtcd, 30*s)},
+		{"nothing is removed while etcd takes no writes", died, unlocks(), good(unwritable), 30 * s,
+			proof(RuleEtcd, 30*s)},
 		{"nor from a view that is not fresh", died, unlocks(), good(notFresh), 30 * s, proof(RuleStale, 30*s)},
 		{"nor after etcd went back", died, unlocks(), good(wentBack), 30 * s, proof(RuleRevision, 30*s)},
 		{"nor with alerts only", died, unlocks(), good(onlyAlerts), 30 * s, proof(RuleAlertOnly, 30*s)},
@@ -128,7 +129,8 @@ func TestDecideDeadHolders(t *testing.T) {
 		{"the zero conditions allow nothing", died, unlocks(), Conditions{}, 30 * s, proof(RuleRevision, 30*s)},
 
 		{"a suspicion is no proof", lock(suspected), unlocks(), good(), 119 * s, decision(RuleDeadline, 125*s)},
-		{"a disputed death is none", lock(dead(20*s), disputed), unlocks(), good(), 119 * s, decision(RuleDeadline, 125*s)},
+		{"a disputed death is none", lock(dead(20*s), disputed), unlocks(), good(), 119 * s,
+			decision(RuleDeadline, 125*s)},
 		{"the end of a detached holder is none", lock(dead(20*s), detached), unlocks(), good(), 119 * s,
 			decision(RuleDeadline, 125*s)},
 

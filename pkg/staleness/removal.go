@@ -66,9 +66,9 @@ const Never = time.Duration(math.MaxInt64)
 // Decision is the answer of [Decide].
 type Decision struct {
 	HeldBack Rule // the rule that holds back the removal; empty = remove it now
-	// At is the earliest moment on the monotonic clock at which the passing of time can allow the removal: the latest that
-	// any rule requires, given what is now known about the wall clock. It ignores Writable, Fresh, NeverWentBack and the
-	// operator's configuration, which do not change with time.
+	// At is the earliest moment on the monotonic clock at which the passing of time can allow the removal: the latest
+	// that any rule requires, given what is now known about the wall clock. It ignores Writable, Fresh, NeverWentBack
+	// and the operator's configuration, which do not change with time.
 	At time.Duration
 	// Proof reports whether the removal, now or at At, is allowed because the holder is proven to have ended. The
 	// commit must then also check that the proof still stands.

@@ -75,8 +75,8 @@ func (r *receivers) showsText(name, got string) {
 	r.Fatalf("no page has a place for the message %s", name)
 }
 
-// TestReceiverMessagesMatchTheDocumentation sends alerts as Prometheus makes them through Alertmanager, with the shipped
-// configuration, to receivers of every kind.
+// TestReceiverMessagesMatchTheDocumentation sends alerts as Prometheus makes them through Alertmanager, with the
+// shipped configuration, to receivers of every kind.
 func TestReceiverMessagesMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
 	r := newReceivers(t)
@@ -188,7 +188,8 @@ func TestHostileNamesAreHarmlessInEveryMessage(t *testing.T) {
 	r := newReceivers(t)
 	const evil = "<!channel> <@U1> <http://e|ok> </p><script>x</script>\r\nBcc: a@b\x1b[31m\u202e\u200f\u2066\u2028" +
 		"{{ .Status }} & *b* `c` \" ' \\ %0a "
-	for owner, team := range map[string]string{"payments": "payments", "search-" + evil: "", "chat": "", "data": "data"} {
+	for owner, team := range map[string]string{"payments": "payments", "search-" + evil: "", "chat": "",
+		"data": "data"} {
 		h := holdOf(owner+evil+strings.Repeat("y", 400), owner+evil, team)
 		h.purpose = strings.Repeat(evil, 50)
 		h.host = evil

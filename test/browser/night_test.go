@@ -50,7 +50,8 @@ func (s *stage) nights() {
 	for i, e := range []metadata.Ending{
 		{Identity: metadata.Identity{Hostname: "billing-7f9c5d-x2lqv"}, Cause: metadata.EndingReleased},
 		{Identity: metadata.Identity{Hostname: "billing-7f9c5d-8kw4t"}, Cause: metadata.EndingReleased},
-		{Identity: metadata.Identity{Hostname: "billing-5b7d4c-m9hrc"}, Cause: metadata.EndingForced, By: "bob@example.org",
+		{Identity: metadata.Identity{Hostname: "billing-5b7d4c-m9hrc"}, Cause: metadata.EndingForced,
+			By:     "bob@example.org",
 			Reason: "its node was taken out of the cluster (BILL-2190)"},
 		{Identity: metadata.Identity{Hostname: "billing-5b7d4c-m9hrc"}, Cause: metadata.EndingReleased},
 		{Identity: metadata.Identity{Hostname: "billing-5b7d4c-zt4wd"}, Cause: metadata.EndingAutoUnlocked,

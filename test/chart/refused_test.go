@@ -133,7 +133,8 @@ var refused = []struct{ values, says string }{
 	{"mutexdash: {service: {ipFamilyPolicy: Dual}}", "at '/mutexdash/service/ipFamilyPolicy'"},
 	{"unlocker: {service: {ipFamilies: [IPv5]}}", "at '/unlocker/service/ipFamilies/0'"},
 	{"witness: {service: {ipFamilies: [IPv4, IPv6], ipFamilyPolicy: SingleStack}}", "SingleStack allows one"},
-	{"monitoring: {serviceMonitor: {metricRelabelings: [{action: delete}]}}", "/serviceMonitor/metricRelabelings/0/action'"},
+	{"monitoring: {serviceMonitor: {metricRelabelings: [{action: delete}]}}",
+		"/serviceMonitor/metricRelabelings/0/action'"},
 	{"serviceAccount: {name: Locks}", "at '/serviceAccount/name'"},
 }
 

@@ -39,7 +39,8 @@ func collect(mapping *yaml.Node, above string, all *[]setting) {
 		value := mapping.Content[i+1]
 		s := setting{path: above + key.Value, comment: key.HeadComment}
 		*all = append(*all, s)
-		whole := slices.ContainsFunc(free, func(f string) bool { return s.path == f || strings.HasSuffix(s.path, "."+f) })
+		whole := slices.ContainsFunc(free,
+			func(f string) bool { return s.path == f || strings.HasSuffix(s.path, "."+f) })
 		if value.Kind == yaml.MappingNode && !whole {
 			collect(value, s.path+".", all)
 		}

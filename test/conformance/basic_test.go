@@ -255,7 +255,8 @@ func heartbeat(t *testing.T, s *scene, c *client) {
 func longer(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("longer", want{try: true})
 	before := time.Now()
-	l.d.must(request{"do": "alive", "lock": l.number, "progress": "on", "alert_after": 600.0, "auto_unlock_after": 900.0})
+	l.d.must(request{"do": "alive", "lock": l.number, "progress": "on", "alert_after": 600.0,
+		"auto_unlock_after": 900.0})
 	r := s.record(l.name)
 	alert, unlock := r.AlertAt.Sub(before).Seconds(), r.AutoUnlockAt.Sub(before).Seconds()
 	if late := limit.Seconds(); alert < 599 || alert > 600+late || unlock < 899 || unlock > 900+late {

@@ -237,7 +237,8 @@ func jobFromGo(t *testing.T, l protocol.Layout, step string, i input, lease clie
 		return locktxn.ReadPeriod(l, i.Lock)
 	case "acquire_once":
 		seen := clientv3.Compare(clientv3.ModRevision(l.Period(i.Lock)), "=", number(t, i.Seen))
-		txn := locktxn.AcquireBatch(l, one, []clientv3.Cmp{seen}, []clientv3.Op{clientv3.OpPut(l.Period(i.Lock), i.Taken)})
+		txn := locktxn.AcquireBatch(l, one, []clientv3.Cmp{seen},
+			[]clientv3.Op{clientv3.OpPut(l.Period(i.Lock), i.Taken)})
 		txn.Else[2] = clientv3.OpGet(l.Period(i.Lock)) // it reads that in a transaction
 		return txn
 	case "settle":

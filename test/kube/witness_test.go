@@ -188,8 +188,9 @@ func blind(t *testing.T, c *cluster) {
 func withoutRights(t *testing.T, c *cluster) {
 	c.namespace(t, "bank")
 	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, kubetest.PlainToken), "--kubernetes.namespaces=bank")
-	w.unlocker.Prints(t, "the API server does not let us watch the pods of namespace bank: the role needs get, list and "+
-		"watch for pods")
+	w.unlocker.Prints(t,
+		"the API server does not let us watch the pods of namespace bank: the role needs get, list and "+
+			"watch for pods")
 	w.shows(t, "unlocker_kubernetes_synced 0")
 	w.shows(t, `unlocker_kubernetes_errors_total{error="forbidden"}`)
 	p := podOf(t, c, "bank", "worker", "Never", "worker")

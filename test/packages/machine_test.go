@@ -61,7 +61,8 @@ func build(dir string) error {
 	}
 	for _, b := range []*built{older, newer} {
 		b.dir = dir + "/" + b.version
-		if err := command(repository+"/deploy/packages/build", *nfpm, *goLicenses, b.version, strings.TrimSpace(string(arch)),
+		if err := command(repository+"/deploy/packages/build", *nfpm, *goLicenses, b.version,
+			strings.TrimSpace(string(arch)),
 			b.dir, programs); err != nil {
 			return err
 		}

@@ -74,7 +74,8 @@ one machine: it must not be part of an image, nor be copied to another machine.`
 // check returns an error, in one sentence, if the options cannot work. It opens nothing.
 func (o witnessOptions) check() error {
 	if runtime.GOOS != "linux" {
-		return daemon.Usage(errors.New("a witness runs on Linux only: other systems do not report enough about processes"))
+		return daemon.Usage(errors.New("a witness runs on Linux only: " +
+			"other systems do not report enough about processes"))
 	}
 	return daemon.Usage(cmp.Or(o.log.Check(), o.etcd.Check(), o.web.Check()))
 }

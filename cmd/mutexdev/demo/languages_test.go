@@ -64,9 +64,10 @@ func TestMissingLanguagesAreReported(t *testing.T) {
 			"Node 18.19 is too old, 20.0 is needed: the demo's TypeScript holder is left out",
 		}},
 		"a Node that needs what is not built": {map[string]string{"node": "v20.20.2", "python3": "Python 3.13.0",
-			"ruby": "ruby 4.0.0"}, []string{"Python", "Ruby"}, []string{"clients/typescript is not built here (npm ci && " +
-			"npm run build), and Node 20.20 cannot run its sources, as 22.18 can: the demo's TypeScript holder " +
-			"is left out"}},
+			"ruby": "ruby 4.0.0"}, []string{"Python", "Ruby"},
+			[]string{"clients/typescript is not built here (npm ci && " +
+				"npm run build), and Node 20.20 cannot run its sources, as 22.18 can: the demo's TypeScript holder " +
+				"is left out"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			machine(t, c.programs)

@@ -147,7 +147,8 @@ func (l *Lane) add(i *intervals.Interval, p *Plan) {
 
 // gravity orders the ways in which holds end: 0 is a release.
 func gravity(ended string) int {
-	return slices.Index([]string{metadata.EndingAutoUnlocked, metadata.EndingAbandoned, metadata.EndingForced}, ended) + 1
+	return slices.Index([]string{metadata.EndingAutoUnlocked, metadata.EndingAbandoned, metadata.EndingForced}, ended) +
+		1
 }
 
 // Place is where a span of time is in the picture, as far as it is in there.

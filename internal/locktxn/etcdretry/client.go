@@ -20,8 +20,8 @@ type Options struct {
 	// AttemptTimeout is how long an attempt waits for an answer before the next one goes to another member.
 	AttemptTimeout time.Duration
 
-	// ClosedCause is the cause of contexts that end because the owner of the client closes, see [ContextError]; it may be
-	// nil.
+	// ClosedCause is the cause of contexts that end because the owner of the client closes, see [ContextError]; it may
+	// be nil.
 	ClosedCause error
 
 	// OnAnswer and OnNoAnswer are called after each attempt, with the time when it was sent. They may be nil.

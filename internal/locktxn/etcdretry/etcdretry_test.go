@@ -122,7 +122,8 @@ func TestContextErrorHasItsCause(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
-		if err := etcdretry.ContextError(ctx, errClosed); err.Error() != want || cause != nil && !errors.Is(err, cause) {
+		if err := etcdretry.ContextError(ctx, errClosed); err.Error() != want || cause != nil &&
+			!errors.Is(err, cause) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

@@ -13,7 +13,8 @@ const (
 	// openTimeout is how long the opening of a watch may take before it is tried on another stream.
 	openTimeout = 3 * time.Second
 
-	// watchStreams is the number of streams that are tried in turn: etcd's client never closes one that it could not open.
+	// watchStreams is the number of streams that are tried in turn: etcd's client never closes one that it could not
+	// open.
 	watchStreams = 4
 )
 

@@ -16,8 +16,8 @@ const (
 	// groupSize is the maximum number of transactions that share a request. As soon as this many wait, they are sent.
 	groupSize = 8
 
-	// maxGroupWait is how long a transaction waits for others at most, also while a request to a member that hangs is in
-	// flight.
+	// maxGroupWait is how long a transaction waits for others at most, also while a request to a member that hangs is
+	// in flight.
 	maxGroupWait = time.Millisecond
 
 	// ungroupedFor is how long transactions are sent alone after etcd refused several together.
@@ -113,7 +113,8 @@ func (g *group) enter(ctx context.Context, txn locktxn.Txn) (t *groupedTxn, alon
 
 // mustSendAlone reports whether txn cannot share a request with those that wait.
 func (g *group) mustSendAlone(txn locktxn.Txn) bool {
-	sameKeys := func(t *groupedTxn) bool { return t.txn.OnlyRecord == txn.OnlyRecord } // etcd would refuse both together
+	// etcd would refuse both together
+	sameKeys := func(t *groupedTxn) bool { return t.txn.OnlyRecord == txn.OnlyRecord }
 	return slices.ContainsFunc(g.waiting, sameKeys) || txn.Bytes() > locktxn.MaxBytes/groupSize ||
 		time.Now().Before(g.ungroupedUntil)
 }

@@ -248,7 +248,8 @@ func TestRefusalOfOneDoesNotAffectOthers(t *testing.T) {
 			t.Helper()
 			_, errs := sendEach(t.Context(), c, txns...)
 			for i, err := range errs {
-				if forbidden := txns[i].OnlyRecord == "secret"; forbidden != errors.Is(err, rpctypes.ErrPermissionDenied) ||
+				if forbidden := txns[i].OnlyRecord == "secret"; forbidden != errors.Is(err,
+					rpctypes.ErrPermissionDenied) ||
 					!forbidden && err != nil {
 					t.Errorf("%s: %v", txns[i].OnlyRecord, err)
 				}

@@ -287,7 +287,8 @@ func (m *Members) add(t testing.TB, c *clientv3.Client, conf *etcdembed.Config,
 	add func(ctx context.Context, peers []string) (*clientv3.MemberAddResponse, error)) {
 	t.Helper()
 	eventually(t, "the addition of member "+conf.Name, func(ctx context.Context) error {
-		if _, err := add(ctx, []string{"http://" + conf.Peer}); err != nil && !errors.Is(err, rpctypes.ErrPeerURLExist) {
+		if _, err := add(ctx, []string{"http://" + conf.Peer}); err != nil &&
+			!errors.Is(err, rpctypes.ErrPeerURLExist) {
 			return err
 		}
 		members, err := c.MemberList(ctx)

@@ -96,6 +96,6 @@ func (w *Witness) warnCgroupsUnseen(err error) {
 		return
 	}
 	w.warnedCgroups = true
-	w.cfg.Log.Warn().Err(err).Msg("cannot see whether the command of an ended lock holder still runs: run the witness " +
-		"in the cgroup namespace of the machine; logged once, a metric counts such processes")
+	w.cfg.Log.Warn().Err(err).Msg("cannot see whether the command of an ended lock holder still runs: " +
+		"run the witness in the cgroup namespace of the machine; logged once, a metric counts such processes")
 }

@@ -94,7 +94,8 @@ func TestWitnessWithoutCgroupsProvesNothingAboutACommand(t *testing.T) {
 	w.death(plain)
 	w.eventually("a look", func() bool { return c.looks.Load() > 0 })
 	w.silent(h, odd)
-	w.eventually("a warning", func() bool { return strings.Contains(one.log.String(), "whether the command of an ended") })
+	w.eventually("a warning",
+		func() bool { return strings.Contains(one.log.String(), "whether the command of an ended") })
 }
 
 func TestCommandIsGoneWithItsCgroup(t *testing.T) {

@@ -150,7 +150,8 @@ func (a *API) explain(err error, namespace string) *apiProblem {
 		return &apiProblem{"forbidden", "the API server does not let us watch " + where +
 			": the role needs get, list and watch for pods"}
 	case apierrors.IsUnauthorized(err):
-		return &apiProblem{"unauthorized", "the API server does not accept our token or certificate: it may have expired"}
+		return &apiProblem{"unauthorized",
+			"the API server does not accept our token or certificate: it may have expired"}
 	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err),
 		apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
 		return &apiProblem{"overloaded", "the API server cannot answer at present: " + err.Error()}

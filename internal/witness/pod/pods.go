@@ -16,8 +16,8 @@ const (
 	// watchTimeout is how long a watch may be silent before it counts as broken: a working one sends a bookmark about
 	// every minute.
 	watchTimeout = 90 * time.Second
-	// confirmAfter is how long a watch may be silent before the pods of new holds are confirmed by a read: while nothing
-	// changes, an API server may send no bookmarks.
+	// confirmAfter is how long a watch may be silent before the pods of new holds are confirmed by a read: while
+	// nothing changes, an API server may send no bookmarks.
 	confirmAfter = time.Minute
 	// goneRetention is how long a deleted pod is remembered, for locks that are read after its end.
 	goneRetention = 15 * time.Minute

@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// judgeEvery is how often all locks are judged even if nothing changes: some become suspicious with time, and failed
-	// writes are retried.
+	// judgeEvery is how often all locks are judged even if nothing changes: some become suspicious with time, and
+	// failed writes are retried.
 	judgeEvery = 5 * time.Second
-	// judgePause is the shortest time between two such rounds. judgeShare is how many times the duration of a round must
-	// pass before the next. The locks of a pod that changed are judged without delay.
+	// judgePause is the shortest time between two such rounds. judgeShare is how many times the duration of a round
+	// must pass before the next. The locks of a pod that changed are judged without delay.
 	judgePause = 500 * time.Millisecond
 	judgeShare = 10
 	// writeTimeout is how long one statement may take.
 	writeTimeout = 5 * time.Second
-	// proveAgain and suspectAgain are how long after a statement it is written again if etcd does not have it: its lease
-	// may have ended. A suspicion waits longer, because a witness that knows better may have withdrawn it.
+	// proveAgain and suspectAgain are how long after a statement it is written again if etcd does not have it: its
+	// lease may have ended. A suspicion waits longer, because a witness that knows better may have withdrawn it.
 	proveAgain   = 5 * time.Minute
 	suspectAgain = 24 * time.Hour
 )
@@ -44,8 +44,8 @@ type Config struct {
 	Changed func() <-chan struct{}
 	Clock   func() time.Duration // of [metadata.Seen]
 
-	// RecordProof and RecordSuspicion write a statement. An error that wraps [metadata.ErrChanged] means that the hold is
-	// over.
+	// RecordProof and RecordSuspicion write a statement. An error that wraps [metadata.ErrChanged] means that the hold
+	// is over.
 	RecordProof     func(context.Context, metadata.Statement) error
 	RecordSuspicion func(context.Context, metadata.Statement) error
 	// WithdrawSuspicion deletes the suspicion about the hold with this uuid.

@@ -429,8 +429,9 @@ func TestKnownDeathIsNotStatedAgain(t *testing.T) {
 func TestTroubleIsReportedInASentence(t *testing.T) {
 	t.Parallel()
 	for status, c := range map[int]struct{ kind, says string }{
-		http.StatusForbidden: {"forbidden", "the API server does not let us watch the pods of namespace shop: the role " +
-			"needs get, list and watch for pods"},
+		http.StatusForbidden: {"forbidden",
+			"the API server does not let us watch the pods of namespace shop: the role " +
+				"needs get, list and watch for pods"},
 		http.StatusUnauthorized: {"unauthorized", "the API server does not accept our token or certificate: it may " +
 			"have expired"},
 		http.StatusServiceUnavailable: {"overloaded", "the API server cannot answer at present"},

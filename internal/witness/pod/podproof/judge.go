@@ -125,7 +125,8 @@ func judgeState(p *Pod, now time.Duration) Finding {
 	case p.Reason == "NodeLost":
 		return suspicion(metadata.CauseNodeNotReady, "the node of pod %s is lost", podTitle(p))
 	case p.Deleting != Never && now-p.Deleting >= p.Grace+OverdueFor:
-		return suspicion(metadata.CauseNodeNotReady, "pod %s was told to end, and its node does not confirm that it did",
+		return suspicion(metadata.CauseNodeNotReady,
+			"pod %s was told to end, and its node does not confirm that it did",
 			podTitle(p))
 	}
 	return Finding{}
@@ -142,7 +143,8 @@ func judgeContainers(r *metadata.Record, p *Pod) Finding {
 	c := holderContainer(r.Process.Container, p)
 	if last, ok := podEnded(p); ok {
 		f := Finding{Certainty: Proof, Cause: metadata.CausePodEnded,
-			How: fmt.Sprintf("the kubelet reports pod %s as %s, and the end of all its containers", podTitle(p), p.Phase)}
+			How: fmt.Sprintf("the kubelet reports pod %s as %s, and the end of all its containers", podTitle(p),
+				p.Phase)}
 		if c != nil {
 			f.End = c.End
 		}
@@ -202,7 +204,8 @@ func judgeRunning(r *metadata.Record, p *Pod, c *Container) Finding {
 		return Finding{Certainty: Runs}
 	}
 	f := Finding{Certainty: Proof, Cause: metadata.CauseContainerRestarted,
-		How: fmt.Sprintf("the kubelet started container %s of pod %s again after the lock was taken", c.Name, podTitle(p))}
+		How: fmt.Sprintf("the kubelet started container %s of pod %s again after the lock was taken", c.Name,
+			podTitle(p))}
 	if !c.Last.reportedByRuntime() {
 		return f.downgradedIf("how it ended before is unknown")
 	}

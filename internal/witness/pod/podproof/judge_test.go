@@ -209,7 +209,8 @@ func TestJudge(t *testing.T) {
 
 		// incomplete or contradictory records
 		{"no container named of several, and one ended", and(podEnded(), sidecar()), noContainer, "nothing", ""},
-		{"a container that is not in the pod", podEnded(), ofHolder(func(h *metadata.Process) { h.Container = "other" }),
+		{"a container that is not in the pod", podEnded(),
+			ofHolder(func(h *metadata.Process) { h.Container = "other" }),
 			"nothing", ""},
 		{"another name under this UID", over(), ofHolder(func(h *metadata.Process) { h.PodName = "worker-1" }),
 			"nothing", ""},
