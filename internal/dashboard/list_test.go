@@ -279,7 +279,8 @@ func (s *scene) happens(random *rand.Rand, mono time.Duration) {
 		changed.Extensions = 30
 	case 3:
 		lockrecord.AttachStatements(&changed, &metadata.Statement{Name: changed.Name, UUID: changed.UUID,
-			Token: changed.Token, Revision: s.revision, Cause: metadata.CauseProcessEnded, EndedAt: metadata.Time{Time: s.now}, Seen: mono},
+			Token: changed.Token, Revision: s.revision, Cause: metadata.CauseProcessEnded,
+			EndedAt: metadata.Time{Time: s.now}, Seen: mono},
 			nil)
 	case 4:
 		s.wait(changed.Name, "waiter", time.Minute)

@@ -170,7 +170,8 @@ func (d *decoder) alive(f metadata.Field) *metadata.Alive {
 func document[T metadata.FinishRequest | metadata.MoreTime | metadata.Acknowledgement](d *decoder,
 	f metadata.Field) *T {
 	if size := sizeOf(f); size > MaxDocumentBytes {
-		d.problem(f.Name, metadata.ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxDocumentBytes))
+		d.problem(f.Name, metadata.ProblemTooLarge,
+			fmt.Sprintf("%d bytes, at most %d are read", size, MaxDocumentBytes))
 		return nil
 	}
 	var document T
@@ -197,7 +198,8 @@ func document[T metadata.FinishRequest | metadata.MoreTime | metadata.Acknowledg
 
 func (d *decoder) members(rows *fields, f metadata.Field) {
 	if size := sizeOf(f); size > MaxRecordBytes {
-		d.problem(FieldMetadata, metadata.ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are read", size, MaxRecordBytes))
+		d.problem(FieldMetadata, metadata.ProblemTooLarge,
+			fmt.Sprintf("%d bytes, at most %d are read", size, MaxRecordBytes))
 		return
 	}
 	members, ok := object(f.Value)
@@ -322,7 +324,8 @@ func (d *decoder) size() {
 		size += len(f.Name) + sizeOf(f)
 	}
 	if size > MaxRecordBytes {
-		d.problem("record", metadata.ProblemTooLarge, fmt.Sprintf("%d bytes, at most %d are allowed", size, MaxRecordBytes))
+		d.problem("record", metadata.ProblemTooLarge,
+			fmt.Sprintf("%d bytes, at most %d are allowed", size, MaxRecordBytes))
 	}
 }
 

@@ -146,7 +146,8 @@ func TestControlCharactersAreFoundInUnreadBacktraces(t *testing.T) {
 		}
 		text := "main.go:1" + string([]byte{byte(c)}) + "main.go:2"
 		r := lockrecord.DecodeRecord("a", []metadata.Field{{Name: "metadata", Value: `{"backtrace":"` + text + `"}`}})
-		if refused := hasProblem(metadata.FullRecord{Record: r}, "metadata", "not a JSON object"); refused != (c < ' ') {
+		if refused := hasProblem(metadata.FullRecord{Record: r}, "metadata",
+			"not a JSON object"); refused != (c < ' ') {
 			t.Errorf("%q: refused %v", text, refused)
 		}
 	}

@@ -237,7 +237,8 @@ func TestAliveRoundTrips(t *testing.T) {
 		"with a note of more than one line": {"a\nb", "a\nb"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := lockrecord.Decode("a", []metadata.Field{{Name: "alive", Value: lockrecord.FormatAlive(at, c.progress)}})
+			d := lockrecord.Decode("a",
+				[]metadata.Field{{Name: "alive", Value: lockrecord.FormatAlive(at, c.progress)}})
 			if d.Alive == nil || d.Alive.At != at || d.Alive.Progress != c.want || len(d.Problems) != 3 {
 				t.Errorf("%+v, %v", d.Alive, d.Problems)
 			}

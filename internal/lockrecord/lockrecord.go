@@ -1,9 +1,9 @@
 // Package lockrecord reads and writes the record of a hold: the fields in etcd, and what they mean.
 //
 // A lock is held while its uuid key exists. Next to that key are the two deadlines, which the protocol acts on, and the
-// metadata document, which is for display. [Draft] makes the fields of a new record. [Decode] reads them back, whichever
-// client wrote them: what cannot be read becomes a problem of the record, never an error, because a reader that stops at
-// a bad record hides all the others.
+// metadata document, which is for display. [Draft] makes the fields of a new record. [Decode] reads them back,
+// whichever client wrote them: what cannot be read becomes a problem of the record, never an error, because a reader
+// that stops at a bad record hides all the others.
 //
 // The package is pure: no clock, no I/O, no etcd.
 package lockrecord
@@ -46,8 +46,8 @@ func IsFieldName(s string) bool {
 // Texts returns pointers to the texts of h, for readers that bound them or share their memory.
 func Texts(h *metadata.Identity) []*string { return []*string{&h.Owner, &h.Hostname, &h.Purpose} }
 
-// AttachStatements sets the record's statements to those that are about its hold. It ignores a death whose cause does not
-// prove it. Nil means that there is no statement.
+// AttachStatements sets the record's statements to those that are about its hold. It ignores a death whose cause does
+// not prove it. Nil means that there is no statement.
 func AttachStatements(r *metadata.Record, death, suspicion *metadata.Statement) {
 	r.Death = nil
 	if death != nil && death.IsAbout(r) && death.IsProof() {

@@ -11,8 +11,8 @@ import (
 type Removal struct {
 	Record *metadata.Record
 	Ending metadata.Ending
-	// Delay is how long no client may take the lock afterwards, in whole seconds; see [metadata.Record.EffectiveLockDelay]. 0 = no
-	// delay.
+	// Delay is how long no client may take the lock afterwards, in whole seconds; see
+	// [metadata.Record.EffectiveLockDelay]. 0 = no delay.
 	Delay time.Duration
 }
 
@@ -28,9 +28,11 @@ func ReleaseEnding(r *metadata.Record, at time.Time) metadata.Ending {
 func NewEnding(r *metadata.Record, cause, by, reason string, at time.Time) metadata.Ending {
 	e := metadata.Ending{
 		Name: r.Name, UUID: r.UUID, Token: r.Token, Identity: r.Identity,
-		LockedAt: metadata.Time{Time: r.LockedAt}, AlertAt: metadata.Time{Time: r.AlertAt}, AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt},
-		Attributes: r.Attributes,
-		EndedAt:    metadata.Time{Time: at}, Cause: cause, By: by, Reason: reason, FinishRequest: r.FinishRequest, MoreTime: r.MoreTime,
+		LockedAt: metadata.Time{Time: r.LockedAt}, AlertAt: metadata.Time{Time: r.AlertAt},
+		AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt},
+		Attributes:   r.Attributes,
+		EndedAt:      metadata.Time{Time: at}, Cause: cause, By: by, Reason: reason, FinishRequest: r.FinishRequest,
+		MoreTime:        r.MoreTime,
 		Acknowledgement: r.ValidAcknowledgement(at),
 	}
 	if r.Alive != nil {

@@ -184,8 +184,9 @@ func TestAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
 	for i := range 6 {
 		r := w.hold(fmt.Sprintf("lock/%d", i), uuid(i))
 		w.prove(r)
-		removals = append(removals, lockrecord.Removal{Record: r, Ending: lockrecord.NewEnding(r, metadata.EndingAbandoned,
-			"u1", "its process ended", at)})
+		removals = append(removals,
+			lockrecord.Removal{Record: r, Ending: lockrecord.NewEnding(r, metadata.EndingAbandoned,
+				"u1", "its process ended", at)})
 	}
 	w.put(w.l.Death(uuid(1)), "stated anew")
 	w.deleteKey(w.l.Death(uuid(2)))

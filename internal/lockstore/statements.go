@@ -115,7 +115,8 @@ func (s *Store) applyStatements(ctx context.Context, records []*metadata.Record)
 		return err
 	}
 	for i, r := range records {
-		lockrecord.AttachStatements(r, decodeStatement(r, locktxn.Keys(resp, 2*i)), decodeStatement(r, locktxn.Keys(resp, 2*i+1)))
+		lockrecord.AttachStatements(r, decodeStatement(r, locktxn.Keys(resp, 2*i)),
+			decodeStatement(r, locktxn.Keys(resp, 2*i+1)))
 	}
 	return nil
 }

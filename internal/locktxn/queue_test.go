@@ -15,7 +15,8 @@ import (
 func attempt(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
 
 func fieldsOf(uuid string) []metadata.Field {
-	return []metadata.Field{{Name: lockrecord.FieldUUID, Value: uuid}, {Name: lockrecord.FieldAutoUnlockAt, Value: soon}}
+	return []metadata.Field{{Name: lockrecord.FieldUUID, Value: uuid},
+		{Name: lockrecord.FieldAutoUnlockAt, Value: soon}}
 }
 
 func (s store) enqueue(lock, uuid string, lease clientv3.LeaseID) locktxn.Txn {

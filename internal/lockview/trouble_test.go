@@ -292,7 +292,8 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 
 func TestProblemsAreCountedOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.do(put(layout.Field("a", lockrecord.FieldUUID), uuid(1)), put(layout.Field("a", lockrecord.FieldAlertAt), "soon"),
+		w.do(put(layout.Field("a", lockrecord.FieldUUID), uuid(1)),
+			put(layout.Field("a", lockrecord.FieldAlertAt), "soon"),
 			put(layout.Field("a", lockrecord.FieldAutoUnlockAt), "1553682600"))
 		v := run(t, w.source(), lockview.Options{})
 		synctest.Wait()

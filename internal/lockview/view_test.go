@@ -285,7 +285,8 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 	big := strings.Repeat("x", 1<<20)
 	for i := range locks {
 		name := fmt.Sprint(i)
-		w.do(put(layout.Field(name, lockrecord.FieldUUID), uuid(i)), put(layout.Field(name, fields[i%len(fields)]), big))
+		w.do(put(layout.Field(name, lockrecord.FieldUUID), uuid(i)),
+			put(layout.Field(name, fields[i%len(fields)]), big))
 		w.do(put(layout.Field(name, lockrecord.FieldMetadata), `{"owner":"`+big+`","x":["`+big+`"],"`+big+`":1}`))
 		w.do(put(layout.Ticket(name, "1"), `{"owner":"`+big+`"}`),
 			put(layout.Unlocker(name), `{"mode":"`+big+`","held_back":["`+big+`"]}`))
@@ -319,7 +320,8 @@ func TestPlainKeysAreKeptSmall(t *testing.T) {
 		key := func(field string) string { return layout.Field(fmt.Sprintf("tenant-%05d/nightly", i), field) }
 		w.do(put(key(lockrecord.FieldUUID), uuid(i)), put(key(lockrecord.FieldAlertAt), at(i)),
 			put(key(lockrecord.FieldAutoUnlockAt), at(i+300)), put(key(lockrecord.FieldOwner), "billing"),
-			put(key(lockrecord.FieldHostname), fmt.Sprint("billing-", i%50)), put(key(lockrecord.FieldPID), fmt.Sprint(i)),
+			put(key(lockrecord.FieldHostname), fmt.Sprint("billing-", i%50)),
+			put(key(lockrecord.FieldPID), fmt.Sprint(i)),
 			put(key(lockrecord.FieldLockedAt), at(i-300)),
 			put(key(lockrecord.FieldBacktrace), strings.Repeat("main.main main.go:1\n", 50)))
 	}

@@ -25,7 +25,8 @@ func TestEndingCarriesTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := lockrecord.Decode("billing/invoice", append(fields, metadata.Field{Name: "alive", Value: "1553682700 page 3"}))
-	text := protocol.Marshal(lockrecord.NewEnding(&d.Record, metadata.EndingAutoUnlocked, "eu-1", "its time is over", at))
+	text := protocol.Marshal(lockrecord.NewEnding(&d.Record, metadata.EndingAutoUnlocked, "eu-1", "its time is over",
+		at))
 	got, err := protocol.Unmarshal[metadata.Ending]([]byte(text))
 	if err != nil || protocol.Marshal(got) != text {
 		t.Errorf("%s is read as %+v, %v", text, got, err)

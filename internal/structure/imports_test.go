@@ -38,7 +38,8 @@ func importTable() []rule {
 			internal/witness/holderproc internal/text internal/lockrecord`,
 			"the client library must not pull in our programs"},
 		{"pkg/jobs", `pkg/metadata pkg/mutex internal/protocol internal/locktxn internal/locktxn/etcdretry
-			internal/text internal/lockrecord`, "jobs are built on the client library and must not pull in our programs"},
+			internal/text internal/lockrecord`,
+			"jobs are built on the client library and must not pull in our programs"},
 		{"pkg/inspect", "pkg/metadata internal/protocol internal/lockstore internal/text",
 			"inspect and our programs share one store"},
 		{"pkg/leader", "pkg/metadata pkg/mutex pkg/inspect",
@@ -98,7 +99,8 @@ func importTable() []rule {
 			"a proof of death is a pure function: a mistake would free the lock of a living holder"},
 		{"internal/witness/pod", "internal/witness/pod/podproof pkg/metadata",
 			"a witness gets the view and the store as functions, from cmd"},
-		{"internal/lockjson", `internal/diagnosis internal/diagnosis/verdict internal/protocol internal/text pkg/metadata
+		{"internal/lockjson",
+			`internal/diagnosis internal/diagnosis/verdict internal/protocol internal/text pkg/metadata
 			pkg/staleness`, "the JSON is a pure function, shared by API and CLI"},
 		{"internal/locks", `pkg/metadata pkg/staleness internal/protocol internal/text internal/diagnosis/deadlock
 			internal/diagnosis/fate internal/diagnosis/verdict`,
@@ -140,7 +142,8 @@ func importTable() []rule {
 			pkg/metadata`, "the API serves the data of the pages"},
 		{"internal/dashboard/actions", `internal/dashboard/access internal/dashboard/api internal/dashboard/backtraces
 			internal/dashboard/etcdread internal/locks internal/dashboard/pages internal/dashboard/phrase
-			internal/dashboard/setup internal/dashboard/site internal/text internal/protocol pkg/metadata internal/lockrecord`,
+			internal/dashboard/setup internal/dashboard/site internal/text internal/protocol pkg/metadata
+			internal/lockrecord`,
 			"actions are performed by the store, in one transaction; their forms are pages"},
 		{"internal/dashboard", `internal/dashboard/access internal/dashboard/actions internal/dashboard/api
 			internal/dashboard/backtraces internal/dashboard/history internal/locks internal/dashboard/pages
@@ -165,7 +168,8 @@ func importTable() []rule {
 		{"cmd/internal/unlocker", "*", ""},
 		{"cmd/internal/mutexdash", "*", ""},
 		{"cmd/internal/manuals", "*", ""},
-		{"cmd/mutexdev/demo", "clients pkg/mutex pkg/jobs pkg/mutexlog pkg/metadata internal/protocol internal/lockrecord",
+		{"cmd/mutexdev/demo",
+			"clients pkg/mutex pkg/jobs pkg/mutexlog pkg/metadata internal/protocol internal/lockrecord",
 			"the demo services use the public API, and the format of keys that a script writes by hand"},
 	}
 }
@@ -196,7 +200,8 @@ func libraries() []library {
 		{"go.opentelemetry.io", below("pkg/mutexotel"), "those who do not use OpenTelemetry must not depend on it"},
 		{"github.com/godbus", below("internal/cgroup"), "systemd is used only to create a scope"},
 		{"github.com/mattn/go-runewidth", below("internal/cli/term"), "only terminals have columns"},
-		{"github.com/rs/zerolog/log", below(), "a global logger hides a dependency: take a zerolog.Logger as a parameter"},
+		{"github.com/rs/zerolog/log", below(),
+			"a global logger hides a dependency: take a zerolog.Logger as a parameter"},
 		{"log/slog", below("pkg/mutex", "pkg/inspect", "pkg/jobs", "pkg/mutexlog", "internal/daemon", "internal/cli"),
 			"programs log with zerolog, the library with slog"},
 		{"log", below("internal/daemon"), "take a zerolog.Logger as a parameter"}, // daemon translates for net/http

@@ -106,7 +106,10 @@ func TestRequestForAnotherHoldIsIgnored(t *testing.T) {
 	bubbles(t, map[string]func(*metadata.FinishRequest){
 		"another uuid":  func(r *metadata.FinishRequest) { r.UUID = foreignUUID },
 		"another token": func(r *metadata.FinishRequest) { r.Token++ },
-		"huge":          func(r *metadata.FinishRequest) { r.Reason = strings.Repeat("x", lockrecord.MaxDocumentBytes) },
+		"huge": func(r *metadata.FinishRequest) {
+			r.Reason = strings.Repeat("x",
+				lockrecord.MaxDocumentBytes)
+		},
 	}, func(t *testing.T, f *fake, locks *mutex.Client, change func(*metadata.FinishRequest)) {
 		l := take(t, locks, "a")
 		time.Sleep(time.Second)
@@ -317,7 +320,8 @@ func TestUrgentNeedsAReason(t *testing.T) {
 		l := take(t, locks, "a")
 		long := strings.Repeat("<", metadata.MaxTextBytes)
 		locks.Lock(within(t, 10*time.Second), "a", mutex.AskToFinish(long), mutex.Owner(long))
-		if r := l.FinishRequest(); r == nil || r.Reason == "" || len(protocol.Marshal(*r)) > lockrecord.MaxDocumentBytes {
+		if r := l.FinishRequest(); r == nil || r.Reason == "" ||
+			len(protocol.Marshal(*r)) > lockrecord.MaxDocumentBytes {
 			t.Errorf("the request is %+v", r)
 		}
 	})

@@ -20,7 +20,8 @@ func (s *stage) night() {
 	for _, l := range nightLocks {
 		s.hold(l)
 	}
-	s.put("reports/weekly", lockrecord.FieldUUID, "5f0a2c1e-8d3b-4f7e-9a61-0c2b4d6e8f10", lockrecord.FieldAlertAt, "soon",
+	s.put("reports/weekly", lockrecord.FieldUUID, "5f0a2c1e-8d3b-4f7e-9a61-0c2b4d6e8f10", lockrecord.FieldAlertAt,
+		"soon",
 		lockrecord.FieldAutoUnlockAt, "2026-11-21 08:00", lockrecord.FieldHostname, "legacy-3", lockrecord.FieldOwner,
 		"reports", lockrecord.FieldPurpose, "weekly report, by a script")
 	s.wait("billing/invoice-run", "billing", "billing-7f9c5d-8kw4t", "invoices of tenant 41, second try",

@@ -98,7 +98,8 @@ func (s *stage) hold(l lock) string {
 	id := uuid.NewString()
 	now := time.Now()
 	fields := append([]string{
-		lockrecord.FieldUUID, id, lockrecord.FieldOwner, l.owner, lockrecord.FieldHostname, l.host, lockrecord.FieldPurpose,
+		lockrecord.FieldUUID, id, lockrecord.FieldOwner, l.owner, lockrecord.FieldHostname, l.host,
+		lockrecord.FieldPurpose,
 		l.purpose, lockrecord.FieldBacktrace, l.trace, lockrecord.FieldLockedAt, metadata.FormatTime(now.Add(-l.held)),
 	}, l.more...)
 	if l.host != "" {

@@ -46,7 +46,8 @@ For those who type or script it: what ` + "`mutexctl COMMAND --help`" + ` says, 
 	}
 	b.WriteString("\n## Flags of all commands\n\nThose of the connection, the prefix and the log are [the daemons']" +
 		"(flags.md#all-daemons), with variables that\nbegin with `MUTEXCTL_`; other flags have none. " +
-		"Commands that take a NAME have `--escaped`: read the name in the form that\nmutexctl prints (`\\x1b`, `\\u202e`, `\\\\`). " +
+		"Commands that take a NAME have `--escaped`: read the name in the form that\n" +
+		"mutexctl prints (`\\x1b`, `\\u202e`, `\\\\`). " +
 		"Besides, or with another default:\n\n")
 	b.WriteString(without(flags.Table(root), "MUTEXCTL", sharedFlags()))
 	return b.String()

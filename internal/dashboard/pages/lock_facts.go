@@ -133,7 +133,8 @@ func (p *Pages) fieldViews(c access.Caller, doc metadata.FullRecord) []fieldView
 
 // Hidden reports whether the field may hold a backtrace, and the caller may not see those.
 func Hidden(c access.Caller, owner, field string) bool {
-	return !c.MayFor(access.Backtrace, owner) && (field == lockrecord.FieldBacktrace || field == lockrecord.FieldMetadata)
+	return !c.MayFor(access.Backtrace, owner) &&
+		(field == lockrecord.FieldBacktrace || field == lockrecord.FieldMetadata)
 }
 
 // howItEnded says how the holder ended: "its container ended 40s ago with exit code 137 (OOMKilled)".
