@@ -32,7 +32,7 @@ func Decode(lock string, fields []metadata.Field, foreign ...string) metadata.Fu
 }
 
 // DecodeRecord is [Decode] for readers that keep only the record: it skips backtraces, which are most of a lock's
-// bytes. It yields the same for fields that [Field.Brief] has shortened.
+// bytes. It yields the same for fields that [Brief] has shortened.
 func DecodeRecord(lock string, fields []metadata.Field, foreign ...string) metadata.Record {
 	d := decoder{brief: true}
 	d.decode(lock, fields, foreign)

@@ -25,7 +25,7 @@ type Draft struct {
 	AutoUnlockAt time.Time
 	Backtrace    string           // cut to 16 KiB, with a mark, so that a long one does not fail the lock
 	Process      metadata.Process // identifies the process with this PID
-	LockDelay    time.Duration    // as in a [Record]; rounded up to whole seconds
+	LockDelay    time.Duration    // as in a [metadata.Record]; rounded up to whole seconds
 	Attributes   map[string]any   // text, numbers and booleans, by name
 }
 
@@ -143,7 +143,7 @@ func encode(rows *fields, attributes map[string]any) (string, error) {
 		return err
 	}
 	for i := range rows {
-		if value := rows[i].written(); value != nil && rows[i].place == Member {
+		if value := rows[i].jsonValue(); value != nil && rows[i].place == Member {
 			if err := add(rows[i].name, value); err != nil {
 				return "", err
 			}

@@ -14,9 +14,9 @@ const (
 	FieldAlertAt      = "alert_at"
 	FieldAutoUnlockAt = "auto_unlock_at"
 	FieldAlive        = "alive"
-	FieldAsked        = "asked"    // a [FinishRequest], JSON: the holder is asked to finish
-	FieldExtended     = "extended" // a [MoreTime], JSON: the holder was given more time
-	// FieldAcknowledged is an [Acknowledgement], JSON: an operator is looking at the lock. The key has a lease.
+	FieldAsked        = "asked"    // a [metadata.FinishRequest], JSON: the holder is asked to finish
+	FieldExtended     = "extended" // a [metadata.MoreTime], JSON: the holder was given more time
+	// FieldAcknowledged is a [metadata.Acknowledgement], JSON: an operator is looking at the lock. The key has a lease.
 	FieldAcknowledged = "acknowledged"
 )
 
@@ -35,7 +35,7 @@ const (
 	FieldLockDelay = "lock_delay"
 )
 
-// The members of the metadata document that identify the holder's process: see [Process].
+// The members of the metadata document that identify the holder's process: see [metadata.Process].
 const (
 	FieldBootID       = "boot_id"
 	FieldProcessStart = "process_start"
@@ -113,8 +113,8 @@ func (all *fields) find(name string) *field {
 	return nil
 }
 
-// written returns the value for JSON, a time as text; nil if it is empty.
-func (f *field) written() any {
+// jsonValue returns the value for JSON, a time as text; nil if it is empty.
+func (f *field) jsonValue() any {
 	switch at := f.at.(type) {
 	case *string:
 		if *at != "" {
@@ -186,7 +186,7 @@ func ReservedFields(places ...Place) []string {
 	return names
 }
 
-// Fact is a field for display.
+// Fact is a field of a holder for display, with its label.
 type Fact struct{ Label, Value string }
 
 // Facts returns the facts about the holder that a lock's page shows unchanged; a value may be empty. The page shows the
@@ -225,7 +225,7 @@ func members(d *metadata.FullRecord, p *metadata.Process) map[string]string {
 
 // text returns the value as a separate key has it; empty if there is none.
 func (f *field) text() string {
-	if value := f.written(); value != nil {
+	if value := f.jsonValue(); value != nil {
 		return fmt.Sprint(value)
 	}
 	return ""

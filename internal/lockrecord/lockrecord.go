@@ -15,7 +15,7 @@ const (
 	MaxBacktraceBytes = 16 << 10 // longer ones are cut, with a mark
 	MaxRecordBytes    = 64 << 10 // all keys and values together
 	MaxAttributes     = 64       // a count
-	MaxDocumentBytes  = 2 << 10  // a request, an extension or an acknowledgement
+	MaxDocumentBytes  = 2 << 10  // a finish request, more time or an acknowledgement
 	MaxStatementBytes = 4 << 10  // a statement; longer ones are not read
 	MaxDelayBytes     = 4 << 10  // a lock delay; longer ones are not read
 )

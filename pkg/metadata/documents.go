@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Ticket is the value of a waiter's key.
+// Ticket is a waiter's place in the queue of a lock, as its key has it.
 type Ticket struct {
 	UUID string `json:"uuid"` // of the waiting acquisition, and of its hold once it gets the lock
 	Identity
@@ -19,7 +19,7 @@ type Ticket struct {
 // Waiter is a ticket in the queue of a lock. The waiter with the least Revision is next.
 type Waiter struct {
 	Ticket
-	Name     string
+	Name     string // of the lock
 	ID       string // the last part of the ticket's key
 	Revision int64  // create revision of the ticket
 	// Seen is when the reader first saw the ticket with this Since, on the clock of [Seen].
@@ -28,7 +28,7 @@ type Waiter struct {
 
 // Ending records that an unlocker or an operator ended a hold: who, when and why, and what the record said then.
 type Ending struct {
-	Name  string `json:"lock"`
+	Name  string `json:"lock"` // of the lock
 	UUID  string `json:"uuid"`
 	Token int64  `json:"token"`
 	Identity
@@ -74,7 +74,7 @@ type FinishRequest struct {
 	At     Time   `json:"at"`
 	Reason string `json:"reason"`
 
-	Revision int64 `json:"-"` // mod revision of its key, set by Decode
+	Revision int64 `json:"-"` // mod revision of its key, set by the reader
 }
 
 // AliveSinceRequest reports whether the holder was asked to finish and has called alive since.
@@ -87,7 +87,7 @@ type MoreTime struct {
 	UUID         string `json:"uuid"`
 	Token        int64  `json:"token"`
 	By           string `json:"by"`
-	Source       string `json:"source"` // as of a [FinishRequest]
+	Source       string `json:"source"` // as in a [FinishRequest]
 	At           Time   `json:"at"`
 	Reason       string `json:"reason"`
 	AutoUnlockAt Time   `json:"auto_unlock_at"`    // as it was before
@@ -103,12 +103,12 @@ type Acknowledgement struct {
 	UUID   string `json:"uuid"`
 	Token  int64  `json:"token"`
 	By     string `json:"by"`
-	Source string `json:"source"` // as of a [FinishRequest], but never waiter
+	Source string `json:"source"` // as in a [FinishRequest], but never waiter
 	At     Time   `json:"at"`
 	Until  Time   `json:"until"` // when its key expires, by its writer's clock
 	Note   string `json:"note"`  // one line; may be empty
 
-	Revision int64 `json:"-"` // mod revision of its key, set by Decode
+	Revision int64 `json:"-"` // mod revision of its key, set by the reader
 }
 
 // ValidAcknowledgement returns the acknowledgement of the hold in r that is valid at now, or nil. It ends at its Until
@@ -134,10 +134,10 @@ const MaxLockDelay = time.Hour
 // NoLockDelay is the lock delay of a record that asks for none, whatever an unlocker's default.
 const NoLockDelay = -1
 
-// LockDelay is the value of a delay key: while the key exists, no client that supports delays takes the lock. It ends
-// with its lease.
+// LockDelay keeps clients from taking a lock for a while after a hold was ended by force or because of its deadline:
+// the former holder may still be working. It ends with the lease of its key. Clients that do not support it ignore it.
 type LockDelay struct {
-	Name     string `json:"lock"` // whose hold ended: the lock, or a share of it
+	Name     string `json:"lock"` // of the lock whose hold ended, or of the share
 	UUID     string `json:"uuid"` // of that hold, like the next members
 	Token    int64  `json:"token"`
 	Owner    string `json:"owner,omitempty"`
@@ -151,7 +151,7 @@ type LockDelay struct {
 
 	Revision   int64 `json:"-"` // mod revision of the key
 	Leased     bool  `json:"-"` // the key expires
-	Unreadable bool  `json:"-"` // nothing but Lock, Revision and Leased is known
+	Unreadable bool  `json:"-"` // nothing but Name, Revision and Leased is known
 }
 
 // Until returns when the delay is over, give or take clock differences and late leases; zero if unknown.

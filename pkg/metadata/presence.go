@@ -10,11 +10,11 @@ import (
 // Presence is the document that a running unlocker writes every second. It proves that etcd accepts writes, and its Now
 // lets unlockers check each other's clocks.
 type Presence struct {
-	ID        string   `json:"id"`
+	ID        string   `json:"id"` // of the unlocker
 	Hostname  string   `json:"hostname"`
 	Version   string   `json:"version"`
 	StartedAt Time     `json:"started_at"`
-	Now       Time     `json:"now"`
+	Now       Time     `json:"now"`      // its clock
 	Revision  int64    `json:"revision"` // the highest revision of etcd that it has seen
 	Mode      string   `json:"mode"`     // alert-only, auto-unlock or dry-run
 	HeldBack  []string `json:"held_back,omitempty"`
@@ -42,21 +42,21 @@ type RemovalPolicy struct {
 	Exclude                []string `json:"exclude"` // globs of names of locks that it never removes
 }
 
-// What an unlocker does about a lock whose holder is proven to have ended.
+// Values of [RemovalPolicy].Abandoned: what an unlocker does about a lock whose holder is proven dead.
 const (
 	AbandonedReport = "report" // nothing before its deadline
 	AbandonedUnlock = "unlock" // removes it after the grace
 )
 
-// Seconds is a duration that is written as a JSON number of seconds, from 0 to [MaxSeconds].
+// Seconds is a duration that JSON has as a number of seconds, from 0 to about 31 years.
 type Seconds time.Duration
 
-// MaxSeconds is the longest duration, about 31 years; a longer one is written as MaxSeconds.
-const MaxSeconds = Seconds(1_000_000_000 * time.Second)
+// maxDuration is the longest duration; a longer one is written as this one.
+const maxDuration = Seconds(1_000_000_000 * time.Second)
 
 // MarshalJSON implements [json.Marshaler].
 func (s Seconds) MarshalJSON() ([]byte, error) {
-	return json.Marshal(time.Duration(min(s, MaxSeconds)).Seconds())
+	return json.Marshal(time.Duration(min(s, maxDuration)).Seconds())
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -65,8 +65,8 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &n); err != nil {
 		return err
 	}
-	if !(n >= 0 && n <= time.Duration(MaxSeconds).Seconds()) {
-		return fmt.Errorf("%s is not a number of seconds from 0 to %v", text, time.Duration(MaxSeconds).Seconds())
+	if !(n >= 0 && n <= time.Duration(maxDuration).Seconds()) {
+		return fmt.Errorf("%s is not a number of seconds from 0 to %v", text, time.Duration(maxDuration).Seconds())
 	}
 	*s = Seconds(math.Round(n * float64(time.Second)))
 	return nil

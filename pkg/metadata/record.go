@@ -70,11 +70,12 @@ type Record struct {
 	// Misplaced reports whether the record lies where no lock's keys can be. It is shown, but never removed.
 	Misplaced bool
 
-	// The statements of witnesses about this hold; nil if there are none. Set by [Record.Heed], never by Decode.
-	Death     *Statement // see also Proven
+	// The statements of witnesses about this hold; nil if there are none. They are set by the reader, who reads them from
+	// keys of their own.
+	Death     *Statement // that the holder has ended; see [Record.ProvenDead]
 	Suspicion *Statement
 
-	Seen Seen // set by the reader that keeps the record, never by Decode
+	Seen Seen // zero unless the reader keeps the record
 }
 
 // Malformed reports whether the record lacks its uuid or a readable deadline, or is misplaced. Other problems are only
@@ -101,8 +102,8 @@ type Alive struct {
 	Revision int64 // mod revision of the key
 }
 
-// Seen is when a reader saw a record, on the reader's monotonic clock: the time since the reader started. Deadlines
-// written by other machines' clocks are judged with it (package staleness).
+// Seen says when a reader saw a record, on the reader's monotonic clock: the time since the reader started. Package
+// staleness judges with it the deadlines that other machines' clocks wrote.
 type Seen struct {
 	First   time.Duration // the hold appeared
 	Changed time.Duration // a deadline, locked_at or the time of alive last changed; First if none did
@@ -134,7 +135,7 @@ type FullRecord struct {
 	Fields    []Field // as stored, sorted by name
 }
 
-// ProblemKind classifies a problem; the values are labels of a metric.
+// ProblemKind says what kind of problem it is. Its values are labels of a metric.
 type ProblemKind string
 
 // What can be wrong with a record.

@@ -24,7 +24,7 @@ func ProofCauses() []string {
 	return []string{CauseProcessEnded, CauseRebooted, CauseContainerEnded, CauseContainerRestarted, CausePodEnded}
 }
 
-// The witnesses.
+// The kinds of witnesses.
 const (
 	WitnessHost       = "host"       // on the holder's machine
 	WitnessKubernetes = "kubernetes" // learns about the holder's pod from Kubernetes
@@ -33,7 +33,7 @@ const (
 // Statement is what a witness says about the holder of one hold: that it has ended, below .deaths, or that this is
 // likely, below .suspicions. The first is a proof; on the second alone no lock is removed.
 type Statement struct {
-	Name     string `json:"lock"`
+	Name     string `json:"lock"` // of the lock
 	UUID     string `json:"uuid"`
 	Token    int64  `json:"token"`
 	Cause    string `json:"cause"`
@@ -60,7 +60,7 @@ func (s *Statement) IsAbout(r *Record) bool {
 // IsProof reports whether the cause proves that the holder has ended.
 func (s *Statement) IsProof() bool { return slices.Contains(ProofCauses(), s.Cause) }
 
-// ProvenDead reports whether the holder is proven to have ended, and its work with it.
+// ProvenDead reports whether a witness proved that the holder has ended, and its work with it.
 func (r *Record) ProvenDead() bool {
 	outlived := r.Process != nil && r.Process.Detached // the end of the process then proves nothing
 	return r.Death != nil && !r.Disputed() && !outlived

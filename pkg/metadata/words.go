@@ -2,8 +2,8 @@ package metadata
 
 import "cmp"
 
-// The words for the state of a lock and for how a hold ended. Pages, command line, metrics, JSON, alerts and
-// documentation take them from here; colours, icons and columns are defined where they are drawn.
+// These are the words for the states of locks and for the causes of endings. Pages, command line, metrics, JSON, alerts
+// and documentation take them from here; colours, icons and columns are defined where they are drawn.
 
 // State is the state of a lock. Package staleness decides which.
 type State string
@@ -24,7 +24,7 @@ const (
 	StateUnclaimed State = "unclaimed" // clients wait, and none takes it
 )
 
-// StateWords is a state and its meaning, in sentences.
+// StateWords has a state and its meaning, in sentences.
 type StateWords struct {
 	State   State
 	Meaning string
@@ -45,7 +45,7 @@ func States() []StateWords {
 	}
 }
 
-// Urgency ranks states: the one that needs a person first has the least.
+// Urgency ranks states: 0 is the most urgent.
 func (s State) Urgency() int {
 	switch s {
 	case StateExpired:
@@ -65,8 +65,8 @@ func (s State) Urgency() int {
 // Compare orders states by urgency.
 func (s State) Compare(other State) int { return cmp.Compare(s.Urgency(), other.Urgency()) }
 
-// How a hold ended, as written to etcd. The first two are never written; clients use the same words as reasons of a
-// lost hold.
+// Causes of an [Ending], as in etcd. The first two are never written there. Clients use the same words for why a hold
+// was lost.
 const (
 	EndingReleased     = "released"
 	EndingYielded      = "yielded"       // released by its holder after it was asked to finish
@@ -75,7 +75,7 @@ const (
 	EndingForced       = "forced"        // by an operator
 )
 
-// EndingWords says how a hold ended.
+// EndingWords has the words for the cause of an ending.
 type EndingWords struct {
 	Cause  string // as in etcd
 	Word   string // everywhere else
@@ -83,7 +83,7 @@ type EndingWords struct {
 	Remark string // what the word leaves out; may be empty
 }
 
-// Endings returns the ways in which holds end.
+// Endings returns the words for all causes of endings.
 func Endings() []EndingWords {
 	return []EndingWords{
 		{EndingReleased, "released", "released", ""},
@@ -94,13 +94,13 @@ func Endings() []EndingWords {
 	}
 }
 
-// EndingWordsFor returns the words for an ending, given as in etcd, and whether it is known. An unknown one becomes the
+// EndingWordsFor returns the words for the cause of an ending, and whether it is known. An unknown one becomes the
 // Verb: escape it.
-func EndingWordsFor(ended string) (EndingWords, bool) {
+func EndingWordsFor(cause string) (EndingWords, bool) {
 	for _, words := range Endings() {
-		if words.Cause == ended {
+		if words.Cause == cause {
 			return words, true
 		}
 	}
-	return EndingWords{Cause: ended, Word: "ended", Verb: cmp.Or(ended, "ended")}, false
+	return EndingWords{Cause: cause, Word: "ended", Verb: cmp.Or(cause, "ended")}, false
 }

@@ -140,7 +140,7 @@ func (o *observer) presence(peers []Peer, now staleness.Moment) (metadata.Presen
 	return metadata.Presence{
 		ID: o.cfg.ID, Hostname: o.cfg.Hostname, Version: o.cfg.Version, Mode: string(o.cfg.Mode),
 		StartedAt: metadata.Time{Time: o.started}, Now: metadata.Time{Time: now.Wall}, Revision: o.canary.revision,
-		HeldBack: o.heldBack, RemovalPolicy: o.sweep,
+		HeldBack: o.heldBack, RemovalPolicy: o.policy,
 		LastGap:      metadata.Time{Time: now.Wall.Add(o.lastGap - now.Mono).Truncate(time.Second)},
 		LastGapCause: o.gapCause,
 	}, o.clocks.claimed()

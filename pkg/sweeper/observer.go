@@ -38,7 +38,7 @@ const (
 type observer struct {
 	cfg     *Config
 	started time.Time
-	sweep   *metadata.RemovalPolicy // as the presence record announces it
+	policy  *metadata.RemovalPolicy // as the presence record announces it
 	changed chan struct{}           // receives a value when more removals may be allowed
 
 	removing atomic.Int32 // batches of removals in flight
@@ -65,7 +65,7 @@ type observer struct {
 func newObserver(cfg *Config) *observer {
 	now := cfg.moment()
 	return &observer{
-		cfg: cfg, started: now.Wall, sweep: cfg.Policy.ToPresence(cfg.Exclude), changed: make(chan struct{}, 1),
+		cfg: cfg, started: now.Wall, policy: cfg.Policy.ToPresence(cfg.Exclude), changed: make(chan struct{}, 1),
 		begun: now.Mono, gapLogged: now.Mono,
 		last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
 		wallClock: staleness.ClockUnverified,
