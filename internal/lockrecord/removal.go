@@ -11,8 +11,8 @@ import (
 type Removal struct {
 	Record *metadata.Record
 	Ending metadata.Ending
-	// Delay is how long no client may take the lock afterwards, in whole seconds; see
-	// [metadata.Record.EffectiveLockDelay]. 0 = no delay.
+	// Delay is how long no client may take the lock afterwards, in whole seconds; 0 = no delay. See
+	// [metadata.Record.EffectiveLockDelay].
 	Delay time.Duration
 }
 
@@ -27,11 +27,19 @@ func ReleaseEnding(r *metadata.Record, at time.Time) metadata.Ending {
 // NewEnding returns the ending of the hold in r. by is an unlocker's id or an operator, reason a sentence.
 func NewEnding(r *metadata.Record, cause, by, reason string, at time.Time) metadata.Ending {
 	e := metadata.Ending{
-		Name: r.Name, UUID: r.UUID, Token: r.Token, Identity: r.Identity,
-		LockedAt: metadata.Time{Time: r.LockedAt}, AlertAt: metadata.Time{Time: r.AlertAt},
-		AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt},
-		Attributes:   r.Attributes,
-		EndedAt:      metadata.Time{Time: at}, Cause: cause, By: by, Reason: reason, FinishRequest: r.FinishRequest,
+		Name:            r.Name,
+		UUID:            r.UUID,
+		Token:           r.Token,
+		Identity:        r.Identity,
+		LockedAt:        metadata.Time{Time: r.LockedAt},
+		AlertAt:         metadata.Time{Time: r.AlertAt},
+		AutoUnlockAt:    metadata.Time{Time: r.AutoUnlockAt},
+		Attributes:      r.Attributes,
+		EndedAt:         metadata.Time{Time: at},
+		Cause:           cause,
+		By:              by,
+		Reason:          reason,
+		FinishRequest:   r.FinishRequest,
 		MoreTime:        r.MoreTime,
 		Acknowledgement: r.ValidAcknowledgement(at),
 	}

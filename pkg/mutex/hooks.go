@@ -84,10 +84,10 @@ type Acquired struct {
 // Extended reports that an Alive or a heartbeat has postponed the deadlines, or has failed to.
 type Extended struct {
 	Lock      *Lock
-	Result    Result
-	Heartbeat bool
-	Duration  time.Duration
-	Err       error
+	Result    Result        // extended, lost or error
+	Heartbeat bool          // by a heartbeat, not by Alive
+	Duration  time.Duration // of the call
+	Err       error         // nil if extended
 }
 
 // FinishRequested reports that the holder of a lock was asked to finish.

@@ -71,15 +71,14 @@ func Owner(name string) Option { return func(s *settings) { s.holder.Owner = nam
 // Purpose is one line that tells whoever is paged what the lock is for.
 func Purpose(text string) Option { return func(s *settings) { s.holder.Purpose = text } }
 
-// AlertAfter is how long the work takes on a bad day. An alert is raised once this much time has passed since the
-// acquisition or the last [Lock.Alive]. It must be positive, and no longer than [AutoUnlockAfter] unless there is a
-// [Heartbeat].
+// AlertAfter sets how long after the acquisition or the last [Lock.Alive] an alert is raised: how long the work takes
+// on a bad day. It must be positive, and no longer than [AutoUnlockAfter] unless there is a [Heartbeat].
 func AlertAfter(d time.Duration) Option {
 	return func(s *settings) { s.alertAfter = s.positive("AlertAfter", d) }
 }
 
-// AutoUnlockAfter is when a silent holder loses the lock, counted from the acquisition or the last [Lock.Alive]. It
-// must be at least 100 ms. The handle's context ends a little earlier; see [SafetyMargin].
+// AutoUnlockAfter sets how long after the acquisition or the last [Lock.Alive] a silent holder loses the lock. It must
+// be at least 100 ms. The handle's context ends a little earlier; see [SafetyMargin].
 func AutoUnlockAfter(d time.Duration) Option {
 	return func(s *settings) { s.autoUnlockAfter = s.positive("AutoUnlockAfter", d) }
 }
@@ -176,7 +175,7 @@ func OnFinishRequest(f func(metadata.FinishRequest)) Option {
 	return func(s *settings) { s.onFinishRequest = f }
 }
 
-// Waiting is the state of the wait for a lock.
+// Waiting describes the wait for a lock.
 type Waiting struct {
 	Name     string // of the lock
 	Position int    // in the queue: 1 is next; 0 outside the queue
