@@ -70,8 +70,8 @@ type Record struct {
 	// Misplaced reports whether the record lies where no lock's keys can be. It is shown, but never removed.
 	Misplaced bool
 
-	// The statements of witnesses about this hold; nil if there are none. They are set by the reader, who reads them from
-	// keys of their own.
+	// The statements of witnesses about this hold; nil if there are none. They are set by the reader, who reads them
+	// from keys of their own.
 	Death     *Statement // that the holder has ended; see [Record.ProvenDead]
 	Suspicion *Statement
 
