@@ -153,7 +153,7 @@ func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
 func (s *session) locksOf(process *metadata.Process, options []mutex.Option) (*mutex.Client, error) {
 	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {
-		logger = mutexlog.Zerolog(s.log)
+		logger = mutexlog.FromZerolog(s.log)
 	}
 	locks, err := mutex.New(s.client, mutex.Options{
 		Prefix: s.layout.Prefix(), Logger: logger, Now: s.app.Now, Defaults: options, Process: process,

@@ -73,7 +73,7 @@ type Store interface {
 // it is invalid, 503 if the store fails or an older request takes too long.
 type Fence struct {
 	Store    Store                      // required
-	Resource func(*http.Request) string // required: what the request writes to, as the server decides; see Named
+	Resource func(*http.Request) string // required: what the request writes to, as the server decides; see FixedResource
 	Wait     time.Duration              // how long a request waits for older ones to leave; DefaultWait when zero
 	// OnRefused is called for every refused request, for logs and metrics; may be nil.
 	OnRefused func(r *http.Request, e error)

@@ -70,7 +70,7 @@ type LockInfo struct {
 	Holders  []metadata.FullRecord
 	Waiters  []metadata.Waiter    // the next one first
 	Delays   []metadata.LockDelay // lock delays, which keep clients from taking the lock
-	Revision int64
+	Revision int64                // of etcd, at the read
 }
 
 // Holder returns the oldest holder, nil if nobody holds the lock.

@@ -162,23 +162,23 @@ func (s *Server) Expire(name string) {
 	s.remove(s.removal(name, metadata.EndingAutoUnlocked, "the test expired it"))
 }
 
-// ProveDead states that the process that holds a lock has ended, as a witness with proof would; how is a sentence. The
-// lock stays held. Its holder disputes the statement with its next [mutex.Lock.Alive].
-func (s *Server) ProveDead(name, how string) {
+// ProveDead states that the process that holds a lock has ended, as a witness with proof would; reason is a sentence.
+// The lock stays held. Its holder disputes the statement with its next [mutex.Lock.Alive].
+func (s *Server) ProveDead(name, reason string) {
 	s.t.Helper()
 	doc := s.held(name)
 	statement := metadata.Statement{Name: name, UUID: doc.UUID, Token: doc.Token, Cause: metadata.CauseProcessEnded,
-		Reason: how, Witness: metadata.WitnessHost, By: "locktest", At: metadata.Time{Time: time.Now()}}
+		Reason: reason, Witness: metadata.WitnessHost, By: "locktest", At: metadata.Time{Time: time.Now()}}
 	s.must(s.store.RecordProof(context.Background(), statement))
 }
 
 // RemoveAbandoned removes a hold as an unlocker that believes a witness would. It calls [Server.ProveDead] first. The
 // test fails if the holder has disputed the statement since, or if the hold outlives its process, as a reservation
 // does.
-func (s *Server) RemoveAbandoned(name, how string) {
+func (s *Server) RemoveAbandoned(name, reason string) {
 	s.t.Helper()
-	s.ProveDead(name, how)
-	r := s.removal(name, metadata.EndingAbandoned, how)
+	s.ProveDead(name, reason)
+	r := s.removal(name, metadata.EndingAbandoned, reason)
 	for _, kv := range s.get(s.layout.Death(r.Record.UUID)) {
 		death := protocol.ReadStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision})
 		lockrecord.AttachStatements(r.Record, death, nil)

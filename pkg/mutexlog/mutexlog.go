@@ -6,7 +6,7 @@
 // at info, and failures at warn. Events that are not returned to a caller, such as a lost lock or a failing heartbeat,
 // are logged to Options.Logger, so set both.
 //
-// The library logs with slog; [Zerolog] turns a zerolog.Logger into an slog logger.
+// The library logs with slog; [FromZerolog] turns a zerolog.Logger into an slog logger.
 package mutexlog
 
 import (
@@ -19,8 +19,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Zerolog returns a logger that writes to log, at log's level. The time is left to log, which may add it by a hook.
-func Zerolog(log zerolog.Logger) *slog.Logger { return slog.New(timeless{zerolog.NewSlogHandler(log)}) }
+// FromZerolog returns a logger that writes to log, at log's level. The time is left to log, which may add it by a hook.
+func FromZerolog(log zerolog.Logger) *slog.Logger {
+	return slog.New(timeless{zerolog.NewSlogHandler(log)})
+}
 
 type timeless struct{ slog.Handler }
 

@@ -21,7 +21,7 @@ func TestLogCoversTheLifeOfALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.NewInMemory(t)
 		text := slog.New(slog.NewTextHandler(&plain, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		json := mutexlog.Zerolog(zerolog.New(&zero))
+		json := mutexlog.FromZerolog(zerolog.New(&zero))
 		locks := s.Client(mutex.Options{Logger: text, Hooks: mutexlog.Hooks(text).And(mutexlog.Hooks(json))})
 		take := func(name string) *mutex.Lock {
 			l, err := locks.TryLock(context.Background(), name, mutex.AutoUnlockAfter(time.Hour))

@@ -106,7 +106,7 @@ type service struct {
 
 func (c *company) service(owner, host string, live func(*pod, context.Context) error) service {
 	locks, err := mutex.New(c.options.Etcd, mutex.Options{Prefix: c.options.Layout.Prefix(), Owner: owner,
-		Hostname: host, Logger: mutexlog.Zerolog(c.options.Log)})
+		Hostname: host, Logger: mutexlog.FromZerolog(c.options.Log)})
 	if err != nil {
 		c.problems = append(c.problems, err)
 	}
