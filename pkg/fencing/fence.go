@@ -72,9 +72,10 @@ type Store interface {
 // A refused request gets an answer in application/problem+json: 412 if the token is stale, 428 if there is none, 400 if
 // it is invalid, 503 if the store fails or an older request takes too long.
 type Fence struct {
-	Store    Store                      // required
-	Resource func(*http.Request) string // required: what the request writes to, as the server decides; see FixedResource
-	Wait     time.Duration              // how long a request waits for older ones to leave; DefaultWait when zero
+	Store Store // required
+	// required: what the request writes to, as the server decides; see FixedResource
+	Resource func(*http.Request) string
+	Wait     time.Duration // how long a request waits for older ones to leave; DefaultWait when zero
 	// OnRefused is called for every refused request, for logs and metrics; may be nil.
 	OnRefused func(r *http.Request, e error)
 }
