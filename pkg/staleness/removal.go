@@ -12,7 +12,7 @@ type Rule string
 
 // The rules that hold back the removal of a lock that is due; these are the values of the metric label reason.
 const (
-	RuleGap   Rule = "gap"   // not yet shown as alerting or expired for MinWarning since the last gap or extension
+	RuleGap   Rule = "gap"   // MinWarning has not yet passed since the last gap
 	RuleStale Rule = "stale" // the view of the locks is not fresh
 	RuleEtcd  Rule = "etcd"  // etcd accepts no writes, so holders cannot extend either
 	// the wall clock disagrees with others, or is unverified and the lock has not been watched long enough
@@ -32,6 +32,7 @@ const (
 	// not due by its deadline, by how long its holder asked for, or by the grace of abandoned locks
 	RuleDeadline  Rule = "deadline"
 	RuleAlertOnly Rule = "policy"  // the operator wants alerts only
+	RuleWarning   Rule = "warning" // not yet shown as alerting or expired for MinWarning
 	RuleExclude   Rule = "exclude" // the operator excluded the lock by name
 )
 
@@ -116,9 +117,10 @@ func (c Conditions) forbiddenBy(r *metadata.Record) Rule {
 
 func decideByDeadline(r *metadata.Record, d deadlines, p Policy, c Conditions, now Moment) Decision {
 	due := max(addOrNever(now.mono(d.unlock), p.ClockSkew), grantedUntil(r))
-	warned := addOrNever(max(now.mono(d.warning()), r.Seen.Changed, c.LastGap), p.MinWarning)
+	warned := addOrNever(max(now.mono(d.warning()), r.Seen.Changed), p.MinWarning)
+	afterGap := addOrNever(c.LastGap, p.MinWarning)
 	sane := safeFrom(r, d, c.WallClock)
-	decision := Decision{At: max(due, warned, sane)}
+	decision := Decision{At: max(due, warned, afterGap, sane)}
 	switch forbidden := c.forbiddenBy(r); {
 	case due > now.Mono:
 		decision.HeldBack = RuleDeadline
@@ -126,8 +128,10 @@ func decideByDeadline(r *metadata.Record, d deadlines, p Policy, c Conditions, n
 		decision.HeldBack = forbidden
 	case c.WallClock == ClockWrong:
 		decision.HeldBack = RuleClock
-	case warned > now.Mono:
+	case afterGap > now.Mono:
 		decision.HeldBack = RuleGap
+	case warned > now.Mono:
+		decision.HeldBack = RuleWarning
 	case sane > now.Mono:
 		decision.HeldBack = RuleClock
 	}

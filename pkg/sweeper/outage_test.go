@@ -141,6 +141,23 @@ func TestGapRestartsTheWarning(t *testing.T) {
 	}
 }
 
+func TestAnOrdinaryExpiryIsNotHeldBack(t *testing.T) {
+	simulate(t, func(t *testing.T, s *store) {
+		n := s.join(t)
+		s.take("a", 115*time.Second, 2*time.Minute)
+		over := time.Now()
+		s.wait(130 * time.Second)
+		s.mustHave(t, "a")
+		for rule, locks := range n.Status().HeldBack {
+			if locks > 0 {
+				t.Errorf("while it is warned of, %s holds back %d locks", rule, locks)
+			}
+		}
+		s.wait(time.Hour)
+		s.mustGo(t, "a", over, 115*time.Second+minWarning, 115*time.Second+minWarning+10*time.Second)
+	})
+}
+
 func TestLastGapIsAnnounced(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		n := s.join(t)
