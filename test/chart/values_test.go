@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/helm-unittest/helm-unittest/pkg/unittest/formatter"
 	"github.com/helm-unittest/helm-unittest/pkg/unittest/printer"
 	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
@@ -59,6 +61,9 @@ func TestEveryValueIsDocumented(t *testing.T) {
 	}
 }
 
+// helms are values that Helm itself reads from a chart below another.
+var helms = []string{"enabled", "tags", "exports"}
+
 // The schema has every value of values.yaml, and vice versa.
 func TestSchemaAndValuesHaveTheSameMembers(t *testing.T) {
 	var schema map[string]any
@@ -75,7 +80,7 @@ func TestSchemaAndValuesHaveTheSameMembers(t *testing.T) {
 		}
 	}
 	for path := range inSchema {
-		if !inValues[path] {
+		if !inValues[path] && !slices.Contains(helms, path) {
 			t.Errorf("%s is in the schema and not in values.yaml", path)
 		}
 	}
@@ -96,6 +101,33 @@ func members(root, schema map[string]any, above string, inValues, found map[stri
 				members(root, inner.(map[string]any), path+".", inValues, found)
 				break
 			}
+		}
+	}
+}
+
+// A parent chart has this one below two names, and brings whatever Helm reads of a dependency.
+func TestChartIsADependency(t *testing.T) {
+	const one = "{enabled: %t, tags: {a: true}, exports: {data: {a: b}}, " +
+		"policy: alert-only, etcd: {endpoints: [etcd:2379]}}"
+	const both = "global: {any: 1}\ntags: {team: true}\nunlocker: " + one + "\nother: " + one
+	for enabled, unlockers := range map[bool]int{true: 1, false: 0} {
+		all := values(t, fmt.Sprintf(both, enabled, true))
+		parent := &chart.Chart{Metadata: &chart.Metadata{Name: "parent"}}
+		parent.AddDependency(load(t))
+		for name, alias := range map[string]string{"unlocker": "", "other": "other"} {
+			parent.Metadata.Dependencies = append(parent.Metadata.Dependencies, &chart.Dependency{
+				Name: "unlocker", Alias: alias, Version: ">=0.1.0", Condition: name + ".enabled",
+				Tags:         []string{"team"},
+				ImportValues: []any{"data", map[string]any{"child": "image", "parent": "locks"}},
+			})
+		}
+		must(t, chartutil.ProcessDependenciesWithMerge(parent, all))
+		counts := map[string]int{}
+		for _, o := range mustRender(t, parent, all).objects {
+			counts[o.kind+" "+o.name]++
+		}
+		if counts["Deployment locks-other"] != 1 || counts["Deployment locks-unlocker"] != unlockers {
+			t.Errorf("enabled %t: %v", enabled, counts)
 		}
 	}
 }
