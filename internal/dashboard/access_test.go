@@ -13,7 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 )
 
 // roles are the permissions of the test users, whose names say what each may do.
@@ -49,7 +49,7 @@ func behindProxy(t testing.TB) access.Config {
 }
 
 func TestEveryRouteRequiresItsPermission(t *testing.T) {
-	d := busy().dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
+	d := busy().dashboard(t, func(c *app.Config) { c.Access = behindProxy(t) })
 	people := map[string][]string{
 		"": nil, "nobody": nil, "viewer": {"view"}, "coder": {"view", "backtrace"}, "auditor": {"view", "audit"},
 		"unlocker": {"view", "unlock"}, "chief": {"view", "backtrace", "audit", "unlock"},
@@ -100,8 +100,8 @@ func TestReadRequestsChangeNothing(t *testing.T) {
 
 func TestBacktracesNeedTheirPermissionEverywhere(t *testing.T) {
 	s := busy()
-	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
-	hidden := s.dashboard(t, func(c *setup.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
+	d := s.dashboard(t, func(c *app.Config) { c.Access = behindProxy(t) })
+	hidden := s.dashboard(t, func(c *app.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
 	for _, path := range []string{"/", "/lock?name=billing/invoice-run",
 		"/lock/backtrace?name=billing/invoice-run", "/api/v1/lock?name=billing/invoice-run&include=backtrace,fields",
 		"/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
@@ -134,7 +134,7 @@ func TestCallerComesFromTheConfiguredSource(t *testing.T) {
 	mtls := access.Config{Source: access.SourceMTLS, Permissions: parsed(t, "everyone: [view]")}
 	dashboards := map[access.Source]*dashboard.Dashboard{}
 	for _, c := range []access.Config{proxy, basic, mtls} {
-		dashboards[c.Source] = busy().dashboard(t, func(config *setup.Config) { config.Access = c })
+		dashboards[c.Source] = busy().dashboard(t, func(config *app.Config) { config.Access = c })
 	}
 	for name, c := range map[string]struct {
 		access access.Config
@@ -235,7 +235,7 @@ func TestContradictoryAccessSettingsAreRefused(t *testing.T) {
 
 func TestPermissionsByOwnerCoverOnlyThatOwner(t *testing.T) {
 	s := busy()
-	d, done := operated(t, s, func(c *setup.Config) {
+	d, done := operated(t, s, func(c *app.Config) {
 		c.Access.Permissions = parsed(t,
 			`{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], `+
 				`other: [unlock owner:catalog, backtrace owner:cat*]}}`)
@@ -274,7 +274,7 @@ func TestPermissionsByOwnerCoverOnlyThatOwner(t *testing.T) {
 // A file with such permissions is refused; this guards the check itself.
 func TestNothingIsPermittedWithoutView(t *testing.T) {
 	s := busy()
-	d, done := operated(t, s, func(c *setup.Config) {
+	d, done := operated(t, s, func(c *app.Config) {
 		c.Access.Permissions = &access.Permissions{Users: map[string][]access.Permission{
 			"half":  {access.Unlock, access.Backtrace, access.Audit, "ask owner:*"},
 			"whole": {access.View, access.Unlock},
@@ -297,7 +297,7 @@ func TestNothingIsPermittedWithoutView(t *testing.T) {
 
 func TestChangedPermissionsApplyAtOnce(t *testing.T) {
 	now := parsed(t, "users: {ann: [view]}")
-	d := busy().dashboard(t, func(c *setup.Config) {
+	d := busy().dashboard(t, func(c *app.Config) {
 		c.Access = behindProxy(t)
 		c.Access.Reread = func() *access.Permissions { return now }
 	})

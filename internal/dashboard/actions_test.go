@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -59,7 +59,7 @@ func operators(t testing.TB, s *scene, done *[]protocol.Action, err *error) *das
 		s.change(func() { *done = append(*done, a) })
 		return *err
 	}
-	return s.dashboard(t, delayed(s, free), func(c *setup.Config) {
+	return s.dashboard(t, delayed(s, free), func(c *app.Config) {
 		c.Access = behindProxy(t)
 		operates(c, do, protocol.VerbForceUnlock, protocol.VerbAsk, protocol.VerbExtend,
 			protocol.VerbAcknowledge, protocol.VerbWithdraw, protocol.VerbEndDelay)
@@ -263,7 +263,7 @@ func checkKept(t *testing.T, status int, page string, form url.Values) {
 
 func TestActionsAreOffByDefault(t *testing.T) {
 	s := busy()
-	d := s.dashboard(t, delayed(s, free), func(c *setup.Config) { c.Access = behindProxy(t) })
+	d := s.dashboard(t, delayed(s, free), func(c *app.Config) { c.Access = behindProxy(t) })
 	for _, v := range verbs(s) {
 		for _, who := range []string{"chief", "viewer", ""} {
 			if w := get(d, v.link(), "X-Forwarded-User", who); who != "" && (w.Code != 403 ||

@@ -14,15 +14,15 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/actions"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerFunc {
+func (d *Dashboard) handle(need access.Permission, do app.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.site.RequestOf(r)
-		if err := d.site.Admit(made.Caller, need); err != nil {
+		made := d.app.RequestOf(r)
+		if err := d.app.Admit(made.Caller, need); err != nil {
 			d.fail(w, r, err)
 			return
 		}
@@ -37,9 +37,9 @@ const (
 )
 
 // handleAction is handle for an operator's action. It refuses callers without the permission before it reads the body.
-func (d *Dashboard) handleAction(o *actions.Operation, kind string, do site.Action) http.HandlerFunc {
+func (d *Dashboard) handleAction(o *actions.Operation, kind string, do app.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.site.RequestOf(r)
+		made := d.app.RequestOf(r)
 		refused := o.May(made.Caller)
 		err := refused
 		if err == nil {
@@ -54,7 +54,7 @@ func (d *Dashboard) handleAction(o *actions.Operation, kind string, do site.Acti
 			return
 		}
 		a, err := d.work(made, do)
-		if errors.Is(err, site.ErrBusy) && kind == formType {
+		if errors.Is(err, app.ErrBusy) && kind == formType {
 			err = o.Keep(made, err)
 		}
 		if err != nil {
@@ -67,7 +67,7 @@ func (d *Dashboard) handleAction(o *actions.Operation, kind string, do site.Acti
 
 // keep adds to the refusal of a form what was typed into it, if that arrived with the request: a browser without
 // JavaScript would lose it. It does not wait for slow bodies, and reads only a few at once.
-func (d *Dashboard) keep(w http.ResponseWriter, r *site.Request, o *actions.Operation, refusal error) error {
+func (d *Dashboard) keep(w http.ResponseWriter, r *app.Request, o *actions.Operation, refusal error) error {
 	select {
 	case d.kept <- struct{}{}:
 		defer func() { <-d.kept }()
@@ -85,7 +85,7 @@ const maxRequests = 256
 
 // answer serves a request, or refuses it at once if there are too many: a queue would only make all of them wait
 // longer. Reading the body and writing the response do not count, because any caller could make them take forever.
-func (d *Dashboard) answer(w http.ResponseWriter, r *site.Request, do site.Action) {
+func (d *Dashboard) answer(w http.ResponseWriter, r *app.Request, do app.Action) {
 	a, err := d.work(r, do)
 	if err != nil {
 		d.fail(w, r.Request, err)
@@ -94,13 +94,13 @@ func (d *Dashboard) answer(w http.ResponseWriter, r *site.Request, do site.Actio
 	d.send(w, r.Request, a)
 }
 
-func (d *Dashboard) work(r *site.Request, do site.Action) (site.Answer, error) {
+func (d *Dashboard) work(r *app.Request, do app.Action) (app.Answer, error) {
 	select {
 	case d.tickets <- struct{}{}:
 		defer func() { <-d.tickets }()
 		return do(r)
 	default:
-		return site.Answer{}, site.ErrBusy
+		return app.Answer{}, app.ErrBusy
 	}
 }
 
@@ -123,11 +123,11 @@ func (d *Dashboard) room(size int) (done func(), ok bool) {
 	return done, true
 }
 
-func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a site.Answer) {
+func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a app.Answer) {
 	h := w.Header()
 	done, ok := d.room(len(a.Body))
 	if !ok {
-		d.fail(w, r, site.ErrBusy)
+		d.fail(w, r, app.ErrBusy)
 		return
 	}
 	defer done()
@@ -137,7 +137,7 @@ func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a site.Answer) 
 	if a.ETag != "" {
 		h.Set("ETag", a.ETag)
 	}
-	h.Set("Mutexdash-Version", d.site.Config.Version)
+	h.Set("Mutexdash-Version", d.app.Config.Version)
 	if a.Retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(a.Retry/time.Second)))
 	}
@@ -149,7 +149,7 @@ func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a site.Answer) 
 }
 
 // sendBody sends an answer whose own headers are set.
-func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a site.Answer) {
+func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a app.Answer) {
 	h := w.Header()
 	h.Set("Content-Type", a.Type)
 	h.Set("Vary", "Accept-Encoding")
@@ -168,17 +168,17 @@ func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a site.Answ
 
 // fail answers a request with an error. It is the only place where errors become answers.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
-	var p *site.Problem
+	var p *app.Problem
 	switch {
 	case errors.Is(err, locks.ErrTooSlow):
-		p = site.ErrTooSlowSearch
+		p = app.ErrTooSlowSearch
 	case errors.Is(err, locks.ErrLeft):
-		p = site.ErrReaderLeft
+		p = app.ErrReaderLeft
 	case !errors.As(err, &p):
-		d.site.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")
-		p = site.ErrInternal
+		d.app.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")
+		p = app.ErrInternal
 	}
-	var a site.Answer
+	var a app.Answer
 	asJSON := d.wantsJSON(r)
 	if !asJSON {
 		p = d.wayBack(r, p)
@@ -187,11 +187,11 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		a.Type = "application/problem+json"
 		a.Body, err = json.Marshal(p)
 	} else {
-		a, err = d.site.Render("problem", d.problemPage(d.site.RequestOf(r), p))
+		a, err = d.app.Render("problem", d.problemPage(d.app.RequestOf(r), p))
 	}
 	if err != nil {
-		d.site.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
-		a = site.Answer{Type: "text/plain; charset=utf-8", Body: []byte(p.Title + "\n")}
+		d.app.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
+		a = app.Answer{Type: "text/plain; charset=utf-8", Body: []byte(p.Title + "\n")}
 	}
 	a.Status = p.Status
 	a.Retry = p.Retry
@@ -202,7 +202,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // wayBack adds the page of its lock to what a form is answered with instead.
-func (d *Dashboard) wayBack(r *http.Request, p *site.Problem) *site.Problem {
+func (d *Dashboard) wayBack(r *http.Request, p *app.Problem) *app.Problem {
 	name := r.URL.Query().Get("name")
 	if p.Link != "" || name == "" {
 		return p
@@ -211,7 +211,7 @@ func (d *Dashboard) wayBack(r *http.Request, p *site.Problem) *site.Problem {
 		return p
 	}
 	same := *p
-	same.Link = d.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), "")
+	same.Link = d.app.URLs.LockFrom(name, r.URL.Query().Get("hold"), "")
 	same.LinkText = "Back to the lock " + text.Visible(name)
 	return &same
 }
@@ -232,14 +232,14 @@ func (d *Dashboard) wantsJSON(r *http.Request) bool {
 }
 
 type problemPage struct {
-	site.Page
-	Problem *site.Problem
+	app.Page
+	Problem *app.Problem
 	Retry   int // seconds
 }
 
-func (d *Dashboard) problemPage(r *site.Request, p *site.Problem) problemPage {
-	view := problemPage{Page: d.site.Page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
-	view.Query = site.BoxText(p.Name)
+func (d *Dashboard) problemPage(r *app.Request, p *app.Problem) problemPage {
+	view := problemPage{Page: d.app.Page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
+	view.Query = app.BoxText(p.Name)
 	return view
 }
 
@@ -266,10 +266,10 @@ func unread(next http.Handler) http.Handler {
 // receive reads the body of a POST of this type, and puts it into the place of the one that comes over the network.
 func receive(w http.ResponseWriter, r *http.Request, kind string, within time.Duration) error {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
-		return &site.Problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
+		return &app.Problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
 			Detail: "The body must be " + kind + "."}
 	}
-	tooLarge := &site.Problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
+	tooLarge := &app.Problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
 		Detail: "The body may have at most 16 KiB."}
 	if r.ContentLength > maxBody {
 		return tooLarge
@@ -279,10 +279,10 @@ func receive(w http.ResponseWriter, r *http.Request, kind string, within time.Du
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &site.Problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
+		return &app.Problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
 			Detail: "The body did not arrive within 2 s. Nothing was done."}
 	case err != nil:
-		return site.BadBody("The body could not be read.")
+		return app.BadBody("The body could not be read.")
 	case len(body) > maxBody:
 		return tooLarge
 	}

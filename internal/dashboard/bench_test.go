@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -60,9 +60,9 @@ func requests() []request {
 }
 
 // clock lets the clock of the view go on with the time of the scene.
-func (s *scene) clock() func(*setup.Config) {
+func (s *scene) clock() func(*app.Config) {
 	began := s.now
-	return func(c *setup.Config) {
+	return func(c *app.Config) {
 		of(c).clock = func() time.Duration { return time.Hour + s.now.Sub(began) }
 	}
 }

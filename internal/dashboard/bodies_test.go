@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -39,8 +39,8 @@ func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
 }
 
 // local is the access of a proxy on this machine.
-func local(t *testing.T) func(*setup.Config) {
-	return func(c *setup.Config) {
+func local(t *testing.T) func(*app.Config) {
+	return func(c *app.Config) {
 		c.Access = behindProxy(t)
 		c.Access.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	}

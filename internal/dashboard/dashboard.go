@@ -26,23 +26,22 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/actions"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
-	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/web"
 )
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
 	*metrics
-	site     *site.Site
-	traces   *backtraces.Store
+	app      *app.App
+	traces   *etcdread.Backtraces
 	pages    *pages.Pages
 	api      *api.API
 	actions  *actions.Handler
 	hosts    hosts
-	urls     site.URLs
+	urls     app.URLs
 	route    string // prefix under which requests arrive
 	assets   assets
 	tickets  chan struct{} // of the requests that are worked on
@@ -53,7 +52,7 @@ type Dashboard struct {
 }
 
 // New returns a dashboard. It fails, with a sentence for the operator, for a configuration that contradicts itself.
-func New(config setup.Config) (*Dashboard, error) {
+func New(config app.Config) (*Dashboard, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
@@ -66,7 +65,7 @@ func New(config setup.Config) (*Dashboard, error) {
 		return nil, err
 	}
 	d.urls.Assets = d.assets.fingerprint
-	templates, err := site.ParseTemplates(web.Templates(), d.urls)
+	templates, err := app.ParseTemplates(web.Templates(), d.urls)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +78,7 @@ func New(config setup.Config) (*Dashboard, error) {
 // ServeHTTP answers a request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-func (d *Dashboard) prefixes(config *setup.Config) error {
+func (d *Dashboard) prefixes(config *app.Config) error {
 	origin, path, err := checkExternalURL(config.ExternalURL)
 	if err != nil {
 		return err
@@ -109,9 +108,9 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed(mux, r.URL.Path))
-		d.fail(w, r, site.ErrMethod)
+		d.fail(w, r, app.ErrMethod)
 	})
-	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
+	get := func(path string, need access.Permission, do app.Action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", access.View, d.pages.ServeList)
 	get("lock", access.View, d.pages.ServeLock)
 	get("lock/backtrace", access.Backtrace, d.pages.ServeBacktrace)
@@ -155,8 +154,8 @@ func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Metho
 // lost answers requests that fit no route; those for the bare root or the prefix without its slash find their way.
 func (d *Dashboard) lost(w http.ResponseWriter, r *http.Request) {
 	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && isRead(r) {
-		http.Redirect(w, r, d.site.URLs.Prefix, http.StatusFound)
+		http.Redirect(w, r, d.app.URLs.Prefix, http.StatusFound)
 		return
 	}
-	d.fail(w, r, site.ErrNotFound)
+	d.fail(w, r, app.ErrNotFound)
 }

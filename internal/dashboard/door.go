@@ -9,18 +9,18 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 )
 
 // door finds out who asks, and makes the request. What the caller may do is for the handlers to check.
 func (d *Dashboard) door(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := d.site.Config.Access.Identify(r)
-		c.Origin = d.site.URLs.OriginFor(r)
-		if d.site.Config.HideBacktraces {
+		c := d.app.Config.Access.Identify(r)
+		c.Origin = d.app.URLs.OriginFor(r)
+		if d.app.Config.HideBacktraces {
 			c = c.Without(access.Backtrace)
 		}
-		made := d.site.NewRequest(r, c)
+		made := d.app.NewRequest(r, c)
 		next.ServeHTTP(w, made.Request)
 	})
 }
@@ -65,17 +65,17 @@ func (d *Dashboard) misdirected(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		p := &site.Problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
+		p := &app.Problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
 			Title: "Not the name of this dashboard",
 			Detail: fmt.Sprintf("The request names the host %s, which this dashboard does not serve. If users reach "+
 				"the dashboard by that name, start it with "+
 				"--web.external-url=https://NAME/, or with --web.allowed-hosts=NAME for one more name.",
-				site.Logged(r.Host))}
+				app.Logged(r.Host))}
 		if d.wantsJSON(r) {
 			d.fail(w, r, p)
 			return
 		}
-		d.send(w, r, site.Answer{Status: p.Status, Type: "text/plain; charset=utf-8",
+		d.send(w, r, app.Answer{Status: p.Status, Type: "text/plain; charset=utf-8",
 			Body: []byte(p.Title + "\n" + p.Detail + "\n")})
 	})
 }

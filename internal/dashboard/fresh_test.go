@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -215,7 +215,7 @@ func TestETagsAreComparedWhole(t *testing.T) {
 }
 
 // silent makes etcd stop answering, or answer only after this long.
-func silent(s *scene, after time.Duration) func(*setup.Config) {
+func silent(s *scene, after time.Duration) func(*app.Config) {
 	wait := func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
@@ -224,7 +224,7 @@ func silent(s *scene, after time.Duration) func(*setup.Config) {
 			return nil
 		}
 	}
-	return func(c *setup.Config) {
+	return func(c *app.Config) {
 		of(c).get = func(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 			err := wait(ctx)
 			return s.documents[lock], s.revision, err
@@ -283,7 +283,7 @@ func TestPanicWhileReadingARecordDoesNotEndTheDashboard(t *testing.T) {
 		for name, after := range map[string]time.Duration{"while a page waits": 0,
 			"after the page has gone on": time.Second} {
 			s := lived(t)
-			d := s.dashboard(t, func(c *setup.Config) {
+			d := s.dashboard(t, func(c *app.Config) {
 				of(c).get = func(context.Context, string) (metadata.FullRecord, int64, error) {
 					time.Sleep(after)
 					panic("a record from hell")
@@ -306,7 +306,7 @@ func TestPanicWhileReadingARecordDoesNotEndTheDashboard(t *testing.T) {
 func TestTooManyConcurrentRequestsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lived(t)
-		d := s.dashboard(t, func(c *setup.Config) {
+		d := s.dashboard(t, func(c *app.Config) {
 			of(c).get = func(context.Context, string) (metadata.FullRecord, int64, error) {
 				time.Sleep(time.Second)
 				return metadata.FullRecord{}, 0, errAway

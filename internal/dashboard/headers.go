@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 )
 
 // policy allows a page what it needs: files of our own, and nothing inline.
@@ -38,8 +38,8 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()")
 		h.Set("X-Robots-Tag", "noindex, nofollow")
 		h.Set("Cache-Control", "no-store")
-		if d.site.Config.HSTS > 0 && r.TLS != nil { // behind a proxy that ends TLS it is for the proxy to say
-			h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", int(d.site.Config.HSTS.Seconds())))
+		if d.app.Config.HSTS > 0 && r.TLS != nil { // behind a proxy that ends TLS it is for the proxy to say
+			h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", int(d.app.Config.HSTS.Seconds())))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -50,7 +50,7 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(d.refuseOrigin))
-	if origin := d.site.URLs.Origin; origin != "" {
+	if origin := d.app.URLs.Origin; origin != "" {
 		if err := protection.AddTrustedOrigin(origin); err != nil {
 			return nil, fmt.Errorf("the external URL cannot be an origin: %w", err)
 		}
@@ -78,17 +78,17 @@ func mayRead(h http.Header) bool {
 }
 
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
-	made := d.site.RequestOf(r)
+	made := d.app.RequestOf(r)
 	c := made.Caller
-	if logged, leftOut := d.site.Refusals.Take(c.Name, made.Now); logged {
-		site.LeftOutOf(d.site.Config.Log.Warn(), leftOut).
-			Str("path", site.Logged(r.URL.Path)).Str("origin", site.Logged(r.Header.Get("Origin"))).
+	if logged, leftOut := d.app.Refusals.Take(c.Name, made.Now); logged {
+		app.LeftOutOf(d.app.Config.Log.Warn(), leftOut).
+			Str("path", app.Logged(r.URL.Path)).Str("origin", app.Logged(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
 	if o := d.operationAt(r.URL.Path); o != nil && !isRead(r) {
 		o.CountDenied()
 	}
-	d.fail(w, r, site.ErrCrossOrigin)
+	d.fail(w, r, app.ErrCrossOrigin)
 }
 
 // recovery answers a request whose handler panicked; the stack goes into the log, not into the response.
@@ -102,9 +102,9 @@ func (d *Dashboard) recovery(next http.Handler) http.Handler {
 			if cause == http.ErrAbortHandler {
 				panic(cause)
 			}
-			d.site.Config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path", r.URL.Path).
+			d.app.Config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path", r.URL.Path).
 				Msg("request panicked")
-			d.fail(w, r, site.ErrInternal)
+			d.fail(w, r, app.ErrInternal)
 		}()
 		next.ServeHTTP(w, r)
 	})
@@ -177,12 +177,12 @@ func assetType(name string) string {
 
 // asset answers with an embedded file. The address holds the fingerprint, so browsers keep it forever; one of another
 // build is not there.
-func (d *Dashboard) asset(r *site.Request) (site.Answer, error) {
+func (d *Dashboard) asset(r *app.Request) (app.Answer, error) {
 	file, ok := d.assets.files[chi.URLParam(r.Request, "file")]
 	if !ok || chi.URLParam(r.Request, "fingerprint") != d.assets.fingerprint {
-		return site.Answer{}, site.ErrNotFound
+		return app.Answer{}, app.ErrNotFound
 	}
-	a := site.Answer{Type: file.kind, Body: file.plain,
+	a := app.Answer{Type: file.kind, Body: file.plain,
 		Header: map[string]string{"Cache-Control": "public, max-age=31536000, immutable"}}
 	if acceptsGzip(r.Request) {
 		a.Body, a.Header["Content-Encoding"] = file.packed(), "gzip"

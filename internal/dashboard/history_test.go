@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // withAudit gives every caller from the proxy all permissions, and a name.
-func withAudit(c *setup.Config) {
+func withAudit(c *app.Config) {
 	c.Access = access.Config{Source: access.SourceBasic, KnownUser: func(string) bool { return true },
 		Permissions: &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace, access.Audit}}}
 }
@@ -146,7 +146,7 @@ func TestHistoryQueriesToASilentEtcdAreShared(t *testing.T) {
 	s := lived(t)
 	s.away = errAway
 	asked := 0
-	d := s.dashboard(t, func(c *setup.Config) {
+	d := s.dashboard(t, func(c *app.Config) {
 		of(c).history = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
 	})
 	for range 9 {

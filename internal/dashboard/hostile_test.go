@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -66,8 +66,8 @@ func infested() *scene {
 	s.unlockers[0].WitnessTrouble = hostile()[2]
 	s.fresh.Cause = hostile()[7]
 	for _, text := range hostile() {
-		s.members = append(s.members, setup.Member{Endpoint: text, Role: text, Version: text, Problem: text})
-		s.settings = append(s.settings, setup.Setting{Name: text, Value: text})
+		s.members = append(s.members, app.Member{Endpoint: text, Role: text, Version: text, Problem: text})
+		s.settings = append(s.settings, app.Setting{Name: text, Value: text})
 	}
 	for i, text := range hostile() {
 		record := s.documents[text].Record

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -23,10 +23,10 @@ import (
 )
 
 func TestConfiguredLinksAreStable(t *testing.T) {
-	link, err := setup.ParseLink("logs=https://logs.example/{owner}?host={host}&q={name}+{pid}#{hold}")
+	link, err := app.ParseLink("logs=https://logs.example/{owner}?host={host}&q={name}+{pid}#{hold}")
 	proctest.Must(t, err)
 	s := infested()
-	d := s.dashboard(t, func(c *setup.Config) { c.Links = []setup.Link{link} })
+	d := s.dashboard(t, func(c *app.Config) { c.Links = []app.Link{link} })
 	for _, name := range hostile() {
 		if len(name) > 4000 || strings.ContainsAny(name, "\xff\xe2") {
 			continue
@@ -39,7 +39,7 @@ func TestConfiguredLinksAreStable(t *testing.T) {
 			}
 		}
 	}
-	page := ok(t, busy().dashboard(t, func(c *setup.Config) { c.Links = []setup.Link{link} }), "/lock?name="+stuck)
+	page := ok(t, busy().dashboard(t, func(c *app.Config) { c.Links = []app.Link{link} }), "/lock?name="+stuck)
 	want := `<a href="https://logs.example/billing?host=billing-7f9c&amp;q=billing%2Finvoice-run&#43;17#` +
 		uuid(stuck) + `" rel="noopener noreferrer" target="_blank">logs</a>`
 	if !strings.Contains(page, want) && !strings.Contains(page, strings.ReplaceAll(want, "&#43;", "+")) {
@@ -53,14 +53,14 @@ func TestUntrustedLinksAreRefused(t *testing.T) {
 		"logs=https:///{name}", "logs=https://a/{nam}", "logs=https://a/{name", "logs=https://a/name}", "logs={name}",
 		"logs=//a/{name}", "logs=https://a?{}", "logs=https://a/b/../{name}", "logs=https://a/./{name}",
 		"logs=https://a/%2e%2E/{name}"} {
-		if _, err := setup.ParseLink(bad); err == nil {
+		if _, err := app.ParseLink(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
 func TestTraceLinkAppearsIfTheRecordHasATrace(t *testing.T) {
-	link, err := setup.ParseLink("trace=https://traces.example/{trace}?span={span}")
+	link, err := app.ParseLink("trace=https://traces.example/{trace}?span={span}")
 	proctest.Must(t, err)
 	const trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	for _, test := range []struct{ trace, span, want string }{
@@ -98,7 +98,7 @@ app/jobs/invoice_run.rb:64:in 'run'
 		proctest.Must(t, err)
 		links = append(links, link)
 	}
-	page := ok(t, s.dashboard(t, func(c *setup.Config) { c.Sources = links }), "/lock?name=a")
+	page := ok(t, s.dashboard(t, func(c *app.Config) { c.Sources = links }), "/lock?name=a")
 	var found []string
 	for _, href := range attributes(page, "href") {
 		if strings.HasPrefix(href, "https:") {

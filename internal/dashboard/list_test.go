@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -227,7 +227,7 @@ func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 	s := crowd(60)
 	began := s.now
 	clock := func() time.Duration { return time.Hour + s.now.Sub(began) }
-	goes := func(c *setup.Config) { of(c).clock = clock }
+	goes := func(c *app.Config) { of(c).clock = clock }
 	grown := s.dashboard(t, goes)
 	random := rand.New(rand.NewPCG(3, 4))
 	for round := range 32 {

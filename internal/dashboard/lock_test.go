@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -273,7 +273,7 @@ func TestEveryStateAndEndingIsStyledExplainedAndSearchable(t *testing.T) {
 	}
 	for _, e := range metadata.Endings() {
 		if e.Cause != metadata.EndingYielded { // which looks like one that was released
-			drawn(e.Word, site.EndedIcon(e.Word))
+			drawn(e.Word, app.EndedIcon(e.Word))
 		}
 		found(locks.EndedTerm(e.Word))
 		if !strings.Contains(help, e.Word+"</code>") {

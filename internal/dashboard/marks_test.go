@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -21,12 +21,12 @@ import (
 )
 
 // marking enables the actions that take nothing away from a holder. Requests to etcd go to done.
-func marking(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) func(*setup.Config) {
+func marking(t testing.TB, s *scene, done *[]protocol.Action, fails ...error) func(*app.Config) {
 	do := func(_ protocol.ActionTarget, a protocol.Action) error {
 		s.change(func() { *done = append(*done, a) })
 		return errors.Join(fails...)
 	}
-	return func(c *setup.Config) {
+	return func(c *app.Config) {
 		c.Access = behindProxy(t)
 		operates(c, do, protocol.VerbAsk, protocol.VerbExtend, protocol.VerbAcknowledge, protocol.VerbWithdraw)
 	}
@@ -139,7 +139,7 @@ func TestAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 func TestAlertmanagerSilenceIsLinked(t *testing.T) {
 	s := acknowledged(t)
 	s.add(hold{name: `odd "\ + & name`, owner: "billing", held: time.Hour, alert: -time.Minute, unlock: time.Hour})
-	d := s.dashboard(t, func(c *setup.Config) { c.Alertmanager = "https://alerts.example/am/" })
+	d := s.dashboard(t, func(c *app.Config) { c.Alertmanager = "https://alerts.example/am/" })
 	for name, want := range map[string]string{
 		stuck: `href="https://alerts.example/am/#/silences/new?filter=%7Block%3D%22` +
 			strings.ReplaceAll(stuck, "/", "%2F") + `%22%7D&amp;comment=looking%20at%20the%20%3Cdisk%3E"`,
@@ -162,8 +162,8 @@ func TestAlertmanagerSilenceIsLinked(t *testing.T) {
 }
 
 // delayed gives the dashboard one lock delay: of the lock of this name.
-func delayed(s *scene, name string) func(*setup.Config) {
-	return func(c *setup.Config) {
+func delayed(s *scene, name string) func(*app.Config) {
+	return func(c *app.Config) {
 		of(c).delays = func(lock string) []metadata.LockDelay {
 			if lock != name {
 				return nil
@@ -207,7 +207,7 @@ func TestDelayOfAShareEndsOnTheLockPage(t *testing.T) {
 	s := busy()
 	s.wait("pool", "catalog", time.Minute)
 	var done []protocol.Action
-	d := s.dashboard(t, delayed(s, "pool#2"), func(c *setup.Config) {
+	d := s.dashboard(t, delayed(s, "pool#2"), func(c *app.Config) {
 		c.Access = behindProxy(t)
 		operates(c, func(_ protocol.ActionTarget, a protocol.Action) error {
 			done = append(done, a)
@@ -236,7 +236,7 @@ func TestForceUnlockUsesTheRecordsLockDelayOrTheDefault(t *testing.T) {
 			document.LockDelay = c.record
 			s.documents[stuck] = document
 			var got time.Duration
-			d, _ := operated(t, s, func(config *setup.Config) {
+			d, _ := operated(t, s, func(config *app.Config) {
 				publishing(func(p *staleness.Policy) { p.LockDelay = c.standard })(config)
 				operates(config, func(on protocol.ActionTarget, _ protocol.Action) error {
 					got = on.LockDelayAfter

@@ -14,18 +14,18 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestLockNameCannotTraverseAConfiguredLink(t *testing.T) {
-	var links []setup.Link
+	var links []app.Link
 	for _, text := range []string{"a=https://logs.example/team/{name}/log", "b=https://logs.example/{name}",
 		"c=https://logs.example/x/{owner}{host}/y?q={name}", "d=https://logs.example/x/.{host}#{name}",
 		"safe=https://logs.example/log?q={name}#{name}"} {
-		link, err := setup.ParseLink(text)
+		link, err := app.ParseLink(text)
 		proctest.Must(t, err)
 		links = append(links, link)
 	}
@@ -33,7 +33,7 @@ func TestLockNameCannotTraverseAConfiguredLink(t *testing.T) {
 		{"%2e%2e", "%2E", "."}, {"../x", "a", "b"}} {
 		s := newScene()
 		s.add(hold{name: c.name, owner: c.owner, host: c.host, held: time.Minute, alert: time.Hour, unlock: time.Hour})
-		d := s.dashboard(t, func(config *setup.Config) { config.Links = links })
+		d := s.dashboard(t, func(config *app.Config) { config.Links = links })
 		safe := false
 		for _, href := range attributes(ok(t, d, "/lock?name="+url.QueryEscape(c.name)), "href") {
 			if !strings.HasPrefix(href, "https:") {
@@ -58,7 +58,7 @@ func TestLockNameCannotTraverseAConfiguredLink(t *testing.T) {
 func TestIneffectiveAttemptsUseNoQuota(t *testing.T) {
 	s := busy()
 	changed := true
-	d, done := operated(t, s, func(c *setup.Config) {
+	d, done := operated(t, s, func(c *app.Config) {
 		force := c.Operator.(acts)[protocol.VerbForceUnlock]
 		operates(c, func(on protocol.ActionTarget, a protocol.Action) error {
 			if changed {
@@ -133,7 +133,7 @@ func TestTrustedProxiesMustBeNarrow(t *testing.T) {
 	}
 	proxies, err := access.ParseProxies([]string{"::ffff:192.0.2.0/120"})
 	proctest.Must(t, err)
-	d := busy().dashboard(t, func(c *setup.Config) {
+	d := busy().dashboard(t, func(c *app.Config) {
 		c.Access = behindProxy(t)
 		c.Access.TrustedProxies = proxies
 	})
@@ -144,9 +144,9 @@ func TestTrustedProxiesMustBeNarrow(t *testing.T) {
 
 func TestSensitiveFlagsAreForAuditorsOnly(t *testing.T) {
 	s := busy()
-	s.settings = []setup.Setting{{Name: "web.environment", Value: "prod-eu", Public: true},
+	s.settings = []app.Setting{{Name: "web.environment", Value: "prod-eu", Public: true},
 		{Name: "web.trusted-proxies", Value: "10.1.2.0/24"}}
-	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
+	d := s.dashboard(t, func(c *app.Config) { c.Access = behindProxy(t) })
 	for who, sees := range map[string]bool{"viewer": false, "unlocker": false, "auditor": true} {
 		page := words(get(d, "/status", "X-Forwarded-User", who).Body.String())
 		if strings.Contains(page, "10.1.2.0") != sees || !strings.Contains(page, "web.environment prod-eu") {
@@ -167,11 +167,11 @@ func TestSensitiveFlagsAreForAuditorsOnly(t *testing.T) {
 
 func TestOnlyOwnHostsAreServed(t *testing.T) {
 	s := busy()
-	named := s.dashboard(t, func(c *setup.Config) {
+	named := s.dashboard(t, func(c *app.Config) {
 		c.ExternalURL = "https://locks.example:8443/"
 		c.Hosts = []string{"mutexdash.locks.svc", "Ops-1"}
 	})
-	bare := s.dashboard(t, func(c *setup.Config) { c.Hosts = nil })
+	bare := s.dashboard(t, func(c *app.Config) { c.Hosts = nil })
 	for host, c := range map[string]struct{ named, bare int }{
 		"locks.example": {200, 421}, "locks.example:8443": {200, 421}, "LOCKS.example.:9": {200, 421},
 		"mutexdash.locks.svc": {200, 421}, "ops-1:8080": {200, 421}, "127.0.0.1": {200, 200},

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -38,11 +38,11 @@ func mourning() *scene {
 	return s
 }
 
-func unlocksAbandoned(c *setup.Config) {
+func unlocksAbandoned(c *app.Config) {
 	publishing(func(p *staleness.Policy) { p.UnlockAbandoned = true })(c)
 }
 
-func unlocksAbandonedSoon(c *setup.Config) {
+func unlocksAbandonedSoon(c *app.Config) {
 	publishing(func(p *staleness.Policy) {
 		p.UnlockAbandoned = true
 		p.AbandonedGrace = time.Second

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -77,7 +77,7 @@ func TestEveryResponseHasTheSecurityHeaders(t *testing.T) {
 	unloaded := newScene()
 	unloaded.fresh = protocol.Freshness{Cause: "connection refused"}
 	bug := func() map[string][]metadata.Waiter { panic("a bug") }
-	broken := busy().dashboard(t, func(c *setup.Config) { of(c).queues = bug })
+	broken := busy().dashboard(t, func(c *app.Config) { of(c).queues = bug })
 
 	for _, r := range routes(assets) {
 		w := ask(working, r.method, "/"+r.path, r.headers...)
@@ -161,7 +161,7 @@ func fingerprint(t testing.TB, d http.Handler) string {
 }
 
 func TestExternalURLsOriginMayPost(t *testing.T) {
-	d := busy().dashboard(t, func(c *setup.Config) { c.ExternalURL = "https://locks.example/" })
+	d := busy().dashboard(t, func(c *app.Config) { c.ExternalURL = "https://locks.example/" })
 	for origin, want := range map[string]int{"locks": http.StatusMethodNotAllowed, "evil": http.StatusForbidden} {
 		if w := ask(d, "POST", "/lock?name=x", "Origin", "https://"+origin+".example"); w.Code != want {
 			t.Errorf("behind a proxy that changes Host, the origin %s gets %d, want %d", origin, w.Code, want)
@@ -178,7 +178,7 @@ func TestEveryLinkWorksBelowAnyPrefix(t *testing.T) {
 		"behind a proxy that strips it": {"https://ops.example/a/b", "/", "/a/b/", "/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := busy().dashboard(t, func(config *setup.Config) {
+			d := busy().dashboard(t, func(config *app.Config) {
 				config.ExternalURL = c.external
 				config.RoutePrefix = c.route
 			})
@@ -223,7 +223,7 @@ func linksOf(t *testing.T, page, prefix string) []string {
 }
 
 func TestRootAndPrefixRedirectToTheList(t *testing.T) {
-	d := busy().dashboard(t, func(c *setup.Config) { c.ExternalURL = "https://ops.example/a/b/" })
+	d := busy().dashboard(t, func(c *app.Config) { c.ExternalURL = "https://ops.example/a/b/" })
 	for _, path := range []string{"/", "/a/b"} {
 		if w := get(d, path); w.Code != http.StatusFound || w.Header().Get("Location") != "/a/b/" {
 			t.Errorf("%s answers %d %s", path, w.Code, w.Header().Get("Location"))
@@ -235,13 +235,13 @@ func TestRootAndPrefixRedirectToTheList(t *testing.T) {
 }
 
 func TestBadConfigurationIsRefused(t *testing.T) {
-	for name, change := range map[string]func(*setup.Config){
-		"not http":        func(c *setup.Config) { c.ExternalURL = "ftp://host/" },
-		"without a host":  func(c *setup.Config) { c.ExternalURL = "https:///a" },
-		"with a query":    func(c *setup.Config) { c.ExternalURL = "https://host/?a" },
-		"with a user":     func(c *setup.Config) { c.ExternalURL = "https://u:p@host/" },
-		"climbing path":   func(c *setup.Config) { c.RoutePrefix = "/a/../b" },
-		"pattern as path": func(c *setup.Config) { c.RoutePrefix = "/{a}" },
+	for name, change := range map[string]func(*app.Config){
+		"not http":        func(c *app.Config) { c.ExternalURL = "ftp://host/" },
+		"without a host":  func(c *app.Config) { c.ExternalURL = "https:///a" },
+		"with a query":    func(c *app.Config) { c.ExternalURL = "https://host/?a" },
+		"with a user":     func(c *app.Config) { c.ExternalURL = "https://u:p@host/" },
+		"climbing path":   func(c *app.Config) { c.RoutePrefix = "/a/../b" },
+		"pattern as path": func(c *app.Config) { c.RoutePrefix = "/{a}" },
 	} {
 		config := newScene().config()
 		change(&config)

@@ -7,41 +7,39 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/actions"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
-	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
-	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // build makes what answers requests.
-func (d *Dashboard) build(config setup.Config, templates site.Templates) {
-	d.site = &site.Site{Config: config, URLs: d.urls, Templates: templates,
+func (d *Dashboard) build(config app.Config, templates app.Templates) {
+	d.app = &app.App{Config: config, URLs: d.urls, Templates: templates,
 		Snapshots: locks.NewSnapshots(locks.Source{Locks: config.View.Shown, Queues: config.View.Queues,
 			Fate: config.Fate}),
-		History: history.NewStore(history.Source{History: config.Store.ReadHistory, Audit: config.Store.ReadAudit,
+		History: etcdread.NewHistory(etcdread.HistorySource{History: config.Store.ReadHistory, Audit: config.Store.ReadAudit,
 			Relists: config.Relists, Log: config.Log}),
 	}
-	d.traces = backtraces.NewStore(config.Store.ReadRecord, stacktrace.NewReader(config.Sources))
-	d.pages = pages.New(d.site, d.traces)
-	d.api = api.New(d.site, d.pages)
-	d.actions = actions.New(d.site, d.traces, d.api)
+	d.traces = etcdread.NewBacktraces(config.Store.ReadRecord, stacktrace.NewReader(config.Sources))
+	d.pages = pages.New(d.app, d.traces)
+	d.api = api.New(d.app, d.pages)
+	d.actions = actions.New(d.app, d.traces, d.api)
 }
 
 // Ended notes a hold that went; ending is nil when its holder released it. It is quick.
 func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
-	d.site.Intervals.Saw(d.site.History.See(r, ending, d.site.Config.Now()))
+	d.app.Intervals.Saw(d.app.History.See(r, ending, d.app.Config.Now()))
 }
 
 // Took notes a waiter that got its lock. It is quick.
-func (d *Dashboard) Took(w metadata.Waiter) { d.site.Intervals.Took(&w, d.site.Config.Now()) }
+func (d *Dashboard) Took(w metadata.Waiter) { d.app.Intervals.Took(&w, d.app.Config.Now()) }
 
 // Ready reports whether there is anything to show. It stays true when etcd is away: the last known snapshot is worth
 // most then.
-func (d *Dashboard) Ready() bool { return d.site.Fresh().Level(d.site.Config.Now()) != locks.Never }
+func (d *Dashboard) Ready() bool { return d.app.Fresh().Level(d.app.Config.Now()) != locks.Never }
 
 var _ http.Handler = (*Dashboard)(nil)
 
@@ -50,15 +48,15 @@ const runEvery = 3 * time.Second
 // Run fetches what pages may need ahead of them, until ctx ends. The pages work without it.
 func (d *Dashboard) Run(ctx context.Context) error {
 	for {
-		now := d.site.Config.Now()
-		fresh := d.site.Fresh()
-		d.site.History.Observe(now, fresh)
+		now := d.app.Config.Now()
+		fresh := d.app.Fresh()
+		d.app.History.Observe(now, fresh)
 		live := fresh.Level(now) == locks.Live
 		if live {
-			d.site.Intervals.Look(d.site.Config.View.Queues(), now)
+			d.app.Intervals.Look(d.app.Config.View.Queues(), now)
 		}
-		if !d.site.Config.HideBacktraces && live {
-			d.traces.Fetch(ctx, d.site.SnapshotAt(now, d.site.Config.View.Clock(), fresh))
+		if !d.app.Config.HideBacktraces && live {
+			d.traces.Fetch(ctx, d.app.SnapshotAt(now, d.app.Config.View.Clock(), fresh))
 		}
 		select {
 		case <-ctx.Done():

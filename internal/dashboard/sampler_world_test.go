@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -64,7 +64,7 @@ func (p *plan) now() time.Time { return p.scene.now }
 func (p *plan) mono(at time.Time) time.Duration { return time.Hour + at.Sub(p.began) }
 
 // shown lets a dashboard show the world.
-func (p *plan) shown(c *setup.Config) {
+func (p *plan) shown(c *app.Config) {
 	of(c).clock = func() time.Duration { return p.mono(p.now()) }
 	of(c).shown = func() []*metadata.Record { return p.locks }
 	c.Unclaimed = func() []unclaimed.Lock {

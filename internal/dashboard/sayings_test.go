@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -44,9 +44,9 @@ func TestWordsLookLikeTheirGoldens(t *testing.T) {
 }
 
 // in requests a page as a user with all permissions, and records its text.
-func (s *sayings) in(situation string, of *scene, path string, changes ...func(*setup.Config)) {
+func (s *sayings) in(situation string, of *scene, path string, changes ...func(*app.Config)) {
 	s.Helper()
-	changes = append([]func(*setup.Config){marking(s, of, new([]protocol.Action))}, changes...)
+	changes = append([]func(*app.Config){marking(s, of, new([]protocol.Action))}, changes...)
 	d, _ := operated(s, of, changes...)
 	s.page(situation, d, path)
 }
@@ -70,13 +70,13 @@ func (s *sayings) page(situation string, d http.Handler, path string) {
 }
 
 // head is for the head of a lock's page, which says all that matters.
-func (s *sayings) head(situation string, of *scene, lock string, changes ...func(*setup.Config)) {
+func (s *sayings) head(situation string, of *scene, lock string, changes ...func(*app.Config)) {
 	s.Helper()
 	s.part(`<div id="alerts">.*?(<section|<div class="halves"|</main>)`, situation, of, lock, changes...)
 }
 
 // part is for a part of a lock's page.
-func (s *sayings) part(which, situation string, of *scene, lock string, changes ...func(*setup.Config)) {
+func (s *sayings) part(which, situation string, of *scene, lock string, changes ...func(*app.Config)) {
 	s.Helper()
 	page := get(of.dashboard(s, changes...), "/lock?name="+lock).Body.String()
 	part := regexp.MustCompile("(?s)" + which).FindString(page)
@@ -541,9 +541,9 @@ func ofOthers(say *sayings) {
 	s.unlockers[2].RemovalPolicy = nil // an old one, which removes nothing
 	say.in("unlockers disagree", s, "/status")
 	s.unlockers[2].Mode = "auto-unlock"
-	s.members = []setup.Member{{Endpoint: "etcd-0:2379", Role: "leader", Version: "3.7.3", Size: 3 << 20,
+	s.members = []app.Member{{Endpoint: "etcd-0:2379", Role: "leader", Version: "3.7.3", Size: 3 << 20,
 		Quota: 2 << 30}, {Endpoint: "etcd-1:2379", Problem: "timeout"}}
-	s.settings = []setup.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}}
+	s.settings = []app.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}}
 	s.alarm = "etcd is out of space"
 	say.in("members, an alarm, and a policy that nobody knows", s, "/status")
 	say.in("an alarm", s, "/api/v1/summary")
@@ -560,7 +560,7 @@ func ofOthers(say *sayings) {
 	say.in("a lock delay, and it is held", s, "/api/v1/lock?name="+stuck, delayed(s, stuck))
 	say.in("excluded", s, unlockLink(s, stuck), publishing(func(*staleness.Policy) {}, "billing/*"))
 	say.in("the delay of a share", s, strings.ReplaceAll(endLink("pool#2"), "#", "%23"), delayed(s, "pool#2"),
-		func(c *setup.Config) {
+		func(c *app.Config) {
 			operates(c, func(protocol.ActionTarget, protocol.Action) error { return nil }, protocol.VerbEndDelay)
 		})
 }

@@ -24,7 +24,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -58,9 +58,9 @@ type scene struct {
 	actions   []protocol.Action
 	relists   uint64
 	revision  int64
-	members   []setup.Member
+	members   []app.Member
 	alarm     string
-	settings  []setup.Setting
+	settings  []app.Setting
 	log       strings.Builder
 }
 
@@ -84,8 +84,8 @@ func unlocker(id string, arrived time.Time) protocol.Unlocker {
 }
 
 // publishing makes all unlockers publish a different policy.
-func publishing(change func(*staleness.Policy), exclude ...string) func(*setup.Config) {
-	return func(c *setup.Config) {
+func publishing(change func(*staleness.Policy), exclude ...string) func(*app.Config) {
+	return func(c *app.Config) {
 		running := of(c).unlockers
 		of(c).unlockers = func() []protocol.Unlocker {
 			all := slices.Clone(running())
@@ -141,7 +141,7 @@ type sources struct {
 }
 
 // of returns the sources in the configuration of a scene.
-func of(c *setup.Config) *sources { return c.View.(*sources) }
+func of(c *app.Config) *sources { return c.View.(*sources) }
 
 func (s *sources) Shown() []*metadata.Record                    { return s.shown() }
 func (s *sources) Clock() time.Duration                         { return s.clock() }
@@ -167,7 +167,7 @@ func (s *sources) ReadAudit(ctx context.Context, limit int) ([]protocol.Action, 
 	return s.audit(ctx, limit)
 }
 
-func (s *scene) config() setup.Config {
+func (s *scene) config() app.Config {
 	layout := protocol.DefaultLayout()
 	s.view = read(s, func() []*metadata.Record { return s.locks })
 	if !s.replaced {
@@ -196,11 +196,11 @@ func (s *scene) config() setup.Config {
 		},
 		audit: func(context.Context, int) ([]protocol.Action, error) { return slices.Clone(s.actions), s.away },
 	}
-	return setup.Config{
+	return app.Config{
 		View: from, Store: from,
 		Unclaimed:    func() []unclaimed.Lock { return s.unclaimed },
 		Inconsistent: func() []inconsistent.Lock { return s.wrong },
-		Members:      func() []setup.Member { return s.members },
+		Members:      func() []app.Member { return s.members },
 		Alarm:        func() string { return s.alarm },
 		Relists:      func() uint64 { return s.relists },
 		Explain:      func(err error) string { return err.Error() },
@@ -218,7 +218,7 @@ type act func(on protocol.ActionTarget, a protocol.Action) error
 // acts is a test's operator, by verb.
 type acts map[protocol.Verb]act
 
-// Perform implements [setup.Operator].
+// Perform implements [app.Operator].
 func (m acts) Perform(_ context.Context, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action) (out protocol.Outcome, err error) {
 	if v == protocol.VerbForceUnlock {
@@ -231,7 +231,7 @@ func (m acts) Perform(_ context.Context, v protocol.Verb, on protocol.ActionTarg
 }
 
 // operates enables these verbs.
-func operates(c *setup.Config, do act, verbs ...protocol.Verb) {
+func operates(c *app.Config, do act, verbs ...protocol.Verb) {
 	all, _ := c.Operator.(acts)
 	all = maps.Clone(all)
 	if all == nil {
@@ -268,7 +268,7 @@ func (s *scene) change(do func()) {
 }
 
 // dashboard returns the handler, after applying changes to the configuration.
-func (s *scene) dashboard(t testing.TB, changes ...func(*setup.Config)) *dashboard.Dashboard {
+func (s *scene) dashboard(t testing.TB, changes ...func(*app.Config)) *dashboard.Dashboard {
 	t.Helper()
 	config := s.config()
 	for _, change := range changes {

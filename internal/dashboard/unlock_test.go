@@ -18,16 +18,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // operated returns a dashboard of the scene with force unlock enabled, and the requests it made to etcd.
-func operated(t testing.TB, s *scene, changes ...func(*setup.Config)) (*dashboard.Dashboard, *[]protocol.Action) {
+func operated(t testing.TB, s *scene, changes ...func(*app.Config)) (*dashboard.Dashboard, *[]protocol.Action) {
 	t.Helper()
 	var done []protocol.Action
-	d := s.dashboard(t, append([]func(*setup.Config){func(c *setup.Config) {
+	d := s.dashboard(t, append([]func(*app.Config){func(c *app.Config) {
 		c.Access = behindProxy(t)
 		operates(c, func(on protocol.ActionTarget, a protocol.Action) error {
 			s.change(func() {
@@ -156,7 +156,7 @@ func TestForceUnlockWithUnknownOutcomeIsRechecked(t *testing.T) {
 			s := busy()
 			v := verbs(s)[c.verb]
 			asked := 0
-			d, _ := operated(t, s, func(config *setup.Config) {
+			d, _ := operated(t, s, func(config *app.Config) {
 				operates(config, func(on protocol.ActionTarget, a protocol.Action) error {
 					asked++
 					c.really(s, on.Hold, protocol.ForcedRemoval(on.Hold, a, on.LockDelayAfter).Ending)
@@ -256,7 +256,7 @@ func sample(t *testing.T, d *dashboard.Dashboard, name, result string) float64 {
 }
 
 func TestHSTSIsSentOnlyOverTLS(t *testing.T) {
-	d := busy().dashboard(t, func(c *setup.Config) { c.HSTS = 180 * 24 * time.Hour })
+	d := busy().dashboard(t, func(c *app.Config) { c.HSTS = 180 * 24 * time.Hour })
 	r := httptest.NewRequest("GET", "/", nil)
 	for want, state := range map[string]*tls.ConnectionState{"": nil, "max-age=15552000": {}} {
 		r.TLS = state

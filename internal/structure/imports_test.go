@@ -28,9 +28,6 @@ func importTable() []rule {
 		{"pkg/staleness", "pkg/metadata", "staleness is a pure function of a record, a policy and a moment"},
 		{"internal/lockrecord", "pkg/metadata internal/text", "reading and writing records needs no connection"},
 		{"internal/text", "", "escaping does not depend on what the text is about"},
-		{"internal/dashboard/linktemplate", "", "a link depends on its template and its values only"},
-		{"internal/dashboard/stacktrace", "internal/dashboard/linktemplate",
-			"a backtrace is only text"},
 		{"internal/locktxn/etcdretry", "internal/locktxn internal/etcdconn/anymember",
 			"retries do not depend on what a request is for; the caller interprets the response"},
 		{"internal/witness/holderproc", "pkg/metadata", "the identity of a process does not depend on locks"},
@@ -106,49 +103,32 @@ func importTable() []rule {
 			internal/diagnosis/fate internal/diagnosis/verdict`,
 			"the read model is a pure function, shared by page, API and CLI"},
 		{"internal/dashboard/access", "internal/text", "the caller's identity depends on the request only"},
-		{"internal/dashboard/phrase", "internal/text internal/protocol pkg/metadata pkg/staleness",
-			"texts for times take the current time as a parameter"},
-		{"internal/dashboard/etcdread", "", "waiting for etcd does not depend on what is read"},
-		{"internal/dashboard/history", `internal/dashboard/etcdread internal/locks internal/diagnosis/fate
+		{"internal/dashboard/stacktrace", "", "a backtrace is only text"},
+		{"internal/dashboard/timeline", "internal/text pkg/metadata internal/lockrecord",
+			"the position of a bar is a pure function of records, tickets and times"},
+		{"internal/dashboard/etcdread", `internal/locks internal/dashboard/stacktrace internal/text internal/protocol
+			pkg/metadata internal/lockrecord`,
+			"what is read from etcd does not depend on pages, and is filtered like the list of locks"},
+		{"internal/dashboard/app", `internal/dashboard/access internal/dashboard/etcdread internal/dashboard/timeline
+			internal/dashboard/stacktrace internal/locks internal/diagnosis/unclaimed internal/diagnosis/fate
+			internal/diagnosis/inconsistent internal/diagnosis/verdict internal/text internal/protocol pkg/metadata
+			pkg/staleness internal/lockrecord`,
+			"what all handlers share must not depend on any of them; cmd provides the view and the store"},
+		{"internal/dashboard/pages", `internal/dashboard/access internal/dashboard/app internal/dashboard/etcdread
+			internal/dashboard/timeline internal/dashboard/stacktrace internal/locks internal/diagnosis/deadlock
+			internal/diagnosis internal/diagnosis/fate internal/diagnosis/unclaimed internal/diagnosis/verdict
 			internal/text internal/protocol pkg/metadata pkg/staleness internal/lockrecord`,
-			"the history reads etcd through functions, and filters like the list of locks"},
-		{"internal/dashboard/intervals", "internal/text pkg/metadata internal/lockrecord",
-			"intervals depend on records and tickets, not on how they are shown"},
-		{"internal/dashboard/lanes", "internal/dashboard/intervals pkg/metadata",
-			"the position of a bar is a pure function of times"},
-		{"internal/dashboard/setup", `internal/dashboard/access internal/locks internal/dashboard/phrase
-			internal/dashboard/linktemplate internal/diagnosis/fate
-			internal/diagnosis/inconsistent internal/dashboard/stacktrace internal/diagnosis/unclaimed internal/text
-			internal/protocol pkg/metadata pkg/staleness`,
-			"the configuration declares what the dashboard needs of view and store; cmd provides it"},
-		{"internal/dashboard/site", `internal/dashboard/access internal/dashboard/etcdread internal/dashboard/history
-			internal/dashboard/intervals internal/dashboard/lanes internal/locks internal/dashboard/phrase
-			internal/dashboard/setup internal/diagnosis/unclaimed internal/diagnosis/fate
-			internal/diagnosis/verdict internal/text internal/protocol pkg/metadata pkg/staleness internal/lockrecord`,
-			"what all handlers share must not depend on any of them"},
-		{"internal/dashboard/backtraces", `internal/dashboard/etcdread internal/locks
-			internal/dashboard/stacktrace internal/protocol pkg/metadata`,
-			"reading backtraces does not depend on pages"},
-		{"internal/dashboard/pages", `internal/dashboard/access internal/dashboard/backtraces
-			internal/dashboard/etcdread internal/dashboard/history internal/dashboard/intervals internal/dashboard/lanes
-			internal/locks internal/dashboard/phrase internal/dashboard/setup internal/dashboard/site
-			internal/diagnosis/deadlock internal/diagnosis internal/diagnosis/fate
-			internal/diagnosis/unclaimed internal/dashboard/stacktrace internal/text
-			internal/protocol pkg/metadata pkg/staleness internal/diagnosis/verdict internal/lockrecord`,
 			"pages show what the packages below compute"},
-		{"internal/dashboard/api", `internal/dashboard/access internal/dashboard/history internal/dashboard/intervals
-			internal/locks internal/dashboard/pages internal/dashboard/phrase internal/dashboard/site
-			internal/diagnosis/verdict internal/lockjson internal/protocol internal/text
-			pkg/metadata`, "the API serves the data of the pages"},
-		{"internal/dashboard/actions", `internal/dashboard/access internal/dashboard/api internal/dashboard/backtraces
-			internal/dashboard/etcdread internal/locks internal/dashboard/pages internal/dashboard/phrase
-			internal/dashboard/setup internal/dashboard/site internal/text internal/protocol pkg/metadata
-			internal/lockrecord`,
+		{"internal/dashboard/api", `internal/dashboard/access internal/dashboard/app internal/dashboard/etcdread
+			internal/dashboard/timeline internal/dashboard/pages internal/locks internal/diagnosis/verdict
+			internal/lockjson internal/protocol internal/text pkg/metadata`, "the API serves the data of the pages"},
+		{"internal/dashboard/actions", `internal/dashboard/access internal/dashboard/api internal/dashboard/app
+			internal/dashboard/etcdread internal/dashboard/pages internal/locks internal/text internal/protocol
+			pkg/metadata internal/lockrecord`,
 			"actions are performed by the store, in one transaction; their forms are pages"},
 		{"internal/dashboard", `internal/dashboard/access internal/dashboard/actions internal/dashboard/api
-			internal/dashboard/backtraces internal/dashboard/history internal/locks internal/dashboard/pages
-			internal/dashboard/setup internal/dashboard/site internal/dashboard/stacktrace
-			internal/protocol internal/text pkg/metadata web`, "the router connects the handlers"},
+			internal/dashboard/app internal/dashboard/etcdread internal/dashboard/pages internal/dashboard/stacktrace
+			internal/locks internal/protocol internal/text pkg/metadata web`, "the router connects the handlers"},
 		{"internal/flags", "internal/etcdconn internal/daemon internal/protocol pkg/staleness",
 			"flags fill in settings, and open no connections"},
 		{"internal/cli/term", "internal/text", "the layout of tables does not depend on their content"},
@@ -259,8 +239,8 @@ func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 	for _, f := range sources(t) {
 		if !below("pkg/metadata", "pkg/staleness", "internal/protocol", "internal/diagnosis/deadlock",
 			"internal/diagnosis/unclaimed", "internal/diagnosis/verdict", "internal/lockjson",
-			"internal/text", "internal/dashboard/linktemplate", "internal/dashboard/stacktrace",
-			"internal/dashboard/phrase", "internal/dashboard/lanes", "internal/witness/pod/podproof")(f.name) {
+			"internal/text", "internal/dashboard/stacktrace", "internal/dashboard/timeline/chart.go",
+			"internal/dashboard/app/phrase.go", "internal/witness/pod/podproof")(f.name + "/") {
 			continue
 		}
 		for _, imported := range f.imports() {

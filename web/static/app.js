@@ -11,7 +11,7 @@ const arrival = performance.getEntriesByType("navigation")[0]?.responseStart || 
 let offset = document.body.dataset.now - performance.timeOrigin - arrival;
 const now = () => performance.timeOrigin + performance.now() + offset;
 
-// Same texts as internal/text and dashboard/phrase, so that nothing jumps at the first tick.
+// Same texts as internal/text and dashboard/app/phrase.go, so that nothing jumps at the first tick.
 const two = (a, unitA, b, unitB) => a + unitA + (b ? ` ${b}${unitB}` : "");
 
 function short(ms) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -31,7 +31,7 @@ type options struct {
 	hosts          []string
 	alertmanager   string
 	access         accessOptions
-	changedFlags   []setup.Setting
+	changedFlags   []app.Setting
 	pulse          time.Duration // how often etcd reports its progress
 }
 
@@ -91,8 +91,8 @@ func (o *options) appearanceFlags(fs *pflag.FlagSet) {
 }
 
 // changedFlags returns the flags that differ from their defaults, set on the command line or by variables.
-func changedFlags(fs *pflag.FlagSet) []setup.Setting {
-	var list []setup.Setting
+func changedFlags(fs *pflag.FlagSet) []app.Setting {
+	var list []app.Setting
 	fs.VisitAll(func(f *pflag.Flag) {
 		value := f.Value.String()
 		switch {
@@ -101,7 +101,7 @@ func changedFlags(fs *pflag.FlagSet) []setup.Setting {
 		case f.Name == "etcd.endpoints":
 			value = strings.Join(withoutCredentials(strings.Split(strings.Trim(value, "[]"), ",")), ",")
 		}
-		list = append(list, setup.Setting{Name: f.Name, Value: value, Public: isPublic(f.Name)})
+		list = append(list, app.Setting{Name: f.Name, Value: value, Public: isPublic(f.Name)})
 	})
 	return list
 }

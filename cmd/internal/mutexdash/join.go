@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -77,7 +77,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.Operator = r.store
 	config.Unclaimed = wiring.Unclaimed(r.view)
 	config.Inconsistent = func() []inconsistent.Lock { return wiring.Inconsistent(view) }
-	config.Members = func() []setup.Member { return members(r.health.Last()) }
+	config.Members = func() []app.Member { return members(r.health.Last()) }
 	config.Alarm = func() string { return alarm(r.health.Last()) }
 	config.Relists = func() (n uint64) {
 		for reason, lists := range view.Stats().Resyncs {
@@ -100,7 +100,7 @@ type viewWithTrouble struct {
 	trouble *etcdconn.FaultMonitor
 }
 
-// Fresh implements [setup.View].
+// Fresh implements [app.View].
 func (s viewWithTrouble) Fresh() protocol.Freshness {
 	f := s.View.Fresh()
 	f.ProgressInterval = s.pulse
@@ -110,13 +110,13 @@ func (s viewWithTrouble) Fresh() protocol.Freshness {
 }
 
 // members returns the members of etcd for the status page.
-func members(h *etcdconn.Health) []setup.Member {
+func members(h *etcdconn.Health) []app.Member {
 	if h == nil {
 		return nil
 	}
-	var list []setup.Member
+	var list []app.Member
 	for _, m := range h.Members {
-		shown := setup.Member{Endpoint: withoutCredentials([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
+		shown := app.Member{Endpoint: withoutCredentials([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
 			Quota: m.Quota, Problem: cmp.Or(m.Problem, m.WhyOutdated)}
 		switch {
 		case m.Problem != "":

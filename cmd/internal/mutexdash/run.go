@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 )
@@ -65,8 +65,8 @@ func (o options) checkFiles() error {
 const namespace = "mutexdash"
 
 // appearanceConfig returns the part of the configuration that depends on flags only.
-func (o options) appearanceConfig() (setup.Config, error) {
-	config := setup.Config{
+func (o options) appearanceConfig() (app.Config, error) {
+	config := app.Config{
 		Explain: etcdconn.Explain, Now: time.Now,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Environment: o.environment,
 		Version: build.Current().Version, Settings: o.changedFlags, HideBacktraces: o.hideBacktraces,
@@ -84,7 +84,7 @@ func (o options) appearanceConfig() (setup.Config, error) {
 		config.Sources = append(config.Sources, source)
 	}
 	for _, text := range o.links {
-		link, err := setup.ParseLink(text)
+		link, err := app.ParseLink(text)
 		if err != nil {
 			return config, err
 		}

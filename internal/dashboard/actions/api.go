@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
@@ -36,7 +36,7 @@ type doneJSON struct {
 }
 
 // ServeAPI is the action for programs. The checks are those of the page, but for the typed name.
-func (o *Operation) ServeAPI(r *site.Request) (site.Answer, error) {
+func (o *Operation) ServeAPI(r *app.Request) (app.Answer, error) {
 	asked, err := o.readBody(r)
 	if err == nil {
 		err = o.admit(r)
@@ -52,11 +52,11 @@ func (o *Operation) ServeAPI(r *site.Request) (site.Answer, error) {
 	var wrong *FieldError
 	switch {
 	case errors.As(err, &wrong):
-		return site.Answer{}, &site.Problem{Status: http.StatusUnprocessableEntity, Code: "bad_" + wrong.code(),
+		return app.Answer{}, &app.Problem{Status: http.StatusUnprocessableEntity, Code: "bad_" + wrong.code(),
 			Title:  "Not done",
 			Detail: wrong.Text}
 	case err != nil:
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	done := o.done
 	if asked.Undo {
@@ -71,12 +71,12 @@ func (o *Operation) takes(j bodyJSON) bool {
 }
 
 // readBody reads what a program sends.
-func (o *Operation) readBody(r *site.Request) (asked Request, err error) {
+func (o *Operation) readBody(r *app.Request) (asked Request, err error) {
 	var j bodyJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&j); err != nil || decoder.More() || !o.takes(j) {
-		return asked, site.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
+		return asked, app.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
 			"reason; it may have ticket and revision. To give more time, it needs seconds, a number. To acknowledge, " +
 			"it needs seconds, too, and has note instead of reason; or withdraw, which is true. To end a lock delay, " +
 			"revision is that of the delay.")
@@ -90,13 +90,13 @@ func (o *Operation) readBody(r *site.Request) (asked Request, err error) {
 	if o.verb == protocol.VerbEndDelay { // of which nothing but the revision may be known
 		j.Token = cmp.Or(j.Token, "0")
 		if j.Revision == "" {
-			return asked, site.BadBody("The body must have the revision of the lock delay that was seen.")
+			return asked, app.BadBody("The body must have the revision of the lock delay that was seen.")
 		}
 	}
 	asked.Token, err1 = strconv.ParseInt(j.Token, 10, 64)
 	asked.Revision, err2 = strconv.ParseInt(cmp.Or(j.Revision, "0"), 10, 64)
 	if asked.Name == "" || err1 != nil || err2 != nil {
-		return asked, site.BadBody("The body must name a lock, and the token of the hold that was seen.")
+		return asked, app.BadBody("The body must name a lock, and the token of the hold that was seen.")
 	}
 	return asked, nil
 }

@@ -6,9 +6,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -16,13 +15,13 @@ import (
 
 // delayPage asks a person whether the lock delay shall end.
 type delayPage struct {
-	site.Page
+	app.Page
 	Name    string
 	Words   string // what delay it is
 	Purpose string
-	Host    string         // of the former holder
-	Until   *phrase.Moment // when it ends by itself; nil where that is not known, or never
-	Whole   bool           // the delay is that of a share: there may be others
+	Host    string      // of the former holder
+	Until   *app.Moment // when it ends by itself; nil where that is not known, or never
+	Whole   bool        // the delay is that of a share: there may be others
 	Next    *pages.WaiterView
 	Waiters int
 	confirmForm
@@ -30,7 +29,7 @@ type delayPage struct {
 
 // delayOf is the lock delay of exactly this lock or share; nil when there is none.
 func (h *Handler) delayOf(name string) *metadata.LockDelay {
-	delays := h.site.Delays(name)
+	delays := h.app.Delays(name)
 	i := slices.IndexFunc(delays, func(d metadata.LockDelay) bool { return d.Name == name })
 	if i < 0 {
 		return nil
@@ -39,44 +38,44 @@ func (h *Handler) delayOf(name string) *metadata.LockDelay {
 }
 
 // showDelay is the form that asks for the end of a lock delay.
-func (o *Operation) showDelay(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
-	lock, err := site.NameOf(r)
+func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error) {
+	lock, err := app.NameOf(r)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	d := o.delayOf(lock)
 	if d == nil || d.UUID != r.URL.Query().Get("hold") {
-		return site.Answer{}, o.delayOver(r, lock, d)
+		return app.Answer{}, o.delayOver(r, lock, d)
 	}
-	if err := o.site.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
-		return site.Answer{}, err
+	if err := o.app.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
+		return app.Answer{}, err
 	}
-	v := delayPage{Page: o.site.Page(r, "end the lock delay of "+lock), Name: lock,
+	v := delayPage{Page: o.app.Page(r, "end the lock delay of "+lock), Name: lock,
 		Words: protocol.DescribeDelay(d, r.Now), Purpose: d.Purpose,
-		Host: site.HostPID(d.Hostname, 0),
+		Host: app.HostPID(d.Hostname, 0),
 		confirmForm: confirmForm{Shown: text.Visible(lock), Token: d.Token, Revision: d.Revision, Hold: d.UUID,
 			Do: "End the lock delay of " + text.Visible(lock), Kept: "the audit trail"}}
 	v.Here = "list"
 	v.Follows = true
 	o.fill(&v.confirmForm, typed, name, wrong)
-	v.Action = o.site.URLs.Act(o.page, lock, d.UUID, pages.FromView(r))
+	v.Action = o.app.URLs.Act(o.page, lock, d.UUID, pages.FromView(r))
 	v.Cancel = o.afterDelay(r, Request{Name: lock})
 	if until := v.Viewpoint.Next(d.Until()); until != nil && until.Kind == "next" {
 		v.Until = until
 	}
 	whole := o.lockOf(r, lock)
 	v.Whole = whole != lock
-	if queue := pages.WaiterViews(o.site.Config.View.Waiters(whole), v.Viewpoint); len(queue) > 0 {
+	if queue := pages.WaiterViews(o.app.Config.View.Waiters(whole), v.Viewpoint); len(queue) > 0 {
 		v.Next = &queue[0]
 		v.Waiters = len(queue)
 	}
-	a, err := o.site.Render("end-delay", v)
+	a, err := o.app.Render("end-delay", v)
 	return asForm(a, wrong), err
 }
 
 // lockOf is the lock whose share has the delay, if it has holders or waiters; otherwise the name is that of the lock
 // itself, which may well be called "build#7".
-func (o *Operation) lockOf(r *site.Request, name string) string {
+func (o *Operation) lockOf(r *app.Request, name string) string {
 	base, _, ok := metadata.ParseShare(name)
 	if ok && (len(r.Snapshot().Shares(base)) > 0 || len(r.Snapshot().Queues[base]) > 0) {
 		return base
@@ -85,20 +84,20 @@ func (o *Operation) lockOf(r *site.Request, name string) string {
 }
 
 // afterDelay is the page of the lock: it says who has got it.
-func (o *Operation) afterDelay(r *site.Request, asked Request) string {
-	return o.site.URLs.LockFrom(o.lockOf(r, asked.Name), "", pages.FromView(r))
+func (o *Operation) afterDelay(r *app.Request, asked Request) string {
+	return o.app.URLs.LockFrom(o.lockOf(r, asked.Name), "", pages.FromView(r))
 }
 
 // performOnDelay ends the lock delay that the person saw, in one transaction that also records it. Nothing is sent
 // twice.
-func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Action, error) {
+func (o *Operation) performOnDelay(r *app.Request, asked Request) (protocol.Action, error) {
 	r = r.With(context.WithoutCancel(r.Context())) // closing the tab now must not change the outcome
 	d := o.delayOf(asked.Name)
 	if d == nil {
 		return o.newAction(r, asked, ""), o.delayOver(r, asked.Name, nil)
 	}
 	action := o.newAction(r, asked, protocol.DescribeDelay(d, r.Now))
-	if err := o.site.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
+	if err := o.app.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
 		return action, err
 	}
 	if d.UUID != asked.Hold || d.Token != asked.Token || d.Revision != asked.Revision {
@@ -108,7 +107,7 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 	if err != nil {
 		return action, err
 	}
-	_, err = o.site.Config.Operator.Perform(r.Context(), o.verb, protocol.ActionTarget{Delay: d}, action)
+	_, err = o.app.Config.Operator.Perform(r.Context(), o.verb, protocol.ActionTarget{Delay: d}, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		nothing()
 	}
@@ -121,13 +120,13 @@ func (o *Operation) performOnDelay(r *site.Request, asked Request) (protocol.Act
 	default:
 		return action, o.notDone(err)
 	}
-	o.site.History.Forget() // the person looks for it next
+	o.app.History.Forget() // the person looks for it next
 	return action, nil
 }
 
 // delayOver says that the lock delay is over, and whether there is another one now.
-func (o *Operation) delayOver(r *site.Request, name string, now *metadata.LockDelay) error {
-	p := &site.Problem{Status: http.StatusConflict, Code: "delay_over", Title: "Not done", Name: name,
+func (o *Operation) delayOver(r *app.Request, name string, now *metadata.LockDelay) error {
+	p := &app.Problem{Status: http.StatusConflict, Code: "delay_over", Title: "Not done", Name: name,
 		Link:   o.afterDelay(r, Request{Name: name}),
 		Detail: "Nothing was done. The lock delay that you saw has ended."}
 	if now != nil {

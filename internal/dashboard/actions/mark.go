@@ -3,9 +3,8 @@ package actions
 import (
 	"slices"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -15,8 +14,8 @@ import (
 // acknowledgement.
 type markPage struct {
 	holdForm
-	Blocked   phrase.Sentence // who waits
-	Done      []string        // what was done to the hold before
+	Blocked   app.Sentence // who waits
+	Done      []string     // what was done to the hold before
 	Words     formWords
 	Choices   []timeChoice // empty where no time is needed
 	Own       string       // time of one's own choice
@@ -38,8 +37,8 @@ type timeChoice struct {
 const otherTime = "own"
 
 // markForm asks whether, and why.
-func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
-	wrong *FieldError) (site.Answer, error) {
+func (o *Operation) markForm(r *app.Request, lock *app.Lock, typed Request,
+	wrong *FieldError) (app.Answer, error) {
 	row := lock.Row
 	v := markPage{holdForm: o.holdForm(r, row, o.form.Tab, typed, "", wrong), Words: o.form,
 		Required: o.MinReasonLength > 0, Done: pages.DoneTo(row.Record, r.Now)}
@@ -52,9 +51,9 @@ func (o *Operation) markForm(r *site.Request, lock *site.Lock, typed Request,
 		v.Acknowledger = protocol.DisplayName(now.By)
 	}
 	if err := o.verb.CheckHoldNow(row.Record, r.Now); err != nil { // then the form could not do anything
-		return site.Answer{}, notPossible(err.Error())
+		return app.Answer{}, notPossible(err.Error())
 	}
-	return o.site.Render("mark", v)
+	return o.app.Render("mark", v)
 }
 
 // fillTimes offers amounts of time. What was typed before stays chosen.
@@ -68,7 +67,7 @@ func (v *markPage) fillTimes(typed string) {
 		v.Choices = append(v.Choices, c)
 	}
 	if v.OwnChosen && typed != otherTime {
-		v.Own = site.BoxText(typed)
+		v.Own = app.BoxText(typed)
 	}
 }
 

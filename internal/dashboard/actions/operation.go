@@ -12,8 +12,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
-	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
@@ -26,11 +26,11 @@ type Operation struct {
 	rate    rate
 	results results
 	// show answers with the form that asks for it, with what was typed before and what was wrong about it.
-	show func(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error)
+	show func(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error)
 	// perform does what is asked for to what the person saw.
-	perform func(r *site.Request, asked Request) (protocol.Action, error)
+	perform func(r *app.Request, asked Request) (protocol.Action, error)
 	// after is where a person finds what came of it.
-	after func(r *site.Request, asked Request) string
+	after func(r *app.Request, asked Request) string
 }
 
 // wording is what is said of a verb.
@@ -112,7 +112,7 @@ func wordings() []struct {
 				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
 		}},
 		{protocol.VerbEndDelay, wording{page: "end-delay", many: "ends of lock delays", done: "ended",
-			command: site.EndDelay, off: "Ending lock delays",
+			command: app.EndDelay, off: "Ending lock delays",
 			metric: "mutexdash_delay_ends_total", help: "Requests to end lock delays, by result.",
 		}},
 	}
@@ -160,23 +160,23 @@ func (o *Operation) verbOf(asked Request) protocol.Verb {
 type Handler struct {
 	metrics
 	Operations []*Operation
-	site       *site.Site
-	traces     *backtraces.Store
+	app        *app.App
+	traces     *etcdread.Backtraces
 	api        *api.API
 }
 
-// New returns the handler of a site. Conflicts show programs the lock as the API does.
-func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
+// New returns the handler of the actions. Conflicts show programs the lock as the API does.
+func New(s *app.App, t *etcdread.Backtraces, a *api.API) *Handler {
 	m := newMetrics()
-	h := &Handler{metrics: m, site: s, traces: t, api: a}
+	h := &Handler{metrics: m, app: s, traces: t, api: a}
 	h.Operations = newOperations(h)
 	return h
 }
 
 // Refused notes a request that was refused before its body was read.
-func (o *Operation) Refused(r *site.Request, err error) {
+func (o *Operation) Refused(r *app.Request, err error) {
 	asked := Request{Hold: r.URL.Query().Get("hold")}
-	asked.Name, _ = site.NameOf(r) // the API names it in the body
+	asked.Name, _ = app.NameOf(r) // the API names it in the body
 	o.record(r, asked, o.newAction(r, asked, ""), err)
 }
 
@@ -238,7 +238,7 @@ func (r *rate) take(now time.Time) (nothing func(), err error) {
 }
 
 func (r *rate) tooMany() error {
-	return &site.Problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
+	return &app.Problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
 		Retry:  time.Minute,
 		Detail: "At most 10 " + r.many + " a minute for each person and 30 for all are allowed. Nothing was done."}
 }

@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -31,36 +30,36 @@ type unlockPage struct {
 	Whole    *pages.WholeLock // of which the hold is a part
 	Share    string
 	Delay    string // the lock delay that follows; empty for none
-	AutoSoon *phrase.Moment
+	AutoSoon *app.Moment
 	Marks    []pages.MarkLink
 	Commands []pages.Command
 }
 
 // holdForm is the form for an action on a hold, and what the person sees of the hold.
 type holdForm struct {
-	site.Page
+	app.Page
 	Name     string
 	Look     locks.DisplayState
-	Sentence phrase.Sentence
+	Sentence app.Sentence
 	Purpose  string
-	Alive    *phrase.Moment
+	Alive    *app.Moment
 	Progress string
 	confirmForm
 }
 
 // holdForm fills the form. The title of its tab ends with the name of the lock.
-func (o *Operation) holdForm(r *site.Request, row *locks.Row, title string, typed Request, name string,
+func (o *Operation) holdForm(r *app.Request, row *locks.Row, title string, typed Request, name string,
 	wrong *FieldError) holdForm {
 	from := pages.FromView(r)
-	f := holdForm{Page: o.site.Page(r, title+" "+row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
+	f := holdForm{Page: o.app.Page(r, title+" "+row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
-			Hold: row.UUID, Action: o.site.URLs.Act(o.page, row.Name, row.UUID, from),
-			Cancel: o.site.URLs.LockFrom(row.Name, row.UUID, from)}}
+			Hold: row.UUID, Action: o.app.URLs.Act(o.page, row.Name, row.UUID, from),
+			Cancel: o.app.URLs.LockFrom(row.Name, row.UUID, from)}}
 	o.fill(&f.confirmForm, typed, name, wrong)
 	f.Here = "list"
 	f.Follows = true
-	f.Icon = site.Icon{Look: row.Display}
-	f.Sentence = pages.HolderSentence(row, f.Viewpoint, o.site.Unlockers())
+	f.Icon = app.Icon{Look: row.Display}
+	f.Sentence = pages.HolderSentence(row, f.Viewpoint, o.app.Unlockers())
 	if row.Alive != nil {
 		f.Alive = f.Age(row.Alive.At)
 		f.Progress = row.Alive.Progress
@@ -90,21 +89,21 @@ type confirmForm struct {
 // fill keeps what was typed before, and says what was wrong with it.
 func (o *Operation) fill(f *confirmForm, typed Request, name string, wrong *FieldError) {
 	f.MinReason = o.MinReasonLength
-	f.Typed = site.BoxText(name)
-	f.Reason = site.BoxText(oneLine(typed.Reason))
-	f.Ticket = site.BoxText(oneLine(typed.Ticket))
+	f.Typed = app.BoxText(name)
+	f.Reason = app.BoxText(oneLine(typed.Reason))
+	f.Ticket = app.BoxText(oneLine(typed.Ticket))
 	f.Wrong = wrong
-	f.MaxReason = site.MaxReason
-	f.MaxTicket = site.MaxTicket
+	f.MaxReason = app.MaxReason
+	f.MaxTicket = app.MaxTicket
 }
 
 // ServeForm shows the confirmation page. It changes nothing.
-func (o *Operation) ServeForm(r *site.Request) (site.Answer, error) {
+func (o *Operation) ServeForm(r *app.Request) (app.Answer, error) {
 	if err := o.May(r.Caller); err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	if err := notStale(r); err != nil {
-		return site.Answer{}, o.whenFresh(r, Request{}, err)
+		return app.Answer{}, o.whenFresh(r, Request{}, err)
 	}
 	a, err := o.show(r, Request{}, "", nil)
 	if err != nil {
@@ -114,9 +113,9 @@ func (o *Operation) ServeForm(r *site.Request) (site.Answer, error) {
 }
 
 // whenFresh adds to a refusal what can be done while etcd does not answer.
-func (o *Operation) whenFresh(r *site.Request, typed Request, err error) error {
-	var old *site.Problem
-	name, failed := site.NameOf(r)
+func (o *Operation) whenFresh(r *app.Request, typed Request, err error) error {
+	var old *app.Problem
+	name, failed := app.NameOf(r)
 	typed.Name = name
 	typed.Hold = r.URL.Query().Get("hold")
 	if !errors.As(err, &old) || old.Code != "stale" && old.Code != "etcd" || failed != nil {
@@ -125,7 +124,7 @@ func (o *Operation) whenFresh(r *site.Request, typed Request, err error) error {
 	p := *old
 	p.Name = name
 	p.Command = o.command(typed)
-	p.Link = o.site.URLs.LockFrom(name, typed.Hold, pages.FromView(r))
+	p.Link = o.app.URLs.LockFrom(name, typed.Hold, pages.FromView(r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
@@ -135,26 +134,26 @@ func (o *Operation) whenFresh(r *site.Request, typed Request, err error) error {
 }
 
 // showHold is the form, with what was typed before and what was wrong about it.
-func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
-	lock, err := o.site.Find(r)
+func (o *Operation) showHold(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error) {
+	lock, err := o.app.Find(r)
 	switch {
 	case err != nil:
-		return site.Answer{}, err
+		return app.Answer{}, err
 	case lock.Unread != "":
-		return site.Answer{}, &site.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not now",
+		return app.Answer{}, &app.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not now",
 			Detail: "The form cannot be shown: " + lock.Unread + ". Nothing was done.", Retry: 5 * time.Second}
 	case lock.Row != nil && lock.Row.Misplaced:
-		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
-			Name: lock.Name, Link: o.site.URLs.Lock(lock.Name, ""),
+		return app.Answer{}, &app.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
+			Name: lock.Name, Link: o.app.URLs.Lock(lock.Name, ""),
 			Detail: "This record is at keys that belong to no lock. Its page says how to remove it by hand."}
 	case lock.Row == nil || lock.AskedHold != "":
 		asked := r.URL.Query().Get("hold")
-		return site.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
+		return app.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
 	}
-	if err := o.site.AdmitFor(r.Caller, o.need(), lock.Row.Owner); err != nil {
-		return site.Answer{}, err
+	if err := o.app.AdmitFor(r.Caller, o.need(), lock.Row.Owner); err != nil {
+		return app.Answer{}, err
 	}
-	var a site.Answer
+	var a app.Answer
 	if o.FreesLock {
 		a, err = o.unlockForm(r, lock, typed, name, wrong)
 	} else {
@@ -164,7 +163,7 @@ func (o *Operation) showHold(r *site.Request, typed Request, name string, wrong 
 }
 
 // asForm completes the answer with a form.
-func asForm(a site.Answer, wrong *FieldError) site.Answer {
+func asForm(a app.Answer, wrong *FieldError) app.Answer {
 	// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
 	a.Header = map[string]string{"Referrer-Policy": "same-origin"}
 	switch {
@@ -178,8 +177,8 @@ func asForm(a site.Answer, wrong *FieldError) site.Answer {
 }
 
 // unlockForm asks whether the hold shall be ended by force.
-func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, name string,
-	wrong *FieldError) (site.Answer, error) {
+func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, name string,
+	wrong *FieldError) (app.Answer, error) {
 	row := lock.Row
 	v := unlockPage{holdForm: o.holdForm(r, row, "force unlock", typed, name, wrong),
 		Host: locks.HostPID(row.Hostname, row.PID), Dead: row.ProvenDead()}
@@ -188,14 +187,14 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
 		v.Frame = o.traces.FirstFrame(lock.Document.Backtrace)
 	}
-	unlockers := o.site.Unlockers()
+	unlockers := o.app.Unlockers()
 	awaited := len(unlockers) > 0 && pages.Spared(row.Name, unlockers) == nil
 	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
 	v.Share = protocol.DescribeShare(row.Share())
 	v.Whole = pages.WholeOf(r, row)
-	if delay := row.Record.EffectiveLockDelay(o.site.Config.Fate().Policy.LockDelay); delay > 0 {
+	if delay := row.Record.EffectiveLockDelay(o.app.Config.Fate().Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}
 	if queue := pages.WaiterViews(lock.InLine, v.Viewpoint); len(queue) > 0 {
@@ -204,11 +203,11 @@ func (o *Operation) unlockForm(r *site.Request, lock *site.Lock, typed Request, 
 	}
 	v.Marks = pages.MarkLinks(r, row)
 	v.Commands = pages.Whereabouts(row)
-	return o.site.Render("unlock", v)
+	return o.app.Render("unlock", v)
 }
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.
-func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
+func (o *Operation) ServePost(r *app.Request) (app.Answer, error) {
 	asked, name, err := o.readForm(r)
 	typed := asked
 	if err == nil {
@@ -228,12 +227,12 @@ func (o *Operation) ServePost(r *site.Request) (site.Answer, error) {
 		return o.again(r, typed, name, err)
 	}
 	then := o.after(r, asked)
-	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
+	return app.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
 		Header: map[string]string{"Location": then}}, nil
 }
 
 // again answers a request that was refused, and keeps what was typed: in the form, if that helps.
-func (o *Operation) again(r *site.Request, typed Request, name string, err error) (a site.Answer, _ error) {
+func (o *Operation) again(r *app.Request, typed Request, name string, err error) (a app.Answer, _ error) {
 	var wrong *FieldError
 	if errors.As(err, &wrong) {
 		if a, err = o.show(r, typed, name, wrong); err == nil {
@@ -241,7 +240,7 @@ func (o *Operation) again(r *site.Request, typed Request, name string, err error
 		}
 	}
 	err = o.whenFresh(r, typed, err)
-	var p *site.Problem
+	var p *app.Problem
 	if !errors.As(err, &p) {
 		return a, err
 	}
@@ -254,39 +253,39 @@ func (o *Operation) again(r *site.Request, typed Request, name string, err error
 }
 
 // keep adds what was typed to a problem.
-func keep(p *site.Problem, typed Request) {
+func keep(p *app.Problem, typed Request) {
 	p.Name = cmp.Or(typed.Name, p.Name)
 	for _, s := range []string{oneLine(typed.Reason), oneLine(typed.Ticket)} {
 		if s != "" {
-			p.Typed = append(p.Typed, site.BoxText(s))
+			p.Typed = append(p.Typed, app.BoxText(s))
 		}
 	}
 }
 
 // Keep adds to the refusal of a form what was typed into it. A person who has to sign in first is led back to it.
-func (o *Operation) Keep(r *site.Request, refusal error) error {
+func (o *Operation) Keep(r *app.Request, refusal error) error {
 	typed, _, err := o.readForm(r)
-	var old *site.Problem
+	var old *app.Problem
 	if !errors.As(refusal, &old) || typed.Name == "" {
 		return refusal
 	}
 	p := *old
 	if keep(&p, typed); p.Status != http.StatusForbidden && err == nil {
-		p.Link = o.site.URLs.Act(o.page, typed.Name, typed.Hold, pages.FromView(r))
+		p.Link = o.app.URLs.Act(o.page, typed.Name, typed.Hold, pages.FromView(r))
 		p.LinkText = "Open the form again"
 	}
 	return &p
 }
 
 // afterHold is the page of the hold.
-func (o *Operation) afterHold(r *site.Request, asked Request) string {
-	return o.site.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(r))
+func (o *Operation) afterHold(r *app.Request, asked Request) string {
+	return o.app.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(r))
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
 // other page.
-func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err error) {
-	if asked.Name, err = site.NameOf(r); err != nil {
+func (o *Operation) readForm(r *app.Request) (asked Request, typed string, err error) {
+	if asked.Name, err = app.NameOf(r); err != nil {
 		return asked, "", err
 	}
 	asked.Hold = r.URL.Query().Get("hold")
@@ -296,7 +295,7 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return asked, "", site.BadBody("The form could not be read.")
+		return asked, "", app.BadBody("The form could not be read.")
 	}
 	asked.Reason = form.Get("reason")
 	asked.Ticket = form.Get("ticket")
@@ -309,13 +308,13 @@ func (o *Operation) readForm(r *site.Request) (asked Request, typed string, err 
 	if seen := form.Get("withdraw"); seen != "" && o.Undo != "" {
 		asked.Undo = true
 		if asked.Mark, err = strconv.ParseInt(seen, 10, 64); err != nil {
-			return asked, "", site.BadBody("The form does not say which acknowledgement is withdrawn.")
+			return asked, "", app.BadBody("The form does not say which acknowledgement is withdrawn.")
 		}
 	}
 	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
 	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
 	if err1 != nil || err2 != nil || form.Get("hold") != asked.Hold {
-		return asked, "", site.BadBody("The form does not say which hold it is about.")
+		return asked, "", app.BadBody("The form does not say which hold it is about.")
 	}
 	asked.Token = token
 	asked.Revision = revision
@@ -328,20 +327,20 @@ const usualTime = 30 * time.Minute
 
 // command is the command line that does what was typed into the form, to the hold that was seen.
 func (o *Operation) command(asked Request) string {
-	flags := site.OfHold(asked.Hold, oneLine(asked.Reason), oneLine(asked.Ticket))
+	flags := app.OfHold(asked.Hold, oneLine(asked.Reason), oneLine(asked.Ticket))
 	seen, why := flags[:2], flags[2:]
 	var length []string
 	if o.lengthFlag != "" {
 		length = []string{"--" + o.lengthFlag, asked.time()}
 	}
 	if o.ReasonField == "note" { // which may be left out
-		why = site.Flags("--note", oneLine(asked.Reason), "--ticket", oneLine(asked.Ticket))
+		why = app.Flags("--note", oneLine(asked.Reason), "--ticket", oneLine(asked.Ticket))
 	}
 	if asked.Undo {
 		length = []string{"--withdraw"}
 		why = nil
 	}
-	return o.site.Mutexctl(o.mutexctl(), asked.Name, slices.Concat(seen, length, why)...)
+	return o.app.Mutexctl(o.mutexctl(), asked.Name, slices.Concat(seen, length, why)...)
 }
 
 // time is the amount of time as the command line takes it: what was typed, or the form's default if that is unreadable.

@@ -14,9 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -61,23 +60,23 @@ func (f *FieldError) code() string {
 
 // May says whether the caller may do it at all.
 func (o *Operation) May(c access.Caller) error {
-	if !o.site.Config.On(o.verb) {
-		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
+	if !o.app.Config.On(o.verb) {
+		return &app.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
 			Detail: o.off + " is switched off on this dashboard. Anyone with write access to etcd can use mutexctl " +
 				o.mutexctl() + "."}
 	}
-	return o.site.Admit(c, o.need())
+	return o.app.Admit(c, o.need())
 }
 
 // notStale refuses what should not rest on an old snapshot.
-func notStale(r *site.Request) error {
+func notStale(r *app.Request) error {
 	switch r.Level() {
 	case locks.Never:
 		_, err := r.Loaded()
 		return err
 	case locks.Stale:
-		return &site.Problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
-			Detail: "etcd has not answered since " + phrase.TimeOfDay(r.Fresh.HeardAt) + " UTC" + r.Fresh.Why() +
+		return &app.Problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
+			Detail: "etcd has not answered since " + app.TimeOfDay(r.Fresh.HeardAt) + " UTC" + r.Fresh.Why() +
 				". What you saw may be out of date. Nothing was done."}
 	}
 	return nil
@@ -92,13 +91,13 @@ func (r *Request) check(what string, minReason int) error {
 		return &FieldError{"reason", "The " + what + " must be plain text."}
 	case !isPlain(r.Ticket):
 		return &FieldError{"ticket", "The ticket must be plain text."}
-	case n > site.MaxReason:
-		return &FieldError{"reason", fmt.Sprintf("The %s has %d characters; it may have %d.", what, n, site.MaxReason)}
+	case n > app.MaxReason:
+		return &FieldError{"reason", fmt.Sprintf("The %s has %d characters; it may have %d.", what, n, app.MaxReason)}
 	case n < minReason:
 		return &FieldError{"reason", fmt.Sprintf("The %s has %s; it needs %d to %d, for the history.", what,
-			phrase.Plural(n, "character", "characters"), minReason, site.MaxReason)}
-	case utf8.RuneCountInString(r.Ticket) > site.MaxTicket:
-		return &FieldError{"ticket", fmt.Sprintf("The ticket may have %d characters.", site.MaxTicket)}
+			app.Plural(n, "character", "characters"), minReason, app.MaxReason)}
+	case utf8.RuneCountInString(r.Ticket) > app.MaxTicket:
+		return &FieldError{"ticket", fmt.Sprintf("The ticket may have %d characters.", app.MaxTicket)}
 	}
 	return nil
 }
@@ -131,7 +130,7 @@ func isPlain(s string) bool {
 }
 
 // admit makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
-func (o *Operation) admit(r *site.Request) error {
+func (o *Operation) admit(r *app.Request) error {
 	if err := o.May(r.Caller); err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func (o *Operation) check(asked *Request) error {
 
 // performOnHold does to the hold that the person saw what is asked for, in one transaction that also records it.
 // Nothing is sent twice.
-func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Action, error) {
+func (o *Operation) performOnHold(r *app.Request, asked Request) (protocol.Action, error) {
 	// Closing the tab now gives up the answer; it must not change the outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
 	document, err := o.readNow(r.Context(), asked.Name)
@@ -176,9 +175,9 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	if err != nil {
 		return action, err
 	}
-	standard := o.site.Config.Fate().Policy.LockDelay
+	standard := o.app.Config.Fate().Policy.LockDelay
 	on := protocol.ActionTarget{Hold: record, LockDelayAfter: record.EffectiveLockDelay(standard)}
-	out, err := o.site.Config.Operator.Perform(r.Context(), o.verbOf(asked), on, action)
+	out, err := o.app.Config.Operator.Perform(r.Context(), o.verbOf(asked), on, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		nothing()
 	}
@@ -194,14 +193,14 @@ func (o *Operation) performOnHold(r *site.Request, asked Request) (protocol.Acti
 	default:
 		return action, o.notDone(err)
 	}
-	o.site.History.Forget() // the person looks for it next
+	o.app.History.Forget() // the person looks for it next
 	return action, nil
 }
 
 // mayDo checks that the caller may do it to this hold, that it makes sense, and that no other operator was faster. The
 // snapshot knows what witnesses state about the holder.
-func (o *Operation) mayDo(r *site.Request, d *metadata.FullRecord, action protocol.Action, asked *Request) error {
-	if err := o.site.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
+func (o *Operation) mayDo(r *app.Request, d *metadata.FullRecord, action protocol.Action, asked *Request) error {
+	if err := o.app.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
 		return err
 	}
 	if row := r.Snapshot().Find(d.Name); row != nil {
@@ -215,25 +214,25 @@ func (o *Operation) mayDo(r *site.Request, d *metadata.FullRecord, action protoc
 
 // notPossible says why an action makes no sense for a hold.
 func notPossible(why string) error {
-	return &site.Problem{Status: http.StatusConflict, Code: "not_possible", Title: "Not done",
+	return &app.Problem{Status: http.StatusConflict, Code: "not_possible", Title: "Not done",
 		Detail: "Nothing was done: " + why + "."}
 }
 
-func holderLine(at *site.Request, r *metadata.Record) string {
-	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), site.MaxWordShown))
+func holderLine(at *app.Request, r *metadata.Record) string {
+	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), app.MaxWordShown))
 	if r.Hostname != "" {
-		line += " on " + text.Visible(site.HostPID(r.Hostname, r.PID))
+		line += " on " + text.Visible(app.HostPID(r.Hostname, r.PID))
 	}
 	if !r.LockedAt.IsZero() {
 		line += " for " + text.Duration(at.Now.Sub(r.LockedAt))
 	}
 	if r.Purpose != "" {
-		line += " (" + text.Visible(text.Clip(r.Purpose, site.MaxLineShown)) + ")"
+		line += " (" + text.Visible(text.Clip(r.Purpose, app.MaxLineShown)) + ")"
 	}
 	return line
 }
 
-func (o *Operation) newAction(r *site.Request, asked Request, holder string) protocol.Action {
+func (o *Operation) newAction(r *app.Request, asked Request, holder string) protocol.Action {
 	return protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)},
 		Actor: r.Caller.Name, Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
@@ -246,18 +245,18 @@ func (o *Operation) newAction(r *site.Request, asked Request, holder string) pro
 func (h *Handler) readNow(ctx context.Context, name string) (metadata.FullRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
-	document, _, err := h.site.Config.Store.ReadRecord(ctx, name)
+	document, _, err := h.app.Config.Store.ReadRecord(ctx, name)
 	return document, err
 }
 
 func (h *Handler) notDone(err error) error {
-	return &site.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
-		Detail: "Nothing was done: " + strings.TrimSuffix(h.site.Config.Explain(err), ".") + ".",
+	return &app.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
+		Detail: "Nothing was done: " + strings.TrimSuffix(h.app.Config.Explain(err), ".") + ".",
 		Retry:  5 * time.Second}
 }
 
 // lookAgain returns what became of the hold after an unclear outcome; nil if our removal turns out to have succeeded.
-func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.Record, ours metadata.Ending,
+func (o *Operation) lookAgain(r *app.Request, asked Request, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
 	document, err := o.readNow(r.Context(), asked.Name)
 	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
@@ -267,10 +266,10 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 	case !errors.Is(cause, metadata.ErrOutcomeUnknown):
 		return o.conflict(r, asked, document)
 	}
-	ending := o.site.Ending(r.Context(), asked.Name, record.HistoryID())
+	ending := o.app.Ending(r.Context(), asked.Name, record.HistoryID())
 	switch {
 	case ours.Cause == "" || ending == nil: // it may have been done before the hold ended
-		p := o.unknown(asked.Name, o.site.URLs.Lock(asked.Name, asked.Hold), cause)
+		p := o.unknown(asked.Name, o.app.URLs.Lock(asked.Name, asked.Hold), cause)
 		p.Detail += " "
 		return o.tellEnd(r, p, asked, document)
 	case ending.Cause == ours.Cause && ending.By == ours.By &&
@@ -282,7 +281,7 @@ func (o *Operation) lookAgain(r *site.Request, asked Request, record *metadata.R
 
 // mayStand tells what became of a hold that is still there, or that nobody could read again.
 func (o *Operation) mayStand(asked Request, there bool, cause error) error {
-	p := o.unknown(asked.Name, o.site.URLs.Lock(asked.Name, asked.Hold), cause)
+	p := o.unknown(asked.Name, o.app.URLs.Lock(asked.Name, asked.Hold), cause)
 	switch {
 	case errors.Is(cause, metadata.ErrChanged):
 		p.Status = http.StatusConflict
@@ -299,23 +298,23 @@ func (o *Operation) mayStand(asked Request, there bool, cause error) error {
 }
 
 // unknown says that etcd's answer was lost.
-func (o *Operation) unknown(lock, link string, cause error) *site.Problem {
-	return &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
+func (o *Operation) unknown(lock, link string, cause error) *app.Problem {
+	return &app.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
 		Name: lock, Link: link,
-		Detail: "etcd did not confirm the change (" + o.site.Config.Explain(cause) + "). Look at the lock before " +
+		Detail: "etcd did not confirm the change (" + o.app.Config.Explain(cause) + "). Look at the lock before " +
 			"you try again."}
 }
 
 // conflict says that the hold ended before anything was done.
-func (h *Handler) conflict(r *site.Request, asked Request, now metadata.FullRecord) error {
-	return h.tellEnd(r, &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done",
-		Name: asked.Name, Link: h.site.URLs.Lock(asked.Name, ""), Detail: "Nothing was done. "}, asked, now)
+func (h *Handler) conflict(r *app.Request, asked Request, now metadata.FullRecord) error {
+	return h.tellEnd(r, &app.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done",
+		Name: asked.Name, Link: h.app.URLs.Lock(asked.Name, ""), Detail: "Nothing was done. "}, asked, now)
 }
 
 // tellEnd adds how the hold ended, and who holds the lock now.
-func (h *Handler) tellEnd(r *site.Request, p *site.Problem, asked Request, now metadata.FullRecord) error {
+func (h *Handler) tellEnd(r *app.Request, p *app.Problem, asked Request, now metadata.FullRecord) error {
 	p.Detail += "The hold that you saw has ended"
-	if ending := h.site.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
+	if ending := h.app.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Cause)
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
@@ -331,16 +330,16 @@ func (h *Handler) tellEnd(r *site.Request, p *site.Problem, asked Request, now m
 		p.Detail += ". Nobody holds the lock now, but keys of its record remain."
 	default:
 		p.Detail += ". The lock is now held by " + holderLine(r, &now.Record) + "."
-		row := h.site.RowNow(r, &now.Record, nil, nil)
+		row := h.app.RowNow(r, &now.Record, nil, nil)
 		p.Lock = h.api.Lock(row, r.Now)
 	}
 	return p
 }
 
 // record counts an attempt and logs it: the log is the audit trail of attempts that were refused.
-func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, err error) {
+func (o *Operation) record(r *app.Request, asked Request, a protocol.Action, err error) {
 	result := "success"
-	var p *site.Problem
+	var p *app.Problem
 	var wrong *FieldError // without a field: others have been faster
 	switch {
 	case err == nil:
@@ -354,24 +353,24 @@ func (o *Operation) record(r *site.Request, asked Request, a protocol.Action, er
 	}
 	o.results.count(result)
 	c := r.Caller
-	event := o.site.Config.Log.Info()
+	event := o.app.Config.Log.Info()
 	if err != nil {
-		event = o.site.Config.Log.Warn().Str("why", text.Clip(err.Error(), site.MaxLogged))
+		event = o.app.Config.Log.Warn().Str("why", text.Clip(err.Error(), app.MaxLogged))
 	}
 	if result == "denied" { // without any effect, and without end for who wants that
-		logged, leftOut := o.site.Refusals.Take(c.Name, r.Now)
+		logged, leftOut := o.app.Refusals.Take(c.Name, r.Now)
 		if !logged {
 			return
 		}
-		event = site.LeftOutOf(event, leftOut)
+		event = app.LeftOutOf(event, leftOut)
 	}
 	if asked.seconds > 0 {
 		event = event.Int64("seconds", asked.seconds)
 	}
 	event.Str("audit", string(o.verbOf(asked))).Str("result", result).Str("audit_id", a.ID).
 		Str("actor", c.Name).Str("source", string(c.Source)).Str("client", c.Client).Str("user_agent", c.Agent).
-		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", site.Logged(asked.Hold)).
+		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", app.Logged(asked.Hold)).
 		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).
-		Str("reason", text.Visible(text.Clip(asked.Reason, 4*site.MaxReason))).
-		Str("ticket", text.Visible(text.Clip(asked.Ticket, 4*site.MaxTicket))).Msg("operator's action")
+		Str("reason", text.Visible(text.Clip(asked.Reason, 4*app.MaxReason))).
+		Str("ticket", text.Visible(text.Clip(asked.Ticket, 4*app.MaxTicket))).Msg("operator's action")
 }

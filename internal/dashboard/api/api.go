@@ -6,20 +6,20 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 )
 
 // API is the JSON API, version 1. It only grows. Its conventions are those of [lockjson].
 type API struct {
-	site  *site.Site
+	app   *app.App
 	pages *pages.Pages
 }
 
-// New returns the API to what the pages of a site show.
-func New(s *site.Site, p *pages.Pages) *API { return &API{s, p} }
+// New returns the API to what the pages show.
+func New(s *app.App, p *pages.Pages) *API { return &API{s, p} }
 
 // envelope is every answer that is not a problem.
 type envelope struct {
@@ -37,24 +37,24 @@ type meta struct {
 	NextAt   *string `json:"next_transition_at,omitempty"` // when a state changes by itself
 }
 
-func newMeta(r *site.Request, asOf time.Time) meta {
+func newMeta(r *app.Request, asOf time.Time) meta {
 	return meta{AsOf: lockjson.Time(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
 		Stale: r.Level() == locks.Stale}
 }
 
-func (m meta) answer(data any) (site.Answer, error) {
+func (m meta) answer(data any) (app.Answer, error) {
 	body, err := json.Marshal(envelope{data, m})
-	return site.Answer{Type: "application/json", Body: append(body, '\n')}, err
+	return app.Answer{Type: "application/json", Body: append(body, '\n')}, err
 }
 
 // Answer is data about the present, as the API writes it.
-func Answer(r *site.Request, data any) (site.Answer, error) { return newMeta(r, r.Now).answer(data) }
+func Answer(r *app.Request, data any) (app.Answer, error) { return newMeta(r, r.Now).answer(data) }
 
 // Lock is the lock of a row.
 func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
 	j := lockjson.New(r.Record, r.Verdict(), r.Queue, now)
 	j.Expiring = r.Display == locks.Expiring // as the page shows it
-	j.URL = a.site.URLs.Lock(r.Name, r.UUID)
+	j.URL = a.app.URLs.Lock(r.Name, r.UUID)
 	return j
 }
 
@@ -97,13 +97,13 @@ type unlockerJSON struct {
 }
 
 // ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
-func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
+func (a *API) ServeStatus(r *app.Request) (app.Answer, error) {
 	now := r.Now
 	fresh := r.Fresh
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.Known(fresh.Cause),
-		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(a.site.Config.Version)}
+		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(a.app.Config.Version)}
 	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.HeardAt, now)
-	unlockers := a.site.Unlockers()
+	unlockers := a.app.Unlockers()
 	j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	for _, u := range unlockers {
 		v := unlockerJSON{ID: u.ID, Hostname: lockjson.Known(u.Hostname), Version: lockjson.Known(u.Version),
@@ -115,10 +115,10 @@ func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 		v.LastGapAt, v.LastGapIn = lockjson.Instant(u.LastGap.Time, now)
 		j.Unlockers = append(j.Unlockers, v)
 	}
-	for _, m := range a.site.Config.Members() {
+	for _, m := range a.app.Config.Members() {
 		j.Members = append(j.Members, memberJSON{m.Endpoint, lockjson.Known(m.Role), lockjson.Known(m.Version),
 			lockjson.Known(m.Size), lockjson.Known(m.Quota), lockjson.Known(m.Problem)})
 	}
-	_, j.Foreign = a.site.Config.View.Foreign()
+	_, j.Foreign = a.app.Config.View.Foreign()
 	return Answer(r, j)
 }

@@ -3,9 +3,9 @@ package api
 import (
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -23,18 +23,18 @@ type gapJSON struct {
 }
 
 // ServeHistory answers with holds that are over.
-func (a *API) ServeHistory(r *site.Request) (site.Answer, error) {
+func (a *API) ServeHistory(r *app.Request) (app.Answer, error) {
 	asked, err := parse(r)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
-	all, err := a.site.History.Endings(r.Context(), r.Now, "")
+	all, err := a.app.History.Endings(r.Context(), r.Now, "")
 	if err != nil {
-		return site.Answer{}, a.site.NotRead(err)
+		return app.Answer{}, a.app.NotRead(err)
 	}
-	found, err := history.Search(r.Context(), asked, all)
+	found, err := etcdread.SearchEndings(r.Context(), asked, all)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	j := historyJSON{Holds: make([]lockjson.Ending, len(found.List))}
 	for i := range found.List {
@@ -46,9 +46,9 @@ func (a *API) ServeHistory(r *site.Request) (site.Answer, error) {
 
 // watched returns the gaps in the watch of the locks, within the time that a request asks for, and since when releases
 // are known.
-func watched(r *site.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
+func watched(r *app.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
 	gaps = []gapJSON{}
-	all, from := r.Site.History.Watched(r.Now, r.Fresh)
+	all, from := r.App.History.Watched(r.Now, r.Fresh)
 	for _, g := range all {
 		if during(g.From) || during(g.To) {
 			gaps = append(gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To)})
@@ -59,19 +59,19 @@ func watched(r *site.Request, during func(time.Time) bool) (gaps []gapJSON, sinc
 }
 
 // parse reads the parameters of a history. Unlike a page, the API refuses wrong ones.
-func parse(r *site.Request) (history.Request, error) {
-	asked, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
+func parse(r *app.Request) (etcdread.Filter, error) {
+	asked, err := etcdread.ParseFilter(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {
 		err = asked.Query.Sound()
 	}
 	if err != nil {
-		return asked, site.BadQuery(err.Error())
+		return asked, app.BadQuery(err.Error())
 	}
 	return asked, nil
 }
 
 // pastAnswer is a page of a list of what is over.
-func pastAnswer(r *site.Request, data any, total, matched int, next history.Cursor) (site.Answer, error) {
+func pastAnswer(r *app.Request, data any, total, matched int, next etcdread.Cursor) (app.Answer, error) {
 	m := newMeta(r, r.Now)
 	m.Total = &total
 	m.Matched = &matched
@@ -102,18 +102,18 @@ type actionJSON struct {
 }
 
 // ServeAudit answers with what operators did.
-func (a *API) ServeAudit(r *site.Request) (site.Answer, error) {
+func (a *API) ServeAudit(r *app.Request) (app.Answer, error) {
 	asked, err := parse(r)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
-	all, err := a.site.History.OperatorActions(r.Context(), r.Now)
+	all, err := a.app.History.OperatorActions(r.Context(), r.Now)
 	if err != nil {
-		return site.Answer{}, a.site.NotRead(err)
+		return app.Answer{}, a.app.NotRead(err)
 	}
-	found, err := history.SearchActions(r.Context(), asked, all)
+	found, err := etcdread.SearchActions(r.Context(), asked, all)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	list := make([]actionJSON, len(found.List))
 	for i := range found.List {

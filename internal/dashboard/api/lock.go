@@ -8,23 +8,23 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // ServeLock answers with one lock in full.
-func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
-	lock, err := a.site.Find(r)
+func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
+	lock, err := a.app.Find(r)
 	if err != nil {
-		return site.Answer{}, a.withDelays(r, err)
+		return app.Answer{}, a.withDelays(r, err)
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
-		if err := a.site.AdmitFor(r.Caller, access.Backtrace, lock.Document.Owner); err != nil {
-			return site.Answer{}, err
+		if err := a.app.AdmitFor(r.Caller, access.Backtrace, lock.Document.Owner); err != nil {
+			return app.Answer{}, err
 		}
 	}
 	now := lock.Viewpoint(r.Viewpoint()).AsOf
@@ -48,10 +48,10 @@ func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
 }
 
 // addPast adds what past holds say about this one.
-func (a *API) addPast(j *lockjson.Document, r *site.Request, lock *site.Lock, now time.Time) {
-	past, err := a.site.History.Endings(r.Context(), r.Now, lock.Name)
-	all, _ := a.site.EverythingOf(r, lock, past)
-	j.UsualHold = lockjson.NewUsualHold(a.site.UsualHold(r, all))
+func (a *API) addPast(j *lockjson.Document, r *app.Request, lock *app.Lock, now time.Time) {
+	past, err := a.app.History.Endings(r.Context(), r.Now, lock.Name)
+	all, _ := a.app.EverythingOf(r, lock, past)
+	j.UsualHold = lockjson.NewUsualHold(a.app.UsualHold(r, all))
 	if lock.Row == nil {
 		return
 	}
@@ -62,12 +62,12 @@ func (a *API) addPast(j *lockjson.Document, r *site.Request, lock *site.Lock, no
 }
 
 // withDelays adds the lock delays to the problem that nobody holds the lock.
-func (a *API) withDelays(r *site.Request, err error) error {
-	var free *site.Problem
+func (a *API) withDelays(r *app.Request, err error) error {
+	var free *app.Problem
 	if !errors.As(err, &free) || free.Code != "not_found" {
 		return err
 	}
-	delays := a.site.Delays(free.Name)
+	delays := a.app.Delays(free.Name)
 	if len(delays) == 0 {
 		return err
 	}
@@ -77,9 +77,9 @@ func (a *API) withDelays(r *site.Request, err error) error {
 }
 
 // documentJSON is the lock without backtrace and fields.
-func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
+func (a *API) documentJSON(lock *app.Lock, now time.Time) lockjson.Document {
 	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.Unread),
-		Queue: lockjson.Waiters(lock.InLine, now), Delays: lockjson.Delays(a.site.Delays(lock.Name), now)}
+		Queue: lockjson.Waiters(lock.InLine, now), Delays: lockjson.Delays(a.app.Delays(lock.Name), now)}
 	for _, r := range lock.Shares {
 		j.Holders = append(j.Holders, a.Lock(r, now))
 	}
@@ -87,7 +87,7 @@ func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
 		j.Lock = a.Lock(lock.Row, now)
 	} else {
 		j.Lock = lockjson.Whole(lock.Name, j.Holders, new(verdict.QueueOf(lock.InLine, now)), now)
-		j.URL = a.site.URLs.Lock(lock.Name, "")
+		j.URL = a.app.URLs.Lock(lock.Name, "")
 	}
 	if lock.AskedHold != "" {
 		ending := &metadata.Ending{Name: lock.Name, UUID: lock.AskedHold} // over, and no more is known

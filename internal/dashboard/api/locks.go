@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 )
@@ -24,21 +24,21 @@ type list struct {
 }
 
 // list reads what a request asks for. Unlike a page, the API refuses wrong parameters.
-func (a *API) list(r *site.Request) (list, error) {
+func (a *API) list(r *app.Request) (list, error) {
 	snapshot, err := r.Loaded()
 	if err != nil {
 		return list{}, err
 	}
 	l := list{asked: pages.ParseList(r), snapshot: snapshot}
 	if err := l.check(r.URL.Query()); err != nil {
-		return list{}, site.BadQuery(err.Error())
+		return list{}, app.BadQuery(err.Error())
 	}
 	l.etag = a.pages.ListTag(r, snapshot, l.asked)
 	return l, nil
 }
 
 // find answers the query.
-func (l *list) find(r *site.Request) (err error) {
+func (l *list) find(r *app.Request) (err error) {
 	l.found, err = l.snapshot.Result(r.Context(), l.asked.Query, l.asked.Order, r.Viewpoint().AsOf)
 	return err
 }
@@ -69,7 +69,7 @@ func (l *list) check(v url.Values) error {
 }
 
 // meta is newMeta with how many locks there are.
-func (l *list) meta(r *site.Request) meta {
+func (l *list) meta(r *app.Request) meta {
 	m := newMeta(r, r.Viewpoint().AsOf)
 	m.Total = &l.snapshot.All.Total
 	m.Matched = &l.found.Counts.Total
@@ -77,23 +77,23 @@ func (l *list) meta(r *site.Request) meta {
 }
 
 // answer is data about the list, in this version of it.
-func (l *list) answer(m meta, data any) (site.Answer, error) {
+func (l *list) answer(m meta, data any) (app.Answer, error) {
 	answer, err := m.answer(data)
 	answer.ETag = l.etag
 	return answer, err
 }
 
 // ServeLocks answers with locks.
-func (a *API) ServeLocks(r *site.Request) (site.Answer, error) {
+func (a *API) ServeLocks(r *app.Request) (app.Answer, error) {
 	l, err := a.list(r)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
-	if answer, ok := site.NotModified(r, l.etag); ok {
+	if answer, ok := app.NotModified(r, l.etag); ok {
 		return answer, nil
 	}
 	if err := l.find(r); err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	now := r.Viewpoint().AsOf
 	window := l.found.Window(l.asked.Order, l.asked.ID(), l.asked.After, l.asked.Before, l.asked.Limit)
@@ -171,16 +171,16 @@ type summaryJSON struct {
 }
 
 // ServeSummary answers with how many locks are in each state.
-func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
+func (a *API) ServeSummary(r *app.Request) (app.Answer, error) {
 	l, err := a.list(r)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
-	if answer, ok := site.NotModified(r, l.etag); ok {
+	if answer, ok := app.NotModified(r, l.etag); ok {
 		return answer, nil
 	}
 	if err := l.find(r); err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts

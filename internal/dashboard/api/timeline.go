@@ -11,9 +11,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 )
 
@@ -27,17 +27,17 @@ type timelineJSON struct {
 }
 
 // ServeTimeline answers with who held and who waited within a window, those that began last first.
-func (a *API) ServeTimeline(r *site.Request) (site.Answer, error) {
+func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 	limit, after, err := parseTimeline(r.URL.Query())
 	if err != nil {
-		return site.Answer{}, site.BadQuery(err.Error())
+		return app.Answer{}, app.BadQuery(err.Error())
 	}
 	past, err := a.pages.Recall(r)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	if err := past.Query.Sound(); err != nil {
-		return site.Answer{}, site.BadQuery(err.Error())
+		return app.Answer{}, app.BadQuery(err.Error())
 	}
 	now := r.Viewpoint().AsOf
 	m := newMeta(r, now)
@@ -60,7 +60,7 @@ type place struct {
 	hash  uint64
 }
 
-func placeOf(i *intervals.Interval) place {
+func placeOf(i *timeline.Interval) place {
 	id := strings.Join([]string{i.Name, i.ID, strconv.FormatInt(i.Token, 10)}, "\x00")
 	return place{i.Begin.UnixMilli(), xxhash.Sum64String(id)}
 }
@@ -99,10 +99,10 @@ func parseTimeline(v url.Values) (limit int, after *place, err error) {
 }
 
 // latest returns a page of the intervals, and the cursor of the next page; empty: this is the last.
-func latest(all []intervals.Interval, after *place, limit int) (page []intervals.Interval, next string) {
+func latest(all []timeline.Interval, after *place, limit int) (page []timeline.Interval, next string) {
 	type placed struct {
 		place
-		*intervals.Interval
+		*timeline.Interval
 	}
 	var sorted []placed
 	for n := range all {
@@ -122,7 +122,7 @@ func latest(all []intervals.Interval, after *place, limit int) (page []intervals
 	return page, next
 }
 
-func newInterval(i *intervals.Interval, now time.Time) lockjson.Interval {
+func newInterval(i *timeline.Interval, now time.Time) lockjson.Interval {
 	j := lockjson.Interval{Name: i.Name, NameBase64: lockjson.Base64(i.Name), Wait: i.Wait,
 		Owner: lockjson.Known(i.Owner), Hostname: lockjson.Known(i.Host), PID: lockjson.Known(i.PID)}
 	if i.Name != i.Lock {

@@ -4,9 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/history"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -14,13 +13,13 @@ import (
 
 // historyPage is what became of holds.
 type historyPage struct {
-	site.SearchPage
+	app.SearchPage
 	Endings []pastView
 	Matched int
 	Total   int
 	Chips   []pastChip
 	Unread  string // why etcd could not be asked
-	Since   *phrase.Moment
+	Since   *app.Moment
 	Next    string
 }
 
@@ -39,7 +38,7 @@ type pastWay struct{ word, icon, term string }
 func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 	ways := []pastWay{{"all", "calm", ""}}
 	for _, e := range metadata.Endings() {
-		ways = append(ways, pastWay{e.Word, site.EndedIcon(e.Word), locks.EndedTerm(e.Word)})
+		ways = append(ways, pastWay{e.Word, app.EndedIcon(e.Word), locks.EndedTerm(e.Word)})
 	}
 	ways = append(ways, pastWay{"had alerted", "alerting", locks.EndedTerm(locks.Alerted)})
 	var chips []pastChip
@@ -57,13 +56,13 @@ func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 		case chip.On:
 			text = q.Dropping(w.term)
 		}
-		chip.URL = p.site.URLs.To("history", "q", text)
+		chip.URL = p.app.URLs.To("history", "q", text)
 		counted := locks.ParseQuery(text)
 		if chip.On {
 			counted = q
 		}
 		for i := range all {
-			if history.Matches(&all[i], counted) {
+			if etcdread.EndingMatches(&all[i], counted) {
 				chip.N++
 			}
 		}
@@ -81,8 +80,8 @@ type pastView struct {
 	URL         string
 	Owner, Host string
 	Purpose     string
-	Began       *phrase.Moment
-	Ended       *phrase.Moment
+	Began       *app.Moment
+	Ended       *app.Moment
 	Held        string
 	Alerted     bool
 	By, Why     string
@@ -91,13 +90,13 @@ type pastView struct {
 	at          time.Time
 }
 
-func (p *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
-	v := pastView{Word: locks.EndedWord(e.Cause), Name: text.Clip(e.Name, site.MaxNameShown),
-		URL:   p.site.URLs.Lock(e.Name, e.HistoryID()),
-		Owner: text.Clip(e.Owner, site.MaxWordShown), Host: site.HostPID(e.Hostname, e.PID),
-		Purpose: text.Clip(e.Purpose, site.MaxLineShown),
-		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, site.MaxLineShown),
-		Why:     text.Clip(e.Reason, site.MaxLineShown),
+func (p *Pages) pastView(e *metadata.Ending, at app.Viewpoint) pastView {
+	v := pastView{Word: locks.EndedWord(e.Cause), Name: text.Clip(e.Name, app.MaxNameShown),
+		URL:   p.app.URLs.Lock(e.Name, e.HistoryID()),
+		Owner: text.Clip(e.Owner, app.MaxWordShown), Host: app.HostPID(e.Hostname, e.PID),
+		Purpose: text.Clip(e.Purpose, app.MaxLineShown),
+		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, app.MaxLineShown),
+		Why:     text.Clip(e.Reason, app.MaxLineShown),
 		Done:    doneTo(e, at.Now),
 		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
@@ -107,40 +106,40 @@ func (p *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 }
 
 // ServeHistory answers with holds that are over.
-func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
-	asked, err := history.Parse(r.URL.Query(), maxLimit)
+func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
+	asked, err := etcdread.ParseFilter(r.URL.Query(), maxLimit)
 	if err != nil {
-		return site.Answer{}, site.BadQuery(err.Error())
+		return app.Answer{}, app.BadQuery(err.Error())
 	}
-	all, unread := p.site.History.Endings(r.Context(), r.Now, "")
-	v := historyPage{SearchPage: p.site.SearchPage(r, "history", asked.Query), Total: len(all),
-		Unread: p.site.Unread(unread),
+	all, unread := p.app.History.Endings(r.Context(), r.Now, "")
+	v := historyPage{SearchPage: p.app.SearchPage(r, "history", asked.Query), Total: len(all),
+		Unread: p.app.Unread(unread),
 		Chips:  p.pastChips(asked.Query, all)}
-	v.JSON = p.site.URLs.To("api/v1/history", "q", asked.Query.Text)
-	found, err := history.Search(r.Context(), asked, all)
+	v.JSON = p.app.URLs.To("api/v1/history", "q", asked.Query.Text)
+	found, err := etcdread.SearchEndings(r.Context(), asked, all)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	v.Matched = found.Matched
 	for i := range found.List {
 		v.Endings = append(v.Endings, p.pastView(&found.List[i], r.Viewpoint()))
 	}
-	gaps, since := p.site.History.Watched(r.Now, r.Fresh)
+	gaps, since := p.app.History.Watched(r.Now, r.Fresh)
 	v.Since = v.Viewpoint.Since(since)
 	if len(asked.Query.Terms) == 0 {
 		v.Endings = withGaps(v.Endings, gaps, asked.After.At, found.Next.At)
 	}
-	if found.Next != (history.Cursor{}) {
-		v.Next = p.site.URLs.To("history", "q", asked.Query.Text, "after", found.Next.String())
+	if found.Next != (etcdread.Cursor{}) {
+		v.Next = p.app.URLs.To("history", "q", asked.Query.Text, "after", found.Next.String())
 	}
-	return p.site.Render("history", v)
+	return p.app.Render("history", v)
 }
 
 // withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
-func withGaps(list []pastView, gaps []history.Gap, newest, oldest time.Time) []pastView {
+func withGaps(list []pastView, gaps []etcdread.Gap, newest, oldest time.Time) []pastView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
-			list = append(list, pastView{Gap: true, From: phrase.UTC(g.From), To: phrase.TimeOfDay(g.To), at: g.From})
+			list = append(list, pastView{Gap: true, From: app.UTC(g.From), To: app.TimeOfDay(g.To), at: g.From})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b pastView) int { return b.at.Compare(a.at) })
@@ -149,7 +148,7 @@ func withGaps(list []pastView, gaps []history.Gap, newest, oldest time.Time) []p
 
 // auditPage is what operators did to whose holds.
 type auditPage struct {
-	site.SearchPage
+	app.SearchPage
 	Actions []actionView
 	Matched int
 	Total   int
@@ -157,7 +156,7 @@ type auditPage struct {
 }
 
 type actionView struct {
-	At             *phrase.Moment
+	At             *app.Moment
 	Actor          string
 	Source, Client string
 	Agent          string // the person's program
@@ -169,37 +168,37 @@ type actionView struct {
 }
 
 // ServeAudit answers with what operators did.
-func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
-	asked, err := history.Parse(r.URL.Query(), maxLimit)
+func (p *Pages) ServeAudit(r *app.Request) (app.Answer, error) {
+	asked, err := etcdread.ParseFilter(r.URL.Query(), maxLimit)
 	if err != nil {
-		return site.Answer{}, site.BadQuery(err.Error())
+		return app.Answer{}, app.BadQuery(err.Error())
 	}
-	all, err := p.site.History.OperatorActions(r.Context(), r.Now)
+	all, err := p.app.History.OperatorActions(r.Context(), r.Now)
 	if err != nil {
-		return site.Answer{}, p.site.NotRead(err)
+		return app.Answer{}, p.app.NotRead(err)
 	}
-	v := auditPage{SearchPage: p.site.SearchPage(r, "audit", asked.Query), Total: len(all)}
-	v.JSON = p.site.URLs.To("api/v1/audit", "q", asked.Query.Text)
-	found, err := history.SearchActions(r.Context(), asked, all)
+	v := auditPage{SearchPage: p.app.SearchPage(r, "audit", asked.Query), Total: len(all)}
+	v.JSON = p.app.URLs.To("api/v1/audit", "q", asked.Query.Text)
+	found, err := etcdread.SearchActions(r.Context(), asked, all)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	v.Matched = found.Matched
 	for i := range found.List {
 		a := &found.List[i]
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
-		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, site.MaxLineShown),
-			Source: a.Source, Client: text.Clip(a.Client, site.MaxWordShown),
-			Agent:  text.Clip(a.UserAgent, site.MaxWordShown),
+		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, app.MaxLineShown),
+			Source: a.Source, Client: text.Clip(a.Client, app.MaxWordShown),
+			Agent:  text.Clip(a.UserAgent, app.MaxWordShown),
 			What:   actionWords(a),
-			Name:   text.Clip(a.Lock, site.MaxNameShown),
-			URL:    p.site.URLs.Lock(a.Lock, hold.HistoryID()),
-			Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
-			Reason: text.Clip(a.Reason, 4*site.MaxReason), Ticket: text.Clip(a.Ticket, 4*site.MaxTicket),
+			Name:   text.Clip(a.Lock, app.MaxNameShown),
+			URL:    p.app.URLs.Lock(a.Lock, hold.HistoryID()),
+			Holder: text.Clip(a.Holder, 2*app.MaxLineShown),
+			Reason: text.Clip(a.Reason, 4*app.MaxReason), Ticket: text.Clip(a.Ticket, 4*app.MaxTicket),
 			Result: a.Result})
 	}
-	if found.Next != (history.Cursor{}) {
-		v.Next = p.site.URLs.To("audit", "q", asked.Query.Text, "after", found.Next.String())
+	if found.Next != (etcdread.Cursor{}) {
+		v.Next = p.app.URLs.To("audit", "q", asked.Query.Text, "after", found.Next.String())
 	}
-	return p.site.Render("audit", v)
+	return p.app.Render("audit", v)
 }

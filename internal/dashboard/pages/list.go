@@ -8,8 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -33,7 +32,7 @@ const (
 )
 
 // ParseList reads the parameters of a list.
-func ParseList(r *site.Request) ListRequest {
+func ParseList(r *app.Request) ListRequest {
 	return parseListValues(r.URL.Query())
 }
 
@@ -52,7 +51,7 @@ func parseListValues(v url.Values) ListRequest {
 func (l ListRequest) ID() string { return locks.ListID(l.Query, l.Order) }
 
 // link is the list with some parameters changed; cursors are left out, because they belong to one query and order.
-func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...string) string {
+func (l ListRequest) link(u app.URLs, change func(*ListRequest), cursor ...string) string {
 	if change != nil {
 		query := *l.Query
 		l.Query = &query
@@ -77,18 +76,18 @@ func (l ListRequest) sort() string {
 }
 
 // view are the parameters of the list that are not at their default, for the way back to it.
-func (l ListRequest) view(u site.URLs) string {
+func (l ListRequest) view(u app.URLs) string {
 	_, parameters, _ := strings.Cut(l.link(u, nil, "after", l.After, "before", l.Before), "?")
 	return parameters
 }
 
 type listPage struct {
-	site.Page
+	app.Page
 	Verdict  Verdict
 	Counts   []countView
 	Matched  int
 	Total    int
-	Waiting  phrase.Sentence
+	Waiting  app.Sentence
 	Chips    []chip
 	Problems []locks.QueryProblem
 	Jump     *lockLink // the lock whose name was typed
@@ -128,20 +127,20 @@ type (
 )
 
 // ServeList answers with the list of locks, or with the part of it that changes.
-func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
+func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	l := ParseList(r)
 	l.Limit = min(l.Limit, maxLimit)
 	etag := p.ListTag(r, s, l)
-	if a, ok := site.NotModified(r, etag); ok {
+	if a, ok := app.NotModified(r, etag); ok {
 		return a, nil
 	}
 	result, err := s.Result(r.Context(), l.Query, l.Order, r.Viewpoint().AsOf)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	view := p.listPage(r, s, l, result)
 	view.ETag = etag
@@ -149,19 +148,19 @@ func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
 	if view.Part = r.URL.Query().Get("fragment") == "rows"; view.Part {
 		part = "live"
 	}
-	a, err := p.site.RenderPart("list", part, view)
+	a, err := p.app.RenderPart("list", part, view)
 	a.ETag = etag
-	a.Header = site.Heard(r)
+	a.Header = app.Heard(r)
 	return a, err
 }
 
 // ListTag versions everything a list shows but the running of time, which the browser goes on with by itself. A query
 // that depends on the clock has another version each second. A page and its fragment share it.
-func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest) string {
-	asked := r.URL.Path + l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fields",
+func (p *Pages) ListTag(r *app.Request, s *locks.Snapshot, l ListRequest) string {
+	asked := r.URL.Path + l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields"))
 	h := locks.Hash(s.All.Version, p.traces.Version(), xxhash.Sum64String(asked),
-		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
+		xxhash.Sum64String(p.app.Config.Version+p.app.URLs.Assets),
 		xxhash.Sum64String(string(r.Level())),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
 	h = locks.Hash(h, uint64(len(s.Cycles())))
@@ -171,38 +170,38 @@ func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest) strin
 	if l.Query.Timed() {
 		h = locks.Hash(h, uint64(r.Viewpoint().AsOf.Unix()))
 	}
-	for _, u := range p.site.Unlockers() {
+	for _, u := range p.app.Unlockers() {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
 			xxhash.Sum64String(fmt.Sprint(u.HeldBack)), xxhash.Sum64String(fmt.Sprintf("%+v", u.RemovalPolicy)))
 	}
 	return fmt.Sprintf(`W/"%016x"`, h)
 }
 
-func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) listPage {
+func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) listPage {
 	w := found.Window(l.Order, l.ID(), l.After, l.Before, l.Limit)
 	if l.group {
 		w = locks.Window{}
 	}
 	v := listPage{
-		Page: p.site.Page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
+		Page: p.app.Page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
 		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
-		Clear: l.link(p.site.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Grouped: l.group,
+		Clear: l.link(p.app.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Grouped: l.group,
 	}
 	v.Here = "list"
 	if l.group {
 		v.Here = "owners"
 	}
-	v.Query = site.BoxText(l.Query.Text)
+	v.Query = app.BoxText(l.Query.Text)
 	v.Follows = true
 	v.Sort = l.sort()
 	if w.Prev != "" {
-		v.Prev = l.link(p.site.URLs, nil, "before", w.Prev)
+		v.Prev = l.link(p.app.URLs, nil, "before", w.Prev)
 	}
 	if w.Next != "" {
-		v.Next = l.link(p.site.URLs, nil, "after", w.Next)
+		v.Next = l.link(p.app.URLs, nil, "after", w.Next)
 	}
-	v.Fragment = l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fragment", "rows")
-	v.JSON = p.site.URLs.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
+	v.Fragment = l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fragment", "rows")
+	v.JSON = p.app.URLs.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
 	v.Verdict = p.Verdict(r)
 	v.Icon = v.Verdict.icon()
 	if v.Verdict.Class == verdict.Stale {
@@ -228,11 +227,11 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 }
 
 // FromView is the view of the list that led to a page. Whatever the address contains, the result is only ever a view.
-func FromView(r *site.Request) string {
+func FromView(r *app.Request) string {
 	view := r.URL.Query().Get("from")
 	v, err := url.ParseQuery(view)
-	if err != nil || view == "" || len(view) > site.MaxViewBytes {
+	if err != nil || view == "" || len(view) > app.MaxViewBytes {
 		return ""
 	}
-	return parseListValues(v).view(r.Site.URLs)
+	return parseListValues(v).view(r.App.URLs)
 }

@@ -3,8 +3,7 @@ package pages
 import (
 	"strconv"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -18,14 +17,14 @@ func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, foun
 	p.fillCounts(v, l, found.Counts)
 	for i, t := range l.Query.Terms {
 		v.Chips = append(v.Chips, chip{t.Text,
-			l.link(p.site.URLs, func(l *ListRequest) { l.Query.Text = l.Query.Without(i) })})
+			l.link(p.app.URLs, func(l *ListRequest) { l.Query.Text = l.Query.Without(i) })})
 	}
 	if name := l.Query.Text; len(name) > locks.MaxQueryBytes {
 		v.Jump = nil
 	} else if row := s.Find(name); row != nil {
-		v.Jump = &lockLink{row.Name, p.site.URLs.Lock(row.Name, row.UUID)}
+		v.Jump = &lockLink{row.Name, p.app.URLs.Lock(row.Name, row.UUID)}
 	} else if len(s.Shares(name)) > 0 {
-		v.Jump = &lockLink{name, p.site.URLs.Lock(name, "")}
+		v.Jump = &lockLink{name, p.app.URLs.Lock(name, "")}
 	}
 	p.fillView(v, l)
 }
@@ -38,14 +37,14 @@ func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 		for _, t := range l.Query.Terms {
 			count.On = count.On || t.Text == word
 		}
-		count.URL = l.link(p.site.URLs, func(l *ListRequest) {
+		count.URL = l.link(p.app.URLs, func(l *ListRequest) {
 			if l.Query.Text = l.Query.With(word); count.On {
 				l.Query.Text = l.Query.Dropping(word)
 			}
 		})
 		v.Counts = append(v.Counts, count)
 	}
-	v.Waiting = phrase.Say(text.Thousands(c.Waiting) + " waiting")
+	v.Waiting = app.Say(text.Thousands(c.Waiting) + " waiting")
 	if longest := v.Lasting(c.Longest); longest != nil {
 		v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
 	}
@@ -56,13 +55,13 @@ func (p *Pages) fillView(v *listPage, l ListRequest) {
 	for _, n := range []int{50, 100, maxLimit} {
 		link := choice{Text: strconv.Itoa(n)}
 		if n != l.Limit {
-			link.URL = l.link(p.site.URLs, func(l *ListRequest) { l.Limit = n })
+			link.URL = l.link(p.app.URLs, func(l *ListRequest) { l.Limit = n })
 		}
 		v.Limits = append(v.Limits, link)
 	}
-	v.Group = choice{"group by owner", l.link(p.site.URLs, func(l *ListRequest) { l.group = true })}
+	v.Group = choice{"group by owner", l.link(p.app.URLs, func(l *ListRequest) { l.group = true })}
 	if l.group {
-		v.Group = choice{"one list", l.link(p.site.URLs, func(l *ListRequest) { l.group = false })}
+		v.Group = choice{"one list", l.link(p.app.URLs, func(l *ListRequest) { l.group = false })}
 	}
 }
 
@@ -98,15 +97,15 @@ func troubles(c *locks.Counts) (all []stateCount) {
 const maxGroups = 200
 
 // groupViews are the sections of a list. As many rows are shown as on a page without sections.
-func (p *Pages) groupViews(v *listPage, r *site.Request, l ListRequest, found *locks.Result) {
+func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *locks.Result) {
 	groups := found.ByOwner()
 	left := l.Limit
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		view := groupView{Owner: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, N: g.Total,
+		view := groupView{Owner: text.Clip(g.Owner, app.MaxWordShown), Look: g.Display, N: g.Total,
 			In: troubles(&g.Counts), Waits: g.Waiting, Open: len(groups) == 1}
 		if g.Owner != "" {
-			view.URL = l.link(p.site.URLs, func(l *ListRequest) {
+			view.URL = l.link(p.app.URLs, func(l *ListRequest) {
 				l.Query.Text = l.Query.With(locks.Exactly("owner", g.Owner))
 				l.group = false
 			})
@@ -121,27 +120,27 @@ func (p *Pages) groupViews(v *listPage, r *site.Request, l ListRequest, found *l
 }
 
 // Spared says why no unlocker will ever remove the lock; nil if one may, or if none runs.
-func Spared(lock string, unlockers []protocol.Unlocker) phrase.Sentence {
+func Spared(lock string, unlockers []protocol.Unlocker) app.Sentence {
 	f := fate.Of(protocol.Presences(unlockers))
 	switch {
 	case len(unlockers) > 0 && !f.Removes:
-		return phrase.Say("The unlocker only watches (").Value(f.Watching).Say("): no lock is removed.")
+		return app.Say("The unlocker only watches (").Value(f.Watching).Say("): no lock is removed.")
 	case f.Excludes(lock):
-		return phrase.Say("The unlockers exclude it by name.")
+		return app.Say("The unlockers exclude it by name.")
 	}
 	return nil
 }
 
 // notKnown says why it is not known what unlockers decide.
-func notKnown(what string, f *fate.Fate) phrase.Sentence {
-	said := phrase.Say(what + " is unknown")
+func notKnown(what string, f *fate.Fate) app.Sentence {
+	said := app.Say(what + " is unknown")
 	switch n := len(f.Silent); n {
 	case 0:
 		return said.Say(".")
 	case 1:
 		return said.Say(": ").Value(f.Silent[0]).Say(" does not publish its policy.")
 	default:
-		return said.Say(": ").Value(f.Silent[0]).Say(" and " + phrase.Plural(n-1, "other", "others") +
+		return said.Say(": ").Value(f.Silent[0]).Say(" and " + app.Plural(n-1, "other", "others") +
 			" do not publish their policy.")
 	}
 }

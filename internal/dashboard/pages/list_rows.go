@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -31,24 +30,24 @@ type rowView struct {
 	HostURL   string
 	Hold      holdView
 	Waiters   string
-	Longest   *phrase.Moment
+	Longest   *app.Moment
 	Share     string // what the holder has of a lock that several can hold
 	Clock     string // the holder's clock, where it is off
 	More      bool   // there is a second line
 	Purpose   string
 	Problem   string
-	Ended     phrase.Sentence // what witnesses say of the holder
-	Suspected phrase.Sentence // what they only suspect
-	Looked    *lookedView     // who looks at the lock; nil = nobody
-	Frame     string          // of the program's own code, where it is known
-	Alive     *phrase.Moment
+	Ended     app.Sentence // what witnesses say of the holder
+	Suspected app.Sentence // what they only suspect
+	Looked    *lookedView  // who looks at the lock; nil = nobody
+	Frame     string       // of the program's own code, where it is known
+	Alive     *app.Moment
 	Progress  string
 }
 
-func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l ListRequest) rowView {
+func (p *Pages) rowView(c access.Caller, r *locks.Row, at app.Viewpoint, l ListRequest) rowView {
 	v := rowView{
-		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
-		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: site.HostPID(r.Hostname, r.PID),
+		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, app.MaxNameShown),
+		Owner: text.Clip(r.Owner, app.MaxWordShown), Host: app.HostPID(r.Hostname, r.PID),
 		Hold: newHoldView(r, at), Waiters: "–", Longest: at.Lasting(r.Longest),
 		Share: protocol.DescribeShare(r.Share()), Clock: clockOff(r.Verdict().ClockOff),
 	}
@@ -57,11 +56,11 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	}
 	v.cutName(r.Share().Kind != "")
 	if r.Owner != "" {
-		v.OwnerURL = l.link(p.site.URLs,
+		v.OwnerURL = l.link(p.app.URLs,
 			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("owner", r.Owner)) })
 	}
 	if r.Hostname != "" {
-		v.HostURL = l.link(p.site.URLs,
+		v.HostURL = l.link(p.app.URLs,
 			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("host", r.Hostname)) })
 	}
 	v.Waiters = text.Thousands(r.Waiters)
@@ -72,10 +71,10 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 }
 
 // fillDetails adds the second line of a row: what the lock is for, what is wrong with it, and where it was taken.
-func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase.Viewpoint) {
-	v.Purpose = text.Clip(r.Purpose, site.MaxLineShown)
+func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at app.Viewpoint) {
+	v.Purpose = text.Clip(r.Purpose, app.MaxLineShown)
 	if len(r.Problems) > 0 {
-		v.Problem = text.Clip(r.Problems[0].String(), site.MaxLineShown)
+		v.Problem = text.Clip(r.Problems[0].String(), app.MaxLineShown)
 	}
 	if n := len(r.Problems); n > 1 {
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
@@ -85,10 +84,10 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 	v.Looked = newLookedView(r.Looked)
 	if r.Alive != nil {
 		v.Alive = at.Lasting(r.Alive.At)
-		v.Progress = text.Clip(r.Alive.Progress, site.MaxLineShown)
+		v.Progress = text.Clip(r.Alive.Progress, app.MaxLineShown)
 	}
 	if c.MayFor(access.Backtrace, r.Owner) {
-		v.Frame = text.Clip(p.traces.Of(r).First, site.MaxLineShown)
+		v.Frame = text.Clip(p.traces.Of(r).First, app.MaxLineShown)
 	}
 	if v.Frame != "" {
 		v.Version += "-at"
@@ -99,7 +98,7 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 
 // cutName divides a name that can be shown as it is, so that the page can shorten it in the middle.
 func (v *rowView) cutName(share bool) {
-	if v.Odd = !site.IsPlain(v.Name); v.Odd {
+	if v.Odd = !app.IsPlain(v.Name); v.Odd {
 		return
 	}
 	v.Head, v.Tail = middle(v.Name)
@@ -128,13 +127,13 @@ type table struct {
 	Rows    []rowView
 }
 
-func (p *Pages) newTable(r *site.Request, rows []*locks.Row, l ListRequest) table {
+func (p *Pages) newTable(r *app.Request, rows []*locks.Row, l ListRequest) table {
 	t := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}
-	view := l.view(p.site.URLs)
+	view := l.view(p.app.URLs)
 	at := r.Viewpoint()
 	for i, row := range rows {
 		t.Rows[i] = p.rowView(r.Caller, row, at, l)
-		t.Rows[i].URL = p.site.URLs.LockFrom(row.Name, row.UUID, view)
+		t.Rows[i].URL = p.app.URLs.LockFrom(row.Name, row.UUID, view)
 	}
 	return t
 }
@@ -151,7 +150,7 @@ func (p *Pages) columns(l ListRequest) []column {
 				aria = "descending"
 			}
 		}
-		return column{Title: title, URL: l.link(p.site.URLs, func(l *ListRequest) { l.Order = o }), Aria: aria}
+		return column{Title: title, URL: l.link(p.app.URLs, func(l *ListRequest) { l.Order = o }), Aria: aria}
 	}
 	hold := column{Title: "Hold", Of: []column{sorted("Held", "held"), sorted("Alert", "alert"),
 		sorted("Auto-unlock", "unlock")}}
@@ -172,14 +171,14 @@ func (c *column) unlink() {
 
 // holdView is how far a hold is: as a bar, and in words.
 type holdView struct {
-	Bar    *bar           // nil where there is none
-	Held   *phrase.Moment // nil: unknown
-	Alert  *phrase.Moment // nil: never
-	Late   bool           // the alert is past
-	Unlock *phrase.Moment // nil: never
+	Bar    *bar        // nil where there is none
+	Held   *app.Moment // nil: unknown
+	Alert  *app.Moment // nil: never
+	Late   bool        // the alert is past
+	Unlock *app.Moment // nil: never
 }
 
-func newHoldView(r *locks.Row, at phrase.Viewpoint) holdView {
+func newHoldView(r *locks.Row, at app.Viewpoint) holdView {
 	alert := r.Verdict().AlertAt
 	return holdView{Bar: newBar(r, at.AsOf), Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict()),
 		Late:   r.Display != locks.Held && !alert.IsZero() && !alert.After(at.AsOf),

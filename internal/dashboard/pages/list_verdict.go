@@ -3,8 +3,7 @@ package pages
 import (
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
@@ -17,7 +16,7 @@ import (
 // Verdict is what a person must know first, as a page says it.
 type Verdict struct {
 	verdict.Verdict
-	Lead, Then phrase.Sentence
+	Lead, Then app.Sentence
 	Step       choice // what to do next; no address: nothing
 	Command    string // the same on the command line
 	Away       bool   // the step leads to another site
@@ -35,20 +34,20 @@ func (v Verdict) String() string {
 
 // Verdict says what a person must know first of all locks. The locks were ranked when their snapshot was made, so that
 // it costs no look at all of them.
-func (p *Pages) Verdict(r *site.Request) Verdict {
+func (p *Pages) Verdict(r *app.Request) Verdict {
 	said := verdict.Of(p.situation(r))
 	v := p.view(r, said, r.Viewpoint())
 	for _, m := range said.More {
-		v.More = append(v.More, choice{m.String(), p.site.URLs.To(found(m.Class))})
+		v.More = append(v.More, choice{m.String(), p.app.URLs.To(found(m.Class))})
 		if q := searched(m.Class); q != "" {
-			v.More[len(v.More)-1].URL = p.site.URLs.To("", "q", q)
+			v.More[len(v.More)-1].URL = p.app.URLs.To("", "q", q)
 		}
 	}
 	return v
 }
 
 // VerdictOf says what a person must know first of one lock. Its Lead is nil where there is nothing to say.
-func (p *Pages) VerdictOf(r *site.Request, lock *site.Lock) Verdict {
+func (p *Pages) VerdictOf(r *app.Request, lock *app.Lock) Verdict {
 	var held *verdict.Lock
 	name := lock.Name
 	waiting := verdict.QueueOf(lock.InLine, lock.Viewpoint(r.Viewpoint()).AsOf)
@@ -69,15 +68,15 @@ func (p *Pages) VerdictOf(r *site.Request, lock *site.Lock) Verdict {
 }
 
 // situation is what is known of all locks.
-func (p *Pages) situation(r *site.Request) verdict.Cluster {
+func (p *Pages) situation(r *app.Request) verdict.Cluster {
 	c := verdict.Cluster{Now: r.Viewpoint().AsOf}
-	c.Running = protocol.Presences(p.site.Unlockers())
+	c.Running = protocol.Presences(p.app.Unlockers())
 	c.Fate = fate.Of(c.Running)
 	if r.Level() == locks.Stale {
 		c.Heard, c.Why = r.Fresh.HeardAt, r.Fresh.Class
 	} else {
-		c.Alarm = p.site.Config.Alarm()
-		c.Unclaimed = p.site.Config.Unclaimed()
+		c.Alarm = p.app.Config.Alarm()
+		c.Unclaimed = p.app.Config.Unclaimed()
 	}
 	s := r.Snapshot()
 	c.Cycles = s.Cycles()
@@ -87,11 +86,11 @@ func (p *Pages) situation(r *site.Request) verdict.Cluster {
 }
 
 // view is a verdict as a page says it.
-func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint) Verdict {
+func (p *Pages) view(r *app.Request, said verdict.Verdict, at app.Viewpoint) Verdict {
 	if said.Class == verdict.Stale {
-		at = phrase.LiveAt(r.Now) // the silence goes on
+		at = app.LiveAt(r.Now) // the silence goes on
 	}
-	u := p.site.URLs
+	u := p.app.URLs
 	v := Verdict{Verdict: said}
 	v.Lead = p.sentenceAt(said.Lead, at)
 	if said.Then != nil {
@@ -116,21 +115,21 @@ func (p *Pages) view(r *site.Request, said verdict.Verdict, at phrase.Viewpoint)
 }
 
 // formFor leads to the form of the next step, if the caller may take it and it makes sense; else to the lock's page.
-func formFor(r *site.Request, said verdict.Verdict) choice {
+func formFor(r *app.Request, said verdict.Verdict) choice {
 	row := &locks.Row{Record: said.Holder}
 	if said.Next == verdict.Force && r.MayDo(protocol.VerbForceUnlock, row.Owner) && !row.Misplaced {
-		return choice{said.Next.Words(), r.Site.URLs.Act("unlock", row.Name, row.UUID, "")}
+		return choice{said.Next.Words(), r.App.URLs.Act("unlock", row.Name, row.UUID, "")}
 	}
 	if said.Next == verdict.GiveTime {
 		for _, link := range MarkLinks(r, row) {
 			return choice(link)
 		}
 	}
-	return choice{"Look at the lock", r.Site.URLs.Lock(said.Lock, "")}
+	return choice{"Look at the lock", r.App.URLs.Lock(said.Lock, "")}
 }
 
 // sentenceAt is a sentence as a page says it, whose locks are links.
-func (p *Pages) sentenceAt(parts diagnosis.Sentence, at phrase.Viewpoint) (said phrase.Sentence) {
+func (p *Pages) sentenceAt(parts diagnosis.Sentence, at app.Viewpoint) (said app.Sentence) {
 	for _, part := range parts {
 		switch {
 		case !part.Since.IsZero():
@@ -138,9 +137,9 @@ func (p *Pages) sentenceAt(parts diagnosis.Sentence, at phrase.Viewpoint) (said 
 		case !part.Until.IsZero():
 			said = said.Time(dueAt(at, part.Until))
 		case part.Lock != "":
-			said = said.Link(text.Clip(part.Lock, site.MaxNameShown), p.site.URLs.Lock(part.Lock, ""))
+			said = said.Link(text.Clip(part.Lock, app.MaxNameShown), p.app.URLs.Lock(part.Lock, ""))
 		case part.Value != "":
-			said = said.Value(text.Clip(part.Value, site.MaxNameShown))
+			said = said.Value(text.Clip(part.Value, app.MaxNameShown))
 		default:
 			said = said.Say(part.Text)
 		}
@@ -149,13 +148,13 @@ func (p *Pages) sentenceAt(parts diagnosis.Sentence, at phrase.Viewpoint) (said 
 }
 
 // dueAt is the time left until an instant, which is due when it has passed.
-func dueAt(at phrase.Viewpoint, t time.Time) *phrase.Moment {
+func dueAt(at app.Viewpoint, t time.Time) *app.Moment {
 	m := at.Next(t)
 	switch m.Kind {
 	case "over": // the snapshot is a moment old
-		return &phrase.Moment{At: t, Text: "due"}
+		return &app.Moment{At: t, Text: "due"}
 	case "":
-		return &phrase.Moment{At: t, Text: "was due, outcome unknown"}
+		return &app.Moment{At: t, Text: "was due, outcome unknown"}
 	}
 	return m
 }
@@ -188,9 +187,9 @@ func searched(c verdict.Class) string {
 
 // Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first. None
 // is known while etcd is silent.
-func (p *Pages) Unclaimed(r *site.Request) []unclaimed.Lock {
+func (p *Pages) Unclaimed(r *app.Request) []unclaimed.Lock {
 	if r.Viewpoint().Stale {
 		return nil
 	}
-	return p.site.Config.Unclaimed()
+	return p.app.Config.Unclaimed()
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -15,7 +14,7 @@ import (
 
 // lockFrame is what is around every page about a lock.
 type lockFrame struct {
-	site.Page
+	app.Page
 	Name    string
 	Back    string // the list in the view that led here
 	Delays  []delayView
@@ -24,14 +23,14 @@ type lockFrame struct {
 	Picture *picture
 }
 
-func (p *Pages) lockFrame(r *site.Request, lock *site.Lock) lockFrame {
-	f := lockFrame{Page: p.site.Page(r, lock.Name), Name: lock.Name, Back: p.site.URLs.Back(FromView(r)),
+func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
+	f := lockFrame{Page: p.app.Page(r, lock.Name), Name: lock.Name, Back: p.app.URLs.Back(FromView(r)),
 		Delays: p.delayViews(r, lock.Name), Life: p.lifeOf(r, lock)}
-	all, forgot := p.site.EverythingOf(r, lock, f.Life.past)
-	f.Usually = usually(p.site.UsualHold(r, all))
+	all, forgot := p.app.EverythingOf(r, lock, f.Life.past)
+	f.Usually = usually(p.app.UsualHold(r, all))
 	f.Picture = p.pictureOf(r, lock, all, forgot)
 	f.Here = "list"
-	f.JSON = p.site.URLs.LockAPI(lock.Name)
+	f.JSON = p.app.URLs.LockAPI(lock.Name)
 	return f
 }
 
@@ -50,12 +49,12 @@ func usually(median time.Duration, holds int) string {
 type lockPage struct {
 	lockFrame
 	Look      locks.DisplayState
-	Verdict   Verdict         // what a person must know first of it
-	Suspected phrase.Sentence // what a witness says that proves nothing
-	Sentence  phrase.Sentence
-	Diagnosis phrase.Sentence // what is probably the matter with the holder; nil where nothing is known
-	Share     string          // what the holder has of a lock that several can hold
-	Whole     *WholeLock      // that lock
+	Verdict   Verdict      // what a person must know first of it
+	Suspected app.Sentence // what a witness says that proves nothing
+	Sentence  app.Sentence
+	Diagnosis app.Sentence // what is probably the matter with the holder; nil where nothing is known
+	Share     string       // what the holder has of a lock that several can hold
+	Whole     *WholeLock   // that lock
 	Purpose   string
 	Progress  string
 	Hold      holdView
@@ -87,12 +86,12 @@ type lockPage struct {
 }
 
 // ServeLock answers with the page of a lock, of a hold that is over, or of a lock that several hold.
-func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
-	r, cancel := p.site.Hurried(r)
+func (p *Pages) ServeLock(r *app.Request) (app.Answer, error) {
+	r, cancel := p.app.Hurried(r)
 	defer cancel()
-	lock, err := p.site.Look(r)
+	lock, err := p.app.Look(r)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	if lock.Free() {
 		return p.free(r, lock)
@@ -106,10 +105,10 @@ func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 		p.fillCopies(&v, r, lock.Row)
 	}
 	v.Cycles = p.cyclesOf(r, v.Name, v.Verdict.Class)
-	return p.site.Render("lock", v)
+	return p.app.Render("lock", v)
 }
 
-func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
+func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	if lock.Ending != nil {
 		return p.endedPage(r, lock)
 	}
@@ -119,7 +118,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v := lockPage{lockFrame: p.lockFrame(r, lock), Look: row.Display, Purpose: row.Purpose,
 		Problems: row.Problems}
 	v.Follows = true
-	v.Icon = site.Icon{Look: row.Display}
+	v.Icon = app.Icon{Look: row.Display}
 	v.Unread = lock.Unread
 	v.Verdict = p.VerdictOf(r, lock)
 	v.Suspected = suspicion(row.Record, at)
@@ -127,7 +126,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Share = protocol.DescribeShare(row.Share())
 	v.Whole = WholeOf(r, row)
 	if lock.AskedHold != "" {
-		v.Current = p.site.URLs.Lock(row.Name, row.UUID)
+		v.Current = p.app.URLs.Lock(row.Name, row.UUID)
 	}
 	if row.Alive != nil {
 		v.Progress = row.Alive.Progress
@@ -136,7 +135,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {
-		v.Fate = withoutDeadline(row, p.site.Unlockers())
+		v.Fate = withoutDeadline(row, p.app.Unlockers())
 	}
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)
@@ -144,7 +143,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Commands = p.commands(row)
 	v.Links = p.links(row)
-	v.Unlock = p.site.Mutexctl("force-unlock", row.Name, site.OfHold(row.UUID, "", "")...)
+	v.Unlock = p.app.Mutexctl("force-unlock", row.Name, app.OfHold(row.UUID, "", "")...)
 	v.Done = askedAndExtended(row.Record, v.Viewpoint.Now)
 	p.fillAck(&v, r, lock)
 	p.fillMarks(&v, r, lock)
@@ -154,30 +153,30 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 }
 
 // fillTrace adds where in the code the lock was taken, or why that is not shown.
-func (p *Pages) fillTrace(v *lockPage, c access.Caller, lock *site.Lock) {
+func (p *Pages) fillTrace(v *lockPage, c access.Caller, lock *app.Lock) {
 	row := lock.Row
 	switch {
-	case p.site.NoBacktraces(c, row.Owner) != "":
-		v.Hidden = p.site.NoBacktraces(c, row.Owner)
+	case p.app.NoBacktraces(c, row.Owner) != "":
+		v.Hidden = p.app.NoBacktraces(c, row.Owner)
 	case lock.Unread != "":
 		if v.Trace = newTraceView(p.traces.Read(p.traces.Of(row).Text)); v.Trace == nil {
 			v.Hidden = "etcd could not be read: " + lock.Unread + "."
 		}
 	default:
 		v.Trace = newTraceView(p.traces.Read(lock.Document.Backtrace))
-		v.RawTrace = p.site.URLs.Backtrace(row.Name, row.UUID)
+		v.RawTrace = p.app.URLs.Backtrace(row.Name, row.UUID)
 	}
 }
 
 // fillForce adds the link to the force unlock, or why there is none.
-func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
+func (p *Pages) fillForce(v *lockPage, r *app.Request, lock *app.Lock) {
 	c := r.Caller
 	row := lock.Row
 	switch {
 	case row.Misplaced:
 		v.NoForce = "The dashboard cannot remove this record: its keys belong to no lock. Remove it by hand, as " +
 			"below, once you know that no process is working under it."
-	case !p.site.Config.On(protocol.VerbForceUnlock):
+	case !p.app.Config.On(protocol.VerbForceUnlock):
 	case !c.MaySome(access.Unlock):
 		v.NoForce = "Force unlock needs the permission unlock."
 	case !c.MayFor(access.Unlock, row.Owner):
@@ -185,27 +184,27 @@ func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
 	case v.Stale || lock.Unread != "" && !lock.Silent:
 		v.NoForce = "No force unlock now: etcd does not answer, so what you see may be out of date."
 	default:
-		v.Force = p.site.URLs.Act("unlock", row.Name, row.UUID, FromView(r))
+		v.Force = p.app.URLs.Act("unlock", row.Name, row.UUID, FromView(r))
 	}
 }
 
 // ServeBacktrace answers with a backtrace as it was recorded.
-func (p *Pages) ServeBacktrace(r *site.Request) (site.Answer, error) {
-	lock, err := p.site.Find(r)
+func (p *Pages) ServeBacktrace(r *app.Request) (app.Answer, error) {
+	lock, err := p.app.Find(r)
 	switch {
 	case err != nil:
-		return site.Answer{}, err
-	case p.site.NoBacktraces(r.Caller, lock.HolderOwner()) != "":
-		return site.Answer{}, p.site.AdmitFor(r.Caller, access.Backtrace, lock.HolderOwner())
+		return app.Answer{}, err
+	case p.app.NoBacktraces(r.Caller, lock.HolderOwner()) != "":
+		return app.Answer{}, p.app.AdmitFor(r.Caller, access.Backtrace, lock.HolderOwner())
 	case lock.Unread != "":
-		return site.Answer{}, &site.Problem{Status: http.StatusServiceUnavailable, Code: "stale",
+		return app.Answer{}, &app.Problem{Status: http.StatusServiceUnavailable, Code: "stale",
 			Title:  "etcd did not answer",
 			Detail: "The backtrace could not be read: " + lock.Unread + ".", Retry: 5 * time.Second}
 	case lock.Row == nil || lock.AskedHold != "" || lock.Document.Backtrace == "":
-		return site.Answer{}, &site.Problem{Status: http.StatusNotFound, Code: "not_found", Title: "No backtrace",
+		return app.Answer{}, &app.Problem{Status: http.StatusNotFound, Code: "not_found", Title: "No backtrace",
 			Detail: "None is recorded for this hold."}
 	}
-	return site.Answer{
+	return app.Answer{
 		Type: "text/plain; charset=utf-8", Body: []byte(lock.Document.Backtrace),
 		Header: map[string]string{"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'"},
 	}, nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -21,10 +21,10 @@ func (p *Pages) commands(r *locks.Row) []Command {
 	if r.Misplaced {
 		return append(list, misplacedCommands(r)...)
 	}
-	list = append(list, Command{"The lock on the command line", p.site.Mutexctl("show", r.Name)})
-	if p.site.Config.Layout.Prefix() != "" {
+	list = append(list, Command{"The lock on the command line", p.app.Mutexctl("show", r.Name)})
+	if p.app.Config.Layout.Prefix() != "" {
 		list = append(list, Command{"The keys in etcd",
-			"etcdctl get --prefix " + text.ShellOperand(p.site.Config.Layout.Record(r.Name))})
+			"etcdctl get --prefix " + text.ShellOperand(p.app.Config.Layout.Record(r.Name))})
 	}
 	return list
 }
@@ -41,7 +41,7 @@ func Whereabouts(r *locks.Row) []Command {
 	}
 	if machine && r.PID != 0 {
 		list = append(list, Command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " +
-			phrase.Known(r.PID)})
+			app.Known(r.PID)})
 	}
 	return list
 }
@@ -78,8 +78,8 @@ func misplacedCommands(r *locks.Row) []Command {
 
 // links are the configured links for a lock, but for those that its record would have lead elsewhere.
 func (p *Pages) links(r *locks.Row) []choice {
-	list := make([]choice, 0, len(p.site.Config.Links))
-	for _, l := range p.site.Config.Links {
+	list := make([]choice, 0, len(p.app.Config.Links))
+	for _, l := range p.app.Config.Links {
 		if address := l.To(r); address != "" {
 			list = append(list, choice{l.Text, address})
 		}

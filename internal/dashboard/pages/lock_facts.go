@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -23,14 +22,14 @@ type fact struct{ Label, Value string }
 // timeFact is an instant in the life of a hold.
 type timeFact struct {
 	Label string
-	Time  *phrase.Moment
+	Time  *app.Moment
 	Note  string
 }
 
-func facts(r *locks.Row, lock *site.Lock) []fact {
+func facts(r *locks.Row, lock *app.Lock) []fact {
 	list := append(holderFacts(&r.Identity),
-		fact{"hold", r.UUID}, fact{"fencing token", phrase.Known(r.Token)},
-		fact{"record revision", phrase.Known(r.Revision)}, fact{"written by", lock.Document.Client},
+		fact{"hold", r.UUID}, fact{"fencing token", app.Known(r.Token)},
+		fact{"record revision", app.Known(r.Revision)}, fact{"written by", lock.Document.Client},
 		fact{"extended", extended(r.Extensions)})
 	if r.LockDelay > 0 {
 		list = append(list, fact{"lock delay", text.Duration(r.LockDelay)})
@@ -41,7 +40,7 @@ func facts(r *locks.Row, lock *site.Lock) []fact {
 			pod = p.PodNamespace + "/" + pod
 		}
 		list = append(list, fact{"pod", pod}, fact{"container", p.Container}, fact{"boot", p.BootID},
-			fact{"cgroup", phrase.Known(p.CgroupID)})
+			fact{"cgroup", app.Known(p.CgroupID)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
@@ -64,14 +63,14 @@ func known(list []fact) []fact {
 // extended says how often the holder moved the deadline.
 func extended(n int64) string {
 	if n > 0 {
-		return phrase.Plural(int(n), "time", "times")
+		return app.Plural(int(n), "time", "times")
 	}
 	return ""
 }
 
-func times(r *locks.Row, at phrase.Viewpoint) []timeFact {
+func times(r *locks.Row, at app.Viewpoint) []timeFact {
 	var list []timeFact
-	add := func(label string, m *phrase.Moment, note string) {
+	add := func(label string, m *app.Moment, note string) {
 		if m != nil {
 			list = append(list, timeFact{label, m, note})
 		}
@@ -117,8 +116,8 @@ func (p *Pages) fieldViews(c access.Caller, doc metadata.FullRecord) []fieldView
 		if Hidden(c, doc.Owner, f.Name) {
 			continue
 		}
-		if p.site.Config.Layout.Prefix() != "" {
-			v.Key = p.site.Config.Layout.Field(doc.Name, f.Name)
+		if p.app.Config.Layout.Prefix() != "" {
+			v.Key = p.app.Config.Layout.Field(doc.Name, f.Name)
 		}
 		if most := min(maxFieldBytes, left); len(v.Value) > most {
 			v.Value = v.Value[:most]
@@ -138,9 +137,9 @@ func Hidden(c access.Caller, owner, field string) bool {
 }
 
 // howItEnded says how the holder ended: "its container ended 40s ago with exit code 137 (OOMKilled)".
-func howItEnded(s *metadata.Statement, at phrase.Viewpoint) phrase.Sentence {
+func howItEnded(s *metadata.Statement, at app.Viewpoint) app.Sentence {
 	what, how := protocol.WhatEnded(s)
-	said := phrase.Say(what)
+	said := app.Say(what)
 	if ended := at.Since(protocol.EndedAt(s)); ended != nil {
 		said = said.Say(" ").Time(ended)
 	}
@@ -148,15 +147,15 @@ func howItEnded(s *metadata.Statement, at phrase.Viewpoint) phrase.Sentence {
 }
 
 // suspected is what a row of the list says of a holder that is probably dead.
-func suspected(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+func suspected(r *metadata.Record, at app.Viewpoint) app.Sentence {
 	if r.Death != nil || !diagnosis.Suspected(r) {
 		return nil
 	}
-	return phrase.Say("probably dead: ").Sentence(howItEnded(r.Suspicion, at))
+	return app.Say("probably dead: ").Sentence(howItEnded(r.Suspicion, at))
 }
 
 // witnessed is what a row of the list says of a holder that is dead for certain, or disputes it.
-func witnessed(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+func witnessed(r *metadata.Record, at app.Viewpoint) app.Sentence {
 	switch {
 	case r.ProvenDead():
 		return howItEnded(r.Death, at)
@@ -167,23 +166,23 @@ func witnessed(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
 }
 
 // suspicion says what a witness says that proves nothing, and why; nil where there is nothing.
-func suspicion(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+func suspicion(r *metadata.Record, at app.Viewpoint) app.Sentence {
 	switch {
 	case r.Disputed():
-		return phrase.Say("The witness ").Value(text.Clip(r.Death.By, site.MaxWordShown)).Say(" says that ").
+		return app.Say("The witness ").Value(text.Clip(r.Death.By, app.MaxWordShown)).Say(" says that ").
 			Sentence(howItEnded(r.Death, at)).Say(", but the holder called alive since: one of the two is wrong. " +
 			"The lock does not count as abandoned.")
 	case r.Death != nil && !r.ProvenDead():
-		return phrase.Say("A witness says that ").Sentence(howItEnded(r.Death, at)).
+		return app.Say("A witness says that ").Sentence(howItEnded(r.Death, at)).
 			Say(". The work outlives its process, so that proves nothing.")
 	case r.Suspicion != nil && r.Suspicion.Cause == metadata.CauseCommandLives:
-		return phrase.Say("A witness says that ").Sentence(howItEnded(r.Suspicion, at)).
-			Say(", and its command has not: ").Value(text.Clip(r.Suspicion.Reason, site.MaxLineShown)).
+		return app.Say("A witness says that ").Sentence(howItEnded(r.Suspicion, at)).
+			Say(", and its command has not: ").Value(text.Clip(r.Suspicion.Reason, app.MaxLineShown)).
 			Say(". The lock stays until that has ended, too.")
 	case r.Suspicion != nil:
-		said := phrase.Say("Suspected, not proven: ").Sentence(howItEnded(r.Suspicion, at))
+		said := app.Say("Suspected, not proven: ").Sentence(howItEnded(r.Suspicion, at))
 		if how := r.Suspicion.Reason; how != "" {
-			said = said.Say(" (").Value(text.Clip(how, site.MaxLineShown)).Say(")")
+			said = said.Say(" (").Value(text.Clip(how, app.MaxLineShown)).Say(")")
 		}
 		return said.Say(". Nothing is unlocked because of that.")
 	}

@@ -3,8 +3,7 @@ package pages
 import (
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -15,9 +14,9 @@ import (
 type freePage struct {
 	lockFrame
 	Look     locks.DisplayState // a class of the header: unclaimed, unknown or free
-	Sentence phrase.Sentence    // who holds it: nobody; and who waits
-	Last     phrase.Sentence    // the hold before
-	Known    phrase.Sentence    // how far back the dashboard knows
+	Sentence app.Sentence       // who holds it: nobody; and who waits
+	Last     app.Sentence       // the hold before
+	Known    app.Sentence       // how far back the dashboard knows
 	Asked    bool               // for a hold that is over, of which nothing is known
 	Waiters  []WaiterView
 	Unread   string
@@ -28,7 +27,7 @@ type freePage struct {
 const stateUnknown locks.DisplayState = "unknown"
 
 // free answers with the page of a lock that nobody holds.
-func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
+func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	v := freePage{lockFrame: p.lockFrame(r, lock), Look: metadata.StateFree, Asked: lock.AskedHold != "",
 		Unread: lock.Unread}
 	at := lock.Viewpoint(r.Viewpoint())
@@ -38,79 +37,79 @@ func (p *Pages) free(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Follows = true
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && len(v.Waiters) == 0 {
-		return site.Answer{}, site.BadQuery("No lock can have this name: " + problem.Error())
+		return app.Answer{}, app.BadQuery("No lock can have this name: " + problem.Error())
 	}
 	v.Query = lock.Name // to search for
 	if lock.Unread != "" {
-		v.Sentence = phrase.Say("This lock was not held when etcd was last read, and etcd cannot be read now: ").
+		v.Sentence = app.Say("This lock was not held when etcd was last read, and etcd cannot be read now: ").
 			Value(lock.Unread).Say(".")
 	} else if said := p.VerdictOf(r, lock); said.Class == verdict.Unclaimed && len(v.Delays) == 0 {
 		v.Look = metadata.StateUnclaimed
-		v.Icon = site.Icon{Look: locks.Alerting}
+		v.Icon = app.Icon{Look: locks.Alerting}
 		v.Sentence = said.Lead
 	} else {
 		v.Sentence = freeSentence(len(v.Waiters), len(v.Delays) > 0, at)
 	}
 	if v.Last = lastHold(v.Life.last(), at); v.Last == nil {
-		v.Last = phrase.Say("This dashboard knows of no earlier hold.")
+		v.Last = app.Say("This dashboard knows of no earlier hold.")
 	}
 	v.Known = knownSince(v.Life.Since)
-	v.Commands = []Command{{"history", p.site.Mutexctl("history", lock.Name)},
-		{"the queue", p.site.Mutexctl("show", lock.Name)}}
-	return p.site.Render("free", v)
+	v.Commands = []Command{{"history", p.app.Mutexctl("history", lock.Name)},
+		{"the queue", p.app.Mutexctl("show", lock.Name)}}
+	return p.app.Render("free", v)
 }
 
 // freeSentence says that nobody holds a lock, and who waits.
-func freeSentence(waiting int, delayed bool, at phrase.Viewpoint) phrase.Sentence {
-	s := phrase.Sentence{}
+func freeSentence(waiting int, delayed bool, at app.Viewpoint) app.Sentence {
+	s := app.Sentence{}
 	if at.Stale {
-		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
+		s = s.Say("As of " + app.TimeOfDay(at.AsOf) + " UTC: ")
 	}
 	switch {
 	case waiting == 0:
 		return s.Say("Nobody holds this lock or waits for it.")
 	case delayed:
-		return s.Say("Nobody holds this lock. " + phrase.Plural(waiting, "waiter is", "waiters are") +
+		return s.Say("Nobody holds this lock. " + app.Plural(waiting, "waiter is", "waiters are") +
 			" in line until the lock delay is over.")
 	}
-	return s.Say("Nobody holds this lock now. " + phrase.Plural(waiting, "waiter is", "waiters are") +
+	return s.Say("Nobody holds this lock now. " + app.Plural(waiting, "waiter is", "waiters are") +
 		" in line; the first is about to take it.")
 }
 
 // lastHold says who held the lock last and how that ended; nil if that is not known.
-func lastHold(e *metadata.Ending, at phrase.Viewpoint) phrase.Sentence {
+func lastHold(e *metadata.Ending, at app.Viewpoint) app.Sentence {
 	if e == nil {
 		return nil
 	}
-	s := phrase.Say("Last held by ").Sentence(process(e.Owner, e.Hostname, e.PID))
+	s := app.Say("Last held by ").Sentence(process(e.Owner, e.Hostname, e.PID))
 	if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
 		s = s.Say(" for " + text.Duration(e.EndedAt.Sub(e.LockedAt.Time)))
 	}
 	how, _ := metadata.EndingWordsFor(e.Cause)
-	s = s.Say(", " + text.Visible(text.Clip(how.Verb, site.MaxWordShown)))
+	s = s.Say(", " + text.Visible(text.Clip(how.Verb, app.MaxWordShown)))
 	if e.By != "" {
-		s = s.Say(" by ").Value(text.Clip(e.By, site.MaxLineShown))
+		s = s.Say(" by ").Value(text.Clip(e.By, app.MaxLineShown))
 	}
 	s = s.Say(" ").Time(at.Since(e.EndedAt.Time))
 	if e.Reason != "" {
-		s = s.Say(": " + text.Visible(text.Clip(e.Reason, site.MaxLineShown)))
+		s = s.Say(": " + text.Visible(text.Clip(e.Reason, app.MaxLineShown)))
 	}
 	return s.Say(".")
 }
 
 // knownSince says how far back the dashboard knows of holds.
-func knownSince(since *phrase.Moment) phrase.Sentence {
+func knownSince(since *app.Moment) app.Sentence {
 	const kept = "etcd keeps auto-unlocks and force unlocks for days; "
 	if since == nil {
-		return phrase.Say(kept + "releases are known only to a dashboard that saw them.")
+		return app.Say(kept + "releases are known only to a dashboard that saw them.")
 	}
-	return phrase.Say(kept + "this dashboard has seen releases only since " + phrase.UTC(since.At) + " (").
+	return app.Say(kept + "this dashboard has seen releases only since " + app.UTC(since.At) + " (").
 		Time(since).Say(").")
 }
 
 type endedView struct {
 	Word  string
-	When  *phrase.Moment
+	When  *app.Moment
 	By    string
 	Why   string
 	Owner string
@@ -118,7 +117,7 @@ type endedView struct {
 	Held  string
 }
 
-func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
+func (p *Pages) endedPage(r *app.Request, lock *app.Lock) lockPage {
 	e := lock.Ending
 	v := lockPage{lockFrame: p.lockFrame(r, lock), Look: "released", Purpose: e.Purpose, Free: lock.Row == nil}
 	v.Ended = &endedView{Word: locks.EndedWord(e.Cause), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Reason,
@@ -127,11 +126,11 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 		v.Ended.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
 	if lock.Row != nil {
-		v.Current = p.site.URLs.Lock(lock.Name, lock.Row.UUID)
-		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), p.site.Unlockers())
+		v.Current = p.app.URLs.Lock(lock.Name, lock.Row.UUID)
+		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), p.app.Unlockers())
 	}
 	v.Done = doneTo(e, v.Viewpoint.Now)
-	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}}, holderFacts(&e.Identity)...)
+	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", app.Known(e.Token)}}, holderFacts(&e.Identity)...)
 	v.Facts = known(append(v.Facts, fact{"last progress", e.Progress}))
 	for _, t := range []struct {
 		label string

@@ -4,8 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -16,22 +15,22 @@ import (
 )
 
 // WaitingSentence says how many wait, and for how long.
-func WaitingSentence(q locks.Queue, at phrase.Viewpoint) phrase.Sentence {
+func WaitingSentence(q locks.Queue, at app.Viewpoint) app.Sentence {
 	longest := at.Lasting(q.Longest)
 	switch {
 	case q.Waiters == 0:
-		return phrase.Say("No waiters.")
+		return app.Say("No waiters.")
 	case longest == nil:
-		return phrase.Sentence{}.Value(phrase.Plural(q.Waiters, "waiter", "waiters")).Say(".")
+		return app.Sentence{}.Value(app.Plural(q.Waiters, "waiter", "waiters")).Say(".")
 	}
 	if q.Waiters == 1 {
-		return phrase.Sentence{}.Value("1 waiter").Say(", for ").Time(longest).Say(".")
+		return app.Sentence{}.Value("1 waiter").Say(", for ").Time(longest).Say(".")
 	}
-	return phrase.Sentence{}.Value(text.Thousands(q.Waiters) + " waiting").Say(", longest ").Time(longest).Say(".")
+	return app.Sentence{}.Value(text.Thousands(q.Waiters) + " waiting").Say(", longest ").Time(longest).Say(".")
 }
 
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
-func (p *Pages) Diagnose(r *site.Request, lock *site.Lock, past []metadata.Ending) diagnosis.Diagnosis {
+func (p *Pages) Diagnose(r *app.Request, lock *app.Lock, past []metadata.Ending) diagnosis.Diagnosis {
 	row := lock.Row
 	f := diagnosis.Facts{Record: row.Record, Judged: row.Verdict(), Now: lock.Viewpoint(r.Viewpoint()).AsOf,
 		Every: diagnosis.Every(row.Record)}
@@ -47,18 +46,18 @@ func (p *Pages) Diagnose(r *site.Request, lock *site.Lock, past []metadata.Endin
 }
 
 // diagnosed is a diagnosis as a page says it; nil where nothing is known, or where the page says it at greater length.
-func (p *Pages) diagnosed(d diagnosis.Diagnosis, at phrase.Viewpoint) phrase.Sentence {
+func (p *Pages) diagnosed(d diagnosis.Diagnosis, at app.Viewpoint) app.Sentence {
 	if d.Word == diagnosis.Unknown || d.Word == diagnosis.Dead {
 		return nil
 	}
-	return phrase.Sentence{}.Value(d.Label).Say(": ").Sentence(p.sentenceAt(d.Why, at)).Say(".")
+	return app.Sentence{}.Value(d.Label).Say(": ").Sentence(p.sentenceAt(d.Why, at)).Say(".")
 }
 
 // copyView is a button that copies a text. Its name for ears begins with its text and says what is copied.
 type copyView struct{ Text, Name, Copied string }
 
 // fillCopies adds what can be copied from the head of the page.
-func (p *Pages) fillCopies(v *lockPage, r *site.Request, row *locks.Row) {
+func (p *Pages) fillCopies(v *lockPage, r *app.Request, row *locks.Row) {
 	for _, c := range Whereabouts(row) {
 		if word := "copy " + commandWord(c.Line); !strings.Contains(c.Line, " get ") {
 			v.Copies = append(v.Copies, copyView{word, word + ": " + c.Line, c.Line})
@@ -79,12 +78,12 @@ func commandWord(line string) string {
 }
 
 // incident is what somebody pastes into the channel of an incident: plain text, as of now.
-func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
+func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 	lines := []string{v.Verdict.String()}
 	if environment := v.Environment; environment != "" {
 		lines[0] = "[" + environment + "] " + lines[0]
 	}
-	for _, said := range []phrase.Sentence{v.Sentence, v.Diagnosis, v.Ack.Looked} {
+	for _, said := range []app.Sentence{v.Sentence, v.Diagnosis, v.Ack.Looked} {
 		if said != nil {
 			lines = append(lines, said.String())
 		}
@@ -113,15 +112,15 @@ func (p *Pages) incident(v *lockPage, r *site.Request, row *locks.Row) string {
 		}
 		lines = append(lines, "Waiting: "+strings.Join(who, ", "))
 	}
-	lines = append(lines, "Time: "+phrase.UTC(v.Viewpoint.AsOf))
-	if url := p.site.URLs.Lock(row.Name, row.UUID); url != "" {
+	lines = append(lines, "Time: "+app.UTC(v.Viewpoint.AsOf))
+	if url := p.app.URLs.Lock(row.Name, row.UUID); url != "" {
 		lines = append(lines, r.Caller.Origin+url)
 	}
 	return strings.Join(lines, "\n")
 }
 
 // HolderSentence says who holds the lock and what happens next, which the unlockers decide.
-func HolderSentence(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlocker) phrase.Sentence {
+func HolderSentence(r *locks.Row, at app.Viewpoint, unlockers []protocol.Unlocker) app.Sentence {
 	s := sayHolder(r, at)
 	unlock := at.Next(r.Verdict().AutoUnlockAt)
 	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()
@@ -129,7 +128,7 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlo
 	comes := "alert and auto-unlock "
 	if never != nil {
 		comes = "alert "
-		never = phrase.Say(" ").Sentence(never)
+		never = app.Say(" ").Sentence(never)
 	}
 	switch {
 	case unlock == nil:
@@ -154,10 +153,10 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, unlockers []protocol.Unlo
 }
 
 // sayHolder says who holds the lock, and for how long.
-func sayHolder(r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
-	var s phrase.Sentence
+func sayHolder(r *locks.Row, at app.Viewpoint) app.Sentence {
+	var s app.Sentence
 	if at.Stale {
-		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
+		s = s.Say("As of " + app.TimeOfDay(at.AsOf) + " UTC: ")
 	}
 	if r.Token == 0 {
 		s = s.Say("Not held, but keys of its record were left")
@@ -177,7 +176,7 @@ func sayHolder(r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
 }
 
 // sayAlert adds when people are alerted, or since when they are.
-func sayAlert(s phrase.Sentence, r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
+func sayAlert(s app.Sentence, r *locks.Row, at app.Viewpoint) app.Sentence {
 	switch alert := r.Verdict().AlertAt; {
 	case r.Verdict().State == staleness.Alerting:
 		return s.Say(" Alerting for ").Time(at.Lasting(alert)).Say(".")
@@ -199,14 +198,14 @@ func withoutDeadline(r *locks.Row, unlockers []protocol.Unlocker) string {
 	case r.AlertAt.IsZero() && r.Verdict().AlertAt.IsZero():
 		s.WriteString("It alerts only as a malformed record. ")
 	case r.AlertAt.IsZero():
-		s.WriteString("The default policy alerts at " + phrase.UTC(r.Verdict().AlertAt) + ". ")
+		s.WriteString("The default policy alerts at " + app.UTC(r.Verdict().AlertAt) + ". ")
 	}
 	switch {
 	case r.AutoUnlockAt.IsZero() && r.Verdict().AutoUnlockAt.IsZero():
 		s.WriteString("It is never removed automatically, because its deadline cannot be read: an operator must " +
 			"unlock it.")
 	case r.AutoUnlockAt.IsZero():
-		s.WriteString("The default policy removes it at " + phrase.UTC(r.Verdict().AutoUnlockAt) + ".")
+		s.WriteString("The default policy removes it at " + app.UTC(r.Verdict().AutoUnlockAt) + ".")
 	default:
 		s.WriteString("It is removed at its deadline, like any other lock.")
 	}

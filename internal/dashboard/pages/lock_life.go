@@ -5,9 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/history"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -21,15 +20,15 @@ type life struct {
 	More   bool   // there are more in the history
 	Unread string // why etcd could not be read
 	URL    string // the history of the lock
-	Since  *phrase.Moment
+	Since  *app.Moment
 	past   []metadata.Ending // the holds that are over, newest first
 }
 
 type event struct {
 	Class string // held, ended, waits, done, alert or gap
-	When  *phrase.Moment
+	When  *app.Moment
 	Badge string // how a hold ended
-	Said  phrase.Sentence
+	Said  app.Sentence
 	URL   string   // the page of the hold
 	Notes []string // more about it, visible text
 	at    time.Time
@@ -42,9 +41,9 @@ const (
 )
 
 // lifeOf is the life of the lock that was found.
-func (p *Pages) lifeOf(r *site.Request, lock *site.Lock) life {
+func (p *Pages) lifeOf(r *app.Request, lock *app.Lock) life {
 	at := lock.Viewpoint(r.Viewpoint())
-	l := life{URL: p.site.URLs.To("history", "q", locks.Exactly("name", lock.Name))}
+	l := life{URL: p.app.URLs.To("history", "q", locks.Exactly("name", lock.Name))}
 	l.addPast(p, r, lock.Name, at)
 	holders := lock.Shares
 	if lock.Row != nil {
@@ -54,11 +53,11 @@ func (p *Pages) lifeOf(r *site.Request, lock *site.Lock) life {
 		l.addHold(p, row, row.Name != lock.Name, at)
 	}
 	l.addWaiters(lock.InLine, at)
-	gaps, _ := p.site.History.Watched(r.Now, r.Fresh)
+	gaps, _ := p.app.History.Watched(r.Now, r.Fresh)
 	l.addGaps(gaps)
-	reach := p.site.History.Reach(r.Now)
+	reach := p.app.History.Reach(r.Now)
 	l.Since = at.Since(reach)
-	l.add(at, "gap", reach, phrase.Say("This dashboard started watching; earlier releases are not known"))
+	l.add(at, "gap", reach, app.Say("This dashboard started watching; earlier releases are not known"))
 	slices.SortStableFunc(l.Events, func(a, b event) int { return b.at.Compare(a.at) })
 	return l
 }
@@ -71,7 +70,7 @@ func (l *life) last() *metadata.Ending {
 	return &l.past[0]
 }
 
-func (l *life) add(at phrase.Viewpoint, class string, when time.Time, what phrase.Sentence, notes ...string) *event {
+func (l *life) add(at app.Viewpoint, class string, when time.Time, what app.Sentence, notes ...string) *event {
 	if when.IsZero() {
 		return &event{}
 	}
@@ -81,12 +80,12 @@ func (l *life) add(at phrase.Viewpoint, class string, when time.Time, what phras
 }
 
 // process names who did something: "billing on billing-7f9c:17".
-func process(owner, host string, pid int64) phrase.Sentence {
-	s := phrase.Sentence{}
+func process(owner, host string, pid int64) app.Sentence {
+	s := app.Sentence{}
 	if owner != "" || host == "" {
-		s = s.Value(cmp.Or(text.Clip(owner, site.MaxWordShown), "somebody"))
+		s = s.Value(cmp.Or(text.Clip(owner, app.MaxWordShown), "somebody"))
 	}
-	if host = site.HostPID(host, pid); host != "" {
+	if host = app.HostPID(host, pid); host != "" {
 		if len(s) > 0 {
 			s = s.Say(" on ")
 		}
@@ -96,46 +95,46 @@ func process(owner, host string, pid int64) phrase.Sentence {
 }
 
 // addHold adds what is known of a hold that lasts.
-func (l *life) addHold(p *Pages, r *locks.Row, named bool, at phrase.Viewpoint) {
+func (l *life) addHold(p *Pages, r *locks.Row, named bool, at app.Viewpoint) {
 	if r.Token == 0 {
 		return
 	}
 	took := process(r.Owner, r.Hostname, r.PID).Say(" took it")
 	if named {
-		took = took.Say(" as ").Value(text.Clip(r.Name, site.MaxNameShown))
+		took = took.Say(" as ").Value(text.Clip(r.Name, app.MaxNameShown))
 	}
-	l.add(at, "held", r.LockedAt, took, text.Visible(text.Clip(r.Purpose, site.MaxLineShown))).URL =
-		p.site.URLs.Lock(r.Name, r.UUID)
+	l.add(at, "held", r.LockedAt, took, text.Visible(text.Clip(r.Purpose, app.MaxLineShown))).URL =
+		p.app.URLs.Lock(r.Name, r.UUID)
 	if r.Alive != nil {
 		progress := ""
 		if r.Alive.Progress != "" {
-			progress = "progress: " + text.Visible(text.Clip(r.Alive.Progress, site.MaxLineShown))
+			progress = "progress: " + text.Visible(text.Clip(r.Alive.Progress, app.MaxLineShown))
 		}
-		l.add(at, "held", r.Alive.At, phrase.Say("The holder called alive"), progress)
+		l.add(at, "held", r.Alive.At, app.Say("The holder called alive"), progress)
 	}
 	if alert := r.Verdict().AlertAt; !alert.After(at.AsOf) {
-		l.add(at, "alert", alert, phrase.Say("Alert: its holder expected to be done by then"))
+		l.add(at, "alert", alert, app.Say("Alert: its holder expected to be done by then"))
 	}
 	if r.FinishRequest != nil {
-		l.add(at, "done", r.FinishRequest.At.Time, phrase.Say("The holder was asked to finish"),
+		l.add(at, "done", r.FinishRequest.At.Time, app.Say("The holder was asked to finish"),
 			protocol.DescribeFinishRequest(r.Record, at.Now))
 	}
 	if r.MoreTime != nil {
-		l.add(at, "done", r.MoreTime.At.Time, phrase.Say("The holder was given more time"),
+		l.add(at, "done", r.MoreTime.At.Time, app.Say("The holder was given more time"),
 			protocol.DescribeMoreTime(r.Record.MoreTime, at.Now))
 	}
 	if a := r.ValidAcknowledgement(at.Now); a != nil {
-		l.add(at, "done", a.At.Time, phrase.Say("An operator acknowledged it"),
+		l.add(at, "done", a.At.Time, app.Say("An operator acknowledged it"),
 			protocol.DescribeAcknowledgement(r.Record, at.Now))
 	}
 	if r.ProvenDead() {
 		what, how := protocol.WhatEnded(r.Death)
-		l.add(at, "alert", protocol.EndedAt(r.Death), phrase.Say("The holder ended: "+what+" "+how))
+		l.add(at, "alert", protocol.EndedAt(r.Death), app.Say("The holder ended: "+what+" "+how))
 	}
 }
 
 // addWaiters adds the waits that last, the first in line first.
-func (l *life) addWaiters(queue []metadata.Waiter, at phrase.Viewpoint) {
+func (l *life) addWaiters(queue []metadata.Waiter, at app.Viewpoint) {
 	for i, w := range queue {
 		if i == maxLifeWaiters {
 			return
@@ -149,9 +148,9 @@ func (l *life) addWaiters(queue []metadata.Waiter, at phrase.Viewpoint) {
 }
 
 // addPast adds the holds that are over.
-func (l *life) addPast(p *Pages, r *site.Request, name string, at phrase.Viewpoint) {
-	all, err := p.site.History.Endings(r.Context(), r.Now, name)
-	l.Unread = p.site.Unread(err)
+func (l *life) addPast(p *Pages, r *app.Request, name string, at app.Viewpoint) {
+	all, err := p.app.History.Endings(r.Context(), r.Now, name)
+	l.Unread = p.app.Unread(err)
 	l.past = all
 	for i := range all {
 		e := &all[i]
@@ -161,7 +160,7 @@ func (l *life) addPast(p *Pages, r *site.Request, name string, at phrase.Viewpoi
 	}
 }
 
-func (l *life) addEnding(p *Pages, e *metadata.Ending, named bool, at phrase.Viewpoint) {
+func (l *life) addEnding(p *Pages, e *metadata.Ending, named bool, at app.Viewpoint) {
 	v := p.pastView(e, at)
 	said := process(e.Owner, e.Hostname, e.PID)
 	if named {
@@ -188,10 +187,10 @@ func (l *life) addEnding(p *Pages, e *metadata.Ending, named bool, at phrase.Vie
 }
 
 // addGaps adds the times in which nothing was seen.
-func (l *life) addGaps(gaps []history.Gap) {
+func (l *life) addGaps(gaps []etcdread.Gap) {
 	for _, g := range gaps {
-		said := "Not watching from " + phrase.UTC(g.From) + " to " + phrase.TimeOfDay(g.To) +
+		said := "Not watching from " + app.UTC(g.From) + " to " + app.TimeOfDay(g.To) +
 			": a hold that began and ended in this time is missing"
-		l.Events = append(l.Events, event{Class: "gap", at: g.From, Said: phrase.Say(said)})
+		l.Events = append(l.Events, event{Class: "gap", at: g.From, Said: app.Say(said)})
 	}
 }

@@ -3,7 +3,7 @@ package pages
 import (
 	"slices"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
 )
 
@@ -25,15 +25,15 @@ type sharedPage struct {
 // maxSharers is how many holders of one lock a page shows, the most urgent first.
 const maxSharers = 100
 
-func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
+func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	u := locks.UseOf(lock.Shares)
 	v := sharedPage{lockFrame: p.lockFrame(r, lock), Look: u.Display, Use: u.Describe(), Other: u.OtherLimit,
 		Asked: lock.AskedHold != ""}
 	v.Follows = true
 	v.Verdict = p.VerdictOf(r, lock)
-	v.Past = p.site.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
+	v.Past = p.app.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
 	if v.Icon.Look != "stale" {
-		v.Icon = site.Icon{Look: u.Display}
+		v.Icon = app.Icon{Look: u.Display}
 	}
 	l := ListRequest{Query: locks.ParseQuery(""), Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
 		full: true}
@@ -47,7 +47,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name, v.Verdict.Class)
 	v.Life.URL = v.Past
-	return p.site.Render("shared", v)
+	return p.app.Render("shared", v)
 }
 
 // WholeLock is the lock of which a hold is a part.
@@ -57,12 +57,12 @@ type WholeLock struct {
 }
 
 // WholeOf is nil for a hold that shares nothing.
-func WholeOf(r *site.Request, row *locks.Row) *WholeLock {
+func WholeOf(r *app.Request, row *locks.Row) *WholeLock {
 	lock := row.Share().LockName
 	if lock == "" {
 		return nil
 	}
-	w := &WholeLock{Name: lock, URL: r.Site.URLs.Lock(lock, "")}
+	w := &WholeLock{Name: lock, URL: r.App.URLs.Lock(lock, "")}
 	if holders := r.Snapshot().Shares(lock); len(holders) > 0 {
 		w.Use = locks.UseOf(holders).Describe()
 	}

@@ -6,30 +6,30 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 )
 
 // Pages are the pages of the dashboard.
 type Pages struct {
-	site   *site.Site
-	traces *backtraces.Store
+	app    *app.App
+	traces *etcdread.Backtraces
 }
 
-// New returns the pages of a site.
-func New(s *site.Site, t *backtraces.Store) *Pages { return &Pages{s, t} }
+// New returns the pages.
+func New(s *app.App, t *etcdread.Backtraces) *Pages { return &Pages{s, t} }
 
 // ServeHelp explains the pages.
-func (p *Pages) ServeHelp(r *site.Request) (site.Answer, error) {
-	v := p.site.Page(r, "help")
+func (p *Pages) ServeHelp(r *app.Request) (app.Answer, error) {
+	v := p.app.Page(r, "help")
 	v.Here = "help"
-	return p.site.Render("help", v)
+	return p.app.Render("help", v)
 }
 
 // icon is the icon of the tab: that of the verdict, and how many locks are in the same class.
-func (v Verdict) icon() site.Icon {
+func (v Verdict) icon() app.Icon {
 	n := 1
 	for _, m := range v.Verdict.More {
 		if m.Same {
@@ -42,19 +42,19 @@ func (v Verdict) icon() site.Icon {
 	}
 	switch v.Class {
 	case verdict.Stale:
-		return site.Icon{Look: "stale", Text: "?"}
+		return app.Icon{Look: "stale", Text: "?"}
 	case verdict.Unlockers, verdict.Deadlock, verdict.Unclaimed:
-		return site.Icon{Look: locks.Alerting}
+		return app.Icon{Look: locks.Alerting}
 	case verdict.Overdue:
-		return site.Icon{Look: locks.Expired, Text: number}
+		return app.Icon{Look: locks.Expired, Text: number}
 	case verdict.Dead:
-		return site.Icon{Look: locks.Abandoned, Text: number}
+		return app.Icon{Look: locks.Abandoned, Text: number}
 	case verdict.Silent, verdict.Late:
-		return site.Icon{Look: locks.Alerting, Text: number}
+		return app.Icon{Look: locks.Alerting, Text: number}
 	case verdict.Malformed:
-		return site.Icon{Look: locks.Malformed, Text: number}
+		return app.Icon{Look: locks.Malformed, Text: number}
 	}
-	return site.Icon{Look: locks.Held}
+	return app.Icon{Look: locks.Held}
 }
 
 // Icon is the icon beside the verdict.
@@ -94,15 +94,15 @@ func iconShape(look string) (svg string, ok bool) {
 }
 
 // ServeIcon answers with the icon of a tab.
-func (p *Pages) ServeIcon(r *site.Request) (site.Answer, error) {
+func (p *Pages) ServeIcon(r *app.Request) (app.Answer, error) {
 	shape, ok := iconShape(r.URL.Query().Get("look"))
 	n := r.URL.Query().Get("n")
 	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {
-		return site.Answer{}, site.ErrNotFound
+		return app.Answer{}, app.ErrNotFound
 	}
 	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" ` +
 		`font-family="system-ui,sans-serif" font-size="19" ` +
 		`font-weight="700" text-anchor="middle">` + strings.Replace(shape, "#<", n+"<", 1) + `</svg>`
-	return site.Answer{Type: "image/svg+xml", Body: []byte(svg),
+	return app.Answer{Type: "image/svg+xml", Body: []byte(svg),
 		Header: map[string]string{"Cache-Control": "public, max-age=86400"}}, nil
 }

@@ -10,10 +10,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
-	"github.com/clustermutex/unlocker/internal/dashboard/lanes"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -73,8 +71,8 @@ type ownerKey struct{ Class, Name string }
 // drawing is what lanes are drawn with.
 type drawing struct {
 	p       *Pages
-	span    lanes.Span
-	at      phrase.Viewpoint
+	span    timeline.Span
+	at      app.Viewpoint
 	colours map[string]int
 	byLock  bool // a lane is a lock
 }
@@ -97,11 +95,11 @@ const (
 	colours = 8
 )
 
-func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
+func (d *drawing) draw(all []timeline.Interval, plan timeline.Options) *picture {
 	plan.Span = d.span
 	plan.Bars = maxBars
 	plan.AsOf = d.at.AsOf
-	laid := lanes.Lay(all, plan)
+	laid := timeline.NewChart(all, plan)
 	v := &picture{More: laid.More, Ticks: ticks(d.span), Now: "now " + d.span.To.UTC().Format("15:04")}
 	d.choose(laid.Lanes, v)
 	for n := range laid.Lanes {
@@ -119,7 +117,7 @@ func (d *drawing) draw(all []intervals.Interval, plan lanes.Plan) *picture {
 
 // choose gives each owner in the picture a colour: by its name, so that it seldom changes, and another one than the
 // others have, while there are any.
-func (d *drawing) choose(all []lanes.Lane, v *picture) {
+func (d *drawing) choose(all []timeline.Lane, v *picture) {
 	d.colours = map[string]int{}
 	var owners []string
 	for n := range all {
@@ -151,19 +149,19 @@ const maxKeys = 12
 func (d *drawing) class(owner string) string { return "o" + strconv.Itoa(d.colours[owner]) }
 
 // lane draws a lane: what has no line on top, below it the lines of waits, below them the bars of holds.
-func (d *drawing) lane(l *lanes.Lane) laneView {
+func (d *drawing) lane(l *timeline.Lane) laneView {
 	first := l.All[0]
 	v := laneView{Note: d.note(l)}
 	if d.byLock {
-		v.Name = text.Clip(l.Name, site.MaxNameShown)
-		v.URL = d.p.site.URLs.Lock(l.Name, "")
+		v.Name = text.Clip(l.Name, app.MaxNameShown)
+		v.URL = d.p.app.URLs.Lock(l.Name, "")
 	} else {
 		v.Name = who(first)
 	}
 	y := 2
-	if len(l.Beyond) > 0 {
-		for n := range l.Beyond {
-			b := &l.Beyond[n]
+	if len(l.Overflow) > 0 {
+		for n := range l.Overflow {
+			b := &l.Overflow[n]
 			v.Beyond = append(v.Beyond, beyondView{percentage(min(b.X, 94)), "+" + strconv.Itoa(b.N),
 				text.Thousands(b.N) + " more at a time, " + d.during(b.From, b.To), y + crowdLine - 3})
 		}
@@ -193,7 +191,7 @@ func (d *drawing) lane(l *lanes.Lane) laneView {
 }
 
 // note sums a lane up: how much time was lost at a lock, or what a process does now.
-func (d *drawing) note(l *lanes.Lane) string {
+func (d *drawing) note(l *timeline.Lane) string {
 	switch {
 	case l.Lost >= time.Second && d.byLock:
 		return text.Duration(l.Lost) + " lost"
@@ -208,8 +206,8 @@ func (d *drawing) note(l *lanes.Lane) string {
 }
 
 // bar draws a hold, a wait, or several that are too short to be told apart.
-func (d *drawing) bar(b *lanes.Bar, y, height int) barView {
-	v := barView{stretchView: at(lanes.Stretch{X: b.X, Width: max(b.Width, lanes.Narrow)}), Y: y, Height: height,
+func (d *drawing) bar(b *timeline.Bar, y, height int) barView {
+	v := barView{stretchView: at(timeline.PercentRange{X: b.X, Width: max(b.Width, timeline.Narrow)}), Y: y, Height: height,
 		Class: d.class(b.Owner), Title: d.title(b)}
 	if b.Mixed {
 		v.Class = "mixed"
@@ -217,12 +215,12 @@ func (d *drawing) bar(b *lanes.Bar, y, height int) barView {
 	if b.Wait {
 		return v
 	}
-	v.URL = d.p.site.URLs.Lock(b.Name, b.HistoryID())
+	v.URL = d.p.app.URLs.Lock(b.Name, b.HistoryID())
 	if b.Late.Width > 0 {
-		v.Late = at(lanes.Stretch{X: b.Late.X, Width: max(b.Late.Width, lanes.Narrow)})
+		v.Late = at(timeline.PercentRange{X: b.Late.X, Width: max(b.Late.Width, timeline.Narrow)})
 	}
 	if b.Ended != "" {
-		v.Mark = site.EndedIcon(locks.EndedWord(b.Ended))
+		v.Mark = app.EndedIcon(locks.EndedWord(b.Ended))
 		v.End = percentage(b.X + b.Width)
 		v.MarkY = y + height/2
 	}
@@ -238,14 +236,16 @@ func (d *drawing) bar(b *lanes.Bar, y, height int) barView {
 }
 
 // at is a stretch as the drawing wants it.
-func at(s lanes.Stretch) stretchView { return stretchView{percentage(s.X), percentage(s.Width)} }
+func at(s timeline.PercentRange) stretchView {
+	return stretchView{percentage(s.X), percentage(s.Width)}
+}
 
 func percentage(f float64) string {
 	return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64) + "%"
 }
 
 // ticks are the times that the axis names.
-func ticks(s lanes.Span) (marks []tickView) {
+func ticks(s timeline.Span) (marks []tickView) {
 	whole := s.To.Sub(s.From)
 	step := 5 * time.Minute
 	for _, longer := range []time.Duration{10 * time.Minute, time.Hour, 4 * time.Hour} {

@@ -4,10 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
-	"github.com/clustermutex/unlocker/internal/dashboard/lanes"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -26,7 +24,7 @@ type wordsView struct {
 const maxTable = 100
 
 // title is a bar in words.
-func (d *drawing) title(b *lanes.Bar) string {
+func (d *drawing) title(b *timeline.Bar) string {
 	if b.N > 1 {
 		what := " holds "
 		if b.Wait {
@@ -43,12 +41,12 @@ func (d *drawing) title(b *lanes.Bar) string {
 }
 
 // who is who held or waited.
-func who(i *intervals.Interval) string {
+func who(i *timeline.Interval) string {
 	return process(i.Owner, i.Host, i.PID).String()
 }
 
 // did is what became of a hold or a wait: "held it for 3m, from 12:00:03 to 12:03:04 UTC, and was late".
-func (d *drawing) did(i *intervals.Interval) string {
+func (d *drawing) did(i *timeline.Interval) string {
 	lasts := i.End.IsZero()
 	var said string
 	switch {
@@ -81,11 +79,11 @@ func (d *drawing) did(i *intervals.Interval) string {
 }
 
 // what is the share that a hold has; the lock itself has its name beside it.
-func what(i *intervals.Interval) string {
+func what(i *timeline.Interval) string {
 	if i.Name == i.Lock {
 		return "it"
 	}
-	return text.Visible(text.Clip(i.Name, site.MaxNameShown))
+	return text.Visible(text.Clip(i.Name, app.MaxNameShown))
 }
 
 func (d *drawing) during(from, to time.Time) string {
@@ -97,14 +95,14 @@ func (d *drawing) clock(t time.Time) string {
 	if t.UTC().YearDay() != d.span.To.UTC().YearDay() {
 		return t.UTC().Format(time.DateTime)
 	}
-	return phrase.TimeOfDay(t)
+	return app.TimeOfDay(t)
 }
 
 // table is the picture in words: what lasts or ended last is first.
-func (v *picture) table(d *drawing, all []lanes.Lane) {
+func (v *picture) table(d *drawing, all []timeline.Lane) {
 	type row struct {
-		lane *lanes.Lane
-		*intervals.Interval
+		lane *timeline.Lane
+		*timeline.Interval
 	}
 	var rows []row
 	for n := range all {
@@ -121,20 +119,20 @@ func (v *picture) table(d *drawing, all []lanes.Lane) {
 	slices.SortStableFunc(rows, func(a, b row) int { return end(b).Compare(end(a)) })
 	v.Cut = max(0, len(rows)-maxTable)
 	for _, r := range rows[:len(rows)-v.Cut] {
-		view := wordsView{Lane: text.Clip(r.Lock, site.MaxNameShown), Who: who(r.Interval), From: d.clock(r.Begin),
+		view := wordsView{Lane: text.Clip(r.Lock, app.MaxNameShown), Who: who(r.Interval), From: d.clock(r.Begin),
 			What: whatBecame(r.Interval), Took: text.Duration(end(r).Sub(r.Begin))}
 		if !r.End.IsZero() {
 			view.Till = d.clock(r.End)
 		}
 		if !r.Wait {
-			view.URL = d.p.site.URLs.Lock(r.Name, r.HistoryID())
+			view.URL = d.p.app.URLs.Lock(r.Name, r.HistoryID())
 		}
 		v.Table = append(v.Table, view)
 	}
 }
 
 // whatBecame is a hold or a wait in a word.
-func whatBecame(i *intervals.Interval) string {
+func whatBecame(i *timeline.Interval) string {
 	switch {
 	case i.Wait && i.End.IsZero():
 		return "waits"

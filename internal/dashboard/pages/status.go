@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -17,25 +15,25 @@ import (
 
 // statusPage is the state of the dashboard itself, of etcd and of the unlockers.
 type statusPage struct {
-	site.Page
+	app.Page
 	Prefix    string
 	Endpoints []string // where the members are not known
-	Members   []setup.Member
+	Members   []app.Member
 	Alarm     string
-	Settings  []setup.Setting
+	Settings  []app.Setting
 	Cause     string
 	Synced    bool
-	Since     *phrase.Moment
+	Since     *app.Moment
 	Total     int
 	Unlockers []protocol.Unlocker
 	Wrong     []wrongLock // what no client leaves in etcd
 	WrongN    int
 	Foreign   []string // keys below the prefix that fit no layout
 	ForeignN  int
-	Policy    []fact          // by what the unlockers decide
-	Unknown   phrase.Sentence // why that is not known
-	Disagree  []string        // about what the unlockers disagree
-	About     []fact          // this dashboard
+	Policy    []fact       // by what the unlockers decide
+	Unknown   app.Sentence // why that is not known
+	Disagree  []string     // about what the unlockers disagree
+	About     []fact       // this dashboard
 }
 
 type wrongLock struct{ Name, URL, Why string }
@@ -44,29 +42,29 @@ type wrongLock struct{ Name, URL, Why string }
 const maxWrong = 20
 
 // ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
-func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
+func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	fresh := r.Fresh
-	v := statusPage{Page: p.site.Page(r, "status"), Prefix: p.site.Config.Layout.Prefix(),
-		Endpoints: p.site.Config.Endpoints,
+	v := statusPage{Page: p.app.Page(r, "status"), Prefix: p.app.Config.Layout.Prefix(),
+		Endpoints: p.app.Config.Endpoints,
 		Cause:     fresh.Cause, Synced: fresh.Synced}
 	v.Follows = true
 	v.Here = "status"
-	v.JSON = p.site.URLs.To("api/v1/status")
+	v.JSON = p.app.URLs.To("api/v1/status")
 	v.Since = v.Age(fresh.SyncedChangedAt)
 	if s, err := r.Loaded(); err == nil {
 		v.Total = s.All.Total
 	}
-	unlockers := p.site.Unlockers()
+	unlockers := p.app.Unlockers()
 	v.Unlockers = unlockers
-	wrong := p.site.Config.Inconsistent()
+	wrong := p.app.Config.Inconsistent()
 	v.WrongN = len(wrong)
 	for _, l := range wrong[:min(len(wrong), maxWrong)] {
-		name := text.Clip(l.Name, site.MaxNameShown)
-		v.Wrong = append(v.Wrong, wrongLock{name, p.site.URLs.Lock(l.Name, ""), l.Why})
+		name := text.Clip(l.Name, app.MaxNameShown)
+		v.Wrong = append(v.Wrong, wrongLock{name, p.app.URLs.Lock(l.Name, ""), l.Why})
 	}
-	v.Foreign, v.ForeignN = p.site.Config.View.Foreign()
-	v.Alarm = p.site.Config.Alarm()
-	if v.Members = p.site.Config.Members(); len(v.Members) > 0 {
+	v.Foreign, v.ForeignN = p.app.Config.View.Foreign()
+	v.Alarm = p.app.Config.Alarm()
+	if v.Members = p.app.Config.Members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}
 	v.About = p.about(r)
@@ -74,7 +72,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	if f := fate.Of(protocol.Presences(unlockers)); f.Known() {
 		v.Policy = policyFacts(f.Policy)
 		if globs := f.Exclusions(); len(globs) > 0 {
-			shown := text.Visible(text.Clip(strings.Join(globs, " "), site.MaxLineShown))
+			shown := text.Visible(text.Clip(strings.Join(globs, " "), app.MaxLineShown))
 			v.Policy = append(v.Policy, fact{"never removed", shown})
 		}
 	} else {
@@ -83,7 +81,7 @@ func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	for _, d := range fate.Disagreements(protocol.Presences(unlockers)) {
 		v.Disagree = append(v.Disagree, d.String())
 	}
-	return p.site.Render("status", v)
+	return p.app.Render("status", v)
 }
 
 // policyFacts is by what the unlockers decide together.
@@ -124,42 +122,42 @@ func sinceSeen(what string, after time.Duration) string {
 }
 
 // settings are the flags that the caller may see.
-func (p *Pages) settings(c access.Caller) []setup.Setting {
-	return slices.DeleteFunc(slices.Clone(p.site.Config.Settings),
-		func(s setup.Setting) bool { return !s.Public && !c.May(access.Audit) })
+func (p *Pages) settings(c access.Caller) []app.Setting {
+	return slices.DeleteFunc(slices.Clone(p.app.Config.Settings),
+		func(s app.Setting) bool { return !s.Public && !c.May(access.Audit) })
 }
 
 // about says how this dashboard is set up, as far as that explains what it can do.
-func (p *Pages) about(r *site.Request) []fact {
+func (p *Pages) about(r *app.Request) []fact {
 	force := "off"
-	if p.site.Config.On(protocol.VerbForceUnlock) {
+	if p.app.Config.On(protocol.VerbForceUnlock) {
 		force = "on, for callers with the permission unlock"
 	}
 	rights := make([]string, len(r.Caller.Rights))
 	for i, right := range r.Caller.Rights {
 		rights[i] = string(right)
 	}
-	list := []fact{{"callers' names", string(p.site.Config.Access.Source)}, {"you may", strings.Join(rights, ", ")},
+	list := []fact{{"callers' names", string(p.app.Config.Access.Source)}, {"you may", strings.Join(rights, ", ")},
 		{"force unlock", force}}
 	for _, f := range []struct {
 		label, value string
 		ok           bool
 	}{
-		{"backtraces", "hidden", p.site.Config.HideBacktraces},
-		{"address", p.site.URLs.Origin + p.site.URLs.Prefix, p.site.URLs.Origin != ""},
-		{"fastest refresh", text.Duration(p.site.Config.MinRefresh), p.site.Config.MinRefresh >= time.Second},
-		{"links", text.Thousands(len(p.site.Config.Links)) + " on the page of a lock",
-			len(p.site.Config.Links) > 0},
-		{"source links", phrase.Plural(len(p.site.Config.Sources), "prefix", "prefixes"),
-			len(p.site.Config.Sources) > 0},
+		{"backtraces", "hidden", p.app.Config.HideBacktraces},
+		{"address", p.app.URLs.Origin + p.app.URLs.Prefix, p.app.URLs.Origin != ""},
+		{"fastest refresh", text.Duration(p.app.Config.MinRefresh), p.app.Config.MinRefresh >= time.Second},
+		{"links", text.Thousands(len(p.app.Config.Links)) + " on the page of a lock",
+			len(p.app.Config.Links) > 0},
+		{"source links", app.Plural(len(p.app.Config.Sources), "prefix", "prefixes"),
+			len(p.app.Config.Sources) > 0},
 	} {
 		if f.ok {
 			list = append(list, fact{f.label, f.value})
 		}
 	}
-	gaps, since := p.site.History.Watched(r.Now, r.Fresh)
+	gaps, since := p.app.History.Watched(r.Now, r.Fresh)
 	if !since.IsZero() {
-		list = append(list, fact{"watching since", phrase.UTC(since)},
+		list = append(list, fact{"watching since", app.UTC(since)},
 			fact{"gaps since then", text.Thousands(len(gaps))})
 	}
 	return list

@@ -6,10 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
-	"github.com/clustermutex/unlocker/internal/dashboard/lanes"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -18,7 +16,7 @@ import (
 
 // timelinePage is who held and who waited in the last minutes or hours.
 type timelinePage struct {
-	site.SearchPage
+	app.SearchPage
 	Window  string
 	Picture *picture
 	Unread  string // why etcd could not be asked
@@ -33,11 +31,11 @@ type window struct {
 
 func windows() []window {
 	return []window{{"15m", "15 min", 15 * time.Minute}, {"1h", "1 h", time.Hour}, {"6h", "6 h", 6 * time.Hour},
-		{"24h", "24 h", intervals.Day}}
+		{"24h", "24 h", timeline.Day}}
 }
 
 // windowOf is the window that a request asks for; ok is false where it asks for none.
-func windowOf(r *site.Request) (w window, ok bool, err error) {
+func windowOf(r *app.Request) (w window, ok bool, err error) {
 	asked := r.URL.Query().Get("window")
 	if asked == "" {
 		return windows()[1], false, nil
@@ -47,7 +45,7 @@ func windowOf(r *site.Request) (w window, ok bool, err error) {
 			return w, true, nil
 		}
 	}
-	return window{}, false, site.BadQuery("window: wants 15m, 1h, 6h or 24h")
+	return window{}, false, app.BadQuery("window: wants 15m, 1h, 6h or 24h")
 }
 
 // How many lanes a picture of locks has, and one of processes.
@@ -57,32 +55,32 @@ const (
 )
 
 // ServeTimeline answers with the picture of all locks, or of those that a query finds.
-func (p *Pages) ServeTimeline(r *site.Request) (site.Answer, error) {
+func (p *Pages) ServeTimeline(r *app.Request) (app.Answer, error) {
 	past, err := p.Recall(r)
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
-	v := timelinePage{SearchPage: p.site.SearchPage(r, "timeline", past.Query), Window: past.window.param,
+	v := timelinePage{SearchPage: p.app.SearchPage(r, "timeline", past.Query), Window: past.window.param,
 		Unread: past.Unread}
-	v.JSON = p.site.URLs.To("api/v1/timeline", "q", past.Query.Text, "window", v.Window)
-	v.Clear = p.site.URLs.To("timeline", "window", v.Window)
+	v.JSON = p.app.URLs.To("api/v1/timeline", "q", past.Query.Text, "window", v.Window)
+	v.Clear = p.app.URLs.To("timeline", "window", v.Window)
 	d := p.drawing(r, past.window)
 	d.byLock = true
-	v.Picture = d.draw(past.All, lanes.Plan{Lanes: maxLockLanes,
-		Lane:    func(i *intervals.Interval) string { return i.Lock },
+	v.Picture = d.draw(past.All, timeline.Options{Lanes: maxLockLanes,
+		Lane:    func(i *timeline.Interval) string { return i.Lock },
 		Unknown: r.Unwatched()})
 	v.Picture.windows(past.window, func(w string) string {
-		return p.site.URLs.To("timeline", "q", past.Query.Text, "window", w)
+		return p.app.URLs.To("timeline", "q", past.Query.Text, "window", w)
 	})
 	v.Picture.JSON = v.JSON
 	v.Picture.forgot(past.Forgot)
-	return p.site.Render("timeline", v)
+	return p.app.Render("timeline", v)
 }
 
 // Past is who held and who waited within a window.
 type Past struct {
 	Query  *locks.Query
-	All    []intervals.Interval
+	All    []timeline.Interval
 	From   time.Time // the beginning of the window
 	Forgot time.Time // until when short ones may be missing; zero: none is
 	Unread string    // why etcd could not be asked
@@ -90,7 +88,7 @@ type Past struct {
 }
 
 // Recall finds what the parameters of a request ask for: window, and q for the locks that are meant.
-func (p *Pages) Recall(r *site.Request) (Past, error) {
+func (p *Pages) Recall(r *app.Request) (Past, error) {
 	if _, err := r.Loaded(); err != nil {
 		return Past{}, err
 	}
@@ -99,15 +97,15 @@ func (p *Pages) Recall(r *site.Request) (Past, error) {
 		return Past{}, err
 	}
 	past := Past{Query: locks.ParseQuery(r.URL.Query().Get("q")), From: r.Now.Add(-w.length), window: w}
-	all, forgot, unread := p.site.Everything(r, past.From)
-	past.Forgot, past.Unread = forgot, p.site.Unread(unread)
+	all, forgot, unread := p.app.Everything(r, past.From)
+	past.Forgot, past.Unread = forgot, p.app.Unread(unread)
 	past.All, err = matching(r, past.Query, all)
 	return past, err
 }
 
 // matching are the intervals of the locks that a query finds because of any hold or wait. The error says that the
 // search was stopped.
-func matching(r *site.Request, q *locks.Query, all []intervals.Interval) ([]intervals.Interval, error) {
+func matching(r *app.Request, q *locks.Query, all []timeline.Interval) ([]timeline.Interval, error) {
 	if len(q.Terms) == 0 {
 		return all, nil
 	}
@@ -127,11 +125,11 @@ func matching(r *site.Request, q *locks.Query, all []intervals.Interval) ([]inte
 			AlertAt: i.Alert, Identity: metadata.Identity{Owner: i.Owner, Hostname: i.Host, PID: i.PID}}, at)
 		found[i.Lock] = q.Matches(row, at)
 	}
-	return slices.DeleteFunc(all, func(i intervals.Interval) bool { return !found[i.Lock] }), nil
+	return slices.DeleteFunc(all, func(i timeline.Interval) bool { return !found[i.Lock] }), nil
 }
 
-func (p *Pages) drawing(r *site.Request, w window) *drawing {
-	return &drawing{p: p, span: lanes.Span{From: r.Now.Add(-w.length), To: r.Now}, at: r.Viewpoint()}
+func (p *Pages) drawing(r *app.Request, w window) *drawing {
+	return &drawing{p: p, span: timeline.Span{From: r.Now.Add(-w.length), To: r.Now}, at: r.Viewpoint()}
 }
 
 func (v *picture) windows(shown window, link func(param string) string) {
@@ -147,14 +145,14 @@ func (v *picture) windows(shown window, link func(param string) string) {
 // forgot says that short intervals may be missing.
 func (v *picture) forgot(until time.Time) {
 	if !until.IsZero() {
-		v.Notes = append(v.Notes, "Short holds and waits before "+phrase.TimeOfDay(until)+" UTC may be missing: "+
-			"only the longest "+text.Thousands(intervals.Most)+" are remembered.")
+		v.Notes = append(v.Notes, "Short holds and waits before "+app.TimeOfDay(until)+" UTC may be missing: "+
+			"only the longest "+text.Thousands(timeline.Most)+" are remembered.")
 	}
 }
 
 // pictureOf is the picture of one lock: a lane for each process that held it or waited for it. Short intervals before
 // forgot may be missing. Nil: nothing is known.
-func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, all []intervals.Interval, forgot time.Time) *picture {
+func (p *Pages) pictureOf(r *app.Request, lock *app.Lock, all []timeline.Interval, forgot time.Time) *picture {
 	if len(all) == 0 {
 		return nil
 	}
@@ -164,23 +162,23 @@ func (p *Pages) pictureOf(r *site.Request, lock *site.Lock, all []intervals.Inte
 	}
 	d := p.drawing(r, w)
 	d.at = lock.Viewpoint(r.Viewpoint())
-	v := d.draw(all, lanes.Plan{Lanes: maxProcessLanes, Order: byRecency,
-		Lane: func(i *intervals.Interval) string {
+	v := d.draw(all, timeline.Options{Lanes: maxProcessLanes, Order: byRecency,
+		Lane: func(i *timeline.Interval) string {
 			return i.Owner + "\x00" + i.Host + "\x00" + strconv.FormatInt(i.PID, 10)
 		},
 		Unknown: r.Unwatched()})
-	if link := p.site.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(r)); link != "" {
+	if link := p.app.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(r)); link != "" {
 		v.windows(w, func(param string) string { return link + "&window=" + param })
 	}
 	if forgot.After(d.span.From) {
 		v.forgot(forgot)
 	}
-	v.JSON = p.site.URLs.To("api/v1/timeline", "q", locks.Exactly("name", lock.Name), "window", w.param)
+	v.JSON = p.app.URLs.To("api/v1/timeline", "q", locks.Exactly("name", lock.Name), "window", w.param)
 	return v
 }
 
 // fitting is the shortest window that shows most of what lasts or, where nothing does, what ended last.
-func fitting(all []intervals.Interval, now time.Time) window {
+func fitting(all []timeline.Interval, now time.Time) window {
 	var oldest, newest time.Time
 	for n := range all {
 		if i := &all[n]; i.End.IsZero() {
@@ -199,8 +197,8 @@ func fitting(all []intervals.Interval, now time.Time) window {
 }
 
 // byRecency puts who holds the lock first, then who waits, those who came first above, then who held it or waited last.
-func byRecency(a, b *lanes.Lane) int {
-	rank := func(l *lanes.Lane) int {
+func byRecency(a, b *timeline.Lane) int {
+	rank := func(l *timeline.Lane) int {
 		switch {
 		case l.Holds:
 			return 0

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -18,7 +17,7 @@ type MarkLink struct{ Text, URL string }
 
 // MarkLinks lead to what the caller may do for the holder of the lock, where it makes sense: a holder that has ended
 // neither finishes nor needs time.
-func MarkLinks(r *site.Request, row *locks.Row) []MarkLink {
+func MarkLinks(r *app.Request, row *locks.Row) []MarkLink {
 	var links []MarkLink
 	if row.ProvenDead() {
 		return nil
@@ -32,14 +31,14 @@ func MarkLinks(r *site.Request, row *locks.Row) []MarkLink {
 		{protocol.VerbAsk, "Ask to finish…", "ask"},
 	} {
 		if canDo(r, l.verb, row) {
-			links = append(links, MarkLink{l.text, r.Site.URLs.Act(l.page, row.Name, row.UUID, FromView(r))})
+			links = append(links, MarkLink{l.text, r.App.URLs.Act(l.page, row.Name, row.UUID, FromView(r))})
 		}
 	}
 	return links
 }
 
 // canDo reports whether the caller may do it to the hold, and it makes sense.
-func canDo(r *site.Request, v protocol.Verb, row *locks.Row) bool {
+func canDo(r *app.Request, v protocol.Verb, row *locks.Row) bool {
 	return r.MayDo(v, row.Owner) && v.CheckHoldNow(row.Record, r.Now) == nil
 }
 
@@ -58,7 +57,7 @@ func actionWords(a *protocol.Action) string {
 	case protocol.VerbWithdraw:
 		return "withdrew an acknowledgement"
 	}
-	return text.Clip(string(a.Verb), site.MaxWordShown)
+	return text.Clip(string(a.Verb), app.MaxWordShown)
 }
 
 // DoneTo is what others than its holder did to a hold, in sentences of visible characters.
@@ -86,7 +85,7 @@ func said(sentences ...string) []string {
 }
 
 // fillMarks adds the links to what the caller may do for the lock, where it makes sense.
-func (p *Pages) fillMarks(v *lockPage, r *site.Request, lock *site.Lock) {
+func (p *Pages) fillMarks(v *lockPage, r *app.Request, lock *app.Lock) {
 	if v.Stale || lock.Unread != "" && !lock.Silent {
 		return
 	}
@@ -95,15 +94,15 @@ func (p *Pages) fillMarks(v *lockPage, r *site.Request, lock *site.Lock) {
 
 // ackView is who looks at a lock, and how to do so: the parts "acknowledged" and "acknowledge" show it.
 type ackView struct {
-	Looked  phrase.Sentence // who looks at it; nil = nobody
-	URL     string          // where the caller can acknowledge it, or withdraw that; empty where they may not
-	Silence string          // Alertmanager's form for a silence of its alerts; empty where that is not known
+	Looked  app.Sentence // who looks at it; nil = nobody
+	URL     string       // where the caller can acknowledge it, or withdraw that; empty where they may not
+	Silence string       // Alertmanager's form for a silence of its alerts; empty where that is not known
 }
 
 // lookedView is who looks at a lock, in a row of the list.
 type lookedView struct {
 	By    string
-	Until *phrase.Moment
+	Until *app.Moment
 	Note  string
 }
 
@@ -111,32 +110,32 @@ func newLookedView(a *metadata.Acknowledgement) *lookedView {
 	if a == nil {
 		return nil
 	}
-	return &lookedView{By: text.Clip(a.By, maxLooker), Until: endOf(a), Note: text.Clip(a.Note, site.MaxLineShown)}
+	return &lookedView{By: text.Clip(a.By, maxLooker), Until: endOf(a), Note: text.Clip(a.Note, app.MaxLineShown)}
 }
 
 // maxLooker is how much of a name stands in a chip.
 const maxLooker = 24
 
 // endOf is the end of an acknowledgement. It is a time of day, because it is at most a day away.
-func endOf(a *metadata.Acknowledgement) *phrase.Moment {
-	return &phrase.Moment{At: a.Until.Time, Text: a.Until.UTC().Format("15:04") + " UTC"}
+func endOf(a *metadata.Acknowledgement) *app.Moment {
+	return &app.Moment{At: a.Until.Time, Text: a.Until.UTC().Format("15:04") + " UTC"}
 }
 
 // lookedSentence says who looks at a lock: "ann is looking at it until 04:10 UTC: the disk is full".
-func lookedSentence(a *metadata.Acknowledgement) phrase.Sentence {
+func lookedSentence(a *metadata.Acknowledgement) app.Sentence {
 	if a == nil {
 		return nil
 	}
-	by := cmp.Or(text.Clip(a.By, site.MaxLineShown), "somebody")
-	s := phrase.Sentence{}.Value(by).Say(" is looking at it until ").Time(endOf(a))
+	by := cmp.Or(text.Clip(a.By, app.MaxLineShown), "somebody")
+	s := app.Sentence{}.Value(by).Say(" is looking at it until ").Time(endOf(a))
 	if a.Note == "" {
 		return s.Say(".")
 	}
-	return s.Say(": " + text.Visible(text.Clip(a.Note, 4*site.MaxReason)))
+	return s.Say(": " + text.Visible(text.Clip(a.Note, 4*app.MaxReason)))
 }
 
 // fillAck adds who looks at the lock, and where the caller can say so.
-func (p *Pages) fillAck(v *lockPage, r *site.Request, lock *site.Lock) {
+func (p *Pages) fillAck(v *lockPage, r *app.Request, lock *app.Lock) {
 	row := lock.Row
 	v.Ack.Looked = lookedSentence(row.Looked)
 	if row.Looked != nil || row.Display != locks.Held {
@@ -144,12 +143,12 @@ func (p *Pages) fillAck(v *lockPage, r *site.Request, lock *site.Lock) {
 		if row.Looked != nil {
 			comment = row.Looked.Note
 		}
-		v.Ack.Silence = p.site.Config.Silence(row.Name, comment)
+		v.Ack.Silence = p.app.Config.Silence(row.Name, comment)
 	}
 	if v.Stale || lock.Unread != "" && !lock.Silent || !canDo(r, protocol.VerbAcknowledge, row) {
 		return
 	}
-	v.Ack.URL = p.site.URLs.Act("acknowledge", row.Name, row.UUID, FromView(r))
+	v.Ack.URL = p.app.URLs.Act("acknowledge", row.Name, row.UUID, FromView(r))
 }
 
 // delayView is a lock delay on the page of a lock: the part "delays" shows it.
@@ -160,15 +159,15 @@ type delayView struct {
 }
 
 // delayViews are the lock delays of a lock and of its shares: a few of them, if there are many.
-func (p *Pages) delayViews(r *site.Request, name string) []delayView {
+func (p *Pages) delayViews(r *app.Request, name string) []delayView {
 	var views []delayView
-	delays := p.site.Delays(name)
-	for i := range delays[:min(len(delays), site.MaxDelaysShown)] {
+	delays := p.app.Delays(name)
+	for i := range delays[:min(len(delays), app.MaxDelaysShown)] {
 		d := &delays[i]
-		command := p.site.Mutexctl(site.EndDelay, d.Name, site.OfHold(d.UUID, "", "")...)
+		command := p.app.Mutexctl(app.EndDelay, d.Name, app.OfHold(d.UUID, "", "")...)
 		v := delayView{Words: protocol.DescribeDelay(d, r.Now), Command: command}
 		if !r.Viewpoint().Stale && r.MayDo(protocol.VerbEndDelay, d.Owner) {
-			v.URL = p.site.URLs.Act("end-delay", d.Name, d.UUID, FromView(r))
+			v.URL = p.app.URLs.Act("end-delay", d.Name, d.UUID, FromView(r))
 		}
 		views = append(views, v)
 	}

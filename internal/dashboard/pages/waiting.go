@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
@@ -20,11 +19,11 @@ import (
 
 // waitingPage shows the locks with waiters, the one with the most time lost first.
 type waitingPage struct {
-	site.SearchPage
+	app.SearchPage
 	Locks   []contention
 	More    int // locks that are not shown
 	Waiting int
-	Longest *phrase.Moment
+	Longest *app.Moment
 	Free    int // unclaimed locks
 	Cycles  []cycleView
 }
@@ -37,9 +36,9 @@ type contention struct {
 	Use         string     // how a lock that several hold is taken
 	Sharers     []lockLink // some of them, by host
 	MoreSharers int
-	Held        *phrase.Moment
-	Free        *phrase.Moment // since when nobody takes it
-	Longest     *phrase.Moment
+	Held        *app.Moment
+	Free        *app.Moment // since when nobody takes it
+	Longest     *app.Moment
 	N           int
 	First       []WaiterView // in order, as many as fit
 	Rest        int
@@ -51,20 +50,20 @@ const (
 )
 
 // ServeWaiting answers with the locks that somebody waits for.
-func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
+func (p *Pages) ServeWaiting(r *app.Request) (app.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	q := locks.ParseQuery(r.URL.Query().Get("q"))
-	v := waitingPage{SearchPage: p.site.SearchPage(r, "waiting", q)}
-	v.JSON = p.site.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
+	v := waitingPage{SearchPage: p.app.SearchPage(r, "waiting", q)}
+	v.JSON = p.app.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
 	if err := p.fillWaiting(r, &v, q); err != nil {
-		return site.Answer{}, err
+		return app.Answer{}, err
 	}
 	found := s.Cycles()
 	v.Cycles = p.cycleViews(r, found[:min(len(found), maxCycles)])
-	return p.site.Render("waiting", v)
+	return p.app.Render("waiting", v)
 }
 
 // queued is a lock with waiters.
@@ -76,7 +75,7 @@ type queued struct {
 }
 
 // queuesOf returns the locks that have waiters and match the query. The error says that the search was stopped.
-func queuesOf(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, error) {
+func queuesOf(ctx context.Context, r *app.Request, q *locks.Query) ([]queued, error) {
 	s := r.Snapshot()
 	var all []queued
 	asOf := r.Viewpoint().AsOf
@@ -86,7 +85,7 @@ func queuesOf(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, e
 		}
 		holders := s.Holders(lock)
 		if len(holders) == 0 { // between two holders
-			holders = []*locks.Row{r.Site.RowNow(r, &metadata.Record{Name: lock}, queue, nil)}
+			holders = []*locks.Row{r.App.RowNow(r, &metadata.Record{Name: lock}, queue, nil)}
 		}
 		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, asOf) }) {
 			continue
@@ -97,7 +96,7 @@ func queuesOf(ctx context.Context, r *site.Request, q *locks.Query) ([]queued, e
 }
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) error {
+func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) error {
 	ctx, cancel := locks.WithLimit(r.Context())
 	defer cancel()
 	all, err := queuesOf(ctx, r, q)
@@ -141,11 +140,11 @@ func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, q *locks.Query) err
 }
 
 // contentionOf is the lock and who holds it.
-func (p *Pages) contentionOf(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
-	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: p.site.URLs.Lock(lock, "")}
+func (p *Pages) contentionOf(lock string, holders []*locks.Row, at app.Viewpoint) contention {
+	c := contention{Name: text.Clip(lock, app.MaxNameShown), URL: p.app.URLs.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
-		c.Owner = text.Clip(r.Owner, site.MaxWordShown)
-		c.Host = site.HostPID(r.Hostname, r.PID)
+		c.Owner = text.Clip(r.Owner, app.MaxWordShown)
+		c.Host = app.HostPID(r.Hostname, r.PID)
 		c.Held = at.Lasting(r.LockedAt)
 		if r.Token != 0 {
 			c.Look = r.Display
@@ -157,8 +156,8 @@ func (p *Pages) contentionOf(lock string, holders []*locks.Row, at phrase.Viewpo
 	c.Use = use.Describe()
 	c.Held = at.Lasting(use.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
-		host := site.HostPID(r.Hostname, r.PID)
-		c.Sharers = append(c.Sharers, lockLink{cmp.Or(host, r.Name), p.site.URLs.Lock(r.Name, r.UUID)})
+		host := app.HostPID(r.Hostname, r.PID)
+		c.Sharers = append(c.Sharers, lockLink{cmp.Or(host, r.Name), p.app.URLs.Lock(r.Name, r.UUID)})
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)
 	return c
@@ -170,12 +169,12 @@ type WaiterView struct {
 	Owner   string
 	Host    string
 	Purpose string
-	Since   *phrase.Moment
-	Timeout *phrase.Moment
+	Since   *app.Moment
+	Timeout *app.Moment
 }
 
 // WaiterViews are the waiters of a queue in their order.
-func WaiterViews(queue []metadata.Waiter, at phrase.Viewpoint) []WaiterView {
+func WaiterViews(queue []metadata.Waiter, at app.Viewpoint) []WaiterView {
 	queue = slices.Clone(queue)
 	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 	views := make([]WaiterView, len(queue))
@@ -196,20 +195,20 @@ const (
 type cycleView struct {
 	Steps []cycleStep
 	More  int // steps that are not shown
-	Since *phrase.Moment
+	Since *app.Moment
 	Said  bool // the page says already that they wait for each other, and since when
 }
 
 type cycleStep struct{ Who, Lock, URL, Held string }
 
-func (p *Pages) cycleViews(r *site.Request, found []deadlock.Cycle) []cycleView {
+func (p *Pages) cycleViews(r *app.Request, found []deadlock.Cycle) []cycleView {
 	var views []cycleView
 	at := r.Viewpoint()
 	for _, c := range found {
 		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.Lasting(c.Since)}
 		for _, w := range c.Waits[:len(c.Waits)-v.More] {
-			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, site.MaxNameShown),
-				r.Site.URLs.Lock(w.Lock, ""), heldBy(w.Held)})
+			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, app.MaxNameShown),
+				r.App.URLs.Lock(w.Lock, ""), heldBy(w.Held)})
 		}
 		views = append(views, v)
 	}
@@ -223,22 +222,22 @@ func heldBy(all []deadlock.Process) string {
 		names = append(names, shownProcess(p))
 	}
 	if more := len(all) - len(names); more > 0 {
-		names = append(names, phrase.Plural(more, "other", "others"))
+		names = append(names, app.Plural(more, "other", "others"))
 	}
 	return strings.Join(names, " and ")
 }
 
 func shownProcess(p deadlock.Process) string {
-	host := site.HostPID(p.Host, p.PID)
+	host := app.HostPID(p.Host, p.PID)
 	if p.Owner == "" {
 		return host
 	}
-	return text.Clip(p.Owner, site.MaxWordShown) + " on " + host
+	return text.Clip(p.Owner, app.MaxWordShown) + " on " + host
 }
 
 // cyclesOf are the cycles that the lock, or the one that it is a share of, is part of. The first one is what a verdict
 // is about.
-func (p *Pages) cyclesOf(r *site.Request, lock string, said verdict.Class) []cycleView {
+func (p *Pages) cyclesOf(r *app.Request, lock string, said verdict.Class) []cycleView {
 	s, err := r.Loaded()
 	if err != nil {
 		return nil

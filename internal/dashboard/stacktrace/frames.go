@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/clustermutex/unlocker/internal/dashboard/linktemplate"
 )
 
 // Frame is one line of a backtrace.
@@ -209,7 +207,7 @@ func ParseSourceLink(text string) (SourceLink, error) {
 		return SourceLink{}, fmt.Errorf("the source link %q is not of the form PREFIX=https://host/path/{file}#L{line}",
 			text)
 	}
-	if err := linktemplate.Check(template, []string{"file", "line"}); err != nil {
+	if err := Check(template, []string{"file", "line"}); err != nil {
 		return SourceLink{}, fmt.Errorf("the source link %q %w", text, err)
 	}
 	return SourceLink{prefix, template}, nil
@@ -226,10 +224,10 @@ func (l SourceLink) to(f Frame) string {
 		if part == "." || part == ".." || part == "" {
 			return ""
 		}
-		parts[i] = linktemplate.Escape(part)
+		parts[i] = Escape(part)
 	}
 	return strings.NewReplacer("{file}", strings.Join(parts, "/"), "{line}",
-		linktemplate.Escape(f.Line)).Replace(l.template)
+		Escape(f.Line)).Replace(l.template)
 }
 
 // link returns the URL for an own frame, from the first link that applies.

@@ -1,6 +1,5 @@
-// Package intervals knows who held and who waited for a lock when: what stands now, and what the dashboard saw of what
-// is over, within bounds.
-package intervals
+// Package timeline has who held a lock and who waited for it, and when, and lays that out as a chart. It draws nothing.
+package timeline
 
 import (
 	"cmp"

@@ -1,12 +1,10 @@
-package site
+package app
 
 import (
 	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
 // Answer is a response. It is complete before its first byte is sent.
@@ -45,7 +43,7 @@ func matchesTag(lists []string, etag string) bool {
 
 // Heard is the header that says when etcd was last heard, so that a client that has this version knows how fresh it is.
 func Heard(r *Request) map[string]string {
-	return map[string]string{"Mutexdash-Heard": phrase.ISO(r.Fresh.HeardAt)}
+	return map[string]string{"Mutexdash-Heard": ISO(r.Fresh.HeardAt)}
 }
 
 // Problem is an answer that is not what was asked for. It is the only error that says something to the user; any other

@@ -1,12 +1,11 @@
-package setup
+package app
 
 import (
 	"fmt"
 	"net/url"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/linktemplate"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -29,7 +28,7 @@ func ParseLink(text string) (Link, error) {
 		return Link{}, fmt.Errorf("the link %q is not of the form NAME=https://host/path?query", text)
 	}
 	fields := []string{"name", "owner", "host", "pid", "hold", "purpose", "trace", "span"}
-	if err := linktemplate.Check(template, fields); err != nil {
+	if err := stacktrace.Check(template, fields); err != nil {
 		return Link{}, fmt.Errorf("the link %q %w", text, err)
 	}
 	return Link{name, template}, nil
@@ -38,15 +37,15 @@ func ParseLink(text string) (Link, error) {
 // To is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
 // It is empty where the record would have the link climb, or has no trace for a link that leads to one.
 func (l Link) To(r *locks.Row) string {
-	escape := func(s string) string { return linktemplate.Escape(text.Clip(s, maxLinkValue)) }
+	escape := func(s string) string { return stacktrace.Escape(text.Clip(s, maxLinkValue)) }
 	trace, span := hexID(r, metadata.AttributeTraceID, 32), hexID(r, metadata.AttributeSpanID, 16)
 	if trace == "" && strings.Contains(l.template, "{trace}") || span == "" && strings.Contains(l.template, "{span}") {
 		return ""
 	}
 	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname),
-		"{pid}", phrase.Known(r.PID), "{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose),
+		"{pid}", Known(r.PID), "{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose),
 		"{trace}", trace, "{span}", span).Replace(l.template)
-	if linktemplate.Climbs(address) {
+	if stacktrace.Climbs(address) {
 		return ""
 	}
 	return address
@@ -83,9 +82,9 @@ func (c *Config) Silence(lock, comment string) string {
 	}
 	label := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text.NameLabel(lock))
 	address := strings.TrimSuffix(c.Alertmanager, "/") + "/#/silences/new?filter=" +
-		linktemplate.Escape(`{lock="`+label+`"}`)
+		stacktrace.Escape(`{lock="`+label+`"}`)
 	if comment != "" {
-		address += "&comment=" + linktemplate.Escape(comment)
+		address += "&comment=" + stacktrace.Escape(comment)
 	}
 	return address
 }

@@ -1,6 +1,4 @@
-// Package setup joins a dashboard to its sources and says how it presents itself. The dashboard knows neither etcd nor
-// the view, but what it needs of them.
-package setup
+package app
 
 import (
 	"context"

@@ -1,6 +1,4 @@
-// Package linktemplate checks the addresses that operators configure with fields in braces, such as
-// https://logs.example/?q={host}. Names and backtraces are hostile: they fill a link, they never choose where it leads.
-package linktemplate
+package stacktrace
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package site
+package app
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -43,12 +42,12 @@ func ParseTemplates(files fs.FS, u URLs) (Templates, error) {
 
 // Render answers with a page, which is filled into a buffer first, so that a template that fails half-way does not
 // become half a page.
-func (s *Site) Render(name string, view any) (Answer, error) {
+func (s *App) Render(name string, view any) (Answer, error) {
 	return s.RenderPart(name, "layout", view)
 }
 
 // RenderPart answers with a part of a page.
-func (s *Site) RenderPart(name, part string, view any) (Answer, error) {
+func (s *App) RenderPart(name, part string, view any) (Answer, error) {
 	t, err := s.Templates[name]()
 	if err != nil {
 		return Answer{}, err
@@ -70,12 +69,12 @@ func functions(u URLs) template.FuncMap {
 		"isPlain":      IsPlain,
 		"isPlainProse": func(s string) bool { return !text.NonASCII(s) && text.Prose(s) == s }, // its parts are escaped
 		"nonASCII":     nonASCII,
-		"utc":          phrase.UTC,
-		"iso":          phrase.ISO,
-		"clock":        phrase.TimeOfDay,
+		"utc":          UTC,
+		"iso":          ISO,
+		"clock":        TimeOfDay,
 		"day":          func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 		"thousands":    text.Thousands,
-		"plural":       phrase.Plural,
+		"plural":       Plural,
 		"endedIcon":    EndedIcon,
 		"states":       metadata.States,
 		"heldBack":     fate.Words,

@@ -1,6 +1,4 @@
-// Package history knows how holds ended: what etcd records of it, and what the dashboard saw. It also finds what a
-// query asks for in it, and in what operators did.
-package history
+package etcdread
 
 import (
 	"cmp"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -20,11 +17,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Store is what is known of holds that are over. How the unlocker and operators ended them stands in etcd; that a
+// History is what is known of holds that are over. How the unlocker and operators ended them stands in etcd; that a
 // holder released its lock stands nowhere, so the dashboard remembers what it saw, as long as it lives and within
 // bounds.
-type Store struct {
-	source Source
+type History struct {
+	source HistorySource
 
 	mu     sync.Mutex
 	seen   []metadata.Ending // by the watch, oldest first
@@ -39,8 +36,8 @@ type Store struct {
 	audited  recent[protocol.Action]
 }
 
-// Source is where the past comes from. Each function may be nil: that is not kept, or not known.
-type Source struct {
+// HistorySource is where the past comes from. Each function may be nil: that is not kept, or not known.
+type HistorySource struct {
 	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest
 	// first.
 	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
@@ -50,8 +47,8 @@ type Source struct {
 	Log     zerolog.Logger
 }
 
-// NewStore returns a store that knows nothing yet.
-func NewStore(from Source) *Store { return &Store{source: from} }
+// NewHistory returns a store that knows nothing yet.
+func NewHistory(from HistorySource) *History { return &History{source: from} }
 
 // Gap is a time in which the watch was interrupted: a hold that began and ended in it was not seen.
 type Gap struct{ From, To time.Time }
@@ -66,7 +63,7 @@ const (
 )
 
 // See notes a hold that went, and returns how it ended; ending is nil when its holder released it.
-func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) *metadata.Ending {
+func (s *History) See(r *metadata.Record, ending *metadata.Ending, now time.Time) *metadata.Ending {
 	e := lockrecord.ReleaseEnding(r, now)
 	if ending != nil {
 		e = *ending
@@ -94,7 +91,7 @@ func kindOf(e *metadata.Ending) map[string]any {
 }
 
 // Observe notes gaps in the watch.
-func (s *Store) Observe(now time.Time, fresh locks.Freshness) {
+func (s *History) Observe(now time.Time, fresh locks.Freshness) {
 	if fresh.HeardAt.IsZero() {
 		return
 	}
@@ -132,7 +129,7 @@ func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Co
 	if list, age, err := r.known(now); age >= 0 && age < RereadEvery {
 		return list, err // a silent etcd is not asked anew by each of them
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), etcdread.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	list, err := read(ctx, maxRecorded)
 	r.mu.Lock()
@@ -161,11 +158,11 @@ func (r *recent[T]) forget() {
 
 // Endings are the holds of a lock, or of its shares, that are known to be over, newest first; "" is all locks.
 // What stands in etcd is exact and wins over what was seen.
-func (s *Store) Endings(ctx context.Context, now time.Time, lock string) ([]metadata.Ending, error) {
-	recorded, err := etcdread.Await(ctx, s.source.Log, func(ctx context.Context) ([]metadata.Ending, error) {
+func (s *History) Endings(ctx context.Context, now time.Time, lock string) ([]metadata.Ending, error) {
+	recorded, err := Await(ctx, s.source.Log, func(ctx context.Context) ([]metadata.Ending, error) {
 		return s.recorded.get(ctx, now, s.source.History)
 	})
-	if errors.Is(err, etcdread.ErrSilent) {
+	if errors.Is(err, ErrSilent) {
 		recorded, _, _ = s.recorded.known(now)
 	}
 	of := func(e *metadata.Ending) bool {
@@ -201,7 +198,7 @@ func newestFirst(a, b metadata.Ending) int {
 }
 
 // Watched are the gaps and since when the dashboard watches.
-func (s *Store) Watched(now time.Time, fresh locks.Freshness) ([]Gap, time.Time) {
+func (s *History) Watched(now time.Time, fresh locks.Freshness) ([]Gap, time.Time) {
 	s.Observe(now, fresh)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +207,7 @@ func (s *Store) Watched(now time.Time, fresh locks.Freshness) ([]Gap, time.Time)
 
 // Reach is since when the dashboard remembers every hold that it saw: since it began to watch or, where those were too
 // many, since later. Zero: it has not begun.
-func (s *Store) Reach(now time.Time) time.Time {
+func (s *History) Reach(now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.since.IsZero() {
@@ -226,7 +223,7 @@ func (s *Store) Reach(now time.Time) time.Time {
 }
 
 // Remembered is the ending of a hold as the dashboard saw it, or nil.
-func (s *Store) Remembered(name, hold string) *metadata.Ending {
+func (s *History) Remembered(name, hold string) *metadata.Ending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(s.seen) - 1; i >= 0; i-- {
@@ -239,7 +236,7 @@ func (s *Store) Remembered(name, hold string) *metadata.Ending {
 }
 
 // OperatorActions is what operators did, newest first.
-func (s *Store) OperatorActions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
+func (s *History) OperatorActions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
 	all, err := s.audited.get(ctx, now, s.source.Audit)
 	actions := slices.Clone(all)
 	slices.SortStableFunc(actions, func(a, b protocol.Action) int {
@@ -249,7 +246,7 @@ func (s *Store) OperatorActions(ctx context.Context, now time.Time) ([]protocol.
 }
 
 // Forget makes the next read go to etcd, because the dashboard has just written to it.
-func (s *Store) Forget() {
+func (s *History) Forget() {
 	s.recorded.forget()
 	s.audited.forget()
 }

@@ -1,4 +1,4 @@
-package site
+package app
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -19,7 +18,7 @@ import (
 
 // Hurried is the request for the page of a lock. It waits for etcd no longer than [etcdread.Hurry] if the snapshot can
 // show the lock, unless etcd is known to answer, but later; or if etcd is known to be away.
-func (s *Site) Hurried(r *Request) (*Request, context.CancelFunc) {
+func (s *App) Hurried(r *Request) (*Request, context.CancelFunc) {
 	name, err := NameOf(r)
 	snapshot, notYet := r.Loaded()
 	if err != nil || notYet != nil || s.slow.Load() {
@@ -46,8 +45,8 @@ type Lock struct {
 	Ending       *metadata.Ending    // of the asked hold, where it is recorded
 }
 
-// Find is [Site.Look] for a lock that must be held, or a hold whose ending is known. Otherwise the error says so.
-func (s *Site) Find(r *Request) (*Lock, error) {
+// Find is [App.Look] for a lock that must be held, or a hold whose ending is known. Otherwise the error says so.
+func (s *App) Find(r *Request) (*Lock, error) {
 	l, err := s.Look(r)
 	if err == nil && l.Free() {
 		return nil, s.notHeld(l.Name, l)
@@ -59,7 +58,7 @@ func (s *Site) Find(r *Request) (*Lock, error) {
 func (l *Lock) Free() bool { return l.Row == nil && l.Ending == nil && len(l.Shares) == 0 }
 
 // Look reads a lock, whether it is held or not: from etcd, or from the snapshot while etcd does not answer.
-func (s *Site) Look(r *Request) (*Lock, error) {
+func (s *App) Look(r *Request) (*Lock, error) {
 	snapshot, err := r.Loaded()
 	if err != nil {
 		return nil, err
@@ -81,15 +80,15 @@ func (s *Site) Look(r *Request) (*Lock, error) {
 }
 
 // Viewpoint is the viewpoint for the lock, which is not stale if it has just been read from etcd.
-func (l *Lock) Viewpoint(at phrase.Viewpoint) phrase.Viewpoint {
+func (l *Lock) Viewpoint(at Viewpoint) Viewpoint {
 	if l.Unread == "" {
-		return phrase.LiveAt(at.Now)
+		return LiveAt(at.Now)
 	}
 	return at
 }
 
 // Delays are the lock delays of a lock and of its shares.
-func (s *Site) Delays(name string) []metadata.LockDelay {
+func (s *App) Delays(name string) []metadata.LockDelay {
 	return s.Config.View.DelaysAbout(name)
 }
 
@@ -105,7 +104,7 @@ func (l *Lock) HolderOwner() string {
 }
 
 // read takes the lock from etcd, which knows more than the snapshot and knows it earlier.
-func (s *Site) read(r *Request, l *Lock, name string) {
+func (s *App) read(r *Request, l *Lock, name string) {
 	type answer struct {
 		document metadata.FullRecord
 		revision int64
@@ -138,7 +137,7 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 }
 
 // RowNow judges a record that was just read. before is the row of the snapshot, or nil.
-func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter, before *locks.Row) *locks.Row {
+func (s *App) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter, before *locks.Row) *locks.Row {
 	moment := staleness.Moment{Wall: at.Now, Mono: at.mono}
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
@@ -153,7 +152,7 @@ func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
-func (s *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
+func (s *App) Ending(ctx context.Context, name, hold string) *metadata.Ending {
 	ending, err := etcdread.Await(ctx, s.Config.Log, func(ctx context.Context) (*metadata.Ending, error) {
 		return s.Config.Store.ReadEnding(ctx, hold)
 	})
@@ -166,7 +165,7 @@ func (s *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
 	return ending
 }
 
-func (s *Site) notHeld(name string, l *Lock) error {
+func (s *App) notHeld(name string, l *Lock) error {
 	if l.Unread != "" {
 		return &Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not known", Name: name,
 			Detail: "The lock " + text.Visible(name) + " was not held when etcd was last read, and etcd cannot be " +
@@ -182,7 +181,7 @@ func (s *Site) notHeld(name string, l *Lock) error {
 			" ends it)."
 	}
 	if n := len(l.InLine); n > 0 {
-		p.Detail += " " + phrase.Plural(n, "waiter is", "waiters are") + " in line."
+		p.Detail += " " + Plural(n, "waiter is", "waiters are") + " in line."
 	}
 	if l.AskedHold != "" {
 		p.Detail += " This hold has ended, and how is not recorded: its holder released it, or the record is " +

@@ -1,5 +1,4 @@
-// Package backtraces fetches in advance the backtraces of the locks that need a person.
-package backtraces
+package etcdread
 
 import (
 	"context"
@@ -8,16 +7,15 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Store are the backtraces of locks that need a person. They are not in the snapshot, because all of them would fill
+// Backtraces are the backtraces of locks that need a person. They are not in the snapshot, because all of them would fill
 // the memory; these few are fetched ahead, so that the list can name the line of code and the page of a lock has it
 // when etcd is away.
-type Store struct {
+type Backtraces struct {
 	document func(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
 	reader   stacktrace.Reader
 
@@ -27,10 +25,10 @@ type Store struct {
 	version uint64
 }
 
-// NewStore returns an empty store, which reads locks by this function.
-func NewStore(document func(context.Context, string) (metadata.FullRecord, int64, error),
-	reader stacktrace.Reader) *Store {
-	return &Store{document: document, reader: reader, kept: map[hold]Backtrace{}}
+// NewBacktraces returns an empty store, which reads locks by this function.
+func NewBacktraces(document func(context.Context, string) (metadata.FullRecord, int64, error),
+	reader stacktrace.Reader) *Backtraces {
+	return &Backtraces{document: document, reader: reader, kept: map[hold]Backtrace{}}
 }
 
 // hold names a backtrace: each hold of a lock has its own.
@@ -52,7 +50,7 @@ const (
 
 // Fetch reads the backtraces that are wanted and not there, most urgent locks first, and drops those that are not
 // wanted.
-func (s *Store) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
+func (s *Backtraces) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
 	wanted := map[hold]bool{}
 	var missing []*locks.Row
 	for _, r := range snapshot.InOrder(locks.Order{By: locks.MostUrgent}) {
@@ -73,8 +71,8 @@ func (s *Store) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
 }
 
 // fetchOne reads one backtrace. It returns false if it is pointless to go on.
-func (s *Store) fetchOne(ctx context.Context, r *locks.Row) bool {
-	reading, cancel := context.WithTimeout(ctx, etcdread.Timeout)
+func (s *Backtraces) fetchOne(ctx context.Context, r *locks.Row) bool {
+	reading, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	document, _, err := s.document(reading, r.Name)
 	if err != nil {
@@ -91,45 +89,45 @@ func (s *Store) fetchOne(ctx context.Context, r *locks.Row) bool {
 	}
 }
 
-func (s *Store) has(key hold) bool {
+func (s *Backtraces) has(key hold) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.kept[key]
 	return ok
 }
 
-func (s *Store) full() bool {
+func (s *Backtraces) full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes > maxTraces
 }
 
 // Of returns the backtrace of a hold and its first own frame; empty when they were not fetched or not recorded.
-func (s *Store) Of(r *locks.Row) Backtrace {
+func (s *Backtraces) Of(r *locks.Row) Backtrace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kept[hold{r.Name, r.Token}]
 }
 
 // Version changes with what the list shows of the backtraces.
-func (s *Store) Version() uint64 {
+func (s *Backtraces) Version() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
 }
 
 // Read takes a backtrace apart; nil for one that is empty.
-func (s *Store) Read(text string) *stacktrace.Trace { return s.reader.Read(text) }
+func (s *Backtraces) Read(text string) *stacktrace.Trace { return s.reader.Read(text) }
 
 // FirstFrame is the first frame of own code in a backtrace, in one line; empty when there is none.
-func (s *Store) FirstFrame(text string) string {
+func (s *Backtraces) FirstFrame(text string) string {
 	if trace := s.reader.Read(text); trace != nil && trace.First != nil {
 		return trace.First.Short()
 	}
 	return ""
 }
 
-func (s *Store) keep(key hold, text string) {
+func (s *Backtraces) keep(key hold, text string) {
 	k := Backtrace{Text: text, First: s.FirstFrame(text)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +139,7 @@ func (s *Store) keep(key hold, text string) {
 }
 
 // drop forgets what is not wanted any more.
-func (s *Store) drop(wanted map[hold]bool) {
+func (s *Backtraces) drop(wanted map[hold]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, k := range s.kept {

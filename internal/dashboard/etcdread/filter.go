@@ -1,4 +1,4 @@
-package history
+package etcdread
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 // defaultLimit is how many records a page has.
 const defaultLimit = 100
 
-// Request is what the parameters of a history ask for.
-type Request struct {
+// Filter is what the parameters of a history ask for.
+type Filter struct {
 	Query    *locks.Query
 	from, to time.Time
 	limit    int
@@ -45,9 +45,9 @@ func (c Cursor) behind(record Cursor) bool {
 	return c.At.IsZero() || a < b || a == b && record.token < c.token
 }
 
-// Parse reads the parameters of a history page with at most this many records.
-func Parse(v url.Values, most int) (Request, error) {
-	r := Request{Query: locks.ParseQuery(v.Get("q")), limit: defaultLimit}
+// ParseFilter reads the parameters of a history page with at most this many records.
+func ParseFilter(v url.Values, most int) (Filter, error) {
+	r := Filter{Query: locks.ParseQuery(v.Get("q")), limit: defaultLimit}
 	if text := v.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if r.limit = n; err != nil || n < 1 || n > most {
@@ -74,12 +74,12 @@ func Parse(v url.Values, most int) (Request, error) {
 }
 
 // During reports whether the request asks for this time.
-func (r Request) During(at time.Time) bool {
+func (r Filter) During(at time.Time) bool {
 	return (r.from.IsZero() || !at.Before(r.from)) && (r.to.IsZero() || at.Before(r.to))
 }
 
-// Page is a page of what a request finds.
-type Page[T any] struct {
+// FoundPage is a page of the results of a filter.
+type FoundPage[T any] struct {
 	List    []T
 	Matched int    // on all pages
 	Next    Cursor // of the next page; zero on the last one
@@ -87,11 +87,11 @@ type Page[T any] struct {
 
 // search goes through a list that is sorted by time, newest first. place is the cursor behind a record. The error says
 // that the search was stopped.
-func search[T any](ctx context.Context, asked Request, all []T, place func(*T) Cursor,
-	matches func(*T) bool) (Page[T], error) {
+func search[T any](ctx context.Context, asked Filter, all []T, place func(*T) Cursor,
+	matches func(*T) bool) (FoundPage[T], error) {
 	ctx, cancel := locks.WithLimit(ctx)
 	defer cancel()
-	var page Page[T]
+	var page FoundPage[T]
 	for i := range all {
 		if locks.Stopped(ctx) != nil {
 			break
@@ -112,15 +112,15 @@ func search[T any](ctx context.Context, asked Request, all []T, place func(*T) C
 	return page, locks.Stopped(ctx) // also when the reader left while etcd was asked
 }
 
-// Search finds the holds that a request asks for. The error says that the search was stopped.
-func Search(ctx context.Context, asked Request, all []metadata.Ending) (Page[metadata.Ending], error) {
+// SearchEndings finds the holds that a request asks for. The error says that the search was stopped.
+func SearchEndings(ctx context.Context, asked Filter, all []metadata.Ending) (FoundPage[metadata.Ending], error) {
 	place := func(e *metadata.Ending) Cursor { return Cursor{e.EndedAt.Time, e.Token} }
-	return search(ctx, asked, all, place, func(e *metadata.Ending) bool { return Matches(e, asked.Query) })
+	return search(ctx, asked, all, place, func(e *metadata.Ending) bool { return EndingMatches(e, asked.Query) })
 }
 
-// Matches reports whether the query finds a hold that is over. Ages and states are those at its end, so that
+// EndingMatches reports whether the query finds a hold that is over. Ages and states are those at its end, so that
 // state:alerting finds what had alerted.
-func Matches(e *metadata.Ending, q *locks.Query) bool {
+func EndingMatches(e *metadata.Ending, q *locks.Query) bool {
 	if len(q.Terms) == 0 {
 		return true
 	}
@@ -134,7 +134,7 @@ func Matches(e *metadata.Ending, q *locks.Query) bool {
 
 // SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
 // the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
-func SearchActions(ctx context.Context, asked Request, all []protocol.Action) (Page[protocol.Action], error) {
+func SearchActions(ctx context.Context, asked Filter, all []protocol.Action) (FoundPage[protocol.Action], error) {
 	place := func(a *protocol.Action) Cursor { return Cursor{a.At.Time, a.Token} }
 	return search(ctx, asked, all, place, func(a *protocol.Action) bool {
 		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Identity: metadata.Identity{

@@ -1,4 +1,4 @@
-package lanes_test
+package timeline_test
 
 import (
 	"fmt"
@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
-	"github.com/clustermutex/unlocker/internal/dashboard/lanes"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -18,18 +17,18 @@ var begin = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
 func minute(n float64) time.Time { return begin.Add(time.Duration(n * float64(time.Minute))) }
 
-func plan(bars int) lanes.Plan {
-	return lanes.Plan{Span: lanes.Span{From: begin, To: minute(100)}, Lanes: 50, Bars: bars,
-		Lane:    func(i *intervals.Interval) string { return i.Lock },
+func plan(bars int) timeline.Options {
+	return timeline.Options{Span: timeline.Span{From: begin, To: minute(100)}, Lanes: 50, Bars: bars,
+		Lane:    func(i *timeline.Interval) string { return i.Lock },
 		AsOf:    minute(100),
-		Unknown: []lanes.Span{{To: minute(-5)}, {minute(30), minute(40)}}}
+		Unknown: []timeline.Span{{To: minute(-5)}, {minute(30), minute(40)}}}
 }
 
 // parse reads "lock owner from-to", with "w" for a wait, "!" for a forced end and "@n" for an alert.
-func parse(lines string) (all []intervals.Interval) {
+func parse(lines string) (all []timeline.Interval) {
 	for n, line := range strings.Split(strings.TrimSpace(lines), "\n") {
 		words := strings.Fields(line)
-		i := intervals.Interval{Lock: words[0], Name: words[0], Owner: words[1], Token: int64(n + 1), ID: fmt.Sprint(n)}
+		i := timeline.Interval{Lock: words[0], Name: words[0], Owner: words[1], Token: int64(n + 1), ID: fmt.Sprint(n)}
 		var from, to, alert float64
 		if _, err := fmt.Sscanf(words[2], "%g-%g", &from, &to); err == nil {
 			i.End = minute(to)
@@ -53,9 +52,9 @@ func parse(lines string) (all []intervals.Interval) {
 }
 
 // show formats lanes: rows of bars as owner[x+width], * for the number, ~ for the part past the alert.
-func show(p lanes.Picture) string {
+func show(p timeline.Chart) string {
 	var b strings.Builder
-	row := func(bars []lanes.Bar) {
+	row := func(bars []timeline.Bar) {
 		for _, bar := range bars {
 			fmt.Fprintf(&b, " %s[%.4g+%.4g]", bar.Owner, bar.X, bar.Width)
 			if bar.N > 1 {
@@ -80,9 +79,9 @@ func show(p lanes.Picture) string {
 			b.WriteString(" -")
 			row(bars)
 		}
-		if len(l.Beyond) > 0 {
+		if len(l.Overflow) > 0 {
 			b.WriteString(" +")
-			row(l.Beyond)
+			row(l.Overflow)
 		}
 		b.WriteString("\n")
 	}
@@ -93,7 +92,7 @@ func show(p lanes.Picture) string {
 func TestOpenIntervalsCountUntilEtcdWasLastHeard(t *testing.T) {
 	p := plan(100)
 	p.AsOf = minute(80)
-	got := lanes.Lay(parse("a x 0- @90\na y 60- w\na z 70- @75"), p)
+	got := timeline.NewChart(parse("a x 0- @90\na y 60- w\na z 70- @75"), p)
 	want := "a | x[0+100] | z[70+30]~75+25 - y[60+40]\n"
 	l := got.Lanes[0]
 	if show(got) != want || l.Lost != 20*time.Minute || l.Wrong != 1 {
@@ -121,7 +120,7 @@ func TestLayout(t *testing.T) {
 		"several hold it": {"a x 0-50\na y 10-60\na z 20-70\na u 30-80\na v 40-90\na w 45-46",
 			"a | x[0+50] | y[10+50] | z[20+50] | u[30+50] + v[40+50]*2%\n"},
 	} {
-		if got := show(lanes.Lay(parse(test.history), plan(1000))); got != test.want {
+		if got := show(timeline.NewChart(parse(test.history), plan(1000))); got != test.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, test.want)
 		}
 	}
@@ -133,15 +132,15 @@ func TestWaitsBeyondTheVisibleLinesAreCounted(t *testing.T) {
 		fmt.Fprintf(&history, "a w%d %d- w\n", n, n)
 	}
 	history.WriteString("a x 0-10 w") // before most came
-	l := lanes.Lay(parse(history.String()), plan(1000)).Lanes[0]
-	if len(l.Lines) != lanes.MaxLines || len(l.Beyond) != 1 || l.Beyond[0].N != 12 {
-		t.Errorf("%d lines, beyond them %+v", len(l.Lines), l.Beyond)
+	l := timeline.NewChart(parse(history.String()), plan(1000)).Lanes[0]
+	if len(l.Lines) != timeline.MaxLines || len(l.Overflow) != 1 || l.Overflow[0].N != 12 {
+		t.Errorf("%d lines, beyond them %+v", len(l.Lines), l.Overflow)
 	}
 }
 
 func TestUnknownSpansAreDrawn(t *testing.T) {
-	p := lanes.Lay(parse("a x 0-50"), plan(1000))
-	if len(p.Unknown) != 1 || p.Unknown[0] != (lanes.Stretch{X: 30, Width: 10}) {
+	p := timeline.NewChart(parse("a x 0-50"), plan(1000))
+	if len(p.Unknown) != 1 || p.Unknown[0] != (timeline.PercentRange{X: 30, Width: 10}) {
 		t.Errorf("%+v", p.Unknown)
 	}
 }
@@ -151,10 +150,10 @@ func TestUnknownSpansAreDrawn(t *testing.T) {
 func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		var all []intervals.Interval
+		var all []timeline.Interval
 		scale := []float64{.05, 1, 30}[random.IntN(3)]
 		for n := range 1 + random.IntN(400) {
-			i := intervals.Interval{Lock: fmt.Sprint(random.IntN(6)), Owner: fmt.Sprint(random.IntN(3)),
+			i := timeline.Interval{Lock: fmt.Sprint(random.IntN(6)), Owner: fmt.Sprint(random.IntN(3)),
 				Token: int64(n), Wait: random.IntN(2) == 0, Begin: minute(110*random.Float64() - 5)}
 			if random.IntN(9) > 0 {
 				i.End = i.Begin.Add(time.Duration(scale * random.Float64() * float64(time.Minute)))
@@ -165,24 +164,24 @@ func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
 			all = append(all, i)
 		}
 		p := plan(10 + random.IntN(300))
-		picture := lanes.Lay(all, p)
+		picture := timeline.NewChart(all, p)
 		for _, l := range picture.Lanes {
 			n := 0
 			for _, row := range slices.Concat(l.Rows, l.Lines) {
 				edge := 0.
 				for _, bar := range row {
 					if bar.X < edge-1e-9 || bar.Width < 0 || bar.X+bar.Width > 100+1e-9 {
-						t.Fatalf("seed %d, lane %s: %+v after %v", seed, l.Name, bar.Stretch, edge)
+						t.Fatalf("seed %d, lane %s: %+v after %v", seed, l.Name, bar.PercentRange, edge)
 					}
 					if late := bar.Late; late.Width > 0 &&
 						(late.X < bar.X-1e-9 || late.X+late.Width > bar.X+bar.Width+1e-9) {
-						t.Fatalf("seed %d, lane %s: %+v is late in %+v", seed, l.Name, bar.Stretch, late)
+						t.Fatalf("seed %d, lane %s: %+v is late in %+v", seed, l.Name, bar.PercentRange, late)
 					}
 					edge = bar.X + bar.Width
 					n += bar.N
 				}
 			}
-			if n > len(l.All) || len(l.Beyond) == 0 && n != len(l.All) {
+			if n > len(l.All) || len(l.Overflow) == 0 && n != len(l.All) {
 				t.Errorf("seed %d, lane %s: %d of %d are drawn", seed, l.Name, n, len(l.All))
 			}
 		}

@@ -1,6 +1,6 @@
-// Package site is what every answer of the dashboard is made with: the request as one value, the frame of a page,
-// links, problems, templates, and one lock as it is found.
-package site
+// Package app has what all handlers of the dashboard share: its configuration, the request as one value, the frame of a
+// page, links, errors, templates, times in words, and one lock as it was read.
+package app
 
 import (
 	"cmp"
@@ -8,43 +8,42 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/history"
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
-	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Site is what every answer is made with. It lives as long as the dashboard; a [Request] lives as long as an answer.
-type Site struct {
+// App is what all handlers share. It lives as long as the dashboard; a [Request] lives as long as an answer.
+type App struct {
 	Refusals  Refusals // as far as the log has them
-	Config    setup.Config
+	Config    Config
 	URLs      URLs
 	Snapshots *locks.Snapshots
-	History   *history.Store
-	Intervals intervals.Store
+	History   *etcdread.History
+	Intervals timeline.Store
 	Templates Templates
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 }
 
 // Fresh is how current the view is.
-func (s *Site) Fresh() locks.Freshness { return locks.Freshness{Freshness: s.Config.View.Fresh()} }
+func (s *App) Fresh() locks.Freshness { return locks.Freshness{Freshness: s.Config.View.Fresh()} }
 
 // Unlockers returns the unlockers that are alive.
-func (s *Site) Unlockers() []protocol.Unlocker { return s.Config.View.Unlockers() }
+func (s *App) Unlockers() []protocol.Unlocker { return s.Config.View.Unlockers() }
 
 // NotRead says that etcd could not be asked.
-func (s *Site) NotRead(err error) error {
+func (s *App) NotRead(err error) error {
 	return &Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
-		Detail: "etcd could not be read: " + s.Config.Explain(err) + ".", Retry: history.RereadEvery}
+		Detail: "etcd could not be read: " + s.Config.Explain(err) + ".", Retry: etcdread.RereadEvery}
 }
 
 // EndDelay is the command of mutexctl that ends a lock delay.
 const EndDelay = "force-unlock --end-delay"
 
 // Mutexctl is the command line about a lock. The flags are words, of which any may be hostile.
-func (s *Site) Mutexctl(command, lock string, flags ...string) string {
+func (s *App) Mutexctl(command, lock string, flags ...string) string {
 	line := "mutexctl " + command + " "
 	for _, word := range flags {
 		line += text.ShellWord(word) + " "

@@ -1,6 +1,4 @@
-// Package phrase puts into words what pages are made of: instants, as they look from a viewpoint, numbers, and the
-// sentences that hold both. Lengths of time are those of package text.
-package phrase
+package app
 
 import (
 	"strconv"

@@ -1,4 +1,4 @@
-package intervals_test
+package timeline_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -17,8 +17,8 @@ func at(minutes float64) time.Time {
 	return noon.Add(time.Duration(minutes * float64(time.Minute)))
 }
 
-func hold(token int64, begin, end float64) intervals.Interval {
-	i := intervals.Interval{Lock: "a", Name: "a", ID: fmt.Sprint("u", token), Token: token, Begin: at(begin)}
+func hold(token int64, begin, end float64) timeline.Interval {
+	i := timeline.Interval{Lock: "a", Name: "a", ID: fmt.Sprint("u", token), Token: token, Begin: at(begin)}
 	if end != 0 {
 		i.End = at(end)
 	}
@@ -26,29 +26,29 @@ func hold(token int64, begin, end float64) intervals.Interval {
 }
 
 func TestJoin(t *testing.T) {
-	for name, test := range map[string]struct{ sources, want []intervals.Interval }{
-		"one after the other": {[]intervals.Interval{hold(2, 5, 0), hold(1, 1, 4)},
-			[]intervals.Interval{hold(1, 1, 4), hold(2, 5, 0)}},
-		"the first source counts": {[]intervals.Interval{hold(1, 1, 4), hold(1, 1, 5), hold(1, 1, 0)},
-			[]intervals.Interval{hold(1, 1, 4)}},
-		"seen to end late": {[]intervals.Interval{hold(1, 1, 4.5), hold(2, 4, 6)},
-			[]intervals.Interval{hold(1, 1, 4), hold(2, 4, 6)}},
-		"a clock that is behind": {[]intervals.Interval{hold(1, 3, 4), hold(2, 2, 6)},
-			[]intervals.Interval{hold(1, 3, 4), hold(2, 4, 6)}},
-		"a clock of an unlocker that is ahead": {[]intervals.Interval{hold(1, 3, 7), hold(2, 2, 6)},
-			[]intervals.Interval{hold(2, 2, 3), hold(1, 3, 7)}},
-		"tokens that went back with etcd": {[]intervals.Interval{hold(9, 1, 4), hold(2, 5, 0)},
-			[]intervals.Interval{hold(9, 1, 4), hold(2, 5, 0)}},
-		"an end that nobody saw": {[]intervals.Interval{hold(1, 1, 0), hold(2, 4, 0)},
-			[]intervals.Interval{hold(1, 1, 4), hold(2, 4, 0)}},
-		"nobody holds it": {[]intervals.Interval{hold(0, 1, 0)}, nil},
-		"a clock ahead":   {[]intervals.Interval{hold(1, 20, 0)}, []intervals.Interval{hold(1, 10, 0)}},
+	for name, test := range map[string]struct{ sources, want []timeline.Interval }{
+		"one after the other": {[]timeline.Interval{hold(2, 5, 0), hold(1, 1, 4)},
+			[]timeline.Interval{hold(1, 1, 4), hold(2, 5, 0)}},
+		"the first source counts": {[]timeline.Interval{hold(1, 1, 4), hold(1, 1, 5), hold(1, 1, 0)},
+			[]timeline.Interval{hold(1, 1, 4)}},
+		"seen to end late": {[]timeline.Interval{hold(1, 1, 4.5), hold(2, 4, 6)},
+			[]timeline.Interval{hold(1, 1, 4), hold(2, 4, 6)}},
+		"a clock that is behind": {[]timeline.Interval{hold(1, 3, 4), hold(2, 2, 6)},
+			[]timeline.Interval{hold(1, 3, 4), hold(2, 4, 6)}},
+		"a clock of an unlocker that is ahead": {[]timeline.Interval{hold(1, 3, 7), hold(2, 2, 6)},
+			[]timeline.Interval{hold(2, 2, 3), hold(1, 3, 7)}},
+		"tokens that went back with etcd": {[]timeline.Interval{hold(9, 1, 4), hold(2, 5, 0)},
+			[]timeline.Interval{hold(9, 1, 4), hold(2, 5, 0)}},
+		"an end that nobody saw": {[]timeline.Interval{hold(1, 1, 0), hold(2, 4, 0)},
+			[]timeline.Interval{hold(1, 1, 4), hold(2, 4, 0)}},
+		"nobody holds it": {[]timeline.Interval{hold(0, 1, 0)}, nil},
+		"a clock ahead":   {[]timeline.Interval{hold(1, 20, 0)}, []timeline.Interval{hold(1, 10, 0)}},
 	} {
-		var sources [][]intervals.Interval
+		var sources [][]timeline.Interval
 		for _, i := range test.sources {
-			sources = append(sources, []intervals.Interval{i})
+			sources = append(sources, []timeline.Interval{i})
 		}
-		if got := intervals.Join(at(10), sources...); !slices.Equal(got, test.want) {
+		if got := timeline.Join(at(10), sources...); !slices.Equal(got, test.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, test.want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestJoin(t *testing.T) {
 func TestHoldsOfOneRecordNeverOverlap(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		var sources [2][]intervals.Interval
+		var sources [2][]timeline.Interval
 		for token := range int64(1 + random.IntN(12)) {
 			begin := 20 * random.Float64()
 			end := begin + 4*random.Float64() - .5
@@ -71,7 +71,7 @@ func TestHoldsOfOneRecordNeverOverlap(t *testing.T) {
 			sources[n] = append(sources[n], i)
 		}
 		now := at(15)
-		all := intervals.Join(now, sources[0], sources[1])
+		all := timeline.Join(now, sources[0], sources[1])
 		for n, i := range all {
 			end := i.End
 			if end.IsZero() {
@@ -92,7 +92,7 @@ func TestHoldsOfOneRecordNeverOverlap(t *testing.T) {
 }
 
 func TestStoreSeesWaitsEnd(t *testing.T) {
-	var s intervals.Store
+	var s timeline.Store
 	wait := func(id string) metadata.Waiter {
 		return metadata.Waiter{Name: "a", ID: id, Ticket: metadata.Ticket{Since: metadata.Time{Time: noon},
 			Identity: metadata.Identity{Owner: "billing-" + id}}}
@@ -121,7 +121,7 @@ func TestStoreSeesWaitsEnd(t *testing.T) {
 }
 
 func TestStoreForgetsTheOldestAndShortest(t *testing.T) {
-	var s intervals.Store
+	var s timeline.Store
 	now := noon
 	saw := func(name string, length time.Duration) {
 		s.Saw(&metadata.Ending{Name: name, Token: 1, LockedAt: metadata.Time{Time: now.Add(-length)},
@@ -130,12 +130,12 @@ func TestStoreForgetsTheOldestAndShortest(t *testing.T) {
 	saw("old", time.Hour)
 	now = noon.Add(25 * time.Hour)
 	saw("long", time.Hour)
-	for n := range 3 * intervals.Most {
+	for n := range 3 * timeline.Most {
 		now = now.Add(10 * time.Millisecond)
 		saw(fmt.Sprint("short-", n), time.Duration(1+n%7)*time.Millisecond)
 	}
 	all := s.Since(time.Time{}, nil)
-	if n := len(all); n < intervals.Most || n > intervals.Most+intervals.Most/10 {
+	if n := len(all); n < timeline.Most || n > timeline.Most+timeline.Most/10 {
 		t.Errorf("%d are remembered", n)
 	}
 	if all[0].Name != "long" {
@@ -144,7 +144,7 @@ func TestStoreForgetsTheOldestAndShortest(t *testing.T) {
 	if forgot := s.Forgot(); forgot.Before(noon) || forgot.After(now) {
 		t.Errorf("it says that it forgot until %v", forgot)
 	}
-	if last := all[len(all)-1].Name; last != fmt.Sprint("short-", 3*intervals.Most-1) {
+	if last := all[len(all)-1].Name; last != fmt.Sprint("short-", 3*timeline.Most-1) {
 		t.Errorf("the last one is %q", last)
 	}
 }

@@ -1,13 +1,10 @@
-// Package lanes lays intervals out as a picture: which lanes there are, in which order, and where in them the bars of
-// holds, the lines of waits and what is not known go. It draws nothing.
-package lanes
+package timeline
 
 import (
 	"cmp"
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -20,11 +17,11 @@ const (
 // Span is a stretch of time.
 type Span struct{ From, To time.Time }
 
-// Plan says what to lay out.
-type Plan struct {
+// Options are what a chart shows.
+type Options struct {
 	Span // the right edge is now
 	// Lane is the name of the lane that an interval is in.
-	Lane func(*intervals.Interval) string
+	Lane func(*Interval) string
 	// AsOf is the time up to which current holds and waits are confirmed: now, or the last sign of life of etcd.
 	AsOf time.Time
 	// Order compares lanes; nil: the one at which most time was lost is first.
@@ -35,13 +32,13 @@ type Plan struct {
 	Bars    int // at most, in sum; short ones are joined until they are no more
 }
 
-// Picture is what a plan comes to.
-type Picture struct {
+// Chart is the computed layout.
+type Chart struct {
 	Lanes []Lane
 	More  int // lanes that are left out
 	Bars  int
 	// Unknown is when the locks were not watched.
-	Unknown []Stretch
+	Unknown []PercentRange
 }
 
 // Lane is what happened to one lock, or what one process did.
@@ -51,30 +48,30 @@ type Lane struct {
 	Wrong      int           // holds that were late or did not end by a release
 	Last       time.Time     // when something of it ended, or is known to have lasted
 	First      time.Time
-	Holds      bool                  // something is held now
-	Waits      bool                  // there are waiters now
-	Rows       [][]Bar               // of holds
-	Lines      [][]Bar               // of waits
-	Beyond     []Bar                 // waits and holds for which there is no row
-	All        []*intervals.Interval // by their beginning
+	Holds      bool        // something is held now
+	Waits      bool        // there are waiters now
+	Rows       [][]Bar     // of holds
+	Lines      [][]Bar     // of waits
+	Overflow   []Bar       // waits and holds for which there is no row
+	All        []*Interval // by their beginning
 }
 
-// Stretch is a part of the width of the picture, in percent.
-type Stretch struct{ X, Width float64 }
+// PercentRange is a part of the width of a chart, in percent.
+type PercentRange struct{ X, Width float64 }
 
 // Bar is what is drawn of one interval, or of several that are too short to be told apart.
 type Bar struct {
-	Stretch
-	*intervals.Interval         // the longest
-	N                   int     // how many it stands for
-	Late                Stretch // the part past the alert; no width: none
-	Ended               string  // how it ended, if not by a release: of several, the gravest
-	Mixed               bool    // of several owners
-	From, To            time.Time
+	PercentRange
+	*Interval              // the longest
+	N         int          // how many it stands for
+	Late      PercentRange // the part past the alert; no width: none
+	Ended     string       // how it ended, if not by a release: of several, the gravest
+	Mixed     bool         // of several owners
+	From, To  time.Time
 }
 
-// Lay lays intervals out. They begin before they end, as after [intervals.Join].
-func Lay(all []intervals.Interval, p Plan) Picture {
+// NewChart lays intervals out. They begin before they end, as after [Join].
+func NewChart(all []Interval, p Options) Chart {
 	lanes := map[string]*Lane{}
 	for n := range all {
 		i := &all[n]
@@ -91,7 +88,7 @@ func Lay(all []intervals.Interval, p Plan) Picture {
 	if order == nil {
 		order = mostLost
 	}
-	var picture Picture
+	var picture Chart
 	for _, l := range lanes {
 		picture.Lanes = append(picture.Lanes, *l)
 	}
@@ -102,7 +99,7 @@ func Lay(all []intervals.Interval, p Plan) Picture {
 	picture.Lanes = picture.Lanes[:len(picture.Lanes)-picture.More]
 	for n := range picture.Lanes {
 		l := &picture.Lanes[n]
-		slices.SortFunc(l.All, func(a, b *intervals.Interval) int {
+		slices.SortFunc(l.All, func(a, b *Interval) int {
 			return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
 		})
 	}
@@ -120,7 +117,7 @@ func mostLost(a, b *Lane) int {
 	return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Wrong, a.Wrong), cmp.Compare(b.Held, a.Held))
 }
 
-func (l *Lane) add(i *intervals.Interval, p *Plan) {
+func (l *Lane) add(i *Interval, p *Options) {
 	l.All = append(l.All, i)
 	if i.Begin.Before(l.First) {
 		l.First = i.Begin
@@ -152,7 +149,7 @@ func gravity(ended string) int {
 }
 
 // Place is where a span of time is in the picture, as far as it is in there.
-func (s Span) Place(from, to time.Time) Stretch {
+func (s Span) Place(from, to time.Time) PercentRange {
 	if from.Before(s.From) {
 		from = s.From
 	}
@@ -160,14 +157,14 @@ func (s Span) Place(from, to time.Time) Stretch {
 		to = s.To
 	}
 	whole := float64(s.To.Sub(s.From))
-	return Stretch{100 * float64(from.Sub(s.From)) / whole, max(0, 100*float64(to.Sub(from))/whole)}
+	return PercentRange{100 * float64(from.Sub(s.From)) / whole, max(0, 100*float64(to.Sub(from))/whole)}
 }
 
 // Narrow is the least width of a bar, and the gap over which short ones are joined.
 const Narrow = .3
 
 // fill fills the lanes with bars. If they are too many, it joins those that are farther apart.
-func (p *Picture) fill(plan *Plan) {
+func (p *Chart) fill(plan *Options) {
 	for narrow := Narrow; ; narrow *= 1.5 {
 		p.Bars = 0
 		for n := range p.Lanes {
@@ -179,7 +176,7 @@ func (p *Picture) fill(plan *Plan) {
 	}
 }
 
-func (l *Lane) fill(p *Plan, narrow float64) (bars int) {
+func (l *Lane) fill(p *Options, narrow float64) (bars int) {
 	var rows, lines, beyond stack
 	rows.most = MaxRows
 	lines.most = MaxLines
@@ -193,9 +190,9 @@ func (l *Lane) fill(p *Plan, narrow float64) (bars int) {
 	}
 	l.Rows = rows.rows
 	l.Lines = lines.rows
-	l.Beyond = nil
+	l.Overflow = nil
 	if len(beyond.rows) > 0 {
-		l.Beyond = beyond.rows[0]
+		l.Overflow = beyond.rows[0]
 	}
 	for _, row := range slices.Concat(l.Rows, l.Lines, beyond.rows) {
 		bars += len(row)
@@ -203,8 +200,8 @@ func (l *Lane) fill(p *Plan, narrow float64) (bars int) {
 	return bars
 }
 
-func newBar(i *intervals.Interval, of Span, asOf time.Time) Bar {
-	b := Bar{Stretch: of.Place(i.Begin, i.End), Interval: i, N: 1, From: i.Begin, To: i.End}
+func newBar(i *Interval, of Span, asOf time.Time) Bar {
+	b := Bar{PercentRange: of.Place(i.Begin, i.End), Interval: i, N: 1, From: i.Begin, To: i.End}
 	if b.To.IsZero() || b.To.After(of.To) {
 		b.To = of.To
 	}

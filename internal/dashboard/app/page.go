@@ -1,4 +1,4 @@
-package site
+package app
 
 import (
 	"strconv"
@@ -8,14 +8,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // Page is what every page shows around its content.
 type Page struct {
-	phrase.Viewpoint
+	Viewpoint
 	Title       string // of the tab
 	Environment string
 	Band        string // class that colours the environment
@@ -29,7 +28,7 @@ type Page struct {
 	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
 	Icon        Icon
 	JSON        string // the page as JSON
-	Banner      phrase.Sentence
+	Banner      Sentence
 	Follows     bool    // the page goes on with the locks by itself
 	Least       float64 // the shortest time between two looks of the page, in seconds
 	Caller      string
@@ -45,7 +44,7 @@ const maxAddress = 300
 // freshView is how current the page is.
 type freshView struct {
 	Level    locks.Level
-	Heard    *phrase.Moment
+	Heard    *Moment
 	At       string // time of day of the last sign of life
 	Revision int64
 	Cause    string
@@ -60,7 +59,7 @@ func (p Page) Curl() string {
 }
 
 // Page fills the frame for a page with this title.
-func (s *Site) Page(r *Request, title string) Page {
+func (s *App) Page(r *Request, title string) Page {
 	now := r.Now
 	c := r.Caller
 	fresh := r.Fresh
@@ -90,11 +89,11 @@ func (s *Site) Page(r *Request, title string) Page {
 	}
 	if level != locks.Never {
 		p.Fresh.Heard = p.Age(fresh.HeardAt)
-		p.Fresh.At = phrase.TimeOfDay(fresh.HeardAt)
+		p.Fresh.At = TimeOfDay(fresh.HeardAt)
 	}
 	if level == locks.Stale {
 		p.Icon = Icon{Look: "stale", Text: "?"}
-		p.Banner = phrase.Say("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
+		p.Banner = Say("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
 			Say(")" + fresh.Why() + ". You see the locks as of then; they may have changed.")
 	}
 	return p
@@ -138,7 +137,7 @@ type SearchPage struct {
 
 // SearchPage fills the frame of a page that shows what a query finds, and that follows it. The name of the page is its
 // path, its title, and its entry in the navigation.
-func (s *Site) SearchPage(r *Request, name string, q *locks.Query) SearchPage {
+func (s *App) SearchPage(r *Request, name string, q *locks.Query) SearchPage {
 	p := SearchPage{Page: s.Page(r, name), Text: BoxText(q.Text), Problems: q.Problems, Clear: s.URLs.To(name)}
 	p.Here = name
 	p.Follows = true

@@ -1,22 +1,22 @@
-package intervals_test
+package timeline_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // ended is a hold of this many minutes that ended like this.
-func ended(token int64, how string, minutes float64) intervals.Interval {
+func ended(token int64, how string, minutes float64) timeline.Interval {
 	i := hold(token, 10*float64(token), 10*float64(token)+minutes)
 	i.Ended = how
 	return i
 }
 
 func TestUsualHoldIsTheMedianOfThoseReleased(t *testing.T) {
-	released := func(minutes ...float64) (all []intervals.Interval) {
+	released := func(minutes ...float64) (all []timeline.Interval) {
 		for n, m := range minutes {
 			all = append(all, ended(int64(n+1), metadata.EndingReleased, m))
 		}
@@ -28,7 +28,7 @@ func TestUsualHoldIsTheMedianOfThoseReleased(t *testing.T) {
 	waited := ended(8, metadata.EndingReleased, 5)
 	waited.Wait = true
 	for name, test := range map[string]struct {
-		all    []intervals.Interval
+		all    []timeline.Interval
 		median time.Duration
 		holds  int
 	}{
@@ -45,7 +45,7 @@ func TestUsualHoldIsTheMedianOfThoseReleased(t *testing.T) {
 		"a holder's clock is fast": {append(released(3, 4, 5), ahead), 4 * time.Minute, 3},
 		"one waited":               {append(released(3, 4, 5), waited), 4 * time.Minute, 3},
 	} {
-		median, holds := intervals.UsualHold(intervals.Join(at(100), test.all))
+		median, holds := timeline.UsualHold(timeline.Join(at(100), test.all))
 		if median != test.median || holds != test.holds {
 			t.Errorf("%s: the median of %d is %v, want %v of %d", name, holds, median, test.median, test.holds)
 		}

@@ -1,4 +1,4 @@
-package site
+package app
 
 import (
 	"context"
@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
-	"github.com/clustermutex/unlocker/internal/dashboard/history"
-	"github.com/clustermutex/unlocker/internal/dashboard/intervals"
-	"github.com/clustermutex/unlocker/internal/dashboard/lanes"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -21,17 +19,17 @@ const maxPresent = 10_000
 
 // Everything returns the holds and waits since a time. Short ones before forgot may be missing; if it is zero, none is.
 // With an error, what etcd knows of holds that are over is missing.
-func (s *Site) Everything(r *Request, since time.Time) (all []intervals.Interval, forgot time.Time, unread error) {
+func (s *App) Everything(r *Request, since time.Time) (all []timeline.Interval, forgot time.Time, unread error) {
 	ctx, cancel := r.Context(), func() {}
 	if r.Level() == locks.Stale { // what etcd said before is known
 		ctx, cancel = context.WithTimeoutCause(ctx, etcdread.Hurry, etcdread.ErrSilent)
 	}
 	defer cancel()
 	endings, unread := s.History.Endings(ctx, r.Now, "")
-	var over, now []intervals.Interval
+	var over, now []timeline.Interval
 	for i := range endings {
 		if endings[i].EndedAt.After(since) {
-			over = append(over, intervals.OfEnding(&endings[i]))
+			over = append(over, timeline.OfEnding(&endings[i]))
 		}
 	}
 	if snapshot, notYet := r.Loaded(); notYet == nil {
@@ -40,31 +38,31 @@ func (s *Site) Everything(r *Request, since time.Time) (all []intervals.Interval
 	if until := s.Intervals.Forgot(); until.After(since) {
 		forgot = until
 	}
-	return intervals.Join(r.Now, over, s.Intervals.Since(since, nil), now), forgot, unread
+	return timeline.Join(r.Now, over, s.Intervals.Since(since, nil), now), forgot, unread
 }
 
 // present are the holds and waits of a snapshot.
-func present(s *locks.Snapshot) (all []intervals.Interval) {
+func present(s *locks.Snapshot) (all []timeline.Interval) {
 	urgent := func(r *locks.Row) bool { return r.Waiters > 0 || r.Display != locks.Held }
 	for _, now := range []bool{true, false} {
 		for _, row := range s.Rows {
 			if len(all) < maxPresent && urgent(row) == now {
-				all = append(all, intervals.OfRecord(row.Record))
+				all = append(all, timeline.OfRecord(row.Record))
 			}
 		}
 	}
 	most := len(all) + maxPresent
 	for _, lock := range slices.Sorted(maps.Keys(s.Queues)) {
-		all = append(all, intervals.OfQueue(s.Queues[lock][:min(len(s.Queues[lock]), most-len(all))])...)
+		all = append(all, timeline.OfQueue(s.Queues[lock][:min(len(s.Queues[lock]), most-len(all))])...)
 	}
 	return all
 }
 
 // EverythingOf is the same for one lock, and its shares. past are the holds that are over.
-func (s *Site) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []intervals.Interval, forgot time.Time) {
-	var over, now []intervals.Interval
+func (s *App) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []timeline.Interval, forgot time.Time) {
+	var over, now []timeline.Interval
 	for i := range past {
-		over = append(over, intervals.OfEnding(&past[i]))
+		over = append(over, timeline.OfEnding(&past[i]))
 	}
 	holders := l.Shares
 	queue := l.Name
@@ -73,12 +71,12 @@ func (s *Site) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []
 		queue = l.Row.Record.QueueName()
 	}
 	for _, row := range holders {
-		now = append(now, intervals.OfRecord(row.Record))
+		now = append(now, timeline.OfRecord(row.Record))
 	}
-	seen := s.Intervals.Since(r.Now.Add(-intervals.Day), func(i *intervals.Interval) bool {
+	seen := s.Intervals.Since(r.Now.Add(-timeline.Day), func(i *timeline.Interval) bool {
 		return i.Name == l.Name || i.Lock == l.Name || i.Wait && i.Lock == queue
 	})
-	return intervals.Join(r.Now, over, seen, now, intervals.OfQueue(l.InLine)), s.Intervals.Forgot()
+	return timeline.Join(r.Now, over, seen, now, timeline.OfQueue(l.InLine)), s.Intervals.Forgot()
 }
 
 // relistReports is how long after a gap in the watch the holds may be reported that ended in it.
@@ -86,34 +84,34 @@ const relistReports = 2 * time.Second
 
 // UsualHold returns the median length of those of a lock's holds that the dashboard saw released, and their number;
 // zeros if they are too few. A hold that ended in a gap in the watch does not count: nobody knows when, nor how.
-func (s *Site) UsualHold(r *Request, all []intervals.Interval) (median time.Duration, holds int) {
+func (s *App) UsualHold(r *Request, all []timeline.Interval) (median time.Duration, holds int) {
 	gaps, _ := s.History.Watched(r.Now, r.Fresh)
-	seen := slices.DeleteFunc(slices.Clone(all), func(i intervals.Interval) bool {
-		return slices.ContainsFunc(gaps, func(g history.Gap) bool {
+	seen := slices.DeleteFunc(slices.Clone(all), func(i timeline.Interval) bool {
+		return slices.ContainsFunc(gaps, func(g etcdread.Gap) bool {
 			return !i.End.Before(g.From) && !i.End.After(g.To.Add(relistReports))
 		})
 	})
-	return intervals.UsualHold(seen)
+	return timeline.UsualHold(seen)
 }
 
 // Unwatched is when nobody watched the locks: before the dashboard ran, and while etcd was away.
-func (r *Request) Unwatched() []lanes.Span {
-	gaps, since := r.Site.History.Watched(r.Now, r.Fresh)
+func (r *Request) Unwatched() []timeline.Span {
+	gaps, since := r.App.History.Watched(r.Now, r.Fresh)
 	if since.IsZero() {
-		return []lanes.Span{{To: r.Now}}
+		return []timeline.Span{{To: r.Now}}
 	}
-	spans := []lanes.Span{{To: since}}
+	spans := []timeline.Span{{To: since}}
 	for _, g := range gaps {
-		spans = append(spans, lanes.Span{From: g.From, To: g.To})
+		spans = append(spans, timeline.Span{From: g.From, To: g.To})
 	}
 	if r.Level() == locks.Stale {
-		spans = append(spans, lanes.Span{From: r.Fresh.HeardAt, To: r.Now})
+		spans = append(spans, timeline.Span{From: r.Fresh.HeardAt, To: r.Now})
 	}
 	return spans
 }
 
 // Unread says why the past could not be read from etcd; empty without an error.
-func (s *Site) Unread(err error) string {
+func (s *App) Unread(err error) string {
 	switch {
 	case err == nil:
 		return ""

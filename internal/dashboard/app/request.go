@@ -1,4 +1,4 @@
-package site
+package app
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -19,7 +18,7 @@ import (
 // freshness and one snapshot.
 type Request struct {
 	*http.Request
-	Site     *Site
+	App      *App
 	Caller   access.Caller
 	Now      time.Time
 	mono     time.Duration // now on the clock of the records' Seen times
@@ -30,7 +29,7 @@ type Request struct {
 type requestKey struct{}
 
 // RequestOf is the request that the door made. If the door was not reached, it is a request of a caller without rights.
-func (s *Site) RequestOf(r *http.Request) *Request {
+func (s *App) RequestOf(r *http.Request) *Request {
 	if made, ok := r.Context().Value(requestKey{}).(*Request); ok {
 		same := *made
 		same.Request = r // as the middleware left it
@@ -40,8 +39,8 @@ func (s *Site) RequestOf(r *http.Request) *Request {
 }
 
 // NewRequest makes the request of a caller, as of now.
-func (s *Site) NewRequest(r *http.Request, c access.Caller) *Request {
-	made := &Request{Site: s, Caller: c, Now: s.Config.Now(), mono: s.Config.View.Clock(), Fresh: s.Fresh()}
+func (s *App) NewRequest(r *http.Request, c access.Caller) *Request {
+	made := &Request{App: s, Caller: c, Now: s.Config.Now(), mono: s.Config.View.Clock(), Fresh: s.Fresh()}
 	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return s.SnapshotAt(made.Now, made.mono, made.Fresh) })
 	made.Request = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))
 	return made
@@ -58,13 +57,13 @@ func (r *Request) With(ctx context.Context) *Request {
 func (r *Request) Level() locks.Level { return r.Fresh.Level(r.Now) }
 
 // Viewpoint is the point in time from which the answer looks at the locks.
-func (r *Request) Viewpoint() phrase.Viewpoint { return viewpoint(r.Fresh, r.Now) }
+func (r *Request) Viewpoint() Viewpoint { return viewpoint(r.Fresh, r.Now) }
 
-func viewpoint(f locks.Freshness, now time.Time) phrase.Viewpoint {
+func viewpoint(f locks.Freshness, now time.Time) Viewpoint {
 	if f.Level(now) == locks.Stale {
-		return phrase.Viewpoint{Now: now, AsOf: f.HeardAt, Stale: true}
+		return Viewpoint{Now: now, AsOf: f.HeardAt, Stale: true}
 	}
-	return phrase.LiveAt(now)
+	return LiveAt(now)
 }
 
 // Loaded returns the locks, or the problem that there is nothing to show yet.
@@ -73,18 +72,18 @@ func (r *Request) Loaded() (*locks.Snapshot, error) {
 		return r.Snapshot(), nil
 	}
 	return nil, &Problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
-		Retry: 5 * time.Second, Tried: r.Site.Config.Endpoints,
+		Retry: 5 * time.Second, Tried: r.App.Config.Endpoints,
 		Detail: "The locks could not be loaded from etcd since the dashboard started: " + r.Fresh.Reason() + "."}
 }
 
 // SnapshotAt returns the locks as they stand now. While etcd is silent, the states stay as they were last known.
-func (s *Site) SnapshotAt(now time.Time, mono time.Duration, fresh locks.Freshness) *locks.Snapshot {
+func (s *App) SnapshotAt(now time.Time, mono time.Duration, fresh locks.Freshness) *locks.Snapshot {
 	at := fresh.JudgedAt(now)
 	return s.Snapshots.Current(now, staleness.Moment{Wall: at, Mono: mono - now.Sub(at)})
 }
 
 // Admit checks that the caller may do what it asks for, with one lock at least.
-func (s *Site) Admit(c access.Caller, need access.Permission) error {
+func (s *App) Admit(c access.Caller, need access.Permission) error {
 	if c.MaySome(need) {
 		return nil
 	}
@@ -92,7 +91,7 @@ func (s *Site) Admit(c access.Caller, need access.Permission) error {
 }
 
 // AdmitFor checks that the caller may do it with the locks of this owner.
-func (s *Site) AdmitFor(c access.Caller, need access.Permission, owner string) error {
+func (s *App) AdmitFor(c access.Caller, need access.Permission, owner string) error {
 	switch {
 	case c.MayFor(need, owner):
 		return nil
@@ -105,11 +104,11 @@ func (s *Site) AdmitFor(c access.Caller, need access.Permission, owner string) e
 
 // MayDo reports whether the caller may do this to holds of this owner, and it is switched on.
 func (r *Request) MayDo(v protocol.Verb, owner string) bool {
-	return r.Site.Config.On(v) && r.Caller.MayFor(access.Permission(v.Info().Right), owner)
+	return r.App.Config.On(v) && r.Caller.MayFor(access.Permission(v.Info().Right), owner)
 }
 
 // refusal says why the caller may not.
-func (s *Site) refusal(c access.Caller, need access.Permission) error {
+func (s *App) refusal(c access.Caller, need access.Permission) error {
 	switch {
 	case c.Unnamed != "":
 		return &Problem{Status: http.StatusUnauthorized, Code: "unauthenticated", Title: "Sign in",
@@ -125,7 +124,7 @@ func (s *Site) refusal(c access.Caller, need access.Permission) error {
 }
 
 // NoBacktraces says why the caller sees no backtraces of this owner; empty when it may.
-func (s *Site) NoBacktraces(c access.Caller, owner string) string {
+func (s *App) NoBacktraces(c access.Caller, owner string) string {
 	switch {
 	case c.MayFor(access.Backtrace, owner):
 		return ""
