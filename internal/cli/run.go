@@ -178,9 +178,10 @@ func (o *runOptions) group(name string) *childproc.Group {
 // process, because processes of the command may outlive it, and names only the machine and the container.
 func holderProcess(group *childproc.Group) *metadata.Process {
 	p := holderproc.Self(holderproc.System())
-	if p.CgroupID = group.ID(); p.CgroupID == 0 {
-		p.Start = 0
+	if p.CgroupID = group.ID(); p.CgroupID != 0 {
+		p.SupervisorStart = p.Start
 	}
+	p.Start = 0
 	return &p
 }
 

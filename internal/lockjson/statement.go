@@ -9,15 +9,16 @@ import (
 
 // Process identifies the holder's process.
 type Process struct {
-	BootID       *string `json:"boot_id"`
-	ProcessStart *int64  `json:"process_start"`
-	PIDNamespace *int64  `json:"pid_namespace"`
-	CgroupID     *int64  `json:"cgroup_id"`
-	PodNamespace *string `json:"pod_namespace"`
-	PodName      *string `json:"pod_name"`
-	PodUID       *string `json:"pod_uid"`
-	Container    *string `json:"container"`
-	Detached     bool    `json:"detached"`
+	BootID          *string `json:"boot_id"`
+	ProcessStart    *int64  `json:"process_start"`
+	PIDNamespace    *int64  `json:"pid_namespace"`
+	SupervisorStart *int64  `json:"supervisor_start"`
+	CgroupID        *int64  `json:"cgroup_id"`
+	PodNamespace    *string `json:"pod_namespace"`
+	PodName         *string `json:"pod_name"`
+	PodUID          *string `json:"pod_uid"`
+	Container       *string `json:"container"`
+	Detached        bool    `json:"detached"`
 }
 
 func newProcess(p *metadata.Process) *Process {
@@ -26,7 +27,7 @@ func newProcess(p *metadata.Process) *Process {
 	}
 	return &Process{
 		BootID: Known(p.BootID), ProcessStart: Known(p.Start), PIDNamespace: Known(p.PIDNamespace),
-		CgroupID: Known(p.CgroupID), PodNamespace: Known(p.PodNamespace), PodName: Known(p.PodName),
+		SupervisorStart: Known(p.SupervisorStart), CgroupID: Known(p.CgroupID), PodNamespace: Known(p.PodNamespace), PodName: Known(p.PodName),
 		PodUID: Known(p.PodUID), Container: Known(p.Container), Detached: p.Detached,
 	}
 }
@@ -75,7 +76,7 @@ func (l *Lock) state(r *metadata.Record, v staleness.Verdict, now time.Time) {
 func ProcessShape() Shape {
 	return Shape{"A process", Process{}, []Line{
 		{"boot_id, process_start, pid_namespace", "the machine's boot, and which of its processes it is"},
-		{"cgroup_id", "the cgroup of its command, which may live longer than the process"},
+		{"supervisor_start, cgroup_id", "in place of process_start: the process runs a command, in this cgroup, which may outlive it"},
 		{"pod_namespace, pod_name, pod_uid, container", "in Kubernetes"},
 		{"detached", "whether the work outlives the process, whose end then proves nothing"},
 	}}

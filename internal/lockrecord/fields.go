@@ -37,15 +37,16 @@ const (
 
 // The members of the metadata document that identify the holder's process: see [metadata.Process].
 const (
-	FieldBootID       = "boot_id"
-	FieldProcessStart = "process_start"
-	FieldPIDNamespace = "pid_namespace"
-	FieldCgroupID     = "cgroup_id"
-	FieldPodNamespace = "pod_namespace"
-	FieldPodName      = "pod_name"
-	FieldPodUID       = "pod_uid"
-	FieldContainer    = "container"
-	FieldDetached     = "detached"
+	FieldBootID          = "boot_id"
+	FieldProcessStart    = "process_start"
+	FieldPIDNamespace    = "pid_namespace"
+	FieldSupervisorStart = "supervisor_start"
+	FieldCgroupID        = "cgroup_id"
+	FieldPodNamespace    = "pod_namespace"
+	FieldPodName         = "pod_name"
+	FieldPodUID          = "pod_uid"
+	FieldContainer       = "container"
+	FieldDetached        = "detached"
 )
 
 // Place is where a field is stored in etcd.
@@ -69,7 +70,7 @@ type field struct {
 
 type fields [numFields]field
 
-const numFields = 25
+const numFields = 26
 
 // table returns the fields of one record, each with a pointer into d or p. Exactly the fields that have a row are read,
 // written, checked and reserved. Those that the protocol acts on come first.
@@ -94,6 +95,7 @@ func table(d *metadata.FullRecord, p *metadata.Process) fields {
 		{FieldBootID, Member, "", &p.BootID},
 		{FieldProcessStart, Member, "", &p.Start},
 		{FieldPIDNamespace, Member, "", &p.PIDNamespace},
+		{FieldSupervisorStart, Member, "", &p.SupervisorStart},
 		{FieldCgroupID, Member, "", &p.CgroupID},
 		{FieldPodNamespace, Member, "", &p.PodNamespace},
 		{FieldPodName, Member, "", &p.PodName},

@@ -14,10 +14,14 @@ type Identity struct {
 type Process struct {
 	// BootID identifies the current boot of the machine: /proc/sys/kernel/random/boot_id.
 	BootID string `json:"boot_id,omitempty"`
-	// Start is when the process started, in clock ticks since boot: /proc/PID/stat, field 22.
+	// Start is when the process started, in clock ticks since boot: /proc/PID/stat, field 22. It is 0 if the end of the
+	// process is not the end of its work: then there is SupervisorStart instead, or none.
 	Start int64 `json:"process_start,omitempty"`
 	// PIDNamespace is the namespace of its process id: the inode of /proc/PID/ns/pid.
 	PIDNamespace int64 `json:"pid_namespace,omitempty"`
+	// SupervisorStart is the same for a process whose commands, in the cgroup CgroupID, do the work. Because of its own
+	// name, readers that do not know CgroupID see no proof in the end of the process.
+	SupervisorStart int64 `json:"supervisor_start,omitempty"`
 	// CgroupID is the cgroup in which the process runs its commands, whose end, not its own, ends the work: the inode
 	// of the directory in the cgroup v2 file system.
 	CgroupID int64 `json:"cgroup_id,omitempty"`

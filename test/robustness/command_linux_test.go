@@ -40,7 +40,8 @@ func leaveBehind() leftBehind {
 	}
 	system := holderproc.System()
 	stat, _ := holderproc.ParseStat(system.Read("/proc/" + strconv.Itoa(process.Process.Pid) + "/stat"))
-	self.Start = stat.Start
+	self.Start = 0
+	self.SupervisorStart = stat.Start
 	self.CgroupID = group.ID
 	_ = process.Process.Kill()
 	_ = process.Wait()

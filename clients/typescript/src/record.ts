@@ -85,8 +85,8 @@ function checkText(name: string, value: unknown) {
 export const reserved = new Set([
   "uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata",
   "owner", "hostname", "pid", "locked_at", "purpose", "backtrace", "client",
-  "boot_id", "process_start", "pid_namespace", "cgroup_id", "pod_namespace", "pod_name", "pod_uid", "container",
-  "detached", "lock_delay",
+  "boot_id", "process_start", "pid_namespace", "supervisor_start", "cgroup_id", "pod_namespace", "pod_name", "pod_uid",
+  "container", "detached", "lock_delay",
 ]);
 
 function checkAttributes(attributes: Attributes) {

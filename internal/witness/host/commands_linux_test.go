@@ -43,6 +43,8 @@ func (c *commands) use(one *Witness) {
 // ofCommand is a process that has a command in this cgroup.
 func (w *world) ofCommand(pid int, cgroup int64) metadata.Process {
 	p := w.identity(pid)
+	p.SupervisorStart = p.Start
+	p.Start = 0
 	p.CgroupID = cgroup
 	return p
 }

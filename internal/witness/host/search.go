@@ -284,7 +284,10 @@ func (m Machine) hold(r *metadata.Record) (hold, bool) {
 	h.holder.pid = r.PID
 	h.holder.start = p.Start
 	h.holder.cgroup = p.CgroupID
-	return h, p.BootID == m.BootID && p.Start > 0 && p.PIDNamespace > 0 && r.PID > 0 && !hasUnreadableCgroup(r)
+	if p.CgroupID != 0 {
+		h.holder.start = p.SupervisorStart
+	}
+	return h, p.BootID == m.BootID && h.holder.start > 0 && p.PIDNamespace > 0 && r.PID > 0 && !hasUnreadableCgroup(r)
 }
 
 // hasUnreadableCgroup reports whether the record names a cgroup in an unreadable form.

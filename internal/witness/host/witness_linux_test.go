@@ -214,6 +214,7 @@ func TestHoldersElsewhereAreIgnored(t *testing.T) {
 		w.hold("no boot id", pid, gone(func(p *metadata.Process) { p.BootID = "" })),
 		w.hold("no start", pid, gone(func(p *metadata.Process) { p.Start = 0 })),
 		w.hold("no namespace", pid, gone(func(p *metadata.Process) { p.PIDNamespace = 0 })),
+		w.hold("a cgroup beside the name that knows none", pid, gone(func(p *metadata.Process) { p.CgroupID = 7 })),
 		w.hold("detached", pid, gone(func(p *metadata.Process) { p.Detached = true })),
 		w.hold("no pid", 0, self),
 		w.hold("nothing", pid, metadata.Process{}),

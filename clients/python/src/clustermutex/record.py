@@ -24,8 +24,8 @@ TIME = re.compile(r"([0-9]{10})(?:\.([0-9]{1,9}))?", re.ASCII)
 TEXTS = ("owner", "hostname", "purpose", "client", "backtrace")
 DOCUMENT_TEXTS = ("lock", "uuid", "owner", "hostname", "by", "source", "reason", "why")
 RESERVED = {"uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata", "pid",
-            "locked_at", *TEXTS, "boot_id", "process_start", "pid_namespace", "cgroup_id", "pod_namespace", "pod_name",
-            "pod_uid", "container", "detached", "lock_delay"}
+            "locked_at", *TEXTS, "boot_id", "process_start", "pid_namespace", "supervisor_start", "cgroup_id",
+            "pod_namespace", "pod_name", "pod_uid", "container", "detached", "lock_delay"}
 
 Attribute = Union[str, int, float, bool]
 

@@ -94,7 +94,7 @@ module ClusterMutex
   # Who holds a lock, according to its record. What is absent or could not be read is nil.
   class Holder
     TEXTS = %w[owner hostname purpose client backtrace boot_id pod_namespace pod_name pod_uid container].freeze
-    NUMBERS = %w[pid process_start pid_namespace cgroup_id lock_delay].freeze
+    NUMBERS = %w[pid process_start pid_namespace supervisor_start cgroup_id lock_delay].freeze
     MAX_DELAY = 3600 # seconds
     TIMES = %w[locked_at alert_at auto_unlock_at].freeze
     OWN_KEYS = %w[uuid alert_at auto_unlock_at alive asked extended acknowledged].freeze
