@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -250,7 +250,7 @@ func (all *snapshot) free() map[string]metadata.Waiter {
 // unclaimed returns, by name, the locks that stay free for --unclaimed-after with the same waiter first in line, and
 // the last snapshot. It does not wait if no lock with waiters is free.
 func (o *checkOptions) unclaimed(ctx context.Context, s *session,
-	all *snapshot) (stayed []unclaimed.Lock, last *snapshot, err error) {
+	all *snapshot) (stayed []diagnosis.Unclaimed, last *snapshot, err error) {
 	free := all.free()
 	maps.DeleteFunc(free, func(lock string, _ metadata.Waiter) bool { return !o.globs.match(lock) })
 	began := time.Now()
@@ -267,14 +267,14 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 	}
 	for _, lock := range slices.Sorted(maps.Keys(free)) {
 		queue := all.waiters[lock]
-		stayed = append(stayed, unclaimed.Lock{Name: lock, Since: began, Waiters: len(queue), First: queue[0]})
+		stayed = append(stayed, diagnosis.Unclaimed{Name: lock, Since: began, Waiters: len(queue), First: queue[0]})
 	}
 	return stayed, all, nil
 }
 
 // verdict returns the most urgent problem of the selected locks; free are the unclaimed ones. A full etcd keeps
 // unlockers from announcing themselves, so their absence then proves nothing.
-func (o *checkOptions) verdict(all *snapshot, free []unclaimed.Lock, full bool, now time.Time) verdict.Verdict {
+func (o *checkOptions) verdict(all *snapshot, free []diagnosis.Unclaimed, full bool, now time.Time) verdict.Verdict {
 	cycles := slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(cycle deadlock.Cycle) bool {
 		return !slices.ContainsFunc(cycle.Locks(), o.globs.match)
 	})

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -15,7 +15,7 @@ import (
 // dueLocks returns the locks that unlockers may remove now by this policy.
 func (all *snapshot) dueLocks(p staleness.Policy, now time.Time) []*metadata.Record {
 	return slices.DeleteFunc(slices.Clone(all.locks), func(r *metadata.Record) bool {
-		return all.fate.Excludes(r.Name) || !isDue(r, p, now)
+		return all.combined.Excludes(r.Name) || !isDue(r, p, now)
 	})
 }
 
@@ -34,7 +34,7 @@ func (all *snapshot) dueNotes(due int, p staleness.Policy) []string {
 }
 
 // policy returns the policy of the unlockers. If it is unknown, it says so and returns the default.
-func (o *listOptions) policy(f *fate.Fate) staleness.Policy {
+func (o *listOptions) policy(f *diagnosis.CombinedPolicy) staleness.Policy {
 	switch {
 	case f.Known():
 		return f.Policy

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -22,7 +22,7 @@ type forceUnlockOptions struct {
 
 	lockDelay time.Duration
 	given     func(flag string) bool
-	policies  fate.Fate // of the unlockers
+	policies  diagnosis.CombinedPolicy // of the unlockers
 }
 
 func newForceUnlock(a *app) *cobra.Command {
@@ -94,7 +94,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, s *session, name string) e
 }
 
 func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metadata.FullRecord) (string, error) {
-	decided, err := s.fate(ctx)
+	decided, err := s.combined(ctx)
 	if err != nil {
 		return "", err
 	}

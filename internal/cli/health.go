@@ -6,8 +6,7 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -65,7 +64,7 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	switch {
 	case len(all) == 0:
 		h.raise(pluginCritical)
-	case len(fate.Pause(all, staleness.RuleGap)) > 0, len(fate.Disagreements(all)) > 0:
+	case len(diagnosis.HeldBackBy(all, staleness.RuleGap)) > 0, len(diagnosis.Disagreements(all)) > 0:
 		h.raise(pluginWarning)
 	}
 	now := o.app.Now()
@@ -91,7 +90,7 @@ func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
 			}
 		}
 	}
-	found := slices.DeleteFunc(inconsistent.Find(held, all.delays), func(l inconsistent.Lock) bool {
+	found := slices.DeleteFunc(diagnosis.FindInconsistent(held, all.delays), func(l diagnosis.Inconsistent) bool {
 		return !o.globs.match(l.Name)
 	})
 	for _, l := range found[:min(len(found), maxNamed)] {
@@ -108,7 +107,7 @@ func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
 
 func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 	now := o.app.Now()
-	unlockers := fate.Of(all.unlockers)
+	unlockers := diagnosis.CombinePolicies(all.unlockers)
 	for _, r := range slices.Concat(all.locks, all.misplaced) {
 		judged := judge(r, now)
 		state := judged.State
@@ -199,7 +198,7 @@ func whyHeldBack(unlockers []metadata.Presence) string {
 	var all []string
 	for _, u := range unlockers {
 		why := u.HeldBack
-		if u.Mode != fate.AutoUnlock {
+		if u.Mode != diagnosis.ModeAutoUnlock {
 			why = []string{shortText(u.Mode)}
 		}
 		if len(why) == 0 {

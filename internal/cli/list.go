@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -139,12 +139,12 @@ func (o *listOptions) listLocks(all *snapshot, now time.Time) error {
 func (o *listOptions) candidates(all *snapshot, now time.Time) ([]*metadata.Record, staleness.Policy) {
 	switch {
 	case o.due:
-		policy := o.policy(&all.fate)
+		policy := o.policy(&all.combined)
 		return all.dueLocks(policy, now), policy
 	case o.format.String() != term.NameFormat: // names are input for other commands
-		return slices.Concat(all.locks, all.misplaced), all.fate.Policy
+		return slices.Concat(all.locks, all.misplaced), all.combined.Policy
 	}
-	return all.locks, all.fate.Policy
+	return all.locks, all.combined.Policy
 }
 
 func (o *listOptions) write(all *snapshot, shown []*locks.Row, p staleness.Policy, now time.Time) error {
@@ -201,7 +201,7 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 	cut := t.Fit(o.app.width(o.format), o.narrowSteps())
 	abandonedNote, scrolled := "", ""
 	if abandoned {
-		abandonedNote = abandonedText(&all.fate)
+		abandonedNote = abandonedText(&all.combined)
 	}
 	if rows := term.Height(o.app.Stdout); rows > 10 && len(shown) > rows {
 		scrolled = fmt.Sprintf("the first rows have scrolled away: use --limit %d", rows-linesBelow)
@@ -320,7 +320,7 @@ func (o *watchOptions) run(ctx context.Context, s *session) error {
 	view, stop := s.view(ctx, f.onEnded)
 	defer stop()
 	f.waiters = view.Waiters
-	f.policy = func() staleness.Policy { return fate.Of(protocol.Presences(view.Unlockers())).Policy }
+	f.policy = func() staleness.Policy { return diagnosis.CombinePolicies(protocol.Presences(view.Unlockers())).Policy }
 	return f.follow(ctx, view)
 }
 

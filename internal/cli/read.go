@@ -8,7 +8,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -23,11 +22,11 @@ type snapshot struct {
 	locks     []*metadata.Record // by name
 	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
 	waiters   map[string][]metadata.Waiter
-	unlockers []metadata.Presence  // running ones
-	fate      fate.Fate            // how these treat stale locks
-	alarms    []string             // raised by etcd, if they were read
-	delays    []metadata.LockDelay // by lock
-	foreign   int                  // number of keys below the prefix that the protocol does not know
+	unlockers []metadata.Presence      // running ones
+	combined  diagnosis.CombinedPolicy // how these treat stale locks
+	alarms    []string                 // raised by etcd, if they were read
+	delays    []metadata.LockDelay     // by lock
+	foreign   int                      // number of keys below the prefix that the protocol does not know
 	revision  int64
 }
 
@@ -97,7 +96,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	if all.unlockers, err = s.running(ctx, announced); err != nil {
 		return nil, err
 	}
-	all.fate = fate.Of(all.unlockers)
+	all.combined = diagnosis.CombinePolicies(all.unlockers)
 	all.attachStatements(statements)
 	return all, nil
 }
@@ -151,9 +150,9 @@ func (s *session) get(ctx context.Context, name string) (metadata.FullRecord, er
 type lockInfo struct {
 	lockstore.LockInfo
 	now       time.Time
-	diagnosis diagnosis.Diagnosis // of the holder
-	cycles    []deadlock.Cycle    // deadlocks that the holder's process is part of
-	fate      fate.Fate           // how the unlockers treat stale locks
+	diagnosis diagnosis.Diagnosis      // of the holder
+	cycles    []deadlock.Cycle         // deadlocks that the holder's process is part of
+	combined  diagnosis.CombinedPolicy // how the unlockers treat stale locks
 	// removed is the newest recorded ending, if nobody holds the lock; nil if none is recorded.
 	removed *metadata.Ending
 }
@@ -165,7 +164,7 @@ func (s *session) lockInfo(ctx context.Context, name string) (*lockInfo, error) 
 		return nil, err
 	}
 	l := &lockInfo{LockInfo: read, now: s.app.Now()}
-	if l.fate, err = s.fate(ctx); err != nil {
+	if l.combined, err = s.combined(ctx); err != nil {
 		return l, err
 	}
 	if l.held() {
@@ -203,12 +202,12 @@ func (l *lockInfo) json(raw bool) lockjson.Document {
 		j.Verdict = lockjson.NewVerdict(&v, v.String(l.now), v.Command())
 	}
 	for _, r := range l.holders() {
-		j.Holders = append(j.Holders, newLockJSON(r, l.fate.Policy, l.Waiters, l.now))
+		j.Holders = append(j.Holders, newLockJSON(r, l.combined.Policy, l.Waiters, l.now))
 	}
 	if len(doc.Fields) == 0 {
 		j.Lock = lockjson.Whole(doc.Name, j.Holders, new(verdict.QueueOf(l.Waiters, l.now)), l.now)
 	} else {
-		j.Lock = newLockJSON(&doc.Record, l.fate.Policy, l.Waiters, l.now)
+		j.Lock = newLockJSON(&doc.Record, l.combined.Policy, l.Waiters, l.now)
 	}
 	if l.removed != nil {
 		j.Ending = new(lockjson.NewEnding(l.removed, l.now))

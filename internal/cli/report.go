@@ -12,7 +12,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -22,15 +21,15 @@ import (
 
 // lockReport describes one lock for people: rows of label and value, then blocks of text.
 type lockReport struct {
-	now    time.Time
-	fate   *fate.Fate // how the unlockers treat stale locks
-	rows   term.Table
-	blocks []string
+	now      time.Time
+	combined *diagnosis.CombinedPolicy // how the unlockers treat stale locks
+	rows     term.Table
+	blocks   []string
 }
 
 // newLockReport returns the report about a lock, to be written to w.
 func newLockReport(l *lockInfo, w *os.File) *lockReport {
-	p := &lockReport{now: l.now, fate: &l.fate, rows: term.Table{Coloured: term.TakesColours(w)}}
+	p := &lockReport{now: l.now, combined: &l.combined, rows: term.Table{Coloured: term.TakesColours(w)}}
 	p.lock(l)
 	p.lastRemoval(l.removed)
 	for _, d := range l.Delays {
@@ -132,7 +131,7 @@ func (p *lockReport) record(doc *metadata.FullRecord, d diagnosis.Diagnosis) {
 	}
 	p.row("alert", timeWithRemark(judged.AlertAt, alertText(&doc.Record, judged, p.now)))
 	p.row("auto-unlock", timeText(doc.AutoUnlockAt, p.now))
-	if words := policyText(p.fate, &doc.Record); words != "" {
+	if words := policyText(p.combined, &doc.Record); words != "" {
 		p.row("unlockers", words)
 	}
 	if doc.Alive != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
@@ -229,8 +229,8 @@ func (s *session) running(ctx context.Context, announced []presence) ([]metadata
 	return all, nil
 }
 
-// fate reads how the unlockers treat stale locks, for commands that read one lock.
-func (s *session) fate(ctx context.Context) (fate.Fate, error) {
+// combined reads how the unlockers treat stale locks, for commands that read one lock.
+func (s *session) combined(ctx context.Context) (diagnosis.CombinedPolicy, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
 	var announced []presence
@@ -240,10 +240,10 @@ func (s *session) fate(ctx context.Context) (fate.Fate, error) {
 		}
 	})
 	if err != nil {
-		return fate.Fate{}, s.explain(ctx, "read the unlockers", err)
+		return diagnosis.CombinedPolicy{}, s.explain(ctx, "read the unlockers", err)
 	}
 	running, err := s.running(ctx, announced)
-	return fate.Of(running), err
+	return diagnosis.CombinePolicies(running), err
 }
 
 // readPresence parses a presence record. One without a lease would outlive its unlocker, so it is ignored.
@@ -282,7 +282,7 @@ func asSeen(r *metadata.Record, now time.Time) *metadata.Record {
 }
 
 // policyText says how the unlockers treat the lock; empty if they remove it at its deadline.
-func policyText(f *fate.Fate, r *metadata.Record) string {
+func policyText(f *diagnosis.CombinedPolicy, r *metadata.Record) string {
 	abandoned := r.ProvenDead()
 	switch {
 	case f == nil || r.Misplaced:
@@ -303,14 +303,14 @@ func policyText(f *fate.Fate, r *metadata.Record) string {
 	return ""
 }
 
-func unknownPolicyText(f *fate.Fate) string {
-	if len(f.Silent) == 1 {
-		return "is unknown: " + fate.Names(f.Silent) + " does not publish its policy"
+func unknownPolicyText(f *diagnosis.CombinedPolicy) string {
+	if len(f.PolicyUnknown) == 1 {
+		return "is unknown: " + diagnosis.UnlockerNames(f.PolicyUnknown) + " does not publish its policy"
 	}
-	return "is unknown: " + fate.Names(f.Silent) + " do not publish their policy"
+	return "is unknown: " + diagnosis.UnlockerNames(f.PolicyUnknown) + " do not publish their policy"
 }
 
-func abandonedText(f *fate.Fate) string {
+func abandonedText(f *diagnosis.CombinedPolicy) string {
 	switch {
 	case f.Unlockers == 0:
 		return "no unlocker has announced itself, so no abandoned lock is removed"

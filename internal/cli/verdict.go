@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -18,9 +18,9 @@ import (
 // cluster returns the input for a verdict about all locks. Unclaimed locks are missing: a single snapshot does not show
 // for how long a lock has been free.
 func (all *snapshot) cluster(cycles []deadlock.Cycle, now time.Time) verdict.Cluster {
-	c := verdict.Cluster{Now: now, Running: all.unlockers, Fate: all.fate, Held: len(all.locks), Cycles: cycles,
+	c := verdict.Cluster{Now: now, Running: all.unlockers, Combined: all.combined, Held: len(all.locks), Cycles: cycles,
 		Alarm: strings.Join(all.alarms, "; ")}
-	c.Ranking = all.judged(slices.Concat(all.locks, all.misplaced), all.fate.Policy, now).Ranking()
+	c.Ranking = all.judged(slices.Concat(all.locks, all.misplaced), all.combined.Policy, now).Ranking()
 	for _, queue := range all.waiters {
 		c.Waiting += len(queue)
 	}
@@ -60,19 +60,19 @@ func (l *lockInfo) verdict() (v verdict.Verdict, ok bool) {
 		return verdict.Verdict{}, false
 	}
 	queues := map[string][]metadata.Waiter{records[0].QueueName(): l.Waiters}
-	rows := judged(records, queues, l.fate, l.now).Rows
+	rows := judged(records, queues, l.combined, l.now).Rows
 	whole := locks.Whole(l.Record.Name, rows, *rows[0].Queue)
-	return verdict.OfLock(verdict.Cluster{Now: l.now, Fate: l.fate, Cycles: l.cycles}, l.Record.Name, &whole)
+	return verdict.OfLock(verdict.Cluster{Now: l.now, Combined: l.combined, Cycles: l.cycles}, l.Record.Name, &whole)
 }
 
 // judged returns the read model of these records, judged by a policy.
 func (all *snapshot) judged(records []*metadata.Record, p staleness.Policy, now time.Time) *locks.Snapshot {
-	f := all.fate
+	f := all.combined
 	f.Policy = p
 	return judged(records, all.waiters, f, now)
 }
 
-func judged(records []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate,
+func judged(records []*metadata.Record, queues map[string][]metadata.Waiter, f diagnosis.CombinedPolicy,
 	now time.Time) *locks.Snapshot {
 	seen := make([]*metadata.Record, len(records))
 	for i, r := range records {

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -142,7 +142,7 @@ func TestChangesAreSent(t *testing.T) {
 		},
 		"a lock turns expiring": func(s *scene) { s.tick(2 * time.Second) },
 		"nobody takes a lock": func(s *scene) {
-			s.unclaimed = []unclaimed.Lock{{Name: settle, Since: s.now, Waiters: 3}}
+			s.unclaimed = []diagnosis.Unclaimed{{Name: settle, Since: s.now, Waiters: 3}}
 		},
 		"unlockers unlock those of the dead": func(s *scene) {
 			s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.unlockers[0].ArrivedAt)}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -81,7 +81,7 @@ func neglected() *scene {
 	s.wait(settle, "orders", 50*time.Minute)
 	s.wait(settle, "billing", 47*time.Minute)
 	s.wait(settle, "ops", time.Minute)
-	s.unclaimed = []unclaimed.Lock{{Name: settle, Since: s.now.Add(-46 * time.Minute), Waiters: 3,
+	s.unclaimed = []diagnosis.Unclaimed{{Name: settle, Since: s.now.Add(-46 * time.Minute), Waiters: 3,
 		First: s.queues[settle][0]}}
 	return s
 }

@@ -19,8 +19,9 @@ import (
 func (d *Dashboard) build(config app.Config, templates app.Templates) {
 	d.app = &app.App{Config: config, URLs: d.urls, Templates: templates,
 		Snapshots: locks.NewSnapshots(locks.Source{Locks: config.View.Shown, Queues: config.View.Queues,
-			Fate: config.Fate}),
-		History: etcdread.NewHistory(etcdread.HistorySource{History: config.Store.ReadHistory, Audit: config.Store.ReadAudit,
+			Combined: config.Combined}),
+		History: etcdread.NewHistory(etcdread.HistorySource{History: config.Store.ReadHistory,
+			Audit:   config.Store.ReadAudit,
 			Relists: config.Relists, Log: config.Log}),
 	}
 	d.traces = etcdread.NewBacktraces(config.Store.ReadRecord, stacktrace.NewReader(config.Sources))

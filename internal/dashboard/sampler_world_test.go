@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -67,13 +67,13 @@ func (p *plan) mono(at time.Time) time.Duration { return time.Hour + at.Sub(p.be
 func (p *plan) shown(c *app.Config) {
 	of(c).clock = func() time.Duration { return p.mono(p.now()) }
 	of(c).shown = func() []*metadata.Record { return p.locks }
-	c.Unclaimed = func() []unclaimed.Lock {
+	c.Unclaimed = func() []diagnosis.Unclaimed {
 		if !p.free {
 			return nil
 		}
 		first := metadata.Waiter{}
 		first.Owner = "sleepy"
-		return []unclaimed.Lock{{Name: "free/lock", Since: p.began, Waiters: 1, First: first}}
+		return []diagnosis.Unclaimed{{Name: "free/lock", Since: p.began, Waiters: 1, First: first}}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -531,7 +531,7 @@ func ofOthers(say *sayings) {
 		fmt.Fprintf(&say.text, "# held back by %s\n\n%s\n", rule, paragraphs(verdict))
 	}
 	s = newScene()
-	s.wrong = []inconsistent.Lock{{Name: "pool<b>", Kind: inconsistent.Oversold, Why: "has 4 of 3 permits out"}}
+	s.wrong = []diagnosis.Inconsistent{{Name: "pool<b>", Kind: diagnosis.TooManyPermits, Why: "has 4 of 3 permits out"}}
 	s.unlockers[0].RemovalPolicy.Exclude = []string{"db/*", "cron/?"}
 	say.in("a lock is inconsistent", s, "/status")
 	s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.now), unlocker("eu-2", s.now), unlocker("eu-3", s.now)}

@@ -25,8 +25,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -49,8 +48,8 @@ type scene struct {
 	documents map[string]metadata.FullRecord
 	queues    map[string][]metadata.Waiter
 	unlockers []protocol.Unlocker
-	wrong     []inconsistent.Lock
-	unclaimed []unclaimed.Lock
+	wrong     []diagnosis.Inconsistent
+	unclaimed []diagnosis.Unclaimed
 	foreign   []string
 	fresh     protocol.Freshness
 	away      error // what etcd answers to every read
@@ -198,8 +197,8 @@ func (s *scene) config() app.Config {
 	}
 	return app.Config{
 		View: from, Store: from,
-		Unclaimed:    func() []unclaimed.Lock { return s.unclaimed },
-		Inconsistent: func() []inconsistent.Lock { return s.wrong },
+		Unclaimed:    func() []diagnosis.Unclaimed { return s.unclaimed },
+		Inconsistent: func() []diagnosis.Inconsistent { return s.wrong },
 		Members:      func() []app.Member { return s.members },
 		Alarm:        func() string { return s.alarm },
 		Relists:      func() uint64 { return s.relists },

@@ -1,5 +1,6 @@
-// Package diagnosis says what is probably the matter with the holder of a lock, and why: from what is recorded, and
-// never more certain than that.
+// Package diagnosis finds what is probably wrong: with the holder of a lock, with a free lock that no waiter takes,
+// with the records of a lock, and between unlockers whose policies differ. It is never more certain than what is
+// recorded.
 package diagnosis
 
 import (

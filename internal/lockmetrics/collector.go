@@ -16,9 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -42,12 +41,12 @@ type Config struct {
 	Excluded func(lock string) bool // locks that are never removed, by their names; nil: none
 	Delays   func() int             // the number of lock delays
 	// Inconsistent returns states that no client that follows the protocol leaves in etcd.
-	Inconsistent func() []inconsistent.Lock
+	Inconsistent func() []diagnosis.Inconsistent
 	// Disagreements returns how many settings differ between the running unlockers.
 	Disagreements func() int
 	Deadlocks     func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
 	// Unclaimed returns the free locks that no waiter takes, longest first.
-	Unclaimed func() []unclaimed.Lock
+	Unclaimed func() []diagnosis.Unclaimed
 
 	Series      Series // which locks get series of their own; none if empty
 	SeriesLimit int    // the most locks with series of their own
@@ -106,11 +105,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (c *Collector) inconsistent(ch chan<- prometheus.Metric) {
-	counts := map[inconsistent.Kind]int{}
+	counts := map[diagnosis.InconsistencyKind]int{}
 	for _, l := range c.c.Inconsistent() {
 		counts[l.Kind]++
 	}
-	for _, kind := range inconsistent.Kinds() {
+	for _, kind := range diagnosis.InconsistencyKinds() {
 		gauge(ch, c.d.inconsistent, float64(counts[kind]), string(kind))
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -64,9 +63,9 @@ func (w *world) config() lockmetrics.Config {
 		Clock:         func() time.Duration { return w.mono },
 		Now:           func() time.Time { return w.now },
 		Fresh:         func() protocol.Freshness { return w.fresh },
-		Unclaimed:     func() []unclaimed.Lock { return nil },
+		Unclaimed:     func() []diagnosis.Unclaimed { return nil },
 		Deadlocks:     func() []deadlock.Cycle { return nil },
-		Inconsistent:  func() []inconsistent.Lock { return nil },
+		Inconsistent:  func() []diagnosis.Inconsistent { return nil },
 		Delays:        func() int { return 0 },
 		Disagreements: func() int { return 0 },
 		Series:        lockmetrics.SeriesAlerting,
@@ -150,16 +149,17 @@ unlocker_lock_alive_timestamp_seconds{lock="beats"} 1.699999995e+09
 
 func TestInconsistenciesAreCountedByKind(t *testing.T) {
 	config := newWorld().config()
-	config.Inconsistent = func() []inconsistent.Lock {
-		return []inconsistent.Lock{{Name: "a", Kind: inconsistent.Oversold}, {Name: "b", Kind: inconsistent.Oversold},
-			{Name: "b", Kind: inconsistent.Beside}}
+	config.Inconsistent = func() []diagnosis.Inconsistent {
+		return []diagnosis.Inconsistent{{Name: "a", Kind: diagnosis.TooManyPermits},
+			{Name: "b", Kind: diagnosis.TooManyPermits},
+			{Name: "b", Kind: diagnosis.MixedHolders}}
 	}
 	config.Disagreements = func() int { return 2 }
 	expect(t, lockmetrics.New(config), `
 unlocker_disagreements 2
-unlocker_inconsistent_locks{kind="beside"} 1
 unlocker_inconsistent_locks{kind="endless_delay"} 0
-unlocker_inconsistent_locks{kind="oversold"} 2
+unlocker_inconsistent_locks{kind="mixed_holders"} 1
+unlocker_inconsistent_locks{kind="too_many_permits"} 2
 `)
 }
 

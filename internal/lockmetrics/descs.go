@@ -47,8 +47,9 @@ func newDescs(more []string) descs {
 		inconsistent: d("inconsistent_locks", "Locks in a state that no client leaves: more permits out than there "+
 			"are, "+
 			"holders that exclude each other, a lock delay without a lease.", "kind"),
-		disagreements: d("disagreements", "Settings that decide the fate of locks and differ between the running "+
-			"unlockers."),
+		disagreements: d("disagreements",
+			"Settings that decide how stale locks are treated and differ between the running "+
+				"unlockers."),
 
 		deadlocks: d("deadlocks", "Deadlocks: cycles of processes that hold locks and wait for each other's."),
 		deadlockSince: d("deadlock_since_timestamp_seconds",

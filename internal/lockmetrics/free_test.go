@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // nobodyTakes is a collector with these free locks.
-func nobodyTakes(series lockmetrics.Series, free ...unclaimed.Lock) *lockmetrics.Collector {
+func nobodyTakes(series lockmetrics.Series, free ...diagnosis.Unclaimed) *lockmetrics.Collector {
 	config := newWorld().config()
 	config.Series = series
 	config.SeriesLimit = 3
-	config.Unclaimed = func() []unclaimed.Lock { return free }
+	config.Unclaimed = func() []diagnosis.Unclaimed { return free }
 	return lockmetrics.New(config)
 }
 
@@ -25,7 +25,7 @@ func TestUnclaimedLocksAreCountedAndNamed(t *testing.T) {
 	const counted = "\nunlocker_unclaimed_locks %d\n"
 	first := metadata.Waiter{Ticket: metadata.Ticket{Identity: metadata.Identity{Owner: "search\x00",
 		Hostname: "host-2"}}}
-	free := unclaimed.Lock{Name: "a b", Since: now.Add(-46 * time.Minute), Waiters: 3, First: first}
+	free := diagnosis.Unclaimed{Name: "a b", Since: now.Add(-46 * time.Minute), Waiters: 3, First: first}
 	expect(t, nobodyTakes(lockmetrics.SeriesAlerting, free), `
 unlocker_lock_unclaimed_since_timestamp_seconds{hostname="host-2",lock="a b",owner="search�"} 1.69999724e+09
 `+fmt.Sprintf(counted, 1), metrics...)
@@ -34,9 +34,9 @@ unlocker_lock_unclaimed_since_timestamp_seconds{hostname="host-2",lock="a b",own
 }
 
 func TestFreeLocksDoNotBreakAScrapeByNumberOrName(t *testing.T) {
-	var free []unclaimed.Lock
+	var free []diagnosis.Unclaimed
 	for _, name := range hostile {
-		free = append(free, unclaimed.Lock{Name: name, Since: now}, unclaimed.Lock{Name: name, Since: now})
+		free = append(free, diagnosis.Unclaimed{Name: name, Since: now}, diagnosis.Unclaimed{Name: name, Since: now})
 	}
 	families := gather(t, nobodyTakes(lockmetrics.SeriesAll, free...))
 	if n := families["unlocker_unclaimed_locks"].GetMetric()[0].GetGauge().GetValue(); int(n) != len(free) {

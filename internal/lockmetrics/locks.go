@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -141,7 +141,7 @@ func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
 	if !c.c.Series.names() {
 		return
 	}
-	label := func(l unclaimed.Lock) string { return text.NameLabel(l.Name) }
+	label := func(l diagnosis.Unclaimed) string { return text.NameLabel(l.Name) }
 	for _, l := range unlike(found[:min(len(found), c.c.SeriesLimit)], label) {
 		instant(ch, c.d.unclaimedSince, l.Since, label(l), text.Label(l.First.Owner), text.Label(l.First.Hostname))
 	}

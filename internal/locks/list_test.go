@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -41,7 +41,10 @@ func crowd(n int) (*locks.Snapshot, time.Time) {
 	return locks.NewSnapshots(locks.Source{
 		Locks:  func() []*metadata.Record { return all },
 		Queues: func() map[string][]metadata.Waiter { return queues },
-		Fate:   func() fate.Fate { return fate.Fate{Policy: staleness.DefaultPolicy()} },
+		Combined: func() (p diagnosis.CombinedPolicy) {
+			p.Policy = staleness.DefaultPolicy()
+			return p
+		},
 	}).Current(now, staleness.Moment{Wall: now}), now
 }
 
@@ -118,9 +121,10 @@ func TestClassChangesOverTime(t *testing.T) {
 		next   time.Duration
 	}{{expired, verdict.Leaving, 10 * time.Second}, {late, verdict.Late, 40 * time.Second}} {
 		all := []*metadata.Record{c.record}
-		s := locks.NewSnapshots(locks.Source{Locks: func() []*metadata.Record { return all }, Fate: func() fate.Fate {
-			return fate.Fate{Unlockers: 1, Removes: true, Policy: staleness.DefaultPolicy()}
-		}}).Current(noon, staleness.Moment{Wall: noon, Mono: time.Hour})
+		s := locks.NewSnapshots(locks.Source{Locks: func() []*metadata.Record { return all },
+			Combined: func() diagnosis.CombinedPolicy {
+				return diagnosis.CombinedPolicy{Unlockers: 1, Removes: true, Policy: staleness.DefaultPolicy()}
+			}}).Current(noon, staleness.Moment{Wall: noon, Mono: time.Hour})
 		if first := s.Ranking().First; first.Class != c.is || !s.Next.Round(time.Second).Equal(at(c.next)) {
 			t.Errorf("it is %v until %v, want %v until %v", first.Class, s.Next, c.is, at(c.next))
 		}
@@ -131,9 +135,9 @@ func TestClassChangesWithTheUnlockers(t *testing.T) {
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	held := []*metadata.Record{{Name: "a", UUID: "u", Token: 7, LockedAt: noon.Add(-2 * time.Hour),
 		AlertAt: noon.Add(-time.Hour), AutoUnlockAt: noon.Add(-30 * time.Second)}}
-	f := fate.Fate{Unlockers: 1, Removes: true, Policy: staleness.DefaultPolicy()}
+	f := diagnosis.CombinedPolicy{Unlockers: 1, Removes: true, Policy: staleness.DefaultPolicy()}
 	s := locks.NewSnapshots(locks.Source{Locks: func() []*metadata.Record { return held },
-		Fate: func() fate.Fate { return f }})
+		Combined: func() diagnosis.CombinedPolicy { return f }})
 	for i, want := range []verdict.Class{verdict.Leaving, verdict.Overdue} {
 		at := noon.Add(time.Duration(i) * time.Second)
 		f.Removes = i == 0

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -48,13 +48,13 @@ func waiters(lock string, since ...time.Duration) (queue []metadata.Waiter) {
 
 func snapshot(records []*metadata.Record, queues map[string][]metadata.Waiter) *locks.Snapshot {
 	slices.SortFunc(records, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
-	f := fate.Fate{Unlockers: 1, Removes: true}
+	f := diagnosis.CombinedPolicy{Unlockers: 1, Removes: true}
 	return locks.Build(records, queues, f, staleness.Moment{Wall: night})
 }
 
 func sentence(s *locks.Snapshot) verdict.Verdict {
 	return verdict.Of(verdict.Cluster{Now: night, Unwatched: true, Ranking: s.Ranking(), Cycles: s.Cycles(),
-		Held: s.All.Total, Waiting: s.All.Waiting, Fate: fate.Fate{Unlockers: 1, Removes: true}})
+		Held: s.All.Total, Waiting: s.All.Waiting, Combined: diagnosis.CombinedPolicy{Unlockers: 1, Removes: true}})
 }
 
 // Of two late permits that nobody waits for, page and command line once said different things.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -19,7 +19,7 @@ func TestSearchFindsEveryTextIgnoringCase(t *testing.T) {
 		{Name: "A", Identity: metadata.Identity{Hostname: "invoice-1"}},
 		{Name: "a", Identity: metadata.Identity{Purpose: "INvoice"}}, {Name: "\xffinvoice"},
 	} {
-		row := NewRow(r, &fate.Fate{}, staleness.Moment{}, &Queue{})
+		row := NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{}, &Queue{})
 		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {
 			q := ParseQuery(text)
 			if got := q.Matches(row, time.Time{}); got != want {
@@ -35,7 +35,8 @@ func TestSearchStopsWhenItsLastReaderLeaves(t *testing.T) {
 		locks[i] = &metadata.Record{Name: fmt.Sprintf("%04d", i)}
 	}
 	s := NewSnapshots(Source{Locks: func() []*metadata.Record { return locks },
-		Fate: func() fate.Fate { return fate.Fate{} }}).Current(time.Now(), staleness.Moment{})
+		Combined: func() diagnosis.CombinedPolicy { return diagnosis.CombinedPolicy{} }}).Current(time.Now(),
+		staleness.Moment{})
 	ctx, leave := context.WithCancel(t.Context())
 	looked := 0
 	q := &Query{regexps: 1, Terms: []Term{{late: true, match: func(*Row, time.Time) bool {

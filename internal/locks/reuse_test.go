@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -30,9 +30,9 @@ type source struct {
 func newSource(held ...*metadata.Record) *source {
 	s := &source{held: held, policy: staleness.DefaultPolicy()}
 	s.snapshot = locks.NewSnapshots(locks.Source{
-		Locks:  func() []*metadata.Record { return s.held },
-		Queues: func() map[string][]metadata.Waiter { return s.queues },
-		Fate:   func() fate.Fate { return fate.Fate{Policy: s.policy} },
+		Locks:    func() []*metadata.Record { return s.held },
+		Queues:   func() map[string][]metadata.Waiter { return s.queues },
+		Combined: func() diagnosis.CombinedPolicy { return diagnosis.CombinedPolicy{Policy: s.policy} },
 	})
 	return s
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -47,7 +47,7 @@ type Row struct {
 type Queue = verdict.Queue
 
 // NewRow judges the lock at the moment, as one that unlockers treat so. The row keeps its queue, which is not nil.
-func NewRow(r *metadata.Record, f *fate.Fate, at staleness.Moment, waiting *Queue) *Row {
+func NewRow(r *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue) *Row {
 	row := &Row{Record: r, Queue: waiting}
 	row.judge(f, at)
 	return row
@@ -55,10 +55,10 @@ func NewRow(r *metadata.Record, f *fate.Fate, at staleness.Moment, waiting *Queu
 
 // RowThen is a lock as it was judged at a time, by its own deadlines: what unlockers decided by then is not known.
 func RowThen(r *metadata.Record, at time.Time) *Row {
-	return NewRow(r, &fate.Fate{}, staleness.Moment{Wall: at}, &Queue{})
+	return NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: at}, &Queue{})
 }
 
-func (r *Row) judge(f *fate.Fate, at staleness.Moment) {
+func (r *Row) judge(f *diagnosis.CombinedPolicy, at staleness.Moment) {
 	v := staleness.Judge(r.Record, f.Policy, at)
 	r.Display = v.State
 	r.Class = verdict.ClassOf(r.Record, v, f, at.Wall)

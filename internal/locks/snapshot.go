@@ -11,8 +11,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -28,11 +28,11 @@ type Snapshot struct {
 	Ranking func() *verdict.Ranking // which lock a person should hear of first; found when it is first asked for
 	Next    time.Time               // when a state changes by itself; zero = never
 
-	at           time.Time          // the moment at which the states hold
-	epoch        time.Time          // the wall clock at 0 of the monotonic one, when all locks were last judged
-	fate         fate.Fate          // by which they were judged
-	locks        []*metadata.Record // of which the snapshot was built
-	troubled     []*Row             // those that need a person, or soon will
+	at           time.Time                // the moment at which the states hold
+	epoch        time.Time                // the wall clock at 0 of the monotonic one, when all locks were last judged
+	combined     diagnosis.CombinedPolicy // by which they were judged
+	locks        []*metadata.Record       // of which the snapshot was built
+	troubled     []*Row                   // those that need a person, or soon will
 	queueVersion uint64
 	costly       chan struct{} // of all snapshots: searches with regular expressions that go on
 	sorted       sortings
@@ -52,8 +52,8 @@ type Source struct {
 	// Locks returns the locks held now, sorted by name. The slice is the same one until something changes.
 	Locks  func() []*metadata.Record
 	Queues func() map[string][]metadata.Waiter // nil: waiters are not recorded
-	// Fate returns what the unlockers do to stale locks now.
-	Fate func() fate.Fate
+	// Combined returns how the unlockers treat stale locks now.
+	Combined func() diagnosis.CombinedPolicy
 }
 
 // Snapshots keeps the newest snapshot. Building one costs time, so it is built only on request and after a change, by
@@ -91,8 +91,8 @@ func (s *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
 		queues = s.source.Queues()
 	}
 	version := versionOf(queues)
-	f := s.source.Fate()
-	if s.last != nil && s.last.fate.Same(&f) && s.last.current(locks, version, at.Wall) {
+	f := s.source.Combined()
+	if s.last != nil && s.last.combined.Equal(&f) && s.last.current(locks, version, at.Wall) {
 		return s.last
 	}
 	start := time.Now()
@@ -131,16 +131,16 @@ const clockMoves = time.Second
 // rowsAt returns the rows of a snapshot, or of none, as far as they can be right at another moment. None can be at an
 // earlier one, such as the last sign of life of an etcd that has fallen silent, after the wall clock was set, or if
 // unlockers treat locks differently.
-func (s *Snapshot) rowsAt(f *fate.Fate, at staleness.Moment) (rows []*Row, epoch time.Time) {
+func (s *Snapshot) rowsAt(f *diagnosis.CombinedPolicy, at staleness.Moment) (rows []*Row, epoch time.Time) {
 	epoch = at.Wall.Add(-at.Mono)
-	if s == nil || at.Wall.Before(s.at) || epoch.Sub(s.epoch).Abs() > clockMoves || !s.fate.Same(f) {
+	if s == nil || at.Wall.Before(s.at) || epoch.Sub(s.epoch).Abs() > clockMoves || !s.combined.Equal(f) {
 		return nil, epoch
 	}
 	return s.Rows, s.epoch
 }
 
 // Build makes the snapshot of records that come sorted by name, as unlockers treat them, at a moment.
-func Build(records []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate,
+func Build(records []*metadata.Record, queues map[string][]metadata.Waiter, f diagnosis.CombinedPolicy,
 	at staleness.Moment) *Snapshot {
 	s := build(records, queues, f, at, nil)
 	s.costly = make(chan struct{}, maxCostly)
@@ -148,9 +148,10 @@ func Build(records []*metadata.Record, queues map[string][]metadata.Waiter, f fa
 }
 
 // build makes a snapshot. It judges the locks whose rows, by name, are not known or no longer right.
-func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f fate.Fate, at staleness.Moment,
+func build(locks []*metadata.Record, queues map[string][]metadata.Waiter, f diagnosis.CombinedPolicy,
+	at staleness.Moment,
 	known []*Row) *Snapshot {
-	s := &Snapshot{at: at.Wall, fate: f, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
+	s := &Snapshot{at: at.Wall, combined: f, locks: locks, Queues: queues, Rows: make([]*Row, len(locks)),
 		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
 	waiting := make(map[string]*Queue, len(queues))
 	for lock, queue := range queues {

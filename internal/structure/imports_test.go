@@ -79,18 +79,13 @@ func importTable() []rule {
 			"the view gets access to etcd as functions"},
 		{"internal/diagnosis/deadlock", "pkg/metadata internal/text",
 			"finding deadlocks is a pure function of records and tickets"},
-		{"internal/diagnosis/fate", "pkg/metadata pkg/staleness internal/text",
-			"the unlockers' combined policy is a pure function of their presence records, shared by page and CLI"},
-		{"internal/diagnosis/inconsistent", "pkg/metadata internal/text",
-			"finding inconsistent locks is a pure function, shared by page, CLI and metrics"},
-		{"internal/diagnosis/unclaimed", "pkg/metadata", "finding unclaimed locks is a pure function of observations"},
 		{"internal/diagnosis/verdict", `pkg/metadata pkg/staleness internal/diagnosis internal/diagnosis/deadlock
-			internal/diagnosis/fate internal/diagnosis/unclaimed internal/protocol internal/text internal/lockrecord`,
+			internal/protocol internal/text internal/lockrecord`,
 			"the headline is a pure function, shared by page, CLI and API"},
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
-			"a diagnosis is a pure function, shared by page and CLI"},
-		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis/inconsistent
-			internal/diagnosis/unclaimed internal/protocol internal/text internal/lockrecord`,
+			"a diagnosis is a pure function, shared by page, CLI and metrics"},
+		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis
+			internal/protocol internal/text internal/lockrecord`,
 			"samples are computed from the view, at each scrape"},
 		{"internal/witness/pod/podproof", "pkg/metadata",
 			"a proof of death is a pure function: a mistake would free the lock of a living holder"},
@@ -100,7 +95,7 @@ func importTable() []rule {
 			`internal/diagnosis internal/diagnosis/verdict internal/protocol internal/text pkg/metadata
 			pkg/staleness`, "the JSON is a pure function, shared by API and CLI"},
 		{"internal/locks", `pkg/metadata pkg/staleness internal/protocol internal/text internal/diagnosis/deadlock
-			internal/diagnosis/fate internal/diagnosis/verdict`,
+			internal/diagnosis internal/diagnosis/verdict`,
 			"the read model is a pure function, shared by page, API and CLI"},
 		{"internal/dashboard/access", "internal/text", "the caller's identity depends on the request only"},
 		{"internal/dashboard/stacktrace", "", "a backtrace is only text"},
@@ -110,14 +105,13 @@ func importTable() []rule {
 			pkg/metadata internal/lockrecord`,
 			"what is read from etcd does not depend on pages, and is filtered like the list of locks"},
 		{"internal/dashboard/app", `internal/dashboard/access internal/dashboard/etcdread internal/dashboard/timeline
-			internal/dashboard/stacktrace internal/locks internal/diagnosis/unclaimed internal/diagnosis/fate
-			internal/diagnosis/inconsistent internal/diagnosis/verdict internal/text internal/protocol pkg/metadata
-			pkg/staleness internal/lockrecord`,
+			internal/dashboard/stacktrace internal/locks internal/diagnosis internal/diagnosis/verdict internal/text
+			internal/protocol pkg/metadata pkg/staleness internal/lockrecord`,
 			"what all handlers share must not depend on any of them; cmd provides the view and the store"},
 		{"internal/dashboard/pages", `internal/dashboard/access internal/dashboard/app internal/dashboard/etcdread
 			internal/dashboard/timeline internal/dashboard/stacktrace internal/locks internal/diagnosis/deadlock
-			internal/diagnosis internal/diagnosis/fate internal/diagnosis/unclaimed internal/diagnosis/verdict
-			internal/text internal/protocol pkg/metadata pkg/staleness internal/lockrecord`,
+			internal/diagnosis internal/diagnosis/verdict internal/text internal/protocol pkg/metadata pkg/staleness
+			internal/lockrecord`,
 			"pages show what the packages below compute"},
 		{"internal/dashboard/api", `internal/dashboard/access internal/dashboard/app internal/dashboard/etcdread
 			internal/dashboard/timeline internal/dashboard/pages internal/locks internal/diagnosis/verdict
@@ -136,8 +130,7 @@ func importTable() []rule {
 		{"internal/cli/childproc", "internal/cgroup internal/text", "running a command does not depend on its lock"},
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
 			internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore internal/lockview
-			internal/diagnosis internal/diagnosis/fate internal/diagnosis/inconsistent internal/diagnosis/deadlock
-			internal/diagnosis/unclaimed internal/diagnosis/verdict internal/witness/holderproc
+			internal/diagnosis internal/diagnosis/deadlock internal/diagnosis/verdict internal/witness/holderproc
 			internal/flags internal/text internal/build internal/cli/term internal/cli/childproc internal/lockrecord`,
 			"the CLI is neither a daemon nor a dashboard"},
 		{"cmd/unlocker", "*", ""},
@@ -237,8 +230,8 @@ func TestLibrariesStayInTheirPackages(t *testing.T) {
 
 func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 	for _, f := range sources(t) {
-		if !below("pkg/metadata", "pkg/staleness", "internal/protocol", "internal/diagnosis/deadlock",
-			"internal/diagnosis/unclaimed", "internal/diagnosis/verdict", "internal/lockjson",
+		if !below("pkg/metadata", "pkg/staleness", "internal/protocol",
+			"internal/diagnosis", "internal/lockjson",
 			"internal/text", "internal/dashboard/stacktrace", "internal/dashboard/timeline/chart.go",
 			"internal/dashboard/app/phrase.go", "internal/witness/pod/podproof")(f.name + "/") {
 			continue

@@ -175,6 +175,6 @@ var dashboardSuites = []suite{
 		{"rows-clock", `epoch.Sub(s.epoch).Abs() > clockMoves`, `false`, "TestClockThatWasSetIsJudgedAnew"},
 		{"rows-next", `at.Before(r.next)`, `true`, "TestRowsOfUnchangedLocksAreReused"},
 		{"rows-queue", `*r.Queue == *waiting`, `true`, "TestRowsOfUnchangedLocksAreReused"},
-		{"rows-fate", `!s.fate.Same(f)`, `false`, "TestRowsOfUnchangedLocksAreReused"},
+		{"rows-policy", `!s.combined.Equal(f)`, `false`, "TestRowsOfUnchangedLocksAreReused"},
 	}},
 }

@@ -53,12 +53,18 @@ var readerSuites = []suite{
 		{"diagnosis-proven", `case «r.ProvenDead()»:`, `false`, "TestDiagnosisIsNoMoreCertainThanTheFacts"},
 		{"diagnosis-usual", `n < minPast`, `false`, "TestUsualNeedsFiveHolds"},
 		{"diagnosis-other", `w.PID != r.PID`, `false`, "TestHolderWaitsWhereItsProcessQueues"},
-	}},
-	{"internal/diagnosis/fate", []fault{
 		// What unlockers together will do.
-		{"fate-watches", `f.Removes && «!removes(*p)»`, `false`, "TestFastestUnlockerDetermines"},
-		{"fate-silent", `len(f.Silent) == 0`, `true`, "TestFastestUnlockerDetermines"},
-		{"fate-excluded", `len(f.exclusions) > maxExclusions`, `true`, "TestALockIsSafeOnlyIfEveryUnlockerExcludesIt"},
+		{"policy-watches", `f.Removes && «!removes(*p)»`, `false`, "TestFastestUnlockerDetermines"},
+		{"policy-silent", `len(f.PolicyUnknown) == 0`, `true`, "TestFastestUnlockerDetermines"},
+		{"policy-excluded", `len(f.exclusions) > maxExclusions`, `true`, "TestALockIsSafeOnlyIfEveryUnlockerExcludesIt"},
+		// Free locks that nobody takes.
+		{"free-listed", `!v.Synced`, `false`, "TestFind"},
+		{"free-early", `v.Now < max(since, v.Followed)+MinFree`, `false`, "TestFind"},
+		{"free-since", `b.since == since`, `true`, "TestUnclaimedLockStaysReportedUntilTaken"},
+		// What no client leaves in etcd.
+		{"odd-permits", `t.permits > t.limit`, `false`, neverLeft},
+		{"odd-writer", `case «t.withPermits > 0 && t.readers > 0»:`, `false`, neverLeft},
+		{"odd-delay", `!d.Leased`, `false`, neverLeft},
 	}},
 	{"internal/diagnosis/deadlock", []fault{
 		// Processes that wait for each other.
@@ -67,18 +73,6 @@ var readerSuites = []suite{
 		{"cycle-share", `kindOf(r) != ""`, `true`, "TestCycles"},
 		{"cycle-permits", `s.count(lock).permits == len(c.permits)`, `true`, "TestCyclesMatchTheDefinition"},
 		{"cycle-groups", `len(groups[0]) == len(among)`, `true`, "TestCyclesMatchTheDefinition"},
-	}},
-	{"internal/diagnosis/unclaimed", []fault{
-		// Free locks that nobody takes.
-		{"free-listed", `!v.Synced`, `false`, "TestFind"},
-		{"free-early", `v.Now < max(since, v.Followed)+After`, `false`, "TestFind"},
-		{"free-since", `b.since == since`, `true`, "TestUnclaimedLockStaysReportedUntilTaken"},
-	}},
-	{"internal/diagnosis/inconsistent", []fault{
-		// What no client leaves in etcd.
-		{"odd-permits", `t.permits > t.limit`, `false`, neverLeft},
-		{"odd-writer", `case «t.withPermits > 0 && t.readers > 0»:`, `false`, neverLeft},
-		{"odd-delay", `!d.Leased`, `false`, neverLeft},
 	}},
 	{"internal/lockmetrics", []fault{
 		// Series, which are as many as their names are bounded.

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -76,7 +76,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.Store = r.store
 	config.Operator = r.store
 	config.Unclaimed = wiring.Unclaimed(r.view)
-	config.Inconsistent = func() []inconsistent.Lock { return wiring.Inconsistent(view) }
+	config.Inconsistent = func() []diagnosis.Inconsistent { return wiring.Inconsistent(view) }
 	config.Members = func() []app.Member { return members(r.health.Last()) }
 	config.Alarm = func() string { return alarm(r.health.Last()) }
 	config.Relists = func() (n uint64) {

@@ -25,7 +25,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -238,8 +238,8 @@ func unclaimedLock(t *testing.T) *dto.MetricFamily {
 	config := wiring.Metrics(staleness.DefaultPolicy, nothing)
 	config.Fresh = func() protocol.Freshness { return protocol.Freshness{Synced: true, HeardAt: time.Now()} }
 	config.Series, config.SeriesLimit = lockmetrics.SeriesAll, 1
-	config.Unclaimed = func() []unclaimed.Lock {
-		return []unclaimed.Lock{{Name: "nobody takes it", Since: time.Now()}}
+	config.Unclaimed = func() []diagnosis.Unclaimed {
+		return []diagnosis.Unclaimed{{Name: "nobody takes it", Since: time.Now()}}
 	}
 	registry.MustRegister(lockmetrics.New(config))
 	all, err := registry.Gather()

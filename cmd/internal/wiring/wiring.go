@@ -15,10 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -36,8 +34,8 @@ func Metrics(policy func() staleness.Policy, v *lockview.View) lockmetrics.Confi
 		Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
 		Unclaimed:     Unclaimed(v),
 		Delays:        func() int { return len(v.Delays()) },
-		Inconsistent:  func() []inconsistent.Lock { return Inconsistent(v) },
-		Disagreements: func() int { return len(fate.Disagreements(protocol.Presences(v.Unlockers()))) },
+		Inconsistent:  func() []diagnosis.Inconsistent { return Inconsistent(v) },
+		Disagreements: func() int { return len(diagnosis.Disagreements(protocol.Presences(v.Unlockers()))) },
 		Fresh:         v.Fresh,
 	}
 }
@@ -49,8 +47,8 @@ func ViewMetrics(namespace string, v *lockview.View, alarms func() ([]string, bo
 }
 
 // Inconsistent returns the locks in a state that no client of the protocol leaves behind.
-func Inconsistent(v *lockview.View) []inconsistent.Lock {
-	return inconsistent.Find(func(yield func(string, map[string]any) bool) {
+func Inconsistent(v *lockview.View) []diagnosis.Inconsistent {
+	return diagnosis.FindInconsistent(func(yield func(string, map[string]any) bool) {
 		for _, r := range v.Locks() {
 			if r.Token != 0 && !yield(r.Name, r.Attributes) {
 				return
@@ -209,19 +207,19 @@ func (d *deadlocks) isCurrent() bool {
 
 // Unclaimed returns a function that returns the unclaimed locks. They are shared: never write to them. It remembers
 // which locks it has reported, so that an interruption of the watch does not end an alert.
-func Unclaimed(v *lockview.View) func() []unclaimed.Lock {
+func Unclaimed(v *lockview.View) func() []diagnosis.Unclaimed {
 	var mu sync.Mutex
-	var found []unclaimed.Lock
-	return func() []unclaimed.Lock {
+	var found []diagnosis.Unclaimed
+	return func() []diagnosis.Unclaimed {
 		mu.Lock()
 		defer mu.Unlock()
-		seen := unclaimed.View{}
+		seen := diagnosis.FreeLocks{}
 		if seen.Free, seen.Followed, seen.Synced = v.Free(); len(seen.Free) > 0 {
 			seen.Queues = v.Queues()
 		}
 		seen.Now = v.Clock()
 		seen.Wall = time.Now()
-		found = unclaimed.Find(found, seen)
+		found = diagnosis.FindUnclaimed(found, seen)
 		return found
 	}
 }

@@ -175,7 +175,7 @@ func (o *Operation) performOnHold(r *app.Request, asked Request) (protocol.Actio
 	if err != nil {
 		return action, err
 	}
-	standard := o.app.Config.Fate().Policy.LockDelay
+	standard := o.app.Config.Combined().Policy.LockDelay
 	on := protocol.ActionTarget{Hold: record, LockDelayAfter: record.EffectiveLockDelay(standard)}
 	out, err := o.app.Config.Operator.Perform(r.Context(), o.verbOf(asked), on, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {

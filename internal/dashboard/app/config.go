@@ -10,9 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/diagnosis/inconsistent"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -68,9 +66,9 @@ type Config struct {
 	Enabled  access.Actions
 
 	// Unclaimed returns the unclaimed locks, those that have been free for longest first.
-	Unclaimed func() []unclaimed.Lock
+	Unclaimed func() []diagnosis.Unclaimed
 	// Inconsistent returns what no client that follows the protocol leaves in etcd.
-	Inconsistent func() []inconsistent.Lock
+	Inconsistent func() []diagnosis.Inconsistent
 	// Members returns what each endpoint of etcd last reported about itself; empty if that is not known.
 	Members func() []Member
 	// Alarm returns an alarm that etcd has raised, in a sentence without its full stop; empty if none is known.
@@ -103,8 +101,10 @@ type Config struct {
 	HSTS           time.Duration           // how long browsers shall come by TLS only, once they did; 0 = not said
 }
 
-// Fate is what the running unlockers do to stale locks, as far as they publish it.
-func (c *Config) Fate() fate.Fate { return fate.Of(protocol.Presences(c.View.Unlockers())) }
+// Combined is how the running unlockers treat stale locks, as far as they publish it.
+func (c *Config) Combined() diagnosis.CombinedPolicy {
+	return diagnosis.CombinePolicies(protocol.Presences(c.View.Unlockers()))
+}
 
 // Member is an endpoint of etcd.
 type Member struct {

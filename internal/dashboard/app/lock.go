@@ -147,7 +147,7 @@ func (s *App) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter,
 			r.Seen.Arrived = 0
 		}
 	}
-	f := s.Config.Fate()
+	f := s.Config.Combined()
 	return locks.NewRow(r, &f, moment, new(verdict.QueueOf(waiters, at.Now)))
 }
 

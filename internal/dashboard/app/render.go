@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -77,7 +77,7 @@ func functions(u URLs) template.FuncMap {
 		"plural":       Plural,
 		"endedIcon":    EndedIcon,
 		"states":       metadata.States,
-		"heldBack":     fate.Words,
+		"heldBack":     diagnosis.RuleText,
 	}
 }
 

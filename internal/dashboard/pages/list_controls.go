@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -121,7 +121,7 @@ func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *lo
 
 // Spared says why no unlocker will ever remove the lock; nil if one may, or if none runs.
 func Spared(lock string, unlockers []protocol.Unlocker) app.Sentence {
-	f := fate.Of(protocol.Presences(unlockers))
+	f := diagnosis.CombinePolicies(protocol.Presences(unlockers))
 	switch {
 	case len(unlockers) > 0 && !f.Removes:
 		return app.Say("The unlocker only watches (").Value(f.Watching).Say("): no lock is removed.")
@@ -132,15 +132,15 @@ func Spared(lock string, unlockers []protocol.Unlocker) app.Sentence {
 }
 
 // notKnown says why it is not known what unlockers decide.
-func notKnown(what string, f *fate.Fate) app.Sentence {
+func notKnown(what string, f *diagnosis.CombinedPolicy) app.Sentence {
 	said := app.Say(what + " is unknown")
-	switch n := len(f.Silent); n {
+	switch n := len(f.PolicyUnknown); n {
 	case 0:
 		return said.Say(".")
 	case 1:
-		return said.Say(": ").Value(f.Silent[0]).Say(" does not publish its policy.")
+		return said.Say(": ").Value(f.PolicyUnknown[0]).Say(" does not publish its policy.")
 	default:
-		return said.Say(": ").Value(f.Silent[0]).Say(" and " + app.Plural(n-1, "other", "others") +
+		return said.Say(": ").Value(f.PolicyUnknown[0]).Say(" and " + app.Plural(n-1, "other", "others") +
 			" do not publish their policy.")
 	}
 }

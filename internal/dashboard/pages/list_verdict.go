@@ -5,8 +5,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -71,7 +69,7 @@ func (p *Pages) VerdictOf(r *app.Request, lock *app.Lock) Verdict {
 func (p *Pages) situation(r *app.Request) verdict.Cluster {
 	c := verdict.Cluster{Now: r.Viewpoint().AsOf}
 	c.Running = protocol.Presences(p.app.Unlockers())
-	c.Fate = fate.Of(c.Running)
+	c.Combined = diagnosis.CombinePolicies(c.Running)
 	if r.Level() == locks.Stale {
 		c.Heard, c.Why = r.Fresh.HeardAt, r.Fresh.Class
 	} else {
@@ -187,7 +185,7 @@ func searched(c verdict.Class) string {
 
 // Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first. None
 // is known while etcd is silent.
-func (p *Pages) Unclaimed(r *app.Request) []unclaimed.Lock {
+func (p *Pages) Unclaimed(r *app.Request) []diagnosis.Unclaimed {
 	if r.Viewpoint().Stale {
 		return nil
 	}

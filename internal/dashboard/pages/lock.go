@@ -48,41 +48,41 @@ func usually(median time.Duration, holds int) string {
 
 type lockPage struct {
 	lockFrame
-	Look      locks.DisplayState
-	Verdict   Verdict      // what a person must know first of it
-	Suspected app.Sentence // what a witness says that proves nothing
-	Sentence  app.Sentence
-	Diagnosis app.Sentence // what is probably the matter with the holder; nil where nothing is known
-	Share     string       // what the holder has of a lock that several can hold
-	Whole     *WholeLock   // that lock
-	Purpose   string
-	Progress  string
-	Hold      holdView
-	Facts     []fact
-	Times     []timeFact
-	Problems  []metadata.Problem
-	Fate      string // what the unlocker does with a malformed record
-	Clock     string // the holder's clock, where it is off
-	Skew      string // what follows from it
-	Trace     *traceView
-	Hidden    string // why there is no backtrace
-	RawTrace  string
-	Waiters   []WaiterView
-	Commands  []Command
-	Links     []choice
-	Copies    []copyView
-	Fields    []fieldView
-	Unread    string // why etcd could not be read
-	Ended     *endedView
-	Free      bool // nobody holds the lock any more
-	Cycles    []cycleView
-	Current   string     // link to the current hold when another was asked for
-	Done      []string   // what operators did to the hold, in sentences
-	Marks     []MarkLink // what can be done without taking anything away
-	Ack       ackView
-	Force     string // where the hold can be ended by force
-	NoForce   string // why it cannot
-	Unlock    string // how to end the hold on the command line
+	Look            locks.DisplayState
+	Verdict         Verdict      // what a person must know first of it
+	Suspected       app.Sentence // what a witness says that proves nothing
+	Sentence        app.Sentence
+	Diagnosis       app.Sentence // what is probably the matter with the holder; nil where nothing is known
+	Share           string       // what the holder has of a lock that several can hold
+	Whole           *WholeLock   // that lock
+	Purpose         string
+	Progress        string
+	Hold            holdView
+	Facts           []fact
+	Times           []timeFact
+	Problems        []metadata.Problem
+	MalformedPolicy string // what the unlocker does with a malformed record
+	Clock           string // the holder's clock, where it is off
+	Skew            string // what follows from it
+	Trace           *traceView
+	Hidden          string // why there is no backtrace
+	RawTrace        string
+	Waiters         []WaiterView
+	Commands        []Command
+	Links           []choice
+	Copies          []copyView
+	Fields          []fieldView
+	Unread          string // why etcd could not be read
+	Ended           *endedView
+	Free            bool // nobody holds the lock any more
+	Cycles          []cycleView
+	Current         string     // link to the current hold when another was asked for
+	Done            []string   // what operators did to the hold, in sentences
+	Marks           []MarkLink // what can be done without taking anything away
+	Ack             ackView
+	Force           string // where the hold can be ended by force
+	NoForce         string // why it cannot
+	Unlock          string // how to end the hold on the command line
 }
 
 // ServeLock answers with the page of a lock, of a hold that is over, or of a lock that several hold.
@@ -135,7 +135,7 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {
-		v.Fate = withoutDeadline(row, p.app.Unlockers())
+		v.MalformedPolicy = withoutDeadline(row, p.app.Unlockers())
 	}
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -191,7 +190,7 @@ func withoutDeadline(r *locks.Row, unlockers []protocol.Unlocker) string {
 	var s strings.Builder
 	v := r.Verdict()
 	lacking := r.AlertAt.IsZero() && v.AlertAt.IsZero() || r.AutoUnlockAt.IsZero() && v.AutoUnlockAt.IsZero()
-	if f := fate.Of(protocol.Presences(unlockers)); lacking && len(f.Silent) > 0 {
+	if f := diagnosis.CombinePolicies(protocol.Presences(unlockers)); lacking && len(f.PolicyUnknown) > 0 {
 		return notKnown("Whether an unlocker's defaults alert about it or remove it", &f).String()
 	}
 	switch {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -69,7 +69,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	}
 	v.About = p.about(r)
 	v.Settings = p.settings(r.Caller)
-	if f := fate.Of(protocol.Presences(unlockers)); f.Known() {
+	if f := diagnosis.CombinePolicies(protocol.Presences(unlockers)); f.Known() {
 		v.Policy = policyFacts(f.Policy)
 		if globs := f.Exclusions(); len(globs) > 0 {
 			shown := text.Visible(text.Clip(strings.Join(globs, " "), app.MaxLineShown))
@@ -78,7 +78,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	} else {
 		v.Unknown = notKnown("How stale locks are handled", &f)
 	}
-	for _, d := range fate.Disagreements(protocol.Presences(unlockers)) {
+	for _, d := range diagnosis.Disagreements(protocol.Presences(unlockers)) {
 		v.Disagree = append(v.Disagree, d.String())
 	}
 	return p.app.Render("status", v)

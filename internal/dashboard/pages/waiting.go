@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -109,7 +109,7 @@ func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) erro
 		longest = protocol.Earlier(longest, one.Longest)
 	}
 	v.Longest = v.Lasting(longest)
-	free := map[string]unclaimed.Lock{}
+	free := map[string]diagnosis.Unclaimed{}
 	for _, l := range p.Unclaimed(r) {
 		free[l.Name] = l
 	}

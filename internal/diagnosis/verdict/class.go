@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -56,7 +55,7 @@ func (c Class) Severity() string {
 }
 
 // ClassOf is the class of a hold, as it was judged at now: [Overdue] or a later one.
-func ClassOf(r *metadata.Record, judged staleness.Verdict, f *fate.Fate, now time.Time) Class {
+func ClassOf(r *metadata.Record, judged staleness.Verdict, f *diagnosis.CombinedPolicy, now time.Time) Class {
 	switch judged.State {
 	case staleness.Alerting:
 		if silent(r, judged, now) {
@@ -79,7 +78,7 @@ func ClassOf(r *metadata.Record, judged staleness.Verdict, f *fate.Fate, now tim
 }
 
 // Turns is when the class of a hold will change by time alone, before its state does; zero = it will not.
-func Turns(r *metadata.Record, judged staleness.Verdict, f *fate.Fate, now time.Time) (at time.Time) {
+func Turns(r *metadata.Record, judged staleness.Verdict, f *diagnosis.CombinedPolicy, now time.Time) (at time.Time) {
 	switch judged.State {
 	case staleness.Alerting:
 		if rhythm := rhythm(r, judged); rhythm > 0 {
@@ -95,7 +94,7 @@ func Turns(r *metadata.Record, judged staleness.Verdict, f *fate.Fate, now time.
 }
 
 // removedBy is by when unlockers remove a lock in its current state; zero = never.
-func removedBy(r *metadata.Record, judged staleness.Verdict, f *fate.Fate) time.Time {
+func removedBy(r *metadata.Record, judged staleness.Verdict, f *diagnosis.CombinedPolicy) time.Time {
 	by := judged.OverdueAt(f.Policy)
 	if by.IsZero() || !f.Removes || f.Excludes(r.Name) {
 		return time.Time{}

@@ -1,9 +1,8 @@
 package verdict
 
 import (
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -28,7 +27,7 @@ func (c *Cluster) unlockers() Verdict {
 
 // unlockersWords says why locks are not removed in time, and which alert is about it.
 func (c *Cluster) unlockersWords() (lead sentence, alert string) {
-	disagreements := fate.Disagreements(c.Running)
+	disagreements := diagnosis.Disagreements(c.Running)
 	switch paused := c.heldBack(); {
 	case c.Alarm != "":
 		return lead.Say(c.Alarm + ". No lock can be taken or extended."), "unlockeretcdalarm"
@@ -36,10 +35,10 @@ func (c *Cluster) unlockersWords() (lead sentence, alert string) {
 		return lead.Say("No unlocker is running, or none can write to etcd: no lock is auto-unlocked."),
 			"unlockerdown"
 	case onlyBrake(paused):
-		return lead.Say("Unlockers are slowing down removals: " + fate.Reasons(paused) + "."),
+		return lead.Say("Unlockers are slowing down removals: " + diagnosis.RuleTexts(paused) + "."),
 			"unlockerremovalheldback"
 	case len(paused) > 0:
-		return lead.Say("Unlockers are holding back removals: " + fate.Reasons(paused) + "."),
+		return lead.Say("Unlockers are holding back removals: " + diagnosis.RuleTexts(paused) + "."),
 			"unlockerremovalheldback"
 	}
 	return lead.Say("Unlockers disagree, so a lock's fate depends on which acts first: " +
@@ -47,7 +46,7 @@ func (c *Cluster) unlockersWords() (lead sentence, alert string) {
 }
 
 // heldBack returns the rules that hold back all removals, except the gap after a restart.
-func (c *Cluster) heldBack() []string { return fate.Pause(c.Running, staleness.RuleGap) }
+func (c *Cluster) heldBack() []string { return diagnosis.HeldBackBy(c.Running, staleness.RuleGap) }
 
 func onlyBrake(rules []string) bool {
 	return len(rules) == 1 && rules[0] == string(staleness.RuleBrake)
@@ -80,7 +79,7 @@ func (c *Cluster) deadlock(cycle *deadlock.Cycle) Verdict {
 	return v
 }
 
-func (c *Cluster) unclaimed(free *unclaimed.Lock) Verdict {
+func (c *Cluster) unclaimed(free *diagnosis.Unclaimed) Verdict {
 	first := who(&free.First.Identity)
 	if first == nil {
 		first = first.Say("the first in line")

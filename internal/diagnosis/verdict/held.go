@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -67,11 +66,11 @@ func (c *Cluster) overdue(l *Lock) (s sentence, next Step) {
 	default:
 		s = s.Say(" should have been removed ")
 	}
-	s = s.Since(l.Judged.OverdueAt(c.Fate.Policy)).Say(" ago")
+	s = s.Since(l.Judged.OverdueAt(c.Combined.Policy)).Say(" ago")
 	switch paused := c.paused(l); {
 	case len(paused) > 0:
-		s = s.Say(": " + fate.Reasons(paused))
-	case len(c.Fate.Silent) > 0:
+		s = s.Say(": " + diagnosis.RuleTexts(paused))
+	case len(c.Combined.PolicyUnknown) > 0:
 		s = s.Say(", but this is not certain: " + c.mum())
 	}
 	return s.Say("."), ReadRunbook
@@ -133,10 +132,10 @@ func (c *Cluster) malformed(l *Lock) sentence {
 		is = " is at keys that belong to no lock"
 	case r.Token == 0:
 		is = " has no holder, only leftover keys"
-	case l.Judged.AutoUnlockAt.IsZero() && c.Fate.Policy.DefaultAutoUnlockAfter == 0:
+	case l.Judged.AutoUnlockAt.IsZero() && c.Combined.Policy.DefaultAutoUnlockAfter == 0:
 		is = " never ends by itself"
 		about = lockrecord.FieldAutoUnlockAt
-	case l.Judged.AlertAt.IsZero() && c.Fate.Policy.DefaultAlertAfter == 0:
+	case l.Judged.AlertAt.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0:
 		is = " never alerts"
 		about = lockrecord.FieldAlertAt
 	default:
@@ -159,9 +158,9 @@ func (c *Cluster) leaving(l *Lock) sentence {
 	abandoned := l.Judged.State == staleness.Abandoned
 	s := c.subject(l, abandoned).Say(pick(abandoned, " is dead", " has expired"))
 	if paused := c.paused(l); len(paused) > 0 {
-		return s.Say("; auto-unlock is paused: " + fate.Reasons(paused) + ".")
+		return s.Say("; auto-unlock is paused: " + diagnosis.RuleTexts(paused) + ".")
 	}
-	return s.Say("; auto-unlock ").Until(pick(abandoned, l.Judged.RemoveAt, l.Judged.OverdueAt(c.Fate.Policy))).
+	return s.Say("; auto-unlock ").Until(pick(abandoned, l.Judged.RemoveAt, l.Judged.OverdueAt(c.Combined.Policy))).
 		Say(pick(abandoned, ".", " at the latest."))
 }
 

@@ -3,7 +3,7 @@ package verdict
 import (
 	"cmp"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -14,19 +14,19 @@ import (
 // clock that cannot be trusted.
 func (c *Cluster) paused(l *Lock) []string {
 	if l.Judged.State == staleness.Abandoned {
-		return fate.Pause(c.Running, staleness.RuleGap, staleness.RuleClock)
+		return diagnosis.HeldBackBy(c.Running, staleness.RuleGap, staleness.RuleClock)
 	}
-	return fate.Pause(c.Running)
+	return diagnosis.HeldBackBy(c.Running)
 }
 
 // stays says why no unlocker ever removes the lock; empty where one does.
 func (c *Cluster) stays(l *Lock) string {
 	switch {
-	case c.Fate.Unlockers == 0:
+	case c.Combined.Unlockers == 0:
 		return "no unlocker is running"
-	case !c.Fate.Removes:
-		return "the unlockers only watch (" + text.Visible(c.Fate.Watching) + ")"
-	case c.Fate.Excludes(l.Holder.Name):
+	case !c.Combined.Removes:
+		return "the unlockers only watch (" + text.Visible(c.Combined.Watching) + ")"
+	case c.Combined.Excludes(l.Holder.Name):
 		return "the unlockers exclude it by name"
 	}
 	return ""
@@ -37,7 +37,7 @@ func (c *Cluster) leftBy(l *Lock) (s sentence) {
 	switch why := c.stays(l); {
 	case why != "":
 		return s.Say("No auto-unlock: " + why + ".")
-	case !c.Fate.Known():
+	case !c.Combined.Known():
 		return s.Say("Whether it will be unlocked is unknown: " + c.mum() + ".")
 	case l.Judged.AutoUnlockAt.IsZero():
 		return s.Say("Unlockers only report it.")
@@ -47,8 +47,9 @@ func (c *Cluster) leftBy(l *Lock) (s sentence) {
 
 // mum names the unlockers that do not publish their policy.
 func (c *Cluster) mum() string {
-	return fate.Names(c.Fate.Silent) + pick(len(c.Fate.Silent) == 1, " does not publish its policy",
-		" do not publish their policy")
+	return diagnosis.UnlockerNames(c.Combined.PolicyUnknown) +
+		pick(len(c.Combined.PolicyUnknown) == 1, " does not publish its policy",
+			" do not publish their policy")
 }
 
 // alerts says when people are alerted about a lock that is held in time.
@@ -85,16 +86,16 @@ func waiting(n int) string { return text.Thousands(n) + " waiting" }
 // comes says when an unlocker ends a lock that alerts, or why none does.
 func (c *Cluster) comes(l *Lock) (s sentence) {
 	at := protocol.Earlier(l.Judged.AutoUnlockAt, l.Judged.RemoveAt)
-	paused := fate.Pause(c.Running)
+	paused := diagnosis.HeldBackBy(c.Running)
 	switch why := c.stays(l); {
 	case at.IsZero():
 		return s.Say("It is never auto-unlocked.")
 	case why != "":
 		return s.Say("No auto-unlock: " + why + ".")
 	case onlyBrake(paused):
-		return s.Say("Auto-unlock is slowed down: " + fate.Reasons(paused) + ".")
+		return s.Say("Auto-unlock is slowed down: " + diagnosis.RuleTexts(paused) + ".")
 	case len(paused) > 0:
-		return s.Say("Auto-unlock is paused: " + fate.Reasons(paused) + ".")
+		return s.Say("Auto-unlock is paused: " + diagnosis.RuleTexts(paused) + ".")
 	case l.Class == Late: // its reports extend it
 		s = s.Say("If it falls silent, auto-unlock ")
 	default:

@@ -7,8 +7,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -20,14 +18,14 @@ type Cluster struct {
 	Why   string    // that it is silent, in a few words; may be empty
 	Alarm string    // that etcd has raised, in a sentence without its full stop; empty: none is known
 
-	Running   []metadata.Presence // the unlockers that are alive
-	Unwatched bool                // nobody cares for the unlockers
-	Fate      fate.Fate           // what these do to stale locks
+	Running   []metadata.Presence      // the unlockers that are alive
+	Unwatched bool                     // nobody cares for the unlockers
+	Combined  diagnosis.CombinedPolicy // what these do to stale locks
 
-	Cycles    []deadlock.Cycle // the oldest first
-	Unclaimed []unclaimed.Lock // those that have been free for longest first
-	Ranking   *Ranking         // nil: none
-	Held      int              // locks
+	Cycles    []deadlock.Cycle      // the oldest first
+	Unclaimed []diagnosis.Unclaimed // those that have been free for longest first
+	Ranking   *Ranking              // nil: none
+	Held      int                   // locks
 	Waiting   int
 }
 
@@ -161,7 +159,7 @@ func (c *Cluster) counts() (all Counts) {
 // unlockersFail reports whether locks are not removed in time. While etcd is silent, that is unknown.
 func (c *Cluster) unlockersFail() bool {
 	return !c.away() && !c.Unwatched &&
-		(c.Alarm != "" || len(c.Running) == 0 || len(c.heldBack()) > 0 || len(fate.Disagreements(c.Running)) > 0)
+		(c.Alarm != "" || len(c.Running) == 0 || len(c.heldBack()) > 0 || len(diagnosis.Disagreements(c.Running)) > 0)
 }
 
 type sentence = diagnosis.Sentence

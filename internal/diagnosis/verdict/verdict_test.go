@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -207,14 +207,15 @@ func systems() map[string]verdict.Cluster {
 			c.Running = append(c.Running, other)
 		}),
 		"two wait for each other": changed(func(c *verdict.Cluster) { c.Cycles = []deadlock.Cycle{cycle()} }, late),
-		"nobody takes it":         changed(func(c *verdict.Cluster) { c.Unclaimed = []unclaimed.Lock{free(3)} }, late),
-		"one waits for nobody":    changed(func(c *verdict.Cluster) { c.Unclaimed = []unclaimed.Lock{free(1)} }),
-		"several hold it":         sound.cluster(shared),
-		"nothing is held":         sound.cluster(),
-		"two are late":            sound.cluster(late, kinds()[3].subject, kinds()[8].subject),
-		"no time is readable":     sound.cluster(subject{name: "weekly", unreadable: true}),
+		"nobody takes it": changed(func(c *verdict.Cluster) { c.Unclaimed = []diagnosis.Unclaimed{free(3)} },
+			late),
+		"one waits for nobody": changed(func(c *verdict.Cluster) { c.Unclaimed = []diagnosis.Unclaimed{free(1)} }),
+		"several hold it":      sound.cluster(shared),
+		"nothing is held":      sound.cluster(),
+		"two are late":         sound.cluster(late, kinds()[3].subject, kinds()[8].subject),
+		"no time is readable":  sound.cluster(subject{name: "weekly", unreadable: true}),
 		"a default ends it": changed(func(c *verdict.Cluster) {
-			c.Fate.Policy.DefaultAutoUnlockAfter = h
+			c.Combined.Policy.DefaultAutoUnlockAfter = h
 		}, kinds()[8].subject),
 		"it lies elsewhere": sound.cluster(subject{name: "/mutexes/100%", alert: h, unlock: h, misplaced: true}),
 	}
@@ -245,11 +246,11 @@ func TestSystemsComeBeforeLocks(t *testing.T) {
 	for _, x := range []subject{{name: "5", alert: -h, unlock: -h}, {name: "6", alert: h, unlock: h, dead: m},
 		{name: "7", alert: -m, unlock: h}, {name: "8", alert: -m, unlock: h, reported: s, every: 20 * s},
 		{name: "9", alert: h, unreadable: true}, {name: "10", alert: -h, unlock: -s}} {
-		c.Ranking.Add(x.lock(&c.Fate))
+		c.Ranking.Add(x.lock(&c.Combined))
 	}
 	c.Heard = ago(9 * s)
 	c.Cycles = []deadlock.Cycle{cycle()}
-	c.Unclaimed = []unclaimed.Lock{free(2)}
+	c.Unclaimed = []diagnosis.Unclaimed{free(2)}
 	next := func(want verdict.Class) {
 		t.Helper()
 		if v := verdict.Of(c); v.Class != want {
@@ -298,7 +299,7 @@ func TestWithinAClass(t *testing.T) {
 func TestClassChangesWhenPredicted(t *testing.T) {
 	turned := 0
 	for _, u := range policies() {
-		f := u.cluster().Fate
+		f := u.cluster().Combined
 		for _, k := range combinations() {
 			r := k.record()
 			judged := staleness.Judge(r, f.Policy, staleness.Moment{Wall: now(), Mono: mono})

@@ -3,9 +3,8 @@ package verdict_test
 import (
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
-	"github.com/clustermutex/unlocker/internal/diagnosis/unclaimed"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -89,7 +88,7 @@ func (x subject) record() *metadata.Record {
 	return &r
 }
 
-func (x subject) lock(f *fate.Fate) verdict.Lock {
+func (x subject) lock(f *diagnosis.CombinedPolicy) verdict.Lock {
 	r := x.record()
 	judged := staleness.Judge(r, f.Policy, staleness.Moment{Wall: now(), Mono: mono})
 	l := verdict.Lock{Name: x.name, Class: verdict.ClassOf(r, judged, f, now()), Holder: r, Judged: judged,
@@ -120,11 +119,11 @@ type runs struct {
 
 func policies() []runs {
 	return []runs{
-		{name: "report", mode: fate.AutoUnlock},
-		{name: "unlock", mode: fate.AutoUnlock, abandons: true},
+		{name: "report", mode: diagnosis.ModeAutoUnlock},
+		{name: "unlock", mode: diagnosis.ModeAutoUnlock, abandons: true},
 		{name: "watch", mode: "alert-only"},
-		{name: "exclude", mode: fate.AutoUnlock, abandons: true, exclude: []string{"*"}},
-		{name: "gap", mode: fate.AutoUnlock, abandons: true, heldBack: []string{string(staleness.RuleGap)}},
+		{name: "exclude", mode: diagnosis.ModeAutoUnlock, abandons: true, exclude: []string{"*"}},
+		{name: "gap", mode: diagnosis.ModeAutoUnlock, abandons: true, heldBack: []string{string(staleness.RuleGap)}},
 	}
 }
 
@@ -136,12 +135,12 @@ func (u runs) cluster(subjects ...subject) verdict.Cluster {
 		c.Running = []metadata.Presence{{ID: "eu-1", Mode: u.mode, HeldBack: u.heldBack,
 			RemovalPolicy: p.ToPresence(u.exclude)}}
 	}
-	c.Fate = fate.Of(c.Running)
+	c.Combined = diagnosis.CombinePolicies(c.Running)
 	c.Ranking = &verdict.Ranking{}
 	for _, x := range subjects {
 		c.Held++
 		c.Waiting += len(x.waits)
-		c.Ranking.Add(x.lock(&c.Fate))
+		c.Ranking.Add(x.lock(&c.Combined))
 	}
 	return c
 }
@@ -152,8 +151,8 @@ func cycle() deadlock.Cycle {
 		{Who: a, Lock: "shop/b", Held: []deadlock.Process{b}}, {Who: b, Lock: "shop/a", Held: []deadlock.Process{a}}}}
 }
 
-func free(waiters int) unclaimed.Lock {
+func free(waiters int) diagnosis.Unclaimed {
 	first := metadata.Waiter{}
 	first.Owner, first.Hostname = "sleepy", "w9"
-	return unclaimed.Lock{Name: "free/lock", Since: ago(2 * m), Waiters: waiters, First: first}
+	return diagnosis.Unclaimed{Name: "free/lock", Since: ago(2 * m), Waiters: waiters, First: first}
 }

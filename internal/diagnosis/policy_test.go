@@ -1,4 +1,4 @@
-package fate_test
+package diagnosis_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/fate"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -18,10 +18,10 @@ func unlocker(id string, change func(*staleness.Policy), exclude ...string) meta
 	if change != nil {
 		change(&p)
 	}
-	return metadata.Presence{ID: id, Mode: fate.AutoUnlock, RemovalPolicy: p.ToPresence(exclude)}
+	return metadata.Presence{ID: id, Mode: diagnosis.ModeAutoUnlock, RemovalPolicy: p.ToPresence(exclude)}
 }
 
-func of(running ...metadata.Presence) []metadata.Presence { return running }
+func publishedPolicy(running ...metadata.Presence) []metadata.Presence { return running }
 
 func in(mode string, p metadata.Presence) metadata.Presence {
 	p.Mode = mode
@@ -42,34 +42,37 @@ func TestFastestUnlockerDetermines(t *testing.T) {
 	want.UnlockAbandoned = true
 	want.DefaultAutoUnlockAfter = 2 * time.Hour
 	want.LockDelay = time.Minute
-	silent := metadata.Presence{ID: "old", Mode: fate.AutoUnlock}
+	silent := metadata.Presence{ID: "old", Mode: diagnosis.ModeAutoUnlock}
 	standard := staleness.DefaultPolicy()
 	reports := unlocker("reports", nil)
 	for name, c := range map[string]struct {
 		running []metadata.Presence
-		want    fate.Fate
+		want    diagnosis.CombinedPolicy
 		known   bool
 	}{
-		"none runs":           {nil, fate.Fate{}, false},
-		"one":                 {of(reports), fate.Fate{Unlockers: 1, Removes: true, Policy: standard}, true},
-		"two":                 {of(slow, quick), fate.Fate{Unlockers: 2, Removes: true, Policy: want}, true},
-		"the other way round": {of(quick, slow), fate.Fate{Unlockers: 2, Removes: true, Policy: want}, true},
-		"what watches does not matter": {of(reports, in("dry-run", quick)),
-			fate.Fate{Unlockers: 2, Removes: true, Policy: standard}, true},
-		"all watch": {of(in("dry-run", quick), in("alert-only", quick)),
-			fate.Fate{Unlockers: 2, Watching: "alert-only, dry-run", Policy: quickPolicy(quick)}, true},
-		"one is older": {of(silent, reports), fate.Fate{Unlockers: 2, Removes: true,
-			Policy: standard, Silent: []string{"old"}}, false},
-		"one is older and only watches": {of(in("alert-only", silent), reports),
-			fate.Fate{Unlockers: 2, Removes: true, Policy: standard}, true},
+		"none runs": {nil, diagnosis.CombinedPolicy{}, false},
+		"one": {publishedPolicy(reports),
+			diagnosis.CombinedPolicy{Unlockers: 1, Removes: true, Policy: standard}, true},
+		"two": {publishedPolicy(slow, quick),
+			diagnosis.CombinedPolicy{Unlockers: 2, Removes: true, Policy: want}, true},
+		"the other way round": {publishedPolicy(quick, slow),
+			diagnosis.CombinedPolicy{Unlockers: 2, Removes: true, Policy: want}, true},
+		"what watches does not matter": {publishedPolicy(reports, in("dry-run", quick)),
+			diagnosis.CombinedPolicy{Unlockers: 2, Removes: true, Policy: standard}, true},
+		"all watch": {publishedPolicy(in("dry-run", quick), in("alert-only", quick)),
+			diagnosis.CombinedPolicy{Unlockers: 2, Watching: "alert-only, dry-run", Policy: quickPolicy(quick)}, true},
+		"one is older": {publishedPolicy(silent, reports), diagnosis.CombinedPolicy{Unlockers: 2, Removes: true,
+			Policy: standard, PolicyUnknown: []string{"old"}}, false},
+		"one is older and only watches": {publishedPolicy(in("alert-only", silent), reports),
+			diagnosis.CombinedPolicy{Unlockers: 2, Removes: true, Policy: standard}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := fate.Of(c.running)
+			got := diagnosis.CombinePolicies(c.running)
 			if got.Known() != c.known {
 				t.Errorf("known is %v", got.Known())
 			}
 			if got.Unlockers != c.want.Unlockers || got.Removes != c.want.Removes || got.Policy != c.want.Policy ||
-				got.Watching != c.want.Watching || !reflect.DeepEqual(got.Silent, c.want.Silent) {
+				got.Watching != c.want.Watching || !reflect.DeepEqual(got.PolicyUnknown, c.want.PolicyUnknown) {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})
@@ -82,7 +85,7 @@ func quickPolicy(p metadata.Presence) staleness.Policy {
 }
 
 func TestALockIsSafeOnlyIfEveryUnlockerExcludesIt(t *testing.T) {
-	silent := metadata.Presence{ID: "old", Mode: fate.AutoUnlock}
+	silent := metadata.Presence{ID: "old", Mode: diagnosis.ModeAutoUnlock}
 	one := unlocker("one", nil, "db/*", "cron")
 	two := unlocker("two", nil, "db/?")
 	var many []metadata.Presence
@@ -93,15 +96,15 @@ func TestALockIsSafeOnlyIfEveryUnlockerExcludesIt(t *testing.T) {
 		running []metadata.Presence
 		want    bool
 	}{
-		"one excludes it":              {of(one), true},
-		"both do":                      {of(one, two), true},
-		"one does not":                 {of(one, unlocker("three", nil)), false},
-		"one that watches does not":    {of(one, in("alert-only", unlocker("three", nil))), true},
-		"one does not say":             {of(one, silent), false},
+		"one excludes it":              {publishedPolicy(one), true},
+		"both do":                      {publishedPolicy(one, two), true},
+		"one does not":                 {publishedPolicy(one, unlocker("three", nil)), false},
+		"one that watches does not":    {publishedPolicy(one, in("alert-only", unlocker("three", nil))), true},
+		"one does not say":             {publishedPolicy(one, silent), false},
 		"more lists than anybody uses": {many, false},
-		"bytes that are no text":       {of(unlocker("evil", nil, "\xff")), false},
+		"bytes that are no text":       {publishedPolicy(unlocker("evil", nil, "\xff")), false},
 	} {
-		f := fate.Of(c.running)
+		f := diagnosis.CombinePolicies(c.running)
 		if got := f.Excludes("db/1"); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -112,7 +115,7 @@ func TestALockIsSafeOnlyIfEveryUnlockerExcludesIt(t *testing.T) {
 }
 
 func TestDisagreementNamesSettingValuesAndUnlockers(t *testing.T) {
-	silent := metadata.Presence{ID: "old", Mode: fate.AutoUnlock}
+	silent := metadata.Presence{ID: "old", Mode: diagnosis.ModeAutoUnlock}
 	unlocks := func(p *staleness.Policy) { p.UnlockAbandoned = true }
 	var many []metadata.Presence
 	for i := range 9 {
@@ -124,21 +127,21 @@ func TestDisagreementNamesSettingValuesAndUnlockers(t *testing.T) {
 		running []metadata.Presence
 		want    []string
 	}{
-		"they agree":       {of(unlocker("a", unlocks, "x", "y"), unlocker("b", unlocks, "y", "x")), nil},
-		"one does not say": {of(unlocker("a", nil), silent), nil},
-		"about the dead": {of(unlocker("b", unlocks), unlocker("a", nil)),
+		"they agree":       {publishedPolicy(unlocker("a", unlocks, "x", "y"), unlocker("b", unlocks, "y", "x")), nil},
+		"one does not say": {publishedPolicy(unlocker("a", nil), silent), nil},
+		"about the dead": {publishedPolicy(unlocker("b", unlocks), unlocker("a", nil)),
 			[]string{"sweep.abandoned is report for a, unlock for b"}},
-		"about what they do": {of(unlocker("b", nil), in("dry-run", unlocker("a", nil))),
+		"about what they do": {publishedPolicy(unlocker("b", nil), in("dry-run", unlocker("a", nil))),
 			[]string{"mode is auto-unlock for b, dry-run for a"}},
-		"about names": {of(unlocker("a", nil, "\x1b*"), unlocker("b\n", nil)),
+		"about names": {publishedPolicy(unlocker("a", nil, "\x1b*"), unlocker("b\n", nil)),
 			[]string{`sweep.exclude is empty for b\n, \x1b* for a`}},
 		"many": {many,
 			[]string{"sweep.clock-skew is 1s for 0, 1, 2 and 1 more, 2s for 4, 5, 6 and 1 more, 3s for 8"}},
-		"a policy that is no one": {of(unlocker("a", nil),
+		"a policy that is no one": {publishedPolicy(unlocker("a", nil),
 			unlocker("b", func(p *staleness.Policy) { p.MinWarning = 0 })), nil},
 	} {
 		var got []string
-		for _, d := range fate.Disagreements(c.running) {
+		for _, d := range diagnosis.Disagreements(c.running) {
 			got = append(got, d.String())
 		}
 		if !reflect.DeepEqual(got, c.want) {
@@ -149,7 +152,7 @@ func TestDisagreementNamesSettingValuesAndUnlockers(t *testing.T) {
 
 func TestUnlockersPauseTogether(t *testing.T) {
 	held := func(rules ...staleness.Rule) metadata.Presence {
-		p := metadata.Presence{Mode: fate.AutoUnlock}
+		p := metadata.Presence{Mode: diagnosis.ModeAutoUnlock}
 		for _, r := range rules {
 			p.HeldBack = append(p.HeldBack, string(r))
 		}
@@ -162,11 +165,11 @@ func TestUnlockersPauseTogether(t *testing.T) {
 		got  []string
 		want int
 	}{
-		"all":                {fate.Pause([]metadata.Presence{watches, clock, gap}), 2},
-		"one is free":        {fate.Pause([]metadata.Presence{clock, held()}), 0},
-		"one but for a rule": {fate.Pause([]metadata.Presence{clock, gap}, staleness.RuleGap), 0},
-		"all but for a rule": {fate.Pause([]metadata.Presence{clock, clock}, staleness.RuleGap), 1},
-		"none removes":       {fate.Pause([]metadata.Presence{watches}), 0},
+		"all":                {diagnosis.HeldBackBy([]metadata.Presence{watches, clock, gap}), 2},
+		"one is free":        {diagnosis.HeldBackBy([]metadata.Presence{clock, held()}), 0},
+		"one but for a rule": {diagnosis.HeldBackBy([]metadata.Presence{clock, gap}, staleness.RuleGap), 0},
+		"all but for a rule": {diagnosis.HeldBackBy([]metadata.Presence{clock, clock}, staleness.RuleGap), 1},
+		"none removes":       {diagnosis.HeldBackBy([]metadata.Presence{watches}), 0},
 	} {
 		if len(c.got) != c.want {
 			t.Errorf("%s: %v", name, c.got)

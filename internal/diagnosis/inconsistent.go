@@ -1,6 +1,4 @@
-// Package inconsistent finds what no client that follows the protocol leaves in etcd: more holders of a lock than it
-// allows, and lock delays that never end. Check, metric and page use the same function.
-package inconsistent
+package diagnosis
 
 import (
 	"cmp"
@@ -13,28 +11,32 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Kind is what is inconsistent; these are the values of the metric label kind.
-type Kind string
+// InconsistencyKind is what is inconsistent, as in the metric label kind.
+type InconsistencyKind string
 
 // The kinds.
 const (
-	Oversold Kind = "oversold"      // more permits are out than any of the holders knew to exist
-	Beside   Kind = "beside"        // the whole lock is held beside shares of it, or permits beside readers
-	Endless  Kind = "endless_delay" // a lock delay without a lease: it lasts until an operator ends it
+	TooManyPermits InconsistencyKind = "too_many_permits" // more permits are out than any of the holders knew to exist
+	// all of the lock is held beside shares, or permits beside readers
+	MixedHolders InconsistencyKind = "mixed_holders"
+	// a lock delay without a lease: it lasts until an operator ends it
+	EndlessDelay InconsistencyKind = "endless_delay"
 )
 
-// Kinds returns all kinds.
-func Kinds() []Kind { return []Kind{Oversold, Beside, Endless} }
+// InconsistencyKinds returns all kinds.
+func InconsistencyKinds() []InconsistencyKind {
+	return []InconsistencyKind{TooManyPermits, MixedHolders, EndlessDelay}
+}
 
-// Lock is a lock that is inconsistent. Its name comes from clients.
-type Lock struct {
+// Inconsistent is a lock that is inconsistent. Its name comes from clients.
+type Inconsistent struct {
 	Name string
-	Kind Kind
+	Kind InconsistencyKind
 	Why  string // a predicate, such as "has 4 of 3 permits out"
 }
 
 // String is a sentence with the name made visible.
-func (l Lock) String() string { return text.Visible(l.Name) + " " + l.Why }
+func (l Inconsistent) String() string { return text.Visible(l.Name) + " " + l.Why }
 
 // maxPermits bounds the permits of one holder, so that their sum does not overflow.
 const maxPermits = 1_000_000_000
@@ -46,9 +48,9 @@ type taken struct {
 	whole                bool // somebody holds all of it, too
 }
 
-// Find returns the locks that are inconsistent, by name. held are the names and attributes of the locks that somebody
-// holds, delays the lock delays.
-func Find(held iter.Seq2[string, map[string]any], delays []metadata.LockDelay) []Lock {
+// FindInconsistent returns the locks in a state that no client that follows the protocol leaves in etcd, by name: more
+// holders than they allow, or a lock delay that never ends. held are the names and attributes of the held locks.
+func FindInconsistent(held iter.Seq2[string, map[string]any], delays []metadata.LockDelay) []Inconsistent {
 	shared := map[string]*taken{}
 	for name, attributes := range held {
 		if s := metadata.ShareFromAttributes(name, attributes); s.LockName != "" {
@@ -65,17 +67,17 @@ func Find(held iter.Seq2[string, map[string]any], delays []metadata.LockDelay) [
 			}
 		}
 	}
-	var found []Lock
+	var found []Inconsistent
 	for name, t := range shared {
 		found = t.judge(found, name)
 	}
 	for _, d := range delays {
 		if !d.Leased {
-			found = append(found, Lock{d.Name, Endless,
+			found = append(found, Inconsistent{d.Name, EndlessDelay,
 				"has a lock delay without a lease, which stays until an operator ends it"})
 		}
 	}
-	slices.SortFunc(found, func(a, b Lock) int {
+	slices.SortFunc(found, func(a, b Inconsistent) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
 	return found
@@ -93,16 +95,18 @@ func (t *taken) add(s metadata.Share) {
 
 // judge adds what is inconsistent. Holders may know different limits, because a limit can be changed; the largest was
 // valid at some time.
-func (t *taken) judge(found []Lock, name string) []Lock {
+func (t *taken) judge(found []Inconsistent, name string) []Inconsistent {
 	if t.limit > 0 && t.permits > t.limit {
-		found = append(found, Lock{name, Oversold, fmt.Sprintf("has %d of %d permits out", t.permits, t.limit)})
+		found = append(found,
+			Inconsistent{name, TooManyPermits, fmt.Sprintf("has %d of %d permits out", t.permits, t.limit)})
 	}
 	switch {
 	case t.whole:
-		found = append(found, Lock{name, Beside,
+		found = append(found, Inconsistent{name, MixedHolders,
 			"is held as a whole beside " + text.Count(t.withPermits+t.readers, "share")})
 	case t.withPermits > 0 && t.readers > 0:
-		found = append(found, Lock{name, Beside, "has permits out beside " + text.Count(t.readers, "reader")})
+		found = append(found,
+			Inconsistent{name, MixedHolders, "has permits out beside " + text.Count(t.readers, "reader")})
 	}
 	return found
 }

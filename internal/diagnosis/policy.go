@@ -1,8 +1,4 @@
-// Package fate knows what becomes of stale locks, from what the running unlockers publish, and where these disagree.
-//
-// All unlockers are active, so of several that decide differently the first to act counts: together they are as quick
-// as the quickest, and a lock is safe from them only if it is safe from each.
-package fate
+package diagnosis
 
 import (
 	"fmt"
@@ -16,19 +12,21 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// AutoUnlock is the mode of unlockers that remove locks; others only watch.
-const AutoUnlock = "auto-unlock"
+// ModeAutoUnlock is the mode of unlockers that remove locks; others only watch.
+const ModeAutoUnlock = "auto-unlock"
 
-// Fate is what the running unlockers do together.
-type Fate struct {
+// CombinedPolicy is how the running unlockers treat stale locks. All unlockers are active, so of several that decide
+// differently the first to act counts: together they are as quick as the quickest, and a lock is safe from them only if
+// it is safe from each.
+type CombinedPolicy struct {
 	Unlockers int
 	Removes   bool // at least one of them removes locks
 	// Watching are their modes if none removes locks, such as "alert-only, dry-run".
 	Watching string
 	// Policy is what is known of how they decide; zero where nothing is.
 	Policy staleness.Policy
-	// Silent are the ids of those whose policy is not known although it matters, in order.
-	Silent []string
+	// PolicyUnknown are the ids of those whose policy is not known although it matters, in order.
+	PolicyUnknown []string
 
 	exclusions []exclusion // of each that removes locks, without repetitions
 }
@@ -39,17 +37,19 @@ type exclusion struct {
 	matches *regexp.Regexp
 }
 
-// Same reports whether two fates decide alike about every lock.
-func (f *Fate) Same(g *Fate) bool {
+// Equal reports whether two policies decide alike about every lock.
+func (f *CombinedPolicy) Equal(g *CombinedPolicy) bool {
 	return f.Unlockers == g.Unlockers && f.Removes == g.Removes && f.Watching == g.Watching && f.Policy == g.Policy &&
-		slices.Equal(f.Silent, g.Silent) && slices.EqualFunc(f.exclusions, g.exclusions, func(a, b exclusion) bool {
-		return slices.Equal(a.globs, b.globs)
-	})
+		slices.Equal(f.PolicyUnknown, g.PolicyUnknown) &&
+		slices.EqualFunc(f.exclusions, g.exclusions, func(a, b exclusion) bool {
+			return slices.Equal(a.globs, b.globs)
+		})
 }
 
-// Of returns what these unlockers do. If some of them remove locks, what the others would do does not matter.
-func Of(running []metadata.Presence) Fate {
-	f := Fate{Unlockers: len(running), Removes: slices.ContainsFunc(running, removes)}
+// CombinePolicies returns what these unlockers do. If some of them remove locks, what the others would do does not
+// matter.
+func CombinePolicies(running []metadata.Presence) CombinedPolicy {
+	f := CombinedPolicy{Unlockers: len(running), Removes: slices.ContainsFunc(running, removes)}
 	known := false
 	for i := range running {
 		p := &running[i]
@@ -58,7 +58,7 @@ func Of(running []metadata.Presence) Fate {
 		}
 		policy, ok := staleness.FromPresence(p.RemovalPolicy)
 		if !ok {
-			f.Silent = append(f.Silent, p.ID)
+			f.PolicyUnknown = append(f.PolicyUnknown, p.ID)
 			continue
 		}
 		if known {
@@ -67,14 +67,14 @@ func Of(running []metadata.Presence) Fate {
 		f.Policy, known = policy, true
 		f.exclude(p.RemovalPolicy.Exclude)
 	}
-	slices.Sort(f.Silent)
+	slices.Sort(f.PolicyUnknown)
 	if !f.Removes {
 		f.Watching = modes(running)
 	}
 	return f
 }
 
-func removes(p metadata.Presence) bool { return p.Mode == AutoUnlock }
+func removes(p metadata.Presence) bool { return p.Mode == ModeAutoUnlock }
 
 // modes are the different modes of the unlockers.
 func modes(running []metadata.Presence) string {
@@ -87,7 +87,7 @@ func modes(running []metadata.Presence) string {
 }
 
 // Known reports whether there are unlockers and all say how they decide.
-func (f *Fate) Known() bool { return f.Unlockers > 0 && len(f.Silent) == 0 }
+func (f *CombinedPolicy) Known() bool { return f.Unlockers > 0 && len(f.PolicyUnknown) == 0 }
 
 // quicker is the combined policy of two unlockers: whichever acts first counts.
 func quicker(a, b staleness.Policy) staleness.Policy {
@@ -121,7 +121,7 @@ func earlier(a, b time.Duration) time.Duration {
 // lock counts as excluded.
 const maxExclusions = 8
 
-func (f *Fate) exclude(globs []string) {
+func (f *CombinedPolicy) exclude(globs []string) {
 	for _, known := range f.exclusions {
 		if slices.Equal(known.globs, globs) {
 			return
@@ -137,7 +137,7 @@ func (f *Fate) exclude(globs []string) {
 }
 
 // Exclusions are the globs of names that all the unlockers exclude alike; none where they disagree.
-func (f *Fate) Exclusions() []string {
+func (f *CombinedPolicy) Exclusions() []string {
 	if len(f.exclusions) != 1 {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (f *Fate) Exclusions() []string {
 }
 
 // Excludes reports whether none of the unlockers ever removes the lock, because of its name.
-func (f *Fate) Excludes(lock string) bool {
+func (f *CombinedPolicy) Excludes(lock string) bool {
 	if !f.Known() || len(f.exclusions) > maxExclusions {
 		return false
 	}
@@ -154,14 +154,14 @@ func (f *Fate) Excludes(lock string) bool {
 	})
 }
 
-// Disagreement is a setting that decides the fate of locks and differs between unlockers.
+// Disagreement is a setting that decides how stale locks are treated and differs between unlockers.
 type Disagreement struct {
-	Setting string // mode, or the unlocker's flag, such as sweep.abandoned
-	Camps   []Camp // at least two, by value
+	Setting string       // mode, or the unlocker's flag, such as sweep.abandoned
+	Groups  []ValueGroup // at least two, by value
 }
 
-// Camp is the unlockers with one value of a setting.
-type Camp struct {
+// ValueGroup is the unlockers with one value of a setting.
+type ValueGroup struct {
 	Value string
 	IDs   []string // in order
 }
@@ -170,21 +170,21 @@ type Camp struct {
 // agrees with all.
 func Disagreements(running []metadata.Presence) (all []Disagreement) {
 	for _, s := range settings() {
-		camps := map[string][]string{}
+		groups := map[string][]string{}
 		for i := range running {
 			if value, ok := s.value(&running[i]); ok {
-				camps[value] = append(camps[value], running[i].ID)
+				groups[value] = append(groups[value], running[i].ID)
 			}
 		}
-		if len(camps) < 2 {
+		if len(groups) < 2 {
 			continue
 		}
 		d := Disagreement{Setting: s.name}
-		for value, ids := range camps {
+		for value, ids := range groups {
 			slices.Sort(ids)
-			d.Camps = append(d.Camps, Camp{value, ids})
+			d.Groups = append(d.Groups, ValueGroup{value, ids})
 		}
-		slices.SortFunc(d.Camps, func(a, b Camp) int { return strings.Compare(a.Value, b.Value) })
+		slices.SortFunc(d.Groups, func(a, b ValueGroup) int { return strings.Compare(a.Value, b.Value) })
 		all = append(all, d)
 	}
 	return all
@@ -195,7 +195,7 @@ type setting struct {
 	value func(*metadata.Presence) (value string, known bool)
 }
 
-// settings are those that decide the fate of locks.
+// settings are those that decide how stale locks are treated.
 func settings() []setting {
 	published := func(name string, value func(staleness.Policy) string) setting {
 		return setting{name, func(p *metadata.Presence) (string, bool) {
@@ -238,21 +238,21 @@ const (
 // `sweep.abandoned is report for eu-1, unlock for eu-2 and eu-3`.
 func (d Disagreement) String() string {
 	var parts []string
-	for _, c := range d.Camps[:min(len(d.Camps), maxNamed)] {
+	for _, c := range d.Groups[:min(len(d.Groups), maxNamed)] {
 		value := text.Visible(text.Clip(c.Value, maxValueShown))
 		if c.Value == "" {
 			value = "empty"
 		}
-		parts = append(parts, value+" for "+Names(c.IDs))
+		parts = append(parts, value+" for "+UnlockerNames(c.IDs))
 	}
-	if more := len(d.Camps) - maxNamed; more > 0 {
+	if more := len(d.Groups) - maxNamed; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more values", more))
 	}
 	return d.Setting + " is " + strings.Join(parts, ", ")
 }
 
-// Names lists unlockers by their ids.
-func Names(ids []string) string {
+// UnlockerNames lists unlockers by their ids.
+func UnlockerNames(ids []string) string {
 	var shown []string
 	for _, id := range ids[:min(len(ids), maxNamed)] {
 		shown = append(shown, text.Visible(text.Clip(id, maxValueShown)))
@@ -266,9 +266,9 @@ func Names(ids []string) string {
 	return strings.Join(shown, "")
 }
 
-// Pause returns why all unlockers that remove locks hold back now: the rules of the first one, except those in but. It
-// returns nil if one of them is free to remove, or none removes locks.
-func Pause(running []metadata.Presence, but ...staleness.Rule) (rules []string) {
+// HeldBackBy returns why all unlockers that remove locks hold back now: the rules of the first one, except those in
+// but. It returns nil if one of them is free to remove, or none removes locks.
+func HeldBackBy(running []metadata.Presence, but ...staleness.Rule) (rules []string) {
 	for _, u := range running {
 		if !removes(u) {
 			continue
@@ -286,12 +286,12 @@ func Pause(running []metadata.Presence, but ...staleness.Rule) (rules []string) 
 	return rules
 }
 
-// Reasons says by which rules unlockers hold back, in the middle of a sentence. Rules that are not known here are made
-// visible.
-func Reasons(rules []string) string {
+// RuleTexts says by which rules unlockers hold back, in the middle of a sentence. Rules that are not known here are
+// made visible.
+func RuleTexts(rules []string) string {
 	var all []string
 	for _, rule := range rules {
-		words := Words(rule)
+		words := RuleText(rule)
 		if words == rule {
 			words = text.Visible(text.Clip(rule, maxValueShown))
 		}
@@ -300,8 +300,8 @@ func Reasons(rules []string) string {
 	return strings.Join(all, "; ")
 }
 
-// Words says why an unlocker removes nothing now. A rule that is not known here stands as it is.
-func Words(rule string) string {
+// RuleText says why an unlocker removes nothing now. A rule that is not known here stands as it is.
+func RuleText(rule string) string {
 	switch staleness.Rule(rule) {
 	case staleness.RuleGap:
 		return "the unlocker was offline and is giving holders time to extend"
