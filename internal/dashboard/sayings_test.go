@@ -491,10 +491,11 @@ func ofVerdicts(say *sayings) {
 		{"dead", func(s *scene) { s.state(stuck, 40*time.Second) }},
 		{"several hold it", func(s *scene) { s.locks, s.queues = pool().locks, pool().queues }},
 		{"no unlocker", func(s *scene) { s.unlockers = nil }},
-		{"two wait for each other", func(s *scene) {
-			s.queues = map[string][]metadata.Waiter{}
-			s.wants("drm", "drm-10", "drm/rotate-keys")
-			s.wants("drm", "drm-9", "drm/rotate-keys-2")
+		{"two wait for each other", (*scene).blocksItself},
+		{"etcd is silent, no unlocker, and two wait for each other", func(s *scene) {
+			s.fresh.HeardAt = s.now.Add(-time.Minute)
+			s.unlockers = nil
+			s.blocksItself()
 		}},
 		{"malformed", func(s *scene) { s.locks = s.locks[4:] }},
 		{"nothing", func(s *scene) { s.locks, s.queues = nil, nil }},
@@ -513,6 +514,13 @@ func ofVerdicts(say *sayings) {
 	copied := regexp.MustCompile(`(?s)data-copy="([^"]*)" aria-label="copy for the incident`).
 		FindStringSubmatch(ok(say, settling().dashboard(say), "/lock?name=orders/settle"))[1]
 	fmt.Fprintf(&say.text, "# copied for an incident\n\n%s\n", copied)
+}
+
+// blocksItself makes the holders of two locks of the busy night wait for each other.
+func (s *scene) blocksItself() {
+	s.queues = map[string][]metadata.Waiter{}
+	s.wants("drm", "drm-10", "drm/rotate-keys")
+	s.wants("drm", "drm-9", "drm/rotate-keys-2")
 }
 
 func verdictOf(page string) string {
