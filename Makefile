@@ -25,7 +25,7 @@ FUZZINPUTS ?= 50000
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo unknown)
 RELEASED := unlocker mutexdash mutexctl
 PROGRAMS := $(RELEASED) mutexdev
-LDFLAGS := -s -w -X github.com/clustermutex/unlocker/internal/build.version=$(VERSION)
+LDFLAGS := -s -w -X github.com/clustermutex/unlocker/internal/daemon.version=$(VERSION)
 
 .PHONY: help
 help: ## list what can be made

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -76,7 +75,7 @@ machine only.`,
 	quiet := fs.Lookup("log.level") // what happens to locks is logged as warnings
 	o.log.Level = "warn"
 	quiet.DefValue = "warn"
-	flags.Version(cmd, build.Current().Line("mutexdev"))
+	flags.Version(cmd, daemon.CurrentBuild().Line("mutexdev"))
 	flags.Bind(cmd, "MUTEXDEV")
 	cmd.AddCommand(holderCommand())
 	return cmd

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
-	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -193,7 +193,7 @@ func TestMutexdevPrintsItsVersion(t *testing.T) {
 		c := command()
 		c.SetOut(&out)
 		if err := flags.Execute(t.Context(), c, []string{arg}); err != nil ||
-			out.String() != build.Current().Line("mutexdev")+"\n" {
+			out.String() != daemon.CurrentBuild().Line("mutexdev")+"\n" {
 			t.Errorf("%s says %q, %v", arg, &out, err)
 		}
 	}

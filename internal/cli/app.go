@@ -22,8 +22,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -135,7 +135,7 @@ func newVersion(a *app) *cobra.Command {
 	}
 	format := term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.RunE = func(*cobra.Command, []string) error {
-		v := build.Current()
+		v := daemon.CurrentBuild()
 		if format.JSON() {
 			return writeJSON(a.Stdout, v)
 		}

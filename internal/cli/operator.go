@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -121,7 +121,7 @@ func (o *operatorAction) entry(s *session, a protocol.Action) protocol.Action {
 	a.At.Time = s.app.Now()
 	a.Actor = operatorName()
 	a.Source = "cli"
-	a.Client = "mutexctl " + build.Current().Version
+	a.Client = "mutexctl " + daemon.CurrentBuild().Version
 	a.Reason = o.reason
 	a.Ticket = o.ticket
 	a.Result = "success"

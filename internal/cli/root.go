@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
+	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -80,7 +80,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	}
 	cobraCommands(root)
 	wrongArgumentsAreUsage(root)
-	flags.Version(root, build.Current().Line("mutexctl"))
+	flags.Version(root, daemon.CurrentBuild().Line("mutexctl"))
 	flags.BindShared(root, "MUTEXCTL")
 	return root
 }

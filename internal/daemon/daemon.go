@@ -1,6 +1,6 @@
 // Package daemon has what long-running programs share: signals and exit status (Main), parts that start together and
 // stop in order (Group), an HTTP server with TLS and passwords from a file (Server), probes and metrics (Ops), and the
-// log (Logger).
+// log (Logger), and the version of the program (Build).
 //
 // A program creates its parts and adds them to a Group, each after those that it uses:
 //

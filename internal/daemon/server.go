@@ -20,8 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/rs/zerolog"
-
-	"github.com/clustermutex/unlocker/internal/build"
 )
 
 // Server serves HTTP on one address. Its time and size limits suit pages and metrics, not uploads or streams.
@@ -331,7 +329,7 @@ func (o Ops) Handler() *http.ServeMux {
 
 // NewRegistry returns a registry with the metrics of the process and of Go, and <namespace>_build_info.
 func NewRegistry(namespace string) *prometheus.Registry {
-	b := build.Current()
+	b := CurrentBuild()
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "The build of this program; always 1.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.GoVersion},

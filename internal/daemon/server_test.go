@@ -24,7 +24,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -278,7 +277,7 @@ func TestRequestThatDoesNotEndIsCutOff(t *testing.T) {
 }
 
 func TestWebConfigurationEnablesTLSAndUsers(t *testing.T) {
-	ca := certs.NewCA(t)
+	ca := proctest.NewCA(t)
 	cert, key := ca.Issue(t, "server")
 	config := filepath.Join(t.TempDir(), "web.yml")
 	// The password is "test".

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -75,7 +74,7 @@ func TestUserIsIgnoredWithoutAuth(t *testing.T) {
 func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.ClientCerts())
-	stranger := certs.NewCA(t)
+	stranger := proctest.NewCA(t)
 	wrongCert, wrongKey := stranger.Issue(t, "u")
 	rightCert, rightKey := server.CA().Issue(t, "u")
 	settings := etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: copyOf(t, stranger.File()),

@@ -17,7 +17,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -29,7 +28,7 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 	mutual := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 	secure.AddUser(t, "reader", "secret", "/m/", etcdtest.Read)
 	mutual.AddUser(t, "reader", "", "/m/", etcdtest.Read)
-	stranger := certs.NewCA(t)
+	stranger := proctest.NewCA(t)
 	silent := etcdtest.NewProxy(t, plain.Endpoint())
 	silent.Stall()
 	website := httptest.NewServer(nil)

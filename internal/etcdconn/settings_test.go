@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 func TestBadSettingsAreRefused(t *testing.T) {
 	t.Parallel()
-	ca := certs.NewCA(t)
+	ca := proctest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	_, otherKey := ca.Issue(t, "v")
 	missing := filepath.Join(t.TempDir(), "missing")
@@ -77,7 +76,7 @@ func TestBadSettingsAreRefused(t *testing.T) {
 
 func TestValidSettingsAreAccepted(t *testing.T) {
 	t.Parallel()
-	ca := certs.NewCA(t)
+	ca := proctest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	for name, change := range map[string]func(*etcdconn.Settings){
 		"the defaults":            func(*etcdconn.Settings) {},

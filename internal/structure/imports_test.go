@@ -59,12 +59,10 @@ func importTable() []rule {
 		{"internal/testkit/etcdmemory", "", "an etcd in memory does not depend on locks"},
 		{"internal/testkit/etcdembed", "internal/testkit/proctest", "an embedded etcd does not depend on locks"},
 		{"internal/testkit/proctest", "", "starting a program does not depend on what it does"},
-		{"internal/testkit/certs", "internal/testkit/proctest", "certificates do not depend on who uses them"},
 		{"internal/testkit/kubetest", "internal/testkit/proctest", "an API server for tests does not depend on locks"},
-		{"internal/testkit/etcdtest", "internal/testkit/etcdembed internal/testkit/certs internal/testkit/proctest",
+		{"internal/testkit/etcdtest", "internal/testkit/etcdembed internal/testkit/proctest",
 			"a test etcd does not depend on locks, so that tests of every package can use it"},
-		{"internal/build", "", "the version comes from the tool chain"},
-		{"internal/daemon", "internal/build", "servers, probes and logs do not depend on locks"},
+		{"internal/daemon", "", "servers, probes and logs do not depend on locks"},
 		{"internal/protocol", "pkg/metadata internal/text internal/lockrecord",
 			"the format of keys and documents needs no connection"},
 		{"internal/locktxn", "pkg/metadata internal/protocol internal/lockrecord",
@@ -131,7 +129,7 @@ func importTable() []rule {
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
 			internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore internal/lockview
 			internal/diagnosis internal/diagnosis/deadlock internal/diagnosis/verdict internal/witness/holderproc
-			internal/flags internal/text internal/build internal/cli/term internal/cli/childproc internal/lockrecord`,
+			internal/flags internal/text internal/daemon internal/cli/term internal/cli/childproc internal/lockrecord`,
 			"the CLI is neither a daemon nor a dashboard"},
 		{"cmd/unlocker", "*", ""},
 		{"cmd/mutexdash", "*", ""},
@@ -180,7 +178,7 @@ func libraries() []library {
 		{"log", below("internal/daemon"), "take a zerolog.Logger as a parameter"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},
 		{"math/rand", below(), "use math/rand/v2"},
-		{"testing", below("internal/testkit/certs", "internal/testkit/etcdtest", "internal/testkit/proctest",
+		{"testing", below("internal/testkit/etcdtest", "internal/testkit/proctest",
 			"pkg/locktest"),
 			"the testing package adds its flags to a program"},
 		{"text/template", below(), "names and backtraces are hostile: html/template escapes them"},

@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -216,7 +215,7 @@ func withTLS(t *testing.T, _ *scene, c *client) {
 	s.cert, s.key = e.CA().Issue(t, "client")
 	s.ends(s.open(c).acquire("with TLS", want{try: true}))
 	s.timeout = 2
-	s.ca = certs.NewCA(t).File()
+	s.ca = proctest.NewCA(t).File()
 	a := s.openAndTry(c, "untrusted")
 	trusted := strings.Contains(a.Message, "certificate") && strings.Contains(a.Message, "is not trusted")
 	switch {
@@ -229,7 +228,7 @@ func withTLS(t *testing.T, _ *scene, c *client) {
 
 // certificatesRenewed replaces first the authority, of the server too, and then the client's certificate and key.
 func certificatesRenewed(t *testing.T, s *scene, c *client) {
-	old, next := certs.NewCA(t), certs.NewCA(t)
+	old, next := proctest.NewCA(t), proctest.NewCA(t)
 	end := newTLSEnd(t, strings.TrimPrefix(s.target[0], "http://"))
 	end.pair.Store(new(old.Pair(t, "server")))
 	s.timeout = 2

@@ -10,7 +10,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -21,7 +20,7 @@ type release struct {
 	daemons  []podSpec
 	test     podSpec
 	running  []*proctest.Process
-	web      *certs.CA // of servers and browsers
+	web      *proctest.CA // of servers and browsers
 }
 
 // What is read of Kubernetes' objects.
@@ -93,7 +92,7 @@ type (
 // readRelease reads a rendered scenario and gives it the etcd and the secrets that it expects.
 func readRelease(t *testing.T, file string) *release {
 	t.Helper()
-	r := &release{objects: map[string]map[string]string{}, web: certs.NewCA(t)}
+	r := &release{objects: map[string]map[string]string{}, web: proctest.NewCA(t)}
 	f, err := os.Open(file)
 	proctest.Must(t, err)
 	defer f.Close()

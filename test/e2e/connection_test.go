@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -29,7 +28,7 @@ func obstacles(t *testing.T) []obstacle {
 	return []obstacle{
 		{"the wrong endpoint", []string{"--etcd.endpoints=127.0.0.1:1"},
 			[]string{"unreachable", "127.0.0.1:1", "refused"}},
-		{"a certificate of another authority", []string{at, "--etcd.cacert=" + certs.NewCA(t).File()},
+		{"a certificate of another authority", []string{at, "--etcd.cacert=" + proctest.NewCA(t).File()},
 			[]string{"certificate", "authority"}},
 		{"no permission", []string{at, "--etcd.cacert=" + guarded.CA().File(), "--etcd.user=stranger",
 			"--etcd.password-file=" + secretFile(t, "secret")}, []string{"permission", prefix}},

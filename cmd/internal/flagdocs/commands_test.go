@@ -13,8 +13,8 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli"
+	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -118,7 +118,7 @@ func TestProgramsPrintTheirVersionAlike(t *testing.T) {
 			c.SetArgs(args)
 			err = errors.Join(c.ExecuteContext(t.Context()), out.Close())
 			said, unread := os.ReadFile(out.Name())
-			want := build.Current().Line(name) + "\n"
+			want := daemon.CurrentBuild().Line(name) + "\n"
 			if err != nil || unread != nil || string(said) != want {
 				t.Errorf("%s %s says %q, want %q (%v, %v)", name, args, said, want, err, unread)
 			}

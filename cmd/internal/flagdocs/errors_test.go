@@ -13,13 +13,12 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/cli"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // A program that rejects a file or a combination of flags names the flag in its error: paths alone look alike.
 func TestUnusableFileErrorNamesItsFlag(t *testing.T) {
-	ca := certs.NewCA(t)
+	ca := proctest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	_, otherKey := ca.Issue(t, "v")
 	missing := filepath.Join(t.TempDir(), "missing")

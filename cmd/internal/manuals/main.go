@@ -10,8 +10,8 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/cli"
+	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
@@ -49,7 +49,8 @@ func write(dir string) error {
 
 // pages writes a page for a command and for each below it.
 func pages(dir string, c *cobra.Command, section int) error {
-	m := flags.Manual{Command: c, Section: section, Version: build.Current().Version, Files: files()[c.CommandPath()]}
+	m := flags.Manual{Command: c, Section: section, Version: daemon.CurrentBuild().Version,
+		Files: files()[c.CommandPath()]}
 	if err := file(dir, fmt.Sprintf("%s.%d", m.Name(), section), m.Page()); err != nil {
 		return err
 	}

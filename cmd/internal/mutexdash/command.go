@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
@@ -62,7 +61,7 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	o.appearanceFlags(fs)
 	o.access.flags(fs)
 	o.log = flags.Log(fs)
-	flags.Version(cmd, build.Current().Line("mutexdash"))
+	flags.Version(cmd, daemon.CurrentBuild().Line("mutexdash"))
 	flags.Bind(cmd, "MUTEXDASH")
 	return cmd
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
@@ -69,7 +68,7 @@ func (o options) appearanceConfig() (app.Config, error) {
 	config := app.Config{
 		Explain: etcdconn.Explain, Now: time.Now,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Environment: o.environment,
-		Version: build.Current().Version, Settings: o.changedFlags, HideBacktraces: o.hideBacktraces,
+		Version: daemon.CurrentBuild().Version, Settings: o.changedFlags, HideBacktraces: o.hideBacktraces,
 		MinRefresh: o.minRefresh, HSTS: o.hsts, Hosts: slices.Clone(o.hosts),
 		Alertmanager: o.alertmanager,
 	}

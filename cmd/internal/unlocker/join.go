@@ -14,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
-	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
@@ -98,7 +98,8 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 	}
 	id := instance(hostname)
 	return sweeper.Config{
-		ID: id, Hostname: hostname, Version: build.Current().Version, Mode: mode, Policy: *o.sweep, Exclude: o.exclude,
+		ID: id, Hostname: hostname, Version: daemon.CurrentBuild().Version, Mode: mode, Policy: *o.sweep,
+			Exclude: o.exclude,
 		Locks: view.All, Lock: view.Lock, Clock: view.Clock,
 		Fresh: func() sweeper.Freshness {
 			f := view.Fresh()

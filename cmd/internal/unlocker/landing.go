@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/exporter-toolkit/web"
 
-	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/daemon"
 )
 
 // withPrefix returns a handler that serves the routes below prefix.
@@ -26,7 +26,7 @@ func withPrefix(prefix string, routes http.Handler) http.Handler {
 func landingPage(dashboard string, pprof bool) (http.Handler, error) {
 	config := web.LandingConfig{
 		Name: "unlocker", Description: "Removes distributed locks whose holders are gone",
-		Version: build.Current().Version, Profiling: strconv.FormatBool(pprof),
+		Version: daemon.CurrentBuild().Version, Profiling: strconv.FormatBool(pprof),
 		Links: []web.LandingLinks{
 			{Address: "metrics", Text: "Metrics"},
 			{Address: "readyz", Text: "Readiness", Description: "whether it works, and why not"},

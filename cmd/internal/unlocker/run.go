@@ -16,7 +16,6 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/deploy"
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -185,7 +184,7 @@ permission for exactly the locks' prefix.`
   unlocker --policy=auto-unlock --sweep.dry-run`
 	o.defineAll(cmd.Flags())
 	cmd.AddCommand(witnessCommand(), rulesCommand())
-	flags.Version(cmd, build.Current().Line("unlocker"))
+	flags.Version(cmd, daemon.CurrentBuild().Line("unlocker"))
 	flags.Bind(cmd, "UNLOCKER")
 	return cmd
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -118,7 +117,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log.Info().Str("version", build.Current().Version).Str("address", address).Str("prefix", o.locks.Prefix).
+	log.Info().Str("version", daemon.CurrentBuild().Version).Str("address", address).Str("prefix", o.locks.Prefix).
 		Str("boot_id", machine.BootID).Int64("pid_namespace", machine.Namespace).Bool("sees_all", machine.SeesAll()).
 		Int("earlier_boots", len(machine.Earlier)).Msg("witness starts")
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}

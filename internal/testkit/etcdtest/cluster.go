@@ -16,7 +16,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -72,7 +71,7 @@ func member(config string) error {
 type Members struct {
 	t     testing.TB
 	opts  options
-	ca    *certs.CA
+	ca    *proctest.CA
 	dir   string
 	made  int // number of members ever created
 	confs []etcdembed.Config
@@ -87,7 +86,7 @@ func Cluster(t testing.TB, n int, opts ...Option) *Members {
 	m := &Members{t: t, opts: collect(opts), dir: t.TempDir(), programs: make([]string, n)}
 	m.procs = make([]*proctest.Process, n)
 	if m.opts.tls {
-		m.ca = certs.NewCA(t)
+		m.ca = proctest.NewCA(t)
 	}
 	var peers []string
 	for i := range n {
@@ -124,7 +123,7 @@ func (m *Members) Endpoints() []string {
 }
 
 // CA returns the authority that signed the members' certificates; nil without TLS.
-func (m *Members) CA() *certs.CA { return m.ca }
+func (m *Members) CA() *proctest.CA { return m.ca }
 
 // Client returns a client of all members with all permissions, which is closed at the end of the test.
 func (m *Members) Client(t testing.TB) *clientv3.Client {

@@ -23,7 +23,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/clustermutex/unlocker/internal/testkit/certs"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -33,7 +32,7 @@ type Server struct {
 	conf etcdembed.Config
 	opts options
 	stop func() // nil: it is stopped
-	ca   *certs.CA
+	ca   *proctest.CA
 }
 
 // Start runs a cluster of one on a free port of 127.0.0.1, with its data in a temporary directory and without fsync.
@@ -41,7 +40,7 @@ func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := &Server{opts: collect(opts)}
 	if s.opts.tls {
-		s.ca = certs.NewCA(t)
+		s.ca = proctest.NewCA(t)
 	}
 	s.startIn(t, t.TempDir())
 	t.Cleanup(s.Stop)
@@ -70,7 +69,7 @@ func (s *Server) startIn(t testing.TB, dir string) {
 func (s *Server) Endpoint() string { return endpoint(s.conf) }
 
 // CA returns the authority for the certificates of server and clients; nil without TLS.
-func (s *Server) CA() *certs.CA { return s.ca }
+func (s *Server) CA() *proctest.CA { return s.ca }
 
 // ClientTLS returns the TLS configuration of a client: it trusts the server and, if the server asks for certificates,
 // has one for name. It is nil without TLS.
@@ -190,7 +189,7 @@ func collect(opts []Option) (o options) {
 	return o
 }
 
-func (o options) config(t testing.TB, ca *certs.CA, dir, name string) etcdembed.Config {
+func (o options) config(t testing.TB, ca *proctest.CA, dir, name string) etcdembed.Config {
 	c := etcdembed.Config{
 		Name: name, Dir: filepath.Join(dir, name), Client: proctest.FreeAddr(t),
 		Peer:  proctest.FreeAddr(t),
@@ -208,7 +207,7 @@ func (o options) config(t testing.TB, ca *certs.CA, dir, name string) etcdembed.
 
 // client is configured like etcdconn: without hidden retries, except after a login that ended, and with keepalives that
 // notice a dead connection.
-func (o options) client(t testing.TB, ca *certs.CA, endpoints ...string) *clientv3.Client {
+func (o options) client(t testing.TB, ca *proctest.CA, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	conf := clientv3.Config{
 		Endpoints: endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(),
@@ -226,7 +225,7 @@ func (o options) client(t testing.TB, ca *certs.CA, endpoints ...string) *client
 	return c
 }
 
-func (o options) clientTLS(t testing.TB, ca *certs.CA, commonName string) *tls.Config {
+func (o options) clientTLS(t testing.TB, ca *proctest.CA, commonName string) *tls.Config {
 	if ca == nil {
 		return nil
 	}

@@ -1,5 +1,5 @@
 // Package proctest runs programs for tests and benchmarks: it builds ours once, starts processes on free addresses,
-// waits for their output, signals them, and leaves none behind.
+// waits for their output, signals them, and leaves none behind. It also makes certificates.
 package proctest
 
 import (

@@ -1,5 +1,4 @@
-// Package build says which build of a program is running.
-package build
+package daemon
 
 import (
 	"cmp"
@@ -17,17 +16,17 @@ const (
 	devel = "devel"
 )
 
-// Info identifies a build. What is not known is "unknown".
-type Info struct {
+// Build identifies a build. What is not known is "unknown".
+type Build struct {
 	Version string `json:"version"`
 	// of the version control system; it ends in -dirty when the tree had uncommitted changes
 	Revision  string `json:"revision"`
 	GoVersion string `json:"go_version"`
 }
 
-// Current is the running program.
-func Current() Info {
-	info := Info{Version: version}
+// CurrentBuild is the running program.
+func CurrentBuild() Build {
+	info := Build{Version: version}
 	if recorded, ok := debug.ReadBuildInfo(); ok {
 		info.Version = cmp.Or(info.Version, strings.Trim(recorded.Main.Version, "()")) // Go writes (devel)
 		info.Revision = revision(recorded.Settings)
@@ -40,7 +39,7 @@ func Current() Info {
 }
 
 // Line says which build a program is: "unlocker v1.2.3 (revision 4f2a…, go1.26.0)".
-func (i Info) Line(program string) string {
+func (i Build) Line(program string) string {
 	detail := i.GoVersion
 	switch {
 	case i.Revision != unknown:

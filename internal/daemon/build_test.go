@@ -1,13 +1,13 @@
-package build_test
+package daemon_test
 
 import (
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/daemon"
 )
 
-func TestLine(t *testing.T) {
-	for want, info := range map[string]build.Info{
+func TestBuildIsNamedInOneLine(t *testing.T) {
+	for want, info := range map[string]daemon.Build{
 		"mutexctl v1.2.3 (revision 4f2a, go1.26.0)": {Version: "v1.2.3", Revision: "4f2a", GoVersion: "go1.26.0"},
 		"mutexctl v1.2.3-4-g4f2a (go1.26.0)": {
 			Version: "v1.2.3-4-g4f2a", Revision: "unknown", GoVersion: "go1.26.0"},

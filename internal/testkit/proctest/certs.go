@@ -1,5 +1,4 @@
-// Package certs makes certificates for tests.
-package certs
+package proctest
 
 import (
 	"crypto/ecdsa"
@@ -14,8 +13,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
 // CA is a certificate authority that lives as long as a test.
@@ -35,9 +32,9 @@ func NewCA(t testing.TB) *CA {
 		KeyUsage: x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	proctest.Must(t, err)
+	Must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	proctest.Must(t, err)
+	Must(t, err)
 	ca := &CA{dir: t.TempDir(), cert: cert, key: key}
 	writePEM(t, ca.File(), "CERTIFICATE", der)
 	return ca
@@ -61,7 +58,7 @@ func (ca *CA) Issue(t testing.TB, commonName string) (cert, key string) {
 	cert = filepath.Join(ca.dir, commonName+".crt")
 	key = filepath.Join(ca.dir, commonName+".key")
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	proctest.Must(t, err)
+	Must(t, err)
 	writePEM(t, cert, "CERTIFICATE", pair.Certificate[0])
 	writePEM(t, key, "PRIVATE KEY", der)
 	return cert, key
@@ -79,19 +76,19 @@ func (ca *CA) Pair(t testing.TB, commonName string) tls.Certificate {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
-	proctest.Must(t, err)
+	Must(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	proctest.Must(t, err)
+	Must(t, err)
 	return key
 }
 
 func writePEM(t testing.TB, path, kind string, der []byte) {
 	t.Helper()
 	block := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-	proctest.Must(t, os.WriteFile(path, block, 0o600))
+	Must(t, os.WriteFile(path, block, 0o600))
 }
