@@ -99,8 +99,8 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 	id := instance(hostname)
 	return sweeper.Config{
 		ID: id, Hostname: hostname, Version: daemon.CurrentBuild().Version, Mode: mode, Policy: *o.sweep,
-			Exclude: o.exclude,
-		Locks: view.All, Lock: view.Lock, Clock: view.Clock,
+		Exclude: o.exclude,
+		Locks:   view.All, Lock: view.Lock, Clock: view.Clock,
 		Fresh: func() sweeper.Freshness {
 			f := view.Fresh()
 			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.HeardAt), Revision: f.Revision}
