@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -68,39 +68,37 @@ func (n *names) parseValid(arg string) (string, error) {
 	return name, nil
 }
 
-// listing is a command that shows what matches patterns.
+// listing is a command that shows what a query finds.
 type listing struct {
 	app    *app
 	format *term.Format
-	globs  globs
+	query  *locks.Query
 }
 
-// globs select lock names. The zero value selects all.
-type globs struct{ names *regexp.Regexp }
-
-func newGlobs(patterns []string) (globs, error) {
-	if len(patterns) == 0 {
-		return globs{}, nil
-	}
-	names, err := text.Globs(patterns...)
-	if err != nil {
-		return globs{}, usagef("%w", err)
-	}
-	return globs{names}, nil
-}
-
-// fromArguments makes cmd take PATTERN arguments, parse them into g, and call run.
-func (g *globs) fromArguments(cmd *cobra.Command, run func(context.Context) error) {
-	cmd.Args = argCount(0, -1, "[PATTERN...]")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if *g, err = newGlobs(args); err != nil {
+// fromArguments makes cmd take the words of a query about such things, and call run.
+func (l *listing) fromArguments(cmd *cobra.Command, about locks.About, run func(context.Context) error) {
+	cmd.Args = argCount(0, -1, "[QUERY...]")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := l.parse(args, about); err != nil {
 			return err
 		}
 		return run(cmd.Context())
 	}
 }
 
-func (g globs) match(name string) bool { return g.names == nil || g.names.MatchString(name) }
+// parse reads the words of a query.
+func (l *listing) parse(words []string, about locks.About) error {
+	l.query = locks.ParseQuery(strings.Join(words, " "), about)
+	if err := l.query.Sound(); err != nil {
+		return usagef("%w", err)
+	}
+	return nil
+}
+
+// findsName reports whether the query finds something of which only the name is known.
+func (l *listing) findsName(name string) bool {
+	return l.query.Matches(&locks.Subject{Name: name}, l.app.Now())
+}
 
 // argCount checks the number of arguments; maxArgs is -1 for any number. Its error names them: argCount(1, 1, "NAME").
 func argCount(minArgs, maxArgs int, names string) cobra.PositionalArgs {

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -27,8 +27,7 @@ const (
 )
 
 type checkOptions struct {
-	app                        *app
-	globs                      globs
+	listing
 	timeout, expiredAfter      time.Duration
 	unclaimedAfter             time.Duration
 	clockDifference            time.Duration
@@ -41,9 +40,9 @@ type checkOptions struct {
 const noThreshold = -1
 
 func newCheck(a *app) *cobra.Command {
-	o := &checkOptions{app: a}
+	o := &checkOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
-		Use:   "check [PATTERN...]",
+		Use:   "check [QUERY...]",
 		Short: "Check locks and unlockers, as a Nagios and Icinga plugin",
 		Long: `Check the locks and the unlockers once and print one line: the most urgent problem, worded as in
 "mutexctl list" and on the dashboard, what else is wrong, and performance data.
@@ -63,9 +62,10 @@ While a lock is free but has waiters, check looks again until --unclaimed-after 
 can stay first in line for ten seconds, so repeat the check before you page anyone.
 
 Other commands have other exit statuses. A threshold is the highest acceptable number; -1 turns it off.
-A PATTERN selects names: * stands for any text, slashes included, ? for one character.`,
+A QUERY selects locks: see "mutexctl help query". A word is a part of a name, so write name:=billing/nightly
+for one lock.`,
 		Example: `  mutexctl check
-  mutexctl check 'billing/*' --no-unlocker --crit-alerting 5
+  mutexctl check 'billing/* -owner:test' --no-unlocker --crit-alerting 5
   mutexctl check --timeout 5s --warn-waiting 20 --crit-waiting 100`,
 	}
 	f := cmd.Flags()
@@ -82,7 +82,7 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not check the unlockers")
 	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second,
 		"warn when an unlocker's clock differs from this one by more")
-	o.globs.fromArguments(cmd, o.run)
+	o.fromArguments(cmd, locks.AboutLocks, o.run)
 	return cmd
 }
 
@@ -169,17 +169,24 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := o.judge(all, alarms)
+	now := o.app.Now()
+	some, err := all.selected(ctx, o.query, now)
+	if err != nil {
+		return nil, err
+	}
+	h := o.judge(all, some, alarms)
 	if outdated != "" {
 		h.addFinding(pluginWarning, "%s", outdated)
 	}
-	now := o.app.Now()
-	v := o.verdict(all, free, len(alarms) > 0, now)
+	v := o.verdict(some, free, len(alarms) > 0, now)
 	if len(free) > 0 || v.Class == verdict.Deadlock {
 		h.raise(pluginWarning)
 	}
 	h.verdict = v.String(now)
 	h.nothingWrong = v.Class == verdict.Calm
+	if h.nothingWrong && len(o.query.Terms) > 0 && len(some.locks)+len(some.waiters) == 0 {
+		h.verdict = "All is well: no lock matches."
+	}
 	return h, nil
 }
 
@@ -252,7 +259,9 @@ func (all *snapshot) free() map[string]metadata.Waiter {
 func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 	all *snapshot) (stayed []diagnosis.Unclaimed, last *snapshot, err error) {
 	free := all.free()
-	maps.DeleteFunc(free, func(lock string, _ metadata.Waiter) bool { return !o.globs.match(lock) })
+	now := o.app.Now()
+	model := all.model(now)
+	maps.DeleteFunc(free, func(lock string, _ metadata.Waiter) bool { return !model.Finds(o.query, lock, now) })
 	began := time.Now()
 	for _, after := range []time.Duration{min(handOverTime, o.unclaimedAfter), o.unclaimedAfter} {
 		if len(free) == 0 || o.unclaimedAfter == 0 {
@@ -274,11 +283,8 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 
 // verdict returns the most urgent problem of the selected locks; free are the unclaimed ones. A full etcd keeps
 // unlockers from announcing themselves, so their absence then proves nothing.
-func (o *checkOptions) verdict(all *snapshot, free []diagnosis.Unclaimed, full bool, now time.Time) verdict.Verdict {
-	cycles := slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(cycle deadlock.Cycle) bool {
-		return !slices.ContainsFunc(cycle.Locks(), o.globs.match)
-	})
-	c := all.selected(o.globs).cluster(cycles, now)
+func (o *checkOptions) verdict(some *selection, free []diagnosis.Unclaimed, full bool, now time.Time) verdict.Verdict {
+	c := some.cluster(some.cycles, now)
 	c.Unclaimed = free
 	c.Unwatched = o.noUnlocker || full
 	return verdict.Of(c)

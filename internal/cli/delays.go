@@ -11,13 +11,14 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
-	shown := slices.DeleteFunc(all.delays, func(d metadata.LockDelay) bool { return !o.globs.match(d.Name) })
+	shown := slices.DeleteFunc(all.delays, func(d metadata.LockDelay) bool { return !o.findsDelay(&d) })
 	slices.SortFunc(shown, func(a, b metadata.LockDelay) int { return strings.Compare(a.Name, b.Name) })
 	switch o.format.String() {
 	case term.JSONFormat:
@@ -36,6 +37,11 @@ func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
 			relative(d.At.Time, now), shortText(d.By), strconv.Itoa(waiting), shortText(d.Purpose))
 	}
 	return o.app.writeTable(&t, text.Count(len(shown), "lock delay"))
+}
+
+func (o *listOptions) findsDelay(d *metadata.LockDelay) bool {
+	return o.query.Matches(&locks.Subject{Name: d.Name, Owner: d.Owner, Host: d.Hostname, Purpose: d.Purpose,
+		Hold: d.UUID}, d.At.Time)
 }
 
 // endDelay ends the lock delay of a lock or of a share: only the one after the hold of --uuid, if that is given.

@@ -3,14 +3,16 @@ package cli
 import (
 	"context"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -21,12 +23,12 @@ import (
 // follower writes the output of watch.
 type follower struct {
 	app      *app
-	globs    globs
+	query    *locks.Query
 	json     bool
-	waiters  func(lock string) []metadata.Waiter
-	policy   func() staleness.Policy // of the unlockers
-	reported map[hold]string         // the last reported event of each hold
-	stale    bool                    // it has reported that it is not up to date
+	view     *lockview.View
+	subject  locks.Subject   // of the last row that the query was asked about
+	reported map[hold]string // the last reported event of each hold
+	stale    bool            // it has reported that it is not up to date
 	wake     chan struct{}
 
 	mu   sync.Mutex
@@ -59,53 +61,75 @@ func (f *follower) takeEnds() []end {
 
 func (f *follower) now() time.Time { return f.app.Now() }
 
+// judge returns a function that judges records now, as the unlockers do.
+func (f *follower) judge() func(*metadata.Record) *locks.Row {
+	now := f.now()
+	unlockers := diagnosis.CombinePolicies(protocol.Presences(f.view.Unlockers()))
+	unlockers.Policy = withoutDefaults(unlockers.Policy)
+	queues := f.view.Queues()
+	at := staleness.Moment{Wall: now, Mono: f.view.Clock()}
+	return func(r *metadata.Record) *locks.Row {
+		return locks.NewRow(r, &unlockers, at, new(verdict.QueueOf(queues[r.QueueName()], now)))
+	}
+}
+
+func (f *follower) finds(row *locks.Row) bool {
+	f.subject = row.Subject()
+	return f.query.Matches(&f.subject, f.now())
+}
+
 // update reports what has changed, and returns when the next deadline changes the state of a lock. It reads the ended
 // holds before the locks, so that it never reports an ended hold as held.
-func (f *follower) update(locks func() iter.Seq[*metadata.Record]) (next time.Time, err error) {
-	for _, e := range f.takeEnds() {
-		if err := f.reportEnd(e); err != nil {
+func (f *follower) update() (next time.Time, err error) {
+	ends := f.takeEnds()
+	held := f.view.Locks()
+	judge := f.judge()
+	for _, e := range ends {
+		if err := f.reportEnd(judge(e.record), e.ending); err != nil {
 			return next, err
 		}
 	}
-	now := f.now()
-	for r := range locks() {
-		if !f.globs.match(r.Name) {
-			continue
-		}
-		v := judge(r, now)
-		next = protocol.Earlier(next, v.Next)
-		if err := f.report(r, string(v.State)); err != nil {
-			return next, err
+	for _, r := range held {
+		row := judge(r)
+		next = protocol.Earlier(next, row.Verdict().Next)
+		switch _, known := f.reported[holdOf(r)]; {
+		case f.finds(row):
+			if err := f.report(row); err != nil {
+				return next, err
+			}
+		case known:
+			f.reported[holdOf(r)] = "" // its end is still reported
 		}
 	}
 	return next, nil
 }
 
-// report writes the event, unless it is the last reported one of this hold.
-func (f *follower) report(r *metadata.Record, event string) error {
-	if f.reported[holdOf(r)] == event {
+// report writes the state, unless it is the last reported one of this hold.
+func (f *follower) report(row *locks.Row) error {
+	event := string(row.Verdict().State)
+	if f.reported[holdOf(row.Record)] == event {
 		return nil
 	}
-	f.reported[holdOf(r)] = event
-	return f.write(r, event, nil)
+	f.reported[holdOf(row.Record)] = event
+	return f.write(row, event, nil)
 }
 
 // reportEnd writes how a hold ended. If the hold began and ended between two updates, it first writes that the lock was
 // held.
-func (f *follower) reportEnd(e end) error {
-	if !f.globs.match(e.record.Name) {
-		return nil
-	}
-	if _, known := f.reported[holdOf(e.record)]; !known {
-		if err := f.report(e.record, string(judge(e.record, f.now()).State)); err != nil {
+func (f *follower) reportEnd(row *locks.Row, ending *metadata.Ending) error {
+	if _, known := f.reported[holdOf(row.Record)]; !known {
+		if !f.finds(row) {
+			return nil
+		}
+		if err := f.report(row); err != nil {
 			return err
 		}
 	}
-	delete(f.reported, holdOf(e.record))
-	if e.ending == nil {
-		e.ending = new(lockrecord.ReleaseEnding(e.record, time.Time{}))
+	delete(f.reported, holdOf(row.Record))
+	if ending == nil {
+		ending = new(lockrecord.ReleaseEnding(row.Record, time.Time{}))
 	}
-	return f.write(e.record, "ended", e.ending)
+	return f.write(row, "ended", ending)
 }
 
 // eventJSON is one line of watch in JSON.
@@ -116,11 +140,12 @@ type eventJSON struct {
 	Ending *lockjson.Ending `json:"ending"`
 }
 
-func (f *follower) write(r *metadata.Record, event string, ending *metadata.Ending) error {
+func (f *follower) write(row *locks.Row, event string, ending *metadata.Ending) error {
 	now := f.now()
+	r := row.Record
 	if f.json {
 		j := eventJSON{Time: lockjson.Time(now), Event: event,
-			Lock: newLockJSON(r, f.policy(), f.waiters(r.QueueName()), now)}
+			Lock: lockjson.New(r, row.Verdict(), row.Queue, now)}
 		if ending != nil {
 			j.Ending = new(lockjson.NewEnding(ending, now))
 		}
@@ -171,15 +196,15 @@ type hold struct {
 func holdOf(r *metadata.Record) hold { return hold{r.Name, r.Token} }
 
 // follow reports changes until the context ends, and returns its cause.
-func (f *follower) follow(ctx context.Context, view *lockview.View) error {
+func (f *follower) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
-		changed := view.Changed()
-		fresh := view.Fresh()
+		changed := f.view.Changed()
+		fresh := f.view.Fresh()
 		f.reportFreshness(fresh)
 		next := time.Time{}
 		if fresh.Synced {
 			var err error
-			if next, err = f.update(view.All); err != nil {
+			if next, err = f.update(); err != nil {
 				return err
 			}
 		}

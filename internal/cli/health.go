@@ -34,7 +34,7 @@ func (h *health) addFinding(status int, format string, args ...any) {
 	h.findings = append(h.findings, fmt.Sprintf(format, args...)+".")
 }
 
-func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
+func (o *checkOptions) judge(all *snapshot, some *selection, alarms []string) *health {
 	h := &health{counts: map[staleness.State]int{}, unlockers: len(all.unlockers)}
 	for _, alarm := range alarms {
 		h.raise(pluginCritical)
@@ -43,8 +43,7 @@ func (o *checkOptions) judge(all *snapshot, alarms []string) *health {
 	if !o.noUnlocker {
 		o.judgeUnlockers(h, all.unlockers)
 	}
-	o.judgeConsistency(h, all)
-	some := all.selected(o.globs)
+	h.judgeConsistency(some)
 	o.judgeLocks(h, some)
 	for _, queue := range some.waiters {
 		h.waiters += len(queue)
@@ -81,21 +80,12 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	}
 }
 
-// judgeConsistency finds locks in a state that no client leaves behind.
-func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
-	held := func(yield func(string, map[string]any) bool) {
-		for _, r := range all.locks {
-			if r.Token != 0 && !yield(r.Name, r.Attributes) {
-				return
-			}
-		}
-	}
-	found := slices.DeleteFunc(diagnosis.FindInconsistent(held, all.delays), func(l diagnosis.Inconsistent) bool {
-		return !o.globs.match(l.Name)
-	})
+// judgeConsistency reports locks in a state that no client leaves behind.
+func (h *health) judgeConsistency(some *selection) {
+	found := some.inconsistent
 	for _, l := range found[:min(len(found), maxNamed)] {
 		waiting := ""
-		if n := len(all.waiters[l.Name]); n > 0 {
+		if n := len(some.waiters[l.Name]); n > 0 {
 			waiting = fmt.Sprintf(" (%s)", waitingText(n))
 		}
 		h.addFinding(pluginWarning, "%v%s", l, waiting)
@@ -105,7 +95,7 @@ func (o *checkOptions) judgeConsistency(h *health, all *snapshot) {
 	}
 }
 
-func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
+func (o *checkOptions) judgeLocks(h *health, all *selection) {
 	now := o.app.Now()
 	unlockers := diagnosis.CombinePolicies(all.unlockers)
 	for _, r := range slices.Concat(all.locks, all.misplaced) {

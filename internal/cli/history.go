@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -25,20 +26,20 @@ type historyOptions struct {
 func newHistory(a *app) *cobra.Command {
 	o := &historyOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
-		Use:   "history [PATTERN...]",
+		Use:   "history [QUERY...]",
 		Short: "Show holds that were auto-unlocked or force-unlocked",
 		Long: `Show the holds that the unlocker or an operator ended, newest first. Locks released by their holders
 leave no trace here.
-A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+A QUERY selects some of them, by their state and age at the end: see "mutexctl help query".
 
 On a terminal, what does not fit is cut, and a note says so; -o wide shows all. In a pipe or a file
 nothing is cut, so WHY is complete.`,
-		Example: `  mutexctl history 'billing/*' --limit 10
+		Example: `  mutexctl history 'billing/* ended:force-unlocked' --limit 10
   mutexctl history -o json | jq -r 'select(.how == "force-unlocked") | [.ended_at, .name, .by, .why] | @tsv'`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat)
 	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
-	o.globs.fromArguments(cmd, o.run)
+	o.fromArguments(cmd, locks.AboutEndings, o.run)
 	return cmd
 }
 
@@ -56,7 +57,10 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return s.explain(ctx, "read the history", err)
 	}
 	now := o.app.Now()
-	all = slices.DeleteFunc(all, func(e metadata.Ending) bool { return !o.globs.match(e.Name) })
+	all = slices.DeleteFunc(all, func(e metadata.Ending) bool {
+		subject := locks.OfEnding(&e)
+		return !o.query.Matches(&subject, e.EndedAt.Time)
+	})
 	if !o.format.JSON() {
 		return o.table(all, now)
 	}

@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -28,19 +27,17 @@ type listOptions struct {
 	delays bool
 	sort   string
 	limit  int
-	states []string
-	owners []string
 	given  func(flag string) bool
 }
 
 func newList(a *app) *cobra.Command {
 	o := &listOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
-		Use:   "list [PATTERN...]",
+		Use:   "list [QUERY...]",
 		Short: "List held locks, the most urgent first",
 		Long: `List the held locks, the most urgent first, as on the dashboard: those that need a person, then those
 that unlockers remove by themselves, then those on time. The first line is the lock of the sentence above.
-A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+A QUERY selects some of them, as the dashboard's search does: see "mutexctl help query".
 
 Each holder of a semaphore or read-write lock has a line of its own, such as pool#2. WAITING counts the
 waiters of the whole lock. ALERT is "if silent" for a holder that keeps extending its lock, and "at
@@ -56,7 +53,8 @@ force-unlock --end-delay" ends it now.
 
 On a terminal, what does not fit is cut, and a note says so; -o wide shows all. In a pipe or a file
 nothing is cut. With -o name, one name per line, in the form that --escaped reads.`,
-		Example: `  mutexctl list 'billing/*' --state alerting,expired
+		Example: `  mutexctl list 'billing/*' state:alerting,expired
+  mutexctl list 'host:node-7 held:>10m'
   mutexctl list --sort held --limit 10   # the ten oldest holds
   mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
   mutexctl list --delays 'billing/*'`,
@@ -68,27 +66,18 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 	_ = cmd.RegisterFlagCompletionFunc("sort",
 		cobra.FixedCompletions(locks.Orders(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "how many locks to show at most; 0 is all")
-	cmd.Flags().StringSliceVar(&o.states, "state", nil,
-		"only locks in these states: "+strings.Join(listStates(), ", "))
-	_ = cmd.RegisterFlagCompletionFunc("state",
-		cobra.FixedCompletions(listStates(), cobra.ShellCompDirectiveNoFileComp))
-	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
 	cmd.Flags().BoolVar(&o.due, "due", false, "only locks that unlockers may remove now")
 	cmd.Flags().BoolVar(&o.delays, "delays", false, "list lock delays: locks that may not be taken yet")
 	o.given = cmd.Flags().Changed
-	o.globs.fromArguments(cmd, o.run)
+	cmd.Args = argCount(0, -1, "[QUERY...]")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) }
 	return cmd
 }
 
 func (o *listOptions) check() error {
-	for _, name := range []string{"due", "sort", "limit", "state", "owner"} {
+	for _, name := range []string{"due", "sort", "limit"} {
 		if o.delays && o.given(name) {
 			return usagef("--%s is about locks: it does not go with --delays", name)
-		}
-	}
-	for _, s := range o.states {
-		if !slices.Contains(listStates(), s) {
-			return usagef("there is no state %s: want one of %s", text.Visible(s), strings.Join(listStates(), ", "))
 		}
 	}
 	switch {
@@ -101,8 +90,12 @@ func (o *listOptions) check() error {
 	return nil
 }
 
-func (o *listOptions) run(ctx context.Context) error {
-	if err := o.check(); err != nil {
+func (o *listOptions) run(ctx context.Context, words []string) error {
+	about := locks.AboutLocks
+	if o.delays {
+		about = locks.AboutDelays
+	}
+	if err := cmp.Or(o.check(), o.parse(words, about)); err != nil {
 		return err
 	}
 	all, err := o.app.readAll(ctx)
@@ -112,27 +105,29 @@ func (o *listOptions) run(ctx context.Context) error {
 	if o.delays {
 		return o.listDelays(all, o.app.Now())
 	}
-	return o.listLocks(all, o.app.Now())
+	return o.listLocks(ctx, all, o.app.Now())
 }
 
-func (o *listOptions) listLocks(all *snapshot, now time.Time) error {
+func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Time) error {
 	listed, policy := o.candidates(all, now)
-	found := slices.DeleteFunc(slices.Clone(all.judged(listed, policy, now).InOrder(locks.ParseOrder(o.sort))),
-		func(l *locks.Row) bool { return !o.matches(l) })
-	shown := found
+	found, err := all.judged(listed, policy, now).Result(ctx, o.query, locks.ParseOrder(o.sort), now)
+	if err != nil {
+		return err
+	}
+	shown := found.Rows
 	if o.limit > 0 {
-		shown = found[:min(o.limit, len(found))]
+		shown = shown[:min(o.limit, len(shown))]
 	}
 	if err := o.write(all, shown, policy, now); err != nil {
 		return err
 	}
 	switch {
 	case o.due:
-		return o.app.writeNotes(all.dueNotes(len(found), policy)...)
+		return o.app.writeNotes(all.dueNotes(found.Counts.Total, policy)...)
 	case o.format.String() == term.JSONFormat, o.format.String() == term.NameFormat:
 		return nil
 	}
-	return o.app.writeNotes(all.summary(found, len(shown)))
+	return o.app.writeNotes(all.summary(&found.Counts, len(shown)))
 }
 
 // candidates returns the locks to select from, and the policy to judge them by.
@@ -157,14 +152,6 @@ func (o *listOptions) write(all *snapshot, shown []*locks.Row, p staleness.Polic
 		return writeNames(o.app.Stdout, shown, func(l *locks.Row) string { return l.Name })
 	}
 	return o.table(all, shown, now)
-}
-
-// matches reports whether the flags select the lock. The state held selects expiring locks, too.
-func (o *listOptions) matches(l *locks.Row) bool {
-	inState := func(s string) bool { return s == string(l.Display) || s == string(l.Verdict().State) }
-	return o.globs.match(l.Name) &&
-		(len(o.states) == 0 || slices.ContainsFunc(o.states, inState)) &&
-		(len(o.owners) == 0 || slices.Contains(o.owners, l.Owner))
 }
 
 // narrowSteps returns the steps that make the table narrower. The name and what is urgent about a lock stay longest.
@@ -212,14 +199,6 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 // linesBelow is how many lines the terminal needs besides the locks: for header, notes and the next prompt.
 const linesBelow = 6
 
-func listStates() []string {
-	var all []string
-	for _, s := range metadata.States() {
-		all = append(all, string(s.State))
-	}
-	return all
-}
-
 // stateWords returns all states, separated.
 func stateWords(separator string) string {
 	var words []string
@@ -231,10 +210,10 @@ func stateWords(separator string) string {
 
 // summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.
 // It says so if no lock was selected.
-func (all *snapshot) summary(found []*locks.Row, shown int) string {
+func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	total := len(all.locks) + len(all.misplaced)
 	line := countStates(found)
-	if len(found) == 0 && total > 0 {
+	if found.Total == 0 && total > 0 {
 		line = "no lock matches"
 	}
 	parts := []string{line}
@@ -254,33 +233,31 @@ func (all *snapshot) summary(found []*locks.Row, shown int) string {
 }
 
 // countStates returns a text such as "4 locks held; 2 waiting" or "4 locks: 1 expired, 3 held; 2 waiting".
-func countStates(rows []*locks.Row) string {
-	in := map[metadata.State]int{}
-	queues := map[string]int{}
-	for _, l := range rows {
-		in[l.Display]++
-		queues[l.Record.QueueName()] = l.Waiters
+func countStates(c *locks.Counts) string {
+	var each []string
+	states := metadata.States()
+	slices.SortFunc(states, func(a, b metadata.StateWords) int { return a.State.Compare(b.State) })
+	for _, s := range states {
+		n := c.In(s.State)
+		if s.State == locks.Held {
+			n -= c.In(locks.Expiring)
+		}
+		if n > 0 {
+			each = append(each, fmt.Sprintf("%d %s", n, s.State))
+		}
 	}
-	states := slices.SortedFunc(maps.Keys(in), metadata.State.Compare)
-	line := text.Count(len(rows), "lock")
-	switch len(states) {
+	line := text.Count(c.Total, "lock")
+	switch len(each) {
 	case 0:
 		line += " held"
 	case 1:
-		line += " " + string(states[0])
+		_, state, _ := strings.Cut(each[0], " ")
+		line += " " + state
 	default:
-		var each []string
-		for _, s := range states {
-			each = append(each, fmt.Sprintf("%d %s", in[s], s))
-		}
 		line += ": " + strings.Join(each, ", ")
 	}
-	waiting := 0
-	for _, n := range queues {
-		waiting += n
-	}
-	if waiting > 0 {
-		line += "; " + waitingText(waiting)
+	if c.Waiting > 0 {
+		line += "; " + waitingText(c.Waiting)
 	}
 	return line
 }
@@ -299,29 +276,28 @@ func changeMembers() string {
 func newWatch(a *app) *cobra.Command {
 	o := &watchOptions{listing{app: a}}
 	cmd := &cobra.Command{
-		Use:   "watch [PATTERN...]",
+		Use:   "watch [QUERY...]",
 		Short: "Follow locks as they are taken, alert and end",
 		Long: `Print a line whenever a lock is taken, changes state or ends, and why it ended, after one line for
 each lock already held.
-A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+A QUERY selects locks while it finds them, until their hold ends: see "mutexctl help query".
 
 Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and resumes by itself.`,
 		Example: `  mutexctl watch
   mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	o.globs.fromArguments(cmd, o.app.inSession(o.run))
+	o.fromArguments(cmd, locks.AboutLocks, o.app.inSession(o.run))
 	return cmd
 }
 
 func (o *watchOptions) run(ctx context.Context, s *session) error {
-	f := &follower{app: o.app, globs: o.globs, json: o.format.JSON(), wake: make(chan struct{}, 1),
+	f := &follower{app: o.app, query: o.query, json: o.format.JSON(), wake: make(chan struct{}, 1),
 		reported: map[hold]string{}}
 	view, stop := s.view(ctx, f.onEnded)
 	defer stop()
-	f.waiters = view.Waiters
-	f.policy = func() staleness.Policy { return diagnosis.CombinePolicies(protocol.Presences(view.Unlockers())).Policy }
-	return f.follow(ctx, view)
+	f.view = view
+	return f.follow(ctx)
 }
 
 // view follows all locks until stop. It calls ended for every hold that ends.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/jobs"
@@ -27,11 +28,11 @@ type periodsOptions struct {
 func newPeriods(a *app) *cobra.Command {
 	o := &periodsOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
-		Use:   "periods [PATTERN... | --reset NAME]",
+		Use:   "periods [QUERY... | --reset NAME]",
 		Short: "Show when once-per-period jobs last ran, or let one run again",
 		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per",
 jobs.OncePer): when the period began, who used it up and when, and whether the job is running.
-A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+A QUERY finds names: a word is a part of one, and * and ? make it a pattern.
 
 With --reset, forget the last period of a job: its next call runs it, even a second time in the same
 period. Use it to repeat a failed run, or after a clock was wrong: a period that begins in the future was
@@ -41,7 +42,7 @@ there is no period to forget.`,
 		Example: `  mutexctl periods
   mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'
   mutexctl periods --reset daily/report --yes`,
-		Args: argCount(0, -1, "[PATTERN...]"),
+		Args: argCount(0, -1, "[QUERY...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	o.names.flag(cmd)
@@ -67,8 +68,7 @@ func (o *periodsOptions) parse(cmd *cobra.Command, args []string) (err error) {
 	case !o.reset && o.yes:
 		return usagef("--yes goes with --reset")
 	case !o.reset:
-		o.globs, err = newGlobs(args)
-		return err
+		return o.listing.parse(args, locks.AboutNames)
 	case len(args) != 1:
 		return usagef("--reset wants the NAME of one job")
 	case cmd.Flags().Changed("output"):
@@ -105,7 +105,7 @@ func (o *periodsOptions) run(ctx context.Context, s *session) error {
 	var found []periodJSON
 	err = s.store.ListPrefix(ctx, s.layout.Periods(), all.revision, func(kv protocol.KV) {
 		key := s.layout.Parse(kv.Key)
-		if key.Kind != protocol.KindPeriod || !o.globs.match(key.Lock) {
+		if key.Kind != protocol.KindPeriod || !o.findsName(key.Lock) {
 			return
 		}
 		period, err := protocol.ParsePeriod(string(kv.Value))

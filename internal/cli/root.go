@@ -99,7 +99,8 @@ func (a *app) groups() []group {
 			newCheck(a), newPeriods(a), newTasks(a)}},
 		{"act", "Act as an operator", []*cobra.Command{newAck(a), newAsk(a), newExtend(a), newForceUnlock(a)}},
 		{setupGroup, "Set up", []*cobra.Command{newEtcdSetup(a), newVersion(a)}},
-		{"topics", "Topics of \"mutexctl help\"", []*cobra.Command{newExitCodesTopic(), newJSONTopic()}},
+		{"topics", "Topics of \"mutexctl help\"", []*cobra.Command{newExitCodesTopic(), newJSONTopic(),
+			newQueryTopic()}},
 	}
 }
 

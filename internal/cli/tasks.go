@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -29,10 +30,10 @@ type tasksOptions struct {
 func newTasks(a *app) *cobra.Command {
 	o := &tasksOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
-		Use:   "tasks [SET [PATTERN...]]",
+		Use:   "tasks [SET [QUERY...]]",
 		Short: "Show tasks, and which of them are stuck",
 		Long: `Without SET, count the tasks of every set by state; with SET, list its tasks.
-A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+A QUERY finds names: a word is a part of one, and * and ? make it a pattern.
 
 A task is stuck when it is in progress but nobody holds its lock: its worker died, and the lock was
 auto-unlocked or force-unlocked. The next worker takes it again. To see who is working on a task:
@@ -40,7 +41,7 @@ mutexctl show SET/TASK`,
 		Example: `  mutexctl tasks
   mutexctl tasks invoices --state stuck,failed
   mutexctl tasks invoices '2026-08/*' -o json | jq -r 'select(.attempts > 3) | .task'`,
-		Args: argCount(0, -1, "[SET [PATTERN...]]"),
+		Args: argCount(0, -1, "[SET [QUERY...]]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states, or stuck")
@@ -51,7 +52,7 @@ mutexctl show SET/TASK`,
 				return &statusError{ExitUsage, err}
 			}
 		}
-		if o.globs, err = newGlobs(args); err != nil {
+		if err := o.parse(args, locks.AboutNames); err != nil {
 			return err
 		}
 		return o.app.withSession(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s) })
@@ -113,7 +114,7 @@ func (o *tasksOptions) read(ctx context.Context, s *session) (found []taskJSON, 
 	}
 	err = s.store.ListPrefix(ctx, prefix, all.revision, func(kv protocol.KV) {
 		key := s.layout.Parse(kv.Key)
-		if key.Kind != protocol.KindTask || !o.globs.match(key.ID) {
+		if key.Kind != protocol.KindTask || !o.findsName(key.ID) {
 			return
 		}
 		if t := newTaskJSON(key, kv.Value, held[key.Lock]); o.wanted(&t) {

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 )
 
 const exitCodes = `mutexctl exits with one of these statuses:
@@ -97,6 +100,31 @@ A field, with --raw:
 		Example: `  mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
   mutexctl watch -o json | jq -c 'select(.event == "alerting") | .lock.name'
   mutexctl tasks invoices -o json | jq -r 'select(.attempts > 3) | .task'`,
+	}
+}
+
+func newQueryTopic() *cobra.Command {
+	forms := ""
+	for _, f := range locks.Forms() {
+		forms += fmt.Sprintf("\n  %-30s  %s", f.Term, f.Finds)
+	}
+	return &cobra.Command{
+		Use:   "query",
+		Short: "The query language of list, watch, history and check, and of the dashboard's search",
+		Long: `The words after list, watch, history and check are a query, the same as in the dashboard's search:
+` + forms + `
+
+` + locks.Rules + `
+
+A plain word is a part of several texts. To name one lock, as in scripts and checks, write name:=NAME.
+Quote * ? < > and blanks for the shell: mutexctl list 'host:node-7 held:>10m'. If a query begins with -,
+put -- before it. A term that does not apply is an error: watch, list and check look at locks, which have
+no ended:; history looks at ended holds, as they were at their end, which have no wait: and waiters:; and
+"list --delays" has only name: owner: host: purpose: and hold:.`,
+		Example: `  mutexctl list host:node-7 'held:>10m'
+  mutexctl check 'name:=billing/nightly'
+  mutexctl history 'billing/*' ended:force-unlocked
+  mutexctl watch -- -owner:test`,
 	}
 }
 

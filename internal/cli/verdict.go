@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,24 +21,56 @@ import (
 func (all *snapshot) cluster(cycles []deadlock.Cycle, now time.Time) verdict.Cluster {
 	c := verdict.Cluster{Now: now, Running: all.unlockers, Combined: all.combined, Held: len(all.locks), Cycles: cycles,
 		Alarm: strings.Join(all.alarms, "; ")}
-	c.Ranking = all.judged(slices.Concat(all.locks, all.misplaced), all.combined.Policy, now).Ranking()
+	c.Ranking = all.model(now).Ranking()
 	for _, queue := range all.waiters {
 		c.Waiting += len(queue)
 	}
 	return c
 }
 
-// selected returns the snapshot with only the locks that match.
-func (all *snapshot) selected(g globs) *snapshot {
-	matching := func(records []*metadata.Record) []*metadata.Record {
-		return slices.DeleteFunc(slices.Clone(records), func(r *metadata.Record) bool { return !g.match(r.Name) })
+// selection is what a query finds in a snapshot.
+type selection struct {
+	*snapshot
+	inconsistent []diagnosis.Inconsistent
+	cycles       []deadlock.Cycle
+}
+
+// selected returns what the query finds. The error says that the search was stopped.
+func (all *snapshot) selected(ctx context.Context, q *locks.Query, now time.Time) (*selection, error) {
+	model := all.model(now)
+	found, err := model.Result(ctx, q, locks.Order{By: "name"}, now)
+	if err != nil {
+		return nil, err
 	}
 	some := *all
-	some.locks = matching(all.locks)
-	some.misplaced = matching(all.misplaced)
+	some.locks, some.misplaced = nil, nil
+	for _, row := range found.Rows {
+		if row.Misplaced {
+			some.misplaced = append(some.misplaced, row.Record)
+		} else {
+			some.locks = append(some.locks, row.Record)
+		}
+	}
+	finds := func(lock string) bool { return model.Finds(q, lock, now) }
 	some.waiters = maps.Clone(all.waiters)
-	maps.DeleteFunc(some.waiters, func(lock string, _ []metadata.Waiter) bool { return !g.match(lock) })
-	return &some
+	maps.DeleteFunc(some.waiters, func(lock string, _ []metadata.Waiter) bool { return !finds(lock) })
+	return &selection{&some,
+		slices.DeleteFunc(all.inconsistent(), func(l diagnosis.Inconsistent) bool { return !finds(l.Name) }),
+		slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(c deadlock.Cycle) bool {
+			return !slices.ContainsFunc(c.Locks(), finds)
+		})}, nil
+}
+
+// inconsistent returns the locks in a state that no client leaves behind.
+func (all *snapshot) inconsistent() []diagnosis.Inconsistent {
+	held := func(yield func(string, map[string]any) bool) {
+		for _, r := range all.locks {
+			if r.Token != 0 && !yield(r.Name, r.Attributes) {
+				return
+			}
+		}
+	}
+	return diagnosis.FindInconsistent(held, all.delays)
 }
 
 // printVerdict prints the verdict and the command to run next, to stderr so that the table on stdout can be piped.
@@ -63,6 +96,11 @@ func (l *lockInfo) verdict() (v verdict.Verdict, ok bool) {
 	rows := judged(records, queues, l.combined, l.now).Rows
 	whole := locks.Whole(l.Record.Name, rows, *rows[0].Queue)
 	return verdict.OfLock(verdict.Cluster{Now: l.now, Combined: l.combined, Cycles: l.cycles}, l.Record.Name, &whole)
+}
+
+// model returns the read model of all locks.
+func (all *snapshot) model(now time.Time) *locks.Snapshot {
+	return all.judged(slices.Concat(all.locks, all.misplaced), all.combined.Policy, now)
 }
 
 // judged returns the read model of these records, judged by a policy.

@@ -57,7 +57,7 @@ func golden() []look {
 		{"list", lived, "/", ""},
 		{"list-stale", awhile(4 * time.Minute), "/", "list"},
 		{"list-empty", empty, "/", ""},
-		{"list-filtered-empty", lived, "/?q=nothing:like+that", "list-empty"},
+		{"list-filtered-empty", lived, "/?q=ended:released+state:gone+that", "list-empty"},
 		{"list-hostile", odd, "/", "list-empty"},
 		{"list-shared", shared, "/", "list-hostile"},
 		{"list-sections", lived, "/?group=owner", "list"},

@@ -145,7 +145,7 @@ func TestTimelineAsJSONIsCompleteAndPaged(t *testing.T) {
 		break
 	}
 	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "after=%2e", "after=zz", "window=2h",
-		"q=nonsense:1"} {
+		"q=state:gone"} {
 		if w := get(d, "/api/v1/timeline?"+bad); w.Code != http.StatusBadRequest {
 			t.Errorf("%s is answered with %d", bad, w.Code)
 		}

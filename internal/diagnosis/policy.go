@@ -2,7 +2,6 @@ package diagnosis
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,22 +27,14 @@ type CombinedPolicy struct {
 	// PolicyUnknown are the ids of those whose policy is not known although it matters, in order.
 	PolicyUnknown []string
 
-	exclusions []exclusion // of each that removes locks, without repetitions
-}
-
-// exclusion is the globs of names that an unlocker excludes, and what they match; nil where that cannot be read.
-type exclusion struct {
-	globs   []string
-	matches *regexp.Regexp
+	exclusions []text.Globs // of names, of each that removes locks, without repetitions
 }
 
 // Equal reports whether two policies decide alike about every lock.
 func (f *CombinedPolicy) Equal(g *CombinedPolicy) bool {
 	return f.Unlockers == g.Unlockers && f.Removes == g.Removes && f.Watching == g.Watching && f.Policy == g.Policy &&
 		slices.Equal(f.PolicyUnknown, g.PolicyUnknown) &&
-		slices.EqualFunc(f.exclusions, g.exclusions, func(a, b exclusion) bool {
-			return slices.Equal(a.globs, b.globs)
-		})
+		slices.EqualFunc(f.exclusions, g.exclusions, slices.Equal[text.Globs])
 }
 
 // CombinePolicies returns what these unlockers do. If some of them remove locks, what the others would do does not
@@ -123,16 +114,12 @@ const maxExclusions = 8
 
 func (f *CombinedPolicy) exclude(globs []string) {
 	for _, known := range f.exclusions {
-		if slices.Equal(known.globs, globs) {
+		if slices.Equal(known, globs) {
 			return
 		}
 	}
 	if len(f.exclusions) <= maxExclusions {
-		e := exclusion{globs: globs}
-		if len(globs) > 0 {
-			e.matches, _ = text.Globs(globs...)
-		}
-		f.exclusions = append(f.exclusions, e)
+		f.exclusions = append(f.exclusions, globs)
 	}
 }
 
@@ -141,7 +128,7 @@ func (f *CombinedPolicy) Exclusions() []string {
 	if len(f.exclusions) != 1 {
 		return nil
 	}
-	return f.exclusions[0].globs
+	return f.exclusions[0]
 }
 
 // Excludes reports whether none of the unlockers ever removes the lock, because of its name.
@@ -149,9 +136,8 @@ func (f *CombinedPolicy) Excludes(lock string) bool {
 	if !f.Known() || len(f.exclusions) > maxExclusions {
 		return false
 	}
-	return len(f.exclusions) > 0 && !slices.ContainsFunc(f.exclusions, func(e exclusion) bool {
-		return e.matches == nil || !e.matches.MatchString(lock)
-	})
+	return len(f.exclusions) > 0 &&
+		!slices.ContainsFunc(f.exclusions, func(excluded text.Globs) bool { return !excluded.Match(lock) })
 }
 
 // Disagreement is a setting that decides how stale locks are treated and differs between unlockers.

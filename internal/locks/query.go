@@ -21,12 +21,14 @@ const (
 	maxRegexps    = 2
 )
 
-// Query is the parsed text of the query box: terms that a lock must all match.
+// Query is a parsed query, of a search box, an API or a command line: terms that a [Subject] must all match.
 type Query struct {
 	Text     string // as typed, as far as it is read
 	Terms    []Term
 	Problems []QueryProblem
-	timed    bool // the answer depends on the clock
+	about    About
+	globs    text.Globs // words that are patterns for names, of which one must match
+	timed    bool       // the answer depends on the clock
 	regexps  int
 }
 
@@ -34,19 +36,21 @@ type Query struct {
 type Term struct {
 	Text  string // as typed, with its "-"
 	key   string // of "key:value"; else empty
-	value string // of that, without quotes
 	not   bool
 	late  bool // it is a regular expression: cheaper terms are looked at first
 	match matcher
 }
 
-// QueryProblem is a term that was left out, and why.
-type QueryProblem struct{ Term, Text string }
+// QueryProblem is a term that was left out or, if Nothing is set, that nothing can match, and why.
+type QueryProblem struct {
+	Term, Text string
+	Nothing    bool
+}
 
-// ParseQuery reads a query. It never fails: what cannot be read is left out and listed in problems, so that the page
-// still shows what the rest finds.
-func ParseQuery(typed string) *Query {
-	q := &Query{Text: text.Cut(typed, MaxQueryBytes)} // a hundred links carry it on
+// ParseQuery reads a query about things of one kind. It never fails: what cannot be read is left out and listed in
+// problems, so that the page still shows what the rest finds.
+func ParseQuery(typed string, about About) *Query {
+	q := &Query{Text: text.Cut(typed, MaxQueryBytes), about: about} // a hundred links carry it on
 	if len(typed) > MaxQueryBytes {
 		q.problem(text.Clip(typed, 20),
 			fmt.Sprintf("the query has %d bytes, at most %d are read", len(typed), MaxQueryBytes))
@@ -64,9 +68,11 @@ func ParseQuery(typed string) *Query {
 	}
 }
 
-func (q *Query) problem(term, text string) { q.Problems = append(q.Problems, QueryProblem{term, text}) }
+func (q *Query) problem(term, text string) {
+	q.Problems = append(q.Problems, QueryProblem{Term: term, Text: text})
+}
 
-// Sound refuses a query with a term that was left out, for programs, which would not see it.
+// Sound refuses a query with a problem, for programs, which would not see it.
 func (q *Query) Sound() error {
 	for _, p := range q.Problems {
 		return errors.New(text.Visible(p.Term) + ": " + text.Visible(p.Text))
@@ -95,35 +101,50 @@ func (q *Query) add(token string) {
 	if t.not = not && body != ""; !t.not {
 		body = token
 	}
-	if key, value, ok := cutKey(body); ok {
-		t.key = key
-		t.value = unquote(value)
+	key, value, ok := cutKey(body)
+	switch {
+	case !ok:
+		t.match = q.word(body, t.not)
+	case !q.about.has(key):
+		q.Problems = append(q.Problems, QueryProblem{Term: token, Nothing: !t.not,
+			Text: fmt.Sprintf("the key %s does not apply to %s", key, q.about)})
+		if t.not {
+			return
+		}
+		t.match = func(*Subject, time.Time) bool { return false }
+	default:
 		var err error
 		regexps := q.regexps
-		if t.match, err = q.field(key, t.value); err != nil {
+		if t.match, err = q.field(key, unquote(value)); err != nil {
 			q.problem(token, err.Error())
 			return
 		}
 		t.late = q.regexps > regexps
-	} else {
-		word := strings.ToLower(unquote(body))
-		t.match = func(r *Row, _ time.Time) bool { return r.says(word) }
 	}
+	t.key = key
 	q.Terms = append(q.Terms, t)
 }
 
-// cutKey takes "key:value" apart; a quoted term is never one.
+// cutKey takes "key:value" apart. Anything else before a colon is part of a word, as in the name db:migrate.
 func cutKey(s string) (key, value string, ok bool) {
 	key, value, ok = strings.Cut(s, ":")
-	if ok && key == byKey {
-		return key, value, true
+	if !ok || !slices.Contains(queryKeys(), key) {
+		return "", "", false
 	}
-	for _, c := range key {
-		if c < 'a' || c > 'z' {
-			return "", "", false
-		}
+	return key, value, true
+}
+
+// word is the condition of a term without a key: a pattern for names, unless quoted, or a part of a text.
+func (q *Query) word(typed string, not bool) matcher {
+	word := strings.ToLower(unquote(typed))
+	switch {
+	case strings.Contains(typed, `"`) || !isGlob(word):
+		return func(s *Subject, _ time.Time) bool { return s.says(word) }
+	case not:
+		return nameMatches(text.Globs{word})
 	}
-	return key, value, ok && key != ""
+	q.globs = append(q.globs, word)
+	return func(s *Subject, _ time.Time) bool { return q.globs.Match(strings.ToLower(s.start())) }
 }
 
 func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }
@@ -131,15 +152,15 @@ func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }
 // Timed reports whether the answer depends on the clock.
 func (q *Query) Timed() bool { return q.timed }
 
-// Matches reports whether the lock fulfils all terms.
-func (q *Query) Matches(r *Row, now time.Time) bool {
-	return q.fulfils(r, now, false) && (q.regexps == 0 || q.fulfils(r, now, true))
+// Matches reports whether the subject fulfils all terms.
+func (q *Query) Matches(s *Subject, now time.Time) bool {
+	return q.fulfils(s, now, false) && (q.regexps == 0 || q.fulfils(s, now, true))
 }
 
-// fulfils reports whether the lock fulfils those terms that are regular expressions, or all others.
-func (q *Query) fulfils(r *Row, now time.Time, late bool) bool {
+// fulfils reports whether the subject fulfils those terms that are regular expressions, or all others.
+func (q *Query) fulfils(s *Subject, now time.Time, late bool) bool {
 	for i := range q.Terms {
-		if t := &q.Terms[i]; t.late == late && t.match(r, now) == t.not {
+		if t := &q.Terms[i]; t.late == late && t.match(s, now) == t.not {
 			return false
 		}
 	}
@@ -192,11 +213,10 @@ func textOf(terms []Term) string {
 const (
 	maxRegexpBytes        = 128
 	maxRegexpInstructions = 300 // a UUID digit by digit takes 38
-	// of a name, which can be longer if the key was written by hand
-	maxRegexpName    = 4 * metadata.MaxNameBytes
-	maxSearch        = 2 * time.Second
-	maxCostly        = 2 // searches with regular expressions at once; each takes a processor
-	rowsBetweenLooks = 256
+	maxSearchedName       = 4 * metadata.MaxNameBytes
+	maxSearch             = 2 * time.Second
+	maxCostly             = 2 // searches with regular expressions at once; each takes a processor
+	rowsBetweenLooks      = 256
 )
 
 // Why a search was stopped.

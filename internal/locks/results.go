@@ -11,6 +11,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
@@ -50,15 +51,29 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) (found
 	if q.regexps > 0 {
 		every = 1
 	}
+	var subject Subject // of all rows, as the queries keep it on the heap
 	for i, row := range s.Rows {
 		if i%every == 0 && ctx.Err() != nil {
 			return found
 		}
-		if q.Matches(row, now) {
+		if subject = row.Subject(); q.Matches(&subject, now) {
 			found = append(found, row)
 		}
 	}
 	return found
+}
+
+// Finds reports whether the query finds a lock: any of its holders or, if there is none, the lock with its queue.
+func (s *Snapshot) Finds(q *Query, lock string, now time.Time) bool {
+	holders := s.Holders(lock)
+	if len(holders) == 0 {
+		free := Vacant(lock, verdict.QueueOf(s.Queues[lock], now))
+		return q.Matches(&free, now)
+	}
+	return slices.ContainsFunc(holders, func(r *Row) bool {
+		subject := r.Subject()
+		return q.Matches(&subject, now)
+	})
 }
 
 // Group is the locks of one owner in a result.

@@ -19,10 +19,10 @@ func TestSearchFindsEveryTextIgnoringCase(t *testing.T) {
 		{Name: "A", Identity: metadata.Identity{Hostname: "invoice-1"}},
 		{Name: "a", Identity: metadata.Identity{Purpose: "INvoice"}}, {Name: "\xffinvoice"},
 	} {
-		row := NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{}, &Queue{})
+		subject := NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{}, &Queue{}).Subject()
 		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {
-			q := ParseQuery(text)
-			if got := q.Matches(row, time.Time{}); got != want {
+			q := ParseQuery(text, AboutLocks)
+			if got := q.Matches(&subject, time.Time{}); got != want {
 				t.Errorf("%q in %+v: %v", text, *r, got)
 			}
 		}
@@ -39,7 +39,7 @@ func TestSearchStopsWhenItsLastReaderLeaves(t *testing.T) {
 		staleness.Moment{})
 	ctx, leave := context.WithCancel(t.Context())
 	looked := 0
-	q := &Query{regexps: 1, Terms: []Term{{late: true, match: func(*Row, time.Time) bool {
+	q := &Query{regexps: 1, Terms: []Term{{late: true, match: func(*Subject, time.Time) bool {
 		looked++
 		leave()
 		return true

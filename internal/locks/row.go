@@ -3,7 +3,6 @@ package locks
 import (
 	"encoding/binary"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -34,9 +33,8 @@ type Row struct {
 	*Queue      // of those who wait for the lock; never nil
 	verdict     staleness.Verdict
 	Display     DisplayState
-	next        time.Time        // when Display or overdue changes if nobody touches the record; zero = never
-	Ending      *metadata.Ending // how the hold ended; nil while it lasts
-	Fingerprint uint64           // changes with anything that a list shows
+	next        time.Time // when Display or overdue changes if nobody touches the record; zero = never
+	Fingerprint uint64    // changes with anything that a list shows
 
 	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
 
@@ -51,11 +49,6 @@ func NewRow(r *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment
 	row := &Row{Record: r, Queue: waiting}
 	row.judge(f, at)
 	return row
-}
-
-// RowThen is a lock as it was judged at a time, by its own deadlines: what unlockers decided by then is not known.
-func RowThen(r *metadata.Record, at time.Time) *Row {
-	return NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: at}, &Queue{})
 }
 
 func (r *Row) judge(f *diagnosis.CombinedPolicy, at staleness.Moment) {
@@ -114,16 +107,6 @@ func (r *Row) TroubledAt() time.Time {
 // ended; zero = never.
 func (r *Row) UnlockAt() time.Time {
 	return protocol.Earlier(r.verdict.AutoUnlockAt, r.verdict.RemoveAt)
-}
-
-// says reports whether a word, in lower case, is in what a list shows of the lock.
-func (r *Row) says(word string) bool {
-	for _, text := range [...]string{r.Name, r.Owner, r.Hostname, r.Purpose} {
-		if strings.Contains(strings.ToLower(text), word) {
-			return true
-		}
-	}
-	return false
 }
 
 // Hash joins values to a hash. It is the same in every replica.

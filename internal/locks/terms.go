@@ -10,38 +10,44 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// matcher reports whether a lock fulfils a term.
-type matcher = func(r *Row, now time.Time) bool
+// matcher reports whether a subject fulfils a term.
+type matcher = func(s *Subject, now time.Time) bool
 
-// queryKeys lists the keys, for messages.
-const queryKeys = "name owner host pid hold purpose state ended held alert unlock expired wait waiters label " +
-	"taken alerted acknowledged acknowledged-by"
+// byKey is the one key with a hyphen.
+const byKey = "acknowledged-by"
+
+func queryKeys() []string {
+	return strings.Fields("name owner host pid hold purpose label state taken held alert alerted unlock expired " +
+		"wait waiters acknowledged " + byKey + " ended")
+}
 
 // field is the condition of "key:value".
 func (q *Query) field(key, value string) (matcher, error) {
-	if value == "" {
+	if strings.TrimPrefix(value, "=") == "" {
 		return nil, fmt.Errorf("the key %s wants a value", key)
-	}
-	if text := searched(key); text != nil {
-		return anyOf(value, text), nil
 	}
 	switch key {
 	case "name":
 		return q.nameTerm(value)
+	case "owner":
+		return anyOf(value, func(s *Subject) string { return s.Owner }), nil
+	case "purpose":
+		return anyOf(value, func(s *Subject) string { return s.Purpose }), nil
+	case byKey:
+		return anyOf(value, (*Subject).acknowledgedBy), nil
 	case "host":
 		return hostTerm(value), nil
 	case "hold":
 		value = strings.ToLower(value)
-		return func(r *Row, _ time.Time) bool { return strings.HasPrefix(r.UUID, value) }, nil
+		return func(s *Subject, _ time.Time) bool { return strings.HasPrefix(s.Hold, value) }, nil
 	case "pid":
 		pid, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return nil, errors.New("pid: wants a number")
+		if err != nil || pid <= 0 {
+			return nil, errors.New("wants a number of a process")
 		}
-		return func(r *Row, _ time.Time) bool { return r.PID == pid }, nil
+		return func(s *Subject, _ time.Time) bool { return s.PID == pid }, nil
 	case "state":
 		return stateTerm(value)
 	case "ended":
@@ -52,33 +58,16 @@ func (q *Query) field(key, value string) (matcher, error) {
 		return countTerm(value)
 	case "acknowledged":
 		return acknowledgedTerm(value)
-	case "taken", "alerted", "held", "alert", "unlock", "expired", "wait":
-		return q.timeTerm(key, value)
+	case "taken", "alerted":
+		return instantTerm(key, value)
 	}
-	return nil, fmt.Errorf("no such key; there are: %s. Put the term in quotes to search for the text", queryKeys)
-}
-
-// searched is the text of a lock that the key is about, for keys that are about one text; else nil.
-func searched(key string) func(*Row) string {
-	switch key {
-	case "owner":
-		return func(r *Row) string { return r.Owner }
-	case "purpose":
-		return func(r *Row) string { return r.Purpose }
-	case byKey:
-		return func(r *Row) string {
-			if r.Looked == nil {
-				return ""
-			}
-			return r.Looked.By
-		}
-	}
-	return nil
+	q.timed = true
+	return durationTerm(key, value)
 }
 
 // anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after
 // "=", whatever the case. A query has no way to say a quote, so those in an exact text do not count.
-func anyOf(value string, texts ...func(*Row) string) matcher {
+func anyOf(value string, texts ...func(*Subject) string) matcher {
 	value, exact := strings.CutPrefix(strings.ToLower(value), "=")
 	wanted := strings.Split(value, ",")
 	fits := func(have string) bool {
@@ -87,21 +76,24 @@ func anyOf(value string, texts ...func(*Row) string) matcher {
 		}
 		return slices.ContainsFunc(wanted, func(w string) bool { return w != "" && strings.Contains(have, w) })
 	}
-	return func(r *Row, _ time.Time) bool {
-		return slices.ContainsFunc(texts, func(text func(*Row) string) bool { return fits(strings.ToLower(text(r))) })
+	return func(s *Subject, _ time.Time) bool {
+		return slices.ContainsFunc(texts, func(text func(*Subject) string) bool {
+			have := strings.ToLower(text(s))
+			return have != "" && fits(have)
+		})
 	}
 }
 
 // hostTerm matches hosts with their process, or without it if the term is the whole host.
 func hostTerm(value string) matcher {
-	full := func(r *Row) string { return HostPID(r.Hostname, r.PID) }
+	full := func(s *Subject) string { return HostPID(s.Host, s.PID) }
 	if !strings.HasPrefix(value, "=") {
 		return anyOf(value, full)
 	}
-	return anyOf(value, full, func(r *Row) string { return r.Hostname })
+	return anyOf(value, full, func(s *Subject) string { return s.Host })
 }
 
-// nameTerm matches names by part, by glob with *, or by /regular expression/.
+// nameTerm matches names by part, by pattern, or by /regular expression/.
 func (q *Query) nameTerm(value string) (matcher, error) {
 	if len(value) > 2 && value[0] == '/' && value[len(value)-1] == '/' {
 		if q.regexps++; q.regexps > maxRegexps {
@@ -109,14 +101,26 @@ func (q *Query) nameTerm(value string) (matcher, error) {
 		}
 		return regexpTerm(value[1 : len(value)-1])
 	}
-	if !strings.Contains(value, "*") || value[0] == '=' {
-		return anyOf(value, func(r *Row) string { return r.Name }), nil
+	if !isGlob(value) || value[0] == '=' {
+		return anyOf(value, func(s *Subject) string { return s.Name }), nil
 	}
-	globs := strings.Split(strings.ToLower(value), ",")
-	return func(r *Row, _ time.Time) bool {
-		name := strings.ToLower(r.Name)
-		return slices.ContainsFunc(globs, func(glob string) bool { return text.Matches(glob, name) })
-	}, nil
+	var globs text.Globs
+	for part := range strings.SplitSeq(strings.ToLower(value), ",") {
+		switch {
+		case isGlob(part):
+			globs = append(globs, part)
+		case part != "":
+			globs = append(globs, "*"+part+"*")
+		}
+	}
+	return nameMatches(globs), nil
+}
+
+func isGlob(word string) bool { return strings.ContainsAny(word, "*?") }
+
+// nameMatches matches names by patterns in lower case.
+func nameMatches(globs text.Globs) matcher {
+	return func(s *Subject, _ time.Time) bool { return globs.Match(strings.ToLower(s.start())) }
 }
 
 func regexpTerm(pattern string) (matcher, error) {
@@ -124,21 +128,19 @@ func regexpTerm(pattern string) (matcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(r *Row, _ time.Time) bool { return compiled.MatchString(r.Name[:min(len(r.Name), maxRegexpName)]) }, nil
+	return func(s *Subject, _ time.Time) bool { return compiled.MatchString(s.start()) }, nil
 }
 
 // stateTerm matches states, and expiring.
 func stateTerm(value string) (matcher, error) {
-	wanted := map[string]bool{}
+	wanted := map[metadata.State]bool{}
 	for word := range strings.SplitSeq(value, ",") {
 		if !slices.Contains(stateWords(), word) {
 			return nil, errors.New("no such state: " + strings.Join(stateWords(), " "))
 		}
-		wanted[word] = true
+		wanted[metadata.State(word)] = true
 	}
-	return func(r *Row, _ time.Time) bool {
-		return wanted[string(r.verdict.State)] || wanted[string(r.Display)]
-	}, nil
+	return func(s *Subject, _ time.Time) bool { return wanted[s.States[0]] || wanted[s.States[1]] }, nil
 }
 
 func stateWords() (words []string) {
@@ -148,7 +150,7 @@ func stateWords() (words []string) {
 	return words
 }
 
-// endedTerm matches how holds ended. Locks that are held have not.
+// endedTerm matches how holds ended.
 func endedTerm(value string) (matcher, error) {
 	wanted := strings.Split(value, ",")
 	for _, word := range wanted {
@@ -156,28 +158,24 @@ func endedTerm(value string) (matcher, error) {
 			return nil, errors.New("no such end: " + strings.Join(endedWords(), " "))
 		}
 	}
-	return func(r *Row, _ time.Time) bool {
-		return r.Ending != nil && (slices.Contains(wanted, EndedWord(r.Ending.Cause)) ||
-			slices.Contains(wanted, Alerted) && HadAlerted(r.Ending))
+	return func(s *Subject, _ time.Time) bool {
+		return slices.Contains(wanted, s.Ended) || s.HadAlerted && slices.Contains(wanted, Alerted)
 	}, nil
 }
 
-// byKey is the one key with a hyphen.
-const byKey = "acknowledged-by"
-
-// acknowledgedTerm matches locks that somebody looks at, or nobody.
+// acknowledgedTerm matches what somebody has acknowledged, or nobody.
 func acknowledgedTerm(value string) (matcher, error) {
 	if value != "yes" && value != "no" {
 		return nil, errors.New("wants yes or no")
 	}
-	return func(r *Row, _ time.Time) bool { return (r.Looked != nil) == (value == "yes") }, nil
+	return func(s *Subject, _ time.Time) bool { return (s.Acknowledged != nil) == (value == "yes") }, nil
 }
 
 // labelTerm matches attributes: "team=core", or "team" for any value.
 func labelTerm(value string) (matcher, error) {
 	name, want, valued := strings.Cut(value, "=")
-	return func(r *Row, _ time.Time) bool {
-		have, ok := r.Attributes[name]
+	return func(s *Subject, _ time.Time) bool {
+		have, ok := s.Labels[name]
 		return ok && (!valued || fmt.Sprint(have) == want)
 	}, nil
 }
@@ -194,7 +192,7 @@ func countTerm(value string) (matcher, error) {
 	if !ok || err != nil {
 		return nil, errors.New("wants a comparison with a number, like waiters:>0")
 	}
-	return func(r *Row, _ time.Time) bool { return more && r.Waiters > n || !more && r.Waiters < n }, nil
+	return func(s *Subject, _ time.Time) bool { return more && s.Waiters > n || !more && s.Waiters < n }, nil
 }
 
 func durationTerm(key, value string) (matcher, error) {
@@ -203,19 +201,10 @@ func durationTerm(key, value string) (matcher, error) {
 	if !ok || err != nil {
 		return nil, fmt.Errorf("wants a comparison with a length of time, like %s:>1h30m", key)
 	}
-	return func(r *Row, now time.Time) bool {
-		have, known := r.length(key, now)
+	return func(s *Subject, now time.Time) bool {
+		have, known := s.length(key, now)
 		return known && (more && have > want || !more && have < want)
 	}, nil
-}
-
-// timeTerm compares an instant, or a length of time that goes on.
-func (q *Query) timeTerm(key, value string) (matcher, error) {
-	if key == "taken" || key == "alerted" {
-		return instantTerm(key, value)
-	}
-	q.timed = true
-	return durationTerm(key, value)
 }
 
 func instantTerm(key, value string) (matcher, error) {
@@ -224,30 +213,13 @@ func instantTerm(key, value string) (matcher, error) {
 	if !ok || err != nil {
 		return nil, fmt.Errorf("wants a comparison with a time, like %s:>2026-11-21T03:00:00Z", key)
 	}
-	return func(r *Row, _ time.Time) bool {
-		have := r.LockedAt
+	return func(s *Subject, _ time.Time) bool {
+		have := s.Taken
 		if key == "alerted" {
-			have = r.TroubledAt()
+			have = s.Alerted
 		}
 		return !have.IsZero() && (more && have.After(want) || !more && have.Before(want))
 	}, nil
-}
-
-// length is the length of time that the key compares.
-func (r *Row) length(key string, now time.Time) (d time.Duration, known bool) {
-	v := r.Verdict()
-	switch key {
-	case "held":
-		return now.Sub(r.LockedAt), !r.LockedAt.IsZero()
-	case "alert":
-		return v.AlertAt.Sub(now), !v.AlertAt.IsZero()
-	case "unlock":
-		return v.AutoUnlockAt.Sub(now), !v.AutoUnlockAt.IsZero()
-	case "expired":
-		return now.Sub(v.AutoUnlockAt), v.State == staleness.Expired
-	default: // wait
-		return now.Sub(r.Longest), !r.Longest.IsZero()
-	}
 }
 
 // ParseDuration reads 90s, 5m, 1h30m and 2d.

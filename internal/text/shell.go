@@ -2,7 +2,7 @@ package text
 
 import (
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -49,41 +49,52 @@ func quote(word string) string {
 	return b.String()
 }
 
-// Globs compiles patterns for lock names into one expression that matches whole names. An asterisk stands for any text,
-// slashes included, so that "billing/*" matches billing/invoice/42; a question mark stands for one character.
-func Globs(patterns ...string) (*regexp.Regexp, error) {
-	wildcards := strings.NewReplacer(`\*`, `.*`, `\?`, `.`)
-	alternatives := make([]string, len(patterns))
-	for i, pattern := range patterns {
+// Globs are patterns for whole names. An asterisk stands for any text, slashes included, so that "billing/*" matches
+// billing/invoice/42; a question mark stands for one character.
+type Globs []string
+
+// NewGlobs checks the patterns.
+func NewGlobs(patterns ...string) (Globs, error) {
+	for _, pattern := range patterns {
 		if !utf8.ValidString(pattern) {
 			return nil, fmt.Errorf("pattern %s: not valid UTF-8", Visible(pattern))
 		}
-		alternatives[i] = wildcards.Replace(regexp.QuoteMeta(pattern))
 	}
-	return regexp.Compile(`(?s)^(?:` + strings.Join(alternatives, "|") + `)$`)
+	return patterns, nil
 }
 
-// Matches reports whether s matches the glob, in which only the asterisk is special and stands for any text. It is for
-// searches over many texts, for which [Globs] would be slow.
-func Matches(glob, s string) bool {
-	first, rest, star := strings.Cut(glob, "*")
-	if !star {
-		return glob == s
-	}
-	s, ok := strings.CutPrefix(s, first)
-	if !ok {
-		return false
-	}
-	for {
-		part, more, star := strings.Cut(rest, "*")
-		if !star {
-			return strings.HasSuffix(s, part)
-		}
-		_, after, found := strings.Cut(s, part)
-		if !found {
+// Match reports whether one of the patterns matches the name.
+func (g Globs) Match(name string) bool {
+	return slices.ContainsFunc(g, func(pattern string) bool { return matchGlob(pattern, name) })
+}
+
+// matchGlob compares character by character. Where they differ, the last asterisk takes one character more.
+func matchGlob(pattern, name string) bool {
+	p, n := 0, 0
+	afterStar, starEnd := -1, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			p++
+			afterStar, starEnd = p, n
+		case p < len(pattern) && pattern[p] == '?':
+			p++
+			n += firstRune(name[n:])
+		case p < len(pattern) && pattern[p] == name[n]:
+			p++
+			n++
+		case afterStar >= 0:
+			starEnd += firstRune(name[starEnd:])
+			p, n = afterStar, starEnd
+		default:
 			return false
 		}
-		s = after
-		rest = more
 	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// firstRune is the length of the first character.
+func firstRune(s string) int {
+	_, size := utf8.DecodeRuneInString(s)
+	return size
 }

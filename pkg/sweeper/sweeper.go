@@ -65,11 +65,11 @@ func New(cfg Config) (*Sweeper, error) {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
 	cfg.setDefaults()
-	excluded, err := text.Globs(cfg.Exclude...)
+	excluded, err := text.NewGlobs(cfg.Exclude...)
 	if err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	s := &Sweeper{cfg: cfg, excluded: excluded.MatchString, attempts: map[string]attempt{}, sizer: batchSizer{maxBatch},
+	s := &Sweeper{cfg: cfg, excluded: excluded.Match, attempts: map[string]attempt{}, sizer: batchSizer{maxBatch},
 		metrics: newMetrics(cfg.Attributes),
 		wakeUp:  make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)

@@ -44,7 +44,7 @@ var dashboardSuites = []suite{
 		{"told-outside", `if «!c.May(access.View)» {`, `false`, "TestSensitiveFlagsAreForAuditorsOnly"},
 		{"without-view", `p == Anybody || «slices.Contains(c.Rights, View)»`, `true`,
 			"TestNothingIsPermittedWithoutView"},
-		{"any-owner", `text.Matches(pattern, owner)`, `true`, "TestPermissionsByOwnerCoverOnlyThatOwner"},
+		{"any-owner", `text.Globs{pattern}.Match(owner)`, `true`, "TestPermissionsByOwnerCoverOnlyThatOwner"},
 		{"owner-unlock", "«o.app.AdmitFor(r.Caller, o.need(), d.Owner)»; err != nil {\n\t\treturn err", `nil`,
 			"TestPermissionsByOwnerCoverOnlyThatOwner"},
 		{"untrusted-proxy", `!c.trusted(peer)`, `false`, "TestCallerComesFromTheConfiguredSource"},
@@ -130,8 +130,8 @@ var dashboardSuites = []suite{
 		{"regexp-cost", `n > maxRegexpInstructions`, `false`, "TestRegexpIsLimitedByCompiledSize"},
 		{"search-time", `«maxSearch», ErrTooSlow)`, `30 * time.Second`, "TestSlowSearchIsStopped"},
 		{"exact", `unquote(have) == value`, `strings.Contains(have, value)`, "TestQueryFinds"},
-		{"not", `t.match(r, now) == t.not`, `!t.match(r, now)`, "TestQueryFinds"},
-		{"unlock-term", `v.AutoUnlockAt.Sub(now)`, `now.Sub(v.AutoUnlockAt)`, "TestQueryFinds"},
+		{"not", `t.match(s, now) == t.not`, `!t.match(r, now)`, "TestQueryFinds"},
+		{"unlock-term", `s.Unlock.Sub(now)`, `now.Sub(s.Unlock)`, "TestQueryFinds"},
 		{"bar-grown", `«age > whole» {`, `false`, "TestBarsOfHolds"},
 		{"bar-beats", `&& «staleness.KeptAlive(r.Record)»`, `true`, "TestBarsOfHolds"},
 		{"form-back", `p = «d.wayBack(r, p)»`, `p`, "TestFormThatCannotBeShownLeadsBack"},
@@ -164,6 +164,8 @@ var dashboardSuites = []suite{
 	}},
 	{"internal/locks", []fault{
 		// How the locks of a snapshot are judged and found.
+		{"term-alien", `case «!q.about.has(key)»:`, `false`, "TestTermsThatDoNotApplyAreReported"},
+		{"word-glob", `!isGlob(word)`, `true`, "TestOnlyHoldsHaveStatesAndDeadlines"},
 		{"turns", `verdict.Turns(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestClassChangesOverTime"},
 		{"search-left", `ctx.Err() != nil`, `false`, "TestSearchStopsWhenItsLastReaderLeaves"},
 		{"case", `strings.ToLower(text)`, `text`, "TestSearchFindsEveryTextIgnoringCase"},

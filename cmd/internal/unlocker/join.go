@@ -66,11 +66,11 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	r.trouble = wiring.NewTrouble(etcd, layout, r.view, log)
 	shown := wiring.Metrics(func() staleness.Policy { return *o.sweep }, r.view)
 	r.cycles = shown.Deadlocks
-	excluded, err := text.Globs(o.exclude...)
+	excluded, err := text.NewGlobs(o.exclude...)
 	if err != nil {
 		return nil, err
 	}
-	shown.Excluded = excluded.MatchString
+	shown.Excluded = excluded.Match
 	shown.Series = lockmetrics.Series(o.series)
 	shown.SeriesLimit = o.seriesLimit
 	shown.Attributes = o.attributes

@@ -52,7 +52,7 @@ func (p Permission) owner() (pattern string, ok bool) {
 // covers reports whether a permission with an owner is that one and is given for this owner.
 func (p Permission) covers(what Permission, owner string) bool {
 	pattern, limited := p.owner()
-	return limited && p.what() == what && text.Matches(pattern, owner)
+	return limited && p.what() == what && text.Globs{pattern}.Match(owner)
 }
 
 // check refuses a permission that cannot be meant.

@@ -7,6 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
@@ -24,7 +25,7 @@ type gapJSON struct {
 
 // ServeHistory answers with holds that are over.
 func (a *API) ServeHistory(r *app.Request) (app.Answer, error) {
-	asked, err := parse(r)
+	asked, err := parse(r, locks.AboutEndings)
 	if err != nil {
 		return app.Answer{}, err
 	}
@@ -59,8 +60,8 @@ func watched(r *app.Request, during func(time.Time) bool) (gaps []gapJSON, since
 }
 
 // parse reads the parameters of a history. Unlike a page, the API refuses wrong ones.
-func parse(r *app.Request) (etcdread.Filter, error) {
-	asked, err := etcdread.ParseFilter(r.URL.Query(), pages.MaxAPILimit)
+func parse(r *app.Request, about locks.About) (etcdread.Filter, error) {
+	asked, err := etcdread.ParseFilter(r.URL.Query(), about, pages.MaxAPILimit)
 	if err == nil {
 		err = asked.Query.Sound()
 	}
@@ -103,7 +104,7 @@ type actionJSON struct {
 
 // ServeAudit answers with what operators did.
 func (a *API) ServeAudit(r *app.Request) (app.Answer, error) {
-	asked, err := parse(r)
+	asked, err := parse(r, locks.AboutActions)
 	if err != nil {
 		return app.Answer{}, err
 	}

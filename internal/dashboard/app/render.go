@@ -76,6 +76,8 @@ func functions(u URLs) template.FuncMap {
 		"thousands":    text.Thousands,
 		"plural":       Plural,
 		"endedIcon":    EndedIcon,
+		"queryForms":   locks.Forms,
+		"queryRules":   func() string { return locks.Rules },
 		"states":       metadata.States,
 		"heldBack":     diagnosis.RuleText,
 	}

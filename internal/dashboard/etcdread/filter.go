@@ -45,9 +45,9 @@ func (c Cursor) behind(record Cursor) bool {
 	return c.At.IsZero() || a < b || a == b && record.token < c.token
 }
 
-// ParseFilter reads the parameters of a history page with at most this many records.
-func ParseFilter(v url.Values, most int) (Filter, error) {
-	r := Filter{Query: locks.ParseQuery(v.Get("q")), limit: defaultLimit}
+// ParseFilter reads the parameters of a history page about these things with at most this many records.
+func ParseFilter(v url.Values, about locks.About, most int) (Filter, error) {
+	r := Filter{Query: locks.ParseQuery(v.Get("q"), about), limit: defaultLimit}
 	if text := v.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if r.limit = n; err != nil || n < 1 || n > most {
@@ -118,18 +118,10 @@ func SearchEndings(ctx context.Context, asked Filter, all []metadata.Ending) (Fo
 	return search(ctx, asked, all, place, func(e *metadata.Ending) bool { return EndingMatches(e, asked.Query) })
 }
 
-// EndingMatches reports whether the query finds a hold that is over. Ages and states are those at its end, so that
-// state:alerting finds what had alerted.
+// EndingMatches reports whether the query finds a hold that is over, as it was at its end.
 func EndingMatches(e *metadata.Ending, q *locks.Query) bool {
-	if len(q.Terms) == 0 {
-		return true
-	}
-	r := metadata.Record{Name: e.Name, UUID: e.UUID, Token: e.Token, Identity: e.Identity, Attributes: e.Attributes,
-		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
-		Acknowledgement: e.Acknowledgement}
-	row := locks.RowThen(&r, e.EndedAt.Time)
-	row.Ending = e
-	return q.Matches(row, e.EndedAt.Time)
+	subject := locks.OfEnding(e)
+	return q.Matches(&subject, e.EndedAt.Time)
 }
 
 // SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
@@ -137,8 +129,7 @@ func EndingMatches(e *metadata.Ending, q *locks.Query) bool {
 func SearchActions(ctx context.Context, asked Filter, all []protocol.Action) (FoundPage[protocol.Action], error) {
 	place := func(a *protocol.Action) Cursor { return Cursor{a.At.Time, a.Token} }
 	return search(ctx, asked, all, place, func(a *protocol.Action) bool {
-		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Identity: metadata.Identity{
-			Owner: a.Actor, Hostname: a.Client, Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}}
-		return asked.Query.Matches(locks.RowThen(&r, a.At.Time), a.At.Time)
+		return asked.Query.Matches(&locks.Subject{Name: a.Lock, Owner: a.Actor, Host: a.Client, Hold: a.UUID,
+			Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}, a.At.Time)
 	})
 }

@@ -52,12 +52,12 @@ func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 			for _, w := range ways {
 				terms = append(terms, w.term)
 			}
-			text = locks.ParseQuery(q.Dropping(terms...)).Text
+			text = q.Dropping(terms...)
 		case chip.On:
 			text = q.Dropping(w.term)
 		}
 		chip.URL = p.app.URLs.To("history", "q", text)
-		counted := locks.ParseQuery(text)
+		counted := locks.ParseQuery(text, locks.AboutEndings)
 		if chip.On {
 			counted = q
 		}
@@ -107,7 +107,7 @@ func (p *Pages) pastView(e *metadata.Ending, at app.Viewpoint) pastView {
 
 // ServeHistory answers with holds that are over.
 func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
-	asked, err := etcdread.ParseFilter(r.URL.Query(), maxLimit)
+	asked, err := etcdread.ParseFilter(r.URL.Query(), locks.AboutEndings, maxLimit)
 	if err != nil {
 		return app.Answer{}, app.BadQuery(err.Error())
 	}
@@ -169,7 +169,7 @@ type actionView struct {
 
 // ServeAudit answers with what operators did.
 func (p *Pages) ServeAudit(r *app.Request) (app.Answer, error) {
-	asked, err := etcdread.ParseFilter(r.URL.Query(), maxLimit)
+	asked, err := etcdread.ParseFilter(r.URL.Query(), locks.AboutActions, maxLimit)
 	if err != nil {
 		return app.Answer{}, app.BadQuery(err.Error())
 	}

@@ -38,7 +38,8 @@ func ParseList(r *app.Request) ListRequest {
 
 func parseListValues(v url.Values) ListRequest {
 	l := ListRequest{
-		Query: locks.ParseQuery(v.Get("q")), Order: locks.ParseOrder(v.Get("sort")), Limit: defaultLimit,
+		Query: locks.ParseQuery(v.Get("q"), locks.AboutLocks), Order: locks.ParseOrder(v.Get("sort")),
+		Limit: defaultLimit,
 		After: v.Get("after"), Before: v.Get("before"), group: v.Get("group") == "owner",
 	}
 	if n, err := strconv.Atoi(v.Get("limit")); err == nil && n > 0 {

@@ -35,7 +35,7 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	if v.Icon.Look != "stale" {
 		v.Icon = app.Icon{Look: u.Display}
 	}
-	l := ListRequest{Query: locks.ParseQuery(""), Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
+	l := ListRequest{Query: &locks.Query{}, Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
 		full: true}
 	holders := locks.Sort(slices.Clone(lock.Shares), l.Order)
 	v.More = max(0, len(holders)-maxSharers)

@@ -11,7 +11,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // timelinePage is who held and who waited in the last minutes or hours.
@@ -96,7 +95,8 @@ func (p *Pages) Recall(r *app.Request) (Past, error) {
 	if err != nil {
 		return Past{}, err
 	}
-	past := Past{Query: locks.ParseQuery(r.URL.Query().Get("q")), From: r.Now.Add(-w.length), window: w}
+	past := Past{Query: locks.ParseQuery(r.URL.Query().Get("q"), locks.AboutIntervals), From: r.Now.Add(-w.length),
+		window: w}
 	all, forgot, unread := p.app.Everything(r, past.From)
 	past.Forgot, past.Unread = forgot, p.app.Unread(unread)
 	past.All, err = matching(r, past.Query, all)
@@ -120,10 +120,8 @@ func matching(r *app.Request, q *locks.Query, all []timeline.Interval) ([]timeli
 		if err := locks.Stopped(ctx); err != nil {
 			return nil, err
 		}
-		at := cmp.Or(i.End, r.Now)
-		row := locks.RowThen(&metadata.Record{Name: i.Lock, UUID: i.ID, Token: i.Token, LockedAt: i.Begin,
-			AlertAt: i.Alert, Identity: metadata.Identity{Owner: i.Owner, Hostname: i.Host, PID: i.PID}}, at)
-		found[i.Lock] = q.Matches(row, at)
+		found[i.Lock] = q.Matches(&locks.Subject{Name: i.Lock, Owner: i.Owner, Host: i.Host, PID: i.PID, Hold: i.ID,
+			Taken: i.Begin}, cmp.Or(i.End, r.Now))
 	}
 	return slices.DeleteFunc(all, func(i timeline.Interval) bool { return !found[i.Lock] }), nil
 }

@@ -55,7 +55,7 @@ func (p *Pages) ServeWaiting(r *app.Request) (app.Answer, error) {
 	if err != nil {
 		return app.Answer{}, err
 	}
-	q := locks.ParseQuery(r.URL.Query().Get("q"))
+	q := locks.ParseQuery(r.URL.Query().Get("q"), locks.AboutLocks)
 	v := waitingPage{SearchPage: p.app.SearchPage(r, "waiting", q)}
 	v.JSON = p.app.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
 	if err := p.fillWaiting(r, &v, q); err != nil {
@@ -83,14 +83,9 @@ func queuesOf(ctx context.Context, r *app.Request, q *locks.Query) ([]queued, er
 		if err := locks.Stopped(ctx); err != nil {
 			return nil, err
 		}
-		holders := s.Holders(lock)
-		if len(holders) == 0 { // between two holders
-			holders = []*locks.Row{r.App.RowNow(r, &metadata.Record{Name: lock}, queue, nil)}
+		if len(queue) > 0 && s.Finds(q, lock, asOf) {
+			all = append(all, queued{lock, s.Holders(lock), queue, verdict.QueueOf(queue, asOf)})
 		}
-		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, asOf) }) {
-			continue
-		}
-		all = append(all, queued{lock, holders, queue, verdict.QueueOf(queue, asOf)})
 	}
 	return all, nil
 }
@@ -142,6 +137,9 @@ func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) erro
 // contentionOf is the lock and who holds it.
 func (p *Pages) contentionOf(lock string, holders []*locks.Row, at app.Viewpoint) contention {
 	c := contention{Name: text.Clip(lock, app.MaxNameShown), URL: p.app.URLs.Lock(lock, "")}
+	if len(holders) == 0 { // between two holders
+		return c
+	}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
 		c.Owner = text.Clip(r.Owner, app.MaxWordShown)
 		c.Host = app.HostPID(r.Hostname, r.PID)

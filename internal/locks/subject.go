@@ -1,0 +1,121 @@
+package locks
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// About is a kind of things that can be searched.
+type About uint8
+
+const (
+	AboutLocks     About = iota // held, or waited for
+	AboutEndings                // of holds
+	AboutIntervals              // of the timeline
+	AboutActions                // of operators
+	AboutDelays
+	AboutNames // of tasks and of jobs
+)
+
+// String names the things.
+func (a About) String() string {
+	return [...]string{"locks", "ended holds", "the timeline", "actions", "lock delays", "names"}[a]
+}
+
+// has reports whether such things have what the key is about.
+func (a About) has(key string) bool {
+	switch a {
+	case AboutLocks:
+		return key != "ended"
+	case AboutEndings:
+		return key != "wait" && key != "waiters"
+	case AboutIntervals:
+		return slices.Contains([]string{"name", "owner", "host", "pid", "hold", "taken", "held"}, key)
+	case AboutActions, AboutDelays:
+		return slices.Contains([]string{"name", "owner", "host", "purpose", "hold"}, key)
+	}
+	return key == "name"
+}
+
+// Subject is what a query looks at. Each kind of things fills in what it has; a field that is zero never matches.
+type Subject struct {
+	Name, Owner, Host, Purpose string
+	PID                        int64
+	Hold                       string // its uuid
+	Labels                     map[string]any
+	States                     [2]metadata.State // as judged, and as shown: an expiring lock is held
+	Taken                      time.Time
+	Alerted                    time.Time // since when it has needed a person
+	Alert, Unlock              time.Time // deadlines
+	Waiters                    int
+	Waits                      time.Time // since when the longest one has waited
+	Acknowledged               *metadata.Acknowledgement
+	Ended                      string // how, in a word
+	HadAlerted                 bool   // before it ended
+}
+
+// Subject returns the row for a query.
+func (r *Row) Subject() Subject {
+	return Subject{Name: r.Name, Owner: r.Owner, Host: r.Hostname, Purpose: r.Purpose, PID: r.PID, Hold: r.UUID,
+		Labels: r.Attributes, States: [2]metadata.State{r.verdict.State, r.Display}, Taken: r.LockedAt,
+		Alerted: r.TroubledAt(), Alert: r.verdict.AlertAt, Unlock: r.UnlockAt(), Waiters: r.Waiters, Waits: r.Longest,
+		Acknowledged: r.Looked}
+}
+
+// Vacant returns a lock that nobody holds.
+func Vacant(lock string, waiting Queue) Subject {
+	return Subject{Name: lock, Waiters: waiting.Waiters, Waits: waiting.Longest}
+}
+
+// OfEnding returns a hold that has ended. Its state is the one at its end, by its own deadlines: what unlockers had
+// decided by then is not known.
+func OfEnding(e *metadata.Ending) Subject {
+	r := metadata.Record{Name: e.Name, UUID: e.UUID, Token: e.Token, Identity: e.Identity, Attributes: e.Attributes,
+		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
+		Acknowledgement: e.Acknowledgement}
+	s := NewRow(&r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: e.EndedAt.Time}, &Queue{}).Subject()
+	s.Ended = EndedWord(e.Cause)
+	s.HadAlerted = HadAlerted(e)
+	return s
+}
+
+// start returns as much of the name as patterns see: it can be longer than allowed if the key was written by hand.
+func (s *Subject) start() string { return s.Name[:min(len(s.Name), maxSearchedName)] }
+
+// says reports whether a word, in lower case, is in a text that lists show.
+func (s *Subject) says(word string) bool {
+	for _, text := range [...]string{s.Name, s.Owner, s.Host, s.Purpose} {
+		if strings.Contains(strings.ToLower(text), word) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Subject) acknowledgedBy() string {
+	if s.Acknowledged == nil {
+		return ""
+	}
+	return s.Acknowledged.By
+}
+
+// length is the length of time that the key compares.
+func (s *Subject) length(key string, now time.Time) (d time.Duration, known bool) {
+	switch key {
+	case "held":
+		return now.Sub(s.Taken), !s.Taken.IsZero()
+	case "alert":
+		return s.Alert.Sub(now), !s.Alert.IsZero()
+	case "unlock":
+		return s.Unlock.Sub(now), !s.Unlock.IsZero()
+	case "expired":
+		return now.Sub(s.Unlock), s.States[0] == staleness.Expired
+	default: // wait
+		return now.Sub(s.Waits), !s.Waits.IsZero()
+	}
+}
