@@ -1,14 +1,19 @@
 package cgroup
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
@@ -50,9 +55,52 @@ func TestPartialTreeProvesNothing(t *testing.T) {
 	}
 }
 
-func TestOwnGroupIsWithinTheMount(t *testing.T) {
-	if _, err := (tree{dir: "/cg", root: "/somewhere/else"}).ownDir(); err == nil {
-		t.Error("the group of this process is taken for one below another's")
+func TestOnlyGroupsWithinTheMountHaveADirectory(t *testing.T) {
+	for _, c := range []struct{ root, path, want string }{
+		{"/", "/a/b", "/cg/a/b"}, {"/a", "/a/b", "/cg/b"}, {"/a/b", "/a/b", "/cg"}, {"/other", "/a/b", ""},
+		// In a cgroup namespace of its own:
+		{"/", "/../a", ""}, {"/../..", "/", ""}, {"/../..", "/../../a", "/cg/a"},
+	} {
+		if dir, err := (tree{dir: "/cg", root: c.root}).dirOf(c.path); dir != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s where %s is mounted: %q, %v", c.path, c.root, dir, err)
+		}
+	}
+}
+
+func TestScopeEndsWithWhatItsProcessesCameFrom(t *testing.T) {
+	kill := unit{"KillSignal": dbus.MakeVariant(int32(2)), "ControlGroup": dbus.MakeVariant("/system.slice/a.service")}
+	for _, c := range []struct{ id, mode, want string }{
+		{"a.service", "control-group", "BindsTo KillSignal"},
+		{"a.service", "mixed", "BindsTo KillSignal"},
+		{"cron.service", "process", ""}, // its processes outlive it
+		{"session-1.scope", "control-group", "PartOf KillSignal"},
+		{"-.slice", "", ""},
+	} {
+		u := maps.Clone(kill)
+		u["Id"] = dbus.MakeVariant(c.id)
+		u["KillMode"] = dbus.MakeVariant(c.mode)
+		var names []string
+		for _, p := range u.boundProperties() {
+			names = append(names, p.Name)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s with KillMode=%s: %s", c.id, c.mode, got)
+		}
+	}
+	if unit(nil).boundProperties() != nil || !unit(nil).contains("/a") {
+		t.Error("a process in no unit is bound to one")
+	}
+	for path, want := range map[string]bool{"/system.slice/a.service": true, "/system.slice/a.service/b": true,
+		"/":                         false,
+		"/system.slice/a.service.d": false} {
+		if kill.contains(path) != want {
+			t.Errorf("%s belongs to the service: %v", path, !want)
+		}
+	}
+	const dir = "/user.slice/user-7.slice/user@7.service/app.slice/a.scope"
+	if !isBelowSystemdOf(7, dir) || isBelowSystemdOf(77, dir) ||
+		isBelowSystemdOf(7, "/user.slice/user-7.slice/session-1.scope") {
+		t.Error("a user's systemd is confused with another, or with a session")
 	}
 }
 
@@ -82,14 +130,35 @@ func TestUnitNamesAreValidForSystemdAndTheTree(t *testing.T) {
 	}
 }
 
-// On a machine where no cgroup can be created, there is none to look for.
-func TestGroupIsFoundWhileItExists(t *testing.T) {
+// newGroup creates a group. On a machine where no cgroup can be created, there is none, and nothing to test.
+func newGroup(t *testing.T) *Group {
+	t.Helper()
 	g, err := New("a/b")
 	if err != nil {
 		t.Logf("no cgroups here: %v", err)
+		return nil
+	}
+	t.Cleanup(func() {
+		_ = g.Remove()
+		g.Close()
+	})
+	return g
+}
+
+// startIn starts a process in the group in a directory.
+func startIn(t *testing.T, dir *os.File) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd()), Pdeathsig: syscall.SIGKILL}
+	proctest.Must(t, cmd.Start())
+	return cmd
+}
+
+func TestGroupIsFoundWhileItExists(t *testing.T) {
+	g := newGroup(t)
+	if g == nil {
 		return
 	}
-	defer g.Close()
 	find := func() (living int, found bool) {
 		t.Helper()
 		all, err := Find(map[int64]bool{g.ID: true, 1 << 60: true})
@@ -105,9 +174,7 @@ func TestGroupIsFoundWhileItExists(t *testing.T) {
 	below := filepath.Join(g.path(), "below")
 	proctest.Must(t, os.Mkdir(below, 0o755))
 	for _, dir := range []*os.File{g.Dir(), must(os.Open(below))} {
-		cmd := exec.Command("sleep", "600")
-		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd()), Pdeathsig: syscall.SIGKILL}
-		proctest.Must(t, cmd.Start())
+		cmd := startIn(t, dir)
 		defer cmd.Wait()
 	}
 	if n, _ := find(); n != 2 {
@@ -129,6 +196,76 @@ func TestGroupIsFoundWhileItExists(t *testing.T) {
 	}
 	if n, err := g.KillAll(nil); n != 0 || err != nil {
 		t.Errorf("clearing a removed group: %d processes, %v", n, err)
+	}
+}
+
+func TestPrivateGroupHidesNoOther(t *testing.T) {
+	g := newGroup(t)
+	if g == nil {
+		return
+	}
+	own := filepath.Dir(g.path())
+	private := filepath.Join(own, "private")
+	proctest.Must(t, os.Mkdir(private, 0))
+	defer os.Remove(private)
+	holder := startIn(t, must(os.Open(own)))
+	defer holder.Wait()
+	defer holder.Process.Kill()
+	command := startIn(t, g.Dir())
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	proctest.Must(t, unix.Setfsuid(65534)) // like a witness, which is not root
+	defer unix.Setfsuid(os.Getuid())
+	found, err := Find(map[int64]bool{g.ID: true, 1 << 60: true})
+	if found[g.ID] != 1 || len(found) != 1 || err == nil || !strings.Contains(err.Error(), private) {
+		t.Errorf("found %v, %v", found, err)
+	}
+	seen, err := OpenOf(int64(holder.Process.Pid), g.ID)
+	proctest.Must(t, err)
+	if other, err := OpenOf(int64(holder.Process.Pid), 1<<60); err == nil {
+		t.Errorf("the group %d is taken for another", other.ID)
+	}
+	if n, err := seen.CountProcesses(); n != 1 || err != nil {
+		t.Errorf("%d processes, %v", n, err)
+	}
+	_ = command.Process.Kill()
+	_ = command.Wait()
+	if n, err := seen.CountProcesses(); n != 0 || err != nil {
+		t.Errorf("%d processes after the end of the only one, %v", n, err)
+	}
+	proctest.Must(t, unix.Setfsuid(os.Getuid()))
+	proctest.Must(t, g.Remove())
+	if n, err := seen.CountProcesses(); n != 0 || err != nil {
+		t.Errorf("%d processes in a removed group, %v", n, err)
+	}
+	seen.Close()
+	if n, err := seen.CountProcesses(); err == nil {
+		t.Errorf("%d processes in a group that is closed", n)
+	}
+}
+
+func TestUnusedGroupIsSweptByTheNext(t *testing.T) {
+	g := newGroup(t)
+	if g == nil {
+		return
+	}
+	own := filepath.Dir(g.path())
+	left := filepath.Join(own, prefix+"left")
+	other := filepath.Join(own, "other")
+	proctest.Must(t, os.Mkdir(left, 0o755))
+	proctest.Must(t, os.Mkdir(other, 0o755))
+	defer os.Remove(other)
+	used, err := makeBelow(own, prefix+"used")
+	proctest.Must(t, err)
+	defer used.Remove()
+	next, err := makeBelow(own, prefix+"next")
+	proctest.Must(t, err)
+	defer next.Remove()
+	for dir, want := range map[string]bool{left: false, other: true, used.path(): true, next.path(): true} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s: %v", dir, err)
+		}
 	}
 }
 

@@ -19,10 +19,14 @@ type Group struct {
 	dir *os.File
 }
 
-// New creates a group for the command that this process runs under a lock. If systemd runs, it moves this process to a
-// new scope and creates the group below that; otherwise it creates the group below that of this process.
+// New creates a group for the command that this process runs under a lock, below that of this process. If systemd runs
+// and has not delegated that, it first moves this process to a new scope.
 func New(lock string) (*Group, error) {
-	t, dir, err := findOwn()
+	path, err := readPath("self")
+	if err != nil {
+		return nil, err
+	}
+	t, dir, err := findGroup(path)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +34,7 @@ func New(lock string) (*Group, error) {
 	var noScope error
 	if !isDelegated(dir) && systemdRuns() {
 		var scope string
-		if scope, noScope = t.enterScope(name+".scope", lock); noScope == nil {
+		if scope, noScope = t.enterScope(dir, name+".scope", lock); noScope == nil {
 			dir = scope
 			name = "command"
 		}
@@ -74,20 +78,56 @@ func isDelegated(dir string) bool {
 	return false
 }
 
-// makeBelow creates a group below another.
+// makeBelow creates a group below another, and sweeps what killed processes left there.
 func makeBelow(own, name string) (*Group, error) {
+	sweep(own)
 	path := filepath.Join(own, name)
-	if err := os.Mkdir(path, 0o700); err != nil {
-		return nil, err
+	for {
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return nil, err
+		}
+		g, err := openNew(path)
+		if err == nil {
+			return g, nil
+		}
+		if removed := os.Remove(path); !isGone(removed) {
+			return nil, err
+		} // else another process has swept it
 	}
-	g, err := open(path)
-	if err != nil {
-		_ = os.Remove(path)
-	}
-	return g, err
 }
 
-func open(path string) (*Group, error) {
+// sweep removes our empty groups in a directory that nobody uses: a killed mutexctl leaves one if its guard did not run
+// yet. A group is in use while its directory is locked, which no process survives.
+func sweep(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if group, err := os.Open(path); err == nil {
+			if unix.Flock(int(group.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+				_ = os.Remove(path) // fails if the group has processes
+			}
+			group.Close()
+		}
+	}
+}
+
+// openNew opens a new group, and locks its directory until this process and its guard have closed it.
+func openNew(path string) (g *Group, err error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			dir.Close()
+		}
+	}()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return nil, err
+	}
 	// Witnesses run as other users, so the umask must not lock them out.
 	if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // as all cgroups are
 		return nil, err
@@ -103,16 +143,8 @@ func open(path string) (*Group, error) {
 	if err := unix.Access(kill, unix.W_OK); err != nil {
 		return nil, fmt.Errorf("%s: %w", kill, err) // Linux has it since 5.14
 	}
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	var s unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &s); err != nil {
-		dir.Close()
-		return nil, err
-	}
-	return &Group{ID: int64(s.Ino), dir: dir}, nil
+	id, err := readID(dir)
+	return &Group{ID: id, dir: dir}, err
 }
 
 // Dir returns the directory of the group.
@@ -129,8 +161,14 @@ func (g *Group) Evict(pid int) error {
 	return os.WriteFile(g.file("../cgroup.procs"), fmt.Append(nil, pid), 0)
 }
 
-// CountProcesses returns how many processes the group has, including the groups below it.
-func (g *Group) CountProcesses() (int, error) { return countProcesses(g.file(".")) }
+// CountProcesses returns how many processes the group has, including the groups below it; 0 if it was removed.
+func (g *Group) CountProcesses() (int, error) {
+	n, err := countProcesses(g.file("."))
+	if isGone(err) {
+		_, err = g.dir.Stat() // fails if the directory was closed, which also has no files
+	}
+	return n, err
+}
 
 // Kill kills all processes in the group, without waiting for their end.
 func (g *Group) Kill() error {
@@ -146,10 +184,7 @@ func (g *Group) Kill() error {
 func (g *Group) KillAll(done <-chan struct{}) (killed int, err error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
 		n, err := g.CountProcesses()
-		switch {
-		case isGone(err):
-			return killed, nil
-		case n == 0 || err != nil:
+		if n == 0 || err != nil {
 			return killed, err
 		}
 		if pause > time.Millisecond { // the first time, it may be a process that is just ending

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -35,46 +38,122 @@ type auxiliaryUnit struct {
 	Properties []property
 }
 
-// enterScope has systemd create a scope with this name and move this process to it, and returns the scope's directory.
-// This process may create groups below it.
-func (t tree) enterScope(name, lock string) (string, error) {
+// enterScope has systemd create a scope with this name and move this process to it from the group dir, and returns the
+// scope's directory. This process may create groups below it. The scope ends with the unit that the process comes from.
+func (t tree) enterScope(dir, name, lock string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scopeTimeout)
 	defer cancel()
-	conn, err := dialSystemd(ctx)
-	if err != nil {
+	if err := checkUsable(dir); err != nil {
+		return "", fmt.Errorf("no scope: %w", err)
+	}
+	if err := startScope(ctx, dir, name, lock); err != nil {
 		return "", fmt.Errorf("systemd created no scope: %w", err)
-	}
-	defer conn.Close()
-	properties := []property{
-		{"Description", dbus.MakeVariant("mutexctl run " + text.Visible(lock))},
-		{"Delegate", dbus.MakeVariant(true)},
-		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
-		{"PIDs", dbus.MakeVariant([]uint32{0})}, // the caller
-	}
-	call := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
-		"org.freedesktop.systemd1.Manager.StartTransientUnit", 0, name, "fail", properties, []auxiliaryUnit{})
-	if call.Err != nil {
-		return "", fmt.Errorf("systemd created no scope: %w", call.Err)
 	}
 	return t.awaitMove(ctx, name)
 }
 
-// dialSystemd connects to the systemd of the system, or else of the user, over its private socket, which needs no
-// message bus.
-func dialSystemd(ctx context.Context) (*dbus.Conn, error) {
-	uid := strconv.Itoa(os.Getuid())
-	socket := "/run/systemd/private"
-	if uid != "0" {
-		socket = "/run/user/" + uid + "/systemd/private"
+// checkUsable returns an error if this process could not create groups in the tree of dir.
+func checkUsable(dir string) error {
+	var fsys unix.Statfs_t
+	if err := unix.Statfs(dir, &fsys); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
 	}
+	if fsys.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("%s is read-only", dir)
+	}
+	_, err := os.Stat(filepath.Join(dir, "cgroup.kill")) // Linux has it since 5.14
+	return err
+}
+
+func startScope(ctx context.Context, dir, name, lock string) error {
+	conn, err := dialSystemd(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	own, err := findUnit(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if path, err := readPath("self"); err != nil || !own.contains(path) {
+		return errors.Join(errors.New("it sees other cgroups than this process"), err)
+	}
+	properties := append(own.boundProperties(),
+		property{"Description", dbus.MakeVariant("mutexctl run " + text.Visible(lock))},
+		property{"Delegate", dbus.MakeVariant(true)},
+		property{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
+		property{"PIDs", dbus.MakeVariant([]uint32{0})}, // the caller
+	)
+	return conn.Object(systemdName, systemdPath).CallWithContext(ctx, systemdName+".Manager.StartTransientUnit", 0,
+		name, "fail", properties, []auxiliaryUnit{}).Err
+}
+
+// dialSystemd connects to a systemd that does not end before the processes of the group dir would: that of the user if
+// the group is below it, else that of the system for root, else that of the user if it stays after the last logout.
+func dialSystemd(ctx context.Context, dir string) (*dbus.Conn, error) {
+	uid := os.Getuid()
+	if !isBelowSystemdOf(uid, dir) {
+		if uid == 0 {
+			return dialSocket(ctx, "/run/systemd/private")
+		}
+		if err := checkUserStays(ctx, uid); err != nil {
+			return nil, err
+		}
+	}
+	return dialSocket(ctx, fmt.Sprintf("/run/user/%d/systemd/private", uid))
+}
+
+// isBelowSystemdOf reports whether the group dir is below that of the user's systemd.
+func isBelowSystemdOf(uid int, dir string) bool {
+	return strings.Contains(dir, fmt.Sprintf("/user@%d.service/", uid))
+}
+
+// checkUserStays returns an error if the user's systemd ends with the last logout, or if the unit of the system that
+// this process is in would not end what that systemd starts.
+func checkUserStays(ctx context.Context, uid int) error {
+	bus, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
+	if err != nil {
+		return err
+	}
+	defer bus.Close()
+	const login = "org.freedesktop.login1"
+	var user dbus.ObjectPath
+	err = bus.Object(login, "/org/freedesktop/login1").
+		CallWithContext(ctx, login+".Manager.GetUser", 0, uint32(uid)).Store(&user)
+	if err != nil {
+		return err
+	}
+	var lingers bool
+	if err := bus.Object(login, user).StoreProperty(login+".User.Linger", &lingers); err != nil {
+		return err
+	}
+	if !lingers {
+		return errors.New("that of the user ends with the last logout, without loginctl enable-linger")
+	}
+	own, err := findUnit(ctx, bus)
+	if err == nil && own.endsProcesses() {
+		return fmt.Errorf("that of the user does not end with %s", own.text("Id"))
+	}
+	return err
+}
+
+// firstLength is more than systemd reads together with the end of the login. It answers a shorter first message only
+// once another one arrives.
+const firstLength = 1024
+
+// dialSocket connects to a systemd over its private socket, which needs no message bus.
+func dialSocket(ctx context.Context, socket string) (*dbus.Conn, error) {
 	conn, err := dbus.Dial("unix:path="+socket, dbus.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
-	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(uid)}); err != nil {
+	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
 		conn.Close()
 		return nil, err
 	}
+	_ = conn.Object(systemdName, systemdPath).
+		// only its length counts
+		CallWithContext(ctx, "org.freedesktop.DBus.Peer.Ping", 0, strings.Repeat(" ", firstLength)).Err
 	return conn, nil
 }
 
@@ -83,8 +162,8 @@ func (t tree) awaitMove(ctx context.Context, scope string) (string, error) {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
 	for {
-		if dir, err := t.ownDir(); err == nil && path.Base(dir) == scope {
-			return dir, nil
+		if own, err := readPath("self"); err == nil && path.Base(own) == scope {
+			return t.dirOf(own)
 		}
 		select {
 		case <-again.C:

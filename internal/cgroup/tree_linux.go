@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -48,39 +49,43 @@ func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// findOwn returns the tree that contains the group of this process, and the directory of that group.
-func findOwn() (tree, string, error) {
+// findGroup returns the tree that contains the group with this path, and the directory of the group.
+func findGroup(path string) (tree, string, error) {
 	all, err := trees()
 	if err != nil {
 		return tree{}, "", err
 	}
 	for _, t := range all {
 		var dir string
-		if dir, err = t.ownDir(); err == nil {
+		if dir, err = t.dirOf(path); err == nil {
 			return t, dir, nil
 		}
 	}
 	return tree{}, "", err
 }
 
-// ownDir returns the directory of the group of this process in the tree.
-func (t tree) ownDir() (string, error) {
-	text, err := os.ReadFile("/proc/self/cgroup")
+// readPath returns the path of the group of a process, or of this one for "self".
+func readPath(pid string) (string, error) {
+	text, err := os.ReadFile("/proc/" + pid + "/cgroup")
 	if err != nil {
 		return "", err
 	}
 	for line := range strings.Lines(string(text)) {
-		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
-		if !ok {
-			continue
+		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			return path, nil
 		}
-		below, err := filepath.Rel(t.root, path)
-		if err != nil || !filepath.IsLocal(below) {
-			return "", fmt.Errorf("the cgroup %s of this process is outside the tree mounted at %s", path, t.dir)
-		}
-		return filepath.Join(t.dir, below), nil
 	}
-	return "", errors.New("this process is in no cgroup2 group")
+	return "", fmt.Errorf("process %s is in no cgroup2 group", pid)
+}
+
+// dirOf returns the directory of the group with this path in the tree. The paths of groups outside of the cgroup
+// namespace begin with /.. and are compared as relative ones, because a rooted path would lose that.
+func (t tree) dirOf(path string) (string, error) {
+	below, err := filepath.Rel("."+t.root, "."+path)
+	if err != nil || !filepath.IsLocal(below) {
+		return "", fmt.Errorf("the cgroup %s is outside the tree mounted at %s", path, t.dir)
+	}
+	return filepath.Join(t.dir, below), nil
 }
 
 // rootInode is the inode number of the root of the machine's tree. The root of a part of it has another.
@@ -93,14 +98,42 @@ func (t tree) checkComplete() error {
 		return fmt.Errorf("%s: %w", t.dir, err)
 	}
 	if s.Ino != rootInode {
-		return fmt.Errorf("%s shows only a part of the cgroups of this machine", t.dir)
+		return fmt.Errorf("%s shows only a part of the cgroups of this machine: "+
+			"run the witness in the cgroup namespace of the machine", t.dir)
 	}
 	return nil
 }
 
+// OpenOf opens the group with this id if it is that of a process, or directly below.
+func OpenOf(pid, id int64) (*Group, error) {
+	path, err := readPath(strconv.FormatInt(pid, 10))
+	if err != nil {
+		return nil, err
+	}
+	_, own, err := findGroup(path)
+	if err != nil {
+		return nil, err
+	}
+	_, names, err := readGroup(own)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append(names, ".") {
+		dir, err := os.Open(filepath.Join(own, name))
+		if err != nil {
+			continue // another's, or gone
+		}
+		if found, err := readID(dir); err == nil && found == id {
+			return &Group{ID: id, dir: dir}, nil
+		}
+		dir.Close()
+	}
+	return nil, fmt.Errorf("the cgroup %d is not below %s", id, own)
+}
+
 // Find searches all groups of the machine for those with these ids, and returns how many processes each has, including
-// the groups below it. A group that is missing in the result does not exist, for certain; after an error nothing is
-// certain.
+// the groups below it. A group that is missing in the result does not exist, for certain, unless there is an error: it
+// names a directory that may hide some.
 func Find(ids map[int64]bool) (map[int64]int, error) {
 	all, err := trees()
 	if err != nil {
@@ -129,41 +162,54 @@ func (t tree) find(ids map[int64]bool) (map[int64]int, error) {
 	return found, err
 }
 
-// walk calls f for the group in a directory and all groups below it, except those removed meanwhile. It fails if an
-// unreadable directory or a mount hides a group.
+// walk calls f for the group in a directory and all groups below it, except those removed meanwhile. It continues after
+// an error, and returns the first: of f, or that an unreadable directory or a mount hides a group.
 func walk(dir string, f func(dir string, id int64) error) error {
-	file, err := os.Open(dir)
+	id, names, err := readGroup(dir)
+	if err == nil {
+		err = f(dir, id)
+	}
 	if isGone(err) {
 		return nil
 	}
-	if err != nil {
-		return err
+	for _, name := range names {
+		if failed := walk(filepath.Join(dir, name), f); err == nil {
+			err = failed
+		}
 	}
-	defer file.Close()
+	return err
+}
+
+// readGroup returns the id of the group in a directory, and the names of the groups directly below it.
+func readGroup(path string) (id int64, below []string, err error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer dir.Close()
+	if id, err = readID(dir); err != nil {
+		return 0, nil, err
+	}
+	entries, err := dir.ReadDir(-1)
+	for _, e := range entries {
+		if e.IsDir() {
+			below = append(below, e.Name())
+		}
+	}
+	return id, below, err
+}
+
+// readID returns the id of the group in an open directory.
+func readID(dir *os.File) (int64, error) {
 	var fsys unix.Statfs_t
 	var s unix.Stat_t
-	if err := errors.Join(unix.Fstatfs(int(file.Fd()), &fsys), unix.Fstat(int(file.Fd()), &s)); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
+	if err := errors.Join(unix.Fstatfs(int(dir.Fd()), &fsys), unix.Fstat(int(dir.Fd()), &s)); err != nil {
+		return 0, fmt.Errorf("%s: %w", dir.Name(), err)
 	}
 	if fsys.Type != unix.CGROUP2_SUPER_MAGIC {
-		return fmt.Errorf("something is mounted over the cgroup %s", dir)
+		return 0, fmt.Errorf("something is mounted over the cgroup %s", dir.Name())
 	}
-	if err := f(dir, int64(s.Ino)); err != nil && !isGone(err) {
-		return err
-	}
-	entries, err := file.ReadDir(-1)
-	if err != nil && !isGone(err) {
-		return err
-	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		if err := walk(filepath.Join(dir, e.Name()), f); err != nil {
-			return err
-		}
-	}
-	return nil
+	return int64(s.Ino), nil
 }
 
 // isGone reports whether the error means that the group was removed. Files of it that were open then return ENODEV.
@@ -180,13 +226,10 @@ func countProcesses(dir string) (int, error) {
 		return 0, nil
 	}
 	n := 0
-	err = walk(dir, func(dir string, _ int64) error {
+	_ = walk(dir, func(dir string, _ int64) error { // those that it cannot read are missing in the count
 		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		n += strings.Count(string(procs), "\n")
 		return err
 	})
-	if err != nil || n == 0 {
-		return 1, nil //nolint:nilerr // the kernel reports that there is at least one
-	}
-	return n, nil
+	return max(n, 1), nil
 }

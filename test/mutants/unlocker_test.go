@@ -179,7 +179,10 @@ var unlockerSuites = []suite{
 		// Commands in a cgroup.
 		{"group-whole", `s.Ino != rootInode`, `false`, "TestPartialTreeProvesNothing"},
 		{"group-kind", `fsys.Type != unix.CGROUP2_SUPER_MAGIC`, `false`, "TestPartialTreeProvesNothing"},
-		{"group-outside", `!filepath.IsLocal(below)`, `false`, "TestOwnGroupIsWithinTheMount"},
+		{"group-outside", `!filepath.IsLocal(below)`, `false`, "TestOnlyGroupsWithinTheMountHaveADirectory"},
 		{"group-below", `!ids[id]`, `true`, "TestGroupIsFoundWhileItExists"},
+		{"group-in-use", `unix.Flock(int(group.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil`, `true`,
+			"TestUnusedGroupIsSweptByTheNext"},
+		{"scope-of-cron", `case «u.endsProcesses()»:`, `true`, "TestScopeEndsWithWhatItsProcessesCameFrom"},
 	}},
 }
