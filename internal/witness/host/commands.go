@@ -13,20 +13,53 @@ import (
 // commandMayLive reports whether the process has ended while its command may still run.
 func (p *process) commandMayLive() bool { return p.exit != nil && len(p.locks) > 0 }
 
+// openedCgroup is the cgroup of a command. Other cgroups of the machine cannot hide it.
+type openedCgroup interface {
+	CountProcesses() (int, error)
+	Close()
+}
+
+// openCommand opens the cgroup of the command of a holder with these processes; nil if it is not found.
+func (w *Witness) openCommand(h holder, watchers []watcher) openedCgroup {
+	if h.cgroup == 0 {
+		return nil
+	}
+	for _, one := range watchers {
+		if opened, err := w.open(one.pid, h.cgroup); err == nil {
+			return opened
+		}
+	}
+	return nil
+}
+
+// close closes all that the witness has open for the process.
+func (p *process) close() {
+	closeAll(p.watchers)
+	if p.opened != nil {
+		p.opened.Close()
+	}
+}
+
 // searchCommands searches the cgroups of ended holders for processes that are left. It does so only after the holder
 // has ended, because a live holder could start its command after the search.
 func (w *Witness) searchCommands(ctx context.Context) {
 	began := time.Now()
 	due, ids := w.dueCommands(began)
-	if len(due) == 0 {
-		return
+	var found map[int64]int
+	var unread error
+	if len(ids) > 0 {
+		found, unread = w.cgroups(ids)
 	}
-	living, err := w.cgroups(ids)
+	living := make([]int, len(due))
+	unseen := make([]error, len(due))
+	for i, p := range due {
+		living[i], unseen[i] = p.countCommand(found, unread)
+	}
 	took := time.Since(began)
 	var suspicions []metadata.Statement
 	w.mu.Lock()
-	for _, p := range due {
-		n := living[p.cgroup]
+	for i, p := range due {
+		n, err := living[i], unseen[i]
 		switch p.unseen = err != nil; {
 		case w.running[p.holder] != p:
 		case err != nil:
@@ -48,18 +81,35 @@ func (w *Witness) searchCommands(ctx context.Context) {
 	}
 }
 
-// dueCommands returns the ended processes whose commands have to be searched for now, and the ids of their cgroups.
+// dueCommands returns the ended processes whose commands have to be searched for now, and the ids of those cgroups that
+// are not open.
 func (w *Witness) dueCommands(now time.Time) (due []*process, ids map[int64]bool) {
 	ids = map[int64]bool{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.running {
-		if p.commandMayLive() && !p.next.After(now) {
-			due = append(due, p)
+		if !p.commandMayLive() || p.next.After(now) {
+			continue
+		}
+		due = append(due, p)
+		if p.opened == nil {
 			ids[p.cgroup] = true
 		}
 	}
 	return due, ids
+}
+
+// countCommand returns how many processes the command of an ended process has, by its open cgroup, or else by the
+// result of a search, which is incomplete if there is an error.
+func (p *process) countCommand(found map[int64]int, unread error) (int, error) {
+	if p.opened != nil {
+		return p.opened.CountProcesses()
+	}
+	n, ok := found[p.cgroup]
+	if ok {
+		unread = nil
+	}
+	return n, unread
 }
 
 // commandSuspicions returns the suspicions that a command outlives its process, one for each lock. It returns them
@@ -96,6 +146,6 @@ func (w *Witness) warnCgroupsUnseen(err error) {
 		return
 	}
 	w.warnedCgroups = true
-	w.cfg.Log.Warn().Err(err).Msg("cannot see whether the command of an ended lock holder still runs: " +
-		"run the witness in the cgroup namespace of the machine; logged once, a metric counts such processes")
+	w.cfg.Log.Warn().Err(err).Msg("cannot see whether the command of an ended lock holder still runs; logged once, a " +
+		"metric counts such processes")
 }

@@ -37,6 +37,7 @@ func (c *commands) find(map[int64]bool) (map[int64]int, error) {
 
 func (c *commands) use(one *Witness) {
 	one.cgroups = c.find
+	one.open = func(int64, int64) (openedCgroup, error) { return nil, errors.New("the search finds it") }
 	one.pauses.poll = 20 * time.Millisecond
 }
 
@@ -98,6 +99,42 @@ func TestWitnessWithoutCgroupsProvesNothingAboutACommand(t *testing.T) {
 	w.silent(h, odd)
 	w.eventually("a warning",
 		func() bool { return strings.Contains(one.log.String(), "whether the command of an ended") })
+}
+
+// openCommand is the open cgroup of a command.
+type openCommand struct{ living, closed atomic.Int64 }
+
+func (c *openCommand) CountProcesses() (int, error) { return int(c.living.Load()), nil }
+func (c *openCommand) Close()                       { c.closed.Add(1) }
+
+func TestUnreadableCgroupsHideNoCommandOfAHolderSeenAlive(t *testing.T) {
+	w := newWorld(t)
+	var open openCommand
+	open.living.Store(1)
+	c := &commands{err: errors.New("open /sys/fs/cgroup/private: permission denied")}
+	process := w.sleeper()
+	pid := process.Process.Pid
+	one := w.witness(c.use, func(one *Witness) {
+		one.open = func(holder, id int64) (openedCgroup, error) {
+			if holder == int64(pid) && id == 7 {
+				return &open, nil
+			}
+			return nil, errors.New("not found")
+		}
+	})
+	h := w.hold("a", pid, w.ofCommand(pid, 7))
+	unseen := w.hold("b", pid, w.ofCommand(pid, 8))
+	w.watches(one, 2)
+	_ = process.Process.Kill()
+	w.eventually("a warning that names the directory",
+		func() bool { return strings.Contains(one.log.String(), "/sys/fs/cgroup/private") })
+	w.silent(h)
+	open.living.Store(0)
+	w.death(h)
+	w.silent(unseen)
+	if open.closed.Load() != 1 {
+		t.Errorf("the cgroup was closed %d times", open.closed.Load())
+	}
 }
 
 func TestCommandIsGoneWithItsCgroup(t *testing.T) {

@@ -17,6 +17,9 @@ func findCgroups(ids map[int64]bool) (living map[int64]int, err error) {
 	return cgroup.Find(ids)
 }
 
+// openCgroup opens the cgroup with this id of the command of a living process.
+func openCgroup(pid, id int64) (openedCgroup, error) { return cgroup.OpenOf(pid, id) }
+
 // handle refers to one process, even if its id is reused later.
 type handle struct {
 	file *os.File

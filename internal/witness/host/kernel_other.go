@@ -12,6 +12,8 @@ type handle struct{}
 
 func findCgroups(map[int64]bool) (map[int64]int, error) { return nil, errors.ErrUnsupported }
 
+func openCgroup(int64, int64) (openedCgroup, error) { return nil, errors.ErrUnsupported }
+
 func openProcess(int64) (*handle, error) { return nil, errors.ErrUnsupported }
 func isGone(err error) bool              { return errors.Is(err, fs.ErrNotExist) }
 func exists(int64) bool                  { return true }

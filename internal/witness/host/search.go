@@ -111,17 +111,19 @@ func (w *Witness) postpone(until time.Time) {
 // recordSearch stores the result of a search for a holder. Two consecutive searches without a result prove that the
 // process is gone.
 func (w *Witness) recordSearch(h holder, watchers []watcher, seen lookResult) {
+	opened := w.openCommand(h, watchers)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.running[h]
 	if p == nil {
-		closeAll(watchers)
+		(&process{watchers: watchers, opened: opened}).close()
 		return
 	}
 	switch seen {
 	case present:
 		p.looks = 0
 		p.watchers = watchers
+		p.opened = opened
 		for _, one := range watchers {
 			if one.handle != nil {
 				w.following.Go(func() { w.awaitExit(h, one) })
@@ -191,6 +193,7 @@ func (w *Witness) holderEnded(p *process, e exit) {
 // stateEnd prepares a proof for each lock of an ended process. The caller holds mu.
 func (w *Witness) stateEnd(p *process, e exit) {
 	delete(w.running, p.holder)
+	p.close()
 	for _, l := range p.locks {
 		how := fmt.Sprintf("process %d on %s", p.pid, w.cfg.Machine.Hostname)
 		if e.at.IsZero() {
@@ -236,7 +239,7 @@ func (w *Witness) forgetIdle() {
 	defer w.mu.Unlock()
 	for h, p := range w.running {
 		if len(p.locks) == 0 && time.Since(p.idle) >= w.pauses.idle {
-			closeAll(p.watchers)
+			p.close()
 			delete(w.running, h)
 		}
 	}

@@ -40,6 +40,7 @@ type Witness struct {
 	cfg       Config
 	processes processes
 	cgroups   func(ids map[int64]bool) (living map[int64]int, err error) // see [cgroup.Find]
+	open      func(pid, id int64) (openedCgroup, error)                  // see [cgroup.OpenOf]
 	pauses    pauses
 
 	searchNow  chan struct{} // capacity 1: wakes the search for processes
@@ -87,6 +88,7 @@ type process struct {
 	looks        int       // consecutive searches that did not find it
 	next         time.Time // when to search for it, while there is no watcher
 	watchers     []watcher
+	opened       openedCgroup // of its command, if it was found while the process lived
 	unseen       bool
 	exit         *exit         // set once it has ended, while its command may live
 	commandPause time.Duration // before the next search for its command
@@ -101,7 +103,7 @@ func New(c Config) *Witness {
 		processes: processes{
 			proc: proc{"/proc"}, seesAll: c.Machine.SeesAll(), open: openProcess,
 		},
-		cgroups: findCgroups, pauses: defaultPauses(),
+		cgroups: findCgroups, open: openCgroup, pauses: defaultPauses(),
 		searchNow: make(chan struct{}, 1), publishNow: make(chan struct{}, 1),
 		locks: map[string]*held{}, running: map[holder]*process{}, counts: counts{stated: map[string]int{}},
 	}
@@ -116,7 +118,7 @@ func (w *Witness) Run(ctx context.Context) error {
 	parts.Wait()
 	w.mu.Lock()
 	for _, p := range w.running {
-		closeAll(p.watchers)
+		p.close()
 	}
 	w.running = map[holder]*process{}
 	w.mu.Unlock()
