@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
@@ -52,7 +53,8 @@ func newCheck(a *app) *cobra.Command {
               too many processes wait (--warn-waiting); holders wait for each other; a lock has more
               holders than it allows, or a lock delay that never ends; a lock is free, but the first in
               line does not take it; no unlocker can remove locks now; unlockers disagree; the clock of
-              an unlocker or a holder differs from this machine's; or etcd is too old
+              an unlocker or a holder differs from this machine's; etcd is too old; or a certificate,
+              our own or etcd's, should have been renewed: it ends within two weeks
   2 CRITICAL  a lock that unlockers do not exclude has been expired for longer than --expired-after; too
               many locks alert or processes wait (--crit-alerting, --crit-waiting); etcd has raised an
               alarm, as when it is full; or no unlocker has announced itself for 15 seconds
@@ -164,7 +166,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 		return nil, timeoutError(opening, err)
 	}
 	alarms := s.alarms(opening)
-	outdated := etcdconn.CheckVersion(opening, s.client)
+	member := etcdconn.CheckMember(opening, s.client)
 	free, all, err := o.unclaimed(ctx, s, all)
 	if err != nil {
 		return nil, err
@@ -175,8 +177,12 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 		return nil, err
 	}
 	h := o.judge(all, some, alarms)
-	if outdated != "" {
-		h.addFinding(pluginWarning, "%s", outdated)
+	for _, warning := range []string{member.WhyOutdated,
+		certificate.Warning("The client certificate "+o.app.etcd.Cert, o.app.etcd.ClientCertificate(), now),
+		certificate.Warning("The certificate of etcd", member.Certificate, now)} {
+		if warning != "" {
+			h.addFinding(pluginWarning, "%s", warning)
+		}
 	}
 	v := o.verdict(some, free, len(alarms) > 0, now)
 	if len(free) > 0 || v.Class == verdict.Deadlock {

@@ -59,8 +59,11 @@ type scene struct {
 	revision  int64
 	members   []app.Member
 	alarm     string
-	settings  []app.Setting
-	log       strings.Builder
+
+	certificates []app.Certificate
+
+	settings []app.Setting
+	log      strings.Builder
 }
 
 // newScene is the night of 21 November 2026, a little after three: nothing is held, one unlocker runs, etcd is well.
@@ -200,6 +203,7 @@ func (s *scene) config() app.Config {
 		Unclaimed:    func() []diagnosis.Unclaimed { return s.unclaimed },
 		Inconsistent: func() []diagnosis.Inconsistent { return s.wrong },
 		Members:      func() []app.Member { return s.members },
+		Certificates: func() []app.Certificate { return s.certificates },
 		Alarm:        func() string { return s.alarm },
 		Relists:      func() uint64 { return s.relists },
 		Explain:      func(err error) string { return err.Error() },

@@ -119,12 +119,14 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 	case has(missingCertificate):
 		return Certificate, missingCertificate
 	case has(refusedCertificate):
-		return Certificate, refusedCertificate + ": it is not signed by the authority that etcd trusts, or has expired"
+		return Certificate, refusedCertificate + ": " + whyRefused(reason)
 	case has("client certificate"):
 		// ours: a file that can no longer be loaded
 		return Certificate, strings.TrimPrefix(reason, handshakeFailed)
 	case has("etcd CA "):
 		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // also ours
+	case has(expiredServer):
+		return Certificate, strings.TrimPrefix(reason, handshakeFailed)
 	case has("x509: certificate signed by unknown authority"):
 		return Certificate, "etcd's certificate is signed by an unknown authority: give the right CA " +
 			"certificate"
@@ -148,6 +150,17 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 		return Timeout, timeout
 	}
 	return Unreachable, "the connection to etcd is lost: " + reason
+}
+
+// whyRefused extracts the reason of an [unconfirmedConn] from the text of an error. If the file says nothing, etcd's
+// answer may: the clocks differ.
+func whyRefused(text string) string {
+	_, text, _ = strings.Cut(text, refusedCertificate+": ")
+	why, answer, _ := strings.Cut(text, ": ")
+	if why == unknownAuthority && strings.Contains(answer, "expired certificate") {
+		return "it has expired by etcd's clock"
+	}
+	return why
 }
 
 // handshakeFailed is gRPC's prefix for handshake errors.

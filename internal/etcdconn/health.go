@@ -2,6 +2,7 @@ package etcdconn
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +12,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/clustermutex/unlocker/internal/certificate"
 )
 
 // Health is what the members report about themselves.
@@ -32,6 +38,8 @@ type Member struct {
 	ResponseTime time.Duration
 	Problem      string // why there is no answer, "" if there is one
 	WhyOutdated  string // why the version should not be used, "" if it can be
+	// Certificate is that of the member's chain which expires first; nil without TLS or answer.
+	Certificate *x509.Certificate
 }
 
 // WhyOutdated returns one sentence that says why a version of etcd should not be used; empty for others, and for an
@@ -48,13 +56,9 @@ func WhyOutdated(version string) string {
 	return "etcd " + version + " may answer reads with outdated data: use at least 3.5.28, 3.6.9 or 3.7"
 }
 
-// CheckVersion is [WhyOutdated] for the member that answers first; empty if none does.
-func CheckVersion(ctx context.Context, c *clientv3.Client) string {
-	s, err := pb.NewMaintenanceClient(c.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
-	if err != nil {
-		return ""
-	}
-	return WhyOutdated(s.Version)
+// CheckMember returns the answer of the member that answers first.
+func CheckMember(ctx context.Context, c *clientv3.Client) Member {
+	return checkMember(ctx, c.ActiveConnection(), "")
 }
 
 // Alarm is an alarm that a member raised: NOSPACE or CORRUPT.
@@ -84,10 +88,21 @@ func CheckHealth(ctx context.Context, c *clientv3.Client) Health {
 	return h
 }
 
+// askMember does not use c.Status, which waits for a member that is away until ctx ends, and then hides why.
 func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member {
+	conn, err := c.Dial(endpoint)
+	if err != nil {
+		return Member{Endpoint: endpoint, Problem: Explain(err)}
+	}
+	defer conn.Close()
+	return checkMember(ctx, conn, endpoint)
+}
+
+func checkMember(ctx context.Context, conn *grpc.ClientConn, endpoint string) Member {
 	m := Member{Endpoint: endpoint}
+	var from peer.Peer
 	start := time.Now()
-	s, err := memberStatus(ctx, c, endpoint)
+	s, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.Peer(&from))
 	m.ResponseTime = time.Since(start)
 	if err != nil {
 		m.Problem = Explain(err)
@@ -99,17 +114,20 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 	m.Learner = s.IsLearner
 	m.Size = s.DbSize
 	m.Quota = s.DbSizeQuota
+	m.Certificate = certificateOf(from)
 	return m
 }
 
-// memberStatus does not use c.Status, which waits for a member that is away until ctx ends, and then hides why.
-func memberStatus(ctx context.Context, c *clientv3.Client, endpoint string) (*pb.StatusResponse, error) {
-	conn, err := c.Dial(endpoint)
-	if err != nil {
-		return nil, err
+// certificateOf returns the certificate that expires first of the chain that a peer was trusted for.
+func certificateOf(p peer.Peer) *x509.Certificate {
+	tls, ok := p.AuthInfo.(credentials.TLSInfo)
+	switch {
+	case !ok:
+		return nil
+	case len(tls.State.VerifiedChains) > 0:
+		return certificate.First(tls.State.VerifiedChains[0])
 	}
-	defer conn.Close()
-	return pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
+	return certificate.First(tls.State.PeerCertificates)
 }
 
 // Alarms returns the alarms that members have raised, or a sentence that says why they are unknown.

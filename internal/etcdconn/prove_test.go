@@ -2,6 +2,7 @@ package etcdconn_test
 
 import (
 	"context"
+	cryptotls "crypto/tls"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -36,6 +37,13 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 	cert, key := mutual.CA().Issue(t, "reader")
 	nobody, nobodyKey := mutual.CA().Issue(t, "nobody")
 	forged, forgedKey := stranger.Issue(t, "reader")
+	ended := time.Now().Add(-time.Minute).UTC()
+	expired, expiredKey := mutual.CA().Issue(t, "expired", ended)
+	expiredEtcd := httptest.NewUnstartedServer(nil)
+	expiredEtcd.TLS = &cryptotls.Config{Certificates: []cryptotls.Certificate{stranger.Pair(t, "etcd", ended)}}
+	expiredEtcd.EnableHTTP2 = true
+	expiredEtcd.StartTLS()
+	defer expiredEtcd.Close()
 
 	to := func(endpoint string) etcdconn.Settings { return etcdconn.Settings{Endpoints: []string{endpoint}} }
 	tls := func(s *etcdtest.Server, user, password string) etcdconn.Settings {
@@ -55,6 +63,8 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 	hung.RequestTimeout = 100 * time.Millisecond
 	strangers := tls(secure, "", "")
 	strangers.CACert = stranger.File()
+	toExpired := to(expiredEtcd.URL)
+	toExpired.CACert = stranger.File()
 
 	for name, c := range map[string]struct {
 		settings etcdconn.Settings
@@ -82,7 +92,11 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 		"certificate for another name": {otherName, "/m/", etcdconn.Certificate, "not elsewhere.example"},
 		"no client certificate":        {mtls("", ""), "/m/", etcdconn.Certificate, "asks for a client certificate"},
 		"forged client certificate": {mtls(forged, forgedKey), "/m/", etcdconn.Certificate,
-			"refuses the client certificate"},
+			"etcd refuses the client certificate: it is not signed by the authority that etcd trusts ("},
+		"expired client certificate": {mtls(expired, expiredKey), "/m/", etcdconn.Certificate,
+			"etcd refuses the client certificate: it expired at " + ended.Format(time.DateTime) + " UTC ("},
+		"certificate of etcd that has expired": {toExpired, "/m/", etcdconn.Certificate,
+			"etcd's certificate expired at " + ended.Format(time.DateTime) + " UTC ("},
 		"certificate of no user": {mtls(nobody, nobodyKey), "/m/", etcdconn.Permission, "below /m/"},
 		"no user":                {tls(secure, "", ""), "/m/", etcdconn.Credentials, "requires a login"},
 		"wrong password": {tls(secure, "reader", "guess"), "/m/", etcdconn.Credentials,

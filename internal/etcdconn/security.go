@@ -3,17 +3,21 @@ package etcdconn
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/clustermutex/unlocker/internal/certificate"
 )
 
 // tlsCredentials makes each TLS connection with the current files, so that rotated certificates need no restart.
@@ -51,14 +55,23 @@ func (s tlsCredentials) ClientHandshake(ctx context.Context, authority string,
 	if err == nil && asked {
 		refusal := missingCertificate
 		if own != nil {
-			refusal = refusedCertificate
+			refusal = refusedCertificate + ": " + s.settings.whyRefused()
 		}
 		conn = &unconfirmedConn{Conn: conn, refusal: refusal}
 	}
 	if err == nil && s.connections != nil {
 		conn = s.connections.track(conn, files)
 	}
-	return conn, info, err
+	return conn, info, explainExpiry(err)
+}
+
+// explainExpiry returns a clearer error if etcd's certificate has expired.
+func explainExpiry(err error) error {
+	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
+	if now := time.Now(); ok && invalid.Reason == x509.Expired && now.After(invalid.Cert.NotAfter) {
+		return errors.New(expiredServer + certificate.Expiry(invalid.Cert, now))
+	}
+	return err
 }
 
 func (s tlsCredentials) Clone() credentials.TransportCredentials { return s }
@@ -96,7 +109,19 @@ func (j *unconfirmedConn) explain(err error) error {
 const (
 	refusedCertificate = "etcd refuses the client certificate"
 	missingCertificate = "etcd asks for a client certificate, and none is given"
+	unknownAuthority   = "it is not signed by the authority that etcd trusts"
 )
+
+// expiredServer begins the error about a certificate of etcd that has expired.
+const expiredServer = "etcd's certificate "
+
+// whyRefused says why etcd refuses the client certificate, as far as its file tells.
+func (s Settings) whyRefused() string {
+	if c := s.ClientCertificate(); c != nil && time.Now().After(c.NotAfter) {
+		return "it " + certificate.Expiry(c, time.Now())
+	}
+	return unknownAuthority
+}
 
 // login gets a token for the user's password when a call needs one, and a new one when etcd refuses the old.
 //

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/certificate"
 )
 
 // Settings describe how to reach etcd. A zero duration means its default.
@@ -157,6 +159,9 @@ func (s Settings) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, er
 	}
 	return &pair, nil
 }
+
+// ClientCertificate returns the client certificate as its file has it now; nil if there is none that can be read.
+func (s Settings) ClientCertificate() *x509.Certificate { return certificate.ReadFile(s.Cert) }
 
 // target is a parsed endpoint.
 type target struct {

@@ -54,7 +54,8 @@ func importTable() []rule {
 		{"web", "", "templates and assets are files"},
 		{"clients", "", "the clients in other languages are files"},
 		{"deploy", "", "manifests and rules are files"},
-		{"internal/etcdconn", "internal/etcdconn/anymember", "a connection does not depend on locks"},
+		{"internal/etcdconn", "internal/certificate internal/etcdconn/anymember",
+			"a connection does not depend on locks"},
 		{"internal/etcdconn/anymember", "", "the choice of a member does not depend on what a request is for"},
 		{"internal/testkit/etcdmemory", "", "an etcd in memory does not depend on locks"},
 		{"internal/testkit/etcdembed", "internal/testkit/proctest", "an embedded etcd does not depend on locks"},
@@ -62,7 +63,8 @@ func importTable() []rule {
 		{"internal/testkit/kubetest", "internal/testkit/proctest", "an API server for tests does not depend on locks"},
 		{"internal/testkit/etcdtest", "internal/testkit/etcdembed internal/testkit/proctest",
 			"a test etcd does not depend on locks, so that tests of every package can use it"},
-		{"internal/daemon", "", "servers, probes and logs do not depend on locks"},
+		{"internal/certificate", "", "when a certificate expires does not depend on what it is for"},
+		{"internal/daemon", "internal/certificate", "servers, probes and logs do not depend on locks"},
 		{"internal/protocol", "pkg/metadata internal/text internal/lockrecord",
 			"the format of keys and documents needs no connection"},
 		{"internal/locktxn", "pkg/metadata internal/protocol internal/lockrecord",
@@ -127,9 +129,9 @@ func importTable() []rule {
 		{"internal/cgroup", "internal/text", "cgroups do not depend on what runs in them"},
 		{"internal/cli/childproc", "internal/cgroup internal/text", "running a command does not depend on its lock"},
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
-			internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore internal/lockview
-			internal/diagnosis internal/diagnosis/deadlock internal/diagnosis/verdict internal/witness/holderproc
-			internal/flags internal/text internal/daemon internal/cli/term internal/cli/childproc internal/lockrecord`,
+			internal/certificate internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore
+			internal/lockview internal/diagnosis internal/diagnosis/deadlock internal/diagnosis/verdict
+			internal/witness/holderproc internal/flags internal/text internal/daemon internal/cli/term internal/cli/childproc internal/lockrecord`,
 			"the CLI is neither a daemon nor a dashboard"},
 		{"cmd/unlocker", "*", ""},
 		{"cmd/mutexdash", "*", ""},

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
-	"gopkg.in/yaml.v3"
 
+	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 )
 
@@ -52,7 +52,7 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 }
 
 // read reads the files that the flags name, and returns an error if the options contradict each other.
-func (o *accessOptions) read(webConfig string, log zerolog.Logger) (access.Config, error) {
+func (o *accessOptions) read(web daemon.WebSettings, log zerolog.Logger) (access.Config, error) {
 	a := access.Config{Source: access.Source(o.identity), Header: o.header, GroupsHeader: o.groups}
 	if a.Source != access.SourceHeader && (o.header != defaultHeader || o.groups != "") {
 		return a, fmt.Errorf("--web.identity.header and --web.identity.groups-header are for --web.identity=header, "+
@@ -70,18 +70,18 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (access.Confi
 	}
 	switch a.Source {
 	case access.SourceBasic:
-		users, err := readWebConfig(webConfig)
+		users, err := web.ReadConfig()
 		if err != nil || len(users.Users) == 0 {
 			return a, errors.Join(errors.New("identity basic needs basic_auth_users in the file of --web.config.file"),
 				err)
 		}
 		a.KnownUser = func(name string) bool {
-			now, err := readWebConfig(webConfig)
+			now, err := web.ReadConfig()
 			_, known := now.Users[name]
 			return err == nil && known
 		}
 	case access.SourceMTLS:
-		config, err := readWebConfig(webConfig)
+		config, err := web.ReadConfig()
 		if err != nil || config.TLS.ClientAuth != "RequireAndVerifyClientCert" {
 			return a, errors.Join(errors.New("identity mtls needs client_auth_type: RequireAndVerifyClientCert in "+
 				"the file of --web.config.file"), err)
@@ -133,26 +133,4 @@ func rereadPermissions(file string, now *access.Permissions, log zerolog.Logger)
 		}
 		return now
 	}
-}
-
-// webConfig is the part of the web server's configuration that says how callers authenticate.
-type webConfig struct {
-	Users map[string]string `yaml:"basic_auth_users"`
-	TLS   struct {
-		Cert       string `yaml:"cert_file"`
-		Text       string `yaml:"cert"`
-		ClientAuth string `yaml:"client_auth_type"`
-	} `yaml:"tls_server_config"`
-}
-
-// readWebConfig rereads the file each time, as the web server does: adding or removing a user takes effect at once.
-func readWebConfig(file string) (c webConfig, err error) {
-	if file == "" {
-		return c, nil
-	}
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = yaml.Unmarshal(text, &c)
-	}
-	return c, err
 }

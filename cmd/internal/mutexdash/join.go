@@ -2,6 +2,7 @@ package mutexdash
 
 import (
 	"cmp"
+	"crypto/x509"
 	"net/url"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
+	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
@@ -78,6 +80,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.Unclaimed = wiring.Unclaimed(r.view)
 	config.Inconsistent = func() []diagnosis.Inconsistent { return wiring.Inconsistent(view) }
 	config.Members = func() []app.Member { return members(r.health.Last()) }
+	config.Certificates = func() []app.Certificate { return shownCertificates(r.certificates(o), time.Now()) }
 	config.Alarm = func() string { return alarm(r.health.Last()) }
 	config.Relists = func() (n uint64) {
 		for reason, lists := range view.Stats().Resyncs {
@@ -130,6 +133,25 @@ func members(h *etcdconn.Health) []app.Member {
 		list = append(list, shown)
 	}
 	return list
+}
+
+func (r *components) certificates(o options) certificate.Sources {
+	return certificate.Sources{EtcdClient: o.etcd.ClientCertificate, EtcdServer: r.health.ServerCertificate,
+		Web: o.web.Certificate}
+}
+
+// shownCertificates returns the certificates for the status page.
+func shownCertificates(s certificate.Sources, now time.Time) (all []app.Certificate) {
+	for _, of := range []struct {
+		name string
+		read func() *x509.Certificate
+	}{{"client certificate", s.EtcdClient}, {"etcd's certificate", s.EtcdServer}, {"web certificate", s.Web}} {
+		if c := of.read(); c != nil {
+			all = append(all, app.Certificate{Name: of.name, Expiry: certificate.Expiry(c, now),
+				Due: certificate.Warning(of.name, c, now) != ""})
+		}
+	}
+	return all
 }
 
 // alarm explains the first alarm that etcd has raised; empty if none is known.

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
+	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
@@ -33,11 +34,11 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	defer r.client.Close()
-	access, err := o.access.read(o.web.ConfigFile, log)
+	access, err := o.access.read(*o.web, log)
 	if err != nil {
 		return daemon.Usage(err)
 	}
-	if config, err := readWebConfig(o.web.ConfigFile); o.hsts > 0 &&
+	if config, err := o.web.ReadConfig(); o.hsts > 0 &&
 		(err != nil || config.TLS.Cert+config.TLS.Text == "") {
 		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: "+
 			"if a proxy terminates TLS, configure it there"), err))
@@ -46,7 +47,8 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(r.pages, r.requests, wiring.ViewMetrics(namespace, r.view, r.health.Alarms))
+	registry.MustRegister(r.pages, r.requests, wiring.ViewMetrics(namespace, r.view, r.health.Alarms),
+		certificate.NewMetrics(namespace, r.certificates(o)))
 	r.reload = daemon.Reload{Check: o.checkFiles, Log: log, Apply: r.connections.Renew}
 	return r.serve(ctx, o, registry, log)
 }

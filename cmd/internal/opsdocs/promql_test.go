@@ -16,7 +16,7 @@ var (
 	selector   = regexp.MustCompile(`\b((?:unlocker|mutexdash)_[a-z0-9_]+)\{([^}]*)\}`)
 	matcher    = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
 	grouping   = regexp.MustCompile(`\b(?:by|on|group_left)\s*\(([^)]*)\)`)
-	made       = regexp.MustCompile(`label_replace\([^"]*"([a-z_]+)"`)
+	made       = regexp.MustCompile(`label_replace\((?:\s*\{[^}]*\})?[^"]*"([a-z_]+)"`)
 )
 
 // checkQuery checks that a query uses only metrics and labels that exist.

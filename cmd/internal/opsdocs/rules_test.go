@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/clustermutex/unlocker/deploy"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"

@@ -57,21 +57,23 @@ type families map[string]*dto.MetricFamily
 // scrapes runs all daemons on an etcd where everything happens that has a metric, and returns their last scrapes.
 func scrapes(t *testing.T) map[string]families {
 	t.Helper()
-	etcd := etcdtest.Start(t)
+	etcd := etcdtest.Start(t, etcdtest.ClientCerts())
 	client := etcd.Client(t)
+	cert, key := etcd.CA().Issue(t, "program")
+	secure := []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(), "--etcd.cert=" + cert,
+		"--etcd.key=" + key, "--web.config.file=" + webConfig(t, cert, key)}
+	browser := &http.Client{Transport: &http.Transport{TLSClientConfig: etcd.ClientTLS(t, "browser")}}
 	unlockerAddress := proctest.FreeAddr(t)
 	pages := proctest.FreeAddr(t)
 	ops := proctest.FreeAddr(t)
 	witness := proctest.FreeAddr(t)
-	run(t, unlocker.Command(), "--policy=auto-unlock", "--metrics.lock-series=all",
+	run(t, unlocker.Command(), append(secure, "--policy=auto-unlock", "--metrics.lock-series=all",
 		"--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--sweep.exclude=abandoned",
 		"--dashboard.url=https://locks.example.org",
-		"--etcd.endpoints="+etcd.Endpoint(),
 		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig(t),
-		"--web.listen-address="+unlockerAddress)
-	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages,
-		"--web.ops-address="+ops)
-	run(t, unlocker.Command(), "witness", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+witness)
+		"--web.listen-address="+unlockerAddress)...)
+	run(t, mutexdash.Command(), append(secure, "--web.listen-address="+pages, "--web.ops-address="+ops)...)
+	run(t, unlocker.Command(), append([]string{"witness", "--web.listen-address=" + witness}, secure...)...)
 	l := protocol.DefaultLayout()
 	cycle(t, client, l)
 	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -2*time.Second, -time.Second)
@@ -83,7 +85,7 @@ func scrapes(t *testing.T) map[string]families {
 	unclaimed := unclaimedLock(t)
 	got := map[string]families{}
 	for began := time.Now(); ; time.Sleep(250 * time.Millisecond) {
-		if resp, err := http.Get("http://" + pages + "/"); err == nil {
+		if resp, err := browser.Get("https://" + pages + "/"); err == nil {
 			resp.Body.Close()
 		}
 		const waited = "00000000-0000-4000-8000-000000000007"
@@ -95,10 +97,10 @@ func scrapes(t *testing.T) map[string]families {
 		proctest.Must(t, err)
 		_, err = client.Delete(t.Context(), l.Record("released"), clientv3.WithPrefix())
 		proctest.Must(t, err)
-		got["unlocker"] = scrape(t, unlockerAddress, "unlocker_")
+		got["unlocker"] = scrape(t, browser, "https://"+unlockerAddress, "unlocker_")
 		got["unlocker"][unclaimedSince] = unclaimed
-		got["mutexdash"] = scrape(t, ops, "mutexdash_")
-		got["witness"] = scrape(t, witness, "unlocker_witness_")
+		got["mutexdash"] = scrape(t, browser, "http://"+ops, "mutexdash_")
+		got["witness"] = scrape(t, browser, "https://"+witness, "unlocker_witness_")
 		missing := missing(t, got)
 		if len(missing) == 0 {
 			return got
@@ -107,6 +109,15 @@ func scrapes(t *testing.T) map[string]families {
 			t.Fatalf("these metrics are never exported; remove them from %s: %q", metricsPage, missing)
 		}
 	}
+}
+
+// webConfig serves pages and metrics with this certificate.
+func webConfig(t *testing.T, cert, key string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "web.yml")
+	text := fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s}\n", cert, key)
+	proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 // kubeconfig describes an API server that does not exist.
@@ -209,9 +220,9 @@ func run(t *testing.T, cmd *cobra.Command, args ...string) {
 	})
 }
 
-func scrape(t *testing.T, address, prefix string) families {
+func scrape(t *testing.T, browser *http.Client, url, prefix string) families {
 	t.Helper()
-	resp, err := http.Get("http://" + address + "/metrics")
+	resp, err := browser.Get(url + "/metrics")
 	if err != nil {
 		return families{}
 	}

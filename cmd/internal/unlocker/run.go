@@ -16,6 +16,7 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/deploy"
+	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -46,6 +47,8 @@ func run(ctx context.Context, o options) error {
 	registry := daemon.NewRegistry(namespace)
 	registry.MustRegister(wiring.ViewMetrics(namespace, r.view, r.health.Alarms), r.metrics, r.sweeper, requests,
 		lockmetrics.PolicyInfo(string(r.config.Mode)))
+	registry.MustRegister(certificate.NewMetrics(namespace, certificate.Sources{EtcdClient: o.etcd.ClientCertificate,
+		EtcdServer: r.health.ServerCertificate, Web: o.web.Certificate}))
 	if o.dashboard != "" {
 		url := strings.TrimSuffix(o.dashboard, "/") + "/" // so that the path of a page can follow
 		registry.MustRegister(lockmetrics.DashboardInfo(url))

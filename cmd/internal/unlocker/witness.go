@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -104,7 +105,8 @@ func (o witnessOptions) run(ctx context.Context) error {
 	view := newWitnessView(machine, layout, store, log)
 	witness := newHostWitness(machine, view, store, log)
 	registry := daemon.NewRegistry(witnessNamespace)
-	registry.MustRegister(witness.Collector(witnessNamespace), requests)
+	registry.MustRegister(witness.Collector(witnessNamespace), requests, certificate.NewMetrics(witnessNamespace,
+		certificate.Sources{EtcdClient: o.etcd.ClientCertificate, Web: o.web.Certificate}))
 	ready := &daemon.Readiness{}
 	ready.Add("locks", witness.Synced)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}

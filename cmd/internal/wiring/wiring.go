@@ -4,6 +4,7 @@ package wiring
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"iter"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
@@ -133,6 +135,11 @@ func (h *Health) check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	now := etcdconn.CheckHealth(ctx, h.etcd)
+	if last := h.last.Load(); last != nil {
+		for i := range now.Members {
+			now.Members[i].Certificate = cmp.Or(now.Members[i].Certificate, last.Members[i].Certificate)
+		}
+	}
 	h.last.Store(&now)
 	for _, m := range now.Members {
 		if m.WhyOutdated != "" && !h.warnedOutdated[m.WhyOutdated] {
@@ -144,6 +151,20 @@ func (h *Health) check(ctx context.Context) {
 
 // Last returns the result of the last check, nil before the first one.
 func (h *Health) Last() *etcdconn.Health { return h.last.Load() }
+
+// ServerCertificate returns the certificate with which the first member of etcd can no longer be used; nil if none is
+// known. It is kept when it has expired, and the member is no longer trusted.
+func (h *Health) ServerCertificate() *x509.Certificate {
+	last := h.last.Load()
+	if last == nil {
+		return nil
+	}
+	var all []*x509.Certificate
+	for _, m := range last.Members {
+		all = append(all, m.Certificate)
+	}
+	return certificate.First(all)
+}
 
 // Alarms returns the alarms that etcd has raised, and whether they are known.
 func (h *Health) Alarms() (kinds []string, known bool) {

@@ -71,6 +71,8 @@ type Config struct {
 	Inconsistent func() []diagnosis.Inconsistent
 	// Members returns what each endpoint of etcd last reported about itself; empty if that is not known.
 	Members func() []Member
+	// Certificates returns the certificates that the dashboard depends on.
+	Certificates func() []Certificate
 	// Alarm returns an alarm that etcd has raised, in a sentence without its full stop; empty if none is known.
 	Alarm func() string
 	// Relists counts how often the view was read anew because the watch was interrupted, so that holds may have begun
@@ -113,6 +115,13 @@ type Member struct {
 	Version     string
 	Size, Quota int64 // bytes of its store, and how many it may grow to; 0 = not known
 	Problem     string
+}
+
+// Certificate is one that connections to etcd or browsers depend on.
+type Certificate struct {
+	Name   string
+	Expiry string // when it expires, as part of a sentence
+	Due    bool   // it should have been renewed by now
 }
 
 // Store is how big the store is, for people; empty where that is not known.

@@ -20,6 +20,7 @@ type statusPage struct {
 	Endpoints []string // where the members are not known
 	Members   []app.Member
 	Alarm     string
+	Certs     []app.Certificate
 	Settings  []app.Setting
 	Cause     string
 	Synced    bool
@@ -64,6 +65,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	}
 	v.Foreign, v.ForeignN = p.app.Config.View.Foreign()
 	v.Alarm = p.app.Config.Alarm()
+	v.Certs = p.app.Config.Certificates()
 	if v.Members = p.app.Config.Members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}

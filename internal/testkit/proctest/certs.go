@@ -51,10 +51,11 @@ func (ca *CA) Pool() *x509.CertPool {
 }
 
 // Issue writes a certificate for 127.0.0.1 and localhost, for servers and clients, and returns its files. To etcd, the
-// common name of a client is its user. Issuing the same name again replaces the files, as in a rotation.
-func (ca *CA) Issue(t testing.TB, commonName string) (cert, key string) {
+// common name of a client is its user. Issuing the same name again replaces the files, as in a rotation. The certificate
+// expires after twelve hours, or at the given time.
+func (ca *CA) Issue(t testing.TB, commonName string, until ...time.Time) (cert, key string) {
 	t.Helper()
-	pair := ca.Pair(t, commonName)
+	pair := ca.Pair(t, commonName, until...)
 	cert = filepath.Join(ca.dir, commonName+".crt")
 	key = filepath.Join(ca.dir, commonName+".key")
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
@@ -65,12 +66,13 @@ func (ca *CA) Issue(t testing.TB, commonName string) (cert, key string) {
 }
 
 // Pair makes such a certificate without files.
-func (ca *CA) Pair(t testing.TB, commonName string) tls.Certificate {
+func (ca *CA) Pair(t testing.TB, commonName string, until ...time.Time) tls.Certificate {
 	t.Helper()
 	key := newKey(t)
+	notAfter := append(until, time.Now().Add(12*time.Hour))[0]
 	template := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: commonName},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
