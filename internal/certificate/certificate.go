@@ -42,9 +42,9 @@ func ReadFile(file string) *x509.Certificate {
 // renewalDue is how long before its end a certificate should have been renewed.
 const renewalDue = 14 * 24 * time.Hour
 
-// Warning returns a sentence about what, such as "the client certificate", if it has expired or should have been renewed
-// by now: two weeks before its end, or in the last third of a life that is shorter than six weeks. It is empty if there
-// is nothing to say. The alert UnlockerCertificateExpires has the same rule.
+// Warning returns a sentence about what, such as "The client certificate", if it has expired or should have been
+// renewed by now: two weeks before its end, or in the last third of a life that is shorter than six weeks. It is empty
+// if there is nothing to say. The alert UnlockerCertificateExpires has the same rule.
 func Warning(what string, c *x509.Certificate, now time.Time) string {
 	if c == nil || c.NotAfter.Sub(now) >= min(renewalDue, c.NotAfter.Sub(c.NotBefore)/3) {
 		return ""

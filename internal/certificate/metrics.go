@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Sources has the certificates that a program depends on. Each function returns nil if there is none, and may be nil. It
-// is called at each scrape, because files are replaced.
+// Sources has the certificates that a program depends on. Each function returns nil if there is none, and may be nil.
+// It is called at each scrape, because files are replaced.
 type Sources struct {
 	EtcdClient func() *x509.Certificate // what the program shows to etcd
 	EtcdServer func() *x509.Certificate // what etcd shows to the program

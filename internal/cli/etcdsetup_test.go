@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -35,8 +36,10 @@ func TestScriptsOfEtcdSetup(t *testing.T) {
 					return nil
 				}
 				e.Setenv("MUTEXCTL_ETCD_CACERT", server.CA().File())
-				for _, user := range []string{"root", "billing", "mutexdash", "unlocker-witness"} {
-					cert, key := server.CA().Issue(t, user)
+				for user, lives := range map[string]time.Duration{"root": 12 * time.Hour, "billing": 12 * time.Hour,
+					"mutexdash": 12 * time.Hour, "unlocker-witness": 12 * time.Hour, "ending": 20 * time.Minute,
+					"ended": -time.Minute} {
+					cert, key := server.CA().Issue(t, user, time.Now().Add(lives))
 					for from, to := range map[string]string{cert: user + ".crt", key: user + ".key"} {
 						content, err := os.ReadFile(from)
 						if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/certificate"
 )
 
-// Config is the part of the file of --web.config.file that programs use themselves. The exporter-toolkit uses all of it.
+// Config is the part of the web configuration that programs use themselves. The exporter-toolkit uses all of it.
 type Config struct {
 	Users map[string]string `yaml:"basic_auth_users"`
 	TLS   struct {

@@ -195,6 +195,14 @@ func TestEtcdErrorsAreClassified(t *testing.T) {
 	}
 }
 
+func TestCertificateMayBeExpiredByEtcdsClockAlone(t *testing.T) {
+	err := status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: etcd refuses the `+
+		`client certificate: it is not signed by the authority that etcd trusts: remote error: tls: expired certificate"`)
+	if got := etcdconn.Explain(err); got != "etcd refuses the client certificate: it has expired by etcd's clock" {
+		t.Error(got)
+	}
+}
+
 // To return one key of a range etcd counts all others: 50 ms with 100,000 locks.
 func TestProveIsNotCountedAsARequest(t *testing.T) {
 	t.Parallel()

@@ -51,8 +51,8 @@ func (ca *CA) Pool() *x509.CertPool {
 }
 
 // Issue writes a certificate for 127.0.0.1 and localhost, for servers and clients, and returns its files. To etcd, the
-// common name of a client is its user. Issuing the same name again replaces the files, as in a rotation. The certificate
-// expires after twelve hours, or at the given time.
+// common name of a client is its user. Issuing the same name again replaces the files, as in a rotation. The
+// certificate expires after twelve hours, or at the given time.
 func (ca *CA) Issue(t testing.TB, commonName string, until ...time.Time) (cert, key string) {
 	t.Helper()
 	pair := ca.Pair(t, commonName, until...)
