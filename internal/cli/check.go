@@ -233,38 +233,11 @@ func timeoutError(ctx context.Context, err error) error {
 // handOverTime is how long after a release nearly every lock has its next holder.
 const handOverTime = 500 * time.Millisecond
 
-// free returns the locks without any holder that have waiters, each with its first in line. A lock in its lock delay is
-// not free.
-func (all *snapshot) free() map[string]metadata.Waiter {
-	notFree := map[string]bool{}
-	add := func(name string) {
-		notFree[name] = true
-		if lock, _, ok := metadata.ParseShare(name); ok {
-			notFree[lock] = true
-		}
-	}
-	for _, r := range all.locks {
-		if r.Token != 0 {
-			add(r.Name)
-		}
-	}
-	for _, d := range all.delays {
-		add(d.Name)
-	}
-	free := map[string]metadata.Waiter{}
-	for lock, queue := range all.waiters {
-		if len(queue) > 0 && !notFree[lock] {
-			free[lock] = queue[0]
-		}
-	}
-	return free
-}
-
 // unclaimed returns, by name, the locks that stay free for --unclaimed-after with the same waiter first in line, and
 // the last snapshot. It does not wait if no lock with waiters is free.
 func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 	all *snapshot) (stayed []diagnosis.Unclaimed, last *snapshot, err error) {
-	free := all.free()
+	free := all.free
 	now := o.app.Now()
 	model := all.model(now)
 	maps.DeleteFunc(free, func(lock string, _ metadata.Waiter) bool { return !model.Finds(o.query, lock, now) })
@@ -277,7 +250,7 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 		if all, err = o.readAgain(ctx, s); err != nil {
 			return nil, nil, err
 		}
-		still := all.free()
+		still := all.free
 		maps.DeleteFunc(free, func(lock string, first metadata.Waiter) bool { return still[lock].ID != first.ID })
 	}
 	for _, lock := range slices.Sorted(maps.Keys(free)) {

@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
-	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -22,6 +22,7 @@ type snapshot struct {
 	locks     []*metadata.Record // by name
 	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
 	waiters   map[string][]metadata.Waiter
+	free      map[string]metadata.Waiter // first in line of each lock that could be taken
 	unlockers []metadata.Presence      // running ones
 	combined  diagnosis.CombinedPolicy // how these treat stale locks
 	alarms    []string                 // raised by etcd, if they were read
@@ -44,72 +45,51 @@ func (a *app) readAll(ctx context.Context) (*snapshot, error) {
 	return all, err
 }
 
-// snapshot lists the locks. Keys come in order, so records are decoded one after the other, and only one backtrace
-// is in memory at a time.
+// snapshot lists the locks.
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
-	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
-	statements := map[protocol.Key]*metadata.Statement{}
+	all := &snapshot{}
 	var announced []presence
-	g := protocol.RecordAssembler{Each: func(lock string, fields []metadata.Field, foreign []string) {
-		all.locks = append(all.locks, new(lockrecord.DecodeRecord(lock, fields, foreign...)))
-	}}
-	misplaced := protocol.RecordAssembler{Each: func(place string, fields []metadata.Field, foreign []string) {
-		if r := lockrecord.DecodeRecord(place, fields, foreign...); r.Token != 0 {
-			s.layout.MarkMisplaced(&r)
-			all.misplaced = append(all.misplaced, &r)
-		}
-	}}
-	revision, err := s.store.ListKeys(ctx, func(kv protocol.KV) {
-		switch key := s.layout.Parse(kv.Key); key.Kind {
-		case protocol.KindField:
-			g.Add(key, kv)
-		case protocol.KindTicket:
-			if w := lockstore.DecodeWaiter(key, kv); !w.Holding {
-				all.waiters[key.Lock] = append(all.waiters[key.Lock], w)
-			}
-		case protocol.KindDeath, protocol.KindSuspicion:
-			if st := protocol.ReadStatement(key.ID, kv); st != nil {
-				statements[key] = st
-			}
-		case protocol.KindDelay:
-			all.delays = append(all.delays, protocol.ReadDelay(key.Lock, kv))
-		case protocol.KindUnlocker:
-			if p, ok := readPresence(key.ID, kv); ok {
+	list := func(ctx context.Context, each func(protocol.KV)) (int64, error) {
+		return s.store.ListKeys(ctx, func(kv protocol.KV) {
+			if key := s.layout.Parse(kv.Key); key.Kind != protocol.KindUnlocker {
+				each(kv)
+			} else if p, ok := readPresence(key.ID, kv); ok {
 				announced = append(announced, p)
 			} else if kv.Lease == 0 {
 				all.foreign++
 			}
-		case protocol.KindForeign:
-			g.Add(key, kv)
-			if prefix, field, ok := s.layout.ParseMisplaced(kv.Key); ok {
-				misplaced.Add(protocol.Key{Kind: protocol.KindField, Lock: prefix, ID: field}, kv)
-			}
-			all.foreign++
-		}
-	})
-	if err != nil {
+		})
+	}
+	view := lockview.New(s.layout, lockview.Source{List: list}, lockview.Options{})
+	if err := view.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "list the locks", err)
 	}
-	g.Flush()
-	misplaced.Flush()
-	all.revision = revision
+	for _, r := range view.Shown() {
+		if r.Misplaced {
+			all.misplaced = append(all.misplaced, r)
+		} else {
+			all.locks = append(all.locks, r)
+		}
+	}
+	all.waiters = view.Queues()
+	all.delays = view.Delays()
+	_, foreign := view.Foreign()
+	all.foreign += foreign
+	all.revision = view.Fresh().Revision
+	all.setFree(view)
+	var err error
 	if all.unlockers, err = s.running(ctx, announced); err != nil {
 		return nil, err
 	}
 	all.combined = diagnosis.CombinePolicies(all.unlockers)
-	all.attachStatements(statements)
 	return all, nil
 }
 
-// attachStatements adds to each record the statements of witnesses about its holder, and sorts locks and waiters.
-func (all *snapshot) attachStatements(statements map[protocol.Key]*metadata.Statement) {
-	for _, r := range all.locks {
-		lockrecord.AttachStatements(r, statements[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
-			statements[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
-	}
-	byName(all.locks)
-	for _, w := range all.waiters {
-		lockstore.SortWaiters(w)
+func (all *snapshot) setFree(view *lockview.View) {
+	since, _, _ := view.Free()
+	all.free = map[string]metadata.Waiter{}
+	for lock := range since {
+		all.free[lock] = all.waiters[lock][0]
 	}
 }
 
