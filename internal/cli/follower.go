@@ -145,7 +145,7 @@ func (f *follower) write(row *locks.Row, event string, ending *metadata.Ending) 
 	r := row.Record
 	if f.json {
 		j := eventJSON{Time: lockjson.Time(now), Event: event,
-			Lock: lockjson.New(r, row.Verdict(), row.Queue, now)}
+			Lock: lockjson.New(row, now)}
 		if ending != nil {
 			j.Ending = new(lockjson.NewEnding(ending, now))
 		}

@@ -11,8 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
-	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -155,15 +153,6 @@ func acknowledgedText(r *metadata.Record, now time.Time) string {
 		return ""
 	}
 	return shortText(a.By) + ", " + text.Countdown(a.Until.Sub(now)) + " left"
-}
-
-func newLockJSON(r *metadata.Record, p staleness.Policy, waiters []metadata.Waiter, now time.Time) lockjson.Lock {
-	return lockjson.New(r, judgeBy(p, r, now), new(verdict.QueueOf(waiters, now)), now)
-}
-
-// judge judges the lock by our own clock, regardless of the policy of the unlockers.
-func judge(r *metadata.Record, now time.Time) staleness.Verdict {
-	return judgeBy(staleness.Policy{}, r, now)
 }
 
 // writeLines writes the JSON of each element, one per line.

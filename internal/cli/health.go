@@ -97,19 +97,17 @@ func (h *health) judgeConsistency(some *selection) {
 
 func (o *checkOptions) judgeLocks(h *health, all *selection) {
 	now := o.app.Now()
-	unlockers := diagnosis.CombinePolicies(all.unlockers)
-	for _, r := range slices.Concat(all.locks, all.misplaced) {
-		judged := judge(r, now)
-		state := judged.State
+	for _, r := range all.rows {
+		state := r.Verdict().State
 		h.counts[state]++
-		if clock := clockAhead(judged); clock != "" {
+		if clock := clockAhead(r.Verdict()); clock != "" {
 			h.raise(pluginWarning)
-			h.clocks = append(h.clocks, fmt.Sprintf("The clock of %s, who holds %s, is %s.", holderText(r),
+			h.clocks = append(h.clocks, fmt.Sprintf("The clock of %s, who holds %s, is %s.", holderText(r.Record),
 				text.Visible(r.Name), clock))
 		}
 		if state == staleness.Expired {
 			h.raise(pluginWarning)
-			if now.Sub(r.AutoUnlockAt) > o.expiredAfter && !unlockers.Excludes(r.Name) {
+			if now.Sub(r.UnlockAt()) > o.expiredAfter && !all.combined.Excludes(r.Name) {
 				h.raise(pluginCritical)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -118,7 +119,7 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 	if o.limit > 0 {
 		shown = shown[:min(o.limit, len(shown))]
 	}
-	if err := o.write(all, shown, policy, now); err != nil {
+	if err := o.write(all, shown, now); err != nil {
 		return err
 	}
 	switch {
@@ -142,12 +143,10 @@ func (o *listOptions) candidates(all *snapshot, now time.Time) ([]*metadata.Reco
 	return all.locks, all.combined.Policy
 }
 
-func (o *listOptions) write(all *snapshot, shown []*locks.Row, p staleness.Policy, now time.Time) error {
+func (o *listOptions) write(all *snapshot, shown []*locks.Row, now time.Time) error {
 	switch o.format.String() {
 	case term.JSONFormat:
-		return writeLines(o.app.Stdout, shown, func(l *locks.Row) any {
-			return newLockJSON(l.Record, p, all.waiters[l.Record.QueueName()], now)
-		})
+		return writeLines(o.app.Stdout, shown, func(l *locks.Row) any { return lockjson.New(l, now) })
 	case term.NameFormat:
 		return writeNames(o.app.Stdout, shown, func(l *locks.Row) string { return l.Name })
 	}
@@ -179,7 +178,7 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 			orNone(endedText(r, now)),
 			orNone(clockAhead(l.Verdict())), orNone(acknowledgedText(r, now)), fullText(r.Owner),
 			withPID(fullText(r.Hostname), r.PID), age(r.LockedAt, now), alertText(r, l.Verdict(), now),
-			relative(l.Verdict().AutoUnlockAt, now), strconv.Itoa(l.Waiters), fullText(r.Purpose))
+			relative(l.UnlockAt(), now), strconv.Itoa(l.Waiters), fullText(r.Purpose))
 		t.Paint(0, stateColour(l.Display))
 	}
 	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -23,11 +24,11 @@ type snapshot struct {
 	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
 	waiters   map[string][]metadata.Waiter
 	free      map[string]metadata.Waiter // first in line of each lock that could be taken
-	unlockers []metadata.Presence      // running ones
-	combined  diagnosis.CombinedPolicy // how these treat stale locks
-	alarms    []string                 // raised by etcd, if they were read
-	delays    []metadata.LockDelay     // by lock
-	foreign   int                      // number of keys below the prefix that the protocol does not know
+	unlockers []metadata.Presence        // running ones
+	combined  diagnosis.CombinedPolicy   // how these treat stale locks
+	alarms    []string                   // raised by etcd, if they were read
+	delays    []metadata.LockDelay       // by lock
+	foreign   int                        // number of keys below the prefix that the protocol does not know
 	revision  int64
 }
 
@@ -133,6 +134,8 @@ type lockInfo struct {
 	diagnosis diagnosis.Diagnosis      // of the holder
 	cycles    []deadlock.Cycle         // deadlocks that the holder's process is part of
 	combined  diagnosis.CombinedPolicy // how the unlockers treat stale locks
+	row       *locks.Row               // the holder of the whole lock; nil if nobody holds it
+	shares    []*locks.Row             // the holders of a multi-holder lock
 	// removed is the newest recorded ending, if nobody holds the lock; nil if none is recorded.
 	removed *metadata.Ending
 }
@@ -148,6 +151,7 @@ func (s *session) lockInfo(ctx context.Context, name string) (*lockInfo, error) 
 		return l, err
 	}
 	if l.held() {
+		l.judge()
 		return l, s.diagnose(ctx, l)
 	}
 	past, err := s.endingsOf(ctx, name)
@@ -164,13 +168,29 @@ func (l *lockInfo) isEmpty() bool {
 	return !l.held() && len(l.Waiters) == 0 && len(l.Delays) == 0 && l.removed == nil
 }
 
-// holders returns the holders of a multi-holder lock.
-func (l *lockInfo) holders() []*metadata.Record {
-	var holders []*metadata.Record
-	for i := range l.Shares {
-		holders = append(holders, &l.Shares[i].Record)
+// judge fills in the rows of the holders.
+func (l *lockInfo) judge() {
+	var records []*metadata.Record
+	if len(l.Record.Fields) > 0 {
+		records = append(records, &l.Record.Record)
 	}
-	return holders
+	for i := range l.Shares {
+		records = append(records, &l.Shares[i].Record)
+	}
+	queues := map[string][]metadata.Waiter{records[0].QueueName(): l.Waiters}
+	model := judged(records, queues, l.combined, l.now)
+	l.row = model.Find(l.Record.Name)
+	for i := range l.Shares {
+		l.shares = append(l.shares, model.Find(l.Shares[i].Name))
+	}
+}
+
+// holders returns all who hold the lock.
+func (l *lockInfo) holders() []*locks.Row {
+	if l.row == nil {
+		return l.shares
+	}
+	return append([]*locks.Row{l.row}, l.shares...)
 }
 
 func (l *lockInfo) json(raw bool) lockjson.Document {
@@ -181,13 +201,13 @@ func (l *lockInfo) json(raw bool) lockjson.Document {
 	if v, ok := l.verdict(); ok {
 		j.Verdict = lockjson.NewVerdict(&v, v.String(l.now), v.Command())
 	}
-	for _, r := range l.holders() {
-		j.Holders = append(j.Holders, newLockJSON(r, l.combined.Policy, l.Waiters, l.now))
+	for _, r := range l.shares {
+		j.Holders = append(j.Holders, lockjson.New(r, l.now))
 	}
-	if len(doc.Fields) == 0 {
+	if l.row == nil {
 		j.Lock = lockjson.Whole(doc.Name, j.Holders, new(verdict.QueueOf(l.Waiters, l.now)), l.now)
 	} else {
-		j.Lock = newLockJSON(&doc.Record, l.combined.Policy, l.Waiters, l.now)
+		j.Lock = lockjson.New(l.row, l.now)
 	}
 	if l.removed != nil {
 		j.Ending = new(lockjson.NewEnding(l.removed, l.now))

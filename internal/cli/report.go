@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -64,23 +65,22 @@ func (p *lockReport) state(state staleness.State) {
 
 // lock adds the rows about a lock and all its holders.
 func (p *lockReport) lock(l *lockInfo) {
-	holders := l.holders()
 	p.row("lock", text.Visible(l.Record.Name))
 	if v, ok := l.verdict(); ok {
 		p.row("verdict", v.String(p.now))
 	}
 	switch {
-	case len(l.Record.Fields) > 0:
-		p.record(&l.Record, l.diagnosis)
-	case len(holders) > 0:
-		p.state(worst(holders, p.now))
+	case l.row != nil:
+		p.record(&l.Record, l.row, l.diagnosis)
+	case len(l.shares) > 0:
+		p.state(locks.UseOf(l.shares).Display)
 	default:
 		p.row("state", "free: nobody holds it")
 	}
-	if len(holders) > 0 {
-		p.row("kind", kindText(protocol.OccupancyOf(holders)))
+	if len(l.shares) > 0 {
+		p.row("kind", kindText(locks.UseOf(l.shares).Occupancy))
 	}
-	for _, r := range holders {
+	for _, r := range l.shares {
 		p.holder(r)
 	}
 }
@@ -97,21 +97,21 @@ func kindText(u protocol.Occupancy) string {
 }
 
 // holder adds the rows about one holder of a multi-holder lock.
-func (p *lockReport) holder(r *metadata.Record) {
+func (p *lockReport) holder(r *locks.Row) {
 	if r.Death != nil {
-		p.row("witness", text.Visible(r.Name)+": "+deathText(r, p.now))
+		p.row("witness", text.Visible(r.Name)+": "+deathText(r.Record, p.now))
 	}
-	line := fmt.Sprintf("%s %s: %s", text.Visible(r.Name), judge(r, p.now).State, holderText(r))
+	line := fmt.Sprintf("%s %s: %s", text.Visible(r.Name), r.Display, holderText(r.Record))
 	if r.Purpose != "" {
 		line += " for " + shortText(r.Purpose)
 	}
 	p.row("holder", fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now),
-		relative(r.AutoUnlockAt, p.now)))
+		relative(r.UnlockAt(), p.now)))
 }
 
-func (p *lockReport) record(doc *metadata.FullRecord, d diagnosis.Diagnosis) {
-	judged := judge(&doc.Record, p.now)
-	p.state(judged.State)
+func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosis.Diagnosis) {
+	judged := row.Verdict()
+	p.state(row.Display)
 	p.witness(&doc.Record)
 	if d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
 		p.row("diagnosis", d.String(p.now))
@@ -130,7 +130,7 @@ func (p *lockReport) record(doc *metadata.FullRecord, d diagnosis.Diagnosis) {
 		p.row("holder's clock", ahead+", at least")
 	}
 	p.row("alert", timeWithRemark(judged.AlertAt, alertText(&doc.Record, judged, p.now)))
-	p.row("auto-unlock", timeText(doc.AutoUnlockAt, p.now))
+	p.row("auto-unlock", timeText(row.UnlockAt(), p.now))
 	if words := policyText(p.combined, &doc.Record); words != "" {
 		p.row("unlockers", words)
 	}
@@ -205,16 +205,6 @@ func (p *lockReport) fields(fields []metadata.Field) {
 		p.blocks = append(p.blocks, fmt.Sprintf("  %s  %d  %d  %s", text.Visible(f.Name), f.CreateRevision,
 			f.ModRevision, text.Visible(f.Value)))
 	}
-}
-
-func worst(holders []*metadata.Record, now time.Time) staleness.State {
-	state := staleness.Held
-	for _, r := range holders {
-		if next := judge(r, now).State; next.Urgency() < state.Urgency() {
-			state = next
-		}
-	}
-	return state
 }
 
 func number(n int64) string {

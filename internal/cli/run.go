@@ -255,12 +255,6 @@ func readPresence(id string, kv protocol.KV) (presence, bool) {
 	return presence{*p, kv.Lease}, true
 }
 
-// judgeBy judges the lock by our own clock and the policy that the unlockers publish. The grace period of abandoned
-// locks counts from when the witness wrote its statement.
-func judgeBy(p staleness.Policy, r *metadata.Record, now time.Time) staleness.Verdict {
-	return staleness.Judge(asSeen(r, now), withoutDefaults(p), staleness.Moment{Wall: now})
-}
-
 // withoutDefaults is the policy without its defaults for records that have no readable deadlines. They count from when
 // an unlocker saw the lock, which is not known to a command that looks once: to it, such a lock is malformed.
 func withoutDefaults(p staleness.Policy) staleness.Policy {

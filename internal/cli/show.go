@@ -129,7 +129,10 @@ const maxCompared = 1000
 // ended, and the locks that its process waits for.
 func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 	r := &l.Record.Record
-	f := diagnosis.Facts{Record: r, Judged: judge(r, l.now), Now: l.now, Every: diagnosis.Every(r)}
+	f := diagnosis.Facts{Record: r, Now: l.now, Every: diagnosis.Every(r)}
+	if l.row != nil {
+		f.Judged = l.row.Verdict()
+	}
 	if r.Token == 0 || r.ProvenDead() {
 		l.diagnosis = diagnosis.Of(f)
 		return nil

@@ -31,6 +31,7 @@ func (all *snapshot) cluster(cycles []deadlock.Cycle, now time.Time) verdict.Clu
 // selection is what a query finds in a snapshot.
 type selection struct {
 	*snapshot
+	rows         []*locks.Row
 	inconsistent []diagnosis.Inconsistent
 	cycles       []deadlock.Cycle
 }
@@ -54,7 +55,7 @@ func (all *snapshot) selected(ctx context.Context, q *locks.Query, now time.Time
 	finds := func(lock string) bool { return model.Finds(q, lock, now) }
 	some.waiters = maps.Clone(all.waiters)
 	maps.DeleteFunc(some.waiters, func(lock string, _ []metadata.Waiter) bool { return !finds(lock) })
-	return &selection{&some,
+	return &selection{&some, found.Rows,
 		slices.DeleteFunc(all.inconsistent(), func(l diagnosis.Inconsistent) bool { return !finds(l.Name) }),
 		slices.DeleteFunc(deadlock.Find(all.locks, all.waiters), func(c deadlock.Cycle) bool {
 			return !slices.ContainsFunc(c.Locks(), finds)
@@ -84,17 +85,11 @@ func (all *snapshot) printVerdict(a *app, now time.Time) {
 
 // verdict returns the verdict about one lock; ok is false if nobody holds it.
 func (l *lockInfo) verdict() (v verdict.Verdict, ok bool) {
-	var records []*metadata.Record
-	if len(l.Record.Fields) > 0 {
-		records = append(records, &l.Record.Record)
-	}
-	records = append(records, l.holders()...)
-	if records == nil {
+	holders := l.holders()
+	if len(holders) == 0 {
 		return verdict.Verdict{}, false
 	}
-	queues := map[string][]metadata.Waiter{records[0].QueueName(): l.Waiters}
-	rows := judged(records, queues, l.combined, l.now).Rows
-	whole := locks.Whole(l.Record.Name, rows, *rows[0].Queue)
+	whole := locks.Whole(l.Record.Name, holders, *holders[0].Queue)
 	return verdict.OfLock(verdict.Cluster{Now: l.now, Combined: l.combined, Cycles: l.cycles}, l.Record.Name, &whole)
 }
 

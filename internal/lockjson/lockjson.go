@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -80,12 +81,13 @@ type Problem struct {
 	Text   string               `json:"text"`
 }
 
-// New describes the hold of the record as judged at now. A nil queue is unknown.
-func New(r *metadata.Record, v staleness.Verdict, q *verdict.Queue, now time.Time) Lock {
-	soon := v.ExpiringAt(r)
-	share := metadata.ShareFromAttributes(r.Name, r.Attributes)
+// New describes a hold at now.
+func New(row *locks.Row, now time.Time) Lock {
+	r := row.Record
+	v := row.Verdict()
+	share := row.Share()
 	l := Lock{
-		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: !soon.IsZero() && !now.Before(soon),
+		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: row.Display == locks.Expiring,
 		UUID: Known(r.UUID), Token: Number(r.Token), Revision: Number(r.Revision),
 		Holder: Holder{Who: newWho(r.Identity), Attributes: attributes(r.Attributes)}, Problems: problems(r.Problems),
 		Kind: Known(share.Kind), ShareOf: Known(share.LockName),
@@ -102,7 +104,7 @@ func New(r *metadata.Record, v staleness.Verdict, q *verdict.Queue, now time.Tim
 		l.Progress = Known(r.Alive.Progress)
 	}
 	l.state(r, v, now)
-	l.wait(q, now)
+	l.wait(row.Queue, now)
 	return l
 }
 

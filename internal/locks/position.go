@@ -46,14 +46,10 @@ func (o Order) String() string {
 
 // deadline returns the time of the next automatic change of the lock; zero = none.
 func (r *Row) deadline() time.Time {
-	v := r.Verdict()
-	switch {
-	case r.Display == metadata.StateHeld && !v.AlertAt.IsZero():
-		return v.AlertAt
-	case v.AutoUnlockAt.IsZero(), !v.RemoveAt.IsZero() && v.RemoveAt.Before(v.AutoUnlockAt):
-		return v.RemoveAt
+	if r.Display == metadata.StateHeld && !r.verdict.AlertAt.IsZero() {
+		return r.verdict.AlertAt
 	}
-	return v.AutoUnlockAt
+	return r.UnlockAt()
 }
 
 // Position is the place of a lock in an order. It outlives the lock: a page can begin after a position even if its lock
@@ -83,7 +79,7 @@ func (o Order) position(r *Row, cycles map[string][2]int) Position {
 	case "alert":
 		p.Keys[0] = protocol.Instant(r.verdict.AlertAt)
 	case "unlock":
-		p.Keys[0] = protocol.Instant(r.verdict.AutoUnlockAt)
+		p.Keys[0] = protocol.Instant(r.UnlockAt())
 	case "waiters": // most of them first, then the longest wait
 		p.Keys[0] = -int64(r.Waiters)
 		p.Keys[1] = protocol.Instant(r.Longest)

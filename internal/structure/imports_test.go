@@ -92,7 +92,7 @@ func importTable() []rule {
 		{"internal/witness/pod", "internal/witness/pod/podproof pkg/metadata",
 			"a witness gets the view and the store as functions, from cmd"},
 		{"internal/lockjson",
-			`internal/diagnosis internal/diagnosis/verdict internal/protocol internal/text pkg/metadata
+			`internal/diagnosis internal/diagnosis/verdict internal/locks internal/protocol internal/text pkg/metadata
 			pkg/staleness`, "the JSON is a pure function, shared by API and CLI"},
 		{"internal/locks", `pkg/metadata pkg/staleness internal/protocol internal/text internal/diagnosis/deadlock
 			internal/diagnosis internal/diagnosis/verdict`,

@@ -52,8 +52,7 @@ func Answer(r *app.Request, data any) (app.Answer, error) { return newMeta(r, r.
 
 // Lock is the lock of a row.
 func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
-	j := lockjson.New(r.Record, r.Verdict(), r.Queue, now)
-	j.Expiring = r.Display == locks.Expiring // as the page shows it
+	j := lockjson.New(r, now)
 	j.URL = a.app.URLs.Lock(r.Name, r.UUID)
 	return j
 }
