@@ -189,7 +189,7 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 	}
 	unlockers := o.app.Unlockers()
 	awaited := len(unlockers) > 0 && pages.Spared(row.Name, unlockers) == nil
-	if unlock := v.Viewpoint.Next(row.Verdict().AutoUnlockAt); awaited && unlock != nil && unlock.Kind == "next" {
+	if unlock := v.Viewpoint.Next(row.UnlockAt()); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
 	v.Share = protocol.DescribeShare(row.Share())

@@ -86,7 +86,7 @@ func times(r *locks.Row, at app.Viewpoint) []timeFact {
 		add("last alive", at.Since(r.Alive.At), "")
 	}
 	add("alert", at.AlertOf(r.Record, r.Verdict()), byPolicy(r.AlertAt))
-	add("auto-unlock", at.Next(r.Verdict().AutoUnlockAt), byPolicy(r.AutoUnlockAt))
+	add("auto-unlock", at.Next(r.UnlockAt()), byPolicy(r.AutoUnlockAt))
 	return list
 }
 

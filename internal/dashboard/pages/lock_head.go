@@ -121,7 +121,7 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 // HolderSentence says who holds the lock and what happens next, which the unlockers decide.
 func HolderSentence(r *locks.Row, at app.Viewpoint, unlockers []protocol.Unlocker) app.Sentence {
 	s := sayHolder(r, at)
-	unlock := at.Next(r.Verdict().AutoUnlockAt)
+	unlock := at.Next(r.UnlockAt())
 	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()
 	never := Spared(r.Name, unlockers)
 	comes := "alert and auto-unlock "
@@ -135,7 +135,7 @@ func HolderSentence(r *locks.Row, at app.Viewpoint, unlockers []protocol.Unlocke
 	case never != nil && (apart || unlock.Kind == "over"):
 		return sayAlert(s, r, at).Sentence(never)
 	case unlock.Kind == "over":
-		return sayAlert(s, r, at).Say(" The auto-unlock is overdue by ").Time(at.Age(r.Verdict().AutoUnlockAt)).Say(".")
+		return sayAlert(s, r, at).Say(" The auto-unlock is overdue by ").Time(at.Age(r.UnlockAt())).Say(".")
 	case unlock.Kind == "":
 		return sayAlert(s, r, at).Say(" Its deadline has passed, outcome unknown.")
 	case apart:
