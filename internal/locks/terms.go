@@ -28,26 +28,19 @@ func (q *Query) field(key, value string) (matcher, error) {
 	if strings.TrimPrefix(value, "=") == "" {
 		return nil, fmt.Errorf("the key %s wants a value", key)
 	}
+	if text := textOfKey(key); text != nil {
+		return anyOf(value, text), nil
+	}
 	switch key {
 	case "name":
 		return q.nameTerm(value)
-	case "owner":
-		return anyOf(value, func(s *Subject) string { return s.Owner }), nil
-	case "purpose":
-		return anyOf(value, func(s *Subject) string { return s.Purpose }), nil
-	case byKey:
-		return anyOf(value, (*Subject).acknowledgedBy), nil
 	case "host":
 		return hostTerm(value), nil
 	case "hold":
 		value = strings.ToLower(value)
 		return func(s *Subject, _ time.Time) bool { return strings.HasPrefix(s.Hold, value) }, nil
 	case "pid":
-		pid, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || pid <= 0 {
-			return nil, errors.New("wants a number of a process")
-		}
-		return func(s *Subject, _ time.Time) bool { return s.PID == pid }, nil
+		return pidTerm(value)
 	case "state":
 		return stateTerm(value)
 	case "ended":
@@ -63,6 +56,27 @@ func (q *Query) field(key, value string) (matcher, error) {
 	}
 	q.timed = true
 	return durationTerm(key, value)
+}
+
+// textOfKey returns what the key is about, for keys about one text; else nil.
+func textOfKey(key string) func(*Subject) string {
+	switch key {
+	case "owner":
+		return func(s *Subject) string { return s.Owner }
+	case "purpose":
+		return func(s *Subject) string { return s.Purpose }
+	case byKey:
+		return (*Subject).acknowledgedBy
+	}
+	return nil
+}
+
+func pidTerm(value string) (matcher, error) {
+	pid, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || pid <= 0 {
+		return nil, errors.New("wants a number of a process")
+	}
+	return func(s *Subject, _ time.Time) bool { return s.PID == pid }, nil
 }
 
 // anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after
