@@ -113,5 +113,5 @@ func judged(records []*metadata.Record, queues map[string][]metadata.Waiter, f d
 	}
 	byName(seen)
 	f.Policy = withoutDefaults(f.Policy)
-	return locks.Build(seen, queues, f, staleness.Moment{Wall: now})
+	return locks.Build(locks.Input{Locks: seen, Queues: queues, Combined: f}, staleness.Moment{Wall: now})
 }

@@ -164,10 +164,7 @@ func TestAlertmanagerSilenceIsLinked(t *testing.T) {
 // delayed gives the dashboard one lock delay: of the lock of this name.
 func delayed(s *scene, name string) func(*app.Config) {
 	return func(c *app.Config) {
-		of(c).delays = func(lock string) []metadata.LockDelay {
-			if lock != name {
-				return nil
-			}
+		of(c).delays = func() []metadata.LockDelay {
 			return []metadata.LockDelay{{Name: name, UUID: delayedHold, Token: 7,
 				Owner: "billing", Hostname: "<b>host-3", Cause: metadata.EndingForced, By: "ann",
 				At: metadata.Time{Time: s.now.Add(-4 * time.Second)}, Seconds: 30, Leased: true, Revision: 99}}

@@ -18,8 +18,6 @@ import (
 // build makes what answers requests.
 func (d *Dashboard) build(config app.Config, templates app.Templates) {
 	d.app = &app.App{Config: config, URLs: d.urls, Templates: templates,
-		Snapshots: locks.NewSnapshots(locks.Source{Locks: config.View.Shown, Queues: config.View.Queues,
-			Combined: config.Combined}),
 		History: etcdread.NewHistory(etcdread.HistorySource{History: config.Store.ReadHistory,
 			Audit:   config.Store.ReadAudit,
 			Relists: config.Relists, Log: config.Log}),
@@ -52,12 +50,12 @@ func (d *Dashboard) Run(ctx context.Context) error {
 		now := d.app.Config.Now()
 		fresh := d.app.Fresh()
 		d.app.History.Observe(now, fresh)
-		live := fresh.Level(now) == locks.Live
-		if live {
-			d.app.Intervals.Look(d.app.Config.View.Queues(), now)
-		}
-		if !d.app.Config.HideBacktraces && live {
-			d.traces.Fetch(ctx, d.app.SnapshotAt(now, d.app.Config.View.Clock(), fresh))
+		if fresh.Level(now) == locks.Live {
+			snapshot := d.app.Config.Snapshots.Current(now, fresh)
+			d.app.Intervals.Look(snapshot.Queues, now)
+			if !d.app.Config.HideBacktraces {
+				d.traces.Fetch(ctx, snapshot)
+			}
 		}
 		select {
 		case <-ctx.Done():

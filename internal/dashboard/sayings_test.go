@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -539,7 +538,11 @@ func ofOthers(say *sayings) {
 		fmt.Fprintf(&say.text, "# held back by %s\n\n%s\n", rule, paragraphs(verdict))
 	}
 	s = newScene()
-	s.wrong = []diagnosis.Inconsistent{{Name: "pool<b>", Kind: diagnosis.TooManyPermits, Why: "has 4 of 3 permits out"}}
+	for _, name := range []string{"pool<b>#1", "pool<b>#2"} {
+		s.add(hold{name: name, owner: "media", host: "media-0", held: time.Minute, alert: time.Hour,
+			unlock:     2 * time.Hour,
+			attributes: map[string]string{"kind": "semaphore", "permits": "2", "limit": "3"}})
+	}
 	s.unlockers[0].RemovalPolicy.Exclude = []string{"db/*", "cron/?"}
 	say.in("a lock is inconsistent", s, "/status")
 	s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.now), unlocker("eu-2", s.now), unlocker("eu-3", s.now)}

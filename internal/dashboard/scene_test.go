@@ -27,6 +27,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -48,7 +49,6 @@ type scene struct {
 	documents map[string]metadata.FullRecord
 	queues    map[string][]metadata.Waiter
 	unlockers []protocol.Unlocker
-	wrong     []diagnosis.Inconsistent
 	unclaimed []diagnosis.Unclaimed
 	foreign   []string
 	fresh     protocol.Freshness
@@ -132,7 +132,7 @@ type sources struct {
 	clock     func() time.Duration
 	shown     func() []*metadata.Record
 	queues    func() map[string][]metadata.Waiter
-	delays    func(lock string) []metadata.LockDelay
+	delays    func() []metadata.LockDelay
 	unlockers func() []protocol.Unlocker
 	foreign   func() ([]string, int)
 	fresh     func() protocol.Freshness
@@ -145,14 +145,9 @@ type sources struct {
 // of returns the sources in the configuration of a scene.
 func of(c *app.Config) *sources { return c.View.(*sources) }
 
-func (s *sources) Shown() []*metadata.Record                    { return s.shown() }
-func (s *sources) Clock() time.Duration                         { return s.clock() }
-func (s *sources) Queues() map[string][]metadata.Waiter         { return s.queues() }
-func (s *sources) Waiters(lock string) []metadata.Waiter        { return s.queues()[lock] }
-func (s *sources) DelaysAbout(lock string) []metadata.LockDelay { return s.delays(lock) }
-func (s *sources) Unlockers() []protocol.Unlocker               { return s.unlockers() }
-func (s *sources) Foreign() (sample []string, total int)        { return s.foreign() }
-func (s *sources) Fresh() protocol.Freshness                    { return s.fresh() }
+func (s *sources) Unlockers() []protocol.Unlocker        { return s.unlockers() }
+func (s *sources) Foreign() (sample []string, total int) { return s.foreign() }
+func (s *sources) Fresh() protocol.Freshness             { return s.fresh() }
 func (s *sources) ReadRecord(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 	return s.get(ctx, lock)
 }
@@ -169,6 +164,20 @@ func (s *sources) ReadAudit(ctx context.Context, limit int) ([]protocol.Action, 
 	return s.audit(ctx, limit)
 }
 
+// snapshots is the read model of these sources, which a test may still replace.
+func (s *sources) snapshots(of *scene) *locks.Snapshots {
+	return locks.NewSnapshots(locks.Source{
+		Locks:     func() []*metadata.Record { return s.shown() },
+		Queues:    func() map[string][]metadata.Waiter { return s.queues() },
+		Delays:    func() []metadata.LockDelay { return s.delays() },
+		Unclaimed: func() []diagnosis.Unclaimed { return of.unclaimed },
+		Combined: func() diagnosis.CombinedPolicy {
+			return diagnosis.CombinePolicies(protocol.Presences(s.unlockers()))
+		},
+		Clock: func() time.Duration { return s.clock() },
+	})
+}
+
 func (s *scene) config() app.Config {
 	layout := protocol.DefaultLayout()
 	s.view = read(s, func() []*metadata.Record { return s.locks })
@@ -179,7 +188,7 @@ func (s *scene) config() app.Config {
 		clock:     func() time.Duration { return time.Hour },
 		shown:     s.view,
 		queues:    func() map[string][]metadata.Waiter { return s.queues },
-		delays:    func(string) []metadata.LockDelay { return nil },
+		delays:    func() []metadata.LockDelay { return nil },
 		unlockers: func() []protocol.Unlocker { return s.unlockers },
 		foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
 		fresh:     read(s, func() protocol.Freshness { return s.fresh }),
@@ -199,9 +208,7 @@ func (s *scene) config() app.Config {
 		audit: func(context.Context, int) ([]protocol.Action, error) { return slices.Clone(s.actions), s.away },
 	}
 	return app.Config{
-		View: from, Store: from,
-		Unclaimed:    func() []diagnosis.Unclaimed { return s.unclaimed },
-		Inconsistent: func() []diagnosis.Inconsistent { return s.wrong },
+		View: from, Store: from, Snapshots: from.snapshots(s),
 		Members:      func() []app.Member { return s.members },
 		Certificates: func() []app.Certificate { return s.certificates },
 		Alarm:        func() string { return s.alarm },

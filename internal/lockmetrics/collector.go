@@ -10,18 +10,15 @@
 package lockmetrics
 
 import (
-	"iter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // namespace is the first word of the names of metrics about locks. Only unlockers export them.
@@ -29,24 +26,15 @@ const namespace = "unlocker"
 
 // Config connects a collector to the view that it exports. Its functions are required, unless it says otherwise.
 type Config struct {
-	Policy func() staleness.Policy // the current policy for judging locks
-
-	Locks  func() iter.Seq[*metadata.Record]
-	Queues func() map[string][]metadata.Waiter
-	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
-	Now    func() time.Time     // the wall clock; time.Now when nil
+	Snapshots *locks.Snapshots     // of the view
+	Clock     func() time.Duration // the monotonic clock that stamped Record.Seen
+	Now       func() time.Time     // the wall clock; time.Now when nil
 
 	Fresh func() protocol.Freshness // how current the view is; before it was heard first, no locks are exported
 
 	Excluded func(lock string) bool // locks that are never removed, by their names; nil: none
-	Delays   func() int             // the number of lock delays
-	// Inconsistent returns states that no client that follows the protocol leaves in etcd.
-	Inconsistent func() []diagnosis.Inconsistent
 	// Disagreements returns how many settings differ between the running unlockers.
 	Disagreements func() int
-	Deadlocks     func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
-	// Unclaimed returns the free locks that no waiter takes, longest first.
-	Unclaimed func() []diagnosis.Unclaimed
 
 	Series      Series // which locks get series of their own; none if empty
 	SeriesLimit int    // the most locks with series of their own
@@ -91,22 +79,23 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
-	if !c.c.Fresh().HeardAt.IsZero() {
-		queues := c.waiters(ch)
-		c.locks(ch, now, queues)
-		c.deadlocks(ch)
-		c.unclaimed(ch)
-		gauge(ch, c.d.delays, float64(c.c.Delays()))
-		c.inconsistent(ch)
+	if fresh := c.c.Fresh(); !fresh.HeardAt.IsZero() {
+		now := c.c.Now()
+		s := c.c.Snapshots.Current(now, locks.Freshness{Freshness: fresh})
+		c.waiters(ch, s.Queues)
+		c.locks(ch, s, now)
+		c.deadlocks(ch, s.Cycles())
+		c.unclaimed(ch, s.Unclaimed)
+		gauge(ch, c.d.delays, float64(len(s.Delays)))
+		c.inconsistent(ch, s.Inconsistent())
 		gauge(ch, c.d.disagreements, float64(c.c.Disagreements()))
 	}
 	c.counted.Collect(ch)
 }
 
-func (c *Collector) inconsistent(ch chan<- prometheus.Metric) {
+func (c *Collector) inconsistent(ch chan<- prometheus.Metric, found []diagnosis.Inconsistent) {
 	counts := map[diagnosis.InconsistencyKind]int{}
-	for _, l := range c.c.Inconsistent() {
+	for _, l := range found {
 		counts[l.Kind]++
 	}
 	for _, kind := range diagnosis.InconsistencyKinds() {

@@ -2,7 +2,6 @@ package lockmetrics_test
 
 import (
 	"fmt"
-	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,8 +14,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -28,11 +27,12 @@ var now = time.Unix(1_700_000_000, 0).UTC()
 
 // world is what a collector reads from.
 type world struct {
-	locks  []*metadata.Record
-	queues map[string][]metadata.Waiter
-	fresh  protocol.Freshness
-	mono   time.Duration
-	now    time.Time
+	locks     []*metadata.Record
+	queues    map[string][]metadata.Waiter
+	unclaimed []diagnosis.Unclaimed
+	fresh     protocol.Freshness
+	mono      time.Duration
+	now       time.Time
 }
 
 func newWorld(locks ...*metadata.Record) *world {
@@ -57,16 +57,19 @@ func (w *world) view(alarms func() ([]string, bool)) *lockmetrics.View {
 
 func (w *world) config() lockmetrics.Config {
 	return lockmetrics.Config{
-		Policy:        staleness.DefaultPolicy,
-		Locks:         func() iter.Seq[*metadata.Record] { return slices.Values(w.locks) },
-		Queues:        func() map[string][]metadata.Waiter { return w.queues },
+		Snapshots: locks.NewSnapshots(locks.Source{
+			Locks:     func() []*metadata.Record { return w.locks },
+			Queues:    func() map[string][]metadata.Waiter { return w.queues },
+			Unclaimed: func() []diagnosis.Unclaimed { return w.unclaimed },
+			Combined: func() (p diagnosis.CombinedPolicy) {
+				p.Policy = staleness.DefaultPolicy()
+				return p
+			},
+			Clock: func() time.Duration { return w.mono },
+		}),
 		Clock:         func() time.Duration { return w.mono },
 		Now:           func() time.Time { return w.now },
 		Fresh:         func() protocol.Freshness { return w.fresh },
-		Unclaimed:     func() []diagnosis.Unclaimed { return nil },
-		Deadlocks:     func() []deadlock.Cycle { return nil },
-		Inconsistent:  func() []diagnosis.Inconsistent { return nil },
-		Delays:        func() int { return 0 },
 		Disagreements: func() int { return 0 },
 		Series:        lockmetrics.SeriesAlerting,
 		SeriesLimit:   1000,
@@ -148,12 +151,12 @@ unlocker_lock_alive_timestamp_seconds{lock="beats"} 1.699999995e+09
 }
 
 func TestInconsistenciesAreCountedByKind(t *testing.T) {
-	config := newWorld().config()
-	config.Inconsistent = func() []diagnosis.Inconsistent {
-		return []diagnosis.Inconsistent{{Name: "a", Kind: diagnosis.TooManyPermits},
-			{Name: "b", Kind: diagnosis.TooManyPermits},
-			{Name: "b", Kind: diagnosis.MixedHolders}}
+	permit := func(name string) *metadata.Record {
+		r := lock(name, time.Hour)
+		r.Attributes = map[string]any{metadata.AttributeKind: metadata.KindSemaphore, metadata.AttributeLimit: 1.}
+		return r
 	}
+	config := newWorld(permit("a#1"), permit("a#2"), lock("b", time.Hour), permit("b#1"), permit("b#2")).config()
 	config.Disagreements = func() int { return 2 }
 	expect(t, lockmetrics.New(config), `
 unlocker_disagreements 2
@@ -184,6 +187,7 @@ func TestRemovedLockLeavesNoSeries(t *testing.T) {
 		t.Fatalf("%d series of an existing lock, want 1", n)
 	}
 	w.locks = nil
+	w.now = w.now.Add(time.Second) // a snapshot is kept no longer
 	expect(t, c, "", "unlocker_lock_state", "unlocker_lock_locked_timestamp_seconds",
 		"unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_auto_unlock_at_timestamp_seconds",
 		"unlocker_lock_waiters", "unlocker_oldest_lock_timestamp_seconds")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -114,15 +114,9 @@ func (s Series) wants(state staleness.State) bool {
 // names reports whether any lock gets series of its own.
 func (s Series) names() bool { return s == SeriesAll || s == SeriesAlerting }
 
-// judged is a lock with its verdict.
-type judged struct {
-	record  *metadata.Record
-	verdict staleness.Verdict
-}
-
 // overdue orders locks by how long their alert has been due, longest first.
-func overdue(a, b judged) int {
-	switch x, y := a.verdict.AlertAt, b.verdict.AlertAt; {
+func overdue(a, b *locks.Row) int {
+	switch x, y := a.Verdict().AlertAt, b.Verdict().AlertAt; {
 	case x.IsZero() != y.IsZero():
 		if x.IsZero() {
 			return 1
@@ -131,23 +125,23 @@ func overdue(a, b judged) int {
 	case !x.Equal(y):
 		return x.Compare(y)
 	}
-	return strings.Compare(a.record.Name, b.record.Name)
+	return strings.Compare(a.Name, b.Name)
 }
 
 // shortlist keeps the most overdue of any number of locks, without sorting all of them.
 type shortlist struct {
 	limit  int
 	offers int
-	kept   []judged
+	kept   []*locks.Row
 	full   bool // the first limit of kept are sorted, and locks that sort after them are not worth keeping
 }
 
-func (s *shortlist) offer(j judged) {
+func (s *shortlist) offer(r *locks.Row) {
 	s.offers++
-	if s.limit <= 0 || s.full && overdue(j, s.kept[s.limit-1]) >= 0 {
+	if s.limit <= 0 || s.full && overdue(r, s.kept[s.limit-1]) >= 0 {
 		return
 	}
-	if s.kept = append(s.kept, j); len(s.kept) >= 2*s.limit {
+	if s.kept = append(s.kept, r); len(s.kept) >= 2*s.limit {
 		s.trim()
 		s.full = true
 	}
@@ -159,7 +153,7 @@ func (s *shortlist) trim() {
 }
 
 // best returns the kept locks, most overdue first.
-func (s *shortlist) best() []judged {
+func (s *shortlist) best() []*locks.Row {
 	s.trim()
 	return s.kept
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -44,10 +43,9 @@ func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
 
 // everything is a collector with a value for every metric of the package.
 func everything(w *world) []prometheus.Collector {
-	w.queues = map[string][]metadata.Waiter{"late": {{Ticket: metadata.Ticket{Since: metadata.Time{Time: now}}}}}
-	config := w.config()
-	config.Deadlocks = func() []deadlock.Cycle { return []deadlock.Cycle{cycle("a", "b", now)} }
-	return []prometheus.Collector{lockmetrics.New(config), lockmetrics.PolicyInfo("alert-only"),
+	w.deadlock("a", "b", now)
+	w.waits("late", metadata.Identity{}, now)
+	return []prometheus.Collector{w.collector(), lockmetrics.PolicyInfo("alert-only"),
 		w.view(func() ([]string, bool) { return nil, true })}
 }
 

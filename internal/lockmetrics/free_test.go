@@ -2,21 +2,23 @@ package lockmetrics_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // nobodyTakes is a collector with these free locks.
 func nobodyTakes(series lockmetrics.Series, free ...diagnosis.Unclaimed) *lockmetrics.Collector {
-	config := newWorld().config()
+	w := newWorld()
+	w.unclaimed = free
+	config := w.config()
 	config.Series = series
 	config.SeriesLimit = 3
-	config.Unclaimed = func() []diagnosis.Unclaimed { return free }
 	return lockmetrics.New(config)
 }
 
@@ -48,39 +50,50 @@ func TestFreeLocksDoNotBreakAScrapeByNumberOrName(t *testing.T) {
 	}
 }
 
-// cycle is two processes that wait for each other's locks.
-func cycle(one, other string, since time.Time) deadlock.Cycle {
-	a := deadlock.Process{Owner: "billing", Host: "host-1", PID: 7}
-	b := deadlock.Process{Owner: "search", Host: "host-2", PID: 8}
-	return deadlock.Cycle{Since: since, Waits: []deadlock.Wait{
-		{Who: a, Lock: other, Held: []deadlock.Process{b}, Since: since},
-		{Who: b, Lock: one, Held: []deadlock.Process{a}, Since: since},
-	}}
+// deadlock adds two processes that wait for each other's locks.
+func (w *world) deadlock(one, other string, since time.Time) {
+	billing := metadata.Identity{Owner: "billing", Hostname: "host-1", PID: int64(len(w.locks) + 7)}
+	search := metadata.Identity{Owner: "search", Hostname: "host-2", PID: int64(len(w.locks) + 8)}
+	for name, who := range map[string]metadata.Identity{one: billing, other: search} {
+		r := lock(name, time.Hour)
+		r.Identity = who
+		w.locks = append(w.locks, r)
+	}
+	w.waits(other, billing, since)
+	w.waits(one, search, since)
 }
 
-// stuck is a collector with these cycles.
-func stuck(cycles ...deadlock.Cycle) *lockmetrics.Collector {
-	config := newWorld().config()
-	config.Deadlocks = func() []deadlock.Cycle { return cycles }
-	return lockmetrics.New(config)
+func (w *world) waits(lock string, who metadata.Identity, since time.Time) {
+	if w.queues == nil {
+		w.queues = map[string][]metadata.Waiter{}
+	}
+	w.queues[lock] = append(w.queues[lock], metadata.Waiter{Name: lock, Revision: int64(len(w.queues) + 1),
+		Ticket: metadata.Ticket{Identity: who, Since: metadata.Time{Time: since}}})
+}
+
+func (w *world) collector() *lockmetrics.Collector {
+	slices.SortFunc(w.locks, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
+	return lockmetrics.New(w.config())
 }
 
 func TestDeadlockedProcessesAreCountedAndNamed(t *testing.T) {
-	expect(t, stuck(cycle("stock", "orders", now.Add(-time.Minute))), `
+	w := newWorld()
+	w.deadlock("stock", "orders", now.Add(-time.Minute))
+	expect(t, w.collector(), `
 unlocker_deadlock_since_timestamp_seconds{holders="billing on host-1:7, search on host-2:8",locks="orders, stock"} 1.69999994e+09
 unlocker_deadlocks 1
 `)
-	expect(t, stuck(), `
+	expect(t, newWorld().collector(), `
 unlocker_deadlocks 0
 `, "unlocker_deadlock_since_timestamp_seconds")
 }
 
 func TestAllCyclesAreCountedAndTheOldestOnesHaveSeries(t *testing.T) {
-	var cycles []deadlock.Cycle
+	w := newWorld()
 	for i := range 50 {
-		cycles = append(cycles, cycle(fmt.Sprintf("stock-%02d", i), "orders", now.Add(time.Duration(i)*time.Second)))
+		w.deadlock(fmt.Sprintf("stock-%02d", i), fmt.Sprintf("orders-%02d", i), now.Add(time.Duration(i)*time.Second))
 	}
-	families := gather(t, stuck(cycles...))
+	families := gather(t, w.collector())
 	series := families["unlocker_deadlock_since_timestamp_seconds"].GetMetric()
 	if n := families["unlocker_deadlocks"].GetMetric()[0].GetGauge().GetValue(); n != 50 || len(series) != 20 {
 		t.Fatalf("%v cycles counted, %d with series", n, len(series))
@@ -93,10 +106,18 @@ func TestAllCyclesAreCountedAndTheOldestOnesHaveSeries(t *testing.T) {
 }
 
 func TestHostileNamesInCyclesDoNotBreakAScrape(t *testing.T) {
+	w := newWorld()
 	for _, name := range hostile {
-		gather(t, stuck(cycle(name, name, now), cycle(name, name, now), cycle(name+"\x00", name, now)))
+		w.deadlock(name+"\x00", name+"\x01", now)
+		w.deadlock(name+"\x02", name+"\x03", now)
 	}
-	expect(t, stuck(cycle("a", "b", time.Time{})), "", "unlocker_deadlock_since_timestamp_seconds") // nobody knows
+	gather(t, w.collector())
+	w = newWorld()
+	w.deadlock("a", "b", time.Time{})
+	for _, r := range w.locks {
+		r.LockedAt = time.Time{} // so nobody knows since when
+	}
+	expect(t, w.collector(), "", "unlocker_deadlock_since_timestamp_seconds")
 }
 
 func TestWaitersForSharesCountForTheWholeLock(t *testing.T) {

@@ -12,15 +12,15 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// waiters exports totals of the queues and returns the queues.
-func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.Waiter {
-	queues := c.c.Queues()
+// waiters exports totals of the queues.
+func (c *Collector) waiters(ch chan<- prometheus.Metric, queues map[string][]metadata.Waiter) {
 	total := 0
 	longest := time.Time{}
 	for _, queue := range queues {
@@ -31,41 +31,37 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 	}
 	gauge(ch, c.d.waiters, float64(total))
 	instant(ch, c.d.longestWaiter, longest)
-	return queues
 }
 
-// locks judges every lock once, counts the states and exports the most overdue ones.
-func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
+// locks counts the states and exports the most overdue locks.
+func (c *Collector) locks(ch chan<- prometheus.Metric, s *locks.Snapshot, now time.Time) {
 	states := staleness.States()
 	counts := make([]int, len(states))
-	oldest := time.Time{}
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
-	policy := c.c.Policy()
 	ended := shortlist{limit: c.c.SeriesLimit} // locks whose holder is proven to have ended
 	disputed := 0
-	for r := range c.c.Locks() {
-		verdict := staleness.Judge(r, policy, now)
+	for _, r := range s.Rows {
+		verdict := r.Verdict()
 		counts[slices.Index(states, verdict.State)]++
-		oldest = protocol.Earlier(oldest, r.LockedAt)
 		if c.c.Series.wants(verdict.State) {
-			list.offer(judged{r, verdict})
+			list.offer(r)
 		}
 		if r.Disputed() {
 			disputed++
 		}
 		if r.ProvenDead() {
-			ended.offer(judged{r, verdict})
+			ended.offer(r)
 		}
 		if verdict.ClockOff != 0 {
-			off.offer(judged{r, verdict})
+			off.offer(r)
 		}
 	}
 	for i, state := range states {
 		gauge(ch, c.d.locks, float64(counts[i]), string(state))
 	}
-	instant(ch, c.d.oldest, oldest)
-	shown := c.series(ch, list.best(), queues, now.Wall)
+	instant(ch, c.d.oldest, s.All.Oldest)
+	shown := c.series(ch, list.best(), now)
 	gauge(ch, c.d.dropped, float64(list.offers-shown))
 	gauge(ch, c.d.disputed, float64(disputed))
 	if c.c.Series.names() {
@@ -75,13 +71,13 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 }
 
 // clocks exports how far holders' clocks are off.
-func (c *Collector) clocks(ch chan<- prometheus.Metric, locks []judged) {
-	for _, j := range unlike(locks, judged.label) {
-		gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), c.holder(j.record)...)
+func (c *Collector) clocks(ch chan<- prometheus.Metric, rows []*locks.Row) {
+	for _, r := range unlike(rows, label) {
+		gauge(ch, c.d.clockOffset, r.Verdict().ClockOff.Seconds(), c.holder(r.Record)...)
 	}
 }
 
-func (j judged) label() string { return text.NameLabel(j.record.Name) }
+func label(r *locks.Row) string { return text.NameLabel(r.Name) }
 
 // unlike keeps the first of those with the same labels: a duplicate series, by accident or to hide one, would fail the
 // whole scrape.
@@ -103,19 +99,18 @@ func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 }
 
 // series exports each lock and returns how many it exported.
-func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter,
-	now time.Time) int {
+func (c *Collector) series(ch chan<- prometheus.Metric, rows []*locks.Row, now time.Time) int {
 	// The registry sorts the samples, which is quick if they are sorted already.
-	slices.SortFunc(locks, func(a, b judged) int { return strings.Compare(a.record.Name, b.record.Name) })
-	locks = unlike(locks, judged.label)
-	for _, j := range locks {
-		r := j.record
-		name := j.label()
-		gauge(ch, c.d.lockState, 1, c.holder(r, string(j.verdict.State))...)
-		instant(ch, c.d.lockedAt, r.LockedAt, c.holder(r)...)
-		instant(ch, c.d.alertAt, j.verdict.AlertAt, c.holder(r)...)
-		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, c.holder(r)...)
-		if staleness.KeptAlive(r) {
+	slices.SortFunc(rows, func(a, b *locks.Row) int { return strings.Compare(a.Name, b.Name) })
+	rows = unlike(rows, label)
+	for _, r := range rows {
+		name := label(r)
+		verdict := r.Verdict()
+		gauge(ch, c.d.lockState, 1, c.holder(r.Record, string(verdict.State))...)
+		instant(ch, c.d.lockedAt, r.LockedAt, c.holder(r.Record)...)
+		instant(ch, c.d.alertAt, verdict.AlertAt, c.holder(r.Record)...)
+		instant(ch, c.d.autoUnlockAt, verdict.AutoUnlockAt, c.holder(r.Record)...)
+		if staleness.KeptAlive(r.Record) {
 			instant(ch, c.d.aliveAt, r.DeadlinesWrittenAt(), name)
 		}
 		if c.c.Excluded != nil && c.c.Excluded(r.Name) {
@@ -127,16 +122,13 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		if a := r.ValidAcknowledgement(now); a != nil {
 			instant(ch, c.d.acknowledgedUntil, a.Until.Time, name)
 		}
-		if queues != nil {
-			gauge(ch, c.d.lockWaiters, float64(len(queues[r.QueueName()])), name)
-		}
+		gauge(ch, c.d.lockWaiters, float64(r.Waiters), name)
 	}
-	return len(locks)
+	return len(rows)
 }
 
 // unclaimed exports the free locks that no waiter takes.
-func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
-	found := c.c.Unclaimed()
+func (c *Collector) unclaimed(ch chan<- prometheus.Metric, found []diagnosis.Unclaimed) {
 	gauge(ch, c.d.unclaimed, float64(len(found)))
 	if !c.c.Series.names() {
 		return
@@ -151,8 +143,7 @@ func (c *Collector) unclaimed(ch chan<- prometheus.Metric) {
 const maxDeadlocks = 20
 
 // deadlocks exports the cycles of processes that wait for each other.
-func (c *Collector) deadlocks(ch chan<- prometheus.Metric) {
-	cycles := c.c.Deadlocks()
+func (c *Collector) deadlocks(ch chan<- prometheus.Metric, cycles []deadlock.Cycle) {
 	gauge(ch, c.d.deadlocks, float64(len(cycles)))
 	labels := func(c deadlock.Cycle) [2]string {
 		locks, holders := c.Labels()
@@ -216,10 +207,9 @@ func lasted(r *metadata.Record, now staleness.Moment) time.Duration {
 }
 
 // ended exports when holders ended.
-func (c *Collector) ended(ch chan<- prometheus.Metric, locks []judged) {
-	for _, j := range unlike(locks, judged.label) {
-		death := j.record.Death
-		at := cmp.Or(death.EndedAt.Time, death.At.Time, j.verdict.AbandonedAt)
-		instant(ch, c.d.holderEnded, at, c.holder(j.record, death.Cause)...)
+func (c *Collector) ended(ch chan<- prometheus.Metric, rows []*locks.Row) {
+	for _, r := range unlike(rows, label) {
+		at := cmp.Or(r.Death.EndedAt.Time, r.Death.At.Time, r.Verdict().AbandonedAt)
+		instant(ch, c.d.holderEnded, at, c.holder(r.Record, r.Death.Cause)...)
 	}
 }

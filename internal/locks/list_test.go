@@ -37,15 +37,8 @@ func crowd(n int) (*locks.Snapshot, time.Time) {
 		}
 		held[i] = r
 	}
-	all := held
-	return locks.NewSnapshots(locks.Source{
-		Locks:  func() []*metadata.Record { return all },
-		Queues: func() map[string][]metadata.Waiter { return queues },
-		Combined: func() (p diagnosis.CombinedPolicy) {
-			p.Policy = staleness.DefaultPolicy()
-			return p
-		},
-	}).Current(now, staleness.Moment{Wall: now}), now
+	defaults := diagnosis.CombinedPolicy{Policy: staleness.DefaultPolicy()}
+	return locks.Build(locks.Input{Locks: held, Queues: queues, Combined: defaults}, staleness.Moment{Wall: now}), now
 }
 
 // TestPagesShowEveryLockOnceInEveryOrder pages through lists forward and back.
@@ -120,11 +113,9 @@ func TestClassChangesOverTime(t *testing.T) {
 		is     verdict.Class
 		next   time.Duration
 	}{{expired, verdict.Leaving, 10 * time.Second}, {late, verdict.Late, 40 * time.Second}} {
-		all := []*metadata.Record{c.record}
-		s := locks.NewSnapshots(locks.Source{Locks: func() []*metadata.Record { return all },
-			Combined: func() diagnosis.CombinedPolicy {
-				return diagnosis.CombinedPolicy{Unlockers: 1, Removes: true, Policy: staleness.DefaultPolicy()}
-			}}).Current(noon, staleness.Moment{Wall: noon, Mono: time.Hour})
+		removes := diagnosis.CombinedPolicy{Unlockers: 1, Removes: true, Policy: staleness.DefaultPolicy()}
+		s := locks.Build(locks.Input{Locks: []*metadata.Record{c.record}, Combined: removes},
+			staleness.Moment{Wall: noon, Mono: time.Hour})
 		if first := s.Ranking().First; first.Class != c.is || !s.Next.Round(time.Second).Equal(at(c.next)) {
 			t.Errorf("it is %v until %v, want %v until %v", first.Class, s.Next, c.is, at(c.next))
 		}
@@ -141,7 +132,7 @@ func TestClassChangesWithTheUnlockers(t *testing.T) {
 	for i, want := range []verdict.Class{verdict.Leaving, verdict.Overdue} {
 		at := noon.Add(time.Duration(i) * time.Second)
 		f.Removes = i == 0
-		if got := s.Current(at, staleness.Moment{Wall: at, Mono: time.Hour}).Ranking().First.Class; got != want {
+		if got := s.Current(at, locks.Freshness{}).Ranking().First.Class; got != want {
 			t.Errorf("it is %v, want %v", got, want)
 		}
 	}

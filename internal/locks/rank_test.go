@@ -49,12 +49,13 @@ func waiters(lock string, since ...time.Duration) (queue []metadata.Waiter) {
 func snapshot(records []*metadata.Record, queues map[string][]metadata.Waiter) *locks.Snapshot {
 	slices.SortFunc(records, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
 	f := diagnosis.CombinedPolicy{Unlockers: 1, Removes: true}
-	return locks.Build(records, queues, f, staleness.Moment{Wall: night})
+	return locks.Build(locks.Input{Locks: records, Queues: queues, Combined: f}, staleness.Moment{Wall: night})
 }
 
 func sentence(s *locks.Snapshot) verdict.Verdict {
-	return verdict.Of(verdict.Cluster{Now: night, Unwatched: true, Ranking: s.Ranking(), Cycles: s.Cycles(),
-		Held: s.All.Total, Waiting: s.All.Waiting, Combined: diagnosis.CombinedPolicy{Unlockers: 1, Removes: true}})
+	c := s.Cluster(nil, night)
+	c.Unwatched = true
+	return verdict.Of(c)
 }
 
 // Of two late permits that nobody waits for, page and command line once said different things.

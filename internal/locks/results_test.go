@@ -34,9 +34,7 @@ func TestSearchStopsWhenItsLastReaderLeaves(t *testing.T) {
 	for i := range locks {
 		locks[i] = &metadata.Record{Name: fmt.Sprintf("%04d", i)}
 	}
-	s := NewSnapshots(Source{Locks: func() []*metadata.Record { return locks },
-		Combined: func() diagnosis.CombinedPolicy { return diagnosis.CombinedPolicy{} }}).Current(time.Now(),
-		staleness.Moment{})
+	s := Build(Input{Locks: locks}, staleness.Moment{})
 	ctx, leave := context.WithCancel(t.Context())
 	looked := 0
 	q := &Query{regexps: 1, Terms: []Term{{late: true, match: func(*Subject, time.Time) bool {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -24,6 +25,7 @@ type source struct {
 	held     []*metadata.Record
 	queues   map[string][]metadata.Waiter
 	policy   staleness.Policy
+	mono     time.Duration
 	snapshot *locks.Snapshots
 }
 
@@ -33,14 +35,16 @@ func newSource(held ...*metadata.Record) *source {
 		Locks:    func() []*metadata.Record { return s.held },
 		Queues:   func() map[string][]metadata.Waiter { return s.queues },
 		Combined: func() diagnosis.CombinedPolicy { return diagnosis.CombinedPolicy{Policy: s.policy} },
+		Clock:    func() time.Duration { return s.mono },
 	})
 	return s
 }
 
 // at returns the snapshot some time after noon, when etcd has been silent for a while.
 func (s *source) at(after, silent time.Duration) *locks.Snapshot {
-	heard := after - silent
-	return s.snapshot.Current(noon.Add(after), staleness.Moment{Wall: noon.Add(heard), Mono: time.Hour + heard})
+	s.mono = time.Hour + after
+	return s.snapshot.Current(noon.Add(after), locks.Freshness{Freshness: protocol.Freshness{
+		HeardAt: noon.Add(after - silent), ProgressInterval: time.Second}})
 }
 
 func TestRowsOfUnchangedLocksAreReused(t *testing.T) {
@@ -99,7 +103,8 @@ func TestClockThatWasSetIsJudgedAnew(t *testing.T) {
 	}
 	s.held = []*metadata.Record{malformed, held("b", 10*time.Hour)}
 	set := noon.Add(30 * time.Minute)
-	now := s.snapshot.Current(set, staleness.Moment{Wall: set, Mono: time.Hour + time.Second})
+	s.mono = time.Hour + time.Second
+	now := s.snapshot.Current(set, locks.Freshness{})
 	if at := now.Find("a").Verdict().AlertAt; !at.Equal(set.Add(50*time.Minute - time.Second)) {
 		t.Errorf("after the clock was set, it alerts at %v", at)
 	}

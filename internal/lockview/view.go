@@ -24,6 +24,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -68,16 +69,17 @@ type View struct {
 	opt    Options
 	began  time.Time
 
-	mu      sync.Mutex
-	snap    *snapshot
-	locks   []*metadata.Record           // nil when out of date
-	shown   []*metadata.Record           // nil when out of date
-	shownOf uint64                       // the version of the misplaced records in shown
-	queues  map[string][]metadata.Waiter // nil when out of date
-	changed chan struct{}                // nil while no reader waits
-	state   state
-	stats   Stats
-	touched touched // keys that changed since the running comparison began; nil if none is running
+	mu       sync.Mutex
+	snap     *snapshot
+	locks    []*metadata.Record           // nil when out of date
+	shown    []*metadata.Record           // nil when out of date
+	shownOf  uint64                       // the version of the misplaced records in shown
+	queues   map[string][]metadata.Waiter // nil when out of date
+	changed  chan struct{}                // nil while no reader waits
+	state    state
+	stats    Stats
+	reported []diagnosis.Unclaimed // unclaimed locks, as last reported
+	touched  touched               // keys that changed since the running comparison began; nil if none is running
 }
 
 // New returns a view that is empty until Run has listed the keys.
@@ -256,14 +258,6 @@ func (v *View) Delays() []metadata.LockDelay {
 	defer v.mu.Unlock()
 	return slices.SortedFunc(maps.Values(v.snap.delays), func(a, b metadata.LockDelay) int {
 		return strings.Compare(a.Name, b.Name)
-	})
-}
-
-// DelaysAbout returns the delays of a lock and of its shares.
-func (v *View) DelaysAbout(lock string) []metadata.LockDelay {
-	return slices.DeleteFunc(v.Delays(), func(d metadata.LockDelay) bool {
-		base, _, ok := metadata.ParseShare(d.Name)
-		return d.Name != lock && (!ok || base != lock)
 	})
 }
 

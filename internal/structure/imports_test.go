@@ -75,8 +75,8 @@ func importTable() []rule {
 		{"internal/witness/host", `pkg/metadata internal/witness/holderproc internal/cgroup internal/text
 			internal/lockrecord`,
 			"a witness reads the kernel, and gets access to etcd as functions"},
-		{"internal/lockview", "pkg/metadata pkg/staleness internal/protocol internal/lockrecord",
-			"the view gets access to etcd as functions"},
+		{"internal/lockview", `pkg/metadata pkg/staleness internal/protocol internal/lockrecord internal/diagnosis
+			internal/locks`, "the view gets access to etcd as functions, and fills the read model"},
 		{"internal/diagnosis/deadlock", "pkg/metadata internal/text",
 			"finding deadlocks is a pure function of records and tickets"},
 		{"internal/diagnosis/verdict", `pkg/metadata pkg/staleness internal/diagnosis internal/diagnosis/deadlock
@@ -85,8 +85,8 @@ func importTable() []rule {
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
 			"a diagnosis is a pure function, shared by page, CLI and metrics"},
 		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis
-			internal/protocol internal/text internal/lockrecord`,
-			"samples are computed from the view, at each scrape"},
+			internal/protocol internal/text internal/lockrecord internal/locks`,
+			"samples are computed from the read model, at each scrape"},
 		{"internal/witness/pod/podproof", "pkg/metadata",
 			"a proof of death is a pure function: a mistake would free the lock of a living holder"},
 		{"internal/witness/pod", "internal/witness/pod/podproof pkg/metadata",
@@ -95,8 +95,8 @@ func importTable() []rule {
 			`internal/diagnosis internal/diagnosis/verdict internal/locks internal/protocol internal/text pkg/metadata
 			pkg/staleness`, "the JSON is a pure function, shared by API and CLI"},
 		{"internal/locks", `pkg/metadata pkg/staleness internal/protocol internal/text internal/diagnosis/deadlock
-			internal/diagnosis internal/diagnosis/verdict`,
-			"the read model is a pure function, shared by page, API and CLI"},
+			internal/diagnosis internal/diagnosis/verdict internal/lockrecord`,
+			"the read model is a pure function, shared by page, API, CLI and metrics"},
 		{"internal/dashboard/access", "internal/text", "the caller's identity depends on the request only"},
 		{"internal/dashboard/stacktrace", "", "a backtrace is only text"},
 		{"internal/dashboard/timeline", "internal/text pkg/metadata internal/lockrecord",

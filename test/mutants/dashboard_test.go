@@ -177,6 +177,6 @@ var dashboardSuites = []suite{
 		{"rows-clock", `epoch.Sub(s.epoch).Abs() > clockMoves`, `false`, "TestClockThatWasSetIsJudgedAnew"},
 		{"rows-next", `at.Before(r.next)`, `true`, "TestRowsOfUnchangedLocksAreReused"},
 		{"rows-queue", `*r.Queue == *waiting`, `true`, "TestRowsOfUnchangedLocksAreReused"},
-		{"rows-policy", `!s.combined.Equal(f)`, `false`, "TestRowsOfUnchangedLocksAreReused"},
+		{"rows-policy", `!s.Combined.Equal(f)`, `false`, "TestRowsOfUnchangedLocksAreReused"},
 	}},
 }

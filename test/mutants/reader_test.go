@@ -78,10 +78,10 @@ var readerSuites = []suite{
 	{"internal/lockmetrics", []fault{
 		// Series, which are as many as their names are bounded.
 		{"series-names", `state != staleness.Held`, `true`, "TestOnlyLocksThatNeedAttentionHaveSeries"},
-		{"series-most", `overdue(j, s.kept[s.limit-1]) >= 0`, `true`,
+		{"series-most", `overdue(r, s.kept[s.limit-1]) >= 0`, `true`,
 			"TestMostOverdueLocksKeepTheirSeries"},
 		{"series-taken", `!taken[key]`, `true`, "TestDuplicateLabelIsDroppedAndCounted"},
-		{"series-listed", `c.c.Fresh().HeardAt.IsZero()`, `false`, "TestNoLockMetricsBeforeTheFirstList"},
+		{"series-listed", `!fresh.HeardAt.IsZero()`, `true`, "TestNoLockMetricsBeforeTheFirstList"},
 		{"series-heard", `f.HeardAt.IsZero()`, `false`, "TestNoLockMetricsBeforeTheFirstList"},
 		{"series-alarms", "«!known» {\n\t\treturn", `false`, "TestAlarmsAreExportedOnlyIfKnown"},
 		{"series-recent", `b.recent.Len() >= b.limit`, `false`, "TestHoldsAreMeasuredByLockIfAllLocksHaveSeries"},

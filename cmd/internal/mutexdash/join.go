@@ -15,7 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -77,8 +76,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.View = viewWithTrouble{view, o.pulse, r.trouble}
 	config.Store = r.store
 	config.Operator = r.store
-	config.Unclaimed = wiring.Unclaimed(r.view)
-	config.Inconsistent = func() []diagnosis.Inconsistent { return wiring.Inconsistent(view) }
+	config.Snapshots = view.Snapshots(nil)
 	config.Members = func() []app.Member { return members(r.health.Last()) }
 	config.Certificates = func() []app.Certificate { return shownCertificates(r.certificates(o), time.Now()) }
 	config.Alarm = func() string { return alarm(r.health.Last()) }

@@ -24,18 +24,16 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
-	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
@@ -245,14 +243,14 @@ const unclaimedSince = "unlocker_lock_unclaimed_since_timestamp_seconds"
 func unclaimedLock(t *testing.T) *dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	nothing := lockview.New(protocol.DefaultLayout(), lockview.Source{}, lockview.Options{})
-	config := wiring.Metrics(staleness.DefaultPolicy, nothing)
-	config.Fresh = func() protocol.Freshness { return protocol.Freshness{Synced: true, HeardAt: time.Now()} }
-	config.Series, config.SeriesLimit = lockmetrics.SeriesAll, 1
-	config.Unclaimed = func() []diagnosis.Unclaimed {
-		return []diagnosis.Unclaimed{{Name: "nobody takes it", Since: time.Now()}}
-	}
-	registry.MustRegister(lockmetrics.New(config))
+	registry.MustRegister(lockmetrics.New(lockmetrics.Config{
+		Snapshots: locks.NewSnapshots(locks.Source{Unclaimed: func() []diagnosis.Unclaimed {
+			return []diagnosis.Unclaimed{{Name: "nobody takes it", Since: time.Now()}}
+		}}),
+		Fresh:         func() protocol.Freshness { return protocol.Freshness{Synced: true, HeardAt: time.Now()} },
+		Disagreements: func() int { return 0 },
+		Series:        lockmetrics.SeriesAll, SeriesLimit: 1,
+	}))
 	all, err := registry.Gather()
 	proctest.Must(t, err)
 	i := slices.IndexFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == unclaimedSince })

@@ -15,16 +15,17 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/witness/pod"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
@@ -64,8 +65,14 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 			Explain: etcdconn.Explain, Log: log,
 		})
 	r.trouble = wiring.NewTrouble(etcd, layout, r.view, log)
-	shown := wiring.Metrics(func() staleness.Policy { return *o.sweep }, r.view)
-	r.cycles = shown.Deadlocks
+	snapshots := r.view.Snapshots(func() diagnosis.CombinedPolicy { return diagnosis.CombinedPolicy{Policy: *o.sweep} })
+	r.cycles = func() []deadlock.Cycle {
+		return snapshots.Current(time.Now(), locks.Freshness{Freshness: r.view.Fresh()}).Cycles()
+	}
+	shown := lockmetrics.Config{Snapshots: snapshots, Clock: r.view.Clock, Fresh: r.view.Fresh,
+		Disagreements: func() int {
+			return len(diagnosis.Disagreements(protocol.Presences(r.view.Unlockers())))
+		}}
 	excluded, err := text.NewGlobs(o.exclude...)
 	if err != nil {
 		return nil, err

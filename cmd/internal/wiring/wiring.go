@@ -6,9 +6,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"iter"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,46 +14,17 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-// Metrics connects the metrics to the view. The program chooses which locks get series of their own, and says by which
-// policy they are judged.
-func Metrics(policy func() staleness.Policy, v *lockview.View) lockmetrics.Config {
-	return lockmetrics.Config{
-		Policy: policy,
-		Locks:  func() iter.Seq[*metadata.Record] { return slices.Values(v.Shown()) },
-		Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
-		Unclaimed:     Unclaimed(v),
-		Delays:        func() int { return len(v.Delays()) },
-		Inconsistent:  func() []diagnosis.Inconsistent { return Inconsistent(v) },
-		Disagreements: func() int { return len(diagnosis.Disagreements(protocol.Presences(v.Unlockers()))) },
-		Fresh:         v.Fresh,
-	}
-}
 
 // ViewMetrics returns the metrics of how current a program's view is.
 func ViewMetrics(namespace string, v *lockview.View, alarms func() ([]string, bool)) *lockmetrics.View {
 	return lockmetrics.NewView(lockmetrics.ViewConfig{Namespace: namespace, Fresh: v.Fresh, Alarms: alarms,
 		Activity: func() lockmetrics.Activity { return activity(v.Stats()) }})
-}
-
-// Inconsistent returns the locks in a state that no client of the protocol leaves behind.
-func Inconsistent(v *lockview.View) []diagnosis.Inconsistent {
-	return diagnosis.FindInconsistent(func(yield func(string, map[string]any) bool) {
-		for _, r := range v.Locks() {
-			if r.Token != 0 && !yield(r.Name, r.Attributes) {
-				return
-			}
-		}
-	}, v.Delays())
 }
 
 func activity(s lockview.Stats) lockmetrics.Activity {
@@ -176,71 +144,4 @@ func (h *Health) Alarms() (kinds []string, known bool) {
 		kinds = append(kinds, a.Kind)
 	}
 	return kinds, true
-}
-
-// deadlocks finds deadlocks: at most once per state of the view, however many callers there are, and less often if a
-// search takes long because of many waiters.
-type deadlocks struct {
-	view       *lockview.View
-	mu         sync.Mutex
-	changed    <-chan struct{} // closed when the view has changed since the last search
-	nextSearch time.Time       // the earliest time of the next search
-	found      []deadlock.Cycle
-}
-
-const (
-	searchShare = 20 // searching may take 1/20 of the time
-	maxPause    = 30 * time.Second
-)
-
-// Deadlocks returns a function that returns the current cycles. They are shared: never write to them.
-func Deadlocks(v *lockview.View) func() []deadlock.Cycle {
-	return (&deadlocks{view: v}).find
-}
-
-func (d *deadlocks) find() []deadlock.Cycle {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.isCurrent() {
-		return d.found
-	}
-	d.changed = d.view.Changed() // before the search, so that no change is missed
-	begin := time.Now()
-	d.found = deadlock.Find(d.view.Locks(), d.view.Queues())
-	d.nextSearch = time.Now().Add(min(maxPause, searchShare*time.Since(begin)))
-	return d.found
-}
-
-func (d *deadlocks) isCurrent() bool {
-	switch {
-	case d.changed == nil:
-		return false
-	case time.Now().Before(d.nextSearch):
-		return true
-	}
-	select {
-	case <-d.changed:
-		return false
-	default:
-		return true
-	}
-}
-
-// Unclaimed returns a function that returns the unclaimed locks. They are shared: never write to them. It remembers
-// which locks it has reported, so that an interruption of the watch does not end an alert.
-func Unclaimed(v *lockview.View) func() []diagnosis.Unclaimed {
-	var mu sync.Mutex
-	var found []diagnosis.Unclaimed
-	return func() []diagnosis.Unclaimed {
-		mu.Lock()
-		defer mu.Unlock()
-		seen := diagnosis.FreeLocks{}
-		if seen.Free, seen.Followed, seen.Synced = v.Free(); len(seen.Free) > 0 {
-			seen.Queues = v.Queues()
-		}
-		seen.Now = v.Clock()
-		seen.Wall = time.Now()
-		found = diagnosis.FindUnclaimed(found, seen)
-		return found
-	}
 }

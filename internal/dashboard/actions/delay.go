@@ -8,6 +8,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -28,8 +29,8 @@ type delayPage struct {
 }
 
 // delayOf is the lock delay of exactly this lock or share; nil when there is none.
-func (h *Handler) delayOf(name string) *metadata.LockDelay {
-	delays := h.app.Delays(name)
+func delayOf(s *locks.Snapshot, name string) *metadata.LockDelay {
+	delays := s.DelaysOf(name)
 	i := slices.IndexFunc(delays, func(d metadata.LockDelay) bool { return d.Name == name })
 	if i < 0 {
 		return nil
@@ -43,7 +44,7 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 	if err != nil {
 		return app.Answer{}, err
 	}
-	d := o.delayOf(lock)
+	d := delayOf(r.Snapshot(), lock)
 	if d == nil || d.UUID != r.URL.Query().Get("hold") {
 		return app.Answer{}, o.delayOver(r, lock, d)
 	}
@@ -65,7 +66,7 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 	}
 	whole := o.lockOf(r, lock)
 	v.Whole = whole != lock
-	if queue := pages.WaiterViews(o.app.Config.View.Waiters(whole), v.Viewpoint); len(queue) > 0 {
+	if queue := pages.WaiterViews(r.Snapshot().Queues[whole], v.Viewpoint); len(queue) > 0 {
 		v.Next = &queue[0]
 		v.Waiters = len(queue)
 	}
@@ -92,7 +93,7 @@ func (o *Operation) afterDelay(r *app.Request, asked Request) string {
 // twice.
 func (o *Operation) performOnDelay(r *app.Request, asked Request) (protocol.Action, error) {
 	r = r.With(context.WithoutCancel(r.Context())) // closing the tab now must not change the outcome
-	d := o.delayOf(asked.Name)
+	d := delayOf(r.Snapshot(), asked.Name)
 	if d == nil {
 		return o.newAction(r, asked, ""), o.delayOver(r, asked.Name, nil)
 	}

@@ -194,7 +194,7 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 	}
 	v.Share = protocol.DescribeShare(row.Share())
 	v.Whole = pages.WholeOf(r, row)
-	if delay := row.Record.EffectiveLockDelay(o.app.Config.Combined().Policy.LockDelay); delay > 0 {
+	if delay := row.Record.EffectiveLockDelay(r.Snapshot().Combined.Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}
 	if queue := pages.WaiterViews(lock.InLine, v.Viewpoint); len(queue) > 0 {

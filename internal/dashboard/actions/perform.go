@@ -175,7 +175,7 @@ func (o *Operation) performOnHold(r *app.Request, asked Request) (protocol.Actio
 	if err != nil {
 		return action, err
 	}
-	standard := o.app.Config.Combined().Policy.LockDelay
+	standard := r.Snapshot().Combined.Policy.LockDelay
 	on := protocol.ActionTarget{Hold: record, LockDelayAfter: record.EffectiveLockDelay(standard)}
 	out, err := o.app.Config.Operator.Perform(r.Context(), o.verbOf(asked), on, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
@@ -330,7 +330,7 @@ func (h *Handler) tellEnd(r *app.Request, p *app.Problem, asked Request, now met
 		p.Detail += ". Nobody holds the lock now, but keys of its record remain."
 	default:
 		p.Detail += ". The lock is now held by " + holderLine(r, &now.Record) + "."
-		row := h.app.RowNow(r, &now.Record, nil, nil)
+		row := h.app.Config.Snapshots.Reread(&now.Record, nil, nil, r.Now)
 		p.Lock = h.api.Lock(row, r.Now)
 	}
 	return p

@@ -28,7 +28,7 @@ func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 		}
 	}
 	now := lock.Viewpoint(r.Viewpoint()).AsOf
-	j := a.documentJSON(lock, now)
+	j := a.documentJSON(lock, r.Snapshot().DelaysOf(lock.Name), now)
 	if said := a.pages.VerdictOf(r, lock); said.Lead != nil {
 		j.Verdict = lockjson.NewVerdict(&said.Verdict, said.String(), said.Command)
 	}
@@ -67,7 +67,7 @@ func (a *API) withDelays(r *app.Request, err error) error {
 	if !errors.As(err, &free) || free.Code != "not_found" {
 		return err
 	}
-	delays := a.app.Delays(free.Name)
+	delays := r.Snapshot().DelaysOf(free.Name)
 	if len(delays) == 0 {
 		return err
 	}
@@ -77,9 +77,9 @@ func (a *API) withDelays(r *app.Request, err error) error {
 }
 
 // documentJSON is the lock without backtrace and fields.
-func (a *API) documentJSON(lock *app.Lock, now time.Time) lockjson.Document {
+func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time.Time) lockjson.Document {
 	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.Unread),
-		Queue: lockjson.Waiters(lock.InLine, now), Delays: lockjson.Delays(a.app.Delays(lock.Name), now)}
+		Queue: lockjson.Waiters(lock.InLine, now), Delays: lockjson.Delays(delays, now)}
 	for _, r := range lock.Shares {
 		j.Holders = append(j.Holders, a.Lock(r, now))
 	}

@@ -20,7 +20,6 @@ type App struct {
 	Refusals  Refusals // as far as the log has them
 	Config    Config
 	URLs      URLs
-	Snapshots *locks.Snapshots
 	History   *etcdread.History
 	Intervals timeline.Store
 	Templates Templates

@@ -10,7 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -24,24 +24,13 @@ type Operator interface {
 	Perform(ctx context.Context, v protocol.Verb, on protocol.ActionTarget, a protocol.Action) (protocol.Outcome, error)
 }
 
-// View is what is known of the locks without asking etcd: [*lockview.View] is one.
+// View is what is known without asking etcd, beside the locks: [*lockview.View] is one.
 type View interface {
-	// Shown returns the locks held now, sorted by name. The records are shared and never written to; the slice is the
-	// same one until something changes.
-	Shown() []*metadata.Record
-	// Clock is the monotonic clock of the records' Seen times.
-	Clock() time.Duration
-	// Queues returns the waiters by lock, each queue in order. It is the same map until a queue changes.
-	Queues() map[string][]metadata.Waiter
-	// Waiters returns the queue of one lock; nil = nobody waits.
-	Waiters(lock string) []metadata.Waiter
-	// DelaysAbout returns the lock delays of a lock and of its shares.
-	DelaysAbout(lock string) []metadata.LockDelay
 	// Unlockers returns the unlockers that are alive.
 	Unlockers() []protocol.Unlocker
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
 	Foreign() (sample []string, total int)
-	// Fresh tells how current all of the above is.
+	// Fresh returns how current the view is, locks included.
 	Fresh() protocol.Freshness
 }
 
@@ -59,16 +48,13 @@ type Store interface {
 
 // Config joins a dashboard to its sources and says how it presents itself.
 type Config struct {
-	View  View
-	Store Store
+	View      View
+	Snapshots *locks.Snapshots // of the same view
+	Store     Store
 	// Operator does what operators want. Enabled says what of it is switched on.
 	Operator Operator
 	Enabled  access.Actions
 
-	// Unclaimed returns the unclaimed locks, those that have been free for longest first.
-	Unclaimed func() []diagnosis.Unclaimed
-	// Inconsistent returns what no client that follows the protocol leaves in etcd.
-	Inconsistent func() []diagnosis.Inconsistent
 	// Members returns what each endpoint of etcd last reported about itself; empty if that is not known.
 	Members func() []Member
 	// Certificates returns the certificates that the dashboard depends on.
@@ -101,11 +87,6 @@ type Config struct {
 	Alertmanager   string                  // its address for people, where locks can be silenced; empty: not known
 	Sources        []stacktrace.SourceLink // of the frames of backtraces
 	HSTS           time.Duration           // how long browsers shall come by TLS only, once they did; 0 = not said
-}
-
-// Combined is how the running unlockers treat stale locks, as far as they publish it.
-func (c *Config) Combined() diagnosis.CombinedPolicy {
-	return diagnosis.CombinePolicies(protocol.Presences(c.View.Unlockers()))
 }
 
 // Member is an endpoint of etcd.

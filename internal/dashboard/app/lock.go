@@ -7,13 +7,10 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
-	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Hurried is the request for the page of a lock. It waits for etcd no longer than [etcdread.Hurry] if the snapshot can
@@ -49,7 +46,7 @@ type Lock struct {
 func (s *App) Find(r *Request) (*Lock, error) {
 	l, err := s.Look(r)
 	if err == nil && l.Free() {
-		return nil, s.notHeld(l.Name, l)
+		return nil, s.notHeld(l, r.Snapshot().DelaysOf(l.Name))
 	}
 	return l, err
 }
@@ -87,11 +84,6 @@ func (l *Lock) Viewpoint(at Viewpoint) Viewpoint {
 	return at
 }
 
-// Delays are the lock delays of a lock and of its shares.
-func (s *App) Delays(name string) []metadata.LockDelay {
-	return s.Config.View.DelaysAbout(name)
-}
-
 // MaxDelaysShown is how many lock delays of one lock people are shown.
 const MaxDelaysShown = 10
 
@@ -121,7 +113,7 @@ func (s *App) read(r *Request, l *Lock, name string) {
 	if err != nil && l.Row != nil {
 		held = l.Row.Record
 	}
-	l.InLine = s.Config.View.Waiters(held.QueueName())
+	l.InLine = r.Snapshot().Queues[held.QueueName()]
 	if err != nil {
 		l.Silent = errors.Is(err, etcdread.ErrSilent)
 		l.Unread = s.Unread(err)
@@ -133,22 +125,7 @@ func (s *App) read(r *Request, l *Lock, name string) {
 		l.Row = nil
 		return
 	}
-	l.Row = s.RowNow(r, &document.Record, l.InLine, l.Row)
-}
-
-// RowNow judges a record that was just read. before is the row of the snapshot, or nil.
-func (s *App) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter, before *locks.Row) *locks.Row {
-	moment := staleness.Moment{Wall: at.Now, Mono: at.mono}
-	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
-		r.Seen = before.Seen
-		lockrecord.AttachStatements(r, before.Death, before.Suspicion)
-		if !r.DeadlinesWrittenAt().Equal(before.DeadlinesWrittenAt()) {
-			r.Seen.Changed = moment.Mono
-			r.Seen.Arrived = 0
-		}
-	}
-	f := s.Config.Combined()
-	return locks.NewRow(r, &f, moment, new(verdict.QueueOf(waiters, at.Now)))
+	l.Row = s.Config.Snapshots.Reread(&document.Record, l.InLine, l.Row, r.Now)
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
@@ -165,7 +142,8 @@ func (s *App) Ending(ctx context.Context, name, hold string) *metadata.Ending {
 	return ending
 }
 
-func (s *App) notHeld(name string, l *Lock) error {
+func (s *App) notHeld(l *Lock, delays []metadata.LockDelay) error {
+	name := l.Name
 	if l.Unread != "" {
 		return &Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not known", Name: name,
 			Detail: "The lock " + text.Visible(name) + " was not held when etcd was last read, and etcd cannot be " +
@@ -174,7 +152,6 @@ func (s *App) notHeld(name string, l *Lock) error {
 	p := &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
 	p.Link = s.URLs.To("history", "q", locks.Exactly("name", name))
-	delays := s.Delays(name)
 	for i := range delays[:min(len(delays), MaxDelaysShown)] {
 		d := &delays[i]
 		p.Detail += " There is " + protocol.DescribeDelay(d, s.Config.Now()) + " (" + s.Mutexctl(EndDelay, d.Name) +

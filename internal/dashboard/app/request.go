@@ -11,7 +11,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Request is a request with all that its answer is made from. It is made once, so that one answer has one now, one
@@ -21,7 +20,6 @@ type Request struct {
 	App      *App
 	Caller   access.Caller
 	Now      time.Time
-	mono     time.Duration // now on the clock of the records' Seen times
 	Fresh    locks.Freshness
 	Snapshot func() *locks.Snapshot // as of now; while etcd is silent, as of its last sign of life
 }
@@ -40,8 +38,8 @@ func (s *App) RequestOf(r *http.Request) *Request {
 
 // NewRequest makes the request of a caller, as of now.
 func (s *App) NewRequest(r *http.Request, c access.Caller) *Request {
-	made := &Request{App: s, Caller: c, Now: s.Config.Now(), mono: s.Config.View.Clock(), Fresh: s.Fresh()}
-	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return s.SnapshotAt(made.Now, made.mono, made.Fresh) })
+	made := &Request{App: s, Caller: c, Now: s.Config.Now(), Fresh: s.Fresh()}
+	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return s.Config.Snapshots.Current(made.Now, made.Fresh) })
 	made.Request = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))
 	return made
 }
@@ -74,12 +72,6 @@ func (r *Request) Loaded() (*locks.Snapshot, error) {
 	return nil, &Problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
 		Retry: 5 * time.Second, Tried: r.App.Config.Endpoints,
 		Detail: "The locks could not be loaded from etcd since the dashboard started: " + r.Fresh.Reason() + "."}
-}
-
-// SnapshotAt returns the locks as they stand now. While etcd is silent, the states stay as they were last known.
-func (s *App) SnapshotAt(now time.Time, mono time.Duration, fresh locks.Freshness) *locks.Snapshot {
-	at := fresh.JudgedAt(now)
-	return s.Snapshots.Current(now, staleness.Moment{Wall: at, Mono: mono - now.Sub(at)})
 }
 
 // Admit checks that the caller may do what it asks for, with one lock at least.

@@ -12,9 +12,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Backtraces are the backtraces of locks that need a person. They are not in the snapshot, because all of them would fill
-// the memory; these few are fetched ahead, so that the list can name the line of code and the page of a lock has it
-// when etcd is away.
+// Backtraces are the backtraces of locks that need a person. They are not in the snapshot, because all of them would
+// fill the memory; these few are fetched ahead, so that the list can name the line of code and the page of a lock has
+// it when etcd is away.
 type Backtraces struct {
 	document func(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
 	reader   stacktrace.Reader

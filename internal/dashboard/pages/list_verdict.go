@@ -67,19 +67,14 @@ func (p *Pages) VerdictOf(r *app.Request, lock *app.Lock) Verdict {
 
 // situation is what is known of all locks.
 func (p *Pages) situation(r *app.Request) verdict.Cluster {
-	c := verdict.Cluster{Now: r.Viewpoint().AsOf}
-	c.Running = protocol.Presences(p.app.Unlockers())
-	c.Combined = diagnosis.CombinePolicies(c.Running)
+	s := r.Snapshot()
+	c := s.Cluster(protocol.Presences(p.app.Unlockers()), r.Viewpoint().AsOf)
 	if r.Level() == locks.Stale {
 		c.Heard, c.Why = r.Fresh.HeardAt, r.Fresh.Class
 	} else {
 		c.Alarm = p.app.Config.Alarm()
-		c.Unclaimed = p.app.Config.Unclaimed()
+		c.Unclaimed = s.Unclaimed
 	}
-	s := r.Snapshot()
-	c.Cycles = s.Cycles()
-	c.Ranking = s.Ranking()
-	c.Held, c.Waiting = s.All.Total, s.All.Waiting
 	return c
 }
 
@@ -189,5 +184,5 @@ func (p *Pages) Unclaimed(r *app.Request) []diagnosis.Unclaimed {
 	if r.Viewpoint().Stale {
 		return nil
 	}
-	return p.app.Config.Unclaimed()
+	return r.Snapshot().Unclaimed
 }

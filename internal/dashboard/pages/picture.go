@@ -207,8 +207,8 @@ func (d *drawing) note(l *timeline.Lane) string {
 
 // bar draws a hold, a wait, or several that are too short to be told apart.
 func (d *drawing) bar(b *timeline.Bar, y, height int) barView {
-	v := barView{stretchView: at(timeline.PercentRange{X: b.X, Width: max(b.Width, timeline.Narrow)}), Y: y, Height: height,
-		Class: d.class(b.Owner), Title: d.title(b)}
+	place := timeline.PercentRange{X: b.X, Width: max(b.Width, timeline.Narrow)}
+	v := barView{stretchView: at(place), Y: y, Height: height, Class: d.class(b.Owner), Title: d.title(b)}
 	if b.Mixed {
 		v.Class = "mixed"
 	}

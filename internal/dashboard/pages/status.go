@@ -52,12 +52,13 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	v.Here = "status"
 	v.JSON = p.app.URLs.To("api/v1/status")
 	v.Since = v.Age(fresh.SyncedChangedAt)
-	if s, err := r.Loaded(); err == nil {
-		v.Total = s.All.Total
-	}
 	unlockers := p.app.Unlockers()
 	v.Unlockers = unlockers
-	wrong := p.app.Config.Inconsistent()
+	var wrong []diagnosis.Inconsistent
+	if s, err := r.Loaded(); err == nil {
+		v.Total = s.All.Total
+		wrong = s.Inconsistent()
+	}
 	v.WrongN = len(wrong)
 	for _, l := range wrong[:min(len(wrong), maxWrong)] {
 		name := text.Clip(l.Name, app.MaxNameShown)

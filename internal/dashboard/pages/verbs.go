@@ -161,7 +161,7 @@ type delayView struct {
 // delayViews are the lock delays of a lock and of its shares: a few of them, if there are many.
 func (p *Pages) delayViews(r *app.Request, name string) []delayView {
 	var views []delayView
-	delays := p.app.Delays(name)
+	delays := r.Snapshot().DelaysOf(name)
 	for i := range delays[:min(len(delays), app.MaxDelaysShown)] {
 		d := &delays[i]
 		command := p.app.Mutexctl(app.EndDelay, d.Name, app.OfHold(d.UUID, "", "")...)

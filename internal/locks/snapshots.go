@@ -1,0 +1,122 @@
+package locks
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Source is what snapshots are built from: functions of a view of the locks. A nil function returns nothing.
+type Source struct {
+	// Locks returns the locks held now, sorted by name. The slice is the same one until something changes.
+	Locks     func() []*metadata.Record
+	Queues    func() map[string][]metadata.Waiter
+	Delays    func() []metadata.LockDelay
+	Unclaimed func() []diagnosis.Unclaimed
+	// Combined returns how the unlockers treat stale locks now.
+	Combined func() diagnosis.CombinedPolicy
+	// Clock is the monotonic clock of the records' Seen times.
+	Clock func() time.Duration
+}
+
+// read calls the functions of a source.
+func (s *Source) read() Input {
+	return Input{Locks: call(s.Locks), Queues: call(s.Queues), Delays: call(s.Delays), Unclaimed: call(s.Unclaimed),
+		Combined: call(s.Combined)}
+}
+
+func call[T any](f func() T) (result T) {
+	if f != nil {
+		result = f()
+	}
+	return result
+}
+
+// Snapshots keeps the newest snapshot. Building one costs time, so it is built only on request and after a change, by
+// one request at a time, and never so often that building takes more than a share of the time.
+type Snapshots struct {
+	source Source
+	cycles cycleSearch
+	costly chan struct{}
+	mu     sync.Mutex
+	last   *Snapshot
+	frozen bool      // the last one is of the past
+	rest   time.Time // no new snapshot before this
+}
+
+// NewSnapshots returns the snapshots of a source.
+func NewSnapshots(s Source) *Snapshots {
+	return &Snapshots{source: s, costly: make(chan struct{}, maxCostly)}
+}
+
+const (
+	buildShare = 20          // building takes at most one 20th of the time
+	maxRest    = time.Second // but a snapshot is never older than this
+)
+
+// Current returns the locks as they stand now or, while etcd is silent, as of its last sign of life: what became of
+// them since is not known.
+func (s *Snapshots) Current(now time.Time, fresh Freshness) *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.moment(now, fresh.JudgedAt(now))
+	frozen := !at.Wall.Equal(now)
+	if s.last != nil && now.Before(s.rest) && !now.Before(s.last.at) && frozen == s.frozen {
+		return s.last
+	}
+	in := s.source.read()
+	version := versionOf(in.Queues)
+	if s.last != nil && s.last.current(&in, version, at.Wall) {
+		return s.last
+	}
+	start := time.Now()
+	known, epoch := s.last.rowsAt(&in.Combined, at)
+	s.last = build(in, at, known)
+	s.last.epoch = epoch
+	s.last.queueVersion = version
+	s.last.costly = s.costly
+	s.last.Cycles = s.cycles.of(s.last)
+	s.frozen = frozen
+	s.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
+	return s.last
+}
+
+// moment returns an instant on both clocks.
+func (s *Snapshots) moment(now, at time.Time) staleness.Moment {
+	return staleness.Moment{Wall: at, Mono: call(s.source.Clock) - now.Sub(at)}
+}
+
+// Reread judges a record that has just been read from etcd. before is the lock as the snapshot has it, or nil.
+func (s *Snapshots) Reread(r *metadata.Record, waiters []metadata.Waiter, before *Row, now time.Time) *Row {
+	at := s.moment(now, now)
+	if r.Seen = (metadata.Seen{First: at.Mono, Changed: at.Mono}); before != nil && before.Token == r.Token {
+		r.Seen = before.Seen
+		lockrecord.AttachStatements(r, before.Death, before.Suspicion)
+		if !r.DeadlinesWrittenAt().Equal(before.DeadlinesWrittenAt()) {
+			r.Seen.Changed = at.Mono
+			r.Seen.Arrived = 0
+		}
+	}
+	combined := call(s.source.Combined)
+	return NewRow(r, &combined, at, new(verdict.QueueOf(waiters, now)))
+}
+
+// versionOf is the fingerprint of the waiters.
+func versionOf(queues map[string][]metadata.Waiter) uint64 {
+	var sum uint64 // of fingerprints, because the queues come in any order
+	for lock, queue := range queues {
+		h := Hash(xxhash.Sum64String(lock), uint64(len(queue)))
+		for _, w := range queue {
+			h = Hash(h, uint64(w.Revision))
+		}
+		sum += h
+	}
+	return sum
+}
