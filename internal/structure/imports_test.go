@@ -131,7 +131,8 @@ func importTable() []rule {
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
 			internal/certificate internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore
 			internal/lockview internal/diagnosis internal/diagnosis/deadlock internal/diagnosis/verdict
-			internal/witness/holderproc internal/flags internal/text internal/daemon internal/cli/term internal/cli/childproc internal/lockrecord`,
+			internal/witness/holderproc internal/flags internal/text internal/daemon internal/cli/term
+			internal/cli/childproc internal/lockrecord`,
 			"the CLI is neither a daemon nor a dashboard"},
 		{"cmd/unlocker", "*", ""},
 		{"cmd/mutexdash", "*", ""},

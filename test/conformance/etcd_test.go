@@ -215,8 +215,15 @@ func withTLS(t *testing.T, _ *scene, c *client) {
 	s.cert, s.key = e.CA().Issue(t, "client")
 	s.ends(s.open(c).acquire("with TLS", want{try: true}))
 	s.timeout = 2
+	cert, key := s.cert, s.key
+	s.cert, s.key = e.CA().Issue(t, "ended", time.Now().Add(-time.Minute))
+	a := s.openAndTry(c, "expired")
+	if c.claims("gateway") && !strings.Contains(a.Message, "etcd refuses the client certificate: it has expired") {
+		t.Errorf("a client certificate that has expired: %s, want that said", a.line)
+	}
+	s.cert, s.key = cert, key
 	s.ca = proctest.NewCA(t).File()
-	a := s.openAndTry(c, "untrusted")
+	a = s.openAndTry(c, "untrusted")
 	trusted := strings.Contains(a.Message, "certificate") && strings.Contains(a.Message, "is not trusted")
 	switch {
 	case !c.claims("gateway") && a.Error == "unavailable":

@@ -145,5 +145,6 @@ function unsent(error: Error, socket: Verified | null): UnsentError {
 /** The message of an error. Node's errors for several addresses have none of their own. */
 export function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && !error.message) return error.errors.map(reasonOf).join(", ");
-  return error instanceof Error ? error.message || error.name : String(error);
+  const text = error instanceof Error ? error.message || error.name : String(error);
+  return text.includes("alert certificate expired") ? "etcd refuses the client certificate: it has expired" : text;
 }

@@ -58,8 +58,8 @@ func scrapes(t *testing.T) map[string]families {
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts())
 	client := etcd.Client(t)
 	cert, key := etcd.CA().Issue(t, "program")
-	secure := []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(), "--etcd.cert=" + cert,
-		"--etcd.key=" + key, "--web.config.file=" + webConfig(t, cert, key)}
+	secure := []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(),
+		"--etcd.cert=" + cert, "--etcd.key=" + key, "--web.config.file=" + webConfig(t, cert, key)}
 	browser := &http.Client{Transport: &http.Transport{TLSClientConfig: etcd.ClientTLS(t, "browser")}}
 	unlockerAddress := proctest.FreeAddr(t)
 	pages := proctest.FreeAddr(t)

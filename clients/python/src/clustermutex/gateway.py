@@ -21,6 +21,12 @@ MAX_PAUSE = 1.0
 LEAST_SEND = 0.1  # seconds for a request, even if less is left of the call
 
 
+def reason(error: Exception) -> str:
+    """Return the text of an error of a connection."""
+    text = str(error) or type(error).__name__
+    return "etcd refuses the client certificate: it has expired" if "ALERT_CERTIFICATE_EXPIRED" in text else text
+
+
 class Heard:
     """The latest failure of each endpoint, among the requests of one call."""
 
@@ -180,7 +186,7 @@ class Gateway:
         except TIMEOUTS:
             return Answer(status, error=f"no answer in {timeout:.1f} s")
         except (OSError, ValueError) as error:
-            return Answer(status, error=str(error) or type(error).__name__)
+            return Answer(status, error=reason(error))
         try:
             body = json.loads(response.body)
         except (ValueError, RecursionError):

@@ -5,6 +5,7 @@ module ClusterMutex
   class Call
     SHORTEST = 0.1 # minimum seconds for a request
     MISTRUST = /certificate verify failed(?: \((.*)\))?|hostname .* does not match.*/
+    EXPIRED = /alert certificate expired/ # etcd's answer to a client certificate
 
     attr_reader :till
     attr_accessor :logged_in
@@ -18,6 +19,8 @@ module ClusterMutex
       when Net::OpenTimeout, Net::ReadTimeout, Net::WriteTimeout
         { "error" => "no answer in #{seconds.round(1)} s" }
       when OpenSSL::SSL::SSLError
+        return { "error" => "etcd refuses the client certificate: it has expired" } if EXPIRED.match?(error.message)
+
         found = MISTRUST.match(error.message)
         { "error" => found ? found[1] || found[0] : error.message, "untrusted" => !found.nil? }
       else
