@@ -3,7 +3,6 @@ package lockjson_test
 import (
 	"flag"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -69,29 +68,12 @@ func table(s lockjson.Shape) string {
 	return b.String()
 }
 
-const page = "../../docs/json.md"
-
 func TestDocumentedMembersMatchTheProgram(t *testing.T) {
-	b, err := os.ReadFile(page)
-	proctest.Must(t, err)
-	text := string(b)
+	tables := map[string]string{}
 	for _, s := range shapes() {
-		begin := "## " + s.Title + "\n"
-		before, rest, found := strings.Cut(text, begin)
-		if !found {
-			t.Fatalf("%s has no section %q", page, s.Title)
-		}
-		prose, rest, _ := strings.Cut(rest, "| Member")
-		_, after, _ := strings.Cut(rest, "\n\n")
-		written := before + begin + prose + table(s) + "\n" + after
-		if written != text && !*update {
-			t.Errorf("the members of %q in docs/json.md are out of date: make docs", s.Title)
-		}
-		text = written
+		tables[s.Title] = table(s)
 	}
-	if *update {
-		proctest.Must(t, os.WriteFile(page, []byte(text), 0o644))
-	}
+	proctest.DocumentedTables(t, "../../docs/json.md", *update, tables)
 }
 
 // The lists agree: what needs a person first is the state of the whole.

@@ -4,8 +4,6 @@ package flagdocs
 
 import (
 	"flag"
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -20,55 +18,12 @@ import (
 var update = flag.Bool("update", false, "write the pages")
 
 func TestDocumentedFlagsMatchThePrograms(t *testing.T) {
-	checkPage(t, "flags.md", flagPage())
-}
-
-// checkPage compares a page of docs/ with its generated text, or writes it with -update.
-func checkPage(t *testing.T, name, now string) {
-	t.Helper()
-	file := "../../../docs/" + name
-	if *update {
-		proctest.Must(t, os.WriteFile(file, []byte(now), 0o644))
-	}
-	written, err := os.ReadFile(file)
-	proctest.Must(t, err)
-	if string(written) != now {
-		t.Errorf("docs/%s is out of date: make docs", name)
-	}
-}
-
-func flagPage() string {
 	shared := sharedFlags()
 	own := func(c *cobra.Command, variables string) string { return without(flags.Table(c), variables, shared) }
-	return fmt.Sprintf(`# Flags of the daemons
-
-<!-- Written by `+"`make docs`"+` from the programs themselves. -->
-
-For those who configure them. A flag is taken from, in this order: the command line; the variable of the program; for
-the connection, the variable of etcdctl; the default. An empty variable counts as unset. Passwords are only taken from
-files and variables, because everybody on the machine can read command lines. A wrong flag, an unreadable file or a
-contradiction ends the program with one sentence and exit status 2; an etcd that is away does not: the program stays up,
-is not ready, and goes on when etcd is back.
-
-## All daemons
-
-The variables begin with `+"`UNLOCKER_`"+`, also of a witness, or `+"`MUTEXDASH_`"+`.
-
-%s
-## unlocker
-
-%s
-## unlocker witness
-
-%s
-## mutexdash
-
-%s
-## mutexctl
-
-The flags of the connection, the prefix and the log are those of [all daemons](#all-daemons), with variables that begin
-with `+"`MUTEXCTL_`"+`. Its commands, with their flags and exit statuses, are in [mutexctl.md](mutexctl.md).
-`, head+shared, own(unlocker.Command(), "UNLOCKER"), own(witness(), "UNLOCKER"), own(mutexdash.Command(), "MUTEXDASH"))
+	proctest.DocumentedTables(t, "../../../docs/flags.md", *update, map[string]string{
+		"All daemons": head + shared, "unlocker": own(unlocker.Command(), "UNLOCKER"),
+		"unlocker witness": own(witness(), "UNLOCKER"), "mutexdash": own(mutexdash.Command(), "MUTEXDASH"),
+	})
 }
 
 // sharedFlags are the lines that the tables of all daemons have, with variables that begin with an ellipsis.

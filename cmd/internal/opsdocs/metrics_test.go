@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,63 +18,11 @@ import (
 const metricsPage = "docs/metrics.md"
 
 func TestDocumentedMetricsMatchThePrograms(t *testing.T) {
-	now := page(scrapes(t))
-	if *update {
-		proctest.Must(t, os.WriteFile(top+metricsPage, []byte(now), 0o644))
-	}
-	if written := read(t, metricsPage); written != now {
-		t.Errorf("%s is out of date: make docs\n%s", metricsPage, firstDifference(written, now))
-	}
-}
-
-func firstDifference(a, b string) string {
-	old := strings.Split(a, "\n")
-	fresh := strings.Split(b, "\n")
-	for i := range min(len(old), len(fresh)) {
-		if old[i] != fresh[i] {
-			return "- " + old[i] + "\n+ " + fresh[i]
-		}
-	}
-	return fmt.Sprintf("%d lines, now %d", len(old), len(fresh))
-}
-
-func page(got map[string]families) string {
-	return fmt.Sprintf(`# Metrics
-
-<!-- Written by `+"`make docs`"+` from a scrape of the programs themselves. -->
-
-For those who monitor. The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+`
-(`+"`:10980`"+`), the dashboard at that of `+"`--web.ops-address`"+` (`+"`:10981`"+`), a witness at that of
-its own `+"`--web.listen-address`"+` (`+"`:10983`"+`). In addition, all export the metrics of the Go runtime and
-the process (`+"`go_…`"+`, `+"`process_…`"+`) and of the metrics handler (`+"`promhttp_…`"+`). Alert rules, Grafana
-dashboards and scrape configurations are in [deploy](../deploy). What to do about an alert is in the
-[runbooks](runbooks.md).
-
-Times are Unix timestamps in seconds: the age is `+"`time()`"+` minus the value. A metric about something that does not exist,
-such as the oldest lock while none is held, has no sample. Every unlocker exports every lock, so aggregate replicas with
-`+"`max by`"+`, not with `+"`sum`"+`. Counters of what an unlocker itself did, such as removals, are summed.
-
-Clients choose the names of locks, owners, hosts and purposes. As labels they have at most 128 bytes, and non-printable
-characters are replaced; a name that had to be changed ends with a mark that keeps it unique. `+"`--metrics.lock-series`"+`
-chooses which locks have series of their own: by default those that are alerting, abandoned, expired or malformed, at
-most 1000, the most overdue first.
-
-A label value means the same in all metrics:
-[operators.md](protocol/operators.md#what-can-be-wrong-with-a-record) explains the states of locks,
-[time.md](time.md#the-seven-rules) the reasons that hold back a removal.
-
-## unlocker and mutexdash
-
-%s
-## unlocker
-
-%s
-## unlocker witness
-
-%s
-## mutexdash
-
-%s`, table(got, "unlocker", "mutexdash"), table(got, "unlocker"), table(got, "witness"), table(got, "mutexdash"))
+	got := scrapes(t)
+	proctest.DocumentedTables(t, top+metricsPage, *update, map[string]string{
+		"unlocker and mutexdash": table(got, "unlocker", "mutexdash"), "unlocker": table(got, "unlocker"),
+		"unlocker witness": table(got, "witness"), "mutexdash": table(got, "mutexdash"),
+	})
 }
 
 // table has the metrics that these programs export alike, or those that are of one program alone.

@@ -1,5 +1,6 @@
 // Package proctest runs programs for tests and benchmarks: it builds ours once, starts processes on free addresses,
-// waits for their output, signals them, and leaves none behind. It also makes certificates.
+// waits for their output, signals them, and leaves none behind. It also makes certificates, and compares what the
+// documentation shows with what is printed.
 package proctest
 
 import (
