@@ -136,34 +136,6 @@ func TestDaemonsSurviveEtcd(t *testing.T) {
 	}
 }
 
-// TestBadSettingIsOneSentence starts programs with settings that cannot work: which there are is tested beside each.
-// The program reports in one sentence which and why, and exits at once with status 2.
-func TestBadSettingIsOneSentence(t *testing.T) {
-	t.Parallel()
-	for started, says := range map[string][]string{
-		"mutexctl list --etcd.endpoint=x":              {"--etcd.endpoint", "--etcd.endpoints"},
-		"mutexctl list --etcd.request-timeout=-1s":     {"request timeout", "negative"},
-		"mutexctl list --etcd.password-file=/dev/null": {"password", "no user"},
-		"mutexdash --etcd.cacert=/nowhere/ca.crt":      {"/nowhere/ca.crt", "no such file"},
-		"unlocker": {"--policy", "alert-only", "auto-unlock"},
-		"unlocker --policy=alert-only --etcd.endpoints=nonsense":      {"nonsense", "host:port"},
-		"unlocker --policy=delete":                                    {"--policy", "delete", "alert-only"},
-		"unlocker --policy=alert-only --sweep.dry-run":                {"--sweep.dry-run", "--policy=alert-only"},
-		"unlocker --policy=auto-unlock --sweep.min-warning=0":         {"warning", "retry"},
-		"unlocker --policy=alert-only --metrics.lock-series=some":     {"--metrics.lock-series", "some", "alerting"},
-		"unlocker --policy=alert-only --metrics.lock-series-limit=-1": {"--metrics.lock-series-limit", "negative"},
-		"unlocker --policy=alert-only now":                            {"now"},
-		"unlocker --policy=alert-only --web.listen-address=here":      {"here", "host:port"},
-		"unlocker --policy=alert-only --web.config.file=/nowhere.yml": {"/nowhere.yml"},
-	} {
-		t.Run(started, func(t *testing.T) {
-			t.Parallel()
-			words := strings.Fields(started)
-			oneSentence(t, command(t, words[0], words[1:]...), 2, words[0], says...)
-		})
-	}
-}
-
 // oneSentence expects one line of output, with these words in it.
 func oneSentence(t *testing.T, o proctest.Result, code int, program string, says ...string) {
 	t.Helper()
