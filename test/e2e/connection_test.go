@@ -129,6 +129,7 @@ func TestDaemonsSurviveEtcd(t *testing.T) {
 		}
 		answers(t, addr, "/readyz?exclude=etcd", 200) // what was seen last is better than nothing
 	}
+	says(t, d, "/", "etcd has not answered for")
 	for _, p := range []*proctest.Process{u.Process, d.Process} {
 		if code := p.Terminate(t); code != 0 {
 			t.Errorf("%v ends with status %d, want 0", p, code)

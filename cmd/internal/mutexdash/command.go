@@ -12,7 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/internal/lockstore"
 )
 
 type options struct {
@@ -31,14 +30,11 @@ type options struct {
 	alertmanager   string
 	access         accessOptions
 	changedFlags   []app.Setting
-	pulse          time.Duration // how often etcd reports its progress
 }
 
 // Command returns the program as a command.
-func Command() *cobra.Command { return command(lockstore.ProgressInterval) }
-
-func command(pulse time.Duration) *cobra.Command {
-	o := options{pulse: pulse}
+func Command() *cobra.Command {
+	var o options
 	cmd := &cobra.Command{
 		Use:   "mutexdash",
 		Short: "the dashboard of distributed locks",

@@ -43,7 +43,7 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 	if err != nil {
 		return nil, err
 	}
-	r.store = lockstore.New(r.client, layout, lockstore.WithLog(log), lockstore.WithProgressInterval(o.pulse))
+	r.store = lockstore.New(r.client, layout, lockstore.WithLog(log))
 	r.health = wiring.NewHealth(r.client, o.etcd.RequestTimeout, log)
 	r.watch(layout, log)
 	return r, nil
@@ -73,7 +73,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.Log = log
 	config.Layout = layout
 	config.Endpoints = withoutCredentials(o.etcd.Endpoints)
-	config.View = viewWithTrouble{view, o.pulse, r.trouble}
+	config.View = viewWithTrouble{view, r.trouble}
 	config.Store = r.store
 	config.Operator = r.store
 	config.Snapshots = view.Snapshots(nil)
@@ -97,14 +97,13 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 // viewWithTrouble is a view whose freshness says why it is not up to date.
 type viewWithTrouble struct {
 	*lockview.View
-	pulse   time.Duration
 	trouble *etcdconn.FaultMonitor
 }
 
 // Fresh implements [app.View].
 func (s viewWithTrouble) Fresh() protocol.Freshness {
 	f := s.View.Fresh()
-	f.ProgressInterval = s.pulse
+	f.ProgressInterval = lockstore.ProgressInterval
 	f.Class = string(s.trouble.Class())
 	f.Cause = wiring.Cause(f, s.trouble)
 	return f

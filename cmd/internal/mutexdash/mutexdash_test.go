@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
@@ -32,16 +31,10 @@ type program struct{ pages, ops string }
 // start runs the program until the test ends, and expects it to exit cleanly.
 func start(t *testing.T, endpoint string, more ...string) program {
 	t.Helper()
-	return run(t, mutexdash.Command(), "--etcd.endpoints="+endpoint, more...)
-}
-
-// run runs the command on what the first flag says.
-func run(t *testing.T, command *cobra.Command, on string, more ...string) program {
-	t.Helper()
 	p := program{proctest.FreeAddr(t), proctest.FreeAddr(t)}
-	args := append([]string{on, "--web.listen-address=" + p.pages,
+	args := append([]string{"--etcd.endpoints=" + endpoint, "--web.listen-address=" + p.pages,
 		"--web.ops-address=" + p.ops, "--web.shutdown-delay=0s", "--log.level=error"}, more...)
-	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, command, args) })
+	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, mutexdash.Command(), args) })
 	return p
 }
 

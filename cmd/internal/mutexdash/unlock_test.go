@@ -14,7 +14,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -155,34 +154,4 @@ func page(t *testing.T, p program, who, method, path string, form url.Values) (s
 	body, err := io.ReadAll(resp.Body)
 	proctest.Must(t, err)
 	return resp.StatusCode, string(body)
-}
-
-// says waits until a page says all of it.
-func says(t *testing.T, p program, path string, texts ...string) {
-	t.Helper()
-	proctest.Eventually(t, path, func() error {
-		status, body := page(t, p, "ann", http.MethodGet, path, nil)
-		for _, text := range texts {
-			if status != http.StatusOK || !strings.Contains(body, text) {
-				return fmt.Errorf("got status %d, want the text %q in: %s", status, text, body)
-			}
-		}
-		return nil
-	})
-}
-
-// The last known state is worth most while etcd is away: pages and liveness go on, and only /readyz says it.
-func TestDashboardWithoutEtcdShowsTheLastStateAndIsNotReady(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Start(t)
-	take(t, etcd.Client(t), "nightly/run")
-	p := run(t, mutexdash.Quick(), "--etcd.endpoints="+etcd.Endpoint())
-	answers(t, p.ops+"/readyz", http.StatusOK, "ready")
-	etcd.Stop()
-	answers(t, p.ops+"/readyz", http.StatusServiceUnavailable, "etcd: ")
-	answers(t, p.ops+"/readyz?exclude=etcd", http.StatusOK, "ready")
-	says(t, p, "/", "etcd has not answered for", "nightly/run")
-	etcd.Restart(t)
-	answers(t, p.ops+"/readyz", http.StatusOK, "ready")
-	says(t, p, "/", `<body class="live"`)
 }
