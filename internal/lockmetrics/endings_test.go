@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -38,23 +36,5 @@ func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
 		"force-unlocked": "0 0", "abandoned": "1 3600"}
 	if !maps.Equal(got, want) {
 		t.Errorf("counts and sums are %v, want %v", got, want)
-	}
-}
-
-// everything is a collector with a value for every metric of the package.
-func everything(w *world) []prometheus.Collector {
-	w.deadlock("a", "b", now)
-	w.waits("late", metadata.Identity{}, now)
-	return []prometheus.Collector{w.collector(), lockmetrics.PolicyInfo("alert-only"),
-		w.view(func() ([]string, bool) { return nil, true })}
-}
-
-func TestNamesPassPromtoolCheckMetrics(t *testing.T) {
-	ahead := lock("of a holder whose clock is ahead", 2*time.Hour)
-	ahead.LockedAt = now.Add(time.Hour)
-	families := gather(t, everything(newWorld(acknowledged("late", -time.Minute, time.Minute), ahead,
-		stated("dead", metadata.WitnessHost)))...)
-	if want := 30; len(families) != want {
-		t.Errorf("%d metrics, want all %d", len(families), want)
 	}
 }

@@ -56,7 +56,6 @@ func TestAbandonedLockIsReportedThenUnlocked(t *testing.T) {
 		`,lock="billing/run",owner="billing"`); err != nil {
 		t.Error(err)
 	}
-	lint(t, reporter.addr)
 	says(t, d, "/", " is dead: its container ended", `class="badge abandoned"`)
 	says(t, d, "/lock?name=billing/run", "its container ended", "with exit code 137 (OOMKilled)",
 		"Unlockers only report it until its deadline: auto-unlock ")

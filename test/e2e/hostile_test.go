@@ -41,8 +41,6 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 
 	names := slices.Concat(slices.Collect(maps.Keys(malformed())), slices.Collect(maps.Keys(odd())),
 		[]string{"neighbour"})
-	lint(t, u.addr)
-	lint(t, dash.ops)
 	checkCommandLine(t, etcd.Endpoint(), names)
 	checkDashboard(t, dash, slices.Concat(names, misplaced()))
 

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -109,18 +108,6 @@ func (u *unlocker) audited(t *testing.T, result string) map[string][]string {
 func answers(t *testing.T, addr, path string, status int) (body string) {
 	t.Helper()
 	return proctest.Answers(t, "http://"+addr+path, status)
-}
-
-// lint expects names and help texts as `promtool check metrics` does, of everything that a program shows.
-func lint(t *testing.T, addr string) {
-	t.Helper()
-	problems, err := promlint.New(strings.NewReader(answers(t, addr, "/metrics", http.StatusOK))).Lint()
-	if err != nil {
-		t.Error(err)
-	}
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
-	}
 }
 
 // shows waits until a scrape has this value.

@@ -53,7 +53,6 @@ func TestPlainKeysAreALock(t *testing.T) {
 
 	gone(t, c, "a")
 	gone(t, c, "next") // and the extended lock before it, by its old deadline
-	lint(t, u.addr)
 	hides(t, u.addr, alertAt)
 	shows(t, u.addr, 2, `unlocker_removals_total{result="success"}`)
 	all := stored(t, c, prefix)

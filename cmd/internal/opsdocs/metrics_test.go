@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -19,6 +20,13 @@ const metricsPage = "docs/metrics.md"
 
 func TestDocumentedMetricsMatchThePrograms(t *testing.T) {
 	got := scrapes(t)
+	for program, all := range got {
+		// promtool check metrics
+		problems, err := promlint.NewWithMetricFamilies(slices.Collect(maps.Values(all))).Lint()
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%s: %v, %v", program, problems, err)
+		}
+	}
 	proctest.DocumentedTables(t, top+metricsPage, *update, map[string]string{
 		"unlocker and mutexdash": table(got, "unlocker", "mutexdash"), "unlocker": table(got, "unlocker"),
 		"unlocker witness": table(got, "witness"), "mutexdash": table(got, "mutexdash"),
