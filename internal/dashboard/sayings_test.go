@@ -383,12 +383,15 @@ func ofEnds(say *sayings) {
 	d.Ended(r, nil)
 	s.tick(time.Minute)
 	say.page("after somebody held it", d, "/lock?name=a/b")
-	_, d = watched(say)
+	s, d = watched(say)
 	say.page("watched for most of an hour", d, "/timeline?window=1h")
 	say.page("watched for most of an hour", d, "/api/v1/timeline?window=6h")
 	say.page("watched for most of an hour", d, "/lock?name="+stuck+"&window=24h")
 	say.page("watched for most of an hour", d, "/lock?name=catalog/sync/us")
 	say.page("searched", d, "/timeline?q=owner:=nobody")
+	s.away = errAway
+	s.tick(time.Minute)
+	say.page("searched, and etcd cannot be read", d, "/api/v1/timeline?q=owner:=nobody")
 }
 
 func ofLists(say *sayings) {

@@ -3,7 +3,6 @@ package dashboard_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
@@ -37,20 +36,6 @@ func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	d.Ended(&r, nil)
 	s.tick(5 * time.Minute)
 	return s, d
-}
-
-func TestTimelineAcceptsASearchAndAWindow(t *testing.T) {
-	_, d := watched(t)
-	for query, lock := range map[string]bool{"owner:=reports": true, "owner:=drm": false, "billing/": true,
-		"-name:billing*": false} {
-		page := ok(t, d, "/timeline?q="+strings.ReplaceAll(query, " ", "+"))
-		if got := strings.Contains(page, `">`+stuck+`</a>`); got != lock {
-			t.Errorf("%s finds %s: %v", query, stuck, got)
-		}
-	}
-	if refused := get(d, "/timeline?window=2h"); refused.Code != http.StatusBadRequest {
-		t.Errorf("a window that does not exist answers %d", refused.Code)
-	}
 }
 
 func TestTimelineShowsQueues(t *testing.T) {
@@ -149,33 +134,6 @@ func TestTimelineAsJSONIsCompleteAndPaged(t *testing.T) {
 		if w := get(d, "/api/v1/timeline?"+bad); w.Code != http.StatusBadRequest {
 			t.Errorf("%s is answered with %d", bad, w.Code)
 		}
-	}
-}
-
-func TestTimelineAsJSONSaysWhatEndedAndWhatIsUnknown(t *testing.T) {
-	s, d := watched(t)
-	data, _ := fetch[lock](t, d, "/api/v1/timeline?window=24h")
-	hows := map[string]int{}
-	for _, i := range data["intervals"].([]any) {
-		j := i.(lock)
-		how, over := j["how"].(string)
-		if over != (j["ended_at"] != nil) {
-			t.Errorf("it ended at %v, and how is %q", j["ended_at"], how)
-		}
-		hows[fmt.Sprint(how, j["wait"])]++
-	}
-	want := map[string]int{"false": 5, "true": 2, "takentrue": 1, "releasedfalse": 1, "force-unlockedfalse": 1,
-		"auto-unlockedfalse": 1}
-	if !maps.Equal(hows, want) {
-		t.Errorf("it ended like this: %v, want %v", hows, want)
-	}
-	if gaps := data["gaps"].([]any); len(gaps) != 1 || data["releases_since"] == nil || data["unread"] != nil {
-		t.Errorf("not known is %v %v %v", gaps, data["releases_since"], data["unread"])
-	}
-	s.away = errAway
-	s.tick(time.Minute)
-	if data, _ := fetch[lock](t, d, "/api/v1/timeline?window=24h"); data["unread"] == nil {
-		t.Error("it does not say that etcd could not be read")
 	}
 }
 
