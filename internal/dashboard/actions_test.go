@@ -83,7 +83,8 @@ func TestActionsAskForConfirmation(t *testing.T) {
 			wantWords(t, page, "Force unlock needs the permission unlock.")
 		}
 		w := get(d, v.link(), "X-Forwarded-User", "chief")
-		if w.Code != 200 || w.Header().Get("Referrer-Policy") != "same-origin" || len(done) > 0 {
+		if w.Code != 200 || w.Header().Get("Referrer-Policy") != "same-origin" ||
+			w.Header().Get("X-Frame-Options") != "DENY" || len(done) > 0 {
 			t.Fatalf("the form of %s: %d %v, did %v", v.page, w.Code, w.Header(), done)
 		}
 		w = post(d, "chief", v.link(), v.form)

@@ -92,25 +92,6 @@ func TestIneffectiveAttemptsUseNoQuota(t *testing.T) {
 	}
 }
 
-func TestConfirmationIsNeverFramed(t *testing.T) {
-	s := busy()
-	d, _ := operated(t, s)
-	link := unlockLink(s, stuck)
-	wrong := s.wanted(stuck)
-	wrong.Set("typed", "wrong")
-	for name, h := range map[string]http.Header{
-		"the page":                get(d, link, "X-Forwarded-User", "chief").Header(),
-		"the page, once more":     post(d, "chief", link, wrong).Header(),
-		"to somebody who may not": get(d, link, "X-Forwarded-User", "viewer").Header(),
-		"the end of a lock delay": get(d, endLink(free), "X-Forwarded-User", "chief").Header(),
-	} {
-		if !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") ||
-			h.Get("X-Frame-Options") != "DENY" {
-			t.Errorf("%s: another page may show it in a frame: %v", name, h)
-		}
-	}
-}
-
 func TestTrustedProxiesMustBeNarrow(t *testing.T) {
 	check := func(list string) error {
 		proxies, err := access.ParseProxies(strings.Split(list, ","))

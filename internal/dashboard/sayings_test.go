@@ -572,6 +572,7 @@ func ofOthers(say *sayings) {
 	say.page("a lock delay", d, "/lock?name="+free)
 	say.page("a lock delay", d, endLink(free))
 	say.page("a lock delay", d, "/api/v1/lock?name="+free)
+	say.in("no lock delay any more", s, endLink(free))
 	say.head("a lock delay, and it is held", s, stuck, delayed(s, stuck))
 	say.in("a lock delay, and it is held", s, "/api/v1/lock?name="+stuck, delayed(s, stuck))
 	say.in("excluded", s, unlockLink(s, stuck), publishing(func(*staleness.Policy) {}, "billing/*"))

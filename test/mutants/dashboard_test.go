@@ -9,7 +9,7 @@ var dashboardSuites = []suite{
 			"TestEveryResponseHasTheSecurityHeaders"},
 		{"cached", `"no-store"`, `"no-cache"`, "TestEveryResponseHasTheSecurityHeaders"},
 		{"panic-ends", `cause == http.ErrAbortHandler`, `true`, "TestEveryResponseHasTheSecurityHeaders"},
-		{"framed", `"DENY"`, `"SAMEORIGIN"`, "TestConfirmationIsNeverFramed"},
+		{"framed", `"DENY"`, `"SAMEORIGIN"`, "TestActionsAskForConfirmation"},
 		{"plain-hsts", `HSTS > 0 && «r.TLS != nil»`, `true`, "TestHSTSIsSentOnlyOverTLS"},
 		{"read-elsewhere", `!mayRead(r.Header)`, `false`, "TestOtherSitesMayOnlyLinkHere"},
 		{"read-in-frame", `h.Get("Sec-Fetch-Dest") == "document"`, `h.Get("Sec-Fetch-Dest") != "object"`,
