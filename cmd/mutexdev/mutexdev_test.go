@@ -262,7 +262,7 @@ func program(t *testing.T, path, tmp, speed string, args ...string) (dev *procte
 	cmd.Args = []string{"mutexdev", "--etcd.listen-address=127.0.0.1:0", "--unlocker.listen-address=127.0.0.1:0",
 		"--web.listen-address=127.0.0.1:0", "--log.level=error", "--speed=" + speed}
 	cmd.Args = append(cmd.Args, args...)
-	cmd.Env = append(cmd.Env, "PATH="+path, "TMPDIR="+tmp)
+	cmd.Env = append(cmd.Env, "PATH="+path, "TMPDIR="+tmp, "ETCDCTL_ENDPOINTS=https://daily-work:2379")
 	dev = proctest.Start(t, cmd)
 	address := regexp.MustCompile(`dashboard +http://([0-9.:]+)/`)
 	proctest.Eventually(t, "the guide is there", func() error {
@@ -280,7 +280,7 @@ func TestNothingOutlivesAKilledMutexdev(t *testing.T) {
 	t.Parallel()
 	bin, notes := t.TempDir(), filepath.Join(t.TempDir(), "notes")
 	python := "#!/bin/sh\necho Python 3.13.0\n[ $# -gt 1 ] || exit 0\n" +
-		"echo runs >> " + notes + "\nread -r _\necho ended >> " + notes + "\n"
+		"echo runs $ETCDCTL_ENDPOINTS >> " + notes + "\nread -r _\necho ended >> " + notes + "\n"
 	proctest.Must(t, os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o700))
 	dev, dashboard := program(t, bin, t.TempDir(), "1")
 	noted := func(want string) func() bool {

@@ -113,40 +113,6 @@ func TestAllVersionsOfNode(t *testing.T) {
 	}
 }
 
-// TestHolderEndsWithTheDemo also shows what a holder is told, and that nothing leads it to another etcd.
-func TestHolderEndsWithTheDemo(t *testing.T) {
-	dir := t.TempDir()
-	holder, notes := filepath.Join(dir, "holder"), filepath.Join(dir, "notes")
-	script(t, holder, `echo "$* $LIBRARY $ETCDCTL_ENDPOINTS" > `+notes+`
-		read -r _
-		echo released >> `+notes)
-	t.Setenv("ETCDCTL_ENDPOINTS", "https://daily-work:2379")
-	l := Language{args: []string{holder, "first"}, env: []string{"LIBRARY=here"}}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		l.live(ctx, Options{Endpoint: "http://etcd:1", Speed: 2.5})
-	}()
-	const told = "first http://etcd:1 2.5 here \n"
-	noted := func(want string) func() error {
-		return func() error {
-			got, err := os.ReadFile(notes)
-			if err == nil && string(got) != want {
-				t.Logf("so far: %q", got)
-				err = os.ErrNotExist
-			}
-			return err
-		}
-	}
-	proctest.Eventually(t, "the holder is told where etcd is", noted(told))
-	cancel()
-	<-ended
-	if err := noted(told + "released\n")(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestFailedHolderIsReportedWithItsOutput(t *testing.T) {
 	holder := filepath.Join(t.TempDir(), "holder")
 	script(t, holder, "echo >&2 'no module named clustermutex'; exit 3")
