@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
-	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -185,18 +183,6 @@ func TestDataDirectoryPersists(t *testing.T) {
 		t.Error("the other process did not release its lock")
 	}
 	again.Stop(t)
-}
-
-func TestMutexdevPrintsItsVersion(t *testing.T) {
-	for _, arg := range []string{"version", "--version"} {
-		var out bytes.Buffer
-		c := command()
-		c.SetOut(&out)
-		if err := flags.Execute(t.Context(), c, []string{arg}); err != nil ||
-			out.String() != daemon.CurrentBuild().Line("mutexdev")+"\n" {
-			t.Errorf("%s says %q, %v", arg, &out, err)
-		}
-	}
 }
 
 func TestMutexdevEndsAfterTheGivenTime(t *testing.T) {

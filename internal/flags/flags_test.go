@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -24,9 +22,6 @@ type program struct {
 	root   *cobra.Command
 	out    bytes.Buffer
 	etcd   *etcdconn.Settings
-	locks  *flags.LockSettings
-	log    *daemon.LogSettings
-	web    *daemon.WebSettings
 	policy *staleness.Policy
 	mode   string
 	ran    []string // what RunE saw
@@ -42,10 +37,10 @@ func newProgram() *program {
 	fs := p.root.PersistentFlags()
 	fs.StringVar(&p.mode, "policy", "", "what to do with stale locks")
 	p.etcd = flags.Etcd(fs)
-	p.locks = flags.Locks(fs)
-	p.log = flags.Log(fs)
+	flags.Locks(fs)
+	flags.Log(fs)
 	p.policy = flags.Policy(fs)
-	p.web = flags.Web(fs, daemon.WebSettings{Address: ":10980"})
+	flags.Web(fs, daemon.WebSettings{Address: ":10980"})
 	p.root.AddCommand(&cobra.Command{Use: "sweep", Short: "Sweep once", RunE: run, Args: cobra.NoArgs})
 	p.root.SetOut(&p.out)
 	p.root.SetErr(&p.out)
@@ -81,27 +76,6 @@ func ran(t *testing.T, line string) *program {
 	p := newProgram()
 	proctest.Must(t, p.execute(t, typed(t, line)...))
 	return p
-}
-
-func TestDefaultsMatchThePackages(t *testing.T) {
-	p := ran(t, "")
-	if diff := cmp.Diff(etcdconn.Defaults(), *p.etcd); diff != "" {
-		t.Error(diff)
-	}
-	proctest.Must(t, p.etcd.Check())
-	if want := (flags.LockSettings{Prefix: "/mutexes/"}); *p.locks != want {
-		t.Errorf("locks are %+v, want %+v", *p.locks, want)
-	}
-	if want := (daemon.LogSettings{Level: "info", Format: "auto"}); *p.log != want || p.log.Check() != nil {
-		t.Errorf("the log is %+v, want %+v", *p.log, want)
-	}
-	want := daemon.WebSettings{Address: ":10980", ShutdownDelay: 5 * time.Second, ShutdownTimeout: 20 * time.Second}
-	if *p.web != want || p.web.Check() != nil {
-		t.Errorf("the web is %+v, want %+v", *p.web, want)
-	}
-	if *p.policy != staleness.DefaultPolicy() {
-		t.Errorf("the policy is %+v", *p.policy)
-	}
 }
 
 func TestAbandonedLocksAreOnlyReportedByDefault(t *testing.T) {
