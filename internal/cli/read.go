@@ -135,7 +135,7 @@ type lockInfo struct {
 	cycles    []deadlock.Cycle         // deadlocks that the holder's process is part of
 	combined  diagnosis.CombinedPolicy // how the unlockers treat stale locks
 	row       *locks.Row               // the holder of the whole lock; nil if nobody holds it
-	shares    []*locks.Row             // the holders of a multi-holder lock
+	shares    []*locks.Row             // the holders of a multi-holder lock, the most urgent first
 	// removed is the newest recorded ending, if nobody holds the lock; nil if none is recorded.
 	removed *metadata.Ending
 }
@@ -183,6 +183,7 @@ func (l *lockInfo) judge() {
 	for i := range l.Shares {
 		l.shares = append(l.shares, model.Find(l.Shares[i].Name))
 	}
+	l.shares = locks.Sort(l.shares, locks.Order{By: locks.MostUrgent})
 }
 
 // holders returns all who hold the lock.
@@ -196,16 +197,17 @@ func (l *lockInfo) holders() []*locks.Row {
 func (l *lockInfo) json(raw bool) lockjson.Document {
 	doc := &l.Record
 	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
-		Queue: lockjson.Waiters(l.Waiters, l.now), Delays: lockjson.Delays(l.Delays, l.now),
+		Queue: lockjson.Waiters(l.Waiters, l.now), HolderCount: len(l.shares),
+		DelayCount: len(l.Delays), Delays: lockjson.Delays(l.Delays, l.now),
 		Diagnosis: lockjson.NewDiagnosis(l.diagnosis, l.now)}
 	if v, ok := l.verdict(); ok {
 		j.Verdict = lockjson.NewVerdict(&v, v.String(l.now), v.Command())
 	}
-	for _, r := range l.shares {
+	for _, r := range lockjson.First(l.shares) {
 		j.Holders = append(j.Holders, lockjson.New(r, l.now))
 	}
 	if l.row == nil {
-		j.Lock = lockjson.Whole(doc.Name, j.Holders, new(verdict.QueueOf(l.Waiters, l.now)), l.now)
+		j.Lock = lockjson.Whole(doc.Name, l.shares, new(verdict.QueueOf(l.Waiters, l.now)), l.now)
 	} else {
 		j.Lock = lockjson.New(l.row, l.now)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -33,9 +34,9 @@ func newLockReport(l *lockInfo, w *os.File) *lockReport {
 	p := &lockReport{now: l.now, combined: &l.combined, rows: term.Table{Coloured: term.TakesColours(w)}}
 	p.lock(l)
 	p.lastRemoval(l.removed)
-	for _, d := range l.Delays {
-		p.row("lock delay", text.Visible(d.Name)+": "+protocol.DescribeDelay(&d, p.now))
-	}
+	firstRows(p, "lock delay", l.Delays, func(_ int, d metadata.LockDelay) string {
+		return text.Visible(d.Name) + ": " + protocol.DescribeDelay(&d, p.now)
+	})
 	p.waiters(l.Waiters)
 	p.block("backtrace", l.Record.Backtrace)
 	return p
@@ -51,6 +52,19 @@ func (p *lockReport) write(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// maxRows is how many holders, delays and waiters of one lock a report has.
+const maxRows = 50
+
+// firstRows adds a row for each, and how many are left out.
+func firstRows[T any](p *lockReport, label string, all []T, describe func(i int, one T) string) {
+	for i, one := range all[:min(len(all), maxRows)] {
+		p.row(label, describe(i, one))
+	}
+	if more := len(all) - maxRows; more > 0 {
+		p.row(label, "and "+text.Thousands(more)+" more")
+	}
 }
 
 // row adds a row; an empty value becomes a dash.
@@ -80,9 +94,7 @@ func (p *lockReport) lock(l *lockInfo) {
 	if len(l.shares) > 0 {
 		p.row("kind", kindText(locks.UseOf(l.shares).Occupancy))
 	}
-	for _, r := range l.shares {
-		p.holder(r)
-	}
+	firstRows(p, "holder", l.shares, p.holder)
 }
 
 // kindText returns a text such as "semaphore, 5 of 8 permits taken by 3 holders, 3 free".
@@ -96,8 +108,8 @@ func kindText(u protocol.Occupancy) string {
 	return u.Describe()
 }
 
-// holder adds the rows about one holder of a multi-holder lock.
-func (p *lockReport) holder(r *locks.Row) {
+// holder describes one holder of a multi-holder lock, after a row about its death.
+func (p *lockReport) holder(_ int, r *locks.Row) string {
 	if r.Death != nil {
 		p.row("witness", text.Visible(r.Name)+": "+deathText(r.Record, p.now))
 	}
@@ -105,8 +117,8 @@ func (p *lockReport) holder(r *locks.Row) {
 	if r.Purpose != "" {
 		line += " for " + shortText(r.Purpose)
 	}
-	p.row("holder", fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now),
-		relative(r.UnlockAt(), p.now)))
+	return fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now),
+		relative(r.UnlockAt(), p.now))
 }
 
 func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosis.Diagnosis) {
@@ -179,13 +191,16 @@ func (p *lockReport) lastRemoval(e *metadata.Ending) {
 }
 
 func (p *lockReport) waiters(waiters []metadata.Waiter) {
-	for i, w := range waiters {
+	firstRows(p, "waiting", waiters, func(i int, w metadata.Waiter) string {
 		line := fmt.Sprintf("%d. %s since %s", i+1, identityText(&w.Identity, metadata.Share{}),
 			timeText(w.Since.Time, p.now))
 		if w.Purpose != "" {
 			line += ": " + shortText(w.Purpose)
 		}
-		p.row("waiting", line)
+		return line
+	})
+	if len(waiters) > maxRows {
+		p.row("longest wait", "since "+timeText(verdict.QueueOf(waiters, p.now).Longest, p.now))
 	}
 }
 

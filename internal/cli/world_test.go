@@ -58,10 +58,19 @@ func in(f func(*world, *testscript.TestScript, bool, []string)) func(*testscript
 	}
 }
 
-// put KEY VALUE writes a key below the prefix. Both may have Go escapes.
+// put KEY VALUE [N] writes a key below the prefix, or N of them whose {n} is a number. Both may have Go escapes.
 func (w *world) put(ts *testscript.TestScript, _ bool, args []string) {
-	_, err := w.client.Put(context.Background(), w.layout.Prefix()+unquote(ts, args[0]), unquote(ts, args[1]))
-	ts.Check(err)
+	n := 1
+	if len(args) > 2 {
+		var err error
+		n, err = strconv.Atoi(args[2])
+		ts.Check(err)
+	}
+	for i := range n {
+		key := strings.ReplaceAll(unquote(ts, args[0]), "{n}", strconv.Itoa(i))
+		_, err := w.client.Put(context.Background(), w.layout.Prefix()+key, unquote(ts, args[1]))
+		ts.Check(err)
+	}
 }
 
 // leased KEY VALUE [TTL] writes a key below the prefix with a lease, by default as long as that of an unlocker's

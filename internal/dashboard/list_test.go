@@ -228,6 +228,41 @@ func TestLimitsApply(t *testing.T) {
 	}
 }
 
+func TestLimitsApplyToOneLock(t *testing.T) {
+	s := newScene()
+	const n = 1100
+	for i := range n {
+		s.add(hold{name: fmt.Sprint("pool#", i+1), held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour,
+			attributes: map[string]string{"kind": "semaphore"}})
+		s.wait("pool", fmt.Sprint("waiter-", i), time.Duration(i%1000)*time.Minute)
+	}
+	s.locks[n-1].AlertAt = s.now.Add(-time.Minute)
+	s.queues["free"] = s.queues["pool"]
+	delays := make([]metadata.LockDelay, n)
+	for i := range delays {
+		delays[i].Name = fmt.Sprint("pool#", i+1)
+	}
+	d := s.dashboard(t, func(c *app.Config) { of(c).delays = func() []metadata.LockDelay { return delays } })
+	wantWords(t, ok(t, d, "/lock?name=pool"), "There are 1,090 more delays.")
+	for _, name := range []string{"pool", "pool%231", "free"} {
+		page := ok(t, d, "/lock?name="+name)
+		wantWords(t, page, " 1,100 # Owner", "show 45 more", "and 1,050 more; the longest wait is 16h 39m")
+		if rows := strings.Count(page, `<td data-c="gives up">`); rows != 50 {
+			t.Errorf("the page of %s shows %d waiters", name, rows)
+		}
+	}
+	data, _ := fetch[lock](t, d, "/api/v1/lock?name=pool")
+	for list, total := range map[string]string{"queue": "waiters", "holders": "holder_count", "delays": "delay_count"} {
+		if listed := len(data[list].([]any)); listed != 1000 || data[total] != 1100.0 {
+			t.Errorf("%d %s of %v", listed, list, data[total])
+		}
+	}
+	first := data["holders"].([]any)[0].(lock)
+	if data["permits"] != 1100.0 || data["state"] != "alerting" || first["name"] != s.locks[n-1].Name {
+		t.Errorf("%v permits, %v, first %v", data["permits"], data["state"], first["name"])
+	}
+}
+
 // A snapshot that grew equals that of a freshly started dashboard: orders, versions, and the sentence on top.
 func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 	s := crowd(60)

@@ -117,30 +117,27 @@ func (l *Lock) wait(q *verdict.Queue, now time.Time) {
 
 // Whole describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of its
 // holders' states, its permits are those taken, and members that only a single hold has are null.
-func Whole(name string, holders []Lock, q *verdict.Queue, now time.Time) Lock {
+func Whole(name string, holders []*locks.Row, q *verdict.Queue, now time.Time) Lock {
 	l := Lock{Name: name, NameBase64: Base64(name), Holder: Holder{Attributes: map[string]any{}},
 		Problems: []Problem{}}
 	l.wait(q, now)
-	for i := range holders {
-		l.add(&holders[i])
+	for _, r := range holders {
+		l.add(r)
 	}
 	return l
 }
 
-func (l *Lock) add(holder *Lock) {
-	if l.State == nil || holder.State.Urgency() < l.State.Urgency() {
-		l.State = holder.State
+func (l *Lock) add(holder *locks.Row) {
+	if state := holder.Verdict().State; l.State == nil || state.Urgency() < l.State.Urgency() {
+		l.State = &state
 	}
-	l.Expiring = l.Expiring || holder.Expiring
+	l.Expiring = l.Expiring || holder.Display == locks.Expiring
+	share := holder.Share()
 	if l.Kind == nil {
-		l.Kind = holder.Kind
+		l.Kind = Known(share.Kind)
 	}
-	if holder.Permits != nil {
-		l.Permits = Known(*holder.Permits + value(l.Permits))
-	}
-	if holder.Limit != nil {
-		l.Limit = Known(max(*holder.Limit, value(l.Limit)))
-	}
+	l.Permits = Known(share.Permits + value(l.Permits))
+	l.Limit = Known(max(share.Limit, value(l.Limit)))
 }
 
 func attributes(all map[string]any) map[string]any {
@@ -206,20 +203,28 @@ func Base64(s string) string {
 	return base64.StdEncoding.EncodeToString([]byte(s))
 }
 
+// MaxListed is how many waiters, holders and lock delays a document lists; beside each list is how many there are.
+const MaxListed = 1000
+
+// First returns what a document lists of all.
+func First[T any](all []T) []T { return all[:min(len(all), MaxListed)] }
+
 // Document is one lock in full.
 type Document struct {
 	Lock
-	Verdict   *Verdict   `json:"verdict"`
-	Client    *string    `json:"client"`
-	Diagnosis *Diagnosis `json:"diagnosis"`
-	UsualHold *UsualHold `json:"usual_hold,omitempty"`
-	Backtrace *string    `json:"backtrace,omitempty"`
-	Queue     []Waiter   `json:"queue"`
-	Holders   []Lock     `json:"holders,omitempty"`
-	Delays    []Delay    `json:"delays,omitempty"`
-	Fields    []Field    `json:"fields,omitempty"`
-	Ending    *Ending    `json:"ending,omitempty"`
-	Unread    *string    `json:"unread,omitempty"`
+	Verdict     *Verdict   `json:"verdict"`
+	Client      *string    `json:"client"`
+	Diagnosis   *Diagnosis `json:"diagnosis"`
+	UsualHold   *UsualHold `json:"usual_hold,omitempty"`
+	Backtrace   *string    `json:"backtrace,omitempty"`
+	Queue       []Waiter   `json:"queue"`
+	HolderCount int        `json:"holder_count,omitempty"`
+	Holders     []Lock     `json:"holders,omitempty"`
+	DelayCount  int        `json:"delay_count,omitempty"`
+	Delays      []Delay    `json:"delays,omitempty"`
+	Fields      []Field    `json:"fields,omitempty"`
+	Ending      *Ending    `json:"ending,omitempty"`
+	Unread      *string    `json:"unread,omitempty"`
 }
 
 // UsualHold is how long holds of a lock usually take.
@@ -260,8 +265,9 @@ type Waiter struct {
 	TimeoutIn *float64 `json:"timeout_at_in_seconds"`
 }
 
-// Waiters describes the waiters for a lock, in order.
+// Waiters describes the first waiters for a lock, in order.
 func Waiters(queue []metadata.Waiter, now time.Time) []Waiter {
+	queue = First(queue)
 	list := make([]Waiter, len(queue))
 	for i, w := range queue {
 		list[i] = Waiter{UUID: Known(w.UUID), Who: newWho(w.Identity)}

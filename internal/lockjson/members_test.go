@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -84,10 +87,31 @@ func TestTheStateOfAWholeLockIsTheMostUrgent(t *testing.T) {
 			if other.Urgency() < one.Urgency() {
 				want = other
 			}
-			whole := lockjson.Whole("pool", []lockjson.Lock{{State: &one}, {State: &other}}, nil, time.Time{})
+			whole := lockjson.Whole("pool", []*locks.Row{row(t, one), row(t, other)}, nil, time.Time{})
 			if *whole.State != want {
 				t.Errorf("of holders that are %s and %s the state is %s, want %s", one, other, *whole.State, want)
 			}
 		}
 	}
+}
+
+// row returns a hold in the state.
+func row(t *testing.T, state staleness.State) *locks.Row {
+	now := time.Now()
+	r := &metadata.Record{UUID: "u", Token: 1, AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(time.Hour)}
+	switch state {
+	case staleness.Alerting:
+		r.AlertAt = now
+	case staleness.Abandoned:
+		r.Death = &metadata.Statement{}
+	case staleness.Expired:
+		r.AutoUnlockAt = now
+	case staleness.Malformed:
+		r.AutoUnlockAt = time.Time{}
+	}
+	row := locks.NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &locks.Queue{})
+	if row.Verdict().State != state {
+		t.Fatalf("a row is %s, want %s", row.Verdict().State, state)
+	}
+	return row
 }

@@ -126,8 +126,9 @@ func NewDelay(d *metadata.LockDelay, now time.Time) Delay {
 	return j
 }
 
-// Delays describes lock delays, in order.
+// Delays describes the first lock delays, in order.
 func Delays(all []metadata.LockDelay, now time.Time) []Delay {
+	all = First(all)
 	list := make([]Delay, len(all))
 	for i := range all {
 		list[i] = NewDelay(&all[i], now)

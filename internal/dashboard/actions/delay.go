@@ -66,9 +66,9 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 	}
 	whole := o.lockOf(r, lock)
 	v.Whole = whole != lock
-	if queue := pages.WaiterViews(r.Snapshot().Queues[whole], v.Viewpoint); len(queue) > 0 {
-		v.Next = &queue[0]
-		v.Waiters = len(queue)
+	if queue := pages.NewQueueView(r.Snapshot().Queues[whole], 1, v.Viewpoint); queue.N > 0 {
+		v.Next = &queue.First[0]
+		v.Waiters = queue.N
 	}
 	a, err := o.app.Render("end-delay", v)
 	return asForm(a, wrong), err

@@ -197,9 +197,9 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 	if delay := row.Record.EffectiveLockDelay(r.Snapshot().Combined.Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}
-	if queue := pages.WaiterViews(lock.InLine, v.Viewpoint); len(queue) > 0 {
-		v.Next = &queue[0]
-		v.Waiters = len(queue)
+	if queue := pages.NewQueueView(lock.InLine, 1, v.Viewpoint); queue.N > 0 {
+		v.Next = &queue.First[0]
+		v.Waiters = queue.N
 	}
 	v.Marks = pages.MarkLinks(r, row)
 	v.Commands = pages.Whereabouts(row)

@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -50,7 +51,9 @@ func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 // addPast adds what past holds say about this one.
 func (a *API) addPast(j *lockjson.Document, r *app.Request, lock *app.Lock, now time.Time) {
 	past, err := a.app.History.Endings(r.Context(), r.Now, lock.Name)
-	all, _ := a.app.EverythingOf(r, lock, past)
+	noQueue := *lock
+	noQueue.InLine = nil // which may be long, and waits are no holds
+	all, _ := a.app.EverythingOf(r, &noQueue, past)
 	j.UsualHold = lockjson.NewUsualHold(a.app.UsualHold(r, all))
 	if lock.Row == nil {
 		return
@@ -72,6 +75,7 @@ func (a *API) withDelays(r *app.Request, err error) error {
 		return err
 	}
 	p := *free
+	p.DelayCount = len(delays)
 	p.Delays = lockjson.Delays(delays, r.Now)
 	return &p
 }
@@ -79,14 +83,15 @@ func (a *API) withDelays(r *app.Request, err error) error {
 // documentJSON is the lock without backtrace and fields.
 func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time.Time) lockjson.Document {
 	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.Unread),
-		Queue: lockjson.Waiters(lock.InLine, now), Delays: lockjson.Delays(delays, now)}
-	for _, r := range lock.Shares {
+		Queue: lockjson.Waiters(lock.InLine, now), HolderCount: len(lock.Shares),
+		DelayCount: len(delays), Delays: lockjson.Delays(delays, now)}
+	for _, r := range lockjson.First(locks.Sort(lock.Shares, locks.Order{By: locks.MostUrgent})) {
 		j.Holders = append(j.Holders, a.Lock(r, now))
 	}
 	if lock.Row != nil {
 		j.Lock = a.Lock(lock.Row, now)
 	} else {
-		j.Lock = lockjson.Whole(lock.Name, j.Holders, new(verdict.QueueOf(lock.InLine, now)), now)
+		j.Lock = lockjson.Whole(lock.Name, lock.Shares, new(verdict.QueueOf(lock.InLine, now)), now)
 		j.URL = a.app.URLs.Lock(lock.Name, "")
 	}
 	if lock.AskedHold != "" {

@@ -62,7 +62,9 @@ type Problem struct {
 	Typed    []string // into the form that was refused
 	Tried    []string // endpoints of etcd, for people
 	Lock     any      // as it is now, for programs
-	Delays   any      // of the lock, for programs
+
+	DelayCount int // of the lock, for programs
+	Delays     any // some of them
 }
 
 func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
@@ -76,8 +78,10 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 		Detail string `json:"detail,omitempty"`
 		Code   string `json:"code"`
 		Lock   any    `json:"lock,omitempty"`
-		Delays any    `json:"delays,omitempty"`
-	}{"about:blank", p.Title, p.Status, p.Detail, p.Code, p.Lock, p.Delays})
+
+		DelayCount int `json:"delay_count,omitempty"`
+		Delays     any `json:"delays,omitempty"`
+	}{"about:blank", p.Title, p.Status, p.Detail, p.Code, p.Lock, p.DelayCount, p.Delays})
 }
 
 // Problems without details.

@@ -157,6 +157,9 @@ func (s *App) notHeld(l *Lock, delays []metadata.LockDelay) error {
 		p.Detail += " There is " + protocol.DescribeDelay(d, s.Config.Now()) + " (" + s.Mutexctl(EndDelay, d.Name) +
 			" ends it)."
 	}
+	if more := len(delays) - MaxDelaysShown; more > 0 {
+		p.Detail += " There are " + Plural(more, "more delay", "more delays") + "."
+	}
 	if n := len(l.InLine); n > 0 {
 		p.Detail += " " + Plural(n, "waiter is", "waiters are") + " in line."
 	}

@@ -70,13 +70,14 @@ func (s *App) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []t
 		holders = []*locks.Row{l.Row}
 		queue = l.Row.Record.QueueName()
 	}
-	for _, row := range holders {
+	for _, row := range holders[:min(len(holders), maxPresent)] {
 		now = append(now, timeline.OfRecord(row.Record))
 	}
 	seen := s.Intervals.Since(r.Now.Add(-timeline.Day), func(i *timeline.Interval) bool {
 		return i.Name == l.Name || i.Lock == l.Name || i.Wait && i.Lock == queue
 	})
-	return timeline.Join(r.Now, over, seen, now, timeline.OfQueue(l.InLine)), s.Intervals.Forgot()
+	waits := timeline.OfQueue(l.InLine[:min(len(l.InLine), maxPresent)])
+	return timeline.Join(r.Now, over, seen, now, waits), s.Intervals.Forgot()
 }
 
 // relistReports is how long after a gap in the watch the holds may be reported that ended in it.

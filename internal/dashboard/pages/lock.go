@@ -17,7 +17,7 @@ type lockFrame struct {
 	app.Page
 	Name    string
 	Back    string // the list in the view that led here
-	Delays  []delayView
+	Delays  delaysView
 	Usually string // how long it is usually held; empty if too few holds are known
 	Life    life
 	Picture *picture
@@ -25,7 +25,7 @@ type lockFrame struct {
 
 func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
 	f := lockFrame{Page: p.app.Page(r, lock.Name), Name: lock.Name, Back: p.app.URLs.Back(FromView(r)),
-		Delays: p.delayViews(r, lock.Name), Life: p.lifeOf(r, lock)}
+		Delays: p.delaysOf(r, lock.Name), Life: p.lifeOf(r, lock)}
 	all, forgot := p.app.EverythingOf(r, lock, f.Life.past)
 	f.Usually = usually(p.app.UsualHold(r, all))
 	f.Picture = p.pictureOf(r, lock, all, forgot)
@@ -67,7 +67,7 @@ type lockPage struct {
 	Trace           *traceView
 	Hidden          string // why there is no backtrace
 	RawTrace        string
-	Waiters         []WaiterView
+	Queue           QueueView
 	Commands        []Command
 	Links           []choice
 	Copies          []copyView
@@ -140,7 +140,7 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)
 	p.fillTrace(&v, c, lock)
-	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
+	v.Queue = NewQueueView(lock.InLine, maxWaiters, v.Viewpoint)
 	v.Commands = p.commands(row)
 	v.Links = p.links(row)
 	v.Unlock = p.app.Mutexctl("force-unlock", row.Name, app.OfHold(row.UUID, "", "")...)

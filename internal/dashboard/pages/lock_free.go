@@ -18,7 +18,7 @@ type freePage struct {
 	Last     app.Sentence       // the hold before
 	Known    app.Sentence       // how far back the dashboard knows
 	Asked    bool               // for a hold that is over, of which nothing is known
-	Waiters  []WaiterView
+	Queue    QueueView
 	Unread   string
 	Commands []Command
 }
@@ -35,20 +35,20 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 		v.Look = stateUnknown
 	}
 	v.Follows = true
-	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
-	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && len(v.Waiters) == 0 {
+	v.Queue = NewQueueView(lock.InLine, maxWaiters, v.Viewpoint)
+	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && v.Queue.N == 0 {
 		return app.Answer{}, app.BadQuery("No lock can have this name: " + problem.Error())
 	}
 	v.Query = lock.Name // to search for
 	if lock.Unread != "" {
 		v.Sentence = app.Say("This lock was not held when etcd was last read, and etcd cannot be read now: ").
 			Value(lock.Unread).Say(".")
-	} else if said := p.VerdictOf(r, lock); said.Class == verdict.Unclaimed && len(v.Delays) == 0 {
+	} else if said := p.VerdictOf(r, lock); said.Class == verdict.Unclaimed && len(v.Delays.First) == 0 {
 		v.Look = metadata.StateUnclaimed
 		v.Icon = app.Icon{Look: locks.Alerting}
 		v.Sentence = said.Lead
 	} else {
-		v.Sentence = freeSentence(len(v.Waiters), len(v.Delays) > 0, at)
+		v.Sentence = freeSentence(v.Queue.N, len(v.Delays.First) > 0, at)
 	}
 	if v.Last = lastHold(v.Life.last(), at); v.Last == nil {
 		v.Last = app.Say("This dashboard knows of no earlier hold.")

@@ -97,9 +97,9 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 		}
 		lines = append(lines, text.Visible(at))
 	}
-	if n := len(v.Waiters); n > 0 {
+	if n := v.Queue.N; n > 0 {
 		var who []string
-		for _, w := range v.Waiters[:min(n, maxWaitersEach)] {
+		for _, w := range v.Queue.First[:min(n, maxWaitersEach)] {
 			one := process(w.Owner, w.Host, 0).String()
 			if w.Since != nil {
 				one += " (" + w.Since.Text + ")"

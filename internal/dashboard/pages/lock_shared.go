@@ -1,8 +1,6 @@
 package pages
 
 import (
-	"slices"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
 )
@@ -16,7 +14,7 @@ type sharedPage struct {
 	Other   int // another limit that a holder believes in
 	Table   table
 	More    int // holders that are not shown
-	Waiters []WaiterView
+	Queue   QueueView
 	Asked   bool   // for a hold that is over
 	Past    string // link to the history of all shares
 	Cycles  []cycleView
@@ -37,14 +35,14 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	}
 	l := ListRequest{Query: &locks.Query{}, Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
 		full: true}
-	holders := locks.Sort(slices.Clone(lock.Shares), l.Order)
+	holders := locks.Sort(lock.Shares, l.Order)
 	v.More = max(0, len(holders)-maxSharers)
 	v.Table = p.newTable(r, holders[:len(holders)-v.More], l)
 	v.Table.Caption = "Holders"
 	for i := range v.Table.Columns {
 		v.Table.Columns[i].unlink() // they are in one order
 	}
-	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
+	v.Queue = NewQueueView(lock.InLine, maxWaiters, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name, v.Verdict.Class)
 	v.Life.URL = v.Past
 	return p.app.Render("shared", v)

@@ -158,18 +158,23 @@ type delayView struct {
 	URL     string // of the form that ends it, for those who may
 }
 
-// delayViews are the lock delays of a lock and of its shares: a few of them, if there are many.
-func (p *Pages) delayViews(r *app.Request, name string) []delayView {
-	var views []delayView
+// delaysView are the lock delays of a lock and of its shares: a few of them, if there are many.
+type delaysView struct {
+	First []delayView
+	More  int
+}
+
+func (p *Pages) delaysOf(r *app.Request, name string) delaysView {
 	delays := r.Snapshot().DelaysOf(name)
-	for i := range delays[:min(len(delays), app.MaxDelaysShown)] {
+	view := delaysView{More: max(0, len(delays)-app.MaxDelaysShown)}
+	for i := range delays[:len(delays)-view.More] {
 		d := &delays[i]
 		command := p.app.Mutexctl(app.EndDelay, d.Name, app.OfHold(d.UUID, "", "")...)
 		v := delayView{Words: protocol.DescribeDelay(d, r.Now), Command: command}
 		if !r.Viewpoint().Stale && r.MayDo(protocol.VerbEndDelay, d.Owner) {
 			v.URL = p.app.URLs.Act("end-delay", d.Name, d.UUID, FromView(r))
 		}
-		views = append(views, v)
+		view.First = append(view.First, v)
 	}
-	return views
+	return view
 }

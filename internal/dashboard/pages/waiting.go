@@ -38,15 +38,13 @@ type contention struct {
 	MoreSharers int
 	Held        *app.Moment
 	Free        *app.Moment // since when nobody takes it
-	Longest     *app.Moment
-	N           int
-	First       []WaiterView // in order, as many as fit
-	Rest        int
+	QueueView
 }
 
 const (
 	maxContended   = 100
 	maxWaitersEach = 5
+	maxWaiters     = 50 // of one lock, on its page
 )
 
 // ServeWaiting answers with the locks that somebody waits for.
@@ -121,14 +119,10 @@ func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) erro
 	at := r.Viewpoint()
 	for _, one := range all[:len(all)-v.More] {
 		c := p.contentionOf(one.lock, one.holders, at)
-		c.Longest = at.Lasting(one.Longest)
 		if l, is := free[one.lock]; is {
 			c.Free = at.Lasting(l.Since)
 		}
-		c.N = one.Waiters
-		views := WaiterViews(one.queue, at)
-		c.Rest = max(0, len(views)-maxWaitersEach)
-		c.First = views[:len(views)-c.Rest]
+		c.QueueView = NewQueueView(one.queue, maxWaitersEach, at)
 		v.Locks = append(v.Locks, c)
 	}
 	return nil
@@ -171,16 +165,23 @@ type WaiterView struct {
 	Timeout *app.Moment
 }
 
-// WaiterViews are the waiters of a queue in their order.
-func WaiterViews(queue []metadata.Waiter, at app.Viewpoint) []WaiterView {
-	queue = slices.Clone(queue)
-	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
-	views := make([]WaiterView, len(queue))
-	for i, w := range queue {
-		views[i] = WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),
-			at.Alert(w.TimeoutAt.Time)}
+// QueueView is who waits for a lock.
+type QueueView struct {
+	N       int
+	Longest *app.Moment
+	First   []WaiterView // in order, as many as fit
+	Rest    int
+}
+
+// NewQueueView shows the queue of a lock, at most so many of the waiters.
+func NewQueueView(queue []metadata.Waiter, most int, at app.Viewpoint) QueueView {
+	rest := max(0, len(queue)-most)
+	v := QueueView{N: len(queue), Longest: at.Lasting(verdict.QueueOf(queue, at.AsOf).Longest), Rest: rest}
+	for i, w := range queue[:len(queue)-rest] {
+		v.First = append(v.First, WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose,
+			at.Lasting(w.Since.Time), at.Alert(w.TimeoutAt.Time)})
 	}
-	return views
+	return v
 }
 
 const (

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -88,20 +89,15 @@ func NewChart(all []Interval, p Options) Chart {
 	if order == nil {
 		order = mostLost
 	}
-	var picture Chart
-	for _, l := range lanes {
-		picture.Lanes = append(picture.Lanes, *l)
-	}
-	slices.SortFunc(picture.Lanes, func(a, b Lane) int {
-		return cmp.Or(order(&a, &b), cmp.Compare(a.Name, b.Name))
+	sorted := slices.SortedFunc(maps.Values(lanes), func(a, b *Lane) int {
+		return cmp.Or(order(a, b), cmp.Compare(a.Name, b.Name))
 	})
-	picture.More = max(0, len(picture.Lanes)-p.Lanes)
-	picture.Lanes = picture.Lanes[:len(picture.Lanes)-picture.More]
-	for n := range picture.Lanes {
-		l := &picture.Lanes[n]
+	picture := Chart{More: max(0, len(sorted)-p.Lanes)}
+	for _, l := range sorted[:len(sorted)-picture.More] {
 		slices.SortFunc(l.All, func(a, b *Interval) int {
 			return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
 		})
+		picture.Lanes = append(picture.Lanes, *l)
 	}
 	for _, span := range p.Unknown {
 		if s := p.Place(span.From, span.To); s.Width > 0 {
