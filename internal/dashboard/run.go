@@ -36,10 +36,6 @@ func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
 // Took notes a waiter that got its lock. It is quick.
 func (d *Dashboard) Took(w metadata.Waiter) { d.app.Intervals.Took(&w, d.app.Config.Now()) }
 
-// Ready reports whether there is anything to show. It stays true when etcd is away: the last known snapshot is worth
-// most then.
-func (d *Dashboard) Ready() bool { return d.app.Fresh().Level(d.app.Config.Now()) != locks.Never }
-
 var _ http.Handler = (*Dashboard)(nil)
 
 const runEvery = 3 * time.Second

@@ -218,11 +218,15 @@ func TestTroubleIsLoggedOnceUntilItIsOver(t *testing.T) {
 	for range 2 {
 		server.Stop()
 		etcdtest.Eventually(t, "trouble", func() bool {
-			return strings.Contains(trouble.Cause(), "etcd is unreachable")
+			_, cause := trouble.Fault()
+			return strings.Contains(cause, "etcd is unreachable")
 		})
 		time.Sleep(200 * time.Millisecond) // looks a few times more, and has nothing new to say
 		server.Restart(t)
-		etcdtest.Eventually(t, "the end of it", func() bool { return trouble.Cause() == "" })
+		etcdtest.Eventually(t, "the end of it", func() bool {
+			_, cause := trouble.Fault()
+			return cause == ""
+		})
 	}
 
 	// On a busy machine, etcd may be away a third time.

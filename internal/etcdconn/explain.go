@@ -201,18 +201,11 @@ const (
 	monitorTimeout  = 5 * time.Second
 )
 
-// Cause returns one sentence that says why etcd cannot be used, or "" if it can.
-func (t *FaultMonitor) Cause() string {
+// Fault returns why etcd cannot be used: its class, and one sentence. Both are empty if it can.
+func (t *FaultMonitor) Fault() (class, cause string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.cause
-}
-
-// Class returns the class of the [FaultMonitor.Cause], or "" if etcd can be used.
-func (t *FaultMonitor) Class() Class {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.class
+	return string(t.class), t.cause
 }
 
 // Run checks every second until ctx ends.

@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -42,17 +43,13 @@ func newWorld(locks ...*metadata.Record) *world {
 	}
 }
 
-// view is a collector of how current the view is.
-func (w *world) view(alarms func() ([]string, bool)) *lockmetrics.View {
-	return lockmetrics.NewView(lockmetrics.ViewConfig{
-		Namespace: "unlocker",
-		Fresh:     func() protocol.Freshness { return w.fresh },
-		Activity: func() lockmetrics.Activity {
-			one := map[string]uint64{"x": 1}
-			return lockmetrics.Activity{Resyncs: one, Events: one, Restarts: one, MetadataErrors: one}
-		},
-		Alarms: alarms,
-	})
+// Fresh implements [lockmetrics.Followed].
+func (w *world) Fresh() protocol.Freshness { return w.fresh }
+
+// Stats implements [lockmetrics.Followed].
+func (w *world) Stats() lockview.Stats {
+	one := map[string]uint64{"x": 1}
+	return lockview.Stats{Resyncs: one, WatchRestarts: one, MetadataErrors: map[metadata.ProblemKind]uint64{"x": 1}}
 }
 
 func (w *world) config() lockmetrics.Config {
@@ -69,7 +66,7 @@ func (w *world) config() lockmetrics.Config {
 		}),
 		Clock:         func() time.Duration { return w.mono },
 		Now:           func() time.Time { return w.now },
-		Fresh:         func() protocol.Freshness { return w.fresh },
+		Fresh:         w.Fresh,
 		Disagreements: func() int { return 0 },
 		Series:        lockmetrics.SeriesAlerting,
 		SeriesLimit:   1000,
@@ -199,7 +196,7 @@ func TestNoLockMetricsBeforeTheFirstList(t *testing.T) {
 	w := newWorld()
 	w.fresh = protocol.Freshness{}
 	expect(t, lockmetrics.New(w.config()), "", "unlocker_locks", "unlocker_waiters")
-	expect(t, w.view(noAlarms), `
+	expect(t, lockmetrics.NewView("unlocker", w, noAlarms), `
 unlocker_etcd_up 0
 `, "unlocker_etcd_revision", "unlocker_last_sync_timestamp_seconds")
 }
@@ -207,7 +204,7 @@ unlocker_etcd_up 0
 func TestStaleSnapshotIsStillExported(t *testing.T) {
 	w := newWorld(lock("late", -time.Minute))
 	w.fresh.Synced = false
-	expect(t, w.view(noAlarms), `
+	expect(t, lockmetrics.NewView("unlocker", w, noAlarms), `
 unlocker_etcd_revision 42
 unlocker_etcd_up 0
 unlocker_last_sync_timestamp_seconds 1.7e+09
@@ -219,7 +216,7 @@ unlocker_lock_locked_timestamp_seconds{hostname="host-1",lock="late",owner="bill
 
 func TestAlarmsAreExportedOnlyIfKnown(t *testing.T) {
 	known := false
-	c := newWorld().view(func() ([]string, bool) { return []string{"NOSPACE"}, known })
+	c := lockmetrics.NewView("unlocker", newWorld(), func() ([]string, bool) { return []string{"NOSPACE"}, known })
 	expect(t, c, "", "unlocker_etcd_alarm")
 	known = true
 	expect(t, c, `

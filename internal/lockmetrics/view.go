@@ -3,39 +3,32 @@ package lockmetrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// ViewConfig connects a [View] to what it exports.
-type ViewConfig struct {
-	Namespace string                    // the first word of every metric name: unlocker or mutexdash
-	Fresh     func() protocol.Freshness // how current the view is
-	Activity  func() Activity
-	Alarms    func() ([]string, bool) // alarms that etcd has raised; false if unknown
-}
-
-// Activity counts what the view did, by metric label.
-type Activity struct {
-	Resyncs        map[string]uint64 // by reason
-	Events         map[string]uint64 // by type
-	Restarts       map[string]uint64 // by reason
-	MetadataErrors map[string]uint64 // by reason
+// Followed is a view of the locks: [*lockview.View] is one.
+type Followed interface {
+	Fresh() protocol.Freshness
+	Stats() lockview.Stats
 }
 
 // View exports how current a program's view of the locks is. It is a prometheus.Collector.
 type View struct {
-	c   ViewConfig
-	all []*prometheus.Desc
+	followed Followed
+	raised   func() ([]string, bool)
+	all      []*prometheus.Desc
 
 	up, alarm, revision, lastSync, resyncs, events, restarts, metadataErrors *prometheus.Desc
 }
 
-// NewView returns a collector; it is not registered.
-func NewView(c ViewConfig) *View {
-	v := &View{c: c}
+// NewView returns a collector; it is not registered. namespace is the first word of every metric name: unlocker or
+// mutexdash. alarms returns the alarms that etcd has raised; false if they are unknown.
+func NewView(namespace string, followed Followed, alarms func() ([]string, bool)) *View {
+	v := &View{followed: followed, raised: alarms}
 	d := func(name, help string, labels ...string) *prometheus.Desc {
-		v.all = append(v.all, prometheus.NewDesc(c.Namespace+"_"+name, help, labels, nil))
+		v.all = append(v.all, prometheus.NewDesc(namespace+"_"+name, help, labels, nil))
 		return v.all[len(v.all)-1]
 	}
 	v.up = d("etcd_up", "Whether the view of the locks is complete and current.")
@@ -59,8 +52,8 @@ func (v *View) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (v *View) Collect(ch chan<- prometheus.Metric) {
-	v.fresh(ch, v.c.Fresh())
-	v.activity(ch, v.c.Activity())
+	v.fresh(ch, v.followed.Fresh())
+	v.activity(ch, v.followed.Stats())
 	v.alarms(ch)
 }
 
@@ -72,15 +65,15 @@ func (v *View) fresh(ch chan<- prometheus.Metric, f protocol.Freshness) {
 	}
 }
 
-func (v *View) activity(ch chan<- prometheus.Metric, a Activity) {
-	counters(ch, v.resyncs, a.Resyncs)
-	counters(ch, v.events, a.Events)
-	counters(ch, v.restarts, a.Restarts)
-	counters(ch, v.metadataErrors, a.MetadataErrors)
+func (v *View) activity(ch chan<- prometheus.Metric, s lockview.Stats) {
+	counters(ch, v.resyncs, s.Resyncs)
+	counters(ch, v.events, map[string]uint64{"put": s.Puts, "delete": s.Deletes})
+	counters(ch, v.restarts, s.WatchRestarts)
+	counters(ch, v.metadataErrors, s.MetadataErrors)
 }
 
 func (v *View) alarms(ch chan<- prometheus.Metric) {
-	raised, known := v.c.Alarms()
+	raised, known := v.raised()
 	if !known {
 		return
 	}
@@ -93,8 +86,8 @@ func (v *View) alarms(ch chan<- prometheus.Metric) {
 	}
 }
 
-func counters(ch chan<- prometheus.Metric, d *prometheus.Desc, counts map[string]uint64) {
+func counters[K ~string](ch chan<- prometheus.Metric, d *prometheus.Desc, counts map[K]uint64) {
 	for name, n := range counts {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), text.Label(name))
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), text.Label(string(name)))
 	}
 }

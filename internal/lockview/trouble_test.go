@@ -85,12 +85,21 @@ func TestFreshness(t *testing.T) {
 			<-hang
 			return list(ctx, each)
 		}
+		var class, fault string
 		v := lockview.New(layout, src,
-			lockview.Options{Explain: func(err error) string { return "explained: " + err.Error() }})
+			lockview.Options{Explain: func(err error) string { return "explained: " + err.Error() },
+				Fault: func() (string, string) { return class, fault }})
+		wantReady := func(listed, synced string) {
+			t.Helper()
+			if l, s := fmt.Sprint(v.CheckListed()), fmt.Sprint(v.CheckSynced()); l != listed || s != synced {
+				t.Errorf("the conditions of readiness are %s and %s", l, s)
+			}
+		}
 		if f := v.Fresh(); f.Synced || f.Cause != "the first list is not done" || !f.HeardAt.IsZero() ||
 			f.Revision != 0 {
 			t.Errorf("at the beginning: %+v", f)
 		}
+		wantReady("not read yet: the first list is not done", "<nil>")
 		proctest.Go(t, v.Run)
 		hang <- struct{}{}
 		synctest.Wait()
@@ -99,6 +108,7 @@ func TestFreshness(t *testing.T) {
 			!f.SyncedChangedAt.Equal(read) || !f.HeardAt.Equal(read) {
 			t.Errorf("after the list: %+v", f)
 		}
+		wantReady("<nil>", "<nil>")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		heard := time.Now()
@@ -117,6 +127,11 @@ func TestFreshness(t *testing.T) {
 		if f := v.Fresh(); f.Synced || f.Cause != "explained: the watch ended: silent" || len(v.Locks()) != 1 {
 			t.Errorf("after the end of the watch: %+v", f)
 		}
+		class, fault = "permission", "etcd refused"
+		if f := v.Fresh(); f.Class != class || f.Cause != fault {
+			t.Errorf("with a known fault: %+v", f)
+		}
+		wantReady("<nil>", "the view of the locks is not current: etcd refused")
 		hang <- struct{}{}
 		synctest.Wait()
 		if f := v.Fresh(); !f.Synced || f.Cause != "" {

@@ -14,7 +14,9 @@
 package lockview
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -56,6 +58,11 @@ type Options struct {
 	Keep func([]metadata.Field) bool
 	// RelistEvery is how often the snapshot is compared with a new list; five minutes if zero.
 	RelistEvery time.Duration
+	// ProgressInterval is how often the source gives a sign of life; 0: silence of etcd changes no judgement.
+	ProgressInterval time.Duration
+	// Fault returns why etcd cannot be used, in a word and in a sentence, if that is known better than from the errors
+	// of the source; otherwise both are empty.
+	Fault func() (class, cause string)
 	// Explain turns an error of the source into a sentence for operators; if nil, the error's own text is used.
 	Explain func(error) string
 	Log     zerolog.Logger
@@ -241,8 +248,32 @@ func (v *View) misplaced() []*metadata.Record {
 // Fresh returns how current the snapshot is.
 func (v *View) Fresh() protocol.Freshness {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.state.at(time.Now())
+	f := v.state.at(time.Now())
+	v.mu.Unlock()
+	f.ProgressInterval = v.opt.ProgressInterval
+	if !f.Synced && v.opt.Fault != nil {
+		class, cause := v.opt.Fault()
+		f.Class = class
+		f.Cause = cmp.Or(cause, f.Cause)
+	}
+	return f
+}
+
+// CheckSynced returns an error while the snapshot is not current, once it was listed: a condition of readiness. To keep
+// a program in rotation that serves the last known state while etcd is unavailable, leave the condition out.
+func (v *View) CheckSynced() error {
+	if f := v.Fresh(); !f.Synced && !f.HeardAt.IsZero() {
+		return errors.New("the view of the locks is not current: " + f.Cause)
+	}
+	return nil
+}
+
+// CheckListed returns an error until all locks have been read once: a condition of readiness.
+func (v *View) CheckListed() error {
+	if f := v.Fresh(); f.HeardAt.IsZero() {
+		return errors.New("not read yet: " + f.Cause)
+	}
+	return nil
 }
 
 // Stats returns a copy of the counts. All reasons are present from the start.

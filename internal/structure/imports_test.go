@@ -85,7 +85,7 @@ func importTable() []rule {
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
 			"a diagnosis is a pure function, shared by page, CLI and metrics"},
 		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis
-			internal/protocol internal/text internal/lockrecord internal/locks`,
+			internal/protocol internal/text internal/lockrecord internal/locks internal/lockview`,
 			"samples are computed from the read model, at each scrape"},
 		{"internal/witness/pod/podproof", "pkg/metadata",
 			"a proof of death is a pure function: a mistake would free the lock of a living holder"},
@@ -138,7 +138,6 @@ func importTable() []rule {
 		{"cmd/mutexdash", "*", ""},
 		{"cmd/mutexctl", "*", ""},
 		{"cmd/mutexdev", "*", ""},
-		{"cmd/internal/wiring", "*", ""},
 		{"cmd/internal/unlocker", "*", ""},
 		{"cmd/internal/mutexdash", "*", ""},
 		{"cmd/internal/manuals", "*", ""},

@@ -9,7 +9,6 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
@@ -29,8 +28,8 @@ type components struct {
 	connections *etcdconn.Connections
 	store       *lockstore.Store
 	view        *lockview.View
-	health      *wiring.Health
-	trouble     *etcdconn.FaultMonitor
+	health      *etcdconn.HealthMonitor
+	faults      *etcdconn.FaultMonitor
 	pages       *dashboard.Dashboard
 	reload      daemon.Reload
 }
@@ -44,7 +43,9 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 		return nil, err
 	}
 	r.store = lockstore.New(r.client, layout, lockstore.WithLog(log))
-	r.health = wiring.NewHealth(r.client, o.etcd.RequestTimeout, log)
+	r.health = etcdconn.NewHealthMonitor(r.client, o.etcd.RequestTimeout, log)
+	r.faults = &etcdconn.FaultMonitor{Etcd: r.client, Prefix: layout.Prefix(), Log: log,
+		IsUsable: func() bool { return r.view.Fresh().Synced }}
 	r.watch(layout, log)
 	return r, nil
 }
@@ -53,13 +54,12 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch},
 		lockview.Options{
-			Explain: etcdconn.Explain, Log: log,
+			ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault, Explain: etcdconn.Explain, Log: log,
 			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // the pages are set before the view runs
 				r.pages.Ended(lock, ending)
 			},
 			Taken: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Took(w) },
 		})
-	r.trouble = wiring.NewTrouble(r.client, layout, r.view, log)
 }
 
 // join creates the dashboard, and connects it to the view and the store.
@@ -73,7 +73,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.Log = log
 	config.Layout = layout
 	config.Endpoints = withoutCredentials(o.etcd.Endpoints)
-	config.View = viewWithTrouble{view, r.trouble}
+	config.View = view
 	config.Store = r.store
 	config.Operator = r.store
 	config.Snapshots = view.Snapshots(nil)
@@ -92,21 +92,6 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 		Acknowledge: o.access.acknowledge}
 	r.pages, err = dashboard.New(config)
 	return err
-}
-
-// viewWithTrouble is a view whose freshness says why it is not up to date.
-type viewWithTrouble struct {
-	*lockview.View
-	trouble *etcdconn.FaultMonitor
-}
-
-// Fresh implements [app.View].
-func (s viewWithTrouble) Fresh() protocol.Freshness {
-	f := s.View.Fresh()
-	f.ProgressInterval = lockstore.ProgressInterval
-	f.Class = string(s.trouble.Class())
-	f.Cause = wiring.Cause(f, s.trouble)
-	return f
 }
 
 // members returns the members of etcd for the status page.

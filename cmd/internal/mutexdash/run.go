@@ -11,12 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
 )
 
 // run wires the program and serves until ctx ends.
@@ -47,7 +47,7 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(r.pages, r.requests, wiring.ViewMetrics(namespace, r.view, r.health.Alarms),
+	registry.MustRegister(r.pages, r.requests, lockmetrics.NewView(namespace, r.view, r.health.Alarms),
 		certificate.NewMetrics(namespace, r.certificates(o)))
 	r.reload = daemon.Reload{Check: o.checkFiles, Log: log, Apply: r.connections.Renew}
 	return r.serve(ctx, o, registry, log)
@@ -97,13 +97,8 @@ func (o options) appearanceConfig() (app.Config, error) {
 // serve runs the view, the pages and the probes until ctx ends.
 func (r *components) serve(ctx context.Context, o options, registry *prometheus.Registry, log zerolog.Logger) error {
 	ready := &daemon.Readiness{}
-	ready.Add("locks", func() error {
-		if !r.pages.Ready() {
-			return errors.New("not loaded yet: " + wiring.Cause(r.view.Fresh(), r.trouble))
-		}
-		return nil
-	})
-	wiring.AddEtcdCondition(ready, r.view, r.trouble)
+	ready.Add("locks", r.view.CheckListed)
+	ready.Add("etcd", r.view.CheckSynced)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	front := &daemon.Server{Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
 		Handler: r.pages, Drain: o.web.ShutdownTimeout, Log: log}
@@ -117,7 +112,7 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", r.reload.Run)
 	group.Add("health of etcd", r.health.Run)
-	group.Add("trouble with etcd", r.trouble.Run)
+	group.Add("faults of etcd", r.faults.Run)
 	group.Add("view", r.view.Run)
 	group.Add("backtraces", r.pages.Run)
 	group.Add("probes and metrics", back.Run)

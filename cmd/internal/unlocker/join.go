@@ -13,7 +13,6 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
@@ -35,8 +34,8 @@ const namespace = "unlocker"
 type components struct {
 	store   *lockstore.Store
 	view    *lockview.View
-	health  *wiring.Health
-	trouble *etcdconn.FaultMonitor
+	health  *etcdconn.HealthMonitor
+	faults  *etcdconn.FaultMonitor
 	metrics *lockmetrics.Collector
 	cycles  func() []deadlock.Cycle // finds processes that wait for each other
 	config  sweeper.Config
@@ -54,17 +53,19 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	}
 	r := &components{
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
-		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout, log),
+		health: etcdconn.NewHealthMonitor(etcd, o.etcd.RequestTimeout, log),
 	}
+	r.faults = &etcdconn.FaultMonitor{Etcd: etcd, Prefix: layout.Prefix(), Log: log,
+		IsUsable: func() bool { return r.view.Fresh().Synced }}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch,
 		Ending: r.store.ReadEnding},
 		lockview.Options{
 			Ended:   func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
 			Taken:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },
 			Died:    func(lock *metadata.Record) { r.sweeper.HolderDied(lock.Name) },
+			Fault:   r.faults.Fault,
 			Explain: etcdconn.Explain, Log: log,
 		})
-	r.trouble = wiring.NewTrouble(etcd, layout, r.view, log)
 	snapshots := r.view.Snapshots(func() diagnosis.CombinedPolicy { return diagnosis.CombinedPolicy{Policy: *o.sweep} })
 	r.cycles = func() []deadlock.Cycle {
 		return snapshots.Current(time.Now(), locks.Freshness{Freshness: r.view.Fresh()}).Cycles()

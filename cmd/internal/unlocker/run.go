@@ -5,7 +5,6 @@ package unlocker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/deploy"
 	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/daemon"
@@ -45,7 +43,7 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(wiring.ViewMetrics(namespace, r.view, r.health.Alarms), r.metrics, r.sweeper, requests,
+	registry.MustRegister(lockmetrics.NewView(namespace, r.view, r.health.Alarms), r.metrics, r.sweeper, requests,
 		lockmetrics.PolicyInfo(string(r.config.Mode)))
 	registry.MustRegister(certificate.NewMetrics(namespace, certificate.Sources{EtcdClient: o.etcd.ClientCertificate,
 		EtcdServer: r.health.ServerCertificate, Web: o.web.Certificate}))
@@ -57,8 +55,8 @@ func run(ctx context.Context, o options) error {
 		registry.MustRegister(r.pods)
 	}
 	ready := &daemon.Readiness{}
-	ready.Add("locks", r.checkListed)
-	wiring.AddEtcdCondition(ready, r.view, r.trouble)
+	ready.Add("locks", r.view.CheckListed)
+	ready.Add("etcd", r.view.CheckSynced)
 	ready.Add("writes", r.checkWrites)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	landing, err := landingPage(o.dashboard, o.web.Pprof)
@@ -85,7 +83,7 @@ func run(ctx context.Context, o options) error {
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", o.reload(connections, log).Run)
 	group.Add("health of etcd", r.health.Run)
-	group.Add("trouble with etcd", r.trouble.Run)
+	group.Add("faults of etcd", r.faults.Run)
 	group.Add("view", r.view.Run)
 	if probes != nil {
 		group.Add("probes", probes.Run)
@@ -129,15 +127,6 @@ func logPolicy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 		Bool("unlock_abandoned", c.Policy.UnlockAbandoned).Stringer("abandoned_grace", c.Policy.AbandonedGrace).
 		Stringer("lock_delay", c.Policy.LockDelay).
 		Strs("exclude", c.Exclude)
-}
-
-// checkListed is the readiness condition that all locks have been read once.
-func (r *components) checkListed() error {
-	f := r.view.Fresh()
-	if !f.HeardAt.IsZero() {
-		return nil
-	}
-	return errors.New("not read yet: " + wiring.Cause(f, r.trouble))
 }
 
 // deletePresence deletes our presence record, which would otherwise last until its lease expires.

@@ -1,4 +1,4 @@
-package wiring
+package etcdconn
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ func TestAnOldEtcdIsLoggedOnceAndItsCertificateKept(t *testing.T) {
 	proctest.Must(t, err)
 	defer client.Close()
 	var log bytes.Buffer
-	h := NewHealth(client, time.Minute, zerolog.New(&log))
+	h := NewHealthMonitor(client, time.Minute, zerolog.New(&log))
 	if h.ServerCertificate() != nil {
 		t.Error("a certificate is known before the first check")
 	}
