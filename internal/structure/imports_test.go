@@ -228,6 +228,22 @@ func TestLibrariesStayInTheirPackages(t *testing.T) {
 	}
 }
 
+// Pages, JSON, commands and metrics once judged locks each in their own way, and contradicted each other.
+func TestOnlyReadModelAndSweeperJudgeLocks(t *testing.T) {
+	for _, f := range sources(t) {
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok || s.Sel.Name != "Judge" || below("internal/locks", "pkg/sweeper")(f.name) {
+				return true
+			}
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "staleness" {
+				t.Errorf("%s calls staleness.Judge: read a locks.Row", f.name)
+			}
+			return true
+		})
+	}
+}
+
 func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 	for _, f := range sources(t) {
 		if !below("pkg/metadata", "pkg/staleness", "internal/protocol",
