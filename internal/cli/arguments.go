@@ -146,7 +146,7 @@ func (a *app) complete(cmd *cobra.Command, args []string, begun string,
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var offers []string
-	for _, r := range all.locks {
+	for _, r := range all.view.Locks() {
 		for _, name := range of(r) {
 			if metadata.CheckName(name) == nil && text.Visible(name) == name && strings.HasPrefix(name, begun) {
 				offers = append(offers, name)

@@ -172,7 +172,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 		return nil, err
 	}
 	now := o.app.Now()
-	some, err := all.selected(ctx, o.query, now)
+	some, err := all.model(all.combined, now).Only(ctx, o.query, now)
 	if err != nil {
 		return nil, err
 	}
@@ -184,13 +184,17 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 			h.addFinding(pluginWarning, "%s", warning)
 		}
 	}
-	v := o.verdict(some, free, len(alarms) > 0, now)
+	c := some.Cluster(all.unlockers, now)
+	c.Unclaimed = free
+	// A full etcd keeps unlockers from announcing themselves, so their absence then proves nothing.
+	c.Unwatched = o.noUnlocker || len(alarms) > 0
+	v := verdict.Of(c)
 	if len(free) > 0 || v.Class == verdict.Deadlock {
 		h.raise(pluginWarning)
 	}
 	h.verdict = v.String(now)
 	h.nothingWrong = v.Class == verdict.Calm
-	if h.nothingWrong && len(o.query.Terms) > 0 && len(some.locks)+len(some.waiters) == 0 {
+	if h.nothingWrong && len(o.query.Terms) > 0 && len(some.Rows)+len(some.Queues) == 0 {
 		h.verdict = "All is well: no lock matches."
 	}
 	return h, nil
@@ -237,9 +241,9 @@ const handOverTime = 500 * time.Millisecond
 // the last snapshot. It does not wait if no lock with waiters is free.
 func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 	all *snapshot) (stayed []diagnosis.Unclaimed, last *snapshot, err error) {
-	free := all.free
+	free := all.free()
 	now := o.app.Now()
-	model := all.model(now)
+	model := all.model(all.combined, now)
 	maps.DeleteFunc(free, func(lock string, _ metadata.Waiter) bool { return !model.Finds(o.query, lock, now) })
 	began := time.Now()
 	for _, after := range []time.Duration{min(handOverTime, o.unclaimedAfter), o.unclaimedAfter} {
@@ -250,23 +254,24 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 		if all, err = o.readAgain(ctx, s); err != nil {
 			return nil, nil, err
 		}
-		still := all.free
+		still := all.free()
 		maps.DeleteFunc(free, func(lock string, first metadata.Waiter) bool { return still[lock].ID != first.ID })
 	}
 	for _, lock := range slices.Sorted(maps.Keys(free)) {
-		queue := all.waiters[lock]
+		queue := all.view.Waiters(lock)
 		stayed = append(stayed, diagnosis.Unclaimed{Name: lock, Since: began, Waiters: len(queue), First: queue[0]})
 	}
 	return stayed, all, nil
 }
 
-// verdict returns the most urgent problem of the selected locks; free are the unclaimed ones. A full etcd keeps
-// unlockers from announcing themselves, so their absence then proves nothing.
-func (o *checkOptions) verdict(some *selection, free []diagnosis.Unclaimed, full bool, now time.Time) verdict.Verdict {
-	c := some.cluster(some.cycles, now)
-	c.Unclaimed = free
-	c.Unwatched = o.noUnlocker || full
-	return verdict.Of(c)
+// free returns the locks that could be taken, each with its first in line.
+func (all *snapshot) free() map[string]metadata.Waiter {
+	since, _, _ := all.view.Free()
+	first := make(map[string]metadata.Waiter, len(since))
+	for lock := range since {
+		first[lock] = all.view.Waiters(lock)[0]
+	}
+	return first
 }
 
 func waitingText(n int) string { return fmt.Sprintf("%d waiting", n) }

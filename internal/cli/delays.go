@@ -18,8 +18,7 @@ import (
 )
 
 func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
-	shown := slices.DeleteFunc(all.delays, func(d metadata.LockDelay) bool { return !o.findsDelay(&d) })
-	slices.SortFunc(shown, func(a, b metadata.LockDelay) int { return strings.Compare(a.Name, b.Name) })
+	shown := slices.DeleteFunc(all.view.Delays(), func(d metadata.LockDelay) bool { return !o.findsDelay(&d) })
 	switch o.format.String() {
 	case term.JSONFormat:
 		return writeLines(o.app.Stdout, shown, func(d metadata.LockDelay) any { return lockjson.NewDelay(&d, now) })
@@ -29,9 +28,9 @@ func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
 	t := term.Table{}
 	t.Row("LOCK", "ENDS", "AFTER THE HOLD OF", "HOST", "ENDED", "BY", "WAITING", "PURPOSE")
 	for _, d := range shown {
-		waiting := len(all.waiters[d.Name])
+		waiting := len(all.view.Waiters(d.Name))
 		if base, _, ok := metadata.ParseShare(d.Name); ok && waiting == 0 {
-			waiting = len(all.waiters[base])
+			waiting = len(all.view.Waiters(base))
 		}
 		t.Row(text.Visible(d.Name), relative(d.Until(), now), shortText(d.Owner), shortText(d.Hostname),
 			relative(d.At.Time, now), shortText(d.By), strconv.Itoa(waiting), shortText(d.Purpose))

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
@@ -12,13 +11,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// dueLocks returns the locks that unlockers may remove now by this policy.
-func (all *snapshot) dueLocks(p staleness.Policy, now time.Time) []*metadata.Record {
-	return slices.DeleteFunc(slices.Clone(all.locks), func(r *metadata.Record) bool {
-		return all.combined.Excludes(r.Name) || !isDue(r, p, now)
-	})
-}
-
 // dueNotes returns how many locks are due, and why the unlockers do not remove them.
 func (all *snapshot) dueNotes(due int, p staleness.Policy) []string {
 	abandoned := ""
@@ -26,7 +18,7 @@ func (all *snapshot) dueNotes(due int, p staleness.Policy) []string {
 		abandoned = ", or abandoned"
 	}
 	notes := []string{fmt.Sprintf("%d of %s due (more than %v past the deadline%s)", due,
-		text.Count(len(all.locks), "lock"), p.ClockSkew, abandoned)}
+		text.Count(len(all.view.Locks()), "lock"), p.ClockSkew, abandoned)}
 	if due > 0 {
 		notes = append(notes, whyHeldBack(all.unlockers))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -34,7 +35,7 @@ func (h *health) addFinding(status int, format string, args ...any) {
 	h.findings = append(h.findings, fmt.Sprintf(format, args...)+".")
 }
 
-func (o *checkOptions) judge(all *snapshot, some *selection, alarms []string) *health {
+func (o *checkOptions) judge(all *snapshot, some *locks.Snapshot, alarms []string) *health {
 	h := &health{counts: map[staleness.State]int{}, unlockers: len(all.unlockers)}
 	for _, alarm := range alarms {
 		h.raise(pluginCritical)
@@ -45,7 +46,7 @@ func (o *checkOptions) judge(all *snapshot, some *selection, alarms []string) *h
 	}
 	h.judgeConsistency(some)
 	o.judgeLocks(h, some)
-	for _, queue := range some.waiters {
+	for _, queue := range some.Queues {
 		h.waiters += len(queue)
 	}
 	switch {
@@ -81,11 +82,11 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 }
 
 // judgeConsistency reports locks in a state that no client leaves behind.
-func (h *health) judgeConsistency(some *selection) {
-	found := some.inconsistent
+func (h *health) judgeConsistency(some *locks.Snapshot) {
+	found := some.Inconsistent()
 	for _, l := range found[:min(len(found), maxNamed)] {
 		waiting := ""
-		if n := len(some.waiters[l.Name]); n > 0 {
+		if n := len(some.Queues[l.Name]); n > 0 {
 			waiting = fmt.Sprintf(" (%s)", waitingText(n))
 		}
 		h.addFinding(pluginWarning, "%v%s", l, waiting)
@@ -95,9 +96,9 @@ func (h *health) judgeConsistency(some *selection) {
 	}
 }
 
-func (o *checkOptions) judgeLocks(h *health, all *selection) {
+func (o *checkOptions) judgeLocks(h *health, some *locks.Snapshot) {
 	now := o.app.Now()
-	for _, r := range all.rows {
+	for _, r := range some.Rows {
 		state := r.Verdict().State
 		h.counts[state]++
 		if clock := clockAhead(r.Verdict()); clock != "" {
@@ -107,7 +108,7 @@ func (o *checkOptions) judgeLocks(h *health, all *selection) {
 		}
 		if state == staleness.Expired {
 			h.raise(pluginWarning)
-			if now.Sub(r.UnlockAt()) > o.expiredAfter && !all.combined.Excludes(r.Name) {
+			if now.Sub(r.UnlockAt()) > o.expiredAfter && !some.Combined.Excludes(r.Name) {
 				h.raise(pluginCritical)
 			}
 		}

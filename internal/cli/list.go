@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -110,12 +111,16 @@ func (o *listOptions) run(ctx context.Context, words []string) error {
 }
 
 func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Time) error {
-	listed, policy := o.candidates(all, now)
-	found, err := all.judged(listed, policy, now).Result(ctx, o.query, locks.ParseOrder(o.sort), now)
+	by := all.combined
+	if o.due {
+		by.Policy = o.policy(&by)
+	}
+	found, err := all.model(by, now).Result(ctx, o.query, locks.ParseOrder(o.sort), now)
 	if err != nil {
 		return err
 	}
-	shown := found.Rows
+	rows := slices.DeleteFunc(slices.Clone(found.Rows), func(r *locks.Row) bool { return o.leavesOut(r, &by, now) })
+	shown := rows
 	if o.limit > 0 {
 		shown = shown[:min(o.limit, len(shown))]
 	}
@@ -124,23 +129,22 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 	}
 	switch {
 	case o.due:
-		return o.app.writeNotes(all.dueNotes(found.Counts.Total, policy)...)
+		return o.app.writeNotes(all.dueNotes(len(rows), by.Policy)...)
 	case o.format.String() == term.JSONFormat, o.format.String() == term.NameFormat:
 		return nil
 	}
 	return o.app.writeNotes(all.summary(&found.Counts, len(shown)))
 }
 
-// candidates returns the locks to select from, and the policy to judge them by.
-func (o *listOptions) candidates(all *snapshot, now time.Time) ([]*metadata.Record, staleness.Policy) {
+// leavesOut reports whether the lock is not what the flags ask for, by the policy of the unlockers.
+func (o *listOptions) leavesOut(r *locks.Row, by *diagnosis.CombinedPolicy, now time.Time) bool {
 	switch {
 	case o.due:
-		policy := o.policy(&all.combined)
-		return all.dueLocks(policy, now), policy
-	case o.format.String() != term.NameFormat: // names are input for other commands
-		return slices.Concat(all.locks, all.misplaced), all.combined.Policy
+		return r.Misplaced || by.Excludes(r.Name) || !isDue(r.Record, by.Policy, now)
+	case o.format.String() == term.NameFormat: // names are input for other commands
+		return r.Misplaced
 	}
-	return all.locks, all.combined.Policy
+	return false
 }
 
 func (o *listOptions) write(all *snapshot, shown []*locks.Row, now time.Time) error {
@@ -210,7 +214,7 @@ func stateWords(separator string) string {
 // summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.
 // It says so if no lock was selected.
 func (all *snapshot) summary(found *locks.Counts, shown int) string {
-	total := len(all.locks) + len(all.misplaced)
+	total := len(all.view.Shown())
 	line := countStates(found)
 	if found.Total == 0 && total > 0 {
 		line = "no lock matches"
@@ -219,16 +223,16 @@ func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	if hidden := total - shown; hidden > 0 {
 		parts = append(parts, text.Count(hidden, "lock")+" not shown")
 	}
-	if n := len(all.delays); n > 0 {
+	if n := len(all.view.Delays()); n > 0 {
 		parts = append(parts, text.Count(n, "lock delay")+" (see \"mutexctl list --delays\")")
 	}
-	if n := len(all.misplaced); n > 0 {
+	if n := total - len(all.view.Locks()); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
 	}
 	if all.foreign > 0 {
 		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that the protocol does not know")
 	}
-	return strings.Join(parts, "; ") + fmt.Sprintf(" (revision %d)", all.revision)
+	return strings.Join(parts, "; ") + fmt.Sprintf(" (revision %d)", all.view.Fresh().Revision)
 }
 
 // countStates returns a text such as "4 locks held; 2 waiting" or "4 locks: 1 expired, 3 held; 2 waiting".

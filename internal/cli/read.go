@@ -20,16 +20,11 @@ import (
 
 // snapshot has all locks at one revision.
 type snapshot struct {
-	locks     []*metadata.Record // by name
-	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
-	waiters   map[string][]metadata.Waiter
-	free      map[string]metadata.Waiter // first in line of each lock that could be taken
-	unlockers []metadata.Presence        // running ones
-	combined  diagnosis.CombinedPolicy   // how these treat stale locks
-	alarms    []string                   // raised by etcd, if they were read
-	delays    []metadata.LockDelay       // by lock
-	foreign   int                        // number of keys below the prefix that the protocol does not know
-	revision  int64
+	view      *lockview.View
+	unlockers []metadata.Presence      // running ones
+	combined  diagnosis.CombinedPolicy // how these treat stale locks
+	alarms    []string                 // raised by etcd, if they were read
+	foreign   int                      // number of keys below the prefix that the protocol does not know
 }
 
 // readAll connects and reads all locks, for commands that need nothing else from etcd.
@@ -65,19 +60,9 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	if err := view.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "list the locks", err)
 	}
-	for _, r := range view.Shown() {
-		if r.Misplaced {
-			all.misplaced = append(all.misplaced, r)
-		} else {
-			all.locks = append(all.locks, r)
-		}
-	}
-	all.waiters = view.Queues()
-	all.delays = view.Delays()
 	_, foreign := view.Foreign()
+	all.view = view
 	all.foreign += foreign
-	all.revision = view.Fresh().Revision
-	all.setFree(view)
 	var err error
 	if all.unlockers, err = s.running(ctx, announced); err != nil {
 		return nil, err
@@ -86,12 +71,10 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	return all, nil
 }
 
-func (all *snapshot) setFree(view *lockview.View) {
-	since, _, _ := view.Free()
-	all.free = map[string]metadata.Waiter{}
-	for lock := range since {
-		all.free[lock] = all.waiters[lock][0]
-	}
+// model returns the read model, judged by a policy.
+func (all *snapshot) model(by diagnosis.CombinedPolicy, now time.Time) *locks.Snapshot {
+	by.Policy = withoutDefaults(by.Policy)
+	return all.view.Snapshots(func() diagnosis.CombinedPolicy { return by }).Current(now, locks.Freshness{})
 }
 
 func byName(locks []*metadata.Record) {
@@ -100,8 +83,8 @@ func byName(locks []*metadata.Record) {
 
 // held returns which locks are held, by name.
 func (all *snapshot) held() map[string]bool {
-	held := make(map[string]bool, len(all.locks))
-	for _, r := range all.locks {
+	held := map[string]bool{}
+	for _, r := range all.view.Locks() {
 		held[r.Name] = r.Token != 0
 	}
 	return held
@@ -170,18 +153,15 @@ func (l *lockInfo) isEmpty() bool {
 
 // judge fills in the rows of the holders.
 func (l *lockInfo) judge() {
-	var records []*metadata.Record
+	combined := l.combined
+	combined.Policy = withoutDefaults(combined.Policy)
+	model := locks.NewSnapshots(locks.Source{Combined: func() diagnosis.CombinedPolicy { return combined }})
+	judge := func(r *metadata.Record) *locks.Row { return model.Reread(asSeen(r, l.now), l.Waiters, nil, l.now) }
 	if len(l.Record.Fields) > 0 {
-		records = append(records, &l.Record.Record)
+		l.row = judge(&l.Record.Record)
 	}
 	for i := range l.Shares {
-		records = append(records, &l.Shares[i].Record)
-	}
-	queues := map[string][]metadata.Waiter{records[0].QueueName(): l.Waiters}
-	model := judged(records, queues, l.combined, l.now)
-	l.row = model.Find(l.Record.Name)
-	for i := range l.Shares {
-		l.shares = append(l.shares, model.Find(l.Shares[i].Name))
+		l.shares = append(l.shares, judge(&l.Shares[i].Record))
 	}
 	l.shares = locks.Sort(l.shares, locks.Order{By: locks.MostUrgent})
 }

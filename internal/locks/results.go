@@ -7,12 +7,18 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sort"
+	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Result is what a query found in a snapshot, sorted.
@@ -74,6 +80,32 @@ func (s *Snapshot) Finds(q *Query, lock string, now time.Time) bool {
 		subject := r.Subject()
 		return q.Matches(&subject, now)
 	})
+}
+
+// Only returns the part of the snapshot that the query finds. The error says that the search was stopped.
+func (s *Snapshot) Only(ctx context.Context, q *Query, now time.Time) (*Snapshot, error) {
+	found, err := s.Result(ctx, q, Order{By: "name"}, now)
+	if err != nil {
+		return nil, err
+	}
+	finds := func(lock string) bool { return s.Finds(q, lock, now) }
+	in := Input{Queues: maps.Clone(s.Queues), Delays: s.Delays, Combined: s.Combined}
+	maps.DeleteFunc(in.Queues, func(lock string, _ []metadata.Waiter) bool { return !finds(lock) })
+	for _, row := range found.Rows {
+		in.Locks = append(in.Locks, row.Record)
+	}
+	some := build(in, staleness.Moment{Wall: s.at}, found.Rows)
+	some.Cycles = sync.OnceValue(func() []deadlock.Cycle {
+		return slices.DeleteFunc(slices.Clone(s.Cycles()), func(c deadlock.Cycle) bool {
+			return !slices.ContainsFunc(c.Locks(), finds)
+		})
+	})
+	some.Inconsistent = sync.OnceValue(func() []diagnosis.Inconsistent {
+		return slices.DeleteFunc(slices.Clone(s.Inconsistent()), func(l diagnosis.Inconsistent) bool {
+			return !finds(l.Name)
+		})
+	})
+	return some, nil
 }
 
 // Group is the locks of one owner in a result.

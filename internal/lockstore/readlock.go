@@ -128,23 +128,23 @@ func (s *Store) waitersOf(resp *clientv3.GetResponse) []metadata.Waiter {
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {
 		key := s.layout.Parse(string(kv.Key))
-		if w := DecodeWaiter(key, locktxn.KV(kv)); key.Kind == protocol.KindTicket && !w.Holding {
+		if w := decodeWaiter(key, locktxn.KV(kv)); key.Kind == protocol.KindTicket && !w.Holding {
 			waiters = append(waiters, w)
 		}
 	}
-	SortWaiters(waiters)
+	sortWaiters(waiters)
 	return waiters
 }
 
-// DecodeWaiter decodes a ticket. An unreadable one still counts in the queue.
-func DecodeWaiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
+// decodeWaiter decodes a ticket. An unreadable one still counts in the queue.
+func decodeWaiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
 	w := metadata.Waiter{Name: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
 	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
 	return w
 }
 
-// SortWaiters sorts the waiters for one lock: the first one in the queue comes first.
-func SortWaiters(w []metadata.Waiter) {
+// sortWaiters sorts the waiters for one lock: the first one in the queue comes first.
+func sortWaiters(w []metadata.Waiter) {
 	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -237,8 +238,8 @@ func FuzzApply(f *testing.F) {
 			settle(t, follower, w)
 			differ(t, fmt.Sprintf("after %d revisions", w.now()), show(follower), w.truth())
 		}
-		reader := run(t, w.source(), lockview.Options{})
-		settle(t, reader, w)
+		reader := lockview.New(layout, w.source(), lockview.Options{})
+		proctest.Must(t, reader.Load(t.Context()))
 		differ(t, fmt.Sprintf("a list after %d revisions", w.now()), show(reader), w.truth())
 	})
 }

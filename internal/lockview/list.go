@@ -58,7 +58,11 @@ func (b *builder) add(kv protocol.KV) {
 	case protocol.KindTicket:
 		b.snap.queues.put(decodeWaiter(key.Lock, key.ID, kv, b.view.Clock()))
 	case protocol.KindDeath, protocol.KindSuspicion:
-		b.snap.stated.list(key, decodeStatement(key, kv, b.view.Clock()), len(kv.Key)+len(kv.Value))
+		st := decodeStatement(key, kv, b.view.Clock())
+		if b.view.once && st != nil && !st.At.IsZero() {
+			st.Seen += min(0, time.Until(st.At.Time))
+		}
+		b.snap.stated.list(key, st, len(kv.Key)+len(kv.Value))
 	case protocol.KindDelay:
 		b.snap.delays[key.Lock] = decodeDelay(key.Lock, kv)
 	case protocol.KindUnlocker:

@@ -49,8 +49,11 @@ func (v *View) Run(ctx context.Context) error {
 	}
 }
 
-// Load reads all keys once, for a process that does not follow them.
-func (v *View) Load(ctx context.Context) error { return v.relist(ctx, ReasonStart) }
+// Load reads all keys once, for a process that does not follow them: proofs count from when they were written.
+func (v *View) Load(ctx context.Context) error {
+	v.once = true
+	return v.relist(ctx, ReasonStart)
+}
 
 // relist makes the snapshot match a new list.
 func (v *View) relist(ctx context.Context, reason string) error {

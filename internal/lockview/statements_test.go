@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -112,6 +113,21 @@ func TestStatementIsAttachedToItsHold(t *testing.T) {
 		synctest.Wait()
 		if v.Lock("a").Death != nil {
 			t.Error("a deleted statement still counts")
+		}
+	})
+}
+
+// A command looks once: to it, a proof is as old as it says.
+func TestLoadedProofCountsFromItsOwnTime(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.do(lock(t, "a", uuid(1))...)
+		w.do(stated(death(t, w, "a", func(st *metadata.Statement) {
+			st.At = metadata.Time{Time: time.Now().Add(-5 * time.Minute)}
+		})))
+		v := lockview.New(layout, w.source(), lockview.Options{})
+		proctest.Must(t, v.Load(t.Context()))
+		if seen := v.Lock("a").Death.Seen; seen != -5*time.Minute {
+			t.Errorf("it was first seen at %v", seen)
 		}
 	})
 }

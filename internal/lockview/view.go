@@ -75,6 +75,7 @@ type View struct {
 	src    Source
 	opt    Options
 	began  time.Time
+	once   bool // see Load
 
 	mu       sync.Mutex
 	snap     *snapshot

@@ -229,15 +229,22 @@ func TestLibrariesStayInTheirPackages(t *testing.T) {
 }
 
 // Pages, JSON, commands and metrics once judged locks each in their own way, and contradicted each other.
-func TestOnlyReadModelAndSweeperJudgeLocks(t *testing.T) {
+func TestReadersShareOneModel(t *testing.T) {
+	where := map[string]func(file string) bool{
+		"staleness.Judge": below("internal/locks", "pkg/sweeper"),
+		"locks.Input":     below("internal/lockview"),
+		"locks.Build":     below("internal/lockview"),
+	}
 	for _, f := range sources(t) {
 		ast.Inspect(f.tree, func(n ast.Node) bool {
 			s, ok := n.(*ast.SelectorExpr)
-			if !ok || s.Sel.Name != "Judge" || below("internal/locks", "pkg/sweeper")(f.name) {
+			if !ok {
 				return true
 			}
-			if x, ok := s.X.(*ast.Ident); ok && x.Name == "staleness" {
-				t.Errorf("%s calls staleness.Judge: read a locks.Row", f.name)
+			if x, ok := s.X.(*ast.Ident); ok {
+				if allowed := where[x.Name+"."+s.Sel.Name]; allowed != nil && !allowed(f.name) {
+					t.Errorf("%s uses %s.%s: take the rows of a locks.Snapshot", f.name, x.Name, s.Sel.Name)
+				}
 			}
 			return true
 		})
