@@ -88,7 +88,7 @@ var readerSuites = []suite{
 	}},
 	{"internal/lockjson", []fault{
 		// What the API and mutexctl say of a lock.
-		{"json-urgent", `holder.State.Urgency() < l.State.Urgency()`, `false`,
+		{"json-urgent", `state.Urgency() < l.State.Urgency()`, `false`,
 			"TestTheStateOfAWholeLockIsTheMostUrgent"},
 	}},
 	{"internal/etcdconn", []fault{
@@ -136,7 +136,7 @@ var readerSuites = []suite{
 		{"force-terminal",
 			"«!o.yes && !o.app.interactive()»:\n\t\treturn usagef(\"there is no terminal to ask on: give --uuid",
 			`false`, "TestScripts/force-unlock"},
-		{"list-names", `o.format.String() != term.NameFormat`, `true`, "TestScripts/list"},
+		{"list-names", `case «o.format.String() == term.NameFormat»:`, `false`, "TestScripts/list"},
 		{"once-status", `isPeriod || isClock`, `false`, "TestScripts/once"},
 	}},
 }
