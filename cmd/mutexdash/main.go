@@ -12,7 +12,8 @@ import (
 )
 
 func main() {
-	os.Exit(daemon.Main("mutexdash", daemon.Reloadable(func(ctx context.Context) error {
+	format := flags.LogFormat("MUTEXDASH", os.Args[1:])
+	os.Exit(daemon.Main("mutexdash", format, daemon.Reloadable(func(ctx context.Context) error {
 		return flags.Execute(ctx, mutexdash.Command(), os.Args[1:])
 	})))
 }

@@ -23,7 +23,8 @@ import (
 )
 
 func main() {
-	os.Exit(daemon.Main("mutexdev", func(ctx context.Context) error {
+	format := flags.LogFormat("MUTEXDEV", os.Args[1:])
+	os.Exit(daemon.Main("mutexdev", format, func(ctx context.Context) error {
 		return flags.Execute(ctx, command(), os.Args[1:])
 	}))
 }

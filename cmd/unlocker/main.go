@@ -12,7 +12,8 @@ import (
 )
 
 func main() {
-	os.Exit(daemon.Main("unlocker", daemon.Reloadable(func(ctx context.Context) error {
+	format := flags.LogFormat("UNLOCKER", os.Args[1:])
+	os.Exit(daemon.Main("unlocker", format, daemon.Reloadable(func(ctx context.Context) error {
 		return flags.Execute(ctx, unlocker.Command(), os.Args[1:])
 	})))
 }

@@ -16,9 +16,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -38,8 +38,13 @@ const (
 const repeatWindow = time.Second
 
 // Main runs a program until it ends, and returns its exit status. The first SIGTERM or SIGINT ends the context; the
-// second ends the process at once. An error is printed as one sentence, with its hint if it has one.
-func Main(name string, run func(context.Context) error) int {
+// second ends the process at once. An error is one sentence, with its hint if it has one: a line of the log if that is
+// JSON in this format.
+func Main(name, logFormat string, run func(context.Context) error) (status int) {
+	end := ending{name, LogSettings{Format: logFormat}}
+	if !end.log.isConsole(os.Stderr) {
+		defer end.recover(&status)
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 3)
@@ -53,13 +58,38 @@ func Main(name string, run func(context.Context) error) int {
 		for second == first && time.Since(firstAt) < repeatWindow {
 			second = <-signals
 		}
-		fmt.Fprintf(os.Stderr, "%s: second signal (%s): exiting without waiting for requests in flight\n", name, second)
+		end.say(fmt.Sprintf("second signal (%s): exiting without waiting for requests in flight", second))
 		os.Exit(ExitFailure)
 	}()
-	return printError(os.Stderr, name, run(ctx))
+	return end.with(run(ctx))
 }
 
-func printError(w io.Writer, name string, err error) int {
+// ending says why a program ends.
+type ending struct {
+	program string
+	log     LogSettings
+}
+
+func (e ending) say(sentence string) {
+	if e.log.isConsole(os.Stderr) {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", e.program, sentence)
+		return
+	}
+	log := Logger(e.log, os.Stderr)
+	log.Error().Msg(sentence)
+}
+
+// recover logs a panic, which would be many lines of text.
+func (e ending) recover(status *int) {
+	if p := recover(); p != nil {
+		log := Logger(e.log, os.Stderr)
+		log.Error().Bytes("stack", debug.Stack()).Msgf("panic: %v", p)
+		*status = ExitFailure
+	}
+}
+
+// with says an error, and returns the exit status.
+func (e ending) with(err error) int {
 	if err == nil {
 		return ExitOK
 	}
@@ -68,7 +98,7 @@ func printError(w io.Writer, name string, err error) int {
 	if errors.As(err, &hint) {
 		sentence += "; " + hint.Hint()
 	}
-	fmt.Fprintf(w, "%s: %s\n", name, sentence)
+	e.say(sentence)
 	var coded interface{ ExitCode() int }
 	if errors.As(err, &coded) {
 		return coded.ExitCode()

@@ -46,13 +46,18 @@ func Logger(s LogSettings, w *os.File) zerolog.Logger {
 		level = zerolog.InfoLevel
 	}
 	var out io.Writer = w
-	if s.Format == "console" || s.Format != "json" && term.IsTerminal(int(w.Fd())) {
+	if s.isConsole(w) {
 		out = zerolog.ConsoleWriter{
 			Out: w, TimeFormat: "15:04:05.000", TimeLocation: time.UTC,
 			NoColor: os.Getenv("NO_COLOR") != "" || !term.IsTerminal(int(w.Fd())),
 		}
 	}
 	return zerolog.New(out).Level(level).Hook(zerolog.HookFunc(stamp))
+}
+
+// isConsole reports whether a log to w is for people.
+func (s LogSettings) isConsole(w *os.File) bool {
+	return s.Format == "console" || s.Format != "json" && term.IsTerminal(int(w.Fd()))
 }
 
 // stamp adds the time. zerolog would use a global format and the local time zone.

@@ -2,10 +2,12 @@ package daemon_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -14,7 +16,10 @@ import (
 )
 
 // scene makes this test binary a program of daemon.Main.
-const scene = "DAEMON_TEST_SCENE"
+const (
+	scene  = "DAEMON_TEST_SCENE"
+	format = "DAEMON_TEST_FORMAT"
+)
 
 func TestMain(m *testing.M) {
 	play, known := map[string]func(context.Context) error{
@@ -23,6 +28,7 @@ func TestMain(m *testing.M) {
 		"misused": func(context.Context) error {
 			return fmt.Errorf("check: %w", daemon.Usage(errors.New("no such policy")))
 		},
+		"panicking": func(context.Context) error { panic("of all things") },
 		"orderly": func(ctx context.Context) error {
 			fmt.Println("running")
 			<-ctx.Done()
@@ -42,25 +48,41 @@ func TestMain(m *testing.M) {
 		},
 	}[os.Getenv(scene)]
 	if known {
-		os.Exit(daemon.Main("unlocker", play))
+		os.Exit(daemon.Main("unlocker", os.Getenv(format), play))
 	}
 	os.Exit(m.Run())
 }
 
 func TestExitStatusAndSentence(t *testing.T) {
 	for name, want := range map[string]struct {
-		code   int
-		stderr string
+		code     int
+		sentence string
 	}{
 		"well":    {0, ""},
-		"broken":  {1, "unlocker: disks: a is gone; b is full; bye\n"},
-		"misused": {2, "unlocker: check: no such policy\n"},
+		"broken":  {1, "disks: a is gone; b is full; bye"},
+		"misused": {2, "check: no such policy"},
 		// As by timeout(1), whose second SIGTERM is not the operator's.
-		"signalled": {1, "unlocker: second signal (interrupt): exiting without waiting for requests in flight\n"},
+		"signalled": {1, "second signal (interrupt): exiting without waiting for requests in flight"},
+		"panicking": {1, "panic: of all things"},
 	} {
-		got := proctest.Run(t, proctest.Self(scene, name))
-		if got.Code != want.code || got.Stderr != want.stderr {
-			t.Errorf("%s: status %d and %q, want %d and %q", name, got.Code, got.Stderr, want.code, want.stderr)
+		for _, log := range []string{"console", "json", "auto", "nonsense"} {
+			cmd := proctest.Self(scene, name)
+			cmd.Env = append(cmd.Env, format+"="+log)
+			got := proctest.Run(t, cmd)
+			sentence := strings.TrimPrefix(strings.TrimSpace(got.Stderr), "unlocker: ")
+			if log == "console" && name == "panicking" {
+				continue // Go prints it
+			}
+			if line := struct{ Level, Message string }{}; log != "console" && sentence != "" {
+				if err := json.Unmarshal([]byte(got.Stderr), &line); err != nil || line.Level != "error" {
+					t.Errorf("%s, %s: %v, level %q", name, log, err, line.Level)
+				}
+				sentence = line.Message
+			}
+			if got.Code != want.code || sentence != want.sentence {
+				t.Errorf("%s, %s: status %d and %q, want %d and %q", name, log, got.Code, sentence, want.code,
+					want.sentence)
+			}
 		}
 	}
 }

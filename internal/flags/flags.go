@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -71,6 +72,17 @@ func Log(fs *pflag.FlagSet) *daemon.LogSettings {
 	enumVar(fs, &s.Format, daemon.LogFormats(), "log.format", "auto",
 		"`format` of the log on stderr (auto is console on a terminal, json elsewhere)")
 	return s
+}
+
+// LogFormat returns the format of the log that a command line, or else the environment, asks for, so that errors in
+// either have it, too.
+func LogFormat(environmentPrefix string, args []string) string {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.ParseErrorsAllowlist.UnknownFlags = true
+	fs.Usage = func() {}
+	format := fs.String("log.format", os.Getenv(environmentPrefix+"_LOG_FORMAT"), "")
+	_ = fs.Parse(args) // Execute says what is wrong
+	return *format
 }
 
 // Web defines the flags of HTTP servers, with these defaults. There is a flag for a separate address of probes and

@@ -159,6 +159,23 @@ func TestUsageErrorsAreOneSentenceAndStatus2(t *testing.T) {
 	}
 }
 
+// A command line that is refused says which format the error has.
+func TestErrorsHaveTheFormatOfTheLog(t *testing.T) {
+	for line, want := range map[string]string{
+		"--nope --log.format=json":                        "json",
+		"--log.level loud -x --log.format json":           "json",
+		"UNLOCKER_LOG_FORMAT=json sweep extra":            "json",
+		"UNLOCKER_LOG_FORMAT=json --log.format=console a": "console",
+		"--log.format": "",
+	} {
+		t.Run(line, func(t *testing.T) {
+			if got := flags.LogFormat("UNLOCKER", typed(t, line)); got != want {
+				t.Errorf("the format is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 func TestRuntimeErrorIsNotAUsageError(t *testing.T) {
 	p := newProgram()
 	broken := errors.New("broken")
