@@ -12,37 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func ExampleClient_Do() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "billing"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	err = locks.Do(context.Background(), "billing/invoice-run", func(ctx context.Context) error {
-		for i, tenant := range []string{"Acme", "Initech"} {
-			if ctx.Err() != nil {
-				return context.Cause(ctx) // the caller gave up, or a *LostError says who ended the hold
-			}
-			fmt.Println("invoice for", tenant)
-			if err := mutex.FromContext(ctx).Alive(ctx, fmt.Sprintf("tenant %d of 2", i+1)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, mutex.Purpose("nightly invoices"), mutex.AlertAfter(5*time.Minute), mutex.AutoUnlockAfter(20*time.Minute))
-	fmt.Println(err)
-	// Output:
-	// invoice for Acme
-	// invoice for Initech
-	// <nil>
-}
-
 func ExampleClient_Lock() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "deployer"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd(), mutex.Options{Owner: "deployer"})
 	defer locks.Close()
 
 	// Wait for a minute at most. Without a deadline Lock waits until the lock is free.
@@ -67,10 +38,7 @@ func ExampleClient_Lock() {
 }
 
 func ExampleClient_Reserve() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "ana"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd(), mutex.Options{Owner: "ana"})
 	defer locks.Close()
 	ctx := context.Background()
 
@@ -99,10 +67,7 @@ func ExampleClient_Reserve() {
 }
 
 func ExampleClient_Adopt() {
-	parent, err := mutex.New(etcd(), mutex.Options{Owner: "importer"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	parent := client(etcd(), mutex.Options{Owner: "importer"})
 	defer parent.Close()
 	ctx := context.Background()
 
@@ -132,10 +97,7 @@ func ExampleClient_Adopt() {
 }
 
 func ExampleReentrant() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "accounting"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd(), mutex.Options{Owner: "accounting"})
 	defer locks.Close()
 
 	add := func(ctx context.Context, opts ...mutex.Option) error {
@@ -144,7 +106,7 @@ func ExampleReentrant() {
 			return nil
 		}, opts...)
 	}
-	err = locks.Do(context.Background(), "books", func(ctx context.Context) error {
+	err := locks.Do(context.Background(), "books", func(ctx context.Context) error {
 		_, again := errors.AsType[*mutex.AlreadyHeldError](add(ctx)) // fails at once instead of waiting for itself
 		fmt.Println("refused:", again)
 		return add(ctx, mutex.Reentrant()) // uses the hold of the outer Do
@@ -157,10 +119,7 @@ func ExampleReentrant() {
 }
 
 func ExampleLock_FinishRequested() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "search"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd(), mutex.Options{Owner: "search"})
 	defer locks.Close()
 	ctx := context.Background()
 
@@ -184,7 +143,7 @@ func ExampleLock_FinishRequested() {
 			mutex.AskToFinish("deploy of the fix"), mutex.Owner("deploy"))
 	})
 
-	err = locks.Do(ctx, "search/reindex", reindex)
+	err := locks.Do(ctx, "search/reindex", reindex)
 	if asked, isAsked := err.(*mutex.FinishRequestError); isAsked {
 		fmt.Printf("%s asked to finish: %s\n", asked.Request.By, asked.Request.Reason)
 	}
@@ -194,10 +153,7 @@ func ExampleLock_FinishRequested() {
 
 func ExampleIf() {
 	etcd := etcd()
-	locks, err := mutex.New(etcd, mutex.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd, mutex.Options{})
 	defer locks.Close()
 	ctx := context.Background()
 	etcd.Txn(ctx).Then(clientv3.OpPut("/deploy/version", "7")).Commit()
@@ -224,10 +180,7 @@ func ExampleIf() {
 }
 
 func ExampleClient_LockAll() {
-	locks, err := mutex.New(etcd(), mutex.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd(), mutex.Options{})
 	defer locks.Close()
 
 	both, err := locks.LockAll(context.Background(), []string{"account/7", "account/3"}, mutex.Purpose("transfer"))

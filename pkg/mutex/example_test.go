@@ -18,6 +18,15 @@ import (
 // etcd stands for the client of your etcd. In these examples it is one in memory.
 func etcd() *clientv3.Client { return etcdmemory.New().Connect().Client() }
 
+// client is a lock client whose options are known to be good.
+func client(etcd *clientv3.Client, o mutex.Options) *mutex.Client {
+	locks, err := mutex.New(etcd, o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return locks
+}
+
 func Example() {
 	locks, err := mutex.New(etcd(), mutex.Options{Owner: "billing"})
 	if err != nil {
@@ -49,10 +58,7 @@ func Example() {
 }
 
 func ExampleClient_TryLock() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "report", Hostname: "host-1"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd(), mutex.Options{Owner: "report", Hostname: "host-1"})
 	defer locks.Close()
 	ctx := context.Background()
 
@@ -76,10 +82,7 @@ func ExampleClient_TryLock() {
 
 func ExampleLock_Guard() {
 	etcd := etcd()
-	locks, err := mutex.New(etcd, mutex.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd, mutex.Options{})
 	defer locks.Close()
 	ctx := context.Background()
 	l, err := locks.Lock(ctx, "balance")
@@ -103,39 +106,9 @@ func ExampleLock_Guard() {
 	// under the next hold: false
 }
 
-func ExampleLock_Token() {
-	locks, err := mutex.New(etcd(), mutex.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	// A resource that keeps the greatest token it has seen and refuses smaller ones.
-	var greatest int64
-	write := func(token int64) bool {
-		if token < greatest {
-			return false
-		}
-		greatest = token
-		return true
-	}
-	older, _ := locks.Lock(context.Background(), "file")
-	older.Unlock() // think of an auto-unlock that this holder has not noticed yet
-	newer, _ := locks.Lock(context.Background(), "file")
-	defer newer.Unlock()
-	fmt.Println("the new holder:", write(newer.Token()))
-	fmt.Println("the old holder:", write(older.Token()))
-	// Output:
-	// the new holder: true
-	// the old holder: false
-}
-
 func ExampleLock_Context() {
 	etcd := etcd()
-	locks, err := mutex.New(etcd, mutex.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd, mutex.Options{})
 	defer locks.Close()
 	l, err := locks.Lock(context.Background(), "a")
 	if err != nil {
@@ -152,29 +125,8 @@ func ExampleLock_Context() {
 	// lock "a" was lost: its record is gone, and whoever removed it left no note
 }
 
-func ExampleHeartbeat() {
-	locks, err := mutex.New(etcd(), mutex.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-	l, err := locks.Lock(context.Background(), "reindex",
-		mutex.AlertAfter(20*time.Minute),
-		mutex.AutoUnlockAfter(30*time.Second), // free soon after a crash
-		mutex.Heartbeat(2*time.Hour))          // but never held for longer than this
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(l.Unlock())
-	// Output:
-	// <nil>
-}
-
 func ExampleSemaphore() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "transcoder", Hostname: "host-1"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd(), mutex.Options{Owner: "transcoder", Hostname: "host-1"})
 	defer locks.Close()
 	ctx := context.Background()
 
@@ -202,10 +154,7 @@ func ExampleSemaphore() {
 }
 
 func ExampleShared() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "shop"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd(), mutex.Options{Owner: "shop"})
 	defer locks.Close()
 	ctx := context.Background()
 
@@ -237,10 +186,7 @@ func compact(l sync.Locker) {
 }
 
 func ExampleClient_Locker() {
-	locks, err := mutex.New(etcd(), mutex.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks := client(etcd(), mutex.Options{})
 	defer locks.Close()
 
 	stop := func(err error) { log.Fatal(err) } // or close what the code writes to
