@@ -17,10 +17,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// The vectors are what clients in other languages test themselves with; docs/protocol/vectors.md describes it. The
-// members states are checked in package staleness.
+// The vectors are what clients in other languages test themselves with; docs/protocol/vectors.md describes it.
 type vectors struct {
 	Protocol int
 	Prefix   string
@@ -95,7 +95,13 @@ type recordVector struct {
 	Decoded     decoded
 	Problems    []problem
 	Malformed   bool
-	States      []struct{ At, State string }
+	States      []stateVector
+}
+
+// stateVector is the state of a record at a time, without a default policy.
+type stateVector struct {
+	At    metadata.Time
+	State staleness.State
 }
 
 // statementVector is a record, and a statement of a witness about it or not.
@@ -105,7 +111,7 @@ type statementVector struct {
 	Key, Value  string
 	ModRevision int64 `json:"mod_revision"`
 	Believed    string
-	States      []struct{ At, State string }
+	States      []stateVector
 }
 
 // decoded is what a record means; a time that is missing or cannot be read is empty.
@@ -280,6 +286,7 @@ func TestVectorsOfRecords(t *testing.T) {
 			if got.HasForeignKeys() != (len(c.Foreign) > 0) {
 				t.Errorf("foreign: %v", got.HasForeignKeys())
 			}
+			isIn(t, c.States, &got.Record)
 		})
 	}
 }
@@ -302,7 +309,35 @@ func TestVectorsOfStatements(t *testing.T) {
 			if got := believed(&r); got != c.Believed {
 				t.Errorf("believed: %q, want %q", got, c.Believed)
 			}
+			isIn(t, c.States, &r)
 		})
+	}
+}
+
+func isIn(t *testing.T, states []stateVector, r *metadata.Record) {
+	t.Helper()
+	for _, s := range states {
+		if v := staleness.Judge(r, staleness.Policy{}, staleness.Moment{Wall: s.At.Time}); v.State != s.State {
+			t.Errorf("at %s it is %s, want %s", metadata.FormatTime(s.At.Time), v.State, s.State)
+		}
+	}
+}
+
+func TestVectorsShowEveryState(t *testing.T) {
+	v := readVectors(t)
+	shown := map[staleness.State]bool{}
+	for _, c := range v.Records {
+		for _, s := range c.States {
+			shown[s.State] = true
+		}
+	}
+	for _, c := range v.Statements {
+		for _, s := range c.States {
+			shown[s.State] = true
+		}
+	}
+	if len(shown) != len(staleness.States()) {
+		t.Errorf("the vectors show only the states %v", shown)
 	}
 }
 
