@@ -35,7 +35,7 @@ func serve(locks *mutex.Client, work func(context.Context, *mutex.Client) error)
 
 // … to here
 
-// service is a program: it works under two locks and waits for a third one.
+// service is a program: it works under one lock and waits for another.
 func service(endpoint string, stubborn bool) error {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
 	if err != nil {
@@ -47,22 +47,18 @@ func service(endpoint string, stubborn bool) error {
 		return err
 	}
 	return serve(locks, func(ctx context.Context, locks *mutex.Client) error {
-		var jobs sync.WaitGroup
-		for _, name := range []string{"import", "export", "taken"} {
-			jobs.Go(func() {
-				locks.Do(ctx, name, func(ctx context.Context) error {
-					fmt.Println("works")
-					<-ctx.Done()
-					fmt.Println("told to stop")
-					if stubborn {
-						select {}
-					}
-					return nil
-				})
-			})
-		}
-		jobs.Wait()
-		return nil
+		var waiting sync.WaitGroup
+		defer waiting.Wait()
+		waiting.Go(func() { locks.Lock(ctx, "taken") })
+		return locks.Do(ctx, "import", func(ctx context.Context) error {
+			fmt.Println("works")
+			<-ctx.Done()
+			fmt.Println("told to stop")
+			if stubborn {
+				select {}
+			}
+			return nil
+		})
 	})
 }
 
@@ -79,43 +75,30 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// start runs the service as a process of its own, and returns when it works.
-func start(t *testing.T, s *locktest.Server, kind string) *proctest.Process {
+// stopped starts the service as a process of its own, and tells it to stop while it works.
+func stopped(t *testing.T, s *locktest.Server, kind string) *proctest.Process {
 	t.Helper()
 	cmd := proctest.Self(serviceVariable, kind+" "+s.Endpoint())
 	cmd.Stderr = os.Stderr
 	p := proctest.Start(t, cmd)
-	// A record in etcd would not do: a service that is told to stop before it has the answer does not begin.
-	awaitTwice(t, p, "works")
-	s.AssertHeld("import")
-	s.AssertHeld("export")
-	s.AwaitWaiters("taken", 1)
-	return p
-}
-
-// awaitTwice waits until both jobs have said so.
-func awaitTwice(t *testing.T, p *proctest.Process, line string) {
-	t.Helper()
-	for n := range 2 {
+	says := func(line string) {
+		t.Helper()
 		if got := p.NextLine(t); got != line {
-			t.Fatalf("the service said %q, want %q from two jobs, not from %d", got, line, n)
+			t.Fatalf("the service said %q, want %q", got, line)
 		}
 	}
-}
-
-// terminate tells the service to stop, and waits until both jobs have said so.
-func terminate(t *testing.T, p *proctest.Process) {
-	t.Helper()
+	// A record in etcd would not do: a service that is told to stop before it has the answer does not begin.
+	says("works")
+	s.AwaitWaiters("taken", 1)
 	proctest.Must(t, p.Signal(syscall.SIGTERM))
-	awaitTwice(t, p, "told to stop")
+	says("told to stop")
+	return p
 }
 
 func TestStoppedServiceLeavesNothing(t *testing.T) {
 	s := locktest.New(t)
 	taken := s.Hold("taken")
-	p := start(t, s, "obedient")
-	terminate(t, p)
-	if code := p.Wait(t); code != 0 {
+	if code := stopped(t, s, "obedient").Wait(t); code != 0 {
 		t.Errorf("the service ended with status %d", code)
 	}
 	taken.Unlock()
@@ -125,8 +108,7 @@ func TestStoppedServiceLeavesNothing(t *testing.T) {
 func TestSecondSignalKillsAServiceThatDoesNotStop(t *testing.T) {
 	s := locktest.New(t)
 	s.Hold("taken")
-	p := start(t, s, "stubborn")
-	terminate(t, p)
+	p := stopped(t, s, "stubborn")
 	s.AssertHeld("import")                         // it may still write: nobody else can have the lock
 	again := time.NewTicker(50 * time.Millisecond) // a second one that follows at once may still count as the first
 	defer again.Stop()
