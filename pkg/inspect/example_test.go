@@ -2,7 +2,6 @@ package inspect_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdmemory"
 	"github.com/clustermutex/unlocker/pkg/inspect"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -43,52 +41,4 @@ func ExampleInspector_List() {
 	// Output:
 	// billing/august is held by "billing" on "host-1" for "invoices"
 	// billing/july is held by "billing" on "host-1" for "invoices"
-}
-
-func ExampleInspector_Watch() {
-	client := etcd("billing/july")
-	inspector, err := inspect.New(client, inspect.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for info, err := range inspector.Watch(context.Background(), "billing/july") {
-		switch {
-		case err != nil:
-			fmt.Println("etcd does not answer:", err) // Watch goes on
-		case info.Holder() != nil:
-			fmt.Printf("held by %q, %d wait\n", info.Holder().Owner, len(info.Waiters))
-			r := &info.Holder().Record
-			if err := inspector.ForceUnlock(context.Background(), r, "ann", "an example"); err != nil {
-				log.Fatal(err)
-			}
-		default:
-			fmt.Println("free")
-			return
-		}
-	}
-	// Output:
-	// held by "billing", 0 wait
-	// free
-}
-
-func ExampleInspector_ForceUnlock() {
-	client := etcd("billing/july")
-	inspector, err := inspect.New(client, inspect.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx := context.Background()
-	info, err := inspector.Get(ctx, "billing/july")
-	if err != nil {
-		log.Fatal(err)
-	}
-	seen := info.Holder() // show this to whoever decides
-	fmt.Println(inspector.ForceUnlock(ctx, &seen.Record, "ann", "host-1 is dead"))
-
-	// The hold that was seen is over. Whoever holds the lock now is not touched.
-	err = inspector.ForceUnlock(ctx, &seen.Record, "ann", "host-1 is dead")
-	fmt.Println(errors.Is(err, metadata.ErrChanged))
-	// Output:
-	// <nil>
-	// true
 }

@@ -37,37 +37,3 @@ func ExampleLead() {
 	// scheduler on host-1 leads; ask it at 10.0.0.7:8080
 	// <nil>
 }
-
-func ExampleObserve() {
-	etcd := etcdmemory.New().Connect().Client() // stands for the client of your etcd
-	client, err := mutex.New(etcd, mutex.Options{Owner: "scheduler"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	inspector, err := inspect.New(etcd, inspect.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	term, err := leader.Campaign(context.Background(), client, "scheduler", leader.Options{Address: "10.0.0.7:8080"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for r, err := range leader.Observe(context.Background(), inspector, "scheduler") {
-		switch {
-		case err != nil:
-			fmt.Println("who leads is not known:", err) // Observe goes on
-		case r != nil:
-			fmt.Println(leader.Address(r), "leads")
-			if err := term.Unlock(); err != nil { // resign
-				log.Fatal(err)
-			}
-		default:
-			fmt.Println("nobody leads")
-			return
-		}
-	}
-	// Output:
-	// 10.0.0.7:8080 leads
-	// nobody leads
-}

@@ -68,8 +68,11 @@ func current(t testing.TB, s *inspect.Inspector) *metadata.Record {
 func TestLeaderIsSeenUntilItResigns(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *locktest.Server) {
 		st := inspector(t, s.Etcd())
-		if r := current(t, st); r != nil {
-			t.Errorf("without candidates, %+v leads", r)
+		for r, err := range leader.Observe(t.Context(), st, "scheduler") {
+			if r != nil || err != nil {
+				t.Errorf("without candidates, %+v leads, %v", r, err)
+			}
+			break
 		}
 		c := s.Client(mutex.Options{Owner: "scheduler", Hostname: "host-1"})
 		o := leader.Options{Address: "10.0.0.7:80", LockOptions: []mutex.Option{mutex.Attribute("zone", "north")}}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -125,75 +124,27 @@ func ExampleLock_Context() {
 	// lock "a" was lost: its record is gone, and whoever removed it left no note
 }
 
-func ExampleSemaphore() {
-	locks := client(etcd(), mutex.Options{Owner: "transcoder", Hostname: "host-1"})
+func ExampleClient_Lock() {
+	locks := client(etcd(), mutex.Options{Owner: "deployer"})
 	defer locks.Close()
-	ctx := context.Background()
 
-	// Three at a time, wherever they run. A film in 4K counts as two.
-	slots := mutex.Semaphore(3)
-	small, err := locks.Lock(ctx, "transcoding", slots, mutex.Purpose("trailer"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	large, err := locks.Lock(ctx, "transcoding", slots, mutex.Weight(2), mutex.Purpose("feature in 4K"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(small.Name(), "and", large.Name())
-
-	_, err = locks.TryLock(ctx, "transcoding", slots)
+	// Wait for a minute at most. Without a deadline Lock waits until the lock is free.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	l, err := locks.Lock(ctx, "deploy/shop", mutex.Purpose("release 1.4"))
 	if held, ok := errors.AsType[*mutex.HeldError](err); ok {
-		fmt.Println(held.Free, "of", held.Limit, "free; the first is held for", held.Holders[0].Purpose)
+		log.Fatalf("%s is deploying: %s", held.Holder.Owner, held.Holder.Purpose)
 	}
-	small.Unlock()
-	large.Unlock()
-	// Output:
-	// transcoding#1 and transcoding#2
-	// 0 of 3 free; the first is held for trailer
-}
-
-func ExampleShared() {
-	locks := client(etcd(), mutex.Options{Owner: "shop"})
-	defer locks.Close()
-	ctx := context.Background()
-
-	read := func(context.Context) error { fmt.Println("reading"); return nil }
-	write := func(context.Context) error { fmt.Println("writing"); return nil }
-
-	reader, err := locks.Lock(ctx, "catalogue", mutex.Shared())
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(locks.Do(ctx, "catalogue", read, mutex.Shared())) // readers do not mind each other
-	_, err = locks.TryLock(ctx, "catalogue", mutex.Exclusive())
-	fmt.Println("a writer meanwhile:", err == nil)
-	reader.Unlock()
-	fmt.Println(locks.Do(ctx, "catalogue", write, mutex.Exclusive()))
+
+	// l.Context ends when the lock is lost, and not with ctx.
+	fmt.Println("held:", l.Context().Err() == nil)
+	fmt.Println("released:", l.Unlock() == nil)
+	fmt.Println("the context says so:", errors.Is(context.Cause(l.Context()), mutex.ErrUnlocked))
 	// Output:
-	// reading
-	// <nil>
-	// a writer meanwhile: false
-	// writing
-	// <nil>
-}
-
-// compact stands for code of others that takes a sync.Locker.
-func compact(l sync.Locker) {
-	l.Lock()
-	defer l.Unlock()
-	fmt.Println("compacted")
-}
-
-func ExampleClient_Locker() {
-	locks := client(etcd(), mutex.Options{})
-	defer locks.Close()
-
-	stop := func(err error) { log.Fatal(err) } // or close what the code writes to
-	l, err := locks.Locker(context.Background(), "compaction", stop, mutex.AutoUnlockAfter(time.Hour))
-	if err != nil {
-		log.Fatal(err)
-	}
-	compact(l)
-	// Output: compacted
+	// held: true
+	// released: true
+	// the context says so: true
 }

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -98,6 +100,39 @@ func TestClosedClientKeepsItsLocksAndTakesNoMore(t *testing.T) {
 			t.Error("Close released a lock that was not unlocked")
 		}
 		unlock(t, l)
+	})
+}
+
+func TestLockTakenWhileItsClientClosesIsGivenBack(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		var c *mutex.Client
+		c = newClient(t, onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			r, err := txn.send(context.WithoutCancel(ctx))
+			if txn.writes("/mutexes/a/uuid") {
+				go c.Close()
+				synctest.Wait()
+			}
+			return r, err
+		}))
+		if _, err := c.TryLock(t.Context(), "a"); !errors.Is(err, mutex.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestRefusalByEtcdEndsTheWait(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		other := take(t, q.locks(), "a")
+		c := newClient(t, onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			if len(q.waiting()) > 0 && txn.writes("/mutexes/a/uuid") {
+				return nil, rpctypes.ErrPermissionDenied
+			}
+			return txn.send(ctx)
+		}))
+		time.AfterFunc(time.Second, func() { unlock(t, other) })
+		if _, err := c.Lock(t.Context(), "a"); !errors.Is(err, rpctypes.ErrPermissionDenied) {
+			t.Errorf("got %v", err)
+		}
 	})
 }
 
