@@ -32,7 +32,6 @@ type player struct {
 	t     testing.TB
 	bytes []byte
 	w     *world
-	get   func(key string) (protocol.KV, bool)
 	uuids int
 }
 
@@ -196,7 +195,7 @@ func (p *player) plain(name, id string) []op {
 // statement returns the operations of a good or bad witness on a lock.
 func (p *player) statement(name string) op {
 	id := uuid(1 + p.next(max(1, p.uuids)))
-	if current, ok := p.get(layout.Field(name, lockrecord.FieldUUID)); ok && p.next(4) > 0 {
+	if current, ok := p.w.get(layout.Field(name, lockrecord.FieldUUID)); ok && p.next(4) > 0 {
 		id = string(current.Value)
 	}
 	key := layout.Death(id)
@@ -207,7 +206,7 @@ func (p *player) statement(name string) op {
 		return remove(key)
 	}
 	token := int64(p.next(40))
-	if current, ok := p.get(layout.Field(name, lockrecord.FieldUUID)); ok && p.next(4) > 0 {
+	if current, ok := p.w.get(layout.Field(name, lockrecord.FieldUUID)); ok && p.next(4) > 0 {
 		token = current.CreateRevision
 	}
 	causes := []string{metadata.CauseProcessEnded, metadata.CausePodEnded, metadata.CausePodDeleted, "old age"}
@@ -227,7 +226,7 @@ func FuzzApply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := newWorld()
-		p := &player{t: t, bytes: b, w: w, get: w.get}
+		p := &player{t: t, bytes: b, w: w}
 		for range p.next(8) {
 			p.turn()
 		}

@@ -337,7 +337,7 @@ func TestInterruptionsYieldTheSameSnapshot(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			w := newWorld()
-			p := &player{t: t, w: w, get: w.get, uuids: 1000}
+			p := &player{t: t, w: w, uuids: 1000}
 			ended := map[string]int{}
 			v := run(t, w.source(), lockview.Options{RelistEvery: 7 * time.Second,
 				Ended: func(r *metadata.Record, _ *metadata.Ending) {

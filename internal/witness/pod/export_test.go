@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"context"
 	"encoding/json"
 	"time"
 
@@ -23,9 +22,6 @@ func (w *Witness) Feed(text string) error {
 	}
 	return w.feeds[""].Add(&p)
 }
-
-// Look judges all locks once.
-func (w *Witness) Look(ctx context.Context) { w.judgeAll(ctx) }
 
 // Confirmed reports whether the API server has confirmed a pod, at that moment or later, as it was watched.
 func (w *Witness) Confirmed(uid string, since time.Duration) bool {
