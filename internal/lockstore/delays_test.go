@@ -182,30 +182,3 @@ func TestOperatorEndsOnlyTheDisplayedDelay(t *testing.T) {
 		t.Errorf("the audit trail has %v, want the two that were done", got)
 	}
 }
-
-func TestEndingADelayWithALostAnswer(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		done, replaced bool
-		want           error
-	}{
-		"though it was done":                          {true, false, nil},
-		"and which was not done":                      {false, false, metadata.ErrOutcomeUnknown},
-		"and which another delay keeps from being so": {false, true, metadata.ErrChanged},
-	} {
-		t.Run(name, func(t *testing.T) {
-			line, w := wired(t)
-			w.remove(delayed(w.hold("a", uuid(1)), time.Minute))
-			d := w.delay("a")
-			line.lose(c.done, func() {
-				if c.replaced {
-					w.put(w.l.Delay("a"), "{}")
-				}
-			})
-			err := w.endDelay(&d, protocol.Action{ID: "1", At: metadata.Time{Time: at}, Reason: "it is off"})
-			if !errors.Is(err, c.want) {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
-		})
-	}
-}

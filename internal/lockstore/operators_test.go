@@ -118,10 +118,11 @@ func TestOperationsOnAnEndedHold(t *testing.T) {
 
 func TestOperationsWithALostAnswer(t *testing.T) {
 	t.Parallel()
-	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.VerbForceUnlock, protocol.VerbWithdraw) {
-		unknown := func(err error) bool { return errors.Is(err, metadata.ErrOutcomeUnknown) }
-		changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
-		fine := func(err error) bool { return err == nil }
+	unknown := func(err error) bool { return errors.Is(err, metadata.ErrOutcomeUnknown) }
+	changed := func(err error) bool { return errors.Is(err, metadata.ErrChanged) }
+	fine := func(err error) bool { return err == nil }
+	for _, what := range append(slices.Collect(maps.Keys(marks)), protocol.VerbForceUnlock, protocol.VerbWithdraw,
+		protocol.VerbEndDelay) {
 		for name, c := range map[string]struct {
 			committed, late bool
 			check           func(error) bool
@@ -133,31 +134,39 @@ func TestOperationsWithALostAnswer(t *testing.T) {
 		} {
 			t.Run(string(what)+" "+name, func(t *testing.T) {
 				line, w := wired(t)
-				r := w.hold("a", uuid(1))
-				a := wanted(what, r)
-				if what == protocol.VerbWithdraw {
-					r = w.acknowledged(r, "ann")
-					a = withdrawal(r)
-				}
+				act, another := w.operation(what)
 				sent := 0
 				line.lose(c.committed, func() {
-					sent++
-					if !c.late {
-						return
-					}
-					line.onTxn(nil)
-					if what == protocol.VerbWithdraw {
-						w.acknowledged(r, "bob")
-					} else {
-						w.release(r)
-						w.hold("a", uuid(2))
+					if sent++; c.late {
+						line.onTxn(nil)
+						another()
 					}
 				})
-				if err := w.do(r, a); !c.check(err) || sent != 1 {
+				if err := act(); !c.check(err) || sent != 1 {
 					t.Errorf("error %v, sent %d times", err, sent)
 				}
 			})
 		}
+	}
+}
+
+// operation returns an operator's action on lock "a", and what another does that keeps it from being done.
+func (w world) operation(what protocol.Verb) (act func() error, another func()) {
+	r := w.hold("a", uuid(1))
+	a := wanted(what, r)
+	switch what {
+	case protocol.VerbEndDelay:
+		w.remove(delayed(r, time.Minute))
+		d := w.delay("a")
+		return func() error { return w.endDelay(&d, a) }, func() { w.put(w.l.Delay("a"), "{}") }
+	case protocol.VerbWithdraw:
+		r = w.acknowledged(r, "ann")
+		a = withdrawal(r)
+		return func() error { return w.do(r, a) }, func() { w.acknowledged(r, "bob") }
+	}
+	return func() error { return w.do(r, a) }, func() {
+		w.release(r)
+		w.hold("a", uuid(2))
 	}
 }
 

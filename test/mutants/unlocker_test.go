@@ -138,7 +138,7 @@ var unlockerSuites = []suite{
 		{"store-over", `e.Current.Token == 0`, `false`, "TestOperationsOnAnEndedHold"},
 		{"store-possible", `stillPossible(&now.Record)`, `true`, "TestImpossibleLateExtensionIsNotInDoubt"},
 		{"store-ranges", `len(ranges) < maxRanges`, `true`, "TestRemovalAmongForeignKeysIsComplete"},
-		{"delay-own", `kv.ModRevision == d.Revision`, `true`, "TestEndingADelayWithALostAnswer"},
+		{"delay-own", `kv.ModRevision == d.Revision`, `true`, "TestOperationsWithALostAnswer"},
 		{"store-trim", `excess <= 0`, `false`, "TestTrimHistoryKeepsTheNewestEndings"},
 		{"store-delay-dead", `r.Ending.Cause != metadata.EndingAbandoned`, `true`, "TestDeadHolderCausesNoDelay"},
 		{"watch-slow", `b.bytes >= b.limit`, `false`, "TestWatchEndsWhenItsConsumerIsTooSlow"},
