@@ -109,22 +109,6 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestDecodeOfAttributes(t *testing.T) {
-	d := lockrecord.Decode("a", []metadata.Field{
-		{Name: "metadata", Value: `{"text":"1","number":1,"fraction":1.50,"large":12345678901234567890123,` +
-			`"yes":true,"no":false,"own":"member","Owner":"x"}`},
-		{Name: "own", Value: "key"},
-	})
-	want := map[string]any{
-		"text": "1", "number": json.Number("1"), "fraction": json.Number("1.50"),
-		"large": json.Number("12345678901234567890123"),
-		"yes":   true, "no": false, "own": "key", "Owner": "x",
-	}
-	if diff := cmp.Diff(want, d.Attributes); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestDocumentIsOneObject(t *testing.T) {
 	for document, want := range map[string]bool{
 		`{}`: true, " {} \t\r\n": true, `{"a":1,"a":[2]}`: true,
@@ -134,21 +118,6 @@ func TestDocumentIsOneObject(t *testing.T) {
 		d := lockrecord.Decode("a", []metadata.Field{{Name: "metadata", Value: document}})
 		if refused := hasProblem(d, "metadata", "not a JSON object"); refused == want {
 			t.Errorf("%q: refused %v", document, refused)
-		}
-	}
-}
-
-// What readers do not decode, they check all the same.
-func TestControlCharactersAreFoundInUnreadBacktraces(t *testing.T) {
-	for c := range 256 {
-		if c == '"' || c == '\\' {
-			continue
-		}
-		text := "main.go:1" + string([]byte{byte(c)}) + "main.go:2"
-		r := lockrecord.DecodeRecord("a", []metadata.Field{{Name: "metadata", Value: `{"backtrace":"` + text + `"}`}})
-		if refused := hasProblem(metadata.FullRecord{Record: r}, "metadata",
-			"not a JSON object"); refused != (c < ' ') {
-			t.Errorf("%q: refused %v", text, refused)
 		}
 	}
 }
