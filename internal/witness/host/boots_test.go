@@ -45,7 +45,6 @@ func (d disk) boots(id, hostname string, forgets bool, earlier ...string) {
 }
 
 func TestBootsAreRemembered(t *testing.T) {
-	t.Parallel()
 	d := newDisk(t)
 	d.boots("a", "host-1", false)
 	d.boots("a", "host-1", false) // the witness was restarted
@@ -62,7 +61,6 @@ func TestBootsAreRemembered(t *testing.T) {
 }
 
 func TestBootsOfAnotherMachineAreDiscarded(t *testing.T) {
-	t.Parallel()
 	for about, copied := range map[string]func(disk){
 		"another machine id": func(d disk) { d.write("machine-id", "m2\n") },
 		"another board":      func(d disk) { d.write("product", "p2\n") },
@@ -82,7 +80,6 @@ func TestBootsOfAnotherMachineAreDiscarded(t *testing.T) {
 }
 
 func TestFailureToRememberBootsIsAnError(t *testing.T) {
-	t.Parallel()
 	d := newDisk(t)
 	proctest.Must(t, os.WriteFile(filepath.Join(d.state, "boots.json"), []byte("{"), 0o600))
 	if _, _, err := d.boot("a", "host-1"); err == nil || !strings.Contains(err.Error(), "delete it") {

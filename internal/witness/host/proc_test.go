@@ -58,7 +58,6 @@ func (f fake) machine() {
 }
 
 func TestHidepidIsDetected(t *testing.T) {
-	t.Parallel()
 	mount := func(options string) string {
 		return "20 1 0:5 / / rw - ext4 /dev/sda rw\n" +
 			"22 27 0:21 / /proc rw,relatime shared:4 - proc proc " + options + "\n"
@@ -98,7 +97,6 @@ func TestHidepidIsDetected(t *testing.T) {
 }
 
 func TestWitnessReportsWhatItCannotSee(t *testing.T) {
-	t.Parallel()
 	remove := func(parts ...string) func(fake) {
 		return func(f fake) { os.RemoveAll(f.path(parts...)) }
 	}
@@ -136,7 +134,6 @@ func TestWitnessReportsWhatItCannotSee(t *testing.T) {
 }
 
 func TestHolderCandidates(t *testing.T) {
-	t.Parallel()
 	const ours, theirs = 7001, 7002
 	f := newFake(t)
 	f.machine()
@@ -172,7 +169,6 @@ func TestHolderCandidates(t *testing.T) {
 
 // A process whose identity cannot be read may be the holder: nothing is proven.
 func TestUnreadableProcessIsNotTakenForAnother(t *testing.T) {
-	t.Parallel()
 	for about, spoil := range map[string]func(fake){
 		"no text": func(f fake) {
 			proctest.Must(t, os.Remove(f.path("100", "status")))

@@ -16,7 +16,6 @@ import (
 
 // rebooted is a world after a reboot, with a process of the earlier boot.
 func rebooted(t *testing.T) (w *world, before metadata.Process) {
-	t.Parallel()
 	before = metadata.Process{BootID: "aaaaaaaa-0000-4000-8000-000000000001"}
 	w = newWorld(t)
 	w.machine.Earlier = []string{before.BootID}

@@ -82,7 +82,6 @@ func TestProcessReapedDuringALookIsNotHidden(t *testing.T) {
 }
 
 func TestStatementHasTheExitCode(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c, in := w.start("sh", "-c", "read line; exit 7")
@@ -102,7 +101,6 @@ func TestStatementHasTheExitCode(t *testing.T) {
 }
 
 func TestHoldSurvivesExec(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c, in := w.start("sh", "-c", "read line; exec sleep 600")
@@ -137,7 +135,6 @@ func TestHoldSurvivesExitOfMainThread(t *testing.T) {
 }
 
 func TestRecordWrittenByHandIsEquivalent(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
 	self := w.identity(c.Process.Pid)
@@ -161,7 +158,6 @@ func TestRecordWrittenByHandIsEquivalent(t *testing.T) {
 }
 
 func TestHoldWithAChangedProcessIsLeftAlone(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c, h := w.holder("a")
@@ -197,7 +193,6 @@ func TestReusedProcessIDProvesDeath(t *testing.T) {
 }
 
 func TestHoldersElsewhereAreIgnored(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
 	pid := c.Process.Pid
@@ -235,7 +230,6 @@ func TestHoldersElsewhereAreIgnored(t *testing.T) {
 
 // A look may happen while /proc does not show a process, or only in part.
 func TestSingleEmptyScanProvesNothing(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	c := w.sleeper()
 	var missed atomic.Bool
@@ -259,7 +253,6 @@ func TestSingleEmptyScanProvesNothing(t *testing.T) {
 }
 
 func TestDetachedOrEndedHoldIsLeftAlone(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	one := w.witness()
 	c := w.sleeper()
@@ -277,7 +270,6 @@ func TestDetachedOrEndedHoldIsLeftAlone(t *testing.T) {
 }
 
 func TestMissingStatementIsRewritten(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	one := w.witness(func(one *Witness) { one.pauses.viewLag = time.Hour }) // it is seen to go
 	c, h := w.holder("a")
@@ -295,7 +287,6 @@ func TestMissingStatementIsRewritten(t *testing.T) {
 }
 
 func TestStatementLostBeforeItsAnswerIsRewritten(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	store := lockstore.New(w.etcd, w.layout)
 	applied := make(chan int64, 100)
@@ -335,7 +326,6 @@ func TestStatementLostBeforeItsAnswerIsRewritten(t *testing.T) {
 }
 
 func TestRecoveredWitnessReportsSo(t *testing.T) {
-	t.Parallel()
 	denied := errors.New("permission denied")
 	t.Run("when the rights are granted", func(t *testing.T) {
 		w := newWorld(t)
@@ -376,7 +366,6 @@ func TestRecoveredWitnessReportsSo(t *testing.T) {
 }
 
 func TestRestartedWitnessRechecksEverything(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	first := w.witness()
 	c, other := w.sleeper(), w.sleeper()
@@ -425,7 +414,6 @@ func TestDeathsDuringAnOutageAreStatedAfterIt(t *testing.T) {
 }
 
 func TestProcessInItsOwnNamespaceIsFound(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	if !w.machine.SeesAll() {
 		t.Fatalf("this test has to run in the pid namespace of the machine, not in %d", w.machine.Namespace)
@@ -461,7 +449,6 @@ func TestProcessInItsOwnNamespaceIsFound(t *testing.T) {
 }
 
 func TestHiddenNamespaceIsReportedOnce(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	w.machine.Namespace = 1
 	one := w.witness()
@@ -484,7 +471,6 @@ func TestHiddenNamespaceIsReportedOnce(t *testing.T) {
 }
 
 func TestProcessSwitchingLocksIsOpenedOnce(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	opened := 0
 	one := w.witness(func(one *Witness) {
@@ -503,7 +489,6 @@ func TestProcessSwitchingLocksIsOpenedOnce(t *testing.T) {
 }
 
 func TestProcessWithoutHoldsIsForgotten(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	one := w.witness(func(one *Witness) {
 		one.pauses.idle = 0

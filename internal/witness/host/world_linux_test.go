@@ -59,7 +59,11 @@ type world struct {
 	watch   func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error // nil: that of the store
 }
 
-func newWorld(t testing.TB) *world { return on(t, etcdtest.Start(t).Client(t)) }
+// newWorld is one for a parallel test.
+func newWorld(t *testing.T) *world {
+	t.Parallel()
+	return on(t, etcdtest.Start(t).Client(t))
+}
 
 func on(t testing.TB, etcd *clientv3.Client) *world {
 	t.Helper()
@@ -250,7 +254,6 @@ func noHandles(one *Witness) {
 
 // bothWays runs a test with process handles, and as on a kernel without them.
 func bothWays(t *testing.T, test func(t *testing.T, w *world, change ...func(*Witness))) {
-	t.Parallel()
 	t.Run("with handles", func(t *testing.T) { test(t, newWorld(t)) })
 	t.Run("without", func(t *testing.T) { test(t, newWorld(t), noHandles) })
 }

@@ -46,7 +46,6 @@ const (
 )
 
 func TestNewestContainerStart(t *testing.T) {
-	t.Parallel()
 	for about, c := range map[string]struct {
 		pod      shaped
 		id       string // of the newest start
@@ -79,7 +78,6 @@ func TestNewestContainerStart(t *testing.T) {
 }
 
 func TestRestartableContainers(t *testing.T) {
-	t.Parallel()
 	for about, c := range map[string]struct {
 		pod  shaped
 		want bool
@@ -107,7 +105,6 @@ func TestRestartableContainers(t *testing.T) {
 }
 
 func TestOtherPodProperties(t *testing.T) {
-	t.Parallel()
 	plain := brief(t, shaped{state: started}.json())
 	if plain.Deleting != podproof.Never || plain.KubeletEnded || plain.Static || plain.OwnClock ||
 		plain.Disruption != "" {
@@ -137,7 +134,6 @@ func TestOtherPodProperties(t *testing.T) {
 }
 
 func TestContainersOfAllKindsAreFoundByName(t *testing.T) {
-	t.Parallel()
 	p := brief(t, `{"spec":{"restartPolicy":"Never","containers":[{"name":"a"}],"initContainers":[{"name":"b"},
 {"name":"c","restartPolicy":"Always"}],"ephemeralContainers":[{"name":"d"}]},
 "status":{"containerStatuses":[{"name":"a","containerID":"1","state":{`+started+`}}],
