@@ -241,7 +241,7 @@ func certificatesRenewed(t *testing.T, s *scene, c *client) {
 	s.timeout = 2
 	s.ca = old.File()
 	s.cert, s.key = old.Issue(t, "client")
-	l := s.open(c, "https://"+end.addr).acquire("renewed", want{wait: 30})
+	l := s.open(c, end.Endpoint()).acquire("renewed", want{wait: 30})
 	first := end.last.Load()
 
 	end.pair.Store(new(next.Pair(t, "server")))
@@ -265,11 +265,9 @@ func certificatesRenewed(t *testing.T, s *scene, c *client) {
 
 // tlsEnd ends the TLS of connections to an etcd that has none.
 type tlsEnd struct {
-	addr string
-	pair atomic.Pointer[tls.Certificate]
-	last atomic.Pointer[string] // the serial number of the client's certificate on the newest connection
-	mu   sync.Mutex
-	open []net.Conn
+	*etcdtest.Proxy // before it
+	pair            atomic.Pointer[tls.Certificate]
+	last            atomic.Pointer[string] // the serial number of the client's certificate on the newest connection
 }
 
 func newTLSEnd(t *testing.T, target string) *tlsEnd {
@@ -285,48 +283,37 @@ func newTLSEnd(t *testing.T, target string) *tlsEnd {
 		},
 	})
 	proctest.Must(t, err)
-	e.addr = listener.Addr().String()
-	t.Cleanup(func() {
-		_ = listener.Close()
-		e.cut()
-	})
+	t.Cleanup(func() { listener.Close() })
+	e.Proxy = etcdtest.NewProxy(t, "https://"+listener.Addr().String())
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			go e.forward(conn, target)
+			go forward(conn, target)
 		}
 	}()
 	return e
 }
 
-func (e *tlsEnd) forward(conn net.Conn, target string) {
+func forward(conn net.Conn, target string) {
+	defer conn.Close()
 	etcd, err := net.Dial("tcp", target)
 	if err != nil {
-		_ = conn.Close()
 		return
 	}
-	e.mu.Lock()
-	e.open = append(e.open, conn, etcd)
-	e.mu.Unlock()
 	go func() {
-		_, _ = io.Copy(etcd, conn)
-		_ = etcd.Close()
+		io.Copy(etcd, conn)
+		etcd.Close()
 	}()
-	_, _ = io.Copy(conn, etcd)
-	_ = conn.Close()
+	io.Copy(conn, etcd)
 }
 
 // cut ends all connections.
 func (e *tlsEnd) cut() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, conn := range e.open {
-		_ = conn.Close()
-	}
-	e.open = nil
+	e.Cut()
+	e.Heal()
 }
 
 func outOfSpace(t *testing.T, _ *scene, c *client) {
