@@ -2,7 +2,6 @@ package fencing_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log"
 	"net/http"
@@ -44,18 +43,4 @@ func Example() {
 	// written by 34
 	// 200 OK
 	// 412 Precondition Failed
-}
-
-// A handler that leaves the check to the statement that does the work.
-func ExampleRequireToken() {
-	var db *sql.DB // any database
-	h := fencing.RequireToken(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token := fencing.FromContext(r.Context())
-		err := fencing.Exec(r.Context(), db, token,
-			`UPDATE books SET total = total + 1, token = ? WHERE id = ? AND token <= ?`, token, "may", token)
-		if err != nil {
-			fencing.WriteError(w, err)
-		}
-	}))
-	http.Handle("POST /books", h)
 }
