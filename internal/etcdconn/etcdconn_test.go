@@ -19,8 +19,7 @@ import (
 )
 
 func TestClientStartsWithoutEtcdAndRecovers(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t, etcdtest.Auth())
+	server := start(t, etcdtest.Auth())
 	server.AddUser(t, "u", "secret", "/m/", etcdtest.ReadWrite)
 	server.Stop()
 	start := time.Now()
@@ -40,8 +39,7 @@ func TestClientStartsWithoutEtcdAndRecovers(t *testing.T) {
 }
 
 func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t, etcdtest.Auth())
+	server := start(t, etcdtest.Auth())
 	server.AddUser(t, "u", "secret", "/m/", etcdtest.ReadWrite)
 	file := write(t, "secret\n")
 	settings := as(server, "u", "")
@@ -66,14 +64,12 @@ func TestCallsAndStreamsOutliveTheirToken(t *testing.T) {
 }
 
 func TestUserIsIgnoredWithoutAuth(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
+	server := start(t)
 	works(t, connect(t, as(server, "u", "secret")))
 }
 
 func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t, etcdtest.ClientCerts())
+	server := start(t, etcdtest.ClientCerts())
 	stranger := proctest.NewCA(t)
 	wrongCert, wrongKey := stranger.Issue(t, "u")
 	rightCert, rightKey := server.CA().Issue(t, "u")
@@ -91,8 +87,7 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 }
 
 func TestOnlyConnectionsWithOutdatedFilesAreRenewed(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t, etcdtest.ClientCerts())
+	server := start(t, etcdtest.ClientCerts())
 	first, key := server.CA().Issue(t, "u")
 	settings := etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: server.CA().File(),
 		Cert: copyOf(t, first), Key: copyOf(t, key)}
@@ -113,8 +108,7 @@ func TestOnlyConnectionsWithOutdatedFilesAreRenewed(t *testing.T) {
 }
 
 func TestTransactionIsSentOnce(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
+	server := start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	c := connect(t, etcdconn.Settings{Endpoints: []string{proxy.Endpoint()}})
 	works(t, c)
@@ -152,6 +146,12 @@ func TestDangerousSettingsCauseWarnings(t *testing.T) {
 			t.Errorf("the log does not warn %q: %s", text, &log)
 		}
 	}
+}
+
+// start starts an etcd for a parallel test.
+func start(t *testing.T, opts ...etcdtest.Option) *etcdtest.Server {
+	t.Parallel()
+	return etcdtest.Start(t, opts...)
 }
 
 // as are the settings of a user.
@@ -206,8 +206,7 @@ func copyTo(t *testing.T, to, from string) {
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 func TestTroubleIsLoggedOnceUntilItIsOver(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
+	server := start(t)
 	log := &proctest.Log{}
 	c := connect(t, as(server, "", ""))
 	trouble := &etcdconn.FaultMonitor{Etcd: c, Prefix: "/m/", IsUsable: func() bool { return false },

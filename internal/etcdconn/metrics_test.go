@@ -17,7 +17,7 @@ import (
 // counting returns an etcd, a client, and what counts the client's requests.
 func counting(t *testing.T) (*etcdtest.Server, *clientv3.Client, *prometheus.Registry) {
 	t.Helper()
-	server := etcdtest.Start(t)
+	server := start(t)
 	requests := etcdconn.NewRequestMetrics("x")
 	c := connect(t, as(server, "", ""), requests.DialOptions()...)
 	registry := prometheus.NewPedanticRegistry()
@@ -26,7 +26,6 @@ func counting(t *testing.T) (*etcdtest.Server, *clientv3.Client, *prometheus.Reg
 }
 
 func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
-	t.Parallel()
 	_, c, registry := counting(t)
 	ctx := limit(t, proctest.Timeout)
 	works(t, c)
@@ -45,7 +44,6 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 
 // A list fails midway more often than at its start, and may take any length of time: it is measured to its end.
 func TestStreamsAreCountedWhenTheyEnd(t *testing.T) {
-	t.Parallel()
 	server, c, registry := counting(t)
 	ctx := limit(t, proctest.Timeout)
 	proctest.Must(t, list(ctx, c))

@@ -23,8 +23,7 @@ import (
 )
 
 func TestProveReportsWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	plain := etcdtest.Start(t)
+	plain := start(t)
 	secure := etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
 	mutual := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 	secure.AddUser(t, "reader", "secret", "/m/", etcdtest.Read)
@@ -126,8 +125,7 @@ func TestProveReportsWhatIsWrong(t *testing.T) {
 }
 
 func TestFullStoreIsExplained(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
+	server := start(t, etcdtest.Quota(4<<20))
 	server.Fill(t, "fill")
 	c := connect(t, as(server, "", ""))
 	_, err := c.Put(limit(t, proctest.Timeout), "a", "1")
@@ -154,8 +152,7 @@ func TestVersionsWithStaleReadsAreOutdated(t *testing.T) {
 
 // One member of two is no majority.
 func TestLostMajorityIsExplained(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
+	server := start(t)
 	never := "http://" + proctest.FreeAddr(t)
 	c := connect(t, as(server, "", ""))
 	all := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint(), never}})

@@ -101,8 +101,7 @@ func TestValidSettingsAreAccepted(t *testing.T) {
 }
 
 func TestMembersReportTheirClock(t *testing.T) {
-	t.Parallel()
-	plain := etcdtest.Start(t)
+	plain := start(t)
 	mutual := etcdtest.Start(t, etcdtest.ClientCerts())
 	cert, key := mutual.CA().Issue(t, "u")
 	for name, s := range map[string]etcdconn.Settings{
