@@ -122,6 +122,21 @@ func TestDocumentIsOneObject(t *testing.T) {
 	}
 }
 
+// What readers do not decode, they check all the same.
+func TestControlCharactersAreFoundInUnreadBacktraces(t *testing.T) {
+	for c := range 256 {
+		if c == '"' || c == '\\' {
+			continue
+		}
+		text := "main.go:1" + string([]byte{byte(c)}) + "main.go:2"
+		r := lockrecord.DecodeRecord("a", []metadata.Field{{Name: "metadata", Value: `{"backtrace":"` + text + `"}`}})
+		if refused := hasProblem(metadata.FullRecord{Record: r}, "metadata",
+			"not a JSON object"); refused != (c < ' ') {
+			t.Errorf("%q: refused %v", text, refused)
+		}
+	}
+}
+
 // The tables of the section on the record are what the protocol defines.
 func TestReservedFieldsMatchTheProtocol(t *testing.T) {
 	page, err := os.ReadFile("../../docs/protocol.md")

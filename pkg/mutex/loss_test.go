@@ -74,6 +74,15 @@ func TestLossWhoseNoteCannotBeReadSaysSo(t *testing.T) {
 	})
 }
 
+func TestAliveOfAReplacedHoldIsALoss(t *testing.T) {
+	holding(t, func(t *testing.T, f *fake, l *mutex.Lock) {
+		f.put("/mutexes/a/uuid", foreignUUID) // the token stays
+		if err := l.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestDoReportsALossDuringItsFunction(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		err := q.locks().Do(t.Context(), "a", func(ctx context.Context) error {
