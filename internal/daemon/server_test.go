@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,40 +138,6 @@ func TestUnreadResponseDelaysTheNext(t *testing.T) {
 	crowd(t, address, "/", 1)
 	if n := <-taken; n > 1<<20 {
 		t.Errorf("the kernel buffers %d unread bytes", n)
-	}
-}
-
-// gathered counts how often metrics are gathered, which are as many bytes as those of a thousand locks.
-type gathered struct {
-	atomic.Int64
-	desc *prometheus.Desc
-}
-
-func (g *gathered) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
-
-func (g *gathered) Collect(ch chan<- prometheus.Metric) {
-	g.Add(1)
-	for i := range 1000 {
-		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, 1, fmt.Sprintf("%01000d", i))
-	}
-}
-
-func TestStalledScrapesDoNotBlockOthers(t *testing.T) {
-	registry := daemon.NewRegistry("unlocker")
-	counts := &gathered{desc: prometheus.NewDesc("unlocker_many", "Many.", []string{"lock"}, nil)}
-	registry.MustRegister(counts)
-	ops := daemon.Ops{Ready: &daemon.Readiness{}, Metrics: registry, Log: zerolog.Nop()}
-	address, _ := serve(t, &daemon.Server{Handler: ops.Handler()})
-	crowd(t, address, "/metrics", 24)
-	for counts.Load() < 8 {
-		time.Sleep(time.Millisecond)
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for range 3 {
-		if code, text := get(t, client, "http://"+address+"/metrics"); code != http.StatusOK ||
-			!strings.Contains(text, fmt.Sprintf("%01000d", 999)) {
-			t.Errorf("a scrape gets %d, %d bytes: %.100s", code, len(text), text)
-		}
 	}
 }
 
