@@ -279,26 +279,6 @@ func TestCommandsAreSafeToPaste(t *testing.T) {
 	wantWords(t, ok(t, d, "/lock?name=-$(id)"), "mutexctl show -- '-$(id)'")
 }
 
-func FuzzListNeverBreaks(f *testing.F) {
-	for _, q := range append(hostile(), `name:/(/`, `held:>1h -state:held "a b`, `label:x=y`, `unlock:<9999999999d`) {
-		f.Add(q, "urgency", "", "50")
-	}
-	d := busy().dashboard(f)
-	f.Fuzz(func(t *testing.T, q, sort, after, limit string) {
-		v := url.Values{"q": {q}, "sort": {sort}, "after": {after}, "limit": {limit}}
-		w := get(d, "/?"+v.Encode())
-		if w.Code != 200 || !utf8.Valid(w.Body.Bytes()) {
-			t.Errorf("%q answers %d", v, w.Code)
-		}
-		if w := get(d, "/api/v1/locks?"+v.Encode()); w.Code != 200 && w.Code != 400 {
-			t.Errorf("the API answers %q with %d", v, w.Code)
-		}
-		if w := get(d, "/api/v1/timeline?"+v.Encode()); w.Code != 200 && w.Code != 400 {
-			t.Errorf("the timeline answers %q with %d", v, w.Code)
-		}
-	})
-}
-
 func FuzzLockNeverBreaks(f *testing.F) {
 	for _, text := range hostile() {
 		f.Add(text, text, text)
