@@ -25,6 +25,8 @@ FUZZINPUTS ?= 50000
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo unknown)
 RELEASED := unlocker mutexdash mutexctl
 PROGRAMS := $(RELEASED) mutexdev
+# What is released is compiled of the newest patch versions, with that of Go: of the requirements in deploy/programs.
+NEWEST := GOWORK=$(CURDIR)/deploy/programs/go.work GOTOOLCHAIN=auto CGO_ENABLED=0
 LDFLAGS := -s -w -X github.com/clustermutex/unlocker/internal/daemon.version=$(VERSION)
 
 .PHONY: help
@@ -204,7 +206,7 @@ soak: ## the same for SOAK (1h), a new seed every minute; FAVOUR="client killed"
 image-root: $(GO_LICENSES) ## what is in the image, into IMAGE_ROOT
 	@test -n '$(IMAGE_ROOT)' || { echo 'say where: make image-root IMAGE_ROOT=DIR' >&2; exit 1; }
 	mkdir -p $(IMAGE_ROOT)/usr/bin $(IMAGE_ROOT)/etc/ssl/certs $(IMAGE_ROOT)/licenses
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(IMAGE_ROOT)/usr/bin/ ./cmd/unlocker ./cmd/mutexdash ./cmd/mutexctl
+	$(NEWEST) go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(IMAGE_ROOT)/usr/bin/ ./cmd/unlocker ./cmd/mutexdash ./cmd/mutexctl
 	cp /etc/ssl/certs/ca-certificates.crt $(IMAGE_ROOT)/etc/ssl/certs/
 	cp LICENSE $(IMAGE_ROOT)/licenses/
 	deploy/notices $(GO_LICENSES) unlocker mutexdash mutexctl > $(IMAGE_ROOT)/licenses/NOTICES
@@ -220,11 +222,17 @@ image: build $(GO_LICENSES) ## build the image's last stage twice without a regi
 programs:
 	@test -n '$(INTO)' || { echo 'say where: make programs INTO=DIR' >&2; exit 1; }
 	mkdir -p $(INTO)
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(INTO)/ $(RELEASED:%=./cmd/%)
+	$(NEWEST) go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(INTO)/ $(RELEASED:%=./cmd/%)
+
+.PHONY: patches
+patches: ## the newest patch versions of all that a release is compiled of, into deploy/programs
+	cd deploy/programs && go get $$(go list -deps -f '{{with .Module}}{{.Path}}@{{.Version}}{{end}}' tool | sort -u | \
+		sed -nE '/-[0-9.]*20[0-9]{12}-/d; s/@(v[0-9]+\.[0-9]+)\.[0-9]+$$/@\1/p')
+	cd deploy/programs && go mod tidy
 
 .PHONY: windows
 windows: ## mutexctl for Windows, into dist/windows; the daemons run on Linux
-	for arch in $(ARCHITECTURES); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch go build -trimpath -buildvcs=false \
+	for arch in $(ARCHITECTURES); do $(NEWEST) GOOS=windows GOARCH=$$arch go build -trimpath -buildvcs=false \
 		-ldflags '$(LDFLAGS)' -o dist/windows/$$arch/ ./cmd/mutexctl; done
 
 ARCHITECTURES ?= amd64 arm64
