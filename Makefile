@@ -228,7 +228,7 @@ programs:
 patches: ## the newest patch versions of all that a release is compiled of, into deploy/programs
 	cd deploy/programs && go get $$(go list -deps -f '{{with .Module}}{{.Path}}@{{.Version}}{{end}}' tool | sort -u | \
 		sed -nE '/-[0-9.]*20[0-9]{12}-/d; s/@(v[0-9]+\.[0-9]+)\.[0-9]+$$/@\1/p')
-	cd deploy/programs && go mod tidy
+	cd deploy/programs && go mod tidy && go list -m all > /dev/null # for go.work.sum
 
 .PHONY: windows
 windows: ## mutexctl for Windows, into dist/windows; the daemons run on Linux
