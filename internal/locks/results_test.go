@@ -6,28 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-func TestSearchFindsEveryTextIgnoringCase(t *testing.T) {
-	for _, r := range []*metadata.Record{
-		{Name: "an invoice"}, {Identity: metadata.Identity{Owner: "invoices"}},
-		{Identity: metadata.Identity{Hostname: "invoice-1"}}, {Identity: metadata.Identity{Purpose: "to\ninvoice"}},
-		{Name: "An INVOICE"}, {Identity: metadata.Identity{Owner: "Invoices"}},
-		{Name: "A", Identity: metadata.Identity{Hostname: "invoice-1"}},
-		{Name: "a", Identity: metadata.Identity{Purpose: "INvoice"}}, {Name: "\xffinvoice"},
-	} {
-		subject := NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{}, &Queue{}).Subject()
-		for text, want := range map[string]bool{"invoice": true, "Invoice": true, "voucher": false} {
-			q := ParseQuery(text, AboutLocks)
-			if got := q.Matches(&subject, time.Time{}); got != want {
-				t.Errorf("%q in %+v: %v", text, *r, got)
-			}
-		}
-	}
-}
 
 func TestSearchStopsWhenItsLastReaderLeaves(t *testing.T) {
 	locks := make([]*metadata.Record, 5000)

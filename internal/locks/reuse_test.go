@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -72,6 +73,30 @@ func TestRowsOfUnchangedLocksAreReused(t *testing.T) {
 	s.policy.ClockSkew = time.Hour
 	if now.Find("same") == s.at(2*time.Minute, 0).Find("same") {
 		t.Error("a lock was not judged again by the new policy")
+	}
+}
+
+// Five short waits cost less than a long one at first. Nothing else happens when they overtake it.
+func TestOrderFollowsTheTimeLost(t *testing.T) {
+	s := newSource(held("five", -time.Hour), held("one", -time.Hour))
+	since := func(d time.Duration) metadata.Waiter {
+		return metadata.Waiter{Ticket: metadata.Ticket{Since: metadata.Time{Time: noon.Add(-d)}}}
+	}
+	s.queues = map[string][]metadata.Waiter{"one": {since(20 * time.Minute)},
+		"five": slices.Repeat([]metadata.Waiter{since(time.Minute)}, 5)}
+	before := s.at(0, 0)
+	for i, first := range []string{"one", "five"} {
+		after := time.Duration(i) * 4 * time.Minute
+		now := s.at(after, 0)
+		if got := now.InOrder(locks.Order{By: locks.MostUrgent})[0].Name; got != first {
+			t.Errorf("after %v, %s is first, want %s", after, got, first)
+		}
+		if changed := now.All.Version != before.All.Version; changed != (first == "five") {
+			t.Errorf("after %v, the version is another one: %v", after, changed)
+		}
+		if first == "five" && now.Ranking().First.Name != first {
+			t.Errorf("after %v, the headline is about %s", after, now.Ranking().First.Name)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type Snapshot struct {
 	Combined     diagnosis.CombinedPolicy        // by which the locks were judged
 
 	at           time.Time          // the moment at which the states hold
+	overtakes    time.Time          // when the order changes by itself; zero = never
 	epoch        time.Time          // the wall clock at 0 of the monotonic one, when all locks were last judged
 	locks        []*metadata.Record // of which the snapshot was built
 	troubled     []*Row             // those that need a person, or soon will
@@ -53,7 +54,7 @@ func (s *Snapshot) current(in *Input, queueVersion uint64, at time.Time) bool {
 	return len(in.Locks) == len(s.locks) && (len(in.Locks) == 0 || &in.Locks[0] == &s.locks[0]) &&
 		queueVersion == s.queueVersion && slices.Equal(in.Delays, s.Delays) &&
 		slices.Equal(in.Unclaimed, s.Unclaimed) && s.Combined.Equal(&in.Combined) &&
-		(s.Next.IsZero() || at.Before(s.Next)) && !at.Before(s.at)
+		(s.Next.IsZero() || at.Before(s.Next)) && (s.overtakes.IsZero() || at.Before(s.overtakes)) && !at.Before(s.at)
 }
 
 // clockMoves is how far the wall clock may move against the monotonic one before all locks are judged again.
@@ -114,6 +115,9 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 		}
 	}
 	s.All = countsOf(s.Rows)
+	lost := byLost(s.Rows)
+	s.All.Version += orderOf(lost)
+	s.overtakes = overtakesAt(lost, at.Wall)
 	s.Ranking = sync.OnceValue(s.ranking)
 	s.Inconsistent = sync.OnceValue(s.inconsistent)
 	return s

@@ -164,11 +164,13 @@ var dashboardSuites = []suite{
 	}},
 	{"internal/locks", []fault{
 		// How the locks of a snapshot are judged and found.
+		{"overtakes", `s.overtakes.IsZero() || at.Before(s.overtakes)`, `true`, "TestOrderFollowsTheTimeLost"},
+		{"version-order", `orderOf(lost)`, `0`, "TestOrderFollowsTheTimeLost"},
 		{"term-alien", `case «!q.about.has(key)»:`, `false`, "TestTermsThatDoNotApplyAreReported"},
 		{"word-glob", `!isGlob(word)`, `true`, "TestOnlyHoldsHaveStatesAndDeadlines"},
 		{"turns", `verdict.Turns(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestClassChangesOverTime"},
 		{"search-left", `ctx.Err() != nil`, `false`, "TestSearchStopsWhenItsLastReaderLeaves"},
-		{"case", `strings.ToLower(text)`, `text`, "TestSearchFindsEveryTextIgnoringCase"},
+		{"case", `strings.ToLower(text)`, `text`, "TestOnlyHoldsHaveStatesAndDeadlines"},
 		{"row-again", `r.search(o, p, cycles, 1)`, `r.search(o, p, cycles, 0)`,
 			"TestPagesShowEveryLockOnceInEveryOrder"},
 		{"page-back", `«r.search(o, p, cycles, 0)»-limit`, `r.search(o, p, cycles, 1)`,

@@ -42,6 +42,7 @@ type Queue struct {
 	Waiters int
 	Longest time.Time     // since when the longest waiter waits; zero = not known
 	Lost    time.Duration // by all who wait, in sum
+	Timed   int           // those of them whose wait has a known beginning
 }
 
 // QueueOf sums up the waiters of a lock.
@@ -52,6 +53,7 @@ func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
 		if since.IsZero() {
 			continue
 		}
+		q.Timed++
 		q.Lost += max(0, now.Sub(since))
 		q.Longest = protocol.Earlier(q.Longest, since)
 	}
