@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
@@ -211,14 +212,18 @@ func TestContradictoryAccessSettingsAreRefused(t *testing.T) {
 		}
 	}
 	for says, file := range map[string]string{
-		"only view":          "users: {ann: [veiw]}",
-		"without view":       "users: {ann: [unlock]}",
-		"field user not":     "user: {ann: [view]}",
-		"more than one":      "everyone: [view]\n---\nusers: {ann: [view]}",
-		"cannot unmarshal":   "everyone: 3",
-		"did not find":       "users: [\x00",
-		"already defined":    "users: {ann: [view], ann: [view, unlock]}",
-		"has the permission": "groups: {a: ['']}",
+		"only view":              "users: {ann: [veiw]}",
+		"without view":           "users: {ann: [unlock]}",
+		"field user not":         "user: {ann: [view]}",
+		"more than one":          "everyone: [view]\n---\nusers: {ann: [view]}",
+		"cannot unmarshal":       "everyone: 3",
+		"did not find":           "users: [\x00",
+		"already defined":        "users: {ann: [view], ann: [view, unlock]}",
+		"has the permission":     "groups: {a: ['']}",
+		"commas separate groups": "groups: {'cn=ops,ou=groups': [view]}",
+		"do not count":           "groups: {' ops': [view]}",
+		`in the group ""`:        "groups: {'': [view]}",
+		"be the user":            "users: {' ann': [view]}",
 	} {
 		if _, err := access.ParsePermissions([]byte(file)); err == nil {
 			t.Errorf("%q is accepted, want %q", file, says)
@@ -229,6 +234,31 @@ func TestContradictoryAccessSettingsAreRefused(t *testing.T) {
 	for _, bad := range []string{"*", "10.0.0.0/40", "proxy", ""} {
 		if _, err := access.ParseProxies([]string{bad}); err == nil {
 			t.Errorf("the proxy %q is accepted", bad)
+		}
+	}
+}
+
+// A group that is written differently in the file shows in the answer and in the log.
+func TestRefusalsNameTheGroupsThatCame(t *testing.T) {
+	s := busy()
+	d, _ := operated(t, s)
+	for groups, says := range map[string]string{
+		"":                               "The header X-Forwarded-Groups names no group.",
+		"cn=ops,ou=groups":               `The header X-Forwarded-Groups names the groups "cn=ops", "ou=groups".`,
+		" On-Call ,, \"on-call\",\u202e": `names the groups "On-Call", ""on-call"", "\u202e".`,
+		strings.Repeat("g,", 30):         `"g" and 10 more.`,
+	} {
+		s.log.Reset()
+		s.now = s.now.Add(time.Minute)
+		read := get(d, "/", "X-Forwarded-User", "ann", "X-Forwarded-Groups", groups)
+		did := post(d, "viewer", unlockLink(s, stuck), s.wanted(stuck), "X-Forwarded-Groups", groups)
+		for _, w := range []*httptest.ResponseRecorder{read, did} {
+			if page := words(w.Body.String()); w.Code != http.StatusForbidden || !strings.Contains(page, says) {
+				t.Errorf("%q: %d %s, want %s", groups, w.Code, page, says)
+			}
+		}
+		if n := strings.Count(s.log.String(), `"groups":`); n != 2 {
+			t.Errorf("%q: the log has %s", groups, &s.log)
 		}
 	}
 }

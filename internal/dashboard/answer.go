@@ -166,6 +166,15 @@ func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a app.Answe
 	}
 }
 
+// logRefusal logs why a caller may not see something.
+func (d *Dashboard) logRefusal(r *app.Request, p *app.Problem) {
+	if logged, leftOut := d.app.Refusals.Take(r.Caller.Name, r.Now); logged {
+		app.LeftOutOf(d.app.Config.Log.Warn(), leftOut).Str("path", app.Logged(r.URL.Path)).Str("why", p.Detail).
+			Str("actor", r.Caller.Name).Str("groups", r.Caller.Groups).Str("client", r.Caller.Client).
+			Msg("a request was refused")
+	}
+}
+
 // fail answers a request with an error. It is the only place where errors become answers.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var p *app.Problem
@@ -180,6 +189,9 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	var a app.Answer
 	asJSON := d.wantsJSON(r)
+	if p.Code == "forbidden" && isRead(r) { // other attempts are in the audit trail
+		d.logRefusal(d.app.RequestOf(r), p)
+	}
 	if !asJSON {
 		p = d.wayBack(r, p)
 	}

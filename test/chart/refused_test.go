@@ -87,6 +87,7 @@ var refused = []struct{ values, says string }{
 	{named + "acknowledge: true}", "mutexdash.permissions gives acknowledge to nobody"},
 	{"mutexdash: {permissions: {everyone: [view]}}", "mutexdash.permissions needs callers with names"},
 	{named + "permissions: {everyone: [view], groups: {ops: [unlock]}}}", "mutexdash.permissions names groups"},
+	{named + "permissions: {everyone: [view], groups: {'cn=ops,ou=groups': [unlock]}}}", "invalid propertyName 'cn=ops,"},
 	{named + "permissions: {users: {ann: [audit]}}}", "gives audit without view, which all others need"},
 	{"mutexdash: {permissions: {everyone: [view owner:billing]}}", "at '/mutexdash/permissions/everyone/0'"},
 	{"mutexdash: {permissions: {everyone: ['unlock owner:']}}", "at '/mutexdash/permissions/everyone/0'"},

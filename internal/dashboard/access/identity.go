@@ -19,6 +19,7 @@ type Caller struct {
 	Agent   string // program, as it calls itself
 	Origin  string // scheme and host by which it came
 	Source  Source
+	Groups  string // that the proxy named, as people see them
 	Rights  []Permission
 	Unnamed string // there is no name, though there should be
 }
@@ -56,6 +57,7 @@ func (c *Config) Identify(r *http.Request) Caller {
 		caller.Name, caller.Unnamed = certificateName(r)
 	case SourceHeader:
 		caller.Name, groups, caller.Unnamed = c.headerName(r, peer)
+		caller.Groups = shownGroups(groups)
 	}
 	if permissions := c.permissions(); caller.Name != "" && permissions == nil {
 		caller.Rights = []Permission{View, Backtrace}
@@ -78,6 +80,33 @@ func (c Caller) Shown() string {
 		return "somebody without a name"
 	}
 	return text.Visible(c.Name)
+}
+
+// maxGroupsShown is how many groups of a caller a refusal names.
+const maxGroupsShown = 20
+
+// shownGroups are the first groups, as people see them: "dev", "ops".
+func shownGroups(groups []string) string {
+	var shown []string
+	for _, group := range groups[:min(len(groups), maxGroupsShown)] {
+		shown = append(shown, `"`+text.Visible(text.Clip(group, maxCallerName))+`"`)
+	}
+	list := strings.Join(shown, ", ")
+	if more := len(groups) - len(shown); more > 0 {
+		list += " and " + text.Thousands(more) + " more"
+	}
+	return list
+}
+
+// InGroups is a sentence about the groups that the proxy named, for a caller whom they may have been meant to admit.
+func (c *Config) InGroups(caller Caller) string {
+	switch {
+	case c.GroupsHeader == "":
+		return ""
+	case caller.Groups == "":
+		return " The header " + c.GroupsHeader + " names no group."
+	}
+	return " The header " + c.GroupsHeader + " names the groups " + caller.Groups + "."
 }
 
 // basicName is the user whose password the web server has checked.
@@ -107,8 +136,8 @@ func certificateName(r *http.Request) (name, why string) {
 	return "", "the client certificate has no subject alternative name"
 }
 
-// headerName returns the name and groups that a trusted proxy set. Repeated headers are refused: the caller may have
-// sent one of them.
+// headerName returns the name and groups that a trusted proxy set. Commas separate groups; proxies quote none. Repeated
+// headers are refused: the caller may have sent one of them.
 func (c *Config) headerName(r *http.Request, peer netip.Addr) (name string, groups []string, why string) {
 	names := r.Header.Values(c.Header)
 	switch {
@@ -126,8 +155,10 @@ func (c *Config) headerName(r *http.Request, peer netip.Addr) (name string, grou
 	if len(listed) > 1 {
 		return "", nil, "the proxy said more than once which groups the caller is in"
 	}
-	for _, list := range listed {
-		groups = strings.Split(list, ",")
+	for group := range strings.SplitSeq(strings.Join(listed, ""), ",") {
+		if group = strings.TrimSpace(group); group != "" {
+			groups = append(groups, group)
+		}
 	}
 	return name, groups, ""
 }

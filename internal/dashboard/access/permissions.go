@@ -107,9 +107,19 @@ func (p *Permissions) check() error {
 	isView := func(p Permission) bool { return p.what() == View }
 	all := map[string][]Permission{"everyone": p.Everyone}
 	for name, list := range p.Users {
+		if _, why := usableName(name); why != "" {
+			return fmt.Errorf("no caller can be the user %q", name)
+		}
 		all["user "+name] = list
 	}
 	for name, list := range p.Groups {
+		switch {
+		case strings.Contains(name, ","):
+			return fmt.Errorf("no caller can be in the group %q: in the header, commas separate groups. Have the "+
+				"proxy send names without, such as the cn of an LDAP group", name)
+		case name == "" || strings.TrimSpace(name) != name:
+			return fmt.Errorf("no caller can be in the group %q: blanks around a group do not count", name)
+		}
 		all["group "+name] = list
 	}
 	for who, list := range all {
@@ -136,7 +146,7 @@ func (p *Permissions) all() []Permission {
 func (p *Permissions) grants(name string, groups []string) []Permission {
 	list := slices.Concat(p.Everyone, p.Users[name])
 	for _, group := range groups {
-		list = append(list, p.Groups[strings.TrimSpace(group)]...)
+		list = append(list, p.Groups[group]...)
 	}
 	slices.Sort(list)
 	return slices.Compact(list)

@@ -368,7 +368,8 @@ func (o *Operation) record(r *app.Request, asked Request, a protocol.Action, err
 		event = event.Int64("seconds", asked.seconds)
 	}
 	event.Str("audit", string(o.verbOf(asked))).Str("result", result).Str("audit_id", a.ID).
-		Str("actor", c.Name).Str("source", string(c.Source)).Str("client", c.Client).Str("user_agent", c.Agent).
+		Str("actor", c.Name).Str("groups", c.Groups).Str("source", string(c.Source)).
+		Str("client", c.Client).Str("user_agent", c.Agent).
 		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", app.Logged(asked.Hold)).
 		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).
 		Str("reason", text.Visible(text.Clip(asked.Reason, 4*app.MaxReason))).

@@ -89,7 +89,8 @@ func (s *App) AdmitFor(c access.Caller, need access.Permission, owner string) er
 		return nil
 	case c.MaySome(need):
 		return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
-			Detail: c.Shown() + " has the permission " + string(need) + " for other owners' locks, not for this one."}
+			Detail: c.Shown() + " has the permission " + string(need) + " for other owners' locks, not for this one." +
+				s.Config.Access.InGroups(c)}
 	}
 	return s.refusal(c, need)
 }
@@ -112,7 +113,8 @@ func (s *App) refusal(c access.Caller, need access.Permission) error {
 		need = access.View
 	}
 	return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
-		Detail: "This needs the permission " + string(need) + ", which " + c.Shown() + " does not have."}
+		Detail: "This needs the permission " + string(need) + ", which " + c.Shown() + " does not have." +
+			s.Config.Access.InGroups(c)}
 }
 
 // NoBacktraces says why the caller sees no backtraces of this owner; empty when it may.
