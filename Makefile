@@ -18,7 +18,7 @@ ACTIONLINT := $(TOOLS)/actionlint-1.7.12
 NFPM := $(TOOLS)/nfpm-2.43.0
 CYCLONEDX := $(TOOLS)/cyclonedx-gomod-1.10.0
 GO_LICENSES := $(TOOLS)/go-licenses-2.0.1
-CLEAN_ROOT := .tools/clean-root.tar
+CLEAN_ROOT := .tools/clean-root-with-logins.tar
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
 BOARDS := .tools/boards/installed
 FUZZINPUTS ?= 50000
@@ -263,7 +263,7 @@ packages-test: $(NFPM) $(GO_LICENSES) $(CLEAN_ROOT) $(ETCDCTL) ## install the pa
 	@command -v systemd-nspawn > /dev/null || .ci/need systemd-nspawn systemd-container
 	@command -v rpm > /dev/null || .ci/need rpm rpm
 	@command -v mandoc > /dev/null || .ci/need mandoc mandoc
-	go test -tags packages -count=1 ./test/packages -nfpm $(NFPM) -go-licenses $(GO_LICENSES) -root $(CURDIR)/$(CLEAN_ROOT) -etcdctl $(ETCDCTL)
+	go test -tags packages -count=1 -exec $(CURDIR)/test/packages/cgroup2 ./test/packages -nfpm $(NFPM) -go-licenses $(GO_LICENSES) -root $(CURDIR)/$(CLEAN_ROOT) -etcdctl $(ETCDCTL)
 
 .PHONY: units
 units: ## the systemd units: verify them, and measure what they let through
@@ -349,11 +349,11 @@ $(GO_LICENSES): $(TOOLS)/go-licenses-%:
 $(HELM):
 	cd test/chart && $(TOOLENV) go build -o $@ -ldflags '-s -w' helm.sh/helm/v3/cmd/helm
 
-# The Debian, or its like, that this machine runs, as small as systemd, curl and htpasswd allow.
+# The Debian, or its like, that this machine runs, as small as systemd, logins, curl and htpasswd allow.
 $(CLEAN_ROOT):
 	@command -v mmdebstrap > /dev/null || .ci/need mmdebstrap mmdebstrap
 	mkdir -p $(@D)
-	. /etc/os-release && mmdebstrap --format=tar --variant=essential --include=systemd,curl,apache2-utils "$$VERSION_CODENAME" $@.new
+	. /etc/os-release && mmdebstrap --format=tar --variant=essential --include=systemd,dbus,libpam-systemd,curl,apache2-utils "$$VERSION_CODENAME" $@.new
 	mv $@.new $@
 
 # The modules of etcd's programs replace others, so `go install` refuses them: a module of its own asks for each.
