@@ -12,8 +12,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -184,18 +184,18 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 			h.addFinding(pluginWarning, "%s", warning)
 		}
 	}
-	c := some.Cluster(all.unlockers, now)
+	c := headline.InputOf(some, all.unlockers, now)
 	c.Unclaimed = free
 	// A full etcd keeps unlockers from announcing themselves, so their absence then proves nothing.
 	c.Unwatched = o.noUnlocker || len(alarms) > 0
-	v := verdict.Of(c)
-	if len(free) > 0 || v.Class == verdict.Deadlock {
+	v := headline.For(c)
+	if len(free) > 0 || v.Class == locks.ClassDeadlock {
 		h.raise(pluginWarning)
 	}
-	h.verdict = v.String(now)
-	h.nothingWrong = v.Class == verdict.Calm
+	h.headline = v.String(now)
+	h.nothingWrong = v.Class == locks.ClassCalm
 	if h.nothingWrong && len(o.query.Terms) > 0 && len(some.Rows)+len(some.Queues) == 0 {
-		h.verdict = "All is well: no lock matches."
+		h.headline = "All is well: no lock matches."
 	}
 	return h, nil
 }

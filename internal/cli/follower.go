@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -69,7 +68,7 @@ func (f *follower) judge() func(*metadata.Record) *locks.Row {
 	queues := f.view.Queues()
 	at := staleness.Moment{Wall: now, Mono: f.view.Clock()}
 	return func(r *metadata.Record) *locks.Row {
-		return locks.NewRow(r, &unlockers, at, new(verdict.QueueOf(queues[r.QueueName()], now)))
+		return locks.NewRow(r, &unlockers, at, new(locks.QueueOf(queues[r.QueueName()], now)))
 	}
 }
 

@@ -21,15 +21,15 @@ type health struct {
 	waiters      int
 	unlockers    int
 	alarms       []string // of etcd
-	verdict      string   // the most urgent problem of the locks
-	nothingWrong bool     // verdict says that there is no problem
+	headline     string   // the most urgent problem of the locks
+	nothingWrong bool     // headline says that there is no problem
 	findings     []string // sentences about other problems
 	clocks       []string // about holders whose clocks are off
 }
 
 func (h *health) raise(status int) { h.status = max(h.status, status) }
 
-// addFinding adds a sentence about a problem that verdict does not cover.
+// addFinding adds a sentence about a problem that headline does not cover.
 func (h *health) addFinding(status int, format string, args ...any) {
 	h.raise(status)
 	h.findings = append(h.findings, fmt.Sprintf(format, args...)+".")
@@ -134,10 +134,10 @@ func (h *health) needAttention() (n int) {
 	return n
 }
 
-// sentence returns the part of the line for people: etcd's alarms, the verdict, other findings. A verdict that nothing
-// is wrong is left out if there are any.
+// sentence returns the part of the line for people: etcd's alarms, the headline, other findings. A headline that
+// nothing is wrong is left out if there are any.
 func (h *health) sentence() string {
-	first := []string{h.verdict}
+	first := []string{h.headline}
 	others := slices.Concat(h.findings, h.clocks[:min(maxNamed, len(h.clocks))])
 	if h.nothingWrong && len(h.alarms)+len(others) > 0 {
 		first = nil

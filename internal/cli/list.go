@@ -169,7 +169,7 @@ func (o *listOptions) narrowSteps() []term.NarrowStep {
 }
 
 func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) error {
-	all.printVerdict(o.app, now)
+	all.printHeadline(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Unclipped: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -180,14 +179,14 @@ func (l *lockInfo) json(raw bool) lockjson.Document {
 		Queue: lockjson.Waiters(l.Waiters, l.now), HolderCount: len(l.shares),
 		DelayCount: len(l.Delays), Delays: lockjson.Delays(l.Delays, l.now),
 		Diagnosis: lockjson.NewDiagnosis(l.diagnosis, l.now)}
-	if v, ok := l.verdict(); ok {
-		j.Verdict = lockjson.NewVerdict(&v, v.String(l.now), v.Command())
+	if v, ok := l.headline(); ok {
+		j.Headline = lockjson.NewHeadline(&v, v.String(l.now), v.Command())
 	}
 	for _, r := range lockjson.First(l.shares) {
 		j.Holders = append(j.Holders, lockjson.New(r, l.now))
 	}
 	if l.row == nil {
-		j.Lock = lockjson.Whole(doc.Name, l.shares, new(verdict.QueueOf(l.Waiters, l.now)), l.now)
+		j.Lock = lockjson.Whole(doc.Name, l.shares, new(locks.QueueOf(l.Waiters, l.now)), l.now)
 	} else {
 		j.Lock = lockjson.New(l.row, l.now)
 	}

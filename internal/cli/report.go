@@ -12,7 +12,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -80,8 +79,8 @@ func (p *lockReport) state(state staleness.State) {
 // lock adds the rows about a lock and all its holders.
 func (p *lockReport) lock(l *lockInfo) {
 	p.row("lock", text.Visible(l.Record.Name))
-	if v, ok := l.verdict(); ok {
-		p.row("verdict", v.String(p.now))
+	if v, ok := l.headline(); ok {
+		p.row("headline", v.String(p.now))
 	}
 	switch {
 	case l.row != nil:
@@ -200,7 +199,7 @@ func (p *lockReport) waiters(waiters []metadata.Waiter) {
 		return line
 	})
 	if len(waiters) > maxRows {
-		p.row("longest wait", "since "+timeText(verdict.QueueOf(waiters, p.now).Longest, p.now))
+		p.row("longest wait", "since "+timeText(locks.QueueOf(waiters, p.now).Longest, p.now))
 	}
 }
 

@@ -82,7 +82,7 @@ A task:
 
 For a semaphore or read-write lock as a whole, state is the worst of its holders', permits are those
 taken, and what only a single hold has is null.` + titled(lockjson.DocumentShape(), lockjson.ProcessShape(),
-			lockjson.VerdictShape()) + `
+			lockjson.HeadlineShape()) + `
 
 A diagnosis, from the record, what its holder's process waits for, and past holds that others than
 their holders ended; the dashboard compares with those that were released, too:

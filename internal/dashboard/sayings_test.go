@@ -34,7 +34,7 @@ func TestWordsLookLikeTheirGoldens(t *testing.T) {
 		for _, file := range []struct {
 			name string
 			say  func(*sayings)
-		}{{"locks", ofLocks}, {"ends", ofEnds}, {"lists", ofLists}, {"verdicts", ofVerdicts}, {"others", ofOthers}} {
+		}{{"locks", ofLocks}, {"ends", ofEnds}, {"lists", ofLists}, {"headlines", ofHeadlines}, {"others", ofOthers}} {
 			said.text.Reset()
 			file.say(said)
 			checkGolden(t, "sayings-"+file.name+".txt", said.text.String())
@@ -482,8 +482,8 @@ func ofLists(say *sayings) {
 	say.in("a reader waits for a writer", s, "/waiting")
 }
 
-// ofVerdicts covers the top of the list with its links. The choice of the sentence is tested where it is made.
-func ofVerdicts(say *sayings) {
+// ofHeadlines covers the top of the list with its links. The choice of the sentence is tested where it is made.
+func ofHeadlines(say *sayings) {
 	for _, c := range []struct {
 		situation string
 		change    func(*scene)
@@ -506,10 +506,10 @@ func ofVerdicts(say *sayings) {
 		c.change(s)
 		d, _ := operated(say, s, marking(say, s, new([]protocol.Action)))
 		page := get(d, "/", "X-Forwarded-User", "chief").Body.String()
-		fmt.Fprintf(&say.text, "# %s\n\n%s\n\n", c.situation, verdictOf(page))
+		fmt.Fprintf(&say.text, "# %s\n\n%s\n\n", c.situation, headlineOf(page))
 	}
 	d := neglected().dashboard(say)
-	fmt.Fprintf(&say.text, "# unclaimed\n\n%s\n\n", verdictOf(ok(say, d, "/")))
+	fmt.Fprintf(&say.text, "# unclaimed\n\n%s\n\n", headlineOf(ok(say, d, "/")))
 	look := regexp.MustCompile(`<header class="lock-head[^>]*>|<link[^>]*icon\.svg[^>]*>`)
 	looks := look.FindAllString(ok(say, d, "/lock?name="+settle), -1)
 	fmt.Fprintf(&say.text, "# how the lock looks then\n\n%s\n\n", looks)
@@ -525,8 +525,8 @@ func (s *scene) blocksItself() {
 	s.wants("drm", "drm-9", "drm/rotate-keys-2")
 }
 
-func verdictOf(page string) string {
-	return regexp.MustCompile(`(?s)<div class="verdict.*?</p>\n</div>`).FindString(page)
+func headlineOf(page string) string {
+	return regexp.MustCompile(`(?s)<div class="headline.*?</p>\n</div>`).FindString(page)
 }
 
 // ofOthers covers the texts about unlockers and etcd, and in forms.
@@ -537,8 +537,8 @@ func ofOthers(say *sayings) {
 		staleness.RuleClock,
 		staleness.RuleRevision, staleness.RuleBrake, "something new"} {
 		s.unlockers[0].HeldBack = []string{string(rule)}
-		verdict := regexp.MustCompile(`<div class="verdict.*`).FindString(ok(say, s.dashboard(say), "/"))
-		fmt.Fprintf(&say.text, "# held back by %s\n\n%s\n", rule, paragraphs(verdict))
+		headline := regexp.MustCompile(`<div class="headline.*`).FindString(ok(say, s.dashboard(say), "/"))
+		fmt.Fprintf(&say.text, "# held back by %s\n\n%s\n", rule, paragraphs(headline))
 	}
 	s = newScene()
 	for _, name := range []string{"pool<b>#1", "pool<b>#2"} {

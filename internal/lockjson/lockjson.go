@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -108,7 +108,7 @@ func New(row *locks.Row, now time.Time) Lock {
 	return l
 }
 
-func (l *Lock) wait(q *verdict.Queue, now time.Time) {
+func (l *Lock) wait(q *locks.Queue, now time.Time) {
 	if q != nil {
 		l.Waiters = &q.Waiters
 		l.LongestWaitingSince, l.LongestWaitingIn = Instant(q.Longest, now)
@@ -117,7 +117,7 @@ func (l *Lock) wait(q *verdict.Queue, now time.Time) {
 
 // Whole describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of its
 // holders' states, its permits are those taken, and members that only a single hold has are null.
-func Whole(name string, holders []*locks.Row, q *verdict.Queue, now time.Time) Lock {
+func Whole(name string, holders []*locks.Row, q *locks.Queue, now time.Time) Lock {
 	l := Lock{Name: name, NameBase64: Base64(name), Holder: Holder{Attributes: map[string]any{}},
 		Problems: []Problem{}}
 	l.wait(q, now)
@@ -212,7 +212,7 @@ func First[T any](all []T) []T { return all[:min(len(all), MaxListed)] }
 // Document is one lock in full.
 type Document struct {
 	Lock
-	Verdict     *Verdict   `json:"verdict"`
+	Headline    *Headline  `json:"headline"`
 	Client      *string    `json:"client"`
 	Diagnosis   *Diagnosis `json:"diagnosis"`
 	UsualHold   *UsualHold `json:"usual_hold,omitempty"`
@@ -358,8 +358,8 @@ type Interval struct {
 	How        *string  `json:"how"`
 }
 
-// Verdict is what a person must know first.
-type Verdict struct {
+// Headline is what a person must know first.
+type Headline struct {
 	Class    string  `json:"class"`
 	Severity string  `json:"severity"`
 	Sentence string  `json:"sentence"`
@@ -368,22 +368,22 @@ type Verdict struct {
 	Command  *string `json:"command"`
 }
 
-// NewVerdict describes a verdict, with its sentence at the time of the answer, and its command.
-func NewVerdict(v *verdict.Verdict, sentence, command string) *Verdict {
-	return &Verdict{v.Class.String(), v.Class.Severity(), sentence, Known(v.Lock), Known(string(v.Next)),
+// NewHeadline describes a headline, with its sentence at the time of the answer, and its command.
+func NewHeadline(v *headline.Headline, sentence, command string) *Headline {
+	return &Headline{v.Class.String(), v.Class.Severity(), sentence, Known(v.Lock), Known(string(v.Next)),
 		Known(command)}
 }
 
-// VerdictShape describes [Verdict].
-func VerdictShape() Shape {
+// HeadlineShape describes [Headline].
+func HeadlineShape() Shape {
 	var classes []string
-	for _, c := range verdict.Classes() {
+	for _, c := range locks.Classes() {
 		classes = append(classes, c.String())
 	}
-	return Shape{"A verdict", Verdict{}, []Line{
+	return Shape{"A headline", Headline{}, []Line{
 		{"class", "what it is about: " + either(classes) + "; of several the first"},
 		{"severity", "system, bad, alerting, warn or calm"},
-		{"sentence", "the verdict as a sentence"},
+		{"sentence", "the headline as text"},
 		{"lock", "the lock that it is about; null when it is about none"},
 		{"next", "the next step: status, runbook, cycle, look, force_unlock, more_time or problems; null for none"},
 		{"command", "that step as a command, or the address of a runbook; null for none"},

@@ -80,7 +80,7 @@ func LockShape() Shape {
 // DocumentShape describes the members of [Document] besides those of the lock.
 func DocumentShape() Shape {
 	return Shape{"One lock in full, beside the members of a lock", Document{}, []Line{
-		{"verdict", "what a person must know first about the lock; null when there is nothing"},
+		{"headline", "what a person must know first about the lock; null when there is nothing"},
 		{"client", "the client library that wrote the record"},
 		{"diagnosis", "the holder's probable condition; null when too little is known"},
 		{"usual_hold", "{seconds, holds}: the median length of the holds that the dashboard saw released, and their " +

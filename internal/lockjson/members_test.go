@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the tables of docs/json.md")
 func shapes() []lockjson.Shape {
 	return []lockjson.Shape{lockjson.LockShape(), lockjson.ProcessShape(), lockjson.StatementShape(),
 		lockjson.AskedShape(), lockjson.ExtendedShape(), lockjson.AcknowledgedShape(), lockjson.DocumentShape(),
-		lockjson.VerdictShape(), lockjson.DiagnosisShape(), lockjson.DelayShape(), lockjson.WaiterShape(),
+		lockjson.HeadlineShape(), lockjson.DiagnosisShape(), lockjson.DelayShape(), lockjson.WaiterShape(),
 		lockjson.FieldShape(), lockjson.EndingShape(), lockjson.IntervalShape()}
 }
 

@@ -27,7 +27,8 @@ func newProcess(p *metadata.Process) *Process {
 	}
 	return &Process{
 		BootID: Known(p.BootID), ProcessStart: Known(p.Start), PIDNamespace: Known(p.PIDNamespace),
-		SupervisorStart: Known(p.SupervisorStart), CgroupID: Known(p.CgroupID), PodNamespace: Known(p.PodNamespace), PodName: Known(p.PodName),
+		SupervisorStart: Known(p.SupervisorStart), CgroupID: Known(p.CgroupID),
+		PodNamespace: Known(p.PodNamespace), PodName: Known(p.PodName),
 		PodUID: Known(p.PodUID), Container: Known(p.Container), Detached: p.Detached,
 	}
 }
@@ -76,7 +77,8 @@ func (l *Lock) state(r *metadata.Record, v staleness.Verdict, now time.Time) {
 func ProcessShape() Shape {
 	return Shape{"A process", Process{}, []Line{
 		{"boot_id, process_start, pid_namespace", "the machine's boot, and which of its processes it is"},
-		{"supervisor_start, cgroup_id", "in place of process_start: the process runs a command, in this cgroup, which may outlive it"},
+		{"supervisor_start, cgroup_id", "in place of process_start: the process runs a command, in this cgroup, " +
+			"which may outlive it"},
 		{"pod_namespace, pod_name, pod_uid, container", "in Kubernetes"},
 		{"detached", "whether the work outlives the process, whose end then proves nothing"},
 	}}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -110,9 +109,9 @@ func TestClassChangesOverTime(t *testing.T) {
 		AutoUnlockAt: at(time.Hour), Extensions: 179, Alive: &metadata.Alive{At: at(-20 * time.Second)}}
 	for _, c := range []struct {
 		record *metadata.Record
-		is     verdict.Class
+		is     locks.Class
 		next   time.Duration
-	}{{expired, verdict.Leaving, 10 * time.Second}, {late, verdict.Late, 40 * time.Second}} {
+	}{{expired, locks.ClassLeaving, 10 * time.Second}, {late, locks.ClassLate, 40 * time.Second}} {
 		removes := diagnosis.CombinedPolicy{Unlockers: 1, Removes: true, Policy: staleness.DefaultPolicy()}
 		s := locks.Build(locks.Input{Locks: []*metadata.Record{c.record}, Combined: removes},
 			staleness.Moment{Wall: noon, Mono: time.Hour})
@@ -129,7 +128,7 @@ func TestClassChangesWithTheUnlockers(t *testing.T) {
 	f := diagnosis.CombinedPolicy{Unlockers: 1, Removes: true, Policy: staleness.DefaultPolicy()}
 	s := locks.NewSnapshots(locks.Source{Locks: func() []*metadata.Record { return held },
 		Combined: func() diagnosis.CombinedPolicy { return f }})
-	for i, want := range []verdict.Class{verdict.Leaving, verdict.Overdue} {
+	for i, want := range []locks.Class{locks.ClassLeaving, locks.ClassOverdue} {
 		at := noon.Add(time.Duration(i) * time.Second)
 		f.Removes = i == 0
 		if got := s.Current(at, locks.Freshness{}).Ranking().First.Class; got != want {

@@ -5,14 +5,13 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // byLost returns those of the rows, which come by name, that are ordered by the time their waiters lose, in that order.
 func byLost(rows []*Row) (ordered []*Row) {
 	for _, r := range rows {
-		if r.Waiters > 0 && r.Class != verdict.Calm {
+		if r.Waiters > 0 && r.Class != ClassCalm {
 			ordered = append(ordered, r)
 		}
 	}

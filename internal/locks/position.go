@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -19,7 +18,7 @@ type Order struct {
 }
 
 // MostUrgent is the default order, that of the sentence above a list: locks that need a person come first, by their
-// class and what it costs to wait ([verdict.Lock.Compare]); those on time come last, those with waiters first among
+// class and what it costs to wait ([Whole.Compare]); those on time come last, those with waiters first among
 // them, then by what is due next.
 const MostUrgent = "urgency"
 
@@ -90,22 +89,6 @@ func (o Order) position(r *Row, cycles map[string][2]int) Position {
 	}
 	p.Unknown = p.Unknown || p.Keys[0] == math.MaxInt64
 	return p
-}
-
-// rank is the order of [verdict.Lock.Compare] as numbers. A deadlocked lock comes before what its record says.
-func (r *Row) rank(cycles map[string][2]int) [5]int64 {
-	if place, deadlocked := cycles[r.Record.QueueName()]; deadlocked {
-		return [5]int64{int64(verdict.Deadlock), int64(place[0]), int64(place[1])}
-	}
-	if r.Class == verdict.Calm {
-		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
-	}
-	acknowledged := int64(0)
-	if r.Looked != nil {
-		acknowledged = 1
-	}
-	l := r.Lock()
-	return [5]int64{int64(r.Class), acknowledged, -int64(r.Lost), -int64(r.Waiters), protocol.Instant(l.Began())}
 }
 
 // compare orders two positions in this order.

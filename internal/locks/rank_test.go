@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -52,10 +52,10 @@ func snapshot(records []*metadata.Record, queues map[string][]metadata.Waiter) *
 	return locks.Build(locks.Input{Locks: records, Queues: queues, Combined: f}, staleness.Moment{Wall: night})
 }
 
-func sentence(s *locks.Snapshot) verdict.Verdict {
-	c := s.Cluster(nil, night)
+func sentence(s *locks.Snapshot) headline.Headline {
+	c := headline.InputOf(s, nil, night)
 	c.Unwatched = true
-	return verdict.Of(c)
+	return headline.For(c)
 }
 
 // Of two late permits that nobody waits for, page and command line once said different things.

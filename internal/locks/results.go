@@ -15,7 +15,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -73,7 +72,7 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) (found
 func (s *Snapshot) Finds(q *Query, lock string, now time.Time) bool {
 	holders := s.Holders(lock)
 	if len(holders) == 0 {
-		free := Vacant(lock, verdict.QueueOf(s.Queues[lock], now))
+		free := Vacant(lock, QueueOf(s.Queues[lock], now))
 		return q.Matches(&free, now)
 	}
 	return slices.ContainsFunc(holders, func(r *Row) bool {

@@ -8,7 +8,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -38,11 +37,8 @@ type Row struct {
 
 	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
 
-	Class verdict.Class // why a person should hear of it; of those that are about one hold
+	Class Class // why a person should hear of it; of those that are about one hold
 }
-
-// Queue is what a list shows of a queue.
-type Queue = verdict.Queue
 
 // NewRow judges the lock at the moment, as one that unlockers treat so. The row keeps its queue, which is not nil.
 func NewRow(r *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue) *Row {
@@ -54,8 +50,8 @@ func NewRow(r *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment
 func (r *Row) judge(f *diagnosis.CombinedPolicy, at staleness.Moment) {
 	v := staleness.Judge(r.Record, f.Policy, at)
 	r.Display = v.State
-	r.Class = verdict.ClassOf(r.Record, v, f, at.Wall)
-	r.next = protocol.Earlier(v.Next, verdict.Turns(r.Record, v, f, at.Wall))
+	r.Class = ClassOf(r.Record, v, f, at.Wall)
+	r.next = protocol.Earlier(v.Next, NextClassChange(r.Record, v, f, at.Wall))
 	if soon := v.ExpiringAt(r.Record); !soon.IsZero() {
 		if at.Wall.Before(soon) {
 			r.next = protocol.Earlier(r.next, soon)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -26,7 +25,7 @@ type Snapshot struct {
 	Unclaimed    []diagnosis.Unclaimed           // those that have been free for longest first
 	Cycles       func() []deadlock.Cycle         // found when they are first asked for, like the next two
 	Inconsistent func() []diagnosis.Inconsistent // by name
-	Ranking      func() *verdict.Ranking         // which lock a person should hear of first
+	Ranking      func() *Ranking                 // which lock a person should hear of first
 	Next         time.Time                       // when a state changes by itself; zero = never
 	Combined     diagnosis.CombinedPolicy        // by which the locks were judged
 
@@ -94,7 +93,7 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 		Unclaimed: in.Unclaimed, Rows: make([]*Row, len(in.Locks))}
 	waiting := make(map[string]*Queue, len(in.Queues))
 	for lock, queue := range in.Queues {
-		waiting[lock] = new(verdict.QueueOf(queue, at.Wall))
+		waiting[lock] = new(QueueOf(queue, at.Wall))
 	}
 	nobody := &Queue{}
 	for i, r := range in.Locks {
@@ -157,30 +156,9 @@ func countsOf(rows []*Row) (all Counts) {
 	return all
 }
 
-// Lock is the row for the table that decides which lock needs a person first, without those who wait for it.
-func (r *Row) Lock() verdict.Lock {
-	return verdict.Lock{Name: r.Name, Class: r.Class, Holder: r.Record, Judged: r.Verdict(), Looked: r.Looked}
-}
-
-// Whole is a lock as all hold it together.
-func Whole(lock string, holders []*Row, waiting verdict.Queue) verdict.Lock {
-	all := make([]verdict.Lock, len(holders))
-	for i, r := range holders {
-		all[i] = r.Lock()
-	}
-	return verdict.Whole(lock, all, waiting)
-}
-
-// Cluster returns what the headline is chosen from, as far as the locks decide it. Unclaimed locks are for the caller
-// to add, who knows whether the snapshot is up to date.
-func (s *Snapshot) Cluster(running []metadata.Presence, now time.Time) verdict.Cluster {
-	return verdict.Cluster{Now: now, Running: running, Combined: s.Combined, Held: s.All.Total, Waiting: s.All.Waiting,
-		Cycles: s.Cycles(), Ranking: s.Ranking()}
-}
-
 // ranking ranks the locks that a person may have to know about: those with waiters, and those of which a hold is in
 // another state than held. A lock that several hold counts once.
-func (s *Snapshot) ranking() *verdict.Ranking {
+func (s *Snapshot) ranking() *Ranking {
 	names := map[string]bool{}
 	for lock, queue := range s.Queues {
 		names[lock] = len(queue) > 0
@@ -188,10 +166,10 @@ func (s *Snapshot) ranking() *verdict.Ranking {
 	for _, r := range s.troubled {
 		names[r.Record.QueueName()] = true
 	}
-	ranking := &verdict.Ranking{}
+	ranking := &Ranking{}
 	for lock, matters := range names {
 		if holders := s.Holders(lock); matters && len(holders) > 0 {
-			ranking.Add(Whole(lock, holders, *holders[0].Queue))
+			ranking.Add(WholeOf(lock, holders))
 		}
 	}
 	return ranking

@@ -7,7 +7,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -105,7 +104,7 @@ func (s *Snapshots) Reread(r *metadata.Record, waiters []metadata.Waiter, before
 		}
 	}
 	combined := call(s.source.Combined)
-	return NewRow(r, &combined, at, new(verdict.QueueOf(waiters, now)))
+	return NewRow(r, &combined, at, new(QueueOf(waiters, now)))
 }
 
 // versionOf is the fingerprint of the waiters.

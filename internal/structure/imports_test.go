@@ -79,9 +79,6 @@ func importTable() []rule {
 			internal/locks`, "the view gets access to etcd as functions, and fills the read model"},
 		{"internal/diagnosis/deadlock", "pkg/metadata internal/text",
 			"finding deadlocks is a pure function of records and tickets"},
-		{"internal/diagnosis/verdict", `pkg/metadata pkg/staleness internal/diagnosis internal/diagnosis/deadlock
-			internal/protocol internal/text internal/lockrecord`,
-			"the headline is a pure function, shared by page, CLI and API"},
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
 			"a diagnosis is a pure function, shared by page, CLI and metrics"},
 		{"internal/lockmetrics", `pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/diagnosis
@@ -92,10 +89,13 @@ func importTable() []rule {
 		{"internal/witness/pod", "internal/witness/pod/podproof pkg/metadata",
 			"a witness gets the view and the store as functions, from cmd"},
 		{"internal/lockjson",
-			`internal/diagnosis internal/diagnosis/verdict internal/locks internal/protocol internal/text pkg/metadata
+			`internal/diagnosis internal/headline internal/locks internal/protocol internal/text pkg/metadata
 			pkg/staleness`, "the JSON is a pure function, shared by API and CLI"},
+		{"internal/headline", `pkg/metadata pkg/staleness internal/locks internal/diagnosis internal/diagnosis/deadlock
+			internal/text internal/lockrecord internal/protocol`,
+			"the headline is a pure function of the read model, shared by page, CLI and API"},
 		{"internal/locks", `pkg/metadata pkg/staleness internal/protocol internal/text internal/diagnosis/deadlock
-			internal/diagnosis internal/diagnosis/verdict internal/lockrecord`,
+			internal/diagnosis internal/headline internal/lockrecord`,
 			"the read model is a pure function, shared by page, API, CLI and metrics"},
 		{"internal/dashboard/access", "internal/text", "the caller's identity depends on the request only"},
 		{"internal/dashboard/stacktrace", "", "a backtrace is only text"},
@@ -105,16 +105,16 @@ func importTable() []rule {
 			pkg/metadata internal/lockrecord`,
 			"what is read from etcd does not depend on pages, and is filtered like the list of locks"},
 		{"internal/dashboard/app", `internal/dashboard/access internal/dashboard/etcdread internal/dashboard/timeline
-			internal/dashboard/stacktrace internal/locks internal/diagnosis internal/diagnosis/verdict internal/text
+			internal/dashboard/stacktrace internal/locks internal/diagnosis internal/headline internal/text
 			internal/protocol pkg/metadata pkg/staleness internal/lockrecord`,
 			"what all handlers share must not depend on any of them; cmd provides the view and the store"},
 		{"internal/dashboard/pages", `internal/dashboard/access internal/dashboard/app internal/dashboard/etcdread
 			internal/dashboard/timeline internal/dashboard/stacktrace internal/locks internal/diagnosis/deadlock
-			internal/diagnosis internal/diagnosis/verdict internal/text internal/protocol pkg/metadata pkg/staleness
+			internal/diagnosis internal/headline internal/text internal/protocol pkg/metadata pkg/staleness
 			internal/lockrecord`,
 			"pages show what the packages below compute"},
 		{"internal/dashboard/api", `internal/dashboard/access internal/dashboard/app internal/dashboard/etcdread
-			internal/dashboard/timeline internal/dashboard/pages internal/locks internal/diagnosis/verdict
+			internal/dashboard/timeline internal/dashboard/pages internal/locks internal/headline
 			internal/lockjson internal/protocol internal/text pkg/metadata`, "the API serves the data of the pages"},
 		{"internal/dashboard/actions", `internal/dashboard/access internal/dashboard/api internal/dashboard/app
 			internal/dashboard/etcdread internal/dashboard/pages internal/locks internal/text internal/protocol
@@ -130,7 +130,7 @@ func importTable() []rule {
 		{"internal/cli/childproc", "internal/cgroup internal/text", "running a command does not depend on its lock"},
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
 			internal/certificate internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore
-			internal/lockview internal/diagnosis internal/diagnosis/deadlock internal/diagnosis/verdict
+			internal/lockview internal/diagnosis internal/diagnosis/deadlock internal/headline
 			internal/witness/holderproc internal/flags internal/text internal/daemon internal/cli/term
 			internal/cli/childproc internal/lockrecord`,
 			"the CLI is neither a daemon nor a dashboard"},

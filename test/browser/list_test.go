@@ -30,10 +30,10 @@ func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 	b.until("the lock on top", `document.querySelector(".locks tbody.alerting:nth-of-type(1) .name")?.textContent
 		=== "z/late"`, 40*time.Second)
 	b.until("the title", `document.title.startsWith("(1!)")`)
-	b.until("the answer", `document.querySelector(".verdict").textContent.includes(" late, and its holder has never")`)
-	if ask[string](b, `document.querySelector(".verdict").className`) != "verdict silent alerting" ||
+	b.until("the answer", `document.querySelector(".headline").textContent.includes(" late, and its holder has never")`)
+	if ask[string](b, `document.querySelector(".headline").className`) != "headline silent alerting" ||
 		ask[int](b, `window.here || 0`) != 1 {
-		t.Error("the page was reloaded, or its verdict has another look")
+		t.Error("the page was reloaded, or its headline has another look")
 	}
 }
 

@@ -33,7 +33,7 @@ func TestPictures(t *testing.T) {
 	b.theme("light")
 	b.size(1280, 800)
 	b.open(s.url)
-	b.until("the answer", `document.querySelector(".verdict .step")`)
+	b.until("the answer", `document.querySelector(".headline .step")`)
 	b.until("the places in the code", `document.querySelectorAll(".more .at").length === 3`)
 	b.picture("list-light")
 	b.theme("dark")

@@ -306,7 +306,7 @@ func TestPageShowsStalenessWhileEtcdIsUnreachable(t *testing.T) {
 		t.Errorf("%d locks are left of the last known state, want 12", n)
 	}
 	b.open(s.url)
-	b.until("it is said of a list that was opened since, too", `document.querySelector(".verdict.stale")
+	b.until("it is said of a list that was opened since, too", `document.querySelector(".headline.stale")
 		&& document.getElementById("news").textContent.startsWith("etcd has not answered")`)
 	b.open(s.url + lockPage(held))
 	b.until("the banner, of which ears hear once", `document.querySelector("[role=alert] [aria-live=off] time")`)

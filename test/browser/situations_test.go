@@ -88,7 +88,8 @@ const brokenWords = `[...document.querySelectorAll(
 
 func (s *situations) barriers(name, theme string) {
 	s.t.Helper()
-	for _, barrier := range ask[[]string](s.b, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations
+	for _, barrier := range ask[[]string](s.b,
+		`axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations
 		.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => v.id + ": " +
 		v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message || "")).join("\n")))`) {
 		s.t.Errorf("%s, %s: %s", name, theme, barrier)
@@ -184,7 +185,7 @@ func TestSituationsOfLists(t *testing.T) {
 	const list = `document.querySelector(".locks tbody")`
 	s.show("list-empty-no-unlocker", "", `document.querySelector(".empty")`)
 	s.unlocker("alert-only")
-	s.show("list-empty", "", `document.querySelector(".verdict").innerText.includes("no locks are held")`)
+	s.show("list-empty", "", `document.querySelector(".headline").innerText.includes("no locks are held")`)
 	s.settle(94)
 	s.night()
 	s.nights()
@@ -211,7 +212,7 @@ func TestSituationsOfLists(t *testing.T) {
 	s.b.size(1280, 800)
 	s.b.open(s.url)
 	s.b.until("stale", `document.body.classList.contains("stale")`, 90*time.Second)
-	s.show("list-stale", "", list+` && document.querySelector(".verdict.stale")`)
+	s.show("list-stale", "", list+` && document.querySelector(".headline.stale")`)
 	s.show("lock-stale", lockPage("orders/settle"), `document.querySelector(".banner")`)
 	for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
 		s.show("form-stale-"+form, form+"?name="+held, `document.querySelector(".banner")`)

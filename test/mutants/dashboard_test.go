@@ -168,7 +168,7 @@ var dashboardSuites = []suite{
 		{"version-order", `orderOf(lost)`, `0`, "TestOrderFollowsTheTimeLost"},
 		{"term-alien", `case «!q.about.has(key)»:`, `false`, "TestTermsThatDoNotApplyAreReported"},
 		{"word-glob", `!isGlob(word)`, `true`, "TestOnlyHoldsHaveStatesAndDeadlines"},
-		{"turns", `verdict.Turns(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestClassChangesOverTime"},
+		{"turns", `NextClassChange(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestClassChangesOverTime"},
 		{"search-left", `ctx.Err() != nil`, `false`, "TestSearchStopsWhenItsLastReaderLeaves"},
 		{"case", `strings.ToLower(text)`, `text`, "TestOnlyHoldsHaveStatesAndDeadlines"},
 		{"row-again", `r.search(o, p, cycles, 1)`, `r.search(o, p, cycles, 0)`,

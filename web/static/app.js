@@ -252,7 +252,7 @@ function applyList(fresh, received) {
   show(fresh.dataset.level, fresh.dataset.title, fresh.dataset.icon);
   alerts(one("[data-part=banner]", fresh));
   $("fresh").replaceWith(one("[data-part=fresh]", fresh).firstElementChild);
-  announce(one(".verdict", fresh), one(".verdict", live), live.dataset.title);
+  announce(one(".headline", fresh), one(".headline", live), live.dataset.title);
   Object.assign(live.dataset, fresh.dataset);
   for (const part of all("[data-part]", live)) {
     const other = one(`[data-part="${part.dataset.part}"]`, fresh);
@@ -359,7 +359,7 @@ function count(n) {
   write(button, `${n} ${n === 1 ? "change" : "changes"} (r)`);
 }
 
-// Tells screen readers when the verdict changes, at most every ten seconds, and if the list was stale when opened.
+// Tells screen readers when the headline changes, at most every ten seconds, and if the list was stale when opened.
 let announcedAt = 0, announcing;
 function announce(is, was, title) {
   if (!is || (was?.className === is.className && document.title === title)) return;
@@ -475,7 +475,7 @@ if ($("keys")) $("keys").checked = stored("keys") !== "off";
 findTimes();
 run();
 schedule(every * 1000);
-announce(one(".verdict.stale"));
+announce(one(".headline.stale"));
 
 // Only pages with a form load what forms need.
 const forms = () => import("./forms.js");

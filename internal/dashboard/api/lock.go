@@ -10,7 +10,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -30,8 +29,8 @@ func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 	}
 	now := lock.Viewpoint(r.Viewpoint()).AsOf
 	j := a.documentJSON(lock, r.Snapshot().DelaysOf(lock.Name), now)
-	if said := a.pages.VerdictOf(r, lock); said.Lead != nil {
-		j.Verdict = lockjson.NewVerdict(&said.Verdict, said.String(), said.Command)
+	if said := a.pages.HeadlineOf(r, lock); said.Lead != nil {
+		j.Headline = lockjson.NewHeadline(&said.Headline, said.String(), said.Command)
 	}
 	a.addPast(&j, r, lock, now)
 	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, lock.Document.Owner) {
@@ -91,7 +90,7 @@ func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time
 	if lock.Row != nil {
 		j.Lock = a.Lock(lock.Row, now)
 	} else {
-		j.Lock = lockjson.Whole(lock.Name, lock.Shares, new(verdict.QueueOf(lock.InLine, now)), now)
+		j.Lock = lockjson.Whole(lock.Name, lock.Shares, new(locks.QueueOf(lock.InLine, now)), now)
 		j.URL = a.app.URLs.Lock(lock.Name, "")
 	}
 	if lock.AskedHold != "" {

@@ -149,25 +149,25 @@ func pick(locks []lockjson.Lock, names []string) []map[string]any {
 }
 
 type summaryJSON struct {
-	Verdict   *lockjson.Verdict `json:"verdict"`
-	Held      int               `json:"held"`
-	Alerting  int               `json:"alerting"`
-	Expiring  int               `json:"expiring"`
-	Abandoned int               `json:"abandoned"`
-	Expired   int               `json:"expired"`
-	Malformed int               `json:"malformed"`
-	Waiting   int               `json:"waiting"`
-	OldestAt  *string           `json:"oldest_locked_at"`
-	OldestIn  *float64          `json:"oldest_locked_at_in_seconds"`
-	LongestAt *string           `json:"longest_waiting_since"`
-	LongestIn *float64          `json:"longest_waiting_since_in_seconds"`
-	Unclaimed int               `json:"unclaimed"`
-	FreeName  *string           `json:"longest_unclaimed"`
-	FreeAt    *string           `json:"longest_unclaimed_since"`
-	FreeIn    *float64          `json:"longest_unclaimed_since_in_seconds"`
-	NextName  *string           `json:"next_auto_unlock"`
-	NextAt    *string           `json:"next_auto_unlock_at"`
-	NextIn    *float64          `json:"next_auto_unlock_at_in_seconds"`
+	Headline  *lockjson.Headline `json:"headline"`
+	Held      int                `json:"held"`
+	Alerting  int                `json:"alerting"`
+	Expiring  int                `json:"expiring"`
+	Abandoned int                `json:"abandoned"`
+	Expired   int                `json:"expired"`
+	Malformed int                `json:"malformed"`
+	Waiting   int                `json:"waiting"`
+	OldestAt  *string            `json:"oldest_locked_at"`
+	OldestIn  *float64           `json:"oldest_locked_at_in_seconds"`
+	LongestAt *string            `json:"longest_waiting_since"`
+	LongestIn *float64           `json:"longest_waiting_since_in_seconds"`
+	Unclaimed int                `json:"unclaimed"`
+	FreeName  *string            `json:"longest_unclaimed"`
+	FreeAt    *string            `json:"longest_unclaimed_since"`
+	FreeIn    *float64           `json:"longest_unclaimed_since_in_seconds"`
+	NextName  *string            `json:"next_auto_unlock"`
+	NextAt    *string            `json:"next_auto_unlock_at"`
+	NextIn    *float64           `json:"next_auto_unlock_at_in_seconds"`
 }
 
 // ServeSummary answers with how many locks are in each state.
@@ -184,8 +184,8 @@ func (a *API) ServeSummary(r *app.Request) (app.Answer, error) {
 	}
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts
-	said := a.pages.Verdict(r)
-	j := summaryJSON{Verdict: lockjson.NewVerdict(&said.Verdict, said.String(), said.Command),
+	said := a.pages.Headline(r)
+	j := summaryJSON{Headline: lockjson.NewHeadline(&said.Headline, said.String(), said.Command),
 		Held: c.In(locks.Held), Alerting: c.In(locks.Alerting), Expiring: c.In(locks.Expiring),
 		Abandoned: c.In(locks.Abandoned), Expired: c.In(locks.Expired), Malformed: c.In(locks.Malformed)}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)

@@ -9,7 +9,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -84,7 +83,7 @@ func (l ListRequest) view(u app.URLs) string {
 
 type listPage struct {
 	app.Page
-	Verdict  Verdict
+	Headline Headline
 	Counts   []countView
 	Matched  int
 	Total    int
@@ -203,9 +202,9 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 	}
 	v.Fragment = l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fragment", "rows")
 	v.JSON = p.app.URLs.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
-	v.Verdict = p.Verdict(r)
-	v.Icon = v.Verdict.icon()
-	if v.Verdict.Class == verdict.Stale {
+	v.Headline = p.Headline(r)
+	v.Icon = v.Headline.icon()
+	if v.Headline.Class == locks.ClassStale {
 		v.Banner = nil // it says the same
 	}
 	if urgent := s.All.Late(); urgent > 0 {

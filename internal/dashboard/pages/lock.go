@@ -49,7 +49,7 @@ func usually(median time.Duration, holds int) string {
 type lockPage struct {
 	lockFrame
 	Look            locks.DisplayState
-	Verdict         Verdict      // what a person must know first of it
+	Headline        Headline     // what a person must know first of it
 	Suspected       app.Sentence // what a witness says that proves nothing
 	Sentence        app.Sentence
 	Diagnosis       app.Sentence // what is probably the matter with the holder; nil where nothing is known
@@ -104,7 +104,7 @@ func (p *Pages) ServeLock(r *app.Request) (app.Answer, error) {
 		v.Diagnosis = p.diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()))
 		p.fillCopies(&v, r, lock.Row)
 	}
-	v.Cycles = p.cyclesOf(r, v.Name, v.Verdict.Class)
+	v.Cycles = p.cyclesOf(r, v.Name, v.Headline.Class)
 	return p.app.Render("lock", v)
 }
 
@@ -120,7 +120,7 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	v.Follows = true
 	v.Icon = app.Icon{Look: row.Display}
 	v.Unread = lock.Unread
-	v.Verdict = p.VerdictOf(r, lock)
+	v.Headline = p.HeadlineOf(r, lock)
 	v.Suspected = suspicion(row.Record, at)
 	v.Sentence = sayHolder(row, at)
 	v.Share = protocol.DescribeShare(row.Share())

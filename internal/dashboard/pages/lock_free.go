@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -43,7 +42,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	if lock.Unread != "" {
 		v.Sentence = app.Say("This lock was not held when etcd was last read, and etcd cannot be read now: ").
 			Value(lock.Unread).Say(".")
-	} else if said := p.VerdictOf(r, lock); said.Class == verdict.Unclaimed && len(v.Delays.First) == 0 {
+	} else if said := p.HeadlineOf(r, lock); said.Class == locks.ClassUnclaimed && len(v.Delays.First) == 0 {
 		v.Look = metadata.StateUnclaimed
 		v.Icon = app.Icon{Look: locks.Alerting}
 		v.Sentence = said.Lead

@@ -78,7 +78,7 @@ func commandWord(line string) string {
 
 // incident is what somebody pastes into the channel of an incident: plain text, as of now.
 func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
-	lines := []string{v.Verdict.String()}
+	lines := []string{v.Headline.String()}
 	if environment := v.Environment; environment != "" {
 		lines[0] = "[" + environment + "] " + lines[0]
 	}

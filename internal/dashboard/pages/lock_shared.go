@@ -8,16 +8,16 @@ import (
 // sharedPage is the page of a lock that several hold: it has no record of its own.
 type sharedPage struct {
 	lockFrame
-	Look    locks.DisplayState // the worst of the holders
-	Use     string
-	Verdict Verdict
-	Other   int // another limit that a holder believes in
-	Table   table
-	More    int // holders that are not shown
-	Queue   QueueView
-	Asked   bool   // for a hold that is over
-	Past    string // link to the history of all shares
-	Cycles  []cycleView
+	Look     locks.DisplayState // the worst of the holders
+	Use      string
+	Headline Headline
+	Other    int // another limit that a holder believes in
+	Table    table
+	More     int // holders that are not shown
+	Queue    QueueView
+	Asked    bool   // for a hold that is over
+	Past     string // link to the history of all shares
+	Cycles   []cycleView
 }
 
 // maxSharers is how many holders of one lock a page shows, the most urgent first.
@@ -28,7 +28,7 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	v := sharedPage{lockFrame: p.lockFrame(r, lock), Look: u.Display, Use: u.Describe(), Other: u.OtherLimit,
 		Asked: lock.AskedHold != ""}
 	v.Follows = true
-	v.Verdict = p.VerdictOf(r, lock)
+	v.Headline = p.HeadlineOf(r, lock)
 	v.Past = p.app.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
 	if v.Icon.Look != "stale" {
 		v.Icon = app.Icon{Look: u.Display}
@@ -43,7 +43,7 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 		v.Table.Columns[i].unlink() // they are in one order
 	}
 	v.Queue = NewQueueView(lock.InLine, maxWaiters, v.Viewpoint)
-	v.Cycles = p.cyclesOf(r, lock.Name, v.Verdict.Class)
+	v.Cycles = p.cyclesOf(r, lock.Name, v.Headline.Class)
 	v.Life.URL = v.Past
 	return p.app.Render("shared", v)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 )
 
@@ -28,10 +27,10 @@ func (p *Pages) ServeHelp(r *app.Request) (app.Answer, error) {
 	return p.app.Render("help", v)
 }
 
-// icon is the icon of the tab: that of the verdict, and how many locks are in the same class.
-func (v Verdict) icon() app.Icon {
+// icon is the icon of the tab: that of the headline, and how many locks are in the same class.
+func (v Headline) icon() app.Icon {
 	n := 1
-	for _, m := range v.Verdict.More {
+	for _, m := range v.Headline.More {
 		if m.Same {
 			n += m.N
 		}
@@ -41,28 +40,28 @@ func (v Verdict) icon() app.Icon {
 		number = "9+"
 	}
 	switch v.Class {
-	case verdict.Stale:
+	case locks.ClassStale:
 		return app.Icon{Look: "stale", Text: "?"}
-	case verdict.Unlockers, verdict.Deadlock, verdict.Unclaimed:
+	case locks.ClassUnlockers, locks.ClassDeadlock, locks.ClassUnclaimed:
 		return app.Icon{Look: locks.Alerting}
-	case verdict.Overdue:
+	case locks.ClassOverdue:
 		return app.Icon{Look: locks.Expired, Text: number}
-	case verdict.Dead:
+	case locks.ClassDead:
 		return app.Icon{Look: locks.Abandoned, Text: number}
-	case verdict.Silent, verdict.Late:
+	case locks.ClassSilent, locks.ClassLate:
 		return app.Icon{Look: locks.Alerting, Text: number}
-	case verdict.Malformed:
+	case locks.ClassMalformed:
 		return app.Icon{Look: locks.Malformed, Text: number}
 	}
 	return app.Icon{Look: locks.Held}
 }
 
-// Icon is the icon beside the verdict.
-func (v Verdict) Icon() string {
+// Icon is the icon beside the headline.
+func (v Headline) Icon() string {
 	switch look := v.icon().Look; v.Class {
-	case verdict.Unlockers, verdict.Deadlock, verdict.Unclaimed:
+	case locks.ClassUnlockers, locks.ClassDeadlock, locks.ClassUnclaimed:
 		return "bad"
-	case verdict.Leaving, verdict.Calm:
+	case locks.ClassLeaving, locks.ClassCalm:
 		return "calm"
 	default:
 		return string(look)

@@ -10,7 +10,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -69,7 +68,7 @@ type queued struct {
 	lock    string
 	holders []*locks.Row
 	queue   []metadata.Waiter
-	verdict.Queue
+	locks.Queue
 }
 
 // queuesOf returns the locks that have waiters and match the query. The error says that the search was stopped.
@@ -82,7 +81,7 @@ func queuesOf(ctx context.Context, r *app.Request, q *locks.Query) ([]queued, er
 			return nil, err
 		}
 		if len(queue) > 0 && s.Finds(q, lock, asOf) {
-			all = append(all, queued{lock, s.Holders(lock), queue, verdict.QueueOf(queue, asOf)})
+			all = append(all, queued{lock, s.Holders(lock), queue, locks.QueueOf(queue, asOf)})
 		}
 	}
 	return all, nil
@@ -176,7 +175,7 @@ type QueueView struct {
 // NewQueueView shows the queue of a lock, at most so many of the waiters.
 func NewQueueView(queue []metadata.Waiter, most int, at app.Viewpoint) QueueView {
 	rest := max(0, len(queue)-most)
-	v := QueueView{N: len(queue), Longest: at.Lasting(verdict.QueueOf(queue, at.AsOf).Longest), Rest: rest}
+	v := QueueView{N: len(queue), Longest: at.Lasting(locks.QueueOf(queue, at.AsOf).Longest), Rest: rest}
 	for i, w := range queue[:len(queue)-rest] {
 		v.First = append(v.First, WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose,
 			at.Lasting(w.Since.Time), at.Alert(w.TimeoutAt.Time)})
@@ -234,9 +233,9 @@ func shownProcess(p deadlock.Process) string {
 	return text.Clip(p.Owner, app.MaxWordShown) + " on " + host
 }
 
-// cyclesOf are the cycles that the lock, or the one that it is a share of, is part of. The first one is what a verdict
+// cyclesOf are the cycles that the lock, or the one that it is a share of, is part of. The first one is what a headline
 // is about.
-func (p *Pages) cyclesOf(r *app.Request, lock string, said verdict.Class) []cycleView {
+func (p *Pages) cyclesOf(r *app.Request, lock string, said locks.Class) []cycleView {
 	s, err := r.Loaded()
 	if err != nil {
 		return nil
@@ -251,7 +250,7 @@ func (p *Pages) cyclesOf(r *app.Request, lock string, said verdict.Class) []cycl
 		}
 	}
 	views := p.cycleViews(r, with)
-	if said == verdict.Deadlock && len(views) > 0 {
+	if said == locks.ClassDeadlock && len(views) > 0 {
 		views[0].Said = true
 	}
 	return views

@@ -1,4 +1,4 @@
-package verdict_test
+package headline_test
 
 import (
 	"flag"
@@ -13,7 +13,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/headline"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -24,52 +25,52 @@ var update = flag.Bool("update", false, "write testdata/sentences.txt as the sen
 // others.
 type kind struct {
 	subject
-	class map[string]verdict.Class
+	class map[string]locks.Class
 }
 
-func all(c verdict.Class) map[string]verdict.Class { return map[string]verdict.Class{"": c} }
+func all(c locks.Class) map[string]locks.Class { return map[string]locks.Class{"": c} }
 
 // kinds are the locks of the table, without who waits, who looks and what a witness says.
 func kinds() []kind {
 	return []kind{
-		{subject{name: "held", alert: 6 * m, unlock: h}, all(verdict.Calm)},
-		{subject{name: "beats", alert: h, unlock: h, reported: 4 * s, every: 20 * s}, all(verdict.Calm)},
+		{subject{name: "held", alert: 6 * m, unlock: h}, all(locks.ClassCalm)},
+		{subject{name: "beats", alert: h, unlock: h, reported: 4 * s, every: 20 * s}, all(locks.ClassCalm)},
 		{subject{name: "works", alert: -3 * m, unlock: 4*m + 10*s, reported: 4 * s, every: 20 * s,
-			progress: "41 of 212"}, all(verdict.Late)},
-		{subject{name: "lives", alert: -3 * m, unlock: h, reported: 60 * s, every: 20 * s}, all(verdict.Late)},
+			progress: "41 of 212"}, all(locks.ClassLate)},
+		{subject{name: "lives", alert: -3 * m, unlock: h, reported: 60 * s, every: 20 * s}, all(locks.ClassLate)},
 		{subject{name: "fell-silent", alert: -9 * m, unlock: 4*m + 10*s, reported: 61 * s, every: 20 * s,
-			progress: "41 of 212"}, all(verdict.Silent)},
-		{subject{name: "reported-once", alert: -m, unlock: h, reported: 2 * m}, all(verdict.Late)},
-		{subject{name: "once-long-ago", alert: -7 * m, unlock: h, reported: 10 * m}, all(verdict.Silent)},
-		{subject{name: "never-reported", alert: -9 * m, unlock: h}, all(verdict.Silent)},
-		{subject{name: "endless", alert: h, unreadable: true}, all(verdict.Malformed)},
-		{subject{name: "just-expired", alert: -h, unlock: -5 * s}, map[string]verdict.Class{"": verdict.Leaving,
-			"watch": verdict.Overdue, "exclude": verdict.Overdue}},
-		{subject{name: "expired", alert: -h, unlock: -3*m - 40*s}, all(verdict.Overdue)},
+			progress: "41 of 212"}, all(locks.ClassSilent)},
+		{subject{name: "reported-once", alert: -m, unlock: h, reported: 2 * m}, all(locks.ClassLate)},
+		{subject{name: "once-long-ago", alert: -7 * m, unlock: h, reported: 10 * m}, all(locks.ClassSilent)},
+		{subject{name: "never-reported", alert: -9 * m, unlock: h}, all(locks.ClassSilent)},
+		{subject{name: "endless", alert: h, unreadable: true}, all(locks.ClassMalformed)},
+		{subject{name: "just-expired", alert: -h, unlock: -5 * s}, map[string]locks.Class{"": locks.ClassLeaving,
+			"watch": locks.ClassOverdue, "exclude": locks.ClassOverdue}},
+		{subject{name: "expired", alert: -h, unlock: -3*m - 40*s}, all(locks.ClassOverdue)},
 	}
 }
 
 // classOf is the class of a lock of the table, as a person reads it there.
-func (k kind) classOf(policy string) verdict.Class {
+func (k kind) classOf(policy string) locks.Class {
 	class, own := k.class[policy]
 	if !own {
 		class = k.class[""]
 	}
-	if k.suspected > 0 && class == verdict.Late {
-		return verdict.Silent
+	if k.suspected > 0 && class == locks.ClassLate {
+		return locks.ClassSilent
 	}
-	proven := k.dead > 0 && !k.disputes && class != verdict.Malformed
+	proven := k.dead > 0 && !k.disputes && class != locks.ClassMalformed
 	if !proven || k.unlock < 0 {
 		return class
 	}
 	switch policy {
 	case "report", "watch", "exclude":
-		return verdict.Dead
+		return locks.ClassDead
 	}
 	if k.dead > 20*s {
-		return verdict.Overdue
+		return locks.ClassOverdue
 	}
-	return verdict.Leaving
+	return locks.ClassLeaving
 }
 
 // combinations are all kinds of locks with all that a witness can say of them. Two wait for each, and somebody looks.
@@ -114,14 +115,14 @@ const (
 // sentence is the same without that; where etcd is silent, nothing of it is said.
 func TestTheTable(t *testing.T) {
 	var rows []string
-	say := func(v verdict.Verdict, where string) {
+	say := func(v headline.Headline, where string) {
 		rows = append(rows, fmt.Sprintf("%2d %-8s %s\n\t%s [%s]\n", v.Class, v.Class.Severity(), where,
 			v.String(now()), v.Next.Words()))
 	}
 	for _, k := range combinations() {
 		for _, u := range policies() {
 			c := u.cluster(k.subject)
-			v := verdict.Of(c)
+			v := headline.For(c)
 			where := k.describe() + ", " + u.name
 			if want := k.classOf(u.name); v.Class != want {
 				t.Errorf("%s: it is %v, want %v: %s", where, v.Class, want, v.String(now()))
@@ -129,13 +130,13 @@ func TestTheTable(t *testing.T) {
 			say(v, where)
 			k.without(t, u, v.String(now()))
 			c.Heard = ago(12 * s)
-			if v := verdict.Of(c); v.Class != verdict.Stale || strings.Contains(v.Then.String(now()), k.name) {
+			if v := headline.For(c); v.Class != locks.ClassStale || strings.Contains(v.Then.String(now()), k.name) {
 				t.Errorf("%s: while etcd is silent it says %q", where, v.String(now()))
 			}
 		}
 	}
 	for where, c := range systems() {
-		v := verdict.Of(c)
+		v := headline.For(c)
 		say(v, where+": "+v.Command())
 	}
 	slices.Sort(rows)
@@ -146,7 +147,7 @@ func TestTheTable(t *testing.T) {
 func (k kind) without(t *testing.T, u runs, full string) {
 	t.Helper()
 	for range 2 {
-		if k.looked = !k.looked; k.classOf(u.name) == verdict.Calm {
+		if k.looked = !k.looked; k.classOf(u.name) == locks.ClassCalm {
 			return // then the sentence is not about the lock
 		}
 		alone := k.subject
@@ -156,7 +157,7 @@ func (k kind) without(t *testing.T, u runs, full string) {
 			looks = strings.Replace(full, annLooks, "", 1)
 		}
 		for x, want := range map[*subject]string{&k.subject: looks, &alone: strings.Replace(looks, theyWait, "", 1)} {
-			v := verdict.Of(u.cluster(*x))
+			v := headline.For(u.cluster(*x))
 			if got := v.String(now()); got != want {
 				t.Errorf("%s, %s: with %d waiters, acknowledged %v it says\n%s, want\n%s", u.name, k.describe(),
 					len(x.waits), x.looked, got, want)
@@ -178,9 +179,9 @@ func golden(t *testing.T, file, text string) {
 }
 
 // systems are situations with something else than one lock.
-func systems() map[string]verdict.Cluster {
+func systems() map[string]headline.Input {
 	sound := policies()[1]
-	changed := func(change func(*verdict.Cluster), subjects ...subject) verdict.Cluster {
+	changed := func(change func(*headline.Input), subjects ...subject) headline.Input {
 		c := sound.cluster(subjects...)
 		change(&c)
 		return c
@@ -192,29 +193,29 @@ func systems() map[string]verdict.Cluster {
 	brake.heldBack = []string{string(staleness.RuleBrake)}
 	clock := sound
 	clock.heldBack = []string{string(staleness.RuleGap), string(staleness.RuleClock)}
-	return map[string]verdict.Cluster{
-		"etcd is silent, and a lock is late": changed(func(c *verdict.Cluster) { c.Heard = ago(12 * s) }, late),
-		"etcd is silent, and why is known": changed(func(c *verdict.Cluster) {
+	return map[string]headline.Input{
+		"etcd is silent, and a lock is late": changed(func(c *headline.Input) { c.Heard = ago(12 * s) }, late),
+		"etcd is silent, and why is known": changed(func(c *headline.Input) {
 			c.Heard, c.Why = ago(12*s), "no leader"
 		}),
 		"no unlocker runs":      runs{}.cluster(late),
-		"etcd is full":          changed(func(c *verdict.Cluster) { c.Alarm = "etcd is full" }, late),
+		"etcd is full":          changed(func(c *headline.Input) { c.Alarm = "etcd is full" }, late),
 		"their clocks disagree": clock.cluster(late),
 		"they brake":            brake.cluster(late),
-		"they disagree": changed(func(c *verdict.Cluster) {
+		"they disagree": changed(func(c *headline.Input) {
 			other := c.Running[0]
 			other.ID, other.Mode = "eu-2", "alert-only"
 			c.Running = append(c.Running, other)
 		}),
-		"two wait for each other": changed(func(c *verdict.Cluster) { c.Cycles = []deadlock.Cycle{cycle()} }, late),
-		"nobody takes it": changed(func(c *verdict.Cluster) { c.Unclaimed = []diagnosis.Unclaimed{free(3)} },
+		"two wait for each other": changed(func(c *headline.Input) { c.Cycles = []deadlock.Cycle{cycle()} }, late),
+		"nobody takes it": changed(func(c *headline.Input) { c.Unclaimed = []diagnosis.Unclaimed{free(3)} },
 			late),
-		"one waits for nobody": changed(func(c *verdict.Cluster) { c.Unclaimed = []diagnosis.Unclaimed{free(1)} }),
+		"one waits for nobody": changed(func(c *headline.Input) { c.Unclaimed = []diagnosis.Unclaimed{free(1)} }),
 		"several hold it":      sound.cluster(shared),
 		"nothing is held":      sound.cluster(),
 		"two are late":         sound.cluster(late, kinds()[3].subject, kinds()[8].subject),
 		"no time is readable":  sound.cluster(subject{name: "weekly", unreadable: true}),
-		"a default ends it": changed(func(c *verdict.Cluster) {
+		"a default ends it": changed(func(c *headline.Input) {
 			c.Combined.Policy.DefaultAutoUnlockAfter = h
 		}, kinds()[8].subject),
 		"it lies elsewhere": sound.cluster(subject{name: "/mutexes/100%", alert: h, unlock: h, misplaced: true}),
@@ -229,7 +230,7 @@ func TestFirstNonemptyClassIsReported(t *testing.T) {
 			for _, b := range rows[:i] {
 				b.name += " too"
 				want := min(a.classOf(u.name), b.classOf(u.name))
-				v := verdict.Of(u.cluster(a.subject, b.subject))
+				v := headline.For(u.cluster(a.subject, b.subject))
 				named := map[string]kind{a.name: a, b.name: b}[v.Lock]
 				if v.Class != want || named.classOf(u.name) != want {
 					t.Fatalf("%s: %s; %s: %v names %q", u.name, a.describe(), b.describe(), v.Class, v.Lock)
@@ -242,7 +243,7 @@ func TestFirstNonemptyClassIsReported(t *testing.T) {
 // TestSystemsComeBeforeLocks has one of each class, and takes the first away until nothing is left.
 func TestSystemsComeBeforeLocks(t *testing.T) {
 	c := policies()[0].cluster()
-	c.Ranking = &verdict.Ranking{}
+	c.Ranking = &locks.Ranking{}
 	for _, x := range []subject{{name: "5", alert: -h, unlock: -h}, {name: "6", alert: h, unlock: h, dead: m},
 		{name: "7", alert: -m, unlock: h}, {name: "8", alert: -m, unlock: h, reported: s, every: 20 * s},
 		{name: "9", alert: h, unreadable: true}, {name: "10", alert: -h, unlock: -s}} {
@@ -251,23 +252,23 @@ func TestSystemsComeBeforeLocks(t *testing.T) {
 	c.Heard = ago(9 * s)
 	c.Cycles = []deadlock.Cycle{cycle()}
 	c.Unclaimed = []diagnosis.Unclaimed{free(2)}
-	next := func(want verdict.Class) {
+	next := func(want locks.Class) {
 		t.Helper()
-		if v := verdict.Of(c); v.Class != want {
+		if v := headline.For(c); v.Class != want {
 			t.Errorf("the sentence is of class %v, want %v", v.Class, want)
 		}
 	}
-	next(verdict.Stale)
+	next(locks.ClassStale)
 	c.Heard = time.Time{}
 	running := c.Running
 	c.Running = nil
-	next(verdict.Unlockers)
+	next(locks.ClassUnlockers)
 	c.Running = running
-	next(verdict.Deadlock)
+	next(locks.ClassDeadlock)
 	c.Cycles = nil
-	next(verdict.Unclaimed)
+	next(locks.ClassUnclaimed)
 	c.Unclaimed = nil
-	next(verdict.Overdue)
+	next(locks.ClassOverdue)
 }
 
 // TestWithinAClass: each comes before those that follow it.
@@ -282,7 +283,7 @@ func TestWithinAClass(t *testing.T) {
 		{name: "c, somebody looks", alert: -2 * h, unlock: h, waits: []time.Duration{h, h}, looked: true},
 	}
 	for ; len(rows) > 0; rows = rows[1:] {
-		if v := verdict.Of(u.cluster(rows...)); v.Lock != rows[0].name {
+		if v := headline.For(u.cluster(rows...)); v.Lock != rows[0].name {
 			t.Errorf("%q is named before %q", v.Lock, rows[0].name)
 		}
 	}
@@ -290,12 +291,12 @@ func TestWithinAClass(t *testing.T) {
 		{name: "z", alert: h, unlock: h, waits: []time.Duration{h}},
 		{name: "many wait", alert: h, unlock: h, waits: []time.Duration{59 * m, 59 * m}},
 	}
-	if v := verdict.Of(u.cluster(sound...)); v.Lock != "z" || !strings.Contains(v.String(now()), "behind z") {
+	if v := headline.For(u.cluster(sound...)); v.Lock != "z" || !strings.Contains(v.String(now()), "behind z") {
 		t.Errorf("while all is well the longest wait is that for z: %s", v.String(now()))
 	}
 }
 
-// TestClassChangesWhenPredicted: at Turns the class is another one, and one nanosecond before it is not.
+// TestClassChangesWhenPredicted: at NextClassChange the class is another one, and one nanosecond before it is not.
 func TestClassChangesWhenPredicted(t *testing.T) {
 	turned := 0
 	for _, u := range policies() {
@@ -303,16 +304,16 @@ func TestClassChangesWhenPredicted(t *testing.T) {
 		for _, k := range combinations() {
 			r := k.record()
 			judged := staleness.Judge(r, f.Policy, staleness.Moment{Wall: now(), Mono: mono})
-			class := verdict.ClassOf(r, judged, &f, now())
-			at := verdict.Turns(r, judged, &f, now())
+			class := locks.ClassOf(r, judged, &f, now())
+			at := locks.NextClassChange(r, judged, &f, now())
 			if at.IsZero() {
 				continue
 			}
 			turned++
-			if before := verdict.ClassOf(r, judged, &f, at.Add(-1)); before != class {
+			if before := locks.ClassOf(r, judged, &f, at.Add(-1)); before != class {
 				t.Errorf("%s, %s: it is %v, and %v before it turns", u.name, k.describe(), class, before)
 			}
-			if k.suspected == 0 && verdict.ClassOf(r, judged, &f, at) == class {
+			if k.suspected == 0 && locks.ClassOf(r, judged, &f, at) == class {
 				t.Errorf("%s, %s: it is still %v", u.name, k.describe(), class)
 			}
 		}

@@ -5,15 +5,15 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Verdict is what a person must know first, as a page says it.
-type Verdict struct {
-	verdict.Verdict
+// Headline is what a person must know first, as a page says it.
+type Headline struct {
+	headline.Headline
 	Lead, Then app.Sentence
 	Step       choice // what to do next; no address: nothing
 	Command    string // the same on the command line
@@ -22,7 +22,7 @@ type Verdict struct {
 }
 
 // String is all of it in one line.
-func (v Verdict) String() string {
+func (v Headline) String() string {
 	said := v.Lead.String()
 	if v.Then != nil {
 		said += " " + v.Then.String()
@@ -30,10 +30,10 @@ func (v Verdict) String() string {
 	return said + v.Also()
 }
 
-// Verdict says what a person must know first of all locks. The locks were ranked when their snapshot was made, so that
+// Headline says what a person must know first of all locks. The locks were ranked when their snapshot was made, so that
 // it costs no look at all of them.
-func (p *Pages) Verdict(r *app.Request) Verdict {
-	said := verdict.Of(p.situation(r))
+func (p *Pages) Headline(r *app.Request) Headline {
+	said := headline.For(p.situation(r))
 	v := p.view(r, said, r.Viewpoint())
 	for _, m := range said.More {
 		v.More = append(v.More, choice{m.String(), p.app.URLs.To(found(m.Class))})
@@ -44,31 +44,30 @@ func (p *Pages) Verdict(r *app.Request) Verdict {
 	return v
 }
 
-// VerdictOf says what a person must know first of one lock. Its Lead is nil where there is nothing to say.
-func (p *Pages) VerdictOf(r *app.Request, lock *app.Lock) Verdict {
-	var held *verdict.Lock
+// HeadlineOf says what a person must know first of one lock. Its Lead is nil where there is nothing to say.
+func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock) Headline {
+	var held *locks.Whole
 	name := lock.Name
-	waiting := verdict.QueueOf(lock.InLine, lock.Viewpoint(r.Viewpoint()).AsOf)
 	switch {
 	case lock.Ending != nil:
-		return Verdict{}
+		return Headline{}
 	case lock.Row != nil:
 		name = lock.Row.Name
-		held = new(locks.Whole(name, []*locks.Row{lock.Row}, waiting))
+		held = new(locks.WholeOf(name, []*locks.Row{lock.Row}))
 	case len(lock.Shares) > 0:
-		held = new(locks.Whole(name, lock.Shares, waiting))
+		held = new(locks.WholeOf(name, lock.Shares))
 	}
-	said, ok := verdict.OfLock(p.situation(r), name, held)
+	said, ok := headline.ForLock(p.situation(r), name, held)
 	if !ok {
-		return Verdict{}
+		return Headline{}
 	}
 	return p.view(r, said, lock.Viewpoint(r.Viewpoint()))
 }
 
 // situation is what is known of all locks.
-func (p *Pages) situation(r *app.Request) verdict.Cluster {
+func (p *Pages) situation(r *app.Request) headline.Input {
 	s := r.Snapshot()
-	c := s.Cluster(protocol.Presences(p.app.Unlockers()), r.Viewpoint().AsOf)
+	c := headline.InputOf(s, protocol.Presences(p.app.Unlockers()), r.Viewpoint().AsOf)
 	if r.Level() == locks.Stale {
 		c.Heard, c.Why = r.Fresh.HeardAt, r.Fresh.Class
 	} else {
@@ -78,13 +77,13 @@ func (p *Pages) situation(r *app.Request) verdict.Cluster {
 	return c
 }
 
-// view is a verdict as a page says it.
-func (p *Pages) view(r *app.Request, said verdict.Verdict, at app.Viewpoint) Verdict {
-	if said.Class == verdict.Stale {
+// view is a headline as a page says it.
+func (p *Pages) view(r *app.Request, said headline.Headline, at app.Viewpoint) Headline {
+	if said.Class == locks.ClassStale {
 		at = app.LiveAt(r.Now) // the silence goes on
 	}
 	u := p.app.URLs
-	v := Verdict{Verdict: said}
+	v := Headline{Headline: said}
 	v.Lead = p.sentenceAt(said.Lead, at)
 	if said.Then != nil {
 		v.Then = p.sentenceAt(said.Then, at)
@@ -92,28 +91,28 @@ func (p *Pages) view(r *app.Request, said verdict.Verdict, at app.Viewpoint) Ver
 	v.Command = said.Command()
 	v.Step.Text = said.Next.Words()
 	switch said.Next {
-	case verdict.LookAtView:
+	case headline.LookAtView:
 		v.Step.URL = u.To("status")
-	case verdict.ReadRunbook:
+	case headline.ReadRunbook:
 		v.Step.URL = said.Runbook()
 		v.Away = true
-	case verdict.LookAtCycle:
+	case headline.LookAtCycle:
 		v.Step.URL = u.To("waiting")
-	case verdict.LookAtLock, verdict.SeeProblems:
+	case headline.LookAtLock, headline.SeeProblems:
 		v.Step.URL = u.Lock(said.Lock, "")
-	case verdict.Force, verdict.GiveTime:
+	case headline.Force, headline.GiveTime:
 		v.Step = formFor(r, said)
 	}
 	return v
 }
 
 // formFor leads to the form of the next step, if the caller may take it and it makes sense; else to the lock's page.
-func formFor(r *app.Request, said verdict.Verdict) choice {
+func formFor(r *app.Request, said headline.Headline) choice {
 	row := &locks.Row{Record: said.Holder}
-	if said.Next == verdict.Force && r.MayDo(protocol.VerbForceUnlock, row.Owner) && !row.Misplaced {
+	if said.Next == headline.Force && r.MayDo(protocol.VerbForceUnlock, row.Owner) && !row.Misplaced {
 		return choice{said.Next.Words(), r.App.URLs.Act("unlock", row.Name, row.UUID, "")}
 	}
-	if said.Next == verdict.GiveTime {
+	if said.Next == headline.GiveTime {
 		for _, link := range MarkLinks(r, row) {
 			return choice(link)
 		}
@@ -153,26 +152,26 @@ func dueAt(at app.Viewpoint, t time.Time) *app.Moment {
 }
 
 // found is the page on which what is in a class is found, by its path; the list where it is empty.
-func found(c verdict.Class) string {
+func found(c locks.Class) string {
 	switch c {
-	case verdict.Stale, verdict.Unlockers:
+	case locks.ClassStale, locks.ClassUnlockers:
 		return "status"
-	case verdict.Deadlock, verdict.Unclaimed:
+	case locks.ClassDeadlock, locks.ClassUnclaimed:
 		return "waiting"
 	}
 	return ""
 }
 
 // searched is the search that finds the locks of a class, and perhaps others in their state.
-func searched(c verdict.Class) string {
+func searched(c locks.Class) string {
 	switch c {
-	case verdict.Overdue:
+	case locks.ClassOverdue:
 		return "state:expired,abandoned"
-	case verdict.Dead:
+	case locks.ClassDead:
 		return "state:abandoned"
-	case verdict.Silent, verdict.Late:
+	case locks.ClassSilent, locks.ClassLate:
 		return "state:alerting"
-	case verdict.Malformed:
+	case locks.ClassMalformed:
 		return "state:malformed"
 	}
 	return ""

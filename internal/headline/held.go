@@ -1,42 +1,43 @@
-package verdict
+package headline
 
 import (
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // held says what is the matter with a lock that somebody holds, and what to do.
-func (c *Cluster) held(l *Lock) (lead sentence, then []sentence, next Step) {
+func (c *Input) held(l *locks.Whole) (lead sentence, then []sentence, next Step) {
 	then = []sentence{c.waits(l)}
 	switch l.Class {
-	case Overdue:
+	case locks.ClassOverdue:
 		lead, next = c.overdue(l)
-	case Dead:
+	case locks.ClassDead:
 		lead = c.dead(l)
 		then = append(then, c.leftBy(l))
 		next = Force
-	case Silent:
+	case locks.ClassSilent:
 		lead = c.silent(l)
 		then = append(then, c.comes(l))
 		next = LookAtLock
-	case Late:
+	case locks.ClassLate:
 		lead = c.late(l)
 		then = append(then, c.comes(l))
 		next = GiveTime
-	case Malformed:
+	case locks.ClassMalformed:
 		lead = c.malformed(l)
 		next = SeeProblems
-	case Leaving:
+	case locks.ClassLeaving:
 		lead = c.leaving(l)
 	default:
 		lead = c.inTime(l)
 		then = append(then, c.alerts(l))
-		if !l.Judged.AlertsAtUnlock() || c.stays(l) != "" {
+		if !l.Verdict().AlertsAtUnlock() || c.stays(l) != "" {
 			then = append(then, c.comes(l))
 		}
 	}
@@ -44,29 +45,29 @@ func (c *Cluster) held(l *Lock) (lead sentence, then []sentence, next Step) {
 }
 
 // subject begins a sentence about a lock, or one about its holder.
-func (c *Cluster) subject(l *Lock, holder bool) (s sentence) {
+func (c *Input) subject(l *locks.Whole, holder bool) (s sentence) {
 	switch {
 	case l.Shares > 1:
 		s = s.Say("One of " + text.Thousands(l.Shares) + " holders of ")
 	case holder:
 		s = s.Say("The holder of ")
 	}
-	return s.Lock(l.Name)
+	return s.Lock(l.Lock)
 }
 
-func (c *Cluster) overdue(l *Lock) (s sentence, next Step) {
-	s = c.subject(l, l.Judged.State == staleness.Abandoned)
+func (c *Input) overdue(l *locks.Whole) (s sentence, next Step) {
+	s = c.subject(l, l.Verdict().State == staleness.Abandoned)
 	stays := c.stays(l)
 	switch {
 	case stays != "":
-		return s.Say(" expired ").Since(l.Judged.AutoUnlockAt).
+		return s.Say(" expired ").Since(l.Verdict().AutoUnlockAt).
 			Say(" ago and will not be removed: " + stays + "."), Force
-	case l.Judged.State == staleness.Abandoned:
+	case l.Verdict().State == staleness.Abandoned:
 		s = s.Say(" is dead, and the lock should have been removed ")
 	default:
 		s = s.Say(" should have been removed ")
 	}
-	s = s.Since(l.Judged.OverdueAt(c.Combined.Policy)).Say(" ago")
+	s = s.Since(l.Verdict().OverdueAt(c.Combined.Policy)).Say(" ago")
 	switch paused := c.paused(l); {
 	case len(paused) > 0:
 		s = s.Say(": " + diagnosis.RuleTexts(paused))
@@ -76,19 +77,19 @@ func (c *Cluster) overdue(l *Lock) (s sentence, next Step) {
 	return s.Say("."), ReadRunbook
 }
 
-func (c *Cluster) dead(l *Lock) sentence {
-	return c.subject(l, true).Say(" is dead: ").And(diagnosis.Ended(l.Holder.Death)).Say(".")
+func (c *Input) dead(l *locks.Whole) sentence {
+	return c.subject(l, true).Say(" is dead: ").And(diagnosis.Ended(l.Record.Death)).Say(".")
 }
 
-func (c *Cluster) silent(l *Lock) sentence {
-	r := l.Holder
-	s := c.subject(l, false).Say(" is ").Since(l.lateSince())
+func (c *Input) silent(l *locks.Whole) sentence {
+	r := l.Record
+	s := c.subject(l, false).Say(" is ").Since(l.LateSince())
 	has := pick(l.Shares > 1, "has", "its holder has")
 	switch {
 	case diagnosis.Suspected(r):
 		return s.Say(" late, and its holder may be dead: ").And(diagnosis.Ended(r.Suspicion)).
 			Say(" (suspected, not proven).")
-	case rhythm(r, l.Judged) == 0:
+	case l.Rhythm() == 0:
 		return s.Say(" late, and " + has + " never reported.")
 	}
 	s = s.Say(" late, and " + has + " been silent for ").Since(r.Alive.At)
@@ -98,15 +99,15 @@ func (c *Cluster) silent(l *Lock) sentence {
 	return s.Say(".")
 }
 
-func (c *Cluster) late(l *Lock) sentence {
-	return c.subject(l, false).Say(" is ").Since(l.lateSince()).Say(" late, but ").
+func (c *Input) late(l *locks.Whole) sentence {
+	return c.subject(l, false).Say(" is ").Since(l.LateSince()).Say(" late, but ").
 		And(lives(l, pick(l.Shares > 1, "", "its "))).Say(".")
 }
 
 // lives says what a holder's reports prove: with progress, that it works; without, that its process is alive. whose is
 // "its ", "and its " or "whose "; empty for one of several holders.
-func lives(l *Lock, whose string) (s sentence) {
-	progress := l.Holder.Alive.Progress
+func lives(l *locks.Whole, whose string) (s sentence) {
+	progress := l.Record.Alive.Progress
 	switch {
 	case whose == "":
 		s = s.Say(pick(progress == "", "is alive (", "is working ("))
@@ -118,24 +119,24 @@ func lives(l *Lock, whose string) (s sentence) {
 	if progress != "" {
 		s = s.Value(text.Clip(progress, maxProgress)).Say(", ")
 	}
-	return s.Since(l.Holder.Alive.At).Say(" ago)")
+	return s.Since(l.Record.Alive.At).Say(" ago)")
 }
 
 // maxProgress is how much of a progress a sentence has, in bytes.
 const maxProgress = 80
 
-func (c *Cluster) malformed(l *Lock) sentence {
-	r := l.Holder
+func (c *Input) malformed(l *locks.Whole) sentence {
+	r := l.Record
 	var is, about string
 	switch {
 	case r.Misplaced:
 		is = " is at keys that belong to no lock"
 	case r.Token == 0:
 		is = " has no holder, only leftover keys"
-	case l.Judged.AutoUnlockAt.IsZero() && c.Combined.Policy.DefaultAutoUnlockAfter == 0:
+	case l.Verdict().AutoUnlockAt.IsZero() && c.Combined.Policy.DefaultAutoUnlockAfter == 0:
 		is = " never ends by itself"
 		about = lockrecord.FieldAutoUnlockAt
-	case l.Judged.AlertAt.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0:
+	case l.Verdict().AlertAt.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0:
 		is = " never alerts"
 		about = lockrecord.FieldAlertAt
 	default:
@@ -154,28 +155,29 @@ func problem(r *metadata.Record, field string) metadata.Problem {
 	return r.Problems[max(0, i)]
 }
 
-func (c *Cluster) leaving(l *Lock) sentence {
-	abandoned := l.Judged.State == staleness.Abandoned
+func (c *Input) leaving(l *locks.Whole) sentence {
+	abandoned := l.Verdict().State == staleness.Abandoned
 	s := c.subject(l, abandoned).Say(pick(abandoned, " is dead", " has expired"))
 	if paused := c.paused(l); len(paused) > 0 {
 		return s.Say("; auto-unlock is paused: " + diagnosis.RuleTexts(paused) + ".")
 	}
-	return s.Say("; auto-unlock ").Until(pick(abandoned, l.Judged.RemoveAt, l.Judged.OverdueAt(c.Combined.Policy))).
+	return s.Say("; auto-unlock ").Until(pick(abandoned, l.Verdict().RemoveAt,
+		l.Verdict().OverdueAt(c.Combined.Policy))).
 		Say(pick(abandoned, ".", " at the latest."))
 }
 
 // inTime says of a lock alone that nothing is wrong with it.
-func (c *Cluster) inTime(l *Lock) (s sentence) {
+func (c *Input) inTime(l *locks.Whole) (s sentence) {
 	if l.Shares > 1 {
-		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ").Lock(l.Name).
+		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ").Lock(l.Lock).
 			Say(" are on time.")
 	}
 	return c.subject(l, false).Say(" is on time").And(c.works(l, "and its ")).Say(".")
 }
 
 // works says what its reports prove of a holder, where they are as frequent as they were.
-func (c *Cluster) works(l *Lock, whose string) (s sentence) {
-	if l.Shares > 1 || silent(l.Holder, l.Judged, c.Now) {
+func (c *Input) works(l *locks.Whole, whose string) (s sentence) {
+	if l.Shares > 1 || l.IsSilent(c.Now) {
 		return nil
 	}
 	return s.Say(", ").And(lives(l, whose))

@@ -1,15 +1,16 @@
-package verdict
+package headline
 
 import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-func (c *Cluster) stale() Verdict {
-	v := Verdict{Class: Stale, Next: LookAtView}
+func (c *Input) stale() Headline {
+	v := Headline{Class: locks.ClassStale, Next: LookAtView}
 	v.Lead = v.Lead.Say("etcd has not answered for ").Since(c.Heard)
 	v.Then = v.Then.Say("You see the locks as of " + c.Heard.UTC().Format("15:04:05") + " UTC.")
 	if c.Why != "" {
@@ -19,14 +20,14 @@ func (c *Cluster) stale() Verdict {
 	return v
 }
 
-func (c *Cluster) unlockers() Verdict {
-	v := Verdict{Class: Unlockers, Next: ReadRunbook}
+func (c *Input) unlockers() Headline {
+	v := Headline{Class: locks.ClassUnlockers, Next: ReadRunbook}
 	v.Lead, v.unlockers = c.unlockersWords()
 	return v
 }
 
 // unlockersWords says why locks are not removed in time, and which alert is about it.
-func (c *Cluster) unlockersWords() (lead sentence, alert string) {
+func (c *Input) unlockersWords() (lead sentence, alert string) {
 	disagreements := diagnosis.Disagreements(c.Running)
 	switch paused := c.heldBack(); {
 	case c.Alarm != "":
@@ -46,7 +47,7 @@ func (c *Cluster) unlockersWords() (lead sentence, alert string) {
 }
 
 // heldBack returns the rules that hold back all removals, except the gap after a restart.
-func (c *Cluster) heldBack() []string { return diagnosis.HeldBackBy(c.Running, staleness.RuleGap) }
+func (c *Input) heldBack() []string { return diagnosis.HeldBackBy(c.Running, staleness.RuleGap) }
 
 func onlyBrake(rules []string) bool {
 	return len(rules) == 1 && rules[0] == string(staleness.RuleBrake)
@@ -55,9 +56,9 @@ func onlyBrake(rules []string) bool {
 // maxNamed is how many locks of a deadlock are named.
 const maxNamed = 3
 
-func (c *Cluster) deadlock(cycle *deadlock.Cycle) Verdict {
+func (c *Input) deadlock(cycle *deadlock.Cycle) Headline {
 	names := cycle.Locks()
-	v := Verdict{Class: Deadlock, Lock: names[0], Next: LookAtCycle}
+	v := Headline{Class: locks.ClassDeadlock, Lock: names[0], Next: LookAtCycle}
 	more := max(0, len(names)-maxNamed)
 	names = names[:len(names)-more]
 	lead := sentence{}.Say("The holders of ")
@@ -79,7 +80,7 @@ func (c *Cluster) deadlock(cycle *deadlock.Cycle) Verdict {
 	return v
 }
 
-func (c *Cluster) unclaimed(free *diagnosis.Unclaimed) Verdict {
+func (c *Input) unclaimed(free *diagnosis.Unclaimed) Headline {
 	first := who(&free.First.Identity)
 	if first == nil {
 		first = first.Say("the first in line")
@@ -90,26 +91,26 @@ func (c *Cluster) unclaimed(free *diagnosis.Unclaimed) Verdict {
 	}
 	lead := sentence{}.Lock(free.Name).Say(" is free, but ").And(first).
 		Say(place + " has not taken it for ").Since(free.Since).Say(".")
-	return Verdict{Class: Unclaimed, Lock: free.Name, Lead: lead, Next: LookAtLock}
+	return Headline{Class: locks.ClassUnclaimed, Lock: free.Name, Lead: lead, Next: LookAtLock}
 }
 
 // allIsWell says that nothing is wrong, how many hold and wait, and who waits longest: for l, which is nil if nobody
 // waits.
-func (c *Cluster) allIsWell(l *Lock) Verdict {
+func (c *Input) allIsWell(l *locks.Whole) Headline {
 	lead := sentence{}.Say("All is well: ")
 	if c.Held == 0 {
-		return Verdict{Class: Calm, Lead: lead.Say("no locks are held.")}
+		return Headline{Class: locks.ClassCalm, Lead: lead.Say("no locks are held.")}
 	}
 	lead = lead.Say(text.Thousands(c.Held) + pick(c.Held == 1, " lock, ", " locks, "))
 	if l == nil {
-		return Verdict{Class: Calm, Lead: lead.Say("no waiters.")}
+		return Headline{Class: locks.ClassCalm, Lead: lead.Say("no waiters.")}
 	}
 	v := c.about(l)
 	lead = lead.Say(waiting(c.Waiting))
 	if !l.Longest.IsZero() {
 		lead = lead.Say(pick(c.Waiting == 1, " for ", ", the longest for ")).Since(l.Longest)
 	}
-	v.Lead = lead.Say(" behind ").Lock(l.Name).And(c.works(l, "whose ")).Say(".")
+	v.Lead = lead.Say(" behind ").Lock(l.Lock).And(c.works(l, "whose ")).Say(".")
 	v.Then = c.alerts(l)
 	return v
 }

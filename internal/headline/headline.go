@@ -1,4 +1,6 @@
-package verdict
+// Package headline decides which lock needs a person first, why, and what to do: one decision table, whose sentence
+// page, command line and API say alike. docs/adr/0029-a-table-decides-the-sentence.md has the table and its reasons.
+package headline
 
 import (
 	"slices"
@@ -7,12 +9,13 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Cluster is what is known of the locks of one etcd cluster.
-type Cluster struct {
+// Input is what the headline is chosen from: the locks of one etcd cluster.
+type Input struct {
 	Now   time.Time // as of which the locks were judged
 	Heard time.Time // when etcd was heard last, if the view is not current; else zero
 	Why   string    // that it is silent, in a few words; may be empty
@@ -24,14 +27,21 @@ type Cluster struct {
 
 	Cycles    []deadlock.Cycle      // the oldest first
 	Unclaimed []diagnosis.Unclaimed // those that have been free for longest first
-	Ranking   *Ranking              // nil: none
+	Ranking   *locks.Ranking        // nil: none
 	Held      int                   // locks
 	Waiting   int
 }
 
-// Verdict is what a person must know first.
-type Verdict struct {
-	Class Class
+// InputOf returns what the locks of a snapshot say. Unclaimed locks are for the caller to add, who knows whether the
+// snapshot is up to date.
+func InputOf(s *locks.Snapshot, running []metadata.Presence, now time.Time) Input {
+	return Input{Now: now, Running: running, Combined: s.Combined, Held: s.All.Total, Waiting: s.All.Waiting,
+		Cycles: s.Cycles(), Ranking: s.Ranking()}
+}
+
+// Headline is the sentence on top: what a person must know first.
+type Headline struct {
+	Class locks.Class
 	Lock  string // that it is about; empty: none
 	// Holder is whom it is about; nil: nobody holds the lock.
 	Holder *metadata.Record
@@ -45,7 +55,7 @@ type Verdict struct {
 
 // More is how many more are in another class, or in the same one.
 type More struct {
-	Class Class
+	Class locks.Class
 	N     int
 	Same  bool // as that of the sentence
 }
@@ -53,7 +63,7 @@ type More struct {
 // String is "2 more late".
 func (m More) String() string {
 	words := m.Class.String()
-	if m.Class == Deadlock {
+	if m.Class == locks.ClassDeadlock {
 		words = "deadlocked"
 	}
 	if m.Same {
@@ -63,12 +73,12 @@ func (m More) String() string {
 }
 
 // String is all of it as of the time, in one line of visible characters.
-func (v *Verdict) String(now time.Time) string {
+func (v *Headline) String(now time.Time) string {
 	return strings.TrimSpace(v.Lead.String(now)+" "+v.Then.String(now)) + v.Also()
 }
 
 // Also says what else is wrong, after the sentences; empty if nothing is.
-func (v *Verdict) Also() string {
+func (v *Headline) Also() string {
 	if len(v.More) == 0 {
 		return ""
 	}
@@ -79,11 +89,11 @@ func (v *Verdict) Also() string {
 	return " Also: " + strings.Join(more, ", ") + "."
 }
 
-// Of decides about all locks.
-func Of(c Cluster) Verdict {
+// For returns the headline of all locks.
+func For(c Input) Headline {
 	v := c.first()
 	all := c.counts()
-	for _, class := range Classes()[:Leaving-1] {
+	for _, class := range locks.Classes()[:locks.ClassLeaving-1] {
 		m := More{class, all[class], class == v.Class}
 		if m.Same {
 			m.N--
@@ -95,12 +105,12 @@ func Of(c Cluster) Verdict {
 	return v
 }
 
-// OfLock decides about a single lock; held is nil if it has no holder. ok is false if there is nothing to say. The
-// acknowledgement is left to the caller, unless the lock has several holders.
-func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
+// ForLock returns the headline of a single lock; held is nil if it has no holder. ok is false if there is nothing to
+// say. The acknowledgement is left to the caller, unless the lock has several holders.
+func ForLock(c Input, name string, held *locks.Whole) (v Headline, ok bool) {
 	queue := name
 	if held != nil {
-		queue = held.Holder.QueueName()
+		queue = held.QueueName()
 	}
 	for i := range c.Cycles {
 		if slices.Contains(c.Cycles[i].Locks(), queue) {
@@ -112,6 +122,7 @@ func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
 	if held != nil {
 		alone := *held
 		if held.Shares == 0 {
+			alone.Row = new(*held.Row)
 			alone.Looked = nil
 		}
 		return c.about(&alone), true
@@ -121,11 +132,11 @@ func OfLock(c Cluster, name string, held *Lock) (v Verdict, ok bool) {
 			return c.unclaimed(&c.Unclaimed[i]), true
 		}
 	}
-	return Verdict{}, false
+	return Headline{}, false
 }
 
-// first is the verdict about what is most urgent.
-func (c *Cluster) first() Verdict {
+// first is the headline about what is most urgent.
+func (c *Input) first() Headline {
 	switch {
 	case c.away():
 		return c.stale()
@@ -137,36 +148,36 @@ func (c *Cluster) first() Verdict {
 		return c.unclaimed(&c.Unclaimed[0])
 	case c.Ranking == nil || c.Ranking.First == nil:
 		return c.allIsWell(nil)
-	case c.Ranking.First.Class == Calm:
+	case c.Ranking.First.Class == locks.ClassCalm:
 		return c.allIsWell(c.Ranking.First)
 	}
 	return c.about(c.Ranking.First)
 }
 
 // away reports whether the view is not current.
-func (c *Cluster) away() bool { return !c.Heard.IsZero() }
+func (c *Input) away() bool { return !c.Heard.IsZero() }
 
 // counts is how many are in each class of locks.
-func (c *Cluster) counts() (all Counts) {
+func (c *Input) counts() (all locks.ClassCounts) {
 	if c.Ranking != nil {
 		all = c.Ranking.Counts
 	}
-	all[Deadlock] = len(c.Cycles)
-	all[Unclaimed] = len(c.Unclaimed)
+	all[locks.ClassDeadlock] = len(c.Cycles)
+	all[locks.ClassUnclaimed] = len(c.Unclaimed)
 	return all
 }
 
 // unlockersFail reports whether locks are not removed in time. While etcd is silent, that is unknown.
-func (c *Cluster) unlockersFail() bool {
+func (c *Input) unlockersFail() bool {
 	return !c.away() && !c.Unwatched &&
 		(c.Alarm != "" || len(c.Running) == 0 || len(c.heldBack()) > 0 || len(diagnosis.Disagreements(c.Running)) > 0)
 }
 
 type sentence = diagnosis.Sentence
 
-// about is the verdict about a held lock.
-func (c *Cluster) about(l *Lock) Verdict {
+// about is the headline about a held lock.
+func (c *Input) about(l *locks.Whole) Headline {
 	lead, then, next := c.held(l)
-	return Verdict{Class: l.Class, Lock: l.Name, Holder: l.Holder, Lead: lead, Then: diagnosis.Join(then, " "),
+	return Headline{Class: l.Class, Lock: l.Lock, Holder: l.Record, Lead: lead, Then: diagnosis.Join(then, " "),
 		Next: next}
 }

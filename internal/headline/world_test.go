@@ -1,12 +1,14 @@
-package verdict_test
+package headline_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/diagnosis/verdict"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -88,16 +90,10 @@ func (x subject) record() *metadata.Record {
 	return &r
 }
 
-func (x subject) lock(f *diagnosis.CombinedPolicy) verdict.Lock {
-	r := x.record()
-	judged := staleness.Judge(r, f.Policy, staleness.Moment{Wall: now(), Mono: mono})
-	l := verdict.Lock{Name: x.name, Class: verdict.ClassOf(r, judged, f, now()), Holder: r, Judged: judged,
-		Looked: r.ValidAcknowledgement(now())}
-	all := make([]verdict.Lock, max(1, x.shares))
-	for i := range all {
-		all[i] = l
-	}
-	return verdict.Whole(x.name, all, verdict.QueueOf(x.queue(), now()))
+func (x subject) lock(f *diagnosis.CombinedPolicy) locks.Whole {
+	at := staleness.Moment{Wall: now(), Mono: mono}
+	row := locks.NewRow(x.record(), f, at, new(locks.QueueOf(x.queue(), now())))
+	return locks.WholeOf(x.name, slices.Repeat([]*locks.Row{row}, max(1, x.shares)))
 }
 
 func (x subject) queue() []metadata.Waiter {
@@ -127,8 +123,8 @@ func policies() []runs {
 	}
 }
 
-func (u runs) cluster(subjects ...subject) verdict.Cluster {
-	c := verdict.Cluster{Now: now()}
+func (u runs) cluster(subjects ...subject) headline.Input {
+	c := headline.Input{Now: now()}
 	if u.mode != "" {
 		p := staleness.DefaultPolicy()
 		p.UnlockAbandoned = u.abandons
@@ -136,7 +132,7 @@ func (u runs) cluster(subjects ...subject) verdict.Cluster {
 			RemovalPolicy: p.ToPresence(u.exclude)}}
 	}
 	c.Combined = diagnosis.CombinePolicies(c.Running)
-	c.Ranking = &verdict.Ranking{}
+	c.Ranking = &locks.Ranking{}
 	for _, x := range subjects {
 		c.Held++
 		c.Waiting += len(x.waits)

@@ -1,6 +1,9 @@
-package verdict
+package headline
 
-import "github.com/clustermutex/unlocker/internal/text"
+import (
+	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/text"
+)
 
 // Step is the one thing to do next.
 type Step string
@@ -42,17 +45,17 @@ func (s Step) Words() string {
 }
 
 // Runbook is where it is written what to do about the class; empty where nothing is wrong.
-func (v *Verdict) Runbook() string {
-	alert, wrong := map[Class]string{
-		Stale:     "unlockerviewstale",
-		Unlockers: v.unlockers,
-		Deadlock:  "unlockerdeadlock",
-		Unclaimed: "unlockerlockunclaimed",
-		Overdue:   "unlockerlockexpired",
-		Dead:      "unlockerlockabandoned",
-		Silent:    "unlockerlockalerting",
-		Late:      "unlockerlockalerting",
-		Malformed: "unlockerlockmalformed",
+func (v *Headline) Runbook() string {
+	alert, wrong := map[locks.Class]string{
+		locks.ClassStale:     "unlockerviewstale",
+		locks.ClassUnlockers: v.unlockers,
+		locks.ClassDeadlock:  "unlockerdeadlock",
+		locks.ClassUnclaimed: "unlockerlockunclaimed",
+		locks.ClassOverdue:   "unlockerlockexpired",
+		locks.ClassDead:      "unlockerlockabandoned",
+		locks.ClassSilent:    "unlockerlockalerting",
+		locks.ClassLate:      "unlockerlockalerting",
+		locks.ClassMalformed: "unlockerlockmalformed",
 	}[v.Class]
 	if !wrong {
 		return ""
@@ -61,7 +64,7 @@ func (v *Verdict) Runbook() string {
 }
 
 // Command is the step on the command line: a command of mutexctl, or the address of a runbook.
-func (v *Verdict) Command() string {
+func (v *Headline) Command() string {
 	lock := text.ShellOperand(v.Lock)
 	if v.Holder != nil {
 		if v.Holder.Misplaced { // mutexctl only lists it
@@ -82,7 +85,7 @@ func (v *Verdict) Command() string {
 	return v.Runbook()
 }
 
-func (v *Verdict) hold() string {
+func (v *Headline) hold() string {
 	if v.Holder.UUID == "" {
 		return "none"
 	}

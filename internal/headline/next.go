@@ -1,9 +1,10 @@
-package verdict
+package headline
 
 import (
 	"cmp"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -12,56 +13,56 @@ import (
 
 // paused returns the rules that keep unlockers from removing a lock that is due. A proof of death overrides a gap and a
 // clock that cannot be trusted.
-func (c *Cluster) paused(l *Lock) []string {
-	if l.Judged.State == staleness.Abandoned {
+func (c *Input) paused(l *locks.Whole) []string {
+	if l.Verdict().State == staleness.Abandoned {
 		return diagnosis.HeldBackBy(c.Running, staleness.RuleGap, staleness.RuleClock)
 	}
 	return diagnosis.HeldBackBy(c.Running)
 }
 
 // stays says why no unlocker ever removes the lock; empty where one does.
-func (c *Cluster) stays(l *Lock) string {
+func (c *Input) stays(l *locks.Whole) string {
 	switch {
 	case c.Combined.Unlockers == 0:
 		return "no unlocker is running"
 	case !c.Combined.Removes:
 		return "the unlockers only watch (" + text.Visible(c.Combined.Watching) + ")"
-	case c.Combined.Excludes(l.Holder.Name):
+	case c.Combined.Excludes(l.Name):
 		return "the unlockers exclude it by name"
 	}
 	return ""
 }
 
 // leftBy says why a lock is left whose holder is dead.
-func (c *Cluster) leftBy(l *Lock) (s sentence) {
+func (c *Input) leftBy(l *locks.Whole) (s sentence) {
 	switch why := c.stays(l); {
 	case why != "":
 		return s.Say("No auto-unlock: " + why + ".")
 	case !c.Combined.Known():
 		return s.Say("Whether it will be unlocked is unknown: " + c.mum() + ".")
-	case l.Judged.AutoUnlockAt.IsZero():
+	case l.Verdict().AutoUnlockAt.IsZero():
 		return s.Say("Unlockers only report it.")
 	}
-	return s.Say("Unlockers only report it until its deadline: auto-unlock ").Until(l.Judged.AutoUnlockAt).Say(".")
+	return s.Say("Unlockers only report it until its deadline: auto-unlock ").Until(l.Verdict().AutoUnlockAt).Say(".")
 }
 
 // mum names the unlockers that do not publish their policy.
-func (c *Cluster) mum() string {
+func (c *Input) mum() string {
 	return diagnosis.UnlockerNames(c.Combined.PolicyUnknown) +
 		pick(len(c.Combined.PolicyUnknown) == 1, " does not publish its policy",
 			" do not publish their policy")
 }
 
 // alerts says when people are alerted about a lock that is held in time.
-func (c *Cluster) alerts(l *Lock) (s sentence) {
-	v := &l.Judged
+func (c *Input) alerts(l *locks.Whole) (s sentence) {
+	v := l.Verdict()
 	both := pick(c.stays(l) == "", "and auto-unlock ", "")
 	switch {
 	case v.AlertAt.IsZero():
 		return s.Say("It never alerts.")
 	case !v.AlertsAtUnlock():
 		s = s.Say("Alert ")
-	case staleness.KeptAlive(l.Holder):
+	case staleness.KeptAlive(l.Record):
 		s = s.Say("If it falls silent, alert " + both)
 	default:
 		s = s.Say("Alert " + both)
@@ -70,7 +71,7 @@ func (c *Cluster) alerts(l *Lock) (s sentence) {
 }
 
 // waits says who waits for a lock.
-func (c *Cluster) waits(l *Lock) (s sentence) {
+func (c *Input) waits(l *locks.Whole) (s sentence) {
 	if l.Waiters == 0 {
 		return nil
 	}
@@ -84,8 +85,8 @@ func (c *Cluster) waits(l *Lock) (s sentence) {
 func waiting(n int) string { return text.Thousands(n) + " waiting" }
 
 // comes says when an unlocker ends a lock that alerts, or why none does.
-func (c *Cluster) comes(l *Lock) (s sentence) {
-	at := protocol.Earlier(l.Judged.AutoUnlockAt, l.Judged.RemoveAt)
+func (c *Input) comes(l *locks.Whole) (s sentence) {
+	at := protocol.Earlier(l.Verdict().AutoUnlockAt, l.Verdict().RemoveAt)
 	paused := diagnosis.HeldBackBy(c.Running)
 	switch why := c.stays(l); {
 	case at.IsZero():
@@ -96,7 +97,7 @@ func (c *Cluster) comes(l *Lock) (s sentence) {
 		return s.Say("Auto-unlock is slowed down: " + diagnosis.RuleTexts(paused) + ".")
 	case len(paused) > 0:
 		return s.Say("Auto-unlock is paused: " + diagnosis.RuleTexts(paused) + ".")
-	case l.Class == Late: // its reports extend it
+	case l.Class == locks.ClassLate: // its reports extend it
 		s = s.Say("If it falls silent, auto-unlock ")
 	default:
 		s = s.Say("Auto-unlock ")

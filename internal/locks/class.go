@@ -1,6 +1,4 @@
-// Package verdict decides which lock needs a person first, why, and what to do: one decision table, whose sentence
-// page, command line and API say alike. docs/adr/0029-a-table-decides-the-sentence.md has the table and its reasons.
-package verdict
+package locks
 
 import (
 	"time"
@@ -10,27 +8,28 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Class is why a person should hear of something. The first class that is not empty is what the sentence is about.
+// Class ranks what can be wrong, most urgent first. The headline is about the first class that is not empty.
 type Class uint8
 
 // The classes, in that order.
 const (
-	Stale     Class = iota + 1 // the view is not current
-	Unlockers                  // none runs, or those that do cannot be relied on
-	Deadlock                   // processes wait for each other
-	Unclaimed                  // free, and the first in line does not take it
-	Overdue                    // past its deadline, and not removed by the time that nothing but trouble explains
-	Dead                       // its holder has ended, and nobody removes it
-	Silent                     // past its alert, and nothing is heard of its holder
-	Late                       // past its alert, and its holder lives
-	Malformed                  // a field that the protocol acts on is missing or cannot be read
-	Leaving                    // dead or expired, and removed by itself within moments
-	Calm                       // nothing is wrong
+	ClassStale     Class = iota + 1 // the view is not current
+	ClassUnlockers                  // none runs, or those that do cannot be relied on
+	ClassDeadlock                   // processes wait for each other
+	ClassUnclaimed                  // free, and the first in line does not take it
+	ClassOverdue                    // past its deadline, and should have been removed by now
+	ClassDead                       // its holder has ended, and nobody removes it
+	ClassSilent                     // past its alert, and nothing is heard of its holder
+	ClassLate                       // past its alert, and its holder lives
+	ClassMalformed                  // a field that the protocol acts on is missing or cannot be read
+	ClassLeaving                    // dead or expired, and removed by itself within moments
+	ClassCalm                       // nothing is wrong
 )
 
 // Classes returns all classes, in their order.
 func Classes() []Class {
-	return []Class{Stale, Unlockers, Deadlock, Unclaimed, Overdue, Dead, Silent, Late, Malformed, Leaving, Calm}
+	return []Class{ClassStale, ClassUnlockers, ClassDeadlock, ClassUnclaimed, ClassOverdue, ClassDead, ClassSilent,
+		ClassLate, ClassMalformed, ClassLeaving, ClassCalm}
 }
 
 // String is the word for the class: in JSON, in counts, and in the style sheet.
@@ -42,43 +41,44 @@ func (c Class) String() string {
 // Severity is how bad a class is: system, bad, alerting, warn or calm.
 func (c Class) Severity() string {
 	switch {
-	case c <= Unlockers:
+	case c <= ClassUnlockers:
 		return "system"
-	case c <= Dead:
+	case c <= ClassDead:
 		return "bad"
-	case c <= Late:
+	case c <= ClassLate:
 		return "alerting"
-	case c == Malformed:
+	case c == ClassMalformed:
 		return "warn"
 	}
 	return "calm"
 }
 
-// ClassOf is the class of a hold, as it was judged at now: [Overdue] or a later one.
+// ClassOf is the class of a hold, as it was judged at now: [ClassOverdue] or a later one.
 func ClassOf(r *metadata.Record, judged staleness.Verdict, f *diagnosis.CombinedPolicy, now time.Time) Class {
 	switch judged.State {
 	case staleness.Alerting:
 		if silent(r, judged, now) {
-			return Silent
+			return ClassSilent
 		}
-		return Late
+		return ClassLate
 	case staleness.Malformed:
-		return Malformed
+		return ClassMalformed
 	case staleness.Abandoned, staleness.Expired:
 		by := removedBy(r, judged, f)
 		switch {
 		case !by.IsZero() && now.Before(by):
-			return Leaving
+			return ClassLeaving
 		case by.IsZero() && judged.State == staleness.Abandoned:
-			return Dead
+			return ClassDead
 		}
-		return Overdue
+		return ClassOverdue
 	}
-	return Calm
+	return ClassCalm
 }
 
-// Turns is when the class of a hold will change by time alone, before its state does; zero = it will not.
-func Turns(r *metadata.Record, judged staleness.Verdict, f *diagnosis.CombinedPolicy, now time.Time) (at time.Time) {
+// NextClassChange is when the class of a hold will change by time alone, before its state does; zero = it will not.
+func NextClassChange(r *metadata.Record, judged staleness.Verdict, f *diagnosis.CombinedPolicy,
+	now time.Time) (at time.Time) {
 	switch judged.State {
 	case staleness.Alerting:
 		if rhythm := rhythm(r, judged); rhythm > 0 {
@@ -105,8 +105,14 @@ func removedBy(r *metadata.Record, judged staleness.Verdict, f *diagnosis.Combin
 // silentTimes is how many times its rhythm a holder may be silent before it counts as silent.
 const silentTimes = 3
 
-// rhythm is how often the holder reports: on average so far, or as its last report promised; 0 = unknown, because it
+// Rhythm is how often the holder reports: on average so far, or as its last report promised; 0 = unknown, because it
 // never reported.
+func (r *Row) Rhythm() time.Duration { return rhythm(r.Record, r.verdict) }
+
+// IsSilent reports whether the holder has been silent for so long that it may be gone, or a witness suspects that it
+// is.
+func (r *Row) IsSilent(now time.Time) bool { return silent(r.Record, r.verdict, now) }
+
 func rhythm(r *metadata.Record, judged staleness.Verdict) time.Duration {
 	if r.Alive == nil || r.Alive.At.IsZero() || r.Alive.At.Before(r.LockedAt) { // of another hold, or another clock
 		return 0
@@ -121,7 +127,6 @@ func rhythm(r *metadata.Record, judged staleness.Verdict) time.Duration {
 	return max(0, promised.Sub(r.Alive.At))
 }
 
-// silent reports whether the holder has been silent for so long that it may be gone, or a witness suspects that it is.
 func silent(r *metadata.Record, judged staleness.Verdict, now time.Time) bool {
 	rhythm := rhythm(r, judged)
 	return rhythm == 0 || now.Sub(r.Alive.At) > silentTimes*rhythm || diagnosis.Suspected(r)

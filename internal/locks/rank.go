@@ -1,0 +1,114 @@
+package locks
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Whole is a held lock in the ranking: one with several holders counts once, in the class of the most urgent one.
+type Whole struct {
+	*Row          // that holder
+	Lock   string // its name is the row's, unless several hold it
+	Shares int    // how many hold it, if several can
+}
+
+// WholeOf returns a lock that these hold together, at least one of them.
+func WholeOf(lock string, holders []*Row) Whole {
+	w := Whole{Row: holders[0], Lock: lock}
+	for _, r := range holders[1:] {
+		if h := (Whole{Row: r, Lock: lock}); h.Compare(&w) < 0 {
+			w.Row = r
+		}
+	}
+	if len(holders) > 1 {
+		w.Shares = len(holders)
+	}
+	return w
+}
+
+// Queue is who waits for a lock.
+type Queue struct {
+	Waiters int
+	Longest time.Time     // since when the longest waiter waits; zero = not known
+	Lost    time.Duration // by all who wait, in sum
+	Timed   int           // those of them whose wait has a known beginning
+}
+
+// QueueOf sums up the waiters of a lock.
+func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
+	q := Queue{Waiters: len(waiters)}
+	for i := range waiters {
+		since := waiters[i].Since.Time
+		if since.IsZero() {
+			continue
+		}
+		q.Timed++
+		q.Lost += max(0, now.Sub(since))
+		q.Longest = protocol.Earlier(q.Longest, since)
+	}
+	return q
+}
+
+// Ranking says which of many locks is the most urgent. It is made once for each snapshot.
+type Ranking struct {
+	First  *Whole // nil: nothing is wrong with any, and nobody waits
+	Counts ClassCounts
+}
+
+// ClassCounts is how many are in each class.
+type ClassCounts [ClassCalm + 1]int
+
+// Add takes a lock into account. Locks with which nothing is wrong and for which nobody waits may be left out.
+func (r *Ranking) Add(l Whole) {
+	r.Counts[l.Class]++
+	if l.Class == ClassCalm && l.Waiters == 0 {
+		return
+	}
+	if r.First == nil || l.Compare(r.First) < 0 {
+		r.First = new(l)
+	}
+}
+
+// Compare is negative if the lock is more urgent than the other one: because of its class, because it is not
+// acknowledged, because more time is lost, or because it began earlier. Of locks on time, the one that is waited for
+// longest comes first.
+func (w *Whole) Compare(o *Whole) int {
+	a, b := w.rank(nil), o.rank(nil)
+	return cmp.Or(slices.Compare(a[:], b[:]), strings.Compare(w.Lock, o.Lock))
+}
+
+// rank is the order of [Whole.Compare] as numbers. A deadlocked lock comes before what its record says.
+func (r *Row) rank(cycles map[string][2]int) [5]int64 {
+	if place, deadlocked := cycles[r.Record.QueueName()]; deadlocked {
+		return [5]int64{int64(ClassDeadlock), int64(place[0]), int64(place[1])}
+	}
+	if r.Class == ClassCalm {
+		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
+	}
+	acknowledged := int64(0)
+	if r.Looked != nil {
+		acknowledged = 1
+	}
+	return [5]int64{int64(r.Class), acknowledged, -int64(r.Lost), -int64(r.Waiters), protocol.Instant(r.Began())}
+}
+
+// Began is since when the hold has been in its class, as far as that is known.
+func (r *Row) Began() time.Time {
+	switch r.Class {
+	case ClassOverdue, ClassLeaving, ClassDead:
+		return protocol.Earlier(r.verdict.AbandonedAt, r.verdict.AutoUnlockAt)
+	case ClassSilent, ClassLate:
+		return r.LateSince()
+	}
+	return r.LockedAt
+}
+
+// LateSince is when the first of the deadlines of a lock that alerts passed.
+func (r *Row) LateSince() time.Time {
+	return protocol.Earlier(r.verdict.AlertAt, r.verdict.AutoUnlockAt)
+}
