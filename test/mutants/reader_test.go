@@ -100,8 +100,16 @@ var readerSuites = []suite{
 		{"etcd-plain-user", `scheme == "http" && s.User != ""`, `false`, "TestDangerousSettingsCauseWarnings"},
 		{"etcd-insecure", `if «s.InsecureSkipVerify» {`, `false`, "TestDangerousSettingsCauseWarnings"},
 		{"etcd-rotated", `conn.files != now`, `false`, "TestOnlyConnectionsWithOutdatedFilesAreRenewed"},
+		{"etcd-expired", `c != nil && «time.Now().After(c.NotAfter)»`, `false`, "TestProveReportsWhatIsWrong"},
+		{"etcd-clock", `strings.Contains(answer, "expired certificate")`, `false`,
+			"TestCertificateMayBeExpiredByEtcdsClockAlone"},
 		{"etcd-token", `!isTokenRefused(err)`, `true`, "TestCallsAndStreamsOutliveTheirToken"},
 		{"etcd-trouble", `if «t.logged[class]» {`, `false`, "TestTroubleIsLoggedOnceUntilItIsOver"},
+	}},
+	{"internal/certificate", []fault{
+		{"certificate-first", `c.NotAfter.Before(first.NotAfter)`, `false`, "TestMetricsFollowTheFile"},
+		{"certificate-short", `min(renewalDue, c.NotAfter.Sub(c.NotBefore)/3)`, `renewalDue`,
+			"TestWarningIsInTimeToRenew"},
 	}},
 	{"internal/flags", []fault{
 		// Settings and their sources.

@@ -109,11 +109,11 @@ func scrapes(t *testing.T) map[string]families {
 	}
 }
 
-// webConfig serves pages and metrics with this certificate.
+// webConfig serves pages and metrics with this certificate, in a directory with it.
 func webConfig(t *testing.T, cert, key string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "web.yml")
-	text := fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s}\n", cert, key)
+	path := filepath.Join(filepath.Dir(cert), "web.yml")
+	text := fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s}\n", filepath.Base(cert), filepath.Base(key))
 	proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
