@@ -157,7 +157,8 @@ var unlockerSuites = []suite{
 			"TestEarlierBootStillTakingLocksIsAnotherMachine"},
 		{"host-renamed", `case «old.holder != h.holder»:`, `false`, "TestHoldWithAChangedProcessIsLeftAlone"},
 		{"host-again", `case «old.inView && !stated»:`, `false`, "TestMissingStatementIsRewritten"},
-		{"host-supervisor", `if «p.CgroupID != 0» {`, `false`, "TestHoldEndsWithItsProcessAndItsCommand"},
+		{"host-supervisor", `if «p.CgroupID != 0» {`, `false`,
+			"TestOldestWitnessStatesNoDeathThatNeedsMoreProof"},
 		{"host-command", `case «n == 0»:`, `true`, "TestHoldEndsWithItsProcessAndItsCommand"},
 	}},
 	{"internal/witness/pod", []fault{
