@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -43,12 +44,15 @@ func TestPartialTreeProvesNothing(t *testing.T) {
 	if err := elsewhere.checkComplete(); err == nil {
 		t.Error("a plain directory passes as the whole tree")
 	}
-	if _, err := elsewhere.find(map[int64]bool{7: true}); err == nil {
+	if _, _, err := elsewhere.find(map[int64]bool{7: true}); err == nil {
 		t.Error("find without a cgroup tree returned no error")
 	}
-	if err := walk(elsewhere.dir, func(string, int64) error { return nil }); err == nil ||
+	if err := walk(elsewhere.dir, func(_ string, _ int64, err error) error { return err }); err == nil ||
 		!strings.Contains(err.Error(), "mounted over") {
 		t.Errorf("a directory that is not a cgroup: %v", err)
+	}
+	if isPrivate("/", fs.ErrPermission) {
+		t.Error("a directory that others may read, but this process may not, is taken for a private one")
 	}
 	if err := walk(filepath.Join(elsewhere.dir, "gone"), nil); err != nil {
 		t.Errorf("a cgroup that was removed meanwhile: %v", err)
@@ -161,7 +165,7 @@ func TestGroupIsFoundWhileItExists(t *testing.T) {
 	}
 	find := func() (living int, found bool) {
 		t.Helper()
-		all, err := Find(map[int64]bool{g.ID: true, 1 << 60: true})
+		all, _, err := Find(map[int64]bool{g.ID: true, 1 << 60: true})
 		if err != nil || len(all) > 1 {
 			t.Fatalf("found %v, %v", all, err)
 		}
@@ -208,6 +212,13 @@ func TestPrivateGroupHidesNoOther(t *testing.T) {
 	private := filepath.Join(own, "private")
 	proctest.Must(t, os.Mkdir(private, 0))
 	defer os.Remove(private)
+	path, err := readPath("self")
+	proctest.Must(t, err)
+	in, _, err := findGroup(path)
+	proctest.Must(t, err)
+	if !in.isPublic(g.path()) || in.isPublic(private) {
+		t.Error("a private group is taken for one that witnesses can read, or the other way round")
+	}
 	holder := startIn(t, must(os.Open(own)))
 	defer holder.Wait()
 	defer holder.Process.Kill()
@@ -217,9 +228,9 @@ func TestPrivateGroupHidesNoOther(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	proctest.Must(t, unix.Setfsuid(65534)) // like a witness, which is not root
 	defer unix.Setfsuid(os.Getuid())
-	found, err := Find(map[int64]bool{g.ID: true, 1 << 60: true})
-	if found[g.ID] != 1 || len(found) != 1 || err == nil || !strings.Contains(err.Error(), private) {
-		t.Errorf("found %v, %v", found, err)
+	found, hidden, err := Find(map[int64]bool{g.ID: true, 1 << 60: true})
+	if found[g.ID] != 1 || len(found) != 1 || !slices.Contains(hidden, private) || err != nil {
+		t.Errorf("found %v, not in %v, %v", found, hidden, err)
 	}
 	seen, err := OpenOf(int64(holder.Process.Pid), g.ID)
 	proctest.Must(t, err)

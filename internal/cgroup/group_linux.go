@@ -15,7 +15,7 @@ import (
 
 // Group is a group for a command and everything that it starts.
 type Group struct {
-	ID  int64
+	ID  int64 // 0 if a private directory hides the group from witnesses
 	dir *os.File
 }
 
@@ -40,8 +40,11 @@ func New(lock string) (*Group, error) {
 		}
 	}
 	g, err := makeBelow(dir, name)
-	if err != nil && noScope != nil {
+	switch {
+	case err != nil && noScope != nil:
 		return nil, fmt.Errorf("%w; and %w", noScope, err)
+	case err == nil && !t.isPublic(dir):
+		g.ID = 0
 	}
 	return g, err
 }

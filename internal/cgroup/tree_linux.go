@@ -132,42 +132,68 @@ func OpenOf(pid, id int64) (*Group, error) {
 }
 
 // Find searches all groups of the machine for those with these ids, and returns how many processes each has, including
-// the groups below it. A group that is missing in the result does not exist, for certain, unless there is an error: it
-// names a directory that may hide some.
-func Find(ids map[int64]bool) (map[int64]int, error) {
+// the groups below it, and the private directories that it could not search. A group that is neither in the result nor
+// in a private directory does not exist, for certain; after an error nothing is certain.
+func Find(ids map[int64]bool) (living map[int64]int, private []string, err error) {
 	all, err := trees()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, t := range all {
 		if err = t.checkComplete(); err == nil {
 			return t.find(ids)
 		}
 	}
-	return nil, err
+	return nil, nil, err
 }
 
-func (t tree) find(ids map[int64]bool) (map[int64]int, error) {
-	found := map[int64]int{}
-	err := walk(t.dir, func(dir string, id int64) error {
-		if !ids[id] {
+func (t tree) find(ids map[int64]bool) (living map[int64]int, private []string, err error) {
+	living = map[int64]int{}
+	err = walk(t.dir, func(dir string, id int64, err error) error {
+		if isPrivate(dir, err) {
+			private = append(private, dir)
 			return nil
+		}
+		if err != nil || !ids[id] {
+			return err
 		}
 		n, err := countProcesses(dir)
 		if err == nil {
-			found[id] = n
+			living[id] = n
 		}
 		return err
 	})
-	return found, err
+	return living, private, err
 }
 
-// walk calls f for the group in a directory and all groups below it, except those removed meanwhile. It continues after
-// an error, and returns the first: of f, or that an unreadable directory or a mount hides a group.
-func walk(dir string, f func(dir string, id int64) error) error {
+// isPrivate reports whether the error means that a directory is closed to other users, or nested too deep for all.
+func isPrivate(dir string, err error) bool {
+	if errors.Is(err, fs.ErrPermission) {
+		info, failed := os.Stat(dir)
+		return failed == nil && !isOpen(info) // else something denies this process what others may read
+	}
+	return errors.Is(err, unix.ENAMETOOLONG)
+}
+
+// isPublic reports whether all users may read the directory of a group in the tree, and all directories above.
+func (t tree) isPublic(dir string) bool {
+	for ; dir != t.dir; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err != nil || !isOpen(info) {
+			return false
+		}
+	}
+	return true
+}
+
+// isOpen reports whether all users may list a directory and enter it.
+func isOpen(info os.FileInfo) bool { return info.Mode()&0o005 == 0o005 }
+
+// walk calls f for the group in a directory and all groups below it, except those removed meanwhile, with the error
+// that the directory could not be read. It returns the first error of f.
+func walk(dir string, f func(dir string, id int64, err error) error) error {
 	id, names, err := readGroup(dir)
-	if err == nil {
-		err = f(dir, id)
+	if !isGone(err) {
+		err = f(dir, id, err)
 	}
 	if isGone(err) {
 		return nil
@@ -226,7 +252,7 @@ func countProcesses(dir string) (int, error) {
 		return 0, nil
 	}
 	n := 0
-	_ = walk(dir, func(dir string, _ int64) error { // those that it cannot read are missing in the count
+	_ = walk(dir, func(dir string, _ int64, _ error) error { // those that it cannot read are missing in the count
 		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		n += strings.Count(string(procs), "\n")
 		return err

@@ -183,6 +183,8 @@ var unlockerSuites = []suite{
 		{"group-kind", `fsys.Type != unix.CGROUP2_SUPER_MAGIC`, `false`, "TestPartialTreeProvesNothing"},
 		{"group-outside", `!filepath.IsLocal(below)`, `false`, "TestOnlyGroupsWithinTheMountHaveADirectory"},
 		{"group-below", `!ids[id]`, `true`, "TestGroupIsFoundWhileItExists"},
+		{"group-private", `info.Mode()&0o005 == 0o005`, `true`, "TestPrivateGroupHidesNoOther"},
+		{"group-denied", `failed == nil && !isOpen(info)`, `true`, "TestPartialTreeProvesNothing"},
 		{"group-in-use", `unix.Flock(int(group.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil`, `true`,
 			"TestUnusedGroupIsSweptByTheNext"},
 		{"scope-of-cron", `case «u.endsProcesses()»:`, `true`, "TestScopeEndsWithWhatItsProcessesCameFrom"},

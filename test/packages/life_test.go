@@ -30,7 +30,8 @@ END
 		restore = logout + `systemctl kill job 'session-*.scope'; systemctl stop job 'mutexctl-*'
 			loginctl disable-linger sam; loginctl terminate-user sam
 			` + forget + `rm -f /tmp/out /tmp/nohup /tmp/group /tmp/pid`
-		state = `echo $(kill -0 $(cat /tmp/pid) && echo lives || echo ended), $(mutexctl list 2>&1 | grep -o '. lock.* held')`
+		state = `fate=$(kill -0 $(cat /tmp/pid) && echo lives || echo ended)
+			echo $fate, $(mutexctl list 2>&1 | grep -o '. lock.* held')`
 		lives = "lives, 1 lock held"
 		ended = "ended, 0 locks held"
 	)

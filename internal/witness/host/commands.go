@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
@@ -19,17 +20,27 @@ type openedCgroup interface {
 	Close()
 }
 
+// hiddenCgroup is a cgroup that exists, but in a directory that the witness may not read.
+type hiddenCgroup struct{ error }
+
+func (h hiddenCgroup) CountProcesses() (int, error) { return 0, h.error }
+func (h hiddenCgroup) Close()                       {}
+
 // openCommand opens the cgroup of the command of a holder with these processes; nil if it is not found.
-func (w *Witness) openCommand(h holder, watchers []watcher) openedCgroup {
+func (w *Witness) openCommand(h holder, watchers []watcher) (found openedCgroup) {
 	if h.cgroup == 0 {
 		return nil
 	}
 	for _, one := range watchers {
-		if opened, err := w.open(one.pid, h.cgroup); err == nil {
+		opened, err := w.open(one.pid, h.cgroup)
+		if err == nil {
 			return opened
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			found = hiddenCgroup{err}
+		}
 	}
-	return nil
+	return found
 }
 
 // close closes all that the witness has open for the process.
@@ -46,18 +57,20 @@ func (w *Witness) searchCommands(ctx context.Context) {
 	began := time.Now()
 	due, ids := w.dueCommands(began)
 	var found map[int64]int
-	var unread error
+	var private []string
+	var failed error
 	if len(ids) > 0 {
-		found, unread = w.cgroups(ids)
+		found, private, failed = w.cgroups(ids)
 	}
 	living := make([]int, len(due))
 	unseen := make([]error, len(due))
 	for i, p := range due {
-		living[i], unseen[i] = p.countCommand(found, unread)
+		living[i], unseen[i] = p.countCommand(found, failed)
 	}
 	took := time.Since(began)
 	var suspicions []metadata.Statement
 	w.mu.Lock()
+	w.warnPrivate(private)
 	for i, p := range due {
 		n, err := living[i], unseen[i]
 		switch p.unseen = err != nil; {
@@ -100,16 +113,22 @@ func (w *Witness) dueCommands(now time.Time) (due []*process, ids map[int64]bool
 }
 
 // countCommand returns how many processes the command of an ended process has, by its open cgroup, or else by the
-// result of a search, which is incomplete if there is an error.
-func (p *process) countCommand(found map[int64]int, unread error) (int, error) {
+// result of a search.
+func (p *process) countCommand(found map[int64]int, failed error) (int, error) {
 	if p.opened != nil {
 		return p.opened.CountProcesses()
 	}
-	n, ok := found[p.cgroup]
-	if ok {
-		unread = nil
+	return found[p.cgroup], failed
+}
+
+// warnPrivate logs once that some cgroups may be read only by their owners. The caller holds mu.
+func (w *Witness) warnPrivate(dirs []string) {
+	if w.warnedPrivate || len(dirs) == 0 {
+		return
 	}
-	return n, unread
+	w.warnedPrivate = true
+	w.cfg.Log.Warn().Str("directory", dirs[0]).Int("directories", len(dirs)).
+		Msg("cgroups in private directories are taken for those of other users; logged once")
 }
 
 // commandSuspicions returns the suspicions that a command outlives its process, one for each lock. It returns them

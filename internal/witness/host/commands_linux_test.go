@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,10 +16,11 @@ import (
 
 // commands fakes the number of processes in each cgroup.
 type commands struct {
-	mu     sync.Mutex
-	living map[int64]int
-	err    error
-	looks  atomic.Int64
+	mu      sync.Mutex
+	living  map[int64]int
+	private []string
+	err     error
+	looks   atomic.Int64
 }
 
 func (c *commands) set(id int64, n int, err error) {
@@ -28,11 +30,11 @@ func (c *commands) set(id int64, n int, err error) {
 	c.err = err
 }
 
-func (c *commands) find(map[int64]bool) (map[int64]int, error) {
+func (c *commands) find(map[int64]bool) (map[int64]int, []string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.looks.Add(1)
-	return c.living, c.err
+	return c.living, c.private, c.err
 }
 
 func (c *commands) use(one *Witness) {
@@ -107,31 +109,33 @@ type openCommand struct{ living, closed atomic.Int64 }
 func (c *openCommand) CountProcesses() (int, error) { return int(c.living.Load()), nil }
 func (c *openCommand) Close()                       { c.closed.Add(1) }
 
-func TestUnreadableCgroupsHideNoCommandOfAHolderSeenAlive(t *testing.T) {
+func TestPrivateCgroupHidesOnlyWhatIsInIt(t *testing.T) {
 	w := newWorld(t)
 	var open openCommand
 	open.living.Store(1)
-	c := &commands{err: errors.New("open /sys/fs/cgroup/private: permission denied")}
+	c := &commands{private: []string{"/sys/fs/cgroup/private"}}
 	process := w.sleeper()
 	pid := process.Process.Pid
 	one := w.witness(c.use, func(one *Witness) {
-		one.open = func(holder, id int64) (openedCgroup, error) {
-			if holder == int64(pid) && id == 7 {
-				return &open, nil
-			}
-			return nil, errors.New("not found")
+		one.open = func(_, id int64) (openedCgroup, error) {
+			return &open, map[int64]error{8: &fs.PathError{Path: "/other", Err: fs.ErrPermission},
+				9: fs.ErrNotExist}[id]
 		}
 	})
-	h := w.hold("a", pid, w.ofCommand(pid, 7))
-	unseen := w.hold("b", pid, w.ofCommand(pid, 8))
-	w.watches(one, 2)
+	opened := w.hold("a", pid, w.ofCommand(pid, 7))
+	within := w.hold("b", pid, w.ofCommand(pid, 8))
+	beside := w.hold("c", pid, w.ofCommand(pid, 9)) // as if its process had ended before the witness saw it
+	w.watches(one, 3)
 	_ = process.Process.Kill()
-	w.eventually("a warning that names the directory",
-		func() bool { return strings.Contains(one.log.String(), "/sys/fs/cgroup/private") })
-	w.silent(h)
+	w.death(beside)
+	w.eventually("warnings that name the directories", func() bool {
+		log := one.log.String()
+		return strings.Contains(log, `"/sys/fs/cgroup/private"`) && strings.Contains(log, "/other")
+	})
+	w.silent(opened)
 	open.living.Store(0)
-	w.death(h)
-	w.silent(unseen)
+	w.death(opened)
+	w.silent(within)
 	if open.closed.Load() != 1 {
 		t.Errorf("the cgroup was closed %d times", open.closed.Load())
 	}
@@ -140,7 +144,7 @@ func TestUnreadableCgroupsHideNoCommandOfAHolderSeenAlive(t *testing.T) {
 func TestCommandIsGoneWithItsCgroup(t *testing.T) {
 	w := newWorld(t)
 	w.witness(func(one *Witness) {
-		one.cgroups = func(map[int64]bool) (map[int64]int, error) { return nil, nil }
+		one.cgroups = func(map[int64]bool) (map[int64]int, []string, error) { return nil, nil, nil }
 	})
 	process := w.sleeper()
 	h := w.hold("a", process.Process.Pid, w.ofCommand(process.Process.Pid, 7))

@@ -13,7 +13,7 @@ import (
 )
 
 // findCgroups looks for cgroups in the tree of the machine.
-func findCgroups(ids map[int64]bool) (living map[int64]int, err error) {
+func findCgroups(ids map[int64]bool) (living map[int64]int, private []string, err error) {
 	return cgroup.Find(ids)
 }
 

@@ -10,7 +10,9 @@ import (
 // handle refers to one process. There is none: only Linux reports on processes as a witness requires.
 type handle struct{}
 
-func findCgroups(map[int64]bool) (map[int64]int, error) { return nil, errors.ErrUnsupported }
+func findCgroups(map[int64]bool) (map[int64]int, []string, error) {
+	return nil, nil, errors.ErrUnsupported
+}
 
 func openCgroup(int64, int64) (openedCgroup, error) { return nil, errors.ErrUnsupported }
 

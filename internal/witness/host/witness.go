@@ -39,8 +39,8 @@ type Config struct {
 type Witness struct {
 	cfg       Config
 	processes processes
-	cgroups   func(ids map[int64]bool) (living map[int64]int, err error) // see [cgroup.Find]
-	open      func(pid, id int64) (openedCgroup, error)                  // see [cgroup.OpenOf]
+	cgroups   func(ids map[int64]bool) (living map[int64]int, private []string, err error) // see [cgroup.Find]
+	open      func(pid, id int64) (openedCgroup, error)                                    // see [cgroup.OpenOf]
 	pauses    pauses
 
 	searchNow  chan struct{} // capacity 1: wakes the search for processes
@@ -52,6 +52,7 @@ type Witness struct {
 	writeProblem  string // why etcd does not accept statements; empty if it does
 	warnedUnseen  bool   // has logged that a process is invisible
 	warnedCgroups bool   // has logged that cgroups cannot be searched
+	warnedPrivate bool   // has logged that some cgroups are private
 	counts        counts
 	following     sync.WaitGroup // goroutines that wait for the end of processes
 }
