@@ -130,7 +130,7 @@ var dashboardSuites = []suite{
 		{"regexp-cost", `n > maxRegexpInstructions`, `false`, "TestRegexpIsLimitedByCompiledSize"},
 		{"search-time", `«maxSearch», ErrTooSlow)`, `30 * time.Second`, "TestSlowSearchIsStopped"},
 		{"exact", `unquote(have) == value`, `strings.Contains(have, value)`, "TestQueryFinds"},
-		{"not", `t.match(s, now) == t.not`, `!t.match(r, now)`, "TestQueryFinds"},
+		{"not", `t.match(s, now) == t.not`, `!t.match(s, now)`, "TestQueryFinds"},
 		{"unlock-term", `s.Unlock.Sub(now)`, `now.Sub(s.Unlock)`, "TestQueryFinds"},
 		{"bar-grown", `«age > whole» {`, `false`, "TestBarsOfHolds"},
 		{"bar-beats", `&& «staleness.KeptAlive(r.Record)»`, `true`, "TestBarsOfHolds"},
