@@ -60,7 +60,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// What it lists is shown by its example, and tested in internal/lockstore.
+// What it lists is tested in internal/lockstore.
 func TestListEndsWithItsLoopOrError(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server, st *inspect.Inspector) {
 		for _, name := range []string{"a", "b", "c"} {
