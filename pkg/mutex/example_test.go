@@ -2,10 +2,8 @@ package mutex_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
-	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -45,30 +43,4 @@ func Example() {
 	// sent to Acme
 	// sent to Initech
 	// <nil>
-}
-
-func ExampleClient_TryLock() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "report", Hostname: "host-1"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-	ctx := context.Background()
-
-	first, err := locks.TryLock(ctx, "books", mutex.Purpose("close the books"),
-		mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer first.Unlock()
-
-	_, err = locks.TryLock(ctx, "books")
-	if held, ok := errors.AsType[*mutex.HeldError](err); ok {
-		fmt.Println("held by", held.Holder.Owner, "to", held.Holder.Purpose)
-	}
-	line, _, _ := strings.Cut(err.Error(), " (pid ")
-	fmt.Println(line, "...")
-	// Output:
-	// held by report to close the books
-	// lock "books" is held by report on host-1 ...
 }

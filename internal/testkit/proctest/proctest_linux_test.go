@@ -2,7 +2,6 @@ package proctest_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,17 +56,4 @@ func TestNothingOutlivesTheTest(t *testing.T) {
 		}
 		return errors.Join(fmt.Errorf("its state is %s", state), err)
 	})
-}
-
-func TestTaskEndsWithItsContextAndItsError(t *testing.T) {
-	broken := errors.New("broken")
-	if err := proctest.Go(t, func(context.Context) error { return broken }).Wait(t); err != broken {
-		t.Errorf("%v", err)
-	}
-	task := proctest.Go(t, func(ctx context.Context) error {
-		<-ctx.Done()
-		return nil
-	})
-	task.Stop(t)
-	<-task.Done()
 }
