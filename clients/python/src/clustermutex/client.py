@@ -58,6 +58,10 @@ class Client(Opened):
         the lock has one holder.
 
         ``on_lost(error)``, with the LostError, and ``on_asked(request)`` each run in a thread of their own.
+
+        A signal handler that raises in the main thread (Ctrl-C, Celery's soft time limit) leaves no lock, except at the
+        first instruction of ``__exit__``, where none of our code has run: that hold lasts until ``release``, the end of
+        the process, or its deadline.
         """
         settings = settle(name, (semaphore, weight, shared, exclusive), wait, alert_after, auto_unlock_after, margin,
                           heartbeat, purpose, attributes)
