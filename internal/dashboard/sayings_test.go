@@ -534,8 +534,7 @@ func ofOthers(say *sayings) {
 	s := busy()
 	s.add(hold{name: "reports", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute})
 	for _, rule := range []staleness.Rule{staleness.RuleGap, staleness.RuleStale, staleness.RuleEtcd,
-		staleness.RuleClock,
-		staleness.RuleRevision, staleness.RuleBrake, "something new"} {
+		staleness.RuleClock, staleness.RuleUnverified, staleness.RuleRevision, staleness.RuleBrake, "something new"} {
 		s.unlockers[0].HeldBack = []string{string(rule)}
 		headline := regexp.MustCompile(`<div class="headline.*`).FindString(ok(say, s.dashboard(say), "/"))
 		fmt.Fprintf(&say.text, "# held back by %s\n\n%s\n", rule, paragraphs(headline))

@@ -297,6 +297,8 @@ func RuleText(rule string) string {
 		return "etcd takes no writes, so holders cannot extend either"
 	case staleness.RuleClock:
 		return "the unlocker's clock cannot be trusted"
+	case staleness.RuleUnverified:
+		return "the unlocker has no other clock to check its own against, so it must watch a lock for longer"
 	case staleness.RuleRevision:
 		return "etcd went back to an older revision"
 	case staleness.RuleBrake:

@@ -47,7 +47,9 @@ func (c *Input) unlockersWords() (lead sentence, alert string) {
 }
 
 // heldBack returns the rules that hold back all removals, except the gap after a restart.
-func (c *Input) heldBack() []string { return diagnosis.HeldBackBy(c.Running, staleness.RuleGap) }
+func (c *Input) heldBack() []string {
+	return diagnosis.HeldBackBy(c.Running, staleness.RuleGap, staleness.RuleUnverified)
+}
 
 func onlyBrake(rules []string) bool {
 	return len(rules) == 1 && rules[0] == string(staleness.RuleBrake)

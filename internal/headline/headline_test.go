@@ -193,7 +193,10 @@ func systems() map[string]headline.Input {
 	brake.heldBack = []string{string(staleness.RuleBrake)}
 	clock := sound
 	clock.heldBack = []string{string(staleness.RuleGap), string(staleness.RuleClock)}
+	unverified := sound
+	unverified.heldBack = []string{string(staleness.RuleUnverified)}
 	return map[string]headline.Input{
+		"their clocks are unverified":        unverified.cluster(late),
 		"etcd is silent, and a lock is late": changed(func(c *headline.Input) { c.Heard = ago(12 * s) }, late),
 		"etcd is silent, and why is known": changed(func(c *headline.Input) {
 			c.Heard, c.Why = ago(12*s), "no leader"

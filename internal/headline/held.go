@@ -158,7 +158,7 @@ func problem(r *metadata.Record, field string) metadata.Problem {
 func (c *Input) leaving(l *locks.Whole) sentence {
 	abandoned := l.Verdict().State == staleness.Abandoned
 	s := c.subject(l, abandoned).Say(pick(abandoned, " is dead", " has expired"))
-	if paused := c.paused(l); len(paused) > 0 {
+	if paused := c.paused(l, staleness.RuleUnverified); len(paused) > 0 {
 		return s.Say("; auto-unlock is paused: " + diagnosis.RuleTexts(paused) + ".")
 	}
 	return s.Say("; auto-unlock ").Until(pick(abandoned, l.Verdict().RemoveAt,

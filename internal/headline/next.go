@@ -11,13 +11,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// paused returns the rules that keep unlockers from removing a lock that is due. A proof of death overrides a gap and a
-// clock that cannot be trusted.
-func (c *Input) paused(l *locks.Whole) []string {
+// paused returns the rules that keep unlockers from removing a lock that is due, except those in but. A proof of death
+// overrides a gap and the clock.
+func (c *Input) paused(l *locks.Whole, but ...staleness.Rule) []string {
 	if l.Verdict().State == staleness.Abandoned {
-		return diagnosis.HeldBackBy(c.Running, staleness.RuleGap, staleness.RuleClock)
+		but = append(but, staleness.RuleGap, staleness.RuleClock, staleness.RuleUnverified)
 	}
-	return diagnosis.HeldBackBy(c.Running)
+	return diagnosis.HeldBackBy(c.Running, but...)
 }
 
 // stays says why no unlocker ever removes the lock; empty where one does.
@@ -87,7 +87,7 @@ func waiting(n int) string { return text.Thousands(n) + " waiting" }
 // comes says when an unlocker ends a lock that alerts, or why none does.
 func (c *Input) comes(l *locks.Whole) (s sentence) {
 	at := protocol.Earlier(l.Verdict().AutoUnlockAt, l.Verdict().RemoveAt)
-	paused := diagnosis.HeldBackBy(c.Running)
+	paused := diagnosis.HeldBackBy(c.Running, staleness.RuleUnverified)
 	switch why := c.stays(l); {
 	case at.IsZero():
 		return s.Say("It is never auto-unlocked.")

@@ -15,8 +15,9 @@ const (
 	RuleGap   Rule = "gap"   // MinWarning has not yet passed since the last gap
 	RuleStale Rule = "stale" // the view of the locks is not fresh
 	RuleEtcd  Rule = "etcd"  // etcd accepts no writes, so holders cannot extend either
-	// the wall clock disagrees with others, or is unverified and the lock has not been watched long enough
-	RuleClock Rule = "clock"
+	RuleClock Rule = "clock" // the wall clock disagrees with others
+	// the wall clock is unverified, and this lock has not been watched long enough; others may be removed
+	RuleUnverified Rule = "unverified"
 	// etcd went back to an older revision, and an unlocker that saw the later one is running
 	RuleRevision Rule = "revision"
 	RuleBrake    Rule = "brake" // too many locks are due at once
@@ -24,7 +25,7 @@ const (
 
 // HeldBackRules returns the rules that can hold back a lock that is due and that the operator wants removed.
 func HeldBackRules() []Rule {
-	return []Rule{RuleGap, RuleStale, RuleEtcd, RuleClock, RuleRevision, RuleBrake}
+	return []Rule{RuleGap, RuleStale, RuleEtcd, RuleClock, RuleUnverified, RuleRevision, RuleBrake}
 }
 
 // The other reasons not to remove a lock. With these, nothing is wrong.
@@ -133,7 +134,7 @@ func decideByDeadline(r *metadata.Record, d deadlines, p Policy, c Conditions, n
 	case warned > now.Mono:
 		decision.HeldBack = RuleWarning
 	case sane > now.Mono:
-		decision.HeldBack = RuleClock
+		decision.HeldBack = RuleUnverified
 	}
 	return decision
 }

@@ -77,7 +77,8 @@ func TestUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
 		restarted := time.Now()
 		s.wait(2 * time.Minute)
 		n.must(t, func(s sweeper.Status) bool {
-			return s.HeldBack[staleness.RuleClock] == 1 && s.WallClock == staleness.ClockUnverified
+			return s.HeldBack[staleness.RuleUnverified] == 1 && s.HeldBack[staleness.RuleClock] == 0 &&
+				s.WallClock == staleness.ClockUnverified
 		})
 		s.wait(time.Hour)
 		s.mustBeRemovedOnceAt(t, "seen after a restart", restarted.Add(5*time.Minute))
