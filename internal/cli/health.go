@@ -17,7 +17,7 @@ import (
 // health is the result of check.
 type health struct {
 	status       int
-	counts       map[staleness.State]int
+	counts       *locks.Counts
 	waiters      int
 	unlockers    int
 	alarms       []string // of etcd
@@ -36,7 +36,7 @@ func (h *health) addFinding(status int, format string, args ...any) {
 }
 
 func (o *checkOptions) judge(all *snapshot, some *locks.Snapshot, alarms []string) *health {
-	h := &health{counts: map[staleness.State]int{}, unlockers: len(all.unlockers)}
+	h := &health{counts: &some.All, unlockers: len(all.unlockers)}
 	for _, alarm := range alarms {
 		h.raise(pluginCritical)
 		h.alarms = append(h.alarms, alarm+".")
@@ -100,7 +100,6 @@ func (o *checkOptions) judgeLocks(h *health, some *locks.Snapshot) {
 	now := o.app.Now()
 	for _, r := range some.Rows {
 		state := r.Verdict().State
-		h.counts[state]++
 		if clock := clockAhead(r.Verdict()); clock != "" {
 			h.raise(pluginWarning)
 			h.clocks = append(h.clocks, fmt.Sprintf("The clock of %s, who holds %s, is %s.", holderText(r.Record),
@@ -116,22 +115,12 @@ func (o *checkOptions) judgeLocks(h *health, some *locks.Snapshot) {
 			h.raise(pluginWarning)
 		}
 	}
-	switch n := h.needAttention(); {
+	switch n := some.All.Total - some.All.In(staleness.Held); {
 	case exceeds(n, o.critAlerting):
 		h.raise(pluginCritical)
 	case exceeds(n, o.warnAlerting):
 		h.raise(pluginWarning)
 	}
-}
-
-// needAttention returns the number of locks in a state other than held.
-func (h *health) needAttention() (n int) {
-	for state, locks := range h.counts {
-		if state != staleness.Held {
-			n += locks
-		}
-	}
-	return n
 }
 
 // sentence returns the part of the line for people: etcd's alarms, the headline, other findings. A headline that
@@ -141,7 +130,7 @@ func (h *health) sentence() string {
 	others := slices.Concat(h.findings, h.clocks[:min(maxNamed, len(h.clocks))])
 	if h.nothingWrong && len(h.alarms)+len(others) > 0 {
 		first = nil
-		others = append(others, text.Count(h.counts[staleness.Held], "lock")+" on time.")
+		others = append(others, text.Count(h.counts.In(staleness.Held), "lock")+" on time.")
 	}
 	all := slices.Concat(h.alarms, first, others)
 	return replaceBars([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(all, " "))
@@ -160,7 +149,7 @@ func (h *health) performance(o *checkOptions) string {
 			warn = o.warnAlerting
 			crit = o.critAlerting
 		}
-		data = append(data, datum(string(state), h.counts[state], warn, crit))
+		data = append(data, datum(string(state), h.counts.In(state), warn, crit))
 	}
 	return strings.Join(append(data, datum("waiters", h.waiters, o.warnWaiting, o.critWaiting),
 		datum("unlockers", h.unlockers, noThreshold, noThreshold)), " ")
