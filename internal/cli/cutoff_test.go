@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -96,24 +101,45 @@ func TestRunWaitsForAnUnreachableEtcd(t *testing.T) {
 	}
 }
 
+// check runs mutexctl check against an etcd.
+func check(t *testing.T, endpoint string, args ...string) (status int, said string) {
+	t.Helper()
+	cmd := exec.Command("mutexctl", append([]string{"check"}, args...)...)
+	cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+endpoint)
+	r := proctest.Run(t, cmd)
+	return r.Code, r.Stdout
+}
+
 func TestSilentEtcdIsUnknownInNagios(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	proxy := etcdtest.NewProxy(t, etcdtest.Start(t).Endpoint())
 	proxy.Stall()
-	check := exec.Command("mutexctl", "check", "--timeout", "300ms")
-	check.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+proxy.Endpoint())
 	began := time.Now()
-	said, err := check.Output()
-	exit, isExit := errors.AsType[*exec.ExitError](err)
-	if !isExit || exit.ExitCode() != 3 {
-		t.Errorf("check ended with %v, want status 3", err)
-	}
-	if want := "LOCKS UNKNOWN: etcd did not answer within 300ms\n"; string(said) != want {
-		t.Errorf("check says %q, want %q", said, want)
+	status, said := check(t, proxy.Endpoint(), "--timeout", "300ms")
+	if want := "LOCKS UNKNOWN: etcd did not answer within 300ms\n"; status != 3 || said != want {
+		t.Errorf("status %d: %q, want 3 and %q", status, said, want)
 	}
 	if took := time.Since(began); took > proctest.Timeout/2 {
 		t.Errorf("it took %v", took)
+	}
+}
+
+func TestCheckReportsAnOutdatedEtcd(t *testing.T) {
+	t.Parallel()
+	old, err := proto.Marshal(&pb.StatusResponse{Header: &pb.ResponseHeader{}, Version: "3.5.21"})
+	proctest.Must(t, err)
+	var relay *etcdtest.Relay
+	relay = etcdtest.NewRelay(t, etcdtest.Start(t).Endpoint(),
+		func(ctx context.Context, method string, from grpc.ServerStream) error {
+			if strings.HasSuffix(method, "/Status") {
+				return from.SendMsg(&etcdtest.Message{Bytes: old})
+			}
+			return relay.Pass(ctx, method, from)
+		}, http.NotFoundHandler())
+	const want = "LOCKS WARNING: etcd 3.5.21 may answer reads with outdated data: use at least 3.5.28, 3.6.9 or 3.7. " +
+		"0 locks on time. |"
+	if status, said := check(t, relay.Addr, "--no-unlocker"); status != 1 || !strings.HasPrefix(said, want) {
+		t.Errorf("status %d: %s", status, said)
 	}
 }
 
