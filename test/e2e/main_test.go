@@ -104,10 +104,10 @@ func (u *unlocker) audited(t *testing.T, result string) map[string][]string {
 	return all
 }
 
-// answers waits until a path answers with this status.
-func answers(t *testing.T, addr, path string, status int) (body string) {
+// answers waits until a path answers with this status and a body that has these texts.
+func answers(t *testing.T, addr, path string, status int, texts ...string) (body string) {
 	t.Helper()
-	return proctest.Answers(t, "http://"+addr+path, status)
+	return proctest.Answers(t, "http://"+addr+path, status, texts...)
 }
 
 // shows waits until a scrape has this value.

@@ -4,7 +4,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -50,13 +49,7 @@ func startUnlocker(t *testing.T, c *cluster, kubeconfig string, args ...string) 
 // shows waits until the unlocker's metrics contain a line.
 func (w *world) shows(t *testing.T, line string) {
 	t.Helper()
-	proctest.Eventually(t, line, func() error {
-		_, body, err := proctest.Get(http.DefaultClient, w.url+"/metrics")
-		if err == nil && !strings.Contains(body, line) {
-			err = errors.New("the metrics do not show it")
-		}
-		return err
-	})
+	proctest.Answers(t, w.url+"/metrics", http.StatusOK, line)
 }
 
 // hold is one hold of a lock.

@@ -56,8 +56,7 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 		etcdtest.Put(t, c, key, value)
 	}
 	p := start(t, etcd.Endpoint())
-	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"waiting":2`)
-	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"malformed":1`)
+	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"waiting":2`, `"malformed":1`)
 
 	alike(t, "the list", asked[[]object](t, p, "locks?sort=name"),
 		printed(t, etcd.Endpoint(), "list", "--sort", "name"))

@@ -3,7 +3,6 @@ package unlocker_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,13 +24,7 @@ func startWitness(t testing.TB, args ...string) string {
 	proctest.Go(t, func(ctx context.Context) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), args)
 	})
-	proctest.Eventually(t, "readiness", func() error {
-		code, body, err := proctest.Get(http.DefaultClient, "http://"+address+"/readyz")
-		if err == nil && code != http.StatusOK {
-			err = fmt.Errorf("%d %s", code, body)
-		}
-		return err
-	})
+	proctest.Answers(t, "http://"+address+"/readyz", http.StatusOK)
 	return address
 }
 

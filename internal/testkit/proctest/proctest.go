@@ -99,19 +99,24 @@ func Pause(waited time.Duration) time.Duration {
 	return min(max(waited/20, 5*time.Millisecond), 100*time.Millisecond)
 }
 
-// Answers waits until a GET of the URL returns this status, and returns the body.
-func Answers(t testing.TB, url string, status int) (body string) {
+// Answers waits until a GET of the URL returns this status and a body with all of these texts, and returns the body.
+func Answers(t testing.TB, url string, status int, texts ...string) (body string) {
 	t.Helper()
-	return AnswersTo(t, &http.Client{}, url, status)
+	return AnswersTo(t, &http.Client{}, url, status, texts...)
 }
 
 // AnswersTo is Answers with this client.
-func AnswersTo(t testing.TB, client *http.Client, url string, status int) (body string) {
+func AnswersTo(t testing.TB, client *http.Client, url string, status int, texts ...string) (body string) {
 	t.Helper()
 	Eventually(t, url, func() error {
 		got, text, err := Get(client, url)
 		if err == nil && got != status {
 			err = fmt.Errorf("status %d, want %d: %.300s", got, status, text)
+		}
+		for _, want := range texts {
+			if err == nil && !strings.Contains(text, want) {
+				err = fmt.Errorf("there is no %q in %.3000s", want, text)
+			}
 		}
 		body = text
 		return err
