@@ -177,19 +177,6 @@ unlocker_waiters 4
 `)
 }
 
-func TestRemovedLockLeavesNoSeries(t *testing.T) {
-	w := newWorld(lock("late", -time.Minute))
-	c := lockmetrics.New(w.config())
-	if n := testutil.CollectAndCount(c, "unlocker_lock_alert_at_timestamp_seconds"); n != 1 {
-		t.Fatalf("%d series of an existing lock, want 1", n)
-	}
-	w.locks = nil
-	w.now = w.now.Add(time.Second) // a snapshot is kept no longer
-	expect(t, c, "", "unlocker_lock_state", "unlocker_lock_locked_timestamp_seconds",
-		"unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_auto_unlock_at_timestamp_seconds",
-		"unlocker_lock_waiters", "unlocker_oldest_lock_timestamp_seconds")
-}
-
 func noAlarms() ([]string, bool) { return nil, false }
 
 func TestNoLockMetricsBeforeTheFirstList(t *testing.T) {

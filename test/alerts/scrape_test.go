@@ -29,7 +29,7 @@ func TestAScrapeStaysSmallAndFastWithAHundredThousandLocks(t *testing.T) {
 	proctest.Answers(t, "http://"+ops+"/metrics", http.StatusOK, "\nmutexdash_etcd_up 1\n")
 	proctest.Answers(t, "http://"+u.addr+"/metrics", http.StatusOK,
 		fmt.Sprintf(`unlocker_locks{state="alerting"} %d`, locks),
-			fmt.Sprintf("unlocker_lock_series_dropped %d", locks-series))
+		fmt.Sprintf("unlocker_lock_series_dropped %d", locks-series))
 	for of, address := range map[string]string{"unlocker": u.addr, "mutexdash": ops} {
 		body, took := scrape(t, address)
 		t.Logf("%s: %d bytes, in %v", of, len(body), took)

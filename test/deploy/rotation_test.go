@@ -69,21 +69,3 @@ func TestRenewedCertificateOfARunningUnitIsUsed(t *testing.T) {
 		})
 	}
 }
-
-// A reload without anything new costs no connection, and so no watch and no gap.
-func TestReloadWithoutNewFilesKeepsConnections(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
-	etcd.AddUser(t, "unlocker", "", "/mutexes/", etcdtest.ReadWrite)
-	s := installed(t, etcd, etcd.Endpoint(), "unlocker", "unlocker")
-	proctest.Answers(t, s.url+"/readyz", http.StatusOK)
-	s.reload(t)
-	s.Prints(t, `"connections":0`)
-	cert, key := etcd.CA().Issue(t, "unlocker")
-	s.renew(t, "unlocker.crt", cert)
-	s.renew(t, "unlocker.key", key)
-	s.reload(t)
-	s.Prints(t, `"connections":1`)
-	proctest.Answers(t, s.url+"/readyz", http.StatusOK)
-	end(t, s.Process)
-}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,65 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
-
-// statement is what a witness writes, by hand.
-func statement(lock, uuid string, token int64, cause string) string {
-	return fmt.Sprintf(`{"lock":%q,"uuid":%q,"token":%d,"cause":%q,"how":"container worker of pod run-0 ended",`+
-		`"ended_at":"%d","exit_code":137,"detail":"OOMKilled","witness":"kubernetes","by":"by-hand","at":"%[5]d"}`,
-		lock, uuid, token, cause, time.Now().Unix())
-}
-
-// TestAbandonedLockIsReportedThenUnlocked is the life of a statement: state, metric and page say so, and nothing is
-// removed while the operator wants reports only; then another unlocker removes the lock long before its deadline.
-func TestAbandonedLockIsReportedThenUnlocked(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Start(t)
-	c := etcd.Client(t)
-	reporter := startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.abandoned-grace=1s").ready(t)
-	d := startDashboard(t, etcd.Endpoint())
-	_, dead := holder(t, c, "billing", "billing/run")
-	_, living := holder(t, c, "billing", "living")
-	etcdtest.Put(t, c, prefix+".deaths/"+dead.UUID(), statement("billing/run", dead.UUID(), dead.Token(),
-		"container_ended"))
-
-	shows(t, reporter.addr, 1, `unlocker_locks{state="abandoned"}`)
-	answers(t, reporter.addr, "/metrics", 200,
-		`unlocker_lock_holder_ended_timestamp_seconds{cause="container_ended",hostname="`,
-		`,lock="billing/run",owner="billing"`)
-	answers(t, d.addr, "/", 200, " is dead: its container ended", `class="badge abandoned"`)
-	answers(t, d.addr, "/lock?name=billing/run", 200, "its container ended", "with exit code 137 (OOMKilled)",
-		"Unlockers only report it until its deadline: auto-unlock ")
-	if o := command(t, "mutexctl", "--etcd.endpoints="+etcd.Endpoint(), "check"); o.Code != 1 ||
-		!strings.Contains(o.Stdout, "billing/run is dead: its container ended") {
-		t.Errorf("check: %+v", o)
-	}
-	write(t, c, expired("x").at(prefix+"later"))
-	gone(t, c, "later") // so the other would be, too, if it could
-	if !exists(t, c, "billing%2Frun") {
-		t.Fatal("an unlocker that only reports removed it")
-	}
-
-	remover := startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.abandoned=unlock", "--sweep.abandoned-grace=1s")
-	gone(t, c, "billing%2Frun")
-	shows(t, reporter.addr, 1, "unlocker_disagreements")
-	answers(t, d.addr, "/status", 200, "Unlockers disagree:</b> sweep.abandoned is report for ", ", unlock for ")
-	shows(t, remover.addr, 1, `unlocker_removed_locks_total{reason="abandoned"}`)
-	ending := endings(t, c)[dead.UUID()]
-	if ending.Cause != "abandoned" || !strings.Contains(ending.Reason, "with exit code 137 (OOMKilled), according to "+
-		"the witness by-hand") {
-		t.Errorf("the ending is %+v", ending)
-	}
-	answers(t, d.addr, "/history?q=ended:abandoned", 200, "OOMKilled")
-	var lost *mutex.LostError
-	<-dead.Context().Done()
-	if !errors.As(context.Cause(dead.Context()), &lost) || // on a busy machine, it does not learn more than that
-		lost.Reason() != mutex.LostReasonAbandoned && lost.Reason() != mutex.LostReasonRemoved {
-		t.Errorf("the former holder's cause is %v", context.Cause(dead.Context()))
-	}
-	if err := living.Unlock(); err != nil {
-		t.Errorf("a living holder lost its lock: %v", err)
-	}
-}
 
 // holder starts a separate client, like another process, that holds a lock for a long time.
 func holder(t *testing.T, etcd *clientv3.Client, owner, lock string) (*mutex.Client, *mutex.Lock) {
