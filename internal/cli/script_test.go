@@ -35,19 +35,6 @@ func mutexctl() {
 	}))
 }
 
-func TestEveryCommandHasAnExample(t *testing.T) {
-	t.Parallel()
-	commands := cli.Command(cli.Process{}).Commands()
-	for _, c := range commands {
-		if c.Example == "" {
-			t.Errorf("%s has no example", c.Name())
-		}
-	}
-	if len(commands) < 20 {
-		t.Errorf("there are %d commands", len(commands))
-	}
-}
-
 // hearSignals makes processes of the tests receive signals, however the tests were started: nohup makes its command
 // ignore HUP, and a shell without job control makes its background commands ignore INT and QUIT.
 func hearSignals() {

@@ -135,7 +135,6 @@ func ofLocks(say *sayings) {
 		say.head("excluded", s, name, publishing(func(*staleness.Policy) {}, "*"))
 	}
 
-	say.head("late and silent, and many waiting", settling(), "orders/settle")
 	s = settling()
 	for i := range 7 {
 		began := s.now.Add(-time.Duration(i+2) * time.Hour)
@@ -207,7 +206,6 @@ func ofLocks(say *sayings) {
 
 func ofShares(say *sayings) {
 	s := pool()
-	say.head("several hold it", s, "pool")
 	say.head("several read it", s, "catalogue")
 	say.head("exclusive", s, "ledger")
 	say.in("several hold it", s, "/api/v1/lock?name=pool")
@@ -228,7 +226,6 @@ func ofDeaths(say *sayings) {
 		s.unlockers[0].Mode = "alert-only"
 		return s
 	}
-	say.head("only reported", mourning(), abandoned)
 	say.head("only watched", alertOnly(mourning()), abandoned, unlocksAbandoned)
 	s := alertOnly(mourning())
 	s.unlockers = append(s.unlockers, unlocker("eu-2", s.now))
@@ -237,10 +234,6 @@ func ofDeaths(say *sayings) {
 	s = mourning()
 	s.unlockers = nil
 	say.head("without an unlocker", s, abandoned, unlocksAbandoned)
-	s = mourning()
-	s.unlockers = append(s.unlockers, unlocker("eu-2", s.now))
-	s.unlockers[1].RemovalPolicy.Abandoned = metadata.AbandonedUnlock
-	say.head("one of two unlocks it", s, abandoned)
 	s = mourning()
 	s.unlockers[0].RemovalPolicy = nil
 	say.head("without a policy", s, abandoned)
@@ -350,10 +343,6 @@ func ofEnds(say *sayings) {
 	say.in("acknowledged", s, "/api/v1/locks?fields=name,acknowledged&q=name:"+stuck)
 	s.acknowledge(stuck, "ann", "", -time.Second)
 	say.head("acknowledged no longer", s, stuck)
-	s.acknowledge(stuck, "", "", 30*time.Minute)
-	say.head("acknowledged by somebody", s, stuck)
-	s.acknowledge(stuck, strings.Repeat("a", 400), "", 30*time.Minute)
-	say.head("acknowledged by a long name", s, stuck)
 	s.put(stuck, append(s.documents[stuck].Fields,
 		metadata.Field{Name: lockrecord.FieldAcknowledged, Value: strings.Repeat("x", 64<<10)})...)
 	if page := words(ok(say, s.dashboard(say), "/lock?name="+stuck)); !strings.Contains(page,
@@ -371,7 +360,6 @@ func ofEnds(say *sayings) {
 	}
 	s = newScene()
 	d = s.dashboard(say)
-	say.page("before anybody holds it", d, "/lock?name=a/b")
 	s.add(hold{name: "a/b", owner: "billing", host: "host-3", purpose: "invoices", held: 6 * time.Minute,
 		alert: -time.Minute, unlock: time.Hour, alive: "7 of 9"})
 	s.tick(2 * time.Second)
@@ -415,8 +403,6 @@ func ofLists(say *sayings) {
 			unlock: ahead + 1000*time.Hour})
 	}
 	say.in("times ahead", s, "/?sort=name")
-	say.in("while etcd is silent", gone(), "/")
-	say.in("while etcd is silent", gone(), "/api/v1/locks?fields=name,state,expiring&q=alert/passed")
 	s = mourning()
 	say.in("of the dead", s, "/?group=owner")
 	say.in("of the dead", s, "/api/v1/summary")
@@ -467,7 +453,6 @@ func ofLists(say *sayings) {
 		unlock: time.Hour})
 	s.wants("hungry", "hungry-0", "pool")
 	s.wants("media", "media-0", "wanted")
-	say.in("others can give permits back", s, "/waiting")
 	s.wants("media", "media-1", "wanted")
 	s.wants("batch", "batch-1", "wanted")
 	say.in("nobody can give a permit back", s, "/waiting")

@@ -75,12 +75,15 @@ func (b *tab) click(selector string) {
 
 const held = "billing/invoice-run"
 
-// confirm opens the page of the lock and goes on to the confirmation.
-func (b *tab) confirm(s *stage) {
+// confirm goes from the page of the lock to the confirmation.
+func (b *tab) confirm(s *stage) { b.form(s, ".danger a") }
+
+// form opens the page of the lock and goes on to the form behind a link.
+func (b *tab) form(s *stage, link string) {
 	b.t.Helper()
 	b.open(s.url + "lock?name=" + held)
-	b.click(`.danger a`)
-	b.until("the page that asks", `document.readyState === "complete" && document.querySelector("form.force")`)
+	b.click(link)
+	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
 }
 
 func TestFormHeaderFollowsTheLock(t *testing.T) {
@@ -124,12 +127,7 @@ func TestFormOpensAtTheTopWithCancelFocused(t *testing.T) {
 }
 
 // act goes from the page of the lock to a form, by where its link leads.
-func (b *tab) act(s *stage, link string) {
-	b.t.Helper()
-	b.open(s.url + "lock?name=" + held)
-	b.click(`.marks a[href*="/` + link + `?"]`)
-	b.until("the form", `document.readyState === "complete" && document.querySelector("form.force")`)
-}
+func (b *tab) act(s *stage, link string) { b.form(s, `.marks a[href*="/`+link+`?"]`) }
 
 // send sends the form off, and waits for the page of the lock.
 func (b *tab) send(reason string) {

@@ -143,6 +143,9 @@ func TestHelpOfACommandFitsAScreen(t *testing.T) {
 		if c.IsAdditionalHelpTopicCommand() {
 			continue
 		}
+		if c.Example == "" && c.Parent() == c.Root() {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
 		var out bytes.Buffer
 		root := c.Root()
 		root.SetOut(&out)
