@@ -131,7 +131,8 @@ var forbidden = map[string]*regexp.Regexp{
 	".go": regexp.MustCompile(`template\.(HTML|JS|JSStr|URL|CSS|HTMLAttr|Srcset)\b|"text/template"|` +
 		`AddInsecureBypassPattern|Access-Control-`),
 	".js": regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|` +
-		`\beval\b|new Function|setAttribute\("on|\.on(click|load|error)\s*=|\.style\b|import\((?:[^"]|"[^.]|"\.[^/])`),
+		`\beval\b|new Function|setAttribute\("on|\.on(click|load|error)\s*=|\.style\b|import\((?:[^"]|"[^.]|"\.[^/])|` +
+		`["'\x60]/[a-z?]`), // the last is an address that leaves the prefix of a proxy
 	".html": regexp.MustCompile(`<script>|<style|\sstyle=|\son[a-z]+=|javascript:|https?://|//[a-z]|` +
 		`<iframe|<base|http-equiv|<script[^>]*>[^<]`),
 	".css": regexp.MustCompile(`@import|url\(|expression\(`),
