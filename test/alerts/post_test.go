@@ -16,12 +16,12 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// told is an alert as Prometheus sends it to Alertmanager. promtool expects the same fields: see deploy/prometheus/tests.
+// told is an alert as Prometheus sends it to Alertmanager.
 type told struct {
-	Labels      map[string]string `yaml:"exp_labels" json:"labels"`
-	Annotations map[string]string `yaml:"exp_annotations" json:"annotations"`
-	StartsAt    time.Time         `yaml:"-" json:"startsAt,omitzero"`
-	EndsAt      time.Time         `yaml:"-" json:"endsAt,omitzero"` // zero: five minutes after it arrived
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	StartsAt    time.Time         `json:"startsAt,omitzero"`
+	EndsAt      time.Time         `json:"endsAt,omitzero"` // zero: five minutes after it arrived
 }
 
 // post sends alerts to an Alertmanager. It keeps them until their end, so nobody has to repeat them.

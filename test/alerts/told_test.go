@@ -53,11 +53,7 @@ func transcript(now time.Time, text string) string {
 // shows expects a message on the page of the receivers or in the file of all others, or writes it there.
 func (r *receivers) shows(name string, m message) {
 	r.Helper()
-	r.showsText(name, transcript(r.now, m.readable(r.T)))
-}
-
-func (r *receivers) showsText(name, got string) {
-	r.Helper()
+	got := transcript(r.now, m.readable(r.T))
 	begin := "<!-- message: " + name + " -->\n```text\n"
 	for _, page := range []string{"docs/howto/receivers.md", "test/alerts/testdata/messages.txt"} {
 		before, rest, found := strings.Cut(read(r.T, page), begin)
