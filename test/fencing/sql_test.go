@@ -96,30 +96,6 @@ func transact(t testing.TB, db *sql.DB, f func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-func TestTransactionBehindAFence(t *testing.T) {
-	db := open(t)
-	execute(t, db, `CREATE TABLE entries (total INTEGER NOT NULL)`)
-	write := func(token int64) error {
-		return transact(t, db, func(tx *sql.Tx) error {
-			if err := fencing.Exec(t.Context(), tx, token, `UPDATE books SET token = ? WHERE id = ? AND token <= ?`,
-				token, "may", token); err != nil {
-				return err
-			}
-			_, err := tx.ExecContext(t.Context(), `INSERT INTO entries VALUES (?)`, token)
-			return err
-		})
-	}
-	proctest.Must(t, write(7))
-	if err := write(6); !errors.Is(err, fencing.ErrRefused) {
-		t.Errorf("a former holder: %v", err)
-	}
-	var entries, by int
-	if err := db.QueryRowContext(t.Context(), `SELECT count(*), max(total) FROM entries`).Scan(&entries,
-		&by); err != nil || entries != 1 || by != 7 {
-		t.Errorf("%d entries, the last by %d, %v", entries, by, err)
-	}
-}
-
 func TestStatementOnSeveralRowsIsRolledBack(t *testing.T) {
 	db := open(t)
 	execute(t, db, `INSERT INTO books VALUES ('june', 100, 5)`)
