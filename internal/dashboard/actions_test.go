@@ -75,12 +75,18 @@ func TestActionsAskForConfirmation(t *testing.T) {
 		if !slices.Contains(attributes(page, "href"), v.link()) {
 			t.Errorf("the page of the lock does not lead to %s", v.link())
 		}
-		page = get(d, "/lock?name="+v.lock, "X-Forwarded-User", "viewer").Body.String()
-		if slices.Contains(attributes(page, "href"), v.link()) {
-			t.Errorf("the lock page links an unauthorized user to %s", v.link())
-		}
-		if v.page == "unlock" {
-			wantWords(t, page, "Force unlock needs the permission unlock.")
+		for _, who := range []string{"viewer", "catalog-only"} {
+			page = get(d, "/lock?name="+v.lock, "X-Forwarded-User", who).Body.String()
+			if slices.Contains(attributes(page, "href"), v.link()) {
+				t.Errorf("the lock page links %s to %s", who, v.link())
+			}
+			if who == "viewer" && v.page == "unlock" {
+				wantWords(t, page, "Force unlock needs the permission unlock.")
+			}
+			if v.page == "end-delay" {
+				wantWords(t, page,
+					"(mutexctl force-unlock --end-delay --uuid "+delayedHold+" --reason '' billing/free ends it).")
+			}
 		}
 		w := get(d, v.link(), "X-Forwarded-User", "chief")
 		if w.Code != 200 || w.Header().Get("Referrer-Policy") != "same-origin" ||

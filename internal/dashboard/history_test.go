@@ -87,21 +87,6 @@ func TestHistoryShowsHowHoldsEnded(t *testing.T) {
 	wantWords(t, ok(t, d, link), "This hold ended 0s ago (released).")
 }
 
-func TestHistoryShowsGaps(t *testing.T) {
-	s := lived(t)
-	d := s.dashboard(t)
-	ok(t, d, "/history")
-	s.now = s.now.Add(4 * time.Minute)
-	s.fresh.HeardAt = s.now
-	s.relists = 1 // the watch broke after 3:12:39, and a list was read anew
-	wantWords(t, ok(t, d, "/history"),
-		"Not watching from 2026-11-21 03:12:39 UTC to 03:16:41: a hold that began and ended in this time is missing.")
-	data, _ := fetch[lock](t, d, "/api/v1/history")
-	if gaps := data["gaps"].([]any); len(gaps) != 1 || gaps[0].(lock)["from"] != "2026-11-21T03:12:39.000Z" {
-		t.Errorf("the gaps are %v", gaps)
-	}
-}
-
 func TestHistoryPagesHaveNoGapsOrDuplicates(t *testing.T) {
 	s := busy()
 	for i := range 57 {

@@ -182,24 +182,6 @@ func endForm(name string) url.Values {
 
 func endLink(name string) string { return "/end-delay?name=" + name + "&hold=" + delayedHold }
 
-func TestEndDelayLinkNeedsPermission(t *testing.T) {
-	s := busy()
-	d := operators(t, s, new([]protocol.Action), new(error))
-	page := "/lock?name=billing/free"
-	for _, who := range []string{"viewer", "catalog-only"} {
-		body := get(d, page, "X-Forwarded-User", who).Body.String()
-		if strings.Contains(body, "/end-delay?") {
-			t.Errorf("%s is led to the form", who)
-		}
-		wantWords(t, body, "(mutexctl force-unlock --end-delay --uuid "+delayedHold+
-			" --reason '' billing/free ends it).")
-	}
-	s.fresh.HeardAt = s.now.Add(-time.Minute)
-	if strings.Contains(get(d, page, "X-Forwarded-User", "chief").Body.String(), "/end-delay?") {
-		t.Error("a stale page leads to the form")
-	}
-}
-
 func TestDelayOfAShareEndsOnTheLockPage(t *testing.T) {
 	s := busy()
 	s.wait("pool", "catalog", time.Minute)

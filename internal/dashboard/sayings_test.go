@@ -376,6 +376,8 @@ func ofEnds(say *sayings) {
 	say.page("watched for most of an hour", d, "/api/v1/timeline?window=6h")
 	say.page("watched for most of an hour", d, "/lock?name="+stuck+"&window=24h")
 	say.page("watched for most of an hour", d, "/lock?name=catalog/sync/us")
+	say.page("watched for most of an hour", d, "/history")
+	say.page("watched for most of an hour", d, "/api/v1/history")
 	say.page("searched", d, "/timeline?q=owner:=nobody")
 	s.away = errAway
 	s.tick(time.Minute)
@@ -556,6 +558,9 @@ func ofOthers(say *sayings) {
 	say.page("a lock delay", d, "/lock?name="+free)
 	say.page("a lock delay", d, endLink(free))
 	say.page("a lock delay", d, "/api/v1/lock?name="+free)
+	s.fresh.HeardAt = s.now.Add(-time.Minute)
+	say.page("a lock delay, as of a minute ago", d, "/lock?name="+free)
+	s.fresh.HeardAt = s.now
 	say.in("no lock delay any more", s, endLink(free))
 	say.head("a lock delay, and it is held", s, stuck, delayed(s, stuck))
 	say.in("a lock delay, and it is held", s, "/api/v1/lock?name="+stuck, delayed(s, stuck))

@@ -151,11 +151,11 @@ var dashboardSuites = []suite{
 		{"other-ending", `ending.Name != name`, `false`, "TestWordsLookLikeTheirGoldens"},
 		{"asked-by-all", `age >= 0 && age < RereadEvery`, `false`, "TestHistoryQueriesToASilentEtcdAreShared"},
 		{"etcd-wins", `!have[hold{e.Name, e.Token}]`, `true`, "TestHistoryShowsHowHoldsEnded"},
-		{"gap", `relists != s.relists`, `false`, "TestHistoryShowsGaps"},
+		{"gap", `relists != s.relists`, `false`, "TestWordsLookLikeTheirGoldens"},
 		{"past-twice", `record.token < c.token`, `record.token <= c.token`,
 			"TestHistoryPagesHaveNoGapsOrDuplicates"},
 		{"past-to", `at.Before(r.to)`, `true`, "TestHistoryPagesHaveNoGapsOrDuplicates"},
-		{"past-left", `«locks.Stopped(ctx)» // also`, `nil`, "TestHistoryQueriesEndWithTheirReader"},
+		{"past-left", `«locks.Stopped(ctx)» // also`, `nil`, "TestSearchesEndWithTheirReader"},
 	}},
 	{"internal/dashboard/timeline", []fault{
 		// How long a lock is usually held.
