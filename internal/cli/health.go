@@ -64,7 +64,8 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	switch {
 	case len(all) == 0:
 		h.raise(pluginCritical)
-	case len(diagnosis.HeldBackBy(all, staleness.RuleGap, staleness.RuleUnverified)) > 0, len(diagnosis.Disagreements(all)) > 0:
+	case len(diagnosis.HeldBackBy(all, staleness.RuleGap, staleness.RuleUnverified)) > 0,
+		len(diagnosis.Disagreements(all)) > 0:
 		h.raise(pluginWarning)
 	}
 	now := o.app.Now()
