@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,8 +57,11 @@ func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
 	p := start(t, etcd.Endpoint())
 	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"waiting":2`, `"malformed":1`)
 
-	alike(t, "the list", asked[[]object](t, p, "locks?sort=name"),
-		printed(t, etcd.Endpoint(), "list", "--sort", "name"))
+	for _, words := range []string{"", "REPORT", "run state:held", "n* *ger -pool", "state:malformed", "waiters:>0",
+		`label:team=core held:<1h "the report"`, "name:=ledger owner:=billing", "-name:/^p/"} {
+		alike(t, "the list of "+words, asked[[]object](t, p, "locks?sort=name&q="+url.QueryEscape(words)),
+			printed(t, etcd.Endpoint(), append([]string{"list", "--sort", "name", "--"}, strings.Fields(words)...)...))
+	}
 	for _, name := range []string{"nightly/run", "pool", "pool#1", "ledger", "broken\xff"} {
 		of := "name=" + url.QueryEscape(name)
 		if name == "broken\xff" {
@@ -96,7 +98,7 @@ func printed(t *testing.T, endpoint string, args ...string) (list []object) {
 	proctest.Must(t, err)
 	defer out.Close()
 	status := cli.Main(t.Context(), cli.Process{
-		Args: append(slices.Clone(args), "-o", "json", "--etcd.endpoints="+endpoint), Stdin: os.Stdin, Stdout: out,
+		Args: append([]string{args[0], "-o", "json", "--etcd.endpoints=" + endpoint}, args[1:]...), Stdin: os.Stdin, Stdout: out,
 		Stderr: os.Stderr, Now: time.Now, Log: func(string, string) zerolog.Logger { return zerolog.Nop() },
 	})
 	b, err := os.ReadFile(out.Name())
