@@ -21,8 +21,8 @@ import (
 
 func (d *Dashboard) handle(need access.Permission, do app.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.app.RequestOf(r)
-		if err := d.app.Admit(made.Caller, need); err != nil {
+		made := d.app.RequestFrom(r)
+		if err := d.app.Authorize(made.Caller, need); err != nil {
 			d.fail(w, r, err)
 			return
 		}
@@ -39,23 +39,23 @@ const (
 // handleAction is handle for an operator's action. It refuses callers without the permission before it reads the body.
 func (d *Dashboard) handleAction(o *actions.Operation, kind string, do app.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.app.RequestOf(r)
-		refused := o.May(made.Caller)
+		made := d.app.RequestFrom(r)
+		refused := o.Authorize(made.Caller)
 		err := refused
 		if err == nil {
-			err = receive(w, r, kind, bodyWithin)
+			err = readBody(w, r, kind, bodyWithin)
 		}
 		if err != nil {
-			o.Refused(made, err)
+			o.RecordRefusal(made, err)
 			if refused != nil && kind == formType {
-				err = d.keep(w, made, o, err)
+				err = d.withFormValues(w, made, o, err)
 			}
 			d.fail(w, r, err)
 			return
 		}
-		a, err := d.work(made, do)
+		a, err := d.limitRequests(made, do)
 		if errors.Is(err, app.ErrBusy) && kind == formType {
-			err = o.Keep(made, err)
+			err = o.WithFormValues(made, err)
 		}
 		if err != nil {
 			d.fail(w, r, err)
@@ -65,28 +65,28 @@ func (d *Dashboard) handleAction(o *actions.Operation, kind string, do app.Actio
 	}
 }
 
-// keep adds to the refusal of a form what was typed into it, if that arrived with the request: a browser without
+// withFormValues reads the form of a refused request, so that the error page returns what was typed: a browser without
 // JavaScript would lose it. It does not wait for slow bodies, and reads only a few at once.
-func (d *Dashboard) keep(w http.ResponseWriter, r *app.Request, o *actions.Operation, refusal error) error {
+func (d *Dashboard) withFormValues(w http.ResponseWriter, r *app.Request, o *actions.Operation, refusal error) error {
 	select {
-	case d.kept <- struct{}{}:
-		defer func() { <-d.kept }()
+	case d.formSlots <- struct{}{}:
+		defer func() { <-d.formSlots }()
 	default:
 		return refusal
 	}
-	if receive(w, r.Request, formType, keptWithin) != nil {
+	if readBody(w, r.Request, formType, refusedBodyWithin) != nil {
 		return refusal
 	}
-	return o.Keep(r, refusal)
+	return o.WithFormValues(r, refusal)
 }
 
-// maxRequests is how many requests are worked on at once; they need no waiting, so more means that something is wrong.
+// maxRequests is the maximum number of concurrent requests. They are fast, so more means that something is wrong.
 const maxRequests = 256
 
 // answer serves a request, or refuses it at once if there are too many: a queue would only make all of them wait
 // longer. Reading the body and writing the response do not count, because any caller could make them take forever.
 func (d *Dashboard) answer(w http.ResponseWriter, r *app.Request, do app.Action) {
-	a, err := d.work(r, do)
+	a, err := d.limitRequests(r, do)
 	if err != nil {
 		d.fail(w, r.Request, err)
 		return
@@ -94,10 +94,10 @@ func (d *Dashboard) answer(w http.ResponseWriter, r *app.Request, do app.Action)
 	d.send(w, r.Request, a)
 }
 
-func (d *Dashboard) work(r *app.Request, do app.Action) (app.Answer, error) {
+func (d *Dashboard) limitRequests(r *app.Request, do app.Action) (app.Answer, error) {
 	select {
-	case d.tickets <- struct{}{}:
-		defer func() { <-d.tickets }()
+	case d.requestSlots <- struct{}{}:
+		defer func() { <-d.requestSlots }()
 		return do(r)
 	default:
 		return app.Answer{}, app.ErrBusy
@@ -110,8 +110,8 @@ const (
 	maxWaiting  = 64 << 20 // bytes of all answers that are not small
 )
 
-// room reports whether there is room for another answer to wait for its reader; done gives the room back.
-func (d *Dashboard) room(size int) (done func(), ok bool) {
+// reserveMemory reports whether another answer of this size may wait for its reader; done gives the memory back.
+func (d *Dashboard) reserveMemory(size int) (done func(), ok bool) {
 	if size <= smallAnswer {
 		return func() {}, true
 	}
@@ -125,7 +125,7 @@ func (d *Dashboard) room(size int) (done func(), ok bool) {
 
 func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a app.Answer) {
 	h := w.Header()
-	done, ok := d.room(len(a.Body))
+	done, ok := d.reserveMemory(len(a.Body))
 	if !ok {
 		d.fail(w, r, app.ErrBusy)
 		return
@@ -155,7 +155,7 @@ func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a app.Answe
 	h.Set("Vary", "Accept-Encoding")
 	if len(a.Body) >= minGzip && acceptsGzip(r) && h.Get("Content-Encoding") == "" {
 		h.Set("Content-Encoding", "gzip")
-		a.Body = d.packed(a.Body)
+		a.Body = d.gzip(a.Body)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	if a.Status != 0 {
@@ -167,9 +167,9 @@ func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a app.Answe
 }
 
 // logRefusal logs why a caller may not see something.
-func (d *Dashboard) logRefusal(r *app.Request, p *app.Problem) {
-	if logged, leftOut := d.app.Refusals.Take(r.Caller.Name, r.Now); logged {
-		app.LeftOutOf(d.app.Config.Log.Warn(), leftOut).Str("path", app.Logged(r.URL.Path)).Str("why", p.Detail).
+func (d *Dashboard) logRefusal(r *app.Request, p *app.HTTPError) {
+	if logged, leftOut := d.app.Refusals.ShouldLog(r.Caller.Name, r.Now); logged {
+		app.WithLeftOut(d.app.Config.Log.Warn(), leftOut).Str("path", app.LogText(r.URL.Path)).Str("why", p.Detail).
 			Str("actor", r.Caller.Name).Str("groups", r.Caller.Groups).Str("client", r.Caller.Client).
 			Msg("a request was refused")
 	}
@@ -177,7 +177,7 @@ func (d *Dashboard) logRefusal(r *app.Request, p *app.Problem) {
 
 // fail answers a request with an error. It is the only place where errors become answers.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
-	var p *app.Problem
+	var p *app.HTTPError
 	switch {
 	case errors.Is(err, locks.ErrTooSlow):
 		p = app.ErrTooSlowSearch
@@ -190,16 +190,16 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var a app.Answer
 	asJSON := d.wantsJSON(r)
 	if p.Code == "forbidden" && isRead(r) { // other attempts are in the audit trail
-		d.logRefusal(d.app.RequestOf(r), p)
+		d.logRefusal(d.app.RequestFrom(r), p)
 	}
 	if !asJSON {
-		p = d.wayBack(r, p)
+		p = d.linkToLock(r, p)
 	}
 	if asJSON {
 		a.Type = "application/problem+json"
 		a.Body, err = json.Marshal(p)
 	} else {
-		a, err = d.app.Render("problem", d.problemPage(d.app.RequestOf(r), p))
+		a, err = d.app.Render("problem", d.problemPage(d.app.RequestFrom(r), p))
 	}
 	if err != nil {
 		d.app.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
@@ -207,14 +207,14 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	a.Status = p.Status
 	a.Retry = p.Retry
-	if (p.Code == "not_loaded" || p.Again) && !asJSON {
+	if (p.Code == "not_loaded" || p.Reloads) && !asJSON {
 		a.Header = map[string]string{"Refresh": strconv.Itoa(int(p.Retry / time.Second))} // works without JavaScript
 	}
 	d.send(w, r, a)
 }
 
-// wayBack adds the page of its lock to what a form is answered with instead.
-func (d *Dashboard) wayBack(r *http.Request, p *app.Problem) *app.Problem {
+// linkToLock adds a link to the page of the lock to an error of a form.
+func (d *Dashboard) linkToLock(r *http.Request, p *app.HTTPError) *app.HTTPError {
 	name := r.URL.Query().Get("name")
 	if p.Link != "" || name == "" {
 		return p
@@ -245,11 +245,11 @@ func (d *Dashboard) wantsJSON(r *http.Request) bool {
 
 type problemPage struct {
 	app.Page
-	Problem *app.Problem
+	Problem *app.HTTPError
 	Retry   int // seconds
 }
 
-func (d *Dashboard) problemPage(r *app.Request, p *app.Problem) problemPage {
+func (d *Dashboard) problemPage(r *app.Request, p *app.HTTPError) problemPage {
 	view := problemPage{Page: d.app.Page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
 	view.Query = app.BoxText(p.Name)
 	return view
@@ -259,14 +259,14 @@ const (
 	maxBody    = 16 << 10        // of a POST, in bytes
 	bodyWithin = 2 * time.Second // in which it has to be here
 
-	maxKept    = 64                     // forms of callers who may not, that are read at once
-	keptWithin = 250 * time.Millisecond // in which such a form has to be here
+	maxForms          = 64                     // forms of callers who may not, that are read at once
+	refusedBodyWithin = 250 * time.Millisecond // in which such a form has to be here
 )
 
-// unread closes the connection after requests whose body is not read. Otherwise the server would wait for the rest of
-// the body before it sends the response, and a client that announces a body and never sends it could tie up whatever
-// the request holds.
-func unread(next http.Handler) http.Handler {
+// closeUnreadBody closes the connection after requests whose body is not read. Otherwise the server would wait for the
+// rest of the body before it sends the response, and a client that announces a body and never sends it could tie up
+// whatever the request holds.
+func closeUnreadBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor < 2 { // HTTP/2 waits for nothing
 			w.Header().Set("Connection", "close")
@@ -275,13 +275,13 @@ func unread(next http.Handler) http.Handler {
 	})
 }
 
-// receive reads the body of a POST of this type, and puts it into the place of the one that comes over the network.
-func receive(w http.ResponseWriter, r *http.Request, kind string, within time.Duration) error {
+// readBody reads the body of a POST of this type into memory.
+func readBody(w http.ResponseWriter, r *http.Request, kind string, within time.Duration) error {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
-		return &app.Problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
+		return &app.HTTPError{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
 			Detail: "The body must be " + kind + "."}
 	}
-	tooLarge := &app.Problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
+	tooLarge := &app.HTTPError{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
 		Detail: "The body may have at most 16 KiB."}
 	if r.ContentLength > maxBody {
 		return tooLarge
@@ -291,7 +291,7 @@ func receive(w http.ResponseWriter, r *http.Request, kind string, within time.Du
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &app.Problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
+		return &app.HTTPError{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
 			Detail: "The body did not arrive within 2 s. Nothing was done."}
 	case err != nil:
 		return app.BadBody("The body could not be read.")

@@ -1,14 +1,14 @@
 // Package dashboard is the page and the JSON API that answer, at 3 am: which lock is stuck, who holds it, what for, and
 // what happens next.
 //
-// A request travels one way. The door (door.go) finds out who asks and makes the request one value: a caller, a now, a
-// freshness, a snapshot. What the caller may do is checked before the handler runs (answer.go). Package locks filters
+// A request travels one way. authenticate.go identifies the caller and makes the request one value: caller, time,
+// freshness, snapshot. What the caller may do is checked before the handler runs (answer.go). Package locks filters
 // and sorts the snapshot; a struct is filled from it and becomes HTML (packages pages and actions) or JSON (package
 // api). No list of locks reads etcd; only the page of one lock does, for its backtrace and its keys, and falls back to
 // the snapshot when etcd is away.
 //
-// What operators do (package actions) is one transaction each, fenced to the hold that the person saw. Package history
-// knows past holds from etcd and, for releases, which leave no trace there, from what the dashboard saw.
+// What operators do (package actions) is one transaction each, fenced to the hold that the person saw. Package
+// etcdread reads ended holds from etcd; releases, which leave no trace there, it keeps as the dashboard saw them.
 //
 // Everything that comes from a record is hostile until shown: names travel in queries only, text passes through
 // internal/text, html/template escapes the rest, every response carries the headers of headers.go, errors included.
@@ -35,20 +35,20 @@ import (
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
 	*metrics
-	app      *app.App
-	traces   *etcdread.Backtraces
-	pages    *pages.Pages
-	api      *api.API
-	actions  *actions.Handler
-	hosts    hosts
-	urls     app.URLs
-	route    string // prefix under which requests arrive
-	assets   assets
-	tickets  chan struct{} // of the requests that are worked on
-	kept     chan struct{} // of the forms that are read though they are refused
-	packers  sync.Pool     // of answers
-	outgoing atomic.Int64  // bytes of answers on their way, but for small ones
-	handler  http.Handler
+	app          *app.App
+	traces       *etcdread.Backtraces
+	pages        *pages.Pages
+	api          *api.API
+	actions      *actions.Handler
+	hosts        hosts
+	urls         app.URLs
+	route        string // prefix under which requests arrive
+	assets       assets
+	requestSlots chan struct{} // of concurrent requests
+	formSlots    chan struct{} // of refused forms that are read
+	gzipWriters  sync.Pool     // of answers
+	outgoing     atomic.Int64  // bytes of answers on their way, but for small ones
+	handler      http.Handler
 }
 
 // New returns a dashboard. It fails, with a sentence for the operator, for a configuration that contradicts itself.
@@ -56,7 +56,7 @@ func New(config app.Config) (*Dashboard, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{tickets: make(chan struct{}, maxRequests), kept: make(chan struct{}, maxKept)}
+	d := &Dashboard{requestSlots: make(chan struct{}, maxRequests), formSlots: make(chan struct{}, maxForms)}
 	if err := d.prefixes(&config); err != nil {
 		return nil, err
 	}
@@ -104,10 +104,10 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewRouter()
-	mux.Use(d.headers, d.measure, d.recovery, unread, d.misdirected, d.door, protect, middleware.GetHead)
-	mux.NotFound(d.lost)
+	mux.Use(d.headers, d.measure, d.recovery, closeUnreadBody, d.checkHost, d.authenticate, protect, middleware.GetHead)
+	mux.NotFound(d.notFound)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", allowed(mux, r.URL.Path))
+		w.Header().Set("Allow", allowedMethods(mux, r.URL.Path))
 		d.fail(w, r, app.ErrMethod)
 	})
 	get := func(path string, need access.Permission, do app.Action) { mux.Get(d.route+path, d.handle(need, do)) }
@@ -137,8 +137,8 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	return mux, nil
 }
 
-// allowed are the methods that the path takes.
-func allowed(mux *chi.Mux, path string) string {
+// allowedMethods returns the Allow header of a path.
+func allowedMethods(mux *chi.Mux, path string) string {
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		if mux.Match(chi.NewRouteContext(), method, path) {
@@ -151,8 +151,8 @@ func allowed(mux *chi.Mux, path string) string {
 // isRead reports whether the request asks for something and changes nothing.
 func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// lost answers requests that fit no route; those for the bare root or the prefix without its slash find their way.
-func (d *Dashboard) lost(w http.ResponseWriter, r *http.Request) {
+// notFound answers requests that match no route. It redirects the bare root and the prefix without its slash.
+func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) {
 	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && isRead(r) {
 		http.Redirect(w, r, d.app.URLs.Prefix, http.StatusFound)
 		return

@@ -22,17 +22,17 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// packed compresses an answer. Its packer comes from a pool, because the tables of one take a megabyte.
-func (d *Dashboard) packed(b []byte) []byte {
-	z, ok := d.packers.Get().(*gzip.Writer)
+// gzip compresses an answer. Writers are pooled, because each takes a megabyte.
+func (d *Dashboard) gzip(b []byte) []byte {
+	z, ok := d.gzipWriters.Get().(*gzip.Writer)
 	if !ok {
-		z = newPacker(gzip.BestSpeed)
+		z = newGzipWriter(gzip.BestSpeed)
 	}
-	defer d.packers.Put(z)
-	return pack(z, b)
+	defer d.gzipWriters.Put(z)
+	return compress(z, b)
 }
 
-func newPacker(level int) *gzip.Writer {
+func newGzipWriter(level int) *gzip.Writer {
 	z, err := gzip.NewWriterLevel(io.Discard, level)
 	if err != nil {
 		panic(err) // only for a level that does not exist
@@ -40,7 +40,7 @@ func newPacker(level int) *gzip.Writer {
 	return z
 }
 
-func pack(z *gzip.Writer, b []byte) []byte {
+func compress(z *gzip.Writer, b []byte) []byte {
 	var out bytes.Buffer
 	z.Reset(&out)
 	_, _ = z.Write(b) // a buffer takes everything

@@ -78,11 +78,11 @@ func mayRead(h http.Header) bool {
 }
 
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
-	made := d.app.RequestOf(r)
+	made := d.app.RequestFrom(r)
 	c := made.Caller
-	if logged, leftOut := d.app.Refusals.Take(c.Name, made.Now); logged {
-		app.LeftOutOf(d.app.Config.Log.Warn(), leftOut).
-			Str("path", app.Logged(r.URL.Path)).Str("origin", app.Logged(r.Header.Get("Origin"))).
+	if logged, leftOut := d.app.Refusals.ShouldLog(c.Name, made.Now); logged {
+		app.WithLeftOut(d.app.Config.Log.Warn(), leftOut).
+			Str("path", app.LogText(r.URL.Path)).Str("origin", app.LogText(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
 	if o := d.operationAt(r.URL.Path); o != nil && !isRead(r) {
@@ -117,9 +117,9 @@ type assets struct {
 }
 
 type asset struct {
-	kind   string
-	plain  []byte
-	packed func() []byte
+	kind       string
+	plain      []byte
+	compressed func() []byte
 }
 
 // loadAssets reads the files. They share one fingerprint, so that scripts can import each other by name.
@@ -139,7 +139,7 @@ func loadAssets(files fs.FS) (assets, error) {
 		sum.Write([]byte(e.Name()))
 		sum.Write(b)
 		a.files[e.Name()] = asset{assetType(e.Name()), b,
-			sync.OnceValue(func() []byte { return pack(newPacker(gzip.BestCompression), b) })}
+			sync.OnceValue(func() []byte { return compress(newGzipWriter(gzip.BestCompression), b) })}
 	}
 	a.fingerprint = hex.EncodeToString(sum.Sum(nil))[:12]
 	return a, nil
@@ -185,7 +185,7 @@ func (d *Dashboard) asset(r *app.Request) (app.Answer, error) {
 	a := app.Answer{Type: file.kind, Body: file.plain,
 		Header: map[string]string{"Cache-Control": "public, max-age=31536000, immutable"}}
 	if acceptsGzip(r.Request) {
-		a.Body, a.Header["Content-Encoding"] = file.packed(), "gzip"
+		a.Body, a.Header["Content-Encoding"] = file.compressed(), "gzip"
 	}
 	return a, nil
 }

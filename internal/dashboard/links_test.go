@@ -74,11 +74,11 @@ func TestTraceLinkAppearsIfTheRecordHasATrace(t *testing.T) {
 	} {
 		r := metadata.Record{Name: "a", Attributes: map[string]any{metadata.AttributeTraceID: test.trace,
 			metadata.AttributeSpanID: test.span}}
-		if got := link.To(&locks.Row{Record: &r}); got != test.want {
+		if got := link.URL(&locks.Row{Record: &r}); got != test.want {
 			t.Errorf("%q, %q: the link leads to %q, want %q", test.trace, test.span, got, test.want)
 		}
 	}
-	if got := link.To(&locks.Row{Record: &metadata.Record{}}); got != "" {
+	if got := link.URL(&locks.Row{Record: &metadata.Record{}}); got != "" {
 		t.Errorf("without a trace: %q", got)
 	}
 }

@@ -22,23 +22,23 @@ func (d *Dashboard) build(config app.Config, templates app.Templates) {
 			Audit:   config.Store.ReadAudit,
 			Relists: config.Relists, Log: config.Log}),
 	}
-	d.traces = etcdread.NewBacktraces(config.Store.ReadRecord, stacktrace.NewReader(config.Sources))
+	d.traces = etcdread.NewBacktraces(config.Store.ReadRecord, stacktrace.NewParser(config.Sources))
 	d.pages = pages.New(d.app, d.traces)
 	d.api = api.New(d.app, d.pages)
 	d.actions = actions.New(d.app, d.traces, d.api)
 }
 
-// Ended notes a hold that went; ending is nil when its holder released it. It is quick.
+// Ended records a hold that has ended; ending is nil if the holder released it. It does not block.
 func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
-	d.app.Intervals.Saw(d.app.History.See(r, ending, d.app.Config.Now()))
+	d.app.Intervals.AddHold(d.app.History.AddEnded(r, ending, d.app.Config.Now()))
 }
 
-// Took notes a waiter that got its lock. It is quick.
-func (d *Dashboard) Took(w metadata.Waiter) { d.app.Intervals.Took(&w, d.app.Config.Now()) }
+// Acquired records a waiter that got its lock. It does not block.
+func (d *Dashboard) Acquired(w metadata.Waiter) { d.app.Intervals.AddAcquired(&w, d.app.Config.Now()) }
 
 var _ http.Handler = (*Dashboard)(nil)
 
-const runEvery = 3 * time.Second
+const observeInterval = 3 * time.Second
 
 // Run fetches what pages may need ahead of them, until ctx ends. The pages work without it.
 func (d *Dashboard) Run(ctx context.Context) error {
@@ -48,7 +48,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 		d.app.History.Observe(now, fresh)
 		if fresh.Level(now) == locks.Live {
 			snapshot := d.app.Config.Snapshots.Current(now, fresh)
-			d.app.Intervals.Look(snapshot.Queues, now)
+			d.app.Intervals.UpdateQueues(snapshot.Queues, now)
 			if !d.app.Config.HideBacktraces {
 				d.traces.Fetch(ctx, snapshot)
 			}
@@ -56,7 +56,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(runEvery):
+		case <-time.After(observeInterval):
 		}
 	}
 }

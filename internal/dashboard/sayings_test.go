@@ -58,8 +58,8 @@ func (s *sayings) page(situation string, d http.Handler, path string) {
 	switch kind := w.Header().Get("Content-Type"); {
 	case strings.HasPrefix(kind, "text/html"):
 		if !strings.Contains(path, "window=") { // the pages of locks in golden files have their timeline
-			picture := regexp.MustCompile(`(?s)<section aria-labelledby="h-picture">.*?</section>`)
-			said = picture.ReplaceAllString(said, "")
+			chart := regexp.MustCompile(`(?s)<section aria-labelledby="h-chart">.*?</section>`)
+			said = chart.ReplaceAllString(said, "")
 		}
 		said = paragraphs(regexp.MustCompile(`(?s)<div id="alerts">.*</main>`).FindString(said))
 	case strings.HasSuffix(kind, "json"):
@@ -546,7 +546,7 @@ func ofOthers(say *sayings) {
 	s.settings = []app.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}}
 	s.alarm = "etcd is out of space"
 	s.certificates = []app.Certificate{{Name: "client certificate", Expiry: "expired at 2026-11-20 01:02:03 UTC",
-		Due: true}, {Name: "web certificate", Expiry: "expires at 2027-02-20 01:02:03 UTC"}}
+		IsDue: true}, {Name: "web certificate", Expiry: "expires at 2027-02-20 01:02:03 UTC"}}
 	say.in("members, an alarm, and a policy that nobody knows", s, "/status")
 	say.in("an alarm", s, "/api/v1/summary")
 	say.in("members", s, "/api/v1/status")

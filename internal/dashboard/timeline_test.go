@@ -29,7 +29,7 @@ func watched(t testing.TB) (*scene, *dashboard.Dashboard) {
 	s.relists++
 	ok(t, d, "/history")
 	s.tick(15 * time.Minute)
-	d.Took(first)
+	d.Acquired(first)
 	e := s.over("catalog/sync/us", metadata.EndingReleased, "", "", 25*time.Minute, 0)
 	r := metadata.Record{Name: e.Name, UUID: e.UUID, Token: e.Token, Identity: e.Identity, LockedAt: e.LockedAt.Time,
 		AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
@@ -72,7 +72,7 @@ func eventful(t testing.TB, n int) (*scene, *dashboard.Dashboard) {
 			w := s.waiter(lock, owner, owner+"-7f9c6d5b8", 17)
 			w.ID = fmt.Sprint(i)
 			w.Since = metadata.Time{Time: s.now.Add(-took)}
-			d.Took(w)
+			d.Acquired(w)
 			continue
 		}
 		r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(i)), Token: int64(i), LockedAt: s.now.Add(-took),
@@ -194,7 +194,7 @@ func TestTimelineIsOrderedAndHasGapsAndHolds(t *testing.T) {
 	page := ok(t, d, "/lock?name="+stuck)
 	wantWords(t, page, "Not watching from 2026-11-21 03:12:39 UTC to 03:16:41", "The history has more.",
 		"This dashboard started watching; earlier releases are not known")
-	_, list, _ := strings.Cut(page, `<ol class="life">`)
+	_, list, _ := strings.Cut(page, `<ol class="events">`)
 	list, _, _ = strings.Cut(list, "</ol>")
 	var times []string
 	for _, m := range regexp.MustCompile(`<li class="(?:held|ended|waits|alert)"><time datetime="([^"]*)"`).

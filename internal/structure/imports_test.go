@@ -256,7 +256,7 @@ func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 		if !below("pkg/metadata", "pkg/staleness", "internal/protocol",
 			"internal/diagnosis", "internal/lockjson",
 			"internal/text", "internal/dashboard/stacktrace", "internal/dashboard/timeline/chart.go",
-			"internal/dashboard/app/phrase.go", "internal/witness/pod/podproof")(f.name + "/") {
+			"internal/dashboard/app/time_text.go", "internal/witness/pod/podproof")(f.name + "/") {
 			continue
 		}
 		for _, imported := range f.imports() {

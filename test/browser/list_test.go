@@ -158,7 +158,7 @@ func TestOnAPhone(t *testing.T) {
 	s.nights()
 	b.size(360, 740)
 	b.open(s.url + lockPage(held))
-	const top = `document.getElementById("h-picture").getBoundingClientRect().top + scrollY`
+	const top = `document.getElementById("h-chart").getBoundingClientRect().top + scrollY`
 	if top := ask[float64](b, top); top > 1800 {
 		t.Errorf("before the timeline are %.0f px, want at most 1800", top)
 	}

@@ -299,7 +299,7 @@ func TestPageShowsStalenessWhileEtcdIsUnreachable(t *testing.T) {
 	if !strings.HasPrefix(grey, "saturate(0.4)repeating") {
 		t.Errorf("the table looks as ever: %q", grey)
 	}
-	if icon := ask[string](b, `document.getElementById("icon").href`); !strings.Contains(icon, "look=stale") {
+	if icon := ask[string](b, `document.getElementById("icon").href`); !strings.Contains(icon, "state=stale") {
 		t.Errorf("the icon is %s", icon)
 	}
 	if n := ask[int](b, `document.querySelectorAll(".locks tbody").length`); n != 12 {

@@ -58,7 +58,7 @@ func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // the pages are set before the view runs
 				r.pages.Ended(lock, ending)
 			},
-			Taken: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Took(w) },
+			Taken: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Acquired(w) },
 		})
 }
 
@@ -130,7 +130,7 @@ func shownCertificates(s certificate.Sources, now time.Time) (all []app.Certific
 	}{{"client certificate", s.EtcdClient}, {"etcd's certificate", s.EtcdServer}, {"web certificate", s.Web}} {
 		if c := of.read(); c != nil {
 			all = append(all, app.Certificate{Name: of.name, Expiry: certificate.Expiry(c, now),
-				Due: certificate.Warning(of.name, c, now) != ""})
+				IsDue: certificate.Warning(of.name, c, now) != ""})
 		}
 	}
 	return all

@@ -45,10 +45,10 @@ func (c *Config) permissions() *Permissions {
 	return c.Permissions
 }
 
-// The widest networks of proxies are the largest private ones.
+// Minimum lengths of the prefixes of trusted proxies: those of the largest private networks.
 const (
-	widest4 = 8
-	widest6 = 7
+	minPrefix4 = 8
+	minPrefix6 = 7
 )
 
 // Actions are what is switched on.
@@ -93,7 +93,7 @@ func (c *Config) Check(on Actions) error {
 
 func (c *Config) checkProxies() error {
 	for _, proxy := range c.TrustedProxies {
-		if proxy.Addr().Is4() && proxy.Bits() < widest4 || proxy.Addr().Is6() && proxy.Bits() < widest6 {
+		if proxy.Addr().Is4() && proxy.Bits() < minPrefix4 || proxy.Addr().Is6() && proxy.Bits() < minPrefix6 {
 			return fmt.Errorf("trusting the addresses %s as proxies lets anybody be anybody: name smaller networks, "+
 				"10.0.0.0/8 and fc00::/7 are the largest", proxy)
 		}
@@ -123,7 +123,7 @@ func (c *Config) checkAnyone(on Actions, action string, needs ...Permission) err
 		return nil
 	case c.Source == SourceNone:
 		return fmt.Errorf("%s needs to know who does it: choose an identity other than none", action)
-	case c.Permissions == nil || !slices.ContainsFunc(needs, c.Permissions.anyone):
+	case c.Permissions == nil || !slices.ContainsFunc(needs, c.Permissions.grantsAnyone):
 		return fmt.Errorf("%s is switched on, but no permission file gives anybody the permission %s", action, needs[0])
 	}
 	return nil

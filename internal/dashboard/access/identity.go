@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Caller is who asks.
+// Caller is the sender of a request, and its permissions.
 type Caller struct {
 	Name    string // empty when nobody told
 	Client  string // address, as far as it can be known
@@ -38,7 +38,7 @@ func (c Caller) MayFor(p Permission, owner string) bool {
 // MaySome reports whether there may be a lock for which the caller has the permission.
 func (c Caller) MaySome(p Permission) bool {
 	return c.May(p) || slices.Contains(c.Rights, View) &&
-		slices.ContainsFunc(c.Rights, func(right Permission) bool { return right.what() == p })
+		slices.ContainsFunc(c.Rights, func(right Permission) bool { return right.withoutOwner() == p })
 }
 
 // Identify finds out who sent the request, and what that caller may do.
@@ -69,13 +69,13 @@ func (c *Config) Identify(r *http.Request) Caller {
 
 // Without is the caller without a permission, for any owner.
 func (c Caller) Without(p Permission) Caller {
-	other := func(right Permission) bool { return right.what() == p }
+	other := func(right Permission) bool { return right.withoutOwner() == p }
 	c.Rights = slices.DeleteFunc(slices.Clone(c.Rights), other)
 	return c
 }
 
-// Shown is the caller in a sentence.
-func (c Caller) Shown() string {
+// DisplayName is the name of the caller for sentences.
+func (c Caller) DisplayName() string {
 	if c.Name == "" {
 		return "somebody without a name"
 	}
@@ -98,8 +98,8 @@ func shownGroups(groups []string) string {
 	return list
 }
 
-// InGroups is a sentence about the groups that the proxy named, for a caller whom they may have been meant to admit.
-func (c *Config) InGroups(caller Caller) string {
+// DescribeGroups returns a sentence about the groups that the proxy named, for refusals; empty without a groups header.
+func (c *Config) DescribeGroups(caller Caller) string {
 	switch {
 	case c.GroupsHeader == "":
 		return ""

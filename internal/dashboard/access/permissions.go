@@ -37,8 +37,8 @@ func permissions() []Permission {
 // ofOwner limits a permission to the locks of some owners: "unlock owner:billing-*".
 const ofOwner = "owner:"
 
-// what is the permission without its owner.
-func (p Permission) what() Permission {
+// withoutOwner returns the permission without its limit to some owners.
+func (p Permission) withoutOwner() Permission {
 	what, _, _ := strings.Cut(string(p), " ")
 	return Permission(what)
 }
@@ -52,21 +52,21 @@ func (p Permission) owner() (pattern string, ok bool) {
 // covers reports whether a permission with an owner is that one and is given for this owner.
 func (p Permission) covers(what Permission, owner string) bool {
 	pattern, limited := p.owner()
-	return limited && p.what() == what && text.Globs{pattern}.Match(owner)
+	return limited && p.withoutOwner() == what && text.Globs{pattern}.Match(owner)
 }
 
 // check refuses a permission that cannot be meant.
 func (p Permission) check() error {
 	pattern, limited := p.owner()
-	written := p.what()
+	written := p.withoutOwner()
 	if limited {
 		written += Permission(" " + ofOwner + pattern)
 	}
 	switch {
-	case !slices.Contains(permissions(), p.what()):
+	case !slices.Contains(permissions(), p.withoutOwner()):
 		return fmt.Errorf("has the permission %q, but there are only view, backtrace, audit, unlock, ask, "+
 			"extend and acknowledge", p)
-	case limited && (p.what() == View || p.what() == Audit):
+	case limited && (p.withoutOwner() == View || p.withoutOwner() == Audit):
 		return fmt.Errorf("has the permission %q, but only backtrace, unlock, ask, extend and acknowledge can "+
 			"be given for one owner, as in \"unlock owner:billing-*\"", p)
 	case written != p, limited && (pattern == "" || len(pattern) > 100 || strings.Count(pattern, "*") > 2):
@@ -104,7 +104,7 @@ func ParsePermissions(file []byte) (*Permissions, error) {
 }
 
 func (p *Permissions) check() error {
-	isView := func(p Permission) bool { return p.what() == View }
+	isView := func(p Permission) bool { return p.withoutOwner() == View }
 	all := map[string][]Permission{"everyone": p.Everyone}
 	for name, list := range p.Users {
 		if _, why := usableName(name); why != "" {
@@ -152,7 +152,7 @@ func (p *Permissions) grants(name string, groups []string) []Permission {
 	return slices.Compact(list)
 }
 
-// anyone reports whether anybody at all has the permission.
-func (p *Permissions) anyone(may Permission) bool {
-	return slices.ContainsFunc(p.all(), func(one Permission) bool { return one.what() == may })
+// grantsAnyone reports whether some user or group has the permission.
+func (p *Permissions) grantsAnyone(may Permission) bool {
+	return slices.ContainsFunc(p.all(), func(one Permission) bool { return one.withoutOwner() == may })
 }

@@ -39,7 +39,7 @@ type doneJSON struct {
 func (o *Operation) ServeAPI(r *app.Request) (app.Answer, error) {
 	asked, err := o.readBody(r)
 	if err == nil {
-		err = o.admit(r)
+		err = o.checkCaller(r)
 	}
 	if err == nil {
 		err = o.check(&asked)
@@ -52,7 +52,7 @@ func (o *Operation) ServeAPI(r *app.Request) (app.Answer, error) {
 	var wrong *FieldError
 	switch {
 	case errors.As(err, &wrong):
-		return app.Answer{}, &app.Problem{Status: http.StatusUnprocessableEntity, Code: "bad_" + wrong.code(),
+		return app.Answer{}, &app.HTTPError{Status: http.StatusUnprocessableEntity, Code: "bad_" + wrong.code(),
 			Title:  "Not done",
 			Detail: wrong.Text}
 	case err != nil:
@@ -65,8 +65,8 @@ func (o *Operation) ServeAPI(r *app.Request) (app.Answer, error) {
 	return api.Answer(r, doneJSON{done, action.ID})
 }
 
-// takes reports whether the body has nothing that is for other operations.
-func (o *Operation) takes(j bodyJSON) bool {
+// accepts reports whether the body has no members of other operations.
+func (o *Operation) accepts(j bodyJSON) bool {
 	return (j.Note == "" || o.ReasonField == "note") && (!j.Withdraw || o.Undo != "")
 }
 
@@ -75,7 +75,7 @@ func (o *Operation) readBody(r *app.Request) (asked Request, err error) {
 	var j bodyJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&j); err != nil || decoder.More() || !o.takes(j) {
+	if err := decoder.Decode(&j); err != nil || decoder.More() || !o.accepts(j) {
 		return asked, app.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
 			"reason; it may have ticket and revision. To give more time, it needs seconds, a number. To acknowledge, " +
 			"it needs seconds, too, and has note instead of reason; or withdraw, which is true. To end a lock delay, " +
@@ -84,7 +84,7 @@ func (o *Operation) readBody(r *app.Request) (asked Request, err error) {
 	asked = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: cmp.Or(j.Note, j.Reason),
 		Ticket: j.Ticket, Undo: j.Withdraw}
 	if o.CheckDuration != nil {
-		asked.More = (time.Duration(min(max(j.Seconds, -1), maxSeconds)) * time.Second).String()
+		asked.Duration = (time.Duration(min(max(j.Seconds, -1), maxSeconds)) * time.Second).String()
 	}
 	var err1, err2 error
 	if o.verb == protocol.VerbEndDelay { // of which nothing but the revision may be known

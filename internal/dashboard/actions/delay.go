@@ -20,9 +20,9 @@ type delayPage struct {
 	Name    string
 	Words   string // what delay it is
 	Purpose string
-	Host    string      // of the former holder
-	Until   *app.Moment // when it ends by itself; nil where that is not known, or never
-	Whole   bool        // the delay is that of a share: there may be others
+	Host    string        // of the former holder
+	Until   *app.TimeText // when it ends by itself; nil where that is not known, or never
+	IsShare bool          // the delay is that of a share: there may be others
 	Next    *pages.WaiterView
 	Waiters int
 	confirmForm
@@ -48,7 +48,7 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 	if d == nil || d.UUID != r.URL.Query().Get("hold") {
 		return app.Answer{}, o.delayOver(r, lock, d)
 	}
-	if err := o.app.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
+	if err := o.app.AuthorizeFor(r.Caller, o.permission(), d.Owner); err != nil {
 		return app.Answer{}, err
 	}
 	v := delayPage{Page: o.app.Page(r, "end the lock delay of "+lock), Name: lock,
@@ -56,16 +56,16 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 		Host: app.HostPID(d.Hostname, 0),
 		confirmForm: confirmForm{Shown: text.Visible(lock), Token: d.Token, Revision: d.Revision, Hold: d.UUID,
 			Do: "End the lock delay of " + text.Visible(lock), Kept: "the audit trail"}}
-	v.Here = "list"
-	v.Follows = true
+	v.NavEntry = "list"
+	v.AutoRefresh = true
 	o.fill(&v.confirmForm, typed, name, wrong)
-	v.Action = o.app.URLs.Act(o.page, lock, d.UUID, pages.FromView(r))
+	v.Action = o.app.URLs.Action(o.page, lock, d.UUID, pages.FromView(r))
 	v.Cancel = o.afterDelay(r, Request{Name: lock})
 	if until := v.Viewpoint.Next(d.Until()); until != nil && until.Kind == "next" {
 		v.Until = until
 	}
 	whole := o.lockOf(r, lock)
-	v.Whole = whole != lock
+	v.IsShare = whole != lock
 	if queue := pages.NewQueueView(r.Snapshot().Queues[whole], 1, v.Viewpoint); queue.N > 0 {
 		v.Next = &queue.First[0]
 		v.Waiters = queue.N
@@ -98,13 +98,13 @@ func (o *Operation) performOnDelay(r *app.Request, asked Request) (protocol.Acti
 		return o.newAction(r, asked, ""), o.delayOver(r, asked.Name, nil)
 	}
 	action := o.newAction(r, asked, protocol.DescribeDelay(d, r.Now))
-	if err := o.app.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
+	if err := o.app.AuthorizeFor(r.Caller, o.permission(), d.Owner); err != nil {
 		return action, err
 	}
 	if d.UUID != asked.Hold || d.Token != asked.Token || d.Revision != asked.Revision {
 		return action, o.delayOver(r, asked.Name, d)
 	}
-	nothing, err := o.rate.take(r.Now)
+	nothing, err := o.rate.reserve(r.Now)
 	if err != nil {
 		return action, err
 	}
@@ -121,13 +121,13 @@ func (o *Operation) performOnDelay(r *app.Request, asked Request) (protocol.Acti
 	default:
 		return action, o.notDone(err)
 	}
-	o.app.History.Forget() // the person looks for it next
+	o.app.History.Invalidate() // the person looks for it next
 	return action, nil
 }
 
 // delayOver says that the lock delay is over, and whether there is another one now.
 func (o *Operation) delayOver(r *app.Request, name string, now *metadata.LockDelay) error {
-	p := &app.Problem{Status: http.StatusConflict, Code: "delay_over", Title: "Not done", Name: name,
+	p := &app.HTTPError{Status: http.StatusConflict, Code: "delay_over", Title: "Not done", Name: name,
 		Link:   o.afterDelay(r, Request{Name: name}),
 		Detail: "Nothing was done. The lock delay that you saw has ended."}
 	if now != nil {

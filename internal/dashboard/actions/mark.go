@@ -14,7 +14,7 @@ import (
 // acknowledgement.
 type markPage struct {
 	holdForm
-	Blocked   app.Sentence // who waits
+	Blocked   app.RichText // who waits
 	Done      []string     // what was done to the hold before
 	Words     formWords
 	Choices   []timeChoice // empty where no time is needed
@@ -41,10 +41,10 @@ func (o *Operation) markForm(r *app.Request, lock *app.Lock, typed Request,
 	wrong *FieldError) (app.Answer, error) {
 	row := lock.Row
 	v := markPage{holdForm: o.holdForm(r, row, o.form.Tab, typed, "", wrong), Words: o.form,
-		Required: o.MinReasonLength > 0, Done: pages.DoneTo(row.Record, r.Now)}
+		Required: o.MinReasonLength > 0, Done: pages.DescribeActions(row.Record, r.Now)}
 	v.Blocked = pages.WaitingSentence(*row.Queue, v.Viewpoint)
 	if o.CheckDuration != nil {
-		v.fillTimes(typed.More)
+		v.fillTimes(typed.Duration)
 	}
 	if now := row.Acknowledgement; now != nil && o.Undo != "" {
 		v.Withdraw = now.Revision
@@ -71,21 +71,20 @@ func (v *markPage) fillTimes(typed string) {
 	}
 }
 
-// others is what another operator or the holder did to a hold. Zero: nothing.
-type others struct {
+// conflictingAction is an action of another operator, or of the holder; zero if there is none.
+type conflictingAction struct {
 	by  string // as the record has it
 	who string // the same for people
 	did string // after "has"
 }
 
-// overtaken returns an error if what happened since the form was shown changes what the action would do: it would
-// replace a mark that the operator has not read, or give more time on top of more time. A second click is not a second
-// action. Programs act without a form.
-func (o *Operation) overtaken(caller string, d *metadata.FullRecord, asked *Request) error {
-	if asked.Looked == 0 {
+// checkConflict returns an error if the action would replace a mark that is newer than the form, or give more time on
+// top of more time. A second click is not a second action. Programs act without a form.
+func (o *Operation) checkConflict(caller string, d *metadata.FullRecord, asked *Request) error {
+	if asked.SeenRevision == 0 {
 		return nil
 	}
-	switch done := o.meanwhile(d, asked); {
+	switch done := o.findConflict(d, asked); {
 	case done.did == "":
 		return nil
 	case done.by == caller:
@@ -97,21 +96,22 @@ func (o *Operation) overtaken(caller string, d *metadata.FullRecord, asked *Requ
 	}
 }
 
-// meanwhile is what others did to the hold since the form was shown. The deadline that a holder moves with each alive
-// call does not count.
-func (o *Operation) meanwhile(d *metadata.FullRecord, asked *Request) others {
+// findConflict returns what was done to the hold since the form was shown. The deadline that a holder moves with each
+// alive call does not count.
+func (o *Operation) findConflict(d *metadata.FullRecord, asked *Request) conflictingAction {
 	if o.Mark.Author == nil {
-		return others{}
+		return conflictingAction{}
 	}
 	by, left := o.Mark.Author(&d.Record)
 	at := revisionOf(d, o.Mark.Field)
 	switch {
-	case left && (at > asked.Looked || asked.Undo && at != asked.Mark):
-		return others{by, protocol.DisplayName(by), o.did}
-	case o.verb == protocol.VerbExtend && d.Alive == nil && revisionOf(d, lockrecord.FieldAutoUnlockAt) > asked.Looked:
-		return others{"", "The holder", "extended the lock"}
+	case left && (at > asked.SeenRevision || asked.Undo && at != asked.SeenMark):
+		return conflictingAction{by, protocol.DisplayName(by), o.did}
+	case o.verb == protocol.VerbExtend && d.Alive == nil &&
+		revisionOf(d, lockrecord.FieldAutoUnlockAt) > asked.SeenRevision:
+		return conflictingAction{"", "The holder", "extended the lock"}
 	}
-	return others{}
+	return conflictingAction{}
 }
 
 // revisionOf is when a field was written; 0 = it is not there.

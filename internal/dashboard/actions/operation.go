@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// Operation is something that an operator can do to the hold of another: a verb, and what is said of it here.
+// Operation is an operator action: form, API endpoint, checks, wording.
 type Operation struct {
 	*Handler
 	protocol.VerbInfo
@@ -36,8 +36,8 @@ type Operation struct {
 // wording is what is said of a verb.
 type wording struct {
 	page       string // its form, below the prefix
-	off        string // what is switched off, as the beginning of a sentence
-	many       string // several of them, in a sentence
+	subject    string // what is switched off, as the beginning of a sentence
+	plural     string // several of them, in a sentence
 	done       string // what a program is told
 	undone     string // what a program is told that wanted it taken back
 	command    string // of mutexctl; empty: as the verb
@@ -68,14 +68,14 @@ func wordings() []struct {
 		verb protocol.Verb
 		wording
 	}{
-		{protocol.VerbForceUnlock, wording{page: "unlock", many: "force unlocks", done: "unlocked",
-			off:    "Force unlock",
-			metric: "mutexdash_force_unlocks_total", help: "Requested force unlocks, by result.",
+		{protocol.VerbForceUnlock, wording{page: "unlock", plural: "force unlocks", done: "unlocked",
+			subject: "Force unlock",
+			metric:  "mutexdash_force_unlocks_total", help: "Requested force unlocks, by result.",
 		}},
-		{protocol.VerbAsk, wording{page: "ask", many: "requests to finish", done: "asked",
-			off:    "Asking holders to finish",
-			did:    "asked the holder to finish",
-			metric: "mutexdash_asks_total", help: "Requests to holders to finish, by result.",
+		{protocol.VerbAsk, wording{page: "ask", plural: "requests to finish", done: "asked",
+			subject: "Asking holders to finish",
+			did:     "asked the holder to finish",
+			metric:  "mutexdash_asks_total", help: "Requests to holders to finish, by result.",
 			form: formWords{Title: "Ask the holder to finish", Tab: "ask to finish",
 				Effects: []string{
 					"The request is written into the record. The holder keeps the lock: it sees the request if its " +
@@ -84,10 +84,11 @@ func wordings() []struct {
 				},
 				Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
 		}},
-		{protocol.VerbExtend, wording{page: "extend", many: "extensions", done: "extended", lengthFlag: "by",
-			off: "Giving more time",
-			did: "given it more time", moved: "the lock has just been extended. Check whether it still needs more time",
-			metric: "mutexdash_extensions_total", help: "Requests to give holders more time, by result.",
+		{protocol.VerbExtend, wording{page: "extend", plural: "extensions", done: "extended", lengthFlag: "by",
+			subject: "Giving more time",
+			did:     "given it more time",
+			moved:   "the lock has just been extended. Check whether it still needs more time",
+			metric:  "mutexdash_extensions_total", help: "Requests to give holders more time, by result.",
 			form: formWords{Title: "Give more time to the holder of", Tab: "more time for",
 				Effects: []string{
 					"Alert and auto-unlock move forward by this much: from where they are, or from now if they have " +
@@ -96,10 +97,10 @@ func wordings() []struct {
 				},
 				HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
 		}},
-		{protocol.VerbAcknowledge, wording{page: "acknowledge", many: "acknowledgements", done: "acknowledged",
+		{protocol.VerbAcknowledge, wording{page: "acknowledge", plural: "acknowledgements", done: "acknowledged",
 			undone: "withdrawn", command: "ack", lengthFlag: "for",
-			off: "Acknowledging locks",
-			did: "acknowledged the lock", moved: "another operator has just acknowledged the lock",
+			subject: "Acknowledging locks",
+			did:     "acknowledged the lock", moved: "another operator has just acknowledged the lock",
 			metric: "mutexdash_acknowledgements_total",
 			help:   "Requests to acknowledge locks, and to withdraw that, by result.",
 			form: formWords{Title: "Acknowledge", Tab: "acknowledge",
@@ -111,8 +112,8 @@ func wordings() []struct {
 				},
 				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
 		}},
-		{protocol.VerbEndDelay, wording{page: "end-delay", many: "ends of lock delays", done: "ended",
-			command: app.EndDelay, off: "Ending lock delays",
+		{protocol.VerbEndDelay, wording{page: "end-delay", plural: "ends of lock delays", done: "ended",
+			command: app.EndDelay, subject: "Ending lock delays",
 			metric: "mutexdash_delay_ends_total", help: "Requests to end lock delays, by result.",
 		}},
 	}
@@ -122,7 +123,8 @@ func newOperations(h *Handler) []*Operation {
 	var all []*Operation
 	for _, w := range wordings() {
 		o := &Operation{Handler: h, verb: w.verb, VerbInfo: w.verb.Info(), wording: w.wording,
-			rate: rate{many: w.many}, results: h.newResults(w.metric, w.help, "success", "conflict", "denied", "error")}
+			rate:    rate{plural: w.plural},
+			results: h.newResults(w.metric, w.help, "success", "conflict", "denied", "error")}
 		o.show = o.showHold
 		o.perform = o.performOnHold
 		o.after = o.afterHold
@@ -145,10 +147,10 @@ func (o *Operation) API() string { return "api/v1/lock/" + string(o.verb) }
 // mutexctl is its command.
 func (o *Operation) mutexctl() string { return cmp.Or(o.wording.command, string(o.verb)) }
 
-// need is the permission that it takes.
-func (o *Operation) need() access.Permission { return access.Permission(o.Right) }
+// permission is the permission that the operation needs.
+func (o *Operation) permission() access.Permission { return access.Permission(o.Right) }
 
-// verbOf is the verb that is asked for: the operation's, or the one that takes it back.
+// verbOf returns the verb of the operation, or the one that undoes it.
 func (o *Operation) verbOf(asked Request) protocol.Verb {
 	if asked.Undo {
 		return o.Undo
@@ -173,8 +175,8 @@ func New(s *app.App, t *etcdread.Backtraces, a *api.API) *Handler {
 	return h
 }
 
-// Refused notes a request that was refused before its body was read.
-func (o *Operation) Refused(r *app.Request, err error) {
+// RecordRefusal counts and logs a request that was refused before its body was read.
+func (o *Operation) RecordRefusal(r *app.Request, err error) {
 	asked := Request{Hold: r.URL.Query().Get("hold")}
 	asked.Name, _ = app.NameOf(r) // the API names it in the body
 	o.record(r, asked, o.newAction(r, asked, ""), err)
@@ -190,10 +192,10 @@ const (
 // rate remembers the last minute. The bucket of golang.org/x/time/rate would let twice as many through in the minute
 // after a pause.
 type rate struct {
-	many  string // of the actions, in a sentence
-	mu    sync.Mutex
-	tries []try // at most rateEach for each person who may do this
-	done  []time.Time
+	plural string // of the actions, in a sentence
+	mu     sync.Mutex
+	tries  []try // at most rateEach for each person who may do this
+	done   []time.Time
 }
 
 type try struct {
@@ -201,8 +203,8 @@ type try struct {
 	at  time.Time
 }
 
-// try counts a try of one person, or refuses it. Refused ones do not count.
-func (r *rate) try(who string, now time.Time) error {
+// countTry counts an attempt of one person, or refuses it. Refused attempts do not count.
+func (r *rate) countTry(who string, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tries = slices.DeleteFunc(r.tries, func(t try) bool { return now.Sub(t.at) >= time.Minute })
@@ -219,8 +221,8 @@ func (r *rate) try(who string, now time.Time) error {
 	return nil
 }
 
-// take takes one of those that there are for all, or refuses. nothing gives it back: nothing was done.
-func (r *rate) take(now time.Time) (nothing func(), err error) {
+// reserve counts an action against the limit of all, or refuses it. giveBack undoes that, if nothing was done.
+func (r *rate) reserve(now time.Time) (nothing func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done = slices.DeleteFunc(r.done, func(at time.Time) bool { return now.Sub(at) >= time.Minute })
@@ -238,7 +240,7 @@ func (r *rate) take(now time.Time) (nothing func(), err error) {
 }
 
 func (r *rate) tooMany() error {
-	return &app.Problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
+	return &app.HTTPError{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
 		Retry:  time.Minute,
-		Detail: "At most 10 " + r.many + " a minute for each person and 30 for all are allowed. Nothing was done."}
+		Detail: "At most 10 " + r.plural + " a minute for each person and 30 for all are allowed. Nothing was done."}
 }

@@ -22,27 +22,27 @@ import (
 // unlockPage asks a person whether the hold shall be ended by force.
 type unlockPage struct {
 	holdForm
-	Frame    string // first of own code, where the caller may see it
-	Host     string
-	Dead     bool
-	Next     *pages.WaiterView
-	Waiters  int
-	Whole    *pages.WholeLock // of which the hold is a part
-	Share    string
-	Delay    string // the lock delay that follows; empty for none
-	AutoSoon *app.Moment
-	Marks    []pages.MarkLink
-	Commands []pages.Command
+	Frame           string // first of own code, where the caller may see it
+	Host            string
+	Dead            bool
+	Next            *pages.WaiterView
+	Waiters         int
+	MultiHolderLock *pages.MultiHolderLock // of which the hold is a part
+	Share           string
+	Delay           string // the lock delay that follows; empty for none
+	AutoSoon        *app.TimeText
+	Marks           []pages.MarkLink
+	Commands        []pages.Command
 }
 
 // holdForm is the form for an action on a hold, and what the person sees of the hold.
 type holdForm struct {
 	app.Page
 	Name     string
-	Look     locks.DisplayState
-	Sentence app.Sentence
+	State    locks.DisplayState
+	Sentence app.RichText
 	Purpose  string
-	Alive    *app.Moment
+	Alive    *app.TimeText
 	Progress string
 	confirmForm
 }
@@ -51,14 +51,14 @@ type holdForm struct {
 func (o *Operation) holdForm(r *app.Request, row *locks.Row, title string, typed Request, name string,
 	wrong *FieldError) holdForm {
 	from := pages.FromView(r)
-	f := holdForm{Page: o.app.Page(r, title+" "+row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
+	f := holdForm{Page: o.app.Page(r, title+" "+row.Name), Name: row.Name, State: row.Display, Purpose: row.Purpose,
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
-			Hold: row.UUID, Action: o.app.URLs.Act(o.page, row.Name, row.UUID, from),
+			Hold: row.UUID, Action: o.app.URLs.Action(o.page, row.Name, row.UUID, from),
 			Cancel: o.app.URLs.LockFrom(row.Name, row.UUID, from)}}
 	o.fill(&f.confirmForm, typed, name, wrong)
-	f.Here = "list"
-	f.Follows = true
-	f.Icon = app.Icon{Look: row.Display}
+	f.NavEntry = "list"
+	f.AutoRefresh = true
+	f.Icon = app.Icon{State: row.Display}
 	f.Sentence = pages.HolderSentence(row, f.Viewpoint, o.app.Unlockers())
 	if row.Alive != nil {
 		f.Alive = f.Age(row.Alive.At)
@@ -99,22 +99,22 @@ func (o *Operation) fill(f *confirmForm, typed Request, name string, wrong *Fiel
 
 // ServeForm shows the confirmation page. It changes nothing.
 func (o *Operation) ServeForm(r *app.Request) (app.Answer, error) {
-	if err := o.May(r.Caller); err != nil {
+	if err := o.Authorize(r.Caller); err != nil {
 		return app.Answer{}, err
 	}
 	if err := notStale(r); err != nil {
-		return app.Answer{}, o.whenFresh(r, Request{}, err)
+		return app.Answer{}, o.withCommand(r, Request{}, err)
 	}
 	a, err := o.show(r, Request{}, "", nil)
 	if err != nil {
-		return a, o.whenFresh(r, Request{}, err)
+		return a, o.withCommand(r, Request{}, err)
 	}
 	return a, nil
 }
 
-// whenFresh adds to a refusal what can be done while etcd does not answer.
-func (o *Operation) whenFresh(r *app.Request, typed Request, err error) error {
-	var old *app.Problem
+// withCommand adds to a refusal because of a silent etcd the command that does the same from elsewhere.
+func (o *Operation) withCommand(r *app.Request, typed Request, err error) error {
+	var old *app.HTTPError
 	name, failed := app.NameOf(r)
 	typed.Name = name
 	typed.Hold = r.URL.Query().Get("hold")
@@ -128,29 +128,29 @@ func (o *Operation) whenFresh(r *app.Request, typed Request, err error) error {
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
-		p.Again = true
+		p.Reloads = true
 	}
 	return &p
 }
 
 // showHold is the form, with what was typed before and what was wrong about it.
 func (o *Operation) showHold(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error) {
-	lock, err := o.app.Find(r)
+	lock, err := o.app.ReadHeldLock(r)
 	switch {
 	case err != nil:
 		return app.Answer{}, err
-	case lock.Unread != "":
-		return app.Answer{}, &app.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not now",
-			Detail: "The form cannot be shown: " + lock.Unread + ". Nothing was done.", Retry: 5 * time.Second}
+	case lock.ReadError != "":
+		return app.Answer{}, &app.HTTPError{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not now",
+			Detail: "The form cannot be shown: " + lock.ReadError + ". Nothing was done.", Retry: 5 * time.Second}
 	case lock.Row != nil && lock.Row.Misplaced:
-		return app.Answer{}, &app.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
+		return app.Answer{}, &app.HTTPError{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
 			Name: lock.Name, Link: o.app.URLs.Lock(lock.Name, ""),
 			Detail: "This record is at keys that belong to no lock. Its page says how to remove it by hand."}
-	case lock.Row == nil || lock.AskedHold != "":
+	case lock.Row == nil || lock.RequestedHold != "":
 		asked := r.URL.Query().Get("hold")
 		return app.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
 	}
-	if err := o.app.AdmitFor(r.Caller, o.need(), lock.Row.Owner); err != nil {
+	if err := o.app.AuthorizeFor(r.Caller, o.permission(), lock.Row.Owner); err != nil {
 		return app.Answer{}, err
 	}
 	var a app.Answer
@@ -188,21 +188,21 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 		v.Frame = o.traces.FirstFrame(lock.Document.Backtrace)
 	}
 	unlockers := o.app.Unlockers()
-	awaited := len(unlockers) > 0 && pages.Spared(row.Name, unlockers) == nil
+	awaited := len(unlockers) > 0 && pages.WhyNeverRemoved(row.Name, unlockers) == nil
 	if unlock := v.Viewpoint.Next(row.UnlockAt()); awaited && unlock != nil && unlock.Kind == "next" {
 		v.AutoSoon = unlock
 	}
 	v.Share = protocol.DescribeShare(row.Share())
-	v.Whole = pages.WholeOf(r, row)
+	v.MultiHolderLock = pages.MultiHolderLockOf(r, row)
 	if delay := row.Record.EffectiveLockDelay(r.Snapshot().Combined.Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}
-	if queue := pages.NewQueueView(lock.InLine, 1, v.Viewpoint); queue.N > 0 {
+	if queue := pages.NewQueueView(lock.Waiters, 1, v.Viewpoint); queue.N > 0 {
 		v.Next = &queue.First[0]
 		v.Waiters = queue.N
 	}
 	v.Marks = pages.MarkLinks(r, row)
-	v.Commands = pages.Whereabouts(row)
+	v.Commands = pages.FindHolderCommands(row)
 	return o.app.Render("unlock", v)
 }
 
@@ -211,7 +211,7 @@ func (o *Operation) ServePost(r *app.Request) (app.Answer, error) {
 	asked, name, err := o.readForm(r)
 	typed := asked
 	if err == nil {
-		err = o.admit(r)
+		err = o.checkCaller(r)
 	}
 	if err == nil && o.FreesLock && name != asked.Name && name != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
@@ -224,23 +224,23 @@ func (o *Operation) ServePost(r *app.Request) (app.Answer, error) {
 		action, err = o.perform(r, asked)
 	}
 	if o.record(r, asked, action, err); err != nil {
-		return o.again(r, typed, name, err)
+		return o.showAgain(r, typed, name, err)
 	}
 	then := o.after(r, asked)
 	return app.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
 		Header: map[string]string{"Location": then}}, nil
 }
 
-// again answers a request that was refused, and keeps what was typed: in the form, if that helps.
-func (o *Operation) again(r *app.Request, typed Request, name string, err error) (a app.Answer, _ error) {
+// showAgain answers a refused request with what was typed: in the form again, if that helps.
+func (o *Operation) showAgain(r *app.Request, typed Request, name string, err error) (a app.Answer, _ error) {
 	var wrong *FieldError
 	if errors.As(err, &wrong) {
 		if a, err = o.show(r, typed, name, wrong); err == nil {
 			return a, nil
 		}
 	}
-	err = o.whenFresh(r, typed, err)
-	var p *app.Problem
+	err = o.withCommand(r, typed, err)
+	var p *app.HTTPError
 	if !errors.As(err, &p) {
 		return a, err
 	}
@@ -248,30 +248,31 @@ func (o *Operation) again(r *app.Request, typed Request, name string, err error)
 	if typed.Name != "" {
 		same.Link = cmp.Or(p.Link, o.after(r, typed))
 	}
-	keep(&same, typed)
+	addFormValues(&same, typed)
 	return a, &same
 }
 
-// keep adds what was typed to a problem.
-func keep(p *app.Problem, typed Request) {
+// addFormValues adds what was typed to an error.
+func addFormValues(p *app.HTTPError, typed Request) {
 	p.Name = cmp.Or(typed.Name, p.Name)
 	for _, s := range []string{oneLine(typed.Reason), oneLine(typed.Ticket)} {
 		if s != "" {
-			p.Typed = append(p.Typed, app.BoxText(s))
+			p.FormValues = append(p.FormValues, app.BoxText(s))
 		}
 	}
 }
 
-// Keep adds to the refusal of a form what was typed into it. A person who has to sign in first is led back to it.
-func (o *Operation) Keep(r *app.Request, refusal error) error {
+// WithFormValues adds what was typed to the refusal of a form, and a link to the form for callers who must sign in
+// first.
+func (o *Operation) WithFormValues(r *app.Request, refusal error) error {
 	typed, _, err := o.readForm(r)
-	var old *app.Problem
+	var old *app.HTTPError
 	if !errors.As(refusal, &old) || typed.Name == "" {
 		return refusal
 	}
 	p := *old
-	if keep(&p, typed); p.Status != http.StatusForbidden && err == nil {
-		p.Link = o.app.URLs.Act(o.page, typed.Name, typed.Hold, pages.FromView(r))
+	if addFormValues(&p, typed); p.Status != http.StatusForbidden && err == nil {
+		p.Link = o.app.URLs.Action(o.page, typed.Name, typed.Hold, pages.FromView(r))
 		p.LinkText = "Open the form again"
 	}
 	return &p
@@ -299,15 +300,15 @@ func (o *Operation) readForm(r *app.Request) (asked Request, typed string, err e
 	}
 	asked.Reason = form.Get("reason")
 	asked.Ticket = form.Get("ticket")
-	asked.More = form.Get("more")
-	if own := strings.TrimSpace(form.Get("own")); own != "" && asked.More != otherTime && own != asked.More {
-		asked.Besides, asked.More = asked.More, own
-	} else if asked.More == otherTime {
-		asked.More = cmp.Or(own, otherTime)
+	asked.Duration = form.Get("more")
+	if own := strings.TrimSpace(form.Get("own")); own != "" && asked.Duration != otherTime && own != asked.Duration {
+		asked.OtherDuration, asked.Duration = asked.Duration, own
+	} else if asked.Duration == otherTime {
+		asked.Duration = cmp.Or(own, otherTime)
 	}
 	if seen := form.Get("withdraw"); seen != "" && o.Undo != "" {
 		asked.Undo = true
-		if asked.Mark, err = strconv.ParseInt(seen, 10, 64); err != nil {
+		if asked.SeenMark, err = strconv.ParseInt(seen, 10, 64); err != nil {
 			return asked, "", app.BadBody("The form does not say which acknowledgement is withdrawn.")
 		}
 	}
@@ -318,20 +319,20 @@ func (o *Operation) readForm(r *app.Request) (asked Request, typed string, err e
 	}
 	asked.Token = token
 	asked.Revision = revision
-	asked.Looked = revision
+	asked.SeenRevision = revision
 	return asked, form.Get("typed"), nil
 }
 
-// usualTime is the amount of time that forms suggest.
-const usualTime = 30 * time.Minute
+// defaultDuration is the duration that forms suggest.
+const defaultDuration = 30 * time.Minute
 
 // command is the command line that does what was typed into the form, to the hold that was seen.
 func (o *Operation) command(asked Request) string {
-	flags := app.OfHold(asked.Hold, oneLine(asked.Reason), oneLine(asked.Ticket))
+	flags := app.HoldFlags(asked.Hold, oneLine(asked.Reason), oneLine(asked.Ticket))
 	seen, why := flags[:2], flags[2:]
 	var length []string
 	if o.lengthFlag != "" {
-		length = []string{"--" + o.lengthFlag, asked.time()}
+		length = []string{"--" + o.lengthFlag, asked.flagDuration()}
 	}
 	if o.ReasonField == "note" { // which may be left out
 		why = app.Flags("--note", oneLine(asked.Reason), "--ticket", oneLine(asked.Ticket))
@@ -343,11 +344,11 @@ func (o *Operation) command(asked Request) string {
 	return o.app.Mutexctl(o.mutexctl(), asked.Name, slices.Concat(seen, length, why)...)
 }
 
-// time is the amount of time as the command line takes it: what was typed, or the form's default if that is unreadable.
-func (r *Request) time() string {
-	d, err := locks.ParseDuration(strings.Join(strings.Fields(r.More), ""))
+// flagDuration returns Duration for the command line; the form's default if it is unreadable.
+func (r *Request) flagDuration() string {
+	d, err := locks.ParseDuration(strings.Join(strings.Fields(r.Duration), ""))
 	if err != nil || d <= 0 {
-		d = usualTime
+		d = defaultDuration
 	}
 	return text.FlagDuration(d)
 }

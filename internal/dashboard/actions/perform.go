@@ -23,19 +23,19 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Request is an action that a caller asks for. Hold, Token and Revision say what the caller saw: the action never
+// Request is a requested action. Hold, Token and Revision say what the caller saw: the action never
 // affects another hold.
 type Request struct {
 	Name, Hold     string
 	Token          int64 // create revision of the uuid key
 	Revision       int64 // of the record
 	Reason, Ticket string
-	More           string // for how long it is, as it was typed
-	Besides        string // another time, which was chosen although that one was typed
-	seconds        int64  // the same, once it was read
-	Undo           bool   // take back what is there
-	Mark           int64  // the revision of the mark that was seen; 0 = whichever is there
-	Looked         int64  // the revision of the record that the form showed; 0 = there was no form
+	Duration       string // as it was typed
+	OtherDuration  string // the chosen duration, if another one was typed
+	seconds        int64  // of Duration, parsed
+	Undo           bool   // take back the acknowledgement
+	SeenMark       int64  // the revision of the acknowledgement that the form showed; 0: any
+	SeenRevision   int64  // the revision of the record that the form showed; 0: no form
 }
 
 // historyID is where the ending of the hold is recorded.
@@ -58,14 +58,15 @@ func (f *FieldError) code() string {
 	return "reason"
 }
 
-// May says whether the caller may do it at all.
-func (o *Operation) May(c access.Caller) error {
-	if !o.app.Config.On(o.verb) {
-		return &app.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
-			Detail: o.off + " is switched off on this dashboard. Anyone with write access to etcd can use mutexctl " +
+// Authorize returns an error if the action is switched off, or the caller lacks the permission for all locks.
+func (o *Operation) Authorize(c access.Caller) error {
+	if !o.app.Config.IsEnabled(o.verb) {
+		return &app.HTTPError{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
+			Detail: o.subject +
+				" is switched off on this dashboard. Anyone with write access to etcd can use mutexctl " +
 				o.mutexctl() + "."}
 	}
-	return o.app.Admit(c, o.need())
+	return o.app.Authorize(c, o.permission())
 }
 
 // notStale refuses what should not rest on an old snapshot.
@@ -75,7 +76,8 @@ func notStale(r *app.Request) error {
 		_, err := r.Loaded()
 		return err
 	case locks.Stale:
-		return &app.Problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
+		return &app.HTTPError{Status: http.StatusPreconditionFailed, Code: "stale",
+			Title: "Not while the data is stale",
 			Detail: "etcd has not answered since " + app.TimeOfDay(r.Fresh.HeardAt) + " UTC" + r.Fresh.Why() +
 				". What you saw may be out of date. Nothing was done."}
 	}
@@ -87,9 +89,9 @@ func (r *Request) check(what string, minReason int) error {
 	r.Reason = oneLine(r.Reason)
 	r.Ticket = oneLine(r.Ticket)
 	switch n := utf8.RuneCountInString(r.Reason); {
-	case !isPlain(r.Reason):
+	case !isPlainText(r.Reason):
 		return &FieldError{"reason", "The " + what + " must be plain text."}
-	case !isPlain(r.Ticket):
+	case !isPlainText(r.Ticket):
 		return &FieldError{"ticket", "The ticket must be plain text."}
 	case n > app.MaxReason:
 		return &FieldError{"reason", fmt.Sprintf("The %s has %d characters; it may have %d.", what, n, app.MaxReason)}
@@ -102,13 +104,13 @@ func (r *Request) check(what string, minReason int) error {
 	return nil
 }
 
-// readMore reads for how long it is.
-func (r *Request) readMore(check func(time.Duration) error) error {
-	if r.Besides != "" {
-		return &FieldError{"more", "Which time do you mean? You chose " + r.Besides + " and typed " +
-			text.Visible(text.Clip(r.More, 20)) + ". Choose what you typed, or delete it."}
+// parseDuration parses Duration into seconds.
+func (r *Request) parseDuration(check func(time.Duration) error) error {
+	if r.OtherDuration != "" {
+		return &FieldError{"more", "Which time do you mean? You chose " + r.OtherDuration + " and typed " +
+			text.Visible(text.Clip(r.Duration, 20)) + ". Choose what you typed, or delete it."}
 	}
-	d, err := locks.ParseDuration(text.Clip(strings.Join(strings.Fields(r.More), ""), 20))
+	d, err := locks.ParseDuration(text.Clip(strings.Join(strings.Fields(r.Duration), ""), 20))
 	if err == nil && d%time.Second != 0 {
 		err = errors.New("it must be in whole seconds")
 	}
@@ -125,16 +127,16 @@ func (r *Request) readMore(check func(time.Duration) error) error {
 // oneLine is what was typed into a box of several lines.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-func isPlain(s string) bool {
+func isPlainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// admit makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
-func (o *Operation) admit(r *app.Request) error {
-	if err := o.May(r.Caller); err != nil {
+// checkCaller checks permission, rate and freshness, in this order.
+func (o *Operation) checkCaller(r *app.Request) error {
+	if err := o.Authorize(r.Caller); err != nil {
 		return err
 	}
-	if err := o.rate.try(r.Caller.Name, r.Now); err != nil {
+	if err := o.rate.countTry(r.Caller.Name, r.Now); err != nil {
 		return err
 	}
 	return notStale(r)
@@ -145,13 +147,13 @@ func (o *Operation) check(asked *Request) error {
 	if asked.Undo {
 		asked.Reason = ""
 		asked.Ticket = ""
-		asked.More = ""
+		asked.Duration = ""
 		return nil
 	}
 	if err := asked.check(o.ReasonField, o.MinReasonLength); err != nil || o.CheckDuration == nil {
 		return err
 	}
-	return asked.readMore(o.CheckDuration)
+	return asked.parseDuration(o.CheckDuration)
 }
 
 // performOnHold does to the hold that the person saw what is asked for, in one transaction that also records it.
@@ -168,10 +170,10 @@ func (o *Operation) performOnHold(r *app.Request, asked Request) (protocol.Actio
 	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
 		return action, o.conflict(r, asked, document)
 	}
-	if err := o.mayDo(r, &document, action, &asked); err != nil {
+	if err := o.checkHold(r, &document, action, &asked); err != nil {
 		return action, err
 	}
-	nothing, err := o.rate.take(r.Now)
+	nothing, err := o.rate.reserve(r.Now)
 	if err != nil {
 		return action, err
 	}
@@ -187,20 +189,20 @@ func (o *Operation) performOnHold(r *app.Request, asked Request) (protocol.Actio
 	case errors.As(err, &refused):
 		return action, notPossible(refused.Why)
 	case errors.Is(err, metadata.ErrChanged), errors.Is(err, metadata.ErrOutcomeUnknown):
-		if err := o.lookAgain(r, asked, record, out.Ending, err); err != nil {
+		if err := o.checkOutcome(r, asked, record, out.Ending, err); err != nil {
 			return action, err
 		}
 	default:
 		return action, o.notDone(err)
 	}
-	o.app.History.Forget() // the person looks for it next
+	o.app.History.Invalidate() // the person looks for it next
 	return action, nil
 }
 
-// mayDo checks that the caller may do it to this hold, that it makes sense, and that no other operator was faster. The
-// snapshot knows what witnesses state about the holder.
-func (o *Operation) mayDo(r *app.Request, d *metadata.FullRecord, action protocol.Action, asked *Request) error {
-	if err := o.app.AdmitFor(r.Caller, o.need(), d.Owner); err != nil {
+// checkHold checks that the caller has the permission for this hold, that the action applies to it, and that no other
+// operator was faster. The statements of witnesses are in the snapshot only.
+func (o *Operation) checkHold(r *app.Request, d *metadata.FullRecord, action protocol.Action, asked *Request) error {
+	if err := o.app.AuthorizeFor(r.Caller, o.permission(), d.Owner); err != nil {
 		return err
 	}
 	if row := r.Snapshot().Find(d.Name); row != nil {
@@ -209,12 +211,12 @@ func (o *Operation) mayDo(r *app.Request, d *metadata.FullRecord, action protoco
 	if err := o.verbOf(*asked).CheckHold(&d.Record, action); err != nil {
 		return notPossible(err.Error())
 	}
-	return o.overtaken(r.Caller.Name, d, asked)
+	return o.checkConflict(r.Caller.Name, d, asked)
 }
 
 // notPossible says why an action makes no sense for a hold.
 func notPossible(why string) error {
-	return &app.Problem{Status: http.StatusConflict, Code: "not_possible", Title: "Not done",
+	return &app.HTTPError{Status: http.StatusConflict, Code: "not_possible", Title: "Not done",
 		Detail: "Nothing was done: " + why + "."}
 }
 
@@ -250,19 +252,20 @@ func (h *Handler) readNow(ctx context.Context, name string) (metadata.FullRecord
 }
 
 func (h *Handler) notDone(err error) error {
-	return &app.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
+	return &app.HTTPError{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
 		Detail: "Nothing was done: " + strings.TrimSuffix(h.app.Config.Explain(err), ".") + ".",
 		Retry:  5 * time.Second}
 }
 
-// lookAgain returns what became of the hold after an unclear outcome; nil if our removal turns out to have succeeded.
-func (o *Operation) lookAgain(r *app.Request, asked Request, record *metadata.Record, ours metadata.Ending,
+// checkOutcome reads the lock again after an unclear outcome; it returns nil if our removal turns out to have
+// succeeded.
+func (o *Operation) checkOutcome(r *app.Request, asked Request, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
 	document, err := o.readNow(r.Context(), asked.Name)
 	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
 	switch {
 	case err != nil || there:
-		return o.mayStand(asked, there, cause)
+		return o.holdMayRemain(asked, there, cause)
 	case !errors.Is(cause, metadata.ErrOutcomeUnknown):
 		return o.conflict(r, asked, document)
 	}
@@ -279,8 +282,8 @@ func (o *Operation) lookAgain(r *app.Request, asked Request, record *metadata.Re
 	return o.conflict(r, asked, document)
 }
 
-// mayStand tells what became of a hold that is still there, or that nobody could read again.
-func (o *Operation) mayStand(asked Request, there bool, cause error) error {
+// holdMayRemain returns the error for a hold that is still there, or could not be read again.
+func (o *Operation) holdMayRemain(asked Request, there bool, cause error) error {
 	p := o.unknown(asked.Name, o.app.URLs.Lock(asked.Name, asked.Hold), cause)
 	switch {
 	case errors.Is(cause, metadata.ErrChanged):
@@ -298,8 +301,8 @@ func (o *Operation) mayStand(asked Request, there bool, cause error) error {
 }
 
 // unknown says that etcd's answer was lost.
-func (o *Operation) unknown(lock, link string, cause error) *app.Problem {
-	return &app.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
+func (o *Operation) unknown(lock, link string, cause error) *app.HTTPError {
+	return &app.HTTPError{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
 		Name: lock, Link: link,
 		Detail: "etcd did not confirm the change (" + o.app.Config.Explain(cause) + "). Look at the lock before " +
 			"you try again."}
@@ -307,12 +310,12 @@ func (o *Operation) unknown(lock, link string, cause error) *app.Problem {
 
 // conflict says that the hold ended before anything was done.
 func (h *Handler) conflict(r *app.Request, asked Request, now metadata.FullRecord) error {
-	return h.tellEnd(r, &app.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done",
+	return h.tellEnd(r, &app.HTTPError{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done",
 		Name: asked.Name, Link: h.app.URLs.Lock(asked.Name, ""), Detail: "Nothing was done. "}, asked, now)
 }
 
 // tellEnd adds how the hold ended, and who holds the lock now.
-func (h *Handler) tellEnd(r *app.Request, p *app.Problem, asked Request, now metadata.FullRecord) error {
+func (h *Handler) tellEnd(r *app.Request, p *app.HTTPError, asked Request, now metadata.FullRecord) error {
 	p.Detail += "The hold that you saw has ended"
 	if ending := h.app.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Cause)
@@ -339,7 +342,7 @@ func (h *Handler) tellEnd(r *app.Request, p *app.Problem, asked Request, now met
 // record counts an attempt and logs it: the log is the audit trail of attempts that were refused.
 func (o *Operation) record(r *app.Request, asked Request, a protocol.Action, err error) {
 	result := "success"
-	var p *app.Problem
+	var p *app.HTTPError
 	var wrong *FieldError // without a field: others have been faster
 	switch {
 	case err == nil:
@@ -355,14 +358,14 @@ func (o *Operation) record(r *app.Request, asked Request, a protocol.Action, err
 	c := r.Caller
 	event := o.app.Config.Log.Info()
 	if err != nil {
-		event = o.app.Config.Log.Warn().Str("why", text.Clip(err.Error(), app.MaxLogged))
+		event = o.app.Config.Log.Warn().Str("why", text.Clip(err.Error(), app.MaxLogText))
 	}
 	if result == "denied" { // without any effect, and without end for who wants that
-		logged, leftOut := o.app.Refusals.Take(c.Name, r.Now)
+		logged, leftOut := o.app.Refusals.ShouldLog(c.Name, r.Now)
 		if !logged {
 			return
 		}
-		event = app.LeftOutOf(event, leftOut)
+		event = app.WithLeftOut(event, leftOut)
 	}
 	if asked.seconds > 0 {
 		event = event.Int64("seconds", asked.seconds)
@@ -370,7 +373,7 @@ func (o *Operation) record(r *app.Request, asked Request, a protocol.Action, err
 	event.Str("audit", string(o.verbOf(asked))).Str("result", result).Str("audit_id", a.ID).
 		Str("actor", c.Name).Str("groups", c.Groups).Str("source", string(c.Source)).
 		Str("client", c.Client).Str("user_agent", c.Agent).
-		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", app.Logged(asked.Hold)).
+		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", app.LogText(asked.Hold)).
 		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).
 		Str("reason", text.Visible(text.Clip(asked.Reason, 4*app.MaxReason))).
 		Str("ticket", text.Visible(text.Clip(asked.Ticket, 4*app.MaxTicket))).Msg("operator's action")

@@ -31,7 +31,7 @@ func (a *API) ServeHistory(r *app.Request) (app.Answer, error) {
 	}
 	all, err := a.app.History.Endings(r.Context(), r.Now, "")
 	if err != nil {
-		return app.Answer{}, a.app.NotRead(err)
+		return app.Answer{}, a.app.ReadError(err)
 	}
 	found, err := etcdread.SearchEndings(r.Context(), asked, all)
 	if err != nil {
@@ -41,7 +41,7 @@ func (a *API) ServeHistory(r *app.Request) (app.Answer, error) {
 	for i := range found.List {
 		j.Holds[i] = lockjson.NewEnding(&found.List[i], r.Now)
 	}
-	j.Gaps, j.Since = watched(r, asked.During)
+	j.Gaps, j.Since = watched(r, asked.Covers)
 	return pastAnswer(r, j, len(all), found.Matched, found.Next)
 }
 
@@ -49,7 +49,7 @@ func (a *API) ServeHistory(r *app.Request) (app.Answer, error) {
 // are known.
 func watched(r *app.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
 	gaps = []gapJSON{}
-	all, from := r.App.History.Watched(r.Now, r.Fresh)
+	all, from := r.App.History.WatchGaps(r.Now, r.Fresh)
 	for _, g := range all {
 		if during(g.From) || during(g.To) {
 			gaps = append(gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To)})
@@ -108,9 +108,9 @@ func (a *API) ServeAudit(r *app.Request) (app.Answer, error) {
 	if err != nil {
 		return app.Answer{}, err
 	}
-	all, err := a.app.History.OperatorActions(r.Context(), r.Now)
+	all, err := a.app.History.Actions(r.Context(), r.Now)
 	if err != nil {
-		return app.Answer{}, a.app.NotRead(err)
+		return app.Answer{}, a.app.ReadError(err)
 	}
 	found, err := etcdread.SearchActions(r.Context(), asked, all)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 
 // ServeLock answers with one lock in full.
 func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
-	lock, err := a.app.Find(r)
+	lock, err := a.app.ReadHeldLock(r)
 	if err != nil {
 		return app.Answer{}, a.withDelays(r, err)
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
-		if err := a.app.AdmitFor(r.Caller, access.Backtrace, lock.Document.Owner); err != nil {
+		if err := a.app.AuthorizeFor(r.Caller, access.Backtrace, lock.Document.Owner); err != nil {
 			return app.Answer{}, err
 		}
 	}
@@ -51,8 +51,8 @@ func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 func (a *API) addPast(j *lockjson.Document, r *app.Request, lock *app.Lock, now time.Time) {
 	past, err := a.app.History.Endings(r.Context(), r.Now, lock.Name)
 	noQueue := *lock
-	noQueue.InLine = nil // which may be long, and waits are no holds
-	all, _ := a.app.EverythingOf(r, &noQueue, past)
+	noQueue.Waiters = nil // which may be long, and waits are no holds
+	all, _ := a.app.LockIntervals(r, &noQueue, past)
 	j.UsualHold = lockjson.NewUsualHold(a.app.UsualHold(r, all))
 	if lock.Row == nil {
 		return
@@ -65,7 +65,7 @@ func (a *API) addPast(j *lockjson.Document, r *app.Request, lock *app.Lock, now 
 
 // withDelays adds the lock delays to the problem that nobody holds the lock.
 func (a *API) withDelays(r *app.Request, err error) error {
-	var free *app.Problem
+	var free *app.HTTPError
 	if !errors.As(err, &free) || free.Code != "not_found" {
 		return err
 	}
@@ -81,8 +81,8 @@ func (a *API) withDelays(r *app.Request, err error) error {
 
 // documentJSON is the lock without backtrace and fields.
 func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time.Time) lockjson.Document {
-	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.Unread),
-		Queue: lockjson.Waiters(lock.InLine, now), HolderCount: len(lock.Shares),
+	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.ReadError),
+		Queue: lockjson.Waiters(lock.Waiters, now), HolderCount: len(lock.Shares),
 		DelayCount: len(delays), Delays: lockjson.Delays(delays, now)}
 	for _, r := range lockjson.First(locks.Sort(lock.Shares, locks.Order{By: locks.MostUrgent})) {
 		j.Holders = append(j.Holders, a.Lock(r, now))
@@ -90,11 +90,11 @@ func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time
 	if lock.Row != nil {
 		j.Lock = a.Lock(lock.Row, now)
 	} else {
-		j.Lock = lockjson.Whole(lock.Name, lock.Shares, new(locks.QueueOf(lock.InLine, now)), now)
+		j.Lock = lockjson.Whole(lock.Name, lock.Shares, new(locks.QueueOf(lock.Waiters, now)), now)
 		j.URL = a.app.URLs.Lock(lock.Name, "")
 	}
-	if lock.AskedHold != "" {
-		ending := &metadata.Ending{Name: lock.Name, UUID: lock.AskedHold} // over, and no more is known
+	if lock.RequestedHold != "" {
+		ending := &metadata.Ending{Name: lock.Name, UUID: lock.RequestedHold} // over, and no more is known
 		if lock.Ending != nil {
 			ending = lock.Ending
 		}

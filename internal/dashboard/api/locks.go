@@ -108,7 +108,7 @@ func (a *API) ServeLocks(r *app.Request) (app.Answer, error) {
 	if fields == "" {
 		return l.answer(m, data)
 	}
-	return l.answer(m, pick(data, strings.Split(fields, ",")))
+	return l.answer(m, selectFields(data, strings.Split(fields, ",")))
 }
 
 // lockFields are the names of the members of a lock.
@@ -128,8 +128,8 @@ func member(field reflect.StructField) (name, option string) {
 	return name, option
 }
 
-// pick keeps the named members of each lock.
-func pick(locks []lockjson.Lock, names []string) []map[string]any {
+// selectFields returns only these members of each lock.
+func selectFields(locks []lockjson.Lock, names []string) []map[string]any {
 	wanted := slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[lockjson.Lock]()),
 		func(field reflect.StructField) bool {
 			name, _ := member(field)

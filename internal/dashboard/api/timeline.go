@@ -32,7 +32,7 @@ func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 	if err != nil {
 		return app.Answer{}, app.BadQuery(err.Error())
 	}
-	past, err := a.pages.Recall(r)
+	past, err := a.pages.LoadTimeline(r)
 	if err != nil {
 		return app.Answer{}, err
 	}
@@ -42,39 +42,39 @@ func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 	now := r.Viewpoint().AsOf
 	m := newMeta(r, now)
 	m.Matched = new(len(past.All))
-	found, next := latest(past.All, after, limit)
+	found, next := pageOf(past.All, after, limit)
 	m.Next = lockjson.Known(next)
-	j := timelineJSON{Intervals: make([]lockjson.Interval, len(found)), Unread: lockjson.Known(past.Unread)}
+	j := timelineJSON{Intervals: make([]lockjson.Interval, len(found)), Unread: lockjson.Known(past.ReadError)}
 	for i := range found {
 		j.Intervals[i] = newInterval(&found[i], now)
 	}
 	j.Gaps, j.Since = watched(r, func(t time.Time) bool { return !t.Before(past.From) })
-	j.Short, _ = lockjson.Instant(past.Forgot, now)
+	j.Short, _ = lockjson.Instant(past.IncompleteBefore, now)
 	return m.answer(j)
 }
 
-// place is where an interval stands in a list that is sorted by begin, latest first. The begin does not change while
+// cursor is where an interval stands in a list that is sorted by begin, latest first. The begin does not change while
 // somebody reads page after page; the hash tells apart what began in the same millisecond.
-type place struct {
+type cursor struct {
 	begin int64 // in milliseconds
 	hash  uint64
 }
 
-func placeOf(i *timeline.Interval) place {
+func placeOf(i *timeline.Interval) cursor {
 	id := strings.Join([]string{i.Name, i.ID, strconv.FormatInt(i.Token, 10)}, "\x00")
-	return place{i.Begin.UnixMilli(), xxhash.Sum64String(id)}
+	return cursor{i.Begin.UnixMilli(), xxhash.Sum64String(id)}
 }
 
-func (p place) compare(other place) int {
+func (p cursor) compare(other cursor) int {
 	return cmp.Or(cmp.Compare(other.begin, p.begin), cmp.Compare(p.hash, other.hash))
 }
 
-func (p place) String() string {
+func (p cursor) String() string {
 	return strconv.FormatInt(p.begin, 36) + "." + strconv.FormatUint(p.hash, 36)
 }
 
 // parseTimeline reads how many intervals a request asks for, and after which; nil: from the first.
-func parseTimeline(v url.Values) (limit int, after *place, err error) {
+func parseTimeline(v url.Values) (limit int, after *cursor, err error) {
 	limit = pages.MaxAPILimit
 	if text := v.Get("limit"); text != "" {
 		limit, err = strconv.Atoi(text)
@@ -87,7 +87,7 @@ func parseTimeline(v url.Values) (limit int, after *place, err error) {
 		return limit, nil, nil
 	}
 	begin, hash, _ := strings.Cut(text, ".")
-	after = &place{}
+	after = &cursor{}
 	after.begin, err = strconv.ParseInt(begin, 36, 64)
 	if err == nil {
 		after.hash, err = strconv.ParseUint(hash, 36, 64)
@@ -98,10 +98,10 @@ func parseTimeline(v url.Values) (limit int, after *place, err error) {
 	return limit, after, nil
 }
 
-// latest returns a page of the intervals, and the cursor of the next page; empty: this is the last.
-func latest(all []timeline.Interval, after *place, limit int) (page []timeline.Interval, next string) {
+// pageOf returns a page of the intervals, and the cursor of the next page; empty: this is the last.
+func pageOf(all []timeline.Interval, after *cursor, limit int) (page []timeline.Interval, next string) {
 	type placed struct {
-		place
+		cursor
 		*timeline.Interval
 	}
 	var sorted []placed
@@ -111,7 +111,7 @@ func latest(all []timeline.Interval, after *place, limit int) (page []timeline.I
 			sorted = append(sorted, placed{at, &all[n]})
 		}
 	}
-	slices.SortFunc(sorted, func(a, b placed) int { return a.compare(b.place) })
+	slices.SortFunc(sorted, func(a, b placed) int { return a.compare(b.cursor) })
 	if len(sorted) > limit {
 		sorted = sorted[:limit]
 		next = sorted[limit-1].String()
@@ -128,7 +128,7 @@ func newInterval(i *timeline.Interval, now time.Time) lockjson.Interval {
 	if i.Name != i.Lock {
 		j.ShareOf = &i.Lock
 	}
-	if !i.Guessed {
+	if !i.BeginUnknown {
 		j.BeganAt, j.BeganIn = lockjson.Instant(i.Begin, now)
 	}
 	j.EndedAt, j.EndedIn = lockjson.Instant(i.End, now)
@@ -138,7 +138,7 @@ func newInterval(i *timeline.Interval, now time.Time) lockjson.Interval {
 		j.UUID = lockjson.Known(i.ID)
 		j.Token = lockjson.Number(i.Token)
 		j.How = lockjson.How(i.Ended)
-	case i.Taken:
+	case i.Acquired:
 		j.How = new("taken")
 	case !i.End.IsZero():
 		j.How = new("gave_up")

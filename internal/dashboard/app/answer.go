@@ -25,7 +25,7 @@ func NotModified(r *Request, etag string) (Answer, bool) {
 	if etag == "" || !matchesTag(r.Header.Values("If-None-Match"), etag) {
 		return Answer{}, false
 	}
-	return Answer{Status: http.StatusNotModified, ETag: etag, Header: Heard(r)}, true
+	return Answer{Status: http.StatusNotModified, ETag: etag, Header: HeardHeader(r)}, true
 }
 
 // matchesTag reports whether one of the listed tags is this one; like all tags of pages it is weak.
@@ -41,36 +41,35 @@ func matchesTag(lists []string, etag string) bool {
 	return false
 }
 
-// Heard is the header that says when etcd was last heard, so that a client that has this version knows how fresh it is.
-func Heard(r *Request) map[string]string {
+// HeardHeader returns the header with the time at which etcd last answered, for clients that have this version already.
+func HeardHeader(r *Request) map[string]string {
 	return map[string]string{"Mutexdash-Heard": ISO(r.Fresh.HeardAt)}
 }
 
-// Problem is an answer that is not what was asked for. It is the only error that says something to the user; any other
-// error is logged and answered with a problem that says nothing.
-type Problem struct {
-	Status   int    // of HTTP
-	Code     string // stable word for programs
-	Title    string // short, for people
-	Detail   string // sentences for people; may quote hostile text
-	Retry    time.Duration
-	Again    bool   // the page asks again by itself then
-	Name     string // the lock that was asked for, where there is one
-	Link     string // to what explains it
-	LinkText string
-	Command  string   // that does what was refused, from where it is possible
-	Typed    []string // into the form that was refused
-	Tried    []string // endpoints of etcd, for people
-	Lock     any      // as it is now, for programs
+// HTTPError is an error for the user. Any other error is logged, and answered with [ErrInternal].
+type HTTPError struct {
+	Status     int    // of HTTP
+	Code       string // stable word for programs
+	Title      string // short, for people
+	Detail     string // sentences for people; may quote hostile text
+	Retry      time.Duration
+	Reloads    bool   // the page asks again by itself then
+	Name       string // the lock that was asked for, where there is one
+	Link       string // to what explains it
+	LinkText   string
+	Command    string   // that does what was refused, from where it is possible
+	FormValues []string // into the form that was refused
+	Endpoints  []string // endpoints of etcd, for people
+	Lock       any      // as it is now, for programs
 
 	DelayCount int // of the lock, for programs
 	Delays     any // some of them
 }
 
-func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
+func (p *HTTPError) Error() string { return p.Title + ": " + p.Detail }
 
 // MarshalJSON writes the problem as RFC 9457 wants it.
-func (p *Problem) MarshalJSON() ([]byte, error) {
+func (p *HTTPError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Type   string `json:"type"`
 		Title  string `json:"title"`
@@ -86,29 +85,29 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 
 // Problems without details.
 var (
-	ErrNotFound = &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "No such page",
+	ErrNotFound = &HTTPError{Status: http.StatusNotFound, Code: "not_found", Title: "No such page",
 		Detail: "There is no page at this address."}
-	ErrMethod = &Problem{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Title: "Not possible here",
+	ErrMethod = &HTTPError{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Title: "Not possible here",
 		Detail: "This address does not accept this method."}
-	ErrCrossOrigin = &Problem{Status: http.StatusForbidden, Code: "cross_origin", Title: "Refused",
+	ErrCrossOrigin = &HTTPError{Status: http.StatusForbidden, Code: "cross_origin", Title: "Refused",
 		Detail: "The request came from another site."}
-	ErrInternal = &Problem{Status: http.StatusInternalServerError, Code: "internal", Title: "Something broke",
+	ErrInternal = &HTTPError{Status: http.StatusInternalServerError, Code: "internal", Title: "Something broke",
 		Detail: "The dashboard failed. Its log says why."}
-	ErrTooSlowSearch = &Problem{Status: http.StatusServiceUnavailable, Code: "too_slow",
+	ErrTooSlowSearch = &HTTPError{Status: http.StatusServiceUnavailable, Code: "too_slow",
 		Title: "The search took too long", Retry: time.Second,
 		Detail: "It was stopped after 2 s. Make the regular expression simpler, or search for a part of the name."}
-	ErrReaderLeft = &Problem{Status: http.StatusServiceUnavailable, Code: "left", Title: "Stopped",
+	ErrReaderLeft = &HTTPError{Status: http.StatusServiceUnavailable, Code: "left", Title: "Stopped",
 		Detail: "The client left before the search finished."}
-	ErrBusy = &Problem{Status: http.StatusServiceUnavailable, Code: "busy", Title: "Too many requests at once",
+	ErrBusy = &HTTPError{Status: http.StatusServiceUnavailable, Code: "busy", Title: "Too many requests at once",
 		Detail: "Try again in a moment.", Retry: time.Second}
 )
 
 // BadQuery refuses the parameters of a request; the sentence needs no full stop.
 func BadQuery(text string) error {
-	return &Problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text + "."}
+	return &HTTPError{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text + "."}
 }
 
 // BadBody refuses the body of a request.
 func BadBody(text string) error {
-	return &Problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request", Detail: text}
+	return &HTTPError{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request", Detail: text}
 }

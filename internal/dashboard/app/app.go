@@ -17,7 +17,7 @@ import (
 
 // App is what all handlers share. It lives as long as the dashboard; a [Request] lives as long as an answer.
 type App struct {
-	Refusals  Refusals // as far as the log has them
+	Refusals  RefusalLog // as far as the log has them
 	Config    Config
 	URLs      URLs
 	History   *etcdread.History
@@ -32,9 +32,9 @@ func (s *App) Fresh() locks.Freshness { return locks.Freshness{Freshness: s.Conf
 // Unlockers returns the unlockers that are alive.
 func (s *App) Unlockers() []protocol.Unlocker { return s.Config.View.Unlockers() }
 
-// NotRead says that etcd could not be asked.
-func (s *App) NotRead(err error) error {
-	return &Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
+// ReadError says that etcd could not be asked.
+func (s *App) ReadError(err error) error {
+	return &HTTPError{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
 		Detail: "etcd could not be read: " + s.Config.Explain(err) + ".", Retry: etcdread.RereadEvery}
 }
 
@@ -50,9 +50,9 @@ func (s *App) Mutexctl(command, lock string, flags ...string) string {
 	return line + text.ShellOperand(lock)
 }
 
-// OfHold are the flags of mutexctl for a hold that somebody saw and what is done to it: the reason is an empty word if
-// there is none yet, which mutexctl refuses and asks for.
-func OfHold(uuid, reason, ticket string) []string {
+// HoldFlags are the flags of mutexctl for a hold that somebody saw and what is done to it: the reason is an empty word
+// if there is none yet, which mutexctl refuses and asks for.
+func HoldFlags(uuid, reason, ticket string) []string {
 	return append([]string{"--uuid", cmp.Or(uuid, "none"), "--reason", reason}, Flags("--ticket", ticket)...)
 }
 

@@ -46,7 +46,7 @@ type Store interface {
 	ReadAudit(ctx context.Context, limit int) ([]protocol.Action, error)
 }
 
-// Config joins a dashboard to its sources and says how it presents itself.
+// Config is the configuration of the dashboard: data sources, access, appearance.
 type Config struct {
 	View      View
 	Snapshots *locks.Snapshots // of the same view
@@ -102,11 +102,11 @@ type Member struct {
 type Certificate struct {
 	Name   string
 	Expiry string // when it expires, as part of a sentence
-	Due    bool   // it should have been renewed by now
+	IsDue  bool   // it should have been renewed by now
 }
 
-// Store is how big the store is, for people; empty where that is not known.
-func (m Member) Store() string {
+// StoreSize returns the size of the store as text; empty if it is unknown.
+func (m Member) StoreSize() string {
 	megabytes := func(n int64) string { return text.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
 	switch {
 	case m.Size <= 0:
@@ -140,5 +140,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// On reports whether operators can do that here.
-func (c *Config) On(v protocol.Verb) bool { return c.Enabled.Allow(access.Permission(v.Info().Right)) }
+// IsEnabled reports whether the action is switched on.
+func (c *Config) IsEnabled(v protocol.Verb) bool {
+	return c.Enabled.Allow(access.Permission(v.Info().Right))
+}

@@ -28,24 +28,24 @@ func ParseLink(text string) (Link, error) {
 		return Link{}, fmt.Errorf("the link %q is not of the form NAME=https://host/path?query", text)
 	}
 	fields := []string{"name", "owner", "host", "pid", "hold", "purpose", "trace", "span"}
-	if err := stacktrace.Check(template, fields); err != nil {
+	if err := stacktrace.CheckURLTemplate(template, fields); err != nil {
 		return Link{}, fmt.Errorf("the link %q %w", text, err)
 	}
 	return Link{name, template}, nil
 }
 
-// To is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
+// URL is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
 // It is empty where the record would have the link climb, or has no trace for a link that leads to one.
-func (l Link) To(r *locks.Row) string {
+func (l Link) URL(r *locks.Row) string {
 	escape := func(s string) string { return stacktrace.Escape(text.Clip(s, maxLinkValue)) }
 	trace, span := hexID(r, metadata.AttributeTraceID, 32), hexID(r, metadata.AttributeSpanID, 16)
 	if trace == "" && strings.Contains(l.template, "{trace}") || span == "" && strings.Contains(l.template, "{span}") {
 		return ""
 	}
 	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname),
-		"{pid}", Known(r.PID), "{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose),
+		"{pid}", NumberOrEmpty(r.PID), "{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose),
 		"{trace}", trace, "{span}", span).Replace(l.template)
-	if stacktrace.Climbs(address) {
+	if stacktrace.HasDotSegment(address) {
 		return ""
 	}
 	return address
@@ -74,9 +74,9 @@ func checkAlertmanager(address string) error {
 	return nil
 }
 
-// Silence is the address of Alertmanager's form for a silence of all alerts about a lock; empty where Alertmanager's is
-// not known.
-func (c *Config) Silence(lock, comment string) string {
+// SilenceURL is the address of Alertmanager's form for a silence of all alerts about a lock; empty where Alertmanager's
+// is not known.
+func (c *Config) SilenceURL(lock, comment string) string {
 	if c.Alertmanager == "" {
 		return ""
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hurried is the request for the page of a lock. It waits for etcd no longer than [etcdread.Hurry] if the snapshot can
-// show the lock, unless etcd is known to answer, but later; or if etcd is known to be away.
-func (s *App) Hurried(r *Request) (*Request, context.CancelFunc) {
+// WithReadTimeout returns the request with [etcdread.ShortTimeout] if the snapshot has the lock or is stale, and without a
+// limit if the last read succeeded, but took longer.
+func (s *App) WithReadTimeout(r *Request) (*Request, context.CancelFunc) {
 	name, err := NameOf(r)
 	snapshot, notYet := r.Loaded()
 	if err != nil || notYet != nil || s.slow.Load() {
@@ -24,27 +24,27 @@ func (s *App) Hurried(r *Request) (*Request, context.CancelFunc) {
 	if len(snapshot.Holders(name)) == 0 && r.Level() != locks.Stale {
 		return r, func() {}
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), etcdread.Hurry, etcdread.ErrSilent)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), etcdread.ShortTimeout, etcdread.ErrTimedOut)
 	return r.With(ctx), cancel
 }
 
-// Lock is one lock as it was found: the model of its page and of its JSON.
+// Lock is one lock as it was read: the model of its page and its JSON.
 type Lock struct {
-	Name         string              // that was asked for
-	Row          *locks.Row          // the current hold; nil when nobody holds the lock, or several do
-	Shares       []*locks.Row        // those who share the lock now
-	Document     metadata.FullRecord // empty when etcd could not be read
-	ReadRevision int64               // of etcd at the read
-	Unread       string              // why etcd could not be read; empty when it could
-	Silent       bool                // it was not waited for
-	InLine       []metadata.Waiter   // in order
-	AskedHold    string              // the hold that was asked for, when it is not the current one
-	Ending       *metadata.Ending    // of the asked hold, where it is recorded
+	Name          string              // that was asked for
+	Row           *locks.Row          // the current hold; nil when nobody holds the lock, or several do
+	Shares        []*locks.Row        // those who share the lock now
+	Document      metadata.FullRecord // empty when etcd could not be read
+	ReadRevision  int64               // of etcd at the read
+	ReadError     string              // why etcd could not be read; empty when it could
+	TimedOut      bool                // ReadError is that the short timeout ended the read
+	Waiters       []metadata.Waiter   // in order
+	RequestedHold string              // the hold in the URL, if it is not the current one
+	Ending        *metadata.Ending    // of RequestedHold, if it is known
 }
 
-// Find is [App.Look] for a lock that must be held, or a hold whose ending is known. Otherwise the error says so.
-func (s *App) Find(r *Request) (*Lock, error) {
-	l, err := s.Look(r)
+// ReadHeldLock is [App.ReadLock], with an error if neither a holder nor the ending of the requested hold is known.
+func (s *App) ReadHeldLock(r *Request) (*Lock, error) {
+	l, err := s.ReadLock(r)
 	if err == nil && l.Free() {
 		return nil, s.notHeld(l, r.Snapshot().DelaysOf(l.Name))
 	}
@@ -54,8 +54,8 @@ func (s *App) Find(r *Request) (*Lock, error) {
 // Free reports whether nobody holds the lock, as far as is known, and no hold that is over is what was asked for.
 func (l *Lock) Free() bool { return l.Row == nil && l.Ending == nil && len(l.Shares) == 0 }
 
-// Look reads a lock, whether it is held or not: from etcd, or from the snapshot while etcd does not answer.
-func (s *App) Look(r *Request) (*Lock, error) {
+// ReadLock reads a lock, whether it is held or not: from etcd, or from the snapshot while etcd does not answer.
+func (s *App) ReadLock(r *Request) (*Lock, error) {
 	snapshot, err := r.Loaded()
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (s *App) Look(r *Request) (*Lock, error) {
 		s.read(r, l, name)
 	}
 	if hold := r.URL.Query().Get("hold"); hold != "" && (l.Row == nil || l.Row.UUID != hold) {
-		l.AskedHold = hold
+		l.RequestedHold = hold
 		l.Ending = s.Ending(ctx, name, hold)
 	}
 	return l, nil
@@ -78,7 +78,7 @@ func (s *App) Look(r *Request) (*Lock, error) {
 
 // Viewpoint is the viewpoint for the lock, which is not stale if it has just been read from etcd.
 func (l *Lock) Viewpoint(at Viewpoint) Viewpoint {
-	if l.Unread == "" {
+	if l.ReadError == "" {
 		return LiveAt(at.Now)
 	}
 	return at
@@ -104,7 +104,8 @@ func (s *App) read(r *Request, l *Lock, name string) {
 	found, err := etcdread.Await(r.Context(), s.Config.Log, func(ctx context.Context) (answer, error) {
 		began := time.Now()
 		document, revision, err := s.Config.Store.ReadRecord(ctx, name)
-		s.slow.Store(err == nil && time.Since(began) > etcdread.Hurry) // then waiting is worth it for the next page
+		// then waiting is worth it for the next page
+		s.slow.Store(err == nil && time.Since(began) > etcdread.ShortTimeout)
 		return answer{document, revision}, err
 	})
 	document := found.document
@@ -113,10 +114,10 @@ func (s *App) read(r *Request, l *Lock, name string) {
 	if err != nil && l.Row != nil {
 		held = l.Row.Record
 	}
-	l.InLine = r.Snapshot().Queues[held.QueueName()]
+	l.Waiters = r.Snapshot().Queues[held.QueueName()]
 	if err != nil {
-		l.Silent = errors.Is(err, etcdread.ErrSilent)
-		l.Unread = s.Unread(err)
+		l.TimedOut = errors.Is(err, etcdread.ErrTimedOut)
+		l.ReadError = s.ReadErrorText(err)
 		return
 	}
 	l.Document = document
@@ -125,7 +126,7 @@ func (s *App) read(r *Request, l *Lock, name string) {
 		l.Row = nil
 		return
 	}
-	l.Row = s.Config.Snapshots.Reread(&document.Record, l.InLine, l.Row, r.Now)
+	l.Row = s.Config.Snapshots.Reread(&document.Record, l.Waiters, l.Row, r.Now)
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
@@ -133,23 +134,23 @@ func (s *App) Ending(ctx context.Context, name, hold string) *metadata.Ending {
 	ending, err := etcdread.Await(ctx, s.Config.Log, func(ctx context.Context) (*metadata.Ending, error) {
 		return s.Config.Store.ReadEnding(ctx, hold)
 	})
-	if err != nil && !errors.Is(err, etcdread.ErrSilent) {
+	if err != nil && !errors.Is(err, etcdread.ErrTimedOut) {
 		s.Config.Log.Warn().Err(err).Str("uuid", text.Visible(hold)).Msg("the ending of a hold could not be read")
 	}
 	if err != nil || ending == nil || ending.Name != name {
-		return s.History.Remembered(name, hold)
+		return s.History.FindSeen(name, hold)
 	}
 	return ending
 }
 
 func (s *App) notHeld(l *Lock, delays []metadata.LockDelay) error {
 	name := l.Name
-	if l.Unread != "" {
-		return &Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not known", Name: name,
+	if l.ReadError != "" {
+		return &HTTPError{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not known", Name: name,
 			Detail: "The lock " + text.Visible(name) + " was not held when etcd was last read, and etcd cannot be " +
-				"read now: " + l.Unread + ".", Retry: 5 * time.Second}
+				"read now: " + l.ReadError + ".", Retry: 5 * time.Second}
 	}
-	p := &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
+	p := &HTTPError{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
 	p.Link = s.URLs.To("history", "q", locks.Exactly("name", name))
 	for i := range delays[:min(len(delays), MaxDelaysShown)] {
@@ -160,10 +161,10 @@ func (s *App) notHeld(l *Lock, delays []metadata.LockDelay) error {
 	if more := len(delays) - MaxDelaysShown; more > 0 {
 		p.Detail += " There are " + Plural(more, "more delay", "more delays") + "."
 	}
-	if n := len(l.InLine); n > 0 {
+	if n := len(l.Waiters); n > 0 {
 		p.Detail += " " + Plural(n, "waiter is", "waiters are") + " in line."
 	}
-	if l.AskedHold != "" {
+	if l.RequestedHold != "" {
 		p.Detail += " This hold has ended, and how is not recorded: its holder released it, or the record is " +
 			"too old."
 	}

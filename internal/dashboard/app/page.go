@@ -15,27 +15,27 @@ import (
 // Page is what every page shows around its content.
 type Page struct {
 	Viewpoint
-	Title       string // of the tab
-	Environment string
-	Band        string // class that colours the environment
-	Version     string
-	Here        string // which entry of the navigation this is
-	Query       string // text in the search box
-	Target      string // where the search goes
-	What        string // what it searches, in a word
-	Fresh       freshView
-	At          time.Time
-	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
-	Icon        Icon
-	JSON        string // the page as JSON
-	Banner      Sentence
-	Follows     bool    // the page goes on with the locks by itself
-	Least       float64 // the shortest time between two looks of the page, in seconds
-	Caller      string
-	Origin      string // by which the caller reached the page
-	Address     string // of the page, for its print
-	Inside      bool   // the caller may view locks
-	Audits      bool   // the caller may see the audit trail
+	Title         string // of the tab
+	Environment   string
+	Band          string // class that colours the environment
+	Version       string
+	NavEntry      string // which entry of the navigation this is
+	Query         string // text in the search box
+	SearchURL     string // where the search goes
+	SearchSubject string // what it searches, in a word
+	Fresh         freshView
+	At            time.Time
+	Now           int64 // the same in milliseconds, by which the browser's clock is corrected
+	Icon          Icon
+	JSON          string // the page as JSON
+	Banner        RichText
+	AutoRefresh   bool    // app.js keeps the page current
+	MinRefresh    float64 // of the page, in seconds
+	Caller        string
+	Origin        string // by which the caller reached the page
+	Address       string // of the page, for its print
+	CanView       bool   // the caller may view locks
+	CanAudit      bool   // the caller may see the audit trail
 }
 
 // maxAddress is how much of its address a print has, in bytes.
@@ -44,7 +44,7 @@ const maxAddress = 300
 // freshView is how current the page is.
 type freshView struct {
 	Level    locks.Level
-	Heard    *Moment
+	Heard    *TimeText
 	At       string // time of day of the last sign of life
 	Revision int64
 	Cause    string
@@ -69,32 +69,32 @@ func (s *App) Page(r *Request, title string) Page {
 		level = locks.Never
 	}
 	p := Page{
-		Viewpoint:   viewpoint(fresh, now),
-		Least:       s.Config.MinRefresh.Seconds(),
-		Caller:      c.Name,
-		Origin:      c.Origin,
-		Address:     text.Clip(c.Origin+s.URLs.self(r), maxAddress),
-		Inside:      c.May(access.View),
-		Audits:      c.May(access.Audit),
-		Title:       joinTitle(title, "mutexdash", s.Config.Environment),
-		Target:      s.URLs.To(""),
-		What:        "locks",
-		Environment: s.Config.Environment,
-		Band:        band(s.Config.Environment),
-		Version:     s.Config.Version,
-		At:          now,
-		Now:         now.UnixMilli(),
-		Fresh:       freshView{Level: level, Revision: fresh.Revision, Cause: fresh.Cause},
-		Icon:        Icon{Look: "none"},
+		Viewpoint:     viewpoint(fresh, now),
+		MinRefresh:    s.Config.MinRefresh.Seconds(),
+		Caller:        c.Name,
+		Origin:        c.Origin,
+		Address:       text.Clip(c.Origin+s.URLs.self(r), maxAddress),
+		CanView:       c.May(access.View),
+		CanAudit:      c.May(access.Audit),
+		Title:         joinTitle(title, "mutexdash", s.Config.Environment),
+		SearchURL:     s.URLs.To(""),
+		SearchSubject: "locks",
+		Environment:   s.Config.Environment,
+		Band:          band(s.Config.Environment),
+		Version:       s.Config.Version,
+		At:            now,
+		Now:           now.UnixMilli(),
+		Fresh:         freshView{Level: level, Revision: fresh.Revision, Cause: fresh.Cause},
+		Icon:          Icon{State: "none"},
 	}
 	if level != locks.Never {
 		p.Fresh.Heard = p.Age(fresh.HeardAt)
 		p.Fresh.At = TimeOfDay(fresh.HeardAt)
 	}
 	if level == locks.Stale {
-		p.Icon = Icon{Look: "stale", Text: "?"}
-		p.Banner = Say("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
-			Say(")" + fresh.Why() + ". You see the locks as of then; they may have changed.")
+		p.Icon = Icon{State: "stale", Text: "?"}
+		p.Banner = Plain("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
+			Plain(")" + fresh.Why() + ". You see the locks as of then; they may have changed.")
 	}
 	return p
 }
@@ -122,8 +122,8 @@ func band(environment string) string {
 
 // Icon is what the icon of the tab shows: the worst state and how many locks are in it.
 type Icon struct {
-	Look locks.DisplayState // or "stale" or "none"
-	Text string
+	State locks.DisplayState // or "stale" or "none"
+	Text  string
 }
 
 // SearchPage is a page with a search of its own. The search box is that of the header, on every page: there it searches
@@ -139,10 +139,10 @@ type SearchPage struct {
 // path, its title, and its entry in the navigation.
 func (s *App) SearchPage(r *Request, name string, q *locks.Query) SearchPage {
 	p := SearchPage{Page: s.Page(r, name), Text: BoxText(q.Text), Problems: q.Problems, Clear: s.URLs.To(name)}
-	p.Here = name
-	p.Follows = true
-	p.Target = p.Clear
-	p.What = name
+	p.NavEntry = name
+	p.AutoRefresh = true
+	p.SearchURL = p.Clear
+	p.SearchSubject = name
 	p.Query = p.Text
 	return p
 }

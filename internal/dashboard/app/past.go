@@ -13,56 +13,56 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// maxPresent is how many holds, and how many waits, that last are drawn from: those of locks with waiters or trouble
+// maxCurrent is the maximum number of current holds, and of waits, in a chart: those of locks with waiters or trouble
 // come first.
-const maxPresent = 10_000
+const maxCurrent = 10_000
 
-// Everything returns the holds and waits since a time. Short ones before forgot may be missing; if it is zero, none is.
-// With an error, what etcd knows of holds that are over is missing.
-func (s *App) Everything(r *Request, since time.Time) (all []timeline.Interval, forgot time.Time, unread error) {
+// IntervalsSince returns the holds and waits since a time. Short ones before incompleteBefore may be missing. With an
+// error, those holds are missing that have ended and that only etcd knows.
+func (s *App) IntervalsSince(r *Request, since time.Time) (all []timeline.Interval, forgot time.Time, unread error) {
 	ctx, cancel := r.Context(), func() {}
 	if r.Level() == locks.Stale { // what etcd said before is known
-		ctx, cancel = context.WithTimeoutCause(ctx, etcdread.Hurry, etcdread.ErrSilent)
+		ctx, cancel = context.WithTimeoutCause(ctx, etcdread.ShortTimeout, etcdread.ErrTimedOut)
 	}
 	defer cancel()
 	endings, unread := s.History.Endings(ctx, r.Now, "")
 	var over, now []timeline.Interval
 	for i := range endings {
 		if endings[i].EndedAt.After(since) {
-			over = append(over, timeline.OfEnding(&endings[i]))
+			over = append(over, timeline.FromEnding(&endings[i]))
 		}
 	}
 	if snapshot, notYet := r.Loaded(); notYet == nil {
-		now = present(snapshot)
+		now = currentIntervals(snapshot)
 	}
-	if until := s.Intervals.Forgot(); until.After(since) {
+	if until := s.Intervals.IncompleteBefore(); until.After(since) {
 		forgot = until
 	}
-	return timeline.Join(r.Now, over, s.Intervals.Since(since, nil), now), forgot, unread
+	return timeline.Merge(r.Now, over, s.Intervals.Since(since, nil), now), forgot, unread
 }
 
-// present are the holds and waits of a snapshot.
-func present(s *locks.Snapshot) (all []timeline.Interval) {
+// currentIntervals returns the holds and waits of a snapshot.
+func currentIntervals(s *locks.Snapshot) (all []timeline.Interval) {
 	urgent := func(r *locks.Row) bool { return r.Waiters > 0 || r.Display != locks.Held }
 	for _, now := range []bool{true, false} {
 		for _, row := range s.Rows {
-			if len(all) < maxPresent && urgent(row) == now {
-				all = append(all, timeline.OfRecord(row.Record))
+			if len(all) < maxCurrent && urgent(row) == now {
+				all = append(all, timeline.FromRecord(row.Record))
 			}
 		}
 	}
-	most := len(all) + maxPresent
+	most := len(all) + maxCurrent
 	for _, lock := range slices.Sorted(maps.Keys(s.Queues)) {
-		all = append(all, timeline.OfQueue(s.Queues[lock][:min(len(s.Queues[lock]), most-len(all))])...)
+		all = append(all, timeline.FromQueue(s.Queues[lock][:min(len(s.Queues[lock]), most-len(all))])...)
 	}
 	return all
 }
 
-// EverythingOf is the same for one lock, and its shares. past are the holds that are over.
-func (s *App) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []timeline.Interval, forgot time.Time) {
+// LockIntervals is IntervalsSince for one lock and its shares. past are its endings.
+func (s *App) LockIntervals(r *Request, l *Lock, past []metadata.Ending) (all []timeline.Interval, forgot time.Time) {
 	var over, now []timeline.Interval
 	for i := range past {
-		over = append(over, timeline.OfEnding(&past[i]))
+		over = append(over, timeline.FromEnding(&past[i]))
 	}
 	holders := l.Shares
 	queue := l.Name
@@ -70,26 +70,26 @@ func (s *App) EverythingOf(r *Request, l *Lock, past []metadata.Ending) (all []t
 		holders = []*locks.Row{l.Row}
 		queue = l.Row.Record.QueueName()
 	}
-	for _, row := range holders[:min(len(holders), maxPresent)] {
-		now = append(now, timeline.OfRecord(row.Record))
+	for _, row := range holders[:min(len(holders), maxCurrent)] {
+		now = append(now, timeline.FromRecord(row.Record))
 	}
-	seen := s.Intervals.Since(r.Now.Add(-timeline.Day), func(i *timeline.Interval) bool {
+	seen := s.Intervals.Since(r.Now.Add(-timeline.MaxAge), func(i *timeline.Interval) bool {
 		return i.Name == l.Name || i.Lock == l.Name || i.Wait && i.Lock == queue
 	})
-	waits := timeline.OfQueue(l.InLine[:min(len(l.InLine), maxPresent)])
-	return timeline.Join(r.Now, over, seen, now, waits), s.Intervals.Forgot()
+	waits := timeline.FromQueue(l.Waiters[:min(len(l.Waiters), maxCurrent)])
+	return timeline.Merge(r.Now, over, seen, now, waits), s.Intervals.IncompleteBefore()
 }
 
-// relistReports is how long after a gap in the watch the holds may be reported that ended in it.
-const relistReports = 2 * time.Second
+// maxReportDelay is how long after a gap in the watch the holds may be reported that ended in it.
+const maxReportDelay = 2 * time.Second
 
 // UsualHold returns the median length of those of a lock's holds that the dashboard saw released, and their number;
 // zeros if they are too few. A hold that ended in a gap in the watch does not count: nobody knows when, nor how.
 func (s *App) UsualHold(r *Request, all []timeline.Interval) (median time.Duration, holds int) {
-	gaps, _ := s.History.Watched(r.Now, r.Fresh)
+	gaps, _ := s.History.WatchGaps(r.Now, r.Fresh)
 	seen := slices.DeleteFunc(slices.Clone(all), func(i timeline.Interval) bool {
 		return slices.ContainsFunc(gaps, func(g etcdread.Gap) bool {
-			return !i.End.Before(g.From) && !i.End.After(g.To.Add(relistReports))
+			return !i.End.Before(g.From) && !i.End.After(g.To.Add(maxReportDelay))
 		})
 	})
 	return timeline.UsualHold(seen)
@@ -97,7 +97,7 @@ func (s *App) UsualHold(r *Request, all []timeline.Interval) (median time.Durati
 
 // Unwatched is when nobody watched the locks: before the dashboard ran, and while etcd was away.
 func (r *Request) Unwatched() []timeline.Span {
-	gaps, since := r.App.History.Watched(r.Now, r.Fresh)
+	gaps, since := r.App.History.WatchGaps(r.Now, r.Fresh)
 	if since.IsZero() {
 		return []timeline.Span{{To: r.Now}}
 	}
@@ -111,12 +111,12 @@ func (r *Request) Unwatched() []timeline.Span {
 	return spans
 }
 
-// Unread says why the past could not be read from etcd; empty without an error.
-func (s *App) Unread(err error) string {
+// ReadErrorText describes an error of a read from etcd; empty for nil.
+func (s *App) ReadErrorText(err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, etcdread.ErrSilent):
+	case errors.Is(err, etcdread.ErrTimedOut):
 		return err.Error()
 	}
 	return s.Config.Explain(err)

@@ -22,7 +22,7 @@ type Templates map[string]func() (*template.Template, error)
 // ParseTemplates reads the templates that pages share. Each page is a file that fills the layout.
 func ParseTemplates(files fs.FS, u URLs) (Templates, error) {
 	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html",
-		"icons.html", "rows.html", "life.html", "picture.html")
+		"icons.html", "rows.html", "lock-history.html", "chart.html")
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func functions(u URLs) template.FuncMap {
 		"spans":        text.Spans,
 		"visible":      text.Visible,
 		"prose":        text.Prose,
-		"isPlain":      IsPlain,
+		"isPlain":      IsPlainASCII,
 		"isPlainProse": func(s string) bool { return !text.NonASCII(s) && text.Prose(s) == s }, // its parts are escaped
 		"nonASCII":     nonASCII,
 		"utc":          UTC,
@@ -101,8 +101,9 @@ func EndedIcon(word string) string {
 	return "released"
 }
 
-// IsPlain reports whether s is ASCII and its own visible form, so that it needs no markup; nearly all text does not.
-func IsPlain(s string) bool { return !text.NonASCII(s) && text.Visible(s) == s }
+// IsPlainASCII reports whether s is ASCII and its own visible form, so that it needs no markup; nearly all text does
+// not.
+func IsPlainASCII(s string) bool { return !text.NonASCII(s) && text.Visible(s) == s }
 
 // nonASCII reports whether a name holds characters that can pass for others; the page marks such names.
 func nonASCII(name string) bool {
@@ -136,11 +137,11 @@ const (
 	MaxTicket = 100
 )
 
-// MaxLogged is how much of a text from a request the log takes, in bytes.
-const MaxLogged = 256
+// MaxLogText is how much of a text from a request the log takes, in bytes.
+const MaxLogText = 256
 
-// Logged is a text from a request as it stands in the log.
-func Logged(s string) string { return text.Visible(text.Clip(s, MaxLogged)) }
+// LogText is a text from a request as it stands in the log.
+func LogText(s string) string { return text.Visible(text.Clip(s, MaxLogText)) }
 
 // HostPID is a process in a list.
 func HostPID(host string, pid int64) string { return locks.HostPID(text.Clip(host, MaxWordShown), pid) }

@@ -26,8 +26,8 @@ type Request struct {
 
 type requestKey struct{}
 
-// RequestOf is the request that the door made. If the door was not reached, it is a request of a caller without rights.
-func (s *App) RequestOf(r *http.Request) *Request {
+// RequestFrom returns the request that the authentication made, else one of a caller without rights.
+func (s *App) RequestFrom(r *http.Request) *Request {
 	if made, ok := r.Context().Value(requestKey{}).(*Request); ok {
 		same := *made
 		same.Request = r // as the middleware left it
@@ -69,56 +69,57 @@ func (r *Request) Loaded() (*locks.Snapshot, error) {
 	if r.Level() != locks.Never {
 		return r.Snapshot(), nil
 	}
-	return nil, &Problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
-		Retry: 5 * time.Second, Tried: r.App.Config.Endpoints,
+	return nil, &HTTPError{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
+		Retry: 5 * time.Second, Endpoints: r.App.Config.Endpoints,
 		Detail: "The locks could not be loaded from etcd since the dashboard started: " + r.Fresh.Reason() + "."}
 }
 
-// Admit checks that the caller may do what it asks for, with one lock at least.
-func (s *App) Admit(c access.Caller, need access.Permission) error {
+// Authorize returns an error unless the caller has the permission for at least some locks.
+func (s *App) Authorize(c access.Caller, need access.Permission) error {
 	if c.MaySome(need) {
 		return nil
 	}
 	return s.refusal(c, need)
 }
 
-// AdmitFor checks that the caller may do it with the locks of this owner.
-func (s *App) AdmitFor(c access.Caller, need access.Permission, owner string) error {
+// AuthorizeFor returns an error unless the caller has the permission for the locks of this owner.
+func (s *App) AuthorizeFor(c access.Caller, need access.Permission, owner string) error {
 	switch {
 	case c.MayFor(need, owner):
 		return nil
 	case c.MaySome(need):
-		return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
-			Detail: c.Shown() + " has the permission " + string(need) + " for other owners' locks, not for this one." +
-				s.Config.Access.InGroups(c)}
+		return &HTTPError{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
+			Detail: c.DisplayName() + " has the permission " + string(need) +
+				" for other owners' locks, not for this one." +
+				s.Config.Access.DescribeGroups(c)}
 	}
 	return s.refusal(c, need)
 }
 
 // MayDo reports whether the caller may do this to holds of this owner, and it is switched on.
 func (r *Request) MayDo(v protocol.Verb, owner string) bool {
-	return r.App.Config.On(v) && r.Caller.MayFor(access.Permission(v.Info().Right), owner)
+	return r.App.Config.IsEnabled(v) && r.Caller.MayFor(access.Permission(v.Info().Right), owner)
 }
 
 // refusal says why the caller may not.
 func (s *App) refusal(c access.Caller, need access.Permission) error {
 	switch {
 	case c.Unnamed != "":
-		return &Problem{Status: http.StatusUnauthorized, Code: "unauthenticated", Title: "Sign in",
+		return &HTTPError{Status: http.StatusUnauthorized, Code: "unauthenticated", Title: "Sign in",
 			Detail: "This dashboard needs to know who you are, but " + c.Unnamed + "."}
 	case need == access.Backtrace && s.Config.HideBacktraces && c.May(access.View):
-		return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
+		return &HTTPError{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
 			Detail: "Backtraces are switched off on this dashboard."}
 	case !c.May(access.View):
 		need = access.View
 	}
-	return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
-		Detail: "This needs the permission " + string(need) + ", which " + c.Shown() + " does not have." +
-			s.Config.Access.InGroups(c)}
+	return &HTTPError{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
+		Detail: "This needs the permission " + string(need) + ", which " + c.DisplayName() + " does not have." +
+			s.Config.Access.DescribeGroups(c)}
 }
 
-// NoBacktraces says why the caller sees no backtraces of this owner; empty when it may.
-func (s *App) NoBacktraces(c access.Caller, owner string) string {
+// WhyNoBacktrace says why the caller may not see backtraces of this owner; empty if the caller may.
+func (s *App) WhyNoBacktrace(c access.Caller, owner string) string {
 	switch {
 	case c.MayFor(access.Backtrace, owner):
 		return ""
@@ -133,38 +134,38 @@ func (s *App) NoBacktraces(c access.Caller, owner string) string {
 // How many refusals of one caller the log has in a minute, and how many callers are told apart. All refusals are
 // counted by metrics.
 const (
-	linesEach    = 10
-	quietCallers = 1000
+	maxLinesPerCaller = 10
+	maxCallers        = 1000
 )
 
-// Refusals cost nothing to cause, and are kept from filling the log. Callers without a name are one.
-type Refusals struct {
+// RefusalLog limits how many refusals are logged, because they cost the caller nothing. Callers without a name count as
+// one.
+type RefusalLog struct {
 	mu    sync.Mutex
 	since time.Time
 	lines map[string]int // by caller
 }
 
-// Take reports whether a refusal of this caller is logged, and how many were left out before, in the last minute that
-// had any.
-func (r *Refusals) Take(who string, now time.Time) (logged bool, leftOut int) {
+// ShouldLog reports whether a refusal of this caller is to be logged, and how many were left out in the minute before.
+func (r *RefusalLog) ShouldLog(who string, now time.Time) (logged bool, leftOut int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.Sub(r.since) >= time.Minute || now.Before(r.since) {
 		for _, n := range r.lines {
-			leftOut += max(0, n-linesEach)
+			leftOut += max(0, n-maxLinesPerCaller)
 		}
 		r.since = now
 		r.lines = map[string]int{}
 	}
-	if _, known := r.lines[who]; !known && len(r.lines) >= quietCallers {
+	if _, known := r.lines[who]; !known && len(r.lines) >= maxCallers {
 		who = ""
 	}
 	r.lines[who]++
-	return r.lines[who] <= linesEach, leftOut
+	return r.lines[who] <= maxLinesPerCaller, leftOut
 }
 
-// LeftOutOf says in a line of the log how many like it were left out before.
-func LeftOutOf(e *zerolog.Event, n int) *zerolog.Event {
+// WithLeftOut adds to a log line how many like it were left out.
+func WithLeftOut(e *zerolog.Event, n int) *zerolog.Event {
 	if n == 0 {
 		return e
 	}

@@ -68,8 +68,8 @@ func (u URLs) LockFrom(name, hold, view string) string {
 	return link + "&from=" + queryEscape(view)
 }
 
-// Back is the list in the view that a page was reached from.
-func (u URLs) Back(view string) string {
+// List is the list in the view that a page was reached from.
+func (u URLs) List(view string) string {
 	if view == "" {
 		return u.To("")
 	}
@@ -84,8 +84,8 @@ func (u URLs) Backtrace(name, hold string) string {
 	return u.named("lock/backtrace", name, "hold", hold)
 }
 
-// Act is the link to the form of an operator's action on a hold: unlock, ask or extend.
-func (u URLs) Act(form, name, hold, view string) string {
+// Action is the link to the form of an operator's action on a hold: unlock, ask or extend.
+func (u URLs) Action(form, name, hold, view string) string {
 	return u.named(form, name, "hold", hold, "from", view)
 }
 
@@ -104,7 +104,7 @@ func (u URLs) named(path, name string, pairs ...string) string {
 func (u URLs) Asset(name string) string { return u.Prefix + "assets/" + u.Assets + "/" + name }
 
 // Icon is the link to the icon of a tab.
-func (u URLs) Icon(i Icon) string { return u.To("icon.svg", "look", string(i.Look), "n", i.Text) }
+func (u URLs) Icon(i Icon) string { return u.To("icon.svg", "state", string(i.State), "n", i.Text) }
 
 // OriginFor is the scheme and host that make a link one for a command line on another machine.
 func (u URLs) OriginFor(r *http.Request) string {
@@ -125,12 +125,12 @@ func NameOf(r *Request) (string, error) {
 	}
 	encoded := values.Get("name_b64")
 	if encoded == "" {
-		return "", &Problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "No lock named",
+		return "", &HTTPError{Status: http.StatusBadRequest, Code: "bad_query", Title: "No lock named",
 			Detail: "The address must say which lock: ?name=NAME."}
 	}
 	name, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
 	if err != nil {
-		return "", &Problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Unreadable name",
+		return "", &HTTPError{Status: http.StatusBadRequest, Code: "bad_query", Title: "Unreadable name",
 			Detail: "name_b64 is not base64url."}
 	}
 	return string(name), nil

@@ -11,14 +11,14 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// How long etcd may take for what stands behind a page.
+// Timeouts of reads from etcd.
 const (
-	Timeout = 2 * time.Second
-	Hurry   = 300 * time.Millisecond // of a page that can show what the watch knows instead
+	Timeout      = 2 * time.Second
+	ShortTimeout = 300 * time.Millisecond // of pages that can show the snapshot instead
 )
 
-// ErrSilent is why a page that had enough to show did not wait.
-var ErrSilent = fmt.Errorf("no answer within %v", Hurry)
+// ErrTimedOut is the cause of a context that ends after ShortTimeout.
+var ErrTimedOut = fmt.Errorf("no answer within %v", ShortTimeout)
 
 // Await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, so does the
 // caller, as if it had read by itself; when that has gone on, the log has it.

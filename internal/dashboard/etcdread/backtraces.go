@@ -16,8 +16,8 @@ import (
 // fill the memory; these few are fetched ahead, so that the list can name the line of code and the page of a lock has
 // it when etcd is away.
 type Backtraces struct {
-	document func(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
-	reader   stacktrace.Reader
+	readRecord func(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
+	reader     stacktrace.Parser
 
 	mu      sync.Mutex
 	kept    map[hold]Backtrace
@@ -27,8 +27,8 @@ type Backtraces struct {
 
 // NewBacktraces returns an empty store, which reads locks by this function.
 func NewBacktraces(document func(context.Context, string) (metadata.FullRecord, int64, error),
-	reader stacktrace.Reader) *Backtraces {
-	return &Backtraces{document: document, reader: reader, kept: map[hold]Backtrace{}}
+	reader stacktrace.Parser) *Backtraces {
+	return &Backtraces{readRecord: document, reader: reader, kept: map[hold]Backtrace{}}
 }
 
 // hold names a backtrace: each hold of a lock has its own.
@@ -74,7 +74,7 @@ func (s *Backtraces) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
 func (s *Backtraces) fetchOne(ctx context.Context, r *locks.Row) bool {
 	reading, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	document, _, err := s.document(reading, r.Name)
+	document, _, err := s.readRecord(reading, r.Name)
 	if err != nil {
 		return false
 	}
@@ -116,12 +116,12 @@ func (s *Backtraces) Version() uint64 {
 	return s.version
 }
 
-// Read takes a backtrace apart; nil for one that is empty.
-func (s *Backtraces) Read(text string) *stacktrace.Trace { return s.reader.Read(text) }
+// Parse parses a backtrace; it returns nil for an empty one.
+func (s *Backtraces) Parse(text string) *stacktrace.Trace { return s.reader.Parse(text) }
 
 // FirstFrame is the first frame of own code in a backtrace, in one line; empty when there is none.
 func (s *Backtraces) FirstFrame(text string) string {
-	if trace := s.reader.Read(text); trace != nil && trace.First != nil {
+	if trace := s.reader.Parse(text); trace != nil && trace.First != nil {
 		return trace.First.Short()
 	}
 	return ""

@@ -17,7 +17,7 @@ import (
 // defaultLimit is how many records a page has.
 const defaultLimit = 100
 
-// Filter is what the parameters of a history ask for.
+// Filter has the parameters of a history.
 type Filter struct {
 	Query    *locks.Query
 	from, to time.Time
@@ -38,8 +38,8 @@ func (c Cursor) String() string {
 	return strconv.FormatInt(c.At.UnixMilli(), 36) + "." + strconv.FormatInt(c.token, 36)
 }
 
-// behind reports whether a record at this place comes after the cursor.
-func (c Cursor) behind(record Cursor) bool {
+// isBefore reports whether a record at this place comes after the cursor.
+func (c Cursor) isBefore(record Cursor) bool {
 	a := record.At.UnixMilli()
 	b := c.At.UnixMilli()
 	return c.At.IsZero() || a < b || a == b && record.token < c.token
@@ -73,8 +73,8 @@ func ParseFilter(v url.Values, about locks.About, most int) (Filter, error) {
 	return r, nil
 }
 
-// During reports whether the request asks for this time.
-func (r Filter) During(at time.Time) bool {
+// Covers reports whether the time is within from and to.
+func (r Filter) Covers(at time.Time) bool {
 	return (r.from.IsZero() || !at.Before(r.from)) && (r.to.IsZero() || at.Before(r.to))
 }
 
@@ -97,12 +97,12 @@ func search[T any](ctx context.Context, asked Filter, all []T, place func(*T) Cu
 			break
 		}
 		at := place(&all[i])
-		if !asked.During(at.At) || !matches(&all[i]) {
+		if !asked.Covers(at.At) || !matches(&all[i]) {
 			continue
 		}
 		page.Matched++
 		switch {
-		case !asked.After.behind(at):
+		case !asked.After.isBefore(at):
 		case len(page.List) < asked.limit:
 			page.List = append(page.List, all[i])
 		case page.Next == Cursor{}:

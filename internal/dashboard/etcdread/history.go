@@ -17,23 +17,22 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// History is what is known of holds that are over. How the unlocker and operators ended them stands in etcd; that a
-// holder released its lock stands nowhere, so the dashboard remembers what it saw, as long as it lives and within
-// bounds.
+// History is the list of ended holds. etcd has those that an unlocker or an operator ended; releases are recorded
+// nowhere, so the dashboard keeps those that it saw, in memory, up to a limit.
 type History struct {
 	source HistorySource
 
-	mu     sync.Mutex
-	seen   []metadata.Ending // by the watch, oldest first
-	gaps   []Gap             // oldest first
-	since  time.Time         // when the dashboard began to watch
-	forgot time.Time         // up to when holds that were seen are no longer remembered
+	mu        sync.Mutex
+	seen      []metadata.Ending // by the watch, oldest first
+	gaps      []Gap             // oldest first
+	since     time.Time         // when the dashboard began to watch
+	seenSince time.Time         // up to when holds that were seen are no longer remembered
 
 	heard   time.Time // last sign of life of etcd before a list was read anew
 	relists uint64
 
-	recorded recent[metadata.Ending]
-	audited  recent[protocol.Action]
+	recorded listCache[metadata.Ending]
+	audited  listCache[protocol.Action]
 }
 
 // HistorySource is where the past comes from. Each function may be nil: that is not kept, or not known.
@@ -47,7 +46,7 @@ type HistorySource struct {
 	Log     zerolog.Logger
 }
 
-// NewHistory returns a store that knows nothing yet.
+// NewHistory returns an empty history.
 func NewHistory(from HistorySource) *History { return &History{source: from} }
 
 // Gap is a time in which the watch was interrupted: a hold that began and ended in it was not seen.
@@ -62,8 +61,8 @@ const (
 	RereadEvery = 5 * time.Second
 )
 
-// See notes a hold that went, and returns how it ended; ending is nil when its holder released it.
-func (s *History) See(r *metadata.Record, ending *metadata.Ending, now time.Time) *metadata.Ending {
+// AddEnded adds a hold that has ended, and returns its ending; ending is nil if the holder released it.
+func (s *History) AddEnded(r *metadata.Record, ending *metadata.Ending, now time.Time) *metadata.Ending {
 	e := lockrecord.ReleaseEnding(r, now)
 	if ending != nil {
 		e = *ending
@@ -76,7 +75,7 @@ func (s *History) See(r *metadata.Record, ending *metadata.Ending, now time.Time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen = append(s.seen, e); len(s.seen) > maxSeen+maxSeen/10 {
-		s.forgot = s.seen[len(s.seen)-maxSeen-1].EndedAt.Time
+		s.seenSince = s.seen[len(s.seen)-maxSeen-1].EndedAt.Time
 		s.seen = slices.Clone(s.seen[len(s.seen)-maxSeen:])
 	}
 	return &e
@@ -90,7 +89,7 @@ func kindOf(e *metadata.Ending) map[string]any {
 	return nil
 }
 
-// Observe notes gaps in the watch.
+// Observe records gaps in the watch.
 func (s *History) Observe(now time.Time, fresh locks.Freshness) {
 	if fresh.HeardAt.IsZero() {
 		return
@@ -112,8 +111,8 @@ func (s *History) Observe(now time.Time, fresh locks.Freshness) {
 	s.relists = relists
 }
 
-// recent is what etcd said last; one reads it for all who ask.
-type recent[T any] struct {
+// listCache is a list as etcd last returned it; concurrent callers share one read.
+type listCache[T any] struct {
 	reading sync.Mutex // by one at a time
 
 	mu    sync.Mutex
@@ -123,10 +122,11 @@ type recent[T any] struct {
 }
 
 // get reads at most once in RereadEvery. When etcd does not answer, what it said last is returned with the error.
-func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
+func (r *listCache[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T,
+	error) {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	if list, age, err := r.known(now); age >= 0 && age < RereadEvery {
+	if list, age, err := r.last(now); age >= 0 && age < RereadEvery {
 		return list, err // a silent etcd is not asked anew by each of them
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
@@ -142,15 +142,15 @@ func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Co
 	return r.list, r.err
 }
 
-// known is what etcd said last, how long ago, and the error of the last read.
-func (r *recent[T]) known(now time.Time) (list []T, age time.Duration, err error) {
+// last returns the list, the time since the last read, and its error.
+func (r *listCache[T]) last(now time.Time) (list []T, age time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.list, now.Sub(r.stamp), r.err
 }
 
-// forget makes the next one read again.
-func (r *recent[T]) forget() {
+// invalidate makes the next call of get read again.
+func (r *listCache[T]) invalidate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stamp = time.Time{}
@@ -162,8 +162,8 @@ func (s *History) Endings(ctx context.Context, now time.Time, lock string) ([]me
 	recorded, err := Await(ctx, s.source.Log, func(ctx context.Context) ([]metadata.Ending, error) {
 		return s.recorded.get(ctx, now, s.source.History)
 	})
-	if errors.Is(err, ErrSilent) {
-		recorded, _, _ = s.recorded.known(now)
+	if errors.Is(err, ErrTimedOut) {
+		recorded, _, _ = s.recorded.last(now)
 	}
 	of := func(e *metadata.Ending) bool {
 		return lock == "" || e.Name == lock || metadata.ShareFromAttributes(e.Name, e.Attributes).LockName == lock
@@ -197,24 +197,23 @@ func newestFirst(a, b metadata.Ending) int {
 	return cmp.Or(b.EndedAt.Compare(a.EndedAt.Time), cmp.Compare(b.Token, a.Token))
 }
 
-// Watched are the gaps and since when the dashboard watches.
-func (s *History) Watched(now time.Time, fresh locks.Freshness) ([]Gap, time.Time) {
+// WatchGaps returns the gaps in the watch, and when it began.
+func (s *History) WatchGaps(now time.Time, fresh locks.Freshness) ([]Gap, time.Time) {
 	s.Observe(now, fresh)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.gaps), s.since
 }
 
-// Reach is since when the dashboard remembers every hold that it saw: since it began to watch or, where those were too
-// many, since later. Zero: it has not begun.
-func (s *History) Reach(now time.Time) time.Time {
+// CompleteSince returns the time since which no hold that the dashboard saw was dropped; zero if it has seen nothing.
+func (s *History) CompleteSince(now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.since.IsZero() {
 		return s.since
 	}
 	reach := s.since
-	for _, t := range []time.Time{s.forgot, now.Add(-maxSeenAge)} {
+	for _, t := range []time.Time{s.seenSince, now.Add(-maxSeenAge)} {
 		if t.After(reach) {
 			reach = t
 		}
@@ -222,8 +221,8 @@ func (s *History) Reach(now time.Time) time.Time {
 	return reach
 }
 
-// Remembered is the ending of a hold as the dashboard saw it, or nil.
-func (s *History) Remembered(name, hold string) *metadata.Ending {
+// FindSeen returns the ending of a hold as the dashboard saw it, or nil.
+func (s *History) FindSeen(name, hold string) *metadata.Ending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(s.seen) - 1; i >= 0; i-- {
@@ -235,8 +234,8 @@ func (s *History) Remembered(name, hold string) *metadata.Ending {
 	return nil
 }
 
-// OperatorActions is what operators did, newest first.
-func (s *History) OperatorActions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
+// Actions returns the audit trail, newest first.
+func (s *History) Actions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
 	all, err := s.audited.get(ctx, now, s.source.Audit)
 	actions := slices.Clone(all)
 	slices.SortStableFunc(actions, func(a, b protocol.Action) int {
@@ -245,8 +244,8 @@ func (s *History) OperatorActions(ctx context.Context, now time.Time) ([]protoco
 	return actions, err
 }
 
-// Forget makes the next read go to etcd, because the dashboard has just written to it.
-func (s *History) Forget() {
-	s.recorded.forget()
-	s.audited.forget()
+// Invalidate drops the cached lists, because the dashboard has just written to etcd.
+func (s *History) Invalidate() {
+	s.recorded.invalidate()
+	s.audited.invalidate()
 }

@@ -14,10 +14,10 @@ import (
 // Headline is what a person must know first, as a page says it.
 type Headline struct {
 	headline.Headline
-	Lead, Then app.Sentence
+	Lead, Then app.RichText
 	Step       choice // what to do next; no address: nothing
 	Command    string // the same on the command line
-	Away       bool   // the step leads to another site
+	IsExternal bool   // the step leads to another site
 	More       []choice
 }
 
@@ -33,11 +33,11 @@ func (v Headline) String() string {
 // Headline says what a person must know first of all locks. The locks were ranked when their snapshot was made, so that
 // it costs no look at all of them.
 func (p *Pages) Headline(r *app.Request) Headline {
-	said := headline.For(p.situation(r))
+	said := headline.For(p.headlineInput(r))
 	v := p.view(r, said, r.Viewpoint())
 	for _, m := range said.More {
-		v.More = append(v.More, choice{m.String(), p.app.URLs.To(found(m.Class))})
-		if q := searched(m.Class); q != "" {
+		v.More = append(v.More, choice{m.String(), p.app.URLs.To(classPage(m.Class))})
+		if q := classQuery(m.Class); q != "" {
 			v.More[len(v.More)-1].URL = p.app.URLs.To("", "q", q)
 		}
 	}
@@ -57,15 +57,15 @@ func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock) Headline {
 	case len(lock.Shares) > 0:
 		held = new(locks.WholeOf(name, lock.Shares))
 	}
-	said, ok := headline.ForLock(p.situation(r), name, held)
+	said, ok := headline.ForLock(p.headlineInput(r), name, held)
 	if !ok {
 		return Headline{}
 	}
 	return p.view(r, said, lock.Viewpoint(r.Viewpoint()))
 }
 
-// situation is what is known of all locks.
-func (p *Pages) situation(r *app.Request) headline.Input {
+// headlineInput returns what the headline is computed from.
+func (p *Pages) headlineInput(r *app.Request) headline.Input {
 	s := r.Snapshot()
 	c := headline.InputOf(s, protocol.Presences(p.app.Unlockers()), r.Viewpoint().AsOf)
 	if r.Level() == locks.Stale {
@@ -95,7 +95,7 @@ func (p *Pages) view(r *app.Request, said headline.Headline, at app.Viewpoint) H
 		v.Step.URL = u.To("status")
 	case headline.ReadRunbook:
 		v.Step.URL = said.Runbook()
-		v.Away = true
+		v.IsExternal = true
 	case headline.LookAtCycle:
 		v.Step.URL = u.To("waiting")
 	case headline.LookAtLock, headline.SeeProblems:
@@ -110,7 +110,7 @@ func (p *Pages) view(r *app.Request, said headline.Headline, at app.Viewpoint) H
 func formFor(r *app.Request, said headline.Headline) choice {
 	row := &locks.Row{Record: said.Holder}
 	if said.Next == headline.Force && r.MayDo(protocol.VerbForceUnlock, row.Owner) && !row.Misplaced {
-		return choice{said.Next.Words(), r.App.URLs.Act("unlock", row.Name, row.UUID, "")}
+		return choice{said.Next.Words(), r.App.URLs.Action("unlock", row.Name, row.UUID, "")}
 	}
 	if said.Next == headline.GiveTime {
 		for _, link := range MarkLinks(r, row) {
@@ -121,7 +121,7 @@ func formFor(r *app.Request, said headline.Headline) choice {
 }
 
 // sentenceAt is a sentence as a page says it, whose locks are links.
-func (p *Pages) sentenceAt(parts diagnosis.Sentence, at app.Viewpoint) (said app.Sentence) {
+func (p *Pages) sentenceAt(parts diagnosis.Sentence, at app.Viewpoint) (said app.RichText) {
 	for _, part := range parts {
 		switch {
 		case !part.Since.IsZero():
@@ -133,26 +133,26 @@ func (p *Pages) sentenceAt(parts diagnosis.Sentence, at app.Viewpoint) (said app
 		case part.Value != "":
 			said = said.Value(text.Clip(part.Value, app.MaxNameShown))
 		default:
-			said = said.Say(part.Text)
+			said = said.Plain(part.Text)
 		}
 	}
 	return said
 }
 
 // dueAt is the time left until an instant, which is due when it has passed.
-func dueAt(at app.Viewpoint, t time.Time) *app.Moment {
+func dueAt(at app.Viewpoint, t time.Time) *app.TimeText {
 	m := at.Next(t)
 	switch m.Kind {
 	case "over": // the snapshot is a moment old
-		return &app.Moment{At: t, Text: "due"}
+		return &app.TimeText{At: t, Text: "due"}
 	case "":
-		return &app.Moment{At: t, Text: "was due, outcome unknown"}
+		return &app.TimeText{At: t, Text: "was due, outcome unknown"}
 	}
 	return m
 }
 
-// found is the page on which what is in a class is found, by its path; the list where it is empty.
-func found(c locks.Class) string {
+// classPage returns the path of the page that shows what is in a class; empty: the list.
+func classPage(c locks.Class) string {
 	switch c {
 	case locks.ClassStale, locks.ClassUnlockers:
 		return "status"
@@ -162,8 +162,8 @@ func found(c locks.Class) string {
 	return ""
 }
 
-// searched is the search that finds the locks of a class, and perhaps others in their state.
-func searched(c locks.Class) string {
+// classQuery returns the query that finds the locks of a class, and perhaps others in the same state.
+func classQuery(c locks.Class) string {
 	switch c {
 	case locks.ClassOverdue:
 		return "state:expired,abandoned"

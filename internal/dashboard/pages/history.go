@@ -14,36 +14,36 @@ import (
 // historyPage is what became of holds.
 type historyPage struct {
 	app.SearchPage
-	Endings []pastView
-	Matched int
-	Total   int
-	Chips   []pastChip
-	Unread  string // why etcd could not be asked
-	Since   *app.Moment
-	Next    string
+	Endings   []endingView
+	Matched   int
+	Total     int
+	Chips     []endingChip
+	ReadError string // why etcd could not be asked
+	Since     *app.TimeText
+	Next      string
 }
 
-// pastChip narrows a history to holds that ended in one way, or that had alerted. Their number is that of the search
+// endingChip narrows a history to holds that ended in one way, or that had alerted. Their number is that of the search
 // without the chip.
-type pastChip struct {
+type endingChip struct {
 	Word, Icon, URL string
 	N               int
 	On              bool
 }
 
-// pastWay is how holds ended: a word, its icon, and the term that finds them.
-type pastWay struct{ word, icon, term string }
+// endingKind is a way in which holds end, and the term that finds them.
+type endingKind struct{ word, icon, term string }
 
-// pastChips are the ways to narrow a history. The first one widens it again.
-func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
-	ways := []pastWay{{"all", "calm", ""}}
+// endingChips returns the chips that narrow a history. The first one widens it again.
+func (p *Pages) endingChips(q *locks.Query, all []metadata.Ending) []endingChip {
+	ways := []endingKind{{"all", "calm", ""}}
 	for _, e := range metadata.Endings() {
-		ways = append(ways, pastWay{e.Word, app.EndedIcon(e.Word), locks.EndedTerm(e.Word)})
+		ways = append(ways, endingKind{e.Word, app.EndedIcon(e.Word), locks.EndedTerm(e.Word)})
 	}
-	ways = append(ways, pastWay{"had alerted", "alerting", locks.EndedTerm(locks.Alerted)})
-	var chips []pastChip
+	ways = append(ways, endingKind{"had alerted", "alerting", locks.EndedTerm(locks.Alerted)})
+	var chips []endingChip
 	for _, w := range ways {
-		chip := pastChip{Word: w.word, Icon: w.icon,
+		chip := endingChip{Word: w.word, Icon: w.icon,
 			On: slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == w.term })}
 		text := q.With(w.term)
 		switch {
@@ -71,8 +71,8 @@ func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 	return chips
 }
 
-// pastView is a hold that is over, or a gap in what is known.
-type pastView struct {
+// endingView is an ended hold in the history, or a gap in the watch.
+type endingView struct {
 	Gap         bool
 	From, To    string // of the gap
 	Word        string // how it ended
@@ -80,8 +80,8 @@ type pastView struct {
 	URL         string
 	Owner, Host string
 	Purpose     string
-	Began       *app.Moment
-	Ended       *app.Moment
+	Began       *app.TimeText
+	Ended       *app.TimeText
 	Held        string
 	Alerted     bool
 	By, Why     string
@@ -90,14 +90,14 @@ type pastView struct {
 	at          time.Time
 }
 
-func (p *Pages) pastView(e *metadata.Ending, at app.Viewpoint) pastView {
-	v := pastView{Word: locks.EndedWord(e.Cause), Name: text.Clip(e.Name, app.MaxNameShown),
+func (p *Pages) endingView(e *metadata.Ending, at app.Viewpoint) endingView {
+	v := endingView{Word: locks.EndedWord(e.Cause), Name: text.Clip(e.Name, app.MaxNameShown),
 		URL:   p.app.URLs.Lock(e.Name, e.HistoryID()),
 		Owner: text.Clip(e.Owner, app.MaxWordShown), Host: app.HostPID(e.Hostname, e.PID),
 		Purpose: text.Clip(e.Purpose, app.MaxLineShown),
 		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, app.MaxLineShown),
 		Why:     text.Clip(e.Reason, app.MaxLineShown),
-		Done:    doneTo(e, at.Now),
+		Done:    describePastActions(e, at.Now),
 		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
@@ -113,8 +113,8 @@ func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
 	}
 	all, unread := p.app.History.Endings(r.Context(), r.Now, "")
 	v := historyPage{SearchPage: p.app.SearchPage(r, "history", asked.Query), Total: len(all),
-		Unread: p.app.Unread(unread),
-		Chips:  p.pastChips(asked.Query, all)}
+		ReadError: p.app.ReadErrorText(unread),
+		Chips:     p.endingChips(asked.Query, all)}
 	v.JSON = p.app.URLs.To("api/v1/history", "q", asked.Query.Text)
 	found, err := etcdread.SearchEndings(r.Context(), asked, all)
 	if err != nil {
@@ -122,9 +122,9 @@ func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
 	}
 	v.Matched = found.Matched
 	for i := range found.List {
-		v.Endings = append(v.Endings, p.pastView(&found.List[i], r.Viewpoint()))
+		v.Endings = append(v.Endings, p.endingView(&found.List[i], r.Viewpoint()))
 	}
-	gaps, since := p.app.History.Watched(r.Now, r.Fresh)
+	gaps, since := p.app.History.WatchGaps(r.Now, r.Fresh)
 	v.Since = v.Viewpoint.Since(since)
 	if len(asked.Query.Terms) == 0 {
 		v.Endings = withGaps(v.Endings, gaps, asked.After.At, found.Next.At)
@@ -136,13 +136,13 @@ func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
 }
 
 // withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
-func withGaps(list []pastView, gaps []etcdread.Gap, newest, oldest time.Time) []pastView {
+func withGaps(list []endingView, gaps []etcdread.Gap, newest, oldest time.Time) []endingView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
-			list = append(list, pastView{Gap: true, From: app.UTC(g.From), To: app.TimeOfDay(g.To), at: g.From})
+			list = append(list, endingView{Gap: true, From: app.UTC(g.From), To: app.TimeOfDay(g.To), at: g.From})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b pastView) int { return b.at.Compare(a.at) })
+	slices.SortStableFunc(list, func(a, b endingView) int { return b.at.Compare(a.at) })
 	return list
 }
 
@@ -156,7 +156,7 @@ type auditPage struct {
 }
 
 type actionView struct {
-	At             *app.Moment
+	At             *app.TimeText
 	Actor          string
 	Source, Client string
 	Agent          string // the person's program
@@ -173,9 +173,9 @@ func (p *Pages) ServeAudit(r *app.Request) (app.Answer, error) {
 	if err != nil {
 		return app.Answer{}, app.BadQuery(err.Error())
 	}
-	all, err := p.app.History.OperatorActions(r.Context(), r.Now)
+	all, err := p.app.History.Actions(r.Context(), r.Now)
 	if err != nil {
-		return app.Answer{}, p.app.NotRead(err)
+		return app.Answer{}, p.app.ReadError(err)
 	}
 	v := auditPage{SearchPage: p.app.SearchPage(r, "audit", asked.Query), Total: len(all)}
 	v.JSON = p.app.URLs.To("api/v1/audit", "q", asked.Query.Text)

@@ -87,7 +87,7 @@ type listPage struct {
 	Counts   []countView
 	Matched  int
 	Total    int
-	Waiting  app.Sentence
+	Waiting  app.RichText
 	Chips    []chip
 	Problems []locks.QueryProblem
 	Jump     *lockLink // the lock whose name was typed
@@ -112,10 +112,10 @@ type listPage struct {
 
 type (
 	countView struct {
-		Look locks.DisplayState
-		N    int
-		URL  string
-		On   bool
+		State locks.DisplayState
+		N     int
+		URL   string
+		On    bool
 	}
 	chip     struct{ Text, Remove string }
 	choice   struct{ Text, URL string }
@@ -150,7 +150,7 @@ func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 	}
 	a, err := p.app.RenderPart("list", part, view)
 	a.ETag = etag
-	a.Header = app.Heard(r)
+	a.Header = app.HeardHeader(r)
 	return a, err
 }
 
@@ -187,12 +187,12 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
 		Clear: l.link(p.app.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Grouped: l.group,
 	}
-	v.Here = "list"
+	v.NavEntry = "list"
 	if l.group {
-		v.Here = "owners"
+		v.NavEntry = "owners"
 	}
 	v.Query = app.BoxText(l.Query.Text)
-	v.Follows = true
+	v.AutoRefresh = true
 	v.Sort = l.sort()
 	if w.Prev != "" {
 		v.Prev = l.link(p.app.URLs, nil, "before", w.Prev)
@@ -212,7 +212,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 	}
 	v.NextAt = protocol.Earlier(s.Next, r.Fresh.StaleAt()).UnixMilli()
 	for _, seconds := range []int{2, 5, 10, 30, 60} {
-		if float64(seconds) >= v.Least {
+		if float64(seconds) >= v.MinRefresh {
 			v.Every = append(v.Every, seconds)
 		}
 	}

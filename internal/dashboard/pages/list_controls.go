@@ -32,8 +32,8 @@ func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, foun
 // fillCounts adds how many locks are in each state, and how many processes wait.
 func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 	for _, state := range metadata.States() {
-		count := countView{Look: state.State, N: c.In(state.State)}
-		word := "state:" + string(count.Look)
+		count := countView{State: state.State, N: c.In(state.State)}
+		word := "state:" + string(count.State)
 		for _, t := range l.Query.Terms {
 			count.On = count.On || t.Text == word
 		}
@@ -44,9 +44,9 @@ func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 		})
 		v.Counts = append(v.Counts, count)
 	}
-	v.Waiting = app.Say(text.Thousands(c.Waiting) + " waiting")
+	v.Waiting = app.Plain(text.Thousands(c.Waiting) + " waiting")
 	if longest := v.Lasting(c.Longest); longest != nil {
-		v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
+		v.Waiting = v.Waiting.Plain(" (longest ").Time(longest).Plain(")")
 	}
 }
 
@@ -68,7 +68,7 @@ func (p *Pages) fillView(v *listPage, l ListRequest) {
 // groupView is a section of a list: an owner and the locks of it.
 type groupView struct {
 	Owner string
-	Look  locks.DisplayState
+	State locks.DisplayState
 	N     int
 	In    []stateCount // of its locks that need a person
 	Waits int
@@ -83,8 +83,8 @@ type stateCount struct {
 	N     int
 }
 
-// troubles counts the locks that are not just held.
-func troubles(c *locks.Counts) (all []stateCount) {
+// stateCounts counts the locks that are not just held.
+func stateCounts(c *locks.Counts) (all []stateCount) {
 	for _, s := range staleness.States() {
 		if s != staleness.Held {
 			all = append(all, stateCount{s, c.In(s)})
@@ -102,8 +102,8 @@ func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *lo
 	left := l.Limit
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		view := groupView{Owner: text.Clip(g.Owner, app.MaxWordShown), Look: g.Display, N: g.Total,
-			In: troubles(&g.Counts), Waits: g.Waiting, Open: len(groups) == 1}
+		view := groupView{Owner: text.Clip(g.Owner, app.MaxWordShown), State: g.Display, N: g.Total,
+			In: stateCounts(&g.Counts), Waits: g.Waiting, Open: len(groups) == 1}
 		if g.Owner != "" {
 			view.URL = l.link(p.app.URLs, func(l *ListRequest) {
 				l.Query.Text = l.Query.With(locks.Exactly("owner", g.Owner))
@@ -119,28 +119,28 @@ func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *lo
 	}
 }
 
-// Spared says why no unlocker will ever remove the lock; nil if one may, or if none runs.
-func Spared(lock string, unlockers []protocol.Unlocker) app.Sentence {
+// WhyNeverRemoved says why no running unlocker ever removes the lock; nil if one may, or if none runs.
+func WhyNeverRemoved(lock string, unlockers []protocol.Unlocker) app.RichText {
 	f := diagnosis.CombinePolicies(protocol.Presences(unlockers))
 	switch {
 	case len(unlockers) > 0 && !f.Removes:
-		return app.Say("The unlocker only watches (").Value(f.Watching).Say("): no lock is removed.")
+		return app.Plain("The unlocker only watches (").Value(f.Watching).Plain("): no lock is removed.")
 	case f.Excludes(lock):
-		return app.Say("The unlockers exclude it by name.")
+		return app.Plain("The unlockers exclude it by name.")
 	}
 	return nil
 }
 
-// notKnown says why it is not known what unlockers decide.
-func notKnown(what string, f *diagnosis.CombinedPolicy) app.Sentence {
-	said := app.Say(what + " is unknown")
+// policyUnknownText names the unlockers because of which the common policy is unknown.
+func policyUnknownText(what string, f *diagnosis.CombinedPolicy) app.RichText {
+	said := app.Plain(what + " is unknown")
 	switch n := len(f.PolicyUnknown); n {
 	case 0:
-		return said.Say(".")
+		return said.Plain(".")
 	case 1:
-		return said.Say(": ").Value(f.PolicyUnknown[0]).Say(" does not publish its policy.")
+		return said.Plain(": ").Value(f.PolicyUnknown[0]).Plain(" does not publish its policy.")
 	default:
-		return said.Say(": ").Value(f.PolicyUnknown[0]).Say(" and " + app.Plural(n-1, "other", "others") +
+		return said.Plain(": ").Value(f.PolicyUnknown[0]).Plain(" and " + app.Plural(n-1, "other", "others") +
 			" do not publish their policy.")
 	}
 }

@@ -17,36 +17,36 @@ import (
 )
 
 type rowView struct {
-	Look      locks.DisplayState
-	Version   string // changes with anything it shows
-	Name      string
-	Head      string // of the name, which may be cut in the middle
-	Tail      string
-	Odd       bool // the name has characters that need care
-	URL       string
-	Owner     string
-	OwnerURL  string
-	Host      string
-	HostURL   string
-	Hold      holdView
-	Waiters   string
-	Longest   *app.Moment
-	Share     string // what the holder has of a lock that several can hold
-	Clock     string // the holder's clock, where it is off
-	More      bool   // there is a second line
-	Purpose   string
-	Problem   string
-	Ended     app.Sentence // what witnesses say of the holder
-	Suspected app.Sentence // what they only suspect
-	Looked    *lookedView  // who looks at the lock; nil = nobody
-	Frame     string       // of the program's own code, where it is known
-	Alive     *app.Moment
-	Progress  string
+	State        locks.DisplayState
+	Version      string // changes with anything it shows
+	Name         string
+	Head         string // of the name, which may be cut in the middle
+	Tail         string
+	Odd          bool // the name has characters that need care
+	URL          string
+	Owner        string
+	OwnerURL     string
+	Host         string
+	HostURL      string
+	Hold         holdView
+	Waiters      string
+	Longest      *app.TimeText
+	Share        string // what the holder has of a lock that several can hold
+	Clock        string // the holder's clock, where it is off
+	More         bool   // there is a second line
+	Purpose      string
+	Problem      string
+	Ended        app.RichText // what witnesses say of the holder
+	Suspected    app.RichText // what they only suspect
+	Acknowledged *ackNote     // who looks at the lock; nil = nobody
+	Frame        string       // of the program's own code, where it is known
+	Alive        *app.TimeText
+	Progress     string
 }
 
 func (p *Pages) rowView(c access.Caller, r *locks.Row, at app.Viewpoint, l ListRequest) rowView {
 	v := rowView{
-		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, app.MaxNameShown),
+		State: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, app.MaxNameShown),
 		Owner: text.Clip(r.Owner, app.MaxWordShown), Host: app.HostPID(r.Hostname, r.PID),
 		Hold: newHoldView(r, at), Waiters: "–", Longest: at.Lasting(r.Longest),
 		Share: protocol.DescribeShare(r.Share()), Clock: clockOff(r.Verdict().ClockOff),
@@ -79,9 +79,9 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at app.Vi
 	if n := len(r.Problems); n > 1 {
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
-	v.Ended = witnessed(r.Record, at)
-	v.Suspected = suspected(r.Record, at)
-	v.Looked = newLookedView(r.Looked)
+	v.Ended = deathText(r.Record, at)
+	v.Suspected = suspicionText(r.Record, at)
+	v.Acknowledged = newAckNote(r.Looked)
 	if r.Alive != nil {
 		v.Alive = at.Lasting(r.Alive.At)
 		v.Progress = text.Clip(r.Alive.Progress, app.MaxLineShown)
@@ -93,23 +93,23 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at app.Vi
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil || v.Ended != nil ||
-		v.Suspected != nil || v.Looked != nil
+		v.Suspected != nil || v.Acknowledged != nil
 }
 
 // cutName divides a name that can be shown as it is, so that the page can shorten it in the middle.
 func (v *rowView) cutName(share bool) {
-	if v.Odd = !app.IsPlain(v.Name); v.Odd {
+	if v.Odd = !app.IsPlainASCII(v.Name); v.Odd {
 		return
 	}
-	v.Head, v.Tail = middle(v.Name)
+	v.Head, v.Tail = splitBeforeEnd(v.Name)
 	if i := strings.LastIndexByte(v.Name, '#'); share && i > 12 { // there is less room
 		v.Head = v.Name[:i]
 		v.Tail = v.Name[i:]
 	}
 }
 
-// middle cuts a text in two so that the page can shorten it in the middle: what differs is often at the end.
-func middle(s string) (head, tail string) {
+// splitBeforeEnd cuts a text in two so that the page can shorten it in the middle: what differs is often at the end.
+func splitBeforeEnd(s string) (head, tail string) {
 	const keep, most = 14, 30
 	if len(s) <= most {
 		return s, ""
@@ -171,11 +171,11 @@ func (c *column) unlink() {
 
 // holdView is how far a hold is: as a bar, and in words.
 type holdView struct {
-	Bar    *bar        // nil where there is none
-	Held   *app.Moment // nil: unknown
-	Alert  *app.Moment // nil: never
-	Late   bool        // the alert is past
-	Unlock *app.Moment // nil: never
+	Bar    *bar          // nil where there is none
+	Held   *app.TimeText // nil: unknown
+	Alert  *app.TimeText // nil: never
+	Late   bool          // the alert is past
+	Unlock *app.TimeText // nil: never
 }
 
 func newHoldView(r *locks.Row, at app.Viewpoint) holdView {
@@ -188,11 +188,11 @@ func newHoldView(r *locks.Row, at app.Viewpoint) holdView {
 // bar draws a hold: from when it was taken to its auto-unlock, filled up to now. app.js moves it as it
 // moves the words.
 type bar struct {
-	Beats   bool      // it is kept alive by heartbeats
-	Parts   []stretch // from left to right
-	Now     string    // what comes after is pale
-	Alert   string    // where its mark is; empty: nowhere
-	Seconds int64     // the length of the bar, where it does not end at the auto-unlock
+	HasHeartbeats bool      // it is kept alive by heartbeats
+	Parts         []stretch // from left to right
+	Now           string    // what comes after is pale
+	Alert         string    // where its mark is; empty: nowhere
+	Seconds       int64     // the length of the bar, where it does not end at the auto-unlock
 }
 
 // stretch is a part of a bar, up to the next one: held since the last heartbeat (no class), for too long (l), or when
@@ -221,7 +221,7 @@ func newBar(r *locks.Row, now time.Time) *bar {
 	place := func(at float64) string { return fmt.Sprintf("%.0f%%", 100*at/max(1, whole)) }
 	part := func(class string, at float64) { b.Parts = append(b.Parts, stretch{class, place(at)}) }
 	b.Now = place(age)
-	if b.Beats = judged.AlertsAtUnlock() && staleness.KeptAlive(r.Record); b.Beats {
+	if b.HasHeartbeats = judged.AlertsAtUnlock() && staleness.KeptAlive(r.Record); b.HasHeartbeats {
 		part("", seconds(r.Alive.At))
 	}
 	if !judged.AlertAt.IsZero() && !judged.AlertsAtUnlock() {

@@ -19,17 +19,17 @@ type lockFrame struct {
 	Back    string // the list in the view that led here
 	Delays  delaysView
 	Usually string // how long it is usually held; empty if too few holds are known
-	Life    life
-	Picture *picture
+	History lockHistory
+	Chart   *chart
 }
 
 func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
-	f := lockFrame{Page: p.app.Page(r, lock.Name), Name: lock.Name, Back: p.app.URLs.Back(FromView(r)),
-		Delays: p.delaysOf(r, lock.Name), Life: p.lifeOf(r, lock)}
-	all, forgot := p.app.EverythingOf(r, lock, f.Life.past)
+	f := lockFrame{Page: p.app.Page(r, lock.Name), Name: lock.Name, Back: p.app.URLs.List(FromView(r)),
+		Delays: p.delaysOf(r, lock.Name), History: p.lockHistory(r, lock)}
+	all, forgot := p.app.LockIntervals(r, lock, f.History.past)
 	f.Usually = usually(p.app.UsualHold(r, all))
-	f.Picture = p.pictureOf(r, lock, all, forgot)
-	f.Here = "list"
+	f.Chart = p.lockChart(r, lock, all, forgot)
+	f.NavEntry = "list"
 	f.JSON = p.app.URLs.LockAPI(lock.Name)
 	return f
 }
@@ -48,13 +48,13 @@ func usually(median time.Duration, holds int) string {
 
 type lockPage struct {
 	lockFrame
-	Look            locks.DisplayState
+	State           locks.DisplayState
 	Headline        Headline     // what a person must know first of it
-	Suspected       app.Sentence // what a witness says that proves nothing
-	Sentence        app.Sentence
-	Diagnosis       app.Sentence // what is probably the matter with the holder; nil where nothing is known
-	Share           string       // what the holder has of a lock that several can hold
-	Whole           *WholeLock   // that lock
+	Suspected       app.RichText // what a witness says that proves nothing
+	Sentence        app.RichText
+	Diagnosis       app.RichText     // what is probably the matter with the holder; nil where nothing is known
+	Share           string           // what the holder has of a lock that several can hold
+	MultiHolderLock *MultiHolderLock // that lock
 	Purpose         string
 	Progress        string
 	Hold            holdView
@@ -72,7 +72,7 @@ type lockPage struct {
 	Links           []choice
 	Copies          []copyView
 	Fields          []fieldView
-	Unread          string // why etcd could not be read
+	ReadError       string // why etcd could not be read
 	Ended           *endedView
 	Free            bool // nobody holds the lock any more
 	Cycles          []cycleView
@@ -87,9 +87,9 @@ type lockPage struct {
 
 // ServeLock answers with the page of a lock, of a hold that is over, or of a lock that several hold.
 func (p *Pages) ServeLock(r *app.Request) (app.Answer, error) {
-	r, cancel := p.app.Hurried(r)
+	r, cancel := p.app.WithReadTimeout(r)
 	defer cancel()
-	lock, err := p.app.Look(r)
+	lock, err := p.app.ReadLock(r)
 	if err != nil {
 		return app.Answer{}, err
 	}
@@ -101,7 +101,7 @@ func (p *Pages) ServeLock(r *app.Request) (app.Answer, error) {
 	}
 	v := p.lockPage(r, lock)
 	if lock.Ending == nil {
-		v.Diagnosis = p.diagnosed(p.Diagnose(r, lock, v.Life.past), lock.Viewpoint(r.Viewpoint()))
+		v.Diagnosis = p.diagnosed(p.Diagnose(r, lock, v.History.past), lock.Viewpoint(r.Viewpoint()))
 		p.fillCopies(&v, r, lock.Row)
 	}
 	v.Cycles = p.cyclesOf(r, v.Name, v.Headline.Class)
@@ -115,17 +115,17 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	c := r.Caller
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
-	v := lockPage{lockFrame: p.lockFrame(r, lock), Look: row.Display, Purpose: row.Purpose,
+	v := lockPage{lockFrame: p.lockFrame(r, lock), State: row.Display, Purpose: row.Purpose,
 		Problems: row.Problems}
-	v.Follows = true
-	v.Icon = app.Icon{Look: row.Display}
-	v.Unread = lock.Unread
+	v.AutoRefresh = true
+	v.Icon = app.Icon{State: row.Display}
+	v.ReadError = lock.ReadError
 	v.Headline = p.HeadlineOf(r, lock)
-	v.Suspected = suspicion(row.Record, at)
-	v.Sentence = sayHolder(row, at)
+	v.Suspected = explainStatement(row.Record, at)
+	v.Sentence = holderText(row, at)
 	v.Share = protocol.DescribeShare(row.Share())
-	v.Whole = WholeOf(r, row)
-	if lock.AskedHold != "" {
+	v.MultiHolderLock = MultiHolderLockOf(r, row)
+	if lock.RequestedHold != "" {
 		v.Current = p.app.URLs.Lock(row.Name, row.UUID)
 	}
 	if row.Alive != nil {
@@ -135,16 +135,16 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {
-		v.MalformedPolicy = withoutDeadline(row, p.app.Unlockers())
+		v.MalformedPolicy = malformedPolicyText(row, p.app.Unlockers())
 	}
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)
 	p.fillTrace(&v, c, lock)
-	v.Queue = NewQueueView(lock.InLine, maxWaiters, v.Viewpoint)
+	v.Queue = NewQueueView(lock.Waiters, maxWaiters, v.Viewpoint)
 	v.Commands = p.commands(row)
 	v.Links = p.links(row)
-	v.Unlock = p.app.Mutexctl("force-unlock", row.Name, app.OfHold(row.UUID, "", "")...)
-	v.Done = askedAndExtended(row.Record, v.Viewpoint.Now)
+	v.Unlock = p.app.Mutexctl("force-unlock", row.Name, app.HoldFlags(row.UUID, "", "")...)
+	v.Done = describeRequests(row.Record, v.Viewpoint.Now)
 	p.fillAck(&v, r, lock)
 	p.fillMarks(&v, r, lock)
 	p.fillForce(&v, r, lock)
@@ -156,14 +156,14 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 func (p *Pages) fillTrace(v *lockPage, c access.Caller, lock *app.Lock) {
 	row := lock.Row
 	switch {
-	case p.app.NoBacktraces(c, row.Owner) != "":
-		v.Hidden = p.app.NoBacktraces(c, row.Owner)
-	case lock.Unread != "":
-		if v.Trace = newTraceView(p.traces.Read(p.traces.Of(row).Text)); v.Trace == nil {
-			v.Hidden = "etcd could not be read: " + lock.Unread + "."
+	case p.app.WhyNoBacktrace(c, row.Owner) != "":
+		v.Hidden = p.app.WhyNoBacktrace(c, row.Owner)
+	case lock.ReadError != "":
+		if v.Trace = newTraceView(p.traces.Parse(p.traces.Of(row).Text)); v.Trace == nil {
+			v.Hidden = "etcd could not be read: " + lock.ReadError + "."
 		}
 	default:
-		v.Trace = newTraceView(p.traces.Read(lock.Document.Backtrace))
+		v.Trace = newTraceView(p.traces.Parse(lock.Document.Backtrace))
 		v.RawTrace = p.app.URLs.Backtrace(row.Name, row.UUID)
 	}
 }
@@ -176,32 +176,32 @@ func (p *Pages) fillForce(v *lockPage, r *app.Request, lock *app.Lock) {
 	case row.Misplaced:
 		v.NoForce = "The dashboard cannot remove this record: its keys belong to no lock. Remove it by hand, as " +
 			"below, once you know that no process is working under it."
-	case !p.app.Config.On(protocol.VerbForceUnlock):
+	case !p.app.Config.IsEnabled(protocol.VerbForceUnlock):
 	case !c.MaySome(access.Unlock):
 		v.NoForce = "Force unlock needs the permission unlock."
 	case !c.MayFor(access.Unlock, row.Owner):
 		v.NoForce = "You may force-unlock other owners' locks only."
-	case v.Stale || lock.Unread != "" && !lock.Silent:
+	case v.Stale || lock.ReadError != "" && !lock.TimedOut:
 		v.NoForce = "No force unlock now: etcd does not answer, so what you see may be out of date."
 	default:
-		v.Force = p.app.URLs.Act("unlock", row.Name, row.UUID, FromView(r))
+		v.Force = p.app.URLs.Action("unlock", row.Name, row.UUID, FromView(r))
 	}
 }
 
 // ServeBacktrace answers with a backtrace as it was recorded.
 func (p *Pages) ServeBacktrace(r *app.Request) (app.Answer, error) {
-	lock, err := p.app.Find(r)
+	lock, err := p.app.ReadHeldLock(r)
 	switch {
 	case err != nil:
 		return app.Answer{}, err
-	case p.app.NoBacktraces(r.Caller, lock.HolderOwner()) != "":
-		return app.Answer{}, p.app.AdmitFor(r.Caller, access.Backtrace, lock.HolderOwner())
-	case lock.Unread != "":
-		return app.Answer{}, &app.Problem{Status: http.StatusServiceUnavailable, Code: "stale",
+	case p.app.WhyNoBacktrace(r.Caller, lock.HolderOwner()) != "":
+		return app.Answer{}, p.app.AuthorizeFor(r.Caller, access.Backtrace, lock.HolderOwner())
+	case lock.ReadError != "":
+		return app.Answer{}, &app.HTTPError{Status: http.StatusServiceUnavailable, Code: "stale",
 			Title:  "etcd did not answer",
-			Detail: "The backtrace could not be read: " + lock.Unread + ".", Retry: 5 * time.Second}
-	case lock.Row == nil || lock.AskedHold != "" || lock.Document.Backtrace == "":
-		return app.Answer{}, &app.Problem{Status: http.StatusNotFound, Code: "not_found", Title: "No backtrace",
+			Detail: "The backtrace could not be read: " + lock.ReadError + ".", Retry: 5 * time.Second}
+	case lock.Row == nil || lock.RequestedHold != "" || lock.Document.Backtrace == "":
+		return app.Answer{}, &app.HTTPError{Status: http.StatusNotFound, Code: "not_found", Title: "No backtrace",
 			Detail: "None is recorded for this hold."}
 	}
 	return app.Answer{

@@ -17,7 +17,7 @@ type Command struct{ What, Line string }
 
 // commands are the next steps of somebody who looks into a lock.
 func (p *Pages) commands(r *locks.Row) []Command {
-	list := Whereabouts(r)
+	list := FindHolderCommands(r)
 	if r.Misplaced {
 		return append(list, misplacedCommands(r)...)
 	}
@@ -29,9 +29,9 @@ func (p *Pages) commands(r *locks.Row) []Command {
 	return list
 }
 
-// Whereabouts are the commands that look for the holder. A host whose name ends in a small number may be a pod of a
-// StatefulSet or a machine.
-func Whereabouts(r *locks.Row) []Command {
+// FindHolderCommands returns the commands with which to find the holder. A host whose name ends in a small number may
+// be a pod of a StatefulSet or a machine.
+func FindHolderCommands(r *locks.Row) []Command {
 	var list []Command
 	pod, machine := podName(r.Hostname)
 	host := text.ShellOperand(r.Hostname)
@@ -41,7 +41,7 @@ func Whereabouts(r *locks.Row) []Command {
 	}
 	if machine && r.PID != 0 {
 		list = append(list, Command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " +
-			app.Known(r.PID)})
+			app.NumberOrEmpty(r.PID)})
 	}
 	return list
 }
@@ -80,7 +80,7 @@ func misplacedCommands(r *locks.Row) []Command {
 func (p *Pages) links(r *locks.Row) []choice {
 	list := make([]choice, 0, len(p.app.Config.Links))
 	for _, l := range p.app.Config.Links {
-		if address := l.To(r); address != "" {
+		if address := l.URL(r); address != "" {
 			list = append(list, choice{l.Text, address})
 		}
 	}
@@ -91,9 +91,9 @@ func (p *Pages) links(r *locks.Row) []choice {
 // to it below, of which the most is folded.
 type traceView struct {
 	*stacktrace.Trace
-	Above *stacktrace.Stretch
-	Below []stacktrace.Stretch
-	Rest  []stacktrace.Stretch
+	Above *stacktrace.Section
+	Below []stacktrace.Section
+	Rest  []stacktrace.Section
 	More  int // frames in the rest
 }
 
@@ -105,7 +105,7 @@ func newTraceView(t *stacktrace.Trace) *traceView {
 		return nil
 	}
 	v := &traceView{Trace: t}
-	stretches := t.Stretches
+	stretches := t.Sections
 	shown := 0
 	if t.First != nil {
 		if stretches[0].Foreign {
@@ -114,7 +114,7 @@ func newTraceView(t *stacktrace.Trace) *traceView {
 		}
 		first := stretches[0]
 		first.Frames = first.Frames[1:]
-		stretches = append([]stacktrace.Stretch{first}, stretches[1:]...)
+		stretches = append([]stacktrace.Section{first}, stretches[1:]...)
 		shown = 1
 	}
 	for _, s := range stretches {
@@ -130,10 +130,10 @@ func newTraceView(t *stacktrace.Trace) *traceView {
 		default:
 			room = max(0, room)
 			if room > 0 {
-				v.Below = append(v.Below, stacktrace.Stretch{Foreign: s.Foreign, Frames: s.Frames[:room]})
+				v.Below = append(v.Below, stacktrace.Section{Foreign: s.Foreign, Frames: s.Frames[:room]})
 				shown += room
 			}
-			v.Rest = append(v.Rest, stacktrace.Stretch{Foreign: s.Foreign, Fold: s.Fold, Frames: s.Frames[room:]})
+			v.Rest = append(v.Rest, stacktrace.Section{Foreign: s.Foreign, Fold: s.Fold, Frames: s.Frames[room:]})
 			v.More += n - room
 		}
 	}

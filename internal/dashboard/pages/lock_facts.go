@@ -22,14 +22,14 @@ type fact struct{ Label, Value string }
 // timeFact is an instant in the life of a hold.
 type timeFact struct {
 	Label string
-	Time  *app.Moment
+	Time  *app.TimeText
 	Note  string
 }
 
 func facts(r *locks.Row, lock *app.Lock) []fact {
 	list := append(holderFacts(&r.Identity),
-		fact{"hold", r.UUID}, fact{"fencing token", app.Known(r.Token)},
-		fact{"record revision", app.Known(r.Revision)}, fact{"written by", lock.Document.Client},
+		fact{"hold", r.UUID}, fact{"fencing token", app.NumberOrEmpty(r.Token)},
+		fact{"record revision", app.NumberOrEmpty(r.Revision)}, fact{"written by", lock.Document.Client},
 		fact{"extended", extended(r.Extensions)})
 	if r.LockDelay > 0 {
 		list = append(list, fact{"lock delay", text.Duration(r.LockDelay)})
@@ -40,7 +40,7 @@ func facts(r *locks.Row, lock *app.Lock) []fact {
 			pod = p.PodNamespace + "/" + pod
 		}
 		list = append(list, fact{"pod", pod}, fact{"container", p.Container}, fact{"boot", p.BootID},
-			fact{"cgroup", app.Known(p.CgroupID)})
+			fact{"cgroup", app.NumberOrEmpty(p.CgroupID)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
@@ -70,7 +70,7 @@ func extended(n int64) string {
 
 func times(r *locks.Row, at app.Viewpoint) []timeFact {
 	var list []timeFact
-	add := func(label string, m *app.Moment, note string) {
+	add := func(label string, m *app.TimeText, note string) {
 		if m != nil {
 			list = append(list, timeFact{label, m, note})
 		}
@@ -136,55 +136,55 @@ func Hidden(c access.Caller, owner, field string) bool {
 		(field == lockrecord.FieldBacktrace || field == lockrecord.FieldMetadata)
 }
 
-// howItEnded says how the holder ended: "its container ended 40s ago with exit code 137 (OOMKilled)".
-func howItEnded(s *metadata.Statement, at app.Viewpoint) app.Sentence {
+// holderEndText says how the holder ended: "its container ended 40s ago with exit code 137 (OOMKilled)".
+func holderEndText(s *metadata.Statement, at app.Viewpoint) app.RichText {
 	what, how := protocol.WhatEnded(s)
-	said := app.Say(what)
+	said := app.Plain(what)
 	if ended := at.Since(protocol.EndedAt(s)); ended != nil {
-		said = said.Say(" ").Time(ended)
+		said = said.Plain(" ").Time(ended)
 	}
-	return said.When(how != "", " "+how)
+	return said.PlainIf(how != "", " "+how)
 }
 
-// suspected is what a row of the list says of a holder that is probably dead.
-func suspected(r *metadata.Record, at app.Viewpoint) app.Sentence {
+// suspicionText is the text about a probably dead holder, for a row of the list.
+func suspicionText(r *metadata.Record, at app.Viewpoint) app.RichText {
 	if r.Death != nil || !diagnosis.Suspected(r) {
 		return nil
 	}
-	return app.Say("probably dead: ").Sentence(howItEnded(r.Suspicion, at))
+	return app.Plain("probably dead: ").Append(holderEndText(r.Suspicion, at))
 }
 
-// witnessed is what a row of the list says of a holder that is dead for certain, or disputes it.
-func witnessed(r *metadata.Record, at app.Viewpoint) app.Sentence {
+// deathText is the text about a holder that is proven dead, or disputes it, for a row of the list.
+func deathText(r *metadata.Record, at app.Viewpoint) app.RichText {
 	switch {
 	case r.ProvenDead():
-		return howItEnded(r.Death, at)
+		return holderEndText(r.Death, at)
 	case r.Disputed():
-		return howItEnded(r.Death, at).Say(", which the holder disputes")
+		return holderEndText(r.Death, at).Plain(", which the holder disputes")
 	}
 	return nil
 }
 
-// suspicion says what a witness says that proves nothing, and why; nil where there is nothing.
-func suspicion(r *metadata.Record, at app.Viewpoint) app.Sentence {
+// explainStatement explains a statement that proves nothing; nil if there is none.
+func explainStatement(r *metadata.Record, at app.Viewpoint) app.RichText {
 	switch {
 	case r.Disputed():
-		return app.Say("The witness ").Value(text.Clip(r.Death.By, app.MaxWordShown)).Say(" says that ").
-			Sentence(howItEnded(r.Death, at)).Say(", but the holder called alive since: one of the two is wrong. " +
+		return app.Plain("The witness ").Value(text.Clip(r.Death.By, app.MaxWordShown)).Plain(" says that ").
+			Append(holderEndText(r.Death, at)).Plain(", but the holder called alive since: one of the two is wrong. " +
 			"The lock does not count as abandoned.")
 	case r.Death != nil && !r.ProvenDead():
-		return app.Say("A witness says that ").Sentence(howItEnded(r.Death, at)).
-			Say(". The work outlives its process, so that proves nothing.")
+		return app.Plain("A witness says that ").Append(holderEndText(r.Death, at)).
+			Plain(". The work outlives its process, so that proves nothing.")
 	case r.Suspicion != nil && r.Suspicion.Cause == metadata.CauseCommandLives:
-		return app.Say("A witness says that ").Sentence(howItEnded(r.Suspicion, at)).
-			Say(", and its command has not: ").Value(text.Clip(r.Suspicion.Reason, app.MaxLineShown)).
-			Say(". The lock stays until that has ended, too.")
+		return app.Plain("A witness says that ").Append(holderEndText(r.Suspicion, at)).
+			Plain(", and its command has not: ").Value(text.Clip(r.Suspicion.Reason, app.MaxLineShown)).
+			Plain(". The lock stays until that has ended, too.")
 	case r.Suspicion != nil:
-		said := app.Say("Suspected, not proven: ").Sentence(howItEnded(r.Suspicion, at))
+		said := app.Plain("Suspected, not proven: ").Append(holderEndText(r.Suspicion, at))
 		if how := r.Suspicion.Reason; how != "" {
-			said = said.Say(" (").Value(text.Clip(how, app.MaxLineShown)).Say(")")
+			said = said.Plain(" (").Value(text.Clip(how, app.MaxLineShown)).Plain(")")
 		}
-		return said.Say(". Nothing is unlocked because of that.")
+		return said.Plain(". Nothing is unlocked because of that.")
 	}
 	return nil
 }

@@ -12,14 +12,14 @@ import (
 // freePage is the page of a lock without a holder. Any name has such a page, whether it was ever held or not.
 type freePage struct {
 	lockFrame
-	Look     locks.DisplayState // a class of the header: unclaimed, unknown or free
-	Sentence app.Sentence       // who holds it: nobody; and who waits
-	Last     app.Sentence       // the hold before
-	Known    app.Sentence       // how far back the dashboard knows
-	Asked    bool               // for a hold that is over, of which nothing is known
-	Queue    QueueView
-	Unread   string
-	Commands []Command
+	State         locks.DisplayState // a class of the header: unclaimed, unknown or free
+	Sentence      app.RichText       // who holds it: nobody; and who waits
+	Last          app.RichText       // the hold before
+	Known         app.RichText       // how far back the dashboard knows
+	HoldRequested bool               // for a hold that is over, of which nothing is known
+	Queue         QueueView
+	ReadError     string
+	Commands      []Command
 }
 
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
@@ -27,88 +27,88 @@ const stateUnknown locks.DisplayState = "unknown"
 
 // free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
-	v := freePage{lockFrame: p.lockFrame(r, lock), Look: metadata.StateFree, Asked: lock.AskedHold != "",
-		Unread: lock.Unread}
+	v := freePage{lockFrame: p.lockFrame(r, lock), State: metadata.StateFree, HoldRequested: lock.RequestedHold != "",
+		ReadError: lock.ReadError}
 	at := lock.Viewpoint(r.Viewpoint())
-	if at.Stale || lock.Unread != "" {
-		v.Look = stateUnknown
+	if at.Stale || lock.ReadError != "" {
+		v.State = stateUnknown
 	}
-	v.Follows = true
-	v.Queue = NewQueueView(lock.InLine, maxWaiters, v.Viewpoint)
-	if problem := metadata.CheckName(lock.Name); problem != nil && v.Life.last() == nil && v.Queue.N == 0 {
+	v.AutoRefresh = true
+	v.Queue = NewQueueView(lock.Waiters, maxWaiters, v.Viewpoint)
+	if problem := metadata.CheckName(lock.Name); problem != nil && v.History.last() == nil && v.Queue.N == 0 {
 		return app.Answer{}, app.BadQuery("No lock can have this name: " + problem.Error())
 	}
 	v.Query = lock.Name // to search for
-	if lock.Unread != "" {
-		v.Sentence = app.Say("This lock was not held when etcd was last read, and etcd cannot be read now: ").
-			Value(lock.Unread).Say(".")
+	if lock.ReadError != "" {
+		v.Sentence = app.Plain("This lock was not held when etcd was last read, and etcd cannot be read now: ").
+			Value(lock.ReadError).Plain(".")
 	} else if said := p.HeadlineOf(r, lock); said.Class == locks.ClassUnclaimed && len(v.Delays.First) == 0 {
-		v.Look = metadata.StateUnclaimed
-		v.Icon = app.Icon{Look: locks.Alerting}
+		v.State = metadata.StateUnclaimed
+		v.Icon = app.Icon{State: locks.Alerting}
 		v.Sentence = said.Lead
 	} else {
 		v.Sentence = freeSentence(v.Queue.N, len(v.Delays.First) > 0, at)
 	}
-	if v.Last = lastHold(v.Life.last(), at); v.Last == nil {
-		v.Last = app.Say("This dashboard knows of no earlier hold.")
+	if v.Last = lastHold(v.History.last(), at); v.Last == nil {
+		v.Last = app.Plain("This dashboard knows of no earlier hold.")
 	}
-	v.Known = knownSince(v.Life.Since)
+	v.Known = knownSince(v.History.Since)
 	v.Commands = []Command{{"history", p.app.Mutexctl("history", lock.Name)},
 		{"the queue", p.app.Mutexctl("show", lock.Name)}}
 	return p.app.Render("free", v)
 }
 
 // freeSentence says that nobody holds a lock, and who waits.
-func freeSentence(waiting int, delayed bool, at app.Viewpoint) app.Sentence {
-	s := app.Sentence{}
+func freeSentence(waiting int, delayed bool, at app.Viewpoint) app.RichText {
+	s := app.RichText{}
 	if at.Stale {
-		s = s.Say("As of " + app.TimeOfDay(at.AsOf) + " UTC: ")
+		s = s.Plain("As of " + app.TimeOfDay(at.AsOf) + " UTC: ")
 	}
 	switch {
 	case waiting == 0:
-		return s.Say("Nobody holds this lock or waits for it.")
+		return s.Plain("Nobody holds this lock or waits for it.")
 	case delayed:
-		return s.Say("Nobody holds this lock. " + app.Plural(waiting, "waiter is", "waiters are") +
+		return s.Plain("Nobody holds this lock. " + app.Plural(waiting, "waiter is", "waiters are") +
 			" in line until the lock delay is over.")
 	}
-	return s.Say("Nobody holds this lock now. " + app.Plural(waiting, "waiter is", "waiters are") +
+	return s.Plain("Nobody holds this lock now. " + app.Plural(waiting, "waiter is", "waiters are") +
 		" in line; the first is about to take it.")
 }
 
 // lastHold says who held the lock last and how that ended; nil if that is not known.
-func lastHold(e *metadata.Ending, at app.Viewpoint) app.Sentence {
+func lastHold(e *metadata.Ending, at app.Viewpoint) app.RichText {
 	if e == nil {
 		return nil
 	}
-	s := app.Say("Last held by ").Sentence(process(e.Owner, e.Hostname, e.PID))
+	s := app.Plain("Last held by ").Append(processText(e.Owner, e.Hostname, e.PID))
 	if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
-		s = s.Say(" for " + text.Duration(e.EndedAt.Sub(e.LockedAt.Time)))
+		s = s.Plain(" for " + text.Duration(e.EndedAt.Sub(e.LockedAt.Time)))
 	}
 	how, _ := metadata.EndingWordsFor(e.Cause)
-	s = s.Say(", " + text.Visible(text.Clip(how.Verb, app.MaxWordShown)))
+	s = s.Plain(", " + text.Visible(text.Clip(how.Verb, app.MaxWordShown)))
 	if e.By != "" {
-		s = s.Say(" by ").Value(text.Clip(e.By, app.MaxLineShown))
+		s = s.Plain(" by ").Value(text.Clip(e.By, app.MaxLineShown))
 	}
-	s = s.Say(" ").Time(at.Since(e.EndedAt.Time))
+	s = s.Plain(" ").Time(at.Since(e.EndedAt.Time))
 	if e.Reason != "" {
-		s = s.Say(": " + text.Visible(text.Clip(e.Reason, app.MaxLineShown)))
+		s = s.Plain(": " + text.Visible(text.Clip(e.Reason, app.MaxLineShown)))
 	}
-	return s.Say(".")
+	return s.Plain(".")
 }
 
 // knownSince says how far back the dashboard knows of holds.
-func knownSince(since *app.Moment) app.Sentence {
+func knownSince(since *app.TimeText) app.RichText {
 	const kept = "etcd keeps auto-unlocks and force unlocks for days; "
 	if since == nil {
-		return app.Say(kept + "releases are known only to a dashboard that saw them.")
+		return app.Plain(kept + "releases are known only to a dashboard that saw them.")
 	}
-	return app.Say(kept + "this dashboard has seen releases only since " + app.UTC(since.At) + " (").
-		Time(since).Say(").")
+	return app.Plain(kept + "this dashboard has seen releases only since " + app.UTC(since.At) + " (").
+		Time(since).Plain(").")
 }
 
 type endedView struct {
 	Word  string
-	When  *app.Moment
+	When  *app.TimeText
 	By    string
 	Why   string
 	Owner string
@@ -118,7 +118,7 @@ type endedView struct {
 
 func (p *Pages) endedPage(r *app.Request, lock *app.Lock) lockPage {
 	e := lock.Ending
-	v := lockPage{lockFrame: p.lockFrame(r, lock), Look: "released", Purpose: e.Purpose, Free: lock.Row == nil}
+	v := lockPage{lockFrame: p.lockFrame(r, lock), State: "released", Purpose: e.Purpose, Free: lock.Row == nil}
 	v.Ended = &endedView{Word: locks.EndedWord(e.Cause), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Reason,
 		Owner: e.Owner, Host: locks.HostPID(e.Hostname, e.PID)}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
@@ -128,8 +128,9 @@ func (p *Pages) endedPage(r *app.Request, lock *app.Lock) lockPage {
 		v.Current = p.app.URLs.Lock(lock.Name, lock.Row.UUID)
 		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), p.app.Unlockers())
 	}
-	v.Done = doneTo(e, v.Viewpoint.Now)
-	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", app.Known(e.Token)}}, holderFacts(&e.Identity)...)
+	v.Done = describePastActions(e, v.Viewpoint.Now)
+	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", app.NumberOrEmpty(e.Token)}},
+		holderFacts(&e.Identity)...)
 	v.Facts = known(append(v.Facts, fact{"last progress", e.Progress}))
 	for _, t := range []struct {
 		label string

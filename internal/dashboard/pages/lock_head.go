@@ -14,18 +14,18 @@ import (
 )
 
 // WaitingSentence says how many wait, and for how long.
-func WaitingSentence(q locks.Queue, at app.Viewpoint) app.Sentence {
+func WaitingSentence(q locks.Queue, at app.Viewpoint) app.RichText {
 	longest := at.Lasting(q.Longest)
 	switch {
 	case q.Waiters == 0:
-		return app.Say("No waiters.")
+		return app.Plain("No waiters.")
 	case longest == nil:
-		return app.Sentence{}.Value(app.Plural(q.Waiters, "waiter", "waiters")).Say(".")
+		return app.RichText{}.Value(app.Plural(q.Waiters, "waiter", "waiters")).Plain(".")
 	}
 	if q.Waiters == 1 {
-		return app.Sentence{}.Value("1 waiter").Say(", for ").Time(longest).Say(".")
+		return app.RichText{}.Value("1 waiter").Plain(", for ").Time(longest).Plain(".")
 	}
-	return app.Sentence{}.Value(text.Thousands(q.Waiters) + " waiting").Say(", longest ").Time(longest).Say(".")
+	return app.RichText{}.Value(text.Thousands(q.Waiters) + " waiting").Plain(", longest ").Time(longest).Plain(".")
 }
 
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
@@ -45,11 +45,11 @@ func (p *Pages) Diagnose(r *app.Request, lock *app.Lock, past []metadata.Ending)
 }
 
 // diagnosed is a diagnosis as a page says it; nil where nothing is known, or where the page says it at greater length.
-func (p *Pages) diagnosed(d diagnosis.Diagnosis, at app.Viewpoint) app.Sentence {
+func (p *Pages) diagnosed(d diagnosis.Diagnosis, at app.Viewpoint) app.RichText {
 	if d.Word == diagnosis.Unknown || d.Word == diagnosis.Dead {
 		return nil
 	}
-	return app.Sentence{}.Value(d.Label).Say(": ").Sentence(p.sentenceAt(d.Why, at)).Say(".")
+	return app.RichText{}.Value(d.Label).Plain(": ").Append(p.sentenceAt(d.Why, at)).Plain(".")
 }
 
 // copyView is a button that copies a text. Its name for ears begins with its text and says what is copied.
@@ -57,7 +57,7 @@ type copyView struct{ Text, Name, Copied string }
 
 // fillCopies adds what can be copied from the head of the page.
 func (p *Pages) fillCopies(v *lockPage, r *app.Request, row *locks.Row) {
-	for _, c := range Whereabouts(row) {
+	for _, c := range FindHolderCommands(row) {
 		if word := "copy " + commandWord(c.Line); !strings.Contains(c.Line, " get ") {
 			v.Copies = append(v.Copies, copyView{word, word + ": " + c.Line, c.Line})
 			break
@@ -82,7 +82,7 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 	if environment := v.Environment; environment != "" {
 		lines[0] = "[" + environment + "] " + lines[0]
 	}
-	for _, said := range []app.Sentence{v.Sentence, v.Diagnosis, v.Ack.Looked} {
+	for _, said := range []app.RichText{v.Sentence, v.Diagnosis, v.Ack.Text} {
 		if said != nil {
 			lines = append(lines, said.String())
 		}
@@ -91,7 +91,7 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 		lines = append(lines, "For: "+text.Visible(v.Purpose))
 	}
 	if v.Trace != nil && v.Trace.First != nil {
-		at := "At: " + v.Trace.First.Where()
+		at := "At: " + v.Trace.First.Position()
 		if f := v.Trace.First.Func; f != "" {
 			at += " in " + f
 		}
@@ -100,7 +100,7 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 	if n := v.Queue.N; n > 0 {
 		var who []string
 		for _, w := range v.Queue.First[:min(n, maxWaitersEach)] {
-			one := process(w.Owner, w.Host, 0).String()
+			one := processText(w.Owner, w.Host, 0).String()
 			if w.Since != nil {
 				one += " (" + w.Since.Text + ")"
 			}
@@ -119,79 +119,79 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 }
 
 // HolderSentence says who holds the lock and what happens next, which the unlockers decide.
-func HolderSentence(r *locks.Row, at app.Viewpoint, unlockers []protocol.Unlocker) app.Sentence {
-	s := sayHolder(r, at)
+func HolderSentence(r *locks.Row, at app.Viewpoint, unlockers []protocol.Unlocker) app.RichText {
+	s := holderText(r, at)
 	unlock := at.Next(r.UnlockAt())
 	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()
-	never := Spared(r.Name, unlockers)
+	never := WhyNeverRemoved(r.Name, unlockers)
 	comes := "alert and auto-unlock "
 	if never != nil {
 		comes = "alert "
-		never = app.Say(" ").Sentence(never)
+		never = app.Plain(" ").Append(never)
 	}
 	switch {
 	case unlock == nil:
-		return sayAlert(s, r, at).Say(" It is never auto-unlocked.")
+		return addAlertText(s, r, at).Plain(" It is never auto-unlocked.")
 	case never != nil && (apart || unlock.Kind == "over"):
-		return sayAlert(s, r, at).Sentence(never)
+		return addAlertText(s, r, at).Append(never)
 	case unlock.Kind == "over":
-		return sayAlert(s, r, at).Say(" The auto-unlock is overdue by ").Time(at.Age(r.UnlockAt())).Say(".")
+		return addAlertText(s, r, at).Plain(" The auto-unlock is overdue by ").Time(at.Age(r.UnlockAt())).Plain(".")
 	case unlock.Kind == "":
-		return sayAlert(s, r, at).Say(" Its deadline has passed, outcome unknown.")
+		return addAlertText(s, r, at).Plain(" Its deadline has passed, outcome unknown.")
 	case apart:
-		return sayAlert(s, r, at).Say(" Auto-unlock ").Time(unlock).Say(".")
+		return addAlertText(s, r, at).Plain(" Auto-unlock ").Time(unlock).Plain(".")
 	case !staleness.KeptAlive(r.Record):
-		return s.Say(" Unless it is extended, " + comes).Time(unlock).Say(".").Sentence(never)
+		return s.Plain(" Unless it is extended, " + comes).Time(unlock).Plain(".").Append(never)
 	}
-	s = s.Say(" Extended")
+	s = s.Plain(" Extended")
 	if every := diagnosis.Every(r.Record); every > 0 {
-		s = s.Say(" every " + text.Duration(every) + ",")
+		s = s.Plain(" every " + text.Duration(every) + ",")
 	}
-	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").
-		Say(" If it stays silent, " + comes).Time(unlock).Say(".").Sentence(never)
+	return s.Plain(" last ").Time(at.Lasting(r.Alive.At)).Plain(" ago.").
+		Plain(" If it stays silent, " + comes).Time(unlock).Plain(".").Append(never)
 }
 
-// sayHolder says who holds the lock, and for how long.
-func sayHolder(r *locks.Row, at app.Viewpoint) app.Sentence {
-	var s app.Sentence
+// holderText says who holds the lock, and for how long.
+func holderText(r *locks.Row, at app.Viewpoint) app.RichText {
+	var s app.RichText
 	if at.Stale {
-		s = s.Say("As of " + app.TimeOfDay(at.AsOf) + " UTC: ")
+		s = s.Plain("As of " + app.TimeOfDay(at.AsOf) + " UTC: ")
 	}
 	if r.Token == 0 {
-		s = s.Say("Not held, but keys of its record were left")
+		s = s.Plain("Not held, but keys of its record were left")
 	} else {
-		s = s.Say("Held")
+		s = s.Plain("Held")
 	}
 	if r.Owner != "" {
-		s = s.Say(" by ").Value(r.Owner)
+		s = s.Plain(" by ").Value(r.Owner)
 	}
 	if host := locks.HostPID(r.Hostname, r.PID); r.Hostname != "" {
-		s = s.Say(" on ").Value(host)
+		s = s.Plain(" on ").Value(host)
 	}
 	if held := at.Lasting(r.LockedAt); held != nil {
-		s = s.Say(" for ").Time(held)
+		s = s.Plain(" for ").Time(held)
 	}
-	return s.Say(".")
+	return s.Plain(".")
 }
 
-// sayAlert adds when people are alerted, or since when they are.
-func sayAlert(s app.Sentence, r *locks.Row, at app.Viewpoint) app.Sentence {
+// addAlertText adds when people are alerted, or since when they are.
+func addAlertText(s app.RichText, r *locks.Row, at app.Viewpoint) app.RichText {
 	switch alert := r.Verdict().AlertAt; {
 	case r.Verdict().State == staleness.Alerting:
-		return s.Say(" Alerting for ").Time(at.Lasting(alert)).Say(".")
+		return s.Plain(" Alerting for ").Time(at.Lasting(alert)).Plain(".")
 	case r.Verdict().State == staleness.Held && alert.After(at.AsOf):
-		return s.Say(" Alert ").Time(at.Alert(alert)).Say(".")
+		return s.Plain(" Alert ").Time(at.Alert(alert)).Plain(".")
 	}
 	return s
 }
 
-// withoutDeadline says what the unlockers do with a record that lacks a deadline.
-func withoutDeadline(r *locks.Row, unlockers []protocol.Unlocker) string {
+// malformedPolicyText says what the unlockers do with a record that lacks a deadline.
+func malformedPolicyText(r *locks.Row, unlockers []protocol.Unlocker) string {
 	var s strings.Builder
 	v := r.Verdict()
 	lacking := r.AlertAt.IsZero() && v.AlertAt.IsZero() || r.AutoUnlockAt.IsZero() && v.AutoUnlockAt.IsZero()
 	if f := diagnosis.CombinePolicies(protocol.Presences(unlockers)); lacking && len(f.PolicyUnknown) > 0 {
-		return notKnown("Whether an unlocker's defaults alert about it or remove it", &f).String()
+		return policyUnknownText("Whether an unlocker's defaults alert about it or remove it", &f).String()
 	}
 	switch {
 	case r.AlertAt.IsZero() && r.Verdict().AlertAt.IsZero():

@@ -8,16 +8,16 @@ import (
 // sharedPage is the page of a lock that several hold: it has no record of its own.
 type sharedPage struct {
 	lockFrame
-	Look     locks.DisplayState // the worst of the holders
-	Use      string
-	Headline Headline
-	Other    int // another limit that a holder believes in
-	Table    table
-	More     int // holders that are not shown
-	Queue    QueueView
-	Asked    bool   // for a hold that is over
-	Past     string // link to the history of all shares
-	Cycles   []cycleView
+	State         locks.DisplayState // the worst of the holders
+	Use           string
+	Headline      Headline
+	Other         int // another limit that a holder believes in
+	Table         table
+	More          int // holders that are not shown
+	Queue         QueueView
+	HoldRequested bool   // for a hold that is over
+	Past          string // link to the history of all shares
+	Cycles        []cycleView
 }
 
 // maxSharers is how many holders of one lock a page shows, the most urgent first.
@@ -25,13 +25,13 @@ const maxSharers = 100
 
 func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	u := locks.UseOf(lock.Shares)
-	v := sharedPage{lockFrame: p.lockFrame(r, lock), Look: u.Display, Use: u.Describe(), Other: u.OtherLimit,
-		Asked: lock.AskedHold != ""}
-	v.Follows = true
+	v := sharedPage{lockFrame: p.lockFrame(r, lock), State: u.Display, Use: u.Describe(), Other: u.OtherLimit,
+		HoldRequested: lock.RequestedHold != ""}
+	v.AutoRefresh = true
 	v.Headline = p.HeadlineOf(r, lock)
 	v.Past = p.app.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
-	if v.Icon.Look != "stale" {
-		v.Icon = app.Icon{Look: u.Display}
+	if v.Icon.State != "stale" {
+		v.Icon = app.Icon{State: u.Display}
 	}
 	l := ListRequest{Query: &locks.Query{}, Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
 		full: true}
@@ -42,25 +42,25 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	for i := range v.Table.Columns {
 		v.Table.Columns[i].unlink() // they are in one order
 	}
-	v.Queue = NewQueueView(lock.InLine, maxWaiters, v.Viewpoint)
+	v.Queue = NewQueueView(lock.Waiters, maxWaiters, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name, v.Headline.Class)
-	v.Life.URL = v.Past
+	v.History.URL = v.Past
 	return p.app.Render("shared", v)
 }
 
-// WholeLock is the lock of which a hold is a part.
-type WholeLock struct {
+// MultiHolderLock is the lock that a hold has a share of.
+type MultiHolderLock struct {
 	Name, URL string
 	Use       string
 }
 
-// WholeOf is nil for a hold that shares nothing.
-func WholeOf(r *app.Request, row *locks.Row) *WholeLock {
+// MultiHolderLockOf returns the lock that a hold has a share of, or nil.
+func MultiHolderLockOf(r *app.Request, row *locks.Row) *MultiHolderLock {
 	lock := row.Share().LockName
 	if lock == "" {
 		return nil
 	}
-	w := &WholeLock{Name: lock, URL: r.App.URLs.Lock(lock, "")}
+	w := &MultiHolderLock{Name: lock, URL: r.App.URLs.Lock(lock, "")}
 	if holders := r.Snapshot().Shares(lock); len(holders) > 0 {
 		w.Use = locks.UseOf(holders).Describe()
 	}

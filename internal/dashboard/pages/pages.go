@@ -23,7 +23,7 @@ func New(s *app.App, t *etcdread.Backtraces) *Pages { return &Pages{s, t} }
 // ServeHelp explains the pages.
 func (p *Pages) ServeHelp(r *app.Request) (app.Answer, error) {
 	v := p.app.Page(r, "help")
-	v.Here = "help"
+	v.NavEntry = "help"
 	return p.app.Render("help", v)
 }
 
@@ -41,24 +41,24 @@ func (v Headline) icon() app.Icon {
 	}
 	switch v.Class {
 	case locks.ClassStale:
-		return app.Icon{Look: "stale", Text: "?"}
+		return app.Icon{State: "stale", Text: "?"}
 	case locks.ClassUnlockers, locks.ClassDeadlock, locks.ClassUnclaimed:
-		return app.Icon{Look: locks.Alerting}
+		return app.Icon{State: locks.Alerting}
 	case locks.ClassOverdue:
-		return app.Icon{Look: locks.Expired, Text: number}
+		return app.Icon{State: locks.Expired, Text: number}
 	case locks.ClassDead:
-		return app.Icon{Look: locks.Abandoned, Text: number}
+		return app.Icon{State: locks.Abandoned, Text: number}
 	case locks.ClassSilent, locks.ClassLate:
-		return app.Icon{Look: locks.Alerting, Text: number}
+		return app.Icon{State: locks.Alerting, Text: number}
 	case locks.ClassMalformed:
-		return app.Icon{Look: locks.Malformed, Text: number}
+		return app.Icon{State: locks.Malformed, Text: number}
 	}
-	return app.Icon{Look: locks.Held}
+	return app.Icon{State: locks.Held}
 }
 
 // Icon is the icon beside the headline.
 func (v Headline) Icon() string {
-	switch look := v.icon().Look; v.Class {
+	switch look := v.icon().State; v.Class {
 	case locks.ClassUnlockers, locks.ClassDeadlock, locks.ClassUnclaimed:
 		return "bad"
 	case locks.ClassLeaving, locks.ClassCalm:
@@ -94,7 +94,7 @@ func iconShape(look string) (svg string, ok bool) {
 
 // ServeIcon answers with the icon of a tab.
 func (p *Pages) ServeIcon(r *app.Request) (app.Answer, error) {
-	shape, ok := iconShape(r.URL.Query().Get("look"))
+	shape, ok := iconShape(r.URL.Query().Get("state"))
 	n := r.URL.Query().Get("n")
 	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {
 		return app.Answer{}, app.ErrNotFound

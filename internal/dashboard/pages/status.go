@@ -16,31 +16,31 @@ import (
 // statusPage is the state of the dashboard itself, of etcd and of the unlockers.
 type statusPage struct {
 	app.Page
-	Prefix    string
-	Endpoints []string // where the members are not known
-	Members   []app.Member
-	Alarm     string
-	Certs     []app.Certificate
-	Settings  []app.Setting
-	Cause     string
-	Synced    bool
-	Since     *app.Moment
-	Total     int
-	Unlockers []protocol.Unlocker
-	Wrong     []wrongLock // what no client leaves in etcd
-	WrongN    int
-	Foreign   []string // keys below the prefix that fit no layout
-	ForeignN  int
-	Policy    []fact       // by what the unlockers decide
-	Unknown   app.Sentence // why that is not known
-	Disagree  []string     // about what the unlockers disagree
-	About     []fact       // this dashboard
+	Prefix        string
+	Endpoints     []string // where the members are not known
+	Members       []app.Member
+	Alarm         string
+	Certs         []app.Certificate
+	Settings      []app.Setting
+	Cause         string
+	Synced        bool
+	Since         *app.TimeText
+	Total         int
+	Unlockers     []protocol.Unlocker
+	Inconsistent  []inconsistentLock // what no client leaves in etcd
+	InconsistentN int
+	Foreign       []string // keys below the prefix that fit no layout
+	ForeignN      int
+	Policy        []fact       // by what the unlockers decide
+	Unknown       app.RichText // why that is not known
+	Disagree      []string     // about what the unlockers disagree
+	About         []fact       // this dashboard
 }
 
-type wrongLock struct{ Name, URL, Why string }
+type inconsistentLock struct{ Name, URL, Why string }
 
-// maxWrong is how many inconsistent locks the page names.
-const maxWrong = 20
+// maxInconsistent is how many inconsistent locks the page names.
+const maxInconsistent = 20
 
 // ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
 func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
@@ -48,8 +48,8 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	v := statusPage{Page: p.app.Page(r, "status"), Prefix: p.app.Config.Layout.Prefix(),
 		Endpoints: p.app.Config.Endpoints,
 		Cause:     fresh.Cause, Synced: fresh.Synced}
-	v.Follows = true
-	v.Here = "status"
+	v.AutoRefresh = true
+	v.NavEntry = "status"
 	v.JSON = p.app.URLs.To("api/v1/status")
 	v.Since = v.Age(fresh.SyncedChangedAt)
 	unlockers := p.app.Unlockers()
@@ -59,10 +59,10 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 		v.Total = s.All.Total
 		wrong = s.Inconsistent()
 	}
-	v.WrongN = len(wrong)
-	for _, l := range wrong[:min(len(wrong), maxWrong)] {
+	v.InconsistentN = len(wrong)
+	for _, l := range wrong[:min(len(wrong), maxInconsistent)] {
 		name := text.Clip(l.Name, app.MaxNameShown)
-		v.Wrong = append(v.Wrong, wrongLock{name, p.app.URLs.Lock(l.Name, ""), l.Why})
+		v.Inconsistent = append(v.Inconsistent, inconsistentLock{name, p.app.URLs.Lock(l.Name, ""), l.Why})
 	}
 	v.Foreign, v.ForeignN = p.app.Config.View.Foreign()
 	v.Alarm = p.app.Config.Alarm()
@@ -79,7 +79,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 			v.Policy = append(v.Policy, fact{"never removed", shown})
 		}
 	} else {
-		v.Unknown = notKnown("How stale locks are handled", &f)
+		v.Unknown = policyUnknownText("How stale locks are handled", &f)
 	}
 	for _, d := range diagnosis.Disagreements(protocol.Presences(unlockers)) {
 		v.Disagree = append(v.Disagree, d.String())
@@ -133,7 +133,7 @@ func (p *Pages) settings(c access.Caller) []app.Setting {
 // about says how this dashboard is set up, as far as that explains what it can do.
 func (p *Pages) about(r *app.Request) []fact {
 	force := "off"
-	if p.app.Config.On(protocol.VerbForceUnlock) {
+	if p.app.Config.IsEnabled(protocol.VerbForceUnlock) {
 		force = "on, for callers with the permission unlock"
 	}
 	rights := make([]string, len(r.Caller.Rights))
@@ -158,7 +158,7 @@ func (p *Pages) about(r *app.Request) []fact {
 			list = append(list, fact{f.label, f.value})
 		}
 	}
-	gaps, since := p.app.History.Watched(r.Now, r.Fresh)
+	gaps, since := p.app.History.WatchGaps(r.Now, r.Fresh)
 	if !since.IsZero() {
 		list = append(list, fact{"watching since", app.UTC(since)},
 			fact{"gaps since then", text.Thousands(len(gaps))})

@@ -16,13 +16,13 @@ import (
 // timelinePage is who held and who waited in the last minutes or hours.
 type timelinePage struct {
 	app.SearchPage
-	Window  string
-	Picture *picture
-	Unread  string // why etcd could not be asked
-	Matched bool   // something was found
+	Window    string
+	Chart     *chart
+	ReadError string // why etcd could not be asked
+	Matched   bool   // something was found
 }
 
-// window is how far back a picture goes.
+// window is how far back a chart goes.
 type window struct {
 	param, text string
 	length      time.Duration
@@ -30,7 +30,7 @@ type window struct {
 
 func windows() []window {
 	return []window{{"15m", "15 min", 15 * time.Minute}, {"1h", "1 h", time.Hour}, {"6h", "6 h", 6 * time.Hour},
-		{"24h", "24 h", timeline.Day}}
+		{"24h", "24 h", timeline.MaxAge}}
 }
 
 // windowOf is the window that a request asks for; ok is false where it asks for none.
@@ -47,58 +47,58 @@ func windowOf(r *app.Request) (w window, ok bool, err error) {
 	return window{}, false, app.BadQuery("window: wants 15m, 1h, 6h or 24h")
 }
 
-// How many lanes a picture of locks has, and one of processes.
+// How many lanes a chart of locks has, and one of processes.
 const (
 	maxLockLanes    = 50
 	maxProcessLanes = 20
 )
 
-// ServeTimeline answers with the picture of all locks, or of those that a query finds.
+// ServeTimeline answers with the chart of all locks, or of those that a query finds.
 func (p *Pages) ServeTimeline(r *app.Request) (app.Answer, error) {
-	past, err := p.Recall(r)
+	past, err := p.LoadTimeline(r)
 	if err != nil {
 		return app.Answer{}, err
 	}
 	v := timelinePage{SearchPage: p.app.SearchPage(r, "timeline", past.Query), Window: past.window.param,
-		Unread: past.Unread}
+		ReadError: past.ReadError}
 	v.JSON = p.app.URLs.To("api/v1/timeline", "q", past.Query.Text, "window", v.Window)
 	v.Clear = p.app.URLs.To("timeline", "window", v.Window)
-	d := p.drawing(r, past.window)
+	d := p.newChartBuilder(r, past.window)
 	d.byLock = true
-	v.Picture = d.draw(past.All, timeline.Options{Lanes: maxLockLanes,
+	v.Chart = d.build(past.All, timeline.Options{Lanes: maxLockLanes,
 		Lane:    func(i *timeline.Interval) string { return i.Lock },
 		Unknown: r.Unwatched()})
-	v.Picture.windows(past.window, func(w string) string {
+	v.Chart.addWindows(past.window, func(w string) string {
 		return p.app.URLs.To("timeline", "q", past.Query.Text, "window", w)
 	})
-	v.Picture.JSON = v.JSON
-	v.Picture.forgot(past.Forgot)
+	v.Chart.JSON = v.JSON
+	v.Chart.noteIncomplete(past.IncompleteBefore)
 	return p.app.Render("timeline", v)
 }
 
-// Past is who held and who waited within a window.
-type Past struct {
-	Query  *locks.Query
-	All    []timeline.Interval
-	From   time.Time // the beginning of the window
-	Forgot time.Time // until when short ones may be missing; zero: none is
-	Unread string    // why etcd could not be asked
-	window window
+// Timeline is the holds and waits within a window.
+type Timeline struct {
+	Query            *locks.Query
+	All              []timeline.Interval
+	From             time.Time // the beginning of the window
+	IncompleteBefore time.Time // until when short ones may be missing; zero: none is
+	ReadError        string    // why etcd could not be asked
+	window           window
 }
 
-// Recall finds what the parameters of a request ask for: window, and q for the locks that are meant.
-func (p *Pages) Recall(r *app.Request) (Past, error) {
+// LoadTimeline loads the timeline that the parameters window and q ask for.
+func (p *Pages) LoadTimeline(r *app.Request) (Timeline, error) {
 	if _, err := r.Loaded(); err != nil {
-		return Past{}, err
+		return Timeline{}, err
 	}
 	w, _, err := windowOf(r)
 	if err != nil {
-		return Past{}, err
+		return Timeline{}, err
 	}
-	past := Past{Query: locks.ParseQuery(r.URL.Query().Get("q"), locks.AboutIntervals), From: r.Now.Add(-w.length),
+	past := Timeline{Query: locks.ParseQuery(r.URL.Query().Get("q"), locks.AboutIntervals), From: r.Now.Add(-w.length),
 		window: w}
-	all, forgot, unread := p.app.Everything(r, past.From)
-	past.Forgot, past.Unread = forgot, p.app.Unread(unread)
+	all, forgot, unread := p.app.IntervalsSince(r, past.From)
+	past.IncompleteBefore, past.ReadError = forgot, p.app.ReadErrorText(unread)
 	past.All, err = matching(r, past.Query, all)
 	return past, err
 }
@@ -126,11 +126,11 @@ func matching(r *app.Request, q *locks.Query, all []timeline.Interval) ([]timeli
 	return slices.DeleteFunc(all, func(i timeline.Interval) bool { return !found[i.Lock] }), nil
 }
 
-func (p *Pages) drawing(r *app.Request, w window) *drawing {
-	return &drawing{p: p, span: timeline.Span{From: r.Now.Add(-w.length), To: r.Now}, at: r.Viewpoint()}
+func (p *Pages) newChartBuilder(r *app.Request, w window) *chartBuilder {
+	return &chartBuilder{p: p, span: timeline.Span{From: r.Now.Add(-w.length), To: r.Now}, at: r.Viewpoint()}
 }
 
-func (v *picture) windows(shown window, link func(param string) string) {
+func (v *chart) addWindows(shown window, link func(param string) string) {
 	for _, w := range windows() {
 		c := choice{Text: w.text}
 		if w.param != shown.param {
@@ -140,43 +140,43 @@ func (v *picture) windows(shown window, link func(param string) string) {
 	}
 }
 
-// forgot says that short intervals may be missing.
-func (v *picture) forgot(until time.Time) {
+// noteIncomplete adds a note that short intervals may be missing.
+func (v *chart) noteIncomplete(until time.Time) {
 	if !until.IsZero() {
 		v.Notes = append(v.Notes, "Short holds and waits before "+app.TimeOfDay(until)+" UTC may be missing: "+
-			"only the longest "+text.Thousands(timeline.Most)+" are remembered.")
+			"only the longest "+text.Thousands(timeline.MaxIntervals)+" are remembered.")
 	}
 }
 
-// pictureOf is the picture of one lock: a lane for each process that held it or waited for it. Short intervals before
+// lockChart is the chart of one lock: a lane for each process that held it or waited for it. Short intervals before
 // forgot may be missing. Nil: nothing is known.
-func (p *Pages) pictureOf(r *app.Request, lock *app.Lock, all []timeline.Interval, forgot time.Time) *picture {
+func (p *Pages) lockChart(r *app.Request, lock *app.Lock, all []timeline.Interval, forgot time.Time) *chart {
 	if len(all) == 0 {
 		return nil
 	}
 	w, chosen, err := windowOf(r)
 	if !chosen || err != nil {
-		w = fitting(all, r.Now)
+		w = shortestFitting(all, r.Now)
 	}
-	d := p.drawing(r, w)
+	d := p.newChartBuilder(r, w)
 	d.at = lock.Viewpoint(r.Viewpoint())
-	v := d.draw(all, timeline.Options{Lanes: maxProcessLanes, Order: byRecency,
+	v := d.build(all, timeline.Options{Lanes: maxProcessLanes, Order: byRecency,
 		Lane: func(i *timeline.Interval) string {
 			return i.Owner + "\x00" + i.Host + "\x00" + strconv.FormatInt(i.PID, 10)
 		},
 		Unknown: r.Unwatched()})
 	if link := p.app.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(r)); link != "" {
-		v.windows(w, func(param string) string { return link + "&window=" + param })
+		v.addWindows(w, func(param string) string { return link + "&window=" + param })
 	}
 	if forgot.After(d.span.From) {
-		v.forgot(forgot)
+		v.noteIncomplete(forgot)
 	}
 	v.JSON = p.app.URLs.To("api/v1/timeline", "q", locks.Exactly("name", lock.Name), "window", w.param)
 	return v
 }
 
-// fitting is the shortest window that shows most of what lasts or, where nothing does, what ended last.
-func fitting(all []timeline.Interval, now time.Time) window {
+// shortestFitting returns the shortest window that shows all current intervals or, without any, the latest end.
+func shortestFitting(all []timeline.Interval, now time.Time) window {
 	var oldest, newest time.Time
 	for n := range all {
 		if i := &all[n]; i.End.IsZero() {
@@ -198,14 +198,14 @@ func fitting(all []timeline.Interval, now time.Time) window {
 func byRecency(a, b *timeline.Lane) int {
 	rank := func(l *timeline.Lane) int {
 		switch {
-		case l.Holds:
+		case l.IsHeld:
 			return 0
-		case l.Waits:
+		case l.HasWaiters:
 			return 1
 		}
 		return 2
 	}
-	if a.Waits && b.Waits && rank(a) == rank(b) {
+	if a.HasWaiters && b.HasWaiters && rank(a) == rank(b) {
 		return a.First.Compare(b.First)
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), b.Last.Compare(a.Last))

@@ -31,13 +31,13 @@ func MarkLinks(r *app.Request, row *locks.Row) []MarkLink {
 		{protocol.VerbAsk, "Ask to finish…", "ask"},
 	} {
 		if canDo(r, l.verb, row) {
-			links = append(links, MarkLink{l.text, r.App.URLs.Act(l.page, row.Name, row.UUID, FromView(r))})
+			links = append(links, MarkLink{l.text, r.App.URLs.Action(l.page, row.Name, row.UUID, FromView(r))})
 		}
 	}
 	return links
 }
 
-// canDo reports whether the caller may do it to the hold, and it makes sense.
+// canDo reports whether the caller may perform v on the hold, and v applies to it.
 func canDo(r *app.Request, v protocol.Verb, row *locks.Row) bool {
 	return r.MayDo(v, row.Owner) && v.CheckHoldNow(row.Record, r.Now) == nil
 }
@@ -60,95 +60,96 @@ func actionWords(a *protocol.Action) string {
 	return text.Clip(string(a.Verb), app.MaxWordShown)
 }
 
-// DoneTo is what others than its holder did to a hold, in sentences of visible characters.
-func DoneTo(r *metadata.Record, now time.Time) []string {
-	return said(append([]string{protocol.DescribeAcknowledgement(r, now)}, askedAndExtended(r, now)...)...)
+// DescribeActions describes the actions of operators and waiters on a hold, in sentences of visible characters.
+func DescribeActions(r *metadata.Record, now time.Time) []string {
+	return nonEmpty(append([]string{protocol.DescribeAcknowledgement(r, now)}, describeRequests(r, now)...)...)
 }
 
-func askedAndExtended(r *metadata.Record, now time.Time) []string {
-	return said(protocol.DescribeFinishRequest(r, now), protocol.DescribeMoreTime(r.MoreTime, now))
+func describeRequests(r *metadata.Record, now time.Time) []string {
+	return nonEmpty(protocol.DescribeFinishRequest(r, now), protocol.DescribeMoreTime(r.MoreTime, now))
 }
 
-// doneTo is the same of a hold that is over. Why a hold yielded says who asked already.
-func doneTo(e *metadata.Ending, now time.Time) []string {
+// describePastActions is DescribeActions for an ended hold. The reason of a yielded hold says already who asked.
+func describePastActions(e *metadata.Ending, now time.Time) []string {
 	asked := protocol.DescribePastFinishRequest(e.FinishRequest, now)
 	if e.Cause == metadata.EndingYielded {
 		asked = ""
 	}
-	return said(protocol.DescribePastAcknowledgement(e.Acknowledgement, now), asked,
+	return nonEmpty(protocol.DescribePastAcknowledgement(e.Acknowledgement, now), asked,
 		protocol.DescribeMoreTime(e.MoreTime, now))
 }
 
-// said returns the sentences that say something.
-func said(sentences ...string) []string {
+// nonEmpty returns the texts that are not empty.
+func nonEmpty(sentences ...string) []string {
 	return slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
 }
 
 // fillMarks adds the links to what the caller may do for the lock, where it makes sense.
 func (p *Pages) fillMarks(v *lockPage, r *app.Request, lock *app.Lock) {
-	if v.Stale || lock.Unread != "" && !lock.Silent {
+	if v.Stale || lock.ReadError != "" && !lock.TimedOut {
 		return
 	}
 	v.Marks = MarkLinks(r, lock.Row)
 }
 
-// ackView is who looks at a lock, and how to do so: the parts "acknowledged" and "acknowledge" show it.
+// ackView is the acknowledgement of a lock, and how to acknowledge it: the parts "acknowledged" and "acknowledge" show
+// it.
 type ackView struct {
-	Looked  app.Sentence // who looks at it; nil = nobody
+	Text    app.RichText // nil if there is none
 	URL     string       // where the caller can acknowledge it, or withdraw that; empty where they may not
 	Silence string       // Alertmanager's form for a silence of its alerts; empty where that is not known
 }
 
-// lookedView is who looks at a lock, in a row of the list.
-type lookedView struct {
+// ackNote is an acknowledgement in a row of the list.
+type ackNote struct {
 	By    string
-	Until *app.Moment
+	Until *app.TimeText
 	Note  string
 }
 
-func newLookedView(a *metadata.Acknowledgement) *lookedView {
+func newAckNote(a *metadata.Acknowledgement) *ackNote {
 	if a == nil {
 		return nil
 	}
-	return &lookedView{By: text.Clip(a.By, maxLooker), Until: endOf(a), Note: text.Clip(a.Note, app.MaxLineShown)}
+	return &ackNote{By: text.Clip(a.By, maxAckName), Until: endOf(a), Note: text.Clip(a.Note, app.MaxLineShown)}
 }
 
-// maxLooker is how much of a name stands in a chip.
-const maxLooker = 24
+// maxAckName is the maximum length of a name in a chip, in bytes.
+const maxAckName = 24
 
 // endOf is the end of an acknowledgement. It is a time of day, because it is at most a day away.
-func endOf(a *metadata.Acknowledgement) *app.Moment {
-	return &app.Moment{At: a.Until.Time, Text: a.Until.UTC().Format("15:04") + " UTC"}
+func endOf(a *metadata.Acknowledgement) *app.TimeText {
+	return &app.TimeText{At: a.Until.Time, Text: a.Until.UTC().Format("15:04") + " UTC"}
 }
 
-// lookedSentence says who looks at a lock: "ann is looking at it until 04:10 UTC: the disk is full".
-func lookedSentence(a *metadata.Acknowledgement) app.Sentence {
+// ackText describes an acknowledgement: "ann is looking at it until 04:10 UTC: the disk is full".
+func ackText(a *metadata.Acknowledgement) app.RichText {
 	if a == nil {
 		return nil
 	}
 	by := cmp.Or(text.Clip(a.By, app.MaxLineShown), "somebody")
-	s := app.Sentence{}.Value(by).Say(" is looking at it until ").Time(endOf(a))
+	s := app.RichText{}.Value(by).Plain(" is looking at it until ").Time(endOf(a))
 	if a.Note == "" {
-		return s.Say(".")
+		return s.Plain(".")
 	}
-	return s.Say(": " + text.Visible(text.Clip(a.Note, 4*app.MaxReason)))
+	return s.Plain(": " + text.Visible(text.Clip(a.Note, 4*app.MaxReason)))
 }
 
-// fillAck adds who looks at the lock, and where the caller can say so.
+// fillAck adds the acknowledgement, and where the caller can write one.
 func (p *Pages) fillAck(v *lockPage, r *app.Request, lock *app.Lock) {
 	row := lock.Row
-	v.Ack.Looked = lookedSentence(row.Looked)
+	v.Ack.Text = ackText(row.Looked)
 	if row.Looked != nil || row.Display != locks.Held {
 		comment := ""
 		if row.Looked != nil {
 			comment = row.Looked.Note
 		}
-		v.Ack.Silence = p.app.Config.Silence(row.Name, comment)
+		v.Ack.Silence = p.app.Config.SilenceURL(row.Name, comment)
 	}
-	if v.Stale || lock.Unread != "" && !lock.Silent || !canDo(r, protocol.VerbAcknowledge, row) {
+	if v.Stale || lock.ReadError != "" && !lock.TimedOut || !canDo(r, protocol.VerbAcknowledge, row) {
 		return
 	}
-	v.Ack.URL = p.app.URLs.Act("acknowledge", row.Name, row.UUID, FromView(r))
+	v.Ack.URL = p.app.URLs.Action("acknowledge", row.Name, row.UUID, FromView(r))
 }
 
 // delayView is a lock delay on the page of a lock: the part "delays" shows it.
@@ -169,10 +170,10 @@ func (p *Pages) delaysOf(r *app.Request, name string) delaysView {
 	view := delaysView{More: max(0, len(delays)-app.MaxDelaysShown)}
 	for i := range delays[:len(delays)-view.More] {
 		d := &delays[i]
-		command := p.app.Mutexctl(app.EndDelay, d.Name, app.OfHold(d.UUID, "", "")...)
+		command := p.app.Mutexctl(app.EndDelay, d.Name, app.HoldFlags(d.UUID, "", "")...)
 		v := delayView{Words: protocol.DescribeDelay(d, r.Now), Command: command}
 		if !r.Viewpoint().Stale && r.MayDo(protocol.VerbEndDelay, d.Owner) {
-			v.URL = p.app.URLs.Act("end-delay", d.Name, d.UUID, FromView(r))
+			v.URL = p.app.URLs.Action("end-delay", d.Name, d.UUID, FromView(r))
 		}
 		view.First = append(view.First, v)
 	}

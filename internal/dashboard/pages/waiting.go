@@ -22,21 +22,21 @@ type waitingPage struct {
 	Locks   []contention
 	More    int // locks that are not shown
 	Waiting int
-	Longest *app.Moment
+	Longest *app.TimeText
 	Free    int // unclaimed locks
 	Cycles  []cycleView
 }
 
 // contention is a lock and who waits for it.
 type contention struct {
-	Look        locks.DisplayState // empty: nobody holds it any more
+	State       locks.DisplayState // empty: nobody holds it any more
 	Name, URL   string
 	Owner, Host string
 	Use         string     // how a lock that several hold is taken
 	Sharers     []lockLink // some of them, by host
 	MoreSharers int
-	Held        *app.Moment
-	Free        *app.Moment // since when nobody takes it
+	Held        *app.TimeText
+	Free        *app.TimeText // since when nobody takes it
 	QueueView
 }
 
@@ -138,12 +138,12 @@ func (p *Pages) contentionOf(lock string, holders []*locks.Row, at app.Viewpoint
 		c.Host = app.HostPID(r.Hostname, r.PID)
 		c.Held = at.Lasting(r.LockedAt)
 		if r.Token != 0 {
-			c.Look = r.Display
+			c.State = r.Display
 		}
 		return c
 	}
 	use := locks.UseOf(holders)
-	c.Look = use.Display
+	c.State = use.Display
 	c.Use = use.Describe()
 	c.Held = at.Lasting(use.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
@@ -160,14 +160,14 @@ type WaiterView struct {
 	Owner   string
 	Host    string
 	Purpose string
-	Since   *app.Moment
-	Timeout *app.Moment
+	Since   *app.TimeText
+	Timeout *app.TimeText
 }
 
 // QueueView is who waits for a lock.
 type QueueView struct {
 	N       int
-	Longest *app.Moment
+	Longest *app.TimeText
 	First   []WaiterView // in order, as many as fit
 	Rest    int
 }
@@ -191,10 +191,10 @@ const (
 
 // cycleView is a cycle for people: who waits for which lock of whom.
 type cycleView struct {
-	Steps []cycleStep
-	More  int // steps that are not shown
-	Since *app.Moment
-	Said  bool // the page says already that they wait for each other, and since when
+	Steps      []cycleStep
+	More       int // steps that are not shown
+	Since      *app.TimeText
+	InHeadline bool // the page says already that they wait for each other, and since when
 }
 
 type cycleStep struct{ Who, Lock, URL, Held string }
@@ -251,7 +251,7 @@ func (p *Pages) cyclesOf(r *app.Request, lock string, said locks.Class) []cycleV
 	}
 	views := p.cycleViews(r, with)
 	if said == locks.ClassDeadlock && len(views) > 0 {
-		views[0].Said = true
+		views[0].InHeadline = true
 	}
 	return views
 }

@@ -19,8 +19,8 @@ type Frame struct {
 	URL  string // of the source code
 }
 
-// Stretch is a run of frames that are either all or none the program's own code.
-type Stretch struct {
+// Section is a run of frames that are either all or none the program's own code.
+type Section struct {
 	Foreign bool
 	Fold    bool // there are enough foreign frames to hide them at first
 	Frames  []Frame
@@ -35,28 +35,28 @@ const (
 
 // Trace is a backtrace, newest frame first.
 type Trace struct {
-	Stretches []Stretch
+	Sections  []Section
 	First     *Frame // the first frame of own code; nil if there is none
 	Frames    int
-	Cut       bool // the backtrace is longer than what is shown
+	Truncated bool // the backtrace is longer than what is shown
 	Bytes     int
 }
 
-// Reader parses backtraces of various languages.
-type Reader struct {
-	shapes       []*regexp.Regexp // of frames, by language; a line that matches none is shown as it is
-	foreignPaths []string         // substrings of the paths of runtimes and libraries
-	sources      []SourceLink
-	funcs        []string // first words of functions of runtimes, libraries and our own client
+// Parser parses backtraces of various languages.
+type Parser struct {
+	framePatterns []*regexp.Regexp // of frames, by language; a line that matches none is shown as it is
+	foreignPaths  []string         // substrings of the paths of runtimes and libraries
+	sources       []SourceLink
+	foreignFuncs  []string // first words of functions of runtimes, libraries and our own client
 
 	arguments *regexp.Regexp // of a call, as Go writes them
 }
 
-func NewReader(sources []SourceLink) Reader {
-	return Reader{
+func NewParser(sources []SourceLink) Parser {
+	return Parser{
 		sources:   sources,
 		arguments: regexp.MustCompile(`\([^()*]*\)$`),
-		shapes: []*regexp.Regexp{
+		framePatterns: []*regexp.Regexp{
 			// Python: File "app/jobs.py", line 12, in run
 			regexp.MustCompile(`^File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<func>.+))?$`),
 			// Ruby: app/jobs/run.rb:118:in 'perform'
@@ -79,7 +79,7 @@ func NewReader(sources []SourceLink) Reader {
 			"node_modules/", "node:", // JavaScript
 			"/deps/", "/.cargo/", "/rustc/",
 		},
-		funcs: []string{
+		foreignFuncs: []string{
 			"runtime.", "testing.", "net/http.", "sync.", "reflect.", "context.", "os.", "io.", "database/sql.",
 			"internal/", "github.com/clustermutex/unlocker/pkg/", "github.com/spf13/cobra.",
 			"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.", "org.springframework.",
@@ -88,26 +88,26 @@ func NewReader(sources []SourceLink) Reader {
 	}
 }
 
-// Read parses a backtrace; it returns nil for an empty one.
-func (t Reader) Read(text string) *Trace {
+// Parse parses a backtrace; it returns nil for an empty one.
+func (t Parser) Parse(text string) *Trace {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
 	out := &Trace{Bytes: len(text)}
 	if len(text) > maxTraceBytes {
-		text, out.Cut = text[:maxTraceBytes], true
+		text, out.Truncated = text[:maxTraceBytes], true
 	}
 	var frames []Frame
 	for raw := range strings.SplitSeq(text, "\n") {
 		line := strings.Trim(raw, " \t\r")
-		if line == "" || len(frames) > 0 && raw[0] <= ' ' && t.completes(line, &frames[len(frames)-1]) {
+		if line == "" || len(frames) > 0 && raw[0] <= ' ' && t.mergeContinuation(line, &frames[len(frames)-1]) {
 			continue
 		}
 		if len(frames) == maxFrames {
-			out.Cut = true
+			out.Truncated = true
 			break
 		}
-		frames = append(frames, t.frame(line))
+		frames = append(frames, t.parseFrame(line))
 	}
 	out.Frames = len(frames)
 	out.arrange(frames)
@@ -126,16 +126,16 @@ func (t *Trace) arrange(frames []Frame) {
 		if n < 0 {
 			n = len(frames)
 		}
-		t.Stretches = append(t.Stretches, Stretch{foreign && first >= 0, foreign && first >= 0 && n >= minFold,
+		t.Sections = append(t.Sections, Section{foreign && first >= 0, foreign && first >= 0 && n >= minFold,
 			frames[:n]})
 		frames = frames[n:]
 	}
 }
 
-func (t Reader) frame(line string) Frame {
+func (t Parser) parseFrame(line string) Frame {
 	const longest = 1 << 10 // longer lines are not parsed, because matching them takes too long
 	f := Frame{Text: line}
-	for _, shape := range t.shapes {
+	for _, shape := range t.framePatterns {
 		if len(line) > longest {
 			break
 		}
@@ -146,23 +146,23 @@ func (t Reader) frame(line string) Frame {
 		f.File = m[shape.SubexpIndex("file")]
 		f.Line = m[shape.SubexpIndex("line")]
 		f.Func = m[shape.SubexpIndex("func")]
-		f.Own = !t.foreign(f)
+		f.Own = !t.isForeign(f)
 		f.URL = t.link(f)
 		return f
 	}
 	return f
 }
 
-// completes reports whether an indented line belongs to the frame above it: Go writes file and line below the function,
-// Python the source below file and line.
-func (t Reader) completes(line string, above *Frame) bool {
-	switch f := t.frame(line); {
+// mergeContinuation adds an indented line to the frame above it, and reports whether it belongs there: Go writes file
+// and line below the function, Python the source below file and line.
+func (t Parser) mergeContinuation(line string, above *Frame) bool {
+	switch f := t.parseFrame(line); {
 	case f.File == "" && above.Code == "" && strings.HasPrefix(above.Text, `File "`):
 		above.Code = line
 	case f.File == "" && above.Code != "" && strings.Trim(line, "~^ ") == "": // a mark below the source
 	case f.File != "" && f.Func == "" && above.File == "":
 		f.Text, f.Func = above.Text+" "+line, t.arguments.ReplaceAllString(above.Text, "")
-		f.Own = !t.foreign(f)
+		f.Own = !t.isForeign(f)
 		*above = f
 	default:
 		return false
@@ -170,13 +170,13 @@ func (t Reader) completes(line string, above *Frame) bool {
 	return true
 }
 
-func (t Reader) foreign(f Frame) bool {
+func (t Parser) isForeign(f Frame) bool {
 	return slices.ContainsFunc(t.foreignPaths, func(path string) bool { return strings.Contains(f.File, path) }) ||
-		slices.ContainsFunc(t.funcs, func(name string) bool { return strings.HasPrefix(f.Func, name) })
+		slices.ContainsFunc(t.foreignFuncs, func(name string) bool { return strings.HasPrefix(f.Func, name) })
 }
 
-// Where returns file and line of a frame.
-func (f Frame) Where() string {
+// Position returns file and line of a frame.
+func (f Frame) Position() string {
 	if f.Line == "" {
 		return f.File
 	}
@@ -186,7 +186,7 @@ func (f Frame) Where() string {
 // Short returns the frame as a short line for lists: the end of a long path, and the function without its package path.
 func (f Frame) Short() string {
 	const most = 40
-	where := f.Where()
+	where := f.Position()
 	if parts := strings.Split(where, "/"); len(where) > most && len(parts) > 3 {
 		where = "…/" + strings.Join(parts[len(parts)-3:], "/")
 	}
@@ -207,14 +207,14 @@ func ParseSourceLink(text string) (SourceLink, error) {
 		return SourceLink{}, fmt.Errorf("the source link %q is not of the form PREFIX=https://host/path/{file}#L{line}",
 			text)
 	}
-	if err := Check(template, []string{"file", "line"}); err != nil {
+	if err := CheckURLTemplate(template, []string{"file", "line"}); err != nil {
 		return SourceLink{}, fmt.Errorf("the source link %q %w", text, err)
 	}
 	return SourceLink{prefix, template}, nil
 }
 
-// to returns the URL for a frame; empty if the link does not apply, or the path contains "..".
-func (l SourceLink) to(f Frame) string {
+// url returns the URL for a frame; empty if the link does not apply, or the path contains "..".
+func (l SourceLink) url(f Frame) string {
 	file, ours := strings.CutPrefix(f.File, l.prefix)
 	if !ours || file == "" || f.Line == "" {
 		return ""
@@ -231,9 +231,9 @@ func (l SourceLink) to(f Frame) string {
 }
 
 // link returns the URL for an own frame, from the first link that applies.
-func (t Reader) link(f Frame) string {
+func (t Parser) link(f Frame) string {
 	for _, l := range t.sources {
-		if address := l.to(f); address != "" && f.Own {
+		if address := l.url(f); address != "" && f.Own {
 			return address
 		}
 	}

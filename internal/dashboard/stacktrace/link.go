@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Check accepts an https address in which nothing but these fields stands in braces, and none of them in the host.
-func Check(template string, fields []string) error {
+// CheckURLTemplate returns an error unless the template is an https URL with no fields but these, and none in its host.
+func CheckURLTemplate(template string, fields []string) error {
 	for _, field := range regexp.MustCompile(`\{[^}]*\}?|\}`).FindAllString(template, -1) {
 		if !slices.Contains(fields, strings.Trim(field, "{}")) || len(field) < 2 || field[len(field)-1] != '}' {
 			return fmt.Errorf("has %s, but there are only {%s}", field, strings.Join(fields, "}, {"))
@@ -22,15 +22,14 @@ func Check(template string, fields []string) error {
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(host, "{}#") {
 		return errors.New("must begin with https:// and a host that is always the same")
 	}
-	if Climbs(template) {
+	if HasDotSegment(template) {
 		return errors.New("must not hold . or .. as a part of its path")
 	}
 	return nil
 }
 
-// Climbs reports whether a browser would take a part of the path for a step up, or for none. However such a part is
-// written, it is one.
-func Climbs(address string) bool {
+// HasDotSegment reports whether the path has a segment . or .., in any encoding: a browser would resolve it.
+func HasDotSegment(address string) bool {
 	path, _, _ := strings.Cut(strings.TrimPrefix(address, "https://"), "#")
 	path, _, _ = strings.Cut(path, "?")
 	for part := range strings.SplitSeq(strings.ReplaceAll(strings.ToLower(path), "%2e", "."), "/") {

@@ -11,14 +11,14 @@ import (
 
 // Limits of a lane.
 const (
-	MaxLines = 6 // waits, one above the other
-	MaxRows  = 4 // holds of one lock at a time; further ones are counted
+	MaxWaitRows = 6 // waits, one above the other
+	MaxHoldRows = 4 // holds of one lock at a time; further ones are counted
 )
 
 // Span is a stretch of time.
 type Span struct{ From, To time.Time }
 
-// Options are what a chart shows.
+// Options say what a chart shows, and its limits.
 type Options struct {
 	Span // the right edge is now
 	// Lane is the name of the lane that an interval is in.
@@ -44,17 +44,17 @@ type Chart struct {
 
 // Lane is what happened to one lock, or what one process did.
 type Lane struct {
-	Name       string
-	Lost, Held time.Duration // in sum, of all who waited and held
-	Wrong      int           // holds that were late or did not end by a release
-	Last       time.Time     // when something of it ended, or is known to have lasted
-	First      time.Time
-	Holds      bool        // something is held now
-	Waits      bool        // there are waiters now
-	Rows       [][]Bar     // of holds
-	Lines      [][]Bar     // of waits
-	Overflow   []Bar       // waits and holds for which there is no row
-	All        []*Interval // by their beginning
+	Name               string
+	TimeLost, TimeHeld time.Duration // in sum, of all who waited and held
+	Wrong              int           // holds that were late or did not end by a release
+	Last               time.Time     // when something of it ended, or is known to have lasted
+	First              time.Time
+	IsHeld             bool        // something is held now
+	HasWaiters         bool        // there are waiters now
+	HoldRows           [][]Bar     // of holds
+	WaitRows           [][]Bar     // of waits
+	Overflow           []Bar       // waits and holds for which there is no row
+	All                []*Interval // by their beginning
 }
 
 // PercentRange is a part of the width of a chart, in percent.
@@ -71,7 +71,7 @@ type Bar struct {
 	From, To  time.Time
 }
 
-// NewChart lays intervals out. They begin before they end, as after [Join].
+// NewChart lays intervals out. They begin before they end, as after [Merge].
 func NewChart(all []Interval, p Options) Chart {
 	lanes := map[string]*Lane{}
 	for n := range all {
@@ -87,30 +87,31 @@ func NewChart(all []Interval, p Options) Chart {
 	}
 	order := p.Order
 	if order == nil {
-		order = mostLost
+		order = byTimeLost
 	}
 	sorted := slices.SortedFunc(maps.Values(lanes), func(a, b *Lane) int {
 		return cmp.Or(order(a, b), cmp.Compare(a.Name, b.Name))
 	})
-	picture := Chart{More: max(0, len(sorted)-p.Lanes)}
-	for _, l := range sorted[:len(sorted)-picture.More] {
+	chart := Chart{More: max(0, len(sorted)-p.Lanes)}
+	for _, l := range sorted[:len(sorted)-chart.More] {
 		slices.SortFunc(l.All, func(a, b *Interval) int {
 			return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
 		})
-		picture.Lanes = append(picture.Lanes, *l)
+		chart.Lanes = append(chart.Lanes, *l)
 	}
 	for _, span := range p.Unknown {
-		if s := p.Place(span.From, span.To); s.Width > 0 {
-			picture.Unknown = append(picture.Unknown, s)
+		if s := p.PercentOf(span.From, span.To); s.Width > 0 {
+			chart.Unknown = append(chart.Unknown, s)
 		}
 	}
-	picture.fill(&p)
-	return picture
+	chart.fill(&p)
+	return chart
 }
 
-// mostLost puts the lane first at which most time was lost, then those where something went wrong, then the busiest.
-func mostLost(a, b *Lane) int {
-	return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Wrong, a.Wrong), cmp.Compare(b.Held, a.Held))
+// byTimeLost puts the lane first at which most time was lost, then those where something went wrong, then the busiest.
+func byTimeLost(a, b *Lane) int {
+	return cmp.Or(cmp.Compare(b.TimeLost, a.TimeLost), cmp.Compare(b.Wrong, a.Wrong),
+		cmp.Compare(b.TimeHeld, a.TimeHeld))
 }
 
 func (l *Lane) add(i *Interval, p *Options) {
@@ -121,31 +122,31 @@ func (l *Lane) add(i *Interval, p *Options) {
 	last := i.End
 	if last.IsZero() {
 		last = p.AsOf
-		l.Waits = l.Waits || i.Wait
-		l.Holds = l.Holds || !i.Wait
+		l.HasWaiters = l.HasWaiters || i.Wait
+		l.IsHeld = l.IsHeld || !i.Wait
 	}
 	if last.After(l.Last) {
 		l.Last = last
 	}
-	length := i.Within(p.From, p.AsOf)
+	length := i.LengthWithin(p.From, p.AsOf)
 	if i.Wait {
-		l.Lost += length
+		l.TimeLost += length
 		return
 	}
-	l.Held += length
-	if gravity(i.Ended) > 0 || !i.Late(p.AsOf).IsZero() {
+	l.TimeHeld += length
+	if severity(i.Ended) > 0 || !i.LateSince(p.AsOf).IsZero() {
 		l.Wrong++
 	}
 }
 
-// gravity orders the ways in which holds end: 0 is a release.
-func gravity(ended string) int {
+// severity ranks the causes by which holds end; 0 is a release.
+func severity(ended string) int {
 	return slices.Index([]string{metadata.EndingAutoUnlocked, metadata.EndingAbandoned, metadata.EndingForced}, ended) +
 		1
 }
 
-// Place is where a span of time is in the picture, as far as it is in there.
-func (s Span) Place(from, to time.Time) PercentRange {
+// PercentOf returns the part of s that from and to cover, in percent; a zero to is the end of s.
+func (s Span) PercentOf(from, to time.Time) PercentRange {
 	if from.Before(s.From) {
 		from = s.From
 	}
@@ -156,55 +157,55 @@ func (s Span) Place(from, to time.Time) PercentRange {
 	return PercentRange{100 * float64(from.Sub(s.From)) / whole, max(0, 100*float64(to.Sub(from))/whole)}
 }
 
-// Narrow is the least width of a bar, and the gap over which short ones are joined.
-const Narrow = .3
+// MinBarWidth is the minimum width of a bar, and the gap up to which short bars are merged, in percent.
+const MinBarWidth = .3
 
-// fill fills the lanes with bars. If they are too many, it joins those that are farther apart.
-func (p *Chart) fill(plan *Options) {
-	for narrow := Narrow; ; narrow *= 1.5 {
+// fill adds the bars to the lanes. It widens the gap up to which bars are merged until there are few enough.
+func (p *Chart) fill(options *Options) {
+	for narrow := MinBarWidth; ; narrow *= 1.5 {
 		p.Bars = 0
 		for n := range p.Lanes {
-			p.Bars += p.Lanes[n].fill(plan, narrow)
+			p.Bars += p.Lanes[n].fill(options, narrow)
 		}
-		if p.Bars <= plan.Bars || narrow > 100 {
+		if p.Bars <= options.Bars || narrow > 100 {
 			return
 		}
 	}
 }
 
 func (l *Lane) fill(p *Options, narrow float64) (bars int) {
-	var rows, lines, beyond stack
-	rows.most = MaxRows
-	lines.most = MaxLines
+	var rows, lines, beyond barRows
+	rows.maxRows = MaxHoldRows
+	lines.maxRows = MaxWaitRows
 	for _, i := range l.All {
 		bar := newBar(i, p.Span, p.AsOf)
 		switch {
-		case i.Wait && lines.put(bar, narrow), !i.Wait && rows.put(bar, narrow):
+		case i.Wait && lines.place(bar, narrow), !i.Wait && rows.place(bar, narrow):
 		default:
-			beyond.crowd(bar, narrow)
+			beyond.addOverflow(bar, narrow)
 		}
 	}
-	l.Rows = rows.rows
-	l.Lines = lines.rows
+	l.HoldRows = rows.rows
+	l.WaitRows = lines.rows
 	l.Overflow = nil
 	if len(beyond.rows) > 0 {
 		l.Overflow = beyond.rows[0]
 	}
-	for _, row := range slices.Concat(l.Rows, l.Lines, beyond.rows) {
+	for _, row := range slices.Concat(l.HoldRows, l.WaitRows, beyond.rows) {
 		bars += len(row)
 	}
 	return bars
 }
 
 func newBar(i *Interval, of Span, asOf time.Time) Bar {
-	b := Bar{PercentRange: of.Place(i.Begin, i.End), Interval: i, N: 1, From: i.Begin, To: i.End}
+	b := Bar{PercentRange: of.PercentOf(i.Begin, i.End), Interval: i, N: 1, From: i.Begin, To: i.End}
 	if b.To.IsZero() || b.To.After(of.To) {
 		b.To = of.To
 	}
-	if late := i.Late(asOf); !late.IsZero() {
-		b.Late = of.Place(late, i.End)
+	if late := i.LateSince(asOf); !late.IsZero() {
+		b.Late = of.PercentOf(late, i.End)
 	}
-	if gravity(i.Ended) > 0 {
+	if severity(i.Ended) > 0 {
 		b.Ended = i.Ended
 	}
 	return b

@@ -71,11 +71,11 @@ func show(p timeline.Chart) string {
 	}
 	for _, l := range p.Lanes {
 		fmt.Fprintf(&b, "%s", l.Name)
-		for _, bars := range l.Rows {
+		for _, bars := range l.HoldRows {
 			b.WriteString(" |")
 			row(bars)
 		}
-		for _, bars := range l.Lines {
+		for _, bars := range l.WaitRows {
 			b.WriteString(" -")
 			row(bars)
 		}
@@ -95,8 +95,8 @@ func TestOpenIntervalsCountUntilEtcdWasLastHeard(t *testing.T) {
 	got := timeline.NewChart(parse("a x 0- @90\na y 60- w\na z 70- @75"), p)
 	want := "a | x[0+100] | z[70+30]~75+25 - y[60+40]\n"
 	l := got.Lanes[0]
-	if show(got) != want || l.Lost != 20*time.Minute || l.Wrong != 1 {
-		t.Errorf("lost %v, %d wrong:\n%swant\n%s", l.Lost, l.Wrong, show(got), want)
+	if show(got) != want || l.TimeLost != 20*time.Minute || l.Wrong != 1 {
+		t.Errorf("lost %v, %d wrong:\n%swant\n%s", l.TimeLost, l.Wrong, show(got), want)
 	}
 }
 
@@ -133,8 +133,8 @@ func TestWaitsBeyondTheVisibleLinesAreCounted(t *testing.T) {
 	}
 	history.WriteString("a x 0-10 w") // before most came
 	l := timeline.NewChart(parse(history.String()), plan(1000)).Lanes[0]
-	if len(l.Lines) != timeline.MaxLines || len(l.Overflow) != 1 || l.Overflow[0].N != 12 {
-		t.Errorf("%d lines, beyond them %+v", len(l.Lines), l.Overflow)
+	if len(l.WaitRows) != timeline.MaxWaitRows || len(l.Overflow) != 1 || l.Overflow[0].N != 12 {
+		t.Errorf("%d lines, beyond them %+v", len(l.WaitRows), l.Overflow)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
 		picture := timeline.NewChart(all, p)
 		for _, l := range picture.Lanes {
 			n := 0
-			for _, row := range slices.Concat(l.Rows, l.Lines) {
+			for _, row := range slices.Concat(l.HoldRows, l.WaitRows) {
 				edge := 0.
 				for _, bar := range row {
 					if bar.X < edge-1e-9 || bar.Width < 0 || bar.X+bar.Width > 100+1e-9 {

@@ -22,52 +22,51 @@ type Interval struct {
 	Owner, Host string
 	PID         int64
 
-	Begin, End time.Time // a zero End: it lasts
-	Guessed    bool      // nobody knows when it began
-	Alert      time.Time // of a hold; zero: it has none
-	Ended      string    // how a hold ended, as etcd has it
-	Taken      bool      // a wait ended with the lock
+	Begin, End   time.Time // a zero End: it lasts
+	BeginUnknown bool      // Begin is a guess
+	Alert        time.Time // of a hold; zero: it has none
+	Ended        string    // how a hold ended, as etcd has it
+	Acquired     bool      // a wait ended because it got the lock
 }
 
 // maxText is how much of an owner or a host is kept, in bytes.
 const maxText = 80
 
-// OfRecord is a hold that lasts.
-func OfRecord(r *metadata.Record) Interval {
-	return OfEnding(new(lockrecord.NewEnding(r, "", "", "", time.Time{})))
+// FromRecord returns the interval of a current hold.
+func FromRecord(r *metadata.Record) Interval {
+	return FromEnding(new(lockrecord.NewEnding(r, "", "", "", time.Time{})))
 }
 
-// OfEnding is a hold that is over.
-func OfEnding(e *metadata.Ending) Interval {
+// FromEnding returns the interval of a hold that has ended.
+func FromEnding(e *metadata.Ending) Interval {
 	share := metadata.ShareFromAttributes(e.Name, e.Attributes)
 	return Interval{Lock: cmp.Or(share.LockName, e.Name), Name: e.Name, ID: e.UUID, Token: e.Token,
 		Owner: text.Clip(e.Owner, maxText), Host: text.Clip(e.Hostname, maxText), PID: e.PID,
 		Begin: e.LockedAt.Time, End: e.EndedAt.Time, Alert: e.AlertAt.Time, Ended: e.Cause}
 }
 
-// OfQueue are the waits of a queue.
-func OfQueue(queue []metadata.Waiter) []Interval {
+// FromQueue returns the intervals of current waiters.
+func FromQueue(queue []metadata.Waiter) []Interval {
 	waits := make([]Interval, len(queue))
 	for i := range queue {
-		waits[i] = ofWaiter(&queue[i])
+		waits[i] = fromWaiter(&queue[i])
 	}
 	return waits
 }
 
-// ofWaiter is a wait that lasts.
-func ofWaiter(w *metadata.Waiter) Interval {
+func fromWaiter(w *metadata.Waiter) Interval {
 	return Interval{Lock: w.Name, Name: w.Name, ID: w.ID, Wait: true, Owner: text.Clip(w.Owner, maxText),
 		Host: text.Clip(w.Hostname, maxText), PID: w.PID, Begin: w.Since.Time}
 }
 
-// HistoryID is where the ending of the hold is recorded.
+// HistoryID is the id of the hold in the history.
 func (i *Interval) HistoryID() string {
 	r := metadata.Record{UUID: i.ID, Token: i.Token}
 	return r.HistoryID()
 }
 
-// Within is how much of the interval lies between two moments. One that lasts does so until the second one.
-func (i *Interval) Within(from, to time.Time) time.Duration {
+// LengthWithin returns how much of the interval lies between from and to. A current one lasts until to.
+func (i *Interval) LengthWithin(from, to time.Time) time.Duration {
 	begin, end := i.Begin, i.End
 	if begin.Before(from) {
 		begin = from
@@ -78,8 +77,8 @@ func (i *Interval) Within(from, to time.Time) time.Duration {
 	return max(0, end.Sub(begin))
 }
 
-// Late is since when the hold was past its alert, as far as it got there by now; else zero.
-func (i *Interval) Late(now time.Time) time.Time {
+// LateSince returns the alert time of a hold that passed it, else zero.
+func (i *Interval) LateSince(now time.Time) time.Time {
 	end := cmp.Or(i.End, now)
 	if i.Alert.IsZero() || !i.Alert.Before(end) {
 		return time.Time{}
@@ -87,7 +86,7 @@ func (i *Interval) Late(now time.Time) time.Time {
 	return i.Alert
 }
 
-// key is the same for what several sources know of one hold or wait.
+// key identifies a hold or wait across sources.
 type key struct {
 	name, id string
 	token    int64
@@ -101,10 +100,9 @@ func (i *Interval) key() key {
 	return key{i.Name, "", i.Token, false}
 }
 
-// Join puts together what several sources know as of now; where two know of the same hold or wait, the first one
-// counts. Holds of one record never overlap: where the clocks of their holders or the way to the dashboard say so, the
-// one that ended first gives way.
-func Join(now time.Time, sources ...[]Interval) []Interval {
+// Merge merges intervals from several sources; of duplicates, the first one counts. Holds of one record never overlap:
+// if they seem to, because of the holders' clocks or of late reports, the one that ended first is shortened.
+func Merge(now time.Time, sources ...[]Interval) []Interval {
 	var all []Interval
 	known := map[key]bool{}
 	for _, source := range sources {
@@ -122,19 +120,19 @@ func Join(now time.Time, sources ...[]Interval) []Interval {
 	var before *Interval // the last hold
 	for n := range all {
 		i := &all[n]
-		i.straighten(now)
+		i.clampBegin(now)
 		if i.Wait {
 			continue
 		}
 		if before != nil && before.Name == i.Name {
-			i.follow(before)
+			i.beginAfter(before)
 		}
 		before = i
 	}
 	return all
 }
 
-// lasting is 1 for what lasts.
+// lasting is 1 for a current hold or wait, else 0.
 func lasting(i Interval) int {
 	if i.End.IsZero() {
 		return 1
@@ -142,17 +140,17 @@ func lasting(i Interval) int {
 	return 0
 }
 
-// straighten has an interval begin before it ends, and not after now.
-func (i *Interval) straighten(now time.Time) {
+// clampBegin moves the begin to the end, or to now, if it is later or unknown.
+func (i *Interval) clampBegin(now time.Time) {
 	end := cmp.Or(i.End, now)
-	i.Guessed = i.Begin.IsZero()
-	if i.Guessed || i.Begin.After(end) {
+	i.BeginUnknown = i.Begin.IsZero()
+	if i.BeginUnknown || i.Begin.After(end) {
 		i.Begin = end
 	}
 }
 
-// follow has a hold begin where the one before it ended, at the earliest.
-func (i *Interval) follow(before *Interval) {
+// beginAfter ends the overlap of a hold with the one before it.
+func (i *Interval) beginAfter(before *Interval) {
 	switch {
 	case !before.End.IsZero() && !i.Begin.Before(before.End):
 		return

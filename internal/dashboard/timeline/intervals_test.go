@@ -48,7 +48,7 @@ func TestJoin(t *testing.T) {
 		for _, i := range test.sources {
 			sources = append(sources, []timeline.Interval{i})
 		}
-		if got := timeline.Join(at(10), sources...); !slices.Equal(got, test.want) {
+		if got := timeline.Merge(at(10), sources...); !slices.Equal(got, test.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, test.want)
 		}
 	}
@@ -71,7 +71,7 @@ func TestHoldsOfOneRecordNeverOverlap(t *testing.T) {
 			sources[n] = append(sources[n], i)
 		}
 		now := at(15)
-		all := timeline.Join(now, sources[0], sources[1])
+		all := timeline.Merge(now, sources[0], sources[1])
 		for n, i := range all {
 			end := i.End
 			if end.IsZero() {
@@ -98,20 +98,20 @@ func TestStoreSeesWaitsEnd(t *testing.T) {
 			Identity: metadata.Identity{Owner: "billing-" + id}}}
 	}
 	queue := []metadata.Waiter{wait("1"), wait("2"), wait("3")}
-	s.Look(map[string][]metadata.Waiter{"a": queue}, at(1))
+	s.UpdateQueues(map[string][]metadata.Waiter{"a": queue}, at(1))
 	first := wait("1")
-	s.Took(&first, at(2))
+	s.AddAcquired(&first, at(2))
 	unseen := wait("4") // between two looks
-	s.Took(&unseen, at(2.5))
-	s.Look(map[string][]metadata.Waiter{"a": queue[2:]}, at(3))
-	s.Look(nil, at(4))
+	s.AddAcquired(&unseen, at(2.5))
+	s.UpdateQueues(map[string][]metadata.Waiter{"a": queue[2:]}, at(3))
+	s.UpdateQueues(nil, at(4))
 	all := s.Since(noon, nil)
-	if forgot := s.Forgot(); !forgot.IsZero() {
+	if forgot := s.IncompleteBefore(); !forgot.IsZero() {
 		t.Errorf("it forgot something at %v", forgot)
 	}
 	var said []string
 	for _, i := range all {
-		said = append(said, fmt.Sprintf("%s %s %v %v", i.Owner, i.End.Sub(i.Begin), i.Taken, i.Wait))
+		said = append(said, fmt.Sprintf("%s %s %v %v", i.Owner, i.End.Sub(i.Begin), i.Acquired, i.Wait))
 	}
 	want := []string{"billing-1 2m0s true true", "billing-4 2m30s true true", "billing-2 3m0s false true",
 		"billing-3 4m0s false true"}
@@ -124,27 +124,27 @@ func TestStoreForgetsTheOldestAndShortest(t *testing.T) {
 	var s timeline.Store
 	now := noon
 	saw := func(name string, length time.Duration) {
-		s.Saw(&metadata.Ending{Name: name, Token: 1, LockedAt: metadata.Time{Time: now.Add(-length)},
+		s.AddHold(&metadata.Ending{Name: name, Token: 1, LockedAt: metadata.Time{Time: now.Add(-length)},
 			EndedAt: metadata.Time{Time: now}})
 	}
 	saw("old", time.Hour)
 	now = noon.Add(25 * time.Hour)
 	saw("long", time.Hour)
-	for n := range 3 * timeline.Most {
+	for n := range 3 * timeline.MaxIntervals {
 		now = now.Add(10 * time.Millisecond)
 		saw(fmt.Sprint("short-", n), time.Duration(1+n%7)*time.Millisecond)
 	}
 	all := s.Since(time.Time{}, nil)
-	if n := len(all); n < timeline.Most || n > timeline.Most+timeline.Most/10 {
+	if n := len(all); n < timeline.MaxIntervals || n > timeline.MaxIntervals+timeline.MaxIntervals/10 {
 		t.Errorf("%d are remembered", n)
 	}
 	if all[0].Name != "long" {
 		t.Errorf("the first one is %q", all[0].Name)
 	}
-	if forgot := s.Forgot(); forgot.Before(noon) || forgot.After(now) {
+	if forgot := s.IncompleteBefore(); forgot.Before(noon) || forgot.After(now) {
 		t.Errorf("it says that it forgot until %v", forgot)
 	}
-	if last := all[len(all)-1].Name; last != fmt.Sprint("short-", 3*timeline.Most-1) {
+	if last := all[len(all)-1].Name; last != fmt.Sprint("short-", 3*timeline.MaxIntervals-1) {
 		t.Errorf("the last one is %q", last)
 	}
 }

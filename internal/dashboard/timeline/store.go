@@ -9,42 +9,43 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The most that is remembered. An interval takes about 250 bytes and the texts in it, which are those of the locks.
+// Limits of a [Store]. An interval takes about 250 bytes, besides its texts, which it shares with the locks.
 const (
-	Most = 20_000
-	Day  = 24 * time.Hour
+	MaxIntervals = 20_000
+	MaxAge       = 24 * time.Hour
 )
 
-// Store remembers holds and waits that are over. The zero Store has seen nothing.
+// Store stores ended holds and waits, up to a limit. The zero Store is empty.
 type Store struct {
-	mu     sync.Mutex
-	kept   []Interval // by the time at which they were seen to end
-	forgot time.Time  // when what is no longer remembered had ended, at the latest
+	mu               sync.Mutex
+	kept             []Interval // by the time at which they were seen to end
+	incompleteBefore time.Time  // when what is no longer remembered had ended, at the latest
 
-	queues map[string][]metadata.Waiter // as of the last look
-	took   map[string]bool              // tickets that left their queues with the lock, since then
+	queues   map[string][]metadata.Waiter // as of the last look
+	acquired map[string]bool              // tickets that left their queues with the lock, since then
 }
 
-// Saw notes a hold that is over.
-func (s *Store) Saw(e *metadata.Ending) {
+// AddHold adds a hold that has ended.
+func (s *Store) AddHold(e *metadata.Ending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keep(OfEnding(e))
+	s.add(FromEnding(e))
 }
 
-// Took notes that a waiter got its lock.
-func (s *Store) Took(w *metadata.Waiter, now time.Time) {
+// AddAcquired adds the wait of a waiter that got its lock.
+func (s *Store) AddAcquired(w *metadata.Waiter, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.took == nil || len(s.took) > Most {
-		s.took = map[string]bool{}
+	if s.acquired == nil || len(s.acquired) > MaxIntervals {
+		s.acquired = map[string]bool{}
 	}
-	s.took[w.ID] = true
-	s.left(w, now, true)
+	s.acquired[w.ID] = true
+	s.addWait(w, now, true)
 }
 
-// Look notes who has given up since the last look. The queues are never written to.
-func (s *Store) Look(queues map[string][]metadata.Waiter, now time.Time) {
+// UpdateQueues adds the waits of those who left a queue without the lock since the last call. It keeps the queues,
+// which nobody may change afterwards.
+func (s *Store) UpdateQueues(queues map[string][]metadata.Waiter, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for lock, before := range s.queues {
@@ -57,33 +58,32 @@ func (s *Store) Look(queues map[string][]metadata.Waiter, now time.Time) {
 			stays[after[i].ID] = true
 		}
 		for i := range before {
-			if w := &before[i]; !stays[w.ID] && !s.took[w.ID] {
-				s.left(w, now, false)
+			if w := &before[i]; !stays[w.ID] && !s.acquired[w.ID] {
+				s.addWait(w, now, false)
 			}
 		}
 	}
 	s.queues = queues
-	clear(s.took)
+	clear(s.acquired)
 }
 
-func (s *Store) left(w *metadata.Waiter, now time.Time, taken bool) {
-	i := ofWaiter(w)
+func (s *Store) addWait(w *metadata.Waiter, now time.Time, taken bool) {
+	i := fromWaiter(w)
 	i.End = now
-	i.Taken = taken
-	s.keep(i)
+	i.Acquired = taken
+	s.add(i)
 }
 
-func (s *Store) keep(i Interval) {
-	if s.kept = append(s.kept, i); len(s.kept) > Most+Most/10 {
-		s.forget(i.End)
+func (s *Store) add(i Interval) {
+	if s.kept = append(s.kept, i); len(s.kept) > MaxIntervals+MaxIntervals/10 {
+		s.evict(i.End)
 	}
 }
 
-// forget forgets what is a day old and, of the rest, what would be drawn smallest in any picture that goes far enough
-// back to show it: the oldest and shortest.
-func (s *Store) forget(now time.Time) {
-	s.drop(func(i *Interval) bool { return now.Sub(i.End) > Day })
-	if len(s.kept) <= Most {
+// evict drops what is a day old and then what is drawn smallest: what is short for its age.
+func (s *Store) evict(now time.Time) {
+	s.drop(func(i *Interval) bool { return now.Sub(i.End) > MaxAge })
+	if len(s.kept) <= MaxIntervals {
 		return
 	}
 	size := func(i *Interval) float64 {
@@ -95,9 +95,9 @@ func (s *Store) forget(now time.Time) {
 		sizes[n] = size(&s.kept[n])
 	}
 	slices.SortFunc(sizes, func(a, b float64) int { return cmp.Compare(b, a) })
-	room := Most
+	room := MaxIntervals
 	s.drop(func(i *Interval) bool {
-		if size(i) < sizes[Most-1] || room == 0 {
+		if size(i) < sizes[MaxIntervals-1] || room == 0 {
 			return true
 		}
 		room--
@@ -105,14 +105,14 @@ func (s *Store) forget(now time.Time) {
 	})
 }
 
-// drop forgets some, and notes until when they lasted.
+// drop drops some intervals, and updates incompleteBefore.
 func (s *Store) drop(these func(*Interval) bool) {
 	s.kept = slices.DeleteFunc(s.kept, func(i Interval) bool {
 		if !these(&i) {
 			return false
 		}
-		if i.End.After(s.forgot) {
-			s.forgot = i.End
+		if i.End.After(s.incompleteBefore) {
+			s.incompleteBefore = i.End
 		}
 		return true
 	})
@@ -130,9 +130,9 @@ func (s *Store) Since(from time.Time, wanted func(*Interval) bool) (all []Interv
 	return all
 }
 
-// Forgot is until when short intervals may be missing; zero: none is.
-func (s *Store) Forgot() time.Time {
+// IncompleteBefore returns the time before which short intervals may be missing; zero if none is.
+func (s *Store) IncompleteBefore() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.forgot
+	return s.incompleteBefore
 }

@@ -11,7 +11,7 @@ import (
 const minUsual = 3
 
 // UsualHold returns the median length of the holds that their holders released, and how many there are. Both are 0 if
-// there are fewer than three. The intervals are those that [Join] returns.
+// there are fewer than three. The intervals are those that [Merge] returns.
 //
 // A hold that was ended by others, or early on request, does not count: the work might have taken longer. Neither does
 // a hold without length: its beginning is unknown, or the clock of its holder is ahead.

@@ -45,7 +45,7 @@ func TestUsualHoldIsTheMedianOfThoseReleased(t *testing.T) {
 		"a holder's clock is fast": {append(released(3, 4, 5), ahead), 4 * time.Minute, 3},
 		"one waited":               {append(released(3, 4, 5), waited), 4 * time.Minute, 3},
 	} {
-		median, holds := timeline.UsualHold(timeline.Join(at(100), test.all))
+		median, holds := timeline.UsualHold(timeline.Merge(at(100), test.all))
 		if median != test.median || holds != test.holds {
 			t.Errorf("%s: the median of %d is %v, want %v of %d", name, holds, median, test.median, test.holds)
 		}

@@ -11,42 +11,42 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// wordsView is an interval in words.
-type wordsView struct {
+// chartRow is an interval in the table that says the same as the chart.
+type chartRow struct {
 	Lane, URL  string
 	Who        string
 	What       string
 	From, Till string
-	Took       string
+	Length     string
 }
 
-// maxTable is how many rows the table has.
-const maxTable = 100
+// maxChartRows is how many rows the table has.
+const maxChartRows = 100
 
-// title is a bar in words.
-func (d *drawing) title(b *timeline.Bar) string {
+// barTitle is a bar in words.
+func (d *chartBuilder) barTitle(b *timeline.Bar) string {
 	if b.N > 1 {
 		what := " holds "
 		if b.Wait {
 			what = " waits "
 		}
-		said := text.Thousands(b.N) + what + d.during(b.From, b.To) + ", the longest by " + who(b.Interval)
+		said := text.Thousands(b.N) + what + d.during(b.From, b.To) + ", the longest by " + processName(b.Interval)
 		if b.Ended != "" {
 			words, _ := metadata.EndingWordsFor(b.Ended)
 			said += "; at least one was " + words.Verb
 		}
 		return said
 	}
-	return who(b.Interval) + " " + d.did(b.Interval)
+	return processName(b.Interval) + " " + d.describe(b.Interval)
 }
 
-// who is who held or waited.
-func who(i *timeline.Interval) string {
-	return process(i.Owner, i.Host, i.PID).String()
+// processName names the process that held or waited.
+func processName(i *timeline.Interval) string {
+	return processText(i.Owner, i.Host, i.PID).String()
 }
 
-// did is what became of a hold or a wait: "held it for 3m, from 12:00:03 to 12:03:04 UTC, and was late".
-func (d *drawing) did(i *timeline.Interval) string {
+// describe says how a hold or wait stands or ended: "held it for 3m, from 12:00:03 to 12:03:04 UTC, and was late".
+func (d *chartBuilder) describe(i *timeline.Interval) string {
 	lasts := i.End.IsZero()
 	var said string
 	switch {
@@ -55,9 +55,9 @@ func (d *drawing) did(i *timeline.Interval) string {
 	case i.Wait:
 		said = "waited"
 	case lasts:
-		said = "holds " + what(i)
+		said = "holds " + heldName(i)
 	default:
-		said = "held " + what(i)
+		said = "held " + heldName(i)
 	}
 	now := d.at
 	if lasts {
@@ -65,12 +65,12 @@ func (d *drawing) did(i *timeline.Interval) string {
 	} else {
 		said += " for " + text.Duration(i.End.Sub(i.Begin)) + ", " + d.during(i.Begin, i.End)
 	}
-	if late := i.Late(now.AsOf); !late.IsZero() {
+	if late := i.LateSince(now.AsOf); !late.IsZero() {
 		said += ", past its alert at " + d.clock(late)
 	}
 	words, known := metadata.EndingWordsFor(i.Ended)
 	switch {
-	case i.Wait && !i.Taken && !lasts:
+	case i.Wait && !i.Acquired && !lasts:
 		said += ", and gave up"
 	case i.Ended != "" && i.Ended != metadata.EndingReleased && known:
 		said += ", and was " + words.Verb
@@ -78,28 +78,28 @@ func (d *drawing) did(i *timeline.Interval) string {
 	return said
 }
 
-// what is the share that a hold has; the lock itself has its name beside it.
-func what(i *timeline.Interval) string {
+// heldName names the share that a hold has; the name of the lock is beside it already.
+func heldName(i *timeline.Interval) string {
 	if i.Name == i.Lock {
 		return "it"
 	}
 	return text.Visible(text.Clip(i.Name, app.MaxNameShown))
 }
 
-func (d *drawing) during(from, to time.Time) string {
+func (d *chartBuilder) during(from, to time.Time) string {
 	return "from " + d.clock(from) + " to " + d.clock(to) + " UTC"
 }
 
 // clock is the time of day, with the date if that is another one than at the right edge.
-func (d *drawing) clock(t time.Time) string {
+func (d *chartBuilder) clock(t time.Time) string {
 	if t.UTC().YearDay() != d.span.To.UTC().YearDay() {
 		return t.UTC().Format(time.DateTime)
 	}
 	return app.TimeOfDay(t)
 }
 
-// table is the picture in words: what lasts or ended last is first.
-func (v *picture) table(d *drawing, all []timeline.Lane) {
+// fillRows adds the chart as a table: current intervals first, then the latest to end.
+func (v *chart) fillRows(d *chartBuilder, all []timeline.Lane) {
 	type row struct {
 		lane *timeline.Lane
 		*timeline.Interval
@@ -117,26 +117,27 @@ func (v *picture) table(d *drawing, all []timeline.Lane) {
 		return r.End
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return end(b).Compare(end(a)) })
-	v.Cut = max(0, len(rows)-maxTable)
-	for _, r := range rows[:len(rows)-v.Cut] {
-		view := wordsView{Lane: text.Clip(r.Lock, app.MaxNameShown), Who: who(r.Interval), From: d.clock(r.Begin),
-			What: whatBecame(r.Interval), Took: text.Duration(end(r).Sub(r.Begin))}
+	v.MoreRows = max(0, len(rows)-maxChartRows)
+	for _, r := range rows[:len(rows)-v.MoreRows] {
+		view := chartRow{Lane: text.Clip(r.Lock, app.MaxNameShown), Who: processName(r.Interval),
+			From: d.clock(r.Begin),
+			What: outcome(r.Interval), Length: text.Duration(end(r).Sub(r.Begin))}
 		if !r.End.IsZero() {
 			view.Till = d.clock(r.End)
 		}
 		if !r.Wait {
 			view.URL = d.p.app.URLs.Lock(r.Name, r.HistoryID())
 		}
-		v.Table = append(v.Table, view)
+		v.Rows = append(v.Rows, view)
 	}
 }
 
-// whatBecame is a hold or a wait in a word.
-func whatBecame(i *timeline.Interval) string {
+// outcome says in a word how a hold or wait stands or ended.
+func outcome(i *timeline.Interval) string {
 	switch {
 	case i.Wait && i.End.IsZero():
 		return "waits"
-	case i.Wait && i.Taken:
+	case i.Wait && i.Acquired:
 		return "waited, got it"
 	case i.Wait:
 		return "waited, gave up"

@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 )
 
-// door finds out who asks, and makes the request. What the caller may do is for the handlers to check.
-func (d *Dashboard) door(next http.Handler) http.Handler {
+// authenticate identifies the caller and makes the request. Handlers check the permissions.
+func (d *Dashboard) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := d.app.Config.Access.Identify(r)
 		c.Origin = d.app.URLs.OriginFor(r)
@@ -45,9 +45,9 @@ func newHosts(origin string, more []string) (hosts, error) {
 
 func normalHost(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
-// ours reports whether a request for this Host is for us. An IP address is: it cannot be rebound. So is an empty host,
-// which browsers never send.
-func (h hosts) ours(host string) bool {
+// contains reports whether this Host header names this dashboard. An IP address is: it cannot be rebound. So is an
+// empty host, which browsers never send.
+func (h hosts) contains(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -58,19 +58,19 @@ func (h hosts) ours(host string) bool {
 	return h[normalHost(host)]
 }
 
-// misdirected refuses requests for other hosts, with a response that reveals nothing but what to do.
-func (d *Dashboard) misdirected(next http.Handler) http.Handler {
+// checkHost refuses requests for other hosts, with a response that reveals nothing but the remedy.
+func (d *Dashboard) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.hosts.ours(r.Host) {
+		if d.hosts.contains(r.Host) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		p := &app.Problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
+		p := &app.HTTPError{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
 			Title: "Not the name of this dashboard",
 			Detail: fmt.Sprintf("The request names the host %s, which this dashboard does not serve. If users reach "+
 				"the dashboard by that name, start it with "+
 				"--web.external-url=https://NAME/, or with --web.allowed-hosts=NAME for one more name.",
-				app.Logged(r.Host))}
+				app.LogText(r.Host))}
 		if d.wantsJSON(r) {
 			d.fail(w, r, p)
 			return

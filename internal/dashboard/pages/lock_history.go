@@ -13,37 +13,36 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// life is what is known of a lock's past and present, newest first: holds, waits, what operators did, endings, and the
-// times about which nothing is known.
-type life struct {
-	Events []event
-	More   bool   // there are more in the history
-	Unread string // why etcd could not be read
-	URL    string // the history of the lock
-	Since  *app.Moment
-	past   []metadata.Ending // the holds that are over, newest first
+// lockHistory is the list of events on a lock's page, newest first: holds, waits, actions of operators, endings, and
+// the gaps in the watch.
+type lockHistory struct {
+	Events    []event
+	More      bool   // there are more in the history
+	ReadError string // why etcd could not be read
+	URL       string // the history of the lock
+	Since     *app.TimeText
+	past      []metadata.Ending // the holds that are over, newest first
 }
 
 type event struct {
 	Class string // held, ended, waits, done, alert or gap
-	When  *app.Moment
+	When  *app.TimeText
 	Badge string // how a hold ended
-	Said  app.Sentence
+	Said  app.RichText
 	URL   string   // the page of the hold
 	Notes []string // more about it, visible text
 	at    time.Time
 }
 
 const (
-	maxLifeHolds   = 50
-	maxLifeWaiters = 5
-	maxLifeHolders = 10
+	maxHistoryHolds   = 50
+	maxHistoryWaiters = 5
+	maxLifeHolders    = 10
 )
 
-// lifeOf is the life of the lock that was found.
-func (p *Pages) lifeOf(r *app.Request, lock *app.Lock) life {
+func (p *Pages) lockHistory(r *app.Request, lock *app.Lock) lockHistory {
 	at := lock.Viewpoint(r.Viewpoint())
-	l := life{URL: p.app.URLs.To("history", "q", locks.Exactly("name", lock.Name))}
+	l := lockHistory{URL: p.app.URLs.To("history", "q", locks.Exactly("name", lock.Name))}
 	l.addPast(p, r, lock.Name, at)
 	holders := lock.Shares
 	if lock.Row != nil {
@@ -52,42 +51,42 @@ func (p *Pages) lifeOf(r *app.Request, lock *app.Lock) life {
 	for _, row := range holders[:min(len(holders), maxLifeHolders)] {
 		l.addHold(p, row, row.Name != lock.Name, at)
 	}
-	l.addWaiters(lock.InLine, at)
-	gaps, _ := p.app.History.Watched(r.Now, r.Fresh)
+	l.addWaiters(lock.Waiters, at)
+	gaps, _ := p.app.History.WatchGaps(r.Now, r.Fresh)
 	l.addGaps(gaps)
-	reach := p.app.History.Reach(r.Now)
+	reach := p.app.History.CompleteSince(r.Now)
 	l.Since = at.Since(reach)
-	l.add(at, "gap", reach, app.Say("This dashboard started watching; earlier releases are not known"))
+	l.add(at, "gap", reach, app.Plain("This dashboard started watching; earlier releases are not known"))
 	slices.SortStableFunc(l.Events, func(a, b event) int { return b.at.Compare(a.at) })
 	return l
 }
 
 // last is the hold that ended last, or nil.
-func (l *life) last() *metadata.Ending {
+func (l *lockHistory) last() *metadata.Ending {
 	if len(l.past) == 0 {
 		return nil
 	}
 	return &l.past[0]
 }
 
-func (l *life) add(at app.Viewpoint, class string, when time.Time, what app.Sentence, notes ...string) *event {
+func (l *lockHistory) add(at app.Viewpoint, class string, when time.Time, what app.RichText, notes ...string) *event {
 	if when.IsZero() {
 		return &event{}
 	}
 	l.Events = append(l.Events, event{Class: class, When: at.Since(when), Said: what, at: when,
-		Notes: said(notes...)})
+		Notes: nonEmpty(notes...)})
 	return &l.Events[len(l.Events)-1]
 }
 
-// process names who did something: "billing on billing-7f9c:17".
-func process(owner, host string, pid int64) app.Sentence {
-	s := app.Sentence{}
+// processText names who did something: "billing on billing-7f9c:17".
+func processText(owner, host string, pid int64) app.RichText {
+	s := app.RichText{}
 	if owner != "" || host == "" {
 		s = s.Value(cmp.Or(text.Clip(owner, app.MaxWordShown), "somebody"))
 	}
 	if host = app.HostPID(host, pid); host != "" {
 		if len(s) > 0 {
-			s = s.Say(" on ")
+			s = s.Plain(" on ")
 		}
 		s = s.Value(host)
 	}
@@ -95,13 +94,13 @@ func process(owner, host string, pid int64) app.Sentence {
 }
 
 // addHold adds what is known of a hold that lasts.
-func (l *life) addHold(p *Pages, r *locks.Row, named bool, at app.Viewpoint) {
+func (l *lockHistory) addHold(p *Pages, r *locks.Row, named bool, at app.Viewpoint) {
 	if r.Token == 0 {
 		return
 	}
-	took := process(r.Owner, r.Hostname, r.PID).Say(" took it")
+	took := processText(r.Owner, r.Hostname, r.PID).Plain(" took it")
 	if named {
-		took = took.Say(" as ").Value(text.Clip(r.Name, app.MaxNameShown))
+		took = took.Plain(" as ").Value(text.Clip(r.Name, app.MaxNameShown))
 	}
 	l.add(at, "held", r.LockedAt, took, text.Visible(text.Clip(r.Purpose, app.MaxLineShown))).URL =
 		p.app.URLs.Lock(r.Name, r.UUID)
@@ -110,69 +109,69 @@ func (l *life) addHold(p *Pages, r *locks.Row, named bool, at app.Viewpoint) {
 		if r.Alive.Progress != "" {
 			progress = "progress: " + text.Visible(text.Clip(r.Alive.Progress, app.MaxLineShown))
 		}
-		l.add(at, "held", r.Alive.At, app.Say("The holder called alive"), progress)
+		l.add(at, "held", r.Alive.At, app.Plain("The holder called alive"), progress)
 	}
 	if alert := r.Verdict().AlertAt; !alert.After(at.AsOf) {
-		l.add(at, "alert", alert, app.Say("Alert: its holder expected to be done by then"))
+		l.add(at, "alert", alert, app.Plain("Alert: its holder expected to be done by then"))
 	}
 	if r.FinishRequest != nil {
-		l.add(at, "done", r.FinishRequest.At.Time, app.Say("The holder was asked to finish"),
+		l.add(at, "done", r.FinishRequest.At.Time, app.Plain("The holder was asked to finish"),
 			protocol.DescribeFinishRequest(r.Record, at.Now))
 	}
 	if r.MoreTime != nil {
-		l.add(at, "done", r.MoreTime.At.Time, app.Say("The holder was given more time"),
+		l.add(at, "done", r.MoreTime.At.Time, app.Plain("The holder was given more time"),
 			protocol.DescribeMoreTime(r.Record.MoreTime, at.Now))
 	}
 	if a := r.ValidAcknowledgement(at.Now); a != nil {
-		l.add(at, "done", a.At.Time, app.Say("An operator acknowledged it"),
+		l.add(at, "done", a.At.Time, app.Plain("An operator acknowledged it"),
 			protocol.DescribeAcknowledgement(r.Record, at.Now))
 	}
 	if r.ProvenDead() {
 		what, how := protocol.WhatEnded(r.Death)
-		l.add(at, "alert", protocol.EndedAt(r.Death), app.Say("The holder ended: "+what+" "+how))
+		l.add(at, "alert", protocol.EndedAt(r.Death), app.Plain("The holder ended: "+what+" "+how))
 	}
 }
 
 // addWaiters adds the waits that last, the first in line first.
-func (l *life) addWaiters(queue []metadata.Waiter, at app.Viewpoint) {
+func (l *lockHistory) addWaiters(queue []metadata.Waiter, at app.Viewpoint) {
 	for i, w := range queue {
-		if i == maxLifeWaiters {
+		if i == maxHistoryWaiters {
 			return
 		}
-		said := process(w.Owner, w.Hostname, w.PID).Say(" started waiting, and is still waiting")
-		if more := len(queue) - maxLifeWaiters; i == maxLifeWaiters-1 && more > 0 {
-			said = said.Say(", as do " + text.Thousands(more) + " more")
+		said := processText(w.Owner, w.Hostname, w.PID).Plain(" started waiting, and is still waiting")
+		if more := len(queue) - maxHistoryWaiters; i == maxHistoryWaiters-1 && more > 0 {
+			said = said.Plain(", as do " + text.Thousands(more) + " more")
 		}
 		l.add(at, "waits", w.Since.Time, said)
 	}
 }
 
 // addPast adds the holds that are over.
-func (l *life) addPast(p *Pages, r *app.Request, name string, at app.Viewpoint) {
+func (l *lockHistory) addPast(p *Pages, r *app.Request, name string, at app.Viewpoint) {
 	all, err := p.app.History.Endings(r.Context(), r.Now, name)
-	l.Unread = p.app.Unread(err)
+	l.ReadError = p.app.ReadErrorText(err)
 	l.past = all
 	for i := range all {
 		e := &all[i]
-		if l.More = i >= maxLifeHolds; !l.More {
+		if l.More = i >= maxHistoryHolds; !l.More {
 			l.addEnding(p, e, e.Name != name, at)
 		}
 	}
 }
 
-func (l *life) addEnding(p *Pages, e *metadata.Ending, named bool, at app.Viewpoint) {
-	v := p.pastView(e, at)
-	said := process(e.Owner, e.Hostname, e.PID)
+func (l *lockHistory) addEnding(p *Pages, e *metadata.Ending, named bool, at app.Viewpoint) {
+	v := p.endingView(e, at)
+	said := processText(e.Owner, e.Hostname, e.PID)
 	if named {
-		said = said.Say(" with ").Value(v.Name)
+		said = said.Plain(" with ").Value(v.Name)
 	}
 	if v.Held != "" {
-		said = said.Say(" held it for " + v.Held)
+		said = said.Plain(" held it for " + v.Held)
 		if v.Alerted {
-			said = said.Say(", longer than expected")
+			said = said.Plain(", longer than expected")
 		}
 	} else {
-		said = said.Say(" held it")
+		said = said.Plain(" held it")
 	}
 	why := text.Visible(v.Why)
 	if v.By != "" {
@@ -187,10 +186,10 @@ func (l *life) addEnding(p *Pages, e *metadata.Ending, named bool, at app.Viewpo
 }
 
 // addGaps adds the times in which nothing was seen.
-func (l *life) addGaps(gaps []etcdread.Gap) {
+func (l *lockHistory) addGaps(gaps []etcdread.Gap) {
 	for _, g := range gaps {
 		said := "Not watching from " + app.UTC(g.From) + " to " + app.TimeOfDay(g.To) +
 			": a hold that began and ended in this time is missing"
-		l.Events = append(l.Events, event{Class: "gap", at: g.From, Said: app.Say(said)})
+		l.Events = append(l.Events, event{Class: "gap", at: g.From, Said: app.Plain(said)})
 	}
 }

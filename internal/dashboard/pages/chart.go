@@ -16,20 +16,20 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// picture is who held and who waited, drawn: a lane for each lock or process, time to the right, now at the edge.
-type picture struct {
-	Windows []choice
-	Lanes   []laneView
-	More    int // lanes that are left out
-	Ticks   []tickView
-	Now     string
-	Owners  []ownerKey
-	Table   []wordsView
-	Cut     int    // rows that are left out
-	JSON    string // all of it, for programs
-	Notes   []string
-	Unknown []stretchView // about which nothing is known
-	Away    []stretchView // of these what is not known now: over all that is drawn
+// chart is the timeline as drawn: a lane for each lock or process, time to the right, now at the edge.
+type chart struct {
+	Windows    []choice
+	Lanes      []laneView
+	More       int // lanes that are left out
+	Ticks      []tickView
+	Now        string
+	Owners     []ownerKey
+	Rows       []chartRow
+	MoreRows   int    // rows that are left out
+	JSON       string // all of it, for programs
+	Notes      []string
+	Unknown    []stretchView // about which nothing is known
+	UnknownNow []stretchView // the last of Unknown if it still goes on: drawn over everything
 }
 
 // laneView is a lane: its label and its drawing. Places across are percentages, places down are pixels.
@@ -38,7 +38,7 @@ type laneView struct {
 	Note      string // what was lost in it
 	Height    int
 	Bars      []barView
-	Beyond    []beyondView
+	Overflow  []overflowView
 }
 
 type stretchView struct{ X, Width string }
@@ -55,11 +55,11 @@ type barView struct {
 	End       string // where it is
 	MarkY     int
 	Text      string
-	Roomy     bool // the text has no place where there is little room
+	WideOnly  bool // Text does not fit a phone
 }
 
-// beyondView is how many more there were than lines.
-type beyondView struct {
+// overflowView is a count of bars for which there is no row.
+type overflowView struct {
 	X, Text, Title string
 	Y              int
 }
@@ -68,8 +68,8 @@ type tickView struct{ X, Text string }
 
 type ownerKey struct{ Class, Name string }
 
-// drawing is what lanes are drawn with.
-type drawing struct {
+// chartBuilder has what all lanes of a chart are drawn with.
+type chartBuilder struct {
 	p       *Pages
 	span    timeline.Span
 	at      app.Viewpoint
@@ -79,14 +79,14 @@ type drawing struct {
 
 // The geometry, in pixels.
 const (
-	lineHeight = 3
-	lineStep   = 4
-	barHeight  = 16
-	thinBar    = 10 // where several hold a lock
-	crowdLine  = 12
-	minLane    = 24
+	lineHeight     = 3
+	lineStep       = 4
+	barHeight      = 16
+	thinBar        = 10 // where several hold a lock
+	overflowHeight = 12
+	minLane        = 24
 
-	// text of a bar is written where it fits a picture of this width, and the other one on a phone
+	// text of a bar is written where it fits a chart of this width, and the other one on a phone
 	wide, narrow = 900., 330.
 	glyph        = 6.6
 
@@ -95,13 +95,13 @@ const (
 	colours = 8
 )
 
-func (d *drawing) draw(all []timeline.Interval, plan timeline.Options) *picture {
-	plan.Span = d.span
-	plan.Bars = maxBars
-	plan.AsOf = d.at.AsOf
-	laid := timeline.NewChart(all, plan)
-	v := &picture{More: laid.More, Ticks: ticks(d.span), Now: "now " + d.span.To.UTC().Format("15:04")}
-	d.choose(laid.Lanes, v)
+func (d *chartBuilder) build(all []timeline.Interval, options timeline.Options) *chart {
+	options.Span = d.span
+	options.Bars = maxBars
+	options.AsOf = d.at.AsOf
+	laid := timeline.NewChart(all, options)
+	v := &chart{More: laid.More, Ticks: ticks(d.span), Now: "now " + d.span.To.UTC().Format("15:04")}
+	d.assignColours(laid.Lanes, v)
 	for n := range laid.Lanes {
 		v.Lanes = append(v.Lanes, d.lane(&laid.Lanes[n]))
 	}
@@ -109,15 +109,15 @@ func (d *drawing) draw(all []timeline.Interval, plan timeline.Options) *picture 
 		v.Unknown = append(v.Unknown, at(s))
 	}
 	if n := len(v.Unknown); n > 0 && d.at.Stale { // the last one goes on
-		v.Away = v.Unknown[n-1:]
+		v.UnknownNow = v.Unknown[n-1:]
 	}
-	v.table(d, laid.Lanes)
+	v.fillRows(d, laid.Lanes)
 	return v
 }
 
-// choose gives each owner in the picture a colour: by its name, so that it seldom changes, and another one than the
-// others have, while there are any.
-func (d *drawing) choose(all []timeline.Lane, v *picture) {
+// assignColours gives each owner in the chart a colour: by its name, so that it seldom changes, and another one than
+// the others have, while there are any.
+func (d *chartBuilder) assignColours(all []timeline.Lane, v *chart) {
 	d.colours = map[string]int{}
 	var owners []string
 	for n := range all {
@@ -146,41 +146,41 @@ func (d *drawing) choose(all []timeline.Lane, v *picture) {
 // maxKeys is how many owners the key names.
 const maxKeys = 12
 
-func (d *drawing) class(owner string) string { return "o" + strconv.Itoa(d.colours[owner]) }
+func (d *chartBuilder) class(owner string) string { return "o" + strconv.Itoa(d.colours[owner]) }
 
 // lane draws a lane: what has no line on top, below it the lines of waits, below them the bars of holds.
-func (d *drawing) lane(l *timeline.Lane) laneView {
+func (d *chartBuilder) lane(l *timeline.Lane) laneView {
 	first := l.All[0]
 	v := laneView{Note: d.note(l)}
 	if d.byLock {
 		v.Name = text.Clip(l.Name, app.MaxNameShown)
 		v.URL = d.p.app.URLs.Lock(l.Name, "")
 	} else {
-		v.Name = who(first)
+		v.Name = processName(first)
 	}
 	y := 2
 	if len(l.Overflow) > 0 {
 		for n := range l.Overflow {
 			b := &l.Overflow[n]
-			v.Beyond = append(v.Beyond, beyondView{percentage(min(b.X, 94)), "+" + strconv.Itoa(b.N),
-				text.Thousands(b.N) + " more at a time, " + d.during(b.From, b.To), y + crowdLine - 3})
+			v.Overflow = append(v.Overflow, overflowView{percentage(min(b.X, 94)), "+" + strconv.Itoa(b.N),
+				text.Thousands(b.N) + " more at a time, " + d.during(b.From, b.To), y + overflowHeight - 3})
 		}
-		y += crowdLine
+		y += overflowHeight
 	}
-	for _, row := range l.Lines {
+	for _, row := range l.WaitRows {
 		for n := range row {
 			v.Bars = append(v.Bars, d.bar(&row[n], y, lineHeight))
 		}
 		y += lineStep
 	}
-	if len(l.Lines) > 0 {
+	if len(l.WaitRows) > 0 {
 		y += 2
 	}
 	height := barHeight
-	if len(l.Rows) > 1 {
+	if len(l.HoldRows) > 1 {
 		height = thinBar
 	}
-	for _, row := range l.Rows {
+	for _, row := range l.HoldRows {
 		for n := range row {
 			v.Bars = append(v.Bars, d.bar(&row[n], y, height))
 		}
@@ -191,24 +191,24 @@ func (d *drawing) lane(l *timeline.Lane) laneView {
 }
 
 // note sums a lane up: how much time was lost at a lock, or what a process does now.
-func (d *drawing) note(l *timeline.Lane) string {
+func (d *chartBuilder) note(l *timeline.Lane) string {
 	switch {
-	case l.Lost >= time.Second && d.byLock:
-		return text.Duration(l.Lost) + " lost"
-	case l.Holds && d.byLock:
+	case l.TimeLost >= time.Second && d.byLock:
+		return text.Duration(l.TimeLost) + " lost"
+	case l.IsHeld && d.byLock:
 		return "held"
-	case l.Holds:
+	case l.IsHeld:
 		return "holds it"
-	case l.Waits && !d.byLock:
+	case l.HasWaiters && !d.byLock:
 		return "waits"
 	}
 	return ""
 }
 
 // bar draws a hold, a wait, or several that are too short to be told apart.
-func (d *drawing) bar(b *timeline.Bar, y, height int) barView {
-	place := timeline.PercentRange{X: b.X, Width: max(b.Width, timeline.Narrow)}
-	v := barView{stretchView: at(place), Y: y, Height: height, Class: d.class(b.Owner), Title: d.title(b)}
+func (d *chartBuilder) bar(b *timeline.Bar, y, height int) barView {
+	place := timeline.PercentRange{X: b.X, Width: max(b.Width, timeline.MinBarWidth)}
+	v := barView{stretchView: at(place), Y: y, Height: height, Class: d.class(b.Owner), Title: d.barTitle(b)}
 	if b.Mixed {
 		v.Class = "mixed"
 	}
@@ -217,7 +217,7 @@ func (d *drawing) bar(b *timeline.Bar, y, height int) barView {
 	}
 	v.URL = d.p.app.URLs.Lock(b.Name, b.HistoryID())
 	if b.Late.Width > 0 {
-		v.Late = at(timeline.PercentRange{X: b.Late.X, Width: max(b.Late.Width, timeline.Narrow)})
+		v.Late = at(timeline.PercentRange{X: b.Late.X, Width: max(b.Late.Width, timeline.MinBarWidth)})
 	}
 	if b.Ended != "" {
 		v.Mark = app.EndedIcon(locks.EndedWord(b.Ended))
@@ -228,7 +228,7 @@ func (d *drawing) bar(b *timeline.Bar, y, height int) barView {
 	switch n := float64(utf8.RuneCountInString(label))*glyph + 8; {
 	case b.N > 1 || height < barHeight || b.Width/100*wide < n:
 	case b.Width/100*narrow < n:
-		v.Text, v.Roomy = label, true
+		v.Text, v.WideOnly = label, true
 	default:
 		v.Text = label
 	}

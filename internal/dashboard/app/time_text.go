@@ -9,12 +9,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Moment is an instant as a page shows it: words that tick on in the browser, and the absolute time behind them.
-type Moment struct {
-	At     time.Time
-	Kind   string // how app.js goes on with the words: age, alert, unlock, last, next, then, over; empty: not at all
-	Text   string
-	Spoken string // for ears, where Text changes every second
+// TimeText is a time for display: app.js keeps Text current; At is exact.
+type TimeText struct {
+	At time.Time
+	// how app.js goes on with the words: age, alert, unlock, last, next, then, over; empty: not at all
+	Kind             string
+	Text             string
+	ScreenReaderText string // instead of a Text that changes every second
 }
 
 // Viewpoint is the point in time from which a page looks at the locks.
@@ -28,16 +29,16 @@ type Viewpoint struct {
 func LiveAt(now time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: now} }
 
 // Age is how long ago something was. Clocks differ, so it is never negative.
-func (v Viewpoint) Age(t time.Time) *Moment {
+func (v Viewpoint) Age(t time.Time) *TimeText {
 	if t.IsZero() {
 		return nil
 	}
-	return &Moment{At: t, Kind: "age", Text: text.Duration(v.Now.Sub(t))}
+	return &TimeText{At: t, Kind: "age", Text: text.Duration(v.Now.Sub(t))}
 }
 
 // Lasting is how long something has lasted that may be over by now. If the snapshot is stale, it is the last known
 // length.
-func (v Viewpoint) Lasting(t time.Time) *Moment {
+func (v Viewpoint) Lasting(t time.Time) *TimeText {
 	m := v.Age(t)
 	if m != nil && v.Stale {
 		m.Kind = ""
@@ -47,53 +48,56 @@ func (v Viewpoint) Lasting(t time.Time) *Moment {
 }
 
 // AlertOf is the alert of a lock. One that comes only with the auto-unlock has no time of its own.
-func (v Viewpoint) AlertOf(r *metadata.Record, judged staleness.Verdict) *Moment {
+func (v Viewpoint) AlertOf(r *metadata.Record, judged staleness.Verdict) *TimeText {
 	m := v.Alert(judged.AlertAt)
 	if judged.State != staleness.Held || !judged.AlertsAtUnlock() {
 		return m
 	}
 	if staleness.KeptAlive(r) {
-		return &Moment{At: m.At, Text: "if silent"}
+		return &TimeText{At: m.At, Text: "if silent"}
 	}
-	return &Moment{At: m.At, Text: "at unlock"}
+	return &TimeText{At: m.At, Text: "at unlock"}
 }
 
 // Alert is the distance to the alert: in 6m, 14m ago.
-func (v Viewpoint) Alert(t time.Time) *Moment {
+func (v Viewpoint) Alert(t time.Time) *TimeText {
 	switch left := t.Sub(v.Now); {
 	case t.IsZero():
 		return nil
 	case v.Stale && !t.After(v.AsOf):
-		return &Moment{At: t, Text: text.Duration(v.AsOf.Sub(t)) + " ago"}
+		return &TimeText{At: t, Text: text.Duration(v.AsOf.Sub(t)) + " ago"}
 	case v.Stale && left > 0:
-		return &Moment{At: t, Kind: "then", Text: "in " + text.Countdown(left), Spoken: spoken(left)}
+		return &TimeText{At: t, Kind: "then", Text: "in " + text.Countdown(left),
+			ScreenReaderText: screenReaderText(left)}
 	case v.Stale:
-		return &Moment{At: t, Text: "was due"}
+		return &TimeText{At: t, Text: "was due"}
 	case left > 0:
-		return &Moment{At: t, Kind: "alert", Text: "in " + text.Countdown(left), Spoken: spoken(left)}
+		return &TimeText{At: t, Kind: "alert", Text: "in " + text.Countdown(left),
+			ScreenReaderText: screenReaderText(left)}
 	default:
-		return &Moment{At: t, Kind: "alert", Text: text.Duration(-left) + " ago"}
+		return &TimeText{At: t, Kind: "alert", Text: text.Duration(-left) + " ago"}
 	}
 }
 
 // Unlock is the time left to the auto-unlock, or by how much it is late.
-func (v Viewpoint) Unlock(t time.Time) *Moment {
+func (v Viewpoint) Unlock(t time.Time) *TimeText {
 	switch left := t.Sub(v.Now); {
 	case t.IsZero():
 		return nil
 	case left > 0 && v.Stale:
-		return &Moment{At: t, Kind: "last", Text: text.Countdown(left), Spoken: spoken(left)}
+		return &TimeText{At: t, Kind: "last", Text: text.Countdown(left), ScreenReaderText: screenReaderText(left)}
 	case left > 0:
-		return &Moment{At: t, Kind: "unlock", Text: text.Countdown(left), Spoken: spoken(left)}
+		return &TimeText{At: t, Kind: "unlock", Text: text.Countdown(left), ScreenReaderText: screenReaderText(left)}
 	case v.Stale:
-		return &Moment{At: t, Text: "outcome unknown"}
+		return &TimeText{At: t, Text: "outcome unknown"}
 	default:
-		return &Moment{At: t, Kind: "over", Text: text.Overdue(-left), Spoken: text.Duration(-left) + " late"}
+		return &TimeText{At: t, Kind: "over", Text: text.Overdue(-left), ScreenReaderText: text.Duration(-left) +
+			" late"}
 	}
 }
 
 // Next is unlock for a sentence: "in 1:42", which becomes "due".
-func (v Viewpoint) Next(t time.Time) *Moment {
+func (v Viewpoint) Next(t time.Time) *TimeText {
 	m := v.Unlock(t)
 	switch {
 	case m == nil:
@@ -106,7 +110,7 @@ func (v Viewpoint) Next(t time.Time) *Moment {
 }
 
 // Since is an instant in the past: "14m ago".
-func (v Viewpoint) Since(t time.Time) *Moment {
+func (v Viewpoint) Since(t time.Time) *TimeText {
 	m := v.Age(t)
 	if m == nil {
 		return nil
@@ -114,13 +118,13 @@ func (v Viewpoint) Since(t time.Time) *Moment {
 	m.Kind, m.Text = "alert", m.Text+" ago"
 	if left := t.Sub(v.Now); left > 0 {
 		m.Text = "in " + text.Countdown(left)
-		m.Spoken = spoken(left)
+		m.ScreenReaderText = screenReaderText(left)
 	}
 	return m
 }
 
-// spoken is a countdown that does not change every second; empty where the countdown does not either.
-func spoken(left time.Duration) string {
+// screenReaderText returns a countdown that does not change every second; empty if the shown one does not, either.
+func screenReaderText(left time.Duration) string {
 	switch {
 	case left >= text.SecondsBelow:
 		return ""
@@ -139,32 +143,32 @@ func TimeOfDay(t time.Time) string { return t.UTC().Format("15:04:05") }
 // ISO is an instant for programs, in milliseconds.
 func ISO(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Part is a piece of a sentence: plain words, a moment, or the name of a lock or another text from outside.
+// Part is a part of a [RichText]: our text, a time, or text from outside.
 type Part struct {
 	Text  string
-	Time  *Moment
+	Time  *TimeText
 	Value string // from outside
 	URL   string // of Value
 }
 
-// Sentence is what a page says, in pieces.
-type Sentence []Part
+// RichText is text in parts: pages update its times and link its locks.
+type RichText []Part
 
-func Say(text string) Sentence                  { return Sentence{{Text: text}} }
-func (s Sentence) Say(text string) Sentence     { return append(s, Part{Text: text}) }
-func (s Sentence) Value(v string) Sentence      { return append(s, Part{Value: v}) }
-func (s Sentence) Sentence(o Sentence) Sentence { return append(s, o...) }
-func (s Sentence) Time(m *Moment) Sentence      { return append(s, Part{Time: m}) }
-func (s Sentence) Link(v, url string) Sentence  { return append(s, Part{Value: v, URL: url}) }
-func (s Sentence) When(ok bool, t string) Sentence {
+func Plain(text string) RichText               { return RichText{{Text: text}} }
+func (s RichText) Plain(text string) RichText  { return append(s, Part{Text: text}) }
+func (s RichText) Value(v string) RichText     { return append(s, Part{Value: v}) }
+func (s RichText) Append(o RichText) RichText  { return append(s, o...) }
+func (s RichText) Time(m *TimeText) RichText   { return append(s, Part{Time: m}) }
+func (s RichText) Link(v, url string) RichText { return append(s, Part{Value: v, URL: url}) }
+func (s RichText) PlainIf(ok bool, t string) RichText {
 	if ok {
-		return s.Say(t)
+		return s.Plain(t)
 	}
 	return s
 }
 
-// String is the sentence for programs and ears.
-func (s Sentence) String() string {
+// String returns plain text, for JSON and screen readers.
+func (s RichText) String() string {
 	said := ""
 	for _, p := range s {
 		switch {
@@ -187,8 +191,8 @@ func Plural(n int, one, many string) string {
 	return text.Thousands(n) + " " + many
 }
 
-// Known is a number in digits; empty for 0, which stands for "not known".
-func Known(n int64) string {
+// NumberOrEmpty returns n in digits; empty for 0, which means unknown.
+func NumberOrEmpty(n int64) string {
 	if n == 0 {
 		return ""
 	}
