@@ -18,19 +18,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestDecodeIgnoresKeyOrder(t *testing.T) {
-	fields, err := draft().Fields()
-	proctest.Must(t, err)
-	want := lockrecord.Decode("a", fields)
-	backwards := []metadata.Field{fields[3], fields[2], fields[1], fields[0]}
-	if diff := cmp.Diff(want, lockrecord.Decode("a", backwards)); diff != "" {
-		t.Error(diff)
-	}
-	if backwards[0] != fields[3] {
-		t.Error("the caller's fields were sorted")
-	}
-}
-
 func TestDecodeIsBounded(t *testing.T) {
 	many := func(member string) string {
 		var members []string

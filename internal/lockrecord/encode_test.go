@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,10 +78,14 @@ func TestEveryFieldOfARecordIsCovered(t *testing.T) {
 		fields[i].CreateRevision, fields[i].ModRevision = 7, 7
 		fields[i].Version = 3
 	}
-	got := lockrecord.Decode("billing", fields)
-	readBack(t, d, got)
 	if !strings.Contains(fields[3].Value, "<a&b>") {
 		t.Errorf("people read this with etcdctl: %s", fields[3].Value)
+	}
+	backwards := slices.Clone(fields) // a reader may give them in any order
+	slices.Reverse(backwards)
+	got := lockrecord.Decode("billing", backwards)
+	if readBack(t, d, got); backwards[0] != fields[len(fields)-1] {
+		t.Error("the caller's fields were sorted")
 	}
 	// What is wrong with a record and where it lies, what witnesses say, and what a reader adds.
 	want := []string{"Problems", "Misplaced", "Death", "Suspicion", "Seen"}
