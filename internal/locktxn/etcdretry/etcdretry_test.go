@@ -99,8 +99,8 @@ func TestSendEndsAtItsDeadline(t *testing.T) {
 		for cause, want := range map[error]string{shift: "context canceled: the shift is over", errClosed: "closed"} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(cause) })
-			if _, err = retry.Grant(ctx, time.Minute); !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), want) ||
-				errors.Is(err, context.Canceled) != (cause == shift) {
+			if _, err = retry.Grant(ctx, time.Minute); !errors.Is(err, cause) ||
+				!strings.HasSuffix(err.Error(), want) || errors.Is(err, context.Canceled) != (cause == shift) {
 				t.Errorf("a lease: %v, want %s", err, want)
 			}
 		}
