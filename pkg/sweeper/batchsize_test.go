@@ -15,14 +15,13 @@ import (
 // commits records what is sent, when, and what else is in flight.
 type commits struct {
 	mu       sync.Mutex
-	takes    func(n int) time.Duration // what a commit of n removals takes
 	sizes    []int
 	sent     map[string][]time.Time // by lock
 	inFlight int
 	most     int
 }
 
-func (c *commits) begin(removals []lockrecord.Removal) time.Duration {
+func (c *commits) begin(removals []lockrecord.Removal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sizes = append(c.sizes, len(removals))
@@ -31,7 +30,6 @@ func (c *commits) begin(removals []lockrecord.Removal) time.Duration {
 	}
 	c.inFlight++
 	c.most = max(c.most, c.inFlight)
-	return c.takes(len(removals))
 }
 
 func (c *commits) end() {
@@ -40,18 +38,13 @@ func (c *commits) end() {
 	c.inFlight--
 }
 
-func (c *commits) flying() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.inFlight
-}
-
-// observed records the node's removals, each of which takes the time that takes returns.
-func observed(takes func(n int) time.Duration) (*commits, func(*node, *sweeper.Config)) {
-	o := &commits{takes: takes, sent: map[string][]time.Time{}}
+// observed records the node's commits, each of which takes this long.
+func observed(takes time.Duration) (*commits, func(*node, *sweeper.Config)) {
+	o := &commits{sent: map[string][]time.Time{}}
 	return o, func(n *node, c *sweeper.Config) {
 		c.Remove = func(ctx context.Context, removals []lockrecord.Removal) []error {
-			time.Sleep(o.begin(removals))
+			o.begin(removals)
+			time.Sleep(takes)
 			defer o.end()
 			return n.store.remove(ctx, removals)
 		}
@@ -60,12 +53,12 @@ func observed(takes func(n int) time.Duration) (*commits, func(*node, *sweeper.C
 
 func TestTwoBatchesAreInFlight(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		o, slow := observed(func(int) time.Duration { return 10 * time.Millisecond })
+		o, slow := observed(10 * time.Millisecond)
 		s.takeMany(640, 1000)
 		s.wait(10 * time.Minute)
 		s.join(t, slow)
-		s.wait(minWarning + 55*time.Millisecond) // one after the other, they would take 100
-		if len(s.removed) != 640 || o.most != 2 {
+		s.wait(minWarning + 105*time.Millisecond) // one after the other, they would take 200
+		if len(s.removed) != 640 || o.most != 2 || slices.Max(o.sizes) != 32 {
 			t.Errorf("%d removed, %d batches in flight at most", len(s.removed), o.most)
 		}
 	})
@@ -74,7 +67,7 @@ func TestTwoBatchesAreInFlight(t *testing.T) {
 // Each lock is queued twice: the last one of a batch must not be in the next batch, too, which is sent meanwhile.
 func TestRemovalInFlightIsNotSentAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		o, slow := observed(func(int) time.Duration { return 10 * time.Millisecond })
+		o, slow := observed(10 * time.Millisecond)
 		n := s.join(t, slow, unlocksAbandoned(time.Second))
 		s.takeMany(200, 300)
 		s.wait(minWarning + 1200*time.Millisecond)
@@ -97,72 +90,9 @@ func TestRemovalInFlightIsNotSentAgain(t *testing.T) {
 	})
 }
 
-func TestBatchesShrinkWhileTheyDelayOthers(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		crowded := true
-		o, slow := observed(func(n int) time.Duration {
-			if crowded {
-				return time.Duration(n) * time.Millisecond
-			}
-			return time.Duration(n) * time.Millisecond / 8
-		})
-		s.takeMany(1000, 1200)
-		s.wait(10 * time.Minute)
-		s.join(t, slow)
-		s.wait(minWarning + 300*time.Millisecond)
-		o.mu.Lock()
-		first := slices.Clone(o.sizes[:2])
-		busy := slices.Clone(o.sizes[len(o.sizes)-6:])
-		crowded = false
-		o.mu.Unlock()
-		s.wait(time.Minute)
-		if slices.Max(first) != 64 || slices.Max(busy) != 32 {
-			t.Errorf("sizes were %v at first and %v when they took too long", first, busy)
-		}
-		if len(s.removed) != 1000 || slices.Max(o.sizes[len(o.sizes)-6:]) != 64 {
-			t.Errorf("%d removed; sizes %v", len(s.removed), o.sizes)
-		}
-	})
-}
-
-// If every write is slow, smaller batches do not help.
-func TestBatchesDoNotShrinkIfEveryWriteIsSlow(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		o, slow := observed(func(int) time.Duration { return 210 * time.Millisecond })
-		s.hang = func(context.Context) error { time.Sleep(200 * time.Millisecond); return nil }
-		s.takeMany(640, 1000)
-		s.wait(10 * time.Minute)
-		s.join(t, slow)
-		s.wait(time.Minute)
-		if len(s.removed) != 640 || len(o.sizes) != 10 {
-			t.Errorf("%d removed in commits of %v", len(s.removed), o.sizes)
-		}
-	})
-}
-
-// The latency of writes during removals does not count as usual, however long it lasts.
-func TestBatchesDoNotGrowWithTheirOwnDelay(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		o, slow := observed(func(int) time.Duration { return 5 * time.Second })
-		s.hang = func(context.Context) error {
-			if o.flying() > 0 {
-				time.Sleep(1900 * time.Millisecond)
-			}
-			return nil
-		}
-		s.takeMany(1280, 1400)
-		s.wait(10 * time.Minute)
-		s.join(t, slow)
-		s.wait(5 * time.Minute)
-		if len(s.removed) != 1280 || slices.Max(o.sizes[3:]) != 32 {
-			t.Errorf("%d removed in commits of %v", len(s.removed), o.sizes)
-		}
-	})
-}
-
 func TestBrakeAllowsOneRemovalInFlight(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		o, slow := observed(func(int) time.Duration { return 1500 * time.Millisecond })
+		o, slow := observed(1500 * time.Millisecond)
 		s.join(t, slow)
 		s.wait(1200 * time.Millisecond)
 		s.takeMany(100, 0)

@@ -9,7 +9,7 @@ import (
 )
 
 func TestRemovalsAreForgottenWithoutScrapes(t *testing.T) {
-	m := newMetrics(nil)
+	m := newMetrics(&Config{})
 	for i := range 2*maxUnlocked + 1 {
 		m.removed(&metadata.Record{Name: fmt.Sprint(i)}, false, time.Unix(int64(i), 0), 0)
 	}

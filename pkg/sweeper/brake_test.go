@@ -31,7 +31,7 @@ func TestMassExpiryIsRemovedInBatchesOldestFirst(t *testing.T) {
 		n.must(t, func(st sweeper.Status) bool { return len(s.removed) == 1000 && !st.Brake })
 		var last, beside string // the newest lock of the commit before, and of the one before that
 		for _, commit := range s.commits {
-			if len(commit) > 64 {
+			if len(commit) > 32 {
 				t.Errorf("%d removals in one commit", len(commit))
 			}
 			if !slices.IsSorted(commit) || commit[0] < beside { // the commit before was in flight, too
@@ -39,7 +39,7 @@ func TestMassExpiryIsRemovedInBatchesOldestFirst(t *testing.T) {
 			}
 			beside, last = last, commit[len(commit)-1]
 		}
-		if len(s.commits) > 17 {
+		if len(s.commits) > 33 {
 			t.Errorf("%d commits", len(s.commits))
 		}
 	})

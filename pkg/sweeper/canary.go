@@ -63,7 +63,6 @@ func (o *observer) announce(ctx context.Context) {
 	peers := o.cfg.Peers()
 	sent := o.cfg.moment()
 	presence, claimed := o.presence(peers, sent)
-	alone := o.removing.Load() == 0
 	try, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
 	revision, term, err := o.cfg.Announce(try, presence)
@@ -79,9 +78,6 @@ func (o *observer) announce(ctx context.Context) {
 		o.canary.cause = err.Error()
 		o.gap(now, gapNoWrites, o.canary.cause)
 		return
-	}
-	if alone && o.removing.Load() == 0 {
-		o.addWriteTime(now - sent.Mono)
 	}
 	o.answered(now, sent.Mono, presence.Revision, revision, term)
 	o.compare(now, claimed, revision)

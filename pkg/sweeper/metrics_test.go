@@ -150,7 +150,7 @@ func TestOnlyTheNewestRemovalsHaveSeries(t *testing.T) {
 			t.Fatalf("%d removed", len(s.removed))
 		}
 		got := testutil.CollectAndCount(n.Sweeper, "unlocker_lock_last_auto_unlock_timestamp_seconds")
-		if got < 1000 || got > 1000+2*64 { // two batches may end at once
+		if got < 1000 || got > 1000+2*32 { // two batches may end at once
 			t.Errorf("%d series", got)
 		}
 	})

@@ -2,7 +2,6 @@ package sweeper
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
@@ -41,25 +40,22 @@ type observer struct {
 	policy  *metadata.RemovalPolicy // as the presence record announces it
 	changed chan struct{}           // receives a value when more removals may be allowed
 
-	removing atomic.Int32 // batches of removals in flight
-
-	mu         sync.Mutex
-	clocks     clocks
-	last       staleness.Moment // of the last observation
-	lastGap    time.Duration
-	gapCause   string
-	inGap      bool // the last observation was in a gap
-	gapDetail  string
-	gapLogged  time.Duration
-	begun      time.Duration
-	synced     bool // the view was complete at the last observation
-	wallClock  staleness.ClockStatus
-	offset     time.Duration // of our wall clock to the others
-	allowed    time.Duration // since when the conditions have allowed what they allow now
-	jumps      int64
-	canary     canary
-	writeTimes []time.Duration // durations of the last canaries that no removal delayed, oldest first
-	heldBack   []string        // the rules that hold back removals, for the presence record
+	mu        sync.Mutex
+	clocks    clocks
+	last      staleness.Moment // of the last observation
+	lastGap   time.Duration
+	gapCause  string
+	inGap     bool // the last observation was in a gap
+	gapDetail string
+	gapLogged time.Duration
+	begun     time.Duration
+	synced    bool // the view was complete at the last observation
+	wallClock staleness.ClockStatus
+	offset    time.Duration // of our wall clock to the others
+	allowed   time.Duration // since when the conditions have allowed what they allow now
+	jumps     int64
+	canary    canary
+	heldBack  []string // the rules that hold back removals, for the presence record
 }
 
 func newObserver(cfg *Config) *observer {

@@ -117,8 +117,7 @@ func TestGapRestartsTheWarning(t *testing.T) {
 			s.set(func() { c.fault(s, n) })
 			s.wait(c.lasts)
 			s.mustHave(t, "a")
-			if got := n.Status(); c.rule != "" && (got.HeldBack[c.rule] != 1 ||
-				got.Writable == (c.rule == staleness.RuleEtcd) || got.Fresh == (c.rule == staleness.RuleStale)) {
+			if got := n.Status(); c.rule != "" && got.HeldBack[c.rule] != 1 {
 				t.Errorf("status %+v", got)
 			}
 			s.set(func() {
@@ -189,9 +188,6 @@ func TestFailedWritesAreLoggedAtOnceThenRarely(t *testing.T) {
 		s.recover()
 		s.wait(3 * time.Second)
 		n.mustLog(t, 1, "the gap is over", "cause", "etcd takes writes again")
-		s.set(func() { s.readOnly = true })
-		s.wait(time.Second)
-		n.must(t, func(s sweeper.Status) bool { return !s.Writable })
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,6 +23,11 @@ const (
 	setAsideFor   = 5 * time.Minute
 	retryConflict = time.Second      // after a conflict: the view will catch up soon
 	viewCatchesUp = 10 * time.Second // after a success, if the view still shows the lock
+
+	// maxBatch bounds how much one commit delays other clients, whose writes wait behind it.
+	maxBatch = 32
+	// maxPendingCommits batches keep etcd busy while one is settled and the next is decided.
+	maxPendingCommits = 2
 )
 
 // attempt is the outcome of an attempted removal, for one state of one hold.
@@ -44,12 +50,12 @@ func proofOf(r *metadata.Record) int64 {
 	return r.Death.Revision
 }
 
-// notBefore returns when the lock may be tried again, if it was tried.
-func (s *Sweeper) notBefore(r *metadata.Record) time.Duration {
-	if t, ok := s.attempts[r.Name]; ok && t.isOf(r) {
-		return t.next
+// lastAttempt returns the last attempt to remove the lock; the zero attempt if there was none.
+func (s *Sweeper) lastAttempt(r *metadata.Record) attempt {
+	if t := s.attempts[r.Name]; t.isOf(r) {
+		return t
 	}
-	return 0
+	return attempt{}
 }
 
 func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration) {
@@ -57,24 +63,12 @@ func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration)
 		next: next}
 }
 
-func (s *Sweeper) failures(r *metadata.Record) int {
-	if t, ok := s.attempts[r.Name]; ok && t.isOf(r) {
-		return t.failures
-	}
-	return 0
-}
-
-// forgetAttempts forgets holds that are gone or were extended, and returns how many of the rest are set aside.
-func (s *Sweeper) forgetAttempts() (setAside int) {
-	for name, t := range s.attempts {
-		switch r := s.cfg.Lock(name); {
-		case r == nil || !t.isOf(r):
-			delete(s.attempts, name)
-		case t.failures >= maxFailures:
-			setAside++
-		}
-	}
-	return setAside
+// forgetAttempts forgets holds that are gone or were extended.
+func (s *Sweeper) forgetAttempts() {
+	maps.DeleteFunc(s.attempts, func(name string, t attempt) bool {
+		r := s.cfg.Lock(name)
+		return r == nil || !t.isOf(r)
+	})
 }
 
 // dueLock is a lock whose removal all rules allow.
@@ -92,7 +86,8 @@ func (s *Sweeper) removeDue(ctx context.Context) {
 	s.awaitCommits(0)
 }
 
-// removeBatch sends one batch of due locks and reports whether there was one. A later call of land returns its outcome.
+// removeBatch sends one batch of due locks and reports whether there was one. A later awaitCommits
+// settles it.
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
 	s.awaitCommits(s.maxPending() - 1)
 	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 {
@@ -108,7 +103,7 @@ func (s *Sweeper) removeBatch(ctx context.Context) bool {
 
 // nextBatch takes due locks from the queue and decides again about each, with its current record.
 func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueLock {
-	size := s.sizer.size
+	size := maxBatch
 	if s.brake {
 		if size = 1; now.Mono < s.nextSlot {
 			return nil
@@ -125,7 +120,7 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueL
 			continue // gone, or queued by a scan and by its holder's death
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)
-		at := max(d.At, s.notBefore(r))
+		at := max(d.At, s.lastAttempt(r).next)
 		switch {
 		case at > now.Mono:
 			next.at = at
@@ -152,7 +147,7 @@ func (s *Sweeper) requeue(c candidate) {
 // skip logs, once for each deadline of a hold, that the lock is not removed.
 func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.Moment) {
 	s.remember(r, 0, staleness.Never)
-	s.metrics.removals.skipped.Inc()
+	s.metrics.removals.WithLabelValues("skipped").Inc()
 	reason := "dry run: it would be removed"
 	if d.HeldBack == staleness.RuleExclude {
 		reason = "it is excluded by name"
@@ -165,7 +160,6 @@ func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.M
 type pendingCommit struct {
 	batch    []dueLock
 	removals []lockrecord.Removal
-	sent     time.Duration
 	done     chan commitResult
 }
 
@@ -197,15 +191,12 @@ func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Momen
 		if !d.proof {
 			p.removals[i].Delay = d.record.EffectiveLockDelay(s.cfg.Policy.LockDelay)
 		}
-		s.remember(d.record, s.failures(d.record), staleness.Never)
+		s.remember(d.record, s.lastAttempt(d.record).failures, staleness.Never)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
-	p.sent = s.cfg.Clock()
-	s.observer.removing.Add(1)
 	go func() {
 		defer cancel()
 		errs := s.cfg.Remove(ctx, p.removals)
-		s.observer.removing.Add(-1)
 		p.done <- commitResult{errs, s.cfg.moment()}
 	}()
 	s.pending = append(s.pending, p)
@@ -218,7 +209,6 @@ func (s *Sweeper) awaitCommits(limit int) {
 		s.pending = s.pending[1:]
 		result := <-p.done
 		s.nextSlot = result.at.Mono + brakeEvery
-		s.sizer.adjust(result.at.Mono-p.sent, s.observer.usualWriteTime(), len(p.batch))
 		for i, d := range p.batch {
 			err := fmt.Errorf("%d answers to %d removals", len(result.errs), len(p.batch))
 			if len(result.errs) == len(p.batch) {
@@ -239,7 +229,7 @@ func (s *Sweeper) settle(d dueLock, why string, err error, now staleness.Moment)
 		addRecord(s.cfg.Log.Warn(), r).Str("result", "success").Str("reason", why).Msg("lock removed")
 	case errors.Is(err, metadata.ErrChanged):
 		s.remember(r, 0, now.Mono+retryConflict)
-		s.metrics.removals.conflict.Inc()
+		s.metrics.removals.WithLabelValues("conflict").Inc()
 		addRecord(s.cfg.Log.Info(), r).Str("result", "conflict").
 			Str("reason", "the holder or another unlocker was faster").Msg("lock not removed")
 	default:
@@ -251,13 +241,13 @@ func (s *Sweeper) settle(d dueLock, why string, err error, now staleness.Moment)
 // failed records a failure. The wait doubles each time; a removal that failed six times is set aside, and retried every
 // few minutes.
 func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
-	failures := s.failures(r) + 1
+	failures := s.lastAttempt(r).failures + 1
 	wait := setAsideFor
 	if failures < maxFailures {
 		wait = time.Second << (failures - 1)
 	}
 	s.remember(r, failures, now.Mono+wait)
-	s.metrics.removals.failed.Inc()
+	s.metrics.removals.WithLabelValues("error").Inc()
 	addRecord(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).
 		Int("failures", failures).Stringer("retry_in", wait).Msg("lock not removed")
 }
@@ -300,7 +290,7 @@ func (s *Sweeper) lookAtDeaths() {
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)
 		heap.Push(&s.soon, candidate{
-			at: max(d.At, s.notBefore(r)), deadline: s.dueAt(staleness.Judge(r, s.cfg.Policy, now)), lock: name,
+			at: max(d.At, s.lastAttempt(r).next), deadline: s.dueAt(staleness.Judge(r, s.cfg.Policy, now)), lock: name,
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -26,22 +25,20 @@ const maxAlertLines = 100
 
 // findings is what a scan counted.
 type findings struct {
-	states   map[staleness.State]int
 	heldBack map[staleness.Rule]int
 	dueSoon  int // locks that are due within a minute and may be removed
-	setAside int
 	brake    bool
 }
 
 // scanChunk is the number of locks after which a scan pauses to remove locks that have become due.
 const scanChunk = 2000
 
-// scan judges every lock: it counts states, logs locks that started to alert, and queues locks that may become
+// scan judges every lock: it counts what is held back, logs locks that started to alert, and queues locks that may become
 // removable soon.
 func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
 	s.scanning = true
 	defer func() { s.scanning = false }()
-	f := findings{states: map[staleness.State]int{}, heldBack: map[staleness.Rule]int{}}
+	f := findings{heldBack: map[staleness.Rule]int{}}
 	alerting := make(map[string]int64, len(s.alerting))
 	horizon := now.Mono + 2*s.scanInterval()
 	soon := make(queue, 0, len(s.soon))
@@ -52,7 +49,6 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 			s.removeBatch(ctx)
 		}
 		v := staleness.Judge(r, s.cfg.Policy, now)
-		f.states[v.State]++
 		if v.State == staleness.Alerting || v.State == staleness.Expired || v.State == staleness.Abandoned {
 			alerting[r.Name] = r.Token
 			if token, logged := s.alerting[r.Name]; !logged || token != r.Token {
@@ -69,7 +65,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 			f.dueSoon++
 		}
 		f.heldBack[d.HeldBack]++
-		at := max(d.At, s.notBefore(r))
+		at := max(d.At, s.lastAttempt(r).next)
 		if at <= horizon && !c.AlertOnly && c.NeverWentBack {
 			soon = append(soon, candidate{at: at, deadline: dueAt, lock: r.Name})
 		}
@@ -79,7 +75,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	s.soon, s.alerting = soon, alerting
 	heap.Init(&s.soon)
 	s.due.queue = s.due.queue[:0]
-	f.setAside = s.forgetAttempts()
+	s.forgetAttempts()
 	s.engageBrake(&f, locks)
 	s.publish(f)
 }
@@ -169,55 +165,6 @@ type dueQueue struct{ queue }
 
 func (q dueQueue) Less(i, j int) bool { return q.queue[i].deadline.Before(q.queue[j].deadline) }
 
-const (
-	// A commit may take longer than usual by delayOthers, or by delayTimes the usual time if that is more. Other
-	// clients' writes wait behind all that is in flight, so this bounds how much a mass removal slows them.
-	delayOthers = 25 * time.Millisecond
-	delayTimes  = 2
-
-	// maxPendingCommits batches keep etcd busy while one is settled and the next is decided. Two small batches delay
-	// others as much as a large one.
-	maxPendingCommits = 2
-	minBatch          = 32
-	maxBatch          = 64
-)
-
-// batchSizer decides how many removals are in one commit: as many as do not slow other clients too much.
-type batchSizer struct{ size int }
-
-// adjust changes the size after a commit of n removals that took d. usual is the duration of a write that no removal
-// delays.
-func (p *batchSizer) adjust(d, usual time.Duration, n int) {
-	allowed := max(delayOthers, delayTimes*usual)
-	switch felt := d - usual; {
-	case felt > allowed:
-		p.size = max(minBatch, p.size/2)
-	case felt <= allowed/2 && n == p.size:
-		p.size = min(maxBatch, p.size*2)
-	}
-}
-
-// maxWriteTimes is the number of canaries that determine how long a write usually takes.
-const maxWriteTimes = 60
-
-// addWriteTime records the duration of a canary that no removal delayed.
-func (o *observer) addWriteTime(took time.Duration) {
-	if len(o.writeTimes) == maxWriteTimes {
-		o.writeTimes = slices.Delete(o.writeTimes, 0, 1)
-	}
-	o.writeTimes = append(o.writeTimes, took)
-}
-
-// usualWriteTime returns the usual duration of a write that no removal delays: the median of the last ones.
-func (o *observer) usualWriteTime() time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.writeTimes) == 0 {
-		return 0
-	}
-	return slices.Sorted(slices.Values(o.writeTimes))[len(o.writeTimes)/2]
-}
-
 // removeTickets removes the tickets of waiters that should have given up by now, so that they do not block those behind
 // them. Their leases do not end: the process of such a waiter is alive, but has forgotten its ticket. This takes at
 // most a quarter of the scan interval, because locks matter more; the next round continues, in random order.
@@ -266,7 +213,7 @@ func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
 	event.Str("lock", text.Visible(w.Name)).Str("owner", text.Visible(w.Owner)).
 		Str("hostname", text.Visible(w.Hostname)).Int64("pid", w.PID).
 		Str("uuid", text.Visible(w.UUID)).Int64("revision", w.Revision).
-		Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
+		Str("timeout_at", w.TimeoutAt.UTC().Format(time.RFC3339)).
 		Bool("removed", err == nil).Msg("a waiter's ticket is past its timeout")
 	return err == nil
 }

@@ -21,7 +21,6 @@ package sweeper
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -48,8 +47,7 @@ type Sweeper struct {
 	attempts map[string]attempt // by lock: outcomes worth remembering
 	alerting map[string]int64   // by lock: the tokens of alerting holds, so that each is logged once
 	pending  []pendingCommit    // batches of removals, oldest first
-	sizer    batchSizer
-	nextSlot time.Duration // of the brake
+	nextSlot time.Duration      // of the brake
 	brake    bool
 
 	wakeUp chan struct{} // receives a value when something was added to deaths
@@ -69,9 +67,8 @@ func New(cfg Config) (*Sweeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	s := &Sweeper{cfg: cfg, excluded: excluded.Match, attempts: map[string]attempt{}, sizer: batchSizer{maxBatch},
-		metrics: newMetrics(cfg.Attributes),
-		wakeUp:  make(chan struct{}, 1)}
+	s := &Sweeper{cfg: cfg, excluded: excluded.Match, attempts: map[string]attempt{},
+		metrics: newMetrics(&cfg), wakeUp: make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)
 	return s, nil
 }
@@ -143,13 +140,9 @@ func (s *Sweeper) untilNext() time.Duration {
 
 // Status is the state of a sweeper.
 type Status struct {
-	States   map[staleness.State]int // locks, as of the last scan
-	HeldBack map[staleness.Rule]int  // locks that are due, by the rule that holds them back
-	SetAside int                     // locks whose removal failed so often that it is retried only every few minutes
-	Brake    bool                    // this unlocker removes only one lock a second
+	HeldBack map[staleness.Rule]int // locks that are due, by the rule that holds them back
+	Brake    bool                   // this unlocker removes only one lock a second
 
-	Writable      bool // etcd accepted a write within seconds
-	Fresh         bool // the view is complete and fresh
 	NeverWentBack bool // etcd did not go back, as far as the running unlockers know
 	WallClock     staleness.ClockStatus
 	Offset        time.Duration // our wall clock minus the median of the others
@@ -166,9 +159,8 @@ func (s *Sweeper) Status() Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	status := Status{
-		States: maps.Clone(found.states), HeldBack: map[staleness.Rule]int{},
-		SetAside: found.setAside, Brake: found.brake, Writable: c.Writable,
-		Fresh: c.Fresh, NeverWentBack: c.NeverWentBack, WallClock: c.WallClock, Offset: o.offset, ClockJumps: o.jumps,
+		HeldBack: map[staleness.Rule]int{}, Brake: found.brake, NeverWentBack: c.NeverWentBack,
+		WallClock: c.WallClock, Offset: o.offset, ClockJumps: o.jumps,
 	}
 	for _, rule := range staleness.HeldBackRules() {
 		status.HeldBack[rule] = found.heldBack[rule]

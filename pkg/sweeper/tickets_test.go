@@ -120,7 +120,7 @@ func TestTicketsDoNotDelayLocks(t *testing.T) {
 		{"when etcd hangs", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 10*60/5 + 1},
 		{"when etcd is slow", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil },
 			10 * 60 / 5 * 14},
-		{"that changed meanwhile", func(context.Context) error { return metadata.ErrChanged }, 10 * 60 / 5 * 64},
+		{"that changed meanwhile", func(context.Context) error { return metadata.ErrChanged }, 10 * 60 / 5 * 32},
 	} {
 		t.Run(c.name, simulated(func(t *testing.T, s *store) {
 			tries := 0

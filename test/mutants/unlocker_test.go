@@ -48,7 +48,7 @@ var unlockerSuites = []suite{
 		{"remove-excluded", `case «d.HeldBack == staleness.RuleExclude», d.HeldBack`, `false`,
 			"TestExcludedLocksAreNotRemoved"},
 		{"remove-dry", `s.cfg.Mode == DryRun`, `false`, "TestDryRunReportsEachDeadlineOnce"},
-		{"remove-failures", `t.failures >= maxFailures`, `false`, "TestFailingRemovalBacksOff"},
+		{"remove-failures", `failures < maxFailures`, `true`, "TestFailingRemovalBacksOff"},
 		{"remove-answers", `len(result.errs) == len(p.batch)`, `true`, "TestRemovalOutcomes"},
 		{"remove-changed", `case «errors.Is(err, metadata.ErrChanged)»:`, `false`, "TestRemovalOutcomes"},
 		{"remove-in-flight", `slices.ContainsFunc(batch, func(d dueLock) bool { return d.record.Name == r.Name })`,
@@ -76,9 +76,6 @@ var unlockerSuites = []suite{
 			"TestBrakeCountsLocksAboutToBeDue"},
 		{"brake-never-removed", `!s.isNeverRemoved(r)`, `true`, "TestExcludedLocksDoNotEngageTheBrake"},
 		{"brake-dead", `protocol.Earlier(due, v.RemoveAt)`, `due`, "TestBrakeAppliesToDeadHolders"},
-		{"pace-slow", `case «felt > allowed»:`, `false`, "TestBatchesShrinkWhileTheyDelayOthers"},
-		{"pace-alone", `if «alone && o.removing.Load() == 0» {`, `false`,
-			"TestBatchesDoNotShrinkIfEveryWriteIsSlow"},
 		{"alerts-flood", `case «started <= maxAlertLines»:`, `true`, "TestAlertFloodIsCountedNotLogged"},
 	}},
 	{"internal/lockrecord pkg/metadata", []fault{
