@@ -157,7 +157,7 @@ func isLine(s string) bool {
 func CheckReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
-		return errors.New("a reason is needed: the record and the audit trail keep it")
+		return errors.New("a reason is needed: it is recorded")
 	case !isLine(reason):
 		return fmt.Errorf("the reason must be one line of at most %d bytes", metadata.MaxTextBytes)
 	}

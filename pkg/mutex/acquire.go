@@ -31,7 +31,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	defer func(began time.Time) { a.notifyAcquired(began, l, err) }(time.Now())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a.notifyAcquiring(ctx)
+	notify(c.opts.Hooks.Acquiring, Acquiring{Name: name, Context: ctx})
 	done, ok := c.beginWait()
 	if !ok {
 		return nil, a.explain(ErrClosed)
@@ -102,7 +102,7 @@ func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option)
 	if err != nil {
 		return nil, proposal{}, err
 	}
-	a := &acquisition{c: c, caller: ctx, lock: name, set: set, draft: draft, site: callSiteOf(draft.Backtrace)}
+	a := &acquisition{c: c, caller: ctx, lock: name, set: set, draft: draft, callSite: callSiteOf(draft.Backtrace)}
 	p, err := a.newProposal()
 	return a, p, err
 }
@@ -147,20 +147,11 @@ func allSeen(events []*clientv3.Event, seen int64) bool {
 	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
 }
 
-// notifyAcquiring calls the hook for an acquisition that begins and ends no later than ctx.
-func (a *acquisition) notifyAcquiring(ctx context.Context) {
-	if hook := a.c.opts.Hooks.Acquiring; hook != nil {
-		hook(Acquiring{Name: a.lock, Context: ctx})
-	}
-}
-
 // notifyAcquired calls the hook for the end of an acquisition that began at this time.
 func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
-	if hook := a.c.opts.Hooks.Acquired; hook != nil {
-		defer unlockOnPanic(l)()
-		hook(Acquired{Name: a.lock, Context: a.caller, Result: acquireResult(err), WaitTime: time.Since(began), Lock: l,
-			Err: err})
-	}
+	defer unlockOnPanic(l)()
+	notify(a.c.opts.Hooks.Acquired, Acquired{Name: a.lock, Context: a.caller, Result: acquireResult(err),
+		WaitTime: time.Since(began), Lock: l, Err: err})
 }
 
 // unlockOnPanic returns a function that releases the locks if a hook panics: no caller will ever have their handles.
@@ -209,7 +200,7 @@ func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
 			continue
 		}
 		if hold.err() == nil {
-			return nil, &AlreadyHeldError{Name: a.lock, CallSite: hold.site.String(), Since: hold.began.wall,
+			return nil, &AlreadyHeldError{Name: a.lock, CallSite: hold.callSite, Since: hold.began.wall,
 				At: a.c.wall()}
 		}
 	}
@@ -238,7 +229,7 @@ func (l *Lock) newInnerHandle(outer *Lock) *Lock {
 	}
 	l.reentry.count++
 	inner := &Lock{
-		c: l.c, set: l.set, wanted: l.wanted, held: l.held, site: l.site, began: l.began,
+		c: l.c, set: l.set, wanted: l.wanted, held: l.held, callSite: l.callSite, began: l.began,
 		outer: outer, group: l.group, lost: l.lost, reentry: reentry{of: l},
 	}
 	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(l.ctx, handleKey{}, inner))

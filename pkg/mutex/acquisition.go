@@ -19,13 +19,13 @@ import (
 // acquisition is one call that wants one lock. Its uuid becomes that of the hold. It gets a new uuid, for another
 // attempt, when an outcome stays unknown or its position in the queue is lost.
 type acquisition struct {
-	c      *Client
-	caller context.Context // for hooks
-	lock   string
-	set    settings
-	draft  lockrecord.Draft // without the times
-	site   callSite         // of the call
-	outer  *Lock            // the innermost hold under which it is made
+	c        *Client
+	caller   context.Context // for hooks
+	lock     string
+	set      settings
+	draft    lockrecord.Draft // without the times
+	callSite string           // of the call
+	outer    *Lock            // the innermost hold under which it is made
 
 	// What etcd answered last.
 	seen    int64 // revision
@@ -36,7 +36,8 @@ type acquisition struct {
 	indeterminate bool
 
 	queue    queueEntry
-	reported Waiting // to OnWait
+	reported Waiting  // to OnWait
+	asked    []string // to finish: uuids of present holders that are not asked again
 }
 
 // queueEntry is what an acquisition has in the queue of its lock. The zero queueEntry means nothing.
@@ -225,7 +226,7 @@ func (a *acquisition) newHandle(p proposal, record string, token int64, autoUnlo
 	c := a.c
 	l := &Lock{
 		c: c, set: a.set, wanted: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
-		began: p.moment, site: a.site, outer: a.outer,
+		began: p.moment, callSite: a.callSite, outer: a.outer,
 		extension: extension{alertTarget: p.wall.Add(a.set.alertAfter)},
 		deadline: deadline{
 			until:   p.monotonic.Add(autoUnlockAt.Sub(p.wall) - a.set.safetyMargin),
@@ -241,7 +242,7 @@ func (a *acquisition) newHandle(p proposal, record string, token int64, autoUnlo
 	case a.queue.position.Revision != 0 && !a.set.kind.shared(): // the ticket stays, marked as holding
 		l.origin.lease = lease
 	case lease != nil && l.origin.cancel != nil:
-		c.leases.drop(lease)
+		c.leases.drop(lease, a.draft.UUID)
 	case lease != nil:
 		c.leases.giveBack(lease)
 	}
@@ -263,15 +264,15 @@ func (a *acquisition) endKeys() []etcdretry.WatchTarget {
 		}
 		return keys
 	}
-	keys = append(keys, deletedIn(layout.Shares(a.lock)))
+	keys = append(keys, deletionsIn(layout.Shares(a.lock)))
 	if a.holders.hasDelays() {
-		keys = append(keys, deletedIn(layout.LockAndShareDelays(a.lock)))
+		keys = append(keys, deletionsIn(layout.LockAndShareDelays(a.lock)))
 	}
 	return keys
 }
 
-// deletedIn watches a range for deletions.
-func deletedIn(from, end string) etcdretry.WatchTarget {
+// deletionsIn returns the deletions in a range as a target of a watch.
+func deletionsIn(from, end string) etcdretry.WatchTarget {
 	return etcdretry.WatchTarget{Key: from,
 		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
 }
@@ -284,7 +285,7 @@ func (a *acquisition) abandon() {
 	}
 	a.cancelLater()
 	if lease != nil {
-		a.c.leases.drop(lease)
+		a.c.leases.drop(lease, a.draft.UUID)
 	}
 	a.queue = queueEntry{}
 	a.indeterminate = false
@@ -318,7 +319,7 @@ func (a *acquisition) leaveLater() {
 	}
 	if a.queue.lease != nil {
 		a.c.leaveLater(a.lock, a.draft.UUID)
-		a.c.leases.drop(a.queue.lease) // and with it, requests still in flight
+		a.c.leases.drop(a.queue.lease, a.draft.UUID) // and with it, requests still in flight
 	}
 	a.queue = queueEntry{}
 	a.draft.UUID = uuid.NewString()
@@ -335,7 +336,7 @@ func (a *acquisition) explain(err error) error {
 
 // heldError returns the error that names the holder, as of the last answer.
 func (a *acquisition) heldError() *HeldError {
-	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(), CallSite: a.c.holds.where(a.holder.UUID)}
+	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(), CallSite: a.c.callSiteOfHold(a.holder.UUID)}
 	k := a.set.kind
 	if !a.holders.hasRoom(k) {
 		held.Delay = a.holders.lastDelay()

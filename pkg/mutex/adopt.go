@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -51,8 +50,9 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	case uuid == "":
 		return nil, errors.New("the uuid of the hold is empty")
 	}
-	set, err := chosen(opts)
-	if err != nil {
+	var set settings
+	set.apply(opts)
+	if err := errors.Join(set.problems...); err != nil {
 		return nil, err
 	}
 	outer := FromContext(ctx)
@@ -77,7 +77,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 		}
 	}
 	l := &Lock{
-		c: c, set: set, held: hold, wanted: name, site: callSiteOf(""),
+		c: c, set: set, held: hold, wanted: name, callSite: callSiteOf(""),
 		began: moment{began.monotonic, protocol.Later(began.wall, lastAlive(&doc.Record))},
 		outer: outer, origin: origin{adopted: true, detached: true},
 		extension: extension{
@@ -100,12 +100,6 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 		return err
 	}
 	return c.lost(h, r, 0, 1)
-}
-
-// chosen returns the settings from the options of an adoption, still without those from the record.
-func chosen(opts []Option) (s settings, err error) {
-	s.apply(opts)
-	return s, errors.Join(s.problems...)
 }
 
 // adopt fills in from the record what the options left open: the deadlines are as far from now as their last writer set
@@ -171,15 +165,12 @@ func lastAlive(r *metadata.Record) time.Time {
 
 // remember stores the progress from the record, so that a heartbeat repeats it.
 func (l *Lock) remember(doc *metadata.FullRecord) {
-	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == lockrecord.FieldAlive })
-	if i >= 0 {
-		l.extension.lastAliveRevision = doc.Fields[i].ModRevision
-	}
+	l.extension.lastAliveRevision = fieldOf(doc, lockrecord.FieldAlive).ModRevision
 	if doc.Alive != nil {
 		l.extension.progress = doc.Alive.Progress
 	}
 	if doc.MoreTime != nil { // its deadlines are those that are adopted
-		revision := writtenAt(doc, lockrecord.FieldExtended)
+		revision := fieldOf(doc, lockrecord.FieldExtended).ModRevision
 		l.messages = &messages{moreTime: doc.MoreTime, moreTimeRevision: revision, deliveredMoreTime: revision}
 	}
 	if l.extension.alertTarget.IsZero() {
@@ -251,8 +242,7 @@ func (l *Lock) recordDetached() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
 	if record(ctx) != nil {
-		until := time.Now().Add(protocol.StatementTTL)
-		c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: record})
+		c.cleanups.later(l.held.Lock, l.held.UUID, protocol.StatementTTL, record)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ func (l *Lock) prepare() {
 // begin starts what runs while the hold lasts: its timer, its watch and its heartbeat.
 func (l *Lock) begin() error {
 	c := l.c
-	c.holds.add(l.held.UUID, &l.site)
+	c.holds.Store(l.held.UUID, l)
 
 	l.mu.Lock() // the timer may fire before it is stored
 	l.deadline.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.onTimer)
@@ -188,7 +187,10 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 	if l.set.autoUnlockAfter == 0 {
 		return errors.New("its record does not say how long it was taken for: adopt it with AutoUnlockAfter")
 	}
-	defer func(began time.Time) { l.notifyExtended(began, heartbeat, err) }(time.Now())
+	defer func(began time.Time) {
+		notify(l.c.opts.Hooks.Extended, Extended{Lock: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat,
+			Duration: time.Since(began), Err: err})
+	}(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, l.Deadline())
 	defer cancel()
 	defer context.AfterFunc(l.watch, cancel)()
@@ -286,16 +288,10 @@ func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 // catchUp takes over the progress that another process with the uuid, such as a child script, reported after this
 // handle last did, and reports whether there was any. What this extension wrote itself does not count.
 func (l *Lock) catchUp(now *metadata.FullRecord, alive string) bool {
-	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == lockrecord.FieldAlive })
-	if i < 0 {
-		l.extension.lastAliveRevision = 0
-		return false
-	}
-	f := now.Fields[i]
-	if f.ModRevision == l.extension.lastAliveRevision {
-		return false
-	}
-	if l.extension.lastAliveRevision = f.ModRevision; f.Value == alive {
+	f := fieldOf(now, lockrecord.FieldAlive)
+	last := l.extension.lastAliveRevision
+	l.extension.lastAliveRevision = f.ModRevision
+	if f.ModRevision == 0 || f.ModRevision == last || f.Value == alive {
 		return false
 	}
 	l.mu.Lock()
@@ -331,11 +327,4 @@ func (l *Lock) planExtension(at, autoUnlockAt time.Time, heartbeat bool, progres
 		alertAt = l.extension.alertFloor
 	}
 	return protocol.Later(alertAt, l.alertGranted()), l.extension.progress
-}
-
-func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
-	if hook := l.c.opts.Hooks.Extended; hook != nil {
-		hook(Extended{Lock: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat, Duration: time.Since(began),
-			Err: err})
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -123,10 +122,12 @@ type cleanups struct {
 type cleanup struct {
 	lock, uuid string                      // of the attempt
 	until      time.Time                   // when it is given up
-	do         func(context.Context) error // nil when the outcome is definite
+	run        func(context.Context) error // nil when the outcome is definite
 }
 
-func (w *cleanups) later(do cleanup) {
+// later runs do in the background until it succeeds, but begins no attempt after life.
+func (w *cleanups) later(lock, uuid string, life time.Duration, run func(context.Context) error) {
+	do := cleanup{lock: lock, uuid: uuid, until: time.Now().Add(life), run: run}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.list) >= maxCleanups {
@@ -154,7 +155,7 @@ func (w *cleanups) work() {
 	do, ok := w.next("")
 	for failed := 0; ok; do, ok = w.next(do.uuid) {
 		ctx, cancel := context.WithTimeout(w.ctx, cleanupTimeout)
-		err := do.do(ctx)
+		err := do.run(ctx)
 		cancel()
 		switch {
 		case err == nil:
@@ -233,7 +234,6 @@ type outageLog struct {
 	logger
 	etcd *clientv3.Client
 
-	quiet  atomic.Bool // it has begun
 	mu     sync.Mutex
 	since  time.Time // zero while etcd answers
 	logged bool      // that it lasts
@@ -248,7 +248,6 @@ func (s *outageLog) unanswered(sent time.Time, err error) {
 	lasts := time.Since(s.since)
 	overdue := !s.logged && lasts >= silentAfter
 	s.logged = s.logged || overdue
-	s.quiet.Store(true)
 	s.mu.Unlock()
 	if !overdue {
 		return
@@ -264,14 +263,10 @@ func (s *outageLog) unanswered(sent time.Time, err error) {
 }
 
 func (s *outageLog) answered() {
-	if !s.quiet.Load() {
-		return
-	}
 	s.mu.Lock()
 	lasted, logged := time.Since(s.since), s.logged
 	s.since = time.Time{}
 	s.logged = false
-	s.quiet.Store(false)
 	s.mu.Unlock()
 	if logged {
 		s.log(slog.LevelInfo, "etcd answers again", slog.Duration("after", lasted))

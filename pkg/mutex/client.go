@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,8 +84,7 @@ type Client struct {
 	tombstones *tombstones // of what was cancelled
 	releases   *tombstones // of releases with the caller's own writes
 	leases     *leases
-	traces     traces
-	holds      holds
+	holds      sync.Map // of uuid to *Lock
 }
 
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
@@ -142,20 +142,14 @@ func (o *Options) complete() error {
 		self := holderproc.Self(holderproc.System())
 		o.Process = &self
 	}
-	for _, d := range []struct {
-		name     string
-		value    *time.Duration
-		standard time.Duration
-	}{{"AttemptTimeout", &o.AttemptTimeout, 2 * time.Second},
-		{"RequestTimeout", &o.RequestTimeout, 15 * time.Second}} {
-		if *d.value < 0 {
-			return fmt.Errorf("%s is %v: it must not be negative", d.name, *d.value)
-		}
-		if *d.value == 0 {
-			*d.value = d.standard
-		}
-	}
-	if o.AttemptTimeout > maxAttemptTimeout {
+	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, 2*time.Second)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, 15*time.Second)
+	switch {
+	case o.AttemptTimeout < 0:
+		return fmt.Errorf("AttemptTimeout is %v: it must not be negative", o.AttemptTimeout)
+	case o.RequestTimeout < 0:
+		return fmt.Errorf("RequestTimeout is %v: it must not be negative", o.RequestTimeout)
+	case o.AttemptTimeout > maxAttemptTimeout:
 		return fmt.Errorf("AttemptTimeout is %v: it must be at most %v, because a request whose connection died is "+
 			"not sent again before", o.AttemptTimeout, maxAttemptTimeout)
 	}
@@ -186,7 +180,7 @@ func (c *Client) draft(name string, opts []Option) (settings, lockrecord.Draft, 
 	process.Detached = process.Detached || set.detached
 	return set, lockrecord.Draft{
 		UUID: uuid.NewString(), Identity: set.holder, Client: c.recordClient, Attributes: set.attributes,
-		Backtrace: c.traces.take(set.backtraceDepth), Process: process, LockDelay: set.lockDelay,
+		Backtrace: callers(set.backtraceDepth), Process: process, LockDelay: set.lockDelay,
 	}, nil
 }
 
@@ -223,7 +217,7 @@ func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecon
 
 // cancelLater cancels an attempt in the background.
 func (c *Client) cancelLater(lock, uuid string, cancel func(context.Context) error) {
-	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL), do: cancel})
+	c.cleanups.later(lock, uuid, protocol.CancelledTTL, cancel)
 }
 
 // cancelClaim ends the attempt with this uuid, whose outcome is unknown: afterwards it holds nothing, never will, and
@@ -231,9 +225,12 @@ func (c *Client) cancelLater(lock, uuid string, cancel func(context.Context) err
 // withdrawn afterwards.
 func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid string) error {
 	claim := k.claim(lock)
-	r, err := c.cancelAttempt(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+	r, err := c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Cancel(c.layout, claim, uuid, lease)
-	}, locktxn.Withdraw(c.layout, claim, uuid))
+	})
+	if locktxn.IsNoSpace(err) { // for a tombstone: withdraw at least what the attempt acquired with the last space
+		r, _ = c.retry.Send(ctx, locktxn.Withdraw(c.layout, claim, uuid))
+	}
 	if !claim.MultiHolder || r.TxnResponse == nil {
 		return err
 	}
@@ -245,40 +242,20 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 	return err
 }
 
-// cancelAttempt commits a transaction that cancels an attempt, with the lease of its tombstone. If etcd has no space
-// for a tombstone, it withdraws at least what the attempt acquired with the last space.
-func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID) locktxn.Txn,
-	withdraw locktxn.Txn) (r etcdretry.Response, err error) {
-	lease, err := c.tombstones.grant(ctx)
-	if err == nil {
-		r, err = c.retry.Send(ctx, cancel(lease))
-	}
-	switch {
-	case locktxn.IsLeaseGone(err):
-		c.tombstones.forget(lease)
-	case locktxn.IsNoSpace(err):
-		r, _ = c.retry.Send(ctx, withdraw)
-	}
-	return r, err
-}
-
 // leaveLater is leave in the background, for an attempt whose lease is revoked afterwards.
 func (c *Client) leaveLater(lock, uuid string) {
-	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
-		do: func(ctx context.Context) error {
-			_, err := c.leave(ctx, lock, uuid)
-			return err
-		}})
+	c.cleanups.later(lock, uuid, protocol.TicketTTL, func(ctx context.Context) error {
+		_, err := c.leave(ctx, lock, uuid)
+		return err
+	})
 }
 
 // forbidLater keeps late requests of an acquisition from taking the lock again after an adopter gave its hold back.
 func (c *Client) forbidLater(lock, uuid string) {
-	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
-		do: func(ctx context.Context) error {
-			lease, err := c.tombstones.grant(ctx)
-			if err == nil {
-				_, err = c.retry.Send(ctx, locktxn.PutTombstone(c.layout, lock, uuid, lease))
-			}
-			return err
-		}})
+	c.cleanups.later(lock, uuid, protocol.CancelledTTL, func(ctx context.Context) error {
+		_, err := c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+			return locktxn.PutTombstone(c.layout, lock, uuid, lease)
+		})
+		return err
+	})
 }

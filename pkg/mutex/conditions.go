@@ -72,7 +72,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 		return fmt.Errorf("%w: %w", metadata.ErrOutcomeUnknown, err)
 	case err != nil:
 		return err
-	case r.Succeeded || l.isOwnTombstone(r, tombstone):
+	case r.Succeeded || isTombstone(r, tombstone):
 		return l.finishRelease()
 	}
 	if now := readRecord(l.c.layout, l.held.Lock, r, 1); !l.isHeldIn(&now) {
@@ -114,8 +114,8 @@ func tombstoneOf(writes []clientv3.Op) string {
 	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
 }
 
-// isOwnTombstone reports whether the tombstone is from an earlier request with the same writes.
-func (l *Lock) isOwnTombstone(r etcdretry.Response, tombstone string) bool {
+// isTombstone reports whether the transaction read this tombstone, from an earlier request with the same writes.
+func isTombstone(r etcdretry.Response, tombstone string) bool {
 	kvs := r.Keys(0).Kvs
 	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
 }

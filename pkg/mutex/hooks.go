@@ -149,6 +149,13 @@ func (h Hooks) And(others Hooks) Hooks {
 	}
 }
 
+// notify calls a hook, unless it is nil.
+func notify[E any](hook func(E), e E) {
+	if hook != nil {
+		hook(e)
+	}
+}
+
 func both[E any](f, g func(E)) func(E) {
 	switch {
 	case f == nil:
@@ -166,10 +173,8 @@ func (e *LostError) Reason() LostReason {
 		return LostReasonTime
 	case e.Ending == nil:
 		return LostReasonRemoved
-	case e.Ending.Cause == metadata.EndingAutoUnlocked:
-		return LostReasonAutoUnlocked
-	case e.Ending.Cause == metadata.EndingAbandoned:
-		return LostReasonAbandoned
+	case e.Ending.Cause == metadata.EndingAutoUnlocked, e.Ending.Cause == metadata.EndingAbandoned:
+		return LostReason(e.Ending.Cause)
 	}
 	return LostReasonForced
 }

@@ -3,10 +3,8 @@ package mutex
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,8 +33,6 @@ type lease struct {
 	kept  context.Context // ends when the lease is no longer kept alive
 	since time.Time       // when it became idle
 	once  sync.Once       // revoke
-
-	attempt atomic.Pointer[string] // uuid of the attempt that it serves or last served
 }
 
 type leases struct {
@@ -46,9 +42,9 @@ type leases struct {
 	background *background
 	cleanups   *cleanups
 
+	all   sync.Map // of *lease
 	mu    sync.Mutex
-	ended bool // close has begun
-	all   map[*lease]bool
+	ended bool        // close has begun
 	idle  []*lease    // carry no ticket; the most recently used is last
 	timer *time.Timer // nil when none is idle
 }
@@ -64,7 +60,7 @@ func (p *leases) takeIdle() *lease {
 			return l
 		}
 		l.stop()
-		delete(p.all, l)
+		p.all.Delete(l)
 	}
 	return nil
 }
@@ -87,7 +83,7 @@ func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
 	}
 	kept, over := context.WithCancel(context.Background())
 	l := &lease{id: id, ctx: ctx, stop: stop, kept: kept}
-	p.add(l)
+	p.all.Store(l, nil)
 	if !p.background.spawn(func() {
 		defer over()
 		for range alive { // else etcd's client logs a warning
@@ -98,32 +94,6 @@ func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
 		return nil, ErrClosed
 	}
 	return l, nil
-}
-
-// serve notes the attempt whose ticket a lease may carry from now on.
-func (p *leases) serve(l *lease, uuid string) { l.attempt.Store(&uuid) }
-
-// serves returns the attempt that the lease serves or last served; empty if there was none.
-func (l *lease) serves() string {
-	if uuid := l.attempt.Load(); uuid != nil {
-		return *uuid
-	}
-	return ""
-}
-
-func (p *leases) add(l *lease) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = map[*lease]bool{}
-	}
-	p.all[l] = true
-}
-
-func (p *leases) remove(l *lease) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.all, l)
 }
 
 // giveBack keeps a lease that has no keys attached for the next wait.
@@ -159,7 +129,7 @@ func (p *leases) dropIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.idle) > 0 && time.Since(p.idle[0].since) >= idleLife {
-		p.drop(p.idle[0])
+		p.drop(p.idle[0], "")
 		p.idle = p.idle[1:]
 	}
 	p.timer = nil
@@ -168,12 +138,12 @@ func (p *leases) dropIdle() {
 	}
 }
 
-// drop revokes a lease in the background, with all keys that are or may still become attached to it.
-func (p *leases) drop(l *lease) {
+// drop revokes a lease in the background, with all keys that are or may still become attached to it, after other
+// cleanups of the attempt with this uuid.
+func (p *leases) drop(l *lease, uuid string) {
 	l.once.Do(func() {
 		l.stop()
-		p.cleanups.later(cleanup{uuid: l.serves(), until: time.Now().Add(protocol.TicketTTL),
-			do: func(ctx context.Context) error { return p.revoke(ctx, l) }})
+		p.cleanups.later("", uuid, protocol.TicketTTL, func(ctx context.Context) error { return p.revoke(ctx, l) })
 	})
 }
 
@@ -183,7 +153,7 @@ func (p *leases) revoke(ctx context.Context, l *lease) error {
 	defer cancel()
 	_, err := p.etcd.Revoke(clientv3.WithRequireLeader(ctx), l.id)
 	if err == nil || locktxn.IsLeaseGone(err) {
-		p.remove(l)
+		p.all.Delete(l)
 		return nil
 	}
 	return err
@@ -193,13 +163,16 @@ func (p *leases) revoke(ctx context.Context, l *lease) error {
 // needs no lease: without the holder's ticket, the next in the queue waits for the lock itself.
 func (p *leases) close(ctx context.Context) {
 	p.mu.Lock()
-	all := slices.Collect(maps.Keys(p.all))
 	p.ended = true
 	p.idle = nil
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 	p.mu.Unlock()
+	var all []*lease
+	for l := range p.all.Range {
+		all = append(all, l.(*lease))
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var revokers sync.WaitGroup
@@ -230,10 +203,13 @@ type tombstones struct {
 // grant returns a lease for tombstones. Concurrent calls may each make one.
 func (t *tombstones) grant(ctx context.Context) (clientv3.LeaseID, error) {
 	const shared = time.Minute
-	if lease, ok := t.current(); ok {
+	asked := time.Now()
+	t.mu.Lock()
+	lease, until := t.lease, t.until
+	t.mu.Unlock()
+	if asked.Before(until) {
 		return lease, nil
 	}
-	asked := time.Now()
 	lease, err := t.retry.Grant(ctx, t.life+shared)
 	if err != nil {
 		return 0, err
@@ -243,12 +219,6 @@ func (t *tombstones) grant(ctx context.Context) (clientv3.LeaseID, error) {
 	t.lease = lease
 	t.until = asked.Add(shared)
 	return lease, nil
-}
-
-func (t *tombstones) current() (clientv3.LeaseID, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lease, time.Now().Before(t.until)
 }
 
 // send commits a transaction that leaves a tombstone, and repeats it until its outcome is known, it is refused or ctx

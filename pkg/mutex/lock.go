@@ -21,8 +21,8 @@ type Lock struct {
 	wanted string // the name that the caller gave; that of the hold is another if it is a share
 	held   locktxn.Hold
 
-	site  callSite // that took it
-	began moment   // before the acquisition was sent; its wall clock is the record's
+	callSite string // that took it
+	began    moment // before the acquisition was sent; its wall clock is the record's
 
 	outer    *Lock  // the innermost hold under which it was taken
 	group    *Locks // the locks that were taken together with this one; nil when there are none

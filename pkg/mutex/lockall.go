@@ -285,7 +285,8 @@ func (g *Locks) newGroupHandle() *Lock {
 		return first
 	}
 	return &Lock{
-		c: first.c, set: first.set, wanted: first.wanted, held: first.held, site: first.site, began: first.began,
+		c: first.c, set: first.set, wanted: first.wanted, held: first.held, callSite: first.callSite,
+		began: first.began,
 		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
 	}
 }

@@ -110,15 +110,10 @@ func (l *Lock) lostError(unread error) *LostError {
 func (l *Lock) lose(why *LostError) *LostError {
 	if l.finish(why) {
 		l.c.log(slog.LevelWarn, "lock lost", l.logAttributes(slog.Any("error", why))...)
-		l.notifyLost(why)
+		notify(l.c.opts.Hooks.Lost,
+			Lost{Lock: l, Reason: why.Reason(), HoldTime: time.Since(l.began.monotonic), Err: why})
 	}
 	return why
-}
-
-func (l *Lock) notifyLost(why *LostError) {
-	if hook := l.c.opts.Hooks.Lost; hook != nil {
-		hook(Lost{Lock: l, Reason: why.Reason(), HoldTime: time.Since(l.began.monotonic), Err: why})
-	}
 }
 
 // finish ends the handle with the first cause; later ones change nothing.
@@ -141,13 +136,13 @@ func (l *Lock) finish(cause error) (first bool) {
 		close(l.lost)
 	}
 	l.stop()
-	l.c.holds.remove(l.held.UUID, &l.site)
-	if l.deadline.timer != nil { // else it never began
+	l.c.holds.CompareAndDelete(l.held.UUID, l) // unless another handle adopted the hold
+	if l.deadline.timer != nil {               // else it never began
 		l.deadline.timer.Stop()
 		l.detach()
 	}
 	if l.origin.lease != nil && cause != ErrUnlocked {
-		l.c.leases.drop(l.origin.lease) // so that the next in the queue need not wait for this process
+		l.c.leases.drop(l.origin.lease, l.held.UUID) // so that the next in the queue need not wait for this process
 	}
 	return true
 }

@@ -206,7 +206,7 @@ func (l *Lock) learnAll(doc *metadata.FullRecord) {
 		return
 	}
 	if doc.FinishRequest != nil {
-		l.takeFinishRequest(doc.FinishRequest, writtenAt(doc, lockrecord.FieldAsked))
+		l.takeFinishRequest(doc.FinishRequest, fieldOf(doc, lockrecord.FieldAsked).ModRevision)
 	}
 	by := l.takeMoreTime(doc)
 	l.postpone(doc.AutoUnlockAt, by)
@@ -242,7 +242,7 @@ func (l *Lock) takeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 		return nil
 	}
 	m := l.ensureMessages()
-	revision := writtenAt(doc, lockrecord.FieldExtended)
+	revision := fieldOf(doc, lockrecord.FieldExtended).ModRevision
 	last := doc.DeadlineRevision == revision
 	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.moreTimeRevision {
 		m.moreTime = e
@@ -251,7 +251,7 @@ func (l *Lock) takeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 			l.extension.alertTarget = l.extension.alertTarget.Add(longer)
 		}
 	}
-	if revision == m.moreTimeRevision && writtenAt(doc, lockrecord.FieldAlertAt) == revision {
+	if revision == m.moreTimeRevision && fieldOf(doc, lockrecord.FieldAlertAt).ModRevision == revision {
 		m.alertAt = protocol.Later(m.alertAt, doc.AlertAt)
 	}
 	if !last {
@@ -260,14 +260,14 @@ func (l *Lock) takeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 	return e
 }
 
-// writtenAt returns the mod revision of a field; 0 if the record does not have it.
-func writtenAt(doc *metadata.FullRecord, field string) int64 {
+// fieldOf returns a field of the record; the zero Field if the record does not have it.
+func fieldOf(doc *metadata.FullRecord, name string) metadata.Field {
 	for _, f := range doc.Fields {
-		if f.Name == field {
-			return f.ModRevision
+		if f.Name == name {
+			return f
 		}
 	}
-	return 0
+	return metadata.Field{}
 }
 
 // deliver reports new messages to the log, the hooks and the holder, until there are none.
@@ -298,18 +298,12 @@ func (l *Lock) deliver() {
 func (l *Lock) notifyFinishRequest(r *metadata.FinishRequest) {
 	l.c.log(slog.LevelInfo, "asked to finish", l.logAttributes(slog.String("by", plain(r.By)),
 		slog.String("source", plain(r.Source)), slog.String("reason", plain(r.Reason)))...)
-	if hook := l.c.opts.Hooks.FinishRequested; hook != nil {
-		hook(FinishRequested{Lock: l, Request: *r})
-	}
-	if l.set.onFinishRequest != nil {
-		l.set.onFinishRequest(*r)
-	}
+	notify(l.c.opts.Hooks.FinishRequested, FinishRequested{Lock: l, Request: *r})
+	notify(l.set.onFinishRequest, *r)
 }
 
 func (l *Lock) notifyMoreTime(e *metadata.MoreTime) {
 	l.c.log(slog.LevelInfo, "given more time", l.logAttributes(slog.String("by", plain(e.By)),
 		slog.String("reason", plain(e.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
-	if hook := l.c.opts.Hooks.MoreTimeGiven; hook != nil {
-		hook(MoreTimeGiven{Lock: l, MoreTime: *e})
-	}
+	notify(l.c.opts.Hooks.MoreTimeGiven, MoreTimeGiven{Lock: l, MoreTime: *e})
 }

@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -160,8 +158,8 @@ func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } 
 // request per second of waiting, as [OnWait] does. Calls that do not wait ask nobody.
 func AskToFinish(reason string) Option {
 	return func(s *settings) {
-		if err := checkReason(reason); err != nil {
-			s.problems = append(s.problems, err)
+		if err := protocol.CheckReason(reason); err != nil {
+			s.problems = append(s.problems, fmt.Errorf("AskToFinish: %w", err))
 		}
 		s.askToFinish = reason
 	}
@@ -361,15 +359,3 @@ func (s *settings) stamp(d *lockrecord.Draft, now time.Time) {
 
 // conditional reports whether the acquisition has conditions or writes of the caller.
 func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
-
-// checkReason returns what is wrong with the reason of a request.
-func checkReason(reason string) error {
-	switch {
-	case strings.TrimSpace(reason) == "":
-		return errors.New("AskToFinish needs a reason: the holder is asked to finish because of it")
-	case len(reason) > metadata.MaxTextBytes, !utf8.ValidString(reason),
-		strings.ContainsFunc(reason, unicode.IsControl):
-		return fmt.Errorf("the reason of AskToFinish must be one line of at most %d bytes", metadata.MaxTextBytes)
-	}
-	return nil
-}

@@ -116,7 +116,6 @@ func (a *acquisition) prepareTicket(ctx context.Context, p proposal) {
 		t.TimeoutAt = metadata.Time{Time: p.wall.Add(end.Sub(p.monotonic))}
 	}
 	a.queue.ticket = t
-	a.c.leases.serve(a.queue.lease, a.draft.UUID)
 }
 
 // storePosition stores the position in the queue from an answer.

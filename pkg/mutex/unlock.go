@@ -125,7 +125,7 @@ func (l *Lock) freeLease(definite bool) {
 	case definite && l.origin.cancel == nil:
 		l.c.leases.giveBack(l.origin.lease)
 	default:
-		l.c.leases.drop(l.origin.lease)
+		l.c.leases.drop(l.origin.lease, l.held.UUID)
 	}
 }
 
@@ -154,11 +154,10 @@ func (l *Lock) notReleased(end time.Time, r etcdretry.Response) error {
 
 // releaseLater retries the release in the background, for as long as the lock would be held.
 func (l *Lock) releaseLater() {
-	until := time.Now().Add(l.set.autoUnlockAfter)
-	l.c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
+	l.c.cleanups.later(l.held.Lock, l.held.UUID, l.set.autoUnlockAfter, func(ctx context.Context) error {
 		_, err := l.c.retry.Send(ctx, l.releaseTxn())
 		return err
-	}})
+	})
 }
 
 // beginRelease keeps the watch from mistaking the release for a loss, until done is called.
@@ -182,10 +181,8 @@ func (l *Lock) releasedMeanwhile() bool {
 }
 
 func (l *Lock) notifyReleased(err error) {
-	if hook := l.c.opts.Hooks.Released; hook != nil {
-		hook(Released{Lock: l, Result: resultOf(err, ResultReleased), HoldTime: time.Since(l.began.monotonic),
-			Err: err})
-	}
+	notify(l.c.opts.Hooks.Released,
+		Released{Lock: l, Result: resultOf(err, ResultReleased), HoldTime: time.Since(l.began.monotonic), Err: err})
 }
 
 // resultOf returns the result of a call that needs the hold.

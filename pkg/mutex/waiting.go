@@ -34,7 +34,6 @@ func (a *acquisition) reportWait(ctx context.Context) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	kind := a.set.kind
-	u := &holderAsker{c: a.c, lock: a.lock, kind: kind, by: a.draft.Owner, reason: a.set.askToFinish}
 	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.known(a.lock, holders{})}
 	v.position.Lock = a.lock
 	v.status.Name = a.lock
@@ -42,8 +41,8 @@ func (a *acquisition) reportWait(ctx context.Context) (stop func()) {
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Sleep(ctx, reportEvery+rand.N(reportEvery/2)) {
 			w, err := v.refresh(ctx)
-			if err == nil {
-				u.ask(ctx, w)
+			if err == nil && a.set.askToFinish != "" {
+				a.askHolders(ctx, w)
 			}
 			changed := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
 				delayRevision(w.Delay) != delayRevision(a.reported.Delay) ||
@@ -167,51 +166,37 @@ func sameHolds(a, b []metadata.FullRecord) bool {
 	return slices.EqualFunc(a, b, func(x, y metadata.FullRecord) bool { return x.Token == y.Token })
 }
 
-// holderAsker asks holders to finish for a wait with [AskToFinish]. Without a reason it asks nobody.
-type holderAsker struct {
-	c      *Client
-	lock   string
-	kind   kind
-	by     string // the owner that waits
-	reason string
-
-	asked []string // uuids of present holders that are not asked again
-}
-
-// ask asks each present holder that is in the way, once.
-func (u *holderAsker) ask(ctx context.Context, w Waiting) {
-	if u.reason == "" {
-		return
-	}
+// askHolders asks each present holder that is in the way to finish, once.
+func (a *acquisition) askHolders(ctx context.Context, w Waiting) {
 	present := w.Holders
 	if len(present) == 0 && w.Holder.Token != 0 {
 		present = []metadata.FullRecord{w.Holder}
 	}
-	u.asked = slices.DeleteFunc(u.asked, func(uuid string) bool {
+	a.asked = slices.DeleteFunc(a.asked, func(uuid string) bool {
 		return !slices.ContainsFunc(present, func(d metadata.FullRecord) bool { return d.UUID == uuid })
 	})
-	ctx, cancel := context.WithTimeout(ctx, u.c.opts.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, a.c.opts.RequestTimeout)
 	defer cancel()
-	for _, d := range u.kind.blockers(u.lock, present) {
-		if !slices.Contains(u.asked, d.UUID) && u.askOne(ctx, &d) {
-			u.asked = append(u.asked, d.UUID)
+	for _, d := range a.set.kind.blockers(a.lock, present) {
+		if !slices.Contains(a.asked, d.UUID) && a.askHolder(ctx, &d) {
+			a.asked = append(a.asked, d.UUID)
 		}
 	}
 }
 
-// askOne asks one holder. It reports whether that is settled: etcd accepted or refused the request, or the holder had
-// already been asked.
-func (u *holderAsker) askOne(ctx context.Context, d *metadata.FullRecord) bool {
-	r := metadata.FinishRequest{UUID: d.UUID, Token: d.Token, By: u.by, Source: metadata.SourceWaiter,
-		At: metadata.Time{Time: u.c.wall()}, Reason: u.reason}
+// askHolder asks one holder to finish. It reports whether that is settled: etcd accepted or refused the request, or the
+// holder had already been asked.
+func (a *acquisition) askHolder(ctx context.Context, d *metadata.FullRecord) bool {
+	r := metadata.FinishRequest{UUID: d.UUID, Token: d.Token, By: a.draft.Owner,
+		Source: metadata.SourceWaiter, At: metadata.Time{Time: a.c.wall()}, Reason: a.set.askToFinish}
 	shorten(&r)
-	_, err := u.c.retry.Send(ctx, locktxn.PutFinishRequestOnce(u.c.layout, d.Name, r))
+	_, err := a.c.retry.Send(ctx, locktxn.PutFinishRequestOnce(a.c.layout, d.Name, r))
 	if err == nil {
 		return true
 	}
 	final := locktxn.IsRefused(err) || locktxn.IsNoSpace(err)
 	if final {
-		u.c.log(slog.LevelWarn, "the holder was not asked to finish", slog.String("lock", d.Name),
+		a.c.log(slog.LevelWarn, "the holder was not asked to finish", slog.String("lock", d.Name),
 			slog.String("uuid", d.UUID), slog.Any("error", err))
 	}
 	return final

@@ -33,8 +33,8 @@ type findings struct {
 // scanChunk is the number of locks after which a scan pauses to remove locks that have become due.
 const scanChunk = 2000
 
-// scan judges every lock: it counts what is held back, logs locks that started to alert, and queues locks that may become
-// removable soon.
+// scan judges every lock: it counts what is held back, logs locks that started to alert, and queues locks that may
+// become removable soon.
 func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
 	s.scanning = true
 	defer func() { s.scanning = false }()

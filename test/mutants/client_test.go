@@ -85,7 +85,7 @@ var clientSuites = []suite{
 		{"queue-tail", "if «len(r.Keys(op).Kvs) > 0» {\n\t\treturn", `true`, "TestDeathOfTheTailStarvesNoWaiter"},
 		{"queue-lease", `lease != nil && «cause != ErrUnlocked»`, `false`,
 			"TestRecordDeletedByHandAdmitsTheNextWaiter"},
-		{"asked-again", `!slices.Contains(u.asked, d.UUID)`, `true`, "TestFailedRequestDoesNotEndTheWait"},
+		{"asked-again", `!slices.Contains(a.asked, d.UUID)`, `true`, "TestFailedRequestDoesNotEndTheWait"},
 		// Holds that go from one process to another.
 		{"adopt-other", `doc.UUID != uuid`, `false`, "TestAdoptRefusesAnotherProcessesHold"},
 		{"adopt-undetached", `!set.onBehalfOfHolder`, `false`, "TestAdoptedHoldSurvivesDeathOfFirstProcess"},
@@ -93,7 +93,7 @@ var clientSuites = []suite{
 		{"adopt-over", "time.Until(l.deadline.until) <= 0", `false`, "TestAdoptionExtendsAnOverdueHold"},
 		{"adopt-alert", `l.extension.alertAfterUnlock`, `false`, "TestHeartbeatKeepsProgressAndAlertOfAScript"},
 		// Ends of holds.
-		{"release-tombstone", `l.isOwnTombstone(r, tombstone)`, `false`,
+		{"release-tombstone", `r.Succeeded || «isTombstone(r, tombstone)»`, `false`,
 			"TestUnlockWithWritesIsAppliedOnceIfTheAnswerIsLost"},
 		{"release-unknown", "«err != nil && r.Indeterminate»:\n\t\treturn fmt.Errorf(\"%w: %w", `false`,
 			"TestUnansweredUnlockCanBeRetried"},
