@@ -103,23 +103,22 @@ type once struct {
 // newOnce checks what can be checked without etcd.
 func newOnce(locks *mutex.Client, name string, every time.Duration, fn func(context.Context) error,
 	opts []Option) (*once, error) {
-	layout, err := layoutOf(locks)
-	if err != nil {
-		return nil, err
+	if locks == nil {
+		return nil, errNoLocks
 	}
-	o := &once{locks: locks, about: locks.Options(), etcd: locks.Internals().Retry(), layout: layout, name: name,
-		every: every}
+	o := &once{locks: locks, about: locks.Options(), etcd: locks.Internals().Retry(),
+		layout: locks.Internals().Layout(), name: name, every: every}
 	for _, option := range opts {
 		if option != nil {
 			option(&o.options)
 		}
 	}
-	draft, err := locks.Internals().Draft(name, o.lock...)
+	draft, err := draftPlain(locks, name, o.lock)
 	if err != nil {
 		return nil, err
 	}
 	o.owner = draft.Owner
-	o.key = layout.Period(name)
+	o.key = o.layout.Period(name)
 	switch {
 	case fn == nil:
 		return nil, errors.New("there is no function to run")
@@ -129,21 +128,19 @@ func newOnce(locks *mutex.Client, name string, every time.Duration, fn func(cont
 		return nil, fmt.Errorf("PeriodOffset is %v: it must not be negative", o.offset)
 	case o.offset >= every:
 		return nil, fmt.Errorf("PeriodOffset is %v: it must be shorter than the period of %v", o.offset, every)
-	case isShared(draft):
-		return nil, errNotPlain
 	}
 	return o, nil
 }
 
-var errNotPlain = errors.New("a job runs under a plain lock, not under one that several can hold")
-
-// isShared reports whether the lock is of a kind that several can hold.
-func isShared(d lockrecord.Draft) bool {
+// draftPlain returns the record that a lock would have. It refuses options that the lock cannot be taken with, and
+// those of a lock that several can hold.
+func draftPlain(locks *mutex.Client, name string, opts []mutex.Option) (lockrecord.Draft, error) {
+	d, err := locks.Internals().Draft(name, opts...)
 	switch d.Attributes[metadata.AttributeKind] {
 	case metadata.KindSemaphore, metadata.KindShared, metadata.KindExclusive:
-		return true
+		return d, errors.New("a job runs under a plain lock, not under one that several can hold")
 	}
-	return false
+	return d, err
 }
 
 // take takes the period together with the lock. The lock is nil if there is nothing to do.

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,14 +17,6 @@ import (
 )
 
 var errNoLocks = errors.New("no lock client was given")
-
-// layoutOf returns the layout of the keys of locks and jobs.
-func layoutOf(locks *mutex.Client) (protocol.Layout, error) {
-	if locks == nil {
-		return protocol.Layout{}, errNoLocks
-	}
-	return protocol.NewLayout(locks.Options().Prefix)
-}
 
 // Period is a period in which a job ran.
 type Period struct {
@@ -61,13 +52,16 @@ func ResetPeriod(ctx context.Context, locks *mutex.Client, name string) error {
 
 func periodRequest(ctx context.Context, locks *mutex.Client, name string,
 	txn func(protocol.Layout, string) locktxn.Txn) (etcdretry.Response, error) {
-	layout, err := layoutOf(locks)
-	if err := cmp.Or(err, metadata.CheckName(name)); err != nil {
+	err := metadata.CheckName(name)
+	if locks == nil {
+		err = errNoLocks
+	}
+	if err != nil {
 		return etcdretry.Response{}, fmt.Errorf("period of %q: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, locks.Options().RequestTimeout)
 	defer cancel()
-	r, err := locks.Internals().Retry().Send(ctx, txn(layout, name))
+	r, err := locks.Internals().Retry().Send(ctx, txn(locks.Internals().Layout(), name))
 	if err != nil {
 		return r, fmt.Errorf("period of %q: %w", name, err)
 	}

@@ -67,32 +67,23 @@ type Tasks struct {
 // NewTasks returns the set of tasks with this name, which must not contain a slash, in the etcd of the locks. It sends
 // no request.
 func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
-	layout, err := layoutOf(locks)
-	if err == nil {
-		err = protocol.CheckTask(set, "x")
+	if locks == nil {
+		return nil, fmt.Errorf("tasks: %w", errNoLocks)
 	}
-	if err != nil {
+	if err := protocol.CheckTask(set, "x"); err != nil {
 		return nil, fmt.Errorf("tasks: %w", err)
 	}
 	about := locks.Options()
 	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s (pid %d)", about.Hostname, os.Getpid()))
-	err = o.complete()
+	err := o.complete()
 	if err == nil {
-		err = checkLock(locks, protocol.TaskLock(set, "x"), o.LockOptions)
+		_, err = draftPlain(locks, protocol.TaskLock(set, "x"), o.LockOptions)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tasks %q: %w", set, err)
 	}
-	return &Tasks{etcd: locks.Internals().Retry(), locks: locks, about: about, layout: layout, name: set, opts: o}, nil
-}
-
-// checkLock refuses options that no task could be taken with.
-func checkLock(locks *mutex.Client, name string, opts []mutex.Option) error {
-	draft, err := locks.Internals().Draft(name, opts...)
-	if err == nil && isShared(draft) {
-		err = errNotPlain
-	}
-	return err
+	return &Tasks{etcd: locks.Internals().Retry(), locks: locks, about: about, layout: locks.Internals().Layout(),
+		name: set, opts: o}, nil
 }
 
 // complete fills in the defaults and refuses contradictions.
@@ -260,7 +251,7 @@ func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskSt
 type TaskStatus struct {
 	Name          string
 	State         string
-	PreviousState string // the state that the last worker taken it from
+	PreviousState string // the state that the last worker took it from
 	Attempts      int    // how often it has been taken without success
 	Data          string // the caller's, for workers
 	Note          string // of the last worker

@@ -4,6 +4,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // Internals is for packages of this module that are built on locks, such as jobs and leader. It is no part of the API:
@@ -14,6 +15,9 @@ type internals struct{ c *Client }
 
 // Retry returns the sender of the client's requests.
 func (i internals) Retry() *etcdretry.Client { return i.c.retry }
+
+// Layout returns the layout of the keys of locks and jobs.
+func (i internals) Layout() protocol.Layout { return i.c.layout }
 
 // Draft returns the record that the lock would have if it were taken now with these options. It checks the name and the
 // options, and sends no request.

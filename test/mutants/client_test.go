@@ -127,9 +127,9 @@ var clientSuites = []suite{
 		{"period-good-back", `«failed» && o.retryOnError`, `true`, "TestFailedRunUsesUpItsPeriodUnlessGivenBack"},
 		{"period-reset", `clientv3.Compare(clientv3.ModRevision(o.key), "=", l.Token())`, `l.Guard()`,
 			"TestResetPeriodIsNotGivenBack"},
-		{"period-shared", `case «isShared(draft)»`, `false`, "TestBadInputIsRefusedBeforeSending"},
+		{"job-shared", `switch «d.Attributes[metadata.AttributeKind]» {`, `any(nil)`,
+			"TestBadInputIsRefusedBeforeSending"},
 		// Sets of tasks.
-		{"task-shared", `err == nil && «isShared(draft)»`, `false`, "TestBadInputIsRefusedBeforeSending"},
 		{"task-exhausted", `|| «now.Exhausted»`, `false`, "TestFailedTaskIsRetriedUpToTheMaximum"},
 		{"task-limit", `len(taken) == limit`, `false`, "TestWorkerAskedToFinishOneTaskMayTakeOthers"},
 		{"task-transition", `!slices.Contains(t.set.opts.Transitions[t.previousState], state)`, `false`,
