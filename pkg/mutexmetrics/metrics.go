@@ -3,6 +3,7 @@ package mutexmetrics
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -63,13 +64,6 @@ type Metrics struct {
 	groups    groups
 }
 
-type series struct {
-	acquisitions, extensions, lost, releases counts
-	waiting, held                            prometheus.Gauge
-	wait, hold                               prometheus.Observer
-	asked, givenTime                         prometheus.Counter
-}
-
 var _ prometheus.Collector = (*Metrics)(nil)
 
 // New returns metrics. Register them and pass their [Metrics.Hooks] to the clients.
@@ -98,21 +92,19 @@ func New(o Options) *Metrics {
 			labels),
 	}
 	m.exemplars = exemplars{of: o.Exemplar, holds: map[*mutex.Lock]prometheus.Labels{}}
-	m.groups = groups{of: o.Group, maxGroups: o.MaxGroups, known: map[string]*series{}, make: m.group}
+	m.groups = groups{of: o.Group, maxGroups: o.MaxGroups, known: map[string]bool{}, create: m.create}
 	if o.MaxGroups <= 0 {
 		m.groups.maxGroups = DefaultMaxGroups
 	}
 	if o.Group == nil {
-		only := m.series()
-		m.groups.of = func(string) string { return "" }
-		m.groups.make = func(string) *series { return only }
+		m.create()
 	}
 	return m
 }
 
 func counter(name, help string, labels []string, by ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help},
-		append(labels[:len(labels):len(labels)], by...))
+		append(slices.Clip(labels), by...))
 }
 
 func gauge(name, help string, labels []string) *prometheus.GaugeVec {
@@ -126,39 +118,31 @@ func histogram(name, help string, labels []string, buckets, standard []float64) 
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
-func (m *Metrics) group(name string) *series { return m.series(name) }
-
-// series creates all series with these values of the first labels.
-func (m *Metrics) series(labels ...string) *series {
-	released := []mutex.Result{mutex.ResultReleased, mutex.ResultLost, mutex.ResultError}
-	return &series{
-		acquisitions: counters(m.acquisitions, labels, mutex.AcquireResults()),
-		extensions:   counters(m.extensions, labels, mutex.ExtendResults()),
-		lost:         counters(m.lost, labels, mutex.LostReasons()),
-		releases:     counters(m.releases, labels, released),
-		waiting:      m.waiting.WithLabelValues(labels...), held: m.held.WithLabelValues(labels...),
-		wait: m.wait.WithLabelValues(labels...), hold: m.hold.WithLabelValues(labels...),
-		asked: m.asked.WithLabelValues(labels...), givenTime: m.givenTime.WithLabelValues(labels...),
+// create creates all series with these values of the first labels.
+func (m *Metrics) create(labels ...string) {
+	for _, vec := range []*prometheus.GaugeVec{m.waiting, m.held} {
+		vec.WithLabelValues(labels...)
 	}
+	for _, vec := range []*prometheus.HistogramVec{m.wait, m.hold} {
+		vec.WithLabelValues(labels...)
+	}
+	for _, vec := range []*prometheus.CounterVec{m.asked, m.givenTime} {
+		vec.WithLabelValues(labels...)
+	}
+	createEach(m.acquisitions, labels, mutex.AcquireResults())
+	createEach(m.extensions, labels, mutex.ExtendResults())
+	createEach(m.lost, labels, mutex.LostReasons())
+	createEach(m.releases, labels, []mutex.Result{mutex.ResultReleased, mutex.ResultLost, mutex.ResultError})
 }
 
-// counts holds counters by the value of their last label.
-type counts map[string]prometheus.Counter
-
-// add increments the counter of word. Unknown words are not counted, because they would create unexpected series.
-func (c counts) add(word string) {
-	if counter, ok := c[word]; ok {
-		counter.Inc()
-	}
-}
-
-func counters[W ~string](vec *prometheus.CounterVec, labels []string, words []W) counts {
-	all := counts{}
+func createEach[W ~string](vec *prometheus.CounterVec, labels []string, words []W) {
 	for _, w := range words {
-		all[string(w)] = vec.WithLabelValues(append(labels[:len(labels):len(labels)], string(w))...)
+		vec.WithLabelValues(with(labels, string(w))...)
 	}
-	return all
 }
+
+// with returns the values of the labels, and another.
+func with(labels []string, another string) []string { return append(slices.Clip(labels), another) }
 
 // Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
@@ -183,13 +167,17 @@ func (m *Metrics) all() []prometheus.Collector {
 func (m *Metrics) Hooks() mutex.Hooks {
 	return mutex.Hooks{
 		Acquiring: m.acquiring, Acquired: m.acquired, Extended: m.extended, Lost: m.lose, Released: m.released,
-		FinishRequested: func(e mutex.FinishRequested) { m.groups.series(e.Lock.Name()).asked.Inc() },
-		MoreTimeGiven:   func(e mutex.MoreTimeGiven) { m.groups.series(e.Lock.Name()).givenTime.Inc() },
+		FinishRequested: func(e mutex.FinishRequested) {
+			m.asked.WithLabelValues(m.groups.labels(e.Lock.Name())...).Inc()
+		},
+		MoreTimeGiven: func(e mutex.MoreTimeGiven) {
+			m.givenTime.WithLabelValues(m.groups.labels(e.Lock.Name())...).Inc()
+		},
 	}
 }
 
 func (m *Metrics) acquiring(e mutex.Acquiring) {
-	during(e.Context, m.groups.series(e.Name).waiting)
+	during(e.Context, m.waiting.WithLabelValues(m.groups.labels(e.Name)...))
 }
 
 // during keeps g incremented until ctx ends: hooks do not report every such end.
@@ -199,27 +187,27 @@ func during(ctx context.Context, g prometheus.Gauge) {
 }
 
 func (m *Metrics) acquired(e mutex.Acquired) {
-	s := m.groups.series(e.Name)
-	s.acquisitions.add(string(e.Result))
+	labels := m.groups.labels(e.Name)
+	m.acquisitions.WithLabelValues(with(labels, string(e.Result))...).Inc()
 	if e.Result != mutex.ResultAcquired && e.Result != mutex.ResultGaveUp {
 		return
 	}
 	exemplar := m.exemplars.labels(e.Context)
-	observe(s.wait, e.WaitTime, exemplar)
+	observe(m.wait.WithLabelValues(labels...), e.WaitTime, exemplar)
 	if e.Lock != nil {
-		during(e.Lock.Context(), s.held)
+		during(e.Lock.Context(), m.held.WithLabelValues(labels...))
 		m.exemplars.keep(e.Lock, exemplar)
 	}
 }
 
 func (m *Metrics) extended(e mutex.Extended) {
-	m.groups.series(e.Lock.Name()).extensions.add(string(e.Result))
+	m.extensions.WithLabelValues(with(m.groups.labels(e.Lock.Name()), string(e.Result))...).Inc()
 }
 
 func (m *Metrics) lose(e mutex.Lost) { m.ended(e.Lock, e.Reason, e.HoldTime) }
 
 func (m *Metrics) released(e mutex.Released) {
-	m.groups.series(e.Lock.Name()).releases.add(string(e.Result))
+	m.releases.WithLabelValues(with(m.groups.labels(e.Lock.Name()), string(e.Result))...).Inc()
 	var reason mutex.LostReason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
@@ -229,10 +217,10 @@ func (m *Metrics) released(e mutex.Released) {
 
 // ended records the end of a hold; reason is empty if it was not lost.
 func (m *Metrics) ended(l *mutex.Lock, reason mutex.LostReason, held time.Duration) {
-	s := m.groups.series(l.Name())
-	observe(s.hold, held, m.exemplars.take(l))
+	labels := m.groups.labels(l.Name())
+	observe(m.hold.WithLabelValues(labels...), held, m.exemplars.take(l))
 	if reason != "" {
-		s.lost.add(string(reason))
+		m.lost.WithLabelValues(with(labels, string(reason))...).Inc()
 	}
 }
 
@@ -307,41 +295,44 @@ func isValidExemplar(labels prometheus.Labels) bool {
 	return len(labels) > 0 && runes <= prometheus.ExemplarMaxRunes
 }
 
-// groups finds the series of a lock's group, and creates them while there are fewer than most groups.
+// groups finds the group of a lock. It creates a group's series when it first sees the group, while there are fewer
+// than maxGroups.
 type groups struct {
-	of        func(lock string) string
+	of        func(lock string) string // nil = there are no groups
 	maxGroups int
-	make      func(group string) *series
+	create    func(labels ...string)
 
 	mu    sync.RWMutex
-	known map[string]*series
+	known map[string]bool
 }
 
-// series returns the series for a lock. A share is in the group of the whole lock.
-func (g *groups) series(name string) *series {
+// labels returns the values of the first labels of a lock's series. A share is in the group of the whole lock.
+func (g *groups) labels(name string) []string {
+	if g.of == nil {
+		return nil
+	}
 	if lock, _, isShare := metadata.ParseShare(name); isShare {
 		name = lock
 	}
 	group := text.Label(g.of(name))
 	g.mu.RLock()
-	s := g.known[group]
+	known := g.known[group]
 	g.mu.RUnlock()
-	if s != nil {
-		return s
+	if !known {
+		group = g.add(group)
 	}
-	return g.add(group)
+	return []string{group}
 }
 
-func (g *groups) add(group string) *series {
+func (g *groups) add(group string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.known) >= g.maxGroups && g.known[group] == nil {
+	if len(g.known) >= g.maxGroups && !g.known[group] {
 		group = OtherGroup
 	}
-	s := g.known[group]
-	if s == nil {
-		s = g.make(group)
-		g.known[group] = s
+	if !g.known[group] {
+		g.create(group)
+		g.known[group] = true
 	}
-	return s
+	return group
 }
