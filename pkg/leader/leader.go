@@ -139,12 +139,10 @@ func alive(ctx context.Context, l *mutex.Lock, o Options, within time.Duration) 
 
 // pause waits for d. It reports false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -1,10 +1,8 @@
 package locktest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -28,17 +26,9 @@ func (s *Server) Holder(name string) *metadata.FullRecord {
 // Waiters returns the waiters for the lock, in the order in which they will get it.
 func (s *Server) Waiters(name string) []metadata.Waiter {
 	s.t.Helper()
-	var waiters []metadata.Waiter
-	for _, kv := range s.get(s.layout.Queue(name)) {
-		key := s.layout.Parse(string(kv.Key))
-		ticket, err := protocol.Unmarshal[metadata.Ticket](kv.Value)
-		if key.Kind == protocol.KindTicket && err == nil && !ticket.Holding {
-			waiters = append(waiters, metadata.Waiter{Ticket: ticket, Name: key.Lock, ID: key.ID,
-				Revision: kv.CreateRevision})
-		}
-	}
-	slices.SortFunc(waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
-	return waiters
+	info, err := s.store.ReadLock(context.Background(), name)
+	s.must(err)
+	return info.Waiters
 }
 
 // AssertHeld fails the test if nobody holds the lock. It returns the holder's record, empty if there is none.

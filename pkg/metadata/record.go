@@ -12,10 +12,13 @@ package metadata
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 )
 
 // The attributes that name the trace in which a lock was taken, in hexadecimal as in W3C Trace Context.
@@ -87,12 +90,7 @@ func (r *Record) Malformed() bool {
 // HasForeignKeys reports whether keys that fit no layout lie inside the record's range, so that deleting the range
 // would delete them, too.
 func (r *Record) HasForeignKeys() bool {
-	for _, p := range r.Problems {
-		if p.Kind == ProblemUnknownLayout {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Kind == ProblemUnknownLayout })
 }
 
 // Alive is the holder's last alive call.
@@ -182,20 +180,5 @@ func CheckName(name string) error {
 
 // IsUUID reports whether s is a UUID in the protocol's form: 36 characters, with lower-case hexadecimal digits.
 func IsUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-				return false
-			}
-		}
-	}
-	return true
+	return len(s) == 36 && s == strings.ToLower(s) && uuid.Validate(s) == nil
 }

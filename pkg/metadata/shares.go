@@ -33,13 +33,11 @@ func ParseShare(name string) (lock string, number int, ok bool) {
 	if i < 1 || i+1 == len(name) || name[i+1] == '0' || len(name)-i-1 > maxShareDigits {
 		return "", 0, false
 	}
-	for _, c := range []byte(name[i+1:]) {
-		if c < '0' || c > '9' {
-			return "", 0, false
-		}
-		number = number*10 + int(c-'0')
+	n, err := strconv.ParseUint(name[i+1:], 10, 0) // which takes no sign
+	if err != nil {
+		return "", 0, false
 	}
-	return name[:i], number, true
+	return name[:i], int(n), true
 }
 
 // Share describes one hold of a semaphore or read-write lock. The zero Share is that of an ordinary lock.

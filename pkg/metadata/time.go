@@ -1,9 +1,9 @@
 package metadata
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -29,17 +29,8 @@ func ParseTime(s string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%q is not a time: want seconds since 1970 with ten digits, like 1553682600.25",
 			clip(s))
 	}
-	seconds, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil {
-		return time.Time{}, err
-	}
-	var nanos int64
-	for i := range 9 {
-		nanos *= 10
-		if i < len(fraction) {
-			nanos += int64(fraction[i] - '0')
-		}
-	}
+	seconds, _ := strconv.ParseInt(whole, 10, 64)
+	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
 	return time.Unix(seconds, nanos).UTC(), nil
 }
 
@@ -55,22 +46,11 @@ func FormatTime(t time.Time) string {
 		seconds = maxSeconds
 		nanos = 999_999_999
 	}
-	b := make([]byte, 0, len("1553682600.123456789"))
-	b = appendPadded(b, seconds, secondDigits)
+	whole := fmt.Sprintf("%0*d", secondDigits, seconds)
 	if nanos == 0 {
-		return string(b)
+		return whole
 	}
-	return string(bytes.TrimRight(appendPadded(append(b, '.'), int64(nanos), 9), "0"))
-}
-
-// appendPadded appends n with leading zeros, in width digits.
-func appendPadded(b []byte, n int64, width int) []byte {
-	b = append(b, "0000000000"[:width]...)
-	for i := len(b) - 1; n > 0; i-- {
-		b[i] += byte(n % 10)
-		n /= 10
-	}
-	return b
+	return strings.TrimRight(fmt.Sprintf("%s.%09d", whole, nanos), "0")
 }
 
 // Time is an instant inside a JSON document of the protocol. It is written as a string in the protocol's time format
@@ -103,14 +83,7 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func digits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
-}
+func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // clip shortens text from outside for use in a sentence.
 func clip(s string) string {

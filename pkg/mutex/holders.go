@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -167,20 +166,16 @@ func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Response) 
 // readShares returns the shares of a lock, by number, from all of their keys in order.
 func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int]metadata.FullRecord {
 	shares := map[int]metadata.FullRecord{}
-	for len(kvs) > 0 {
-		name := of.Parse(string(kvs[0].Key)).Lock
-		n := 1
-		for n < len(kvs) && of.Parse(string(kvs[n].Key)).Lock == name {
-			n++
+	records := protocol.RecordAssembler{Each: func(name string, fields []metadata.Field, _ []string) {
+		base, number, ok := metadata.ParseShare(name)
+		if d := lockrecord.Decode(name, fields); ok && base == lock && d.Token != 0 {
+			shares[number] = d
 		}
-		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
-			d := lockrecord.Decode(name, locktxn.Fields(of, &clientv3.GetResponse{Kvs: kvs[:n]}))
-			if d.Token != 0 {
-				shares[number] = d
-			}
-		}
-		kvs = kvs[n:]
+	}}
+	for _, kv := range kvs {
+		records.Add(of.Parse(string(kv.Key)), locktxn.KV(kv))
 	}
+	records.Flush()
 	return shares
 }
 
