@@ -478,6 +478,21 @@ func fetch[T any](t testing.TB, d http.Handler, url string) (data T, meta map[st
 // lock is a lock in an API response.
 type lock = map[string]any
 
+// paged requests all pages of a list from the API, and returns what they list and how many there were.
+func paged(t testing.TB, d http.Handler, url, list string) (all []lock, pages int, matched float64) {
+	t.Helper()
+	for after := ""; ; pages++ {
+		data, meta := fetch[lock](t, d, url+"&after="+after)
+		for _, one := range data[list].([]any) {
+			all = append(all, one.(lock))
+		}
+		next, more := meta["next"].(string)
+		if after = next; !more {
+			return all, pages + 1, meta["matched"].(float64)
+		}
+	}
+}
+
 // names requests a list from the API and returns its names.
 func names(t testing.TB, d http.Handler, url string) []string {
 	t.Helper()

@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -78,10 +79,8 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 	args = append(args, "--web.shutdown-delay=0s") // the test has no kubelet to wait for
 	if slices.Contains(args, "--kubernetes.pods") {
 		// there is no cluster, which keeps the unlocker from nothing else; test/kube has one
-		file := filepath.Join(t.TempDir(), "kubeconfig")
-		write(t, file, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-"contexts": [{"name": "c", "context": {"cluster": "c"}}],
-"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}`)
+		file, err := kubetest.WriteKubeconfig(t.TempDir(), "http://127.0.0.1:1")
+		proctest.Must(t, err)
 		args = append(args, "--kubernetes.kubeconfig="+file)
 	}
 	p := start(t, environment, program, args...)

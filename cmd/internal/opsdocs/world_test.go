@@ -32,6 +32,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -65,10 +66,12 @@ func scrapes(t *testing.T) map[string]families {
 	pages := proctest.FreeAddr(t)
 	ops := proctest.FreeAddr(t)
 	witness := proctest.FreeAddr(t)
+	kubeconfig, err := kubetest.WriteKubeconfig(t.TempDir(), "http://127.0.0.1:1") // of no API server
+	proctest.Must(t, err)
 	run(t, unlocker.Command(), append(secure, "--policy=auto-unlock", "--metrics.lock-series=all",
 		"--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--sweep.exclude=abandoned",
 		"--dashboard.url=https://locks.example.org",
-		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig(t),
+		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig,
 		"--web.listen-address="+unlockerAddress)...)
 	run(t, mutexdash.Command(), append(secure, "--web.listen-address="+pages, "--web.ops-address="+ops)...)
 	run(t, unlocker.Command(), append([]string{"witness", "--web.listen-address=" + witness}, secure...)...)
@@ -114,17 +117,6 @@ func webConfig(t *testing.T, cert, key string) string {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(cert), "web.yml")
 	text := fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s}\n", filepath.Base(cert), filepath.Base(key))
-	proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
-	return path
-}
-
-// kubeconfig describes an API server that does not exist.
-func kubeconfig(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-"contexts": [{"name": "c", "context": {"cluster": "c"}}],
-"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}`
 	proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/kubetest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -86,10 +87,8 @@ func TestBlindKubernetesWitnessIsAnnounced(t *testing.T) {
 		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 	}))
 	t.Cleanup(api.Close)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c",
-"context": {"cluster": "c"}}], "clusters": [{"name": "c", "cluster": {"server": %q}}]}`, api.URL)
-	proctest.Must(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
+	kubeconfig, err := kubetest.WriteKubeconfig(t.TempDir(), api.URL)
+	proctest.Must(t, err)
 	// kubectl reads several files, and does without those that are missing
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing")+string(os.PathListSeparator)+kubeconfig)
 	etcd := etcdtest.Start(t)
