@@ -2,8 +2,6 @@ package cli_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,45 +27,29 @@ const deaf = `trap "" TERM
 echo ready
 while true; do date +%s.%N >beat.new; mv beat.new beat; sleep 0.02; done`
 
-// background starts mutexctl against an etcd. Its output goes to the returned file.
-func background(t *testing.T, endpoint string, args ...string) (cmd *exec.Cmd, said string) {
+// background starts mutexctl against an etcd, in a directory of its own.
+func background(t *testing.T, endpoint string, args ...string) (p *proctest.Process, dir string) {
 	t.Helper()
-	out, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	proctest.Must(t, err)
-	defer out.Close()
-	cmd = exec.Command("mutexctl", args...)
-	cmd.Dir = filepath.Dir(out.Name())
-	cmd.Stderr = out
+	cmd := exec.Command("mutexctl", args...)
+	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+endpoint)
-	proctest.Must(t, cmd.Start())
-	return cmd, out.Name()
-}
-
-// says waits until a file exists and contains the words.
-func says(t *testing.T, file, words string) {
-	t.Helper()
-	proctest.Eventually(t, file+" says "+words, func() error {
-		text, err := os.ReadFile(file)
-		if err == nil && !strings.Contains(string(text), words) {
-			err = fmt.Errorf("it says %s", text)
-		}
-		return err
-	})
+	return proctest.Start(t, cmd), cmd.Dir
 }
 
 func TestPartitionedCommandEndsBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	run, said := background(t, proxy.Endpoint(), "run", "l", "--wait", "120s", "--auto-unlock-after", "4s", "--grace",
+	run, dir := background(t, proxy.Endpoint(), "run", "l", "--wait", "120s", "--auto-unlock-after", "4s", "--grace",
 		"300ms", "--etcd.request-timeout", "500ms", "--", "sh", "-c", deaf)
-	beat := filepath.Join(run.Dir, "beat")
-	says(t, beat, "")
+	beat := filepath.Join(dir, "beat")
+	proctest.Eventually(t, "the command runs", func() error {
+		_, err := os.Stat(beat)
+		return err
+	})
 	proxy.Stall()
-	err := run.Wait()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 5 {
-		t.Errorf("run ended with %v, want status 5", err)
+	if code := run.Wait(t); code != 5 || !strings.Contains(run.Output(), `lock "l" may be lost`) {
+		t.Errorf("run ended with status %d, want 5: %s", code, run.Output())
 	}
 	layout := protocol.DefaultLayout()
 	doc, _, err := lockstore.New(server.Client(t), layout).ReadRecord(context.Background(), "l")
@@ -82,7 +64,6 @@ func TestPartitionedCommandEndsBeforeTheLockIsFree(t *testing.T) {
 		t.Errorf("the command lived at %v, the lock could be another's from %v", last, doc.AutoUnlockAt)
 	}
 	t.Logf("the command ended %v before the auto-unlock", doc.AutoUnlockAt.Sub(last))
-	says(t, said, `lock "l" may be lost`)
 }
 
 // An etcd that refuses connections is waited for like a holder: the command runs once it is back.
@@ -90,14 +71,12 @@ func TestRunWaitsForAnUnreachableEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	server.Stop()
-	run, said := background(t, server.Endpoint(), "run", "l", "--wait", "120s", "--", "true")
-	says(t, said, "refused")
+	run, _ := background(t, server.Endpoint(), "run", "l", "--wait", "120s", "--", "true")
+	run.Prints(t, "refused")
 	server.Restart(t)
-	err := run.Wait()
-	text, _ := os.ReadFile(said)
-	if err != nil || strings.Count(string(text), "\n") != 1 || !strings.Contains(string(text),
-		"mutexctl run: waiting: etcd is unreachable") {
-		t.Errorf("run ended with %v and said:\n%s", err, text)
+	if code := run.Wait(t); code != 0 || strings.Count(run.Output(), "\n") != 1 ||
+		!strings.Contains(run.Output(), "mutexctl run: waiting: etcd is unreachable") {
+		t.Errorf("run ended with status %d and said:\n%s", code, run.Output())
 	}
 }
 
@@ -151,27 +130,16 @@ func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
 	layout := protocol.DefaultLayout()
 	key := layout.Field("l", lockrecord.FieldUUID)
 	etcdtest.Put(t, client, key, "11111111-2222-4333-8444-555555555555")
-	wait, said := background(t, server.Endpoint(), "wait", "l")
-	ended := make(chan error, 1)
-	go func() { ended <- wait.Wait() }()
-	says(t, said, "waiting: l is held")
+	wait, _ := background(t, server.Endpoint(), "wait", "l")
+	wait.Prints(t, "waiting: l is held")
 	server.Stop()
 	server.Restart(t)
-	select {
-	case err := <-ended:
-		t.Fatalf("it ended while the lock was held: %v", err)
-	default:
+	if !wait.Running() {
+		t.Fatalf("it ended while the lock was held: %s", wait.Output())
 	}
-	if _, err := client.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("it ended with %v", err)
-		}
-	case <-time.After(proctest.Timeout):
-		_ = wait.Process.Kill()
-		t.Error("it still waits for a free lock")
+	_, err := client.Delete(t.Context(), key)
+	proctest.Must(t, err)
+	if code := wait.Wait(t); code != 0 {
+		t.Errorf("it ended with status %d", code)
 	}
 }

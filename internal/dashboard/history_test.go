@@ -3,7 +3,6 @@ package dashboard_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -102,12 +101,6 @@ func TestHistoryPagesHaveNoGapsOrDuplicates(t *testing.T) {
 	}
 	if len(seen) != 57 || len(all) != 57 {
 		t.Errorf("%d of 57 holds were seen, %d in all", len(seen), len(all))
-	}
-	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "from=yesterday", "to=1", "after=%2e", "after=zz",
-		"q=state:gone"} {
-		if w := get(d, "/api/v1/history?"+bad); w.Code != http.StatusBadRequest {
-			t.Errorf("%s is answered with %d", bad, w.Code)
-		}
 	}
 	data, _ := fetch[lock](t, d, "/api/v1/history?from=2026-11-21T03:10:41Z&to=2026-11-21T03:11:41Z")
 	if n := len(data["holds"].([]any)); n != 4 {

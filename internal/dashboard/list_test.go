@@ -158,6 +158,13 @@ func TestAPIReportsBadQueries(t *testing.T) {
 			t.Errorf("%s is answered with %d %s", parameter, w.Code, w.Body)
 		}
 	}
+	for list, own := range map[string]string{"history": "from=yesterday to=1", "timeline": "window=2h"} {
+		for bad := range strings.FieldsSeq("limit=0 limit=1001 limit=x after=%2e after=zz q=state:gone " + own) {
+			if w := get(d, "/api/v1/"+list+"?"+bad); w.Code != http.StatusBadRequest {
+				t.Errorf("%s?%s is answered with %d", list, bad, w.Code)
+			}
+		}
+	}
 }
 
 func TestOwnerAndHostLinksListOnlyTheirLocks(t *testing.T) {
