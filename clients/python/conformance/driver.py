@@ -296,7 +296,7 @@ class Driver:
                 raise Unhandled
 
         try:
-            ran = lock.once_per(r["every"], work, offset=r["offset"], back_on_error=r.get("fails", False))
+            ran = lock.once_per(r["every"], work, offset=r["offset"], retry_on_error=r.get("fails", False))
         except Unhandled:
             ran = True
         return {"ran": ran, "token": lock.token}
@@ -375,7 +375,7 @@ class AsyncDriver:
                 raise Unhandled
 
         try:
-            ran = await lock.once_per(r["every"], work, offset=r["offset"], back_on_error=r.get("fails", False))
+            ran = await lock.once_per(r["every"], work, offset=r["offset"], retry_on_error=r.get("fails", False))
         except Unhandled:
             ran = True
         return {"ran": ran, "token": lock.token}

@@ -118,7 +118,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
 
         for _ in "ab":
             with self.assertRaises(KeyError):
-                await self.client.lock(self.name).once_per(86400, fails, back_on_error=True)
+                await self.client.lock(self.name).once_per(86400, fails, retry_on_error=True)
         self.assertFalse(self.etcd.get("/mutexes/.periods/" + self.name))
 
     async def test_the_time_is_up(self) -> None:

@@ -224,12 +224,12 @@ class Periods(OnEtcd):
             if before:
                 self.etcd.put(key, before)
             with self.assertRaises(ZeroDivisionError):
-                self.client.lock(self.name).once_per(86400, lambda lock: 1 // 0, back_on_error=True)
+                self.client.lock(self.name).once_per(86400, lambda lock: 1 // 0, retry_on_error=True)
             self.assertEqual(self.etcd.get(key), {key: before} if before else {})
             self.assertFalse(self.etcd.fields(self.name), "the lock is free again")
         with self.assertRaises(ZeroDivisionError):
             self.client.lock(self.name).once_per(86400, lambda lock: self.etcd.put(key, "reset") // 0,
-                                                 back_on_error=True)
+                                                 retry_on_error=True)
         self.assertEqual(self.etcd.get(key), {key: "reset"}, "somebody else changed it")
         self.etcd.put(key, before)
         with self.assertRaises(ZeroDivisionError):
@@ -245,7 +245,7 @@ class Periods(OnEtcd):
             os.wait()
 
         with suppress(SystemExit):
-            self.client.lock(self.name).once_per(86400, work, back_on_error=True)
+            self.client.lock(self.name).once_per(86400, work, retry_on_error=True)
         if os.getpid() != parent:
             os._exit(0)
         self.assertFalse(self.once())

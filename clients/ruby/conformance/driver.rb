@@ -113,7 +113,7 @@ class Driver
 
   def do_once(request)
     token = nil
-    options = { offset: request["offset"], back_on_error: request["fails"], **durations(request) }
+    options = { offset: request["offset"], retry_on_error: request["fails"], **durations(request) }
     ran = @client.once_per(request["name"], request["every"], **options) do |lock|
       token = lock.token
       sleep(request["hold"])

@@ -90,10 +90,10 @@ class KindsTest < LockTest
 
   def test_a_failed_job_gives_its_period_back_on_request
     failed = Class.new(StandardError)
-    assert_raises(failed) { client.once_per("job", 86_400, back_on_error: true) { raise failed } }
+    assert_raises(failed) { client.once_per("job", 86_400, retry_on_error: true) { raise failed } }
     assert_empty(keys.keys.grep(/periods/))
     assert_raises(failed) { client.once_per("job", 86_400) { raise failed } }
-    refute(client.once_per("job", 86_400, back_on_error: true) { flunk })
+    refute(client.once_per("job", 86_400, retry_on_error: true) { flunk })
   end
 
   def test_a_leader_that_cannot_work_is_lost

@@ -80,7 +80,7 @@ class ProcessTest < LockTest
   def test_a_child_that_fails_gives_no_period_back
     parent = Process.pid
     begin
-      client.once_per("a", 86_400, back_on_error: true) { (pid = fork) ? Process.wait(pid) : raise("the child") }
+      client.once_per("a", 86_400, retry_on_error: true) { (pid = fork) ? Process.wait(pid) : raise("the child") }
     rescue RuntimeError
       exit!(0) unless parent == Process.pid
     end

@@ -127,7 +127,7 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
       if (request.fails) throw failed;
     };
     const durations = given(request, "offset", "alert_after", "auto_unlock_after");
-    const options = { ...durations, backOnError: Boolean(request.fails) };
+    const options = { ...durations, retryOnError: Boolean(request.fails) };
     const ran = client?.oncePer(String(request.name), Number(request.every), work, options);
     const didRun = await ran?.catch((error: unknown) => {
       if (error === failed) return true;

@@ -47,7 +47,7 @@ export interface JobOptions extends SoleOptions {
   /** Seconds by which the periods start later than the multiples of their length. */
   offset?: number;
   /** Gives the period back if the work fails, so that the next call runs it. */
-  backOnError?: boolean;
+  retryOnError?: boolean;
 }
 
 /** Options of a leader. */
@@ -113,12 +113,12 @@ export class Client {
    * Runs `work` under the lock once per period of `every` seconds among all replicas. Resolves to whether this call ran
    * it: false if the period is taken. Periods are multiples of `every` since 1970 in UTC, shifted by `offset`. Rejects
    * with a HeldError if the lock is held, or with a LostError if the answer came after the hold; neither uses up the
-   * period. Otherwise `work` uses it up when it begins, unless `backOnError` gives it back.
+   * period. Otherwise `work` uses it up when it begins, unless `retryOnError` gives it back.
    */
   async oncePer(
     name: string, every: number, work: (lock: Lock) => unknown, options: JobOptions = {},
   ): Promise<boolean> {
-    const { offset = 0, backOnError = false, ...rest } = options;
+    const { offset = 0, retryOnError = false, ...rest } = options;
     const wanted = this.#wanted(name, rest);
     mustRunAtOnce(work);
     const taken = await takePeriod(this.#gateway, wanted, every, offset);
@@ -129,7 +129,7 @@ export class Client {
       hasBegun = true;
       return work(lock);
     };
-    const failed = () => (backOnError || !hasBegun) && givePeriodBack(this.#gateway, wanted.k, taken);
+    const failed = () => (retryOnError || !hasBegun) && givePeriodBack(this.#gateway, wanted.k, taken);
     await under(Lock.of(this.#gateway, wanted, taken), begin, failed);
     return true;
   }

@@ -68,9 +68,9 @@ test("locks of mixed kinds and any number are taken together", async () => {
   await assert.rejects(locks.lockAll(["a", { name: "a", shared: true }]), RefusedError);
 });
 
-test("a failed job gives its period back with backOnError", async () => {
-  const fails = (backOnError: boolean) =>
-    locks.oncePer("failing", 86400, () => { throw new SyntaxError("mine"); }, { backOnError });
+test("a failed job gives its period back with retryOnError", async () => {
+  const fails = (retryOnError: boolean) =>
+    locks.oncePer("failing", 86400, () => { throw new SyntaxError("mine"); }, { retryOnError });
   await assert.rejects(fails(true), SyntaxError);
   await assert.rejects(fails(false), SyntaxError);
   assert.equal(await fails(true), false);

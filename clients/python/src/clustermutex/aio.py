@@ -95,7 +95,7 @@ class Lock(Handle):
             raise
 
     async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0,
-                       back_on_error: bool = False) -> bool:
+                       retry_on_error: bool = False) -> bool:
         """Run work under the lock once in each period. See :meth:`clustermutex.Lock.once_per`."""
         call = self.call(AsyncFlag(), self._session.gateway.timeout)
         try:
@@ -110,7 +110,7 @@ class Lock(Handle):
             try:
                 await work(self)
             except BaseException:
-                if back_on_error and self.hold.mine():
+                if retry_on_error and self.hold.mine():
                     await give_period_back(self.hold.attempt)
                 raise
         return True

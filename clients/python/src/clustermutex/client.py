@@ -120,12 +120,12 @@ class Lock(Handle):
             self._session.linger(LINGER)
 
     def once_per(self, every: float, work: Callable[[Lock], object], *, offset: float = 0.0,
-                 back_on_error: bool = False) -> bool:
+                 retry_on_error: bool = False) -> bool:
         """Run work under the lock once per period of ``every`` seconds among all replicas; report whether it ran here.
 
         Periods are multiples of ``every`` since 1970 in UTC, shifted by ``offset``. Return False if the period is
         taken. Raise HeldError if another process holds the lock; that does not use up the period. Otherwise the period
-        is used up when the work begins. With ``back_on_error``, work that raises gives it back for the next call.
+        is used up when the work begins. With ``retry_on_error``, work that raises gives it back for the next call.
         """
         check_eager(work)
         call = self.call(self._stop, self._session.gateway.timeout)
@@ -137,7 +137,7 @@ class Lock(Handle):
                 try:
                     check_done(work, work(self))
                 except BaseException:
-                    if back_on_error and self.hold.mine():
+                    if retry_on_error and self.hold.mine():
                         run(give_period_back(self.hold.attempt))
                     raise
             return True

@@ -53,9 +53,9 @@ module ClusterMutex
     # Runs the block under the lock once per period of +every+ seconds among all replicas. Returns whether this call ran
     # it: false if the period is taken. Periods are multiples of +every+ since 1970 in UTC, shifted by +offset+. Raises
     # HeldError if the lock is held; that does not use up the period. Otherwise it is used up when the block begins.
-    # With back_on_error, a block that raises gives it back for the next call.
-    def once_per(name, every, offset: 0, back_on_error: false, **options, &block)
-      job = Job.new(@session, name, Settings.new(**options), every:, offset:, back_on_error:)
+    # With retry_on_error, a block that raises gives it back for the next call.
+    def once_per(name, every, offset: 0, retry_on_error: false, **options, &block)
+      job = Job.new(@session, name, Settings.new(**options), every:, offset:, retry_on_error:)
       ran = false
       job.run { |lock| lock && (ran = true) && Work.done(:once_per, block.call(lock)) }
       ran

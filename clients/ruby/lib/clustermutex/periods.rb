@@ -20,11 +20,11 @@ module ClusterMutex
       Time.at((now - ((now - (offset * 1000).round) % (every * 1000).round)) / 1000r)
     end
 
-    def initialize(session, name, settings, every:, offset:, back_on_error:)
+    def initialize(session, name, settings, every:, offset:, retry_on_error:)
       Job.began(Clock.wall, every, offset)
       @every = every
       @offset = offset
-      @back_on_error = back_on_error
+      @retry_on_error = retry_on_error
       super(session, name, settings, 0)
     end
 
@@ -46,7 +46,7 @@ module ClusterMutex
 
     # Gives the period back first: no other call can take it while the lock is held.
     def finish(till, quiet:)
-      give_period_back(till) if @lock && (!@begun || (quiet && @back_on_error && !@lock.lost?))
+      give_period_back(till) if @lock && (!@begun || (quiet && @retry_on_error && !@lock.lost?))
       super
     end
 
