@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -41,7 +42,7 @@ func (o *options) check() error {
 }
 
 // run starts everything, prints where it is, and stops it in reverse order.
-func (o *options) run(ctx context.Context, out *screen) error {
+func (o *options) run(ctx context.Context, out io.Writer) error {
 	log := daemon.Logger(*o.log, os.Stderr)
 	server, endpoint, err := o.startEtcd(ctx)
 	if err != nil {
@@ -85,7 +86,6 @@ func (o *options) run(ctx context.Context, out *screen) error {
 	group.Add("guide", func(ctx context.Context) error {
 		if o.joined(ctx) {
 			fmt.Fprint(out, o.guide(endpoint, server.dir, languages))
-			out.keep("dashboard " + o.page() + ", Ctrl-C stops everything")
 		}
 		<-ctx.Done()
 		return nil

@@ -55,12 +55,7 @@ machine only.`,
 			if err := o.check(); err != nil {
 				return daemon.Usage(err)
 			}
-			screen, stop, err := o.screen(cmd.OutOrStdout())
-			if err != nil {
-				return err
-			}
-			defer stop()
-			return o.run(cmd.Context(), screen)
+			return o.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	fs := cmd.Flags()
