@@ -117,7 +117,7 @@ func golden() []look {
 		{"status-blind-witness", func(t testing.TB) *scene {
 			s := lived(t)
 			s.unlockers[0].HeldBack = []string{"gap"}
-			s.unlockers[0].WitnessTrouble = "the API server does not accept our token or certificate: " +
+			s.unlockers[0].WitnessProblem = "the API server does not accept our token or certificate: " +
 				"it may have expired"
 			return s
 		}, "/status", "status"},

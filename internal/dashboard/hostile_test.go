@@ -63,7 +63,7 @@ func infested() *scene {
 	s.unlockers[0].ID = hostile()[0]
 	s.unlockers[0].Mode = hostile()[9]
 	s.unlockers[0].LastGapCause = hostile()[1]
-	s.unlockers[0].WitnessTrouble = hostile()[2]
+	s.unlockers[0].WitnessProblem = hostile()[2]
 	s.fresh.Cause = hostile()[7]
 	for _, text := range hostile() {
 		s.members = append(s.members, app.Member{Endpoint: text, Role: text, Version: text, Problem: text})

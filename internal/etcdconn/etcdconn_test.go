@@ -205,25 +205,25 @@ func copyTo(t *testing.T, to, from string) {
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
-func TestTroubleIsLoggedOnceUntilItIsOver(t *testing.T) {
+func TestProblemIsLoggedOnceUntilItIsOver(t *testing.T) {
 	server := start(t)
 	log := &proctest.Log{}
 	c := connect(t, as(server, "", ""))
-	trouble := &etcdconn.FaultMonitor{Etcd: c, Prefix: "/m/", IsUsable: func() bool { return false },
+	problem := &etcdconn.FaultMonitor{Etcd: c, Prefix: "/m/", IsUsable: func() bool { return false },
 		Log: zerolog.New(log)}
-	trouble.SetInterval(50 * time.Millisecond)
-	proctest.Go(t, trouble.Run)
+	problem.SetInterval(50 * time.Millisecond)
+	proctest.Go(t, problem.Run)
 
 	for range 2 {
 		server.Stop()
-		etcdtest.Eventually(t, "trouble", func() bool {
-			_, cause := trouble.Fault()
+		etcdtest.Eventually(t, "problem", func() bool {
+			_, cause := problem.Fault()
 			return strings.Contains(cause, "etcd is unreachable")
 		})
 		time.Sleep(200 * time.Millisecond) // looks a few times more, and has nothing new to say
 		server.Restart(t)
 		etcdtest.Eventually(t, "the end of it", func() bool {
-			_, cause := trouble.Fault()
+			_, cause := problem.Fault()
 			return cause == ""
 		})
 	}

@@ -153,7 +153,7 @@ func ReadPresence(id string, value []byte) *metadata.Presence {
 		return nil
 	}
 	p.ID = id // the key identifies the unlocker
-	for _, field := range []*string{&p.ID, &p.Hostname, &p.Version, &p.Mode, &p.LastGapCause, &p.WitnessTrouble} {
+	for _, field := range []*string{&p.ID, &p.Hostname, &p.Version, &p.Mode, &p.LastGapCause, &p.WitnessProblem} {
 		*field = text.Cut(*field, metadata.MaxTextBytes)
 	}
 	p.HeldBack = p.HeldBack[:min(len(p.HeldBack), maxHeldBack)]

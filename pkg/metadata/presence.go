@@ -22,8 +22,8 @@ type Presence struct {
 	// holders first get the minimum warning to extend.
 	LastGap      Time   `json:"last_gap"`
 	LastGapCause string `json:"last_gap_cause,omitempty"`
-	// WitnessTrouble is why its witness in Kubernetes does not know all pods; empty if it does, or if it has none.
-	WitnessTrouble string `json:"witness_trouble,omitempty"`
+	// WitnessProblem is why its witness in Kubernetes does not know all pods; empty if it does, or if it has none.
+	WitnessProblem string `json:"witness_problem,omitempty"`
 	// RemovalPolicy is the policy that decides what it does about a stale lock; nil if it publishes none that can be
 	// read.
 	RemovalPolicy *RemovalPolicy `json:"sweep,omitempty"`

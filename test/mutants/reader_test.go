@@ -104,7 +104,7 @@ var readerSuites = []suite{
 		{"etcd-clock", `strings.Contains(answer, "expired certificate")`, `false`,
 			"TestCertificateMayBeExpiredByEtcdsClockAlone"},
 		{"etcd-token", `!isTokenRefused(err)`, `true`, "TestCallsAndStreamsOutliveTheirToken"},
-		{"etcd-trouble", `if «t.logged[class]» {`, `false`, "TestTroubleIsLoggedOnceUntilItIsOver"},
+		{"etcd-problem", `if «t.logged[class]» {`, `false`, "TestProblemIsLoggedOnceUntilItIsOver"},
 	}},
 	{"internal/certificate", []fault{
 		{"certificate-first", `c.NotAfter.Before(first.NotAfter)`, `false`, "TestMetricsFollowTheFile"},

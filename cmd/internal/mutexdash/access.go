@@ -108,7 +108,7 @@ func rereadPermissions(file string, now *access.Permissions, log zerolog.Logger)
 	var (
 		mu      sync.Mutex
 		read    []byte
-		trouble string
+		problem string
 	)
 	return func() *access.Permissions {
 		mu.Lock()
@@ -120,12 +120,12 @@ func rereadPermissions(file string, now *access.Permissions, log zerolog.Logger)
 		read = text
 		fresh, err := readPermissions(file)
 		switch {
-		case err != nil && err.Error() != trouble:
-			trouble = err.Error()
+		case err != nil && err.Error() != problem:
+			problem = err.Error()
 			log.Error().Err(err).Str("file", file).
 				Msg("the permissions file cannot be used; the last valid permissions apply")
-		case err == nil && (trouble != "" || !reflect.DeepEqual(fresh, now)):
-			trouble = ""
+		case err == nil && (problem != "" || !reflect.DeepEqual(fresh, now)):
+			problem = ""
 			log.Info().Str("file", file).Msg("the permissions were reread")
 		}
 		if err == nil {

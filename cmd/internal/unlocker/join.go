@@ -115,7 +115,7 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 		},
 		Announce: func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
 			if r.pods != nil {
-				p.WitnessTrouble = r.pods.Problem()
+				p.WitnessProblem = r.pods.Problem()
 			}
 			head, err := store.Announce(ctx, p)
 			return head.Revision, head.RaftTerm, r.noteWrite(err, o.locks.Prefix)

@@ -147,7 +147,7 @@ func TestHistoryIsTrimmedEveryMinuteDespiteErrors(t *testing.T) {
 			t.Errorf("%d times in ten minutes", trims)
 		}
 		if n := strings.Count(out.String(), "etcd is away"); n != 1 {
-			t.Errorf("the trouble is logged %d times:\n%s", n, out.String())
+			t.Errorf("the problem is logged %d times:\n%s", n, out.String())
 		}
 	})
 }

@@ -100,8 +100,8 @@ func TestBlindKubernetesWitnessIsAnnounced(t *testing.T) {
 			return fmt.Errorf("not one presence: %v, %w", resp, err)
 		}
 		p := protocol.ReadPresence("x", resp.Kvs[0].Value)
-		if !strings.HasPrefix(p.WitnessTrouble, "the API server does not let us watch the pods of all namespaces") {
-			return fmt.Errorf("the trouble is %q", p.WitnessTrouble)
+		if !strings.HasPrefix(p.WitnessProblem, "the API server does not let us watch the pods of all namespaces") {
+			return fmt.Errorf("the problem is %q", p.WitnessProblem)
 		}
 		return nil
 	})

@@ -92,7 +92,7 @@ type unlockerJSON struct {
 	LastGapAt *string  `json:"last_gap_at"`
 	LastGapIn *float64 `json:"last_gap_at_in_seconds"`
 	GapCause  *string  `json:"last_gap_cause"`
-	Witness   *string  `json:"witness_trouble"`
+	Witness   *string  `json:"witness_problem"`
 }
 
 // ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
@@ -108,7 +108,7 @@ func (a *API) ServeStatus(r *app.Request) (app.Answer, error) {
 		v := unlockerJSON{ID: u.ID, Hostname: lockjson.Known(u.Hostname), Version: lockjson.Known(u.Version),
 			Mode:     lockjson.Known(u.Mode),
 			HeldBack: append([]string{}, u.HeldBack...), GapCause: lockjson.Known(u.LastGapCause),
-			Witness: lockjson.Known(u.WitnessTrouble)}
+			Witness: lockjson.Known(u.WitnessProblem)}
 		v.StartedAt, v.StartedIn = lockjson.Instant(u.StartedAt.Time, now)
 		v.ArrivedAt, v.ArrivedIn = lockjson.Instant(u.ArrivedAt, now)
 		v.LastGapAt, v.LastGapIn = lockjson.Instant(u.LastGap.Time, now)

@@ -339,13 +339,13 @@ func TestRecoveredWitnessReportsSo(t *testing.T) {
 				return denied
 			}
 		})
-		w.eventually("the trouble", func() bool {
+		w.eventually("the problem", func() bool {
 			err := one.Synced()
 			return err != nil && strings.Contains(err.Error(), "etcd does not accept statements")
 		})
 		w.shows(one, "w_may_state 0")
 		granted.Store(true)
-		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
+		w.eventually("the end of the problem", func() bool { return one.Synced() == nil })
 		w.shows(one, "w_may_state 1")
 	})
 	t.Run("when the hold of which it could not is over", func(t *testing.T) {
@@ -356,12 +356,12 @@ func TestRecoveredWitnessReportsSo(t *testing.T) {
 		})
 		c, h := w.holder("a")
 		_ = c.Process.Kill()
-		w.eventually("the trouble", func() bool {
+		w.eventually("the problem", func() bool {
 			err := one.Synced()
 			return err != nil && strings.Contains(err.Error(), "cannot record that a holder is dead")
 		})
 		w.commit(locktxn.Release(w.layout, h))
-		w.eventually("the end of the trouble", func() bool { return one.Synced() == nil })
+		w.eventually("the end of the problem", func() bool { return one.Synced() == nil })
 	})
 }
 

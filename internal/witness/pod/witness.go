@@ -159,7 +159,7 @@ func (w *Witness) recordResponse(ctx context.Context, namespace string, f *feed,
 	w.problems[namespace] = now
 	switch {
 	case now != nil && (before == nil || before.kind != now.kind):
-		w.config.Log.Warn().Str("trouble", now.text).
+		w.config.Log.Warn().Str("problem", now.text).
 			Msg("cannot watch pods: locks of dead holders stay until their deadlines")
 	case now == nil && before != nil:
 		w.config.Log.Info().Msg("watching pods again")
@@ -320,7 +320,7 @@ func (w *Witness) writeFailed(err error) bool {
 	w.metrics.failures.WithLabelValues("etcd").Inc()
 	if text := w.config.Explain(err); text != w.writeProblem {
 		w.writeProblem = text
-		w.config.Log.Warn().Str("trouble", text).
+		w.config.Log.Warn().Str("problem", text).
 			Msg("cannot record that a holder is dead; retrying")
 	}
 	return true

@@ -426,7 +426,7 @@ func TestKnownDeathIsNotStatedAgain(t *testing.T) {
 	}
 }
 
-func TestTroubleIsReportedInASentence(t *testing.T) {
+func TestProblemIsReportedInASentence(t *testing.T) {
 	t.Parallel()
 	for status, c := range map[int]struct{ kind, says string }{
 		http.StatusForbidden: {"forbidden",
@@ -444,7 +444,7 @@ func TestTroubleIsReportedInASentence(t *testing.T) {
 			w, log := watch(t, a, s, "shop")
 			proctest.Eventually(t, "the sentence", func() error {
 				if got := w.Problem(); !strings.Contains(got, c.says) {
-					return fmt.Errorf("the trouble is %q", got)
+					return fmt.Errorf("the problem is %q", got)
 				}
 				return nil
 			})
@@ -453,7 +453,7 @@ func TestTroubleIsReportedInASentence(t *testing.T) {
 			shows(t, w, "unlocker_kubernetes_synced 1")
 			shows(t, w, "unlocker_kubernetes_pods 1")
 			if got := w.Problem(); got != "" {
-				t.Errorf("the trouble is %q", got)
+				t.Errorf("the problem is %q", got)
 			}
 			if said := strings.Count(log.String(), c.says); said != 1 || strings.Count(log.String(), "\n") != 2 {
 				t.Errorf("it is logged %d times: %s", said, log)
@@ -504,12 +504,12 @@ func TestEventsAfterABreakMayDateFromIt(t *testing.T) {
 	}
 	is(`{"running": {"startedAt": "2026-01-01T00:00:00Z"}}`)
 	if got := w.Problem(); got != "" {
-		t.Errorf("everything is known, and the trouble is %q", got)
+		t.Errorf("everything is known, and the problem is %q", got)
 	}
 	now += 5 * time.Second
 	w.Fail()
 	if w.Problem() == "" {
-		t.Error("there is no trouble while the API server does not answer")
+		t.Error("there is no problem while the API server does not answer")
 	}
 	now += 5 * time.Second
 	is(`{"terminated": {"containerID": "c1", "finishedAt": "2026-01-01T00:01:03Z"}}`)
