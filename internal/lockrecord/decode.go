@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -344,8 +345,5 @@ func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for i := 0; i < utf8.UTFMax && n > 0 && !utf8.RuneStart(s[n]); i++ {
-		n--
-	}
-	return strings.Clone(s[:n])
+	return strings.Clone(text.Cut(s, n))
 }

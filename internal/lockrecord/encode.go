@@ -40,8 +40,11 @@ const cutMark = "\n... cut\n"
 func (d Draft) Fields() ([]metadata.Field, error) {
 	doc := d.document()
 	rows := table(&doc, &d.Process)
-	if err := errors.Join(rows.check(), checkAttributes(d.Attributes), d.checkOrder()); err != nil {
+	if err := errors.Join(rows.check(), checkAttributes(d.Attributes)); err != nil {
 		return nil, err
+	}
+	if d.AutoUnlockAt.Before(d.AlertAt) {
+		return nil, errors.New("auto_unlock_at is before alert_at")
 	}
 	document, err := encode(&rows, d.Attributes)
 	if err != nil {
@@ -115,13 +118,6 @@ const maxSecond = 9_999_999_999
 func checkTime(name string, at time.Time) error {
 	if s := at.Unix(); s < 0 || s > maxSecond {
 		return fmt.Errorf("%s %v is outside 1970 to 2286", name, at)
-	}
-	return nil
-}
-
-func (d Draft) checkOrder() error {
-	if d.AutoUnlockAt.Before(d.AlertAt) {
-		return errors.New("auto_unlock_at is before alert_at")
 	}
 	return nil
 }

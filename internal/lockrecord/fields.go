@@ -203,22 +203,11 @@ func Facts(h *metadata.Identity) []Fact {
 	return facts
 }
 
-// Members returns the members of the metadata document that the record has, as text, without attributes.
-func Members(r *metadata.Record) map[string]string {
-	process := r.Process
-	if process == nil {
-		process = &metadata.Process{}
-	}
-	return members(&metadata.FullRecord{Record: *r}, process)
-}
-
 // ProcessMembers returns the members of the metadata document that identify the process, as text.
-func ProcessMembers(p *metadata.Process) map[string]string { return members(&metadata.FullRecord{}, p) }
-
-func members(d *metadata.FullRecord, p *metadata.Process) map[string]string {
+func ProcessMembers(p *metadata.Process) map[string]string {
 	members := map[string]string{}
-	for _, f := range table(d, p) {
-		if text := f.text(); text != "" && f.place == Member {
+	for _, f := range table(&metadata.FullRecord{}, p) {
+		if text := f.text(); text != "" {
 			members[f.name] = text
 		}
 	}

@@ -3,7 +3,6 @@ package lockstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -37,10 +36,7 @@ func (r removal) bytes() int {
 }
 
 // batch is the removals of one transaction.
-type batch struct {
-	removals []removal
-	lease    clientv3.LeaseID
-}
+type batch []removal
 
 // AutoUnlock removes stale locks in order. It removes each only if the hold and its deadline are as they were judged
 // and, for a removal as [metadata.EndingAbandoned], the proof still stands that the holder has ended. A removal with a
@@ -68,16 +64,12 @@ func (s *Store) makeBatches(ctx context.Context, removals []lockrecord.Removal, 
 	bytes := 0
 	endings := map[string]bool{}
 	flush := func() {
-		var err error
-		if len(b.removals) == 0 {
+		if len(b) == 0 {
 			return
 		}
-		if b.lease, err = s.history.current(ctx, len(b.removals)); err != nil {
-			b.fail(fmt.Errorf("no lease for the history: %w", err))
-		} else {
-			batches <- b
-		}
-		b = batch{}
+		batches <- b
+		s.history.prepare(ctx) // while the batch is in flight: another one may follow, also in the next call
+		b = nil
 		bytes = 0
 		endings = map[string]bool{}
 	}
@@ -90,10 +82,10 @@ func (s *Store) makeBatches(ctx context.Context, removals []lockrecord.Removal, 
 		next := removal{prepared, &results[i]}
 		// etcd refuses two puts of one key in one transaction, which two records with the same uuid would need.
 		id := r.Record.HistoryID()
-		if len(b.removals) == batchRemovals || bytes+next.bytes() > batchBytes || endings[id] {
+		if len(b) == batchRemovals || bytes+next.bytes() > batchBytes || endings[id] {
 			flush()
 		}
-		b.removals = append(b.removals, next)
+		b = append(b, next)
 		bytes += next.bytes()
 		endings[id] = true
 		if len(next.Ranges) > 0 {
@@ -101,31 +93,27 @@ func (s *Store) makeBatches(ctx context.Context, removals []lockrecord.Removal, 
 		}
 	}
 	flush()
-	s.history.prepare(ctx) // during the last batch: a call that ends with a full batch is followed by another
 }
 
 // fail sets this result for all removals of the batch.
 func (b batch) fail(err error) {
-	for _, r := range b.removals {
+	for _, r := range b {
 		*r.result = err
 	}
 }
 
-// slice returns the removals from:to of the batch.
-func (b batch) slice(from, to int) batch { return batch{b.removals[from:to], b.lease} }
-
 // removeAll commits a batch and fills in its results.
 func (s *Store) removeAll(ctx context.Context, b batch) {
 	resp, err := s.commitAll(ctx, b)
-	switch n := len(b.removals); {
+	switch n := len(b); {
 	case err == nil:
-		for i, r := range b.removals {
+		for i, r := range b {
 			*r.result = removalResult(r.Removal, resp.Responses[i].GetResponseTxn())
 		}
 	case locktxn.Code(err) == codes.InvalidArgument && n > 1:
 		// Either the batch is too large for this etcd, or one removal is invalid, which must not stop the rest.
-		s.removeAll(ctx, b.slice(0, n/2))
-		s.removeAll(ctx, b.slice(n/2, n))
+		s.removeAll(ctx, b[:n/2])
+		s.removeAll(ctx, b[n/2:])
 	case locktxn.IsRefused(err), errors.Is(err, errNotSent):
 		b.fail(err)
 	default:
@@ -133,28 +121,23 @@ func (s *Store) removeAll(ctx context.Context, b batch) {
 	}
 }
 
-// commitAll sends a batch. If a lease was revoked meanwhile, it sends it once more, with new leases.
+// commitAll sends a batch.
 func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	resp, err := s.commitWith(ctx, b)
-	if locktxn.IsLeaseGone(err) {
-		s.history.discard(b.lease)
-		s.delays.discardAll()
-		lease, grantErr := s.history.current(ctx, len(b.removals))
-		if grantErr != nil {
-			return nil, err // err is a refusal: nothing was done
+	return s.history.commitWithLease(ctx, len(b), func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
+		resp, err := s.commitWith(ctx, b, lease)
+		if locktxn.IsLeaseGone(err) {
+			s.delays.discardAll()
 		}
-		b.lease = lease
-		return s.commitWith(ctx, b)
-	}
-	return resp, err
+		return resp, err
+	})
 }
 
-// commitWith sends a batch with its leases.
-func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse, error) {
-	delayed := make([]*locktxn.Removal, len(b.removals))
-	for i, r := range b.removals {
+// commitWith sends a batch with this lease for the history, and those of its lock delays.
+func (s *Store) commitWith(ctx context.Context, b batch, lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
+	delayed := make([]*locktxn.Removal, len(b))
+	for i, r := range b {
 		delayed[i] = r.Removal
 	}
 	renew, err := s.grantDelays(ctx, delayed...)
@@ -162,9 +145,9 @@ func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse,
 		return nil, err
 	}
 	defer renew(ctx)
-	txns := make([]locktxn.Txn, len(b.removals))
-	for i, r := range b.removals {
-		r.HistoryLease = b.lease
+	txns := make([]locktxn.Txn, len(b))
+	for i, r := range b {
+		r.HistoryLease = lease
 		if txns[i] = locktxn.AutoUnlock(s.layout, r.Removal); r.Ending.Cause == metadata.EndingAbandoned {
 			txns[i] = locktxn.RemoveAbandoned(s.layout, r.Removal)
 		}
@@ -195,12 +178,12 @@ func wroteEnding(r *locktxn.Removal, history *etcdserverpb.RangeResponse) bool {
 func (s *Store) recheck(ctx context.Context, b batch, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	reads := make([]locktxn.Txn, len(b.removals))
-	for i, r := range b.removals {
+	reads := make([]locktxn.Txn, len(b))
+	for i, r := range b {
 		reads[i] = locktxn.ReadRemoval(s.layout, r.Record)
 	}
 	resp, err := locktxn.Nest(reads).Commit(ctx, s.etcd)
-	for i, r := range b.removals {
+	for i, r := range b {
 		*r.result = &unknownError{cause}
 		if err == nil {
 			*r.result = removalResultByReading(r.Removal, resp.Responses[i].GetResponseTxn(), *r.result)

@@ -92,30 +92,25 @@ func (e *unknownError) Is(target error) bool { return target == metadata.ErrOutc
 // errNotSent means that a transaction was not sent, because its keys need a lease and etcd granted none.
 var errNotSent = errors.New("no lease for the keys that go with it")
 
-// commitForced sends a forced removal. If a lease was revoked meanwhile, it sends it once more, with new leases.
+// commitForced sends a forced removal.
 func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 	a protocol.Action) (*clientv3.TxnResponse, error) {
-	for try := 0; ; try++ {
-		history, err := s.history.current(ctx, 1)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNotSent, err)
-		}
-		r.HistoryLease = history
+	return s.history.commitWithLease(ctx, 1, func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
+		r.HistoryLease = lease
 		renew, err := s.grantDelays(ctx, r)
 		if err != nil {
 			return nil, err
 		}
+		defer renew(ctx)
 		resp, err := s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
 			r.Audit = &audit
 			return locktxn.ForceUnlock(s.layout, r)
 		})
-		renew(ctx)
-		if !locktxn.IsLeaseGone(err) || try > 0 {
-			return resp, err
+		if locktxn.IsLeaseGone(err) {
+			s.delays.discardAll()
 		}
-		s.history.discard(history)
-		s.delays.discardAll()
-	}
+		return resp, err
+	})
 }
 
 // recheckForced reads the outcome of a removal whose answer was lost. It stays unknown while the hold exists.

@@ -2,10 +2,13 @@ package lockstore
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
 // maxKeysPerLease is how many keys share a lease at most. A lease per key would cost etcd as much as the key. But with
@@ -37,8 +40,25 @@ type spare struct {
 // maxSpares is how many leases are granted ahead: one for each batch of removals that may be in flight.
 const maxSpares = 2
 
-func newLeasePool(etcd clientv3.Lease, ttl, every time.Duration) *leasePool {
-	return &leasePool{etcd: etcd, ttl: ttl, acceptFor: every}
+func newLeasePool(etcd clientv3.Lease, ttl, acceptFor time.Duration) *leasePool {
+	return &leasePool{etcd: etcd, ttl: ttl, acceptFor: acceptFor}
+}
+
+// commitWithLease calls commit with a lease for n keys. If the lease was revoked meanwhile, it calls commit once more,
+// with another one.
+func (l *leasePool) commitWithLease(ctx context.Context, n int,
+	commit func(clientv3.LeaseID) (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error) {
+	for try := 0; ; try++ {
+		lease, err := l.current(ctx, n)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errNotSent, err)
+		}
+		resp, err := commit(lease)
+		if !locktxn.IsLeaseGone(err) || try > 0 {
+			return resp, err
+		}
+		l.discard(lease)
+	}
 }
 
 // current returns a lease for n keys written now. A caller that waits for a new lease does not block others, which may
@@ -47,7 +67,14 @@ func (l *leasePool) current(ctx context.Context, n int) (clientv3.LeaseID, error
 	if id := l.reserve(n); id != clientv3.NoLease {
 		return id, nil
 	}
-	return l.grant(ctx, n)
+	id, err := l.request(ctx)
+	if err != nil {
+		return clientv3.NoLease, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setCurrent(spare{id, time.Now()}, n)
+	return id, nil
 }
 
 // prepare grants a lease ahead if the present one is full, so that the next callers need not wait. If that fails, the
@@ -80,18 +107,6 @@ func (l *leasePool) request(ctx context.Context) (clientv3.LeaseID, error) {
 		return clientv3.NoLease, err
 	}
 	return resp.ID, nil
-}
-
-// grant gets a new lease and uses it, for n keys at first.
-func (l *leasePool) grant(ctx context.Context, n int) (clientv3.LeaseID, error) {
-	id, err := l.request(ctx)
-	if err != nil {
-		return clientv3.NoLease, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.setCurrent(spare{id, time.Now()}, n)
-	return id, nil
 }
 
 // setCurrent makes s the current lease, with n keys at first.

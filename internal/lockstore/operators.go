@@ -199,20 +199,11 @@ func (s *Store) recheckAction(ctx context.Context, r *metadata.Record, a protoco
 	return &ChangedError{Current: now}
 }
 
-// commitAudited sends a transaction that records the action. If a lease was revoked meanwhile, it sends it once more,
-// with new leases.
+// commitAudited sends a transaction that records the action.
 func (s *Store) commitAudited(ctx context.Context, a protocol.Action,
 	build func(audit clientv3.Op) locktxn.Txn) (*clientv3.TxnResponse, error) {
-	for try := 0; ; try++ {
-		lease, err := s.audit.current(ctx, 1)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNotSent, err)
-		}
+	return s.audit.commitWithLease(ctx, 1, func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
 		audit := clientv3.OpPut(s.layout.Audit(a.At.Time, a.ID), protocol.Marshal(a), clientv3.WithLease(lease))
-		resp, err := build(audit).Commit(ctx, s.etcd)
-		if !locktxn.IsLeaseGone(err) || try > 0 {
-			return resp, err
-		}
-		s.audit.discard(lease)
-	}
+		return build(audit).Commit(ctx, s.etcd)
+	})
 }

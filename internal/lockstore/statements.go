@@ -51,28 +51,21 @@ func (s *Store) CheckWitnessRights(ctx context.Context, uuid string) error {
 	return err
 }
 
-// recordStatement writes a statement. If its lease was revoked meanwhile, it is sent once more, with another lease.
+// recordStatement writes a statement.
 func (s *Store) recordStatement(ctx context.Context, statement metadata.Statement,
 	build func(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) locktxn.Txn) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	for try := 0; ; try++ {
-		lease, err := s.statements.current(ctx, 1)
-		if err != nil {
-			return err
-		}
-		resp, err := build(s.layout, statement, lease).Commit(ctx, s.etcd)
-		switch {
-		case locktxn.IsLeaseGone(err) && try == 0:
-			s.statements.discard(lease)
-		case err != nil:
-			return err
-		case resp.Succeeded:
-			return nil
-		default:
-			return alreadyStated(resp, statement)
-		}
+	resp, err := s.statements.commitWithLease(ctx, 1, func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
+		return build(s.layout, statement, lease).Commit(ctx, s.etcd)
+	})
+	switch {
+	case err != nil:
+		return err
+	case resp.Succeeded:
+		return nil
 	}
+	return alreadyStated(resp, statement)
 }
 
 // alreadyStated returns nil if the hold stands and a proof about its holder was written before.

@@ -84,10 +84,7 @@ func Fields(l protocol.Layout, resp *clientv3.GetResponse) []metadata.Field {
 	fields := make([]metadata.Field, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
 		if key := l.Parse(string(kv.Key)); key.Kind == protocol.KindField {
-			fields = append(fields, metadata.Field{
-				Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
-				Version: kv.Version,
-			})
+			fields = append(fields, KV(kv).Field(key))
 		}
 	}
 	return fields
