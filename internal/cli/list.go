@@ -214,7 +214,7 @@ func stateWords(separator string) string {
 // summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.
 // It says so if no lock was selected.
 func (all *snapshot) summary(found *locks.Counts, shown int) string {
-	total := len(all.view.Shown())
+	total := len(all.view.RecordsWithMisplaced())
 	line := countStates(found)
 	if found.Total == 0 && total > 0 {
 		line = "no lock matches"
@@ -310,7 +310,7 @@ func (s *session) view(ctx context.Context,
 	view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
 		Ending: s.store.ReadEnding},
 		lockview.Options{
-			Ended: ended, Explain: etcdconn.Explain,
+			OnEnded: ended, Explain: etcdconn.Explain,
 		})
 	done := make(chan struct{})
 	go func() {

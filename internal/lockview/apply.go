@@ -10,10 +10,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// group is all changes of one lock in one revision.
+// group is all changes to the keys of one lock in one revision.
 type group struct {
 	lock    string
-	changes []change
+	changes []keyChange
 }
 
 // grouped holds the events of one revision, by lock.
@@ -23,8 +23,8 @@ type grouped struct {
 	endings map[string]*protocol.Event // history records by id
 	left    map[string]metadata.Waiter // waiters that left their queues, by uuid
 
-	restated []string // locks whose statements have changed
-	moved    []string // locks and shares that may have become free or taken
+	withStatements []string // locks whose statements have changed
+	maybeFree      []string // locks and shares that may have become free or taken
 }
 
 // leaves notes a waiter whose ticket changed: it may have got the lock.
@@ -42,8 +42,7 @@ func (r *grouped) leaves(q *queue, ticket string) {
 
 // apply applies all events of one revision, which arrived at now. It returns what changed for each lock, and what else
 // the revision shows about the holds that began and ended.
-func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (steps []step, told grouped) {
-	var r grouped
+func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (changes []lockChange, r grouped) {
 	for i := range events {
 		e := &events[i]
 		key := s.layout.Parse(e.Key)
@@ -53,18 +52,18 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 		v.touch(key)
 		switch key.Kind {
 		case protocol.KindField:
-			r.add(key.Lock, change{field: key.ID, event: e})
+			r.add(key.Lock, keyChange{field: key.ID, event: e})
 		case protocol.KindForeign:
 			s.applyForeign(key, e)
 			if key.Lock != "" {
-				r.add(key.Lock, change{foreign: true, event: e})
+				r.add(key.Lock, keyChange{foreign: true, event: e})
 			}
 		case protocol.KindDeath, protocol.KindSuspicion:
 			var st *metadata.Statement
 			if !e.Deleted {
 				st = decodeStatement(key, e.KV, now)
 			}
-			r.restated = append(r.restated, s.applyStatement(key, st)...)
+			r.withStatements = append(r.withStatements, s.applyStatement(key, st)...)
 		default:
 			s.applyOther(key, e, &r, now)
 		}
@@ -73,11 +72,18 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (s
 		if !v.wants(g) {
 			continue
 		}
-		steps = append(steps, s.applyLock(g.lock, g.changes))
-		r.moved = append(r.moved, g.lock)
+		changes = append(changes, s.applyLock(g.lock, g.changes))
+		r.maybeFree = append(r.maybeFree, g.lock)
 	}
-	s.noteFree(r.moved, now)
-	return append(steps, s.restateAll(v, r.restated)...), r
+	s.updateFree(r.maybeFree, now)
+	for _, lock := range r.withStatements {
+		if c, changed := s.updateStatements(lock); changed {
+			// a list that is being read may have the record without the statement
+			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
+			changes = append(changes, c)
+		}
+	}
+	return changes, r
 }
 
 // applyOther applies an event on a key outside the records.
@@ -90,14 +96,14 @@ func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, n
 		} else {
 			s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, now))
 		}
-		r.moved = append(r.moved, key.Lock)
+		r.maybeFree = append(r.maybeFree, key.Lock)
 	case protocol.KindDelay:
 		if e.Deleted {
 			delete(s.delays, key.Lock)
 		} else {
 			s.delays[key.Lock] = decodeDelay(key.Lock, e.KV)
 		}
-		r.moved = append(r.moved, key.Lock)
+		r.maybeFree = append(r.maybeFree, key.Lock)
 	case protocol.KindUnlocker:
 		s.applyUnlocker(key.ID, e, time.Now())
 	case protocol.KindHistory:
@@ -111,7 +117,7 @@ func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, n
 }
 
 // add adds a change to its lock's group, nearly always the last one, because a range is deleted in key order.
-func (r *grouped) add(lock string, c change) {
+func (r *grouped) add(lock string, c keyChange) {
 	if n := len(r.groups); n > 0 && r.groups[n-1].lock == lock {
 		r.groups[n-1].changes = append(r.groups[n-1].changes, c)
 		return
@@ -158,7 +164,7 @@ func (s *snapshot) applyUnlocker(instance string, e *protocol.Event, now time.Ti
 }
 
 // applyLock applies all changes of one revision to one lock.
-func (s *snapshot) applyLock(name string, changes []change) step {
+func (s *snapshot) applyLock(name string, changes []keyChange) lockChange {
 	before := s.locks.get(name)
 	var known keys
 	if before != nil {
@@ -167,54 +173,42 @@ func (s *snapshot) applyLock(name string, changes []change) step {
 	now := known.after(changes)
 	if len(now.fields) == 0 {
 		s.locks.remove(name)
-		return step{before: before}
+		return lockChange{before: before}
 	}
 	if before == nil {
 		s.assumeForeign(name)
 	}
 	after := s.decode(name, now)
-	s.heed(after)
+	s.attachStatements(after)
 	s.locks.put(after)
-	return step{before, after}
-}
-
-// restateAll attaches the current statements to locks. The caller holds mu of the view.
-func (s *snapshot) restateAll(v *View, locks []string) (steps []step) {
-	for _, lock := range locks {
-		if told, ok := s.restate(lock); ok {
-			// a list that is being read may have the record without the statement
-			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
-			steps = append(steps, told)
-		}
-	}
-	return steps
+	return lockChange{before, after}
 }
 
 // stamp sets the times at which the record was observed, and counts its problems, before any reader sees the record.
-// live means that the watch reported the step, not a list. Steps of one revision share now. The caller holds mu.
-func (v *View) stamp(s *step, now time.Duration, live bool) {
-	v.stats.count(s.before, s.after)
-	if s.before != nil || s.after != nil {
+// live means that the watch reported the change, not a list. Changes of one revision share now. The caller holds mu.
+func (v *View) stamp(c *lockChange, now time.Duration, live bool) {
+	v.stats.count(c.before, c.after)
+	if c.before != nil || c.after != nil {
 		v.forgetLocks()
 	}
-	if s.after == nil {
+	if c.after == nil {
 		return
 	}
-	seen := &s.after.Seen
+	seen := &c.after.Seen
 	*seen = metadata.Seen{First: now, Changed: now}
 	if live {
 		seen.Arrived = max(1, now)
 		seen.Followed = max(0, v.state.SyncedChangedAt.Sub(v.began))
 	}
-	if s.before == nil || s.replaced() {
+	if c.before == nil || c.replaced() {
 		return
 	}
-	before := s.before.Seen
+	before := c.before.Seen
 	seen.First = before.First
-	if !s.moved() {
+	if !c.deadlinesChanged() {
 		seen.Changed = before.Changed
 	}
-	if s.before.DeadlinesWrittenAt().Equal(s.after.DeadlinesWrittenAt()) {
+	if c.before.DeadlinesWrittenAt().Equal(c.after.DeadlinesWrittenAt()) {
 		seen.Arrived, seen.Followed = before.Arrived, before.Followed
 	}
 }

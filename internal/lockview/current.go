@@ -16,8 +16,9 @@ func (v *View) Snapshots(policy func() diagnosis.CombinedPolicy) *locks.Snapshot
 			return diagnosis.CombinePolicies(protocol.Presences(v.Unlockers()))
 		}
 	}
-	return locks.NewSnapshots(locks.Source{Locks: v.Shown, Queues: v.Queues, Delays: v.Delays, Unclaimed: v.unclaimed,
-		Combined: policy, Clock: v.Clock})
+	return locks.NewSnapshots(locks.Source{Locks: v.RecordsWithMisplaced, Queues: v.Queues, Delays: v.Delays,
+		Unclaimed: v.unclaimed,
+		Combined:  policy, Clock: v.Clock})
 }
 
 // unclaimed returns the locks that no waiter takes. It remembers which ones it has reported, so that an interruption of

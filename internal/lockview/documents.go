@@ -105,20 +105,19 @@ func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time) unlocker
 }
 
 const (
-	// maxLoose is how many statements that are not about a held lock are kept. A statement usually follows its record,
-	// but a list reads it first.
-	maxLoose = 10_000
-	// maxLooseBytes bounds the statements that a list keeps until it knows the locks.
-	maxLooseBytes = 64 << 20
+	// maxUnmatched is how many statements that are not about a held lock are kept. A statement usually follows its
+	// record, but a list reads it first.
+	maxUnmatched = 10_000
+	// maxListedBytes bounds the statements that a list keeps until it knows the locks.
+	maxListedBytes = 64 << 20
 )
 
 // statements holds the witnesses' statements, by the uuid in the key.
 type statements struct {
 	deaths, suspicions map[string]*metadata.Statement
-	// loose is an upper bound of the statements that are about no lock, not counting those whose lock has been released
-	// since.
-	loose int
-	bytes int // of those listed
+	// maybeUnmatched counts the statements written since unmatched ones were dropped.
+	maybeUnmatched int
+	bytes          int // of those listed
 }
 
 func newStatements() statements {
@@ -135,7 +134,7 @@ func (s *statements) of(key protocol.Key) map[string]*metadata.Statement {
 
 // list stores a statement that a list read.
 func (s *statements) list(key protocol.Key, st *metadata.Statement, size int) {
-	if s.bytes += size; st != nil && s.bytes <= maxLooseBytes {
+	if s.bytes += size; st != nil && s.bytes <= maxListedBytes {
 		s.of(key)[key.ID] = st
 	}
 }

@@ -161,7 +161,7 @@ func TestAcquisitionAfterAWaitIsReported(t *testing.T) {
 		put(layout.Ticket("a", uuid(3)), `{"uuid":"`+uuid(3)+`","since":"1773457201"}`),
 		put(layout.Ticket("c", uuid(5)), `{"uuid":"`+uuid(5)+`","since":"1773457202"}`))
 	told := make(chan string, 10)
-	v := run(t, w.source(), lockview.Options{Taken: func(r *metadata.Record, w metadata.Waiter) {
+	v := run(t, w.source(), lockview.Options{OnAcquired: func(r *metadata.Record, w metadata.Waiter) {
 		told <- r.Name + " " + r.UUID + " " + w.Since.UTC().Format(time.TimeOnly)
 	}})
 	settle(t, v, w)

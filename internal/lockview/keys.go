@@ -63,7 +63,7 @@ func (k *keys) clone() keys {
 }
 
 // after returns the keys after the changes of one revision.
-func (k *keys) after(changes []change) keys {
+func (k *keys) after(changes []keyChange) keys {
 	after := k.clone()
 	for _, c := range changes {
 		switch {
@@ -98,12 +98,12 @@ func (k *keys) record(lock string) metadata.Record {
 	return rec
 }
 
-// change is an event on one key of a lock.
-type change struct {
+// keyChange is an event on one key of a lock.
+type keyChange struct {
 	field   string
 	foreign bool // a foreign key in the lock's range
 	event   *protocol.Event
 }
 
 // written returns the key after the event.
-func (c change) written() metadata.Field { return fieldOf(c.field, c.event.KV) }
+func (c keyChange) written() metadata.Field { return fieldOf(c.field, c.event.KV) }

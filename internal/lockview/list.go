@@ -62,7 +62,7 @@ func (b *builder) add(kv protocol.KV) {
 		if b.view.once && st != nil && !st.At.IsZero() {
 			st.Seen += min(0, time.Until(st.At.Time))
 		}
-		b.snap.stated.list(key, st, len(kv.Key)+len(kv.Value))
+		b.snap.statements.list(key, st, len(kv.Key)+len(kv.Value))
 	case protocol.KindDelay:
 		b.snap.delays[key.Lock] = decodeDelay(key.Lock, kv)
 	case protocol.KindUnlocker:

@@ -28,7 +28,7 @@ func TestMisplacedRecordsAreShownButNotJudged(t *testing.T) {
 		settle(t, v, w)
 		want := func(when string, want ...string) {
 			t.Helper()
-			if got := placesOf(v.Shown()); !slices.Equal(got, want) {
+			if got := placesOf(v.RecordsWithMisplaced()); !slices.Equal(got, want) {
 				t.Fatalf("%s: shown are %q, want %q", when, got, want)
 			}
 			if got := placesOf(v.Locks()); !slices.Equal(got, []string{"100%"}) {
@@ -36,7 +36,7 @@ func TestMisplacedRecordsAreShownButNotJudged(t *testing.T) {
 			}
 		}
 		want("at the start", "/mutexes/100%", "100%")
-		r := v.Shown()[0]
+		r := v.RecordsWithMisplaced()[0]
 		if r.Owner != "by-hand" || !r.Malformed() || r.UUID != uuid(2) {
 			t.Errorf("the record is %+v", r)
 		}
@@ -46,19 +46,19 @@ func TestMisplacedRecordsAreShownButNotJudged(t *testing.T) {
 			!verdict.AutoUnlockAt.IsZero() {
 			t.Errorf("it is judged %+v", verdict)
 		}
-		if again := v.Shown(); &again[0] != &v.Shown()[0] {
+		if again := v.RecordsWithMisplaced(); &again[0] != &v.RecordsWithMisplaced()[0] {
 			t.Error("nothing changed, and it is another slice")
 		}
 		w.do(put("/mutexes/a%2fb/uuid", uuid(3)), put("/mutexes//uuid", uuid(4)))
 		settle(t, v, w)
 		want("while it watches", "/mutexes/", "/mutexes/100%", "/mutexes/a%2fb", "100%")
-		first := v.Shown()[1].Seen
+		first := v.RecordsWithMisplaced()[1].Seen
 		w.cut() // so that it lists again
 		w.do(put("/mutexes/.foreign", "x"))
 		settle(t, v, w)
 		want("after a list", "/mutexes/", "/mutexes/100%", "/mutexes/a%2fb", "100%")
-		if v.Shown()[1].Seen != first {
-			t.Errorf("a list made the record new: %v, before %v", v.Shown()[1].Seen, first)
+		if v.RecordsWithMisplaced()[1].Seen != first {
+			t.Errorf("a list made the record new: %v, before %v", v.RecordsWithMisplaced()[1].Seen, first)
 		}
 		w.do(removeAll("/mutexes/100%/"), removeAll("/mutexes/a%2fb/"), remove("/mutexes//uuid"))
 		settle(t, v, w)
@@ -76,7 +76,8 @@ func TestUnlockersAndMisplacedRecordsAreBounded(t *testing.T) {
 				Now: metadata.Time{Time: time.Now()}})), put(fmt.Sprintf("/mutexes/%d%%/uuid", i), uuid(1)))
 		}
 		settle(t, v, w)
-		if unlockers, misplaced := len(v.Unlockers()), len(v.Shown()); unlockers != 1000 || misplaced != 1000 {
+		if unlockers, misplaced := len(v.Unlockers()), len(v.RecordsWithMisplaced()); unlockers != 1000 ||
+			misplaced != 1000 {
 			t.Errorf("%d unlockers and %d misplaced records are kept", unlockers, misplaced)
 		}
 	})

@@ -20,30 +20,30 @@ type findings struct {
 
 // reconcile makes the snapshot match the list in b, except for keys touched meanwhile (nil: none). The caller holds mu.
 func (v *View) reconcile(b *builder, t touched) (n findings) {
-	restated := v.reconcileStatements(b, t)
-	steps, differed := v.reconcileLocks(b, t)
-	for _, lock := range restated {
-		if s, ok := v.snap.restate(lock); ok {
-			steps = append(steps, s)
+	withStatements := v.reconcileStatements(b, t)
+	changes, differed := v.reconcileLocks(b, t)
+	for _, lock := range withStatements {
+		if c, changed := v.snap.updateStatements(lock); changed {
+			changes = append(changes, c)
 			differed++
 		}
 	}
-	v.snap.boundLoose()
+	v.snap.dropUnmatched()
 	n.differed = differed
 	now := v.Clock()
-	for _, s := range steps {
-		v.stamp(&s, now, false)
-		if r := s.ended(); r != nil {
+	for _, c := range changes {
+		v.stamp(&c, now, false)
+		if r := c.ended(); r != nil {
 			n.gone = append(n.gone, &r.Record)
 		}
-		if s.died() {
-			n.died = append(n.died, &s.after.Record)
+		if c.died() {
+			n.died = append(n.died, &c.after.Record)
 		}
 	}
 	v.reconcileQueues(b.snap.queues, t)
 	v.reconcileUnlockers(b.snap.unlockers, t)
 	v.reconcileDelays(b.snap.delays, t)
-	v.snap.noteAllFree(now)
+	v.snap.updateAllFree(now)
 	if !t[protocol.Key{Kind: protocol.KindForeign}] {
 		v.snap.foreign = b.snap.foreign
 		v.snap.misplaced.replace(b.snap.misplaced)
@@ -51,26 +51,26 @@ func (v *View) reconcile(b *builder, t touched) (n findings) {
 	return n
 }
 
-func (v *View) reconcileLocks(b *builder, t touched) (steps []step, differed int) {
+func (v *View) reconcileLocks(b *builder, t touched) (changes []lockChange, differed int) {
 	before := v.snap.locks
 	after := b.locks
 	merged := make(index, 0, max(len(before), len(after)))
 	for len(before) > 0 || len(after) > 0 {
-		var s step
+		var c lockChange
 		switch order(before, after) {
 		case -1:
-			s.before, before = before[0], before[1:]
+			c.before, before = before[0], before[1:]
 		case 1:
-			s.after, after = after[0], after[1:]
+			c.after, after = after[0], after[1:]
 		default:
-			s.before, before = before[0], before[1:]
-			s.after, after = after[0], after[1:]
+			c.before, before = before[0], before[1:]
+			c.after, after = after[0], after[1:]
 		}
-		now := s.before
-		if s.before != s.after && !t[protocol.Key{Kind: protocol.KindField, Lock: s.name()}] {
-			now = s.after
-			steps = append(steps, s)
-			if !v.knownInexact(&s) {
+		now := c.before
+		if c.before != c.after && !t[protocol.Key{Kind: protocol.KindField, Lock: c.name()}] {
+			now = c.after
+			changes = append(changes, c)
+			if !v.knownInexact(&c) {
 				differed++
 			}
 		}
@@ -79,22 +79,22 @@ func (v *View) reconcileLocks(b *builder, t touched) (steps []step, differed int
 		}
 	}
 	v.snap.locks = merged
-	for _, s := range steps {
-		if s.after != nil {
-			v.snap.heed(s.after)
+	for _, c := range changes {
+		if c.after != nil {
+			v.snap.attachStatements(c.after)
 		}
 	}
-	return steps, differed
+	return changes, differed
 }
 
 // knownInexact reports whether the snapshot was expected to be inexact about the lock, so that a difference does not
 // mean that the watch missed something: the lock has more keys than are kept, or was only assumed to have foreign keys.
-func (v *View) knownInexact(s *step) bool {
-	if s.before == nil || s.after == nil || s.replaced() || s.moved() {
+func (v *View) knownInexact(c *lockChange) bool {
+	if c.before == nil || c.after == nil || c.replaced() || c.deadlinesChanged() {
 		return false
 	}
-	n, has := v.snap.foreign.in[s.name()]
-	return s.before.keys.surplus > 0 || has && n == 0
+	n, has := v.snap.foreign.in[c.name()]
+	return c.before.keys.surplus > 0 || has && n == 0
 }
 
 // order compares the first names of two sorted lists. An empty list comes last.
@@ -143,7 +143,7 @@ func (v *View) reconcileUnlockers(listed map[string]unlocker, t touched) {
 func (v *View) report(ctx context.Context, found findings) {
 	v.reportEnded(ctx, found.gone)
 	for _, r := range found.died {
-		v.opt.Died(r)
+		v.opt.OnHolderDied(r)
 	}
 }
 
@@ -157,15 +157,15 @@ func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
 		if v.src.Ending != nil && ctx.Err() == nil {
 			ending, _ = v.src.Ending(ctx, r.HistoryID())
 		}
-		v.opt.Ended(r, ending)
+		v.opt.OnEnded(r, ending)
 	}
 }
 
 // reconcileStatements replaces the statements by those of a list, except for keys touched meanwhile. It returns the
 // locks whose statements differ.
 func (v *View) reconcileStatements(b *builder, t touched) (locks []string) {
-	now := v.snap.stated
-	listed := b.snap.stated
+	now := v.snap.statements
+	listed := b.snap.statements
 	for _, kind := range []protocol.Kind{protocol.KindDeath, protocol.KindSuspicion} {
 		before := now.of(protocol.Key{Kind: kind})
 		after := listed.of(protocol.Key{Kind: kind})
@@ -193,7 +193,7 @@ func (v *View) reconcileStatements(b *builder, t touched) (locks []string) {
 			}
 		}
 	}
-	v.snap.stated = listed
+	v.snap.statements = listed
 	slices.Sort(locks)
 	return slices.Compact(locks)
 }

@@ -93,9 +93,9 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	v.mu.Lock()
 	v.synced(revision)
 	now := v.Clock()
-	steps, told := v.snap.apply(v, events, now)
-	for i := range steps {
-		v.stamp(&steps[i], now, true)
+	changes, shown := v.snap.apply(v, events, now)
+	for i := range changes {
+		v.stamp(&changes[i], now, true)
 	}
 	for _, e := range events {
 		if e.Deleted {
@@ -104,22 +104,21 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 			v.stats.Puts++
 		}
 	}
-	if len(steps) > 0 || len(events) > 0 && v.opt.Keep == nil {
+	if len(changes) > 0 || len(events) > 0 && v.opt.Keep == nil {
 		v.announce()
 	}
 	v.mu.Unlock()
-	for _, s := range steps {
-		if h := s.ended(); h != nil {
-			r := &h.Record
-			v.opt.Ended(r, decodeEnding(told.endings[r.HistoryID()]))
+	for _, c := range changes {
+		if h := c.ended(); h != nil {
+			v.opt.OnEnded(&h.Record, decodeEnding(shown.endings[h.HistoryID()]))
 		}
-		if h := s.began(); h != nil {
-			if w, waited := told.left[h.UUID]; waited {
-				v.opt.Taken(&h.Record, w)
+		if h := c.began(); h != nil {
+			if w, waited := shown.left[h.UUID]; waited {
+				v.opt.OnAcquired(&h.Record, w)
 			}
 		}
-		if s.died() {
-			v.opt.Died(&s.after.Record)
+		if c.died() {
+			v.opt.OnHolderDied(&c.after.Record)
 		}
 	}
 }
@@ -217,7 +216,7 @@ func (c *comparison) finish(ctx context.Context, b *builder) {
 	v.mu.Lock()
 	found := v.reconcile(b, v.touched)
 	v.stats.Resyncs[ReasonPeriodic]++
-	v.stats.Healed += uint64(found.differed)
+	v.stats.Corrected += uint64(found.differed)
 	if found.differed > 0 {
 		v.announce()
 	}

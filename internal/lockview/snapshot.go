@@ -15,12 +15,12 @@ import (
 type snapshot struct {
 	layout protocol.Layout
 
-	locks     index
-	queues    queues
-	unlockers map[string]unlocker
-	stated    statements
-	delays    map[string]metadata.LockDelay // by lock or share
-	free      map[string]time.Duration      // locks with a queue but without a holder, and since when
+	locks      index
+	queues     queues
+	unlockers  map[string]unlocker
+	statements statements
+	delays     map[string]metadata.LockDelay // by lock or share
+	free       map[string]time.Duration      // locks with a queue but without a holder, and since when
 
 	foreign   foreignKeys
 	misplaced misplacedRecords
@@ -29,7 +29,7 @@ type snapshot struct {
 func newSnapshot(l protocol.Layout) *snapshot {
 	return &snapshot{
 		layout: l, queues: queues{}, unlockers: map[string]unlocker{},
-		stated: newStatements(), delays: map[string]metadata.LockDelay{}, free: map[string]time.Duration{},
+		statements: newStatements(), delays: map[string]metadata.LockDelay{}, free: map[string]time.Duration{},
 		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}
@@ -60,48 +60,49 @@ func foreignProblem(n int) metadata.Problem {
 	return metadata.Problem{Field: "record", Kind: metadata.ProblemUnknownLayout, Text: text}
 }
 
-// step is the effect of one revision on one lock. Without a lock before or after, that is nil.
-type step struct{ before, after *held }
+// lockChange is the effect of one revision on one lock: before or after is nil while it is not held.
+type lockChange struct{ before, after *held }
 
-func (s *step) name() string {
-	if s.before != nil {
-		return s.before.Name
+func (c *lockChange) name() string {
+	if c.before != nil {
+		return c.before.Name
 	}
-	return s.after.Name
+	return c.after.Name
 }
 
-// died reports whether the holder was proven to have ended in this step.
-func (s *step) died() bool {
-	before, after := s.before, s.after
+// died reports whether the holder was proven to have ended.
+func (c *lockChange) died() bool {
+	before, after := c.before, c.after
 	return after != nil && after.ProvenDead() && (before == nil || before.Death != after.Death)
 }
 
-// ended returns the hold that ended in this step, or nil.
-func (s *step) ended() *held {
-	if s.before == nil || s.before.Token == 0 || s.after != nil && !s.replaced() {
+// ended returns the hold that ended, or nil.
+func (c *lockChange) ended() *held {
+	if c.before == nil || c.before.Token == 0 || c.after != nil && !c.replaced() {
 		return nil
 	}
-	return s.before
+	return c.before
 }
 
-// began returns the hold that began in this step, or nil.
-func (s *step) began() *held {
-	if s.after == nil || s.after.Token == 0 || s.before != nil && !s.replaced() {
+// began returns the hold that began, or nil.
+func (c *lockChange) began() *held {
+	if c.after == nil || c.after.Token == 0 || c.before != nil && !c.replaced() {
 		return nil
 	}
-	return s.after
+	return c.after
 }
 
 // replaced reports whether the hold is a different one than before.
-func (s *step) replaced() bool {
-	return s.before.Token != s.after.Token || s.before.UUID != s.after.UUID
+func (c *lockChange) replaced() bool {
+	return c.before.Token != c.after.Token || c.before.UUID != c.after.UUID
 }
 
-// moved reports whether a time changed by which package staleness judges a removal; only a live holder changes those.
-// Any other write, such as an attribute or a foreign key in the record's range, must not count, or it could keep a dead
-// holder's lock forever. Rewriting a deadline unchanged must not count either: it is not an extension.
-func (s *step) moved() bool {
-	before, after := s.before, s.after
+// deadlinesChanged reports whether a time changed by which package staleness judges a removal; only a live holder
+// changes those. Any other write, such as an attribute or a foreign key in the record's range, must not count, or it
+// could keep a dead holder's lock forever. Rewriting a deadline unchanged must not count either: it is not an
+// extension.
+func (c *lockChange) deadlinesChanged() bool {
+	before, after := c.before, c.after
 	return !before.AlertAt.Equal(after.AlertAt) || !before.AutoUnlockAt.Equal(after.AutoUnlockAt) ||
 		!before.LockedAt.Equal(after.LockedAt) || !aliveAt(before).Equal(aliveAt(after))
 }
@@ -113,20 +114,20 @@ func aliveAt(r *held) (at time.Time) {
 	return at
 }
 
-// noteFree notes which of the locks are free after a change of them, or of their shares, at now. Call it after every
-// change that can make a difference.
-func (s *snapshot) noteFree(names []string, now time.Duration) {
+// updateFree recomputes which of these locks are free, after a change of them or of their shares at now. Call it after
+// every change that can make a difference.
+func (s *snapshot) updateFree(names []string, now time.Duration) {
 	for _, name := range names {
-		s.settleFree(name, now)
+		s.updateFreeLock(name, now)
 		if lock, _, ok := metadata.ParseShare(name); ok {
-			s.settleFree(lock, now)
+			s.updateFreeLock(lock, now)
 		}
 	}
 }
 
-func (s *snapshot) settleFree(lock string, now time.Duration) {
+func (s *snapshot) updateFreeLock(lock string, now time.Duration) {
 	_, known := s.free[lock]
-	switch free := s.queues[lock] != nil && !s.taken(lock); {
+	switch free := s.queues[lock] != nil && !s.isTaken(lock); {
 	case !free:
 		delete(s.free, lock)
 	case !known:
@@ -134,18 +135,18 @@ func (s *snapshot) settleFree(lock string, now time.Duration) {
 	}
 }
 
-// noteAllFree does the same for all locks, after a list.
-func (s *snapshot) noteAllFree(now time.Duration) {
+// updateAllFree recomputes which locks are free, after a list.
+func (s *snapshot) updateAllFree(now time.Duration) {
 	for lock := range s.free {
-		s.settleFree(lock, now)
+		s.updateFreeLock(lock, now)
 	}
 	for lock := range s.queues {
-		s.settleFree(lock, now)
+		s.updateFreeLock(lock, now)
 	}
 }
 
-// taken reports whether the lock or a share of it is held, or a delay keeps waiters from taking it.
-func (s *snapshot) taken(lock string) bool {
+// isTaken reports whether the lock or a share of it is held, or a delay keeps waiters from taking it.
+func (s *snapshot) isTaken(lock string) bool {
 	if h := s.locks.get(lock); h != nil && h.Token != 0 {
 		return true
 	}
@@ -165,7 +166,7 @@ func (s *snapshot) taken(lock string) bool {
 
 // applyStatement applies an event on a statement, and returns the locks that the old and the new one are about.
 func (s *snapshot) applyStatement(key protocol.Key, st *metadata.Statement) (locks []string) {
-	all := s.stated.of(key)
+	all := s.statements.of(key)
 	if before := all[key.ID]; before != nil {
 		locks = append(locks, before.Name)
 	}
@@ -173,60 +174,40 @@ func (s *snapshot) applyStatement(key protocol.Key, st *metadata.Statement) (loc
 	if st == nil {
 		return locks
 	}
-	if s.stated.loose++; s.stated.loose > maxLoose {
-		s.dropLoose()
+	if s.statements.maybeUnmatched++; s.statements.maybeUnmatched > maxUnmatched {
+		s.dropUnmatched()
 	}
 	all[key.ID] = st
 	return append(locks, st.Name)
 }
 
-// dropLoose forgets the statements that are not about a held lock.
-func (s *snapshot) dropLoose() {
-	s.stated.loose = 0
-	loose := func(_ string, st *metadata.Statement) bool { return s.isLoose(st) }
-	maps.DeleteFunc(s.stated.deaths, loose)
-	maps.DeleteFunc(s.stated.suspicions, loose)
-}
-
-func (s *snapshot) isLoose(st *metadata.Statement) bool {
-	h := s.locks.get(st.Name)
-	return h == nil || h.Death != st && h.Suspicion != st
-}
-
-// boundLoose counts the statements that are not about a held lock, and forgets them if there are too many.
-func (s *snapshot) boundLoose() {
-	s.stated.loose = 0
-	for _, all := range []map[string]*metadata.Statement{s.stated.deaths, s.stated.suspicions} {
-		for _, st := range all {
-			if s.isLoose(st) {
-				s.stated.loose++
-			}
-		}
+// dropUnmatched drops the statements that are not about a held lock.
+func (s *snapshot) dropUnmatched() {
+	s.statements.maybeUnmatched = 0
+	unmatched := func(_ string, st *metadata.Statement) bool {
+		h := s.locks.get(st.Name)
+		return h == nil || h.Death != st && h.Suspicion != st
 	}
-	if s.stated.loose > maxLoose {
-		s.dropLoose()
-	}
+	maps.DeleteFunc(s.statements.deaths, unmatched)
+	maps.DeleteFunc(s.statements.suspicions, unmatched)
 }
 
-// heed attaches the statements about its hold to a record that no reader has seen yet.
-func (s *snapshot) heed(h *held) {
-	if len(s.stated.deaths)+len(s.stated.suspicions) == 0 {
-		return
-	}
-	lockrecord.AttachStatements(&h.Record, s.stated.deaths[h.UUID], s.stated.suspicions[h.UUID])
+// attachStatements attaches the statements about its hold to a record that no reader has seen yet.
+func (s *snapshot) attachStatements(h *held) {
+	lockrecord.AttachStatements(&h.Record, s.statements.deaths[h.UUID], s.statements.suspicions[h.UUID])
 }
 
-// restate attaches the current statements to a lock; ok reports whether they changed.
-func (s *snapshot) restate(name string) (told step, ok bool) {
+// updateStatements replaces a lock whose statements have changed; changed is false if they have not.
+func (s *snapshot) updateStatements(name string) (c lockChange, changed bool) {
 	before := s.locks.get(name)
 	if before == nil {
-		return step{}, false
+		return lockChange{}, false
 	}
 	after := &held{Record: before.Record, keys: before.keys}
-	lockrecord.AttachStatements(&after.Record, s.stated.deaths[after.UUID], s.stated.suspicions[after.UUID])
+	s.attachStatements(after)
 	if after.Death == before.Death && after.Suspicion == before.Suspicion {
-		return step{}, false
+		return lockChange{}, false
 	}
 	s.locks.put(after)
-	return step{before, after}, true
+	return lockChange{before, after}, true
 }

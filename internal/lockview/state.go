@@ -85,8 +85,8 @@ type Stats struct {
 	Puts, Deletes uint64 // events of the watch
 	// MetadataErrors counts problems of records, and foreign keys, when they appear.
 	MetadataErrors map[metadata.ProblemKind]uint64
-	// Healed counts locks that a periodic list found to differ from what the watch had reported.
-	Healed uint64
+	// Corrected counts locks that a periodic list found to differ from what the watch had reported.
+	Corrected uint64
 }
 
 func newStats() Stats {

@@ -72,7 +72,7 @@ func followed(t *testing.T, what func(t *testing.T, w *world, v *lockview.View, 
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
 		var d died
-		v := run(t, w.source(), lockview.Options{RelistEvery: time.Minute, Died: d.add})
+		v := run(t, w.source(), lockview.Options{RelistEvery: time.Minute, OnHolderDied: d.add})
 		synctest.Wait()
 		what(t, w, v, &d)
 	})

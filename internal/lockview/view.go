@@ -44,15 +44,15 @@ type Source struct {
 
 // Options are the optional settings of a View.
 type Options struct {
-	// Ended is called for every hold that ended, in order, after it has left the snapshot. ending is nil if the holder
-	// released the lock, or if the ending is unknown. Ended must not block: the snapshot stands still meanwhile.
-	Ended func(r *metadata.Record, ending *metadata.Ending)
-	// Taken is called for every hold that the watch saw begin, with its place in the queue if it waited. It must not
-	// block either.
-	Taken func(r *metadata.Record, w metadata.Waiter)
-	// Died is called for every hold whose holder was proven to have ended, after the snapshot shows it. It must not
-	// block either.
-	Died func(r *metadata.Record)
+	// OnEnded is called for every hold that ended, in order, after it has left the snapshot. ending is nil if the
+	// holder released the lock, or if the ending is unknown. It must not block: the snapshot stands still meanwhile.
+	OnEnded func(r *metadata.Record, ending *metadata.Ending)
+	// OnAcquired is called for every hold that the watch saw begin, with its place in the queue if it waited. It must
+	// not block either.
+	OnAcquired func(r *metadata.Record, w metadata.Waiter)
+	// OnHolderDied is called for every hold whose holder was proven to have ended, after the snapshot shows it. It must
+	// not block either.
+	OnHolderDied func(r *metadata.Record)
 	// Keep selects the locks to keep, by the keys that a list or a new hold shows, without their backtraces; all if
 	// nil. A view with Keep has only records and statements.
 	Keep func([]metadata.Field) bool
@@ -95,14 +95,14 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	if o.RelistEvery <= 0 {
 		o.RelistEvery = 5 * time.Minute
 	}
-	if o.Ended == nil {
-		o.Ended = func(*metadata.Record, *metadata.Ending) {}
+	if o.OnEnded == nil {
+		o.OnEnded = func(*metadata.Record, *metadata.Ending) {}
 	}
-	if o.Taken == nil {
-		o.Taken = func(*metadata.Record, metadata.Waiter) {}
+	if o.OnAcquired == nil {
+		o.OnAcquired = func(*metadata.Record, metadata.Waiter) {}
 	}
-	if o.Died == nil {
-		o.Died = func(*metadata.Record) {}
+	if o.OnHolderDied == nil {
+		o.OnHolderDied = func(*metadata.Record) {}
 	}
 	if o.Explain == nil {
 		o.Explain = func(err error) string { return err.Error() }
@@ -208,10 +208,10 @@ func (v *View) announce() {
 // Clock returns the time since the view was created, on the monotonic clock. [metadata.Seen] is stamped with it.
 func (v *View) Clock() time.Duration { return time.Since(v.began) }
 
-// Shown returns what pages and metrics show: the held locks, and the misplaced records, each under the prefix of its
-// keys unless a lock has that name. It is sorted by name, and the same slice until something changes. To judge or
-// remove locks, or to wait, use [View.Locks].
-func (v *View) Shown() []*metadata.Record {
+// RecordsWithMisplaced returns what pages and metrics show: the held locks, and the misplaced records, each under the
+// prefix of its keys unless a lock has that name. It is sorted by name, and the same slice until something changes. To
+// judge or remove locks, or to wait, use [View.Locks].
+func (v *View) RecordsWithMisplaced() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.shown != nil && v.shownOf == v.snap.misplaced.version {

@@ -31,7 +31,7 @@ func TestEndedHolds(t *testing.T) {
 		src.Ending = func(_ context.Context, id string) (*metadata.Ending, error) {
 			return &metadata.Ending{UUID: id, Cause: metadata.EndingForced}, nil
 		}
-		v := run(t, src, lockview.Options{Ended: func(r *metadata.Record, e *metadata.Ending) {
+		v := run(t, src, lockview.Options{OnEnded: func(r *metadata.Record, e *metadata.Ending) {
 			how := ""
 			if e != nil {
 				how = e.Cause
@@ -401,7 +401,8 @@ func TestFilteredViewKeepsNothingElse(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			_, foreign := v.Foreign()
-			if got := placesOf(v.Shown()); !slices.Equal(got, locks) || len(v.Queues())+len(v.Delays())+foreign != 0 {
+			if got := placesOf(v.RecordsWithMisplaced()); !slices.Equal(got, locks) ||
+				len(v.Queues())+len(v.Delays())+foreign != 0 {
 				t.Errorf("%s: %v, %v, %v, %d foreign keys", when, got, v.Queues(), v.Delays(), foreign)
 			}
 		}

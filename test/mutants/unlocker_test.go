@@ -101,7 +101,7 @@ var unlockerSuites = []suite{
 	}},
 	{"internal/lockview", []fault{
 		// What is in memory of what etcd has.
-		{"view-moved", `!s.moved()`, `false`, "TestWritesThatKeepALock"},
+		{"view-moved", `!c.deadlinesChanged()`, `false`, "TestWritesThatKeepALock"},
 		{"view-arrived", `seen.Arrived = «max(1, now)»`, `1`, "TestWatchedWritesGetTheirArrivalTime"},
 		{"view-unlockers", `len(s.unlockers) < maxUnlockers`, `true`,
 			"TestUnlockersAndMisplacedRecordsAreBounded"},
@@ -113,9 +113,9 @@ var unlockerSuites = []suite{
 		{"view-fields", `len(k.fields) >= maxFields`, `false`, "TestLockWithTensOfThousandsOfFields"},
 		{"view-surplus", "«k.surplus > 0» {\n\t\trec.Problems", `false`, "TestLockWithTensOfThousandsOfFields"},
 		{"view-same", `a.ModRevision == b.ModRevision`, `true`, "TestSeenTimes"},
-		{"view-loose", `s.stated.loose++; «s.stated.loose > maxLoose»`, `false`,
+		{"view-unmatched", `s.statements.maybeUnmatched++; «s.statements.maybeUnmatched > maxUnmatched»`, `false`,
 			"TestStatementsWithoutALockAreBounded"},
-		{"view-replaced", `s.before.UUID != s.after.UUID`, `false`, "TestEndedHolds"},
+		{"view-replaced", `c.before.UUID != c.after.UUID`, `false`, "TestEndedHolds"},
 		{"view-quiet", `quiet > maxSilence`, `false`, "TestFreshness"},
 		{"view-went-back", `revision < highest`, `false`, "TestRestoredStoreIsNoticed"},
 		{"view-heals", `case «l.revision > c.view.Fresh().Revision»:`, `false`, "TestComparisonWaitsForTheWatch"},
@@ -125,7 +125,7 @@ var unlockerSuites = []suite{
 		// Requests of unlockers and operators.
 		{"store-refused", `locktxn.Code(err) == codes.InvalidArgument && n > 1`, `false`,
 			"TestAutoUnlockWithALowerTransactionLimit"},
-		{"store-lease", "«locktxn.IsLeaseGone(err)» {\n\t\ts.history", `false`,
+		{"store-lease", `!locktxn.IsLeaseGone(err) || try > 0`, `true`,
 			"TestAutoUnlockReplacesALostLease"},
 		{"store-lost", `case «r.Record.Token != 0 && wroteEnding(r, history)»:`, `false`,
 			"TestAutoUnlockWithALostAnswer"},

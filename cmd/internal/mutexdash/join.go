@@ -55,10 +55,10 @@ func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch},
 		lockview.Options{
 			ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault, Explain: etcdconn.Explain, Log: log,
-			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // the pages are set before the view runs
+			OnEnded: func(lock *metadata.Record, ending *metadata.Ending) { // the pages are set before the view runs
 				r.pages.Ended(lock, ending)
 			},
-			Taken: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Acquired(w) },
+			OnAcquired: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Acquired(w) },
 		})
 }
 

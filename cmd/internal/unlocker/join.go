@@ -60,11 +60,11 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch,
 		Ending: r.store.ReadEnding},
 		lockview.Options{
-			Ended:   func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
-			Taken:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },
-			Died:    func(lock *metadata.Record) { r.sweeper.HolderDied(lock.Name) },
-			Fault:   r.faults.Fault,
-			Explain: etcdconn.Explain, Log: log,
+			OnEnded:      func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
+			OnAcquired:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },
+			OnHolderDied: func(lock *metadata.Record) { r.sweeper.HolderDied(lock.Name) },
+			Fault:        r.faults.Fault,
+			Explain:      etcdconn.Explain, Log: log,
 		})
 	snapshots := r.view.Snapshots(func() diagnosis.CombinedPolicy { return diagnosis.CombinedPolicy{Policy: *o.sweep} })
 	r.cycles = func() []deadlock.Cycle {

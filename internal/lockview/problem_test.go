@@ -145,7 +145,7 @@ func TestFreshness(t *testing.T) {
 }
 
 // The next periodic list finds events that were lost.
-func TestLostEventsAreHealed(t *testing.T) {
+func TestLostEventsAreCorrected(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "kept", uuid(1))...)
 		w.do(lock(t, "gone", uuid(2))...)
@@ -162,8 +162,8 @@ func TestLostEventsAreHealed(t *testing.T) {
 		}
 		var ended []ending
 		var d died
-		v := run(t, src, lockview.Options{RelistEvery: 5 * time.Minute, Died: d.add,
-			Ended: func(r *metadata.Record, e *metadata.Ending) {
+		v := run(t, src, lockview.Options{RelistEvery: 5 * time.Minute, OnHolderDied: d.add,
+			OnEnded: func(r *metadata.Record, e *metadata.Ending) {
 				ended = append(ended, ending{r.Name, r.UUID, e.Cause})
 			}})
 		synctest.Wait()
@@ -187,14 +187,14 @@ func TestLostEventsAreHealed(t *testing.T) {
 			t.Errorf("ended: %v", ended)
 		}
 		d.want(t, "dead")
-		if s := v.Stats(); s.Healed != 4 || s.Resyncs[lockview.ReasonPeriodic] != 1 {
+		if s := v.Stats(); s.Corrected != 4 || s.Resyncs[lockview.ReasonPeriodic] != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
 }
 
 // The watch continues while the list for the comparison runs, and its events count.
-func TestHealingKeepsConcurrentChanges(t *testing.T) {
+func TestCorrectionKeepsConcurrentChanges(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.do(lock(t, "a", uuid(1))...)
 		w.do(lock(t, "b", uuid(2))...)
@@ -225,7 +225,7 @@ func TestHealingKeepsConcurrentChanges(t *testing.T) {
 			t.Errorf("%d lists", lists)
 		}
 		differ(t, "after the comparison", show(v), w.truth())
-		if s := v.Stats(); s.Healed != 0 || s.Resyncs[lockview.ReasonPeriodic] != 1 {
+		if s := v.Stats(); s.Corrected != 0 || s.Resyncs[lockview.ReasonPeriodic] != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -251,7 +251,7 @@ func TestComparisonWaitsForTheWatch(t *testing.T) {
 		w.do(put("/other", ""))
 		time.Sleep(time.Minute)
 		differ(t, "after the comparison", show(v), w.truth())
-		if s := v.Stats(); s.Healed != 0 || s.Resyncs[lockview.ReasonPeriodic] == 0 {
+		if s := v.Stats(); s.Corrected != 0 || s.Resyncs[lockview.ReasonPeriodic] == 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -340,7 +340,7 @@ func TestInterruptionsYieldTheSameSnapshot(t *testing.T) {
 			p := &player{t: t, w: w, uuids: 1000}
 			ended := map[string]int{}
 			v := run(t, w.source(), lockview.Options{RelistEvery: 7 * time.Second,
-				Ended: func(r *metadata.Record, _ *metadata.Ending) {
+				OnEnded: func(r *metadata.Record, _ *metadata.Ending) {
 					// not one that was written over another
 					if strings.HasPrefix(r.UUID, uuid(1000)[:30]) && r.UUID > uuid(1000) {
 						ended[fmt.Sprint(r.Name, r.UUID, r.Token)]++

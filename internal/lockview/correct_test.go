@@ -21,12 +21,12 @@ func compared(t *testing.T, v *lockview.View, w *world) {
 	if s.Resyncs[lockview.ReasonPeriodic] == before {
 		t.Error("no list was read")
 	}
-	if s.Healed != 0 {
-		t.Errorf("%d locks were healed of nothing", s.Healed)
+	if s.Corrected != 0 {
+		t.Errorf("%d locks were corrected of nothing", s.Corrected)
 	}
 }
 
-func TestLockWithTooManyKeysIsNotHealed(t *testing.T) {
+func TestLockWithTooManyKeysIsNotCorrected(t *testing.T) {
 	for _, keys := range []int{100, 2000} {
 		t.Run(fmt.Sprint(keys, " keys"), simulated(func(t *testing.T, w *world) {
 			attribute := func(n int) string { return layout.Field("a", fmt.Sprintf("f%04d", n)) }
@@ -67,8 +67,8 @@ func TestLockWithTooManyKeysIsNotHealed(t *testing.T) {
 			w.do(put(layout.Field("a", lockrecord.FieldAutoUnlockAt), "1553699999"))
 			w.setDeaf(false)
 			w.live(75 * time.Second)
-			if got := metadata.FormatTime(v.Lock("a").AutoUnlockAt); got != "1553699999" || v.Stats().Healed != 1 {
-				t.Errorf("what the watch did not tell: %s, %d healed", got, v.Stats().Healed)
+			if got := metadata.FormatTime(v.Lock("a").AutoUnlockAt); got != "1553699999" || v.Stats().Corrected != 1 {
+				t.Errorf("what the watch did not tell: %s, %d corrected", got, v.Stats().Corrected)
 			}
 		}))
 	}
