@@ -186,7 +186,7 @@ func whyHeldBack(unlockers []metadata.Presence) string {
 		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), term.Clip(text.Visible(strings.Join(why, ", ")),
 			term.CellColumns)))
 	}
-	text := "the unlockers are holding back: " + strings.Join(all[:min(maxNamed, len(all))], ", ")
+	text := "auto-unlock is paused: " + strings.Join(all[:min(maxNamed, len(all))], ", ")
 	if more := len(all) - maxNamed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}

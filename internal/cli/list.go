@@ -46,7 +46,7 @@ waiters of the whole lock. ALERT is "if silent" for a holder that keeps extendin
 unlock" where the alert comes only with the auto-unlock.
 
 With --due, list only locks past their deadline, which an unlocker with a fresh view and a verified
-clock would remove now, by the policy that the running unlockers publish; and say what holds them back.
+clock would remove now, by the policy that the running unlockers publish; and say what pauses auto-unlock.
 
 With --delays, list the lock delays instead. A lock delay follows a hold that was ended by force or because
 of its deadline, if its record or the unlocker asks for one: the former holder may still be working. Until

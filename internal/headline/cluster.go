@@ -39,7 +39,7 @@ func (c *Input) unlockersWords() (lead sentence, alert string) {
 		return lead.Say("Unlockers are slowing down removals: " + diagnosis.RuleTexts(paused) + "."),
 			"unlockerremovalheldback"
 	case len(paused) > 0:
-		return lead.Say("Unlockers are holding back removals: " + diagnosis.RuleTexts(paused) + "."),
+		return lead.Say("Auto-unlock is paused: " + diagnosis.RuleTexts(paused) + "."),
 			"unlockerremovalheldback"
 	}
 	return lead.Say("Unlockers disagree, so a lock's fate depends on which acts first: " +

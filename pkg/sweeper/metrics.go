@@ -62,7 +62,7 @@ func newMetrics(c *Config) *metrics {
 		Help: "Locks removed, by reason: past their deadline, or abandoned by a holder that is proven to have ended.",
 	}, []string{"reason"})
 	m.heldBack = prometheus.NewDesc("unlocker_removal_held_back",
-		"Locks that are due but not removed, by the rule that holds them back.", []string{"reason"}, nil)
+		"Locks that are due but not removed, by the rule that forbids it.", []string{"reason"}, nil)
 	m.offset = prometheus.NewDesc("unlocker_clock_offset_seconds",
 		"Own wall clock minus the median of the other unlockers' and etcd members' clocks; "+
 			"absent while there is none to compare with.", nil, nil)
