@@ -9,9 +9,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -46,7 +43,7 @@ func New(t testing.TB) *Server {
 	proxy := etcdtest.NewProxy(t, member.Endpoint())
 	s := &Server{
 		t: t, endpoint: proxy.Endpoint(), disconnect: proxy.Cut, reconnect: proxy.Heal,
-		etcd: dial(t, proxy.Endpoint()), others: dial(t, member.Endpoint()),
+		etcd: member.Through(t, proxy.Endpoint()), others: member.Client(t),
 	}
 	return s.withPrefix(mutex.DefaultPrefix)
 }
@@ -61,25 +58,6 @@ func NewInMemory(t testing.TB) *Server {
 	t.Cleanup(func() { near.Client().Close() })
 	s := &Server{t: t, disconnect: near.Cut, reconnect: near.Heal, etcd: near.Client(), others: far.Client()}
 	return s.withPrefix(mutex.DefaultPrefix)
-}
-
-// dial returns a client that reconnects quickly after it was cut off.
-func dial(t testing.TB, endpoint string) *clientv3.Client {
-	t.Helper()
-	quick := grpc.ConnectParams{
-		Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5,
-			MaxDelay: 200 * time.Millisecond},
-		MinConnectTimeout: time.Second,
-	}
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
-		DialKeepAliveTime: 10 * time.Second, DialOptions: []grpc.DialOption{grpc.WithConnectParams(quick)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
 }
 
 // WithPrefix returns a Server for the same etcd with its locks below another prefix.

@@ -34,7 +34,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	notify(c.opts.Hooks.Acquiring, Acquiring{Name: name, Context: ctx})
 	done, ok := c.beginWait()
 	if !ok {
-		return nil, a.explain(ErrClosed)
+		return nil, explain(ErrClosed, a.lock)
 	}
 	defer done()
 	defer context.AfterFunc(c.waits, func() { cancel(ErrClosed) })()
@@ -61,7 +61,7 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
 	l, err = a.try(ctx, p)
-	return l, a.explain(err)
+	return l, explain(err, a.lock)
 }
 
 // Do takes the lock, waiting for it as [Client.Lock] does, runs fn, and releases the lock when fn returns or panics.
@@ -112,7 +112,7 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 	l, err := a.try(ctx, p)
 	held, isHeld := errors.AsType[*HeldError](err)
 	if !isHeld {
-		return l, a.explain(err)
+		return l, explain(err, a.lock)
 	}
 	defer a.reportWait(ctx)()
 	for isHeld && ctx.Err() == nil {
@@ -139,7 +139,7 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 		held.Err = ended(ctx)
 		return nil, held
 	}
-	return nil, a.explain(err)
+	return nil, explain(err, a.lock)
 }
 
 // allSeen reports whether all of the events are older than the last read.

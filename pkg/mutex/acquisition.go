@@ -3,7 +3,6 @@ package mutex
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -277,15 +276,22 @@ func deletionsIn(from, end string) etcdretry.WatchTarget {
 		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
 }
 
-// abandon leaves a uuid whose requests may still be committed to the background and continues with a new one.
-func (a *acquisition) abandon() {
+// abandon gives up this attempt in the background, which may have requests that can still be committed, and begins
+// another with a new uuid.
+func (a *acquisition) abandon() { a.nextAttempt(true) }
+
+// nextAttempt gives up whatever this attempt has in the queue, and what its requests may still commit if it is to be
+// cancelled, in the background. It begins another attempt with a new uuid.
+func (a *acquisition) nextAttempt(cancel bool) {
 	lease := a.queue.lease
 	if lease != nil {
 		a.c.leaveLater(a.lock, a.draft.UUID)
 	}
-	a.cancelLater()
+	if cancel {
+		a.cancelLater()
+	}
 	if lease != nil {
-		a.c.leases.drop(lease, a.draft.UUID)
+		a.c.leases.drop(lease, a.draft.UUID) // and with it, requests still in flight
 	}
 	a.queue = queueEntry{}
 	a.indeterminate = false
@@ -311,28 +317,8 @@ func (a *acquisition) abandonIndeterminate() {
 	}
 }
 
-// leaveLater gives up whatever this attempt has in the queue, in the background, and continues with a new uuid.
-func (a *acquisition) leaveLater() {
-	if a.indeterminate {
-		a.abandon()
-		return
-	}
-	if a.queue.lease != nil {
-		a.c.leaveLater(a.lock, a.draft.UUID)
-		a.c.leases.drop(a.queue.lease, a.draft.UUID) // and with it, requests still in flight
-	}
-	a.queue = queueEntry{}
-	a.draft.UUID = uuid.NewString()
-}
-
-// explain adds the name of the lock to an error that does not have it.
-func (a *acquisition) explain(err error) error {
-	if _, isHeld := errors.AsType[*HeldError](err); err == nil || isHeld || errors.Is(err, ErrCondition) ||
-		errors.Is(err, ErrNotHeld) {
-		return err
-	}
-	return fmt.Errorf("lock %q: %w", a.lock, err)
-}
+// leaveLater gives up this attempt in the background and begins another.
+func (a *acquisition) leaveLater() { a.nextAttempt(a.indeterminate) }
 
 // heldError returns the error that names the holder, as of the last answer.
 func (a *acquisition) heldError() *HeldError {

@@ -65,13 +65,6 @@ func (b *background) beginClose() bool {
 	return first
 }
 
-// isClosed reports whether Close has begun.
-func (b *background) isClosed() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.closing
-}
-
 // endWaits waits until no call waits for a lock any more, or ctx ends. After that no goroutine is started.
 func (b *background) endWaits(ctx context.Context) {
 	awaitAll(ctx, &b.waiting)
@@ -80,13 +73,7 @@ func (b *background) endWaits(ctx context.Context) {
 	b.closed = true
 }
 
-// awaitGoroutines waits for the goroutines, but not forever: a hook in one of them may have called Close.
-func (b *background) awaitGoroutines(timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	awaitAll(ctx, &b.running)
-}
-
+// awaitAll waits for the goroutines, until ctx ends.
 func awaitAll(ctx context.Context, all *sync.WaitGroup) {
 	ended := make(chan struct{})
 	go func() { all.Wait(); close(ended) }()

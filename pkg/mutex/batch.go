@@ -40,12 +40,12 @@ const opsPerLock = 5
 // tryConditional takes the lock if the caller's conditions hold.
 func (a *acquisition) tryConditional(ctx context.Context) (*Lock, error) {
 	if a.set.kind.shared() {
-		return nil, a.explain(errors.New("If and Then work with plain locks only, not with those several can hold"))
+		return nil, explain(errors.New("If and Then work with plain locks only, not with those several can hold"), a.lock)
 	}
 	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
 	locks, err := j.try(ctx)
 	if err != nil {
-		return nil, a.explain(err)
+		return nil, explain(err, a.lock)
 	}
 	return locks[0], nil
 }

@@ -199,13 +199,18 @@ func (c *Client) Close() error {
 	left := c.cleanups.drain(ctx)
 	c.leases.close(ctx)
 	c.cancel(ErrClosed)
-	c.awaitGoroutines(c.opts.RequestTimeout)
+	rest, stop := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
+	defer stop()
+	awaitAll(rest, &c.running) // not forever: a hook in one of them may have called Close
 	if left > 0 {
 		return fmt.Errorf("mutex: close: the outcome of %d requests is unknown: what they left is auto-unlocked in "+
 			"its time", left)
 	}
 	return nil
 }
+
+// isClosed reports whether Close has begun.
+func (c *Client) isClosed() bool { return c.waits.Err() != nil }
 
 // moment is one moment on both clocks of the machine.
 type moment struct{ monotonic, wall time.Time }

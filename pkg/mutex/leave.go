@@ -19,9 +19,9 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 		switch {
 		case known:
 		case err == nil, err == errStale, err == errPositionLost: // internal: they mean try again
-			return a.explain(ended(ctx))
+			return explain(ended(ctx), a.lock)
 		default:
-			return a.explain(err)
+			return explain(err, a.lock)
 		}
 		return a.heldUntil(ctx)
 	}

@@ -35,14 +35,14 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 		err = checkNotHeld(ctx, wanted)
 	}
 	if err != nil {
-		return nil, explainAll(names, err)
+		return nil, explain(err, names...)
 	}
 	began := time.Now()
 	b := &batch{c: c, wanted: wanted, only: wanted[0].set.only, with: wanted[0].set.with}
 	locks, err := b.try(ctx)
 	b.notifyAcquired(began, locks, err)
 	if err != nil {
-		return nil, explainAll(names, err)
+		return nil, explain(err, names...)
 	}
 	return newLocks(locks), nil
 }
@@ -64,7 +64,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 		err = checkNotHeld(ctx, wanted)
 	}
 	if err != nil {
-		return nil, explainAll(names, err)
+		return nil, explain(err, names...)
 	}
 	var refusal *HeldError
 	if len(wanted) <= MaxBatch && !anyShared(wanted) {
@@ -79,7 +79,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	}
 	locks, err := c.lockInOrder(ctx, wanted, opts)
 	if err != nil {
-		return nil, explainAll(names, sinceRefused(ctx, refusal, err))
+		return nil, explain(sinceRefused(ctx, refusal, err), names...)
 	}
 	return newLocks(locks), nil
 }
@@ -175,11 +175,16 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 		case !done:
 			_ = unlockAll(locks) // the panic says more
 		case err == nil:
-			err = restartDurations(caller, locks)
+			// The durations count from now. Each hold is confirmed after the last lock was taken, so any later holder of
+			// one has a greater token than all of these.
+			err = each(locks, func(l *Lock) error { return l.Alive(caller) })
 		}
 		if err != nil {
-			giveBack := c.giveBack(caller, locks)
-			locks, err = nil, errors.Join(err, unlessLost(giveBack, err))
+			released := c.giveBack(caller, locks)
+			locks = nil
+			if !errors.Is(err, ErrNotHeld) { // else err reports the loss already
+				err = errors.Join(err, released)
+			}
 		}
 	}()
 	names := make([]string, len(wanted))
@@ -230,25 +235,11 @@ func lostOr(ctx context.Context, err error) error {
 	return err
 }
 
-// unlessLost drops the error of the release if err already reports the loss.
-func unlessLost(giveBack, err error) error {
-	if errors.Is(err, ErrNotHeld) {
-		return nil
-	}
-	return giveBack
-}
-
 // waitsFor makes the next extension record which lock the holder waits for.
 func (l *Lock) waitsFor(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.extension.progress = "waits for lock " + strconv.Quote(name)
-}
-
-// restartDurations makes the durations count from now, when all locks are held. Each hold is confirmed after the last
-// lock was taken, so any later holder of one has a greater token than all of these.
-func restartDurations(ctx context.Context, locks []*Lock) error {
-	return each(locks, func(l *Lock) error { return l.Alive(ctx) })
 }
 
 // newLocks makes one handle of several locks.
@@ -311,9 +302,9 @@ func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
 	failed.notifyAcquired(began, nil, err)
 }
 
-// explainAll adds the names of the locks to an error that does not have them.
-func explainAll(names []string, err error) error {
-	if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrCondition) ||
+// explain adds the names of the locks to an error that does not have them.
+func explain(err error, names ...string) error {
+	if _, isHeld := errors.AsType[*HeldError](err); err == nil || isHeld || errors.Is(err, ErrCondition) ||
 		errors.Is(err, ErrNotHeld) || len(names) == 0 {
 		return err
 	}

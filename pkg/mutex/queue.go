@@ -37,11 +37,11 @@ func (a *acquisition) queueUp(ctx context.Context, p proposal) (l *Lock, err err
 			a.leaveLater()
 		case err != errStale:
 			a.leaveLater()
-			return nil, a.explain(err)
+			return nil, explain(err, a.lock)
 		}
 		etcdretry.Sleep(ctx, etcdretry.Backoff(n))
 		if p, err = a.newProposal(); err != nil {
-			return nil, a.explain(err)
+			return nil, explain(err, a.lock)
 		}
 	}
 }
