@@ -11,7 +11,7 @@ import (
 func TestRemovalsAreForgottenWithoutScrapes(t *testing.T) {
 	m := newMetrics(&Config{})
 	for i := range 2*maxUnlocked + 1 {
-		m.removed(&metadata.Record{Name: fmt.Sprint(i)}, false, time.Unix(int64(i), 0), 0)
+		m.countRemoval(&metadata.Record{Name: fmt.Sprint(i)}, false, time.Unix(int64(i), 0), 0)
 	}
 	if n := len(m.unlocked); n != maxUnlocked {
 		t.Errorf("%d removals are remembered, want %d", n, maxUnlocked)
@@ -23,7 +23,7 @@ func TestScanFindsDeathsBeyondTheRememberedOnes(t *testing.T) {
 	for range 2 * maxDeaths {
 		s.HolderDied("a")
 	}
-	if s.lookAtDeaths(); s.nextScan != 0 {
+	if s.queueDeaths(); s.nextScan != 0 {
 		t.Errorf("the next scan is at %v", s.nextScan)
 	}
 }

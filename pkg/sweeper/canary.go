@@ -37,7 +37,7 @@ type canary struct {
 
 func (c *canary) alive(mono time.Duration) bool { return c.works && mono-c.sent <= canaryLate }
 
-func (c *canary) see(revision int64) {
+func (c *canary) noteRevision(revision int64) {
 	if !c.wentBack {
 		c.revision = max(c.revision, revision)
 	}
@@ -76,26 +76,26 @@ func (o *observer) announce(ctx context.Context) {
 		o.canary.tried = true
 		o.canary.works = false
 		o.canary.cause = err.Error()
-		o.gap(now, gapNoWrites, o.canary.cause)
+		o.recordGap(now, gapNoWrites, o.canary.cause)
 		return
 	}
-	o.answered(now, sent.Mono, presence.Revision, revision, term)
-	o.compare(now, claimed, revision)
+	o.recordCanary(now, sent.Mono, presence.Revision, revision, term)
+	o.compareRevision(now, claimed, revision)
 }
 
-// answered records a successful canary. It compares with what was known when the canary was sent, because the view may
-// have seen later revisions since. A lower raft term also means that etcd went back: it belongs to another cluster.
-func (o *observer) answered(now, sent time.Duration, highest, revision int64, term uint64) {
+// recordCanary records a successful canary. It compares with what was known when the canary was sent, because the view
+// may have seen later revisions since. A lower raft term also means that etcd went back: it belongs to another cluster.
+func (o *observer) recordCanary(now, sent time.Duration, highest, revision int64, term uint64) {
 	c := &o.canary
 	switch {
 	case !c.tried:
-		o.gap(now, gapStart, "")
+		o.recordGap(now, gapStart, "")
 	case !c.works:
-		o.gap(now, gapWrites, "")
+		o.recordGap(now, gapWrites, "")
 	case now-c.sent > canaryLate:
-		o.gap(now, gapLate, "by "+(now-c.sent-canaryLate).Round(time.Millisecond).String())
+		o.recordGap(now, gapLate, "by "+(now-c.sent-canaryLate).Round(time.Millisecond).String())
 	case term != c.term:
-		o.gap(now, gapTerm, fmt.Sprintf("from %d to %d", c.term, term))
+		o.recordGap(now, gapTerm, fmt.Sprintf("from %d to %d", c.term, term))
 	}
 	if !c.wentBack && (revision < highest || term < c.term) {
 		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", highest).
@@ -104,7 +104,7 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 				"confirms it")
 		c.wentBack = true
 	}
-	c.see(revision)
+	c.noteRevision(revision)
 	c.tried = true
 	c.works = true
 	c.cause = ""
@@ -112,10 +112,10 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 	c.term = term
 }
 
-// compare compares the revision that the canary found with what other unlockers claimed to have seen before: if theirs
-// is higher, etcd went back, perhaps before this process started. The claim ends with the process that makes it, so
-// unlockers can be restarted one by one, and a nonsensical record counts only as long as something rewrites it.
-func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
+// compareRevision compares the revision that the canary found with what other unlockers claimed to have seen before: if
+// theirs is higher, etcd went back, perhaps before this process started. The claim ends with the process that makes it,
+// so unlockers can be restarted one by one, and a nonsensical record counts only as long as something rewrites it.
+func (o *observer) compareRevision(now time.Duration, claimed claim, revision int64) {
 	behind := claimed.revision > revision
 	switch {
 	case behind && !o.canary.behind:
@@ -124,7 +124,7 @@ func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
 			Msg("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later one; " +
 				"its restart confirms it")
 	case !behind && o.canary.behind:
-		o.gap(now, gapConfirmed, "")
+		o.recordGap(now, gapConfirmed, "")
 	}
 	o.canary.behind = behind
 }

@@ -84,8 +84,8 @@ func newMetrics(c *Config) *metrics {
 	return m
 }
 
-// removed counts a removal; proof means that the holder was proven to have ended.
-func (m *metrics) removed(r *metadata.Record, proof bool, at time.Time, lag time.Duration) {
+// countRemoval counts a removal; proof means that the holder was proven to have ended.
+func (m *metrics) countRemoval(r *metadata.Record, proof bool, at time.Time, lag time.Duration) {
 	m.removals.WithLabelValues("success").Inc()
 	reason := "deadline"
 	if proof {

@@ -76,7 +76,7 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	defer o.mu.Unlock()
 	if moved := jump(o.last, now); moved.Abs() > jumpThreshold {
 		o.jumps++
-		o.gap(now.Mono, gapJump, "by "+moved.Round(time.Millisecond).String())
+		o.recordGap(now.Mono, gapJump, "by "+moved.Round(time.Millisecond).String())
 	}
 	o.last = now
 	c := staleness.Conditions{
@@ -87,35 +87,35 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	c.WallClock, o.offset = o.clocks.verify(now, o.cfg.Policy.ClockSkew)
 	switch {
 	case !o.canary.tried:
-		o.gap(now.Mono, gapStart, "")
+		o.recordGap(now.Mono, gapStart, "")
 	case !c.Writable && o.canary.works: // this process was stopped, or its write hangs: that proves nothing about etcd
-		o.gap(now.Mono, gapLate, "")
+		o.recordGap(now.Mono, gapLate, "")
 	case !c.Writable:
-		o.gap(now.Mono, gapNoWrites, o.canary.cause)
+		o.recordGap(now.Mono, gapNoWrites, o.canary.cause)
 	case !fresh.Synced:
-		o.gap(now.Mono, gapIncomplete, "")
+		o.recordGap(now.Mono, gapIncomplete, "")
 	case !c.Fresh:
-		o.gap(now.Mono, gapStale, fresh.Age.Round(time.Second).String())
+		o.recordGap(now.Mono, gapStale, fresh.Age.Round(time.Second).String())
 	case now.Mono > o.lastGap:
-		o.noGap()
+		o.endGap()
 	}
-	o.settle(c, now.Mono)
+	o.updateAllowed(c, now.Mono)
 	if fresh.Synced && !o.synced {
 		o.wake()
 	}
 	o.synced = fresh.Synced
-	o.canary.see(fresh.Revision)
+	o.canary.noteRevision(fresh.Revision)
 	c.LastGap = o.lastGap
 	return c, now
 }
 
-// gap records a gap that lasts until now. It is logged when it begins, when its cause changes, and occasionally while
-// it lasts. The start of a process is not logged, unless something keeps it from observing.
-func (o *observer) gap(mono time.Duration, cause, detail string) {
+// recordGap records a gap that lasts until now. It is logged when it begins, when its cause changes, and occasionally
+// while it lasts. The start of a process is not logged, unless something keeps it from observing.
+func (o *observer) recordGap(mono time.Duration, cause, detail string) {
 	if cause == gapIncomplete && o.gapCause == gapStart && mono-o.begun < listingFor {
 		cause = gapStart
 	}
-	if o.worthALine(mono, cause, detail) {
+	if o.shouldLog(mono, cause, detail) {
 		o.gapLogged = mono
 		o.gapDetail = detail
 		event := o.cfg.Log.Warn().Str("cause", cause).Stringer("min_warning", o.cfg.Policy.MinWarning)
@@ -129,22 +129,22 @@ func (o *observer) gap(mono time.Duration, cause, detail string) {
 	o.inGap = true
 }
 
-func (o *observer) worthALine(mono time.Duration, cause, detail string) bool {
+func (o *observer) shouldLog(mono time.Duration, cause, detail string) bool {
 	since := mono - o.gapLogged
 	return !o.inGap || o.gapCause != cause || since >= repeatGap ||
 		cause == gapNoWrites && detail != o.gapDetail && since >= retellGap
 }
 
-func (o *observer) noGap() {
+func (o *observer) endGap() {
 	if o.inGap {
 		o.cfg.Log.Info().Str("cause", o.gapCause).Msg("the gap is over")
 	}
 	o.inGap = false
 }
 
-// settle updates since when the conditions have allowed what they allow now, and wakes the sweep when they may allow
-// more.
-func (o *observer) settle(c staleness.Conditions, mono time.Duration) {
+// updateAllowed updates since when the conditions have allowed what they allow now, and wakes the sweep when they may
+// allow more.
+func (o *observer) updateAllowed(c staleness.Conditions, mono time.Duration) {
 	changed := o.wallClock != c.WallClock
 	if changed {
 		event := o.cfg.Log.Info()

@@ -58,7 +58,7 @@ func (s *Sweeper) lastAttempt(r *metadata.Record) attempt {
 	return attempt{}
 }
 
-func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration) {
+func (s *Sweeper) recordAttempt(r *metadata.Record, failures int, next time.Duration) {
 	s.attempts[r.Name] = attempt{token: r.Token, deadline: r.DeadlineRevision, proof: proofOf(r), failures: failures,
 		next: next}
 }
@@ -146,7 +146,7 @@ func (s *Sweeper) requeue(c candidate) {
 
 // skip logs, once for each deadline of a hold, that the lock is not removed.
 func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.Moment) {
-	s.remember(r, 0, staleness.Never)
+	s.recordAttempt(r, 0, staleness.Never)
 	s.metrics.removals.WithLabelValues("skipped").Inc()
 	reason := "dry run: it would be removed"
 	if d.HeldBack == staleness.RuleExclude {
@@ -191,7 +191,7 @@ func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Momen
 		if !d.proof {
 			p.removals[i].Delay = d.record.EffectiveLockDelay(s.cfg.Policy.LockDelay)
 		}
-		s.remember(d.record, s.lastAttempt(d.record).failures, staleness.Never)
+		s.recordAttempt(d.record, s.lastAttempt(d.record).failures, staleness.Never)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	go func() {
@@ -214,39 +214,39 @@ func (s *Sweeper) awaitCommits(limit int) {
 			if len(result.errs) == len(p.batch) {
 				err = result.errs[i]
 			}
-			s.settle(d, p.removals[i].Ending.Reason, err, result.at)
+			s.recordOutcome(d, p.removals[i].Ending.Reason, err, result.at)
 		}
 	}
 }
 
-// settle counts, logs and remembers the outcome of one removal.
-func (s *Sweeper) settle(d dueLock, why string, err error, now staleness.Moment) {
+// recordOutcome counts, logs and remembers the outcome of one removal.
+func (s *Sweeper) recordOutcome(d dueLock, why string, err error, now staleness.Moment) {
 	r := d.record
 	switch {
 	case err == nil:
-		s.remember(r, 0, now.Mono+viewCatchesUp)
-		s.metrics.removed(r, d.proof, now.Wall, now.Mono-d.allowedAt)
+		s.recordAttempt(r, 0, now.Mono+viewCatchesUp)
+		s.metrics.countRemoval(r, d.proof, now.Wall, now.Mono-d.allowedAt)
 		addRecord(s.cfg.Log.Warn(), r).Str("result", "success").Str("reason", why).Msg("lock removed")
 	case errors.Is(err, metadata.ErrChanged):
-		s.remember(r, 0, now.Mono+retryConflict)
+		s.recordAttempt(r, 0, now.Mono+retryConflict)
 		s.metrics.removals.WithLabelValues("conflict").Inc()
 		addRecord(s.cfg.Log.Info(), r).Str("result", "conflict").
 			Str("reason", "the holder or another unlocker was faster").Msg("lock not removed")
 	default:
-		s.failed(r, err, now)
+		s.recordFailure(r, err, now)
 	}
 	s.requeue(candidate{at: s.attempts[r.Name].next, deadline: r.AutoUnlockAt, lock: r.Name})
 }
 
-// failed records a failure. The wait doubles each time; a removal that failed six times is set aside, and retried every
-// few minutes.
-func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
+// recordFailure records a failure. The wait doubles each time; a removal that failed six times is set aside, and
+// retried every few minutes.
+func (s *Sweeper) recordFailure(r *metadata.Record, err error, now staleness.Moment) {
 	failures := s.lastAttempt(r).failures + 1
 	wait := setAsideFor
 	if failures < maxFailures {
 		wait = time.Second << (failures - 1)
 	}
-	s.remember(r, failures, now.Mono+wait)
+	s.recordAttempt(r, failures, now.Mono+wait)
 	s.metrics.removals.WithLabelValues("error").Inc()
 	addRecord(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).
 		Int("failures", failures).Stringer("retry_in", wait).Msg("lock not removed")
@@ -269,8 +269,8 @@ func (s *Sweeper) HolderDied(lock string) {
 	}
 }
 
-// lookAtDeaths queues the locks whose holders were proven dead.
-func (s *Sweeper) lookAtDeaths() {
+// queueDeaths queues the locks whose holders were proven dead.
+func (s *Sweeper) queueDeaths() {
 	s.mu.Lock()
 	deaths := s.deaths
 	s.deaths = nil

@@ -117,7 +117,7 @@ func (s *Sweeper) publish(f findings) {
 			heldBack = append(heldBack, string(rule))
 		}
 	}
-	s.observer.report(heldBack)
+	s.observer.setHeldBack(heldBack)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.found = f

@@ -94,7 +94,7 @@ func (s *Sweeper) sweep(ctx context.Context) {
 		case <-s.observer.changed:
 			s.nextScan = 0
 		case <-s.wakeUp:
-			s.lookAtDeaths()
+			s.queueDeaths()
 		case <-timer.C:
 		}
 		if c, now := s.conditions(); now.Mono >= s.nextScan {
@@ -168,8 +168,8 @@ func (s *Sweeper) Status() Status {
 	return status
 }
 
-// report stores the rules that hold back removals, for the next presence record.
-func (o *observer) report(heldBack []string) {
+// setHeldBack stores the rules that hold back removals, for the next presence record.
+func (o *observer) setHeldBack(heldBack []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.heldBack = heldBack
