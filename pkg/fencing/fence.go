@@ -214,7 +214,7 @@ type problem struct {
 // WriteError writes the response to a client whose write was refused with err, for handlers behind [RequireToken].
 // Errors of other packages are answered with 503 and without their text, which might reveal too much.
 func WriteError(w http.ResponseWriter, err error) {
-	p := describe(err)
+	p := problemOf(err)
 	p.Type = "about:blank"
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
@@ -226,7 +226,7 @@ func WriteError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(p) // the client may have gone away
 }
 
-func describe(err error) problem {
+func problemOf(err error) problem {
 	var stale *StaleError
 	switch {
 	case errors.As(err, &stale):

@@ -149,7 +149,7 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 	defer cancel()
 	for n := 0; ; n++ {
 		now := o.about.Now().Truncate(time.Millisecond)
-		start, err := o.start(now)
+		start, err := o.periodStart(now)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 			return nil, err
 		}
 		l, err := o.try(ctx, start, now, seen)
-		if !o.forestalled(err) {
+		if !o.isForestalled(err) {
 			return l, err
 		}
 		if !etcdretry.Sleep(ctx, etcdretry.Backoff(n)) {
@@ -167,8 +167,8 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 	}
 }
 
-// start returns the beginning of the period that contains now.
-func (o *once) start(now time.Time) (time.Time, error) {
+// periodStart returns the beginning of the period that contains now.
+func (o *once) periodStart(now time.Time) (time.Time, error) {
 	if now.Year() < 1970 || now.Year() > 2261 { // UnixNano fits
 		return time.Time{}, fmt.Errorf("this machine's clock says %s", instant(now))
 	}
@@ -194,7 +194,7 @@ func (o *once) read(ctx context.Context, start, now time.Time) (seen int64, due 
 			return 0, false, err
 		}
 	}
-	return seen, true, o.begun(start, now, r)
+	return seen, true, o.checkBegun(start, now, r)
 }
 
 // isNext reports whether the period comes after the last one that was taken.
@@ -216,8 +216,8 @@ func (o *once) isNext(start, now time.Time) (bool, error) {
 	return false, nil
 }
 
-// begun refuses a period that has not begun by the clock of any unlocker. Without an unlocker it refuses none.
-func (o *once) begun(start, now time.Time, r etcdretry.Response) error {
+// checkBegun refuses a period that has not begun by the clock of any unlocker. Without an unlocker it refuses none.
+func (o *once) checkBegun(start, now time.Time, r etcdretry.Response) error {
 	var latest metadata.Presence
 	for _, kv := range r.Keys(1).Kvs {
 		p := protocol.ReadPresence(o.layout.Parse(string(kv.Key)).ID, kv.Value)
@@ -251,8 +251,8 @@ func (o *once) note(now time.Time) string {
 	return fmt.Sprintf("%s, every %v", by, o.every)
 }
 
-// forestalled reports whether another call took a period in the meantime.
-func (o *once) forestalled(err error) bool {
+// isForestalled reports whether another call took a period in the meantime.
+func (o *once) isForestalled(err error) bool {
 	refused, isCondition := errors.AsType[*mutex.ConditionError](err)
 	return isCondition && slices.ContainsFunc(refused.Failed, func(f mutex.FailedCondition) bool {
 		return string(f.Compare.KeyBytes()) == o.key
@@ -279,15 +279,15 @@ func (o *once) unlock(l *mutex.Lock, giveBack bool) (err error) {
 	if giveBack {
 		ctx, cancel := context.WithTimeout(context.Background(), o.about.RequestTimeout)
 		defer cancel()
-		if _, err = o.etcd.Send(ctx, o.restore(l)); err != nil {
+		if _, err = o.etcd.Send(ctx, o.restoreTxn(l)); err != nil {
 			err = fmt.Errorf("the period was not given back: %w", err)
 		}
 	}
 	return errors.Join(err, l.Unlock())
 }
 
-// restore puts the previous value of the period while the lock is held.
-func (o *once) restore(l *mutex.Lock) locktxn.Txn {
+// restoreTxn returns a transaction that puts the previous value of the period while the lock is held.
+func (o *once) restoreTxn(l *mutex.Lock) locktxn.Txn {
 	before := clientv3.OpDelete(o.key)
 	if o.before != "" {
 		before = clientv3.OpPut(o.key, o.before)

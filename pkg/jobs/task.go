@@ -204,10 +204,10 @@ func (t *Task) save(ctx context.Context, value string) error {
 			t.seen = r.Header.Revision
 			return nil
 		}
-		now := s.one(t.name, r)
+		now := s.taskOf(t.name, r)
 		switch {
 		case s.holder(t.name, r).Token != t.lock.Token():
-			return t.lost(ctx)
+			return t.lossError(ctx)
 		case now.seen == 0 || now.created != t.created:
 			return ErrNoTask
 		}
@@ -219,8 +219,8 @@ func (t *Task) save(ctx context.Context, value string) error {
 	return errors.New("another process writes it despite the lock")
 }
 
-// lost returns how the task was lost.
-func (t *Task) lost(ctx context.Context) error {
+// lossError returns how the task was lost.
+func (t *Task) lossError(ctx context.Context) error {
 	if err := t.lock.Alive(ctx); err != nil {
 		return err
 	}

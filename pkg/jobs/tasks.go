@@ -232,7 +232,7 @@ func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskSt
 		if err != nil {
 			return s.explain(verb, task, err)
 		}
-		now := s.one(task, r)
+		now := s.taskOf(task, r)
 		switch {
 		case now.seen == 0:
 			return s.explain(verb, task, ErrNoTask)
@@ -277,7 +277,7 @@ func (s *Tasks) Get(ctx context.Context, task string) (TaskStatus, error) {
 	if err != nil {
 		return TaskStatus{}, s.explain("read", task, err)
 	}
-	return s.one(task, r), nil
+	return s.taskOf(task, r), nil
 }
 
 // List reads all tasks of the set, sorted by name.
@@ -319,8 +319,8 @@ func (s *Tasks) pages(ctx context.Context, each func([]TaskStatus) (more bool)) 
 	}
 }
 
-// one returns the task that a transaction read together with the record of its lock.
-func (s *Tasks) one(task string, r etcdretry.Response) TaskStatus {
+// taskOf returns the task that a transaction read together with the record of its lock.
+func (s *Tasks) taskOf(task string, r etcdretry.Response) TaskStatus {
 	for _, kv := range r.Keys(0).Kvs {
 		return s.status(task, kv.CreateRevision, kv.ModRevision, kv.Value, s.holder(task, r).Token != 0)
 	}

@@ -90,14 +90,14 @@ func Lead(ctx context.Context, locks *mutex.Client, name string, o Options, lead
 		if err != nil {
 			return fmt.Errorf("leader: %w", err) // which names the lock
 		}
-		if again, err := serve(ctx, l, lead); !again {
+		if again, err := leadOnce(ctx, l, lead); !again {
 			return err
 		}
 	}
 }
 
-// serve runs lead for one leadership. again reports that it was lost.
-func serve(ctx context.Context, l *mutex.Lock, lead func(context.Context) error) (again bool, err error) {
+// leadOnce runs lead for one leadership. again reports that it was lost.
+func leadOnce(ctx context.Context, l *mutex.Lock, lead func(context.Context) error) (again bool, err error) {
 	work, done := l.WorkContext(ctx)
 	defer done()
 	defer func() {

@@ -46,7 +46,7 @@ func (s *Server) AssertHeld(name string) metadata.FullRecord {
 func (s *Server) AssertFree(name string) {
 	s.t.Helper()
 	if holder := s.Holder(name); holder != nil {
-		s.t.Errorf("locktest: lock %q is held by %s", name, who(holder))
+		s.t.Errorf("locktest: lock %q is held by %s", name, describeHolder(holder))
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *Server) get(prefix string, opts ...clientv3.OpOption) []*mvccpb.KeyValu
 	return r.Kvs
 }
 
-func who(d *metadata.FullRecord) string {
+func describeHolder(d *metadata.FullRecord) string {
 	line := fmt.Sprintf("%q on %q (pid %d)", d.Owner, d.Hostname, d.PID)
 	if d.Purpose != "" {
 		line += fmt.Sprintf(" for %q", d.Purpose)
@@ -106,7 +106,7 @@ func (s *Server) AwaitWaiters(name string, n int) {
 }
 
 // await checks again whenever a key changes, so that in a bubble it does not make time pass.
-func (s *Server) await(what string, come func() bool) {
+func (s *Server) await(what string, condition func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), timeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (s *Server) await(what string, come func() bool) {
 		if r.Err() != nil {
 			s.t.Fatalf("locktest: %v", r.Err())
 		}
-		if come() {
+		if condition() {
 			return
 		}
 	}

@@ -37,7 +37,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 		return nil, explain(ErrClosed, a.lock)
 	}
 	defer done()
-	defer context.AfterFunc(c.waits, func() { cancel(ErrClosed) })()
+	defer context.AfterFunc(c.waitCtx, func() { cancel(ErrClosed) })()
 	if a.set.withoutQueue {
 		return a.lockWithoutQueue(ctx, p)
 	}
@@ -136,7 +136,7 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 	case l != nil:
 		return l, nil
 	case ctx.Err() != nil:
-		held.Err = ended(ctx)
+		held.Err = contextError(ctx)
 		return nil, held
 	}
 	return nil, explain(err, a.lock)

@@ -65,7 +65,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	}
 	doc := readRecord(c.layout, name, r, 0)
 	if doc.Token == 0 || doc.UUID != uuid {
-		return nil, c.lost(locktxn.Hold{Lock: name, UUID: uuid}, r, 1, 0)
+		return nil, c.readLoss(locktxn.Hold{Lock: name, UUID: uuid}, r, 1, 0)
 	}
 	if err := set.adopt(&doc.Record); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 	if err != nil || r.Succeeded {
 		return err
 	}
-	return c.lost(h, r, 0, 1)
+	return c.readLoss(h, r, 0, 1)
 }
 
 // adopt fills in from the record what the options left open: the deadlines are as far from now as their last writer set
@@ -196,7 +196,7 @@ func (l *Lock) startAdopted(ctx context.Context, doc *metadata.FullRecord) error
 	if err := l.begin(); err != nil {
 		return err
 	}
-	l.learnAll(doc)
+	l.applyRecord(doc)
 	return nil
 }
 
@@ -287,7 +287,7 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 	lasting := func(s *settings) { s.autoUnlockAfter = s.positive("the duration of the reservation", d) }
 	all := append([]Option{standard}, opts...)
 	l, err := take(append(all, Purpose(reason), lasting, Attribute(AttributeReserved, true), Detached(),
-		unattended))
+		checkReservation))
 	if err != nil {
 		return Reservation{}, err
 	}
@@ -295,8 +295,8 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 	return Reservation{Name: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: l.began.wall.Add(d)}, nil
 }
 
-// unattended refuses options that need a process.
-func unattended(s *settings) {
+// checkReservation refuses options that need a process.
+func checkReservation(s *settings) {
 	switch {
 	case s.holder.Purpose == "":
 		s.problems = append(s.problems,

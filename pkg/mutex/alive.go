@@ -22,7 +22,7 @@ func (l *Lock) prepare() {
 	l.lost = make(chan struct{})
 	l.extension.mutex = make(chan struct{}, 1)
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
-	l.watch, l.stop = context.WithCancel(context.Background())
+	l.background, l.endBackground = context.WithCancel(context.Background())
 }
 
 // begin starts what runs while the hold lasts: its timer, its watch and its heartbeat.
@@ -35,7 +35,7 @@ func (l *Lock) begin() error {
 	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
 	l.mu.Unlock()
 	if l.set.maximumHold > 0 {
-		c.spawn(func() { l.sendHeartbeats(l.watch) })
+		c.spawn(func() { l.sendHeartbeats(l.background) })
 	}
 	if c.isClosed() {
 		if !l.origin.adopted {
@@ -78,19 +78,19 @@ func (l *Lock) onTimer() {
 // watchHold watches the hold until it is gone or the handle ends.
 func (l *Lock) watchHold() {
 	from, end := locktxn.WatchedRange(l.c.layout, l.held.Lock)
-	l.c.retry.Follow(l.watch, holderRecheck, func(events []*clientv3.Event) bool {
+	l.c.retry.Follow(l.background, holderRecheck, func(events []*clientv3.Event) bool {
 		if len(events) == 0 && l.checkDeadline() != nil {
 			return true
 		}
 		timeout := holderRecheck / 3
 		gone := l.endedBy(events)
-		extended := l.learnFrom(events)
+		extended := l.applyEvents(events)
 		if gone {
 			timeout = noteTimeout
 		} else if len(events) > 0 && !extended {
 			return false
 		}
-		ctx, cancel := context.WithTimeout(l.watch, timeout)
+		ctx, cancel := context.WithTimeout(l.background, timeout)
 		defer cancel()
 		lost, err := l.verify(ctx)
 		if err != nil && gone && l.err() == nil {
@@ -193,7 +193,7 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 	}(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, l.Deadline())
 	defer cancel()
-	defer context.AfterFunc(l.watch, cancel)()
+	defer context.AfterFunc(l.background, cancel)()
 	select {
 	case l.extension.mutex <- struct{}{}:
 		defer func() { <-l.extension.mutex }()
@@ -253,8 +253,8 @@ func (l *Lock) readExtension(ctx context.Context, r etcdretry.Response, autoUnlo
 	} else if now = readRecord(l.c.layout, l.held.Lock, r, 0); !l.isHeldIn(&now) {
 		return time.Time{}, false, l.loseRemoved(ctx, &now)
 	}
-	other := l.catchUp(&now, alive)
-	l.learnAll(&now)
+	other := l.applyProgress(&now, alive)
+	l.applyRecord(&now)
 	switch {
 	case other && !r.Succeeded:
 		return time.Time{}, true, nil
@@ -285,9 +285,9 @@ func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 	return next
 }
 
-// catchUp takes over the progress that another process with the uuid, such as a child script, reported after this
+// applyProgress takes over the progress that another process with the uuid, such as a child script, reported after this
 // handle last did, and reports whether there was any. What this extension wrote itself does not count.
-func (l *Lock) catchUp(now *metadata.FullRecord, alive string) bool {
+func (l *Lock) applyProgress(now *metadata.FullRecord, alive string) bool {
 	f := fieldOf(now, lockrecord.FieldAlive)
 	last := l.extension.lastAliveRevision
 	l.extension.lastAliveRevision = f.ModRevision

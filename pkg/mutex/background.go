@@ -112,9 +112,9 @@ type cleanup struct {
 	run        func(context.Context) error // nil when the outcome is definite
 }
 
-// later runs do in the background until it succeeds, but begins no attempt after life.
-func (w *cleanups) later(lock, uuid string, life time.Duration, run func(context.Context) error) {
-	do := cleanup{lock: lock, uuid: uuid, until: time.Now().Add(life), run: run}
+// later runs do in the background until it succeeds, but makes no attempt after ttl.
+func (w *cleanups) later(lock, uuid string, ttl time.Duration, run func(context.Context) error) {
+	do := cleanup{lock: lock, uuid: uuid, until: time.Now().Add(ttl), run: run}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.list) >= maxCleanups {

@@ -22,12 +22,12 @@ import (
 // caller's writes again, or take some locks after others were released. So an unanswered request is settled before its
 // outcome is reported.
 type batch struct {
-	c         *Client
-	wanted    []*acquisition // by name
-	proposals []proposal
-	tails     []int64
-	only      []clientv3.Cmp
-	with      []clientv3.Op
+	c          *Client
+	wanted     []*acquisition // by name
+	proposals  []proposal
+	tails      []int64
+	conditions []clientv3.Cmp
+	writes     []clientv3.Op
 }
 
 // readsPerLock is how many operations read one lock.
@@ -40,9 +40,10 @@ const opsPerLock = 5
 // tryConditional takes the lock if the caller's conditions hold.
 func (a *acquisition) tryConditional(ctx context.Context) (*Lock, error) {
 	if a.set.kind.shared() {
-		return nil, explain(errors.New("If and Then work with plain locks only, not with those several can hold"), a.lock)
+		return nil, explain(errors.New("If and Then work with plain locks only, not with those several can hold"),
+			a.lock)
 	}
-	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
+	j := &batch{c: a.c, wanted: []*acquisition{a}, conditions: a.set.conditions, writes: a.set.writes}
 	locks, err := j.try(ctx)
 	if err != nil {
 		return nil, explain(err, a.lock)
@@ -53,7 +54,7 @@ func (a *acquisition) tryConditional(ctx context.Context) (*Lock, error) {
 // try takes the locks, repeating the request until the outcome is definite.
 func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 	room := locktxn.MaxOps - 1 - opsPerLock*len(b.wanted)
-	if err := b.c.checkWrites(b.only, b.with, b.wanted[0].set.documents, room); err != nil {
+	if err := b.c.checkWrites(b.conditions, b.writes, b.wanted[0].set.documents, room); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.c.opts.RequestTimeout)
@@ -65,7 +66,7 @@ func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 			return locks, err
 		}
 		if !etcdretry.Sleep(ctx, etcdretry.Backoff(n)) {
-			return nil, ended(ctx)
+			return nil, contextError(ctx)
 		}
 		for _, a := range b.wanted {
 			a.draft.UUID = uuid.NewString()
@@ -78,11 +79,11 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := b.newProposals(); err != nil {
 		return nil, err
 	}
-	txn := locktxn.AcquireBatch(b.c.layout, b.batchLocks(), b.only, b.with)
+	txn := locktxn.AcquireBatch(b.c.layout, b.batchLocks(), b.conditions, b.writes)
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}
-	fresh, cancel := context.WithTimeout(ctx, b.shortestLife()/3)
+	fresh, cancel := context.WithTimeout(ctx, b.shortestTTL()/3)
 	defer cancel()
 	r, err := b.c.retry.Send(fresh, txn)
 	switch {
@@ -101,12 +102,12 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	return nil, b.refusal(ctx, r)
 }
 
-func (b *batch) shortestLife() time.Duration {
-	life := b.wanted[0].set.autoUnlockAfter
+func (b *batch) shortestTTL() time.Duration {
+	ttl := b.wanted[0].set.autoUnlockAfter
 	for _, a := range b.wanted {
-		life = min(life, a.set.autoUnlockAfter)
+		ttl = min(ttl, a.set.autoUnlockAfter)
 	}
-	return life
+	return ttl
 }
 
 // newProposals makes new records.
@@ -178,7 +179,7 @@ func (b *batch) heldByAttempt(r etcdretry.Response) (mine []*acquisition) {
 // it; mine are still held.
 func (b *batch) lostBefore(s etcdretry.Response, mine []*acquisition, wasHeld bool) error {
 	for i, a := range b.wanted {
-		ending := b.c.ending(s, readsPerLock*len(b.wanted)+i)
+		ending := b.c.readEnding(s, readsPerLock*len(b.wanted)+i)
 		if slices.Contains(mine, a) || ending == nil && len(mine) == 0 && !wasHeld {
 			continue
 		}
@@ -228,7 +229,7 @@ func (b *batch) refusal(ctx context.Context, r etcdretry.Response) error {
 			held = a.heldError()
 		}
 	}
-	if failed := b.c.failed(b.wanted[0].lock, r, readsPerLock*len(b.wanted), b.only); failed != nil {
+	if failed := b.c.conditionError(b.wanted[0].lock, r, readsPerLock*len(b.wanted), b.conditions); failed != nil {
 		if held != nil {
 			failed.Holder = &held.Holder
 		}
@@ -237,12 +238,12 @@ func (b *batch) refusal(ctx context.Context, r etcdretry.Response) error {
 	if held != nil {
 		return held
 	}
-	return b.queued(ctx)
+	return b.checkQueues(ctx)
 }
 
-// queued finds out why locks that nobody holds were refused: others queue for them, or the tails of queues were left
-// behind when their last waiters died. Otherwise the obstacle is gone by now.
-func (b *batch) queued(ctx context.Context) error {
+// checkQueues finds out why locks that nobody holds were refused: others queue for them, or the tails of queues were
+// left behind when their last waiters died. Otherwise the obstacle is gone by now.
+func (b *batch) checkQueues(ctx context.Context) error {
 	r, err := b.c.retry.Send(ctx, locktxn.ReadQueueLengths(b.c.layout, b.batchLocks()))
 	if err != nil {
 		return err

@@ -76,9 +76,9 @@ type Client struct {
 	ctx    context.Context // ends with Close; its cause is [ErrClosed]
 	cancel context.CancelCauseFunc
 	// ends when Close begins, so that waiters leave the queue while requests can still be sent
-	waits   context.Context
-	giveUps context.CancelCauseFunc
-	retry   *etcdretry.Client
+	waitCtx     context.Context
+	cancelWaits context.CancelCauseFunc
+	retry       *etcdretry.Client
 
 	cleanups   *cleanups
 	tombstones *tombstones // of what was cancelled
@@ -114,11 +114,11 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		AttemptTimeout: o.AttemptTimeout, ClosedCause: ErrClosed, OnAnswer: s.answered, OnNoAnswer: s.unanswered,
 	})
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
+	c.waitCtx, c.cancelWaits = context.WithCancelCause(c.ctx)
 	c.cleanups = &cleanups{logger: c.logger, background: &c.background, ctx: c.ctx}
 	c.leases = &leases{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
-	c.tombstones = &tombstones{retry: c.retry, life: protocol.CancelledTTL}
-	c.releases = &tombstones{retry: c.retry, life: releaseLife}
+	c.tombstones = &tombstones{retry: c.retry, ttl: protocol.CancelledTTL}
+	c.releases = &tombstones{retry: c.retry, ttl: releaseTTL}
 	if _, err := c.Internals().Draft("check"); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)
 	}
@@ -194,7 +194,7 @@ func (c *Client) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
-	c.giveUps(ErrClosed)
+	c.cancelWaits(ErrClosed)
 	c.endWaits(ctx)
 	left := c.cleanups.drain(ctx)
 	c.leases.close(ctx)
@@ -210,7 +210,7 @@ func (c *Client) Close() error {
 }
 
 // isClosed reports whether Close has begun.
-func (c *Client) isClosed() bool { return c.waits.Err() != nil }
+func (c *Client) isClosed() bool { return c.waitCtx.Err() != nil }
 
 // moment is one moment on both clocks of the machine.
 type moment struct{ monotonic, wall time.Time }

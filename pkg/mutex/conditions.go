@@ -28,23 +28,23 @@ import (
 // earlier request went unanswered and may still be committed once the condition holds.
 //
 // It tries for [Options].RequestTimeout. Unlike Unlock it needs an etcd that accepts writes.
-func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
+func (l *Lock) UnlockWith(writes []clientv3.Op, conditions ...clientv3.Cmp) error {
 	if l.hasNoHold() {
 		return errNoHold
 	}
-	err := l.unlockWith(writes, only)
+	err := l.unlockWith(writes, conditions)
 	if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrCondition) {
 		return err
 	}
 	return fmt.Errorf("unlock %q: %w", l.held.Lock, err)
 }
 
-func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
+func (l *Lock) unlockWith(writes []clientv3.Op, conditions []clientv3.Cmp) error {
 	if err := l.checkOnlyHandle(); err != nil {
 		return err
 	}
 	release := l.releaseTxn()
-	if err := l.checkRelease(release, writes, only); err != nil {
+	if err := l.checkRelease(release, writes, conditions); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
@@ -65,7 +65,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 		tombstones = l.c.tombstones
 	}
 	r, err := tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
-		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, only, writes)
+		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, conditions, writes)
 	})
 	switch {
 	case err != nil && r.Indeterminate:
@@ -78,7 +78,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 	if now := readRecord(l.c.layout, l.held.Lock, r, 1); !l.isHeldIn(&now) {
 		return l.causeOr(l.loseRemoved(ctx, nil))
 	}
-	return l.refusal(r, only)
+	return l.refusal(r, conditions)
 }
 
 // checkOnlyHandle returns an error unless this handle is the only one of its hold.
@@ -97,12 +97,12 @@ func (l *Lock) checkOnlyHandle() error {
 }
 
 // checkRelease refuses what etcd would refuse, and writes to keys of the locks.
-func (l *Lock) checkRelease(release locktxn.Txn, writes []clientv3.Op, only []clientv3.Cmp) error {
+func (l *Lock) checkRelease(release locktxn.Txn, writes []clientv3.Op, conditions []clientv3.Cmp) error {
 	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1
-	if err := l.c.checkWrites(only, writes, l.set.documents, room); err != nil {
+	if err := l.c.checkWrites(conditions, writes, l.set.documents, room); err != nil {
 		return err
 	}
-	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, writes))
+	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, conditions, writes))
 }
 
 // tombstoneOf returns the value of a tombstone: the same for the same writes.
@@ -130,8 +130,8 @@ func (l *Lock) finishRelease() error {
 }
 
 // refusal returns why a hold that stands was not released, from what the transaction read.
-func (l *Lock) refusal(r etcdretry.Response, only []clientv3.Cmp) error {
-	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
+func (l *Lock) refusal(r etcdretry.Response, conditions []clientv3.Cmp) error {
+	switch failed := l.c.conditionError(l.held.Lock, r, 2, conditions); {
 	case failed == nil:
 		return metadata.ErrOutcomeUnknown // etcd would not answer so
 	case r.Indeterminate: // an earlier request may still arrive and find that they hold
@@ -142,16 +142,17 @@ func (l *Lock) refusal(r etcdretry.Response, only []clientv3.Cmp) error {
 }
 
 // checkWrites refuses what etcd would refuse, and writes to keys of the locks.
-func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, documents locktxn.Documents, room int) error {
-	if n := max(len(only), len(with)); n > room {
+func (c *Client) checkWrites(conditions []clientv3.Cmp, writes []clientv3.Op, documents locktxn.Documents,
+	room int) error {
+	if n := max(len(conditions), len(writes)); n > room {
 		return fmt.Errorf("%d conditions or writes, at most %d fit into the transaction", n, room)
 	}
-	for _, compare := range only {
+	for _, compare := range conditions {
 		if len(compare.KeyBytes()) == 0 {
 			return errors.New("a condition names no key")
 		}
 	}
-	for _, op := range with {
+	for _, op := range writes {
 		key := string(op.KeyBytes())
 		switch {
 		case !op.IsPut() && !op.IsDelete():
@@ -186,15 +187,16 @@ func (c *Client) reaches(key, end string) bool {
 	return (end == "\x00" || end > prefix) && key < protocol.End(prefix)
 }
 
-// failed returns the error about those of the caller's compares that did not hold; nil if all did. first is the number
-// of the operation that reports on the first compare.
-func (c *Client) failed(lock string, r etcdretry.Response, first int, only []clientv3.Cmp) *ConditionError {
-	failed := locktxn.FailedCompares(r.TxnResponse, first, len(only))
+// conditionError returns the error about those of the caller's compares that did not hold; nil if all did. first is the
+// number of the operation that reports on the first compare.
+func (c *Client) conditionError(lock string, r etcdretry.Response, first int,
+	conditions []clientv3.Cmp) *ConditionError {
+	failed := locktxn.FailedCompares(r.TxnResponse, first, len(conditions))
 	if len(failed) == 0 {
 		return nil
 	}
 	e := &ConditionError{Name: lock, At: c.wall()}
-	for i, compare := range only {
+	for i, compare := range conditions {
 		if keys, ok := failed[i]; ok {
 			e.Failed = append(e.Failed, FailedCondition{Compare: compare, Keys: keys.Kvs})
 		}

@@ -13,7 +13,7 @@ import (
 
 // describe returns one line: who holds a lock, where, since when, what for, and its deadlines.
 func describe(r *metadata.Record, now time.Time) string {
-	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && ahead(r.AutoUnlockAt, now); together {
+	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && isFuture(r.AutoUnlockAt, now); together {
 		return describeHolder(r, now) + "; unless extended, it alerts and is auto-unlocked " +
 			text.RelativeWords(r.AutoUnlockAt, now)
 	}
@@ -46,14 +46,14 @@ func due(t, now time.Time, next, past, unknown string) string {
 	switch {
 	case t.IsZero():
 		return unknown
-	case ahead(t, now):
+	case isFuture(t, now):
 		return next + " " + text.RelativeWords(t, now)
 	}
 	return past + " " + text.RelativeWords(t, now)
 }
 
-// ahead reports whether t lies in the future. What is less than a second away is called "just now".
-func ahead(t, now time.Time) bool { return t.Sub(now) >= time.Second }
+// isFuture reports whether t lies in the future. What is less than a second away is called "just now".
+func isFuture(t, now time.Time) bool { return t.Sub(now) >= time.Second }
 
 // describeDelay says whose hold a lock delay follows and when it ends.
 func describeDelay(d *metadata.LockDelay, now time.Time) string {
@@ -69,7 +69,7 @@ func describeDelay(d *metadata.LockDelay, now time.Time) string {
 		return line + " stands until an operator ends it"
 	case until.IsZero():
 		return line + " stands"
-	case ahead(until, now):
+	case isFuture(until, now):
 		return line + " lasts until " + until.UTC().Format(time.RFC3339) + ", " + text.RelativeWords(until, now)
 	}
 	return line + " is about to end"

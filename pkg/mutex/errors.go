@@ -278,8 +278,8 @@ func (noHold) Error() string {
 
 func (noHold) Is(target error) bool { return target == ErrNotHeld }
 
-// ended returns why ctx ended.
-func ended(ctx context.Context) error { return etcdretry.ContextError(ctx, ErrClosed) }
+// contextError returns why ctx ended.
+func contextError(ctx context.Context) error { return etcdretry.ContextError(ctx, ErrClosed) }
 
 // FinishRequestError means that work ended early because the holder was asked to finish.
 type FinishRequestError struct {

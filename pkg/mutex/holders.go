@@ -318,8 +318,8 @@ func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 	return c
 }
 
-// known returns what a waiter keeps of the holders, to check later whether they are still the same.
-func (k kind) known(lock string, h holders) locktxn.KnownHolders {
+// knownHolders returns what a waiter keeps of the holders, to check later whether they are still the same.
+func (k kind) knownHolders(lock string, h holders) locktxn.KnownHolders {
 	return locktxn.KnownHolders{Lock: lock, Token: h.writer.Token, Delay: delayRevision(h.delay),
 		MultiHolder: k.shared(),
 		Revision:    h.revision}

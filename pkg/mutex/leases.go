@@ -14,8 +14,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// idleLife is how long a lease is kept for the next wait.
-const idleLife = 30 * time.Second
+// idleTTL is how long a lease is kept for the next wait.
+const idleTTL = 30 * time.Second
 
 // revokeTimeout is how long an Unlock after Close waits for its lease to be revoked.
 const revokeTimeout = 250 * time.Millisecond
@@ -119,7 +119,7 @@ func (p *leases) keep(l *lease) (kept bool) {
 	l.since = time.Now()
 	p.idle = append(p.idle, l)
 	if p.timer == nil {
-		p.timer = time.AfterFunc(idleLife, p.dropIdle)
+		p.timer = time.AfterFunc(idleTTL, p.dropIdle)
 	}
 	return true
 }
@@ -128,13 +128,13 @@ func (p *leases) keep(l *lease) (kept bool) {
 func (p *leases) dropIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.idle) > 0 && time.Since(p.idle[0].since) >= idleLife {
+	for len(p.idle) > 0 && time.Since(p.idle[0].since) >= idleTTL {
 		p.drop(p.idle[0], "")
 		p.idle = p.idle[1:]
 	}
 	p.timer = nil
 	if len(p.idle) > 0 {
-		p.timer = time.AfterFunc(idleLife-time.Since(p.idle[0].since), p.dropIdle)
+		p.timer = time.AfterFunc(idleTTL-time.Since(p.idle[0].since), p.dropIdle)
 	}
 }
 
@@ -190,10 +190,10 @@ func (p *leases) close(ctx context.Context) {
 }
 
 // tombstones are keys under the uuids of acquisitions that must not be committed any more. Many share one lease, which
-// keeps each for at least life.
+// keeps each for at least ttl.
 type tombstones struct {
 	retry *etcdretry.Client
-	life  time.Duration
+	ttl   time.Duration
 
 	mu    sync.Mutex
 	lease clientv3.LeaseID
@@ -210,7 +210,7 @@ func (t *tombstones) grant(ctx context.Context) (clientv3.LeaseID, error) {
 	if asked.Before(until) {
 		return lease, nil
 	}
-	lease, err := t.retry.Grant(ctx, t.life+shared)
+	lease, err := t.retry.Grant(ctx, t.ttl+shared)
 	if err != nil {
 		return 0, err
 	}
@@ -252,6 +252,6 @@ func (t *tombstones) forget(lease clientv3.LeaseID) {
 	}
 }
 
-// releaseLife is how long etcd remembers a release with the caller's own writes. Its client repeats it for the request
+// releaseTTL is how long etcd remembers a release with the caller's own writes. Its client repeats it for the request
 // timeout.
-const releaseLife = 10 * time.Minute
+const releaseTTL = 10 * time.Minute

@@ -19,7 +19,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 		switch {
 		case known:
 		case err == nil, err == errStale, err == errPositionLost: // internal: they mean try again
-			return explain(ended(ctx), a.lock)
+			return explain(contextError(ctx), a.lock)
 		default:
 			return explain(err, a.lock)
 		}
@@ -47,7 +47,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 // heldUntil is heldError for a wait that ends with ctx.
 func (a *acquisition) heldUntil(ctx context.Context) *HeldError {
 	held := a.heldError()
-	held.Err = ended(ctx)
+	held.Err = contextError(ctx)
 	return held
 }
 

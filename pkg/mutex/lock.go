@@ -29,12 +29,12 @@ type Lock struct {
 	forGroup bool   // this handle stands for all of the group
 	origin   origin
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	lost   chan struct{}
-	watch  context.Context    // of what runs in the background: ends with the handle
-	stop   context.CancelFunc // ends watch
-	detach func() bool        // from the client's context
+	ctx           context.Context
+	cancel        context.CancelCauseFunc
+	lost          chan struct{}
+	background    context.Context // of the watch and the heartbeat: ends with the handle
+	endBackground context.CancelFunc
+	detach        func() bool // from the client's context
 
 	mu        sync.Mutex
 	cause     error // why the handle ended; nil while it is held

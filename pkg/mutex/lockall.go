@@ -38,7 +38,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 		return nil, explain(err, names...)
 	}
 	began := time.Now()
-	b := &batch{c: c, wanted: wanted, only: wanted[0].set.only, with: wanted[0].set.with}
+	b := &batch{c: c, wanted: wanted, conditions: wanted[0].set.conditions, writes: wanted[0].set.writes}
 	locks, err := b.try(ctx)
 	b.notifyAcquired(began, locks, err)
 	if err != nil {
@@ -89,7 +89,7 @@ func sinceRefused(ctx context.Context, refusal *HeldError, err error) error {
 	if refusal == nil || ctx.Err() == nil || errors.Is(err, ErrHeld) || errors.Is(err, ErrNotHeld) {
 		return err
 	}
-	refusal.Err = ended(ctx)
+	refusal.Err = contextError(ctx)
 	return refusal
 }
 
@@ -98,14 +98,14 @@ func sinceRefused(ctx context.Context, refusal *HeldError, err error) error {
 // whole call.
 func ForLock(name string, opts ...Option) Option {
 	return func(s *settings) {
-		switch conditions := len(s.only) + len(s.with); {
+		switch before := len(s.conditions) + len(s.writes); {
 		case s.forLock:
 			s.problems = append(s.problems, errors.New("ForLock is among the options of ForLock: name each lock once"))
 		case s.lock == name:
 			s.forLock = true
 			s.apply(opts)
 			s.forLock = false
-			if len(s.only)+len(s.with) > conditions {
+			if len(s.conditions)+len(s.writes) > before {
 				s.problems = append(s.problems, errors.New("If and Then apply to the whole call, not to ForLock"))
 			}
 		case !slices.Contains(s.together, name):
@@ -175,8 +175,8 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 		case !done:
 			_ = unlockAll(locks) // the panic says more
 		case err == nil:
-			// The durations count from now. Each hold is confirmed after the last lock was taken, so any later holder of
-			// one has a greater token than all of these.
+			// The durations count from now. Each hold is confirmed after the last lock was taken, so any later holder
+			// of one has a greater token than all of these.
 			err = each(locks, func(l *Lock) error { return l.Alive(caller) })
 		}
 		if err != nil {

@@ -74,15 +74,15 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 		return nil, err
 	}
 	if r.Succeeded {
-		l.learn(locktxn.Fields(l.c.layout, r.Keys(0)))
+		l.applyFields(locktxn.Fields(l.c.layout, r.Keys(0)))
 		return nil, nil
 	}
-	return l.c.lost(l.held, r, 0, 1), nil
+	return l.c.readLoss(l.held, r, 0, 1), nil
 }
 
-// lost returns how a hold ended, from the operations of an answer that read its ending and the record of the lock.
-func (c *Client) lost(h locktxn.Hold, r etcdretry.Response, note, record int) *LostError {
-	lost := &LostError{Name: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, note),
+// readLoss returns how a hold ended, from the operations of an answer that read its ending and the record of the lock.
+func (c *Client) readLoss(h locktxn.Hold, r etcdretry.Response, note, record int) *LostError {
+	lost := &LostError{Name: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.readEnding(r, note),
 		At: c.wall()}
 	if now := readRecord(c.layout, h.Lock, r, record); now.Token != 0 {
 		lost.Holder = &now
@@ -90,8 +90,8 @@ func (c *Client) lost(h locktxn.Hold, r etcdretry.Response, note, record int) *L
 	return lost
 }
 
-// ending returns the ending that operation op read; nil if there is none that says how the hold ended.
-func (c *Client) ending(r etcdretry.Response, op int) *metadata.Ending {
+// readEnding returns the ending that operation op read; nil if there is none that says how the hold ended.
+func (c *Client) readEnding(r etcdretry.Response, op int) *metadata.Ending {
 	for _, kv := range r.Keys(op).Kvs {
 		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil && e.Cause != "" {
 			return &e
@@ -135,7 +135,7 @@ func (l *Lock) finish(cause error) (first bool) {
 	if _, isLost := cause.(*LostError); isLost {
 		close(l.lost)
 	}
-	l.stop()
+	l.endBackground()
 	l.c.holds.CompareAndDelete(l.held.UUID, l) // unless another handle adopted the hold
 	if l.deadline.timer != nil {               // else it never began
 		l.deadline.timer.Stop()

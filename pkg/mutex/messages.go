@@ -147,9 +147,9 @@ func (l *Lock) alertGranted() time.Time {
 	return l.messages.alertAt
 }
 
-// learnFrom takes over what others wrote, from the events of a watch. It reports whether one of them gave more time:
+// applyEvents takes over what others wrote, from the events of a watch. It reports whether one of them gave more time:
 // the alert, which is not watched, then has to be read.
-func (l *Lock) learnFrom(events []*clientv3.Event) (extended bool) {
+func (l *Lock) applyEvents(events []*clientv3.Event) (extended bool) {
 	var fields []metadata.Field
 	record := l.c.layout.Record(l.held.Lock)
 	for _, e := range events {
@@ -169,15 +169,15 @@ func (l *Lock) learnFrom(events []*clientv3.Event) (extended bool) {
 	}
 	// This event alone follows each of the holder's own extensions.
 	if len(fields) == 1 && fields[0].Name == lockrecord.FieldAutoUnlockAt {
-		l.deadlineIs(fields[0].Value)
+		l.applyAutoUnlock(fields[0].Value)
 	} else if len(fields) > 0 {
-		l.learn(fields)
+		l.applyFields(fields)
 	}
 	return extended
 }
 
-// deadlineIs takes over the auto-unlock in the record.
-func (l *Lock) deadlineIs(value string) {
+// applyAutoUnlock takes over the auto-unlock in the record.
+func (l *Lock) applyAutoUnlock(value string) {
 	if t, err := metadata.ParseTime(value); err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -185,10 +185,10 @@ func (l *Lock) deadlineIs(value string) {
 	}
 }
 
-// learn takes over what others wrote into these fields of the record.
-func (l *Lock) learn(fields []metadata.Field) {
+// applyFields takes over what others wrote into these fields of the record.
+func (l *Lock) applyFields(fields []metadata.Field) {
 	doc := l.decode(fields)
-	l.learnAll(&doc)
+	l.applyRecord(&doc)
 }
 
 // decode reads some fields of the hold's record.
@@ -197,18 +197,18 @@ func (l *Lock) decode(fields []metadata.Field) metadata.FullRecord {
 		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
 }
 
-// learnAll takes over what others wrote into the record. The document does not have a request or extension that cannot
-// be read or is meant for another hold.
-func (l *Lock) learnAll(doc *metadata.FullRecord) {
+// applyRecord takes over what others wrote into the record. The document does not have a request or extension that
+// cannot be read or is meant for another hold.
+func (l *Lock) applyRecord(doc *metadata.FullRecord) {
 	l.mu.Lock()
 	if l.cause != nil {
 		l.mu.Unlock()
 		return
 	}
 	if doc.FinishRequest != nil {
-		l.takeFinishRequest(doc.FinishRequest, fieldOf(doc, lockrecord.FieldAsked).ModRevision)
+		l.storeFinishRequest(doc.FinishRequest, fieldOf(doc, lockrecord.FieldAsked).ModRevision)
 	}
-	by := l.takeMoreTime(doc)
+	by := l.storeMoreTime(doc)
 	l.postpone(doc.AutoUnlockAt, by)
 	m := l.messages
 	deliver := m != nil && !m.delivering &&
@@ -222,8 +222,8 @@ func (l *Lock) learnAll(doc *metadata.FullRecord) {
 	}
 }
 
-// takeFinishRequest takes over a request with this revision. The caller holds mu.
-func (l *Lock) takeFinishRequest(r *metadata.FinishRequest, revision int64) {
+// storeFinishRequest stores a request with this revision. The caller holds mu.
+func (l *Lock) storeFinishRequest(r *metadata.FinishRequest, revision int64) {
 	m := l.ensureMessages()
 	if revision <= m.requestRevision {
 		return
@@ -235,8 +235,8 @@ func (l *Lock) takeFinishRequest(r *metadata.FinishRequest, revision int64) {
 	}
 }
 
-// takeMoreTime takes over an extension and returns it if it wrote the auto-unlock in the record. The caller holds mu.
-func (l *Lock) takeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
+// storeMoreTime stores an extension and returns it if it wrote the auto-unlock in the record. The caller holds mu.
+func (l *Lock) storeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 	e := doc.MoreTime
 	if e == nil {
 		return nil

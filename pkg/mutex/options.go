@@ -56,8 +56,8 @@ type settings struct {
 	onFinishRequest  func(metadata.FinishRequest)
 	askToFinish      string // why the holder is asked to finish; empty if it is not
 	kind             kind
-	only             []clientv3.Cmp // the caller's conditions and writes, see If and Then
-	with             []clientv3.Op
+	conditions       []clientv3.Cmp    // the caller's, see If
+	writes           []clientv3.Op     // the caller's, see Then
 	documents        locktxn.Documents // keys below the prefix that Then may write
 
 	problems []error
@@ -252,7 +252,7 @@ func Exclusive() Option {
 //
 // Calls that wait refuse this option: take the lock, then compare in a transaction with [Lock.Guard].
 func If(compares ...clientv3.Cmp) Option {
-	return func(s *settings) { s.only = append(s.only, compares...) }
+	return func(s *settings) { s.conditions = append(s.conditions, compares...) }
 }
 
 // Then makes [Client.TryLock] and [Client.TryLockAll] write the caller's own keys, by puts and deletions, in the
@@ -265,7 +265,7 @@ func If(compares ...clientv3.Cmp) Option {
 // The keys must lie outside the prefix of the locks, and the whole transaction must be smaller than 1.5 MiB. Calls that
 // wait refuse the option; see [If].
 func Then(writes ...clientv3.Op) Option {
-	return func(s *settings) { s.with = append(s.with, writes...) }
+	return func(s *settings) { s.writes = append(s.writes, writes...) }
 }
 
 // newSettings applies the options in order, fills in the defaults and refuses contradictions.
@@ -358,4 +358,4 @@ func (s *settings) stamp(d *lockrecord.Draft, now time.Time) {
 }
 
 // conditional reports whether the acquisition has conditions or writes of the caller.
-func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
+func (s *settings) conditional() bool { return len(s.conditions)+len(s.writes) > 0 }

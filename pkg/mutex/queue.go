@@ -182,7 +182,7 @@ func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*L
 		case !strings.HasPrefix(key, layout.Queue(a.lock)):
 			a.holders.removeEnded(layout, a.lock, key)
 			ended = true
-		case holding(e.PrevKv) && !a.set.kind.shared(): // the lock was handed over
+		case isHolding(e.PrevKv) && !a.set.kind.shared(): // the lock was handed over
 			a.holders = holders{}
 			a.queue.first = true
 			ended = true
@@ -199,8 +199,8 @@ func (a *acquisition) advance(ctx context.Context, events []*clientv3.Event) (*L
 	return nil, nil
 }
 
-// holding reports whether a ticket is marked as a holder's: then its deletion means that the lock was handed over.
-func holding(ticket *mvccpb.KeyValue) bool {
+// isHolding reports whether a ticket is marked as a holder's: then its deletion means that the lock was handed over.
+func isHolding(ticket *mvccpb.KeyValue) bool {
 	if ticket == nil {
 		return false
 	}

@@ -34,7 +34,7 @@ func (a *acquisition) reportWait(ctx context.Context) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	kind := a.set.kind
-	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.known(a.lock, holders{})}
+	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.knownHolders(a.lock, holders{})}
 	v.position.Lock = a.lock
 	v.status.Name = a.lock
 	var done sync.WaitGroup
@@ -140,7 +140,7 @@ func (v *waitStatus) probes() []string {
 // read takes the holders from the first operations of an answer.
 func (v *waitStatus) read(r etcdretry.Response) {
 	h := readHolders(v.c.layout, v.position.Lock, v.kind, r)
-	v.known = v.kind.known(v.position.Lock, h)
+	v.known = v.kind.knownHolders(v.position.Lock, h)
 	v.status = Waiting{Name: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
 		Delay: h.lastDelay()}
 	if v.known.MultiHolder {

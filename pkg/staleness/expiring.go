@@ -6,14 +6,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// How long before its auto-unlock a lock counts as expiring: a fraction of its term, up to a maximum.
+// How long before its auto-unlock a lock counts as expiring: a fraction of its time to live, up to a maximum.
 const (
 	expiringShare = 5
 	maxExpiring   = 2 * time.Minute
 )
 
 // ExpiringAt returns the wall time from which the lock, if it is [Held], is about to be auto-unlocked without an
-// earlier alert: the last fifth of its term, at most two minutes. The term begins with the last sign of life, so a
+// earlier alert: the last fifth of its time to live, at most two minutes. That begins with the last sign of life, so a
 // holder that extends in time never gets there. Zero = never, as in every other state: an alert is more important.
 func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
 	if v.State != Held || v.AutoUnlockAt.IsZero() {
