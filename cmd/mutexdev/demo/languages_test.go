@@ -113,6 +113,25 @@ func TestAllVersionsOfNode(t *testing.T) {
 	}
 }
 
+func TestHolderReleasesItsLockWhenTheDemoEnds(t *testing.T) {
+	dir := t.TempDir()
+	holder, notes := filepath.Join(dir, "holder"), filepath.Join(dir, "notes")
+	script(t, holder, "echo runs > "+notes+"; read -r _; echo released >> "+notes)
+	demo := proctest.Go(t, func(ctx context.Context) error {
+		Language{args: []string{holder}}.live(ctx, Options{})
+		return nil
+	})
+	proctest.Eventually(t, "the holder runs", func() error {
+		_, err := os.Stat(notes)
+		return err
+	})
+	demo.Stop(t)
+	got, err := os.ReadFile(notes)
+	if err != nil || string(got) != "runs\nreleased\n" {
+		t.Errorf("the holder notes %q, %v", got, err)
+	}
+}
+
 func TestFailedHolderIsReportedWithItsOutput(t *testing.T) {
 	holder := filepath.Join(t.TempDir(), "holder")
 	script(t, holder, "echo >&2 'no module named clustermutex'; exit 3")
