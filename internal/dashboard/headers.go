@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
-	"strings"
 	"sync"
 
 	"github.com/go-chi/chi/v5"
@@ -135,7 +134,7 @@ func loadAssets(files fs.FS) (assets, error) {
 		if err != nil {
 			return a, err
 		}
-		b = []byte(squeezer(e.Name()).Replace(string(compact(b))))
+		b = compact(b)
 		sum.Write([]byte(e.Name()))
 		sum.Write(b)
 		a.files[e.Name()] = asset{assetType(e.Name()), b,
@@ -145,15 +144,7 @@ func loadAssets(files fs.FS) (assets, error) {
 	return a, nil
 }
 
-// squeezer leaves out blanks that mean nothing in a style sheet or a script; texts in it must have none of these.
-func squeezer(name string) *strings.Replacer {
-	if path.Ext(name) == ".css" {
-		return strings.NewReplacer(": ", ":", " { ", "{", " {", "{", "; }", "}", " }", "}", "; ", ";", ", ", ",")
-	}
-	return strings.NewReplacer(" = ", "=", " => ", "=>", " === ", "===", " !== ", "!==", " ? ", "?", " : ", ":")
-}
-
-// compact leaves out what only readers of a source need: indentation, and lines that are nothing but a comment.
+// compact drops indentation and lines that are only a comment.
 func compact(source []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(source) {

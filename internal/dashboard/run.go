@@ -18,10 +18,7 @@ import (
 // build makes what answers requests.
 func (d *Dashboard) build(config app.Config, templates app.Templates) {
 	d.app = &app.App{Config: config, URLs: d.urls, Templates: templates,
-		History: etcdread.NewHistory(etcdread.HistorySource{History: config.Store.ReadHistory,
-			Audit:   config.Store.ReadAudit,
-			Relists: config.Relists, Log: config.Log}),
-	}
+		History: etcdread.NewHistory(config.Store, config.Relists, config.Log)}
 	d.traces = etcdread.NewBacktraces(config.Store.ReadRecord, stacktrace.NewParser(config.Sources))
 	d.pages = pages.New(d.app, d.traces)
 	d.api = api.New(d.app, d.pages)

@@ -2,11 +2,13 @@ package dashboard_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -53,5 +55,40 @@ func TestUsualHoldIsSaidOfFreeAndSharedLocks(t *testing.T) {
 	if answer := ok(t, d, "/api/v1/lock?name=pool"); !strings.Contains(answer,
 		`"usual_hold":{"seconds":150,"holds":4}`) {
 		t.Errorf("the API says %s", answer)
+	}
+}
+
+func TestUsualHoldIsTheMedianOfThoseReleased(t *testing.T) {
+	begin := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	ended := func(cause string, minutes ...float64) (past []metadata.Ending) {
+		for _, m := range minutes {
+			past = append(past, metadata.Ending{Cause: cause, LockedAt: metadata.Time{Time: begin},
+				EndedAt: metadata.Time{Time: begin.Add(time.Duration(m * float64(time.Minute)))}})
+		}
+		return past
+	}
+	unknown := ended(metadata.EndingReleased, 5)
+	unknown[0].LockedAt = metadata.Time{}
+	three := ended(metadata.EndingReleased, 9, 3, 4)
+	for name, test := range map[string]struct {
+		past   []metadata.Ending
+		median time.Duration
+		holds  int
+	}{
+		"none":           {nil, 0, 0},
+		"two":            {three[:2], 0, 0},
+		"three":          {three, 4 * time.Minute, 3},
+		"an even number": {ended(metadata.EndingReleased, 9, 3, 4, 5), 4*time.Minute + 30*time.Second, 4},
+		"others were ended early": {slices.Concat(three, ended(metadata.EndingForced, 9),
+			ended(metadata.EndingAutoUnlocked, 9), ended(metadata.EndingAbandoned, 9),
+			ended(metadata.EndingYielded, 1), ended("stolen", 1)), 4 * time.Minute, 3},
+		"two, and others":          {append(ended(metadata.EndingForced, 9), three[:2]...), 0, 0},
+		"one has no beginning":     {append(unknown, three...), 4 * time.Minute, 3},
+		"a holder's clock is fast": {append(ended(metadata.EndingReleased, -5), three...), 4 * time.Minute, 3},
+	} {
+		median, holds := etcdread.UsualHold(test.past, nil)
+		if median != test.median || holds != test.holds {
+			t.Errorf("%s: the median of %d is %v, want %v of %d", name, holds, median, test.median, test.holds)
+		}
 	}
 }

@@ -161,11 +161,8 @@ var dashboardSuites = []suite{
 			"TestHistoryPagesHaveNoGapsOrDuplicates"},
 		{"past-to", `at.Before(r.to)`, `true`, "TestHistoryPagesHaveNoGapsOrDuplicates"},
 		{"past-left", `«locks.Stopped(ctx)» // also`, `nil`, "TestSearchesEndWithTheirReader"},
-	}},
-	{"internal/dashboard/timeline", []fault{
-		// How long a lock is usually held.
 		{"usual-few", `holds < minUsual`, `false`, "TestUsualHoldIsTheMedianOfThoseReleased"},
-		{"usual-others", `i.Ended == metadata.EndingReleased`, `true`, "TestUsualHoldIsTheMedianOfThoseReleased"},
+		{"usual-others", `e.Cause == metadata.EndingReleased`, `true`, "TestUsualHoldIsTheMedianOfThoseReleased"},
 	}},
 	{"internal/locks", []fault{
 		// How the locks of a snapshot are judged and found.

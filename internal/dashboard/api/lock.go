@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -50,10 +51,8 @@ func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 // addPast adds what past holds say about this one.
 func (a *API) addPast(j *lockjson.Document, r *app.Request, lock *app.Lock, now time.Time) {
 	past, err := a.app.History.Endings(r.Context(), r.Now, lock.Name)
-	noQueue := *lock
-	noQueue.Waiters = nil // which may be long, and waits are no holds
-	all, _ := a.app.LockIntervals(r, &noQueue, past)
-	j.UsualHold = lockjson.NewUsualHold(a.app.UsualHold(r, all))
+	gaps, _ := a.app.History.WatchGaps(r.Now, r.Fresh)
+	j.UsualHold = lockjson.NewUsualHold(etcdread.UsualHold(past, gaps))
 	if lock.Row == nil {
 		return
 	}

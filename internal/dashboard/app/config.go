@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -40,10 +41,7 @@ type Store interface {
 	ReadRecord(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
 	// ReadEnding reads the ending of a hold that its holder did not release; nil if none is recorded.
 	ReadEnding(ctx context.Context, uuid string) (*metadata.Ending, error)
-	// ReadHistory reads how the last holds ended that others than their holders ended, and Audit what operators did,
-	// newest first.
-	ReadHistory(ctx context.Context, limit int) ([]metadata.Ending, error)
-	ReadAudit(ctx context.Context, limit int) ([]protocol.Action, error)
+	etcdread.HistoryReader
 }
 
 // Config is the configuration of the dashboard: data sources, access, appearance.

@@ -80,21 +80,6 @@ func (s *App) LockIntervals(r *Request, l *Lock, past []metadata.Ending) (all []
 	return timeline.Merge(r.Now, over, seen, now, waits), s.Intervals.IncompleteBefore()
 }
 
-// maxReportDelay is how long after a gap in the watch the holds may be reported that ended in it.
-const maxReportDelay = 2 * time.Second
-
-// UsualHold returns the median length of those of a lock's holds that the dashboard saw released, and their number;
-// zeros if they are too few. A hold that ended in a gap in the watch does not count: nobody knows when, nor how.
-func (s *App) UsualHold(r *Request, all []timeline.Interval) (median time.Duration, holds int) {
-	gaps, _ := s.History.WatchGaps(r.Now, r.Fresh)
-	seen := slices.DeleteFunc(slices.Clone(all), func(i timeline.Interval) bool {
-		return slices.ContainsFunc(gaps, func(g etcdread.Gap) bool {
-			return !i.End.Before(g.From) && !i.End.After(g.To.Add(maxReportDelay))
-		})
-	})
-	return timeline.UsualHold(seen)
-}
-
 // Unwatched is when nobody watched the locks: before the dashboard ran, and while etcd was away.
 func (r *Request) Unwatched() []timeline.Span {
 	gaps, since := r.App.History.WatchGaps(r.Now, r.Fresh)

@@ -4,6 +4,7 @@ package etcdread
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -20,37 +21,28 @@ const (
 // ErrTimedOut is the cause of a context that ends after ShortTimeout.
 var ErrTimedOut = fmt.Errorf("no answer within %v", ShortTimeout)
 
-// Await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, so does the
-// caller, as if it had read by itself; when that has gone on, the log has it.
+// Await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, that is logged,
+// and the answer is an error.
 func Await[T any](ctx context.Context, log zerolog.Logger, read func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
-		cause any
 	}
-	done := make(chan answer)
+	done := make(chan answer, 1)
 	go func() {
-		var a answer
+		a := answer{err: errors.New("the read failed, and the dashboard's log says why")}
 		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
 		defer func() {
-			a.cause = recover()
-			select {
-			case done <- a:
-			case <-ctx.Done():
-				if a.cause != nil {
-					log.Error().Any("panic", a.cause).Bytes("stack",
-						debug.Stack()).Msg("a read behind a page panicked")
-				}
+			if cause := recover(); cause != nil {
+				log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Msg("a read behind a page panicked")
 			}
+			done <- a
 		}()
 		a.value, a.err = read(reading)
 	}()
 	select {
 	case a := <-done:
-		if a.cause != nil {
-			panic(a.cause)
-		}
 		return a.value, a.err
 	case <-ctx.Done():
 		var none T

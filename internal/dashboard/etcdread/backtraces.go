@@ -2,6 +2,7 @@ package etcdread
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -51,22 +52,47 @@ const (
 // Fetch reads the backtraces that are wanted and not there, most urgent locks first, and drops those that are not
 // wanted.
 func (s *Backtraces) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
-	wanted := map[hold]bool{}
-	var missing []*locks.Row
+	var urgent []*locks.Row
 	for _, r := range snapshot.InOrder(locks.Order{By: locks.MostUrgent}) {
 		if r.Display == locks.Held {
 			break
 		}
-		key := hold{r.Name, r.Token}
-		if wanted[key] = true; !s.has(key) {
-			missing = append(missing, r)
-		}
+		urgent = append(urgent, r)
 	}
-	s.drop(wanted)
-	for _, r := range missing {
-		if s.full() || !s.fetchOne(ctx, r) {
+	for _, r := range s.retain(urgent) {
+		if !s.fetchOne(ctx, r) {
 			return
 		}
+	}
+}
+
+// retain drops the backtraces of all other holds, and returns the holds without one; none if there is no room.
+func (s *Backtraces) retain(wanted []*locks.Row) (missing []*locks.Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	others := maps.Clone(s.kept)
+	for _, r := range wanted {
+		key := hold{r.Name, r.Token}
+		if _, ok := s.kept[key]; !ok {
+			missing = append(missing, r)
+		}
+		delete(others, key)
+	}
+	for key, k := range others {
+		delete(s.kept, key)
+		s.count(key, k, -1)
+	}
+	if s.bytes > maxTraces {
+		return nil
+	}
+	return missing
+}
+
+// count adds a backtrace to the sums, or subtracts it.
+func (s *Backtraces) count(key hold, k Backtrace, sign int) {
+	s.bytes += sign * (len(k.Text) + len(key.name))
+	if k.First != "" { // a sum: the same in every replica
+		s.version += uint64(sign) * locks.Hash(xxhash.Sum64String(key.name), uint64(key.token))
 	}
 }
 
@@ -78,8 +104,8 @@ func (s *Backtraces) fetchOne(ctx context.Context, r *locks.Row) bool {
 	if err != nil {
 		return false
 	}
-	if document.Token == r.Token {
-		s.keep(hold{r.Name, r.Token}, document.Backtrace)
+	if document.Token == r.Token && !s.keep(hold{r.Name, r.Token}, document.Backtrace) {
+		return false
 	}
 	select {
 	case <-ctx.Done():
@@ -87,19 +113,6 @@ func (s *Backtraces) fetchOne(ctx context.Context, r *locks.Row) bool {
 	case <-time.After(traceReadRest):
 		return true
 	}
-}
-
-func (s *Backtraces) has(key hold) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.kept[key]
-	return ok
-}
-
-func (s *Backtraces) full() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bytes > maxTraces
 }
 
 // Of returns the backtrace of a hold and its first own frame; empty when they were not fetched or not recorded.
@@ -127,27 +140,12 @@ func (s *Backtraces) FirstFrame(text string) string {
 	return ""
 }
 
-func (s *Backtraces) keep(key hold, text string) {
+// keep stores a backtrace, and reports whether there is room for more.
+func (s *Backtraces) keep(key hold, text string) bool {
 	k := Backtrace{Text: text, First: s.FirstFrame(text)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept[key] = k
-	s.bytes += len(text) + len(key.name)
-	if k.First != "" {
-		s.version += locks.Hash(xxhash.Sum64String(key.name), uint64(key.token)) // a sum: the same in every replica
-	}
-}
-
-// drop forgets what is not wanted any more.
-func (s *Backtraces) drop(wanted map[hold]bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, k := range s.kept {
-		if !wanted[key] {
-			delete(s.kept, key)
-			if s.bytes -= len(k.Text) + len(key.name); k.First != "" {
-				s.version -= locks.Hash(xxhash.Sum64String(key.name), uint64(key.token))
-			}
-		}
-	}
+	s.count(key, k, 1)
+	return s.bytes <= maxTraces
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -20,7 +21,9 @@ import (
 // History is the list of ended holds. etcd has those that an unlocker or an operator ended; releases are recorded
 // nowhere, so the dashboard keeps those that it saw, in memory, up to a limit.
 type History struct {
-	source HistorySource
+	etcd         HistoryReader
+	countRelists func() uint64
+	log          zerolog.Logger
 
 	mu        sync.Mutex
 	seen      []metadata.Ending // by the watch, oldest first
@@ -35,19 +38,18 @@ type History struct {
 	audited  listCache[protocol.Action]
 }
 
-// HistorySource is where the past comes from. Each function may be nil: that is not kept, or not known.
-type HistorySource struct {
-	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest
-	// first.
-	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
-	Audit   func(ctx context.Context, limit int) ([]protocol.Action, error)
-	// Relists counts how often the snapshot was read anew because the watch was interrupted.
-	Relists func() uint64
-	Log     zerolog.Logger
+// HistoryReader reads lists from etcd, newest first: endings of holds that others than their holders ended, and the audit
+// trail.
+type HistoryReader interface {
+	ReadHistory(ctx context.Context, limit int) ([]metadata.Ending, error)
+	ReadAudit(ctx context.Context, limit int) ([]protocol.Action, error)
 }
 
-// NewHistory returns an empty history.
-func NewHistory(from HistorySource) *History { return &History{source: from} }
+// NewHistory returns an empty history. countRelists counts how often the snapshot was read anew because the watch was
+// interrupted.
+func NewHistory(etcd HistoryReader, countRelists func() uint64, log zerolog.Logger) *History {
+	return &History{etcd: etcd, countRelists: countRelists, log: log}
+}
 
 // Gap is a time in which the watch was interrupted: a hold that began and ended in it was not seen.
 type Gap struct{ From, To time.Time }
@@ -94,7 +96,7 @@ func (s *History) Observe(now time.Time, fresh locks.Freshness) {
 	if fresh.HeardAt.IsZero() {
 		return
 	}
-	relists := s.source.Relists()
+	relists := s.countRelists()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -113,57 +115,55 @@ func (s *History) Observe(now time.Time, fresh locks.Freshness) {
 
 // listCache is a list as etcd last returned it; concurrent callers share one read.
 type listCache[T any] struct {
-	reading sync.Mutex // by one at a time
-
-	mu    sync.Mutex
-	list  []T
-	err   error // of the last read
-	stamp time.Time
+	reading sync.Mutex // one at a time
+	current atomic.Pointer[cachedList[T]]
 }
 
-// get reads at most once in RereadEvery. When etcd does not answer, what it said last is returned with the error.
-func (r *listCache[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T,
-	error) {
-	r.reading.Lock()
-	defer r.reading.Unlock()
-	if list, age, err := r.last(now); age >= 0 && age < RereadEvery {
-		return list, err // a silent etcd is not asked anew by each of them
+type cachedList[T any] struct {
+	list []T
+	err  error // of the last read
+	at   time.Time
+}
+
+// get reads at most once in RereadEvery. When etcd does not answer, the list before is returned with the error.
+func (c *listCache[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	last := c.last()
+	if age := now.Sub(last.at); age >= 0 && age < RereadEvery {
+		return last.list, last.err // a silent etcd is not asked anew by each of them
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	list, err := read(ctx, maxRecorded)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err == nil {
-		r.list = list
+	if err != nil {
+		list = last.list
 	}
-	r.err = err
-	r.stamp = now
-	return r.list, r.err
+	c.current.Store(&cachedList[T]{list, err, now})
+	return list, err
 }
 
-// last returns the list, the time since the last read, and its error.
-func (r *listCache[T]) last(now time.Time) (list []T, age time.Duration, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.list, now.Sub(r.stamp), r.err
+func (c *listCache[T]) last() cachedList[T] {
+	if last := c.current.Load(); last != nil {
+		return *last
+	}
+	return cachedList[T]{}
 }
 
 // invalidate makes the next call of get read again.
-func (r *listCache[T]) invalidate() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stamp = time.Time{}
+func (c *listCache[T]) invalidate() {
+	last := c.last()
+	c.current.Store(&cachedList[T]{list: last.list, err: last.err})
 }
 
 // Endings are the holds of a lock, or of its shares, that are known to be over, newest first; "" is all locks.
 // What stands in etcd is exact and wins over what was seen.
 func (s *History) Endings(ctx context.Context, now time.Time, lock string) ([]metadata.Ending, error) {
-	recorded, err := Await(ctx, s.source.Log, func(ctx context.Context) ([]metadata.Ending, error) {
-		return s.recorded.get(ctx, now, s.source.History)
+	recorded, err := Await(ctx, s.log, func(ctx context.Context) ([]metadata.Ending, error) {
+		return s.recorded.get(ctx, now, s.etcd.ReadHistory)
 	})
 	if errors.Is(err, ErrTimedOut) {
-		recorded, _, _ = s.recorded.last(now)
+		recorded = s.recorded.last().list
 	}
 	of := func(e *metadata.Ending) bool {
 		return lock == "" || e.Name == lock || metadata.ShareFromAttributes(e.Name, e.Attributes).LockName == lock
@@ -236,7 +236,7 @@ func (s *History) FindSeen(name, hold string) *metadata.Ending {
 
 // Actions returns the audit trail, newest first.
 func (s *History) Actions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
-	all, err := s.audited.get(ctx, now, s.source.Audit)
+	all, err := s.audited.get(ctx, now, s.etcd.ReadAudit)
 	actions := slices.Clone(all)
 	slices.SortStableFunc(actions, func(a, b protocol.Action) int {
 		return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token))
@@ -248,4 +248,31 @@ func (s *History) Actions(ctx context.Context, now time.Time) ([]protocol.Action
 func (s *History) Invalidate() {
 	s.recorded.invalidate()
 	s.audited.invalidate()
+}
+
+// minUsual is the number of holds below which none of them is called usual, and maxReportDelay how long after a gap in
+// the watch the holds may be reported that ended in it.
+const (
+	minUsual       = 3
+	maxReportDelay = 2 * time.Second
+)
+
+// UsualHold returns the median length of the holds that the dashboard saw released, and their number; zeros if there are
+// fewer than three. A hold does not count if it ended in a gap, because nobody knows when, nor if it has no length: its
+// begin is unknown, or its holder's clock is ahead.
+func UsualHold(past []metadata.Ending, gaps []Gap) (median time.Duration, holds int) {
+	var lengths []time.Duration
+	for i := range past {
+		e := &past[i]
+		inGap := func(g Gap) bool { return !e.EndedAt.Before(g.From) && !e.EndedAt.After(g.To.Add(maxReportDelay)) }
+		if e.Cause == metadata.EndingReleased && !e.LockedAt.IsZero() && e.EndedAt.After(e.LockedAt.Time) &&
+			!slices.ContainsFunc(gaps, inGap) {
+			lengths = append(lengths, e.EndedAt.Sub(e.LockedAt.Time))
+		}
+	}
+	if holds = len(lengths); holds < minUsual {
+		return 0, 0
+	}
+	slices.Sort(lengths)
+	return (lengths[(holds-1)/2] + lengths[holds/2]) / 2, holds
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -27,7 +28,8 @@ func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
 	f := lockFrame{Page: p.app.Page(r, lock.Name), Name: lock.Name, Back: p.app.URLs.List(FromView(r)),
 		Delays: p.delaysOf(r, lock.Name), History: p.lockHistory(r, lock)}
 	all, forgot := p.app.LockIntervals(r, lock, f.History.past)
-	f.Usually = usually(p.app.UsualHold(r, all))
+	gaps, _ := p.app.History.WatchGaps(r.Now, r.Fresh)
+	f.Usually = usually(etcdread.UsualHold(f.History.past, gaps))
 	f.Chart = p.lockChart(r, lock, all, forgot)
 	f.NavEntry = "list"
 	f.JSON = p.app.URLs.LockAPI(lock.Name)
