@@ -40,44 +40,17 @@ const (
 func (d *Dashboard) handleAction(o *actions.Operation, kind string, do app.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made := d.app.RequestFrom(r)
-		refused := o.Authorize(made.Caller)
-		err := refused
+		err := o.Authorize(made.Caller)
 		if err == nil {
-			err = readBody(w, r, kind, bodyWithin)
+			err = readBody(w, r, kind)
 		}
 		if err != nil {
 			o.RecordRefusal(made, err)
-			if refused != nil && kind == formType {
-				err = d.withFormValues(w, made, o, err)
-			}
 			d.fail(w, r, err)
 			return
 		}
-		a, err := d.limitRequests(made, do)
-		if errors.Is(err, app.ErrBusy) && kind == formType {
-			err = o.WithFormValues(made, err)
-		}
-		if err != nil {
-			d.fail(w, r, err)
-			return
-		}
-		d.send(w, r, a)
+		d.answer(w, made, do)
 	}
-}
-
-// withFormValues reads the form of a refused request, so that the error page returns what was typed: a browser without
-// JavaScript would lose it. It does not wait for slow bodies, and reads only a few at once.
-func (d *Dashboard) withFormValues(w http.ResponseWriter, r *app.Request, o *actions.Operation, refusal error) error {
-	select {
-	case d.formSlots <- struct{}{}:
-		defer func() { <-d.formSlots }()
-	default:
-		return refusal
-	}
-	if readBody(w, r.Request, formType, refusedBodyWithin) != nil {
-		return refusal
-	}
-	return o.WithFormValues(r, refusal)
 }
 
 // maxRequests is the maximum number of concurrent requests. They are fast, so more means that something is wrong.
@@ -258,9 +231,6 @@ func (d *Dashboard) problemPage(r *app.Request, p *app.HTTPError) problemPage {
 const (
 	maxBody    = 16 << 10        // of a POST, in bytes
 	bodyWithin = 2 * time.Second // in which it has to be here
-
-	maxForms          = 64                     // forms of callers who may not, that are read at once
-	refusedBodyWithin = 250 * time.Millisecond // in which such a form has to be here
 )
 
 // closeUnreadBody closes the connection after requests whose body is not read. Otherwise the server would wait for the
@@ -276,7 +246,7 @@ func closeUnreadBody(next http.Handler) http.Handler {
 }
 
 // readBody reads the body of a POST of this type into memory.
-func readBody(w http.ResponseWriter, r *http.Request, kind string, within time.Duration) error {
+func readBody(w http.ResponseWriter, r *http.Request, kind string) error {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
 		return &app.HTTPError{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
 			Detail: "The body must be " + kind + "."}
@@ -287,7 +257,7 @@ func readBody(w http.ResponseWriter, r *http.Request, kind string, within time.D
 		return tooLarge
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(within)) // a writer without a network has none
+	_ = control.SetReadDeadline(time.Now().Add(bodyWithin)) // a writer without a network has none
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
@@ -150,51 +148,6 @@ func TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead(t *testing.T) {
 					resp.Close)
 			}
 		})
-	}
-}
-
-func TestForbiddenActionKeepsTheTypedText(t *testing.T) {
-	s := busy()
-	var done []protocol.Action
-	d, forced := operated(t, s, marking(t, s, &done))
-	const reason, ticket = `"the <b>deploy</b> waits`, "OPS-12"
-	for name, c := range map[string]struct {
-		who    string
-		status int
-		lost   bool
-		change func(url.Values)
-	}{
-		"without a name": {"", 401, false, nil},
-		"by a viewer":    {"viewer", 403, false, nil},
-		"of no hold":     {"", 401, false, func(f url.Values) { f.Del("token") }},
-		"that is longer than bodies may be": {"", 401, true,
-			func(f url.Values) { f.Set("more", strings.Repeat("x", 17<<10)) }},
-	} {
-		for _, what := range []string{"unlock", "ask", "extend", "acknowledge"} {
-			form := s.wanted(stuck)
-			form.Set("reason", reason)
-			if c.change != nil {
-				c.change(form)
-			}
-			w := post(d, c.who, actionLink(s, what, stuck)+"&from=q%3Dbilling", form)
-			page := w.Body.String()
-			if w.Code != c.status || len(done)+len(*forced) > 0 || strings.Contains(page, "<b>deploy") {
-				t.Fatalf("%s %s: the answer is %d %s, and this was done: %v %v",
-					what, name, w.Code, page, done, *forced)
-			}
-			if kept := strings.Contains(words(page), "You wrote: "+reason+" "+ticket); kept == c.lost {
-				t.Errorf("%s %s: what was typed is shown: %t; %s", what, name, kept, words(page))
-			}
-			back := `href="` + strings.ReplaceAll(actionLink(s, what, stuck), "&", "&amp;") +
-				`&amp;from=q=billing">Open the form again</a>`
-			if leads := strings.Contains(page, back); leads != (c.status == 401 && c.change == nil) {
-				t.Errorf("%s %s: it leads back to the form: %t; %s", what, name, leads, page)
-			}
-		}
-	}
-	w := send(d, "", "/api/v1/lock/force-unlock", "application/json", `{"reason":"the deploy"}`)
-	if w.Code != http.StatusUnauthorized || strings.Contains(w.Body.String(), "deploy") {
-		t.Errorf("a program is answered with %d %s", w.Code, w.Body)
 	}
 }
 

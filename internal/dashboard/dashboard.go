@@ -45,7 +45,6 @@ type Dashboard struct {
 	route        string // prefix under which requests arrive
 	assets       assets
 	requestSlots chan struct{} // of concurrent requests
-	formSlots    chan struct{} // of refused forms that are read
 	gzipWriters  sync.Pool     // of answers
 	outgoing     atomic.Int64  // bytes of answers on their way, but for small ones
 	handler      http.Handler
@@ -56,7 +55,7 @@ func New(config app.Config) (*Dashboard, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{requestSlots: make(chan struct{}, maxRequests), formSlots: make(chan struct{}, maxForms)}
+	d := &Dashboard{requestSlots: make(chan struct{}, maxRequests)}
 	if err := d.prefixes(&config); err != nil {
 		return nil, err
 	}

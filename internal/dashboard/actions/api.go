@@ -41,14 +41,7 @@ func (o *Operation) ServeAPI(r *app.Request) (app.Answer, error) {
 	if err == nil {
 		err = o.checkCaller(r)
 	}
-	if err == nil {
-		err = o.check(&asked)
-	}
-	action := o.newAction(r, asked, "")
-	if err == nil {
-		action, err = o.perform(r, asked)
-	}
-	o.record(r, asked, action, err)
+	action, err := o.carryOut(r, &asked, err)
 	var wrong *FieldError
 	switch {
 	case errors.As(err, &wrong):

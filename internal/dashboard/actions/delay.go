@@ -104,25 +104,14 @@ func (o *Operation) performOnDelay(r *app.Request, asked Request) (protocol.Acti
 	if d.UUID != asked.Hold || d.Token != asked.Token || d.Revision != asked.Revision {
 		return action, o.delayOver(r, asked.Name, d)
 	}
-	nothing, err := o.rate.reserve(r.Now)
-	if err != nil {
-		return action, err
-	}
-	_, err = o.app.Config.Operator.Perform(r.Context(), o.verb, protocol.ActionTarget{Delay: d}, action)
-	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
-		nothing()
-	}
+	_, err := o.send(r, asked, protocol.ActionTarget{Delay: d}, action)
 	switch {
-	case err == nil:
 	case errors.Is(err, metadata.ErrChanged):
-		return action, o.delayOver(r, asked.Name, nil)
+		err = o.delayOver(r, asked.Name, nil)
 	case errors.Is(err, metadata.ErrOutcomeUnknown):
-		return action, o.unknown(asked.Name, o.afterDelay(r, asked), err)
-	default:
-		return action, o.notDone(err)
+		err = o.unknown(asked.Name, o.afterDelay(r, asked), err)
 	}
-	o.app.History.Invalidate() // the person looks for it next
-	return action, nil
+	return action, err
 }
 
 // delayOver says that the lock delay is over, and whether there is another one now.

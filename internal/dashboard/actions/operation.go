@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
@@ -22,9 +25,8 @@ type Operation struct {
 	*Handler
 	protocol.VerbInfo
 	wording
-	verb    protocol.Verb
 	rate    rate
-	results results
+	results *prometheus.CounterVec
 	// show answers with the form that asks for it, with what was typed before and what was wrong about it.
 	show func(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error)
 	// perform does what is asked for to what the person saw.
@@ -35,6 +37,7 @@ type Operation struct {
 
 // wording is what is said of a verb.
 type wording struct {
+	verb       protocol.Verb
 	page       string // its form, below the prefix
 	subject    string // what is switched off, as the beginning of a sentence
 	plural     string // several of them, in a sentence
@@ -60,19 +63,13 @@ type formWords struct {
 }
 
 // wordings are the verbs that there are a form and an address for, in the order in which those are listed.
-func wordings() []struct {
-	verb protocol.Verb
-	wording
-} {
-	return []struct {
-		verb protocol.Verb
-		wording
-	}{
-		{protocol.VerbForceUnlock, wording{page: "unlock", plural: "force unlocks", done: "unlocked",
+func wordings() []wording {
+	return []wording{
+		{verb: protocol.VerbForceUnlock, page: "unlock", plural: "force unlocks", done: "unlocked",
 			subject: "Force unlock",
 			metric:  "mutexdash_force_unlocks_total", help: "Requested force unlocks, by result.",
-		}},
-		{protocol.VerbAsk, wording{page: "ask", plural: "requests to finish", done: "asked",
+		},
+		{verb: protocol.VerbAsk, page: "ask", plural: "requests to finish", done: "asked",
 			subject: "Asking holders to finish",
 			did:     "asked the holder to finish",
 			metric:  "mutexdash_asks_total", help: "Requests to holders to finish, by result.",
@@ -83,8 +80,8 @@ func wordings() []struct {
 					"The page of the lock shows whether the holder has called alive since.",
 				},
 				Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
-		}},
-		{protocol.VerbExtend, wording{page: "extend", plural: "extensions", done: "extended", lengthFlag: "by",
+		},
+		{verb: protocol.VerbExtend, page: "extend", plural: "extensions", done: "extended", lengthFlag: "by",
 			subject: "Giving more time",
 			did:     "given it more time",
 			moved:   "the lock has just been extended. Check whether it still needs more time",
@@ -96,8 +93,8 @@ func wordings() []struct {
 					"The time cannot be taken back; waiters may wait that much longer.",
 				},
 				HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
-		}},
-		{protocol.VerbAcknowledge, wording{page: "acknowledge", plural: "acknowledgements", done: "acknowledged",
+		},
+		{verb: protocol.VerbAcknowledge, page: "acknowledge", plural: "acknowledgements", done: "acknowledged",
 			undone: "withdrawn", command: "ack", lengthFlag: "for",
 			subject: "Acknowledging locks",
 			did:     "acknowledged the lock", moved: "another operator has just acknowledged the lock",
@@ -111,20 +108,23 @@ func wordings() []struct {
 					"It ends by itself when the time is over, and with this hold.",
 				},
 				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
-		}},
-		{protocol.VerbEndDelay, wording{page: "end-delay", plural: "ends of lock delays", done: "ended",
+		},
+		{verb: protocol.VerbEndDelay, page: "end-delay", plural: "ends of lock delays", done: "ended",
 			command: app.EndDelay, subject: "Ending lock delays",
 			metric: "mutexdash_delay_ends_total", help: "Requests to end lock delays, by result.",
-		}},
+		},
 	}
 }
 
 func newOperations(h *Handler) []*Operation {
 	var all []*Operation
 	for _, w := range wordings() {
-		o := &Operation{Handler: h, verb: w.verb, VerbInfo: w.verb.Info(), wording: w.wording,
-			rate:    rate{plural: w.plural},
-			results: h.newResults(w.metric, w.help, "success", "conflict", "denied", "error")}
+		o := &Operation{Handler: h, VerbInfo: w.verb.Info(), wording: w, rate: rate{plural: w.plural}}
+		o.results = promauto.With(h.Registry).NewCounterVec(prometheus.CounterOpts{Name: w.metric, Help: w.help},
+			[]string{"result"})
+		for _, result := range []string{"success", "conflict", "denied", "error"} {
+			o.results.WithLabelValues(result)
+		}
 		o.show = o.showHold
 		o.perform = o.performOnHold
 		o.after = o.afterHold
@@ -137,6 +137,9 @@ func newOperations(h *Handler) []*Operation {
 	}
 	return all
 }
+
+// CountDenied counts an action that was refused for where it came from.
+func (o *Operation) CountDenied() { o.results.WithLabelValues("denied").Inc() }
 
 // Page is where its form is, below the prefix.
 func (o *Operation) Page() string { return o.page }
@@ -160,7 +163,7 @@ func (o *Operation) verbOf(asked Request) protocol.Verb {
 
 // Handler serves the actions of operators, as forms and as an API.
 type Handler struct {
-	metrics
+	*prometheus.Registry
 	Operations []*Operation
 	app        *app.App
 	traces     *etcdread.Backtraces
@@ -169,8 +172,7 @@ type Handler struct {
 
 // New returns the handler of the actions. Conflicts show programs the lock as the API does.
 func New(s *app.App, t *etcdread.Backtraces, a *api.API) *Handler {
-	m := newMetrics()
-	h := &Handler{metrics: m, app: s, traces: t, api: a}
+	h := &Handler{Registry: prometheus.NewRegistry(), app: s, traces: t, api: a}
 	h.Operations = newOperations(h)
 	return h
 }
@@ -222,7 +224,7 @@ func (r *rate) countTry(who string, now time.Time) error {
 }
 
 // reserve counts an action against the limit of all, or refuses it. giveBack undoes that, if nothing was done.
-func (r *rate) reserve(now time.Time) (nothing func(), err error) {
+func (r *rate) reserve(now time.Time) (giveBack func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done = slices.DeleteFunc(r.done, func(at time.Time) bool { return now.Sub(at) >= time.Minute })

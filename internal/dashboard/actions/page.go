@@ -216,14 +216,7 @@ func (o *Operation) ServePost(r *app.Request) (app.Answer, error) {
 	if err == nil && o.FreesLock && name != asked.Name && name != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
-	if err == nil {
-		err = o.check(&asked)
-	}
-	action := o.newAction(r, asked, "")
-	if err == nil {
-		action, err = o.perform(r, asked)
-	}
-	if o.record(r, asked, action, err); err != nil {
+	if _, err = o.carryOut(r, &asked, err); err != nil {
 		return o.showAgain(r, typed, name, err)
 	}
 	then := o.after(r, asked)
@@ -260,22 +253,6 @@ func addFormValues(p *app.HTTPError, typed Request) {
 			p.FormValues = append(p.FormValues, app.BoxText(s))
 		}
 	}
-}
-
-// WithFormValues adds what was typed to the refusal of a form, and a link to the form for callers who must sign in
-// first.
-func (o *Operation) WithFormValues(r *app.Request, refusal error) error {
-	typed, _, err := o.readForm(r)
-	var old *app.HTTPError
-	if !errors.As(refusal, &old) || typed.Name == "" {
-		return refusal
-	}
-	p := *old
-	if addFormValues(&p, typed); p.Status != http.StatusForbidden && err == nil {
-		p.Link = o.app.URLs.Action(o.page, typed.Name, typed.Hold, pages.FromView(r))
-		p.LinkText = "Open the form again"
-	}
-	return &p
 }
 
 // afterHold is the page of the hold.

@@ -156,6 +156,19 @@ func (o *Operation) check(asked *Request) error {
 	return asked.parseDuration(o.CheckDuration)
 }
 
+// carryOut checks and performs what is asked for, unless there is an error already, and records it.
+func (o *Operation) carryOut(r *app.Request, asked *Request, err error) (protocol.Action, error) {
+	if err == nil {
+		err = o.check(asked)
+	}
+	action := o.newAction(r, *asked, "")
+	if err == nil {
+		action, err = o.perform(r, *asked)
+	}
+	o.record(r, *asked, action, err)
+	return action, err
+}
+
 // performOnHold does to the hold that the person saw what is asked for, in one transaction that also records it.
 // Nothing is sent twice.
 func (o *Operation) performOnHold(r *app.Request, asked Request) (protocol.Action, error) {
@@ -173,30 +186,36 @@ func (o *Operation) performOnHold(r *app.Request, asked Request) (protocol.Actio
 	if err := o.checkHold(r, &document, action, &asked); err != nil {
 		return action, err
 	}
-	nothing, err := o.rate.reserve(r.Now)
-	if err != nil {
-		return action, err
-	}
 	standard := r.Snapshot().Combined.Policy.LockDelay
 	on := protocol.ActionTarget{Hold: record, LockDelayAfter: record.EffectiveLockDelay(standard)}
+	out, err := o.send(r, asked, on, action)
+	if errors.Is(err, metadata.ErrChanged) || errors.Is(err, metadata.ErrOutcomeUnknown) {
+		err = o.checkOutcome(r, asked, record, out.Ending, err)
+	}
+	return action, err
+}
+
+// send sends the action to etcd, within the rate of all. Its error is for the caller, but for [metadata.ErrChanged] and
+// [metadata.ErrOutcomeUnknown].
+func (o *Operation) send(r *app.Request, asked Request, on protocol.ActionTarget, action protocol.Action) (
+	protocol.Outcome, error) {
+	giveBack, err := o.rate.reserve(r.Now)
+	if err != nil {
+		return protocol.Outcome{}, err
+	}
 	out, err := o.app.Config.Operator.Perform(r.Context(), o.verbOf(asked), on, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
-		nothing()
-	}
-	var refused *protocol.RefusedError
-	switch {
-	case err == nil:
-	case errors.As(err, &refused):
-		return action, notPossible(refused.Why)
-	case errors.Is(err, metadata.ErrChanged), errors.Is(err, metadata.ErrOutcomeUnknown):
-		if err := o.checkOutcome(r, asked, record, out.Ending, err); err != nil {
-			return action, err
-		}
-	default:
-		return action, o.notDone(err)
+		giveBack()
 	}
 	o.app.History.Invalidate() // the person looks for it next
-	return action, nil
+	var refused *protocol.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return out, notPossible(refused.Why)
+	case err == nil, errors.Is(err, metadata.ErrChanged), errors.Is(err, metadata.ErrOutcomeUnknown):
+		return out, err
+	}
+	return out, o.notDone(err)
 }
 
 // checkHold checks that the caller has the permission for this hold, that the action applies to it, and that no other
@@ -354,7 +373,7 @@ func (o *Operation) record(r *app.Request, asked Request, a protocol.Action, err
 	default:
 		result = "denied"
 	}
-	o.results.count(result)
+	o.results.WithLabelValues(result).Inc()
 	c := r.Caller
 	event := o.app.Config.Log.Info()
 	if err != nil {
