@@ -15,32 +15,33 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 )
 
-// list is a request for locks.
+// list is a list of locks that a request asks for.
 type list struct {
 	asked    pages.ListRequest
 	snapshot *locks.Snapshot
 	etag     string
-	found    *locks.Result // see find
+	found    *locks.Result
 }
 
-// list reads what a request asks for. Unlike a page, the API refuses wrong parameters.
-func (a *API) list(r *app.Request) (list, error) {
+// list finds what a request asks for. Unlike a page, the API refuses wrong parameters. Without a list, the answer is
+// that the client has this version already.
+func (a *API) list(r *app.Request) (*list, app.Answer, error) {
 	snapshot, err := r.Loaded()
 	if err != nil {
-		return list{}, err
+		return nil, app.Answer{}, err
 	}
-	l := list{asked: pages.ParseList(r), snapshot: snapshot}
+	l := &list{asked: pages.ParseList(r), snapshot: snapshot}
 	if err := l.check(r.URL.Query()); err != nil {
-		return list{}, app.BadQuery(err.Error())
+		return nil, app.Answer{}, app.BadQuery(err.Error())
 	}
 	l.etag = a.pages.ListTag(r, snapshot, l.asked)
-	return l, nil
-}
-
-// find answers the query.
-func (l *list) find(r *app.Request) (err error) {
-	l.found, err = l.snapshot.Result(r.Context(), l.asked.Query, l.asked.Order, r.Viewpoint().AsOf)
-	return err
+	if answer, ok := app.NotModified(r, l.etag); ok {
+		return nil, answer, nil
+	}
+	if l.found, err = snapshot.Result(r.Context(), l.asked.Query, l.asked.Order, r.Viewpoint().AsOf); err != nil {
+		return nil, app.Answer{}, err
+	}
+	return l, app.Answer{}, nil
 }
 
 // check refuses parameters that a page would pass over.
@@ -85,15 +86,9 @@ func (l *list) answer(m meta, data any) (app.Answer, error) {
 
 // ServeLocks answers with locks.
 func (a *API) ServeLocks(r *app.Request) (app.Answer, error) {
-	l, err := a.list(r)
-	if err != nil {
-		return app.Answer{}, err
-	}
-	if answer, ok := app.NotModified(r, l.etag); ok {
-		return answer, nil
-	}
-	if err := l.find(r); err != nil {
-		return app.Answer{}, err
+	l, answer, err := a.list(r)
+	if l == nil {
+		return answer, err
 	}
 	now := r.Viewpoint().AsOf
 	window := l.found.Window(l.asked.Order, l.asked.ID(), l.asked.After, l.asked.Before, l.asked.Limit)
@@ -172,15 +167,9 @@ type summaryJSON struct {
 
 // ServeSummary answers with how many locks are in each state.
 func (a *API) ServeSummary(r *app.Request) (app.Answer, error) {
-	l, err := a.list(r)
-	if err != nil {
-		return app.Answer{}, err
-	}
-	if answer, ok := app.NotModified(r, l.etag); ok {
-		return answer, nil
-	}
-	if err := l.find(r); err != nil {
-		return app.Answer{}, err
+	l, answer, err := a.list(r)
+	if l == nil {
+		return answer, err
 	}
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts

@@ -1,9 +1,6 @@
 package api
 
 import (
-	"cmp"
-	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/lockjson"
@@ -28,7 +26,7 @@ type timelineJSON struct {
 
 // ServeTimeline answers with who held and who waited within a window, those that began last first.
 func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
-	limit, after, err := parseTimeline(r.URL.Query())
+	limit, after, err := etcdread.ParseLimitAndCursor(r.URL.Query(), pages.MaxAPILimit, pages.MaxAPILimit)
 	if err != nil {
 		return app.Answer{}, app.BadQuery(err.Error())
 	}
@@ -43,7 +41,7 @@ func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 	m := newMeta(r, now)
 	m.Matched = new(len(past.All))
 	found, next := pageOf(past.All, after, limit)
-	m.Next = lockjson.Known(next)
+	m.Next = lockjson.Known(next.String())
 	j := timelineJSON{Intervals: make([]lockjson.Interval, len(found)), Unread: lockjson.Known(past.ReadError)}
 	for i := range found {
 		j.Intervals[i] = newInterval(&found[i], now)
@@ -53,73 +51,25 @@ func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 	return m.answer(j)
 }
 
-// cursor is where an interval stands in a list that is sorted by begin, latest first. The begin does not change while
-// somebody reads page after page; the hash tells apart what began in the same millisecond.
-type cursor struct {
-	begin int64 // in milliseconds
-	hash  uint64
-}
-
-func placeOf(i *timeline.Interval) cursor {
-	id := strings.Join([]string{i.Name, i.ID, strconv.FormatInt(i.Token, 10)}, "\x00")
-	return cursor{i.Begin.UnixMilli(), xxhash.Sum64String(id)}
-}
-
-func (p cursor) compare(other cursor) int {
-	return cmp.Or(cmp.Compare(other.begin, p.begin), cmp.Compare(p.hash, other.hash))
-}
-
-func (p cursor) String() string {
-	return strconv.FormatInt(p.begin, 36) + "." + strconv.FormatUint(p.hash, 36)
-}
-
-// parseTimeline reads how many intervals a request asks for, and after which; nil: from the first.
-func parseTimeline(v url.Values) (limit int, after *cursor, err error) {
-	limit = pages.MaxAPILimit
-	if text := v.Get("limit"); text != "" {
-		limit, err = strconv.Atoi(text)
-		if err != nil || limit < 1 || limit > pages.MaxAPILimit {
-			return 0, nil, fmt.Errorf("limit: wants a number from 1 to %d", pages.MaxAPILimit)
-		}
-	}
-	text := v.Get("after")
-	if text == "" {
-		return limit, nil, nil
-	}
-	begin, hash, _ := strings.Cut(text, ".")
-	after = &cursor{}
-	after.begin, err = strconv.ParseInt(begin, 36, 64)
-	if err == nil {
-		after.hash, err = strconv.ParseUint(hash, 36, 64)
-	}
-	if err != nil {
-		return 0, nil, fmt.Errorf("after: this is no cursor of a timeline")
-	}
-	return limit, after, nil
-}
-
-// pageOf returns a page of the intervals, and the cursor of the next page; empty: this is the last.
-func pageOf(all []timeline.Interval, after *cursor, limit int) (page []timeline.Interval, next string) {
+// pageOf returns a page of the intervals, those that began last first, and the cursor of the next page. The begin does
+// not change while somebody reads page after page.
+func pageOf(all []timeline.Interval, after etcdread.Cursor, limit int) ([]timeline.Interval, etcdread.Cursor) {
 	type placed struct {
-		cursor
-		*timeline.Interval
+		etcdread.Cursor
+		timeline.Interval
 	}
-	var sorted []placed
-	for n := range all {
-		at := placeOf(&all[n])
-		if after == nil || after.compare(at) < 0 {
-			sorted = append(sorted, placed{at, &all[n]})
-		}
+	sorted := make([]placed, len(all))
+	for n, i := range all {
+		id := strings.Join([]string{i.Name, i.ID, strconv.FormatInt(i.Token, 10)}, "\x00")
+		sorted[n] = placed{etcdread.Cursor{At: i.Begin, ID: int64(xxhash.Sum64String(id))}, i}
 	}
-	slices.SortFunc(sorted, func(a, b placed) int { return a.compare(b.cursor) })
-	if len(sorted) > limit {
-		sorted = sorted[:limit]
-		next = sorted[limit-1].String()
+	slices.SortFunc(sorted, func(a, b placed) int { return a.Compare(b.Cursor) })
+	page, next := etcdread.Paginate(sorted, func(p *placed) etcdread.Cursor { return p.Cursor }, after, limit)
+	intervals := make([]timeline.Interval, len(page))
+	for n := range page {
+		intervals[n] = page[n].Interval
 	}
-	for _, p := range sorted {
-		page = append(page, *p.Interval)
-	}
-	return page, next
+	return intervals, next
 }
 
 func newInterval(i *timeline.Interval, now time.Time) lockjson.Interval {

@@ -1,10 +1,12 @@
 package etcdread
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,49 +27,71 @@ type Filter struct {
 	After    Cursor
 }
 
-// Cursor is the place behind a record in a list that is sorted by time, newest first.
+// Cursor is the place behind an element of a list that is sorted by time, newest first. Its id, such as the token of a
+// hold, distinguishes elements of the same millisecond.
 type Cursor struct {
-	At    time.Time
-	token int64
+	At time.Time
+	ID int64
 }
 
 func (c Cursor) String() string {
 	if c.At.IsZero() {
 		return ""
 	}
-	return strconv.FormatInt(c.At.UnixMilli(), 36) + "." + strconv.FormatInt(c.token, 36)
+	return strconv.FormatInt(c.At.UnixMilli(), 36) + "." + strconv.FormatInt(c.ID, 36)
 }
 
-// isBefore reports whether a record at this place comes after the cursor.
-func (c Cursor) isBefore(record Cursor) bool {
-	a := record.At.UnixMilli()
-	b := c.At.UnixMilli()
-	return c.At.IsZero() || a < b || a == b && record.token < c.token
+// Compare orders the elements of a list.
+func (c Cursor) Compare(other Cursor) int {
+	return cmp.Or(cmp.Compare(other.At.UnixMilli(), c.At.UnixMilli()), cmp.Compare(other.ID, c.ID))
 }
 
-// ParseFilter reads the parameters of a history page about these things with at most this many records.
-func ParseFilter(v url.Values, about locks.About, most int) (Filter, error) {
-	r := Filter{Query: locks.ParseQuery(v.Get("q"), about), limit: defaultLimit}
+// isBefore reports whether an element at this place comes after the cursor.
+func (c Cursor) isBefore(place Cursor) bool { return c.At.IsZero() || c.Compare(place) < 0 }
+
+// ParseLimitAndCursor reads the parameters limit and after. Without the former, the limit is standard.
+func ParseLimitAndCursor(v url.Values, standard, most int) (limit int, after Cursor, err error) {
+	limit = standard
 	if text := v.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if r.limit = n; err != nil || n < 1 || n > most {
-			return r, fmt.Errorf("limit: wants a number from 1 to %d", most)
-		}
-	}
-	for name, t := range map[string]*time.Time{"from": &r.from, "to": &r.to} {
-		if text := v.Get(name); text != "" {
-			at, err := time.Parse(time.RFC3339, text)
-			if *t = at; err != nil {
-				return r, fmt.Errorf("%s: wants a time like 2026-11-21T03:00:00Z", name)
-			}
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > most {
+			return 0, after, fmt.Errorf("limit: wants a number from 1 to %d", most)
 		}
 	}
 	if text := v.Get("after"); text != "" {
-		at, token, _ := strings.Cut(text, ".")
+		at, id, _ := strings.Cut(text, ".")
 		milliseconds, err1 := strconv.ParseInt(at, 36, 64)
-		number, err2 := strconv.ParseInt(token, 36, 64)
-		if r.After = (Cursor{time.UnixMilli(milliseconds).UTC(), number}); err1 != nil || err2 != nil {
-			return r, errors.New("after: this is no cursor of a history")
+		number, err2 := strconv.ParseInt(id, 36, 64)
+		if after = (Cursor{time.UnixMilli(milliseconds).UTC(), number}); err1 != nil || err2 != nil {
+			return 0, after, errors.New("after: this is no cursor of this list")
+		}
+	}
+	return limit, after, nil
+}
+
+// Paginate returns at most limit elements behind the cursor, and the cursor of the next page; zero on the last one.
+func Paginate[T any](sorted []T, place func(*T) Cursor, after Cursor, limit int) (page []T, next Cursor) {
+	begin := slices.IndexFunc(sorted, func(e T) bool { return after.isBefore(place(&e)) })
+	if begin < 0 {
+		return nil, Cursor{}
+	}
+	if page = sorted[begin:]; len(page) > limit {
+		page = page[:limit]
+		next = place(&page[limit-1])
+	}
+	return page, next
+}
+
+// ParseFilter reads the parameters of a history page about these things with at most this many records.
+func ParseFilter(v url.Values, about locks.About, most int) (r Filter, err error) {
+	r.Query = locks.ParseQuery(v.Get("q"), about)
+	if r.limit, r.After, err = ParseLimitAndCursor(v, defaultLimit, most); err != nil {
+		return r, err
+	}
+	for name, t := range map[string]*time.Time{"from": &r.from, "to": &r.to} {
+		if text := v.Get(name); text != "" {
+			if *t, err = time.Parse(time.RFC3339, text); err != nil {
+				return r, fmt.Errorf("%s: wants a time like 2026-11-21T03:00:00Z", name)
+			}
 		}
 	}
 	return r, nil
@@ -91,24 +115,17 @@ func search[T any](ctx context.Context, asked Filter, all []T, place func(*T) Cu
 	matches func(*T) bool) (FoundPage[T], error) {
 	ctx, cancel := locks.WithLimit(ctx)
 	defer cancel()
-	var page FoundPage[T]
+	var found []T
 	for i := range all {
 		if locks.Stopped(ctx) != nil {
 			break
 		}
-		at := place(&all[i])
-		if !asked.Covers(at.At) || !matches(&all[i]) {
-			continue
-		}
-		page.Matched++
-		switch {
-		case !asked.After.isBefore(at):
-		case len(page.List) < asked.limit:
-			page.List = append(page.List, all[i])
-		case page.Next == Cursor{}:
-			page.Next = place(&page.List[asked.limit-1])
+		if asked.Covers(place(&all[i]).At) && matches(&all[i]) {
+			found = append(found, all[i])
 		}
 	}
+	page := FoundPage[T]{Matched: len(found)}
+	page.List, page.Next = Paginate(found, place, asked.After, asked.limit)
 	return page, locks.Stopped(ctx) // also when the reader left while etcd was asked
 }
 
