@@ -165,14 +165,15 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Code == "forbidden" && isRead(r) { // other attempts are in the audit trail
 		d.logRefusal(d.app.RequestFrom(r), p)
 	}
-	if !asJSON {
-		p = d.linkToLock(r, p)
-	}
 	if asJSON {
 		a.Type = "application/problem+json"
 		a.Body, err = json.Marshal(p)
 	} else {
-		a, err = d.app.Render("problem", d.problemPage(d.app.RequestFrom(r), p))
+		p = d.linkToLock(r, p)
+		made := d.app.RequestFrom(r)
+		page := problemPage{d.app.Page(made, p.Title), p}
+		page.Query = app.BoxText(p.Name)
+		a, err = d.app.Render("problem", page)
 	}
 	if err != nil {
 		d.app.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
@@ -181,7 +182,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a.Status = p.Status
 	a.Retry = p.Retry
 	if (p.Code == "not_loaded" || p.Reloads) && !asJSON {
-		a.Header = map[string]string{"Refresh": strconv.Itoa(int(p.Retry / time.Second))} // works without JavaScript
+		a.Header = map[string]string{"Refresh": strconv.Itoa(p.RetrySeconds())} // works without JavaScript
 	}
 	d.send(w, r, a)
 }
@@ -219,13 +220,6 @@ func (d *Dashboard) wantsJSON(r *http.Request) bool {
 type problemPage struct {
 	app.Page
 	Problem *app.HTTPError
-	Retry   int // seconds
-}
-
-func (d *Dashboard) problemPage(r *app.Request, p *app.HTTPError) problemPage {
-	view := problemPage{Page: d.app.Page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
-	view.Query = app.BoxText(p.Name)
-	return view
 }
 
 const (

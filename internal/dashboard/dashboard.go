@@ -41,7 +41,6 @@ type Dashboard struct {
 	api          *api.API
 	actions      *actions.Handler
 	hosts        hosts
-	urls         app.URLs
 	route        string // prefix under which requests arrive
 	assets       assets
 	requestSlots chan struct{} // of concurrent requests
@@ -56,19 +55,19 @@ func New(config app.Config) (*Dashboard, error) {
 		return nil, err
 	}
 	d := &Dashboard{requestSlots: make(chan struct{}, maxRequests)}
-	if err := d.prefixes(&config); err != nil {
-		return nil, err
-	}
-	var err error
-	if d.assets, err = loadAssets(web.Static()); err != nil {
-		return nil, err
-	}
-	d.urls.Assets = d.assets.fingerprint
-	templates, err := app.ParseTemplates(web.Templates(), d.urls)
+	urls, err := d.readURLs(&config)
 	if err != nil {
 		return nil, err
 	}
-	d.build(config, templates)
+	if d.assets, err = loadAssets(web.Static()); err != nil {
+		return nil, err
+	}
+	urls.Assets = d.assets.fingerprint
+	templates, err := app.ParseTemplates(web.Templates(), urls)
+	if err != nil {
+		return nil, err
+	}
+	d.build(config, urls, templates)
 	d.metrics = newMetrics(d.actions)
 	d.handler, err = d.routes()
 	return d, err
@@ -77,24 +76,24 @@ func New(config app.Config) (*Dashboard, error) {
 // ServeHTTP answers a request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-func (d *Dashboard) prefixes(config *app.Config) error {
-	origin, path, err := checkExternalURL(config.ExternalURL)
-	if err != nil {
-		return err
+// readURLs reads what the configuration says of the dashboard's own URLs and host names.
+func (d *Dashboard) readURLs(config *app.Config) (urls app.URLs, err error) {
+	var path string
+	if urls.Origin, path, err = checkExternalURL(config.ExternalURL); err != nil {
+		return urls, err
 	}
-	d.urls.Origin = origin
-	if d.hosts, err = newHosts(origin, config.Hosts); err != nil {
-		return err
+	if d.hosts, err = newHosts(urls.Origin, config.Hosts); err != nil {
+		return urls, err
 	}
-	if d.urls.Prefix, err = normalPrefix(path); err != nil {
-		return err
+	if urls.Prefix, err = normalPrefix(path); err != nil {
+		return urls, err
 	}
-	d.route = d.urls.Prefix
+	d.route = urls.Prefix
 	if config.RoutePrefix != "" {
 		d.route, err = normalPrefix(config.RoutePrefix)
 	}
-	d.urls.Route = d.route
-	return err
+	urls.Route = d.route
+	return urls, err
 }
 
 func (d *Dashboard) routes() (http.Handler, error) {

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/actions"
@@ -16,8 +15,8 @@ import (
 )
 
 // build makes what answers requests.
-func (d *Dashboard) build(config app.Config, templates app.Templates) {
-	d.app = &app.App{Config: config, URLs: d.urls, Templates: templates,
+func (d *Dashboard) build(config app.Config, urls app.URLs, templates app.Templates) {
+	d.app = &app.App{Config: config, URLs: urls, Templates: templates,
 		History: etcdread.NewHistory(config.Store, config.Relists, config.Log)}
 	d.traces = etcdread.NewBacktraces(config.Store.ReadRecord, stacktrace.NewParser(config.Sources))
 	d.pages = pages.New(d.app, d.traces)
@@ -32,8 +31,6 @@ func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
 
 // Acquired records a waiter that got its lock. It does not block.
 func (d *Dashboard) Acquired(w metadata.Waiter) { d.app.Intervals.AddAcquired(&w, d.app.Config.Now()) }
-
-var _ http.Handler = (*Dashboard)(nil)
 
 const observeInterval = 3 * time.Second
 

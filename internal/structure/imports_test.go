@@ -101,7 +101,8 @@ func importTable() []rule {
 		{"internal/dashboard/stacktrace", "", "a backtrace is only text"},
 		{"internal/dashboard/timeline", "internal/text pkg/metadata internal/lockrecord",
 			"the position of a bar is a pure function of records, tickets and times"},
-		{"internal/dashboard/etcdread", `internal/locks internal/dashboard/stacktrace internal/text internal/protocol
+		{"internal/dashboard/etcdread",
+			`internal/locks internal/dashboard/stacktrace internal/dashboard/timeline internal/text internal/protocol
 			pkg/metadata internal/lockrecord`,
 			"what is read from etcd does not depend on pages, and is filtered like the list of locks"},
 		{"internal/dashboard/app", `internal/dashboard/access internal/dashboard/etcdread internal/dashboard/timeline

@@ -10,9 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
@@ -26,7 +23,7 @@ type Operation struct {
 	protocol.VerbInfo
 	wording
 	rate    rate
-	results *prometheus.CounterVec
+	results results
 	// show answers with the form that asks for it, with what was typed before and what was wrong about it.
 	show func(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error)
 	// perform does what is asked for to what the person saw.
@@ -120,11 +117,7 @@ func newOperations(h *Handler) []*Operation {
 	var all []*Operation
 	for _, w := range wordings() {
 		o := &Operation{Handler: h, VerbInfo: w.verb.Info(), wording: w, rate: rate{plural: w.plural}}
-		o.results = promauto.With(h.Registry).NewCounterVec(prometheus.CounterOpts{Name: w.metric, Help: w.help},
-			[]string{"result"})
-		for _, result := range []string{"success", "conflict", "denied", "error"} {
-			o.results.WithLabelValues(result)
-		}
+		o.results = h.newResults(w.metric, w.help)
 		o.show = o.showHold
 		o.perform = o.performOnHold
 		o.after = o.afterHold
@@ -137,9 +130,6 @@ func newOperations(h *Handler) []*Operation {
 	}
 	return all
 }
-
-// CountDenied counts an action that was refused for where it came from.
-func (o *Operation) CountDenied() { o.results.WithLabelValues("denied").Inc() }
 
 // Page is where its form is, below the prefix.
 func (o *Operation) Page() string { return o.page }
@@ -163,7 +153,7 @@ func (o *Operation) verbOf(asked Request) protocol.Verb {
 
 // Handler serves the actions of operators, as forms and as an API.
 type Handler struct {
-	*prometheus.Registry
+	metrics
 	Operations []*Operation
 	app        *app.App
 	traces     *etcdread.Backtraces
@@ -172,7 +162,7 @@ type Handler struct {
 
 // New returns the handler of the actions. Conflicts show programs the lock as the API does.
 func New(s *app.App, t *etcdread.Backtraces, a *api.API) *Handler {
-	h := &Handler{Registry: prometheus.NewRegistry(), app: s, traces: t, api: a}
+	h := &Handler{metrics: newMetrics(), app: s, traces: t, api: a}
 	h.Operations = newOperations(h)
 	return h
 }

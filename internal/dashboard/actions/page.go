@@ -31,7 +31,7 @@ type unlockPage struct {
 	Share           string
 	Delay           string // the lock delay that follows; empty for none
 	AutoSoon        *app.TimeText
-	Marks           []pages.MarkLink
+	Marks           []pages.Link
 	Commands        []pages.Command
 }
 

@@ -373,7 +373,7 @@ func (o *Operation) record(r *app.Request, asked Request, a protocol.Action, err
 	default:
 		result = "denied"
 	}
-	o.results.WithLabelValues(result).Inc()
+	o.results.count(result)
 	c := r.Caller
 	event := o.app.Config.Log.Info()
 	if err != nil {

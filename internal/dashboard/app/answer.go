@@ -68,6 +68,9 @@ type HTTPError struct {
 
 func (p *HTTPError) Error() string { return p.Title + ": " + p.Detail }
 
+// RetrySeconds is Retry in seconds.
+func (p *HTTPError) RetrySeconds() int { return int(p.Retry / time.Second) }
+
 // MarshalJSON writes the problem as RFC 9457 wants it.
 func (p *HTTPError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {

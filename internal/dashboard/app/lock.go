@@ -13,8 +13,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// WithReadTimeout returns the request with [etcdread.ShortTimeout] if the snapshot has the lock or is stale, and without a
-// limit if the last read succeeded, but took longer.
+// WithReadTimeout returns the request with [etcdread.ShortTimeout] if the snapshot has the lock or is stale, unless the
+// last read succeeded, but took longer.
 func (s *App) WithReadTimeout(r *Request) (*Request, context.CancelFunc) {
 	name, err := NameOf(r)
 	snapshot, notYet := r.Loaded()
@@ -83,6 +83,9 @@ func (l *Lock) Viewpoint(at Viewpoint) Viewpoint {
 	}
 	return at
 }
+
+// IsOutdated reports whether what is shown of the lock is too old to act on.
+func (l *Lock) IsOutdated(at Viewpoint) bool { return at.Stale || l.ReadError != "" && !l.TimedOut }
 
 // MaxDelaysShown is how many lock delays of one lock people are shown.
 const MaxDelaysShown = 10

@@ -86,10 +86,7 @@ func (r *Request) Unwatched() []timeline.Span {
 	if since.IsZero() {
 		return []timeline.Span{{To: r.Now}}
 	}
-	spans := []timeline.Span{{To: since}}
-	for _, g := range gaps {
-		spans = append(spans, timeline.Span{From: g.From, To: g.To})
-	}
+	spans := append([]timeline.Span{{To: since}}, gaps...)
 	if r.Level() == locks.Stale {
 		spans = append(spans, timeline.Span{From: r.Fresh.HeardAt, To: r.Now})
 	}

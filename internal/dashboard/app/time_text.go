@@ -160,12 +160,6 @@ func (s RichText) Value(v string) RichText     { return append(s, Part{Value: v}
 func (s RichText) Append(o RichText) RichText  { return append(s, o...) }
 func (s RichText) Time(m *TimeText) RichText   { return append(s, Part{Time: m}) }
 func (s RichText) Link(v, url string) RichText { return append(s, Part{Value: v, URL: url}) }
-func (s RichText) PlainIf(ok bool, t string) RichText {
-	if ok {
-		return s.Plain(t)
-	}
-	return s
-}
 
 // String returns plain text, for JSON and screen readers.
 func (s RichText) String() string {

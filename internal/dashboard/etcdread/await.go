@@ -21,8 +21,8 @@ const (
 // ErrTimedOut is the cause of a context that ends after ShortTimeout.
 var ErrTimedOut = fmt.Errorf("no answer within %v", ShortTimeout)
 
-// Await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, that is logged,
-// and the answer is an error.
+// Await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. A panic in it is logged, and
+// returned as an error.
 func Await[T any](ctx context.Context, log zerolog.Logger, read func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -27,7 +28,7 @@ type History struct {
 
 	mu        sync.Mutex
 	seen      []metadata.Ending // by the watch, oldest first
-	gaps      []Gap             // oldest first
+	gaps      []timeline.Span   // in the watch, oldest first: a hold that began and ended in one was not seen
 	since     time.Time         // when the dashboard began to watch
 	seenSince time.Time         // up to when holds that were seen are no longer remembered
 
@@ -38,7 +39,7 @@ type History struct {
 	audited  listCache[protocol.Action]
 }
 
-// HistoryReader reads lists from etcd, newest first: endings of holds that others than their holders ended, and the audit
+// HistoryReader reads lists from etcd, newest first: endings of holds that their holders did not release, and the audit
 // trail.
 type HistoryReader interface {
 	ReadHistory(ctx context.Context, limit int) ([]metadata.Ending, error)
@@ -50,9 +51,6 @@ type HistoryReader interface {
 func NewHistory(etcd HistoryReader, countRelists func() uint64, log zerolog.Logger) *History {
 	return &History{etcd: etcd, countRelists: countRelists, log: log}
 }
-
-// Gap is a time in which the watch was interrupted: a hold that began and ended in it was not seen.
-type Gap struct{ From, To time.Time }
 
 const (
 	maxTextSeen = 240 // bytes of a text of a hold that was seen
@@ -103,7 +101,7 @@ func (s *History) Observe(now time.Time, fresh locks.Freshness) {
 	case s.since.IsZero():
 		s.since = now
 	case relists != s.relists:
-		if s.gaps = append(s.gaps, Gap{s.heard, now}); len(s.gaps) > maxGaps {
+		if s.gaps = append(s.gaps, timeline.Span{From: s.heard, To: now}); len(s.gaps) > maxGaps {
 			s.gaps = s.gaps[1:]
 		}
 	case !fresh.Synced:
@@ -126,7 +124,8 @@ type cachedList[T any] struct {
 }
 
 // get reads at most once in RereadEvery. When etcd does not answer, the list before is returned with the error.
-func (c *listCache[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
+func (c *listCache[T]) get(ctx context.Context, now time.Time,
+	read func(context.Context, int) ([]T, error)) ([]T, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	last := c.last()
@@ -198,7 +197,7 @@ func newestFirst(a, b metadata.Ending) int {
 }
 
 // WatchGaps returns the gaps in the watch, and when it began.
-func (s *History) WatchGaps(now time.Time, fresh locks.Freshness) ([]Gap, time.Time) {
+func (s *History) WatchGaps(now time.Time, fresh locks.Freshness) ([]timeline.Span, time.Time) {
 	s.Observe(now, fresh)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,14 +256,16 @@ const (
 	maxReportDelay = 2 * time.Second
 )
 
-// UsualHold returns the median length of the holds that the dashboard saw released, and their number; zeros if there are
-// fewer than three. A hold does not count if it ended in a gap, because nobody knows when, nor if it has no length: its
+// UsualHold returns the median length of the holds that the dashboard saw released, and their number; zeros for fewer
+// than three. A hold does not count if it ended in a gap, because nobody knows when, nor if it has no length: its
 // begin is unknown, or its holder's clock is ahead.
-func UsualHold(past []metadata.Ending, gaps []Gap) (median time.Duration, holds int) {
+func UsualHold(past []metadata.Ending, gaps []timeline.Span) (median time.Duration, holds int) {
 	var lengths []time.Duration
 	for i := range past {
 		e := &past[i]
-		inGap := func(g Gap) bool { return !e.EndedAt.Before(g.From) && !e.EndedAt.After(g.To.Add(maxReportDelay)) }
+		inGap := func(g timeline.Span) bool {
+			return !e.EndedAt.Before(g.From) && !e.EndedAt.After(g.To.Add(maxReportDelay))
+		}
 		if e.Cause == metadata.EndingReleased && !e.LockedAt.IsZero() && e.EndedAt.After(e.LockedAt.Time) &&
 			!slices.ContainsFunc(gaps, inGap) {
 			lengths = append(lengths, e.EndedAt.Sub(e.LockedAt.Time))

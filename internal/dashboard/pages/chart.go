@@ -18,7 +18,7 @@ import (
 
 // chart is the timeline as drawn: a lane for each lock or process, time to the right, now at the edge.
 type chart struct {
-	Windows    []choice
+	Windows    []Link
 	Lanes      []laneView
 	More       int // lanes that are left out
 	Ticks      []tickView

@@ -15,10 +15,10 @@ import (
 type Headline struct {
 	headline.Headline
 	Lead, Then app.RichText
-	Step       choice // what to do next; no address: nothing
+	Step       Link   // what to do next; no address: nothing
 	Command    string // the same on the command line
 	IsExternal bool   // the step leads to another site
-	More       []choice
+	More       []Link
 }
 
 // String is all of it in one line.
@@ -36,7 +36,7 @@ func (p *Pages) Headline(r *app.Request) Headline {
 	said := headline.For(p.headlineInput(r))
 	v := p.view(r, said, r.Viewpoint())
 	for _, m := range said.More {
-		v.More = append(v.More, choice{m.String(), p.app.URLs.To(classPage(m.Class))})
+		v.More = append(v.More, Link{m.String(), p.app.URLs.To(classPage(m.Class))})
 		if q := classQuery(m.Class); q != "" {
 			v.More[len(v.More)-1].URL = p.app.URLs.To("", "q", q)
 		}
@@ -72,8 +72,8 @@ func (p *Pages) headlineInput(r *app.Request) headline.Input {
 		c.Heard, c.Why = r.Fresh.HeardAt, r.Fresh.Class
 	} else {
 		c.Alarm = p.app.Config.Alarm()
-		c.Unclaimed = s.Unclaimed
 	}
+	c.Unclaimed = p.Unclaimed(r)
 	return c
 }
 
@@ -107,17 +107,17 @@ func (p *Pages) view(r *app.Request, said headline.Headline, at app.Viewpoint) H
 }
 
 // formFor leads to the form of the next step, if the caller may take it and it makes sense; else to the lock's page.
-func formFor(r *app.Request, said headline.Headline) choice {
+func formFor(r *app.Request, said headline.Headline) Link {
 	row := &locks.Row{Record: said.Holder}
 	if said.Next == headline.Force && r.MayDo(protocol.VerbForceUnlock, row.Owner) && !row.Misplaced {
-		return choice{said.Next.Words(), r.App.URLs.Action("unlock", row.Name, row.UUID, "")}
+		return Link{said.Next.Words(), r.App.URLs.Action("unlock", row.Name, row.UUID, "")}
 	}
 	if said.Next == headline.GiveTime {
 		for _, link := range MarkLinks(r, row) {
-			return choice(link)
+			return link
 		}
 	}
-	return choice{"Look at the lock", r.App.URLs.Lock(said.Lock, "")}
+	return Link{"Look at the lock", r.App.URLs.Lock(said.Lock, "")}
 }
 
 // sentenceAt is a sentence as a page says it, whose locks are links.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -86,7 +87,6 @@ type endingView struct {
 	Alerted     bool
 	By, Why     string
 	Done        []string // what others than its holder did to it, in sentences
-	token       int64
 	at          time.Time
 }
 
@@ -98,7 +98,7 @@ func (p *Pages) endingView(e *metadata.Ending, at app.Viewpoint) endingView {
 		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, app.MaxLineShown),
 		Why:     text.Clip(e.Reason, app.MaxLineShown),
 		Done:    describePastActions(e, at.Now),
-		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
+		Alerted: locks.HadAlerted(e), at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
@@ -136,7 +136,7 @@ func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
 }
 
 // withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
-func withGaps(list []endingView, gaps []etcdread.Gap, newest, oldest time.Time) []endingView {
+func withGaps(list []endingView, gaps []timeline.Span, newest, oldest time.Time) []endingView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
 			list = append(list, endingView{Gap: true, From: app.UTC(g.From), To: app.TimeOfDay(g.To), at: g.From})

@@ -90,16 +90,16 @@ type listPage struct {
 	Waiting  app.RichText
 	Chips    []chip
 	Problems []locks.QueryProblem
-	Jump     *lockLink // the lock whose name was typed
+	Jump     *Link // the lock whose name was typed
 	Table    table
 	Groups   []groupView // instead of the table
 	Owners   int         // all groups
 	From, To int
 	Prev     string
 	Next     string
-	Limits   []choice
+	Limits   []Link
 	Every    []int // seconds between two looks that can be chosen
-	Group    choice
+	Group    Link
 	Grouped  bool
 	Clear    string // the list without filter
 	Sort     string
@@ -117,10 +117,10 @@ type (
 		URL   string
 		On    bool
 	}
-	chip     struct{ Text, Remove string }
-	choice   struct{ Text, URL string }
-	lockLink struct{ Name, URL string }
-	column   struct {
+	chip struct{ Text, Remove string }
+	// Link is a link. Without a URL, it is plain text.
+	Link   struct{ Text, URL string }
+	column struct {
 		Title, URL, Aria string
 		Of               []column // what one can sort by, where that is not one thing
 	}

@@ -22,9 +22,9 @@ func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, foun
 	if name := l.Query.Text; len(name) > locks.MaxQueryBytes {
 		v.Jump = nil
 	} else if row := s.Find(name); row != nil {
-		v.Jump = &lockLink{row.Name, p.app.URLs.Lock(row.Name, row.UUID)}
+		v.Jump = &Link{row.Name, p.app.URLs.Lock(row.Name, row.UUID)}
 	} else if len(s.Shares(name)) > 0 {
-		v.Jump = &lockLink{name, p.app.URLs.Lock(name, "")}
+		v.Jump = &Link{name, p.app.URLs.Lock(name, "")}
 	}
 	p.fillView(v, l)
 }
@@ -53,15 +53,15 @@ func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 // fillView adds the choices of how the list is shown.
 func (p *Pages) fillView(v *listPage, l ListRequest) {
 	for _, n := range []int{50, 100, maxLimit} {
-		link := choice{Text: strconv.Itoa(n)}
+		link := Link{Text: strconv.Itoa(n)}
 		if n != l.Limit {
 			link.URL = l.link(p.app.URLs, func(l *ListRequest) { l.Limit = n })
 		}
 		v.Limits = append(v.Limits, link)
 	}
-	v.Group = choice{"group by owner", l.link(p.app.URLs, func(l *ListRequest) { l.group = true })}
+	v.Group = Link{"group by owner", l.link(p.app.URLs, func(l *ListRequest) { l.group = true })}
 	if l.group {
-		v.Group = choice{"one list", l.link(p.app.URLs, func(l *ListRequest) { l.group = false })}
+		v.Group = Link{"one list", l.link(p.app.URLs, func(l *ListRequest) { l.group = false })}
 	}
 }
 

@@ -71,16 +71,16 @@ type lockPage struct {
 	RawTrace        string
 	Queue           QueueView
 	Commands        []Command
-	Links           []choice
+	Links           []Link
 	Copies          []copyView
 	Fields          []fieldView
 	ReadError       string // why etcd could not be read
 	Ended           *endedView
 	Free            bool // nobody holds the lock any more
 	Cycles          []cycleView
-	Current         string     // link to the current hold when another was asked for
-	Done            []string   // what operators did to the hold, in sentences
-	Marks           []MarkLink // what can be done without taking anything away
+	Current         string   // link to the current hold when another was asked for
+	Done            []string // what operators did to the hold, in sentences
+	Marks           []Link   // what can be done without taking anything away
 	Ack             ackView
 	Force           string // where the hold can be ended by force
 	NoForce         string // why it cannot
@@ -148,7 +148,9 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	v.Unlock = p.app.Mutexctl("force-unlock", row.Name, app.HoldFlags(row.UUID, "", "")...)
 	v.Done = describeRequests(row.Record, v.Viewpoint.Now)
 	p.fillAck(&v, r, lock)
-	p.fillMarks(&v, r, lock)
+	if !lock.IsOutdated(v.Viewpoint) {
+		v.Marks = MarkLinks(r, row)
+	}
 	p.fillForce(&v, r, lock)
 	v.Fields = p.fieldViews(c, lock.Document)
 	return v
@@ -183,7 +185,7 @@ func (p *Pages) fillForce(v *lockPage, r *app.Request, lock *app.Lock) {
 		v.NoForce = "Force unlock needs the permission unlock."
 	case !c.MayFor(access.Unlock, row.Owner):
 		v.NoForce = "You may force-unlock other owners' locks only."
-	case v.Stale || lock.ReadError != "" && !lock.TimedOut:
+	case lock.IsOutdated(v.Viewpoint):
 		v.NoForce = "No force unlock now: etcd does not answer, so what you see may be out of date."
 	default:
 		v.Force = p.app.URLs.Action("unlock", row.Name, row.UUID, FromView(r))

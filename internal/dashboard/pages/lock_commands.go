@@ -77,11 +77,11 @@ func misplacedCommands(r *locks.Row) []Command {
 }
 
 // links are the configured links for a lock, but for those that its record would have lead elsewhere.
-func (p *Pages) links(r *locks.Row) []choice {
-	list := make([]choice, 0, len(p.app.Config.Links))
+func (p *Pages) links(r *locks.Row) []Link {
+	list := make([]Link, 0, len(p.app.Config.Links))
 	for _, l := range p.app.Config.Links {
 		if address := l.URL(r); address != "" {
-			list = append(list, choice{l.Text, address})
+			list = append(list, Link{l.Text, address})
 		}
 	}
 	return list

@@ -143,7 +143,10 @@ func holderEndText(s *metadata.Statement, at app.Viewpoint) app.RichText {
 	if ended := at.Since(protocol.EndedAt(s)); ended != nil {
 		said = said.Plain(" ").Time(ended)
 	}
-	return said.PlainIf(how != "", " "+how)
+	if how != "" {
+		said = said.Plain(" " + how)
+	}
+	return said
 }
 
 // suspicionText is the text about a probably dead holder, for a row of the list.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
+	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -186,7 +186,7 @@ func (l *lockHistory) addEnding(p *Pages, e *metadata.Ending, named bool, at app
 }
 
 // addGaps adds the times in which nothing was seen.
-func (l *lockHistory) addGaps(gaps []etcdread.Gap) {
+func (l *lockHistory) addGaps(gaps []timeline.Span) {
 	for _, g := range gaps {
 		said := "Not watching from " + app.UTC(g.From) + " to " + app.TimeOfDay(g.To) +
 			": a hold that began and ended in this time is missing"

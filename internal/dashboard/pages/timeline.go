@@ -132,7 +132,7 @@ func (p *Pages) newChartBuilder(r *app.Request, w window) *chartBuilder {
 
 func (v *chart) addWindows(shown window, link func(param string) string) {
 	for _, w := range windows() {
-		c := choice{Text: w.text}
+		c := Link{Text: w.text}
 		if w.param != shown.param {
 			c.URL = link(w.param)
 		}

@@ -12,13 +12,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MarkLink leads to what an operator can do without taking anything away.
-type MarkLink struct{ Text, URL string }
-
 // MarkLinks lead to what the caller may do for the holder of the lock, where it makes sense: a holder that has ended
 // neither finishes nor needs time.
-func MarkLinks(r *app.Request, row *locks.Row) []MarkLink {
-	var links []MarkLink
+func MarkLinks(r *app.Request, row *locks.Row) []Link {
+	var links []Link
 	if row.ProvenDead() {
 		return nil
 	}
@@ -31,7 +28,7 @@ func MarkLinks(r *app.Request, row *locks.Row) []MarkLink {
 		{protocol.VerbAsk, "Ask to finish…", "ask"},
 	} {
 		if canDo(r, l.verb, row) {
-			links = append(links, MarkLink{l.text, r.App.URLs.Action(l.page, row.Name, row.UUID, FromView(r))})
+			links = append(links, Link{l.text, r.App.URLs.Action(l.page, row.Name, row.UUID, FromView(r))})
 		}
 	}
 	return links
@@ -82,14 +79,6 @@ func describePastActions(e *metadata.Ending, now time.Time) []string {
 // nonEmpty returns the texts that are not empty.
 func nonEmpty(sentences ...string) []string {
 	return slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
-}
-
-// fillMarks adds the links to what the caller may do for the lock, where it makes sense.
-func (p *Pages) fillMarks(v *lockPage, r *app.Request, lock *app.Lock) {
-	if v.Stale || lock.ReadError != "" && !lock.TimedOut {
-		return
-	}
-	v.Marks = MarkLinks(r, lock.Row)
 }
 
 // ackView is the acknowledgement of a lock, and how to acknowledge it: the parts "acknowledged" and "acknowledge" show
@@ -146,7 +135,7 @@ func (p *Pages) fillAck(v *lockPage, r *app.Request, lock *app.Lock) {
 		}
 		v.Ack.Silence = p.app.Config.SilenceURL(row.Name, comment)
 	}
-	if v.Stale || lock.ReadError != "" && !lock.TimedOut || !canDo(r, protocol.VerbAcknowledge, row) {
+	if lock.IsOutdated(v.Viewpoint) || !canDo(r, protocol.VerbAcknowledge, row) {
 		return
 	}
 	v.Ack.URL = p.app.URLs.Action("acknowledge", row.Name, row.UUID, FromView(r))

@@ -32,8 +32,8 @@ type contention struct {
 	State       locks.DisplayState // empty: nobody holds it any more
 	Name, URL   string
 	Owner, Host string
-	Use         string     // how a lock that several hold is taken
-	Sharers     []lockLink // some of them, by host
+	Use         string // how a lock that several hold is taken
+	Sharers     []Link // some of them, by host
 	MoreSharers int
 	Held        *app.TimeText
 	Free        *app.TimeText // since when nobody takes it
@@ -148,7 +148,7 @@ func (p *Pages) contentionOf(lock string, holders []*locks.Row, at app.Viewpoint
 	c.Held = at.Lasting(use.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
 		host := app.HostPID(r.Hostname, r.PID)
-		c.Sharers = append(c.Sharers, lockLink{cmp.Or(host, r.Name), p.app.URLs.Lock(r.Name, r.UUID)})
+		c.Sharers = append(c.Sharers, Link{cmp.Or(host, r.Name), p.app.URLs.Lock(r.Name, r.UUID)})
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)
 	return c
