@@ -51,19 +51,6 @@ func observed(takes time.Duration) (*commits, func(*node, *sweeper.Config)) {
 	}
 }
 
-func TestTwoBatchesAreInFlight(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		o, slow := observed(10 * time.Millisecond)
-		s.takeMany(640, 1000)
-		s.wait(10 * time.Minute)
-		s.join(t, slow)
-		s.wait(minWarning + 105*time.Millisecond) // one after the other, they would take 200
-		if len(s.removed) != 640 || o.most != 2 || slices.Max(o.sizes) != 32 {
-			t.Errorf("%d removed, %d batches in flight at most", len(s.removed), o.most)
-		}
-	})
-}
-
 // Each lock is queued twice: the last one of a batch must not be in the next batch, too, which is sent meanwhile.
 func TestRemovalInFlightIsNotSentAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
