@@ -15,10 +15,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
-	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -37,7 +35,6 @@ type components struct {
 	health  *etcdconn.HealthMonitor
 	faults  *etcdconn.FaultMonitor
 	metrics *lockmetrics.Collector
-	cycles  func() []deadlock.Cycle // finds processes that wait for each other
 	config  sweeper.Config
 	sweeper *sweeper.Sweeper
 	pods    *pod.Witness // nil if not configured
@@ -67,9 +64,6 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 			Explain:      etcdconn.Explain, Log: log,
 		})
 	snapshots := r.view.Snapshots(func() diagnosis.CombinedPolicy { return diagnosis.CombinedPolicy{Policy: *o.sweep} })
-	r.cycles = func() []deadlock.Cycle {
-		return snapshots.Current(time.Now(), locks.Freshness{Freshness: r.view.Fresh()}).Cycles()
-	}
 	shown := lockmetrics.Config{Snapshots: snapshots, Clock: r.view.Clock, Fresh: r.view.Fresh,
 		Disagreements: func() int {
 			return len(diagnosis.Disagreements(protocol.Presences(r.view.Unlockers())))

@@ -97,7 +97,6 @@ func run(ctx context.Context, o options) error {
 	if r.pods != nil {
 		group.Add("witness in Kubernetes", r.pods.Run)
 	}
-	group.Add("deadlocks", newDeadlockLogger(r.cycles, log).Run)
 	group.Add("sweeper", r.sweeper.Run)
 	err = group.Run(ctx)
 	r.deletePresence(log)

@@ -12,7 +12,6 @@ package deadlock
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,19 +83,6 @@ func (c Cycle) Labels() (locks, holders string) {
 		names = append(names, p.String())
 	}
 	return text.NameLabel(strings.Join(c.Locks(), ", ")), text.NameLabel(strings.Join(names, ", "))
-}
-
-// Describe describes the first waits, as printable text, and returns how many more there are.
-func (c Cycle) Describe(limit int) (waits []string, more int) {
-	for _, w := range c.Waits[:min(len(c.Waits), limit)] {
-		held := text.Label(w.Held[0].String())
-		if others := len(w.Held) - 1; others > 0 {
-			held += fmt.Sprintf(" and %d more", others)
-		}
-		waits = append(waits, fmt.Sprintf("%s waits for %s, held by %s", text.Label(w.Who.String()), text.Label(w.Lock),
-			held))
-	}
-	return waits, len(c.Waits) - len(waits)
 }
 
 // Find returns the cycles, oldest first. locks are sorted by name. Its cost is proportional to the number of waiters
