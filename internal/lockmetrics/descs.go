@@ -128,32 +128,8 @@ func overdue(a, b *locks.Row) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// shortlist keeps the most overdue of any number of locks, without sorting all of them.
-type shortlist struct {
-	limit  int
-	offers int
-	kept   []*locks.Row
-	full   bool // the first limit of kept are sorted, and locks that sort after them are not worth keeping
-}
-
-func (s *shortlist) offer(r *locks.Row) {
-	s.offers++
-	if s.limit <= 0 || s.full && overdue(r, s.kept[s.limit-1]) >= 0 {
-		return
-	}
-	if s.kept = append(s.kept, r); len(s.kept) >= 2*s.limit {
-		s.trim()
-		s.full = true
-	}
-}
-
-func (s *shortlist) trim() {
-	slices.SortFunc(s.kept, overdue)
-	s.kept = s.kept[:min(len(s.kept), s.limit)]
-}
-
-// best returns the kept locks, most overdue first.
-func (s *shortlist) best() []*locks.Row {
-	s.trim()
-	return s.kept
+// mostOverdue returns at most limit of the rows, most overdue first. It sorts them in place.
+func mostOverdue(rows []*locks.Row, limit int) []*locks.Row {
+	slices.SortFunc(rows, overdue)
+	return rows[:min(len(rows), limit)]
 }

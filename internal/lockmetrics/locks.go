@@ -37,36 +37,34 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric, queues map[string][]met
 func (c *Collector) locks(ch chan<- prometheus.Metric, s *locks.Snapshot, now time.Time) {
 	states := staleness.States()
 	counts := make([]int, len(states))
-	list := shortlist{limit: c.c.SeriesLimit}
-	off := shortlist{limit: c.c.SeriesLimit}
-	ended := shortlist{limit: c.c.SeriesLimit} // locks whose holder is proven to have ended
+	var wanted, clockOff, ended []*locks.Row // ended: the holder is proven to have ended
 	disputed := 0
 	for _, r := range s.Rows {
 		verdict := r.Verdict()
 		counts[slices.Index(states, verdict.State)]++
 		if c.c.Series.wants(verdict.State) {
-			list.offer(r)
+			wanted = append(wanted, r)
 		}
 		if r.Disputed() {
 			disputed++
 		}
 		if r.ProvenDead() {
-			ended.offer(r)
+			ended = append(ended, r)
 		}
 		if verdict.ClockOff != 0 {
-			off.offer(r)
+			clockOff = append(clockOff, r)
 		}
 	}
 	for i, state := range states {
 		gauge(ch, c.d.locks, float64(counts[i]), string(state))
 	}
 	instant(ch, c.d.oldest, s.All.Oldest)
-	shown := c.series(ch, list.best(), now)
-	gauge(ch, c.d.dropped, float64(list.offers-shown))
+	shown := c.series(ch, mostOverdue(wanted, c.c.SeriesLimit), now)
+	gauge(ch, c.d.dropped, float64(len(wanted)-shown))
 	gauge(ch, c.d.disputed, float64(disputed))
 	if c.c.Series.names() {
-		c.clocks(ch, off.best())
-		c.ended(ch, ended.best())
+		c.clocks(ch, mostOverdue(clockOff, c.c.SeriesLimit))
+		c.ended(ch, mostOverdue(ended, c.c.SeriesLimit))
 	}
 }
 
