@@ -32,7 +32,6 @@ func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Cli
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	s = s.withDefaults()
 	targets, _ := s.targets()
 	var endpoints []string
 	for _, t := range targets {
@@ -212,58 +211,51 @@ func CheckAccess(ctx context.Context, c *clientv3.Client, prefix string) error {
 	return &Error{class, sentence, err}
 }
 
-// ClockOffset is the difference between the clock of one etcd member and ours.
-type ClockOffset struct {
-	Offset time.Duration // negative if that clock is behind; valid if Err is nil
-	Err    error
-}
-
 // ClockOffsets asks all endpoints concurrently for their time: the Date header of /version, which needs no permission.
-// The result is exact to half a second plus half the round trip.
-func ClockOffsets(ctx context.Context, s Settings) []ClockOffset {
+// It returns how far the clocks of those that answered are ahead of ours, exact to half a second plus half the round
+// trip.
+func ClockOffsets(ctx context.Context, s Settings) (offsets []time.Duration) {
 	targets, err := s.targets()
 	if err != nil {
-		return []ClockOffset{{Err: err}}
+		return nil
 	}
 	security, err := s.tlsConfig()
 	if err != nil {
-		return []ClockOffset{{Err: err}}
+		return nil
 	}
 	transport := &http.Transport{TLSClientConfig: security, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	all := make([]ClockOffset, len(targets))
+	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for i, t := range targets {
-		wg.Go(func() { all[i] = offset(ctx, transport, t.String()) })
+	for _, t := range targets {
+		wg.Go(func() {
+			if offset, err := clockOffset(ctx, transport, t.String()); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				offsets = append(offsets, offset)
+			}
+		})
 	}
 	wg.Wait()
-	return all
+	return offsets
 }
 
-func offset(ctx context.Context, transport http.RoundTripper, endpoint string) ClockOffset {
-	var o ClockOffset
+func clockOffset(ctx context.Context, transport http.RoundTripper, endpoint string) (time.Duration, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/version", nil)
 	if err != nil {
-		o.Err = err
-		return o
+		return 0, err
 	}
 	asked := time.Now()
 	answer, err := transport.RoundTrip(request)
-	took := time.Since(asked)
 	if err != nil {
-		o.Err = fmt.Errorf("ask %s for its time: %w", endpoint, err)
-		return o
+		return 0, err
 	}
+	took := time.Since(asked)
 	defer answer.Body.Close()
 	io.Copy(io.Discard, io.LimitReader(answer.Body, 4096))
 	there, err := http.ParseTime(answer.Header.Get("Date"))
-	if err != nil {
-		o.Err = fmt.Errorf("ask %s for its time: its answer has no date", endpoint)
-		return o
-	}
 	// The date is truncated to the second, so add half of one; it was written halfway between request and response.
-	o.Offset = there.Add(time.Second / 2).Sub(asked.Add(took / 2))
-	return o
+	return there.Add(time.Second / 2).Sub(asked.Add(took / 2)), err
 }
 
 // zapLogger lets etcd's client write to log, but at lower levels: it warns of every failed call, while the caller,

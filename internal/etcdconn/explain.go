@@ -120,12 +120,7 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 		return Certificate, missingCertificate
 	case has(refusedCertificate):
 		return Certificate, refusedCertificate + ": " + whyRefused(reason)
-	case has("client certificate"):
-		// ours: a file that can no longer be loaded
-		return Certificate, strings.TrimPrefix(reason, handshakeFailed)
-	case has("etcd CA "):
-		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // also ours
-	case has(expiredServer):
+	case has("client certificate"), has("etcd CA "), has(expiredServer): // sentences of ours, two about lost files
 		return Certificate, strings.TrimPrefix(reason, handshakeFailed)
 	case has("x509: certificate signed by unknown authority"):
 		return Certificate, "etcd's certificate is signed by an unknown authority: give the right CA " +

@@ -82,13 +82,10 @@ func (s Settings) checkUser() error {
 	return err
 }
 
-func (s Settings) withDefaults() Settings {
-	s.RequestTimeout = cmp.Or(s.RequestTimeout, Defaults().RequestTimeout)
-	return s
-}
-
 // connectTimeout is for one attempt to connect to one member; a hanging one must not take a request's whole time.
-func (s Settings) connectTimeout() time.Duration { return min(dialTimeout, s.RequestTimeout) }
+func (s Settings) connectTimeout() time.Duration {
+	return min(dialTimeout, cmp.Or(s.RequestTimeout, dialTimeout))
+}
 
 // password returns the current password: files change when secrets are rotated.
 func (s Settings) password() (string, error) {

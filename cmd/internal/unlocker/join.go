@@ -114,12 +114,9 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 			head, err := store.Announce(ctx, p)
 			return head.Revision, head.RaftTerm, r.noteWrite(err, o.locks.Prefix)
 		},
-		Remove: store.AutoUnlock,
-		Peers:  func() []sweeper.Peer { return peers(view.Unlockers()) },
-		Offsets: func(ctx context.Context) []time.Duration {
-			return offsets(etcdconn.ClockOffsets(ctx,
-				*o.etcd))
-		},
+		Remove:       store.AutoUnlock,
+		Peers:        func() []sweeper.Peer { return peers(view.Unlockers()) },
+		Offsets:      func(ctx context.Context) []time.Duration { return etcdconn.ClockOffsets(ctx, *o.etcd) },
 		Queues:       view.Queues,
 		RemoveTicket: store.RemoveTicket,
 		Attributes:   o.attributes,
@@ -139,17 +136,6 @@ func peers(unlockers []protocol.Unlocker) []sweeper.Peer {
 		if !u.ArrivedAt.IsZero() {
 			known = append(known, sweeper.Peer{ID: u.ID, Now: u.Now.Time, Age: time.Since(u.ArrivedAt),
 				Revision: u.Revision})
-		}
-	}
-	return known
-}
-
-// offsets returns the offsets of the members that answered.
-func offsets(all []etcdconn.ClockOffset) []time.Duration {
-	var known []time.Duration
-	for _, o := range all {
-		if o.Err == nil {
-			known = append(known, o.Offset)
 		}
 	}
 	return known
@@ -182,14 +168,6 @@ func (r *components) checkWrites() error {
 	return nil
 }
 
-// explainedError returns err as a sentence for operators.
-func explainedError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(etcdconn.Explain(err))
-}
-
 // trimEvery is how often the history is trimmed to its limit. In between it may be longer.
 const trimEvery = time.Minute
 
@@ -214,7 +192,7 @@ func (h *historyTrimmer) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			h.log.Warn().Err(explainedError(err)).Msg("the history could not be trimmed")
+			h.log.Warn().Str(zerolog.ErrorFieldName, etcdconn.Explain(err)).Msg("the history could not be trimmed")
 		case n > 0:
 			h.log.Info().Int("endings", n).Msg("the oldest endings were deleted from the history")
 		}
