@@ -2,12 +2,10 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,17 +24,6 @@ func LogLevels() []string { return []string{"trace", "debug", "info", "warn", "e
 
 // LogFormats returns the formats: auto means console on a terminal and json elsewhere.
 func LogFormats() []string { return []string{"auto", "json", "console"} }
-
-// Check returns what is wrong with the settings, or nil.
-func (s LogSettings) Check() error {
-	if !slices.Contains(LogLevels(), s.Level) {
-		return fmt.Errorf("there is no log level %q, only %s", s.Level, strings.Join(LogLevels(), ", "))
-	}
-	if !slices.Contains(LogFormats(), s.Format) {
-		return fmt.Errorf("there is no log format %q, only %s", s.Format, strings.Join(LogFormats(), ", "))
-	}
-	return nil
-}
 
 // Logger returns a logger that writes to w, as JSON or for people, with times in UTC. If the level is invalid, it is
 // info.

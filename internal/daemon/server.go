@@ -34,6 +34,12 @@ type Server struct {
 	listener net.Listener
 }
 
+// NewServer returns a server for the address of the settings.
+func (s WebSettings) NewServer(handler http.Handler, log zerolog.Logger) *Server {
+	return &Server{Address: s.Address, Flag: "--web.listen-address", ConfigFile: s.ConfigFile, Handler: handler,
+		Drain: s.ShutdownTimeout, Log: log}
+}
+
 // Listen binds the address, so that an invalid one is reported before anything runs, and returns it, with the port that
 // was chosen for port 0. An address in use is not an error: Run waits for it.
 func (s *Server) Listen() (address string, err error) {

@@ -76,12 +76,3 @@ func TestLogIsOneJSONObjectPerLine(t *testing.T) {
 		t.Errorf("more is logged: %s", lines.Text())
 	}
 }
-
-func TestBadLogSettingsAreRefused(t *testing.T) {
-	for _, s := range []daemon.LogSettings{{Level: "loud", Format: "json"}, {Level: "info", Format: "xml"}, {}} {
-		if s.Check() == nil {
-			t.Errorf("%+v is taken", s)
-		}
-	}
-	proctest.Must(t, daemon.LogSettings{Level: "info", Format: "auto"}.Check())
-}

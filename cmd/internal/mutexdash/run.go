@@ -100,8 +100,7 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	ready.Add("locks", r.view.CheckListed)
 	ready.Add("etcd", r.view.CheckSynced)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	front := &daemon.Server{Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
-		Handler: r.pages, Drain: o.web.ShutdownTimeout, Log: log}
+	front := o.web.NewServer(r.pages, log)
 	back := &daemon.Server{Address: o.web.OpsAddress, Flag: "--web.ops-address", Handler: ops.Handler(),
 		Drain: time.Second, Log: log}
 	for _, server := range []*daemon.Server{front, back} {

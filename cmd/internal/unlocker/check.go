@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
@@ -16,7 +15,7 @@ import (
 func (o options) check() error {
 	_, err := o.mode()
 	return daemon.Usage(cmp.Or(err, o.sweep.Check(), o.checkAbandoned(), o.checkExclude(), o.checkMetrics(),
-		o.checkHistory(), o.checkDashboard(), o.kubernetes.check(), o.log.Check(), o.etcd.Check(), o.web.Check()))
+		o.checkHistory(), o.checkDashboard(), o.kubernetes.check(), o.etcd.Check(), o.web.Check()))
 }
 
 // mode returns the chosen policy. There is no default: an unlocker must not remove locks by accident, and an operator
@@ -49,9 +48,6 @@ func (o options) checkAbandoned() error {
 }
 
 func (o options) checkExclude() error {
-	if slices.Contains(o.exclude, "") {
-		return errors.New("--sweep.exclude is empty: give a glob of lock names, or leave the flag out")
-	}
 	if err := lockrecord.CheckExclude(o.exclude); err != nil {
 		return fmt.Errorf("--sweep.exclude: %w", err)
 	}

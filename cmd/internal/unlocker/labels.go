@@ -2,9 +2,10 @@ package unlocker
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/prometheus/common/model"
 )
 
 // checkLabelAttributes returns an error for attributes that cannot become labels of the series of locks.
@@ -12,7 +13,7 @@ func checkLabelAttributes(names []string) error {
 	const flag = "--metrics.label-attribute"
 	for i, name := range names {
 		switch {
-		case !isLabelName(name):
+		case !model.LabelName(name).IsValidLegacy() || strings.HasPrefix(name, model.ReservedLabelPrefix):
 			return fmt.Errorf("%s cannot be %q: it must be the name of a label, such as team", flag, name)
 		case slices.Contains(ownLabels(), name):
 			return fmt.Errorf("%s cannot be %q: series or alerts have that label already", flag, name)
@@ -21,10 +22,6 @@ func checkLabelAttributes(names []string) error {
 		}
 	}
 	return nil
-}
-
-func isLabelName(name string) bool {
-	return regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) && !strings.HasPrefix(name, "__")
 }
 
 // ownLabels returns the labels that the series of locks, and alerts about them, always have.

@@ -65,11 +65,7 @@ func run(ctx context.Context, o options) error {
 	}
 	routes := ops.Handler()
 	routes.Handle("GET /{$}", landing)
-	server := &daemon.Server{
-		Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
-		Drain: o.web.ShutdownTimeout, Log: log,
-		Handler: withPrefix(o.web.Prefix(), routes),
-	}
+	server := o.web.NewServer(withPrefix(o.web.Prefix(), routes), log)
 	address, err := server.Listen()
 	if err != nil {
 		return err
@@ -81,7 +77,7 @@ func run(ctx context.Context, o options) error {
 	logPolicy(log.Info(), r.config).Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
-	group.Add("reload", o.reload(connections, log).Run)
+	group.Add("reload", reload(o.etcd, o.web, connections, log).Run)
 	group.Add("health of etcd", r.health.Run)
 	group.Add("faults of etcd", r.faults.Run)
 	group.Add("view", r.view.Run)
@@ -188,8 +184,7 @@ func (o *options) defineAll(fs *pflag.FlagSet) {
 	o.locks = flags.Locks(fs)
 	o.etcd = flags.Etcd(fs)
 	o.log = flags.Log(fs)
-	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980", ShutdownDelay: 5 * time.Second,
-		ShutdownTimeout: 20 * time.Second})
+	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980"})
 	fs.StringVar(&o.web.ProbeAddress, "web.probe-address", "",
 		"`host:port` of an extra listener for probes only, without TLS or login")
 }
@@ -227,10 +222,11 @@ alerts link to, says what each alert means and what to do about it.`,
 }
 
 // reload applies the current files of etcd's certificates. The web server and the login reread theirs by themselves.
-func (o options) reload(connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
+func reload(etcd *etcdconn.Settings, web *daemon.WebSettings, connections *etcdconn.Connections,
+	log zerolog.Logger) daemon.Reload {
 	return daemon.Reload{
 		Log:   log,
-		Check: func() error { return cmp.Or(o.etcd.Check(), o.web.Check()) },
+		Check: func() error { return cmp.Or(etcd.Check(), web.Check()) },
 		Apply: connections.Renew,
 	}
 }

@@ -123,7 +123,7 @@ func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
 
 func TestBadSettingIsNamedByItsFlag(t *testing.T) {
 	for line, says := range map[string]string{
-		"--sweep.exclude=":                "--sweep.exclude is empty",
+		"--sweep.exclude=":                "--sweep.exclude: a glob is empty",
 		"--history.max=-1":                "--history.max is negative: -1",
 		"--history.retention=0s":          "--history.retention is 0s",
 		"--metrics.label-attribute=a=b":   "it must be the name of a label, such as team",

@@ -77,7 +77,7 @@ func (o witnessOptions) check() error {
 		return daemon.Usage(errors.New("a witness runs on Linux only: " +
 			"other systems do not report enough about processes"))
 	}
-	return daemon.Usage(cmp.Or(o.log.Check(), o.etcd.Check(), o.web.Check()))
+	return daemon.Usage(cmp.Or(o.etcd.Check(), o.web.Check()))
 }
 
 // run wires a witness and runs it until ctx ends.
@@ -110,11 +110,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 	ready := &daemon.Readiness{}
 	ready.Add("locks", witness.Synced)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	server := &daemon.Server{
-		Address: o.web.Address, Flag: "--web.listen-address", ConfigFile: o.web.ConfigFile,
-		Drain: o.web.ShutdownTimeout, Log: log,
-		Handler: withPrefix(o.web.Prefix(), ops.Handler()),
-	}
+	server := o.web.NewServer(withPrefix(o.web.Prefix(), ops.Handler()), log)
 	address, err := server.Listen()
 	if err != nil {
 		return err
@@ -123,7 +119,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 		Str("boot_id", machine.BootID).Int64("pid_namespace", machine.Namespace).Bool("sees_all", machine.SeesAll()).
 		Int("earlier_boots", len(machine.Earlier)).Msg("witness starts")
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
-	group.Add("reload", o.reload(connections, log).Run)
+	group.Add("reload", reload(o.etcd, o.web, connections, log).Run)
 	group.Add("http", server.Run)
 	group.Add("view", view.Run)
 	group.Add("witness", witness.Run)
@@ -177,14 +173,6 @@ func newHostWitness(m host.Machine, view *lockview.View, store *lockstore.Store,
 		CheckWritable: func(ctx context.Context) error { return store.CheckWitnessRights(ctx, uuid.NewString()) },
 		Explain:       etcdconn.Explain, Now: time.Now, Log: log,
 	})
-}
-
-func (o witnessOptions) reload(connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
-	return daemon.Reload{
-		Log:   log,
-		Check: func() error { return cmp.Or(o.etcd.Check(), o.web.Check()) },
-		Apply: connections.Renew,
-	}
 }
 
 // kubernetesOptions holds the flags about the witness in Kubernetes.
