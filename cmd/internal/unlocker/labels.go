@@ -13,7 +13,7 @@ func checkLabelAttributes(names []string) error {
 	const flag = "--metrics.label-attribute"
 	for i, name := range names {
 		switch {
-		case !model.LabelName(name).IsValidLegacy() || strings.HasPrefix(name, model.ReservedLabelPrefix):
+		case !model.LegacyValidation.IsValidLabelName(name) || strings.HasPrefix(name, model.ReservedLabelPrefix):
 			return fmt.Errorf("%s cannot be %q: it must be the name of a label, such as team", flag, name)
 		case slices.Contains(ownLabels(), name):
 			return fmt.Errorf("%s cannot be %q: series or alerts have that label already", flag, name)
