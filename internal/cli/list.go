@@ -48,10 +48,9 @@ unlock" where the alert comes only with the auto-unlock.
 With --due, list only locks past their deadline, which an unlocker with a fresh view and a verified
 clock would remove now, by the policy that the running unlockers publish; and say what pauses auto-unlock.
 
-With --delays, list the lock delays instead. A lock delay follows a hold that was ended by force or because
-of its deadline, if its record or the unlocker asks for one: the former holder may still be working. Until
-the delay is over, clients that honor lock delays do not take the lock. It ends by itself; "mutexctl
-force-unlock --end-delay" ends it now.
+With --delays, list the lock delays instead: locks that clients do not take yet, because a hold was ended
+by force or because of its deadline, and the former holder may still be working. A delay ends by itself, or
+by "mutexctl force-unlock --end-delay".
 
 On a terminal, what does not fit is cut, and a note says so; -o wide shows all. In a pipe or a file
 nothing is cut. With -o name, one name per line, in the form that --escaped reads.`,

@@ -87,7 +87,10 @@ func heading(c *cobra.Command) string {
 func anchor(c *cobra.Command) string { return strings.ReplaceAll(heading(c), " ", "-") }
 
 func write(b *strings.Builder, c *cobra.Command) {
-	fmt.Fprintf(b, "\n## %s\n\n%s.\n", heading(c), c.Short)
+	fmt.Fprintf(b, "\n## %s\n", heading(c))
+	if c.Long == "" { // which begins with what Short says
+		fmt.Fprintf(b, "\n%s.\n", c.Short)
+	}
 	if c.Runnable() {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
 	}
