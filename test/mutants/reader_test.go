@@ -71,8 +71,8 @@ var readerSuites = []suite{
 	{"internal/diagnosis/deadlock", []fault{
 		// Processes that wait for each other.
 		{"cycle-unknown", `!c.unknown`, `true`, "TestCycles"},
-		{"cycle-reader", `«t.stuck(h.who)» && (since`, `true`, "TestCycles"},
-		{"cycle-share", `kindOf(r) != ""`, `true`, "TestCycles"},
+		{"cycle-reader", `t.stuck(h.who)`, `true`, "TestCycles"},
+		{"cycle-share", `share(r).LockName != lock`, `false`, "TestCycles"},
 		{"cycle-permits", `s.count(lock).permits == len(c.permits)`, `true`, "TestCyclesMatchTheDefinition"},
 		{"cycle-groups", `len(groups[0]) == len(among)`, `true`, "TestCyclesMatchTheDefinition"},
 	}},

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // cycle describes a deadlocked group: its waits in the order of a walk that begins with the first process.
@@ -46,9 +48,9 @@ func (t *tracer) trace(p int) {
 			continue
 		}
 		h := t.heldBy(w.lock)
-		step := Wait{Who: n.Process, Lock: t.locks[w.lock].name, Held: h.processes, Since: later(w.since, h.since)}
+		step := Wait{Who: n.Process, Lock: t.locks[w.lock].name, Held: h.processes, Since: protocol.Later(w.since, h.since)}
 		t.cycle.Waits = append(t.cycle.Waits, step)
-		t.cycle.Since = later(t.cycle.Since, step.Since)
+		t.cycle.Since = protocol.Later(t.cycle.Since, step.Since)
 		if !h.followed {
 			h.followed = true
 			for _, by := range h.by {
@@ -77,15 +79,15 @@ func (t *tracer) heldBy(lock int) *held {
 func (t *tracer) since(lock int) (since time.Time) {
 	c := &t.locks[lock]
 	for _, h := range c.alone {
-		if t.stuck(h.who) && (since.IsZero() || h.since.Before(since)) {
-			since = h.since
+		if t.stuck(h.who) {
+			since = protocol.Earlier(since, h.since)
 		}
 	}
 	if !since.IsZero() || !t.exhausted(lock) {
 		return since
 	}
 	for _, h := range c.permits {
-		since = later(since, h.since)
+		since = protocol.Later(since, h.since)
 	}
 	return since
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -94,25 +95,7 @@ func Find(locks []*metadata.Record, queues map[string][]metadata.Waiter) []Cycle
 		found = append(found, g.cycle(group))
 	}
 	slices.SortFunc(found, func(a, b Cycle) int {
-		return cmp.Or(compareTimes(a.Since, b.Since), a.Waits[0].Who.Compare(b.Waits[0].Who))
+		return cmp.Or(cmp.Compare(protocol.Instant(a.Since), protocol.Instant(b.Since)), a.Waits[0].Who.Compare(b.Waits[0].Who))
 	})
 	return found
-}
-
-// compareTimes orders times, with unknown (zero) ones last.
-func compareTimes(a, b time.Time) int {
-	if a.IsZero() != b.IsZero() {
-		if a.IsZero() {
-			return 1
-		}
-		return -1
-	}
-	return a.Compare(b)
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

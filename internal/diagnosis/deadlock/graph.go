@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -59,43 +60,24 @@ func newGraph(locks []*metadata.Record, queues map[string][]metadata.Waiter) *gr
 }
 
 // holders returns the records that hold the lock, alone or together. A record without a token holds nothing.
-func holders(locks []*metadata.Record, lock string) (all []*metadata.Record) {
-	rest := from(locks, lock)
-	if len(rest) > 0 && rest[0].Name == lock {
-		if rest[0].Token != 0 {
-			all = append(all, rest[0])
-		}
-		rest = rest[1:]
-	}
-	if first := lock + "#1"; len(rest) > 0 && rest[0].Name < first { // rare: other names sort in between
-		rest = from(rest, first)
-	}
-	for _, r := range rest {
-		if !strings.HasPrefix(r.Name, lock+"#") || r.Name[len(lock)+1] > '9' {
-			break
-		}
-		if of, _, ok := metadata.ParseShare(r.Name); ok && of == lock && r.Token != 0 && kindOf(r) != "" {
-			all = append(all, r)
-		}
-	}
-	return all
+func holders(locks []*metadata.Record, lock string) []*metadata.Record {
+	whole := between(locks, lock, lock+"\x00")
+	shares := between(locks, lock+"#1", lock+"#:") // ":" follows "9"
+	return slices.DeleteFunc(slices.Concat(whole, shares), func(r *metadata.Record) bool {
+		return r.Token == 0 || r.Name != lock && share(r).LockName != lock
+	})
 }
 
-// from returns the locks from a name on.
-func from(locks []*metadata.Record, name string) []*metadata.Record {
-	i, _ := slices.BinarySearchFunc(locks, name,
-		func(r *metadata.Record, name string) int { return strings.Compare(r.Name, name) })
-	return locks[i:]
+// between returns the locks from a name on and before another name.
+func between(locks []*metadata.Record, from, to string) []*metadata.Record {
+	compare := func(r *metadata.Record, name string) int { return strings.Compare(r.Name, name) }
+	i, _ := slices.BinarySearchFunc(locks, from, compare)
+	j, _ := slices.BinarySearchFunc(locks, to, compare)
+	return locks[i:j]
 }
 
-// kindOf returns the kind of a record with the name of a share: permits, or a reader. The name alone proves nothing:
-// any lock may be called "build#7".
-func kindOf(r *metadata.Record) string {
-	switch kind, _ := r.Attributes[metadata.AttributeKind].(string); kind {
-	case metadata.KindSemaphore, metadata.KindShared:
-		return kind
-	}
-	return ""
+func share(r *metadata.Record) metadata.Share {
+	return metadata.ShareFromAttributes(r.Name, r.Attributes)
 }
 
 func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Record) {
@@ -103,7 +85,7 @@ func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Re
 	number := len(g.locks) + 1
 	for _, r := range holders {
 		who, known := g.process(Process{r.Owner, r.Hostname, r.PID})
-		switch permits := r.Name != lock && kindOf(r) == metadata.KindSemaphore; {
+		switch permits := r.Name != lock && share(r).Kind == metadata.KindSemaphore; {
 		case !known:
 			c.unknown = c.unknown || permits
 			continue
@@ -145,7 +127,7 @@ func (n *node) waitFor(lock int, since time.Time) {
 	switch {
 	case last < 0 || n.waits[last].lock != lock:
 		n.waits = append(n.waits, wait{lock, since})
-	case compareTimes(since, n.waits[last].since) < 0:
+	case protocol.Instant(since) < protocol.Instant(n.waits[last].since):
 		n.waits[last].since = since
 	}
 }
