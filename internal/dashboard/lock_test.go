@@ -275,7 +275,7 @@ func TestEveryStateAndEndingIsStyledExplainedAndSearchable(t *testing.T) {
 		if e.Cause != metadata.EndingYielded { // which looks like one that was released
 			drawn(e.Word, app.EndedIcon(e.Word))
 		}
-		found(locks.EndedTerm(e.Word))
+		found(locks.FieldTerm("ended", e.Word))
 		if _, ends, _ := strings.Cut(help, "<code>ended:"); !strings.Contains(ends, e.Word) {
 			t.Errorf("the help does not name %s", e.Word)
 		}

@@ -306,17 +306,17 @@ func TestClassChangesWhenPredicted(t *testing.T) {
 		f := u.cluster().Combined
 		for _, k := range combinations() {
 			r := k.record()
-			judged := staleness.Judge(r, f.Policy, staleness.Moment{Wall: now(), Mono: mono})
-			class := locks.ClassOf(r, judged, &f, now())
-			at := locks.NextClassChange(r, judged, &f, now())
+			row := locks.NewRow(r, &f, staleness.Moment{Wall: now(), Mono: mono}, &locks.Queue{})
+			class := row.Class
+			at := row.NextClassChange(&f, now())
 			if at.IsZero() {
 				continue
 			}
 			turned++
-			if before := locks.ClassOf(r, judged, &f, at.Add(-1)); before != class {
+			if before := row.ClassAt(&f, at.Add(-1)); before != class {
 				t.Errorf("%s, %s: it is %v, and %v before it turns", u.name, k.describe(), class, before)
 			}
-			if k.suspected == 0 && locks.ClassOf(r, judged, &f, at) == class {
+			if k.suspected == 0 && row.ClassAt(&f, at) == class {
 				t.Errorf("%s, %s: it is still %v", u.name, k.describe(), class)
 			}
 		}

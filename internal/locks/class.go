@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -53,22 +52,22 @@ func (c Class) Severity() string {
 	return "calm"
 }
 
-// ClassOf is the class of a hold, as it was judged at now: [ClassOverdue] or a later one.
-func ClassOf(r *metadata.Record, judged staleness.Verdict, f *diagnosis.CombinedPolicy, now time.Time) Class {
-	switch judged.State {
+// ClassAt returns the class of the hold at now, if its state is still the judged one: [ClassOverdue] or a later one.
+func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
+	switch r.verdict.State {
 	case staleness.Alerting:
-		if silent(r, judged, now) {
+		if r.IsSilent(now) {
 			return ClassSilent
 		}
 		return ClassLate
 	case staleness.Malformed:
 		return ClassMalformed
 	case staleness.Abandoned, staleness.Expired:
-		by := removedBy(r, judged, f)
+		by := r.removedBy(f)
 		switch {
 		case !by.IsZero() && now.Before(by):
 			return ClassLeaving
-		case by.IsZero() && judged.State == staleness.Abandoned:
+		case by.IsZero() && r.verdict.State == staleness.Abandoned:
 			return ClassDead
 		}
 		return ClassOverdue
@@ -76,16 +75,15 @@ func ClassOf(r *metadata.Record, judged staleness.Verdict, f *diagnosis.Combined
 	return ClassCalm
 }
 
-// NextClassChange is when the class of a hold will change by time alone, before its state does; zero = it will not.
-func NextClassChange(r *metadata.Record, judged staleness.Verdict, f *diagnosis.CombinedPolicy,
-	now time.Time) (at time.Time) {
-	switch judged.State {
+// NextClassChange returns when the class of the hold changes by time alone, before its state does; zero = never.
+func (r *Row) NextClassChange(f *diagnosis.CombinedPolicy, now time.Time) (at time.Time) {
+	switch r.verdict.State {
 	case staleness.Alerting:
-		if rhythm := rhythm(r, judged); rhythm > 0 {
+		if rhythm := r.Rhythm(); rhythm > 0 {
 			at = r.Alive.At.Add(silentTimes*rhythm + 1)
 		}
 	case staleness.Abandoned, staleness.Expired:
-		at = removedBy(r, judged, f)
+		at = r.removedBy(f)
 	}
 	if !at.After(now) {
 		return time.Time{}
@@ -93,9 +91,9 @@ func NextClassChange(r *metadata.Record, judged staleness.Verdict, f *diagnosis.
 	return at
 }
 
-// removedBy is by when unlockers remove a lock in its current state; zero = never.
-func removedBy(r *metadata.Record, judged staleness.Verdict, f *diagnosis.CombinedPolicy) time.Time {
-	by := judged.OverdueAt(f.Policy)
+// removedBy returns by when unlockers remove the lock in its judged state; zero = never.
+func (r *Row) removedBy(f *diagnosis.CombinedPolicy) time.Time {
+	by := r.verdict.OverdueAt(f.Policy)
 	if by.IsZero() || !f.Removes || f.Excludes(r.Name) {
 		return time.Time{}
 	}
@@ -105,29 +103,25 @@ func removedBy(r *metadata.Record, judged staleness.Verdict, f *diagnosis.Combin
 // silentTimes is how many times its rhythm a holder may be silent before it counts as silent.
 const silentTimes = 3
 
-// Rhythm is how often the holder reports: on average so far, or as its last report promised; 0 = unknown, because it
-// never reported.
-func (r *Row) Rhythm() time.Duration { return rhythm(r.Record, r.verdict) }
-
-// IsSilent reports whether the holder has been silent for so long that it may be gone, or a witness suspects that it
-// is.
-func (r *Row) IsSilent(now time.Time) bool { return silent(r.Record, r.verdict, now) }
-
-func rhythm(r *metadata.Record, judged staleness.Verdict) time.Duration {
+// Rhythm returns the interval between the holder's reports: on average so far, or as its last report promised;
+// 0 = unknown, because it never reported.
+func (r *Row) Rhythm() time.Duration {
 	if r.Alive == nil || r.Alive.At.IsZero() || r.Alive.At.Before(r.LockedAt) { // of another hold, or another clock
 		return 0
 	}
-	if every := diagnosis.Every(r); every > 0 {
+	if every := diagnosis.Every(r.Record); every > 0 {
 		return every
 	}
-	promised := judged.AlertAt
+	promised := r.verdict.AlertAt
 	if promised.IsZero() || !promised.After(r.Alive.At) {
-		promised = judged.AutoUnlockAt
+		promised = r.verdict.AutoUnlockAt
 	}
 	return max(0, promised.Sub(r.Alive.At))
 }
 
-func silent(r *metadata.Record, judged staleness.Verdict, now time.Time) bool {
-	rhythm := rhythm(r, judged)
-	return rhythm == 0 || now.Sub(r.Alive.At) > silentTimes*rhythm || diagnosis.Suspected(r)
+// IsSilent reports whether the holder has been silent for so long that it may be gone, or a witness suspects that it
+// is.
+func (r *Row) IsSilent(now time.Time) bool {
+	rhythm := r.Rhythm()
+	return rhythm == 0 || now.Sub(r.Alive.At) > silentTimes*rhythm || diagnosis.Suspected(r.Record)
 }

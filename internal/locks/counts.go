@@ -43,8 +43,9 @@ func (c *Counts) add(r *Row) {
 	}
 	c.Longest = protocol.Earlier(c.Longest, r.Longest)
 	c.Oldest = protocol.Earlier(c.Oldest, r.LockedAt)
-	if (r.Display == Alerting || r.Display == Expiring || r.Display == Abandoned) && !r.UnlockAt().IsZero() {
-		c.soonest(r)
+	if (r.Display == Alerting || r.Display == Expiring || r.Display == Abandoned) && !r.UnlockAt().IsZero() &&
+		(c.NextUnlock == nil || r.UnlockAt().Before(c.NextUnlock.UnlockAt())) {
+		c.NextUnlock = r
 	}
 }
 
@@ -58,11 +59,4 @@ func (c *Counts) addQueue(lock string, waiters int) {
 	}
 	c.queues[lock] = waiters
 	c.Waiting += waiters
-}
-
-// soonest notes the row if it is the next to be auto-unlocked.
-func (c *Counts) soonest(r *Row) {
-	if c.NextUnlock == nil || r.UnlockAt().Before(c.NextUnlock.UnlockAt()) {
-		c.NextUnlock = r
-	}
 }

@@ -1,9 +1,7 @@
 package locks
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -22,7 +20,7 @@ func (s *Snapshot) InOrder(o Order) []*Row {
 	defer s.sorted.mu.Unlock()
 	rows, ok := s.sorted.done[o]
 	if !ok {
-		rows = s.sort(s.Rows, o)
+		rows = sortRows(s.Rows, o, s.cycleRanks())
 		if s.sorted.done == nil {
 			s.sorted.done = map[Order][]*Row{}
 		}
@@ -44,47 +42,22 @@ func (s *Snapshot) cycleRanks() map[string][2]int {
 	return ranks
 }
 
-// sortKey is a position whose texts are computed once: a name is told by where its row stands among rows that are
-// sorted by name.
-type sortKey struct {
-	keys    [5]int64
-	text    string
-	unknown int
-	index   int
-}
-
-// Sort returns rows, which come sorted by name, in the order. Deadlocks are not known to it.
+// Sort returns rows in the order, as if no lock were part of a deadlock.
 func Sort(rows []*Row, o Order) []*Row { return sortRows(rows, o, nil) }
 
-func (s *Snapshot) sort(rows []*Row, o Order) []*Row { return sortRows(rows, o, s.cycleRanks()) }
-
 func sortRows(rows []*Row, o Order, cycles map[string][2]int) []*Row {
-	keys := make([]sortKey, len(rows))
-	for i, r := range rows {
-		p := o.position(r, cycles)
-		keys[i] = sortKey{p.Keys, o.textKey(p.Text), asInt(p.Unknown), i}
-		if o.By == "name" {
-			keys[i].keys[0], keys[i].text = int64(i), ""
-		}
+	type placed struct {
+		Position
+		row *Row
 	}
-	slices.SortFunc(keys, func(a, b sortKey) int { return compareKeys(&a, &b, o.Reverse) })
+	all := make([]placed, len(rows))
+	for i, r := range rows {
+		all[i] = placed{o.position(r, cycles), r}
+	}
+	slices.SortFunc(all, func(a, b placed) int { return o.compare(&a.Position, &b.Position) })
 	sorted := make([]*Row, len(rows))
-	for i := range keys {
-		sorted[i] = rows[keys[i].index]
+	for i := range all {
+		sorted[i] = all[i].row
 	}
 	return sorted
-}
-
-func compareKeys(a, b *sortKey, reverse bool) int {
-	if a.unknown != b.unknown {
-		return cmp.Compare(a.unknown, b.unknown)
-	}
-	c := slices.Compare(a.keys[:], b.keys[:])
-	if c == 0 {
-		c = strings.Compare(a.text, b.text)
-	}
-	if reverse {
-		c = -c
-	}
-	return cmp.Or(c, cmp.Compare(a.index, b.index))
 }

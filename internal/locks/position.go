@@ -56,11 +56,11 @@ func (r *Row) deadline() time.Time {
 type Position struct {
 	Unknown bool     `json:"u,omitempty"` // the lock lacks what the order sorts by: it comes last in either direction
 	Keys    [5]int64 `json:"k"`           // the most significant one first
-	Text    string   `json:"t,omitempty"`
+	Text    string   `json:"t,omitempty"` // in the form that sorts
 	Name    string   `json:"n"`
 }
 
-// Position returns the position of the lock in this order. cycles are the locks in deadlocks, by where their cycle and
+// position returns the position of the lock in this order. cycles are the locks in deadlocks, by where their cycle and
 // they in it come.
 func (o Order) position(r *Row, cycles map[string][2]int) Position {
 	p := Position{Name: r.Name}
@@ -71,7 +71,7 @@ func (o Order) position(r *Row, cycles map[string][2]int) Position {
 		p.Text = strings.ToLower(r.Owner)
 		p.Unknown = r.Owner == ""
 	case "host":
-		p.Text = r.Hostname
+		p.Text = natural(r.Hostname) + "\x00" + r.Hostname // web-1 and web-01 differ
 		p.Unknown = r.Hostname == ""
 	case "held":
 		p.Keys[0] = protocol.Instant(r.LockedAt)
@@ -97,8 +97,8 @@ func (o Order) compare(a, b *Position) int {
 		return cmp.Compare(asInt(a.Unknown), asInt(b.Unknown))
 	}
 	c := slices.Compare(a.Keys[:], b.Keys[:])
-	if c == 0 && a.Text != b.Text {
-		c = strings.Compare(o.textKey(a.Text), o.textKey(b.Text))
+	if c == 0 {
+		c = strings.Compare(a.Text, b.Text)
 	}
 	if o.Reverse {
 		c = -c
@@ -114,14 +114,6 @@ func asInt(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// textKey returns the sort key of a text.
-func (o Order) textKey(text string) string {
-	if o.By == "host" {
-		return natural(text) + "\x00" + text // web-1 and web-01 differ
-	}
-	return text
 }
 
 // natural returns a sort key that orders the numbers in a text by value: web-9 before web-10. Each number becomes a

@@ -90,15 +90,12 @@ func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 	if r.Class == ClassCalm {
 		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
 	}
-	acknowledged := int64(0)
-	if r.Looked != nil {
-		acknowledged = 1
-	}
-	return [5]int64{int64(r.Class), acknowledged, -int64(r.Lost), -int64(r.Waiters), protocol.Instant(r.Began())}
+	return [5]int64{int64(r.Class), int64(asInt(r.Looked != nil)), -int64(r.Lost), -int64(r.Waiters),
+		protocol.Instant(r.began())}
 }
 
-// Began is since when the hold has been in its class, as far as that is known.
-func (r *Row) Began() time.Time {
+// began returns since when the hold has been in its class, as far as that is known.
+func (r *Row) began() time.Time {
 	switch r.Class {
 	case ClassOverdue, ClassLeaving, ClassDead:
 		return protocol.Earlier(r.verdict.AbandonedAt, r.verdict.AutoUnlockAt)

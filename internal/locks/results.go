@@ -47,7 +47,7 @@ func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time)
 	if err := Stopped(ctx); err != nil {
 		return nil, err
 	}
-	return &Result{s.sort(found, o), countsOf(found), s.cycleRanks}, nil
+	return &Result{sortRows(found, o, s.cycleRanks()), countsOf(found), s.cycleRanks}, nil
 }
 
 // matching are the rows that the query finds, by name, or some of them when ctx ended.
@@ -118,14 +118,6 @@ type Group struct {
 // maxGroupRows is how many rows of a group are kept: more are a list of their own.
 const maxGroupRows = 50
 
-// unknown is 1 for the locks of nobody in particular.
-func (g *Group) unknown() int {
-	if g.Owner == "" {
-		return 1
-	}
-	return 0
-}
-
 // ByOwner divides the result among owners: first who blocks most, then who needs a person.
 func (r *Result) ByOwner() []*Group {
 	groups := byOwner(r.Rows)
@@ -133,7 +125,7 @@ func (r *Result) ByOwner() []*Group {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting),
 			cmp.Compare(protocol.Instant(a.Longest), protocol.Instant(b.Longest)),
 			cmp.Compare(a.Display.Urgency(), b.Display.Urgency()), cmp.Compare(b.Late(), a.Late()),
-			cmp.Compare(b.Total, a.Total), cmp.Compare(a.unknown(), b.unknown()), cmp.Compare(a.Owner, b.Owner))
+			cmp.Compare(b.Total, a.Total), cmp.Compare(asInt(a.Owner == ""), asInt(b.Owner == "")), cmp.Compare(a.Owner, b.Owner))
 	})
 	return groups
 }

@@ -40,26 +40,19 @@ type Row struct {
 	Class Class // why a person should hear of it; of those that are about one hold
 }
 
-// NewRow judges the lock at the moment, as one that unlockers treat so. The row keeps its queue, which is not nil.
-func NewRow(r *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue) *Row {
-	row := &Row{Record: r, Queue: waiting}
-	row.judge(f, at)
-	return row
-}
-
-func (r *Row) judge(f *diagnosis.CombinedPolicy, at staleness.Moment) {
-	v := staleness.Judge(r.Record, f.Policy, at)
-	r.Display = v.State
-	r.Class = ClassOf(r.Record, v, f, at.Wall)
-	r.next = protocol.Earlier(v.Next, NextClassChange(r.Record, v, f, at.Wall))
-	if soon := v.ExpiringAt(r.Record); !soon.IsZero() {
+// NewRow judges a record at a moment, with the policy of the unlockers. The queue must not be nil.
+func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue) *Row {
+	v := staleness.Judge(record, f.Policy, at)
+	r := &Row{Record: record, Queue: waiting, verdict: v, Display: v.State}
+	r.Class = r.ClassAt(f, at.Wall)
+	r.next = protocol.Earlier(v.Next, r.NextClassChange(f, at.Wall))
+	if soon := v.ExpiringAt(record); !soon.IsZero() {
 		if at.Wall.Before(soon) {
 			r.next = protocol.Earlier(r.next, soon)
 		} else {
 			r.Display = Expiring
 		}
 	}
-	r.verdict = v
 	r.Looked = r.ValidAcknowledgement(at.Wall)
 	if r.Looked != nil {
 		r.next = protocol.Earlier(r.next, r.Looked.Until.Time)
@@ -77,6 +70,7 @@ func (r *Row) judge(f *diagnosis.CombinedPolicy, at staleness.Moment) {
 	if off := v.ClockOff; off != 0 {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))
 	}
+	return r
 }
 
 // Verdict is what the lock was judged to be.

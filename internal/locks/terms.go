@@ -28,10 +28,13 @@ func (q *Query) field(key, value string) (matcher, error) {
 	if strings.TrimPrefix(value, "=") == "" {
 		return nil, fmt.Errorf("the key %s wants a value", key)
 	}
-	if text := textOfKey(key); text != nil {
-		return anyOf(value, text), nil
-	}
 	switch key {
+	case "owner":
+		return anyOf(value, func(s *Subject) string { return s.Owner }), nil
+	case "purpose":
+		return anyOf(value, func(s *Subject) string { return s.Purpose }), nil
+	case byKey:
+		return anyOf(value, (*Subject).acknowledgedBy), nil
 	case "name":
 		return q.nameTerm(value)
 	case "host":
@@ -56,19 +59,6 @@ func (q *Query) field(key, value string) (matcher, error) {
 	}
 	q.timed = true
 	return durationTerm(key, value)
-}
-
-// textOfKey returns what the key is about, for keys about one text; else nil.
-func textOfKey(key string) func(*Subject) string {
-	switch key {
-	case "owner":
-		return func(s *Subject) string { return s.Owner }
-	case "purpose":
-		return func(s *Subject) string { return s.Purpose }
-	case byKey:
-		return (*Subject).acknowledgedBy
-	}
-	return nil
 }
 
 func pidTerm(value string) (matcher, error) {
@@ -147,14 +137,10 @@ func regexpTerm(pattern string) (matcher, error) {
 
 // stateTerm matches states, and expiring.
 func stateTerm(value string) (matcher, error) {
-	wanted := map[metadata.State]bool{}
-	for word := range strings.SplitSeq(value, ",") {
-		if !slices.Contains(stateWords(), word) {
-			return nil, errors.New("no such state: " + strings.Join(stateWords(), " "))
-		}
-		wanted[metadata.State(word)] = true
-	}
-	return func(s *Subject, _ time.Time) bool { return wanted[s.States[0]] || wanted[s.States[1]] }, nil
+	wanted, err := splitWords(value, "state", stateWords())
+	return func(s *Subject, _ time.Time) bool {
+		return slices.Contains(wanted, string(s.States[0])) || slices.Contains(wanted, string(s.States[1]))
+	}, err
 }
 
 func stateWords() (words []string) {
@@ -166,15 +152,21 @@ func stateWords() (words []string) {
 
 // endedTerm matches how holds ended.
 func endedTerm(value string) (matcher, error) {
-	wanted := strings.Split(value, ",")
-	for _, word := range wanted {
-		if !slices.Contains(endedWords(), word) {
-			return nil, errors.New("no such end: " + strings.Join(endedWords(), " "))
-		}
-	}
+	wanted, err := splitWords(value, "end", endedWords())
 	return func(s *Subject, _ time.Time) bool {
 		return slices.Contains(wanted, s.Ended) || s.HadAlerted && slices.Contains(wanted, Alerted)
-	}, nil
+	}, err
+}
+
+// splitWords splits a comma-separated list, in which only known words may be.
+func splitWords(list, kind string, known []string) ([]string, error) {
+	words := strings.Split(list, ",")
+	for _, word := range words {
+		if !slices.Contains(known, word) {
+			return nil, errors.New("no such " + kind + ": " + strings.Join(known, " "))
+		}
+	}
+	return words, nil
 }
 
 // acknowledgedTerm matches what somebody has acknowledged, or nobody.
@@ -257,9 +249,6 @@ func EndedWord(ended string) string {
 	words, _ := metadata.EndingWordsFor(ended)
 	return words.Word
 }
-
-// EndedTerm is the term that finds the holds which ended so.
-func EndedTerm(word string) string { return "ended:" + word }
 
 // Alerted is the word that finds the holds for which people were alerted, however they ended.
 const Alerted = "alerted"

@@ -39,9 +39,9 @@ type endingKind struct{ word, icon, term string }
 func (p *Pages) endingChips(q *locks.Query, all []metadata.Ending) []endingChip {
 	ways := []endingKind{{"all", "calm", ""}}
 	for _, e := range metadata.Endings() {
-		ways = append(ways, endingKind{e.Word, app.EndedIcon(e.Word), locks.EndedTerm(e.Word)})
+		ways = append(ways, endingKind{e.Word, app.EndedIcon(e.Word), locks.FieldTerm("ended", e.Word)})
 	}
-	ways = append(ways, endingKind{"had alerted", "alerting", locks.EndedTerm(locks.Alerted)})
+	ways = append(ways, endingKind{"had alerted", "alerting", locks.FieldTerm("ended", locks.Alerted)})
 	var chips []endingChip
 	for _, w := range ways {
 		chip := endingChip{Word: w.word, Icon: w.icon,
