@@ -19,8 +19,8 @@ func (all *snapshot) dueNotes(due int, p staleness.Policy) []string {
 	}
 	notes := []string{fmt.Sprintf("%d of %s due (more than %v past the deadline%s)", due,
 		text.Count(len(all.view.Locks()), "lock"), p.ClockSkew, abandoned)}
-	if due > 0 {
-		notes = append(notes, whyHeldBack(all.unlockers))
+	if rules := diagnosis.HeldBackBy(all.unlockers); due > 0 && rules != nil {
+		notes = append(notes, "auto-unlock is paused: "+diagnosis.RuleTexts(rules))
 	}
 	return notes
 }
@@ -31,7 +31,7 @@ func (o *listOptions) policy(f *diagnosis.CombinedPolicy) staleness.Policy {
 	case f.Known():
 		return f.Policy
 	case f.Unlockers > 0:
-		fmt.Fprintf(o.app.Stderr, "how the unlockers decide %s; this is the default\n", unknownPolicyText(f))
+		fmt.Fprintf(o.app.Stderr, "how the unlockers decide is unknown: %s; this is the default\n", f.WhyUnknown())
 	}
 	if f.Policy.MinWarning > 0 { // of those that publish it
 		return f.Policy

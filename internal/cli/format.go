@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -68,15 +69,6 @@ func orNone(s string) string { return cmp.Or(s, term.None) }
 // fullText returns visible text, or a dash, for tables that Fit cuts.
 func fullText(s string) string { return orNone(text.Visible(s)) }
 
-func hostPID(h *metadata.Identity) string { return withPID(shortText(h.Hostname), h.PID) }
-
-func withPID(host string, pid int64) string {
-	if pid == 0 {
-		return host
-	}
-	return host + ":" + strconv.FormatInt(pid, 10)
-}
-
 // holderText names the holder: "backup on db-1:4711 as reader".
 func holderText(r *metadata.Record) string {
 	return identityText(&r.Identity, metadata.ShareFromAttributes(r.Name, r.Attributes))
@@ -85,7 +77,7 @@ func holderText(r *metadata.Record) string {
 func identityText(h *metadata.Identity, s metadata.Share) string {
 	name := shortText(cmp.Or(h.Owner, "an unknown owner"))
 	if h.Hostname != "" {
-		name += " on " + hostPID(h)
+		name += " on " + locks.HostPID(shortText(h.Hostname), h.PID)
 	}
 	if share := protocol.DescribeShare(s); share != "" {
 		name += " as " + share
@@ -132,14 +124,6 @@ func endingSentence(e *metadata.Ending) string {
 		sentence += " (" + text.Prose(e.Reason) + ")"
 	}
 	return sentence
-}
-
-// orZero returns *v, or the zero value if v is nil.
-func orZero[T any](v *T) T {
-	if v == nil {
-		return *new(T)
-	}
-	return *v
 }
 
 // textColumns is the maximum width of owner, host and purpose in a table. Lock names may be wider, because people copy

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -168,27 +167,3 @@ func replaceBars(s string) string { return strings.ReplaceAll(s, "|", "/") }
 
 // maxNamed is how many locks or unlockers a sentence names.
 const maxNamed = 3
-
-// whyHeldBack explains why no unlocker removes locks that are due; empty if one may.
-func whyHeldBack(unlockers []metadata.Presence) string {
-	if len(unlockers) == 0 {
-		return "no unlocker has announced itself, so no lock is removed"
-	}
-	var all []string
-	for _, u := range unlockers {
-		why := u.HeldBack
-		if u.Mode != diagnosis.ModeAutoUnlock {
-			why = []string{shortText(u.Mode)}
-		}
-		if len(why) == 0 {
-			return ""
-		}
-		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), term.Clip(text.Visible(strings.Join(why, ", ")),
-			term.CellColumns)))
-	}
-	text := "auto-unlock is paused: " + strings.Join(all[:min(maxNamed, len(all))], ", ")
-	if more := len(all) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}

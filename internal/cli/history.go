@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,19 +38,16 @@ nothing is cut, so WHY is complete.`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat)
 	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
-	o.fromArguments(cmd, locks.AboutEndings, o.run)
+	o.fromArguments(cmd, locks.AboutEndings, func(ctx context.Context) error {
+		if o.limit <= 0 {
+			return usagef("--limit is %d: it must be positive", o.limit)
+		}
+		return o.app.inSession(o.run)(ctx)
+	})
 	return cmd
 }
 
-func (o *historyOptions) run(ctx context.Context) error {
-	if o.limit <= 0 {
-		return usagef("--limit is %d: it must be positive", o.limit)
-	}
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (o *historyOptions) run(ctx context.Context, s *session) error {
 	all, err := s.store.ReadHistory(ctx, o.limit)
 	if err != nil {
 		return s.explain(ctx, "read the history", err)
@@ -82,7 +78,7 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Name),
 			orNone(protocol.DescribeShare(metadata.ShareFromAttributes(e.Name, e.Attributes))), how, fullText(e.By),
 			orNone(askedBy(e)), orNone(moreTimeBy(e)), orNone(acknowledgedBy(e)), fullText(e.Owner),
-			withPID(fullText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), fullText(e.Reason))
+			locks.HostPID(fullText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), fullText(e.Reason))
 	}
 	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
 		t.DropEmpty(column)
@@ -110,14 +106,7 @@ func countEndings(ways map[string]int) string {
 		total += ways[how]
 		each = append(each, fmt.Sprintf("%d %s", ways[how], how))
 	}
-	switch len(each) {
-	case 0:
-		return "no hold was auto-unlocked or force-unlocked"
-	case 1:
-		_, how, _ := strings.Cut(each[0], " ")
-		return text.Count(total, "hold") + " " + how
-	}
-	return text.Count(total, "hold") + ": " + strings.Join(each, ", ")
+	return withParts(text.Count(total, "hold"), each, "auto-unlocked or force-unlocked")
 }
 
 // Columns that are left out if they are empty.

@@ -20,7 +20,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 type listOptions struct {
@@ -172,42 +171,19 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Unclipped: true}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")
-	abandoned := false
 	for _, l := range shown {
 		r := l.Record
-		abandoned = abandoned || l.Display == staleness.Abandoned
 		t.Row(string(l.Display), text.Visible(r.Name),
-			orNone(protocol.DescribeShare(metadata.ShareFromAttributes(r.Name, r.Attributes))),
-			orNone(endedText(r, now)),
-			orNone(clockAhead(l.Verdict())), orNone(acknowledgedText(r, now)), fullText(r.Owner),
-			withPID(fullText(r.Hostname), r.PID), age(r.LockedAt, now), alertText(r, l.Verdict(), now),
-			relative(l.UnlockAt(), now), strconv.Itoa(l.Waiters), fullText(r.Purpose))
+			orNone(protocol.DescribeShare(l.Share())), orNone(endedText(r, now)), orNone(clockAhead(l.Verdict())),
+			orNone(acknowledgedText(r, now)), fullText(r.Owner), locks.HostPID(fullText(r.Hostname), r.PID),
+			age(r.LockedAt, now), alertText(r, l.Verdict(), now), relative(l.UnlockAt(), now), strconv.Itoa(l.Waiters),
+			fullText(r.Purpose))
 		t.Paint(0, stateColour(l.Display))
 	}
 	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {
 		t.DropEmpty(column)
 	}
-	cut := t.Fit(o.app.width(o.format), o.narrowSteps())
-	abandonedNote, scrolled := "", ""
-	if abandoned {
-		abandonedNote = abandonedText(&all.combined)
-	}
-	if rows := term.Height(o.app.Stdout); rows > 10 && len(shown) > rows {
-		scrolled = fmt.Sprintf("the first rows have scrolled away: use --limit %d", rows-linesBelow)
-	}
-	return o.app.writeTable(&t, abandonedNote, cut, scrolled)
-}
-
-// linesBelow is how many lines the terminal needs besides the locks: for header, notes and the next prompt.
-const linesBelow = 6
-
-// stateWords returns all states, separated.
-func stateWords(separator string) string {
-	var words []string
-	for _, s := range staleness.States() {
-		words = append(words, string(s))
-	}
-	return strings.Join(words, separator)
+	return o.app.writeTable(&t, t.Fit(o.app.width(o.format), o.narrowSteps()))
 }
 
 // summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.
@@ -248,32 +224,32 @@ func countStates(c *locks.Counts) string {
 			each = append(each, fmt.Sprintf("%d %s", n, s.State))
 		}
 	}
-	line := text.Count(c.Total, "lock")
-	switch len(each) {
-	case 0:
-		line += " held"
-	case 1:
-		_, state, _ := strings.Cut(each[0], " ")
-		line += " " + state
-	default:
-		line += ": " + strings.Join(each, ", ")
-	}
+	line := withParts(text.Count(c.Total, "lock"), each, "held")
 	if c.Waiting > 0 {
 		line += "; " + waitingText(c.Waiting)
 	}
 	return line
 }
 
+// withParts returns a total with its parts, such as "4 locks: 1 expired, 3 held". The total is not repeated if there is
+// one part, as in "4 locks held", or none.
+func withParts(total string, parts []string, none string) string {
+	switch len(parts) {
+	case 0:
+		return total + " " + none
+	case 1:
+		_, word, _ := strings.Cut(parts[0], " ")
+		return total + " " + word
+	}
+	return total + ": " + strings.Join(parts, ", ")
+}
+
 type watchOptions struct{ listing }
 
-// changeMembers describes the JSON of a change.
-func changeMembers() string {
-	return `  time      when the change was seen
-  event     ` + stateWords(", ") + `: the lock's new state, or its state when the watch began
-            ended: the hold is over
+const changeMembers = `  time      when the change was seen
+  event     the lock's new state, or its state when the watch began; or ended: the hold is over
   lock      a lock as in "mutexctl list"
   ending    with "ended": an ending as in "mutexctl history"; else null`
-}
 
 func newWatch(a *app) *cobra.Command {
 	o := &watchOptions{listing{app: a}}

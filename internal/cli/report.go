@@ -6,12 +6,12 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -22,15 +22,14 @@ import (
 
 // lockReport describes one lock for people: rows of label and value, then blocks of text.
 type lockReport struct {
-	now      time.Time
-	combined *diagnosis.CombinedPolicy // how the unlockers treat stale locks
-	rows     term.Table
-	blocks   []string
+	now    time.Time
+	rows   term.Table
+	blocks []string
 }
 
 // newLockReport returns the report about a lock, to be written to w.
 func newLockReport(l *lockInfo, w *os.File) *lockReport {
-	p := &lockReport{now: l.now, combined: &l.combined, rows: term.Table{Coloured: term.TakesColours(w)}}
+	p := &lockReport{now: l.now, rows: term.Table{Coloured: term.TakesColours(w)}}
 	p.lock(l)
 	p.lastRemoval(l.removed)
 	firstRows(p, "lock delay", l.Delays, func(_ int, d metadata.LockDelay) string {
@@ -142,9 +141,6 @@ func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosi
 	}
 	p.row("alert", timeWithRemark(judged.AlertAt, alertText(&doc.Record, judged, p.now)))
 	p.row("auto-unlock", timeText(row.UnlockAt(), p.now))
-	if words := policyText(p.combined, &doc.Record); words != "" {
-		p.row("unlockers", words)
-	}
 	if doc.Alive != nil {
 		p.row("alive", strings.TrimSpace(timeText(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress)))
 	}
@@ -156,8 +152,8 @@ func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosi
 	}
 	p.operators(&doc.Record)
 	p.row("uuid", text.Visible(doc.UUID))
-	p.row("token", number(doc.Token))
-	p.row("revision", number(doc.Revision))
+	p.row("token", lockjson.Value(lockjson.Number(doc.Token)))
+	p.row("revision", lockjson.Value(lockjson.Number(doc.Revision)))
 	p.row("client", text.Visible(doc.Client))
 	for _, name := range slices.Sorted(maps.Keys(doc.Attributes)) {
 		p.row("attribute", text.Visible(name)+" = "+text.Visible(fmt.Sprint(doc.Attributes[name])))
@@ -219,11 +215,4 @@ func (p *lockReport) fields(fields []metadata.Field) {
 		p.blocks = append(p.blocks, fmt.Sprintf("  %s  %d  %d  %s", text.Visible(f.Name), f.CreateRevision,
 			f.ModRevision, text.Visible(f.Value)))
 	}
-}
-
-func number(n int64) string {
-	if n == 0 {
-		return term.None
-	}
-	return strconv.FormatInt(n, 10)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -273,47 +271,4 @@ func asSeen(r *metadata.Record, now time.Time) *metadata.Record {
 	seen := *r
 	seen.Death = &death
 	return &seen
-}
-
-// policyText says how the unlockers treat the lock; empty if they remove it at its deadline.
-func policyText(f *diagnosis.CombinedPolicy, r *metadata.Record) string {
-	abandoned := r.ProvenDead()
-	switch {
-	case f == nil || r.Misplaced:
-		return ""
-	case f.Unlockers == 0:
-		return "none has announced itself: no lock is removed"
-	case !f.Removes:
-		return "only watch (" + text.Visible(f.Watching) + "): no lock is removed"
-	case f.Excludes(r.Name):
-		return "exclude it by name (sweep.exclude)"
-	case abandoned && f.Policy.UnlockAbandoned:
-		return fmt.Sprintf("remove it %v after they see the proof", f.Policy.AbandonedGrace)
-	case abandoned && !f.Known():
-		return "whether they remove it now " + unknownPolicyText(f)
-	case abandoned:
-		return "only report it: sweep.abandoned is report"
-	}
-	return ""
-}
-
-func unknownPolicyText(f *diagnosis.CombinedPolicy) string {
-	if len(f.PolicyUnknown) == 1 {
-		return "is unknown: " + diagnosis.UnlockerNames(f.PolicyUnknown) + " does not publish its policy"
-	}
-	return "is unknown: " + diagnosis.UnlockerNames(f.PolicyUnknown) + " do not publish their policy"
-}
-
-func abandonedText(f *diagnosis.CombinedPolicy) string {
-	switch {
-	case f.Unlockers == 0:
-		return "no unlocker has announced itself, so no abandoned lock is removed"
-	case !f.Removes:
-		return "the unlockers only watch (" + text.Visible(f.Watching) + "), so no abandoned lock is removed"
-	case f.Policy.UnlockAbandoned:
-		return fmt.Sprintf("the unlockers remove abandoned locks %v after they see the proof", f.Policy.AbandonedGrace)
-	case !f.Known():
-		return "whether the unlockers remove abandoned locks " + unknownPolicyText(f)
-	}
-	return "the unlockers only report abandoned locks, until their deadlines"
 }

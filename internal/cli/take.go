@@ -87,30 +87,24 @@ func (s *session) refresh(ctx context.Context, w mutex.Waiting) (mutex.Waiting, 
 	request, cancel := s.request(ctx)
 	defer cancel()
 	doc, _, err := s.store.ReadRecord(request, w.Name)
-	if err == nil && doc.Token == w.Holder.Token {
-		w.Holder = doc
-	}
+	current := []metadata.FullRecord{doc}
 	if err == nil && len(w.Holders) > 0 {
-		err = s.refreshHolders(request, &w)
+		current, err = s.store.ReadShares(request, w.Name)
+		current = append(current, doc)
+	}
+	update := func(holder *metadata.FullRecord) {
+		same := func(r metadata.FullRecord) bool { return r.Token == holder.Token }
+		if i := slices.IndexFunc(current, same); i >= 0 {
+			*holder = current[i]
+		}
+	}
+	update(&w.Holder)
+	w.Holders = slices.Clone(w.Holders)
+	for i := range w.Holders {
+		update(&w.Holders[i])
 	}
 	w.At = s.app.Now()
 	return w, err
-}
-
-func (s *session) refreshHolders(ctx context.Context, w *mutex.Waiting) error {
-	shares, err := s.store.ReadShares(ctx, w.Name)
-	w.Holders = slices.Clone(w.Holders)
-	for i := range w.Holders {
-		for j := range shares {
-			if shares[j].Token == w.Holders[i].Token {
-				w.Holders[i] = shares[j]
-			}
-		}
-	}
-	if w.Holder.Token == w.Holders[0].Token {
-		w.Holder = w.Holders[0]
-	}
-	return err
 }
 
 const (
@@ -166,7 +160,7 @@ func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 		Kind: k.kind()}
 	if held.Kind == metadata.KindSemaphore {
 		held.Limit = k.semaphore
-		held.Weight = max(k.weight, 1)
+		held.Weight = k.weight
 		records := make([]*metadata.Record, len(w.Holders))
 		for i := range w.Holders {
 			records[i] = &w.Holders[i].Record

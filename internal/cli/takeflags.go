@@ -55,9 +55,6 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 		options = append(options, mutex.WithoutQueue())
 	}
 	if t.given.Changed("lock-delay") {
-		if t.lockDelay < 0 || t.lockDelay > metadata.MaxLockDelay {
-			return nil, usagef("--lock-delay is %v: it must be between 0 and %v", t.lockDelay, metadata.MaxLockDelay)
-		}
 		options = append(options, mutex.LockDelay(t.lockDelay))
 	}
 	for _, pair := range t.attributes {
@@ -81,7 +78,7 @@ func (k *kindFlags) add(f *pflag.FlagSet) {
 	k.given = f
 	f.IntVar(&k.semaphore, "semaphore", 0,
 		"the lock is a semaphore with this many permits in total; take one of them")
-	f.IntVar(&k.weight, "weight", 0, "with --semaphore: how many permits to take, all or none (default: 1)")
+	f.IntVar(&k.weight, "weight", 1, "with --semaphore: how many permits to take, all or none")
 	f.BoolVar(&k.shared, "shared", false,
 		"the lock is a read-write lock; take it for reading, along with other readers")
 	f.BoolVar(&k.exclusive, "exclusive", false,
@@ -120,21 +117,6 @@ func (k *kindFlags) options(name string) ([]mutex.Option, error) {
 		return []mutex.Option{mutex.Shared()}, nil
 	case metadata.KindExclusive:
 		return []mutex.Option{mutex.Exclusive()}, nil
-	}
-	return k.permits()
-}
-
-func (k *kindFlags) permits() ([]mutex.Option, error) {
-	if !k.given.Changed("weight") {
-		k.weight = 1
-	}
-	switch {
-	case k.semaphore < 1 || k.semaphore > mutex.MaxLimit:
-		return nil, usagef("--semaphore is %d: it must be between 1 and %d", k.semaphore, mutex.MaxLimit)
-	case k.weight < 1:
-		return nil, usagef("--weight is %d: it must be at least 1", k.weight)
-	case k.weight > k.semaphore:
-		return nil, usagef("--weight is %d, the semaphore has only %s", k.weight, text.Count(k.semaphore, "permit"))
 	}
 	return []mutex.Option{mutex.Semaphore(k.semaphore), mutex.Weight(k.weight)}, nil
 }

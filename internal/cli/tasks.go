@@ -154,7 +154,7 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 	for i := range found {
 		g := group{found[i].Set, found[i].shownState()}
 		counts[g]++
-		oldest[g] = protocol.Earlier(oldest[g], orZero(found[i].ChangedAt))
+		oldest[g] = protocol.Earlier(oldest[g], lockjson.Value(found[i].ChangedAt))
 	}
 	groups := slices.SortedFunc(maps.Keys(counts), func(a, b group) int {
 		return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.state, b.state))
@@ -175,8 +175,8 @@ func (o *tasksOptions) table(found []taskJSON) error {
 	t.Row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
 	for i := range found {
 		f := &found[i]
-		t.Row(shortText(f.shownState()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts),
-			shortText(orZero(f.By)), shortText(orZero(f.Note)))
+		t.Row(shortText(f.shownState()), text.Visible(f.Task), age(lockjson.Value(f.ChangedAt), now), strconv.Itoa(f.Attempts),
+			shortText(lockjson.Value(f.By)), shortText(lockjson.Value(f.Note)))
 		t.Paint(0, taskColour(f.shownState()))
 	}
 	return o.app.writeTable(&t, text.Count(len(found), "task"))

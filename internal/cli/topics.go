@@ -70,7 +70,7 @@ Only the times of a change, a period and a task come without seconds.
 
 A change:
 
-` + changeMembers() + `
+` + changeMembers + `
 
 A period:
 

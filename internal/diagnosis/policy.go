@@ -80,6 +80,15 @@ func modes(running []metadata.Presence) string {
 // Known reports whether there are unlockers and all say how they decide.
 func (f *CombinedPolicy) Known() bool { return f.Unlockers > 0 && len(f.PolicyUnknown) == 0 }
 
+// WhyUnknown names the unlockers that do not publish their policy, for the middle of a sentence.
+func (f *CombinedPolicy) WhyUnknown() string {
+	names := UnlockerNames(f.PolicyUnknown)
+	if len(f.PolicyUnknown) == 1 {
+		return names + " does not publish its policy"
+	}
+	return names + " do not publish their policy"
+}
+
 // quicker is the combined policy of two unlockers: whichever acts first counts.
 func quicker(a, b staleness.Policy) staleness.Policy {
 	p := staleness.Policy{

@@ -72,7 +72,7 @@ func (c *Input) overdue(l *locks.Whole) (s sentence, next Step) {
 	case len(paused) > 0:
 		s = s.Say(": " + diagnosis.RuleTexts(paused))
 	case len(c.Combined.PolicyUnknown) > 0:
-		s = s.Say(", but this is not certain: " + c.mum())
+		s = s.Say(", but this is not certain: " + c.Combined.WhyUnknown())
 	}
 	return s.Say("."), ReadRunbook
 }

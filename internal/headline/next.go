@@ -39,18 +39,11 @@ func (c *Input) leftBy(l *locks.Whole) (s sentence) {
 	case why != "":
 		return s.Say("No auto-unlock: " + why + ".")
 	case !c.Combined.Known():
-		return s.Say("Whether it will be unlocked is unknown: " + c.mum() + ".")
+		return s.Say("Whether it will be unlocked is unknown: " + c.Combined.WhyUnknown() + ".")
 	case l.Verdict().AutoUnlockAt.IsZero():
 		return s.Say("Unlockers only report it.")
 	}
 	return s.Say("Unlockers only report it until its deadline: auto-unlock ").Until(l.Verdict().AutoUnlockAt).Say(".")
-}
-
-// mum names the unlockers that do not publish their policy.
-func (c *Input) mum() string {
-	return diagnosis.UnlockerNames(c.Combined.PolicyUnknown) +
-		pick(len(c.Combined.PolicyUnknown) == 1, " does not publish its policy",
-			" do not publish their policy")
 }
 
 // alerts says when people are alerted about a lock that is held in time.

@@ -136,8 +136,8 @@ func (l *Lock) add(holder *locks.Row) {
 	if l.Kind == nil {
 		l.Kind = Known(share.Kind)
 	}
-	l.Permits = Known(share.Permits + value(l.Permits))
-	l.Limit = Known(max(share.Limit, value(l.Limit)))
+	l.Permits = Known(share.Permits + Value(l.Permits))
+	l.Limit = Known(max(share.Limit, Value(l.Limit)))
 }
 
 func attributes(all map[string]any) map[string]any {
@@ -164,7 +164,8 @@ func Known[T comparable](v T) *T {
 	return &v
 }
 
-func value[T any](v *T) T {
+// Value is the reverse of [Known].
+func Value[T any](v *T) T {
 	if v == nil {
 		return *new(T)
 	}

@@ -68,13 +68,19 @@ type Signals struct {
 	stopped chan struct{}
 }
 
-// Catch starts catching signals. [Signals.Context] is derived from ctx.
+// Catch starts catching all signals that a command gets. [Signals.Context] is derived from ctx.
 func Catch(ctx context.Context) *Signals {
-	s := &Signals{c: make(chan os.Signal, 8), stopped: make(chan struct{})}
-	s.ctx, s.end = context.WithCancelCause(ctx)
-	signal.Notify(s.c, notIgnored(forwardedSignals()...)...)
 	// SIGPIPE is ignored: when nobody reads our stderr any more, it would end us and leave the lock.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return catch(ctx, forwardedSignals()...)
+}
+
+// catch catches these signals, except those that our parent made us ignore, as nohup does, and shells do for background
+// jobs.
+func catch(ctx context.Context, signals ...os.Signal) *Signals {
+	s := &Signals{c: make(chan os.Signal, 8), stopped: make(chan struct{})}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	signal.Notify(s.c, slices.DeleteFunc(signals, signal.Ignored)...)
 	go func() {
 		defer close(s.stopped)
 		select {
@@ -116,23 +122,6 @@ func (e SignalError) Error() string { return "ended by the signal " + e.Signal.S
 
 // UntilSignal returns a context that ends with INT or TERM, with a [SignalError] as its cause.
 func UntilSignal(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, notIgnored(syscall.SIGINT, syscall.SIGTERM)...)
-	go func() {
-		select {
-		case sig := <-signals:
-			cancel(SignalError{sig.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-	}
-}
-
-// notIgnored removes signals that our parent made us ignore, as nohup does, and shells do for background jobs.
-func notIgnored(signals ...os.Signal) []os.Signal {
-	return slices.DeleteFunc(signals, signal.Ignored)
+	s := catch(ctx, syscall.SIGINT, syscall.SIGTERM)
+	return s.Context(), s.Stop
 }

@@ -27,18 +27,6 @@ func Width(f *os.File) int {
 	return defaultColumns
 }
 
-// Height returns the number of rows of the terminal; 0 if the file is no terminal, or its height is unknown.
-func Height(f *os.File) int {
-	if !IsTerminal(f) {
-		return 0
-	}
-	_, n, err := xterm.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
 // NarrowStep is one way to make a table narrower: see [Cut] and [Drop].
 type NarrowStep struct {
 	header     string
