@@ -175,7 +175,8 @@ func (o *tasksOptions) table(found []taskJSON) error {
 	t.Row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
 	for i := range found {
 		f := &found[i]
-		t.Row(shortText(f.shownState()), text.Visible(f.Task), age(lockjson.Value(f.ChangedAt), now), strconv.Itoa(f.Attempts),
+		t.Row(shortText(f.shownState()), text.Visible(f.Task), age(lockjson.Value(f.ChangedAt), now),
+			strconv.Itoa(f.Attempts),
 			shortText(lockjson.Value(f.By)), shortText(lockjson.Value(f.Note)))
 		t.Paint(0, taskColour(f.shownState()))
 	}

@@ -125,7 +125,8 @@ func (r *Result) ByOwner() []*Group {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting),
 			cmp.Compare(protocol.Instant(a.Longest), protocol.Instant(b.Longest)),
 			cmp.Compare(a.Display.Urgency(), b.Display.Urgency()), cmp.Compare(b.Late(), a.Late()),
-			cmp.Compare(b.Total, a.Total), cmp.Compare(asInt(a.Owner == ""), asInt(b.Owner == "")), cmp.Compare(a.Owner, b.Owner))
+			cmp.Compare(b.Total, a.Total), cmp.Compare(asInt(a.Owner == ""), asInt(b.Owner == "")),
+			cmp.Compare(a.Owner, b.Owner))
 	})
 	return groups
 }

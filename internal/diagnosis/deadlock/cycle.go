@@ -48,7 +48,8 @@ func (t *tracer) trace(p int) {
 			continue
 		}
 		h := t.heldBy(w.lock)
-		step := Wait{Who: n.Process, Lock: t.locks[w.lock].name, Held: h.processes, Since: protocol.Later(w.since, h.since)}
+		step := Wait{Who: n.Process, Lock: t.locks[w.lock].name, Held: h.processes,
+			Since: protocol.Later(w.since, h.since)}
 		t.cycle.Waits = append(t.cycle.Waits, step)
 		t.cycle.Since = protocol.Later(t.cycle.Since, step.Since)
 		if !h.followed {
