@@ -24,7 +24,7 @@ func TestTheGoAPIKeepsItsPromises(t *testing.T) {
 	const file = "docs/api.txt"
 	now := publicAPI(t)
 	if *update {
-		proctest.Must(t, os.WriteFile(file, []byte(now), 0o644))
+		proctest.Must(t, os.WriteFile("../../"+file, []byte(now), 0o644))
 	}
 	promised := read(t, file)
 	if promised == now {
@@ -53,7 +53,7 @@ func publicAPI(t *testing.T) string {
 		if strings.HasSuffix(file, "_test.go") || slices.Contains(unpromised(), path.Dir(file)) {
 			continue
 		}
-		tree, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+		tree, err := parser.ParseFile(set, file, read(t, file), parser.SkipObjectResolution)
 		proctest.Must(t, err)
 		if name := path.Dir(file); ast.FileExports(tree) {
 			packages[name] = append(packages[name], tree.Decls...)

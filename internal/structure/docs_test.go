@@ -2,7 +2,7 @@ package structure_test
 
 import (
 	"go/ast"
-	"os"
+	"io/fs"
 	"path"
 	"regexp"
 	"strings"
@@ -23,7 +23,7 @@ func TestDocumentationLinksWork(t *testing.T) {
 			if target != "" {
 				file = path.Join(path.Dir(page), target)
 			}
-			if _, err := os.Stat(file); err != nil {
+			if _, err := fs.Stat(top, file); err != nil {
 				t.Errorf("%s links to %s: %v", page, found[1], err)
 			} else if heading != "" && !headings(read(t, file))[heading] {
 				t.Errorf("%s links to %s, which lacks this heading", page, found[1])

@@ -1,38 +1,29 @@
 package structure_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// TestMain runs the tests in the top directory of the repository, so that file names are as people write them.
-func TestMain(m *testing.M) {
-	if err := os.Chdir("../.."); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+// top is the repository. Files are read below it, without another working directory: the go command caches the result of
+// a test by the files that it opens.
+var top = os.DirFS("../..")
 
-// glob finds the files that match any of the patterns, with slashes.
+// glob finds the files that match any of the patterns.
 func glob(t *testing.T, atLeast int, patterns ...string) (all []string) {
 	t.Helper()
 	for _, pattern := range patterns {
-		files, err := filepath.Glob(pattern)
+		files, err := fs.Glob(top, pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %q, %v", pattern, files, err)
 		}
-		for _, file := range files {
-			all = append(all, filepath.ToSlash(file))
-		}
+		all = append(all, files...)
 	}
 	if len(all) < atLeast {
 		t.Fatalf("only these were found: %q", all)
@@ -42,7 +33,7 @@ func glob(t *testing.T, atLeast int, patterns ...string) (all []string) {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	b, err := os.ReadFile(file)
+	b, err := fs.ReadFile(top, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,18 +58,18 @@ func (f goFile) imports() (all []string) {
 // goFiles parses all Go files of the repository.
 func goFiles(t *testing.T) (files []goFile) {
 	t.Helper()
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(top, ".", func(file string, entry fs.DirEntry, err error) error {
 		hidden := strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "node_modules"
 		switch {
 		case err != nil:
 			return err
 		case entry.IsDir() && file != "." && hidden:
-			return filepath.SkipDir
+			return fs.SkipDir
 		case !strings.HasSuffix(file, ".go"):
 			return nil
 		}
-		f := goFile{name: filepath.ToSlash(file), set: token.NewFileSet()}
-		f.tree, err = parser.ParseFile(f.set, file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		f := goFile{name: file, set: token.NewFileSet()}
+		f.tree, err = parser.ParseFile(f.set, file, read(t, file), parser.ParseComments|parser.SkipObjectResolution)
 		files = append(files, f)
 		return err
 	})

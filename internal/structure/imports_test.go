@@ -282,8 +282,8 @@ func TestPurePackagesHaveNoClockOrIO(t *testing.T) {
 }
 
 func TestProductionBinariesStaySmall(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/unlocker", "./cmd/mutexdash",
-		"./cmd/mutexctl").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/unlocker", module+"/cmd/mutexdash",
+		module+"/cmd/mutexctl").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
