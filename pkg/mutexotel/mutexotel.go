@@ -100,8 +100,9 @@ func TraceAttributes(ctx context.Context) []mutex.Option {
 // Hooks returns hooks that make the spans and metrics. Combine them with others: telemetry.Hooks().And(others).
 func (t *Telemetry) Hooks() mutex.Hooks {
 	return mutex.Hooks{
-		Acquired: t.acquired, FinishRequested: t.finishRequested, MoreTimeGiven: t.moreTimeGiven, Lost: t.lost,
-		Released: t.released,
+		Acquired: t.acquired, Lost: t.lost, Released: t.released,
+		FinishRequested: func(e mutex.FinishRequested) { t.addEvent(e.Lock, "asked to finish") },
+		MoreTimeGiven:   func(e mutex.MoreTimeGiven) { t.addEvent(e.Lock, "given more time") },
 	}
 }
 
@@ -136,37 +137,34 @@ func (t *Telemetry) beginSpan(ctx context.Context, l *mutex.Lock, now time.Time)
 	context.AfterFunc(l.Context(), func() {
 		switch cause := context.Cause(l.Context()); {
 		case errors.Is(cause, mutex.ErrDetached):
-			t.takeSpan(l).end(outcomeDetached, "")
+			endSpan(t.takeSpan(l), outcomeDetached, "")
 		case errors.Is(cause, mutex.ErrClosed):
-			t.takeSpan(l).end(outcomeClosed, "")
+			endSpan(t.takeSpan(l), outcomeClosed, "")
 		}
 	})
 }
 
-// holdSpan is the span of a hold that is over; nil for one that was adopted.
-type holdSpan struct{ trace.Span }
-
-// takeSpan returns the span of a hold and forgets it.
-func (t *Telemetry) takeSpan(l *mutex.Lock) holdSpan {
+// takeSpan returns the span of a hold and forgets it; nil if the hold was adopted.
+func (t *Telemetry) takeSpan(l *mutex.Lock) trace.Span {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	span := t.holds[l]
 	delete(t.holds, l)
-	return holdSpan{span}
+	return span
 }
 
-// end ends the span and returns a context for the measurement.
-func (h holdSpan) end(outcome string, reason mutex.LostReason) context.Context {
+// endSpan ends the span of a hold, if there is one, and returns a context for the measurement.
+func endSpan(span trace.Span, outcome string, reason mutex.LostReason) context.Context {
 	ctx := context.Background()
-	if h.Span == nil {
+	if span == nil {
 		return ctx
 	}
-	h.SetAttributes(endAttributes(outcome, reason)...)
+	span.SetAttributes(endAttributes(outcome, reason)...)
 	if reason != "" {
-		h.SetStatus(codes.Error, "the lock was lost: "+string(reason))
+		span.SetStatus(codes.Error, "the lock was lost: "+string(reason))
 	}
-	h.End()
-	return trace.ContextWithSpan(ctx, h.Span)
+	span.End()
+	return trace.ContextWithSpan(ctx, span)
 }
 
 func (t *Telemetry) lost(e mutex.Lost) {
@@ -182,7 +180,7 @@ func (t *Telemetry) released(e mutex.Released) {
 }
 
 func (t *Telemetry) recordHold(l *mutex.Lock, outcome string, reason mutex.LostReason, after time.Duration) {
-	ctx := t.takeSpan(l).end(outcome, reason)
+	ctx := endSpan(t.takeSpan(l), outcome, reason)
 	t.hold.Record(ctx, after.Seconds(),
 		metric.WithAttributes(t.withGroup(l.Name(), endAttributes(outcome, reason)...)...))
 }
@@ -195,12 +193,8 @@ func endAttributes(outcome string, reason mutex.LostReason) []attribute.KeyValue
 	return attributes
 }
 
-func (t *Telemetry) finishRequested(e mutex.FinishRequested) { t.event(e.Lock, "asked to finish") }
-
-func (t *Telemetry) moreTimeGiven(e mutex.MoreTimeGiven) { t.event(e.Lock, "given more time") }
-
-// event adds an event to the span of a hold. What operators wrote about it is in the audit trail, not in a trace.
-func (t *Telemetry) event(l *mutex.Lock, name string) {
+// addEvent adds an event to the span of a hold. What operators wrote about it is in the audit trail, not in a trace.
+func (t *Telemetry) addEvent(l *mutex.Lock, name string) {
 	t.mu.Lock()
 	span := t.holds[l]
 	t.mu.Unlock()
