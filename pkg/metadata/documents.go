@@ -58,8 +58,7 @@ func (r *Record) HistoryID() string {
 
 // HistoryID returns the id under which the ending of the hold is recorded.
 func (e *Ending) HistoryID() string {
-	r := Record{UUID: e.UUID, Token: e.Token}
-	return r.HistoryID()
+	return (&Record{UUID: e.UUID, Token: e.Token}).HistoryID()
 }
 
 // SourceWaiter is the source of a request by a client that waits for the lock.

@@ -22,12 +22,13 @@ func ParseTime(s string) (time.Time, error) {
 		whole = s[:secondDigits]
 		fraction = s[secondDigits+1:]
 		if fraction == "" || len(fraction) > 9 || !digits(fraction) {
-			return time.Time{}, fmt.Errorf("%q is not a time: want one to nine digits after the point", clip(s))
+			return time.Time{}, fmt.Errorf("%.40q is not a time: want one to nine digits after the point", s)
 		}
 	}
 	if len(whole) != secondDigits || !digits(whole) {
-		return time.Time{}, fmt.Errorf("%q is not a time: want seconds since 1970 with ten digits, like 1553682600.25",
-			clip(s))
+		return time.Time{},
+			fmt.Errorf("%.40q is not a time: want seconds since 1970 with ten digits, like 1553682600.25",
+				s)
 	}
 	seconds, _ := strconv.ParseInt(whole, 10, 64)
 	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
@@ -84,12 +85,3 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 }
 
 func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
-
-// clip shortens text from outside for use in a sentence.
-func clip(s string) string {
-	const maxBytes = 40
-	if len(s) <= maxBytes {
-		return s
-	}
-	return s[:maxBytes] + "…"
-}

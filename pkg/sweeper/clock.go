@@ -25,8 +25,7 @@ type clocks struct {
 
 type peerClock struct {
 	shown    time.Time // its clock in its last record
-	zero     time.Time // its clock when our monotonic clock was zero
-	known    bool      // zero is known
+	zero     time.Time // its clock when our monotonic clock was zero; zero = unknown
 	revision int64     // in its last record
 }
 
@@ -39,7 +38,7 @@ type claim struct {
 // claimed returns the highest claim of the unlockers known to be alive: a record counts from its second value on.
 func (c *clocks) claimed() (highest claim) {
 	for id, peer := range c.peers {
-		if peer.known && peer.revision > highest.revision {
+		if !peer.zero.IsZero() && peer.revision > highest.revision {
 			highest = claim{id, peer.revision}
 		}
 	}
@@ -58,7 +57,6 @@ func (c *clocks) setPeers(peers []Peer, self string, mono time.Duration) {
 		clock, before := c.peers[p.ID]
 		if before && !clock.shown.Equal(p.Now) {
 			clock.zero = p.Now.Add(p.Age - mono)
-			clock.known = true
 		}
 		clock.shown = p.Now
 		clock.revision = p.Revision
@@ -84,7 +82,7 @@ func (c *clocks) setMembers(offsets []time.Duration, before, after staleness.Mom
 func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.ClockStatus, time.Duration) {
 	var ahead []time.Duration
 	for _, peer := range c.peers {
-		if peer.known {
+		if !peer.zero.IsZero() {
 			ahead = append(ahead, now.Wall.Sub(peer.zero.Add(now.Mono)))
 		}
 	}

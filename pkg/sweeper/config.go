@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -99,12 +100,9 @@ func (c *Config) setDefaults() {
 }
 
 func (c *Config) check() error {
-	switch c.Mode {
-	case AlertOnly, AutoUnlock, DryRun:
-	default:
-		return fmt.Errorf("Mode is %q: want %s, %s or %s", c.Mode, AlertOnly, AutoUnlock, DryRun)
-	}
 	switch {
+	case !slices.Contains([]Mode{AlertOnly, AutoUnlock, DryRun}, c.Mode):
+		return fmt.Errorf("Mode is %q: want %s, %s or %s", c.Mode, AlertOnly, AutoUnlock, DryRun)
 	case c.ID == "":
 		return errors.New("the sweeper has no id")
 	case c.Locks == nil || c.Lock == nil || c.Clock == nil || c.Fresh == nil || c.Announce == nil || c.Remove == nil:
