@@ -143,11 +143,10 @@ func SetHeader(h http.Header, token int64) { h.Set(Header, strconv.FormatInt(tok
 // differently.
 func FromHeader(h http.Header) (int64, error) {
 	values := h.Values(Header)
-	switch len(values) {
-	case 0:
+	switch {
+	case len(values) == 0:
 		return 0, ErrNoToken
-	case 1:
-	default:
+	case len(values) > 1:
 		return 0, fmt.Errorf("%w: the header %s was sent %d times", ErrBadToken, Header, len(values))
 	}
 	token, err := strconv.ParseInt(values[0], 10, 64)

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -82,10 +83,7 @@ func check(r *metadata.Record, by, reason string) error {
 	case r.Misplaced:
 		return errors.New("force unlock: the record is at keys that belong to no lock")
 	}
-	if err := protocol.CheckOperator(by); err != nil {
-		return fmt.Errorf("force unlock: %w", err)
-	}
-	if err := protocol.CheckReason(reason); err != nil {
+	if err := cmp.Or(protocol.CheckOperator(by), protocol.CheckReason(reason)); err != nil {
 		return fmt.Errorf("force unlock: %w", err)
 	}
 	return nil
@@ -93,9 +91,6 @@ func check(r *metadata.Record, by, reason string) error {
 
 // warn logs a force unlock that etcd cannot record.
 func warn(to *slog.Logger, a protocol.Action) {
-	if to == nil {
-		return
-	}
 	to.LogAttrs(context.Background(), slog.LevelWarn,
 		"etcd is out of space: a lock is removed by force, without history and audit",
 		slog.String("lock", a.Lock), slog.String("uuid", a.UUID), slog.Int64("token", a.Token),

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,8 @@ func New(etcd *clientv3.Client, o Options) (*Inspector, error) {
 	if etcd == nil {
 		return nil, errors.New("inspect: no etcd client was given")
 	}
-	if o.Prefix == "" {
-		o.Prefix = protocol.DefaultPrefix
-	}
-	layout, err := protocol.NewLayout(o.Prefix)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	layout, err := protocol.NewLayout(cmp.Or(o.Prefix, protocol.DefaultPrefix))
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -209,10 +208,7 @@ func (o *once) isNext(start, now time.Time) (bool, error) {
 		taken := Period{Start: last.Start, Note: last.Note}
 		return false, &PeriodError{Name: o.name, Start: start, Last: taken, At: now, Key: o.key}
 	}
-	if log := o.about.Logger; log != nil {
-		log.LogAttrs(context.Background(), slog.LevelDebug, "the period is taken", slog.String("lock", o.name),
-			slog.String("period", instant(last.Start)), slog.String("by", quoted(last.Note)))
-	}
+	o.about.Logger.Debug("the period is taken", "lock", o.name, "period", instant(last.Start), "by", quoted(last.Note))
 	return false, nil
 }
 

@@ -193,16 +193,15 @@ func (p *pipeline) stop(err error) {
 	lost, isLost := ended.(*mutex.LostError)
 	_, isPanic := errors.AsType[*PanicError](err)
 	_, isAsked := errors.AsType[*mutex.FinishRequestError](err)
+	r.Err = err
 	switch {
 	case isLost:
 		r.StopReason = StopLost
 		r.Err = because(lost, err)
 	case errors.Is(err, mutex.ErrNotHeld):
 		r.StopReason = StopLost
-		r.Err = err
 	case isPanic:
 		r.StopReason = StopPanicked
-		r.Err = err
 	case ended == mutex.ErrClosed:
 		r.StopReason = StopCancelled
 		r.Err = because(ended, err)
@@ -211,10 +210,8 @@ func (p *pipeline) stop(err error) {
 		r.Err = because(context.Cause(p.ctx), err)
 	case isAsked:
 		r.StopReason = StopRequested
-		r.Err = err
 	default:
 		r.StopReason = StopFailed
-		r.Err = err
 	}
 }
 

@@ -20,15 +20,13 @@ import (
 // Task is a task that this worker holds until it calls Finish, FinishAndRemove or Release, or loses the task. It is
 // safe for concurrent use.
 type Task struct {
-	set           *Tasks
-	name          string
-	lock          *mutex.Lock
-	created       int64
-	previousState string // the state that it was taken from
-	attempt       int
+	set     *Tasks
+	name    string
+	lock    *mutex.Lock
+	created int64
 
 	mu    sync.Mutex
-	doc   protocol.Task // as it stands in etcd
+	doc   protocol.Task // as it stands in etcd; only its Data changes
 	seen  int64         // mod revision
 	ended time.Time     // when it was first ended: a repetition has the same bytes
 }
@@ -87,18 +85,17 @@ func (s *Tasks) takeOne(ctx context.Context, now TaskStatus) (*Task, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &Task{set: s, name: now.Name, lock: l, created: now.created, previousState: doc.From,
-		attempt: doc.Attempts, doc: doc, seen: l.Token()}, nil
+	return &Task{set: s, name: now.Name, lock: l, created: now.created, doc: doc, seen: l.Token()}, nil
 }
 
 // Name returns the name of the task.
 func (t *Task) Name() string { return t.name }
 
 // PreviousState returns the state that the task was taken from; for a stuck task, the state before it was in progress.
-func (t *Task) PreviousState() string { return t.previousState }
+func (t *Task) PreviousState() string { return t.doc.From }
 
 // Attempt returns the number of this attempt: how often the task has been taken without success, including this time.
-func (t *Task) Attempt() int { return t.attempt }
+func (t *Task) Attempt() int { return t.doc.Attempts }
 
 // Data returns what [Tasks.Add] or the last [Task.Save] wrote, by this worker or an earlier one.
 func (t *Task) Data() string {
@@ -130,9 +127,8 @@ func (t *Task) FinishRequested() <-chan struct{} { return t.lock.FinishRequested
 // one transaction. If this worker has lost the task, the error is a [*mutex.LostError] and nothing is written. After a
 // [metadata.ErrOutcomeUnknown] call it again with the same arguments.
 func (t *Task) Finish(state, note string) error {
-	if !slices.Contains(t.set.opts.Transitions[t.previousState], state) {
-		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", t.previousState,
-			state))
+	if from := t.PreviousState(); !slices.Contains(t.set.opts.Transitions[from], state) {
+		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", from, state))
 	}
 	return t.end("finish", func(doc *protocol.Task) {
 		doc.State = state
@@ -188,7 +184,7 @@ func (t *Task) Save(ctx context.Context, data string) error {
 	doc.Data = data
 	err := t.save(ctx, protocol.Marshal(doc))
 	if err == nil {
-		t.doc = doc
+		t.doc.Data = data
 	}
 	return t.set.explain("save", t.name, err)
 }

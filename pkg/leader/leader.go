@@ -68,9 +68,7 @@ func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) 
 		return nil, err
 	}
 	go keepAlive(l, o, func(err error) {
-		if log := locks.Options().Logger; log != nil {
-			log.Warn("the leader gave no sign of life", "lock", l.Name(), "uuid", l.UUID(), "error", err)
-		}
+		locks.Options().Logger.Warn("the leader gave no sign of life", "lock", l.Name(), "uuid", l.UUID(), "error", err)
 	})
 	return l, nil
 }

@@ -131,7 +131,7 @@ func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 // "operator".
 func (s *Server) ForceUnlock(name, reason string) {
 	s.t.Helper()
-	s.do(protocol.VerbForceUnlock, name, protocol.Action{Actor: operator, Reason: reason})
+	s.do(protocol.VerbForceUnlock, name, operator, reason, 0)
 }
 
 // Expire removes a hold as an unlocker would after its deadline, whatever the current time.
@@ -172,33 +172,28 @@ func (s *Server) RemoveAbandoned(name, reason string) {
 // [mutex.Lock.FinishRequested].
 func (s *Server) AskToFinish(name, by, reason string) {
 	s.t.Helper()
-	s.do(protocol.VerbAsk, name, protocol.Action{Actor: by, Reason: reason})
+	s.do(protocol.VerbAsk, name, by, reason, 0)
 }
 
 // GiveMoreTime gives the holder of a lock d more time, in whole seconds, as an operator would on the dashboard. See
 // [mutex.Lock.MoreTime].
 func (s *Server) GiveMoreTime(name string, d time.Duration) {
 	s.t.Helper()
-	s.do(protocol.VerbExtend, name, protocol.Action{Actor: operator, Reason: "the test gave it more time",
-		Seconds: int64(d / time.Second)})
+	s.do(protocol.VerbExtend, name, operator, "the test gave it more time", int64(d/time.Second))
 }
 
 // operator is the actor if a test names none.
 const operator = "operator"
 
 // do performs an operator's action on the hold of a lock.
-func (s *Server) do(v protocol.Verb, name string, a protocol.Action) {
+func (s *Server) do(v protocol.Verb, name, actor, reason string, seconds int64) {
 	s.t.Helper()
 	r := s.held(name).Record
-	a.ID = rand.Text()
-	a.At.Time = time.Now()
-	a.Source = "locktest"
-	a.Lock = name
-	a.UUID = r.UUID
-	a.Token = r.Token
-	a.Revision = r.Revision
-	a.Holder = r.Owner
-	a.Result = "success"
+	a := protocol.Action{
+		ID: rand.Text(), At: metadata.Time{Time: time.Now()}, Actor: actor, Source: "locktest",
+		Lock: name, UUID: r.UUID, Token: r.Token, Revision: r.Revision, Holder: r.Owner,
+		Reason: reason, Seconds: seconds, Result: "success",
+	}
 	on := protocol.ActionTarget{Hold: &r, LockDelayAfter: r.EffectiveLockDelay(0)}
 	_, err := s.store.Perform(context.Background(), v, on, a)
 	s.must(err)

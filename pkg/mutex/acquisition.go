@@ -207,7 +207,7 @@ func (a *acquisition) commit(ctx context.Context, p proposal, claim locktxn.Clai
 // setHolders stores the holders, which are the first operations of an answer.
 func (a *acquisition) setHolders(r etcdretry.Response) {
 	a.seen = r.Header.Revision
-	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r)
+	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r, 0)
 	a.holder = a.holders.oldest()
 }
 

@@ -15,14 +15,12 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 )
 
-// logger logs what cannot be returned to any caller. The zero logger is silent.
+// logger logs what cannot be returned to any caller.
 type logger struct{ to *slog.Logger }
 
 // log writes a line. Attributes are strings, numbers, durations and errors.
 func (l logger) log(level slog.Level, message string, attributes ...slog.Attr) {
-	if l.to != nil {
-		l.to.LogAttrs(context.Background(), level, message, attributes...)
-	}
+	l.to.LogAttrs(context.Background(), level, message, attributes...)
 }
 
 // background counts the waiting calls and the goroutines of a client, so that Close can wait for them.

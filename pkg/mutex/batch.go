@@ -223,8 +223,8 @@ func (b *batch) newHandles(at func(i int) (int64, metadata.FullRecord)) (locks [
 func (b *batch) refusal(ctx context.Context, r etcdretry.Response) error {
 	var held *HeldError
 	for i, a := range b.wanted {
-		a.holder = readRecord(b.c.layout, a.lock, r, readsPerLock*i)
-		a.holders = holders{writer: a.holder, delay: readDelay(b.c.layout, a.lock, r, readsPerLock*i+1)}
+		a.holders = readHolders(b.c.layout, a.lock, kind{}, r, readsPerLock*i)
+		a.holder = a.holders.writer
 		if held == nil && (a.holder.Token != 0 || a.holders.delay != nil) {
 			held = a.heldError()
 		}

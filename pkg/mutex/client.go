@@ -138,6 +138,7 @@ func (o *Options) complete() error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Process == nil {
 		self := holderproc.Self(holderproc.System())
 		o.Process = &self
@@ -160,19 +161,15 @@ func (o *Options) complete() error {
 func (c *Client) Options() Options { return c.opts }
 
 // draft settles the options of a call and makes a record from them, without times.
-func (c *Client) draft(name string, opts []Option) (settings, lockrecord.Draft, error) {
+func (c *Client) draft(name string, opts []Option) (set settings, d lockrecord.Draft, err error) {
 	if c.isClosed() {
-		return settings{}, lockrecord.Draft{}, ErrClosed
+		return set, d, ErrClosed
 	}
-	if err := metadata.CheckName(name); err != nil {
-		return settings{}, lockrecord.Draft{}, err
+	if err = metadata.CheckName(name); err == nil {
+		set, err = newSettings(name, c.opts.Owner, c.opts.Defaults, opts)
 	}
-	set, err := newSettings(name, c.opts.Owner, c.opts.Defaults, opts)
-	if err == nil {
-		err = set.kind.checkName(name)
-	}
-	if err != nil {
-		return settings{}, lockrecord.Draft{}, err
+	if err = cmp.Or(err, set.kind.checkName(name)); err != nil {
+		return set, d, err
 	}
 	set.holder.Hostname = c.opts.Hostname
 	set.holder.PID = c.pid
@@ -239,7 +236,7 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 	if !claim.MultiHolder || r.TxnResponse == nil {
 		return err
 	}
-	h := readHolders(c.layout, lock, k, r)
+	h := readHolders(c.layout, lock, k, r, 0)
 	if mine, ok := h.byUUID(uuid); ok {
 		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, locktxn.PlainClaim(mine.Name), uuid))
 		err = errors.Join(err, failed)

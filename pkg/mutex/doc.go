@@ -104,7 +104,6 @@
 //
 // # The etcd client
 //
-// Make it with MaxUnaryRetries: 1, keepalive (DialKeepAliveTime: 10s) and all members as endpoints, reached directly
-// and not through a proxy. Its user needs to read and write the prefix. All waits and watches of a [Client] share one
-// connection.
+// Make it as [New] says, with all members as endpoints, reached directly and not through a proxy. Its user needs to
+// read and write the prefix. All waits and watches of a [Client] share one connection.
 package mutex

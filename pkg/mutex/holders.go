@@ -142,22 +142,23 @@ func readRecord(of protocol.Layout, lock string, a etcdretry.Response, op int) m
 	return lockrecord.Decode(lock, locktxn.Fields(of, a.Keys(op)))
 }
 
-// readHolders returns the holders of a lock of this kind from the first operations of an answer, see [locktxn.Claim].
-func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Response) holders {
-	h := holders{revision: a.Header.Revision, writer: readRecord(of, lock, a, 0)}
-	if !k.shared() {
-		h.delay = readDelay(of, lock, a, 1)
-		return h
+// readHolders returns the holders of a lock of this kind from the operations of an answer from op on, see
+// [locktxn.Claim].
+func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Response, op int) holders {
+	h := holders{revision: a.Header.Revision, writer: readRecord(of, lock, a, op), delays: map[int]metadata.LockDelay{}}
+	if k.shared() {
+		op++
+		h.shares = readShares(of, lock, a.Keys(op).Kvs)
 	}
-	h.shares = readShares(of, lock, a.Keys(1).Kvs)
-	h.delay = readDelay(of, lock, a, 2)
-	for _, kv := range a.Keys(2).Kvs {
+	for _, kv := range a.Keys(op + 1).Kvs {
 		name := of.Parse(string(kv.Key)).Lock
-		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
-			if h.delays == nil {
-				h.delays = map[int]metadata.LockDelay{}
-			}
-			h.delays[number] = protocol.ReadDelay(name, locktxn.KV(kv))
+		delay := protocol.ReadDelay(name, locktxn.KV(kv))
+		base, number, isShare := metadata.ParseShare(name)
+		switch {
+		case name == lock:
+			h.delay = &delay
+		case isShare && base == lock:
+			h.delays[number] = delay
 		}
 	}
 	return h
@@ -179,17 +180,6 @@ func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int
 	return shares
 }
 
-// readDelay returns the delay of a lock among those that operation op read; nil if there is none.
-func readDelay(of protocol.Layout, lock string, a etcdretry.Response, op int) *metadata.LockDelay {
-	for _, kv := range a.Keys(op).Kvs {
-		if key := of.Parse(string(kv.Key)); key.Kind == protocol.KindDelay && key.Lock == lock {
-			d := protocol.ReadDelay(lock, locktxn.KV(kv))
-			return &d
-		}
-	}
-	return nil
-}
-
 // hasDelays reports whether there are lock delays.
 func (h *holders) hasDelays() bool { return h.delay != nil || len(h.delays) > 0 }
 
@@ -206,20 +196,19 @@ func (h *holders) lastDelay() *metadata.LockDelay {
 
 // removeEnded removes the holder whose uuid key was deleted, or the delay that is over.
 func (h *holders) removeEnded(of protocol.Layout, lock, key string) {
-	switch k := of.Parse(key); {
-	case k.Kind == protocol.KindDelay && k.Lock == lock:
+	k := of.Parse(key)
+	base, number, isShare := metadata.ParseShare(k.Lock)
+	isShare = isShare && base == lock
+	isUUID := k.Kind == protocol.KindField && k.ID == lockrecord.FieldUUID
+	switch isDelay := k.Kind == protocol.KindDelay; {
+	case isDelay && k.Lock == lock:
 		h.delay = nil
-	case k.Kind == protocol.KindDelay:
-		if base, number, ok := metadata.ParseShare(k.Lock); ok && base == lock {
-			delete(h.delays, number)
-		}
-	case k.Kind != protocol.KindField || k.ID != lockrecord.FieldUUID:
-	case k.Lock == lock:
+	case isDelay && isShare:
+		delete(h.delays, number)
+	case isUUID && k.Lock == lock:
 		h.writer = metadata.FullRecord{}
-	default:
-		if base, number, ok := metadata.ParseShare(k.Lock); ok && base == lock {
-			delete(h.shares, number)
-		}
+	case isUUID && isShare:
+		delete(h.shares, number)
 	}
 }
 

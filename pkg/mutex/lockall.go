@@ -314,16 +314,13 @@ func explain(err error, names ...string) error {
 // quoted returns `"a", "b" and 3 more`.
 func quoted(names []string) string {
 	const maxNames = 5
-	var b strings.Builder
-	for i, name := range names {
-		switch {
-		case i == maxNames:
-			fmt.Fprintf(&b, " and %d more", len(names)-maxNames)
-			return b.String()
-		case i > 0:
-			b.WriteString(", ")
-		}
-		b.WriteString(strconv.Quote(clip(name)))
+	var shown []string
+	for _, name := range names[:min(len(names), maxNames)] {
+		shown = append(shown, strconv.Quote(clip(name)))
 	}
-	return b.String()
+	line := strings.Join(shown, ", ")
+	if more := len(names) - maxNames; more > 0 {
+		line += fmt.Sprintf(" and %d more", more)
+	}
+	return line
 }

@@ -167,22 +167,10 @@ func (l *Lock) applyEvents(events []*clientv3.Event) (extended bool) {
 		fields = slices.DeleteFunc(fields, func(f metadata.Field) bool { return f.Name == name })
 		fields = append(fields, metadata.Field{Name: name, Value: string(e.Kv.Value), ModRevision: e.Kv.ModRevision})
 	}
-	// This event alone follows each of the holder's own extensions.
-	if len(fields) == 1 && fields[0].Name == lockrecord.FieldAutoUnlockAt {
-		l.applyAutoUnlock(fields[0].Value)
-	} else if len(fields) > 0 {
+	if len(fields) > 0 {
 		l.applyFields(fields)
 	}
 	return extended
-}
-
-// applyAutoUnlock takes over the auto-unlock in the record.
-func (l *Lock) applyAutoUnlock(value string) {
-	if t, err := metadata.ParseTime(value); err == nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.postpone(t, nil)
-	}
 }
 
 // applyFields takes over what others wrote into these fields of the record.

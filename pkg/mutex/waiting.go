@@ -139,7 +139,7 @@ func (v *waitStatus) probes() []string {
 
 // read takes the holders from the first operations of an answer.
 func (v *waitStatus) read(r etcdretry.Response) {
-	h := readHolders(v.c.layout, v.position.Lock, v.kind, r)
+	h := readHolders(v.c.layout, v.position.Lock, v.kind, r, 0)
 	v.known = v.kind.knownHolders(v.position.Lock, h)
 	v.status = Waiting{Name: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
 		Delay: h.lastDelay()}

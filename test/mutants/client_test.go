@@ -132,7 +132,7 @@ var clientSuites = []suite{
 		// Sets of tasks.
 		{"task-exhausted", `|| «now.Exhausted»`, `false`, "TestFailedTaskIsRetriedUpToTheMaximum"},
 		{"task-limit", `len(taken) == limit`, `false`, "TestWorkerAskedToFinishOneTaskMayTakeOthers"},
-		{"task-transition", `!slices.Contains(t.set.opts.Transitions[t.previousState], state)`, `false`,
+		{"task-transition", `!slices.Contains(t.set.opts.Transitions[from], state)`, `false`,
 			"TestTransitionsUseTheCallersContext"},
 		{"task-attempts", `!slices.Contains(t.set.opts.FailureStates, state)`, `true`,
 			"TestFailedTaskIsRetriedUpToTheMaximum"},
