@@ -18,7 +18,6 @@ type API struct {
 	pages *pages.Pages
 }
 
-// New returns the API to what the pages show.
 func New(s *app.App, p *pages.Pages) *API { return &API{s, p} }
 
 // envelope is every answer that is not a problem.
@@ -95,7 +94,6 @@ type unlockerJSON struct {
 	Witness   *string  `json:"witness_problem"`
 }
 
-// ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
 func (a *API) ServeStatus(r *app.Request) (app.Answer, error) {
 	now := r.Now
 	fresh := r.Fresh

@@ -23,7 +23,6 @@ type gapJSON struct {
 	To   string `json:"to"`
 }
 
-// ServeHistory answers with holds that are over.
 func (a *API) ServeHistory(r *app.Request) (app.Answer, error) {
 	asked, err := parse(r, locks.AboutEndings)
 	if err != nil {
@@ -102,7 +101,6 @@ type actionJSON struct {
 	Result     string   `json:"result"`
 }
 
-// ServeAudit answers with what operators did.
 func (a *API) ServeAudit(r *app.Request) (app.Answer, error) {
 	asked, err := parse(r, locks.AboutActions)
 	if err != nil {

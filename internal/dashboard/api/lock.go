@@ -16,7 +16,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ServeLock answers with one lock in full.
 func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 	lock, err := a.app.ReadHeldLock(r)
 	if err != nil {

@@ -84,7 +84,6 @@ func (l *list) answer(m meta, data any) (app.Answer, error) {
 	return answer, err
 }
 
-// ServeLocks answers with locks.
 func (a *API) ServeLocks(r *app.Request) (app.Answer, error) {
 	l, answer, err := a.list(r)
 	if l == nil {
@@ -165,7 +164,6 @@ type summaryJSON struct {
 	NextIn    *float64           `json:"next_auto_unlock_at_in_seconds"`
 }
 
-// ServeSummary answers with how many locks are in each state.
 func (a *API) ServeSummary(r *app.Request) (app.Answer, error) {
 	l, answer, err := a.list(r)
 	if l == nil {

@@ -24,7 +24,6 @@ type timelineJSON struct {
 	Unread    *string             `json:"unread"`         // why etcd could not be read
 }
 
-// ServeTimeline answers with who held and who waited within a window, those that began last first.
 func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 	limit, after, err := etcdread.ParseLimitAndCursor(r.URL.Query(), pages.MaxAPILimit, pages.MaxAPILimit)
 	if err != nil {

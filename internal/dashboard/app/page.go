@@ -47,7 +47,6 @@ type freshView struct {
 	Heard    *TimeText
 	At       string // time of day of the last sign of life
 	Revision int64
-	Cause    string
 }
 
 // Curl is the command that gets the page as JSON; what a caller needs to be known by is for the caller to add.
@@ -84,7 +83,7 @@ func (s *App) Page(r *Request, title string) Page {
 		Version:       s.Config.Version,
 		At:            now,
 		Now:           now.UnixMilli(),
-		Fresh:         freshView{Level: level, Revision: fresh.Revision, Cause: fresh.Cause},
+		Fresh:         freshView{Level: level, Revision: fresh.Revision},
 		Icon:          Icon{State: "none"},
 	}
 	if level != locks.Never {

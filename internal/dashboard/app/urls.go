@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/text"
@@ -28,12 +29,10 @@ func (u URLs) To(path string, pairs ...string) string {
 	var b strings.Builder
 	b.WriteString(u.Prefix + path)
 	separator := byte('?')
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			b.WriteByte(separator)
-			b.WriteString(pairs[i] + "=" + queryEscape(pairs[i+1]))
-			separator = '&'
-		}
+	for pair := range slices.Chunk(Flags(pairs...), 2) {
+		b.WriteByte(separator)
+		b.WriteString(pair[0] + "=" + queryEscape(pair[1]))
+		separator = '&'
 	}
 	return b.String()
 }

@@ -12,16 +12,31 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// historyPage is what became of holds.
-type historyPage struct {
+// pastPage is a page of a list of the past: of ended holds, or of actions.
+type pastPage struct {
 	app.SearchPage
+	Matched int
+	Total   int
+	Next    string
+}
+
+func newPastPage[T any](r *app.Request, name string, asked etcdread.Filter, all []T,
+	found etcdread.FoundPage[T]) pastPage {
+	v := pastPage{SearchPage: r.App.SearchPage(r, name, asked.Query), Total: len(all), Matched: found.Matched}
+	v.JSON = r.App.URLs.To("api/v1/"+name, "q", asked.Query.Text)
+	if found.Next != (etcdread.Cursor{}) {
+		v.Next = r.App.URLs.To(name, "q", asked.Query.Text, "after", found.Next.String())
+	}
+	return v
+}
+
+// historyPage shows ended holds.
+type historyPage struct {
+	pastPage
 	Endings   []endingView
-	Matched   int
-	Total     int
 	Chips     []endingChip
-	ReadError string // why etcd could not be asked
+	ReadError string // why etcd could not be read
 	Since     *app.TimeText
-	Next      string
 }
 
 // endingChip narrows a history to holds that ended in one way, or that had alerted. Their number is that of the search
@@ -37,25 +52,25 @@ type endingKind struct{ word, icon, term string }
 
 // endingChips returns the chips that narrow a history. The first one widens it again.
 func (p *Pages) endingChips(q *locks.Query, all []metadata.Ending) []endingChip {
-	ways := []endingKind{{"all", "calm", ""}}
+	kinds := []endingKind{{"all", "calm", ""}}
 	for _, e := range metadata.Endings() {
-		ways = append(ways, endingKind{e.Word, app.EndedIcon(e.Word), locks.FieldTerm("ended", e.Word)})
+		kinds = append(kinds, endingKind{e.Word, app.EndedIcon(e.Word), locks.FieldTerm("ended", e.Word)})
 	}
-	ways = append(ways, endingKind{"had alerted", "alerting", locks.FieldTerm("ended", locks.Alerted)})
+	kinds = append(kinds, endingKind{"had alerted", "alerting", locks.FieldTerm("ended", locks.Alerted)})
+	var terms []string
+	for _, k := range kinds {
+		terms = append(terms, k.term)
+	}
 	var chips []endingChip
-	for _, w := range ways {
-		chip := endingChip{Word: w.word, Icon: w.icon,
-			On: slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == w.term })}
-		text := q.With(w.term)
+	for _, k := range kinds {
+		chip := endingChip{Word: k.word, Icon: k.icon,
+			On: slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == k.term })}
+		text := q.With(k.term)
 		switch {
-		case w.term == "":
-			var terms []string
-			for _, w := range ways {
-				terms = append(terms, w.term)
-			}
+		case k.term == "":
 			text = q.Dropping(terms...)
 		case chip.On:
-			text = q.Dropping(w.term)
+			text = q.Dropping(k.term)
 		}
 		chip.URL = p.app.URLs.To("history", "q", text)
 		counted := locks.ParseQuery(text, locks.AboutEndings)
@@ -105,22 +120,18 @@ func (p *Pages) endingView(e *metadata.Ending, at app.Viewpoint) endingView {
 	return v
 }
 
-// ServeHistory answers with holds that are over.
 func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
 	asked, err := etcdread.ParseFilter(r.URL.Query(), locks.AboutEndings, maxLimit)
 	if err != nil {
 		return app.Answer{}, app.BadQuery(err.Error())
 	}
 	all, unread := p.app.History.Endings(r.Context(), r.Now, "")
-	v := historyPage{SearchPage: p.app.SearchPage(r, "history", asked.Query), Total: len(all),
-		ReadError: p.app.ReadErrorText(unread),
-		Chips:     p.endingChips(asked.Query, all)}
-	v.JSON = p.app.URLs.To("api/v1/history", "q", asked.Query.Text)
 	found, err := etcdread.SearchEndings(r.Context(), asked, all)
 	if err != nil {
 		return app.Answer{}, err
 	}
-	v.Matched = found.Matched
+	v := historyPage{pastPage: newPastPage(r, "history", asked, all, found), ReadError: p.app.ReadErrorText(unread),
+		Chips: p.endingChips(asked.Query, all)}
 	for i := range found.List {
 		v.Endings = append(v.Endings, p.endingView(&found.List[i], r.Viewpoint()))
 	}
@@ -128,9 +139,6 @@ func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
 	v.Since = v.Viewpoint.Since(since)
 	if len(asked.Query.Terms) == 0 {
 		v.Endings = withGaps(v.Endings, gaps, asked.After.At, found.Next.At)
-	}
-	if found.Next != (etcdread.Cursor{}) {
-		v.Next = p.app.URLs.To("history", "q", asked.Query.Text, "after", found.Next.String())
 	}
 	return p.app.Render("history", v)
 }
@@ -146,13 +154,10 @@ func withGaps(list []endingView, gaps []timeline.Span, newest, oldest time.Time)
 	return list
 }
 
-// auditPage is what operators did to whose holds.
+// auditPage shows what operators did to whose holds.
 type auditPage struct {
-	app.SearchPage
+	pastPage
 	Actions []actionView
-	Matched int
-	Total   int
-	Next    string
 }
 
 type actionView struct {
@@ -167,7 +172,6 @@ type actionView struct {
 	Result         string
 }
 
-// ServeAudit answers with what operators did.
 func (p *Pages) ServeAudit(r *app.Request) (app.Answer, error) {
 	asked, err := etcdread.ParseFilter(r.URL.Query(), locks.AboutActions, maxLimit)
 	if err != nil {
@@ -177,13 +181,11 @@ func (p *Pages) ServeAudit(r *app.Request) (app.Answer, error) {
 	if err != nil {
 		return app.Answer{}, p.app.ReadError(err)
 	}
-	v := auditPage{SearchPage: p.app.SearchPage(r, "audit", asked.Query), Total: len(all)}
-	v.JSON = p.app.URLs.To("api/v1/audit", "q", asked.Query.Text)
 	found, err := etcdread.SearchActions(r.Context(), asked, all)
 	if err != nil {
 		return app.Answer{}, err
 	}
-	v.Matched = found.Matched
+	v := auditPage{pastPage: newPastPage(r, "audit", asked, all, found)}
 	for i := range found.List {
 		a := &found.List[i]
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
@@ -196,9 +198,6 @@ func (p *Pages) ServeAudit(r *app.Request) (app.Answer, error) {
 			Holder: text.Clip(a.Holder, 2*app.MaxLineShown),
 			Reason: text.Clip(a.Reason, 4*app.MaxReason), Ticket: text.Clip(a.Ticket, 4*app.MaxTicket),
 			Result: a.Result})
-	}
-	if found.Next != (etcdread.Cursor{}) {
-		v.Next = p.app.URLs.To("audit", "q", asked.Query.Text, "after", found.Next.String())
 	}
 	return p.app.Render("audit", v)
 }

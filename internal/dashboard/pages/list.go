@@ -126,7 +126,6 @@ type (
 	}
 )
 
-// ServeList answers with the list of locks, or with the part of it that changes.
 func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {

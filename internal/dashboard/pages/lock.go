@@ -87,7 +87,6 @@ type lockPage struct {
 	Unlock          string // how to end the hold on the command line
 }
 
-// ServeLock answers with the page of a lock, of a hold that is over, or of a lock that several hold.
 func (p *Pages) ServeLock(r *app.Request) (app.Answer, error) {
 	r, cancel := p.app.WithReadTimeout(r)
 	defer cancel()
@@ -192,7 +191,6 @@ func (p *Pages) fillForce(v *lockPage, r *app.Request, lock *app.Lock) {
 	}
 }
 
-// ServeBacktrace answers with a backtrace as it was recorded.
 func (p *Pages) ServeBacktrace(r *app.Request) (app.Answer, error) {
 	lock, err := p.app.ReadHeldLock(r)
 	switch {

@@ -107,23 +107,15 @@ func knownSince(since *app.TimeText) app.RichText {
 }
 
 type endedView struct {
-	Word  string
-	When  *app.TimeText
-	By    string
-	Why   string
-	Owner string
-	Host  string
-	Held  string
+	Word    string
+	When    *app.TimeText
+	By, Why string
 }
 
 func (p *Pages) endedPage(r *app.Request, lock *app.Lock) lockPage {
 	e := lock.Ending
 	v := lockPage{lockFrame: p.lockFrame(r, lock), State: "released", Purpose: e.Purpose, Free: lock.Row == nil}
-	v.Ended = &endedView{Word: locks.EndedWord(e.Cause), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Reason,
-		Owner: e.Owner, Host: locks.HostPID(e.Hostname, e.PID)}
-	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
-		v.Ended.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
-	}
+	v.Ended = &endedView{Word: locks.EndedWord(e.Cause), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Reason}
 	if lock.Row != nil {
 		v.Current = p.app.URLs.Lock(lock.Name, lock.Row.UUID)
 		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), p.app.Unlockers())

@@ -15,8 +15,7 @@ type sharedPage struct {
 	Table         table
 	More          int // holders that are not shown
 	Queue         QueueView
-	HoldRequested bool   // for a hold that is over
-	Past          string // link to the history of all shares
+	HoldRequested bool // for a hold that is over
 	Cycles        []cycleView
 }
 
@@ -29,7 +28,7 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 		HoldRequested: lock.RequestedHold != ""}
 	v.AutoRefresh = true
 	v.Headline = p.HeadlineOf(r, lock)
-	v.Past = p.app.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
+	v.History.URL = p.app.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
 	if v.Icon.State != "stale" {
 		v.Icon = app.Icon{State: u.Display}
 	}
@@ -44,7 +43,6 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	}
 	v.Queue = NewQueueView(lock.Waiters, maxWaiters, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name, v.Headline.Class)
-	v.History.URL = v.Past
 	return p.app.Render("shared", v)
 }
 

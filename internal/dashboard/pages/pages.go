@@ -17,10 +17,8 @@ type Pages struct {
 	traces *etcdread.Backtraces
 }
 
-// New returns the pages.
 func New(s *app.App, t *etcdread.Backtraces) *Pages { return &Pages{s, t} }
 
-// ServeHelp explains the pages.
 func (p *Pages) ServeHelp(r *app.Request) (app.Answer, error) {
 	v := p.app.Page(r, "help")
 	v.NavEntry = "help"
@@ -92,7 +90,6 @@ func iconShape(look string) (svg string, ok bool) {
 	return svg, svg != ""
 }
 
-// ServeIcon answers with the icon of a tab.
 func (p *Pages) ServeIcon(r *app.Request) (app.Answer, error) {
 	shape, ok := iconShape(r.URL.Query().Get("state"))
 	n := r.URL.Query().Get("n")

@@ -42,7 +42,6 @@ type inconsistentLock struct{ Name, URL, Why string }
 // maxInconsistent is how many inconsistent locks the page names.
 const maxInconsistent = 20
 
-// ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
 func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	fresh := r.Fresh
 	v := statusPage{Page: p.app.Page(r, "status"), Prefix: p.app.Config.Layout.Prefix(),

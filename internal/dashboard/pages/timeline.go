@@ -19,7 +19,6 @@ type timelinePage struct {
 	Window    string
 	Chart     *chart
 	ReadError string // why etcd could not be asked
-	Matched   bool   // something was found
 }
 
 // window is how far back a chart goes.
@@ -53,7 +52,6 @@ const (
 	maxProcessLanes = 20
 )
 
-// ServeTimeline answers with the chart of all locks, or of those that a query finds.
 func (p *Pages) ServeTimeline(r *app.Request) (app.Answer, error) {
 	past, err := p.LoadTimeline(r)
 	if err != nil {

@@ -46,7 +46,6 @@ const (
 	maxWaiters     = 50 // of one lock, on its page
 )
 
-// ServeWaiting answers with the locks that somebody waits for.
 func (p *Pages) ServeWaiting(r *app.Request) (app.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {
