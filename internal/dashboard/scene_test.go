@@ -249,14 +249,7 @@ func operates(c *app.Config, do act, verbs ...protocol.Verb) {
 	}
 	for _, v := range verbs {
 		all[v] = do
-		switch access.Permission(v.Info().Right) {
-		case access.Unlock:
-			c.Enabled.Unlock = true
-		case access.Acknowledge:
-			c.Enabled.Acknowledge = true
-		default:
-			c.Enabled.AskAndExtend = true
-		}
+		c.Enabled = append(c.Enabled, access.Permission(v.Info().Right))
 	}
 	c.Operator = all
 }

@@ -51,6 +51,20 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 			"unlock needs")
 }
 
+// enabled returns the permissions of the actions that are switched on.
+func (o *accessOptions) enabled() (list []access.Permission) {
+	if o.forceUnlock {
+		list = append(list, access.Unlock)
+	}
+	if o.askAndExtend {
+		list = append(list, access.Ask, access.Extend)
+	}
+	if o.acknowledge {
+		list = append(list, access.Acknowledge)
+	}
+	return list
+}
+
 // read reads the files that the flags name, and returns an error if the options contradict each other.
 func (o *accessOptions) read(web daemon.WebSettings, log zerolog.Logger) (access.Config, error) {
 	a := access.Config{Source: access.Source(o.identity), Header: o.header, GroupsHeader: o.groups}

@@ -88,8 +88,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 		}
 		return n
 	}
-	config.Enabled = access.Actions{Unlock: o.access.forceUnlock, AskAndExtend: o.access.askAndExtend,
-		Acknowledge: o.access.acknowledge}
+	config.Enabled = o.access.enabled()
 	r.pages, err = dashboard.New(config)
 	return err
 }

@@ -51,28 +51,8 @@ const (
 	minPrefix6 = 7
 )
 
-// Actions are what is switched on.
-type Actions struct {
-	Unlock       bool // force unlock
-	AskAndExtend bool // asking holders to finish, and giving them more time
-	Acknowledge  bool // acknowledging locks
-}
-
-// Allow reports whether what needs the permission is switched on.
-func (a Actions) Allow(p Permission) bool {
-	switch p {
-	case Unlock:
-		return a.Unlock
-	case Ask, Extend:
-		return a.AskAndExtend
-	case Acknowledge:
-		return a.Acknowledge
-	}
-	return false
-}
-
-// Check fills the gaps and refuses what contradicts itself, also with what is switched on.
-func (c *Config) Check(on Actions) error {
+// Check fills the gaps and refuses what contradicts itself. enabled are the permissions of actions that are switched on.
+func (c *Config) Check(enabled []Permission) error {
 	c.Source = cmp.Or(c.Source, SourceNone)
 	if c.Source == SourceHeader {
 		if err := c.checkHeader(); err != nil {
@@ -88,7 +68,7 @@ func (c *Config) Check(on Actions) error {
 	case c.Source == SourceBasic && c.KnownUser == nil:
 		return errors.New("identity basic needs users in the web configuration")
 	}
-	return c.checkPermissions(on)
+	return c.checkPermissions(enabled)
 }
 
 func (c *Config) checkProxies() error {
@@ -101,10 +81,10 @@ func (c *Config) checkProxies() error {
 	return nil
 }
 
-func (c *Config) checkPermissions(on Actions) error {
-	if err := cmp.Or(c.checkAnyone(on, "force unlock", Unlock),
-		c.checkAnyone(on, "asking holders to finish and giving them more time", Ask, Extend),
-		c.checkAnyone(on, "acknowledging locks", Acknowledge)); err != nil {
+func (c *Config) checkPermissions(enabled []Permission) error {
+	if err := cmp.Or(c.checkAnyone(enabled, "force unlock", Unlock),
+		c.checkAnyone(enabled, "asking holders to finish and giving them more time", Ask, Extend),
+		c.checkAnyone(enabled, "acknowledging locks", Acknowledge)); err != nil {
 		return err
 	}
 	switch {
@@ -117,9 +97,9 @@ func (c *Config) checkPermissions(on Actions) error {
 }
 
 // checkAnyone refuses an action that is switched on and that nobody may do.
-func (c *Config) checkAnyone(on Actions, action string, needs ...Permission) error {
+func (c *Config) checkAnyone(enabled []Permission, action string, needs ...Permission) error {
 	switch {
-	case !on.Allow(needs[0]):
+	case !slices.Contains(enabled, needs[0]):
 		return nil
 	case c.Source == SourceNone:
 		return fmt.Errorf("%s needs to know who does it: choose an identity other than none", action)

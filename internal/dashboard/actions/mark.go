@@ -71,47 +71,40 @@ func (v *markPage) fillTimes(typed string) {
 	}
 }
 
-// conflictingAction is an action of another operator, or of the holder; zero if there is none.
-type conflictingAction struct {
-	by  string // as the record has it
-	who string // the same for people
-	did string // after "has"
-}
-
 // checkConflict returns an error if the action would replace a mark that is newer than the form, or give more time on
 // top of more time. A second click is not a second action. Programs act without a form.
 func (o *Operation) checkConflict(caller string, d *metadata.FullRecord, asked *Request) error {
 	if asked.SeenRevision == 0 {
 		return nil
 	}
-	switch done := o.findConflict(d, asked); {
-	case done.did == "":
+	switch by, who, did := o.findConflict(d, asked); {
+	case did == "":
 		return nil
-	case done.by == caller:
-		return &FieldError{Text: "You have already " + done.did + ", so nothing was done. Send this only if you " +
+	case by == caller:
+		return &FieldError{Text: "You have already " + did + ", so nothing was done. Send this only if you " +
 			"want to do it again."}
 	default:
-		return &FieldError{Text: done.who + " has " + done.did + " since you looked, so nothing was done. Send yours " +
+		return &FieldError{Text: who + " has " + did + " since you looked, so nothing was done. Send yours " +
 			"if you still want to."}
 	}
 }
 
-// findConflict returns what was done to the hold since the form was shown. The deadline that a holder moves with each
-// alive call does not count.
-func (o *Operation) findConflict(d *metadata.FullRecord, asked *Request) conflictingAction {
+// findConflict returns what was done to the hold since the form was shown: by whom, as the record and as people name
+// them, and what, after "has". The deadline that a holder moves with each alive call does not count.
+func (o *Operation) findConflict(d *metadata.FullRecord, asked *Request) (by, who, did string) {
 	if o.Mark.Author == nil {
-		return conflictingAction{}
+		return "", "", ""
 	}
 	by, left := o.Mark.Author(&d.Record)
 	at := revisionOf(d, o.Mark.Field)
 	switch {
 	case left && (at > asked.SeenRevision || asked.Undo && at != asked.SeenMark):
-		return conflictingAction{by, protocol.DisplayName(by), o.did}
+		return by, protocol.DisplayName(by), o.did
 	case o.verb == protocol.VerbExtend && d.Alive == nil &&
 		revisionOf(d, lockrecord.FieldAutoUnlockAt) > asked.SeenRevision:
-		return conflictingAction{"", "The holder", "extended the lock"}
+		return "", "The holder", "extended the lock"
 	}
-	return conflictingAction{}
+	return "", "", ""
 }
 
 // revisionOf is when a field was written; 0 = it is not there.

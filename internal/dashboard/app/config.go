@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -49,9 +50,9 @@ type Config struct {
 	View      View
 	Snapshots *locks.Snapshots // of the same view
 	Store     Store
-	// Operator does what operators want. Enabled says what of it is switched on.
+	// Operator performs the actions of operators. Enabled are the permissions of those that are switched on.
 	Operator Operator
-	Enabled  access.Actions
+	Enabled  []access.Permission
 
 	// Members returns what each endpoint of etcd last reported about itself; empty if that is not known.
 	Members func() []Member
@@ -140,5 +141,5 @@ func (c *Config) Check() error {
 
 // IsEnabled reports whether the action is switched on.
 func (c *Config) IsEnabled(v protocol.Verb) bool {
-	return c.Enabled.Allow(access.Permission(v.Info().Right))
+	return slices.Contains(c.Enabled, access.Permission(v.Info().Right))
 }

@@ -105,36 +105,32 @@ func newTraceView(t *stacktrace.Trace) *traceView {
 		return nil
 	}
 	v := &traceView{Trace: t}
-	stretches := t.Sections
+	sections := t.Sections
 	shown := 0
 	if t.First != nil {
-		if stretches[0].Foreign {
-			v.Above = &stretches[0]
-			stretches = stretches[1:]
+		if sections[0].Foreign {
+			v.Above = &sections[0]
+			sections = sections[1:]
 		}
-		first := stretches[0]
+		first := sections[0]
 		first.Frames = first.Frames[1:]
-		stretches = append([]stacktrace.Section{first}, stretches[1:]...)
+		sections = append([]stacktrace.Section{first}, sections[1:]...)
 		shown = 1
 	}
-	for _, s := range stretches {
-		n := len(s.Frames)
-		switch room := maxFramesShown - shown; {
-		case n == 0:
-		case s.Fold && room > 0:
-			v.Below = append(v.Below, s)
-			shown++
-		case n <= room:
-			v.Below = append(v.Below, s)
-			shown += n
-		default:
-			room = max(0, room)
-			if room > 0 {
-				v.Below = append(v.Below, stacktrace.Section{Foreign: s.Foreign, Frames: s.Frames[:room]})
-				shown += room
-			}
-			v.Rest = append(v.Rest, stacktrace.Section{Foreign: s.Foreign, Fold: s.Fold, Frames: s.Frames[room:]})
-			v.More += n - room
+	for _, s := range sections {
+		n := min(len(s.Frames), max(0, maxFramesShown-shown))
+		cost := n
+		if s.Fold && n > 0 {
+			n = len(s.Frames)
+			cost = 1
+		}
+		shown += cost
+		if n > 0 {
+			v.Below = append(v.Below, stacktrace.Section{Foreign: s.Foreign, Fold: s.Fold, Frames: s.Frames[:n]})
+		}
+		if rest := s.Frames[n:]; len(rest) > 0 {
+			v.Rest = append(v.Rest, stacktrace.Section{Foreign: s.Foreign, Fold: s.Fold, Frames: rest})
+			v.More += len(rest)
 		}
 	}
 	if v.More < minFramesFolded {

@@ -15,7 +15,6 @@ type freePage struct {
 	State         locks.DisplayState // a class of the header: unclaimed, unknown or free
 	Sentence      app.RichText       // who holds it: nobody; and who waits
 	Last          app.RichText       // the hold before
-	Known         app.RichText       // how far back the dashboard knows
 	HoldRequested bool               // for a hold that is over, of which nothing is known
 	Queue         QueueView
 	ReadError     string
@@ -52,7 +51,6 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	if v.Last = lastHold(v.History.last(), at); v.Last == nil {
 		v.Last = app.Plain("This dashboard knows of no earlier hold.")
 	}
-	v.Known = knownSince(v.History.Since)
 	v.Commands = []Command{{"history", p.app.Mutexctl("history", lock.Name)},
 		{"the queue", p.app.Mutexctl("show", lock.Name)}}
 	return p.app.Render("free", v)
@@ -94,16 +92,6 @@ func lastHold(e *metadata.Ending, at app.Viewpoint) app.RichText {
 		s = s.Plain(": " + text.Visible(text.Clip(e.Reason, app.MaxLineShown)))
 	}
 	return s.Plain(".")
-}
-
-// knownSince says how far back the dashboard knows of holds.
-func knownSince(since *app.TimeText) app.RichText {
-	const kept = "etcd keeps auto-unlocks and force unlocks for days; "
-	if since == nil {
-		return app.Plain(kept + "releases are known only to a dashboard that saw them.")
-	}
-	return app.Plain(kept + "this dashboard has seen releases only since " + app.UTC(since.At) + " (").
-		Time(since).Plain(").")
 }
 
 type endedView struct {

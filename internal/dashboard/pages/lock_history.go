@@ -17,10 +17,9 @@ import (
 // the gaps in the watch.
 type lockHistory struct {
 	Events    []event
-	More      bool   // there are more in the history
-	ReadError string // why etcd could not be read
-	URL       string // the history of the lock
-	Since     *app.TimeText
+	More      bool              // there are more in the history
+	ReadError string            // why etcd could not be read
+	URL       string            // the history of the lock
 	past      []metadata.Ending // the holds that are over, newest first
 }
 
@@ -55,7 +54,6 @@ func (p *Pages) lockHistory(r *app.Request, lock *app.Lock) lockHistory {
 	gaps, _ := p.app.History.WatchGaps(r.Now, r.Fresh)
 	l.addGaps(gaps)
 	reach := p.app.History.CompleteSince(r.Now)
-	l.Since = at.Since(reach)
 	l.add(at, "gap", reach, app.Plain("This dashboard started watching; earlier releases are not known"))
 	slices.SortStableFunc(l.Events, func(a, b event) int { return b.at.Compare(a.at) })
 	return l
