@@ -51,7 +51,7 @@ const (
 	minPrefix6 = 7
 )
 
-// Check fills the gaps and refuses what contradicts itself. enabled are the permissions of actions that are switched on.
+// Check fills the gaps and refuses what contradicts itself. enabled are the permissions of enabled actions.
 func (c *Config) Check(enabled []Permission) error {
 	c.Source = cmp.Or(c.Source, SourceNone)
 	if c.Source == SourceHeader {
