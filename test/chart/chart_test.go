@@ -89,9 +89,10 @@ func render(t testing.TB, c *chart.Chart, values map[string]any) (release, error
 			r.notes = files[file]
 			continue
 		}
-		for _, text := range releaseutil.SplitManifests(files[file]) {
-			if err := r.add(text); err != nil {
-				return release{}, fmt.Errorf("%s: %w\n%s", file, err, text)
+		manifests := releaseutil.SplitManifests(files[file])
+		for _, name := range slices.Sorted(maps.Keys(manifests)) {
+			if err := r.add(manifests[name]); err != nil {
+				return release{}, fmt.Errorf("%s: %w\n%s", file, err, manifests[name])
 			}
 		}
 	}

@@ -2,7 +2,9 @@ package chart
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -129,6 +131,25 @@ func TestChartIsADependency(t *testing.T) {
 		if counts["Deployment locks-other"] != 1 || counts["Deployment locks-unlocker"] != unlockers {
 			t.Errorf("enabled %t: %v", enabled, counts)
 		}
+	}
+}
+
+// Without any value of a scenario, the release is another: a template uses the value, and it is not the default. That
+// every flag is in a scenario is for test/deploy.
+func TestEveryValueOfAScenarioHasAnEffect(t *testing.T) {
+	c := load(t)
+	for scenario, values := range scenarios(t) {
+		whole := mustRender(t, c, values)
+		walk(values, func(path string, group map[string]any) {
+			for _, name := range slices.Collect(maps.Keys(group)) {
+				value := group[name]
+				delete(group, name)
+				if r, err := render(t, c, values); err == nil && reflect.DeepEqual(r, whole) {
+					t.Errorf("%s: %s in %s changes nothing", scenario, name, path)
+				}
+				group[name] = value
+			}
+		})
 	}
 }
 

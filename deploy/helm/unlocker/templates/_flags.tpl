@@ -1,14 +1,25 @@
-{{/* A flag as an argument, or nothing if its value is empty: (list "log.level" .Values.log.level). Switches are left out when false. */}}
+{{/* A flag as an argument, or nothing if its value is empty: (list "log.level" .Values.log.level). Switches are left out when false. A list repeats it. */}}
 {{- define "unlocker.flag" -}}
 {{- $value := index . 1 -}}
 {{- if kindIs "bool" $value }}
 {{- if $value }}
 - --{{ index . 0 }}
 {{- end }}
+{{- else if kindIs "slice" $value }}
+{{- range $value }}
+{{- include "unlocker.flag" (list (index $ 0) .) }}
+{{- end }}
 {{- else if kindIs "float64" $value }}
 - --{{ index . 0 }}={{ int64 $value }}
 {{- else if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
 - {{ printf "--%s=%v" (index . 0) $value | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The flags that are named as their values: (list "log." .Values.log) has --log.level for the value level. */}}
+{{- define "unlocker.flags" -}}
+{{- range $name, $value := index . 1 }}
+{{- include "unlocker.flag" (list (print (index $ 0) (kebabcase $name)) $value) }}
 {{- end }}
 {{- end }}
 
@@ -47,13 +58,8 @@
 {{- end }}
 {{- include "unlocker.flag" (list "etcd.server-name" $etcd.serverName) }}
 {{- include "unlocker.flag" (list "etcd.insecure-skip-tls-verify" $etcd.insecureSkipTLSVerify) }}
-{{- include "unlocker.etcdTimeouts" $etcd }}
+{{- include "unlocker.flag" (list "etcd.request-timeout" $etcd.requestTimeout) }}
 {{- include "unlocker.flag" (list "locks.prefix" (index . 0).Values.locks.prefix) }}
-{{- end }}
-
-{{/* The timeouts of the connection: (values of etcd). */}}
-{{- define "unlocker.etcdTimeouts" -}}
-{{- include "unlocker.flag" (list "etcd.request-timeout" .requestTimeout) }}
 {{- end }}
 
 {{/* The other flags that both daemons have: (list . component). */}}
@@ -65,6 +71,5 @@
 {{- include "unlocker.flag" (list "web.shutdown-delay" (printf "%ds" (int $c.shutdown.delaySeconds))) }}
 {{- include "unlocker.flag" (list "web.shutdown-timeout" (printf "%ds" (int $c.shutdown.timeoutSeconds))) }}
 {{- include "unlocker.flag" (list "web.enable-pprof" $c.enablePprof) }}
-{{- include "unlocker.flag" (list "log.level" (index . 0).Values.log.level) }}
-{{- include "unlocker.flag" (list "log.format" (index . 0).Values.log.format) }}
+{{- include "unlocker.flags" (list "log." (index . 0).Values.log) }}
 {{- end }}

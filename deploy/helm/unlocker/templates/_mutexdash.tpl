@@ -6,17 +6,14 @@
 {{- include "unlocker.flag" (list "web.ops-address" ":10981") }}
 {{- include "unlocker.flag" (list "web.external-url" (include "unlocker.dashboardURL" .)) }}
 {{- include "unlocker.flag" (list "web.allowed-hosts" (include "unlocker.dashboardHosts" .)) }}
-{{- include "unlocker.flag" (list "web.route-prefix" $c.routePrefix) }}
-{{- include "unlocker.flag" (list "web.environment" $c.environment) }}
-{{- include "unlocker.flag" (list "web.min-refresh" $c.minRefresh) }}
+{{- include "unlocker.flags" (list "web." (pick $c "routePrefix" "environment" "minRefresh" "hsts" "hideBacktraces" "alertmanagerURL")) }}
+{{- include "unlocker.flags" (list "web.enable-" (pick $c "forceUnlock" "askAndExtend" "acknowledge")) }}
 {{- range $name, $url := $c.links }}
 {{- include "unlocker.flag" (list "web.link" (printf "%s=%s" $name $url)) }}
 {{- end }}
 {{- range $prefix, $url := $c.sourceLinks }}
 {{- include "unlocker.flag" (list "web.source-link" (printf "%s=%s" $prefix $url)) }}
 {{- end }}
-{{- include "unlocker.flag" (list "web.hsts" $c.hsts) }}
-{{- include "unlocker.flag" (list "web.hide-backtraces" $c.hideBacktraces) }}
 {{- include "unlocker.flag" (list "web.identity" $c.identity.source) }}
 {{- if eq $c.identity.source "header" }}
 {{- include "unlocker.flag" (list "web.identity.header" $c.identity.header) }}
@@ -26,10 +23,6 @@
 {{- if $c.permissions }}
 {{- include "unlocker.flag" (list "web.permissions-file" "/etc/unlocker/permissions/permissions.yaml") }}
 {{- end }}
-{{- include "unlocker.flag" (list "web.enable-force-unlock" $c.forceUnlock) }}
-{{- include "unlocker.flag" (list "web.enable-ask-and-extend" $c.askAndExtend) }}
-{{- include "unlocker.flag" (list "web.enable-acknowledge" $c.acknowledge) }}
-{{- include "unlocker.flag" (list "web.alertmanager-url" $c.alertmanagerURL) }}
 {{- include "unlocker.daemonFlags" (list . $c) }}
 {{- end }}
 

@@ -3,28 +3,11 @@
 {{- $c := .Values.unlocker -}}
 {{- include "unlocker.flag" (list "policy" .Values.policy) }}
 {{- include "unlocker.etcdFlags" (list . $c.etcd) }}
-{{- include "unlocker.flag" (list "sweep.dry-run" .Values.sweep.dryRun) }}
-{{- range .Values.sweep.exclude }}
-{{- include "unlocker.flag" (list "sweep.exclude" .) }}
-{{- end }}
-{{- include "unlocker.flag" (list "sweep.clock-skew" .Values.sweep.clockSkew) }}
-{{- include "unlocker.flag" (list "sweep.min-warning" .Values.sweep.minWarning) }}
-{{- include "unlocker.flag" (list "sweep.default-alert-after" .Values.sweep.defaultAlertAfter) }}
-{{- include "unlocker.flag" (list "sweep.default-auto-unlock-after" .Values.sweep.defaultAutoUnlockAfter) }}
-{{- include "unlocker.flag" (list "sweep.abandoned" .Values.sweep.abandoned) }}
-{{- include "unlocker.flag" (list "sweep.abandoned-grace" .Values.sweep.abandonedGrace) }}
-{{- include "unlocker.flag" (list "sweep.lock-delay" .Values.sweep.lockDelay) }}
-{{- include "unlocker.flag" (list "metrics.lock-series" $c.metrics.lockSeries) }}
-{{- include "unlocker.flag" (list "metrics.lock-series-limit" $c.metrics.lockSeriesLimit) }}
+{{- include "unlocker.flags" (list "sweep." .Values.sweep) }}
+{{- include "unlocker.flags" (list "metrics." (omit $c.metrics "labelAttributes")) }}
 {{- include "unlocker.flag" (list "metrics.label-attribute" (join "," $c.metrics.labelAttributes)) }}
-{{- include "unlocker.flag" (list "history.retention" $c.history.retention) }}
-{{- include "unlocker.flag" (list "history.max" $c.history.max) }}
-{{- with .Values.kubernetes }}
-{{- include "unlocker.flag" (list "kubernetes.pods" .pods) }}
-{{- if .pods }}
-{{- include "unlocker.flag" (list "kubernetes.namespaces" (join "," .namespaces)) }}
-{{- end }}
-{{- end }}
+{{- include "unlocker.flags" (list "history." $c.history) }}
+{{- include "unlocker.flags" (list "kubernetes." (omit .Values.kubernetes "rbac")) }}
 {{- include "unlocker.flag" (list "web.listen-address" ":10980") }}
 {{- if $c.webConfig.secret }}
 {{- include "unlocker.flag" (list "web.probe-address" ":10982") }}

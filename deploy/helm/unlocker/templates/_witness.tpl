@@ -10,8 +10,7 @@
 {{- include "unlocker.flag" (list "witness.state-dir" "/var/lib/unlocker-witness") }}
 {{- include "unlocker.flag" (list "witness.hostname" "$(NODE_NAME)") }}
 {{- end }}
-{{- include "unlocker.flag" (list "log.level" .Values.log.level) }}
-{{- include "unlocker.flag" (list "log.format" .Values.log.format) }}
+{{- include "unlocker.flags" (list "log." .Values.log) }}
 {{- end }}
 
 {{/* The container of the witness, as in a list. */}}
