@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,21 +90,11 @@ for one lock.`,
 }
 
 func (o *checkOptions) check() error {
-	for name, n := range map[string]int{
-		"warn-alerting": o.warnAlerting, "crit-alerting": o.critAlerting, "warn-waiting": o.warnWaiting,
-		"crit-waiting": o.critWaiting,
-	} {
-		if n < noThreshold {
-			return usagef("--%s is %d: it must not be negative, or -1 for no threshold", name, n)
-		}
+	if err := cmp.Or(checkThresholds("alerting", o.warnAlerting, o.critAlerting),
+		checkThresholds("waiting", o.warnWaiting, o.critWaiting)); err != nil {
+		return err
 	}
 	switch {
-	case warnAboveCrit(o.warnAlerting, o.critAlerting):
-		return usagef("--warn-alerting is %d: it must not be greater than --crit-alerting, which is %d", o.warnAlerting,
-			o.critAlerting)
-	case warnAboveCrit(o.warnWaiting, o.critWaiting):
-		return usagef("--warn-waiting is %d: it must not be greater than --crit-waiting, which is %d", o.warnWaiting,
-			o.critWaiting)
 	case o.expiredAfter < 0:
 		return usagef("--expired-after is %v: it must not be negative", o.expiredAfter)
 	case o.unclaimedAfter < 0 || o.unclaimedAfter > time.Minute:
@@ -112,8 +103,16 @@ func (o *checkOptions) check() error {
 	return checkPositive(map[string]time.Duration{"timeout": o.timeout, "clock-difference": o.clockDifference})
 }
 
-func warnAboveCrit(warn, crit int) bool {
-	return warn != noThreshold && crit != noThreshold && warn > crit
+func checkThresholds(of string, warn, crit int) error {
+	switch {
+	case warn < noThreshold:
+		return usagef("--warn-%s is %d: it must not be negative, or -1 for no threshold", of, warn)
+	case crit < noThreshold:
+		return usagef("--crit-%s is %d: it must not be negative, or -1 for no threshold", of, crit)
+	case exceeds(warn, crit):
+		return usagef("--warn-%s is %d: it must not be greater than --crit-%s, which is %d", of, warn, of, crit)
+	}
+	return nil
 }
 
 // asPlugin reports a usage error of check as plugins do: on stdout, with the status unknown.

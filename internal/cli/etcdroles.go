@@ -40,22 +40,22 @@ type etcdUser struct {
 	roles []string
 }
 
-// roleNames are the names of the roles of a prefix. Tests check that the documentation has the same.
-type roleNames struct{ read, write, witness string }
+// The roles of a prefix, after the --role-prefix. Tests check that the documentation has the same.
+const (
+	readRole    = "-read"
+	writeRole   = "-write"
+	witnessRole = "-witness"
+)
 
-func namesOfRoles(word string) roleNames {
-	return roleNames{read: word + "-read", write: word + "-write", witness: word + "-witness"}
-}
-
-// etcdRoles returns the roles of a prefix.
-func etcdRoles(l protocol.Layout, n roleNames, witness bool) []etcdRole {
+// etcdRoles returns the roles of a prefix of locks, whose names begin with a word.
+func etcdRoles(l protocol.Layout, word string, witness bool) []etcdRole {
 	const readWrite = clientv3.PermissionType(clientv3.PermReadWrite)
 	roles := []etcdRole{
-		{n.write, []etcdRight{{l.Prefix(), readWrite}}},
-		{n.read, []etcdRight{{l.Prefix(), clientv3.PermissionType(clientv3.PermRead)}}},
+		{word + writeRole, []etcdRight{{l.Prefix(), readWrite}}},
+		{word + readRole, []etcdRight{{l.Prefix(), clientv3.PermissionType(clientv3.PermRead)}}},
 	}
 	if witness {
-		roles = append(roles, etcdRole{n.witness, []etcdRight{
+		roles = append(roles, etcdRole{word + witnessRole, []etcdRight{
 			{l.Prefix() + ".deaths/", readWrite}, {l.Prefix() + ".suspicions/", readWrite},
 		}})
 	}
@@ -63,16 +63,16 @@ func etcdRoles(l protocol.Layout, n roleNames, witness bool) []etcdRole {
 }
 
 // etcdUsers returns the users of our programs, and of the clients with these names.
-func etcdUsers(n roleNames, witness, forceUnlock bool, clients []string) []etcdUser {
-	users := []etcdUser{{unlockerUser, []string{n.write}}, {dashboardUser, []string{n.read}}}
+func etcdUsers(word string, witness, forceUnlock bool, clients []string) []etcdUser {
+	users := []etcdUser{{unlockerUser, []string{word + writeRole}}, {dashboardUser, []string{word + readRole}}}
 	if forceUnlock {
-		users[1].roles = []string{n.write}
+		users[1].roles = []string{word + writeRole}
 	}
 	if witness {
-		users = append(users, etcdUser{witnessUser, []string{n.read, n.witness}})
+		users = append(users, etcdUser{witnessUser, []string{word + readRole, word + witnessRole}})
 	}
 	for _, name := range clients {
-		users = append(users, etcdUser{name, []string{n.write}})
+		users = append(users, etcdUser{name, []string{word + writeRole}})
 	}
 	return users
 }

@@ -197,7 +197,7 @@ func (r etcdRight) matches(p *authpb.Permission) bool {
 
 // noteExcessRights reports permissions of our roles beyond those that they need.
 func (o *etcdSetupOptions) noteExcessRights(l protocol.Layout, there *etcdAccess) {
-	for _, role := range etcdRoles(l, namesOfRoles(o.roles), true) {
+	for _, role := range etcdRoles(l, o.roles, true) {
 		for _, p := range there.roles[role.name] {
 			if !slices.ContainsFunc(role.rights, func(r etcdRight) bool { return r.matches(p) }) {
 				o.app.note("the role %s also has %s on the keys from %s: left as it is", role.name,
@@ -216,8 +216,7 @@ type etcdStep struct {
 
 // steps returns the changes that are missing.
 func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []etcdStep) {
-	n := namesOfRoles(o.roles)
-	for _, role := range etcdRoles(l, n, o.witness) {
+	for _, role := range etcdRoles(l, o.roles, o.witness) {
 		perms, exists := there.roles[role.name]
 		if !exists {
 			steps = append(steps, etcdStep{"role add " + role.name, "added the role " + role.name,
@@ -232,7 +231,7 @@ func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []
 			}
 		}
 	}
-	for _, user := range etcdUsers(n, o.witness, o.forceUnlock, o.clients) {
+	for _, user := range etcdUsers(o.roles, o.witness, o.forceUnlock, o.clients) {
 		has, exists := there.users[user.name]
 		if !exists {
 			steps = append(steps, o.addUser(user.name))
@@ -333,19 +332,12 @@ func (o *etcdSetupOptions) enableSteps(there *etcdAccess) (steps []etcdStep) {
 // rootPassword sets root's password to ours. While authentication is off, there is no way to compare them.
 func (o *etcdSetupOptions) rootPassword(exists bool) etcdStep {
 	file := text.ShellWord(cmp.Or(o.app.etcd.PasswordFile, "root.password"))
-	password := func() (string, error) {
-		if o.app.etcd.PasswordFile == "" {
-			return o.app.etcd.Password, nil
-		}
-		content, err := os.ReadFile(o.app.etcd.PasswordFile)
-		return strings.TrimRight(string(content), "\r\n"), err
-	}
 	change := func(ctx context.Context, c *clientv3.Client) error {
-		word, err := password()
+		password, err := o.app.etcd.ReadPassword()
 		if err == nil && exists {
-			_, err = c.UserChangePassword(ctx, rootName, word)
+			_, err = c.UserChangePassword(ctx, rootName, password)
 		} else if err == nil {
-			_, err = c.UserAdd(ctx, rootName, word)
+			_, err = c.UserAdd(ctx, rootName, password)
 		}
 		return err
 	}

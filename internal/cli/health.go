@@ -23,7 +23,6 @@ type health struct {
 	headline     string   // the most urgent problem of the locks
 	nothingWrong bool     // headline says that there is no problem
 	findings     []string // sentences about other problems
-	clocks       []string // about holders whose clocks are off
 }
 
 func (h *health) raise(status int) { h.status = max(h.status, status) }
@@ -98,20 +97,20 @@ func (h *health) judgeConsistency(some *locks.Snapshot) {
 
 func (o *checkOptions) judgeLocks(h *health, some *locks.Snapshot) {
 	now := o.app.Now()
+	clocksOff := 0
 	for _, r := range some.Rows {
-		state := r.Verdict().State
-		if clock := clockAhead(r.Verdict()); clock != "" {
-			h.raise(pluginWarning)
-			h.clocks = append(h.clocks, fmt.Sprintf("The clock of %s, who holds %s, is %s.", holderText(r.Record),
-				text.Visible(r.Name), clock))
+		if clock := clockAhead(r.Verdict()); clock != "" && clocksOff < maxNamed {
+			clocksOff++
+			h.addFinding(pluginWarning, "The clock of %s, who holds %s, is %s", holderText(r.Record),
+				text.Visible(r.Name), clock)
 		}
-		if state == staleness.Expired {
+		switch r.Verdict().State {
+		case staleness.Expired:
 			h.raise(pluginWarning)
 			if now.Sub(r.UnlockAt()) > o.expiredAfter && !some.Combined.Excludes(r.Name) {
 				h.raise(pluginCritical)
 			}
-		}
-		if state == staleness.Abandoned {
+		case staleness.Abandoned:
 			h.raise(pluginWarning)
 		}
 	}
@@ -127,7 +126,7 @@ func (o *checkOptions) judgeLocks(h *health, some *locks.Snapshot) {
 // nothing is wrong is left out if there are any.
 func (h *health) sentence() string {
 	first := []string{h.headline}
-	others := slices.Concat(h.findings, h.clocks[:min(maxNamed, len(h.clocks))])
+	others := h.findings
 	if h.nothingWrong && len(h.alarms)+len(others) > 0 {
 		first = nil
 		others = append(others, text.Count(h.counts.In(staleness.Held), "lock")+" on time.")

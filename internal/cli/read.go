@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
@@ -74,10 +72,6 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 func (all *snapshot) model(by diagnosis.CombinedPolicy, now time.Time) *locks.Snapshot {
 	by.Policy = withoutDefaults(by.Policy)
 	return all.view.Snapshots(func() diagnosis.CombinedPolicy { return by }).Current(now, locks.Freshness{})
-}
-
-func byName(locks []*metadata.Record) {
-	slices.SortFunc(locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // held returns which locks are held, by name.
@@ -175,20 +169,12 @@ func (l *lockInfo) holders() []*locks.Row {
 
 func (l *lockInfo) json(raw bool) lockjson.Document {
 	doc := &l.Record
-	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
-		Queue: lockjson.Waiters(l.Waiters, l.now), HolderCount: len(l.shares),
-		DelayCount: len(l.Delays), Delays: lockjson.Delays(l.Delays, l.now),
-		Diagnosis: lockjson.NewDiagnosis(l.diagnosis, l.now)}
+	j := lockjson.NewDocument(doc.Name, l.row, l.shares, l.Waiters, l.Delays, l.now)
+	j.Client = lockjson.Known(doc.Client)
+	j.Backtrace = lockjson.Known(doc.Backtrace)
+	j.Diagnosis = lockjson.NewDiagnosis(l.diagnosis, l.now)
 	if v, ok := l.headline(); ok {
 		j.Headline = lockjson.NewHeadline(&v, v.String(l.now), v.Command())
-	}
-	for _, r := range lockjson.First(l.shares) {
-		j.Holders = append(j.Holders, lockjson.New(r, l.now))
-	}
-	if l.row == nil {
-		j.Lock = lockjson.Whole(doc.Name, l.shares, new(locks.QueueOf(l.Waiters, l.now)), l.now)
-	} else {
-		j.Lock = lockjson.New(l.row, l.now)
 	}
 	if l.removed != nil {
 		j.Ending = new(lockjson.NewEnding(l.removed, l.now))

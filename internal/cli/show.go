@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -154,7 +155,7 @@ func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 		visited = append(visited, read.Holders()...)
 		return read.Holders(), err
 	})
-	byName(visited)
+	slices.SortFunc(visited, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
 	l.cycles = deadlock.Find(visited, queues)
 	l.diagnosis = diagnosis.Of(f)
 	return err

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -32,9 +33,7 @@ type CombinedPolicy struct {
 
 // Equal reports whether two policies decide alike about every lock.
 func (f *CombinedPolicy) Equal(g *CombinedPolicy) bool {
-	return f.Unlockers == g.Unlockers && f.Removes == g.Removes && f.Watching == g.Watching && f.Policy == g.Policy &&
-		slices.Equal(f.PolicyUnknown, g.PolicyUnknown) &&
-		slices.EqualFunc(f.exclusions, g.exclusions, slices.Equal[text.Globs])
+	return reflect.DeepEqual(f, g)
 }
 
 // CombinePolicies returns what these unlockers do. If some of them remove locks, what the others would do does not

@@ -208,7 +208,7 @@ func (l *login) currentToken() authToken {
 
 // authenticate uses the options of the call that needs the token, so that it waits for a connection as that call would.
 func (l *login) authenticate(ctx context.Context, cc *grpc.ClientConn, opts []grpc.CallOption) (string, error) {
-	password, err := l.settings.password()
+	password, err := l.settings.ReadPassword()
 	if err != nil {
 		return "", err
 	}

@@ -78,7 +78,7 @@ func (s Settings) checkUser() error {
 	case s.User == "":
 		return nil
 	}
-	_, err := s.password()
+	_, err := s.ReadPassword()
 	return err
 }
 
@@ -87,8 +87,8 @@ func (s Settings) connectTimeout() time.Duration {
 	return min(dialTimeout, cmp.Or(s.RequestTimeout, dialTimeout))
 }
 
-// password returns the current password: files change when secrets are rotated.
-func (s Settings) password() (string, error) {
+// ReadPassword returns the current password: files change when secrets are rotated.
+func (s Settings) ReadPassword() (string, error) {
 	if s.PasswordFile == "" {
 		if s.Password == "" {
 			return "", fmt.Errorf("the etcd user %q has no password: give --etcd.password-file", s.User)

@@ -93,7 +93,7 @@ func New(row *locks.Row, now time.Time) Lock {
 		Kind: Known(share.Kind), ShareOf: Known(share.LockName),
 		Permits: Known(share.Permits), Limit: Known(share.Limit),
 		ClockOffset: Known(seconds(v.ClockOff)), Process: newProcess(r.Process),
-		Asked: newAsked(r, now), Extended: newExtended(r.MoreTime, now),
+		Asked: newAsked(r.FinishRequest, new(r.AliveSinceRequest()), now), Extended: newExtended(r.MoreTime, now),
 		Acknowledged: newAcknowledged(r.ValidAcknowledgement(now), now),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
@@ -204,11 +204,11 @@ func Base64(s string) string {
 	return base64.StdEncoding.EncodeToString([]byte(s))
 }
 
-// MaxListed is how many waiters, holders and lock delays a document lists; beside each list is how many there are.
-const MaxListed = 1000
+// maxListed is how many waiters, holders and lock delays a document lists; beside each list is how many there are.
+const maxListed = 1000
 
-// First returns what a document lists of all.
-func First[T any](all []T) []T { return all[:min(len(all), MaxListed)] }
+// first returns the part of a list that a document has.
+func first[T any](all []T) []T { return all[:min(len(all), maxListed)] }
 
 // Document is one lock in full.
 type Document struct {
@@ -226,6 +226,22 @@ type Document struct {
 	Fields      []Field    `json:"fields,omitempty"`
 	Ending      *Ending    `json:"ending,omitempty"`
 	Unread      *string    `json:"unread,omitempty"`
+}
+
+// NewDocument describes a lock and all its holders. row is nil for a lock without a record of its own.
+func NewDocument(name string, row *locks.Row, shares []*locks.Row, waiters []metadata.Waiter,
+	delays []metadata.LockDelay, now time.Time) Document {
+	j := Document{Queue: Waiters(waiters, now), HolderCount: len(shares), DelayCount: len(delays),
+		Delays: Delays(delays, now)}
+	for _, r := range first(locks.Sort(shares, locks.Order{By: locks.MostUrgent})) {
+		j.Holders = append(j.Holders, New(r, now))
+	}
+	if row == nil {
+		j.Lock = Whole(name, shares, new(locks.QueueOf(waiters, now)), now)
+	} else {
+		j.Lock = New(row, now)
+	}
+	return j
 }
 
 // UsualHold is how long holds of a lock usually take.
@@ -268,7 +284,7 @@ type Waiter struct {
 
 // Waiters describes the first waiters for a lock, in order.
 func Waiters(queue []metadata.Waiter, now time.Time) []Waiter {
-	queue = First(queue)
+	queue = first(queue)
 	list := make([]Waiter, len(queue))
 	for i, w := range queue {
 		list[i] = Waiter{UUID: Known(w.UUID), Who: newWho(w.Identity)}
@@ -328,7 +344,7 @@ func NewEnding(e *metadata.Ending, now time.Time) Ending {
 		Name: e.Name, NameBase64: Base64(e.Name), UUID: Known(e.UUID), Token: Number(e.Token),
 		Holder: Holder{Who: newWho(e.Identity), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
 		How:    How(e.Cause), By: Known(e.By), Why: Known(e.Reason),
-		Asked: newRequest(e.FinishRequest, now), Extended: newExtended(e.MoreTime, now),
+		Asked: newAsked(e.FinishRequest, nil, now), Extended: newExtended(e.MoreTime, now),
 		Acknowledged: newAcknowledged(e.Acknowledgement, now),
 	}
 	j.LockedAt, j.LockedIn = Instant(e.LockedAt.Time, now)
@@ -377,12 +393,8 @@ func NewHeadline(v *headline.Headline, sentence, command string) *Headline {
 
 // HeadlineShape describes [Headline].
 func HeadlineShape() Shape {
-	var classes []string
-	for _, c := range locks.Classes() {
-		classes = append(classes, c.String())
-	}
 	return Shape{"A headline", Headline{}, []Line{
-		{"class", "what it is about: " + either(classes) + "; of several the first"},
+		{"class", "what it is about: " + either(locks.Classes()) + "; of several the first"},
 		{"severity", "system, bad, alerting, warn or calm"},
 		{"sentence", "the headline as text"},
 		{"lock", "the lock that it is about; null when it is about none"},

@@ -22,16 +22,13 @@ type Shape struct {
 }
 
 // either returns a list of words: "a, b or c".
-func either(words []string) string {
+func either[T any](all []T) string {
+	words := make([]string, len(all))
+	for i, word := range all {
+		words[i] = fmt.Sprint(word)
+	}
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
-
-func states() (words []string) {
-	for _, s := range staleness.States() {
-		words = append(words, string(s))
-	}
-	return words
 }
 
 // endings returns the words for how a hold ended, some with a remark.
@@ -51,7 +48,7 @@ func LockShape() Shape {
 	return Shape{"A lock", Lock{}, []Line{
 		{"name", "the lock's name; bytes that are not UTF-8 are replaced"},
 		{"name_base64", "the exact bytes of a name that is not UTF-8; else absent"},
-		{"state", either(states()) + "; null when nobody holds the lock"},
+		{"state", either(staleness.States()) + "; null when nobody holds the lock"},
 		{"expiring", "whether a held lock is auto-unlocked soon"},
 		{"uuid, token", "the hold's identity and its fencing token"},
 		{"revision", "the highest revision of the record's keys"},

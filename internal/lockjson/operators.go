@@ -58,21 +58,11 @@ func AcknowledgedShape() Shape {
 	}}
 }
 
-func newAsked(r *metadata.Record, now time.Time) *Asked {
-	if r.FinishRequest == nil {
-		return nil
-	}
-	j := newRequest(r.FinishRequest, now)
-	answered := r.AliveSinceRequest()
-	j.Answered = &answered
-	return j
-}
-
-func newRequest(q *metadata.FinishRequest, now time.Time) *Asked {
+func newAsked(q *metadata.FinishRequest, answered *bool, now time.Time) *Asked {
 	if q == nil {
 		return nil
 	}
-	j := &Asked{By: Known(q.By), Source: Known(q.Source), Reason: Known(q.Reason)}
+	j := &Asked{By: Known(q.By), Source: Known(q.Source), Reason: Known(q.Reason), Answered: answered}
 	j.At, j.In = Instant(q.At.Time, now)
 	return j
 }

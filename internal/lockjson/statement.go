@@ -130,7 +130,7 @@ func NewDelay(d *metadata.LockDelay, now time.Time) Delay {
 
 // Delays describes the first lock delays, in order.
 func Delays(all []metadata.LockDelay, now time.Time) []Delay {
-	all = First(all)
+	all = first(all)
 	list := make([]Delay, len(all))
 	for i := range all {
 		list[i] = NewDelay(&all[i], now)

@@ -54,10 +54,10 @@ func (r *Row) deadline() time.Time {
 // Position is the place of a lock in an order. It outlives the lock: a page can begin after a position even if its lock
 // is gone.
 type Position struct {
-	Unknown bool     `json:"u,omitempty"` // the lock lacks what the order sorts by: it comes last in either direction
-	Keys    [5]int64 `json:"k"`           // the most significant one first
-	Text    string   `json:"t,omitempty"` // in the form that sorts
-	Name    string   `json:"n"`
+	Unknown bool     // the lock lacks what the order sorts by: it comes last in either direction
+	Keys    [5]int64 // the most significant one first
+	Text    string   // in the form that sorts
+	Name    string
 }
 
 // position returns the position of the lock in this order. cycles are the locks in deadlocks, by where their cycle and

@@ -3,15 +3,16 @@ package locks
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
 	"sort"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
@@ -151,23 +152,23 @@ func byOwner(rows []*Row) (groups []*Group) {
 	return groups
 }
 
-// cursor is a position between two rows of a list, as it travels in a link.
+// cursor is a position between two rows of a list, as a link has it. Names may be invalid UTF-8, which JSON text cannot
+// hold.
 type cursor struct {
-	Position
-	List string `json:"l"` // fingerprint of query and order
+	Unknown bool     `json:"u,omitempty"`
+	Keys    [5]int64 `json:"k"`
+	Text    []byte   `json:"t,omitempty"`
+	Name    []byte   `json:"n"`
+	List    string   `json:"l"` // fingerprint of query and order
 }
 
 // ListID is the fingerprint that ties a cursor to its list.
 func ListID(q *Query, o Order) string {
-	sum := sha256.Sum256([]byte(o.String() + "\n" + q.Text))
-	return hex.EncodeToString(sum[:4])
+	return strconv.FormatUint(xxhash.Sum64String(o.String()+"\n"+q.Text), 36)
 }
 
 func cursorAt(p Position, list string) string {
-	// Names may be invalid UTF-8, which JSON text cannot hold.
-	p.Name = base64.RawStdEncoding.EncodeToString([]byte(p.Name))
-	p.Text = base64.RawStdEncoding.EncodeToString([]byte(p.Text))
-	b, err := json.Marshal(cursor{p, list})
+	b, err := json.Marshal(cursor{p.Unknown, p.Keys, []byte(p.Text), []byte(p.Name), list})
 	if err != nil {
 		return ""
 	}
@@ -184,11 +185,7 @@ func ParseCursor(s, list string) (p Position, ok bool) {
 	if json.Unmarshal(b, &c) != nil || c.List != list {
 		return p, false
 	}
-	name, err1 := base64.RawStdEncoding.DecodeString(c.Name)
-	text, err2 := base64.RawStdEncoding.DecodeString(c.Text)
-	c.Name = string(name)
-	c.Text = string(text)
-	return c.Position, err1 == nil && err2 == nil
+	return Position{c.Unknown, c.Keys, string(c.Text), string(c.Name)}, true
 }
 
 // Window is a page of a result.

@@ -26,7 +26,7 @@ var dashboardSuites = []suite{
 		{"body-large", `len(body) > maxBody`, `false`, "TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead"},
 		{"body-type", `!strings.EqualFold(got, kind)`, `got == ""`, "TestActionsAreRefused"},
 		{"timeline-page", `after.isBefore(place(&e))`, `true`, "TestTimelineAsJSONIsCompleteAndPaged"},
-		{"lock-unbounded", `len(all), «MaxListed»`, `len(all)`, "TestLimitsApplyToOneLock"},
+		{"lock-unbounded", `len(all), «maxListed»`, `len(all)`, "TestLimitsApplyToOneLock"},
 		{"busy", `«maxRequests»)`, `1 << 20`, "TestTooManyConcurrentRequestsAreRefused"},
 		{"gzip-refused", `weight == ""`, `true`, "TestAssetsAreCompressedAndImmutable"},
 		{"asset-stale", `chi.URLParam(r.Request, "fingerprint") != d.assets.fingerprint`, `false`,

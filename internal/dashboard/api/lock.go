@@ -12,7 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/lockjson"
-	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -79,17 +78,13 @@ func (a *API) withDelays(r *app.Request, err error) error {
 
 // documentJSON is the lock without backtrace and fields.
 func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time.Time) lockjson.Document {
-	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.ReadError),
-		Queue: lockjson.Waiters(lock.Waiters, now), HolderCount: len(lock.Shares),
-		DelayCount: len(delays), Delays: lockjson.Delays(delays, now)}
-	for _, r := range lockjson.First(locks.Sort(lock.Shares, locks.Order{By: locks.MostUrgent})) {
-		j.Holders = append(j.Holders, a.Lock(r, now))
-	}
-	if lock.Row != nil {
-		j.Lock = a.Lock(lock.Row, now)
-	} else {
-		j.Lock = lockjson.Whole(lock.Name, lock.Shares, new(locks.QueueOf(lock.Waiters, now)), now)
-		j.URL = a.app.URLs.Lock(lock.Name, "")
+	j := lockjson.NewDocument(lock.Name, lock.Row, lock.Shares, lock.Waiters, delays, now)
+	j.Client = lockjson.Known(lock.Document.Client)
+	j.Unread = lockjson.Known(lock.ReadError)
+	j.URL = a.app.URLs.Lock(lock.Name, lockjson.Value(j.UUID))
+	for i := range j.Holders {
+		h := &j.Holders[i]
+		h.URL = a.app.URLs.Lock(h.Name, lockjson.Value(h.UUID))
 	}
 	if lock.RequestedHold != "" {
 		ending := &metadata.Ending{Name: lock.Name, UUID: lock.RequestedHold} // over, and no more is known
