@@ -71,9 +71,9 @@ var readerSuites = []suite{
 	{"internal/diagnosis/deadlock", []fault{
 		// Processes that wait for each other.
 		{"cycle-unknown", `!c.unknown`, `true`, "TestCycles"},
-		{"cycle-reader", `t.stuck(h.who)`, `true`, "TestCycles"},
+		{"cycle-reader", `t.stuck[h.who]`, `true`, "TestCycles"},
 		{"cycle-share", `share(r).LockName != lock`, `false`, "TestCycles"},
-		{"cycle-permits", `s.count(lock).permits == len(c.permits)`, `true`, "TestCyclesMatchTheDefinition"},
+		{"cycle-permits", `len(permits) == len(c.permits)`, `true`, "TestCyclesMatchTheDefinition"},
 		{"cycle-groups", `len(groups[0]) == len(among)`, `true`, "TestCyclesMatchTheDefinition"},
 	}},
 	{"internal/lockmetrics", []fault{

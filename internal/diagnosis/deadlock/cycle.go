@@ -44,7 +44,7 @@ func (t *tracer) trace(p int) {
 	waits := slices.SortedFunc(slices.Values(n.waits),
 		func(a, b wait) int { return strings.Compare(t.locks[a.lock].name, t.locks[b.lock].name) })
 	for _, w := range waits {
-		if !t.blocked(w.lock) {
+		if len(t.blockedBy(w.lock)) == 0 {
 			continue
 		}
 		h := t.heldBy(w.lock)
@@ -65,7 +65,7 @@ func (t *tracer) heldBy(lock int) *held {
 	if h := t.held[lock]; h != nil {
 		return h
 	}
-	h := &held{by: t.blockedBy(lock), since: t.since(lock)}
+	h := &held{by: slices.Clone(t.blockedBy(lock)), since: t.since(lock)}
 	slices.SortFunc(h.by, func(a, b int) int { return t.processes[a].Compare(t.processes[b].Process) })
 	h.by = slices.Compact(h.by)
 	for _, p := range h.by {
@@ -80,11 +80,11 @@ func (t *tracer) heldBy(lock int) *held {
 func (t *tracer) since(lock int) (since time.Time) {
 	c := &t.locks[lock]
 	for _, h := range c.alone {
-		if t.stuck(h.who) {
+		if t.stuck[h.who] {
 			since = protocol.Earlier(since, h.since)
 		}
 	}
-	if !since.IsZero() || !t.exhausted(lock) {
+	if len(t.stuckAmong(c.alone)) > 0 {
 		return since
 	}
 	for _, h := range c.permits {
@@ -97,9 +97,9 @@ func (t *tracer) since(lock int) (since time.Time) {
 // group: the strongly connected components (Tarjan) of the graph in which processes lead to the locks they wait for,
 // and locks to the processes that block them.
 func (s *subgraph) components(among []int) [][]int {
-	w := walk{subgraph: s}
+	w := walk{subgraph: s, visits: map[int]*visit{}}
 	for _, who := range among {
-		if w.at(who).turn != s.turn {
+		if w.visits[who] == nil {
 			w.walkFrom(who)
 		}
 	}
@@ -109,36 +109,28 @@ func (s *subgraph) components(among []int) [][]int {
 // walk is a depth-first walk of the graph. Locks have negative numbers, from -1 down.
 type walk struct {
 	*subgraph
-	met   int // nodes
-	path  []int
-	found [][]int
+	visits map[int]*visit // by node
+	path   []int
+	found  [][]int
 }
 
-// visit is when the walk of this turn met a node, and the earliest node reachable from it.
+// visit is when the walk met a node, and the earliest node reachable from it.
 type visit struct {
-	turn, met, low int
-	done           bool
-}
-
-func (w *walk) at(n int) *visit {
-	if n < 0 {
-		return &w.locks[-1-n].visit
-	}
-	return &w.processes[n].visit
+	met, low int
+	done     bool
 }
 
 // walkFrom visits n and everything reachable from it.
 func (w *walk) walkFrom(n int) {
-	here := w.at(n)
-	*here = visit{turn: w.turn, met: w.met, low: w.met}
-	w.met++
+	met := len(w.visits)
+	here := &visit{met: met, low: met}
+	w.visits[n] = here
 	w.path = append(w.path, n)
 	w.each(n, func(next int) {
-		there := w.at(next)
-		if there.turn != w.turn {
+		if w.visits[next] == nil {
 			w.walkFrom(next)
 		}
-		if !there.done {
+		if there := w.visits[next]; !there.done {
 			here.low = min(here.low, there.low)
 		}
 	})
@@ -156,7 +148,7 @@ func (w *walk) each(n int, f func(next int)) {
 		return
 	}
 	for _, wait := range w.processes[n].waits {
-		if w.blocked(wait.lock) {
+		if len(w.blockedBy(wait.lock)) > 0 {
 			f(-1 - wait.lock)
 		}
 	}
@@ -168,7 +160,7 @@ func (w *walk) close(n int) {
 	for last := n + 1; last != n; {
 		last = w.path[len(w.path)-1]
 		w.path = w.path[:len(w.path)-1]
-		if w.at(last).done = true; last >= 0 {
+		if w.visits[last].done = true; last >= 0 {
 			group = append(group, last)
 		}
 	}

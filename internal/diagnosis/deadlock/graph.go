@@ -14,7 +14,6 @@ type graph struct {
 	processes []node
 	index     map[Process]int
 	locks     []contended
-	turn      int // of the marks; see subgraph
 }
 
 // node is a process.
@@ -22,8 +21,6 @@ type node struct {
 	Process
 	waits []wait
 	holds int // the last lock added to the graph that the process holds, counted from 1
-	stuck int // the turn in which the process is part of the subgraph
-	visit visit
 }
 
 type wait struct {
@@ -33,16 +30,11 @@ type wait struct {
 
 // contended is a lock with waiters.
 type contended struct {
-	name     string
-	alone    []hold
-	permits  []hold // of a semaphore
-	unknown  bool   // an unidentified process holds permits, too, and may return them at any time
-	blockers blockers
-	visit    visit
+	name    string
+	alone   []hold
+	permits []hold // of a semaphore
+	unknown bool   // an unidentified process holds permits, too, and may return them at any time
 }
-
-// blockers counts the holds of a lock by stuck processes in a turn.
-type blockers struct{ turn, alone, permits int }
 
 type hold struct {
 	who   int
@@ -162,61 +154,41 @@ func (g *graph) deadlocked(among []int, depth int) (found [][]int) {
 	return found
 }
 
-// subgraph is the graph that remains if all processes but some make progress and release what they hold. There is one
-// at a time: the marks of the next one overwrite it, at no cost for processes outside of that.
+// subgraph is the graph that remains if all processes but some make progress and release what they hold.
 type subgraph struct {
 	*graph
-	turn int
+	stuck    map[int]bool // processes
+	blockers map[int][]int
 }
 
 // only returns the subgraph in which exactly these processes are stuck.
 func (g *graph) only(among []int) *subgraph {
-	g.turn++
+	s := &subgraph{graph: g, stuck: make(map[int]bool, len(among)), blockers: map[int][]int{}}
 	for _, who := range among {
-		g.processes[who].stuck = g.turn
+		s.stuck[who] = true
 	}
-	return &subgraph{g, g.turn}
+	return s
 }
 
-func (s *subgraph) stuck(who int) bool { return s.processes[who].stuck == s.turn }
-
-// blocked reports whether no waiter can get the lock: a stuck process holds it alone or reads, or stuck processes hold
-// all permits.
-func (s *subgraph) blocked(lock int) bool { return s.count(lock).alone > 0 || s.exhausted(lock) }
-
-// exhausted reports whether no permit of the semaphore will be returned.
-func (s *subgraph) exhausted(lock int) bool {
+// blockedBy returns the stuck processes because of which no waiter can get the lock, each as often as it holds it: those
+// that hold it alone or read, and, if no permit will be returned, those with permits. Without any, it is not blocked.
+func (s *subgraph) blockedBy(lock int) []int {
+	all, known := s.blockers[lock]
+	if known {
+		return all
+	}
 	c := &s.locks[lock]
-	return len(c.permits) > 0 && !c.unknown && s.count(lock).permits == len(c.permits)
-}
-
-// count counts the holds of the lock by stuck processes.
-func (s *subgraph) count(lock int) *blockers {
-	k := &s.locks[lock].blockers
-	if k.turn != s.turn {
-		*k = blockers{s.turn, s.ofStuck(s.locks[lock].alone), s.ofStuck(s.locks[lock].permits)}
+	all = s.stuckAmong(c.alone)
+	if permits := s.stuckAmong(c.permits); !c.unknown && len(permits) == len(c.permits) {
+		all = append(all, permits...)
 	}
-	return k
+	s.blockers[lock] = all
+	return all
 }
 
-func (s *subgraph) ofStuck(holds []hold) (n int) {
+func (s *subgraph) stuckAmong(holds []hold) (all []int) {
 	for _, h := range holds {
-		if s.stuck(h.who) {
-			n++
-		}
-	}
-	return n
-}
-
-// blockedBy returns the stuck processes that block the lock, each as often as it holds it.
-func (s *subgraph) blockedBy(lock int) (all []int) {
-	c := &s.locks[lock]
-	holds := c.alone
-	if s.exhausted(lock) {
-		holds = append(holds[:len(holds):len(holds)], c.permits...)
-	}
-	for _, h := range holds {
-		if s.stuck(h.who) {
+		if s.stuck[h.who] {
 			all = append(all, h.who)
 		}
 	}
