@@ -89,7 +89,7 @@ func (l *listing) fromArguments(cmd *cobra.Command, about locks.About, run func(
 // parse reads the words of a query.
 func (l *listing) parse(words []string, about locks.About) error {
 	l.query = locks.ParseQuery(strings.Join(words, " "), about)
-	if err := l.query.Sound(); err != nil {
+	if err := l.query.Err(); err != nil {
 		return usagef("%w", err)
 	}
 	return nil

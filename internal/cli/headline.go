@@ -27,6 +27,6 @@ func (l *lockInfo) headline() (v headline.Headline, ok bool) {
 	if len(holders) == 0 {
 		return headline.Headline{}, false
 	}
-	whole := locks.WholeOf(l.Record.Name, holders)
+	whole := locks.NewHeldLock(l.Record.Name, holders)
 	return headline.ForLock(headline.Input{Now: l.now, Combined: l.combined, Cycles: l.cycles}, l.Record.Name, &whole)
 }

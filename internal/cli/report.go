@@ -123,7 +123,7 @@ func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosi
 	judged := row.Verdict()
 	p.state(row.Display)
 	p.witness(&doc.Record)
-	if d.Word != diagnosis.Unknown && d.Word != diagnosis.Dead {
+	if d.Condition != diagnosis.Unknown && d.Condition != diagnosis.Dead {
 		p.row("diagnosis", d.String(p.now))
 	}
 	if share := metadata.ShareFromAttributes(doc.Name, doc.Attributes); share.LockName != "" {

@@ -130,12 +130,12 @@ const maxCompared = 1000
 // ended, and the locks that its process waits for.
 func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 	r := &l.Record.Record
-	f := diagnosis.Facts{Record: r, Now: l.now, Every: diagnosis.Every(r)}
+	f := diagnosis.Facts{Record: r, Now: l.now, ReportInterval: diagnosis.ReportInterval(r)}
 	if l.row != nil {
 		f.Judged = l.row.Verdict()
 	}
 	if r.Token == 0 || r.ProvenDead() {
-		l.diagnosis = diagnosis.Of(f)
+		l.diagnosis = diagnosis.Diagnose(f)
 		return nil
 	}
 	past, err := s.endingsOf(ctx, r.Name)
@@ -150,14 +150,14 @@ func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 		return s.explain(ctx, "read the waiters for all locks", err)
 	}
 	visited := []*metadata.Record{r}
-	f.Waits, err = diagnosis.Chain(r, queues, func(lock string) ([]*metadata.Record, error) {
+	f.Waits, err = diagnosis.WaitChain(r, queues, func(lock string) ([]*metadata.Record, error) {
 		read, err := s.read(ctx, lock)
 		visited = append(visited, read.Holders()...)
 		return read.Holders(), err
 	})
 	slices.SortFunc(visited, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
 	l.cycles = deadlock.Find(visited, queues)
-	l.diagnosis = diagnosis.Of(f)
+	l.diagnosis = diagnosis.Diagnose(f)
 	return err
 }
 

@@ -13,27 +13,28 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Word is what a holder is, in a word for programs.
-type Word string
+// Condition is the probable condition of a holder, as in JSON.
+type Condition string
 
-// The words. Only proof makes a holder dead.
+// The conditions. Only proof makes a holder dead.
 const (
-	Dead         Word = "dead"          // a witness has proof
-	ProbablyDead Word = "probably_dead" // a witness suspects it, or a holder that reported steadily fell silent
-	Waiting      Word = "waiting"       // its process waits for another lock
-	Slow         Word = "slow"          // it takes longer than it used to, or than it promised; perhaps it is stuck
-	Working      Word = "working"       // nothing about it is unusual
-	Unknown      Word = "unknown"       // too little is recorded
+	Dead         Condition = "dead"          // a witness has proof
+	ProbablyDead Condition = "probably_dead" // a witness suspects it, or a holder that reported steadily fell silent
+	Waiting      Condition = "waiting"       // its process waits for another lock
+	// it takes longer than it used to, or than it promised; perhaps it is stuck
+	Slow    Condition = "slow"
+	Working Condition = "working" // nothing about it is unusual
+	Unknown Condition = "unknown" // too little is recorded
 )
 
-// Facts are what is known of a hold.
+// Facts are the inputs of a diagnosis.
 type Facts struct {
-	Record *metadata.Record
-	Judged staleness.Verdict
-	Now    time.Time
-	Every  time.Duration // how often the holder reported so far, on average; 0 = not known
-	Usual  time.Duration // half of the past holds took at most this; 0 = too few are known
-	Most   time.Duration // 95 of 100 past holds took at most this; 0 = too few are known
+	Record         *metadata.Record
+	Judged         staleness.Verdict
+	Now            time.Time
+	ReportInterval time.Duration // how often the holder reported so far, on average; 0 = not known
+	MedianHold     time.Duration // median of past holds; 0 = too few are known
+	P95Hold        time.Duration // 95th percentile of past holds; 0 = too few are known
 	// Forced says that all past holds were ended by an unlocker or an operator: these took longer than most.
 	Forced bool
 	Waits  []Wait // empty = not known to wait for anything
@@ -102,11 +103,11 @@ func (s Sentence) String(now time.Time) string {
 // maxShown is how much of a text from outside a sentence has, in bytes.
 const maxShown = 512
 
-// Diagnosis is what a holder is, and why that is said.
+// Diagnosis is the probable condition of a holder, and why.
 type Diagnosis struct {
-	Word  Word
-	Label string   // the word for people
-	Why   Sentence // a sentence that goes on after the label and a colon, without its full stop
+	Condition Condition
+	Label     string   // the word for people
+	Why       Sentence // a sentence that goes on after the label and a colon, without its full stop
 }
 
 // upToTimes is how many times longer than usual a hold may take before the sentence names the longest ones, too.
@@ -119,8 +120,8 @@ const (
 	deadTimes   = 5
 )
 
-// Of is the diagnosis of a holder.
-func Of(f Facts) Diagnosis {
+// Diagnose returns the probable condition of a holder.
+func Diagnose(f Facts) Diagnosis {
 	// unreadable, about another hold, or by another clock
 	if r := f.Record; r.Alive != nil && (r.Alive.At.IsZero() || r.Alive.At.Before(r.LockedAt)) {
 		silent := *r
@@ -130,14 +131,14 @@ func Of(f Facts) Diagnosis {
 	r := f.Record
 	switch {
 	case r.Token == 0 || r.Misplaced || reserved(r):
-		return Diagnosis{Word: Unknown}
+		return Diagnosis{Condition: Unknown}
 	case r.ProvenDead():
 		return Diagnosis{Dead, "Dead", Ended(r.Death)}
 	case Suspected(r):
 		return Diagnosis{ProbablyDead, "Probably dead", Ended(r.Suspicion).Say("; this is a suspicion, not proof")}
-	case f.late() && f.Every > 0 && f.silence() > deadTimes*f.Every:
+	case f.late() && f.ReportInterval > 0 && f.silence() > deadTimes*f.ReportInterval:
 		return Diagnosis{ProbablyDead, "Probably dead", Sentence{}.Say("it reported about every " +
-			text.Duration(f.Every) + ", and has been silent for ").Since(r.Alive.At)}
+			text.Duration(f.ReportInterval) + ", and has been silent for ").Since(r.Alive.At)}
 	case len(f.Waits) > 0:
 		return Diagnosis{Waiting, "Waiting", f.waiting()}
 	}
@@ -156,7 +157,7 @@ func (f *Facts) pace() Diagnosis {
 	why := Join([]Sentence{late, took, reports}, "; ")
 	switch {
 	case why == nil:
-		return Diagnosis{Word: Unknown}
+		return Diagnosis{Condition: Unknown}
 	case slow && took == nil && reports == nil:
 		return Diagnosis{Slow, "Slow or stuck",
 			why.Say("; it never reported, and too few past holds are known to compare")}
@@ -164,7 +165,7 @@ func (f *Facts) pace() Diagnosis {
 		return Diagnosis{Slow, "Slow or stuck", why}
 	case slow:
 		return Diagnosis{Slow, "Slow", why}
-	case f.Every > 0:
+	case f.ReportInterval > 0:
 		return Diagnosis{Working, "Working", why}
 	}
 	return Diagnosis{Working, "Nothing unusual", why}
@@ -173,13 +174,13 @@ func (f *Facts) pace() Diagnosis {
 // took says how long the hold took so far beside earlier ones, and whether that is unusually long.
 func (f *Facts) took() (why Sentence, long bool) {
 	held := f.Now.Sub(f.Record.LockedAt)
-	if f.Usual == 0 || f.Record.LockedAt.IsZero() || held < 0 {
+	if f.MedianHold == 0 || f.Record.LockedAt.IsZero() || held < 0 {
 		return nil, false
 	}
-	long = held > f.Most
-	usually := ", usually " + text.Duration(f.Usual)
-	if !long && held > upToTimes*f.Usual { // else it would read like a contradiction
-		usually += ", up to " + text.Duration(f.Most)
+	long = held > f.P95Hold
+	usually := ", usually " + text.Duration(f.MedianHold)
+	if !long && held > upToTimes*f.MedianHold { // else it would read like a contradiction
+		usually += ", up to " + text.Duration(f.P95Hold)
 	}
 	if f.Forced {
 		if usually += " when others end it"; !long { // says nothing: they are no measure of those that went well
@@ -194,19 +195,21 @@ func (f *Facts) reports() (why Sentence, missing bool) {
 	switch r := f.Record; {
 	case r.Alive == nil:
 		return nil, false
-	case f.Every == 0:
+	case f.ReportInterval == 0:
 		return why.Say("last report ").Since(r.Alive.At).Say(" ago"), false
-	case f.silence() > silentTimes*f.Every:
-		return why.Say("it reported about every " + text.Duration(f.Every) + ", but not for ").Since(r.Alive.At), true
+	case f.silence() > silentTimes*f.ReportInterval:
+		return why.Say("it reported about every " + text.Duration(f.ReportInterval) +
+			", but not for ").Since(r.Alive.At), true
 	default:
-		return why.Say("it reports about every " + text.Duration(f.Every) + ", last ").Since(r.Alive.At).Say(" ago"),
+		return why.Say("it reports about every " + text.Duration(f.ReportInterval) +
+				", last ").Since(r.Alive.At).Say(" ago"),
 			false
 	}
 }
 
 // heard reports whether the holder reported when it was to: since its alert, or as often as before.
 func (f *Facts) heard() bool {
-	return f.Record.Alive != nil && (f.Every > 0 || !f.Record.Alive.At.Before(f.Judged.AlertAt))
+	return f.Record.Alive != nil && (f.ReportInterval > 0 || !f.Record.Alive.At.Before(f.Judged.AlertAt))
 }
 
 // late reports whether the holder missed its alert.
@@ -272,7 +275,7 @@ func (d Diagnosis) Reason(now time.Time) string { return d.Why.String(now) }
 
 // String is the whole sentence as of the time; empty if nothing is known.
 func (d Diagnosis) String(now time.Time) string {
-	if d.Word == Unknown {
+	if d.Condition == Unknown {
 		return ""
 	}
 	return d.Label + ": " + d.Reason(now) + "."

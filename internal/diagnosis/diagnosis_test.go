@@ -42,13 +42,13 @@ func reported(last time.Duration, every ...time.Duration) change {
 	return func(f *diagnosis.Facts) {
 		f.Record.Alive = &metadata.Alive{At: ago(last), Revision: 5}
 		for _, d := range every {
-			f.Every = d
+			f.ReportInterval = d
 		}
 	}
 }
 
-func usually(usual, most time.Duration) change {
-	return func(f *diagnosis.Facts) { f.Usual, f.Most = usual, most }
+func usually(median, p95 time.Duration) change {
+	return func(f *diagnosis.Facts) { f.MedianHold, f.P95Hold = median, p95 }
 }
 
 func statement(cause string, revision int64) *metadata.Statement {
@@ -69,7 +69,7 @@ func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		facts diagnosis.Facts
-		word  diagnosis.Word
+		word  diagnosis.Condition
 		says  string
 	}{
 		"nothing is known": {facts(), diagnosis.Unknown, ""},
@@ -129,9 +129,9 @@ func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 			`Waiting: its process waits for shop/\u202eprices for 3m.`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := diagnosis.Of(c.facts)
-			if says := d.String(now()); d.Word != c.word || says != c.says {
-				t.Errorf("it is %s, %q, want %s, %q", d.Word, says, c.word, c.says)
+			d := diagnosis.Diagnose(c.facts)
+			if says := d.String(now()); d.Condition != c.word || says != c.says {
+				t.Errorf("it is %s, %q, want %s, %q", d.Condition, says, c.word, c.says)
 			}
 		})
 	}
@@ -152,14 +152,14 @@ func waits(lock, holder string) change {
 func TestUsualNeedsFiveHolds(t *testing.T) {
 	var past []metadata.Ending
 	for i := range 5 {
-		if usual, most := diagnosis.Usual(past); usual != 0 || most != 0 {
+		if usual, most := diagnosis.HoldPercentiles(past); usual != 0 || most != 0 {
 			t.Errorf("%d holds make %v and %v usual", i, usual, most)
 		}
 		past = append(past, metadata.Ending{LockedAt: metadata.Time{Time: ago(time.Hour)},
 			EndedAt: metadata.Time{Time: ago(time.Hour - time.Duration(i+1)*time.Minute)}})
 	}
 	past = append(past, metadata.Ending{EndedAt: metadata.Time{Time: now()}}) // nobody knows when it began
-	if usual, most := diagnosis.Usual(past); usual != 3*time.Minute || most != 5*time.Minute {
+	if usual, most := diagnosis.HoldPercentiles(past); usual != 3*time.Minute || most != 5*time.Minute {
 		t.Errorf("%v and %v are usual", usual, most)
 	}
 }
@@ -172,11 +172,11 @@ func TestHoldsEndedByOthersAreNotUsual(t *testing.T) {
 	past := []metadata.Ending{ending(metadata.EndingForced), ending(metadata.EndingAutoUnlocked),
 		ending(metadata.EndingAbandoned), ending(metadata.EndingForced), ending(metadata.EndingForced)}
 	f := held()
-	if f.Compare(past); !f.Forced || f.Usual != time.Hour || f.Most != time.Hour {
+	if f.Compare(past); !f.Forced || f.MedianHold != time.Hour || f.P95Hold != time.Hour {
 		t.Errorf("compared with holds that others ended, the facts are %+v", f)
 	}
 	for _, how := range []string{metadata.EndingReleased, metadata.EndingYielded} {
-		if f.Compare(append(past, ending(how))); f.Forced || f.Usual != 0 {
+		if f.Compare(append(past, ending(how))); f.Forced || f.MedianHold != 0 {
 			t.Errorf("a hold was %s, and the facts are %+v", how, f)
 		}
 	}
@@ -200,7 +200,7 @@ func TestHolderWaitsWhereItsProcessQueues(t *testing.T) {
 	holders := map[string][]*metadata.Record{}
 	chain := func() (lines []string) {
 		t.Helper()
-		waits, err := diagnosis.Chain(r, queues,
+		waits, err := diagnosis.WaitChain(r, queues,
 			func(lock string) ([]*metadata.Record, error) { return holders[lock], nil })
 		if err != nil {
 			t.Error(err)
@@ -231,7 +231,7 @@ func TestHolderWaitsWhereItsProcessQueues(t *testing.T) {
 	queues["d"] = append(queues["d"], waiter("q", "h", 6, time.Hour, false)) // a circle without the lock
 	want(`"d" 1m0s p on h:5`, `"e" 1h0m0s q on h:6`)
 	away := errors.New("away")
-	_, err := diagnosis.Chain(r, queues, func(string) ([]*metadata.Record, error) { return nil, away })
+	_, err := diagnosis.WaitChain(r, queues, func(string) ([]*metadata.Record, error) { return nil, away })
 	if !errors.Is(err, away) {
 		t.Errorf("where the holders cannot be read, the error is %v", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Every is how often the holder reported so far, on average, by how often it moved its deadline; 0 = not known.
-func Every(r *metadata.Record) time.Duration {
+// ReportInterval returns the average time between two reports of the holder, which each move its deadline; 0 = unknown.
+func ReportInterval(r *metadata.Record) time.Duration {
 	if r.Extensions < 2 || r.Alive == nil || r.LockedAt.IsZero() { // of one extension nobody knows a rhythm
 		return 0
 	}
@@ -19,8 +19,8 @@ func Every(r *metadata.Record) time.Duration {
 // minPast is how many past holds are needed before they say what is usual.
 const minPast = 5
 
-// Usual returns what half of the past holds took at most, and 95 of 100; zeros if there are too few.
-func Usual(past []metadata.Ending) (usual, most time.Duration) {
+// HoldPercentiles returns the median and the 95th percentile of past holds; zeros if there are too few.
+func HoldPercentiles(past []metadata.Ending) (median, p95 time.Duration) {
 	var held []time.Duration
 	for i := range past {
 		if e := &past[i]; !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
@@ -47,15 +47,15 @@ func (f *Facts) Compare(past []metadata.Ending) {
 	if !f.Forced {
 		past = own
 	}
-	f.Usual, f.Most = Usual(past)
+	f.MedianHold, f.P95Hold = HoldPercentiles(past)
 }
 
 // maxChain is how many waits are followed; the page of all waiters shows more.
 const maxChain = 4
 
-// Chain follows the waits from the holder of a record to the holder of the lock that it waits for, and so on; empty if
-// no wait is known. It ends when it returns to a lock. holders returns the holders of a lock; the first one counts.
-func Chain(r *metadata.Record, queues map[string][]metadata.Waiter,
+// WaitChain follows the waits from the holder of a record to the holder of the lock that it waits for, and so on; empty
+// if no wait is known. It ends when it returns to a lock. holders returns the holders of a lock; the first one counts.
+func WaitChain(r *metadata.Record, queues map[string][]metadata.Waiter,
 	holders func(lock string) ([]*metadata.Record, error)) (chain []Wait, err error) {
 	met := map[string]bool{r.QueueName(): true}
 	own := r.QueueName()

@@ -83,7 +83,7 @@ func (c *Input) deadlock(cycle *deadlock.Cycle) Headline {
 }
 
 func (c *Input) unclaimed(free *diagnosis.Unclaimed) Headline {
-	first := who(&free.First.Identity)
+	first := processText(&free.First.Identity)
 	if first == nil {
 		first = first.Say("the first in line")
 	}
@@ -98,7 +98,7 @@ func (c *Input) unclaimed(free *diagnosis.Unclaimed) Headline {
 
 // allIsWell says that nothing is wrong, how many hold and wait, and who waits longest: for l, which is nil if nobody
 // waits.
-func (c *Input) allIsWell(l *locks.Whole) Headline {
+func (c *Input) allIsWell(l *locks.HeldLock) Headline {
 	lead := sentence{}.Say("All is well: ")
 	if c.Held == 0 {
 		return Headline{Class: locks.ClassCalm, Lead: lead.Say("no locks are held.")}
@@ -112,13 +112,13 @@ func (c *Input) allIsWell(l *locks.Whole) Headline {
 	if !l.Longest.IsZero() {
 		lead = lead.Say(pick(c.Waiting == 1, " for ", ", the longest for ")).Since(l.Longest)
 	}
-	v.Lead = lead.Say(" behind ").Lock(l.Lock).And(c.works(l, "whose ")).Say(".")
-	v.Then = c.alerts(l)
+	v.Lead = lead.Say(" behind ").Lock(l.Lock).And(c.aliveUnlessSilent(l, "whose ")).Say(".")
+	v.Then = c.alertText(l)
 	return v
 }
 
-// who names a process: its owner and its host; nil where neither is known.
-func who(h *metadata.Identity) (s sentence) {
+// processText names the owner and host of a process; nil if neither is known.
+func processText(h *metadata.Identity) (s sentence) {
 	if h.Owner != "" {
 		s = s.Value(h.Owner)
 	}

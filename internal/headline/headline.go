@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Input is what the headline is chosen from: the locks of one etcd cluster.
+// Input is the state of the locks of one etcd cluster, from which the headline is chosen.
 type Input struct {
 	Now   time.Time // as of which the locks were judged
 	Heard time.Time // when etcd was heard last, if the view is not current; else zero
@@ -107,7 +107,7 @@ func For(c Input) Headline {
 
 // ForLock returns the headline of a single lock; held is nil if it has no holder. ok is false if there is nothing to
 // say. The acknowledgement is left to the caller, unless the lock has several holders.
-func ForLock(c Input, name string, held *locks.Whole) (v Headline, ok bool) {
+func ForLock(c Input, name string, held *locks.HeldLock) (v Headline, ok bool) {
 	queue := name
 	if held != nil {
 		queue = held.QueueName()
@@ -123,7 +123,7 @@ func ForLock(c Input, name string, held *locks.Whole) (v Headline, ok bool) {
 		alone := *held
 		if held.Shares == 0 {
 			alone.Row = new(*held.Row)
-			alone.Looked = nil
+			alone.Acknowledged = nil
 		}
 		return c.about(&alone), true
 	}
@@ -138,7 +138,7 @@ func ForLock(c Input, name string, held *locks.Whole) (v Headline, ok bool) {
 // first is the headline about what is most urgent.
 func (c *Input) first() Headline {
 	switch {
-	case c.away():
+	case c.viewIsStale():
 		return c.stale()
 	case c.unlockersFail():
 		return c.unlockers()
@@ -154,8 +154,8 @@ func (c *Input) first() Headline {
 	return c.about(c.Ranking.First)
 }
 
-// away reports whether the view is not current.
-func (c *Input) away() bool { return !c.Heard.IsZero() }
+// viewIsStale reports whether the view is not current.
+func (c *Input) viewIsStale() bool { return !c.Heard.IsZero() }
 
 // counts is how many are in each class of locks.
 func (c *Input) counts() (all locks.ClassCounts) {
@@ -169,14 +169,14 @@ func (c *Input) counts() (all locks.ClassCounts) {
 
 // unlockersFail reports whether locks are not removed in time. While etcd is silent, that is unknown.
 func (c *Input) unlockersFail() bool {
-	return !c.away() && !c.Unwatched &&
+	return !c.viewIsStale() && !c.Unwatched &&
 		(c.Alarm != "" || len(c.Running) == 0 || len(c.heldBack()) > 0 || len(diagnosis.Disagreements(c.Running)) > 0)
 }
 
 type sentence = diagnosis.Sentence
 
 // about is the headline about a held lock.
-func (c *Input) about(l *locks.Whole) Headline {
+func (c *Input) about(l *locks.HeldLock) Headline {
 	lead, then, next := c.held(l)
 	return Headline{Class: l.Class, Lock: l.Lock, Holder: l.Record, Lead: lead, Then: diagnosis.Join(then, " "),
 		Next: next}

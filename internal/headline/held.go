@@ -12,22 +12,22 @@ import (
 )
 
 // held says what is the matter with a lock that somebody holds, and what to do.
-func (c *Input) held(l *locks.Whole) (lead sentence, then []sentence, next Step) {
-	then = []sentence{c.waits(l)}
+func (c *Input) held(l *locks.HeldLock) (lead sentence, then []sentence, next Step) {
+	then = []sentence{c.waitersText(l)}
 	switch l.Class {
 	case locks.ClassOverdue:
 		lead, next = c.overdue(l)
 	case locks.ClassDead:
 		lead = c.dead(l)
-		then = append(then, c.leftBy(l))
+		then = append(then, c.whyDeadRemains(l))
 		next = Force
 	case locks.ClassSilent:
 		lead = c.silent(l)
-		then = append(then, c.comes(l))
+		then = append(then, c.autoUnlockText(l))
 		next = LookAtLock
 	case locks.ClassLate:
 		lead = c.late(l)
-		then = append(then, c.comes(l))
+		then = append(then, c.autoUnlockText(l))
 		next = GiveTime
 	case locks.ClassMalformed:
 		lead = c.malformed(l)
@@ -36,16 +36,16 @@ func (c *Input) held(l *locks.Whole) (lead sentence, then []sentence, next Step)
 		lead = c.leaving(l)
 	default:
 		lead = c.inTime(l)
-		then = append(then, c.alerts(l))
-		if !l.Verdict().AlertsAtUnlock() || c.stays(l) != "" {
-			then = append(then, c.comes(l))
+		then = append(then, c.alertText(l))
+		if !l.Verdict().AlertsAtUnlock() || c.whyNeverRemoved(l) != "" {
+			then = append(then, c.autoUnlockText(l))
 		}
 	}
-	return lead, append(then, lookedAt(l.Looked)), next
+	return lead, append(then, acknowledgedText(l.Acknowledged)), next
 }
 
 // subject begins a sentence about a lock, or one about its holder.
-func (c *Input) subject(l *locks.Whole, holder bool) (s sentence) {
+func (c *Input) subject(l *locks.HeldLock, holder bool) (s sentence) {
 	switch {
 	case l.Shares > 1:
 		s = s.Say("One of " + text.Thousands(l.Shares) + " holders of ")
@@ -55,9 +55,9 @@ func (c *Input) subject(l *locks.Whole, holder bool) (s sentence) {
 	return s.Lock(l.Lock)
 }
 
-func (c *Input) overdue(l *locks.Whole) (s sentence, next Step) {
+func (c *Input) overdue(l *locks.HeldLock) (s sentence, next Step) {
 	s = c.subject(l, l.Verdict().State == staleness.Abandoned)
-	stays := c.stays(l)
+	stays := c.whyNeverRemoved(l)
 	switch {
 	case stays != "":
 		return s.Say(" expired ").Since(l.Verdict().AutoUnlockAt).
@@ -77,11 +77,11 @@ func (c *Input) overdue(l *locks.Whole) (s sentence, next Step) {
 	return s.Say("."), ReadRunbook
 }
 
-func (c *Input) dead(l *locks.Whole) sentence {
+func (c *Input) dead(l *locks.HeldLock) sentence {
 	return c.subject(l, true).Say(" is dead: ").And(diagnosis.Ended(l.Record.Death)).Say(".")
 }
 
-func (c *Input) silent(l *locks.Whole) sentence {
+func (c *Input) silent(l *locks.HeldLock) sentence {
 	r := l.Record
 	s := c.subject(l, false).Say(" is ").Since(l.LateSince())
 	has := pick(l.Shares > 1, "has", "its holder has")
@@ -93,20 +93,20 @@ func (c *Input) silent(l *locks.Whole) sentence {
 		return s.Say(" late, and " + has + " never reported.")
 	}
 	s = s.Say(" late, and " + has + " been silent for ").Since(r.Alive.At)
-	if every := diagnosis.Every(r); every > 0 {
+	if every := diagnosis.ReportInterval(r); every > 0 {
 		s = s.Say(" (usually reports every " + text.Duration(every) + ")")
 	}
 	return s.Say(".")
 }
 
-func (c *Input) late(l *locks.Whole) sentence {
+func (c *Input) late(l *locks.HeldLock) sentence {
 	return c.subject(l, false).Say(" is ").Since(l.LateSince()).Say(" late, but ").
-		And(lives(l, pick(l.Shares > 1, "", "its "))).Say(".")
+		And(aliveText(l, pick(l.Shares > 1, "", "its "))).Say(".")
 }
 
-// lives says what a holder's reports prove: with progress, that it works; without, that its process is alive. whose is
-// "its ", "and its " or "whose "; empty for one of several holders.
-func lives(l *locks.Whole, whose string) (s sentence) {
+// aliveText says what a holder's reports prove: with progress, that it works; without, that its process is alive. whose
+// is "its ", "and its " or "whose "; empty for one of several holders.
+func aliveText(l *locks.HeldLock, whose string) (s sentence) {
 	progress := l.Record.Alive.Progress
 	switch {
 	case whose == "":
@@ -125,7 +125,7 @@ func lives(l *locks.Whole, whose string) (s sentence) {
 // maxProgress is how much of a progress a sentence has, in bytes.
 const maxProgress = 80
 
-func (c *Input) malformed(l *locks.Whole) sentence {
+func (c *Input) malformed(l *locks.HeldLock) sentence {
 	r := l.Record
 	var is, about string
 	switch {
@@ -155,7 +155,7 @@ func problem(r *metadata.Record, field string) metadata.Problem {
 	return r.Problems[max(0, i)]
 }
 
-func (c *Input) leaving(l *locks.Whole) sentence {
+func (c *Input) leaving(l *locks.HeldLock) sentence {
 	abandoned := l.Verdict().State == staleness.Abandoned
 	s := c.subject(l, abandoned).Say(pick(abandoned, " is dead", " has expired"))
 	if paused := c.paused(l, staleness.RuleUnverified); len(paused) > 0 {
@@ -167,18 +167,18 @@ func (c *Input) leaving(l *locks.Whole) sentence {
 }
 
 // inTime says of a lock alone that nothing is wrong with it.
-func (c *Input) inTime(l *locks.Whole) (s sentence) {
+func (c *Input) inTime(l *locks.HeldLock) (s sentence) {
 	if l.Shares > 1 {
 		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ").Lock(l.Lock).
 			Say(" are on time.")
 	}
-	return c.subject(l, false).Say(" is on time").And(c.works(l, "and its ")).Say(".")
+	return c.subject(l, false).Say(" is on time").And(c.aliveUnlessSilent(l, "and its ")).Say(".")
 }
 
-// works says what its reports prove of a holder, where they are as frequent as they were.
-func (c *Input) works(l *locks.Whole, whose string) (s sentence) {
+// aliveUnlessSilent is aliveText of a holder that reports as often as before; nil for any other.
+func (c *Input) aliveUnlessSilent(l *locks.HeldLock, whose string) (s sentence) {
 	if l.Shares > 1 || l.IsSilent(c.Now) {
 		return nil
 	}
-	return s.Say(", ").And(lives(l, whose))
+	return s.Say(", ").And(aliveText(l, whose))
 }

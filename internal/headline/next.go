@@ -13,15 +13,15 @@ import (
 
 // paused returns the rules that keep unlockers from removing a lock that is due, except those in but. A proof of death
 // overrides a gap and the clock.
-func (c *Input) paused(l *locks.Whole, but ...staleness.Rule) []string {
+func (c *Input) paused(l *locks.HeldLock, but ...staleness.Rule) []string {
 	if l.Verdict().State == staleness.Abandoned {
 		but = append(but, staleness.RuleGap, staleness.RuleClock, staleness.RuleUnverified)
 	}
 	return diagnosis.HeldBackBy(c.Running, but...)
 }
 
-// stays says why no unlocker ever removes the lock; empty where one does.
-func (c *Input) stays(l *locks.Whole) string {
+// whyNeverRemoved says why no unlocker ever removes the lock; empty where one does.
+func (c *Input) whyNeverRemoved(l *locks.HeldLock) string {
 	switch {
 	case c.Combined.Unlockers == 0:
 		return "no unlocker is running"
@@ -33,9 +33,9 @@ func (c *Input) stays(l *locks.Whole) string {
 	return ""
 }
 
-// leftBy says why a lock is left whose holder is dead.
-func (c *Input) leftBy(l *locks.Whole) (s sentence) {
-	switch why := c.stays(l); {
+// whyDeadRemains says why a lock is left whose holder is dead.
+func (c *Input) whyDeadRemains(l *locks.HeldLock) (s sentence) {
+	switch why := c.whyNeverRemoved(l); {
 	case why != "":
 		return s.Say("No auto-unlock: " + why + ".")
 	case !c.Combined.Known():
@@ -46,10 +46,10 @@ func (c *Input) leftBy(l *locks.Whole) (s sentence) {
 	return s.Say("Unlockers only report it until its deadline: auto-unlock ").Until(l.Verdict().AutoUnlockAt).Say(".")
 }
 
-// alerts says when people are alerted about a lock that is held in time.
-func (c *Input) alerts(l *locks.Whole) (s sentence) {
+// alertText says when people are alerted about a lock that is held in time.
+func (c *Input) alertText(l *locks.HeldLock) (s sentence) {
 	v := l.Verdict()
-	both := pick(c.stays(l) == "", "and auto-unlock ", "")
+	both := pick(c.whyNeverRemoved(l) == "", "and auto-unlock ", "")
 	switch {
 	case v.AlertAt.IsZero():
 		return s.Say("It never alerts.")
@@ -63,8 +63,8 @@ func (c *Input) alerts(l *locks.Whole) (s sentence) {
 	return s.Until(v.AlertAt).Say(".")
 }
 
-// waits says who waits for a lock.
-func (c *Input) waits(l *locks.Whole) (s sentence) {
+// waitersText says who waits for a lock.
+func (c *Input) waitersText(l *locks.HeldLock) (s sentence) {
 	if l.Waiters == 0 {
 		return nil
 	}
@@ -77,11 +77,11 @@ func (c *Input) waits(l *locks.Whole) (s sentence) {
 
 func waiting(n int) string { return text.Thousands(n) + " waiting" }
 
-// comes says when an unlocker ends a lock that alerts, or why none does.
-func (c *Input) comes(l *locks.Whole) (s sentence) {
+// autoUnlockText says when an unlocker ends a lock that alerts, or why none does.
+func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
 	at := protocol.Earlier(l.Verdict().AutoUnlockAt, l.Verdict().RemoveAt)
 	paused := diagnosis.HeldBackBy(c.Running, staleness.RuleUnverified)
-	switch why := c.stays(l); {
+	switch why := c.whyNeverRemoved(l); {
 	case at.IsZero():
 		return s.Say("It is never auto-unlocked.")
 	case why != "":
@@ -98,8 +98,8 @@ func (c *Input) comes(l *locks.Whole) (s sentence) {
 	return s.Until(at).Say(".")
 }
 
-// lookedAt says who looks at a lock, and until when; nil where nobody does.
-func lookedAt(a *metadata.Acknowledgement) (s sentence) {
+// acknowledgedText says who looks at a lock, and until when; nil where nobody does.
+func acknowledgedText(a *metadata.Acknowledgement) (s sentence) {
 	if a == nil {
 		return nil
 	}

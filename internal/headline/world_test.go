@@ -90,10 +90,10 @@ func (x subject) record() *metadata.Record {
 	return &r
 }
 
-func (x subject) lock(f *diagnosis.CombinedPolicy) locks.Whole {
+func (x subject) lock(f *diagnosis.CombinedPolicy) locks.HeldLock {
 	at := staleness.Moment{Wall: now(), Mono: mono}
 	row := locks.NewRow(x.record(), f, at, new(locks.QueueOf(x.queue(), now())))
-	return locks.WholeOf(x.name, slices.Repeat([]*locks.Row{row}, max(1, x.shares)))
+	return locks.NewHeldLock(x.name, slices.Repeat([]*locks.Row{row}, max(1, x.shares)))
 }
 
 func (x subject) queue() []metadata.Waiter {

@@ -266,10 +266,10 @@ type Diagnosis struct {
 
 // NewDiagnosis describes a diagnosis; nil if nothing is known.
 func NewDiagnosis(d diagnosis.Diagnosis, now time.Time) *Diagnosis {
-	if d.Word == diagnosis.Unknown {
+	if d.Condition == diagnosis.Unknown {
 		return nil
 	}
-	return &Diagnosis{string(d.Word), d.Reason(now)}
+	return &Diagnosis{string(d.Condition), d.Reason(now)}
 }
 
 // Waiter is a process that waits for a lock.

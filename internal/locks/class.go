@@ -109,7 +109,7 @@ func (r *Row) Rhythm() time.Duration {
 	if r.Alive == nil || r.Alive.At.IsZero() || r.Alive.At.Before(r.LockedAt) { // of another hold, or another clock
 		return 0
 	}
-	if every := diagnosis.Every(r.Record); every > 0 {
+	if every := diagnosis.ReportInterval(r.Record); every > 0 {
 		return every
 	}
 	promised := r.verdict.AlertAt

@@ -18,7 +18,7 @@ type Order struct {
 }
 
 // MostUrgent is the default order, that of the sentence above a list: locks that need a person come first, by their
-// class and what it costs to wait ([Whole.Compare]); those on time come last, those with waiters first among
+// class and what it costs to wait ([HeldLock.Compare]); those on time come last, those with waiters first among
 // them, then by what is due next.
 const MostUrgent = "urgency"
 

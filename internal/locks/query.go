@@ -72,8 +72,8 @@ func (q *Query) problem(term, text string) {
 	q.Problems = append(q.Problems, QueryProblem{Term: term, Text: text})
 }
 
-// Sound refuses a query with a problem, for programs, which would not see it.
-func (q *Query) Sound() error {
+// Err returns the first problem of the query, for programs, which do not show Problems.
+func (q *Query) Err() error {
 	for _, p := range q.Problems {
 		return errors.New(text.Visible(p.Term) + ": " + text.Visible(p.Text))
 	}
@@ -215,7 +215,7 @@ const (
 	maxRegexpInstructions = 300 // a UUID digit by digit takes 38
 	maxSearchedName       = 4 * metadata.MaxNameBytes
 	maxSearch             = 2 * time.Second
-	maxCostly             = 2 // searches with regular expressions at once; each takes a processor
+	maxRegexpSearches     = 2 // searches with regular expressions at once; each takes a processor
 	rowsBetweenLooks      = 256
 )
 

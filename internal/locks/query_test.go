@@ -15,7 +15,7 @@ func TestOnlyHoldsHaveStatesAndDeadlines(t *testing.T) {
 	noon := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	since := Queue{Waiters: 1, Longest: noon.Add(-time.Hour)}
 	for about, s := range map[About]Subject{
-		AboutLocks:   Vacant("billing/run", since),
+		AboutLocks:   {Name: "billing/run", Waiters: since.Waiters, Waits: since.Longest},
 		AboutActions: {Name: "Billing/run", Owner: "Ann", Host: "Web-1", Purpose: "it\nHANGS"},
 	} {
 		for _, text := range []string{"state:malformed", "state:held,expired", "alert:<1h", "unlock:<1h", "expired:>0s",
@@ -43,7 +43,7 @@ func TestTermsThatDoNotApplyAreReported(t *testing.T) {
 		"purpose:x": AboutIntervals} {
 		for sign, nothing := range map[string]bool{"": true, "-": false} {
 			q := ParseQuery(sign+text, about)
-			if len(q.Problems) != 1 || q.Problems[0].Nothing != nothing || q.Sound() == nil {
+			if len(q.Problems) != 1 || q.Problems[0].Nothing != nothing || q.Err() == nil {
 				t.Errorf("%s has the problems %+v", q.Text, q.Problems)
 			}
 			if got := q.Matches(&Subject{Name: "a"}, time.Time{}); got == nothing {

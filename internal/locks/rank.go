@@ -10,18 +10,18 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Whole is a held lock in the ranking: one with several holders counts once, in the class of the most urgent one.
-type Whole struct {
+// HeldLock is a held lock in the ranking: one with several holders counts once, in the class of the most urgent one.
+type HeldLock struct {
 	*Row          // that holder
 	Lock   string // its name is the row's, unless several hold it
 	Shares int    // how many hold it, if several can
 }
 
-// WholeOf returns a lock that these hold together, at least one of them.
-func WholeOf(lock string, holders []*Row) Whole {
-	w := Whole{Row: holders[0], Lock: lock}
+// NewHeldLock returns a lock that these hold together, at least one of them.
+func NewHeldLock(lock string, holders []*Row) HeldLock {
+	w := HeldLock{Row: holders[0], Lock: lock}
 	for _, r := range holders[1:] {
-		if h := (Whole{Row: r, Lock: lock}); h.Compare(&w) < 0 {
+		if h := (HeldLock{Row: r, Lock: lock}); h.Compare(&w) < 0 {
 			w.Row = r
 		}
 	}
@@ -33,10 +33,10 @@ func WholeOf(lock string, holders []*Row) Whole {
 
 // Queue is who waits for a lock.
 type Queue struct {
-	Waiters int
-	Longest time.Time     // since when the longest waiter waits; zero = not known
-	Lost    time.Duration // by all who wait, in sum
-	Timed   int           // those of them whose wait has a known beginning
+	Waiters   int
+	Longest   time.Time     // since when the longest waiter waits; zero = not known
+	TotalWait time.Duration // of all waiters
+	Timed     int           // how many of the waits have a known beginning
 }
 
 // QueueOf sums up the waiters of a lock.
@@ -48,7 +48,7 @@ func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
 			continue
 		}
 		q.Timed++
-		q.Lost += max(0, now.Sub(since))
+		q.TotalWait += max(0, now.Sub(since))
 		q.Longest = protocol.Earlier(q.Longest, since)
 	}
 	return q
@@ -56,7 +56,7 @@ func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
 
 // Ranking says which of many locks is the most urgent. It is made once for each snapshot.
 type Ranking struct {
-	First  *Whole // nil: nothing is wrong with any, and nobody waits
+	First  *HeldLock // nil: nothing is wrong with any, and nobody waits
 	Counts ClassCounts
 }
 
@@ -64,7 +64,7 @@ type Ranking struct {
 type ClassCounts [ClassCalm + 1]int
 
 // Add takes a lock into account. Locks with which nothing is wrong and for which nobody waits may be left out.
-func (r *Ranking) Add(l Whole) {
+func (r *Ranking) Add(l HeldLock) {
 	r.Counts[l.Class]++
 	if l.Class == ClassCalm && l.Waiters == 0 {
 		return
@@ -77,12 +77,12 @@ func (r *Ranking) Add(l Whole) {
 // Compare is negative if the lock is more urgent than the other one: because of its class, because it is not
 // acknowledged, because more time is lost, or because it began earlier. Of locks on time, the one that is waited for
 // longest comes first.
-func (w *Whole) Compare(o *Whole) int {
+func (w *HeldLock) Compare(o *HeldLock) int {
 	a, b := w.rank(nil), o.rank(nil)
 	return cmp.Or(slices.Compare(a[:], b[:]), strings.Compare(w.Lock, o.Lock))
 }
 
-// rank is the order of [Whole.Compare] as numbers. A deadlocked lock comes before what its record says.
+// rank is the order of [HeldLock.Compare] as numbers. A deadlocked lock comes before what its record says.
 func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 	if place, deadlocked := cycles[r.Record.QueueName()]; deadlocked {
 		return [5]int64{int64(ClassDeadlock), int64(place[0]), int64(place[1])}
@@ -90,7 +90,7 @@ func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 	if r.Class == ClassCalm {
 		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
 	}
-	return [5]int64{int64(r.Class), int64(asInt(r.Looked != nil)), -int64(r.Lost), -int64(r.Waiters),
+	return [5]int64{int64(r.Class), int64(asInt(r.Acknowledged != nil)), -int64(r.TotalWait), -int64(r.Waiters),
 		protocol.Instant(r.began())}
 }
 

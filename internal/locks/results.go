@@ -38,8 +38,8 @@ func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time)
 	defer cancel()
 	if q.regexps > 0 {
 		select {
-		case s.costly <- struct{}{}:
-			defer func() { <-s.costly }()
+		case s.regexpSlots <- struct{}{}:
+			defer func() { <-s.regexpSlots }()
 		case <-ctx.Done():
 			return nil, Stopped(ctx)
 		}
@@ -73,7 +73,8 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) (found
 func (s *Snapshot) Finds(q *Query, lock string, now time.Time) bool {
 	holders := s.Holders(lock)
 	if len(holders) == 0 {
-		free := Vacant(lock, QueueOf(s.Queues[lock], now))
+		waiting := QueueOf(s.Queues[lock], now)
+		free := Subject{Name: lock, Waiters: waiting.Waiters, Waits: waiting.Longest}
 		return q.Matches(&free, now)
 	}
 	return slices.ContainsFunc(holders, func(r *Row) bool {

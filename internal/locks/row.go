@@ -35,7 +35,7 @@ type Row struct {
 	next        time.Time // when Display or overdue changes if nobody touches the record; zero = never
 	Fingerprint uint64    // changes with anything that a list shows
 
-	Looked *metadata.Acknowledgement // who looks at it now; nil = nobody
+	Acknowledged *metadata.Acknowledgement // who looks at it now; nil = nobody
 
 	Class Class // why a person should hear of it; of those that are about one hold
 }
@@ -53,9 +53,9 @@ func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 			r.Display = Expiring
 		}
 	}
-	r.Looked = r.ValidAcknowledgement(at.Wall)
-	if r.Looked != nil {
-		r.next = protocol.Earlier(r.next, r.Looked.Until.Time)
+	r.Acknowledged = r.ValidAcknowledgement(at.Wall)
+	if r.Acknowledged != nil {
+		r.next = protocol.Earlier(r.next, r.Acknowledged.Until.Time)
 	}
 	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.Urgency()),
 		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)), uint64(r.Class))
@@ -64,8 +64,8 @@ func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 			r.Fingerprint = Hash(r.Fingerprint, uint64(s.Revision))
 		}
 	}
-	if r.Looked != nil {
-		r.Fingerprint = Hash(r.Fingerprint, uint64(r.Looked.Revision))
+	if r.Acknowledged != nil {
+		r.Fingerprint = Hash(r.Fingerprint, uint64(r.Acknowledged.Revision))
 	}
 	if off := v.ClockOff; off != 0 {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))
@@ -76,14 +76,14 @@ func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 // Verdict is what the lock was judged to be.
 func (r *Row) Verdict() staleness.Verdict { return r.verdict }
 
-// holds reports whether judging the record again at a later moment yields the same row.
-func (r *Row) holds(record *metadata.Record, waiting *Queue, at time.Time) bool {
+// isValidAt reports whether judging the record again at a later moment yields the same row.
+func (r *Row) isValidAt(record *metadata.Record, waiting *Queue, at time.Time) bool {
 	return r.Record == record && *r.Queue == *waiting && (r.next.IsZero() || at.Before(r.next))
 }
 
-// TroubledAt is since when the lock has needed a person: when it began to alert, its holder ended or it expired; zero
-// for one that does not.
-func (r *Row) TroubledAt() time.Time {
+// AttentionSince is since when the lock has needed a person: when it began to alert, its holder ended or it expired;
+// zero for one that does not.
+func (r *Row) AttentionSince() time.Time {
 	switch v := r.Verdict(); v.State {
 	case staleness.Alerting, staleness.Expired:
 		return protocol.Earlier(v.AlertAt, v.AutoUnlockAt)

@@ -35,7 +35,7 @@ type Snapshot struct {
 	locks        []*metadata.Record // of which the snapshot was built
 	troubled     []*Row             // those that need a person, or soon will
 	queueVersion uint64
-	costly       chan struct{} // of all snapshots: searches with regular expressions that go on
+	regexpSlots  chan struct{} // of all snapshots: searches with regular expressions that go on
 	sorted       sortings
 }
 
@@ -82,7 +82,7 @@ type Input struct {
 // Build makes a snapshot as of a moment.
 func Build(in Input, at staleness.Moment) *Snapshot {
 	s := build(in, at, nil)
-	s.costly = make(chan struct{}, maxCostly)
+	s.regexpSlots = make(chan struct{}, maxRegexpSearches)
 	s.Cycles = new(cycleSearch).of(s)
 	return s
 }
@@ -101,7 +101,7 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 			known = known[1:]
 		}
 		queue := cmp.Or(waiting[r.QueueName()], nobody)
-		if len(known) > 0 && known[0].holds(r, queue, at.Wall) {
+		if len(known) > 0 && known[0].isValidAt(r, queue, at.Wall) {
 			s.Rows[i] = known[0]
 		} else {
 			s.Rows[i] = NewRow(r, &in.Combined, at, queue)
@@ -114,9 +114,9 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 		}
 	}
 	s.All = countsOf(s.Rows)
-	lost := byLost(s.Rows)
-	s.All.Version += orderOf(lost)
-	s.overtakes = overtakesAt(lost, at.Wall)
+	waited := byTotalWait(s.Rows)
+	s.All.Version += orderOf(waited)
+	s.overtakes = overtakesAt(waited, at.Wall)
 	s.Ranking = sync.OnceValue(s.ranking)
 	s.Inconsistent = sync.OnceValue(s.inconsistent)
 	return s
@@ -169,7 +169,7 @@ func (s *Snapshot) ranking() *Ranking {
 	ranking := &Ranking{}
 	for lock, matters := range names {
 		if holders := s.Holders(lock); matters && len(holders) > 0 {
-			ranking.Add(WholeOf(lock, holders))
+			ranking.Add(NewHeldLock(lock, holders))
 		}
 	}
 	return ranking

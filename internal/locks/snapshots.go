@@ -41,18 +41,18 @@ func call[T any](f func() T) (result T) {
 // Snapshots keeps the newest snapshot. Building one costs time, so it is built only on request and after a change, by
 // one request at a time, and never so often that building takes more than a share of the time.
 type Snapshots struct {
-	source Source
-	cycles cycleSearch
-	costly chan struct{}
-	mu     sync.Mutex
-	last   *Snapshot
-	frozen bool      // the last one is of the past
-	rest   time.Time // no new snapshot before this
+	source      Source
+	cycles      cycleSearch
+	regexpSlots chan struct{}
+	mu          sync.Mutex
+	last        *Snapshot
+	frozen      bool      // the last one is of the past
+	rest        time.Time // no new snapshot before this
 }
 
 // NewSnapshots returns the snapshots of a source.
 func NewSnapshots(s Source) *Snapshots {
-	return &Snapshots{source: s, costly: make(chan struct{}, maxCostly)}
+	return &Snapshots{source: s, regexpSlots: make(chan struct{}, maxRegexpSearches)}
 }
 
 const (
@@ -80,7 +80,7 @@ func (s *Snapshots) Current(now time.Time, fresh Freshness) *Snapshot {
 	s.last = build(in, at, known)
 	s.last.epoch = epoch
 	s.last.queueVersion = version
-	s.last.costly = s.costly
+	s.last.regexpSlots = s.regexpSlots
 	s.last.Cycles = s.cycles.of(s.last)
 	s.frozen = frozen
 	s.rest = now.Add(min(maxRest, buildShare*time.Since(start)))

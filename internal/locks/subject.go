@@ -63,13 +63,9 @@ type Subject struct {
 func (r *Row) Subject() Subject {
 	return Subject{Name: r.Name, Owner: r.Owner, Host: r.Hostname, Purpose: r.Purpose, PID: r.PID, Hold: r.UUID,
 		Labels: r.Attributes, States: [2]metadata.State{r.verdict.State, r.Display}, Taken: r.LockedAt,
-		Alerted: r.TroubledAt(), Alert: r.verdict.AlertAt, Unlock: r.UnlockAt(), Waiters: r.Waiters, Waits: r.Longest,
-		Acknowledged: r.Looked}
-}
-
-// Vacant returns a lock that nobody holds.
-func Vacant(lock string, waiting Queue) Subject {
-	return Subject{Name: lock, Waiters: waiting.Waiters, Waits: waiting.Longest}
+		Alerted: r.AttentionSince(), Alert: r.verdict.AlertAt, Unlock: r.UnlockAt(), Waiters: r.Waiters,
+		Waits:        r.Longest,
+		Acknowledged: r.Acknowledged}
 }
 
 // OfEnding returns a hold that has ended. Its state is the one at its end, by its own deadlines: what unlockers had

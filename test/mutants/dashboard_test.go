@@ -166,7 +166,7 @@ var dashboardSuites = []suite{
 	{"internal/locks", []fault{
 		// How the locks of a snapshot are judged and found.
 		{"overtakes", `s.overtakes.IsZero() || at.Before(s.overtakes)`, `true`, "TestOrderFollowsTheTimeLost"},
-		{"version-order", `orderOf(lost)`, `0`, "TestOrderFollowsTheTimeLost"},
+		{"version-order", `orderOf(waited)`, `0`, "TestOrderFollowsTheTimeLost"},
 		{"term-alien", `case «!q.about.has(key)»:`, `false`, "TestTermsThatDoNotApplyAreReported"},
 		{"word-glob", `!isGlob(word)`, `true`, "TestOnlyHoldsHaveStatesAndDeadlines"},
 		{"turns", `NextClassChange(r.Record, v, f, at.Wall)`, `time.Time{}`, "TestClassChangesOverTime"},

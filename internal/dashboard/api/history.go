@@ -62,7 +62,7 @@ func watched(r *app.Request, during func(time.Time) bool) (gaps []gapJSON, since
 func parse(r *app.Request, about locks.About) (etcdread.Filter, error) {
 	asked, err := etcdread.ParseFilter(r.URL.Query(), about, pages.MaxAPILimit)
 	if err == nil {
-		err = asked.Query.Sound()
+		err = asked.Query.Err()
 	}
 	if err != nil {
 		return asked, app.BadQuery(err.Error())

@@ -46,7 +46,7 @@ func (a *API) list(r *app.Request) (*list, app.Answer, error) {
 
 // check refuses parameters that a page would pass over.
 func (l *list) check(v url.Values) error {
-	if err := l.asked.Query.Sound(); err != nil {
+	if err := l.asked.Query.Err(); err != nil {
 		return err
 	}
 	if sort := v.Get("sort"); sort != "" && l.asked.Order.String() != sort {

@@ -33,7 +33,7 @@ func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 	if err != nil {
 		return app.Answer{}, err
 	}
-	if err := past.Query.Sound(); err != nil {
+	if err := past.Query.Err(); err != nil {
 		return app.Answer{}, app.BadQuery(err.Error())
 	}
 	now := r.Viewpoint().AsOf

@@ -46,16 +46,16 @@ func (p *Pages) Headline(r *app.Request) Headline {
 
 // HeadlineOf says what a person must know first of one lock. Its Lead is nil where there is nothing to say.
 func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock) Headline {
-	var held *locks.Whole
+	var held *locks.HeldLock
 	name := lock.Name
 	switch {
 	case lock.Ending != nil:
 		return Headline{}
 	case lock.Row != nil:
 		name = lock.Row.Name
-		held = new(locks.WholeOf(name, []*locks.Row{lock.Row}))
+		held = new(locks.NewHeldLock(name, []*locks.Row{lock.Row}))
 	case len(lock.Shares) > 0:
-		held = new(locks.WholeOf(name, lock.Shares))
+		held = new(locks.NewHeldLock(name, lock.Shares))
 	}
 	said, ok := headline.ForLock(p.headlineInput(r), name, held)
 	if !ok {

@@ -64,7 +64,7 @@ func (p *Pages) rowView(c access.Caller, r *locks.Row, at app.Viewpoint, l ListR
 			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("host", r.Hostname)) })
 	}
 	v.Waiters = text.Thousands(r.Waiters)
-	if r.Display != locks.Held || l.full || r.Death != nil || r.Suspicion != nil || r.Looked != nil {
+	if r.Display != locks.Held || l.full || r.Death != nil || r.Suspicion != nil || r.Acknowledged != nil {
 		p.fillDetails(&v, c, r, at)
 	}
 	return v
@@ -81,7 +81,7 @@ func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at app.Vi
 	}
 	v.Ended = deathText(r.Record, at)
 	v.Suspected = suspicionText(r.Record, at)
-	v.Acknowledged = newAckNote(r.Looked)
+	v.Acknowledged = newAckNote(r.Acknowledged)
 	if r.Alive != nil {
 		v.Alive = at.Lasting(r.Alive.At)
 		v.Progress = text.Clip(r.Alive.Progress, app.MaxLineShown)

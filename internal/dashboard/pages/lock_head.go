@@ -32,21 +32,21 @@ func WaitingSentence(q locks.Queue, at app.Viewpoint) app.RichText {
 func (p *Pages) Diagnose(r *app.Request, lock *app.Lock, past []metadata.Ending) diagnosis.Diagnosis {
 	row := lock.Row
 	f := diagnosis.Facts{Record: row.Record, Judged: row.Verdict(), Now: lock.Viewpoint(r.Viewpoint()).AsOf,
-		Every: diagnosis.Every(row.Record)}
+		ReportInterval: diagnosis.ReportInterval(row.Record)}
 	f.Compare(past)
 	s := r.Snapshot()
-	f.Waits, _ = diagnosis.Chain(row.Record, s.Queues, func(lock string) (holders []*metadata.Record, _ error) {
+	f.Waits, _ = diagnosis.WaitChain(row.Record, s.Queues, func(lock string) (holders []*metadata.Record, _ error) {
 		for _, h := range s.Holders(lock) {
 			holders = append(holders, h.Record)
 		}
 		return holders, nil
 	})
-	return diagnosis.Of(f)
+	return diagnosis.Diagnose(f)
 }
 
 // diagnosed is a diagnosis as a page says it; nil where nothing is known, or where the page says it at greater length.
 func (p *Pages) diagnosed(d diagnosis.Diagnosis, at app.Viewpoint) app.RichText {
-	if d.Word == diagnosis.Unknown || d.Word == diagnosis.Dead {
+	if d.Condition == diagnosis.Unknown || d.Condition == diagnosis.Dead {
 		return nil
 	}
 	return app.RichText{}.Value(d.Label).Plain(": ").Append(p.sentenceAt(d.Why, at)).Plain(".")
@@ -144,7 +144,7 @@ func HolderSentence(r *locks.Row, at app.Viewpoint, unlockers []protocol.Unlocke
 		return s.Plain(" Unless it is extended, " + comes).Time(unlock).Plain(".").Append(never)
 	}
 	s = s.Plain(" Extended")
-	if every := diagnosis.Every(r.Record); every > 0 {
+	if every := diagnosis.ReportInterval(r.Record); every > 0 {
 		s = s.Plain(" every " + text.Duration(every) + ",")
 	}
 	return s.Plain(" last ").Time(at.Lasting(r.Alive.At)).Plain(" ago.").

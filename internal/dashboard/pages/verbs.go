@@ -127,11 +127,11 @@ func ackText(a *metadata.Acknowledgement) app.RichText {
 // fillAck adds the acknowledgement, and where the caller can write one.
 func (p *Pages) fillAck(v *lockPage, r *app.Request, lock *app.Lock) {
 	row := lock.Row
-	v.Ack.Text = ackText(row.Looked)
-	if row.Looked != nil || row.Display != locks.Held {
+	v.Ack.Text = ackText(row.Acknowledged)
+	if row.Acknowledged != nil || row.Display != locks.Held {
 		comment := ""
-		if row.Looked != nil {
-			comment = row.Looked.Note
+		if row.Acknowledged != nil {
+			comment = row.Acknowledged.Note
 		}
 		v.Ack.Silence = p.app.Config.SilenceURL(row.Name, comment)
 	}

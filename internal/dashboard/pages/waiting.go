@@ -110,7 +110,7 @@ func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) erro
 		}
 	}
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Waiters, a.Waiters),
+		return cmp.Or(cmp.Compare(b.TotalWait, a.TotalWait), cmp.Compare(b.Waiters, a.Waiters),
 			cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)

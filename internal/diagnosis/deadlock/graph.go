@@ -170,8 +170,8 @@ func (g *graph) only(among []int) *subgraph {
 	return s
 }
 
-// blockedBy returns the stuck processes because of which no waiter can get the lock, each as often as it holds it: those
-// that hold it alone or read, and, if no permit will be returned, those with permits. Without any, it is not blocked.
+// blockedBy returns the stuck processes that keep all waiters from the lock, each as often as it holds it: those that
+// hold it alone or read and, if no permit will be returned, those with permits. None means that it is not blocked.
 func (s *subgraph) blockedBy(lock int) []int {
 	all, known := s.blockers[lock]
 	if known {

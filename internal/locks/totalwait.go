@@ -8,8 +8,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// byLost returns those of the rows, which come by name, that are ordered by the time their waiters lose, in that order.
-func byLost(rows []*Row) (ordered []*Row) {
+// byTotalWait returns those of the rows, which come by name, that are ordered by the time their waiters lose, in that
+// order.
+func byTotalWait(rows []*Row) (ordered []*Row) {
 	for _, r := range rows {
 		if r.Waiters > 0 && r.Class != ClassCalm {
 			ordered = append(ordered, r)
@@ -24,8 +25,8 @@ func overtakesAt(rows []*Row, at time.Time) (first time.Time) {
 	for i := 1; i < len(rows); i++ {
 		ahead, behind := rows[i-1], rows[i]
 		faster := behind.Timed - ahead.Timed
-		if ahead.Class == behind.Class && (ahead.Looked == nil) == (behind.Looked == nil) && faster > 0 {
-			after := (ahead.Lost-behind.Lost)/time.Duration(faster) + 1
+		if ahead.Class == behind.Class && (ahead.Acknowledged == nil) == (behind.Acknowledged == nil) && faster > 0 {
+			after := (ahead.TotalWait-behind.TotalWait)/time.Duration(faster) + 1
 			first = protocol.Earlier(first, at.Add(after))
 		}
 	}
