@@ -30,7 +30,7 @@ func (a *API) list(r *app.Request) (*list, app.Answer, error) {
 	if err != nil {
 		return nil, app.Answer{}, err
 	}
-	l := &list{asked: pages.ParseList(r), snapshot: snapshot}
+	l := &list{asked: pages.ParseList(r.URL.Query()), snapshot: snapshot}
 	if err := l.check(r.URL.Query()); err != nil {
 		return nil, app.Answer{}, app.BadQuery(err.Error())
 	}

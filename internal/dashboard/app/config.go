@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,10 +131,7 @@ func (c *Config) Check() error {
 	if c.HSTS < 0 {
 		return errors.New("dashboard: the time for which browsers shall come by TLS only must not be negative")
 	}
-	if err := checkAlertmanager(c.Alertmanager); err != nil {
-		return fmt.Errorf("dashboard: %w", err)
-	}
-	if err := c.Access.Check(c.Enabled); err != nil {
+	if err := cmp.Or(checkAlertmanager(c.Alertmanager), c.Access.Check(c.Enabled)); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	return nil

@@ -19,13 +19,14 @@ const maxCurrent = 10_000
 
 // IntervalsSince returns the holds and waits since a time. Short ones before incompleteBefore may be missing. With an
 // error, those holds are missing that have ended and that only etcd knows.
-func (s *App) IntervalsSince(r *Request, since time.Time) (all []timeline.Interval, forgot time.Time, unread error) {
+func (s *App) IntervalsSince(r *Request, since time.Time) (
+	all []timeline.Interval, incompleteBefore time.Time, readErr error) {
 	ctx, cancel := r.Context(), func() {}
 	if r.Level() == locks.Stale { // what etcd said before is known
 		ctx, cancel = context.WithTimeoutCause(ctx, etcdread.ShortTimeout, etcdread.ErrTimedOut)
 	}
 	defer cancel()
-	endings, unread := s.History.Endings(ctx, r.Now, "")
+	endings, readErr := s.History.Endings(ctx, r.Now, "")
 	var over, now []timeline.Interval
 	for i := range endings {
 		if endings[i].EndedAt.After(since) {
@@ -36,9 +37,9 @@ func (s *App) IntervalsSince(r *Request, since time.Time) (all []timeline.Interv
 		now = currentIntervals(snapshot)
 	}
 	if until := s.Intervals.IncompleteBefore(); until.After(since) {
-		forgot = until
+		incompleteBefore = until
 	}
-	return timeline.Merge(r.Now, over, s.Intervals.Since(since, nil), now), forgot, unread
+	return timeline.Merge(r.Now, over, s.Intervals.Since(since, nil), now), incompleteBefore, readErr
 }
 
 // currentIntervals returns the holds and waits of a snapshot.
@@ -59,7 +60,8 @@ func currentIntervals(s *locks.Snapshot) (all []timeline.Interval) {
 }
 
 // LockIntervals is IntervalsSince for one lock and its shares. past are its endings.
-func (s *App) LockIntervals(r *Request, l *Lock, past []metadata.Ending) (all []timeline.Interval, forgot time.Time) {
+func (s *App) LockIntervals(r *Request, l *Lock, past []metadata.Ending) (
+	all []timeline.Interval, incompleteBefore time.Time) {
 	var over, now []timeline.Interval
 	for i := range past {
 		over = append(over, timeline.FromEnding(&past[i]))

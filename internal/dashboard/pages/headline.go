@@ -36,10 +36,7 @@ func (p *Pages) Headline(r *app.Request) Headline {
 	said := headline.For(p.headlineInput(r))
 	v := p.view(r, said, r.Viewpoint())
 	for _, m := range said.More {
-		v.More = append(v.More, Link{m.String(), p.app.URLs.To(classPage(m.Class))})
-		if q := classQuery(m.Class); q != "" {
-			v.More[len(v.More)-1].URL = p.app.URLs.To("", "q", q)
-		}
+		v.More = append(v.More, Link{m.String(), classURL(p.app.URLs, m.Class)})
 	}
 	return v
 }
@@ -151,30 +148,23 @@ func dueAt(at app.Viewpoint, t time.Time) *app.TimeText {
 	return m
 }
 
-// classPage returns the path of the page that shows what is in a class; empty: the list.
-func classPage(c locks.Class) string {
+// classURL returns the address of the page, or of the search, that shows what is in a class.
+func classURL(u app.URLs, c locks.Class) string {
 	switch c {
 	case locks.ClassStale, locks.ClassUnlockers:
-		return "status"
+		return u.To("status")
 	case locks.ClassDeadlock, locks.ClassUnclaimed:
-		return "waiting"
-	}
-	return ""
-}
-
-// classQuery returns the query that finds the locks of a class, and perhaps others in the same state.
-func classQuery(c locks.Class) string {
-	switch c {
+		return u.To("waiting")
 	case locks.ClassOverdue:
-		return "state:expired,abandoned"
+		return u.To("", "q", "state:expired,abandoned")
 	case locks.ClassDead:
-		return "state:abandoned"
+		return u.To("", "q", "state:abandoned")
 	case locks.ClassSilent, locks.ClassLate:
-		return "state:alerting"
+		return u.To("", "q", "state:alerting")
 	case locks.ClassMalformed:
-		return "state:malformed"
+		return u.To("", "q", "state:malformed")
 	}
-	return ""
+	return u.To("")
 }
 
 // Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first. None

@@ -125,12 +125,12 @@ func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
 	if err != nil {
 		return app.Answer{}, app.BadQuery(err.Error())
 	}
-	all, unread := p.app.History.Endings(r.Context(), r.Now, "")
+	all, readErr := p.app.History.Endings(r.Context(), r.Now, "")
 	found, err := etcdread.SearchEndings(r.Context(), asked, all)
 	if err != nil {
 		return app.Answer{}, err
 	}
-	v := historyPage{pastPage: newPastPage(r, "history", asked, all, found), ReadError: p.app.ReadErrorText(unread),
+	v := historyPage{pastPage: newPastPage(r, "history", asked, all, found), ReadError: p.app.ReadErrorText(readErr),
 		Chips: p.endingChips(asked.Query, all)}
 	for i := range found.List {
 		v.Endings = append(v.Endings, p.endingView(&found.List[i], r.Viewpoint()))

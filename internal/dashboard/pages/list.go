@@ -31,11 +31,7 @@ const (
 )
 
 // ParseList reads the parameters of a list.
-func ParseList(r *app.Request) ListRequest {
-	return parseListValues(r.URL.Query())
-}
-
-func parseListValues(v url.Values) ListRequest {
+func ParseList(v url.Values) ListRequest {
 	l := ListRequest{
 		Query: locks.ParseQuery(v.Get("q"), locks.AboutLocks), Order: locks.ParseOrder(v.Get("sort")),
 		Limit: defaultLimit,
@@ -131,7 +127,7 @@ func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 	if err != nil {
 		return app.Answer{}, err
 	}
-	l := ParseList(r)
+	l := ParseList(r.URL.Query())
 	l.Limit = min(l.Limit, maxLimit)
 	etag := p.ListTag(r, s, l)
 	if a, ok := app.NotModified(r, etag); ok {
@@ -232,5 +228,5 @@ func FromView(r *app.Request) string {
 	if err != nil || view == "" || len(view) > app.MaxViewBytes {
 		return ""
 	}
-	return parseListValues(v).view(r.App.URLs)
+	return ParseList(v).view(r.App.URLs)
 }

@@ -27,10 +27,10 @@ type lockFrame struct {
 func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
 	f := lockFrame{Page: p.app.Page(r, lock.Name), Name: lock.Name, Back: p.app.URLs.List(FromView(r)),
 		Delays: p.delaysOf(r, lock.Name), History: p.lockHistory(r, lock)}
-	all, forgot := p.app.LockIntervals(r, lock, f.History.past)
+	all, incompleteBefore := p.app.LockIntervals(r, lock, f.History.past)
 	gaps, _ := p.app.History.WatchGaps(r.Now, r.Fresh)
 	f.Usually = usually(etcdread.UsualHold(f.History.past, gaps))
-	f.Chart = p.lockChart(r, lock, all, forgot)
+	f.Chart = p.lockChart(r, lock, all, incompleteBefore)
 	f.NavEntry = "list"
 	f.JSON = p.app.URLs.LockAPI(lock.Name)
 	return f

@@ -21,12 +21,8 @@ func (p *Pages) commands(r *locks.Row) []Command {
 	if r.Misplaced {
 		return append(list, misplacedCommands(r)...)
 	}
-	list = append(list, Command{"The lock on the command line", p.app.Mutexctl("show", r.Name)})
-	if p.app.Config.Layout.Prefix() != "" {
-		list = append(list, Command{"The keys in etcd",
-			"etcdctl get --prefix " + text.ShellOperand(p.app.Config.Layout.Record(r.Name))})
-	}
-	return list
+	return append(list, Command{"The lock on the command line", p.app.Mutexctl("show", r.Name)},
+		Command{"The keys in etcd", "etcdctl get --prefix " + text.ShellOperand(p.app.Config.Layout.Record(r.Name))})
 }
 
 // FindHolderCommands returns the commands with which to find the holder. A host whose name ends in a small number may

@@ -111,13 +111,10 @@ func (p *Pages) fieldViews(c access.Caller, doc metadata.FullRecord) []fieldView
 	views := make([]fieldView, 0, len(doc.Fields))
 	left := maxFieldsBytes
 	for _, f := range doc.Fields {
-		v := fieldView{Key: f.Name, Value: f.Value, Bytes: len(f.Value), Created: f.CreateRevision,
-			Changed: f.ModRevision}
+		v := fieldView{Key: p.app.Config.Layout.Field(doc.Name, f.Name), Value: f.Value, Bytes: len(f.Value),
+			Created: f.CreateRevision, Changed: f.ModRevision}
 		if Hidden(c, doc.Owner, f.Name) {
 			continue
-		}
-		if p.app.Config.Layout.Prefix() != "" {
-			v.Key = p.app.Config.Layout.Field(doc.Name, f.Name)
 		}
 		if most := min(maxFieldBytes, left); len(v.Value) > most {
 			v.Value = v.Value[:most]

@@ -63,7 +63,7 @@ func (p *Pages) ServeTimeline(r *app.Request) (app.Answer, error) {
 	v.Clear = p.app.URLs.To("timeline", "window", v.Window)
 	d := p.newChartBuilder(r, past.window)
 	d.byLock = true
-	v.Chart = d.build(past.All, timeline.Options{Lanes: maxLockLanes,
+	v.Chart = d.build(past.All, timeline.Options{Lanes: maxLockLanes, Order: timeline.ByTimeLost,
 		Lane:    func(i *timeline.Interval) string { return i.Lock },
 		Unknown: r.Unwatched()})
 	v.Chart.addWindows(past.window, func(w string) string {
@@ -95,8 +95,8 @@ func (p *Pages) LoadTimeline(r *app.Request) (Timeline, error) {
 	}
 	past := Timeline{Query: locks.ParseQuery(r.URL.Query().Get("q"), locks.AboutIntervals), From: r.Now.Add(-w.length),
 		window: w}
-	all, forgot, unread := p.app.IntervalsSince(r, past.From)
-	past.IncompleteBefore, past.ReadError = forgot, p.app.ReadErrorText(unread)
+	all, incompleteBefore, readErr := p.app.IntervalsSince(r, past.From)
+	past.IncompleteBefore, past.ReadError = incompleteBefore, p.app.ReadErrorText(readErr)
 	past.All, err = matching(r, past.Query, all)
 	return past, err
 }
@@ -147,8 +147,8 @@ func (v *chart) noteIncomplete(until time.Time) {
 }
 
 // lockChart is the chart of one lock: a lane for each process that held it or waited for it. Short intervals before
-// forgot may be missing. Nil: nothing is known.
-func (p *Pages) lockChart(r *app.Request, lock *app.Lock, all []timeline.Interval, forgot time.Time) *chart {
+// incompleteBefore may be missing. Nil: nothing is known.
+func (p *Pages) lockChart(r *app.Request, lock *app.Lock, all []timeline.Interval, incompleteBefore time.Time) *chart {
 	if len(all) == 0 {
 		return nil
 	}
@@ -166,8 +166,8 @@ func (p *Pages) lockChart(r *app.Request, lock *app.Lock, all []timeline.Interva
 	if link := p.app.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(r)); link != "" {
 		v.addWindows(w, func(param string) string { return link + "&window=" + param })
 	}
-	if forgot.After(d.span.From) {
-		v.noteIncomplete(forgot)
+	if incompleteBefore.After(d.span.From) {
+		v.noteIncomplete(incompleteBefore)
 	}
 	v.JSON = p.app.URLs.To("api/v1/timeline", "q", locks.Exactly("name", lock.Name), "window", w.param)
 	return v

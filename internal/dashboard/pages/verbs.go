@@ -19,18 +19,13 @@ func MarkLinks(r *app.Request, row *locks.Row) []Link {
 	if row.ProvenDead() {
 		return nil
 	}
-	for _, l := range []struct {
-		verb protocol.Verb
-		text string
-		page string
-	}{
-		{protocol.VerbExtend, "Give more time…", "extend"},
-		{protocol.VerbAsk, "Ask to finish…", "ask"},
-	} {
-		if canDo(r, l.verb, row) {
-			links = append(links, Link{l.text, r.App.URLs.Action(l.page, row.Name, row.UUID, FromView(r))})
+	add := func(v protocol.Verb, label string) {
+		if canDo(r, v, row) {
+			links = append(links, Link{label, r.App.URLs.Action(string(v), row.Name, row.UUID, FromView(r))})
 		}
 	}
+	add(protocol.VerbExtend, "Give more time…")
+	add(protocol.VerbAsk, "Ask to finish…")
 	return links
 }
 

@@ -25,7 +25,7 @@ type Options struct {
 	Lane func(*Interval) string
 	// AsOf is the time up to which current holds and waits are confirmed: now, or the last sign of life of etcd.
 	AsOf time.Time
-	// Order compares lanes; nil: the one at which most time was lost is first.
+	// Order compares lanes.
 	Order func(a, b *Lane) int
 	// Unknown is when the locks were not watched.
 	Unknown []Span
@@ -85,12 +85,8 @@ func NewChart(all []Interval, p Options) Chart {
 		}
 		lanes[name].add(i, &p)
 	}
-	order := p.Order
-	if order == nil {
-		order = byTimeLost
-	}
 	sorted := slices.SortedFunc(maps.Values(lanes), func(a, b *Lane) int {
-		return cmp.Or(order(a, b), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(p.Order(a, b), cmp.Compare(a.Name, b.Name))
 	})
 	chart := Chart{More: max(0, len(sorted)-p.Lanes)}
 	for _, l := range sorted[:len(sorted)-chart.More] {
@@ -108,8 +104,8 @@ func NewChart(all []Interval, p Options) Chart {
 	return chart
 }
 
-// byTimeLost puts the lane first at which most time was lost, then those where something went wrong, then the busiest.
-func byTimeLost(a, b *Lane) int {
+// ByTimeLost puts the lane first at which most time was lost, then those where something went wrong, then the busiest.
+func ByTimeLost(a, b *Lane) int {
 	return cmp.Or(cmp.Compare(b.TimeLost, a.TimeLost), cmp.Compare(b.Wrong, a.Wrong),
 		cmp.Compare(b.TimeHeld, a.TimeHeld))
 }

@@ -19,6 +19,7 @@ func minute(n float64) time.Time { return begin.Add(time.Duration(n * float64(ti
 
 func plan(bars int) timeline.Options {
 	return timeline.Options{Span: timeline.Span{From: begin, To: minute(100)}, Lanes: 50, Bars: bars,
+		Order:   timeline.ByTimeLost,
 		Lane:    func(i *timeline.Interval) string { return i.Lock },
 		AsOf:    minute(100),
 		Unknown: []timeline.Span{{To: minute(-5)}, {minute(30), minute(40)}}}

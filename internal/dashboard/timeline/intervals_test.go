@@ -25,7 +25,7 @@ func hold(token int64, begin, end float64) timeline.Interval {
 	return i
 }
 
-func TestJoin(t *testing.T) {
+func TestMerge(t *testing.T) {
 	for name, test := range map[string]struct{ sources, want []timeline.Interval }{
 		"one after the other": {[]timeline.Interval{hold(2, 5, 0), hold(1, 1, 4)},
 			[]timeline.Interval{hold(1, 1, 4), hold(2, 5, 0)}},
