@@ -54,7 +54,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (c
 		case protocol.KindField:
 			r.add(key.Lock, keyChange{field: key.ID, event: e})
 		case protocol.KindForeign:
-			s.applyForeign(key, e)
+			s.applyForeign(key, e, now)
 			if key.Lock != "" {
 				r.add(key.Lock, keyChange{foreign: true, event: e})
 			}
@@ -134,9 +134,9 @@ func (r *grouped) add(lock string, c keyChange) {
 	r.groups[i].changes = append(r.groups[i].changes, c)
 }
 
-func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event) {
+func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event, now time.Duration) {
 	if key.Lock == "" {
-		s.misplaced.apply(e.KV, e.Deleted)
+		s.misplaced.apply(e.KV, e.Deleted, now)
 	}
 	held := s.locks.get(key.Lock) != nil
 	switch {

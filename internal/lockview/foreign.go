@@ -1,6 +1,8 @@
 package lockview
 
 import (
+	"time"
+
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -54,8 +56,7 @@ const maxMisplaced = 1000
 // misplaced is a record that a client wrote where no lock's record can be. The prefix of its keys serves as its name.
 type misplaced struct {
 	keys
-	rec     *metadata.Record // nil while it has no uuid: its writer does not consider it held
-	stamped bool             // rec.Seen is set
+	rec *metadata.Record // nil while it has no uuid: its writer does not consider it held
 }
 
 // misplacedRecords holds the misplaced records.
@@ -65,8 +66,8 @@ type misplacedRecords struct {
 	version  uint64 // grows with every change
 }
 
-// apply adds or removes a foreign key if it belongs to a misplaced record.
-func (a *misplacedRecords) apply(kv protocol.KV, deleted bool) {
+// apply adds or removes a foreign key, which arrived at now, if it belongs to a misplaced record.
+func (a *misplacedRecords) apply(kv protocol.KV, deleted bool, now time.Duration) {
 	prefix, field, ok := a.layout.ParseMisplaced(kv.Key)
 	if !ok {
 		return
@@ -90,12 +91,13 @@ func (a *misplacedRecords) apply(kv protocol.KV, deleted bool) {
 		return
 	}
 	before := m.rec
-	if m.rec = nil; !m.hasUUID() {
+	m.rec = nil
+	if _, hasUUID := m.find(lockrecord.FieldUUID); !hasUUID {
 		return
 	}
 	rec := m.record(prefix)
 	a.layout.MarkMisplaced(&rec)
-	m.stamped = false
+	rec.Seen = metadata.Seen{First: now, Changed: now}
 	m.rec = &rec
 	m.keepSeen(before)
 }
@@ -103,7 +105,7 @@ func (a *misplacedRecords) apply(kv protocol.KV, deleted bool) {
 // replace replaces the records by those of a list.
 func (a *misplacedRecords) replace(listed misplacedRecords) {
 	for prefix, m := range listed.byPrefix {
-		if known := a.byPrefix[prefix]; known != nil && known.stamped {
+		if known := a.byPrefix[prefix]; known != nil {
 			m.keepSeen(known.rec)
 		}
 	}
@@ -111,15 +113,9 @@ func (a *misplacedRecords) replace(listed misplacedRecords) {
 	a.version++
 }
 
-func (m *misplaced) hasUUID() bool {
-	_, ok := m.find(lockrecord.FieldUUID)
-	return ok
-}
-
 // keepSeen keeps the times at which the same hold was observed before.
 func (m *misplaced) keepSeen(before *metadata.Record) {
 	if m.rec != nil && before != nil && m.rec.Token == before.Token {
 		m.rec.Seen = before.Seen
-		m.stamped = true
 	}
 }

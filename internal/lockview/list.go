@@ -49,7 +49,7 @@ func (b *builder) add(kv protocol.KV) {
 	case protocol.KindForeign:
 		if key.Lock == "" {
 			b.snap.foreign.add(kv.Key, "", 1, false)
-			b.snap.misplaced.apply(kv, false)
+			b.snap.misplaced.apply(kv, false, b.view.Clock())
 			return
 		}
 		b.switchTo(key.Lock)

@@ -1,8 +1,8 @@
 package lockview
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,9 +40,13 @@ func (v *View) reconcile(b *builder, t touched) (n findings) {
 			n.died = append(n.died, &c.after.Record)
 		}
 	}
-	v.reconcileQueues(b.snap.queues, t)
+	b.snap.queues.keepSeen(v.snap.queues)
+	keepTouched(t, protocol.KindTicket, b.snap.queues, v.snap.queues)
+	v.snap.queues = b.snap.queues
+	v.queues = nil
+	keepTouched(t, protocol.KindDelay, b.snap.delays, v.snap.delays)
+	v.snap.delays = b.snap.delays
 	v.reconcileUnlockers(b.snap.unlockers, t)
-	v.reconcileDelays(b.snap.delays, t)
 	v.snap.updateAllFree(now)
 	if !t[protocol.Key{Kind: protocol.KindForeign}] {
 		v.snap.foreign = b.snap.foreign
@@ -108,35 +112,32 @@ func order(a, b []*held) int {
 	return strings.Compare(a[0].Name, b[0].Name)
 }
 
-func (v *View) reconcileQueues(listed queues, t touched) {
-	v.queues = nil
-	listed.keepSeen(v.snap.queues)
+// keepTouched gives what was listed the current values of the keys of this kind that were touched meanwhile.
+func keepTouched[V any](t touched, kind protocol.Kind, listed, current map[string]V) {
 	for key := range t {
-		if key.Kind != protocol.KindTicket {
+		if key.Kind != kind {
 			continue
 		}
-		delete(listed, key.Lock)
-		if q := v.snap.queues[key.Lock]; q != nil {
-			listed[key.Lock] = q
+		name := cmp.Or(key.Lock, key.ID)
+		delete(listed, name)
+		if value, ok := current[name]; ok {
+			listed[name] = value
 		}
 	}
-	v.snap.queues = listed
 }
 
 func (v *View) reconcileUnlockers(listed map[string]unlocker, t touched) {
-	for instance, known := range v.snap.unlockers {
-		now, ok := listed[instance]
-		if t[protocol.Key{Kind: protocol.KindUnlocker, ID: instance}] || ok && now.revision == known.revision {
-			if !v.state.Synced {
-				known.heard = now.heard // its writes could not arrive meanwhile
-			}
-			listed[instance] = known // keeps its time of arrival
+	keepTouched(t, protocol.KindUnlocker, listed, v.snap.unlockers)
+	for instance, now := range listed {
+		known, ok := v.snap.unlockers[instance]
+		if !ok || now.revision != known.revision {
+			continue
 		}
+		if !v.state.Synced {
+			known.heard = now.heard // its writes could not arrive meanwhile
+		}
+		listed[instance] = known // keeps its time of arrival
 	}
-	maps.DeleteFunc(listed, func(instance string, _ unlocker) bool {
-		_, known := v.snap.unlockers[instance]
-		return !known && t[protocol.Key{Kind: protocol.KindUnlocker, ID: instance}]
-	})
 	v.snap.unlockers = listed
 }
 
@@ -164,50 +165,26 @@ func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
 // reconcileStatements replaces the statements by those of a list, except for keys touched meanwhile. It returns the
 // locks whose statements differ.
 func (v *View) reconcileStatements(b *builder, t touched) (locks []string) {
-	now := v.snap.statements
-	listed := b.snap.statements
 	for _, kind := range []protocol.Kind{protocol.KindDeath, protocol.KindSuspicion} {
-		before := now.of(protocol.Key{Kind: kind})
-		after := listed.of(protocol.Key{Kind: kind})
+		before := v.snap.statements.of(protocol.Key{Kind: kind})
+		after := b.snap.statements.of(protocol.Key{Kind: kind})
+		keepTouched(t, kind, after, before)
 		for id, known := range before {
-			st, ok := after[id]
-			switch {
-			case t[protocol.Key{Kind: kind, ID: id}], ok && b.reuse && st.Revision == known.Revision:
+			switch st, ok := after[id]; {
+			case st == known:
+			case ok && b.reuse && st.Revision == known.Revision:
 				after[id] = known // keeps when it was first seen
 			default:
 				locks = append(locks, known.Name)
 			}
 		}
 		for id, st := range after {
-			switch _, known := before[id]; {
-			case known:
-			case t[protocol.Key{Kind: kind, ID: id}]:
-				delete(after, id)
-			default:
-				locks = append(locks, st.Name)
-			}
-		}
-		for id, st := range after {
-			if known := before[id]; known != nil && known != st {
+			if before[id] != st {
 				locks = append(locks, st.Name)
 			}
 		}
 	}
-	v.snap.statements = listed
+	v.snap.statements = b.snap.statements
 	slices.Sort(locks)
 	return slices.Compact(locks)
-}
-
-// reconcileDelays replaces the delays by those of a list, except for keys touched meanwhile.
-func (v *View) reconcileDelays(listed map[string]metadata.LockDelay, t touched) {
-	for key := range t {
-		if key.Kind != protocol.KindDelay {
-			continue
-		}
-		delete(listed, key.Lock)
-		if d, ok := v.snap.delays[key.Lock]; ok {
-			listed[key.Lock] = d
-		}
-	}
-	v.snap.delays = listed
 }

@@ -232,14 +232,7 @@ func (v *View) RecordsWithMisplaced() []*metadata.Record {
 func (v *View) misplaced() []*metadata.Record {
 	var all []*metadata.Record
 	for _, m := range v.snap.misplaced.byPrefix {
-		if m.rec == nil {
-			continue
-		}
-		if !m.stamped {
-			m.rec.Seen = metadata.Seen{First: v.Clock(), Changed: v.Clock()}
-			m.stamped = true
-		}
-		if v.snap.locks.get(m.rec.Name) == nil {
+		if m.rec != nil && v.snap.locks.get(m.rec.Name) == nil {
 			all = append(all, m.rec)
 		}
 	}
