@@ -29,9 +29,6 @@ type Draft struct {
 	Attributes   map[string]any   // text, numbers and booleans, by name
 }
 
-// encodedBytes is enough for most metadata documents.
-const encodedBytes = 4 << 10
-
 // cutMark ends a backtrace that was cut.
 const cutMark = "\n... cut\n"
 
@@ -126,7 +123,7 @@ func checkTime(name string, at time.Time) error {
 // escapes.
 func encode(rows *fields, attributes map[string]any) (string, error) {
 	var b bytes.Buffer
-	b.Grow(encodedBytes)
+	b.Grow(4 << 10) // enough for most
 	separator := byte('{')
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false) // frames are full of < and &, and the key should be readable with etcdctl

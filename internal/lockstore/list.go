@@ -57,19 +57,16 @@ func (s *Store) ListKeys(ctx context.Context, each func(protocol.KV)) (revision 
 	return revision, nil
 }
 
-// keyRange is a half-open range of keys.
-type keyRange struct{ from, to string }
-
 // listRanges lists the ranges between the unlisted areas, all at the same revision.
 func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, error) {
 	revision := int64(0)
 	from := s.layout.Prefix()
-	ranges := make([]keyRange, 0, 6)
+	ranges := make([]locktxn.Range, 0, 6)
 	for _, area := range s.layout.UnlistedAreas() {
-		ranges = append(ranges, keyRange{from, area})
+		ranges = append(ranges, locktxn.Range{From: from, To: area})
 		from = protocol.End(area)
 	}
-	for _, r := range append(ranges, keyRange{from, protocol.End(s.layout.Prefix())}) {
+	for _, r := range append(ranges, locktxn.Range{From: from, To: protocol.End(s.layout.Prefix())}) {
 		newest, err := s.readRange(ctx, r, revision, each)
 		if err != nil {
 			return 0, err
@@ -83,7 +80,7 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 
 // readRange reads one range at a revision (0: the newest), and returns the newest revision. It asks another member when
 // one is unavailable before it gave a key: a list has several ranges, and would never finish.
-func (s *Store) readRange(ctx context.Context, r keyRange, revision int64,
+func (s *Store) readRange(ctx context.Context, r locktxn.Range, revision int64,
 	each func(protocol.KV)) (newest int64, err error) {
 	given := false
 	first := func(kv protocol.KV) {
@@ -101,7 +98,7 @@ func (s *Store) readRange(ctx context.Context, r keyRange, revision int64,
 }
 
 // readRangeFrom reads a range from one member, as a stream if the server can.
-func (s *Store) readRangeFrom(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
+func (s *Store) readRangeFrom(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64, error) {
 	if !s.noStreams.Load() {
 		at, err := s.stream(ctx, r, revision, each)
 		if locktxn.Code(err) != codes.Unimplemented {
@@ -112,10 +109,10 @@ func (s *Store) readRangeFrom(ctx context.Context, r keyRange, revision int64, e
 	return s.pages(ctx, r, revision, each)
 }
 
-func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
+func (s *Store) stream(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64, error) {
 	ctx, alive, cancel := withStallLimit(ctx, s.nextStallLimit())
 	defer cancel()
-	chunks, err := s.etcd.GetStream(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision))
+	chunks, err := s.etcd.GetStream(ctx, r.From, clientv3.WithRange(r.To), clientv3.WithRev(revision))
 	if err != nil {
 		return 0, contextCause(ctx, err)
 	}
@@ -138,12 +135,12 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 	return 0, contextCause(ctx, err)
 }
 
-func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
+func (s *Store) pages(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64, error) {
 	ctx, alive, cancel := withStallLimit(ctx, s.nextStallLimit())
 	defer cancel()
 	keys := int64(pageKeys)
 	for {
-		page, err := s.paged.Get(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision),
+		page, err := s.paged.Get(ctx, r.From, clientv3.WithRange(r.To), clientv3.WithRev(revision),
 			clientv3.WithLimit(keys))
 		if locktxn.Code(err) == codes.ResourceExhausted && keys > 1 { // too large
 			keys = max(1, keys/4)
@@ -161,7 +158,7 @@ func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func
 		if !page.More {
 			return revision, nil
 		}
-		r.from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+		r.From = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 	}
 }
 
@@ -256,7 +253,7 @@ func (b maxAnswerKV) Range(ctx context.Context, r *pb.RangeRequest,
 // ListPrefix calls each for every key with this prefix, in key order, at this revision (0: the newest). It is for the
 // areas that [Store.ListKeys] leaves out.
 func (s *Store) ListPrefix(ctx context.Context, prefix string, revision int64, each func(protocol.KV)) error {
-	if _, err := s.readRange(ctx, keyRange{prefix, protocol.End(prefix)}, revision, each); err != nil {
+	if _, err := s.readRange(ctx, locktxn.Range{From: prefix, To: protocol.End(prefix)}, revision, each); err != nil {
 		return fmt.Errorf("list %s: %w", prefix, err)
 	}
 	return nil

@@ -107,7 +107,7 @@ func (s *Store) listRecords(ctx context.Context, prefix string, each func(*metad
 	stated := map[protocol.Key]*metadata.Statement{}
 	revision := int64(0)
 	for _, area := range []string{s.layout.Deaths(), s.layout.Suspicions()} {
-		newest, err := s.readRange(ctx, keyRange{area, protocol.End(area)}, revision, func(kv protocol.KV) {
+		newest, err := s.readRange(ctx, locktxn.Range{From: area, To: protocol.End(area)}, revision, func(kv protocol.KV) {
 			key := s.layout.Parse(kv.Key)
 			if st := protocol.ReadStatement(key.ID, kv); st != nil {
 				stated[key] = st
@@ -149,14 +149,14 @@ func (s *Store) listRecords(ctx context.Context, prefix string, each func(*metad
 }
 
 // rangesOf returns the ranges with the records of all locks whose names begin with prefix.
-func (s *Store) rangesOf(prefix string) []keyRange {
+func (s *Store) rangesOf(prefix string) []locktxn.Range {
 	if prefix == "" {
-		var all []keyRange
+		var all []locktxn.Range
 		for _, r := range s.layout.Records() {
-			all = append(all, keyRange{r[0], r[1]})
+			all = append(all, locktxn.Range{From: r[0], To: r[1]})
 		}
 		return all
 	}
 	from := s.layout.Prefix() + protocol.EncodeName(prefix)
-	return []keyRange{{from, protocol.End(from)}}
+	return []locktxn.Range{{From: from, To: protocol.End(from)}}
 }

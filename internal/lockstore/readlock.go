@@ -79,18 +79,6 @@ func (s *Store) readLock(ctx context.Context, lock string) (LockInfo, error) {
 	return look, nil
 }
 
-// ReadShares reads the holders of the shares of a lock, the oldest first.
-func (s *Store) ReadShares(ctx context.Context, lock string) ([]metadata.FullRecord, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	from, end := s.layout.Shares(lock)
-	resp, err := s.etcd.Get(ctx, from, clientv3.WithRange(end))
-	if err != nil {
-		return nil, fmt.Errorf("read the shares of lock %q: %w", lock, err)
-	}
-	return s.sharesOf(lock, resp), nil
-}
-
 // sharesOf decodes the records of the shares of a lock. Only names decide what is a share, as for clients that take
 // one.
 func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.FullRecord {
@@ -132,7 +120,7 @@ func (s *Store) waitersOf(resp *clientv3.GetResponse) []metadata.Waiter {
 			waiters = append(waiters, w)
 		}
 	}
-	sortWaiters(waiters)
+	slices.SortFunc(waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 	return waiters
 }
 
@@ -141,11 +129,6 @@ func decodeWaiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
 	w := metadata.Waiter{Name: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
 	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
 	return w
-}
-
-// sortWaiters sorts the waiters for one lock: the first one in the queue comes first.
-func sortWaiters(w []metadata.Waiter) {
-	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 }
 
 // RemoveTicket removes the ticket of a waiter that should have given up by now. It returns [metadata.ErrChanged] if the

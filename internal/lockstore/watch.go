@@ -82,13 +82,13 @@ func (w *watch) receive(ctx context.Context, after int64) {
 			return
 		}
 	}
-	w.end(newWatchError(ReasonConnection, errClosed))
+	w.end(&WatchError{ReasonConnection, errClosed})
 }
 
 // handle checks a response, and puts it into the backlog.
 func (w *watch) handle(resp clientv3.WatchResponse) error {
 	if err := resp.Err(); err != nil {
-		return newWatchError(reasonOf(err), err)
+		return &WatchError{reasonOf(err), err}
 	}
 	now, highest := resp.Header.GetRevision(), w.highestRevision.Load()
 	if now < highest && now != 0 {
@@ -105,11 +105,11 @@ func (w *watch) handle(resp clientv3.WatchResponse) error {
 		w.caughtUp = true
 	case behind > maxRevisionsBehind && w.caughtUp:
 		// the client lost its connection and resumed; right after a list, being behind is normal
-		return newWatchError(ReasonBehind, fmt.Errorf("the watch is %d revisions behind", behind))
+		return &WatchError{ReasonBehind, fmt.Errorf("the watch is %d revisions behind", behind)}
 	}
 	w.highestRevision.Store(last)
 	if !w.backlog.add(resp) {
-		return newWatchError(ReasonSlow, fmt.Errorf("more than %d MB of events are waiting", maxBacklog>>20))
+		return &WatchError{ReasonSlow, fmt.Errorf("more than %d MB of events are waiting", maxBacklog>>20)}
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (w *watch) checkAlive(ctx context.Context) error {
 		}
 	}
 	if quiet := time.Since(*w.heardAt.Load()); quiet >= w.maxSilence {
-		return newWatchError(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond)))
+		return &WatchError{ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond))}
 	}
 	// Other metadata in the context would select another stream. The answer arrives as an event, so an error here shows
 	// as its absence.
@@ -246,13 +246,9 @@ func (e *WatchError) Error() string { return fmt.Sprintf("the watch ended: %v", 
 // Unwrap returns the underlying error.
 func (e *WatchError) Unwrap() error { return e.err }
 
-func newWatchError(reason string, err error) *WatchError {
-	return &WatchError{reason: reason, err: err}
-}
-
 func errWentBack(from, to int64) *WatchError {
-	return newWatchError(ReasonWentBack,
-		fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to))
+	return &WatchError{ReasonWentBack,
+		fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to)}
 }
 
 // reasonOf classifies an error of a watch. Some etcd errors lose their type on the way and are recognized by text.
