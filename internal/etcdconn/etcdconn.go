@@ -19,15 +19,13 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
 )
 
-// New returns a client without waiting for etcd: an unreachable etcd is no error. The client's own messages go to log.
-// More dial options add observers, such as [RequestMetrics] and [Connections].
+// New returns a client without waiting for etcd: an unreachable etcd is no error. More dial options add observers, such as [RequestMetrics] and [Connections].
 func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Client, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -40,7 +38,7 @@ func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Cli
 	s.warn(log, targets[0].scheme)
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints,
-		Logger:    zapLogger(log),
+		Logger:    zap.NewNop(), // it warns of every failed call, which the caller knows better
 		// The caller decides whether to resend a transaction that was not answered: only the caller can distinguish its
 		// own effect from another's. 1 means "send once"; 0 would be the client's default of 100.
 		MaxUnaryRetries:      1,
@@ -256,54 +254,4 @@ func clockOffset(ctx context.Context, transport http.RoundTripper, endpoint stri
 	there, err := http.ParseTime(answer.Header.Get("Date"))
 	// The date is truncated to the second, so add half of one; it was written halfway between request and response.
 	return there.Add(time.Second / 2).Sub(asked.Add(took / 2)), err
-}
-
-// zapLogger lets etcd's client write to log, but at lower levels: it warns of every failed call, while the caller,
-// which gets the error, knows better whether it matters.
-func zapLogger(log zerolog.Logger) *zap.Logger {
-	return zap.New(zapCore{log: log.With().Str("component", "etcd-client").Logger()})
-}
-
-type zapCore struct {
-	log    zerolog.Logger
-	fields []zapcore.Field
-}
-
-func (c zapCore) Enabled(l zapcore.Level) bool {
-	level := loweredLevel(l)
-	return level >= c.log.GetLevel() && level >= zerolog.GlobalLevel()
-}
-
-func (c zapCore) With(fields []zapcore.Field) zapcore.Core {
-	c.fields = append(c.fields[:len(c.fields):len(c.fields)], fields...)
-	return c
-}
-
-func (c zapCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) {
-		return checked.AddCore(e, c)
-	}
-	return checked
-}
-
-func (c zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	values := zapcore.NewMapObjectEncoder()
-	for _, f := range append(c.fields[:len(c.fields):len(c.fields)], fields...) {
-		f.AddTo(values)
-	}
-	c.log.WithLevel(loweredLevel(e.Level)).Fields(values.Fields).Msg(e.Message)
-	return nil
-}
-
-func (zapCore) Sync() error { return nil }
-
-func loweredLevel(l zapcore.Level) zerolog.Level {
-	switch {
-	case l >= zapcore.ErrorLevel:
-		return zerolog.WarnLevel
-	case l >= zapcore.WarnLevel:
-		return zerolog.DebugLevel
-	default:
-		return zerolog.TraceLevel
-	}
 }

@@ -234,10 +234,7 @@ func (t *FaultMonitor) check(ctx context.Context) {
 }
 
 func (t *FaultMonitor) setFault(err error) {
-	class := Other
-	if e, ok := errors.AsType[*Error](err); ok {
-		class = e.Class
-	}
+	class := Classify(err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.class, t.cause = class, err.Error()
