@@ -18,7 +18,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // namespace is the first word of the names of metrics about locks. Only unlockers export them.
@@ -126,17 +125,17 @@ func truth(b bool) float64 {
 
 // PolicyInfo returns the constant 1 with the policy of an unlocker as a label.
 func PolicyInfo(policy string) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "policy_info", Help: "The policy for stale locks, as a label; always 1.",
-		ConstLabels: prometheus.Labels{"policy": text.Label(policy)},
-	}, func() float64 { return 1 })
+	return info("policy_info", "The policy for stale locks, as a label; always 1.", "policy", policy)
 }
 
 // DashboardInfo returns the constant 1 with the address of the dashboard as a label, for links in alerts. The address
 // has to end with a slash, because the rules append the path of a page.
 func DashboardInfo(url string) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "dashboard_info", Help: "Configured URL of the dashboard; always 1.",
-		ConstLabels: prometheus.Labels{"url": url},
-	}, func() float64 { return 1 })
+	return info("dashboard_info", "Configured URL of the dashboard; always 1.", "url", url)
+}
+
+// info returns the constant 1 with one label.
+func info(name, help, label, value string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help,
+		ConstLabels: prometheus.Labels{label: value}}, func() float64 { return 1 })
 }

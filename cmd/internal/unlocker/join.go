@@ -171,14 +171,9 @@ func (r *components) checkWrites() error {
 // trimEvery is how often the history is trimmed to its limit. In between it may be longer.
 const trimEvery = time.Minute
 
-// historyTrimmer keeps the history within its limit when many locks are removed.
-type historyTrimmer struct {
-	trim func(context.Context) (deleted int, err error)
-	log  zerolog.Logger
-}
-
-// Run trims until ctx ends, at a random offset so that several unlockers do not do it at once.
-func (h *historyTrimmer) Run(ctx context.Context) error {
+// trimRegularly keeps the history within its limit, when many locks are removed, until ctx ends. It begins at a random
+// offset, so that several unlockers do not trim at once.
+func trimRegularly(ctx context.Context, trim func(context.Context) (deleted int, err error), log zerolog.Logger) error {
 	timer := time.NewTimer(rand.N(trimEvery))
 	defer timer.Stop()
 	for {
@@ -187,14 +182,14 @@ func (h *historyTrimmer) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		n, err := h.trim(ctx)
+		n, err := trim(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			h.log.Warn().Str(zerolog.ErrorFieldName, etcdconn.Explain(err)).Msg("the history could not be trimmed")
+			log.Warn().Str(zerolog.ErrorFieldName, etcdconn.Explain(err)).Msg("the history could not be trimmed")
 		case n > 0:
-			h.log.Info().Int("endings", n).Msg("the oldest endings were deleted from the history")
+			log.Info().Int("endings", n).Msg("the oldest endings were deleted from the history")
 		}
 		timer.Reset(trimEvery)
 	}

@@ -18,16 +18,16 @@ func TestHistoryIsTrimmedEveryMinuteDespiteErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		trims := 0
-		h := historyTrimmer{log: zerolog.New(&out), trim: func(context.Context) (int, error) {
+		trim := func(context.Context) (int, error) {
 			trims++
 			if trims == 2 {
 				return 0, errors.New("etcd is away")
 			}
 			return 7, nil
-		}}
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- h.Run(ctx) }()
+		go func() { ended <- trimRegularly(ctx, trim, zerolog.New(&out)) }()
 		time.Sleep(10*time.Minute + time.Second)
 		cancel()
 		proctest.Must(t, <-ended)

@@ -88,7 +88,7 @@ func run(ctx context.Context, o options) error {
 	// an unlocker that adds to the history also trims it
 	if o.historyMax > 0 && r.config.Mode == sweeper.AutoUnlock {
 		trim := func(ctx context.Context) (int, error) { return r.store.TrimHistory(ctx, o.historyMax) }
-		group.Add("history", (&historyTrimmer{trim: trim, log: log}).Run)
+		group.Add("history", func(ctx context.Context) error { return trimRegularly(ctx, trim, log) })
 	}
 	if r.pods != nil {
 		group.Add("witness in Kubernetes", r.pods.Run)
