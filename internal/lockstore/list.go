@@ -98,7 +98,8 @@ func (s *Store) readRange(ctx context.Context, r locktxn.Range, revision int64,
 }
 
 // readRangeFrom reads a range from one member, as a stream if the server can.
-func (s *Store) readRangeFrom(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64, error) {
+func (s *Store) readRangeFrom(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64,
+	error) {
 	if !s.noStreams.Load() {
 		at, err := s.stream(ctx, r, revision, each)
 		if locktxn.Code(err) != codes.Unimplemented {

@@ -107,12 +107,13 @@ func (s *Store) listRecords(ctx context.Context, prefix string, each func(*metad
 	stated := map[protocol.Key]*metadata.Statement{}
 	revision := int64(0)
 	for _, area := range []string{s.layout.Deaths(), s.layout.Suspicions()} {
-		newest, err := s.readRange(ctx, locktxn.Range{From: area, To: protocol.End(area)}, revision, func(kv protocol.KV) {
-			key := s.layout.Parse(kv.Key)
-			if st := protocol.ReadStatement(key.ID, kv); st != nil {
-				stated[key] = st
-			}
-		})
+		newest, err := s.readRange(ctx, locktxn.Range{From: area, To: protocol.End(area)}, revision,
+			func(kv protocol.KV) {
+				key := s.layout.Parse(kv.Key)
+				if st := protocol.ReadStatement(key.ID, kv); st != nil {
+					stated[key] = st
+				}
+			})
 		if err != nil {
 			return 0, err
 		}
