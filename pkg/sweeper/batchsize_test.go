@@ -3,7 +3,6 @@ package sweeper_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -73,23 +72,6 @@ func TestRemovalInFlightIsNotSentAgain(t *testing.T) {
 			if len(times) != 1 {
 				t.Errorf("%s was sent %d times", name, len(times))
 			}
-		}
-	})
-}
-
-func TestBrakeAllowsOneRemovalInFlight(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		o, slow := observed(1500 * time.Millisecond)
-		s.join(t, slow)
-		s.wait(1200 * time.Millisecond)
-		s.takeMany(100, 0)
-		s.wait(2*time.Minute + skew + 20*time.Second)
-		s.mu.Lock() // the next removals are on their way
-		defer s.mu.Unlock()
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if o.most != 1 || slices.Max(o.sizes) != 1 || len(s.removed) > 9 {
-			t.Errorf("%d batches in flight, sizes %v, %d removed", o.most, o.sizes, len(s.removed))
 		}
 	})
 }

@@ -51,7 +51,7 @@ func TestBrakeSlowsButNeverStops(t *testing.T) {
 		n := s.join(t)
 		s.wait(2*time.Minute + skew + 10*time.Second)
 		if got := len(s.removed); got < 9 || got > 12 {
-			t.Errorf("%d removed in the first ten seconds, want one a second", got)
+			t.Errorf("%d removed in the first ten seconds, want one each second", got)
 		}
 		n.must(t, func(s sweeper.Status) bool { return s.Brake && s.HeldBack[staleness.RuleBrake] >= 80 })
 		if got := s.presence[n.id].HeldBack; !slices.Equal(got, []string{"brake"}) {
@@ -64,7 +64,7 @@ func TestBrakeSlowsButNeverStops(t *testing.T) {
 		}
 		s.wait(2 * time.Minute)
 		n.must(t, func(st sweeper.Status) bool { return len(s.removed) == 100 && !st.Brake })
-		n.mustLog(t, 2, "brake: while most locks are due within a minute, this unlocker removes only one a second")
+		n.mustLog(t, 2, "brake: while most locks are due within a minute, this unlocker removes them slowly")
 	})
 }
 
@@ -154,5 +154,39 @@ func TestExcludedLocksDoNotEngageTheBrake(t *testing.T) {
 		s.wait(2*time.Minute + skew)
 		s.mustGoOnce(t, "a")
 		n.must(t, func(s sweeper.Status) bool { return !s.Brake })
+	})
+}
+
+// The machine with most of the holders goes down: its many deaths engage the brake.
+func TestBrakeAppliesToDeadHolders(t *testing.T) {
+	simulate(t, func(t *testing.T, s *store) {
+		n := s.join(t, unlocksAbandoned(10*time.Second))
+		s.takeMany(0, 100)
+		s.wait(time.Minute)
+		for i := range 60 {
+			s.state(fmt.Sprintf("other-%05d", i))
+		}
+		s.wait(20 * time.Second)
+		if got := len(s.removed); got < 5 || got > 15 {
+			t.Errorf("%d locks were removed within ten seconds", got)
+		}
+		n.must(t, func(s sweeper.Status) bool { return s.Brake })
+	})
+}
+
+func TestBrakeAllowsOneRemovalInFlight(t *testing.T) {
+	simulate(t, func(t *testing.T, s *store) {
+		o, slow := observed(1500 * time.Millisecond)
+		s.join(t, slow)
+		s.wait(1200 * time.Millisecond)
+		s.takeMany(100, 0)
+		s.wait(2*time.Minute + skew + 20*time.Second)
+		s.mu.Lock() // the next removals are on their way
+		defer s.mu.Unlock()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.most != 1 || slices.Max(o.sizes) != 1 || len(s.removed) > 9 {
+			t.Errorf("%d batches in flight, sizes %v, %d removed", o.most, o.sizes, len(s.removed))
+		}
 	})
 }

@@ -72,29 +72,6 @@ func TestReportedAbandonedLockStaysUntilItsDeadline(t *testing.T) {
 	})
 }
 
-// The machine with most of the holders goes down: its many deaths engage the brake.
-func TestBrakeAppliesToDeadHolders(t *testing.T) {
-	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, unlocksAbandoned(10*time.Second))
-		for i := range 100 {
-			s.take(fmt.Sprint("lock/", i), time.Hour, 2*time.Hour)
-		}
-		s.wait(time.Minute)
-		for i := range 60 {
-			s.state(fmt.Sprint("lock/", i))
-		}
-		s.wait(20 * time.Second)
-		removed := 0
-		for i := range 100 {
-			removed += len(s.removals(fmt.Sprint("lock/", i)))
-		}
-		if removed < 5 || removed > 15 {
-			t.Errorf("%d locks were removed within ten seconds", removed)
-		}
-		n.must(t, func(s sweeper.Status) bool { return s.Brake })
-	})
-}
-
 // The record decides, then the unlocker's default. Abandoned locks have no lock delay.
 func TestAutoUnlockStartsTheLockDelay(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {

@@ -89,26 +89,21 @@ func (s *Sweeper) removeDue(ctx context.Context) {
 // removeBatch sends one batch of due locks and reports whether there was one. A later awaitCommits
 // settles it.
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
-	s.awaitCommits(s.maxPending() - 1)
-	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 {
+	size, pending := s.brake.limits()
+	s.awaitCommits(pending - 1)
+	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 || s.brake.on && s.cfg.Clock() < s.brake.next {
 		return false
 	}
 	c, now := s.conditions()
-	batch := s.nextBatch(c, now)
+	batch := s.nextBatch(c, now, size)
 	if len(batch) > 0 {
 		s.send(ctx, batch, now)
 	}
 	return len(batch) > 0
 }
 
-// nextBatch takes due locks from the queue and decides again about each, with its current record.
-func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueLock {
-	size := maxBatch
-	if s.brake {
-		if size = 1; now.Mono < s.nextSlot {
-			return nil
-		}
-	}
+// nextBatch takes up to size due locks from the queue and decides again about each, with its current record.
+func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment, size int) []dueLock {
 	for s.soon.Len() > 0 && s.soon[0].at <= now.Mono {
 		heap.Push(&s.due, heap.Pop(&s.soon))
 	}
@@ -169,14 +164,6 @@ type commitResult struct {
 	at   staleness.Moment
 }
 
-// maxPending returns how many batches may be in flight at once.
-func (s *Sweeper) maxPending() int {
-	if s.brake {
-		return 1
-	}
-	return maxPendingCommits
-}
-
 // send commits one batch and finishes it even if ctx ends meanwhile. Until its outcome is known, its locks are not
 // tried again.
 func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Moment) {
@@ -208,7 +195,7 @@ func (s *Sweeper) awaitCommits(limit int) {
 		p := s.pending[0]
 		s.pending = s.pending[1:]
 		result := <-p.done
-		s.nextSlot = result.at.Mono + brakeEvery
+		s.brake.next = result.at.Mono + brakeEvery
 		for i, d := range p.batch {
 			err := fmt.Errorf("%d answers to %d removals", len(result.errs), len(p.batch))
 			if len(result.errs) == len(p.batch) {

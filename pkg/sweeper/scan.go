@@ -12,14 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// The brake engages if more than half of all locks, and more than brakeAbove, are due within brakeWithin. It lets
-// through one removal per brakeEvery.
-const (
-	brakeAbove  = 20
-	brakeWithin = time.Minute
-	brakeEvery  = time.Second
-)
-
 // maxAlertLines bounds the log lines of one scan about locks that started to alert.
 const maxAlertLines = 100
 
@@ -93,20 +85,6 @@ func (s *Sweeper) dueAt(v staleness.Verdict) time.Time {
 // isNeverRemoved reports whether the operator does not want the lock removed.
 func (s *Sweeper) isNeverRemoved(r *metadata.Record) bool {
 	return s.cfg.Mode != AutoUnlock || s.excluded(r.Name)
-}
-
-// engageBrake slows removals down, but never stops them, if so many locks are due that something else must be wrong: a
-// clock, a deployment, a disaster.
-func (s *Sweeper) engageBrake(f *findings, locks int) {
-	f.brake = f.dueSoon > brakeAbove && 2*f.dueSoon > locks
-	if f.brake {
-		f.heldBack[staleness.RuleBrake] = f.heldBack[""]
-	}
-	if f.brake != s.brake {
-		s.cfg.Log.Error().Bool("on", f.brake).Int("due", f.dueSoon).Int("locks", locks).
-			Msg("brake: while most locks are due within a minute, this unlocker removes only one a second")
-	}
-	s.brake = f.brake
 }
 
 // publish makes the findings available to the metrics, the page and the presence record.

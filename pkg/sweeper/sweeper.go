@@ -47,8 +47,7 @@ type Sweeper struct {
 	attempts map[string]attempt // by lock: outcomes worth remembering
 	alerting map[string]int64   // by lock: the tokens of alerting holds, so that each is logged once
 	pending  []pendingCommit    // batches of removals, oldest first
-	nextSlot time.Duration      // of the brake
-	brake    bool
+	brake    brake
 
 	wakeUp chan struct{} // receives a value when something was added to deaths
 
@@ -132,8 +131,8 @@ func (s *Sweeper) untilNext() time.Duration {
 	case s.soon.Len() > 0:
 		due = s.soon[0].at
 	}
-	if s.brake {
-		due = max(due, s.nextSlot)
+	if s.brake.on {
+		due = max(due, s.brake.next)
 	}
 	return max(0, min(s.nextScan, due)-s.cfg.Clock())
 }
@@ -141,7 +140,7 @@ func (s *Sweeper) untilNext() time.Duration {
 // Status is the state of a sweeper.
 type Status struct {
 	HeldBack map[staleness.Rule]int // locks that are due, by the rule that holds them back
-	Brake    bool                   // this unlocker removes only one lock a second
+	Brake    bool                   // this unlocker removes locks slowly, one by one
 
 	NeverWentBack bool // etcd did not go back, as far as the running unlockers know
 	WallClock     staleness.ClockStatus

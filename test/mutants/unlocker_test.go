@@ -72,7 +72,7 @@ var unlockerSuites = []suite{
 		{"audit-detail", `st.Detail != ""`, `false`, "TestAuditLineHasTheWholeRecord"},
 		{"audit-new-hold", `token != r.Token`, `false`, "TestAlertStartIsLoggedOnce"},
 		// How fast an unlocker removes.
-		{"brake-off", `now.Mono < s.nextSlot`, `false`, "TestBrakeSlowsButNeverStops"},
+		{"brake-off", `s.cfg.Clock() < s.brake.next`, `false`, "TestBrakeSlowsButNeverStops"},
 		{"brake-coming", `due := dueAt.Sub(now.Wall) <= brakeWithin; «due» && !s.isNeverRemoved(r)`, `due || true`,
 			"TestBrakeCountsLocksAboutToBeDue"},
 		{"brake-never-removed", `!s.isNeverRemoved(r)`, `true`, "TestExcludedLocksDoNotEngageTheBrake"},
