@@ -82,20 +82,12 @@ func (d *Dashboard) checkHost(next http.Handler) http.Handler {
 
 // checkExternalURL returns the origin and the path of the external URL; both are empty for an empty one.
 func checkExternalURL(s string) (origin, path string, err error) {
-	if s == "" {
-		return "", "", nil
+	if err := app.CheckBaseURL("the external URL", s); err != nil || s == "" {
+		return "", "", err
 	}
 	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return "", "", fmt.Errorf("the external URL %q cannot be read", s)
-	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
-		return "", u.Path, nil
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return "", "", fmt.Errorf("the external URL %q must begin with http:// or https:// and name a host, or be a "+
-			"path", s)
-	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return "", "", fmt.Errorf("the external URL %q must not hold a query, a fragment or a user", s)
+	if err != nil {
+		return "", "", err
 	}
 	return u.Scheme + "://" + u.Host, u.Path, nil
 }

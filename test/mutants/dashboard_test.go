@@ -35,7 +35,7 @@ var dashboardSuites = []suite{
 		{"prefix-link", `u.Prefix + path`, `"/" + path`, "TestEveryLinkWorksBelowAnyPrefix"},
 		{"prefix-climbs", `«part == ".."» || part == "" && path`, `false`, "TestBadConfigurationIsRefused"},
 		{"prefix-bare", `path+"/" == d.route`, `false`, "TestRootAndPrefixRedirectToTheList"},
-		{"url-user", `|| «u.User != nil»:`, `false`, "TestBadConfigurationIsRefused"},
+		{"url-user", `u.Host != "" && «u.User == nil»`, `true`, "TestBadConfigurationIsRefused"},
 		{"tag-part", `strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/")`,
 			`strings.Contains(tag, strings.TrimPrefix(etag, "W/"))`, "TestETagsAreComparedWhole"},
 		// Who asks, and what they may do.

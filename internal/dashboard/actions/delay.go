@@ -23,8 +23,7 @@ type delayPage struct {
 	Host    string        // of the former holder
 	Until   *app.TimeText // when it ends by itself; nil where that is not known, or never
 	IsShare bool          // the delay is that of a share: there may be others
-	Next    *pages.WaiterView
-	Waiters int
+	Queue   pages.QueueView
 	confirmForm
 }
 
@@ -66,10 +65,7 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 	}
 	whole := o.lockOf(r, lock)
 	v.IsShare = whole != lock
-	if queue := pages.NewQueueView(r.Snapshot().Queues[whole], 1, v.Viewpoint); queue.N > 0 {
-		v.Next = &queue.First[0]
-		v.Waiters = queue.N
-	}
+	v.Queue = pages.NewQueueView(r.Snapshot().Queues[whole], 1, v.Viewpoint)
 	a, err := o.app.Render("end-delay", v)
 	return asForm(a, wrong), err
 }

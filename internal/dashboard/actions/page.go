@@ -25,8 +25,7 @@ type unlockPage struct {
 	Frame           string // first of own code, where the caller may see it
 	Host            string
 	Dead            bool
-	Next            *pages.WaiterView
-	Waiters         int
+	Queue           pages.QueueView
 	MultiHolderLock *pages.MultiHolderLock // of which the hold is a part
 	Share           string
 	Delay           string // the lock delay that follows; empty for none
@@ -197,10 +196,7 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 	if delay := row.Record.EffectiveLockDelay(r.Snapshot().Combined.Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}
-	if queue := pages.NewQueueView(lock.Waiters, 1, v.Viewpoint); queue.N > 0 {
-		v.Next = &queue.First[0]
-		v.Waiters = queue.N
-	}
+	v.Queue = pages.NewQueueView(lock.Waiters, 1, v.Viewpoint)
 	v.Marks = pages.MarkLinks(r, row)
 	v.Commands = pages.FindHolderCommands(row)
 	return o.app.Render("unlock", v)

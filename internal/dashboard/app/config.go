@@ -131,7 +131,8 @@ func (c *Config) Check() error {
 	if c.HSTS < 0 {
 		return errors.New("dashboard: the time for which browsers shall come by TLS only must not be negative")
 	}
-	if err := cmp.Or(checkAlertmanager(c.Alertmanager), c.Access.Check(c.Enabled)); err != nil {
+	if err := cmp.Or(CheckBaseURL("the address of Alertmanager", c.Alertmanager),
+		c.Access.Check(c.Enabled)); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	return nil

@@ -60,18 +60,15 @@ func hexID(r *locks.Row, attribute string, digits int) string {
 	return id
 }
 
-// checkAlertmanager refuses what is no address of pages of Alertmanager. None is fine.
-func checkAlertmanager(address string) error {
-	if address == "" {
+// CheckBaseURL returns an error, which calls the address what, unless it is empty or an http or https URL without query,
+// fragment and user.
+func CheckBaseURL(what, address string) error {
+	u, err := url.Parse(address)
+	if address == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
+		u.RawQuery == "" && u.Fragment == "" {
 		return nil
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
-		u.Fragment != "" {
-		return fmt.Errorf("the address of Alertmanager %q is not of the form https://host/path",
-			text.Clip(address, 100))
-	}
-	return nil
+	return fmt.Errorf("%s %q is not of the form https://host/path", what, text.Clip(address, 100))
 }
 
 // SilenceURL is the address of Alertmanager's form for a silence of all alerts about a lock; empty where Alertmanager's

@@ -16,12 +16,15 @@ import (
 // lockFrame is what is around every page about a lock.
 type lockFrame struct {
 	app.Page
-	Name    string
-	Back    string // the list in the view that led here
-	Delays  delaysView
-	Usually string // how long it is usually held; empty if too few holds are known
-	History lockHistory
-	Chart   *chart
+	Name          string
+	Back          string // the list in the view that led here
+	Delays        delaysView
+	Usually       string // how long it is usually held; empty if too few holds are known
+	Queue         QueueView
+	ReadError     string // why etcd could not be read
+	HoldRequested bool   // and it is not the current one
+	History       lockHistory
+	Chart         *chart
 }
 
 func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
@@ -32,6 +35,9 @@ func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
 	f.Usually = usually(etcdread.UsualHold(f.History.past, gaps))
 	f.Chart = p.lockChart(r, lock, all, incompleteBefore)
 	f.NavEntry = "list"
+	f.Queue = NewQueueView(lock.Waiters, maxWaiters, f.Viewpoint)
+	f.ReadError = lock.ReadError
+	f.HoldRequested = lock.RequestedHold != ""
 	f.JSON = p.app.URLs.LockAPI(lock.Name)
 	return f
 }
@@ -69,12 +75,10 @@ type lockPage struct {
 	Trace           *traceView
 	Hidden          string // why there is no backtrace
 	RawTrace        string
-	Queue           QueueView
 	Commands        []Command
 	Links           []Link
 	Copies          []copyView
 	Fields          []fieldView
-	ReadError       string // why etcd could not be read
 	Ended           *endedView
 	Free            bool // nobody holds the lock any more
 	Cycles          []cycleView
@@ -120,7 +124,6 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 		Problems: row.Problems}
 	v.AutoRefresh = true
 	v.Icon = app.Icon{State: row.Display}
-	v.ReadError = lock.ReadError
 	v.Headline = p.HeadlineOf(r, lock)
 	v.Suspected = explainStatement(row.Record, at)
 	v.Sentence = holderText(row, at)
@@ -141,7 +144,6 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)
 	p.fillTrace(&v, c, lock)
-	v.Queue = NewQueueView(lock.Waiters, maxWaiters, v.Viewpoint)
 	v.Commands = p.commands(row)
 	v.Links = p.links(row)
 	v.Unlock = p.app.Mutexctl("force-unlock", row.Name, app.HoldFlags(row.UUID, "", "")...)

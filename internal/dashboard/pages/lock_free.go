@@ -12,13 +12,10 @@ import (
 // freePage is the page of a lock without a holder. Any name has such a page, whether it was ever held or not.
 type freePage struct {
 	lockFrame
-	State         locks.DisplayState // a class of the header: unclaimed, unknown or free
-	Sentence      app.RichText       // who holds it: nobody; and who waits
-	Last          app.RichText       // the hold before
-	HoldRequested bool               // for a hold that is over, of which nothing is known
-	Queue         QueueView
-	ReadError     string
-	Commands      []Command
+	State    locks.DisplayState // a class of the header: unclaimed, unknown or free
+	Sentence app.RichText       // who holds it: nobody; and who waits
+	Last     app.RichText       // the hold before
+	Commands []Command
 }
 
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
@@ -26,14 +23,12 @@ const stateUnknown locks.DisplayState = "unknown"
 
 // free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
-	v := freePage{lockFrame: p.lockFrame(r, lock), State: metadata.StateFree, HoldRequested: lock.RequestedHold != "",
-		ReadError: lock.ReadError}
+	v := freePage{lockFrame: p.lockFrame(r, lock), State: metadata.StateFree}
 	at := lock.Viewpoint(r.Viewpoint())
 	if at.Stale || lock.ReadError != "" {
 		v.State = stateUnknown
 	}
 	v.AutoRefresh = true
-	v.Queue = NewQueueView(lock.Waiters, maxWaiters, v.Viewpoint)
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.History.last() == nil && v.Queue.N == 0 {
 		return app.Answer{}, app.BadQuery("No lock can have this name: " + problem.Error())
 	}

@@ -8,15 +8,13 @@ import (
 // sharedPage is the page of a lock that several hold: it has no record of its own.
 type sharedPage struct {
 	lockFrame
-	State         locks.DisplayState // the worst of the holders
-	Use           string
-	Headline      Headline
-	Other         int // another limit that a holder believes in
-	Table         table
-	More          int // holders that are not shown
-	Queue         QueueView
-	HoldRequested bool // for a hold that is over
-	Cycles        []cycleView
+	State    locks.DisplayState // the worst of the holders
+	Use      string
+	Headline Headline
+	Other    int // another limit that a holder believes in
+	Table    table
+	More     int // holders that are not shown
+	Cycles   []cycleView
 }
 
 // maxSharers is how many holders of one lock a page shows, the most urgent first.
@@ -24,8 +22,7 @@ const maxSharers = 100
 
 func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	u := locks.UseOf(lock.Shares)
-	v := sharedPage{lockFrame: p.lockFrame(r, lock), State: u.Display, Use: u.Describe(), Other: u.OtherLimit,
-		HoldRequested: lock.RequestedHold != ""}
+	v := sharedPage{lockFrame: p.lockFrame(r, lock), State: u.Display, Use: u.Describe(), Other: u.OtherLimit}
 	v.AutoRefresh = true
 	v.Headline = p.HeadlineOf(r, lock)
 	v.History.URL = p.app.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
@@ -41,7 +38,6 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	for i := range v.Table.Columns {
 		v.Table.Columns[i].unlink() // they are in one order
 	}
-	v.Queue = NewQueueView(lock.Waiters, maxWaiters, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name, v.Headline.Class)
 	return p.app.Render("shared", v)
 }
