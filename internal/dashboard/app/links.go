@@ -60,8 +60,8 @@ func hexID(r *locks.Row, attribute string, digits int) string {
 	return id
 }
 
-// CheckBaseURL returns an error, which calls the address what, unless it is empty or an http or https URL without query,
-// fragment and user.
+// CheckBaseURL returns an error, which calls the address what, unless it is empty or an http or https URL without
+// query, fragment and user.
 func CheckBaseURL(what, address string) error {
 	u, err := url.Parse(address)
 	if address == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
