@@ -60,7 +60,10 @@ func (s LockSettings) Layout() (protocol.Layout, error) { return protocol.NewLay
 // Locks defines the flag of the keys' prefix. It accepts valid prefixes only.
 func Locks(fs *pflag.FlagSet) *LockSettings {
 	s := &LockSettings{Prefix: protocol.DefaultPrefix}
-	fs.Var((*prefixValue)(&s.Prefix), "locks.prefix",
+	fs.Var(&checkedValue{&s.Prefix, func(prefix string) (string, error) {
+		l, err := protocol.NewLayout(prefix)
+		return l.Prefix(), err
+	}}, "locks.prefix",
 		"`prefix` of the locks' keys; the etcd user's role needs permission for it")
 	return s
 }
@@ -128,7 +131,14 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 	fs.DurationVar(&p.LockDelay, "sweep.lock-delay", p.LockDelay,
 		"how long to keep others out after a hold was ended by force or at its deadline, unless its record sets a "+
 			"delay; up to 1h, 0 is no delay")
-	fs.Var((*abandonedValue)(&p.UnlockAbandoned), "sweep.abandoned",
+	abandoned := "report"
+	fs.Var(&checkedValue{&abandoned, func(word string) (string, error) {
+		if word != "report" && word != "unlock" {
+			return "", errors.New("it must be report or unlock")
+		}
+		p.UnlockAbandoned = word == "unlock"
+		return word, nil
+	}}, "sweep.abandoned",
 		"what to do about a lock whose holder is proven dead by a witness: report, or unlock without waiting "+
 			"for its deadline")
 	return &p
@@ -137,62 +147,29 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 // enumVar defines a flag whose value is one of these words.
 func enumVar(fs *pflag.FlagSet, target *string, words []string, name, value, usage string) {
 	*target = value
-	fs.Var(&enumValue{target, words}, name, usage+": "+strings.Join(words, ", "))
+	fs.Var(&checkedValue{target, func(word string) (string, error) {
+		if !slices.Contains(words, word) {
+			return "", fmt.Errorf("it must be one of %s", strings.Join(words, ", "))
+		}
+		return word, nil
+	}}, name, usage+": "+strings.Join(words, ", "))
 }
 
-type enumValue struct {
-	target *string
-	words  []string
+// checkedValue is the value of a flag that is checked when it is set. check may return it in another form.
+type checkedValue struct {
+	value *string
+	check func(string) (string, error)
 }
 
-func (v *enumValue) String() string { return *v.target }
-func (v *enumValue) Type() string   { return "string" }
+func (v *checkedValue) String() string { return *v.value }
+func (v *checkedValue) Type() string   { return "string" }
 
-func (v *enumValue) Set(word string) error {
-	if !slices.Contains(v.words, word) {
-		return fmt.Errorf("it must be one of %s", strings.Join(v.words, ", "))
+func (v *checkedValue) Set(text string) error {
+	value, err := v.check(text)
+	if err == nil {
+		*v.value = value
 	}
-	*v.target = word
-	return nil
-}
-
-// prefixValue is the prefix of the locks' keys, with its final slash.
-type prefixValue string
-
-func (v *prefixValue) String() string { return string(*v) }
-func (v *prefixValue) Type() string   { return "string" }
-
-func (v *prefixValue) Set(prefix string) error {
-	l, err := protocol.NewLayout(prefix)
-	if err != nil {
-		return err
-	}
-	*v = prefixValue(l.Prefix())
-	return nil
-}
-
-// abandonedValue is the value of --sweep.abandoned: report or unlock.
-type abandonedValue bool
-
-func (v *abandonedValue) String() string {
-	if *v {
-		return "unlock"
-	}
-	return "report"
-}
-
-func (v *abandonedValue) Type() string { return "string" }
-
-func (v *abandonedValue) Set(word string) error {
-	switch word {
-	case "report":
-		*v = false
-	case "unlock":
-		*v = true
-	default:
-		return errors.New("it must be report or unlock")
-	}
-	return nil
+	return err
 }
 
 // multiSource is the value of a flag that other variables besides its own can set.
