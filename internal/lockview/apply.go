@@ -189,7 +189,7 @@ func (s *snapshot) applyLock(name string, changes []keyChange) lockChange {
 func (v *View) stamp(c *lockChange, now time.Duration, live bool) {
 	v.stats.count(c.before, c.after)
 	if c.before != nil || c.after != nil {
-		v.forgetLocks()
+		v.locks, v.shown = nil, nil
 	}
 	if c.after == nil {
 		return

@@ -54,10 +54,3 @@ func (x index) records() []*metadata.Record {
 	}
 	return all
 }
-
-// any reports whether a record with a name between from and end satisfies is.
-func (x index) any(from, end string, is func(*held) bool) bool {
-	first, _ := x.find(from)
-	last, _ := x.find(end)
-	return first < last && slices.ContainsFunc(x[first:last], is)
-}

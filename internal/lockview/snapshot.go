@@ -3,6 +3,7 @@ package lockview
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,7 +159,9 @@ func (s *snapshot) isTaken(lock string) bool {
 			return true
 		}
 	}
-	return s.locks.any(lock+"#1", lock+"#:", func(r *held) bool { // ":" follows "9"
+	first, _ := s.locks.find(lock + "#1")
+	last, _ := s.locks.find(lock + "#:") // ":" follows "9"
+	return slices.ContainsFunc(s.locks[first:last], func(r *held) bool {
 		base, _, ok := metadata.ParseShare(r.Name)
 		return ok && base == lock && r.Token != 0
 	})

@@ -132,9 +132,6 @@ func (v *View) held() []*metadata.Record {
 	return v.locks
 }
 
-// forgetLocks notes that a lock changed. The caller holds mu.
-func (v *View) forgetLocks() { v.locks, v.shown = nil, nil }
-
 // Lock returns one lock, or nil if it is not held.
 func (v *View) Lock(name string) *metadata.Record {
 	v.mu.Lock()
