@@ -209,7 +209,7 @@ type etcd struct {
 
 func (o *options) startEtcd(ctx context.Context) (*etcd, string, error) {
 	e, endpoint, err := o.tryEtcd(ctx)
-	for try := 0; errors.Is(err, syscall.EADDRINUSE) && try < 3; try++ { // taken by somebody after it was found free
+	for try := 0; errors.Is(err, syscall.EADDRINUSE) && try < 3; try++ { // another program was faster
 		e, endpoint, err = o.tryEtcd(ctx)
 	}
 	return e, endpoint, err

@@ -100,20 +100,20 @@ func holderCommand() *cobra.Command {
 type address struct {
 	what, flag string
 	value      string
-	asked      func() bool
-	taken      string // the default address, if it was in use
+	requested  func() bool
+	inUse      string // the default address, if it was in use
 }
 
 func listenFlag(fs *pflag.FlagSet, name, value, what string) *address {
-	a := &address{what: what, flag: name, asked: func() bool { return fs.Changed(name) }}
+	a := &address{what: what, flag: name, requested: func() bool { return fs.Changed(name) }}
 	fs.StringVar(&a.value, name, value, "`host:port` of "+what+"; if the default is in use, a free port is used")
 	return a
 }
 
 func (a *address) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", a.value)
-	if errors.Is(err, syscall.EADDRINUSE) && !a.asked() {
-		a.taken = a.value
+	if errors.Is(err, syscall.EADDRINUSE) && !a.requested() {
+		a.inUse = a.value
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -157,8 +157,8 @@ func (o *options) guide(endpoint, dir string, languages *demo.Languages) string 
 		data = "data is deleted at the end"
 	}
 	for _, a := range []*address{o.etcd, o.unlocker, o.web} {
-		if a.taken != "" {
-			fmt.Fprintf(&b, "  %s was in use, so %s is on a free port.\n", a.taken, a.what)
+		if a.inUse != "" {
+			fmt.Fprintf(&b, "  %s was in use, so %s is on a free port.\n", a.inUse, a.what)
 		}
 	}
 	fmt.Fprintf(&b, "  %-10s %s  %s\n", "etcd", endpoint, data)

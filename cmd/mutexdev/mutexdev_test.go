@@ -212,10 +212,10 @@ func TestDefaultPortInUseIsReplacedAndReported(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	proctest.Must(t, err)
 	defer taken.Close()
-	a := &address{what: "etcd", value: taken.Addr().String(), asked: func() bool { return false }}
+	a := &address{what: "etcd", value: taken.Addr().String(), requested: func() bool { return false }}
 	got, err := a.free()
-	if err != nil || got == taken.Addr().String() || a.taken != taken.Addr().String() {
-		t.Errorf("it got %s, %v, and says that %q was taken", got, err, a.taken)
+	if err != nil || got == taken.Addr().String() || a.inUse != taken.Addr().String() {
+		t.Errorf("it got %s, %v, and says that %q was taken", got, err, a.inUse)
 	}
 }
 
