@@ -25,7 +25,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
 )
 
-// New returns a client without waiting for etcd: an unreachable etcd is no error. More dial options add observers, such as [RequestMetrics] and [Connections].
+// New returns a client without waiting for etcd: an unreachable etcd is no error. More dial options add observers, such
+// as [RequestMetrics] and [Connections].
 func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Client, error) {
 	if err := s.Check(); err != nil {
 		return nil, err

@@ -64,8 +64,7 @@ const (
 type field struct {
 	name  string
 	place Place
-	label string // of a fact about the holder, on a lock's page; empty if the page shows the field in another way
-	at    any    // a pointer to the value; its type determines the form of the field
+	at    any // a pointer to the value; its type determines the form of the field
 }
 
 type fields [numFields]field
@@ -76,32 +75,32 @@ const numFields = 26
 // written, checked and reserved. Those that the protocol acts on come first.
 func table(d *metadata.FullRecord, p *metadata.Process) fields {
 	return fields{
-		{FieldUUID, OwnKey, "", &d.UUID},
-		{FieldAlertAt, OwnKey, "", &d.AlertAt},
-		{FieldAutoUnlockAt, OwnKey, "", &d.AutoUnlockAt},
-		{FieldAlive, OwnKey, "", &d.Alive},
-		{FieldAsked, KeyOfOthers, "", &d.FinishRequest},
-		{FieldExtended, KeyOfOthers, "", &d.MoreTime},
-		{FieldAcknowledged, KeyOfOthers, "", &d.Acknowledgement},
-		{FieldMetadata, DocumentKey, "", nil},
-		{FieldOwner, Member, "owner", &d.Owner},
-		{FieldHostname, Member, "host", &d.Hostname},
-		{FieldPID, Member, "pid", &d.PID},
-		{FieldPurpose, Member, "", &d.Purpose},
-		{FieldLockedAt, Member, "", &d.LockedAt},
-		{FieldBacktrace, Member, "", &d.Backtrace},
-		{FieldClient, Member, "", &d.Client},
-		{FieldLockDelay, Member, "", &d.LockDelay},
-		{FieldBootID, Member, "", &p.BootID},
-		{FieldProcessStart, Member, "", &p.Start},
-		{FieldPIDNamespace, Member, "", &p.PIDNamespace},
-		{FieldSupervisorStart, Member, "", &p.SupervisorStart},
-		{FieldCgroupID, Member, "", &p.CgroupID},
-		{FieldPodNamespace, Member, "", &p.PodNamespace},
-		{FieldPodName, Member, "", &p.PodName},
-		{FieldPodUID, Member, "", &p.PodUID},
-		{FieldContainer, Member, "", &p.Container},
-		{FieldDetached, Member, "", &p.Detached},
+		{FieldUUID, OwnKey, &d.UUID},
+		{FieldAlertAt, OwnKey, &d.AlertAt},
+		{FieldAutoUnlockAt, OwnKey, &d.AutoUnlockAt},
+		{FieldAlive, OwnKey, &d.Alive},
+		{FieldAsked, KeyOfOthers, &d.FinishRequest},
+		{FieldExtended, KeyOfOthers, &d.MoreTime},
+		{FieldAcknowledged, KeyOfOthers, &d.Acknowledgement},
+		{FieldMetadata, DocumentKey, nil},
+		{FieldOwner, Member, &d.Owner},
+		{FieldHostname, Member, &d.Hostname},
+		{FieldPID, Member, &d.PID},
+		{FieldPurpose, Member, &d.Purpose},
+		{FieldLockedAt, Member, &d.LockedAt},
+		{FieldBacktrace, Member, &d.Backtrace},
+		{FieldClient, Member, &d.Client},
+		{FieldLockDelay, Member, &d.LockDelay},
+		{FieldBootID, Member, &p.BootID},
+		{FieldProcessStart, Member, &p.Start},
+		{FieldPIDNamespace, Member, &p.PIDNamespace},
+		{FieldSupervisorStart, Member, &p.SupervisorStart},
+		{FieldCgroupID, Member, &p.CgroupID},
+		{FieldPodNamespace, Member, &p.PodNamespace},
+		{FieldPodName, Member, &p.PodName},
+		{FieldPodUID, Member, &p.PodUID},
+		{FieldContainer, Member, &p.Container},
+		{FieldDetached, Member, &p.Detached},
 	}
 }
 
@@ -194,13 +193,8 @@ type Fact struct{ Label, Value string }
 // Facts returns the facts about the holder that a lock's page shows unchanged; a value may be empty. The page shows the
 // purpose separately.
 func Facts(h *metadata.Identity) []Fact {
-	var facts []Fact
-	for _, f := range table(&metadata.FullRecord{Record: metadata.Record{Identity: *h}}, &metadata.Process{}) {
-		if f.label != "" {
-			facts = append(facts, Fact{f.label, f.text()})
-		}
-	}
-	return facts
+	pid := field{at: &h.PID}
+	return []Fact{{"owner", h.Owner}, {"host", h.Hostname}, {"pid", pid.text()}}
 }
 
 // ProcessMembers returns the members of the metadata document that identify the process, as text.

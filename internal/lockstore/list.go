@@ -192,11 +192,8 @@ func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
 
 // nextStallLimit returns the limit for the next list: doubled by each consecutive stall except the first.
 func (s *Store) nextStallLimit() time.Duration {
-	limit := stallLimit
-	for n := s.stalls.Load(); n > 1 && limit < maxStallLimit; n-- {
-		limit *= 2
-	}
-	return limit
+	doublings := max(0, s.stalls.Load()-1)
+	return min(stallLimit<<min(doublings, 4), maxStallLimit)
 }
 
 // stallError means that a list made no progress for this long.

@@ -14,8 +14,8 @@ import (
 // check returns an error, in one sentence, if the options cannot work. It opens nothing.
 func (o options) check() error {
 	_, err := o.mode()
-	return daemon.Usage(cmp.Or(err, o.sweep.Check(), o.checkAbandoned(), o.checkExclude(), o.checkMetrics(),
-		o.checkHistory(), o.checkDashboard(), o.kubernetes.check(), o.etcd.Check(), o.web.Check()))
+	return daemon.Usage(cmp.Or(err, o.sweep.Check(), o.checkSweep(), o.checkMetrics(), o.checkHistory(),
+		o.kubernetes.check(), o.etcd.Check(), o.web.Check()))
 }
 
 // mode returns the chosen policy. There is no default: an unlocker must not remove locks by accident, and an operator
@@ -39,15 +39,11 @@ func (o options) mode() (sweeper.Mode, error) {
 	return "", fmt.Errorf("--policy cannot be %q: it must be alert-only or auto-unlock", o.policy)
 }
 
-func (o options) checkAbandoned() error {
+func (o options) checkSweep() error {
 	if o.sweep.UnlockAbandoned && o.policy == string(sweeper.AlertOnly) {
 		return errors.New("--sweep.abandoned=unlock removes locks, but --policy=alert-only removes nothing: choose " +
 			"one of them")
 	}
-	return nil
-}
-
-func (o options) checkExclude() error {
 	if err := lockrecord.CheckExclude(o.exclude); err != nil {
 		return fmt.Errorf("--sweep.exclude: %w", err)
 	}
@@ -55,17 +51,18 @@ func (o options) checkExclude() error {
 }
 
 func (o options) checkMetrics() error {
-	if err := checkLabelAttributes(o.attributes); err != nil {
-		return err
-	}
 	_, err := lockmetrics.ParseSeries(o.series)
 	switch {
 	case err != nil:
 		return fmt.Errorf("--metrics.lock-series: %w", err)
 	case o.seriesLimit < 0:
 		return fmt.Errorf("--metrics.lock-series-limit is negative: %d", o.seriesLimit)
+	case o.dashboard != "":
+		if _, err := daemon.ParseURL("--dashboard.url", o.dashboard); err != nil {
+			return err
+		}
 	}
-	return nil
+	return checkLabelAttributes(o.attributes)
 }
 
 func (o options) checkHistory() error {
@@ -76,12 +73,4 @@ func (o options) checkHistory() error {
 		return fmt.Errorf("--history.max is negative: %d", o.historyMax)
 	}
 	return nil
-}
-
-func (o options) checkDashboard() error {
-	if o.dashboard == "" {
-		return nil
-	}
-	_, err := daemon.ParseURL("--dashboard.url", o.dashboard)
-	return err
 }
