@@ -105,7 +105,7 @@ func (j *job) outcome(work, unlock error) error {
 // onLost ends the command, because the lock is lost or may be, as etcd did not answer in time.
 func (j *job) onLost(lock *mutex.Lock, c *childproc.Child) error {
 	j.app.noteAsync("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
-	c.End(j.grace)
+	c.End(syscall.SIGTERM, j.grace)
 	return lostf("the command was ended, because the lock was lost")
 }
 
@@ -145,7 +145,7 @@ func (j *job) onFinishRequest(ctx context.Context, lock *mutex.Lock, c *childpro
 	case childproc.EndsCommand(j.onAsk.signal):
 		j.app.noteAsync("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal),
 			j.grace)
-		c.EndWith(j.onAsk.signal, j.grace)
+		c.End(j.onAsk.signal, j.grace)
 	case j.onAsk.signal != 0:
 		c.Signal(j.onAsk.signal)
 	case j.onAsk.command != "":

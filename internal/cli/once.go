@@ -41,7 +41,7 @@ func (j *job) runOncePerPeriod() error {
 		switch {
 		case ran:
 			err = j.outcome(runErr, withoutError(err, jobErr))
-			c.PropagateInterrupt()
+			c.AfterRelease()
 			return err
 		case err == nil:
 			return j.reportSkipped()

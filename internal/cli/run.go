@@ -197,7 +197,7 @@ func (j *job) runAlways() error {
 	}
 	c, err := j.runCommand(lock)
 	err = j.outcome(err, lock.Unlock())
-	c.PropagateInterrupt()
+	c.AfterRelease()
 	return err
 }
 

@@ -21,16 +21,16 @@ type Child struct {
 	cmd       *exec.Cmd
 	group     *Group
 	tty       *terminal
-	resume    func() bool   // reports whether a suspended command may continue
-	suspended atomic.Bool   // stopped by the terminal, and not continued since
-	done      chan struct{} // closed when the command has ended and code is set
-	code      int
+	resume    func() bool // reports whether a suspended command may continue
+	suspended atomic.Bool // stopped by the terminal, and not continued since
+	ending
 }
 
 // Start starts the command in the group. If the command is suspended, it continues only if resume allows it. The error
 // is a [*StartError].
 func Start(cmd *exec.Cmd, group *Group, resume func() bool) (*Child, error) {
-	c := &Child{cmd: cmd, group: group, tty: openTerminal(), resume: resume, done: make(chan struct{})}
+	c := &Child{cmd: cmd, group: group, tty: openTerminal(), resume: resume,
+		ending: ending{done: make(chan struct{})}}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(c.cmd.SysProcAttr)
 	group.Contain(c.cmd)
@@ -56,12 +56,6 @@ func Start(cmd *exec.Cmd, group *Group, resume func() bool) (*Child, error) {
 	}
 	return c, nil
 }
-
-// Done is closed when the command has ended.
-func (c *Child) Done() <-chan struct{} { return c.done }
-
-// Code returns the status of the ended command, as a shell would report it.
-func (c *Child) Code() int { return c.code }
 
 // wait blocks until the command ends and returns its status as a shell would.
 func (c *Child) wait() int {
@@ -102,9 +96,9 @@ func (c *Child) suspend() {
 	}
 }
 
-// PropagateInterrupt sends INT to mutexctl and its process group if Ctrl-C ended the command, so that a shell script
-// does not continue with its next line. Call it after releasing the lock.
-func (c *Child) PropagateInterrupt() {
+// AfterRelease does what must wait until the lock is released: it sends INT to mutexctl and its process group if Ctrl-C
+// ended the command, so that a shell script does not continue with its next line.
+func (c *Child) AfterRelease() {
 	if c != nil && c.tty != nil && c.code == SignalStatus+int(unix.SIGINT) {
 		signal.Reset(unix.SIGINT)
 		_ = unix.Kill(0, unix.SIGINT)
@@ -124,14 +118,11 @@ func (c *Child) KillLeftovers(done <-chan struct{}) (killed int, err error) {
 	return c.group.killAll(done)
 }
 
-// End ends the whole process group with TERM and, after the grace period, KILL. The grace period lasts until the whole
-// group has ended: a shell ends at once on TERM, while the program that it runs may have to clean up. A suspended
-// command gets no grace period, because it would run without the lock. Processes that left the process group but not
-// the [Group] are killed last, without a grace period.
-func (c *Child) End(grace time.Duration) { c.EndWith(unix.SIGTERM, grace) }
-
-// EndWith is [Child.End] with another signal than TERM.
-func (c *Child) EndWith(sig os.Signal, grace time.Duration) {
+// End ends the whole process group with a signal and, after the grace period, KILL. The grace period lasts until the
+// whole group has ended: a shell ends at once, while the program that it runs may have to clean up. A suspended command
+// gets no grace period, because it would run without the lock. Processes that left the process group but not the
+// [Group] are killed last, without a grace period.
+func (c *Child) End(sig os.Signal, grace time.Duration) {
 	if !c.suspended.Load() {
 		c.Signal(sig)
 		c.awaitGroup(time.After(grace))

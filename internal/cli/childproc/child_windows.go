@@ -13,10 +13,9 @@ import (
 // Child is a running command. It leads a process group of its own, which Ctrl-Break reaches. It is in a job object with
 // all that it starts, which can be ended as a whole and ends with mutexctl.
 type Child struct {
-	cmd  *exec.Cmd
-	job  windows.Handle
-	done chan struct{} // closed when the command has ended and code is set
-	code int
+	cmd *exec.Cmd
+	job windows.Handle
+	ending
 }
 
 // Start starts the command. The other parameters are for systems with cgroups and suspended commands. The error is a
@@ -31,7 +30,7 @@ func Start(cmd *exec.Cmd, _ *Group, _ func() bool) (*Child, error) {
 		_ = windows.CloseHandle(job)
 		return nil, newStartError(cmd.Path, err)
 	}
-	c := &Child{cmd: cmd, job: job, done: make(chan struct{})}
+	c := &Child{cmd: cmd, job: job, ending: ending{done: make(chan struct{})}}
 	if err := c.join(); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -81,21 +80,14 @@ func (c *Child) join() error {
 	return windows.AssignProcessToJobObject(c.job, process)
 }
 
-// Done is closed when the command has ended.
-func (c *Child) Done() <-chan struct{} { return c.done }
-
-// Code returns the status of the ended command.
-func (c *Child) Code() int { return c.code }
-
 // Linger does nothing, as [Child.KillLeftovers].
 func (c *Child) Linger(time.Duration) {}
 
 // KillLeftovers does nothing: what a command leaves in the background goes on.
 func (c *Child) KillLeftovers(<-chan struct{}) (int, error) { return 0, nil }
 
-// PropagateInterrupt lets processes that the command left in the background outlive mutexctl. Call it after releasing
-// the lock.
-func (c *Child) PropagateInterrupt() {
+// AfterRelease lets processes that the command left in the background outlive mutexctl.
+func (c *Child) AfterRelease() {
 	if c != nil {
 		_ = limit(c.job, 0) // if it fails, they end with mutexctl
 	}
@@ -108,10 +100,7 @@ func (c *Child) Signal(os.Signal) {
 
 // End ends the command with Ctrl-Break and, after the grace period, ends all of the job at once. The grace period is
 // for the command alone: what it leaves behind when it ends gets none.
-func (c *Child) End(grace time.Duration) { c.EndWith(os.Interrupt, grace) }
-
-// EndWith is [Child.End].
-func (c *Child) EndWith(sig os.Signal, grace time.Duration) {
+func (c *Child) End(sig os.Signal, grace time.Duration) {
 	c.Signal(sig)
 	select {
 	case <-c.done:

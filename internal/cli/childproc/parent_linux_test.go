@@ -23,7 +23,7 @@ func TestZombiesOfACommandAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	c.End(proctest.Timeout)
+	c.End(unix.SIGTERM, proctest.Timeout)
 	if took := time.Since(began); took > proctest.Timeout/2 {
 		t.Errorf("a command that dies at once took %v to end", took)
 	}
