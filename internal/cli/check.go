@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,16 +116,10 @@ func checkThresholds(of string, warn, crit int) error {
 
 // asPlugin reports a usage error of check as plugins do: on stdout, with the status unknown.
 func (a *app) asPlugin(cmd *cobra.Command, err error) error {
-	if cmd.Name() != "check" || status(err) != ExitUsage || isPluginStatus(err) {
+	if cmd.Name() != "check" || status(err) != ExitUsage || isReported(err) {
 		return err
 	}
 	return a.reportUnknown(err)
-}
-
-// isPluginStatus reports whether the error is just the exit status of check, which has printed its result.
-func isPluginStatus(err error) bool {
-	s, ok := errors.AsType[*statusError](err)
-	return ok && s.err == nil
 }
 
 func (a *app) reportUnknown(err error) error {

@@ -98,6 +98,10 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 	}
 	steps := o.steps(layout, there)
 	o.noteExcessRights(layout, there)
+	if len(steps) == 0 {
+		o.app.note("nothing to do: roles and users are as required")
+		return nil
+	}
 	if o.dryRun {
 		return o.printCommands(steps)
 	}
@@ -109,10 +113,7 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 	if err := o.perform(ctx, s, steps); err != nil {
 		return err
 	}
-	switch {
-	case len(steps) == 0:
-		o.app.note("nothing to do: roles and users are as required")
-	case !there.enabled && !o.enableAuth:
+	if !there.enabled && !o.enableAuth {
 		o.app.note("authentication is off, so any client may do anything until --enable-auth")
 	}
 	return nil
@@ -354,9 +355,6 @@ func (o *etcdSetupOptions) printCommands(steps []etcdStep) error {
 		if _, err := fmt.Fprintln(o.app.Stdout, "etcdctl "+step.command); err != nil {
 			return err
 		}
-	}
-	if len(steps) == 0 {
-		o.app.note("nothing to do: roles and users are as required")
 	}
 	return nil
 }

@@ -35,6 +35,12 @@ func (e *statusError) Error() string {
 
 func (e *statusError) Unwrap() error { return e.err }
 
+// isReported reports whether the error is only an exit status.
+func isReported(err error) bool {
+	s, ok := errors.AsType[*statusError](err)
+	return ok && s.err == nil
+}
+
 func usagef(format string, args ...any) error {
 	return &statusError{ExitUsage, fmt.Errorf(format, args...)}
 }

@@ -63,8 +63,7 @@ func (f *follower) now() time.Time { return f.app.Now() }
 // judge returns a function that judges records now, as the unlockers do.
 func (f *follower) judge() func(*metadata.Record) *locks.Row {
 	now := f.now()
-	unlockers := diagnosis.CombinePolicies(protocol.Presences(f.view.Unlockers()))
-	unlockers.Policy = withoutDefaults(unlockers.Policy)
+	unlockers := withoutDefaults(diagnosis.CombinePolicies(protocol.Presences(f.view.Unlockers())))
 	queues := f.view.Queues()
 	at := staleness.Moment{Wall: now, Mono: f.view.Clock()}
 	return func(r *metadata.Record) *locks.Row {

@@ -16,16 +16,12 @@ import (
 
 // job is a command and the lock under which it runs.
 type job struct {
-	app     *app
+	*runOptions
 	s       *session
 	locks   *mutex.Client
 	name    string // of the lock
 	path    string // of the command
 	argv    []string
-	take    *takeFlags
-	period  *periodFlags
-	grace   time.Duration // between TERM and KILL when the lock is lost
-	onAsk   onAsk
 	signals *childproc.Signals
 	group   *childproc.Group
 }

@@ -14,13 +14,13 @@ import (
 // runOncePerPeriod runs the command, unless the period is used up. While an earlier run holds the lock, it waits, then
 // tries again.
 func (j *job) runOncePerPeriod() error {
-	ctx, stop := j.take.wait.withTimeout(j.signals.Context())
+	ctx, stop := j.wait.withTimeout(j.signals.Context())
 	defer stop()
 	first := ctx
-	if j.take.wait.triesOnce() {
+	if j.wait.triesOnce() {
 		first = j.signals.Context()
 	}
-	if err := j.s.waitForEtcd(first, j.take.wait); err != nil {
+	if err := j.s.waitForEtcd(first, j.wait); err != nil {
 		return err
 	}
 	for {
@@ -30,13 +30,13 @@ func (j *job) runOncePerPeriod() error {
 		)
 		run := func(held context.Context) error {
 			c, runErr = j.runCommand(mutex.FromContext(held))
-			if jobErr = runErr; c != nil && !j.period.retryOnError {
+			if jobErr = runErr; c != nil && !j.retryOnError {
 				jobErr = nil // the command started, so the period is used up
 			}
 			return jobErr
 		}
-		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.period.every, run,
-			jobs.PeriodOffset(j.period.offset), jobs.RetryOnError())
+		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.every, run,
+			jobs.PeriodOffset(j.offset), jobs.RetryOnError())
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:
@@ -48,7 +48,7 @@ func (j *job) runOncePerPeriod() error {
 		case !isHeld:
 			return j.periodError(err)
 		}
-		if err := j.take.checkWaiting(held); err != nil {
+		if err := j.checkWaiting(held); err != nil {
 			return err
 		}
 		if err := j.s.untilFree(ctx, j.name, true, held.Error()); err != nil {
@@ -97,11 +97,11 @@ func (j *job) reportSkipped() error {
 	default:
 		j.app.noteUnlessQuiet("not run: %s", j.usedText(period))
 	}
-	return commandStatus(j.period.skipStatus)
+	return commandStatus(j.skipStatus)
 }
 
 func (j *job) usedText(period jobs.Period) string {
-	next := j.period.next(period.Start)
+	next := j.next(period.Start)
 	return fmt.Sprintf("the period that began %s is used up, %s; the next one begins %s",
 		timeText(period.Start, j.app.Now()), period.Note, timeText(next, j.app.Now()))
 }

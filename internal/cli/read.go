@@ -70,7 +70,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 
 // model returns the read model, judged by a policy.
 func (all *snapshot) model(by diagnosis.CombinedPolicy, now time.Time) *locks.Snapshot {
-	by.Policy = withoutDefaults(by.Policy)
+	by = withoutDefaults(by)
 	return all.view.Snapshots(func() diagnosis.CombinedPolicy { return by }).Current(now, locks.Freshness{})
 }
 
@@ -146,8 +146,7 @@ func (l *lockInfo) isEmpty() bool {
 
 // judge fills in the rows of the holders.
 func (l *lockInfo) judge() {
-	combined := l.combined
-	combined.Policy = withoutDefaults(combined.Policy)
+	combined := withoutDefaults(l.combined)
 	model := locks.NewSnapshots(locks.Source{Combined: func() diagnosis.CombinedPolicy { return combined }})
 	judge := func(r *metadata.Record) *locks.Row { return model.Reread(asSeen(r, l.now), l.Waiters, nil, l.now) }
 	if len(l.Record.Fields) > 0 {

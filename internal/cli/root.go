@@ -38,12 +38,9 @@ func Main(ctx context.Context, p Process) int {
 
 // printError writes an error as one sentence; for a usage error it points to the help.
 func printError(w io.Writer, cmd *cobra.Command, err error) {
-	var (
-		s   *statusError
-		sig childproc.SignalError
-	)
+	var sig childproc.SignalError
 	switch {
-	case err == nil, errors.As(err, &s) && s.err == nil, errors.As(err, &sig):
+	case err == nil, isReported(err), errors.As(err, &sig):
 	case status(err) == ExitUsage:
 		fmt.Fprintf(w, "%s: %s; see \"%s --help\"\n", cmd.CommandPath(), text.Prose(err.Error()), cmd.CommandPath())
 	default:

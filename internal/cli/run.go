@@ -8,12 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 type runOptions struct {
@@ -150,8 +147,7 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 		return err
 	}
 	defer locks.Close() // waits for the cleanup after a wait that was given up
-	j := &job{app: o.app, s: s, locks: locks, name: name, path: path, argv: argv, take: &o.takeFlags,
-		period: &o.periodFlags, grace: o.grace, onAsk: o.onAsk, signals: signals, group: group}
+	j := &job{runOptions: o, s: s, locks: locks, name: name, path: path, argv: argv, signals: signals, group: group}
 	if o.every != 0 {
 		return j.runOncePerPeriod()
 	}
@@ -191,7 +187,7 @@ func (j *job) runAlways() error {
 	wait := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
 		return j.locks.Lock(ctx, j.name, options...)
 	}
-	lock, err := take(j.signals.Context(), j.s, j.name, j.take, try, wait)
+	lock, err := take(j.signals.Context(), j.s, j.name, &j.takeFlags, try, wait)
 	if err != nil {
 		return err
 	}
@@ -199,76 +195,4 @@ func (j *job) runAlways() error {
 	err = j.outcome(err, lock.Unlock())
 	c.AfterRelease()
 	return err
-}
-
-// maxUnlockers is how many presence records are checked: more than any installation runs.
-const maxUnlockers = 100
-
-// presence is the presence record of an unlocker. It may be outdated or forged.
-type presence struct {
-	metadata.Presence
-	lease int64
-}
-
-// running returns the unlockers that are running: those whose lease is too short to outlive them for long.
-func (s *session) running(ctx context.Context, announced []presence) ([]metadata.Presence, error) {
-	var all []metadata.Presence
-	for _, p := range announced[:min(len(announced), maxUnlockers)] {
-		request, cancel := s.request(ctx)
-		granted, err := s.store.LeaseTTL(request, p.lease)
-		cancel()
-		if err != nil {
-			return nil, s.explain(ctx, "read the leases of the unlockers", err)
-		}
-		if 0 < granted && granted <= protocol.PresenceTTL {
-			all = append(all, p.Presence)
-		}
-	}
-	return all, nil
-}
-
-// combined reads how the unlockers treat stale locks, for commands that read one lock.
-func (s *session) combined(ctx context.Context) (diagnosis.CombinedPolicy, error) {
-	request, cancel := s.request(ctx)
-	defer cancel()
-	var announced []presence
-	err := s.store.ListPrefix(request, s.layout.Unlockers(), 0, func(kv protocol.KV) {
-		if p, ok := readPresence(s.layout.Parse(kv.Key).ID, kv); ok {
-			announced = append(announced, p)
-		}
-	})
-	if err != nil {
-		return diagnosis.CombinedPolicy{}, s.explain(ctx, "read the unlockers", err)
-	}
-	running, err := s.running(ctx, announced)
-	return diagnosis.CombinePolicies(running), err
-}
-
-// readPresence parses a presence record. One without a lease would outlive its unlocker, so it is ignored.
-func readPresence(id string, kv protocol.KV) (presence, bool) {
-	p := protocol.ReadPresence(id, kv.Value)
-	if p == nil || kv.Lease == 0 {
-		return presence{}, false
-	}
-	return presence{*p, kv.Lease}, true
-}
-
-// withoutDefaults is the policy without its defaults for records that have no readable deadlines. They count from when
-// an unlocker saw the lock, which is not known to a command that looks once: to it, such a lock is malformed.
-func withoutDefaults(p staleness.Policy) staleness.Policy {
-	p.DefaultAlertAfter = 0
-	p.DefaultAutoUnlockAfter = 0
-	return p
-}
-
-// asSeen returns the record as if an observer, whose monotonic clock is 0 now, had seen the proof when it was written.
-func asSeen(r *metadata.Record, now time.Time) *metadata.Record {
-	if r.Death == nil || r.Death.At.IsZero() {
-		return r
-	}
-	death := *r.Death
-	death.Seen = min(0, death.At.Sub(now))
-	seen := *r
-	seen.Death = &death
-	return &seen
 }

@@ -270,13 +270,10 @@ func reserved(r *metadata.Record) bool {
 	return is
 }
 
-// Reason is why, in one line of visible characters, as of the time.
-func (d Diagnosis) Reason(now time.Time) string { return d.Why.String(now) }
-
 // String is the whole sentence as of the time; empty if nothing is known.
 func (d Diagnosis) String(now time.Time) string {
 	if d.Condition == Unknown {
 		return ""
 	}
-	return d.Label + ": " + d.Reason(now) + "."
+	return d.Label + ": " + d.Why.String(now) + "."
 }

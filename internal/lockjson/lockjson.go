@@ -269,7 +269,7 @@ func NewDiagnosis(d diagnosis.Diagnosis, now time.Time) *Diagnosis {
 	if d.Condition == diagnosis.Unknown {
 		return nil
 	}
-	return &Diagnosis{string(d.Condition), d.Reason(now)}
+	return &Diagnosis{string(d.Condition), d.Why.String(now)}
 }
 
 // Waiter is a process that waits for a lock.
