@@ -3,7 +3,6 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -49,22 +48,21 @@ type taken struct {
 }
 
 // FindInconsistent returns the locks in a state that no client that follows the protocol leaves in etcd, by name: more
-// holders than they allow, or a lock delay that never ends. held are the names and attributes of the held locks.
-func FindInconsistent(held iter.Seq2[string, map[string]any], delays []metadata.LockDelay) []Inconsistent {
+// holders than they allow, or a lock delay that never ends. Records outside the keys of any lock hold nothing.
+func FindInconsistent(locks []*metadata.Record, delays []metadata.LockDelay) []Inconsistent {
 	shared := map[string]*taken{}
-	for name, attributes := range held {
-		if s := metadata.ShareFromAttributes(name, attributes); s.LockName != "" {
+	isHeld := func(r *metadata.Record) bool { return r.Token != 0 && !r.Misplaced }
+	for _, r := range locks {
+		if s := metadata.ShareFromAttributes(r.Name, r.Attributes); s.LockName != "" && isHeld(r) {
 			if shared[s.LockName] == nil {
 				shared[s.LockName] = &taken{}
 			}
 			shared[s.LockName].add(s)
 		}
 	}
-	if len(shared) > 0 {
-		for name := range held {
-			if t := shared[name]; t != nil {
-				t.whole = true
-			}
+	for _, r := range locks {
+		if t := shared[r.Name]; t != nil && isHeld(r) {
+			t.whole = true
 		}
 	}
 	var found []Inconsistent

@@ -1,7 +1,6 @@
 package diagnosis_test
 
 import (
-	"maps"
 	"strings"
 	"testing"
 
@@ -45,7 +44,11 @@ func TestInconsistenciesAreFound(t *testing.T) {
 				`b\n has a lock delay without a lease, which stays until an operator ends it`},
 	} {
 		var got []string
-		for _, l := range diagnosis.FindInconsistent(maps.All(c.held), c.delays) {
+		var held []*metadata.Record
+		for name, attributes := range c.held {
+			held = append(held, &metadata.Record{Name: name, Token: 1, Attributes: attributes})
+		}
+		for _, l := range diagnosis.FindInconsistent(held, c.delays) {
 			got = append(got, l.String())
 		}
 		if strings.Join(got, "; ") != c.want {

@@ -53,7 +53,7 @@ type Headline struct {
 	unlockers string // the alert about them, in lower case
 }
 
-// More is how many more are in another class, or in the same one.
+// More is a count of other problems: those of a class.
 type More struct {
 	Class locks.Class
 	N     int
@@ -72,7 +72,7 @@ func (m More) String() string {
 	return text.Thousands(m.N) + " " + words
 }
 
-// String is all of it as of the time, in one line of visible characters.
+// String returns all sentences as of a time, in one line of visible characters.
 func (v *Headline) String(now time.Time) string {
 	return strings.TrimSpace(v.Lead.String(now)+" "+v.Then.String(now)) + v.Also()
 }

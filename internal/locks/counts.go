@@ -23,10 +23,10 @@ type Counts struct {
 // states is how many there are, by their urgency.
 const states = 6
 
-// In is how many are in this state. Expiring ones are held, too.
+// In returns how many are in this state. Expiring ones count as held, too.
 func (c *Counts) In(s metadata.State) int { return c.in[s.Urgency()] }
 
-// Late is how many are past a deadline.
+// Late returns how many are past a deadline.
 func (c *Counts) Late() int { return c.In(Alerting) + c.In(Abandoned) + c.In(Expired) }
 
 func (c *Counts) add(r *Row) {

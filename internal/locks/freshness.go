@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -55,9 +54,6 @@ func (f Freshness) JudgedAt(now time.Time) time.Time {
 	}
 	return now
 }
-
-// Reason is why nothing was ever loaded: help with a wrong setup.
-func (f Freshness) Reason() string { return cmp.Or(f.Cause, "no answer") }
 
 // Why is what follows "etcd has not answered since …": the kind of trouble, where it is known.
 func (f Freshness) Why() string {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// sortings are all rows of a snapshot, sorted by what lists were sorted by.
+// sortings caches all rows of a snapshot in the orders that were asked for.
 type sortings struct {
 	mu   sync.Mutex
 	done map[Order][]*Row
@@ -29,7 +29,7 @@ func (s *Snapshot) InOrder(o Order) []*Row {
 	return rows
 }
 
-// cycleRanks are the locks in deadlocks, by where their cycle and they in it come.
+// cycleRanks returns, for each lock in a deadlock, the place of its cycle and its place in it.
 func (s *Snapshot) cycleRanks() map[string][2]int {
 	ranks := map[string][2]int{}
 	for i, cycle := range s.Cycles() {

@@ -60,8 +60,7 @@ type Position struct {
 	Name    string
 }
 
-// position returns the position of the lock in this order. cycles are the locks in deadlocks, by where their cycle and
-// they in it come.
+// position returns the position of the lock in this order. cycles has the [Snapshot.cycleRanks].
 func (o Order) position(r *Row, cycles map[string][2]int) Position {
 	p := Position{Name: r.Name}
 	switch o.By {

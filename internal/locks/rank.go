@@ -17,7 +17,7 @@ type HeldLock struct {
 	Shares int    // how many hold it, if several can
 }
 
-// NewHeldLock returns a lock that these hold together, at least one of them.
+// NewHeldLock returns a lock with its holders, of which there is at least one.
 func NewHeldLock(lock string, holders []*Row) HeldLock {
 	w := HeldLock{Row: holders[0], Lock: lock}
 	for _, r := range holders[1:] {
@@ -31,7 +31,7 @@ func NewHeldLock(lock string, holders []*Row) HeldLock {
 	return w
 }
 
-// Queue is who waits for a lock.
+// Queue sums up the waiters of a lock.
 type Queue struct {
 	Waiters   int
 	Longest   time.Time     // since when the longest waiter waits; zero = not known
@@ -54,13 +54,13 @@ func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
 	return q
 }
 
-// Ranking says which of many locks is the most urgent. It is made once for each snapshot.
+// Ranking has the most urgent of many locks. It is made once for each snapshot.
 type Ranking struct {
 	First  *HeldLock // nil: nothing is wrong with any, and nobody waits
 	Counts ClassCounts
 }
 
-// ClassCounts is how many are in each class.
+// ClassCounts has the number of locks in each class.
 type ClassCounts [ClassCalm + 1]int
 
 // Add takes a lock into account. Locks with which nothing is wrong and for which nobody waits may be left out.

@@ -29,7 +29,7 @@ type Result struct {
 	cycles func() map[string][2]int
 }
 
-// Result answers the query. The error is a problem: the search was stopped.
+// Result returns what the query finds, sorted. It fails if the search was stopped.
 func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
 		return &Result{s.InOrder(o), s.All, s.cycleRanks}, nil
@@ -51,7 +51,7 @@ func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time)
 	return &Result{sortRows(found, o, s.cycleRanks()), countsOf(found), s.cycleRanks}, nil
 }
 
-// matching are the rows that the query finds, by name, or some of them when ctx ended.
+// matching returns the rows that the query finds, by name; only some of them if ctx ended.
 func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) (found []*Row) {
 	every := rowsBetweenLooks
 	if q.regexps > 0 {
@@ -83,7 +83,7 @@ func (s *Snapshot) Finds(q *Query, lock string, now time.Time) bool {
 	})
 }
 
-// Only returns the part of the snapshot that the query finds. The error says that the search was stopped.
+// Only returns the part of the snapshot that the query finds. It fails if the search was stopped.
 func (s *Snapshot) Only(ctx context.Context, q *Query, now time.Time) (*Snapshot, error) {
 	found, err := s.Result(ctx, q, Order{By: "name"}, now)
 	if err != nil {
@@ -196,7 +196,7 @@ type Window struct {
 	Prev, Next string // cursors; empty at the ends
 }
 
-// Window cuts a page out: after a cursor, before one, or from the start.
+// Window returns one page: the one after a cursor, before one, or the first.
 func (r *Result) Window(o Order, list, after, before string, limit int) Window {
 	cycles := r.cycles()
 	from := 0

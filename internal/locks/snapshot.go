@@ -118,19 +118,10 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 	s.All.Version += orderOf(waited)
 	s.overtakes = overtakesAt(waited, at.Wall)
 	s.Ranking = sync.OnceValue(s.ranking)
-	s.Inconsistent = sync.OnceValue(s.inconsistent)
+	s.Inconsistent = sync.OnceValue(func() []diagnosis.Inconsistent {
+		return diagnosis.FindInconsistent(s.locks, s.Delays)
+	})
 	return s
-}
-
-// inconsistent finds the locks in a state that no client leaves. Records outside the keys of any lock hold nothing.
-func (s *Snapshot) inconsistent() []diagnosis.Inconsistent {
-	return diagnosis.FindInconsistent(func(yield func(string, map[string]any) bool) {
-		for _, r := range s.locks {
-			if r.Token != 0 && !r.Misplaced && !yield(r.Name, r.Attributes) {
-				return
-			}
-		}
-	}, s.Delays)
 }
 
 // DelaysOf returns the lock delays of a lock and of its shares.
@@ -144,7 +135,7 @@ func (s *Snapshot) DelaysOf(lock string) (delays []metadata.LockDelay) {
 	return delays
 }
 
-// rowNamed is where the row of a lock stands, or would stand, among rows that are sorted by name.
+// rowNamed returns the index of the row of a lock, or where it would be, among rows that are sorted by name.
 func rowNamed(rows []*Row, name string) (i int, found bool) {
 	return slices.BinarySearchFunc(rows, name, func(r *Row, name string) int { return strings.Compare(r.Name, name) })
 }
@@ -156,8 +147,8 @@ func countsOf(rows []*Row) (all Counts) {
 	return all
 }
 
-// ranking ranks the locks that a person may have to know about: those with waiters, and those of which a hold is in
-// another state than held. A lock that several hold counts once.
+// ranking ranks the locks that may need attention: those with waiters, and those with a hold in another state than
+// held. A multi-holder lock counts once.
 func (s *Snapshot) ranking() *Ranking {
 	names := map[string]bool{}
 	for lock, queue := range s.Queues {
@@ -175,10 +166,10 @@ func (s *Snapshot) ranking() *Ranking {
 	return ranking
 }
 
-// Share is how the hold is part of a lock that several can hold; the zero one for an ordinary one.
+// Share returns what the hold has of a multi-holder lock; the zero Share for an ordinary lock.
 func (r *Row) Share() metadata.Share { return metadata.ShareFromAttributes(r.Name, r.Attributes) }
 
-// Shares are the rows of those who share the lock now.
+// Shares returns the rows of the holders of a multi-holder lock.
 func (s *Snapshot) Shares(lock string) []*Row {
 	if len(lock) > metadata.MaxNameBytes {
 		return nil
@@ -194,7 +185,7 @@ func (s *Snapshot) Shares(lock string) []*Row {
 	return found
 }
 
-// Holders are the rows of those who hold the lock, alone or together.
+// Holders returns the rows of all holders of the lock.
 func (s *Snapshot) Holders(lock string) []*Row {
 	if r := s.Find(lock); r != nil {
 		return append([]*Row{r}, s.Shares(lock)...)
@@ -202,7 +193,7 @@ func (s *Snapshot) Holders(lock string) []*Row {
 	return s.Shares(lock)
 }
 
-// Use is how far a lock that several can hold is taken, and what is the matter with its holders.
+// Use is the occupancy of a multi-holder lock, and the worst state of its holders.
 type Use struct {
 	protocol.Occupancy
 	Display DisplayState

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -71,7 +72,8 @@ func (r *Request) Loaded() (*locks.Snapshot, error) {
 	}
 	return nil, &HTTPError{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
 		Retry: 5 * time.Second, Endpoints: r.App.Config.Endpoints,
-		Detail: "The locks could not be loaded from etcd since the dashboard started: " + r.Fresh.Reason() + "."}
+		Detail: "The locks could not be loaded from etcd since the dashboard started: " +
+			cmp.Or(r.Fresh.Cause, "no answer") + "."}
 }
 
 // Authorize returns an error unless the caller has the permission for at least some locks.
