@@ -126,31 +126,31 @@ func TestPasswordNeedsItsUser(t *testing.T) {
 }
 
 func TestUsageErrorsAreOneSentenceAndStatus2(t *testing.T) {
-	for says, line := range map[string]string{
-		"there is no flag --etcd.endpoint: did you mean --etcd.endpoints?":       "--etcd.endpoint=a:1",
-		"there is no flag --quite-different":                                     "--quite-different",
-		"there is no flag -x":                                                    "-x",
-		"--etcd.user needs a value":                                              "--etcd.user",
-		`--etcd.request-timeout cannot be "soon": time: invalid duration "soon"`: "--etcd.request-timeout=soon",
-		`--log.level cannot be "loud": it must be one of trace, debug, info`:     "--log.level=loud",
-		`--sweep.abandoned cannot be "remove": it must be report or unlock`:      "--sweep.abandoned=remove",
-		`--locks.prefix cannot be "/": the lock prefix is empty`:                 "--locks.prefix=/",
-		`the variable ETCDCTL_COMMAND_TIMEOUT cannot be "soon": time: invalid`:   "ETCDCTL_COMMAND_TIMEOUT=soon",
-		`the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of`:    "UNLOCKER_LOG_FORMAT=xml sweep",
-		`the variable UNLOCKER_WEB_ENABLE_PPROF cannot be "maybe": strconv`:      "UNLOCKER_WEB_ENABLE_PPROF=maybe",
-		`the variable UNLOCKER_SWEEP_CLOCK_SKEW cannot be "5": time: missing`:    "UNLOCKER_SWEEP_CLOCK_SKEW=5",
-		`unknown command "extra" for "unlocker sweep"`:                           "sweep extra",
-		`unknown command "swoop" for "unlocker"`:                                 "swoop",
+	for _, c := range []struct{ line, says string }{
+		{"--etcd.endpoint=a:1", "there is no flag --etcd.endpoint: did you mean --etcd.endpoints?"},
+		{"--quite-different", "there is no flag --quite-different"},
+		{"-x", "there is no flag -x"},
+		{"--etcd.user", "--etcd.user needs a value"},
+		{"--etcd.request-timeout=soon", `--etcd.request-timeout cannot be "soon": time: invalid duration "soon"`},
+		{"--log.level=loud", `--log.level cannot be "loud": it must be one of trace, debug, info`},
+		{"--sweep.abandoned=remove", `--sweep.abandoned cannot be "remove": it must be report or unlock`},
+		{"--locks.prefix=/", `--locks.prefix cannot be "/": the lock prefix is empty`},
+		{"ETCDCTL_COMMAND_TIMEOUT=soon", `the variable ETCDCTL_COMMAND_TIMEOUT cannot be "soon": time: invalid`},
+		{"UNLOCKER_LOG_FORMAT=xml sweep", `the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of`},
+		{"UNLOCKER_WEB_ENABLE_PPROF=maybe", `the variable UNLOCKER_WEB_ENABLE_PPROF cannot be "maybe": strconv`},
+		{"UNLOCKER_SWEEP_CLOCK_SKEW=5", `the variable UNLOCKER_SWEEP_CLOCK_SKEW cannot be "5": time: missing`},
+		{"sweep extra", `unknown command "extra" for "unlocker sweep"`},
+		{"swoop", `unknown command "swoop" for "unlocker"`},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(c.says, func(t *testing.T) {
 			p := newProgram()
-			err := p.execute(t, typed(t, line)...)
+			err := p.execute(t, typed(t, c.line)...)
 			var usage *flags.UsageError
 			if !errors.As(err, &usage) || usage.ExitCode() != 2 {
 				t.Fatalf("the error is %v, want a usage error", err)
 			}
-			if !strings.HasPrefix(err.Error(), says) || !strings.HasPrefix(usage.Hint(), `see "unlocker`) {
-				t.Errorf("it says %q and hints %q, want %q", err, usage.Hint(), says)
+			if !strings.HasPrefix(err.Error(), c.says) || !strings.HasPrefix(usage.Hint(), `see "unlocker`) {
+				t.Errorf("it says %q and hints %q, want %q", err, usage.Hint(), c.says)
 			}
 			if p.out.Len() > 0 || len(p.ran) > 0 {
 				t.Errorf("it ran %v and printed %s", p.ran, &p.out)

@@ -77,24 +77,24 @@ func TestReadOnlyRoleIsEnough(t *testing.T) {
 }
 
 func TestBadFlagsAreReportedInOneSentence(t *testing.T) {
-	for args, says := range map[string]string{
-		"--web.external-url=ftp://x":           `the external URL "ftp://x" is not of the form https://host/path`,
-		"--web.external-url=https://x/a/../b":  "must be plain",
-		"--web.ops-address=:8080":              "two listeners have the same address :8080",
-		"--sweep.abandoned=unlock":             "there is no flag --sweep.abandoned",
-		"--web.source-link=https://git/{file}": "PREFIX=https://host/path/{file}",
-		"--web.hsts=24h":                       "needs a certificate",
-		"--web.allowed-hosts=*":                "not the name of a host",
-		"surplus":                              "surplus",
+	for _, c := range []struct{ line, says string }{
+		{"--web.external-url=ftp://x", `the external URL "ftp://x" is not of the form https://host/path`},
+		{"--web.external-url=https://x/a/../b", "must be plain"},
+		{"--web.ops-address=:8080", "two listeners have the same address :8080"},
+		{"--sweep.abandoned=unlock", "there is no flag --sweep.abandoned"},
+		{"--web.source-link=https://git/{file}", "PREFIX=https://host/path/{file}"},
+		{"--web.hsts=24h", "needs a certificate"},
+		{"--web.allowed-hosts=*", "not the name of a host"},
+		{"surplus", "surplus"},
 	} {
-		err := flags.Execute(t.Context(), mutexdash.Command(), []string{args})
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want %q", args, err, says)
+		err := flags.Execute(t.Context(), mutexdash.Command(), []string{c.line})
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", c.line, err, c.says)
 			continue
 		}
 		var coded interface{ ExitCode() int }
 		if !errors.As(err, &coded) || coded.ExitCode() != 2 {
-			t.Errorf("%s: %v does not end with status 2", args, err)
+			t.Errorf("%s: %v does not end with status 2", c.line, err)
 		}
 	}
 }

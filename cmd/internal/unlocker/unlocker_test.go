@@ -122,35 +122,34 @@ func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
 }
 
 func TestBadSettingIsNamedByItsFlag(t *testing.T) {
-	for line, says := range map[string]string{
-		"--sweep.exclude=":                "--sweep.exclude: a glob is empty",
-		"--history.max=-1":                "--history.max is negative: -1",
-		"--history.retention=0s":          "--history.retention is 0s",
-		"--metrics.label-attribute=a=b":   "it must be the name of a label, such as team",
-		"--metrics.label-attribute=a,a":   `has "a" twice`,
-		"--metrics.label-attribute=a.b":   `--metrics.label-attribute cannot be "a.b"`,
-		"--metrics.label-attribute=job":   "series or alerts have that label already",
-		"--metrics.label-attribute=state": "series or alerts have that label already",
-		"--metrics.label-attribute=lock":  "series or alerts have that label already",
-		"--metrics.lock-series=some":      `"some" is not one of alerting, all, none`,
-		"--metrics.lock-series-limit=-1":  "--metrics.lock-series-limit is negative",
-		"--dashboard.url=locks":           `--dashboard.url "locks" is not of the form https://host/path`,
-		"--dashboard.url=http://a/?q":     `--dashboard.url "http://a/?q" is more than scheme, host and path`,
-		"--etcd.endpoints=nonsense":       "nonsense",
-		"--sweep.min-warning=0":           "warning",
-		"--policy=":                       "--policy",
-		"--policy=delete":                 "--policy",
-		"now":                             "now",
-
-		"--policy=alert-only --sweep.abandoned=unlock": "--policy=alert-only removes nothing: choose one of them",
-		"--policy=alert-only --sweep.dry-run":          "--policy=alert-only removes nothing",
+	for _, c := range []struct{ line, says string }{
+		{"--sweep.exclude=", "--sweep.exclude: a glob is empty"},
+		{"--history.max=-1", "--history.max is negative: -1"},
+		{"--history.retention=0s", "--history.retention is 0s"},
+		{"--metrics.label-attribute=a=b", "it must be the name of a label, such as team"},
+		{"--metrics.label-attribute=a,a", `has "a" twice`},
+		{"--metrics.label-attribute=a.b", `--metrics.label-attribute cannot be "a.b"`},
+		{"--metrics.label-attribute=job", "series or alerts have that label already"},
+		{"--metrics.label-attribute=state", "series or alerts have that label already"},
+		{"--metrics.label-attribute=lock", "series or alerts have that label already"},
+		{"--metrics.lock-series=some", `"some" is not one of alerting, all, none`},
+		{"--metrics.lock-series-limit=-1", "--metrics.lock-series-limit is negative"},
+		{"--dashboard.url=locks", `--dashboard.url "locks" is not of the form https://host/path`},
+		{"--dashboard.url=http://a/?q", `--dashboard.url "http://a/?q" is more than scheme, host and path`},
+		{"--etcd.endpoints=nonsense", "nonsense"},
+		{"--sweep.min-warning=0", "warning"},
+		{"--policy=", "--policy"},
+		{"--policy=delete", "--policy"},
+		{"now", "now"},
+		{"--policy=alert-only --sweep.abandoned=unlock", "--policy=alert-only removes nothing: choose one of them"},
+		{"--policy=alert-only --sweep.dry-run", "--policy=alert-only removes nothing"},
 	} {
 		err := flags.Execute(t.Context(), unlocker.Command(), append([]string{"--policy=auto-unlock"},
-			strings.Fields(line)...))
+			strings.Fields(c.line)...))
 		var coded interface{ ExitCode() int }
-		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") ||
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") ||
 			!errors.As(err, &coded) || coded.ExitCode() != 2 {
-			t.Errorf("%s: %v, want %q in one sentence, and status 2", line, err, says)
+			t.Errorf("%s: %v, want %q in one sentence, and status 2", c.line, err, c.says)
 		}
 	}
 }
