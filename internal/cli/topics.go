@@ -56,14 +56,14 @@ func newJSONTopic() *cobra.Command {
 		Short: "The members of the JSON of all commands",
 		Long: `With -o json, commands print JSON, one object per line:
 
-  list            a lock
-  list --delays   a lock delay
-  show            one lock in full
-  history         an ending
-  watch           a change
-  periods         a period
-  tasks           a task
-  version         {version, revision, go_version}
+  list                a lock
+  list --delays       a lock delay
+  show                one lock in full
+  history             an ending
+  watch               a change
+  periods             a period
+  tasks               a task
+  version             {version, revision, go_version}
 
 ` + lockjson.Conventions + `
 Only the times of a change, a period and a task come without seconds.
