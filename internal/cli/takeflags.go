@@ -55,6 +55,9 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 		options = append(options, mutex.WithoutQueue())
 	}
 	if t.given.Changed("lock-delay") {
+		if t.lockDelay < 0 || t.lockDelay > metadata.MaxLockDelay {
+			return nil, usagef("--lock-delay is %v: it must be between 0 and %v", t.lockDelay, metadata.MaxLockDelay)
+		}
 		options = append(options, mutex.LockDelay(t.lockDelay))
 	}
 	for _, pair := range t.attributes {
@@ -117,6 +120,14 @@ func (k *kindFlags) options(name string) ([]mutex.Option, error) {
 		return []mutex.Option{mutex.Shared()}, nil
 	case metadata.KindExclusive:
 		return []mutex.Option{mutex.Exclusive()}, nil
+	}
+	switch {
+	case k.semaphore < 1 || k.semaphore > mutex.MaxLimit:
+		return nil, usagef("--semaphore is %d: it must be between 1 and %d", k.semaphore, mutex.MaxLimit)
+	case k.weight < 1:
+		return nil, usagef("--weight is %d: it must be at least 1", k.weight)
+	case k.weight > k.semaphore:
+		return nil, usagef("--weight is %d, the semaphore has only %s", k.weight, text.Count(k.semaphore, "permit"))
 	}
 	return []mutex.Option{mutex.Semaphore(k.semaphore), mutex.Weight(k.weight)}, nil
 }

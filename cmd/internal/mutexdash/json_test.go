@@ -98,7 +98,8 @@ func printed(t *testing.T, endpoint string, args ...string) (list []object) {
 	proctest.Must(t, err)
 	defer out.Close()
 	status := cli.Main(t.Context(), cli.Process{
-		Args: append([]string{args[0], "-o", "json", "--etcd.endpoints=" + endpoint}, args[1:]...), Stdin: os.Stdin, Stdout: out,
+		Args:  append([]string{args[0], "-o", "json", "--etcd.endpoints=" + endpoint}, args[1:]...),
+		Stdin: os.Stdin, Stdout: out,
 		Stderr: os.Stderr, Now: time.Now, Log: func(string, string) zerolog.Logger { return zerolog.Nop() },
 	})
 	b, err := os.ReadFile(out.Name())
