@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -78,6 +79,20 @@ func (q *Query) Err() error {
 		return errors.New(text.Visible(p.Term) + ": " + text.Visible(p.Text))
 	}
 	return nil
+}
+
+// UnknownKey returns the first term whose part before a colon could be meant as a key, such as stat:held, and that
+// part; empty if there is none.
+func (q *Query) UnknownKey() (term, key string) {
+	for i := range q.Terms {
+		t := &q.Terms[i]
+		key, _, colon := strings.Cut(strings.TrimPrefix(t.Text, "-"), ":")
+		if colon && t.key == "" && key != "" &&
+			!strings.ContainsFunc(key, func(c rune) bool { return !unicode.IsLetter(c) }) {
+			return t.Text, key
+		}
+	}
+	return "", ""
 }
 
 // nextToken cuts the first term off: up to a blank outside of quotes.

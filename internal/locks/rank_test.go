@@ -52,6 +52,15 @@ func snapshot(records []*metadata.Record, queues map[string][]metadata.Waiter) *
 	return locks.Build(locks.Input{Locks: records, Queues: queues, Combined: f}, staleness.Moment{Wall: night})
 }
 
+// Those who wait for a lock that nobody holds count, too.
+func TestAllWaitersAreCounted(t *testing.T) {
+	s := snapshot([]*metadata.Record{hold("held", 1, time.Hour, 2*time.Hour)}, map[string][]metadata.Waiter{
+		"held": waiters("held", time.Minute), "free": waiters("free", time.Hour, time.Minute)})
+	if s.All.Waiting != 3 || !s.All.Longest.Equal(night.Add(-time.Hour)) {
+		t.Errorf("%d wait, the longest since %v", s.All.Waiting, s.All.Longest)
+	}
+}
+
 func sentence(s *locks.Snapshot) headline.Headline {
 	c := headline.InputOf(s, nil, night)
 	c.Unwatched = true

@@ -114,6 +114,11 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 		}
 	}
 	s.All = countsOf(s.Rows)
+	s.All.Waiting = 0 // also for locks that nobody holds
+	for _, queue := range waiting {
+		s.All.Waiting += queue.Waiters
+		s.All.Longest = protocol.Earlier(s.All.Longest, queue.Longest)
+	}
 	waited := byTotalWait(s.Rows)
 	s.All.Version += orderOf(waited)
 	s.overtakes = overtakesAt(waited, at.Wall)
