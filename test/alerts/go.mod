@@ -7,7 +7,6 @@ require (
 	github.com/chromedp/chromedp v0.22.1
 	github.com/clustermutex/unlocker v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
-	go.yaml.in/yaml/v3 v3.0.4
 )
 
 require (
