@@ -628,6 +628,7 @@ say()
 import os, signal, socket, sys, threading, time
 silent = socket.create_server(("127.0.0.1", 0))
 second = clustermutex.Client(f"http://127.0.0.1:{silent.getsockname()[1]}")
+silent.detach()  # open until the process ends, without a warning
 threading.Thread(target=second.lock("slow").acquire, daemon=True).start()
 def begin(work):
     threading.Thread(target=work, daemon=True).start()
