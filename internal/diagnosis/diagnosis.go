@@ -195,6 +195,8 @@ func (f *Facts) reports() (why Sentence, missing bool) {
 	switch r := f.Record; {
 	case r.Alive == nil:
 		return nil, false
+	case f.late() && !ReportsProgress(r) && f.silence() <= silentTimes*f.ReportInterval:
+		return why.Say("its process lives (").Since(r.Alive.At).Say(" ago), but its work reported no progress"), false
 	case f.ReportInterval == 0:
 		return why.Say("last report ").Since(r.Alive.At).Say(" ago"), false
 	case f.silence() > silentTimes*f.ReportInterval:
@@ -207,9 +209,9 @@ func (f *Facts) reports() (why Sentence, missing bool) {
 	}
 }
 
-// heard reports whether the holder reported when it was to: since its alert, or as often as before.
+// heard reports whether the holder reported as it was to: progress or, before its alert, as often as before.
 func (f *Facts) heard() bool {
-	return f.Record.Alive != nil && (f.ReportInterval > 0 || !f.Record.Alive.At.Before(f.Judged.AlertAt))
+	return ReportsProgress(f.Record) || f.ReportInterval > 0 && !f.late()
 }
 
 // late reports whether the holder missed its alert.

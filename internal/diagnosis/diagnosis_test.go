@@ -35,7 +35,10 @@ func facts(changes ...change) diagnosis.Facts {
 }
 
 func alerting(since time.Duration) change {
-	return func(f *diagnosis.Facts) { f.Judged = staleness.Verdict{State: staleness.Alerting, AlertAt: ago(since)} }
+	return func(f *diagnosis.Facts) {
+		f.Record.AlertAt = ago(since)
+		f.Judged = staleness.Verdict{State: staleness.Alerting, AlertAt: f.Record.AlertAt}
+	}
 }
 
 func reported(last time.Duration, every ...time.Duration) change {
@@ -97,8 +100,12 @@ func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 			diagnosis.Slow, "Slow or stuck: past its alert for 10s; it reported about every 20s, but not for 1m."},
 		"one report has no rhythm": {facts(alerting(18*time.Minute), reported(19*time.Minute)), diagnosis.Slow,
 			"Slow or stuck: past its alert for 18m; last report 19m ago."},
-		"late, but it reported since": {facts(alerting(18*time.Minute), reported(40*time.Second)), diagnosis.Slow,
-			"Slow: past its alert for 18m; last report 40s ago."},
+		"late, and only heartbeats since": {facts(alerting(18*time.Minute), reported(9*time.Second, 20*time.Second)),
+			diagnosis.Slow, "Slow or stuck: past its alert for 18m; its process lives (9s ago), but its work reported " +
+				"no progress."},
+		"late, but it reports progress": {facts(alerting(time.Minute), reported(2*time.Minute, 3*time.Minute),
+			func(f *diagnosis.Facts) { f.Record.Alive.Progress = "page 3" }), diagnosis.Slow,
+			"Slow: past its alert for 1m; it reports about every 3m, last 2m ago."},
 		"late, and it never reported": {facts(alerting(18 * time.Minute)), diagnosis.Slow,
 			"Slow or stuck: past its alert for 18m; it never reported, and too few past holds are known to compare."},
 		"longer than ever": {facts(alerting(18*time.Minute), usually(6*time.Minute, 9*time.Minute)), diagnosis.Slow,

@@ -16,6 +16,13 @@ func ReportInterval(r *metadata.Record) time.Duration {
 	return max(0, r.Alive.At.Sub(r.LockedAt)) / time.Duration(r.Extensions)
 }
 
+// ReportsProgress reports whether the last report of the holder was progress, as far as its record tells. Progress puts
+// the alert ahead and may have a text; a heartbeat repeats the text and leaves the alert where it is. So a report after
+// the alert was a heartbeat; before it, only the text tells.
+func ReportsProgress(r *metadata.Record) bool {
+	return r.Alive != nil && r.Alive.Progress != "" && r.Alive.At.Before(r.AlertAt)
+}
+
 // minPast is how many past holds are needed before they say what is usual.
 const minPast = 5
 

@@ -47,6 +47,8 @@ func kinds() []kind {
 		{subject{name: "just-expired", alert: -h, unlock: -5 * s}, map[string]locks.Class{"": locks.ClassLeaving,
 			"watch": locks.ClassOverdue, "exclude": locks.ClassOverdue}},
 		{subject{name: "expired", alert: -h, unlock: -3*m - 40*s}, all(locks.ClassOverdue)},
+		{subject{name: "progresses", alert: -3 * m, unlock: h, reported: 4 * m, every: 5 * m, progress: "41 of 212"},
+			all(locks.ClassLate)},
 	}
 }
 

@@ -28,7 +28,7 @@ func (c *Input) held(l *locks.HeldLock) (lead sentence, then []sentence, next St
 	case locks.ClassLate:
 		lead = c.late(l)
 		then = append(then, c.autoUnlockText(l))
-		next = GiveTime
+		next = pick(diagnosis.ReportsProgress(l.Record), GiveTime, LookAtLock)
 	case locks.ClassMalformed:
 		lead = c.malformed(l)
 		next = SeeProblems
@@ -100,26 +100,28 @@ func (c *Input) silent(l *locks.HeldLock) sentence {
 }
 
 func (c *Input) late(l *locks.HeldLock) sentence {
-	return c.subject(l, false).Say(" is ").Since(l.LateSince()).Say(" late, but ").
-		And(aliveText(l, pick(l.Shares > 1, "", "its "))).Say(".")
+	alive := l.Record.Alive
+	s := c.subject(l, false).Say(" is ").Since(l.LateSince()).Say(" late")
+	if diagnosis.ReportsProgress(l.Record) {
+		return s.Say(pick(l.Shares > 1, ", but reports progress (", ", but its holder reports progress (")).
+			Value(text.Clip(alive.Progress, maxProgress)).Say(", ").Since(alive.At).Say(" ago).")
+	}
+	s = s.Say(". Its process lives (").Since(alive.At).Say(" ago), but its ")
+	if alive.Progress == "" {
+		return s.Say("work has reported no progress.")
+	}
+	return s.Say("last progress is over ").Since(l.LateSince()).Say(" old (").
+		Value(text.Clip(alive.Progress, maxProgress)).Say(").")
 }
 
-// aliveText says what a holder's reports prove: with progress, that it works; without, that its process is alive. whose
-// is "its ", "and its " or "whose "; empty for one of several holders.
+// aliveText says what the reports of a holder that is on time prove: that its process is alive. whose is "and its " or
+// "whose ". A heartbeat repeats the last progress, so that the time of that is not known.
 func aliveText(l *locks.HeldLock, whose string) (s sentence) {
-	progress := l.Record.Alive.Progress
-	switch {
-	case whose == "":
-		s = s.Say(pick(progress == "", "is alive (", "is working ("))
-	case progress == "":
-		s = s.Say(whose + "process is alive (")
-	default:
-		s = s.Say(whose + "holder is working (")
+	s = s.Say(whose + "process is alive (").Since(l.Record.Alive.At).Say(" ago")
+	if progress := l.Record.Alive.Progress; progress != "" {
+		s = s.Say("; last progress: ").Value(text.Clip(progress, maxProgress))
 	}
-	if progress != "" {
-		s = s.Value(text.Clip(progress, maxProgress)).Say(", ")
-	}
-	return s.Since(l.Record.Alive.At).Say(" ago)")
+	return s.Say(")")
 }
 
 // maxProgress is how much of a progress a sentence has, in bytes.
