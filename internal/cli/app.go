@@ -26,6 +26,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -113,7 +114,6 @@ func (a *app) interactive() bool { return term.IsTerminal(a.Stdin) && term.IsTer
 // The environment variables that tell a command which lock it runs under.
 const (
 	envName  = "MUTEX_NAME"
-	envUUID  = "MUTEX_UUID"
 	envToken = "MUTEX_TOKEN"
 
 	envAskedBy     = "MUTEX_ASKED_BY" // of the command of --on-ask
@@ -121,8 +121,8 @@ const (
 )
 
 func lockEnvironment(lock *mutex.Lock) []string {
-	return append(os.Environ(), envName+"="+lock.Name(), envUUID+"="+lock.UUID(),
-		fmt.Sprintf("%s=%d", envToken, lock.Token()))
+	return append(os.Environ(), envName+"="+lock.Name(), protocol.EnvUUID+"="+lock.UUID(),
+		protocol.EnvUnder+"="+protocol.Under(os.Getenv, lock.UUID()), fmt.Sprintf("%s=%d", envToken, lock.Token()))
 }
 
 func newVersion(a *app) *cobra.Command {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -25,7 +26,7 @@ type ownHold struct {
 func (h *ownHold) flags(cmd *cobra.Command) {
 	h.names.flag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&h.uuid, "uuid", os.Getenv(envUUID), "the uuid of the hold (default: $MUTEX_UUID)")
+	f.StringVar(&h.uuid, "uuid", os.Getenv(protocol.EnvUUID), "the uuid of the hold (default: $MUTEX_UUID)")
 	f.Lookup("uuid").DefValue = "" // the help does not depend on the environment
 }
 

@@ -34,8 +34,8 @@ func newRun(a *app) *cobra.Command {
 
 While another process holds the lock, run waits in the queue and reports on stderr who holds it. It
 extends the lock every 20 seconds or sooner; only "mutexctl alive" postpones the alert. The command finds
-MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN in its environment: have storage reject tokens that are smaller
-than the largest it has seen.
+MUTEX_NAME, MUTEX_UUID, MUTEX_UNDER (with the uuids of outer runs) and MUTEX_TOKEN in its environment:
+have storage reject tokens that are smaller than the largest it has seen.
 
 Signals are forwarded. On Linux, what the command leaves in the background is killed before the lock is
 released. When the lock is lost, the command gets TERM, and KILL after --grace. When run is asked to

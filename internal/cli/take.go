@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,8 +58,8 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try
 // checkWaiting returns an error if --wait is 0, or the wait would never end.
 func (t *takeFlags) checkWaiting(held *mutex.HeldError) error {
 	switch {
-	case waitsForItself(held, os.Getenv(envUUID)):
-		return heldf("%s is held on behalf of this very command (MUTEX_UUID): waiting for it would never end",
+	case waitsForItself(held, strings.Fields(protocol.Under(os.Getenv))):
+		return heldf("%s is held on behalf of this very command: waiting for it would never end",
 			text.Visible(held.Name))
 	case t.wait.triesOnce():
 		return heldf("%w", held)
@@ -172,18 +173,15 @@ func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 	return held
 }
 
-// waitsForItself reports whether this command waits for a lock that is held on its own behalf, under the hold with the
-// uuid.
-func waitsForItself(held *mutex.HeldError, uuid string) bool {
-	if uuid == "" {
-		return false
-	}
-	if held.Holder.UUID == uuid && (held.Kind == "" || held.Holder.Name == held.Name) {
+// waitsForItself reports whether this command waits for a lock that is held on its own behalf, by one of the holds
+// under which it runs.
+func waitsForItself(held *mutex.HeldError, under []string) bool {
+	if slices.Contains(under, held.Holder.UUID) && (held.Kind == "" || held.Holder.Name == held.Name) {
 		return true
 	}
 	for i := range held.Holders {
 		mine := &held.Holders[i]
-		if mine.UUID != uuid {
+		if !slices.Contains(under, mine.UUID) {
 			continue
 		}
 		return held.Kind == metadata.KindExclusive || held.Kind == metadata.KindSemaphore &&

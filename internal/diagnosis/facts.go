@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
@@ -92,9 +93,7 @@ func WaitChain(r *metadata.Record, queues map[string][]metadata.Waiter,
 // waitsFor is the wait of the record's holder for another lock, the longest one first; nil if none is known. A program
 // that does several things at once may wait in one of them and work in another.
 func waitsFor(r *metadata.Record, queues map[string][]metadata.Waiter) *Wait {
-	if r.Hostname == "" || r.PID == 0 { // processes that do not identify themselves cannot be told apart
-		return nil
-	}
+	identified := r.Hostname != "" && r.PID != 0 // others cannot be told apart
 	var found *Wait
 	for lock, queue := range queues {
 		if lock == r.QueueName() {
@@ -102,7 +101,8 @@ func waitsFor(r *metadata.Record, queues map[string][]metadata.Waiter) *Wait {
 		}
 		for i := range queue {
 			w := &queue[i]
-			if w.Holding || w.Hostname != r.Hostname || w.PID != r.PID || w.Owner != r.Owner {
+			same := identified && w.Hostname == r.Hostname && w.PID == r.PID && w.Owner == r.Owner
+			if w.Holding || !same && !slices.Contains(strings.Fields(w.Under), r.UUID) {
 				continue
 			}
 			if found == nil || w.Since.Before(found.Since) || w.Since.Equal(found.Since) && lock < found.Lock {

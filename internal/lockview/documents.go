@@ -36,6 +36,7 @@ func clip(s string) string {
 func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
+	t.Under = clip(t.Under)
 	for _, text := range lockrecord.Texts(&t.Identity) {
 		*text = clip(*text)
 	}

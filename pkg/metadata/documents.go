@@ -11,9 +11,12 @@ import (
 type Ticket struct {
 	UUID string `json:"uuid"` // of the waiting acquisition, and of its hold once it gets the lock
 	Identity
+	// Since is when the call began to wait, by the waiter's clock. Its next ticket after an outage has the same.
 	Since     Time `json:"since"`
 	TimeoutAt Time `json:"timeout_at"`
-	Holding   bool `json:"holding,omitempty"` // its owner has the lock and no longer waits
+	// Under has the uuids of the holds under which the waiter works, separated by blanks: they last until it is done.
+	Under   string `json:"under,omitempty"`
+	Holding bool   `json:"holding,omitempty"` // its owner has the lock and no longer waits
 }
 
 // Waiter is a ticket in the queue of a lock. The waiter with the least Revision is next.

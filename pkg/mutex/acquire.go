@@ -104,6 +104,7 @@ func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option)
 	}
 	a := &acquisition{c: c, caller: ctx, lock: name, set: set, draft: draft, callSite: callSiteOf(draft.Backtrace)}
 	p, err := a.newProposal()
+	a.began = p.wall
 	return a, p, err
 }
 

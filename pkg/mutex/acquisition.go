@@ -25,6 +25,7 @@ type acquisition struct {
 	draft    lockrecord.Draft // without the times
 	callSite string           // of the call
 	outer    *Lock            // the innermost hold under which it is made
+	began    time.Time        // wall clock
 
 	// What etcd answered last.
 	seen    int64 // revision

@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"os"
 	"strings"
 	"time"
 
@@ -111,11 +112,21 @@ func (a *acquisition) joinQueue(ctx context.Context, p proposal) (err error) {
 
 // prepareTicket makes the ticket that others see, before any request that may put it.
 func (a *acquisition) prepareTicket(ctx context.Context, p proposal) {
-	t := metadata.Ticket{UUID: a.draft.UUID, Identity: a.draft.Identity, Since: metadata.Time{Time: p.wall}}
+	t := metadata.Ticket{UUID: a.draft.UUID, Identity: a.draft.Identity, Since: metadata.Time{Time: a.began},
+		Under: a.under()}
 	if end, ok := ctx.Deadline(); ok {
 		t.TimeoutAt = metadata.Time{Time: p.wall.Add(end.Sub(p.monotonic))}
 	}
 	a.queue.ticket = t
+}
+
+// under returns the uuids of the holds under which the call is made: those of the environment, and of its context.
+func (a *acquisition) under() string {
+	var outer []string
+	for l := a.outer; l != nil; l = l.outer {
+		outer = append(outer, l.root().held.UUID)
+	}
+	return protocol.Under(os.Getenv, outer...)
 }
 
 // storePosition stores the position in the queue from an answer.

@@ -73,8 +73,8 @@ func TestDeadWaiterBlocksTheQueueForItsLeaseAtMost(t *testing.T) {
 			w := q.waiting()
 			return len(w) == 5 && w[4].Revision > three.ticket.Revision
 		})
-		if again := q.waiting()[4]; again.UUID == dead.ticket.UUID {
-			t.Error("a uuid is used for two tickets")
+		if again := q.waiting()[4]; again.UUID == dead.ticket.UUID || !again.Since.Equal(dead.ticket.Since.Time) {
+			t.Errorf("after %+v the waiter has %+v: want another uuid, and the same beginning", dead.ticket, again)
 		}
 		unlock(t, first)
 		time.Sleep(time.Second)

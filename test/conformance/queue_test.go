@@ -13,8 +13,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 var queueChecks = []check{
@@ -33,8 +35,9 @@ var queueChecks = []check{
 		wants: "the place of a dead waiter goes with its lease, and the others keep theirs", pair: waiterKilled},
 	{name: "the last waiter killed", rule: "protocol/queue.md#the-queue", needs: "queue", orders: true,
 		wants: "a waiter restores the tail that died with its owner", pair: lastWaiterKilled},
-	{name: "a ticket gone", rule: "protocol/queue.md#the-queue", needs: "queue",
-		wants: "a waiter whose ticket is gone joins again", alone: ticketGone},
+	{name: "a ticket gone", rule: "protocol/queue.md#ticket", needs: "queue", short: true,
+		wants: "a waiter whose ticket is gone joins again, and says since when the call waits, and under which holds",
+		alone: ticketGone},
 	{name: "silent watch of a waiter", rule: "protocol/queue.md#waiting", needs: "queue",
 		wants: "a waiter whose watch is silent reads again by itself", alone: silentWatch},
 }
@@ -176,15 +179,33 @@ func lastWaiterKilled(t *testing.T, s *scene, a, b *client) {
 	s.ends(wait.granted())
 }
 
+func (s *scene) ticket(name, id string) metadata.Ticket {
+	s.t.Helper()
+	ticket, err := protocol.Unmarshal[metadata.Ticket]([]byte(s.value(s.layout.Ticket(name, id))))
+	proctest.Must(s.t, err)
+	return ticket
+}
+
 func ticketGone(t *testing.T, s *scene, c *client) {
 	l := s.open(c).acquire("queue/gone", want{try: true})
-	wait := s.queues(s.open(c), l.name, want{}, 1)
+	outer, inner := uuid.NewString(), uuid.NewString()
+	d := c.start(t, "MUTEX_UNDER=nothing "+outer, "MUTEX_UUID="+inner)
+	d.must(s.opening())
+	wait := s.queues(d, l.name, want{}, 1)
 	own := s.tickets(l.name)[0]
+	first := s.ticket(l.name, own)
 	s.txn(clientv3.OpDelete(s.layout.Ticket(l.name, own)))
 	etcdtest.Eventually(t, "another ticket", func() bool {
 		now := s.tickets(l.name)
 		return len(now) == 1 && now[0] != own
 	})
+	again := s.ticket(l.name, s.tickets(l.name)[0])
+	if again.Since.IsZero() || !again.Since.Equal(first.Since.Time) {
+		t.Errorf("the first ticket said that it waits since %v, the second %v", first.Since, again.Since)
+	}
+	if want := outer + " " + inner; first.Under != want || again.Under != want {
+		t.Errorf("it waits under %q, then %q, want %q", first.Under, again.Under, want)
+	}
 	l.mustRelease()
 	s.ends(wait.granted())
 }

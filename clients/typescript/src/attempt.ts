@@ -8,6 +8,7 @@ import { moment, monotonic, type Moment } from "./clock.js";
 import { Causes } from "./endpoint.js";
 import { HeldError, RefusedError, UnavailableError, WaitTimeoutError } from "./errors.js";
 import type { Gateway, Outcome, Patience } from "./gateway.js";
+import { under } from "./identity.js";
 import { allOf, claimOf, delayFor, nobody, type Holders, type Need } from "./kinds.js";
 import { fields, formatTime, type Facts } from "./record.js";
 import type { Settings } from "./settings.js";
@@ -60,6 +61,7 @@ export const isLate = (began: Moment, { autoUnlockAfter, margin }: Settings) =>
 class Call {
   /** When it stops waiting, and when it stops asking. */
   readonly giveUpAt: number;
+  readonly began = Date.now();
   readonly lastSend: number;
   readonly causes = new Causes();
   refusal: Refusal | undefined;
@@ -230,10 +232,10 @@ class Attempt {
 
   #ticket(): string {
     const { owner, hostname, pid, purpose } = this.facts.members;
-    const now = Date.now();
+    const since = formatTime(this.call.began);
     const left = this.call.giveUpAt - performance.now();
-    const timeout_at = left === Infinity ? undefined : formatTime(now + left);
-    return JSON.stringify({ uuid: this.#uuid, owner, hostname, pid, purpose, since: formatTime(now), timeout_at });
+    const timeout_at = left === Infinity ? undefined : formatTime(Date.now() + left);
+    return JSON.stringify({ uuid: this.#uuid, owner, hostname, pid, purpose, since, timeout_at, under: under() });
   }
 
   /** Keeps the lease alive while the attempt waits. If the lease is gone, so is the position: calls `gone`. */

@@ -30,6 +30,12 @@ export function identity(env = process.env, read = readText, link = readLink): M
   };
 }
 
+/** The uuids of the holds under which this process runs, as `mutexctl run` passes them, for a ticket. */
+export function under({ MUTEX_UNDER = "", MUTEX_UUID = "" } = process.env): string | undefined {
+  const uuids = `${MUTEX_UNDER} ${MUTEX_UUID}`.match(/(?<!\S)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?!\S)/g) ?? [];
+  return [...new Set(uuids)].slice(0, 16).join(" ") || undefined;
+}
+
 /** The pod and its container. Without a pod's name or uid, the other variables are not from Kubernetes. */
 function pod(env: NodeJS.ProcessEnv): Members {
   const [pod_name, pod_uid] = [name(env.POD_NAME), name(env.POD_UID)];

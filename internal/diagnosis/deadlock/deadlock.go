@@ -6,6 +6,9 @@
 // already holds part of a lock does not count as waiting for it: two jobs of one worker do that all day, and the client
 // library refuses a job that asks twice.
 //
+// A waiter that says under which holds it works, such as one in a command of "mutexctl run", waits for their holders,
+// too: the cycle names these.
+//
 // A lock is blocked by its holder, or by any of its readers. A semaphore is blocked only if all of its holders are
 // stuck in the same cycle, because any of them can return the missing permits.
 package deadlock

@@ -25,7 +25,7 @@ type world struct {
 func newWorld() *world { return &world{queues: map[string][]metadata.Waiter{}} }
 
 // parse reads a world: "x=a@1" is that a holds x since minute 1, "pool%a@1" that it has a permit, "book&a@1" that it
-// reads, and "a>x@2" that it waits.
+// reads, "a>x@2" that it waits, and "a>x<y,z@2" that it does so under the holds of y and z.
 func parse(t *testing.T, text string) *world {
 	t.Helper()
 	w := newWorld()
@@ -52,7 +52,7 @@ func at(minute int) time.Time { return night.Add(time.Duration(minute) * time.Mi
 
 // holds makes a process hold a lock since a minute of the night.
 func (w *world) holds(lock, owner string, minute int) *metadata.Record {
-	r := &metadata.Record{Name: lock, UUID: "u", Token: 1,
+	r := &metadata.Record{Name: lock, UUID: lock, Token: 1,
 		Identity: metadata.Identity{Owner: owner, Hostname: owner + "-0", PID: 7}, LockedAt: at(minute)}
 	i, _ := slices.BinarySearchFunc(w.locks, lock,
 		func(r *metadata.Record, lock string) int { return strings.Compare(r.Name, lock) })
@@ -73,12 +73,14 @@ func (w *world) share(lock, owner, kind string, minute int) *metadata.Record {
 }
 
 func (w *world) waits(owner, lock string, minute int) {
+	lock, under, _ := strings.Cut(lock, "<")
 	ahead := len(w.queues[lock])
 	t := metadata.Waiter{Name: lock, ID: fmt.Sprint(owner, ahead), Revision: int64(ahead + 1)}
 	t.Owner = owner
 	t.Hostname = owner + "-0"
 	t.PID = 7
 	t.Since = metadata.Time{Time: at(minute)}
+	t.Under = strings.ReplaceAll(under, ",", " ")
 	w.queues[lock] = append(w.queues[lock], t)
 }
 
@@ -140,11 +142,15 @@ func TestCycles(t *testing.T) {
 			"x=b@1 c>x@3", "b>pool:c c>x:b @3", nil},
 		"somebody unknown can give a permit": {"pool%a@1 pool%?@1 x=b@1 a>x@2 b>pool@2", "",
 			func(w *world) { w.locks[1].Hostname = "" }},
-		"they do not say their process": {pair, "", func(w *world) { w.locks[0].PID, w.locks[1].PID = 0, 0 }},
-		"one does not say its host":     {pair, "", func(w *world) { w.queues["x"][0].Hostname = "" }},
-		"another process of the host":   {pair, "", func(w *world) { w.locks[0].PID = 8 }},
-		"a record without a uuid":       {pair, "", func(w *world) { w.locks[1].Token = 0 }},
-		"nobody says a time":            {pair, "a>y:b b>x:a @?", func(w *world) { w.forget("x", "y") }},
+		"commands under each other's locks":     {"x=a@1 y=b@1 c>y<x@2 d>x<y@3", "a>y:b b>x:a @3", nil},
+		"one of them three deep":                {"x=a@1 y=b@1 z=e@1 c>z<x,y@2 d>x<z@3", "a>z:e e>x:a @3", nil},
+		"a command that waits for its own lock": {"x=a@1 c>x<x@2", "", nil},
+		"a command under a hold that is over":   {"x=a@1 y=b@1 c>y<u@2 d>x<y@3", "", nil},
+		"they do not say their process":         {pair, "", func(w *world) { w.locks[0].PID, w.locks[1].PID = 0, 0 }},
+		"one does not say its host":             {pair, "", func(w *world) { w.queues["x"][0].Hostname = "" }},
+		"another process of the host":           {pair, "", func(w *world) { w.locks[0].PID = 8 }},
+		"a record without a uuid":               {pair, "", func(w *world) { w.locks[1].Token = 0 }},
+		"nobody says a time":                    {pair, "a>y:b b>x:a @?", func(w *world) { w.forget("x", "y") }},
 		"a cycle without a time is the last": {pair + " u=c@1 v=d@1 c>v@2 d>u@3", "c>v:d d>u:c @3; a>y:b b>x:a @?",
 			func(w *world) { w.forget("x", "y") }},
 	} {

@@ -13,6 +13,7 @@ import (
 type graph struct {
 	processes []node
 	index     map[Process]int
+	holders   map[string]int // process, by the uuid of its hold
 	locks     []contended
 }
 
@@ -42,11 +43,14 @@ type hold struct {
 }
 
 func newGraph(locks []*metadata.Record, queues map[string][]metadata.Waiter) *graph {
-	g := &graph{index: map[Process]int{}}
+	g := &graph{index: map[Process]int{}, holders: map[string]int{}}
 	for lock, queue := range queues {
 		if holders := holders(locks, lock); len(queue) > 0 && len(holders) > 0 {
-			g.add(lock, queue, holders)
+			g.addHolders(lock, holders)
 		}
+	}
+	for i := range g.locks {
+		g.addWaiters(i, queues[g.locks[i].name])
 	}
 	return g
 }
@@ -72,9 +76,8 @@ func share(r *metadata.Record) metadata.Share {
 	return metadata.ShareFromAttributes(r.Name, r.Attributes)
 }
 
-func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Record) {
+func (g *graph) addHolders(lock string, holders []*metadata.Record) {
 	c := contended{name: lock}
-	number := len(g.locks) + 1
 	for _, r := range holders {
 		who, known := g.process(Process{r.Owner, r.Hostname, r.PID})
 		switch permits := r.Name != lock && share(r).Kind == metadata.KindSemaphore; {
@@ -86,16 +89,37 @@ func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Re
 		default:
 			c.alone = append(c.alone, hold{who, r.LockedAt})
 		}
-		g.processes[who].holds = number
-	}
-	for i := range queue {
-		w := &queue[i]
-		who, known := g.process(Process{w.Owner, w.Hostname, w.PID})
-		if known && g.processes[who].holds != number {
-			g.processes[who].waitFor(number-1, w.Since.Time)
-		}
+		g.holders[r.UUID] = who
 	}
 	g.locks = append(g.locks, c)
+}
+
+// addWaiters adds the waiters for a lock, after the holders of all locks.
+func (g *graph) addWaiters(lock int, queue []metadata.Waiter) {
+	c := &g.locks[lock]
+	for _, h := range slices.Concat(c.alone, c.permits) {
+		g.processes[h.who].holds = lock + 1
+	}
+	for i := range queue {
+		for _, who := range g.waiting(&queue[i]) {
+			if g.processes[who].holds != lock+1 {
+				g.processes[who].waitFor(lock, queue[i].Since.Time)
+			}
+		}
+	}
+}
+
+// waiting returns the processes that make no progress while w waits: its own, and the holders for whom it works.
+func (g *graph) waiting(w *metadata.Waiter) (all []int) {
+	if who, known := g.process(Process{w.Owner, w.Hostname, w.PID}); known {
+		all = append(all, who)
+	}
+	for _, uuid := range strings.Fields(w.Under) {
+		if who, known := g.holders[uuid]; known {
+			all = append(all, who)
+		}
+	}
+	return all
 }
 
 // process returns the number of p; known is false if p does not identify itself.

@@ -79,6 +79,12 @@ func anyWorld(r *rand.Rand, owners []string) *world {
 	for range 2 + r.IntN(6) {
 		w.waits(owners[r.IntN(len(owners))], locks[r.IntN(len(locks))], 2)
 	}
+	for range r.IntN(3) {
+		hold := w.locks[r.IntN(len(w.locks))]
+		if len(w.queues[hold.QueueName()]) > 0 {
+			w.waits("command", locks[r.IntN(len(locks))]+"<"+hold.Name, 2)
+		}
+	}
 	return w
 }
 
@@ -102,12 +108,22 @@ func stuckSets(w *world, owners []string) (all []int) {
 // stuckWith reports whether the process waits for a lock that those keep.
 func stuckWith(w *world, owner string, those func(owner string) bool) bool {
 	for lock, queue := range w.queues {
-		if slices.ContainsFunc(queue, func(t metadata.Waiter) bool { return t.Owner == owner }) &&
-			keptBy(w, lock, owner, those) {
+		waits := func(t metadata.Waiter) bool { return t.Owner == owner || w.holder(t.Under) == owner }
+		if slices.ContainsFunc(queue, waits) && keptBy(w, lock, owner, those) {
 			return true
 		}
 	}
 	return false
+}
+
+// holder is the owner of the hold with the uuid.
+func (w *world) holder(uuid string) string {
+	for _, r := range w.locks {
+		if r.UUID == uuid {
+			return r.Owner
+		}
+	}
+	return ""
 }
 
 func keptBy(w *world, lock, from string, those func(owner string) bool) bool {

@@ -42,6 +42,7 @@ class Call:
     trace: str  # the caller's backtrace
     stop: Flag  # gives the call up
     until: float
+    began: float = field(default_factory=time.time)
     heard: Heard = field(default_factory=Heard)
     refusal: HeldError | None = None
     silence: str = "etcd did not answer in time"
@@ -458,10 +459,9 @@ class Attempt:
         return fields
 
     def _ticket(self) -> str:
-        now = time.time()
-        ticket = {"uuid": self.uuid, **self._who(), "since": record.format_time(now)}
+        ticket = {"uuid": self.uuid, **self._who(), "since": record.format_time(self.call.began), **identity.under()}
         if self.settings.wait is not None:
-            ticket["timeout_at"] = record.format_time(now + max(self.call.until - clock(), 0))
+            ticket["timeout_at"] = record.format_time(time.time() + max(self.call.until - clock(), 0))
         return record.to_json(ticket)
 
     def _who(self) -> dict[str, Any]:

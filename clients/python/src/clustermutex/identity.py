@@ -15,6 +15,7 @@ from .record import whole
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 DEPTH = 30
+UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 INITIAL_TIME_NAMESPACE = 4026531834
 POD = {"pod_namespace": "POD_NAMESPACE", "pod_name": "POD_NAME", "pod_uid": "POD_UID", "container": "CONTAINER_NAME"}
 
@@ -51,6 +52,13 @@ def identity(environ: Mapping[str, str] = os.environ, read: Callable[[str], str]
 def of(pid: int) -> Mapping[str, str | int]:
     """Return the identity of this process, cached by pid so that a forked child reads its own."""
     return identity()
+
+
+def under() -> dict[str, str]:
+    """Return the uuids of the holds under which this process runs, as ``mutexctl run`` passes them, for a ticket."""
+    words = f'{os.environ.get("MUTEX_UNDER", "")} {os.environ.get("MUTEX_UUID", "")}'.split()
+    uuids = list(dict.fromkeys(word for word in words if re.fullmatch(UUID, word)))[:16]
+    return {"under": " ".join(uuids)} if uuids else {}
 
 
 def backtrace() -> str:

@@ -22,6 +22,7 @@ module ClusterMutex
       @wait = wait && Settings.seconds("wait", wait, 0)
       @till = @over = Float::INFINITY
       @name = name
+      @began = Clock.wall
       Name.segment(name)
       @members = Identity.members.merge("owner" => session.owner, "purpose" => settings.purpose,
                                         "client" => "ruby/#{VERSION}", "backtrace" => Identity.backtrace)
@@ -189,10 +190,9 @@ module ClusterMutex
     end
 
     def ticket
-      since = Clock.wall
       { uuid: @input[:uuid], owner: @session.owner, hostname: @members["hostname"], pid: @members["pid"],
-        purpose: @settings.purpose, since: Clock.format(since),
-        timeout_at: @till == Float::INFINITY ? nil : Clock.format((since + (@till - Clock.now)).floor(3)) }
+        purpose: @settings.purpose, since: Clock.format(@began), **Identity.under,
+        timeout_at: @till == Float::INFINITY ? nil : Clock.format((Clock.wall + (@till - Clock.now)).floor(3)) }
     end
 
     # Looks, then acts: waits, takes the lock in its turn, or finds that the position is lost.

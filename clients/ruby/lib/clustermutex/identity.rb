@@ -19,6 +19,13 @@ module ClusterMutex
       @members ||= { "hostname" => Text.cut(Socket.gethostname, 1024), "pid" => @pid }.merge(machine, pod).freeze
     end
 
+    # The uuids of the holds under which this process runs, as +mutexctl run+ passes them, for a ticket.
+    def under
+      words = "#{ENV.fetch("MUTEX_UNDER", "")} #{ENV.fetch("MUTEX_UUID", "")}".scrub.split
+      uuids = words.grep(/\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\z/).uniq.first(16)
+      uuids.empty? ? {} : { under: uuids.join(" ") }
+    end
+
     # The call stack outside this library, newest frame first, one "FILE:LINE in FUNCTION" per line.
     def backtrace
       frames = caller_locations(1, FRAMES * 2).reject do |frame|
