@@ -152,14 +152,15 @@ func cutKey(s string) (key, value string, ok bool) {
 // word is the condition of a term without a key: a pattern for names, unless quoted, or a part of a text.
 func (q *Query) word(typed string, not bool) matcher {
 	word := strings.ToLower(unquote(typed))
-	switch {
-	case strings.Contains(typed, `"`) || !isGlob(word):
+	if strings.Contains(typed, `"`) || !isGlob(word) {
 		return func(s *Subject, _ time.Time) bool { return s.says(word) }
-	case not:
-		return nameMatches(text.Globs{word})
 	}
-	q.globs = append(q.globs, word)
-	return func(s *Subject, _ time.Time) bool { return q.globs.Match(strings.ToLower(s.start())) }
+	globs := &q.globs
+	if not {
+		globs = &text.Globs{}
+	}
+	*globs = append(*globs, word)
+	return func(s *Subject, _ time.Time) bool { return globs.Match(strings.ToLower(s.start())) }
 }
 
 func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }

@@ -16,7 +16,7 @@ func TestOnlyHoldsHaveStatesAndDeadlines(t *testing.T) {
 	since := Queue{Waiters: 1, Longest: noon.Add(-time.Hour)}
 	for about, s := range map[About]Subject{
 		AboutLocks:   {Name: "billing/run", Waiters: since.Waiters, Waits: since.Longest},
-		AboutActions: {Name: "Billing/run", Owner: "Ann", Host: "Web-1", Purpose: "it\nHANGS"},
+		AboutActions: {Name: "Billing/run", Owner: "Ann", Host: "Web-1", Purpose: "it\nHANGS\"on"},
 	} {
 		for _, text := range []string{"state:malformed", "state:held,expired", "alert:<1h", "unlock:<1h", "expired:>0s",
 			"held:>0s", "db:migrate"} {
@@ -31,7 +31,7 @@ func TestOnlyHoldsHaveStatesAndDeadlines(t *testing.T) {
 				t.Errorf("%s does not find %+v", text, s)
 			}
 		}
-		if q := ParseQuery("billing ANN web-1 hangs", about); q.Matches(&s, noon) != (s.Owner != "") {
+		if q := ParseQuery(`billing ANN web-1 hangs"on`, about); q.Matches(&s, noon) != (s.Owner != "") {
 			t.Errorf("%s is not searched in all texts of %+v", q.Text, s)
 		}
 	}

@@ -83,10 +83,10 @@ func OfEnding(e *metadata.Ending) Subject {
 // start returns as much of the name as patterns see: it can be longer than allowed if the key was written by hand.
 func (s *Subject) start() string { return s.Name[:min(len(s.Name), maxSearchedName)] }
 
-// says reports whether a word, in lower case, is in a text that lists show.
+// says reports whether a word, in lower case and without quotes, is in a text that lists show.
 func (s *Subject) says(word string) bool {
 	for _, text := range [...]string{s.Name, s.Owner, s.Host, s.Purpose} {
-		if strings.Contains(strings.ToLower(text), word) {
+		if strings.Contains(unquote(strings.ToLower(text)), word) {
 			return true
 		}
 	}

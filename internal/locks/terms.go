@@ -36,9 +36,13 @@ func (q *Query) field(key, value string) (matcher, error) {
 	case byKey:
 		return anyOf(value, (*Subject).acknowledgedBy), nil
 	case "name":
-		return q.nameTerm(value)
-	case "host":
-		return hostTerm(value), nil
+		if len(value) > 2 && value[0] == '/' && value[len(value)-1] == '/' {
+			return q.regexpTerm(value[1 : len(value)-1])
+		}
+		return anyOf(value, (*Subject).start), nil
+	case "host": // with its process, or without
+		return anyOf(value, func(s *Subject) string { return s.Host },
+			func(s *Subject) string { return HostPID(s.Host, s.PID) }), nil
 	case "hold":
 		value = strings.ToLower(value)
 		return func(s *Subject, _ time.Time) bool { return strings.HasPrefix(s.Hold, value) }, nil
@@ -69,65 +73,35 @@ func pidTerm(value string) (matcher, error) {
 	return func(s *Subject, _ time.Time) bool { return s.PID == pid }, nil
 }
 
-// anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after
-// "=", whatever the case. A query has no way to say a quote, so those in an exact text do not count.
+// anyOf matches when one of the texts, whatever its case, is the value after "=" or, of comma-separated values, matches a
+// pattern or has another one as a part. A query has no way to say a quote, so quotes in a text do not count.
 func anyOf(value string, texts ...func(*Subject) string) matcher {
 	value, exact := strings.CutPrefix(strings.ToLower(value), "=")
 	wanted := strings.Split(value, ",")
-	fits := func(have string) bool {
-		if exact {
-			return unquote(have) == value
+	fits := func(have, want string) bool {
+		if isGlob(want) {
+			return text.Globs{want}.Match(have)
 		}
-		return slices.ContainsFunc(wanted, func(w string) bool { return w != "" && strings.Contains(have, w) })
+		return want != "" && strings.Contains(have, want)
 	}
 	return func(s *Subject, _ time.Time) bool {
 		return slices.ContainsFunc(texts, func(text func(*Subject) string) bool {
-			have := strings.ToLower(text(s))
-			return have != "" && fits(have)
+			have := unquote(strings.ToLower(text(s)))
+			if have == "" || exact {
+				return have != "" && have == value
+			}
+			return slices.ContainsFunc(wanted, func(want string) bool { return fits(have, want) })
 		})
 	}
 }
 
-// hostTerm matches hosts with their process, or without it if the term is the whole host.
-func hostTerm(value string) matcher {
-	full := func(s *Subject) string { return HostPID(s.Host, s.PID) }
-	if !strings.HasPrefix(value, "=") {
-		return anyOf(value, full)
-	}
-	return anyOf(value, full, func(s *Subject) string { return s.Host })
-}
-
-// nameTerm matches names by part, by pattern, or by /regular expression/.
-func (q *Query) nameTerm(value string) (matcher, error) {
-	if len(value) > 2 && value[0] == '/' && value[len(value)-1] == '/' {
-		if q.regexps++; q.regexps > maxRegexps {
-			return nil, fmt.Errorf("only %d regular expressions are allowed", maxRegexps)
-		}
-		return regexpTerm(value[1 : len(value)-1])
-	}
-	if !isGlob(value) || value[0] == '=' {
-		return anyOf(value, func(s *Subject) string { return s.Name }), nil
-	}
-	var globs text.Globs
-	for part := range strings.SplitSeq(strings.ToLower(value), ",") {
-		switch {
-		case isGlob(part):
-			globs = append(globs, part)
-		case part != "":
-			globs = append(globs, "*"+part+"*")
-		}
-	}
-	return nameMatches(globs), nil
-}
-
 func isGlob(word string) bool { return strings.ContainsAny(word, "*?") }
 
-// nameMatches matches names by patterns in lower case.
-func nameMatches(globs text.Globs) matcher {
-	return func(s *Subject, _ time.Time) bool { return globs.Match(strings.ToLower(s.start())) }
-}
-
-func regexpTerm(pattern string) (matcher, error) {
+// regexpTerm matches names by a regular expression.
+func (q *Query) regexpTerm(pattern string) (matcher, error) {
+	if q.regexps++; q.regexps > maxRegexps {
+		return nil, fmt.Errorf("only %d regular expressions are allowed", maxRegexps)
+	}
 	compiled, err := compileRegexp(pattern)
 	if err != nil {
 		return nil, err
@@ -195,7 +169,7 @@ func comparison(s string) (more bool, rest string, ok bool) {
 func countTerm(value string) (matcher, error) {
 	more, number, ok := comparison(value)
 	n, err := strconv.Atoi(number)
-	if !ok || err != nil {
+	if !ok || err != nil || n < 0 {
 		return nil, errors.New("wants a comparison with a number, like waiters:>0")
 	}
 	return func(s *Subject, _ time.Time) bool { return more && s.Waiters > n || !more && s.Waiters < n }, nil
@@ -228,7 +202,7 @@ func instantTerm(key, value string) (matcher, error) {
 	}, nil
 }
 
-// ParseDuration reads 90s, 5m, 1h30m and 2d.
+// ParseDuration reads 90s, 5m, 1h30m and 2d. It refuses what is negative.
 func ParseDuration(s string) (time.Duration, error) {
 	days := 0
 	if whole, rest, ok := strings.Cut(s, "d"); ok {
@@ -241,6 +215,9 @@ func ParseDuration(s string) (time.Duration, error) {
 		}
 	}
 	d, err := time.ParseDuration(s)
+	if err == nil && d < 0 {
+		err = errors.New("negative")
+	}
 	return time.Duration(days)*24*time.Hour + d, err
 }
 

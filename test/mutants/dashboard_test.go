@@ -133,7 +133,7 @@ var dashboardSuites = []suite{
 		{"regexp-many", `q.regexps > maxRegexps`, `false`, "TestBadQueryTermIsReportedAndTheRestApplies"},
 		{"regexp-cost", `n > maxRegexpInstructions`, `false`, "TestRegexpIsLimitedByCompiledSize"},
 		{"search-time", `«maxSearch», ErrTooSlow)`, `30 * time.Second`, "TestSlowSearchIsStopped"},
-		{"exact", `unquote(have) == value`, `true`, "TestQueryFinds"},
+		{"exact", `&& «have == value»`, `true`, "TestQueryFinds"},
 		{"not", `t.match(s, now) == t.not`, `!t.match(s, now)`, "TestQueryFinds"},
 		{"unlock-term", `s.Unlock.Sub(now)`, `now.Sub(s.Unlock)`, "TestQueryFinds"},
 		{"bar-grown", `«age > whole» {`, `false`, "TestBarsOfHolds"},
