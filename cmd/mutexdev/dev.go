@@ -32,10 +32,7 @@ import (
 )
 
 func (o *options) check() error {
-	switch {
-	case o.runFor < 0:
-		return fmt.Errorf("--for is %v: it must not be negative", o.runFor)
-	case o.speed < 0.1 || o.speed > 50:
+	if o.speed < 0.1 || o.speed > 50 {
 		return fmt.Errorf("--speed is %v: it must be between 0.1 and 50", o.speed)
 	}
 	return nil
@@ -245,13 +242,16 @@ func (e *etcd) open() (err error) {
 		return err
 	}
 	if err := os.MkdirAll(e.dir, 0o700); err != nil {
-		return err
+		return fmt.Errorf("--data-dir: %w", err)
 	}
 	e.lock, err = fileutil.TryLockFile(filepath.Join(e.dir, "mutexdev.lock"), os.O_CREATE|os.O_WRONLY, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		return fmt.Errorf("another mutexdev uses the data in %s", e.dir)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	return nil
 }
 
 // run waits until ctx ends; it fails if etcd ends by itself.

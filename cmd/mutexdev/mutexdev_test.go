@@ -198,7 +198,7 @@ func TestBadSettingsAreReportedInOneSentence(t *testing.T) {
 			"the dashboard cannot listen on " + taken.Addr().String() + ": something else does"},
 		"no time at all":                {"--speed=0", "--speed is 0: it must be between 0.1 and 50"},
 		"an end in the past":            {"--for=-1s", "--for is -1s: it must not be negative"},
-		"a data directory that is none": {"--data-dir=" + file, "not a directory"},
+		"a data directory that is none": {"--data-dir=" + file, "--data-dir: mkdir " + file + ": not a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := start(t, c.arg).Wait(t); err == nil || !strings.Contains(err.Error(), c.says) {

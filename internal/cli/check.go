@@ -93,10 +93,7 @@ func (o *checkOptions) check() error {
 		checkThresholds("waiting", o.warnWaiting, o.critWaiting)); err != nil {
 		return err
 	}
-	switch {
-	case o.expiredAfter < 0:
-		return usagef("--expired-after is %v: it must not be negative", o.expiredAfter)
-	case o.unclaimedAfter < 0 || o.unclaimedAfter > time.Minute:
+	if o.unclaimedAfter > time.Minute {
 		return usagef("--unclaimed-after is %v: it must be from 0 to 1m", o.unclaimedAfter)
 	}
 	return checkPositive(map[string]time.Duration{"timeout": o.timeout, "clock-difference": o.clockDifference})

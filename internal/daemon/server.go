@@ -48,7 +48,7 @@ func (s *Server) Listen() (address string, err error) {
 		return s.Address, nil
 	}
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%s: %w", s.Flag, err)
 	}
 	s.listener = smallBufferListener{l}
 	return l.Addr().String(), nil
@@ -158,24 +158,22 @@ type WebSettings struct {
 
 // Check returns an error, in one sentence, if the settings cannot work.
 func (s WebSettings) Check() error {
-	for _, address := range []string{s.Address, s.OpsAddress, s.ProbeAddress} {
-		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
-			return fmt.Errorf("the listen address %q is not of the form host:port", address)
-		}
-	}
-	for _, other := range []string{s.OpsAddress, s.ProbeAddress} {
-		if other != "" && other == s.Address && !strings.HasSuffix(other, ":0") { // 0 is any free port
-			return fmt.Errorf("two listeners have the same address %s", s.Address)
+	const own, ops, probes = "--web.listen-address", "--web.ops-address", "--web.probe-address"
+	for flag, address := range map[string]string{own: s.Address, ops: s.OpsAddress, probes: s.ProbeAddress} {
+		_, port, err := net.SplitHostPort(address)
+		switch {
+		case address == "":
+		case err != nil:
+			return fmt.Errorf("%s %q is not of the form host:port", flag, address)
+		case flag != own && address == s.Address && port != "0": // 0 is any free port
+			return fmt.Errorf("%s and %s are both %s", own, flag, address)
 		}
 	}
 	if _, err := s.externalURL(); err != nil {
 		return err
 	}
 	if s.RoutePrefix != "" && !strings.HasPrefix(s.RoutePrefix, "/") {
-		return fmt.Errorf("the route prefix %q does not begin with a slash", s.RoutePrefix)
-	}
-	if s.ShutdownDelay < 0 || s.ShutdownTimeout < 0 {
-		return errors.New("a shutdown time is negative")
+		return fmt.Errorf("--web.route-prefix %q does not begin with a slash", s.RoutePrefix)
 	}
 	if err := web.Validate(s.ConfigFile); err != nil {
 		return fmt.Errorf("the web configuration %s (--web.config.file): %w", s.ConfigFile, err)

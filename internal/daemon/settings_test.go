@@ -18,14 +18,12 @@ func TestBadWebSettingsAreRefused(t *testing.T) {
 	proctest.Must(t, os.WriteFile(junk, []byte("nonsense: true\n"), 0o600))
 	proctest.Must(t, daemon.WebSettings{Address: "127.0.0.1:0", OpsAddress: "127.0.0.1:0"}.Check())
 	for says, s := range map[string]daemon.WebSettings{
-		"form host:port":                {Address: "8080"},
-		`"10982" is not of the form`:    {Address: ":80", ProbeAddress: "10982"},
-		"the same address":              {Address: ":80", OpsAddress: ":80"},
-		"two listeners":                 {Address: ":81", ProbeAddress: ":81"},
+		`--web.listen-address "8080" is not of the form host:port`: {Address: "8080"},
+		`--web.probe-address "10982" is not of the form`:           {Address: ":80", ProbeAddress: "10982"},
+		"--web.listen-address and --web.ops-address are both :80":  {Address: ":80", OpsAddress: ":80"},
 		"form https://host/path":        {Address: ":80", ExternalURL: "locks.example"},
 		"more than scheme":              {Address: ":80", ExternalURL: "https://locks.example/?a=b"},
 		"does not begin with a slash":   {Address: ":80", RoutePrefix: "locks"},
-		"is negative":                   {Address: ":80", ShutdownDelay: -time.Second},
 		"no such file":                  {Address: ":80", ConfigFile: filepath.Join(t.TempDir(), "missing")},
 		"the web configuration " + junk: {Address: ":80", ConfigFile: junk},
 	} {

@@ -58,13 +58,7 @@ func (s Settings) Check() error {
 	if _, err := s.tlsConfig(); err != nil {
 		return err
 	}
-	if err := s.checkUser(); err != nil {
-		return err
-	}
-	if s.RequestTimeout < 0 {
-		return fmt.Errorf("the etcd request timeout is negative: %v", s.RequestTimeout)
-	}
-	return nil
+	return s.checkUser()
 }
 
 func (s Settings) checkUser() error {

@@ -59,7 +59,6 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		},
 		"read the etcd password":      func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", missing },
 		"is empty":                    func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", empty },
-		"request timeout is negative": func(s *etcdconn.Settings) { s.RequestTimeout = -time.Second },
 	} {
 		s := etcdconn.Defaults()
 		change(&s)

@@ -63,6 +63,9 @@ func withEnvironment(c *cobra.Command) func(*cobra.Command, []string) error {
 		if err := FromEnvironment(c); err != nil {
 			return c.FlagErrorFunc()(c, err)
 		}
+		if err := checkDurations(c); err != nil {
+			return c.FlagErrorFunc()(c, err)
+		}
 		switch {
 		case hookE != nil:
 			return hookE(c, args)
@@ -82,6 +85,16 @@ func FromEnvironment(c *cobra.Command) error {
 		}
 		if err := setFromVariable(c, f); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkDurations returns an error if a duration is negative.
+func checkDurations(c *cobra.Command) error {
+	for _, f := range sortedFlags(c) {
+		if value := f.Value.String(); f.Value.Type() == "duration" && strings.HasPrefix(value, "-") {
+			return fmt.Errorf("--%s is %s: it must not be negative", f.Name, value)
 		}
 	}
 	return nil

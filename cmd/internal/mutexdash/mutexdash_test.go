@@ -80,7 +80,7 @@ func TestBadFlagsAreReportedInOneSentence(t *testing.T) {
 	for _, c := range []struct{ line, says string }{
 		{"--web.external-url=ftp://x", `the external URL "ftp://x" is not of the form https://host/path`},
 		{"--web.external-url=https://x/a/../b", "must be plain"},
-		{"--web.ops-address=:8080", "two listeners have the same address :8080"},
+		{"--web.ops-address=:8080", "--web.listen-address and --web.ops-address are both :8080"},
 		{"--sweep.abandoned=unlock", "there is no flag --sweep.abandoned"},
 		{"--web.source-link=https://git/{file}", "PREFIX=https://host/path/{file}"},
 		{"--web.hsts=24h", "needs a certificate"},

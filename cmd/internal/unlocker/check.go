@@ -56,7 +56,7 @@ func (o options) checkMetrics() error {
 	case err != nil:
 		return fmt.Errorf("--metrics.lock-series: %w", err)
 	case o.seriesLimit < 0:
-		return fmt.Errorf("--metrics.lock-series-limit is negative: %d", o.seriesLimit)
+		return fmt.Errorf("--metrics.lock-series-limit is %d: it must not be negative", o.seriesLimit)
 	case o.dashboard != "":
 		if _, err := daemon.ParseURL("--dashboard.url", o.dashboard); err != nil {
 			return err
@@ -67,10 +67,10 @@ func (o options) checkMetrics() error {
 
 func (o options) checkHistory() error {
 	switch {
-	case o.historyRetention <= 0:
-		return fmt.Errorf("--history.retention is %v: it must be above 0", o.historyRetention)
+	case o.historyRetention == 0:
+		return errors.New("--history.retention is 0s: it must be above 0")
 	case o.historyMax < 0:
-		return fmt.Errorf("--history.max is negative: %d", o.historyMax)
+		return fmt.Errorf("--history.max is %d: it must not be negative", o.historyMax)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/certificate"
@@ -102,7 +103,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 		return daemon.Usage(err)
 	}
 	store := lockstore.New(etcd, layout, lockstore.WithLog(log))
-	view := newWitnessView(machine, layout, store, log)
+	view, faults := newWitnessView(machine, layout, store, etcd, log)
 	witness := newHostWitness(machine, view, store, log)
 	registry := daemon.NewRegistry(witnessNamespace)
 	registry.MustRegister(witness.Collector(witnessNamespace), requests, certificate.NewMetrics(witnessNamespace,
@@ -121,6 +122,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", reload(o.etcd, o.web, connections, log).Run)
 	group.Add("http", server.Run)
+	group.Add("faults of etcd", faults.Run)
 	group.Add("view", view.Run)
 	group.Add("witness", witness.Run)
 	return group.Run(ctx)
@@ -154,11 +156,16 @@ func (o witnessOptions) readMachine(log zerolog.Logger) (host.Machine, error) {
 	return m, nil
 }
 
-// newWitnessView returns a view of the locks of this machine. There may be many witnesses, so their views do not relist
-// all locks every few minutes, as others do.
-func newWitnessView(m host.Machine, layout protocol.Layout, store *lockstore.Store, log zerolog.Logger) *lockview.View {
-	return lockview.New(layout, lockview.Source{List: store.ListKeys, Watch: store.Watch},
-		lockview.Options{Keep: m.MayHold, RelistEvery: 24 * time.Hour, Explain: etcdconn.Explain, Log: log})
+// newWitnessView returns a view of the locks of this machine, with the monitor of its source. There may be many
+// witnesses, so their views do not relist all locks every few minutes, as others do.
+func newWitnessView(m host.Machine, layout protocol.Layout, store *lockstore.Store, etcd *clientv3.Client,
+	log zerolog.Logger) (view *lockview.View, faults *etcdconn.FaultMonitor) {
+	faults = &etcdconn.FaultMonitor{Etcd: etcd, Prefix: layout.Prefix(), Log: log,
+		IsUsable: func() bool { return view.Fresh().Synced }}
+	view = lockview.New(layout, lockview.Source{List: store.ListKeys, Watch: store.Watch},
+		lockview.Options{Keep: m.MayHold, RelistEvery: 24 * time.Hour, Fault: faults.Fault, Explain: etcdconn.Explain,
+			Log: log})
+	return view, faults
 }
 
 // newHostWitness returns a witness that reads the view and writes to the store.

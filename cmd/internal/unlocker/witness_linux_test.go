@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 )
 
-// startWitness runs a witness until the test ends, and returns the address of its metrics.
+// startWitness runs a witness until the test ends, and returns the address of its metrics and probes.
 func startWitness(t testing.TB, args ...string) string {
 	t.Helper()
 	address := proctest.FreeAddr(t)
@@ -24,7 +24,6 @@ func startWitness(t testing.TB, args ...string) string {
 	proctest.Go(t, func(ctx context.Context) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), args)
 	})
-	proctest.Answers(t, "http://"+address+"/readyz", http.StatusOK)
 	return address
 }
 
@@ -34,7 +33,11 @@ func TestBootsAreStoredByMachineName(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "boots.json")
 	endpoint := etcdtest.Start(t).Endpoint()
-	startWitness(t, "--etcd.endpoints="+endpoint, "--witness.state-dir="+dir, "--witness.hostname=node-3")
+	start := func() {
+		address := startWitness(t, "--etcd.endpoints="+endpoint, "--witness.state-dir="+dir, "--witness.hostname=node-3")
+		proctest.Answers(t, "http://"+address+"/readyz", http.StatusOK)
+	}
+	start()
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(text), `"hostname":"node-3"`) {
 		t.Fatalf("%s, %v", text, err)
@@ -42,10 +45,16 @@ func TestBootsAreStoredByMachineName(t *testing.T) {
 	const earlier = "aaaaaaaa-0000-4000-8000-000000000001"
 	text = []byte(strings.Replace(string(text), `"boots":[`, `"boots":["`+earlier+`",`, 1))
 	proctest.Must(t, os.WriteFile(file, text, 0o600))
-	startWitness(t, "--etcd.endpoints="+endpoint, "--witness.state-dir="+dir, "--witness.hostname=node-3")
+	start()
 	if text, err = os.ReadFile(file); err != nil || !strings.Contains(string(text), earlier) {
 		t.Errorf("the earlier boot is forgotten: %s, %v", text, err)
 	}
+}
+
+func TestWitnessReportsWhyEtcdCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	address := startWitness(t, "--etcd.endpoints="+proctest.FreeAddr(t))
+	proctest.Answers(t, "http://"+address+"/readyz", http.StatusServiceUnavailable, "connect: connection refused")
 }
 
 func TestBadWitnessSettingsAreReportedInOneSentence(t *testing.T) {

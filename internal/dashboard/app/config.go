@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -125,11 +124,8 @@ type Setting struct {
 
 // Check fills the gaps and refuses what cannot work.
 func (c *Config) Check() error {
-	if c.MinRefresh < 0 || c.MinRefresh > time.Minute {
+	if c.MinRefresh > time.Minute {
 		return fmt.Errorf("dashboard: pages that refresh every %v at most are not possible: from 0 to 1m", c.MinRefresh)
-	}
-	if c.HSTS < 0 {
-		return errors.New("dashboard: the time for which browsers shall come by TLS only must not be negative")
 	}
 	if err := cmp.Or(CheckBaseURL("the address of Alertmanager", c.Alertmanager),
 		c.Access.Check(c.Enabled)); err != nil {
