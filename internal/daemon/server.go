@@ -161,6 +161,9 @@ func (s WebSettings) Check() error {
 	const own, ops, probes = "--web.listen-address", "--web.ops-address", "--web.probe-address"
 	for flag, address := range map[string]string{own: s.Address, ops: s.OpsAddress, probes: s.ProbeAddress} {
 		_, port, err := net.SplitHostPort(address)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
 		switch {
 		case address == "":
 		case err != nil:

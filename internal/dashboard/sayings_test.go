@@ -545,7 +545,8 @@ func ofOthers(say *sayings) {
 		Quota: 2 << 30}, {Endpoint: "etcd-1:2379", Problem: "timeout"}}
 	s.settings = []app.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}}
 	s.alarm = "etcd is out of space"
-	s.certificates = []app.Certificate{{Name: "client certificate", Expiry: "expired at 2026-11-20 01:02:03 UTC",
+	s.certificates = []app.Certificate{{Name: "client certificate", ExpiresAt: time.Unix(1763600523, 0),
+		Expiry: "expired at 2025-11-20 01:02:03 UTC",
 		IsDue: true}, {Name: "web certificate", Expiry: "expires at 2027-02-20 01:02:03 UTC"}}
 	say.in("members, an alarm, and a policy that nobody knows", s, "/status")
 	say.in("an alarm", s, "/api/v1/summary")

@@ -57,8 +57,8 @@ func TestBadSettingsAreRefused(t *testing.T) {
 			s.Password = "p"
 			s.PasswordFile = secret
 		},
-		"read the etcd password":      func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", missing },
-		"is empty":                    func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", empty },
+		"read the etcd password": func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", missing },
+		"is empty":               func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", empty },
 	} {
 		s := etcdconn.Defaults()
 		change(&s)

@@ -128,8 +128,8 @@ func shownCertificates(s certificate.Sources, now time.Time) (all []app.Certific
 		read func() *x509.Certificate
 	}{{"client certificate", s.EtcdClient}, {"etcd's certificate", s.EtcdServer}, {"web certificate", s.Web}} {
 		if c := of.read(); c != nil {
-			all = append(all, app.Certificate{Name: of.name, Expiry: certificate.Expiry(c, now),
-				IsDue: certificate.Warning(of.name, c, now) != ""})
+			all = append(all, app.Certificate{Name: of.name, ExpiresAt: c.NotAfter,
+				Expiry: certificate.Expiry(c, now), IsDue: certificate.Warning(of.name, c, now) != ""})
 		}
 	}
 	return all

@@ -57,16 +57,17 @@ func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
 }
 
 type statusJSON struct {
-	Level     locks.Level    `json:"level"` // live, stale, never
-	Synced    bool           `json:"synced"`
-	Cause     *string        `json:"cause"`
-	HeardAt   *string        `json:"heard_at"`
-	HeardIn   *float64       `json:"heard_at_in_seconds"`
-	Revision  string         `json:"revision"`
-	Version   *string        `json:"version"`
-	Unlockers []unlockerJSON `json:"unlockers"`
-	Members   []memberJSON   `json:"members"`
-	Foreign   int            `json:"foreign_keys"`
+	Level        locks.Level       `json:"level"` // live, stale, never
+	Synced       bool              `json:"synced"`
+	Cause        *string           `json:"cause"`
+	HeardAt      *string           `json:"heard_at"`
+	HeardIn      *float64          `json:"heard_at_in_seconds"`
+	Revision     string            `json:"revision"`
+	Version      *string           `json:"version"`
+	Unlockers    []unlockerJSON    `json:"unlockers"`
+	Members      []memberJSON      `json:"members"`
+	Certificates []certificateJSON `json:"certificates"`
+	Foreign      int               `json:"foreign_keys"`
 }
 
 type memberJSON struct {
@@ -76,6 +77,13 @@ type memberJSON struct {
 	Size     *int64  `json:"store_bytes"`
 	Quota    *int64  `json:"quota_bytes"`
 	Problem  *string `json:"problem"`
+}
+
+type certificateJSON struct {
+	Name      string   `json:"name"`
+	ExpiresAt *string  `json:"expires_at"`
+	ExpiresIn *float64 `json:"expires_at_in_seconds"`
+	IsDue     bool     `json:"renewal_due"`
 }
 
 type unlockerJSON struct {
@@ -115,6 +123,11 @@ func (a *API) ServeStatus(r *app.Request) (app.Answer, error) {
 	for _, m := range a.app.Config.Members() {
 		j.Members = append(j.Members, memberJSON{m.Endpoint, lockjson.Known(m.Role), lockjson.Known(m.Version),
 			lockjson.Known(m.Size), lockjson.Known(m.Quota), lockjson.Known(m.Problem)})
+	}
+	j.Certificates = []certificateJSON{}
+	for _, c := range a.app.Config.Certificates() {
+		at, in := lockjson.Instant(c.ExpiresAt, now)
+		j.Certificates = append(j.Certificates, certificateJSON{c.Name, at, in, c.IsDue})
 	}
 	_, j.Foreign = a.app.Config.View.Foreign()
 	return Answer(r, j)

@@ -99,9 +99,10 @@ type Member struct {
 
 // Certificate is one that connections to etcd or browsers depend on.
 type Certificate struct {
-	Name   string
-	Expiry string // when it expires, as part of a sentence
-	IsDue  bool   // it should have been renewed by now
+	Name      string
+	ExpiresAt time.Time
+	Expiry    string // the same as part of a sentence
+	IsDue     bool   // it should have been renewed by now
 }
 
 // StoreSize returns the size of the store as text; empty if it is unknown.
