@@ -9,6 +9,7 @@
 package mutants_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -108,7 +109,10 @@ func (f fault) find(t *testing.T, dir, binary string) {
 }
 
 func run(dir, binary, fault, test string) (out string, err error) {
-	cmd := exec.Command(binary, "-test.run=^"+strings.ReplaceAll(test, "/", "$/^")+"$", "-test.timeout=1m")
+	// a fault can make a loop endless, in which the binary's own limit is not always heeded
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, "-test.run=^"+strings.ReplaceAll(test, "/", "$/^")+"$", "-test.timeout=1m")
 	cmd.Dir = filepath.Join(root, dir)
 	cmd.Env = append(os.Environ(), "FAULT="+fault)
 	cmd.WaitDelay = time.Second // for what a test that failed has left behind

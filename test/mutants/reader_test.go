@@ -127,7 +127,7 @@ var readerSuites = []suite{
 		{"daemon-unread", `len(s.sending) == maxScrapes`, `false`,
 			"TestOldestStalledScrapeIsCutOff"},
 		{"daemon-profiles", `o.Pprof`, `true`, "TestMetricsAreServedAndProfilesOnlyOnRequest"},
-		{"daemon-same-port", `other == s.Address`, `false`, "TestBadWebSettingsAreRefused"},
+		{"daemon-same-port", `address == s.Address`, `false`, "TestBadWebSettingsAreRefused"},
 	}},
 	{"internal/cli", []fault{
 		// Exit statuses, and what mutexctl refuses to do.
