@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -158,19 +159,8 @@ type WebSettings struct {
 
 // Check returns an error, in one sentence, if the settings cannot work.
 func (s WebSettings) Check() error {
-	const own, ops, probes = "--web.listen-address", "--web.ops-address", "--web.probe-address"
-	for flag, address := range map[string]string{own: s.Address, ops: s.OpsAddress, probes: s.ProbeAddress} {
-		_, port, err := net.SplitHostPort(address)
-		if err == nil {
-			_, err = net.LookupPort("tcp", port)
-		}
-		switch {
-		case address == "":
-		case err != nil:
-			return fmt.Errorf("%s %q is not of the form host:port", flag, address)
-		case flag != own && address == s.Address && port != "0": // 0 is any free port
-			return fmt.Errorf("%s and %s are both %s", own, flag, address)
-		}
+	if err := s.checkAddresses(); err != nil {
+		return err
 	}
 	if _, err := s.externalURL(); err != nil {
 		return err
@@ -180,6 +170,24 @@ func (s WebSettings) Check() error {
 	}
 	if err := web.Validate(s.ConfigFile); err != nil {
 		return fmt.Errorf("the web configuration %s (--web.config.file): %w", s.ConfigFile, err)
+	}
+	return nil
+}
+
+func (s WebSettings) checkAddresses() error {
+	const own, ops, probes = "--web.listen-address", "--web.ops-address", "--web.probe-address"
+	for flag, address := range map[string]string{own: s.Address, ops: s.OpsAddress, probes: s.ProbeAddress} {
+		_, port, err := net.SplitHostPort(address)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		switch {
+		case address == "":
+		case err != nil:
+			return fmt.Errorf("%s %q is not of the form host:port", flag, address)
+		case flag != own && address == s.Address && port != "0": // 0 is any free port
+			return fmt.Errorf("%s and %s are both %s", own, flag, address)
+		}
 	}
 	return nil
 }

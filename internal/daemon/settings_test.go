@@ -18,15 +18,15 @@ func TestBadWebSettingsAreRefused(t *testing.T) {
 	proctest.Must(t, os.WriteFile(junk, []byte("nonsense: true\n"), 0o600))
 	proctest.Must(t, daemon.WebSettings{Address: "127.0.0.1:0", OpsAddress: "127.0.0.1:0"}.Check())
 	for says, s := range map[string]daemon.WebSettings{
-		`--web.listen-address "8080" is not of the form host:port`: {Address: "8080"},
-		`--web.listen-address ":99999" is not of the form`:         {Address: ":99999"},
-		`--web.probe-address "10982" is not of the form`:           {Address: ":80", ProbeAddress: "10982"},
-		"--web.listen-address and --web.ops-address are both :80":  {Address: ":80", OpsAddress: ":80"},
-		"form https://host/path":                                   {Address: ":80", ExternalURL: "locks.example"},
-		"more than scheme":                                         {Address: ":80", ExternalURL: "https://locks.example/?a=b"},
-		"does not begin with a slash":                              {Address: ":80", RoutePrefix: "locks"},
-		"no such file":                                             {Address: ":80", ConfigFile: filepath.Join(t.TempDir(), "missing")},
-		"the web configuration " + junk:                            {Address: ":80", ConfigFile: junk},
+		`"8080" is not of the form host:port`: {Address: "8080"},
+		`--web.listen-address ":99999"`:       {Address: ":99999"},
+		`--web.probe-address "10982"`:         {Address: ":80", ProbeAddress: "10982"},
+		"--web.ops-address are both :80":      {Address: ":80", OpsAddress: ":80"},
+		"form https://host/path":              {Address: ":80", ExternalURL: "locks.example"},
+		"more than scheme":                    {Address: ":80", ExternalURL: "https://locks.example/?a=b"},
+		"does not begin with a slash":         {Address: ":80", RoutePrefix: "locks"},
+		"no such file":                        {Address: ":80", ConfigFile: filepath.Join(t.TempDir(), "missing")},
+		"the web configuration " + junk:       {Address: ":80", ConfigFile: junk},
 	} {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want something about %q", s, err, says)

@@ -547,7 +547,7 @@ func ofOthers(say *sayings) {
 	s.alarm = "etcd is out of space"
 	s.certificates = []app.Certificate{{Name: "client certificate", ExpiresAt: time.Unix(1763600523, 0),
 		Expiry: "expired at 2025-11-20 01:02:03 UTC",
-		IsDue: true}, {Name: "web certificate", Expiry: "expires at 2027-02-20 01:02:03 UTC"}}
+		IsDue:  true}, {Name: "web certificate", Expiry: "expires at 2027-02-20 01:02:03 UTC"}}
 	say.in("members, an alarm, and a policy that nobody knows", s, "/status")
 	say.in("an alarm", s, "/api/v1/summary")
 	say.in("members", s, "/api/v1/status")

@@ -36,10 +36,7 @@ func (q *Query) field(key, value string) (matcher, error) {
 	case byKey:
 		return anyOf(value, (*Subject).acknowledgedBy), nil
 	case "name":
-		if len(value) > 2 && value[0] == '/' && value[len(value)-1] == '/' {
-			return q.regexpTerm(value[1 : len(value)-1])
-		}
-		return anyOf(value, (*Subject).start), nil
+		return q.nameTerm(value)
 	case "host": // with its process, or without
 		return anyOf(value, func(s *Subject) string { return s.Host },
 			func(s *Subject) string { return HostPID(s.Host, s.PID) }), nil
@@ -73,8 +70,8 @@ func pidTerm(value string) (matcher, error) {
 	return func(s *Subject, _ time.Time) bool { return s.PID == pid }, nil
 }
 
-// anyOf matches when one of the texts, whatever its case, is the value after "=" or, of comma-separated values, matches a
-// pattern or has another one as a part. A query has no way to say a quote, so quotes in a text do not count.
+// anyOf matches when one of the texts, whatever its case, is the value after "=", or fits one of several values between
+// commas: a pattern as a whole, another value as a part. A query has no way to say a quote, so quotes in a text do not count.
 func anyOf(value string, texts ...func(*Subject) string) matcher {
 	value, exact := strings.CutPrefix(strings.ToLower(value), "=")
 	wanted := strings.Split(value, ",")
@@ -97,12 +94,15 @@ func anyOf(value string, texts ...func(*Subject) string) matcher {
 
 func isGlob(word string) bool { return strings.ContainsAny(word, "*?") }
 
-// regexpTerm matches names by a regular expression.
-func (q *Query) regexpTerm(pattern string) (matcher, error) {
+// nameTerm matches names, also by /regular expression/.
+func (q *Query) nameTerm(value string) (matcher, error) {
+	if len(value) <= 2 || value[0] != '/' || value[len(value)-1] != '/' {
+		return anyOf(value, (*Subject).start), nil
+	}
 	if q.regexps++; q.regexps > maxRegexps {
 		return nil, fmt.Errorf("only %d regular expressions are allowed", maxRegexps)
 	}
-	compiled, err := compileRegexp(pattern)
+	compiled, err := compileRegexp(value[1 : len(value)-1])
 	if err != nil {
 		return nil, err
 	}

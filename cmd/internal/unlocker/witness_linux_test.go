@@ -34,7 +34,8 @@ func TestBootsAreStoredByMachineName(t *testing.T) {
 	file := filepath.Join(dir, "boots.json")
 	endpoint := etcdtest.Start(t).Endpoint()
 	start := func() {
-		address := startWitness(t, "--etcd.endpoints="+endpoint, "--witness.state-dir="+dir, "--witness.hostname=node-3")
+		address := startWitness(t, "--etcd.endpoints="+endpoint, "--witness.state-dir="+dir,
+			"--witness.hostname=node-3")
 		proctest.Answers(t, "http://"+address+"/readyz", http.StatusOK)
 	}
 	start()
