@@ -176,7 +176,7 @@ func refusals() []refusal {
 		{name: "without a time", verbs: "extend acknowledge", set: "more=own", status: 422,
 			says: "How much time is that?"},
 		{name: "with a fraction", verbs: "extend", set: "more=1500ms", status: 422, says: "How much time is that?"},
-		{name: "with no time", verbs: "extend", set: "more=-30m", status: 422, says: "at least a second"},
+		{name: "with no time", verbs: "extend", set: "more=0s", status: 422, says: "at least a second"},
 		{name: "with too much", verbs: "extend", set: "more=169h", status: 422, says: "at most 7 days"},
 		{name: "too short", verbs: "acknowledge", set: "more=59s", status: 422, says: "lasts at least a minute"},
 		{name: "too long", verbs: "acknowledge", set: "more=24h1s", status: 422, says: "lasts at most 24 hours"},

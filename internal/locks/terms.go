@@ -71,7 +71,8 @@ func pidTerm(value string) (matcher, error) {
 }
 
 // anyOf matches when one of the texts, whatever its case, is the value after "=", or fits one of several values between
-// commas: a pattern as a whole, another value as a part. A query has no way to say a quote, so quotes in a text do not count.
+// commas: a pattern as a whole, another value as a part. A query has no way to say a quote, so quotes in a text do not
+// count.
 func anyOf(value string, texts ...func(*Subject) string) matcher {
 	value, exact := strings.CutPrefix(strings.ToLower(value), "=")
 	wanted := strings.Split(value, ",")
