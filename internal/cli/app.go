@@ -79,6 +79,17 @@ func (a *app) noteUnlessQuiet(format string, args ...any) {
 	}
 }
 
+// notFree gives the error of a lock that was not free in time this status, and drops it if --quiet is given.
+func (a *app) notFree(err error, status int) error {
+	switch {
+	case !isHeld(err):
+		return err
+	case a.quiet:
+		return commandStatus(status)
+	}
+	return &statusError{status, err}
+}
+
 // width returns how many columns a table may take; 0 for any number.
 func (a *app) width(f *term.Format) int {
 	if f.String() == term.WideFormat {

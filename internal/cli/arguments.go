@@ -3,12 +3,14 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -77,6 +79,7 @@ type listing struct {
 
 // fromArguments makes cmd take the words of a query about such things, and call run.
 func (l *listing) fromArguments(cmd *cobra.Command, about locks.About, run func(context.Context) error) {
+	suggestKeys(cmd)
 	cmd.Args = argCount(0, -1, "[QUERY...]")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := l.parse(args, about); err != nil {
@@ -93,6 +96,29 @@ func (l *listing) parse(words []string, about locks.About) error {
 		return usagef("%w", err)
 	}
 	return nil
+}
+
+// unknownKey says that a word looks as if its key were misspelled; empty if none does. Such a word finds little.
+func (l *listing) unknownKey() string {
+	term, key := l.query.UnknownKey()
+	if term == "" {
+		return ""
+	}
+	return text.Visible(term) + ": there is no key " + key + "; a name with a colon is written name:=NAME"
+}
+
+// suggestKeys makes cmd say of a flag that is the beginning of a key that queries are words.
+func suggestKeys(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		e, _ := errors.AsType[*pflag.NotExistError](err)
+		for _, f := range locks.Forms() {
+			key, _, isKey := strings.Cut(f.Term, ":")
+			if e != nil && isKey && strings.HasPrefix(key, e.GetSpecifiedName()) {
+				return usagef("there is no flag --%s: did you mean the word %s?", e.GetSpecifiedName(), f.Term)
+			}
+		}
+		return cmd.Parent().FlagErrorFunc()(cmd, err)
+	})
 }
 
 // findsName reports whether the query finds something of which only the name is known.

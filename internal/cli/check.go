@@ -128,8 +128,8 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if term, key := o.query.UnknownKey(); term != "" { // it would find nothing, which looks as if all were well
-		return usagef("%s: there is no key %s; a name with a colon is written name:=NAME", text.Visible(term), key)
+	if unknown := o.unknownKey(); unknown != "" { // it would find nothing, which looks as if all were well
+		return usagef("%s", unknown)
 	}
 	v, err := o.readAndJudge(ctx)
 	if err != nil {

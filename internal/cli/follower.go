@@ -243,12 +243,14 @@ during its lock delay.`,
 	}
 	o.names.flag(cmd)
 	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a duration, 0 to check once, or forever")
-	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds it")
-	o.names.onLock(cmd, a, nil, o.run)
+	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not report that it is held")
+	o.names.onLock(cmd, a, nil, func(ctx context.Context, s *session, name string) error {
+		return a.notFree(o.untilFree(ctx, s, name), ExitHeld)
+	})
 	return cmd
 }
 
-func (o *waitOptions) run(ctx context.Context, s *session, name string) error {
+func (o *waitOptions) untilFree(ctx context.Context, s *session, name string) error {
 	l, err := s.read(ctx, name)
 	state := s.takenText(&l)
 	switch {

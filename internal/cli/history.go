@@ -25,8 +25,9 @@ type historyOptions struct {
 func newHistory(a *app) *cobra.Command {
 	o := &historyOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
-		Use:   "history [QUERY...]",
-		Short: "Show holds that were auto-unlocked or force-unlocked",
+		Use:        "history [QUERY...]",
+		SuggestFor: []string{"log", "events"},
+		Short:      "Show holds that were auto-unlocked or force-unlocked",
 		Long: `Show the holds that the unlocker or an operator ended, newest first. Locks released by their holders
 leave no trace here.
 A QUERY selects some of them, by their state and age at the end: see "mutexctl help query".
@@ -84,17 +85,23 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 		t.DropEmpty(column)
 	}
 	cut := t.Fit(o.app.width(o.format), o.narrowSteps())
-	return o.app.writeTable(&t, cut, countEndings(ways))
+	notes := []string{cut, countEndings(ways)}
+	if len(all) == 0 {
+		notes = append(notes, o.unknownKey())
+	}
+	return o.app.writeTable(&t, notes...)
 }
 
-// narrowSteps returns the steps that make the table narrower. What happened to which lock, and why, stays longest.
+// narrowSteps returns the steps that make the table narrower. What happened to which lock, to whom and why, stays
+// longest.
 func (o *historyOptions) narrowSteps() []term.NarrowStep {
 	return []term.NarrowStep{
 		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
 		term.Cut("BY", textColumns), term.Cut("WHY", textColumns), term.Drop("HELD AS"), term.Drop(ackColumn),
-		term.Drop(extendedColumn), term.Drop(askedColumn), term.Cut("HOST:PID", 20), term.Drop("HOST:PID"),
-		term.Drop("OWNER"), term.Cut("WHY", 20), term.Drop("HELD"), term.Cut("BY", 10), term.Drop("BY"),
-		term.Cut("LOCK", 24), term.Cut("WHY", 10), term.Drop("WHY"), term.Cut("LOCK", 10),
+		term.Drop(extendedColumn), term.Drop(askedColumn), term.Drop("HELD"), term.Cut("WHY", 24),
+		term.Cut("HOST:PID", 16), term.Cut("BY", 12), term.Cut("OWNER", 12), term.Cut("LOCK", 24), term.Drop("BY"),
+		term.Cut("WHY", 16), term.Cut("HOST:PID", 10), term.Cut("OWNER", 8), term.Cut("LOCK", 14),
+		term.Drop("HOST:PID"), term.Drop("OWNER"), term.Cut("LOCK", 10),
 	}
 }
 

@@ -34,8 +34,9 @@ type listOptions struct {
 func newList(a *app) *cobra.Command {
 	o := &listOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
-		Use:   "list [QUERY...]",
-		Short: "List held locks, the most urgent first",
+		Use:        "list [QUERY...]",
+		SuggestFor: []string{"status", "locks", "ps"},
+		Short:      "List held locks, the most urgent first",
 		Long: `List the held locks, the most urgent first, as on the dashboard: those that need a person, then those
 that unlockers remove by themselves, then those on time. The first line is the lock of the sentence above.
 A QUERY selects some of them, as the dashboard's search does: see "mutexctl help query".
@@ -69,6 +70,7 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 	cmd.Flags().BoolVar(&o.due, "due", false, "only locks that unlockers may remove now")
 	cmd.Flags().BoolVar(&o.delays, "delays", false, "list lock delays: locks that may not be taken yet")
 	o.given = cmd.Flags().Changed
+	suggestKeys(cmd)
 	cmd.Args = argCount(0, -1, "[QUERY...]")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) }
 	return cmd
@@ -131,7 +133,11 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 	case o.format.String() == term.JSONFormat, o.format.String() == term.NameFormat:
 		return nil
 	}
-	return o.app.writeNotes(all.summary(&found.Counts, len(shown)))
+	notes := []string{all.summary(&found.Counts, len(shown))}
+	if len(rows) == 0 {
+		notes = append(notes, o.unknownKey())
+	}
+	return o.app.writeNotes(notes...)
 }
 
 // leavesOut reports whether the lock is not what the flags ask for, by the policy of the unlockers.
@@ -155,14 +161,14 @@ func (o *listOptions) write(all *snapshot, shown []*locks.Row, now time.Time) er
 	return o.table(all, shown, now)
 }
 
-// narrowSteps returns the steps that make the table narrower. The name and what is urgent about a lock stay longest.
+// narrowSteps returns the steps that make the table narrower. The name and who holds the lock stay longest.
 func (o *listOptions) narrowSteps() []term.NarrowStep {
 	return []term.NarrowStep{
 		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
-		term.Cut("PURPOSE", 16), term.Drop("PURPOSE"), term.Drop("HELD AS"), term.Drop("CLOCK"),
-		term.Cut("HOST:PID", 20), term.Drop("HOST:PID"), term.Cut("OWNER", 7), term.Drop("OWNER"),
-		term.Drop("HELD"), term.Drop(ackColumn), term.Drop("ENDED"), term.Cut("LOCK", 24), term.Drop("ALERT"),
-		term.Cut("LOCK", 10),
+		term.Cut("PURPOSE", 16), term.Drop("PURPOSE"), term.Drop("HELD AS"), term.Drop("CLOCK"), term.Drop(ackColumn),
+		term.Drop("HELD"), term.Drop("ENDED"), term.Cut("HOST:PID", 16), term.Cut("OWNER", 12), term.Cut("LOCK", 24),
+		term.Drop("ALERT"), term.Cut("HOST:PID", 10), term.Cut("OWNER", 7), term.Cut("LOCK", 14), term.Drop("WAITING"),
+		term.Drop("HOST:PID"), term.Drop("OWNER"), term.Cut("LOCK", 10),
 	}
 }
 

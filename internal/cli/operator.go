@@ -68,15 +68,14 @@ func (o *operatorAction) applyToHold(ctx context.Context, s *session, name strin
 func (o *operatorAction) check(v protocol.Verb) error {
 	o.reason = strings.TrimSpace(o.reason)
 	why := v.Info().ReasonField
-	switch {
-	case v.Info().MinReasonLength == 0:
-		if err := protocol.CheckNote(o.reason); err != nil {
-			return usagef("--%s: %w", why, err)
-		}
-	case o.reason == "":
+	check := protocol.CheckReason
+	if v.Info().MinReasonLength == 0 {
+		check = protocol.CheckNote
+	} else if o.reason == "" {
 		return usagef("give a --%s: it is kept in history and audit", why)
-	case protocol.CheckReason(o.reason) != nil:
-		return usagef("--%s must be one line of at most %d bytes", why, metadata.MaxTextBytes)
+	}
+	if err := check(o.reason); err != nil {
+		return usagef("--%s: %w", why, err)
 	}
 	return nil
 }

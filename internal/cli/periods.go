@@ -194,18 +194,21 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&p.retryOnError, "retry-on-error", false,
 		"with --once-per: a failed command may be run again in the same period")
 	f.IntVar(&p.skipStatus, "skip-status", ExitOK,
-		"with --once-per: the exit status when the period is already used up")
+		"status when the lock is not free in time (otherwise 3) or the period is used up (otherwise 0)")
+	f.Lookup("skip-status").DefValue = ""
 }
 
 // check returns an error if the flags contradict each other.
 func (p *periodFlags) check(t *takeFlags) error {
 	once := p.given.Changed("once-per")
-	for _, name := range []string{"period-offset", "retry-on-error", "skip-status"} {
+	for _, name := range []string{"period-offset", "retry-on-error"} {
 		if !once && p.given.Changed(name) {
 			return usagef("--%s goes with --once-per", name)
 		}
 	}
 	switch {
+	case p.skipStatus < 0 || p.skipStatus > 255:
+		return usagef("--skip-status is %d: it must be between 0 and 255", p.skipStatus)
 	case !once:
 		return nil
 	case p.every < jobs.MinPeriod || p.every > jobs.MaxPeriod:
@@ -213,8 +216,6 @@ func (p *periodFlags) check(t *takeFlags) error {
 	case p.offset < 0 || p.offset >= p.every:
 		return usagef("--period-offset is %v: it must be shorter than --once-per, which is %v, and not negative",
 			p.offset, p.every)
-	case p.skipStatus < 0 || p.skipStatus > 255:
-		return usagef("--skip-status is %d: it must be between 0 and 255", p.skipStatus)
 	case t.kind() != "":
 		return usagef("--once-per runs one command at a time, so it excludes --semaphore, --shared and --exclusive")
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -122,6 +123,8 @@ func cobraCommands(root *cobra.Command) {
 				return nil
 			}
 		case "completion":
+			c.Args = unknownCommand
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			c.Example = "  source <(mutexctl completion bash)\n  mutexctl completion zsh >\"${fpath[1]}/_mutexctl\""
 			for _, shell := range c.Commands() {
 				shell.Example = "  mutexctl completion " + shell.Name()
@@ -164,7 +167,13 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	mean := ""
-	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+	like := cmd.SuggestionsFor(args[0])
+	for _, c := range cmd.Commands() {
+		if slices.Contains(c.SuggestFor, args[0]) {
+			like = []string{c.Name()}
+		}
+	}
+	if len(like) > 0 {
 		mean = " (did you mean " + strings.Join(like, ", ") + "?)"
 	}
 	return usagef("there is no command %s%s", text.Visible(args[0]), mean)

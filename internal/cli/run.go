@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -28,8 +31,9 @@ type runOptions struct {
 func newRun(a *app) *cobra.Command {
 	o := &runOptions{app: a}
 	cmd := &cobra.Command{
-		Use:   "run NAME -- COMMAND [ARGUMENT...]",
-		Short: "Run a command while holding a lock",
+		Use:        "run NAME -- COMMAND [ARGUMENT...]",
+		SuggestFor: []string{"lock", "exec", "acquire"},
+		Short:      "Run a command while holding a lock",
 		Long: `Take the lock, run the command, release the lock, and exit with the command's status.
 
 While another process holds the lock, run waits in the queue and reports on stderr who holds it. It
@@ -63,18 +67,31 @@ With --once-per 1h, the command runs once an hour across all machines; starting 
 	f.BoolVar(&o.leaveChildren, "leave-children", false,
 		"let what the command starts outlive it and its lock; no witness proves its end then")
 	f.Var(&o.onAsk, "on-ask", "when asked to finish: a signal for the command, or a shell command to run")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds the lock or that the period is used up")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report that the lock is held or the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
-			return usagef("want the name, then --, then the command: mutexctl run NAME -- COMMAND")
+			return usagef("want the name, then --, then the command: mutexctl run NAME -- COMMAND%s",
+				shellHint(args[1:]))
 		}
 		name, err := o.names.parseValid(args[0])
 		if err != nil {
 			return err
 		}
-		return o.run(cmd.Context(), name, args[1:])
+		err = o.run(cmd.Context(), name, args[1:])
+		if o.given.Changed("skip-status") {
+			return a.notFree(err, o.skipStatus)
+		}
+		return a.notFree(err, ExitHeld)
 	}
 	return cmd
+}
+
+// shellHint says how to run a command that is a shell's, in one argument; empty if it is none.
+func shellHint(argv []string) string {
+	if len(argv) != 1 || !strings.ContainsAny(argv[0], " ;|&<>$") {
+		return ""
+	}
+	return "; for a command of the shell: sh -c " + text.ShellWord(argv[0])
 }
 
 // options returns the options for the library. The safety margin leaves time for TERM, the grace period and KILL before
@@ -94,6 +111,9 @@ func (o *runOptions) options(name, command string) ([]mutex.Option, error) {
 		mutex.SafetyMargin(o.margin()), mutex.Heartbeat(o.maxHold)), err
 }
 
+// minGrace is the shortest grace that is chosen for a short hold.
+const minGrace = 200 * time.Millisecond
+
 func (o *runOptions) margin() time.Duration { return o.grace + time.Second }
 
 func (o *runOptions) checkTimes() error {
@@ -111,6 +131,9 @@ func (o *runOptions) checkTimes() error {
 		flag = "max-hold"
 		o.autoUnlockAfter = o.maxHold
 	}
+	if !o.given.Changed("grace") { // a short hold has a short grace
+		o.grace = max(minGrace, min(o.grace, o.autoUnlockAfter/2-time.Second))
+	}
 	switch {
 	case o.autoUnlockAfter < 2*o.margin():
 		return usagef("--%s is %v, with a --grace of %v it must be at least %v", flag, o.autoUnlockAfter,
@@ -127,7 +150,7 @@ func (o *runOptions) checkTimes() error {
 func (o *runOptions) run(ctx context.Context, name string, argv []string) error {
 	path, err := childproc.Find(argv[0])
 	if err != nil {
-		return err
+		return fmt.Errorf("%w%s", err, shellHint(argv))
 	}
 	options, err := o.options(name, path)
 	if err != nil {

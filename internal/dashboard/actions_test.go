@@ -85,7 +85,7 @@ func TestActionsAskForConfirmation(t *testing.T) {
 			}
 			if v.page == "end-delay" {
 				wantWords(t, page,
-					"(mutexctl force-unlock --end-delay --uuid "+delayedHold+" --reason '' billing/free ends it).")
+					"(mutexctl force-unlock --end-delay billing/free --uuid "+delayedHold+" --reason 'REASON' ends it).")
 			}
 		}
 		w := get(d, v.link(), "X-Forwarded-User", "chief")

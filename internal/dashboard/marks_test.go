@@ -54,14 +54,14 @@ func TestStaleFormOffersTheEquivalentCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		what  string
 		typed url.Values // nil: the form was only opened
-		says  string     // between the uuid and the name
+		says  string     // after the uuid
 	}{
 		"force unlock": {"unlock", url.Values{"reason": {reason}}, "--reason " + quoted},
-		"ask, opened":  {"ask", nil, "--reason ''"},
+		"ask, opened":  {"ask", nil, "--reason 'REASON'"},
 		"ask": {"ask", url.Values{"reason": {reason}, "ticket": {"OPS-12"}},
 			"--reason " + quoted + " --ticket OPS-12"},
 		"ask, with controls": {"ask", url.Values{"reason": {"a \x1b[31m b"}}, `--reason $'a \x1b[31m b'`},
-		"extend, opened":     {"extend", nil, "--by 30m --reason ''"},
+		"extend, opened":     {"extend", nil, "--by 30m --reason 'REASON'"},
 		"extend": {"extend", url.Values{"reason": {"-x"}, "more": {"own"}, "own": {"1d 2h"}},
 			"--by 26h --reason -x"},
 		"extend by what nobody can read": {"extend", url.Values{"reason": {"x"}, "more": {"own"}, "own": {"soon"}},
@@ -87,7 +87,7 @@ func TestStaleFormOffersTheEquivalentCommand(t *testing.T) {
 				t.Errorf("it answers %d, and does %v", w.Code, done)
 			}
 			wantWords(t, w.Body.String(),
-				"mutexctl "+cmp.Or(command, c.what)+" --uuid "+uuid(stuck)+" "+c.says+" "+stuck)
+				"mutexctl "+cmp.Or(command, c.what)+" "+stuck+" --uuid "+uuid(stuck)+" "+c.says)
 		})
 	}
 }

@@ -107,7 +107,7 @@ func setFromVariable(c *cobra.Command, f *pflag.Flag) error {
 			continue
 		}
 		if err := v.set(value); err != nil {
-			return fmt.Errorf("the variable %s cannot be %q: %w", v.name, value, err)
+			return fmt.Errorf("the variable %s cannot be %q: %w", v.name, value, inWords(err))
 		}
 		f.Changed = true
 		return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -61,10 +63,24 @@ func flagError(c *cobra.Command, err error) error {
 		return fmt.Errorf("there is no flag --%s", e.GetSpecifiedName())
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return fmt.Errorf("--%s cannot be %q: %w", e.GetFlag().Name, e.GetValue(), errors.Unwrap(e))
+		return fmt.Errorf("--%s cannot be %q: %w", e.GetFlag().Name, e.GetValue(), inWords(errors.Unwrap(e)))
 	}
 	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return fmt.Errorf("--%s needs a value", e.GetFlag().Name)
+	}
+	return err
+}
+
+// inWords returns what a value should be, in place of an error of Go's packages.
+func inWords(err error) error {
+	if e, ok := errors.AsType[*strconv.NumError](err); ok {
+		if e.Func == "ParseBool" {
+			return errors.New("want true or false")
+		}
+		return errors.New("want a number")
+	}
+	if strings.HasPrefix(err.Error(), "time: ") {
+		return errors.New("want a duration such as 30s or 5m")
 	}
 	return err
 }

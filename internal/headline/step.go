@@ -1,6 +1,8 @@
 package headline
 
 import (
+	"cmp"
+
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -65,29 +67,24 @@ func (v *Headline) Runbook() string {
 
 // Command is the step on the command line: a command of mutexctl, or the address of a runbook.
 func (v *Headline) Command() string {
-	lock := text.ShellOperand(v.Lock)
+	lock := v.Lock
 	if v.Holder != nil {
 		if v.Holder.Misplaced { // mutexctl only lists it
 			return v.Runbook()
 		}
-		lock = text.ShellOperand(v.Holder.Name) // of several the one that is meant
+		lock = v.Holder.Name // of several the one that is meant
 	}
 	switch v.Next {
 	case NoStep:
 		return ""
 	case LookAtLock, LookAtCycle, SeeProblems:
-		return "mutexctl show " + lock
+		return text.Mutexctl("show", lock)
 	case Force:
-		return "mutexctl force-unlock --uuid " + v.hold() + " --reason '' " + lock
+		return text.Mutexctl("force-unlock", lock, "--uuid", v.hold(), "--reason", "")
 	case GiveTime:
-		return "mutexctl extend --uuid " + v.hold() + " --by 10m --reason '' " + lock
+		return text.Mutexctl("extend", lock, "--uuid", v.hold(), "--by", "10m", "--reason", "")
 	}
 	return v.Runbook()
 }
 
-func (v *Headline) hold() string {
-	if v.Holder.UUID == "" {
-		return "none"
-	}
-	return text.ShellWord(v.Holder.UUID)
-}
+func (v *Headline) hold() string { return cmp.Or(v.Holder.UUID, "none") }

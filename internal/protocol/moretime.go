@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -158,6 +159,8 @@ func CheckReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
 		return errors.New("a reason is needed: it is recorded")
+	case reason == text.Placeholder:
+		return errors.New(text.Placeholder + " is a placeholder: write why")
 	case !isLine(reason):
 		return fmt.Errorf("the reason must be one line of at most %d bytes", metadata.MaxTextBytes)
 	}

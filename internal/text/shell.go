@@ -7,6 +7,28 @@ import (
 	"unicode/utf8"
 )
 
+// Placeholder is where a command line wants a reason. mutexctl refuses it as one.
+const Placeholder = "REASON"
+
+// Mutexctl returns a command line of mutexctl about a lock. Flags and their values are words, of which any may be
+// hostile; an empty one becomes the placeholder.
+func Mutexctl(command, lock string, flags ...string) string {
+	line := "mutexctl " + command
+	operand := " " + ShellOperand(lock)
+	if !strings.HasPrefix(lock, "-") { // else it ends the flags
+		line += operand
+		operand = ""
+	}
+	for _, word := range flags {
+		if word == "" {
+			line += " '" + Placeholder + "'"
+			continue
+		}
+		line += " " + ShellWord(word)
+	}
+	return line + operand
+}
+
 // ShellOperand is ShellWord for an operand of a command, which is not an option even if it begins with a dash.
 func ShellOperand(word string) string {
 	if strings.HasPrefix(word, "-") {

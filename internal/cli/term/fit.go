@@ -106,6 +106,6 @@ func clipMiddle(s string, columns int) string {
 	if Columns(s) <= columns {
 		return s
 	}
-	end := columns / 3
+	end := columns / 2 // a host with its pid keeps the pid
 	return Clip(s, columns-end) + width().TruncateLeft(s, Columns(s)-end, "")
 }

@@ -41,17 +41,13 @@ func (s *App) ReadError(err error) error {
 // EndDelay is the command of mutexctl that ends a lock delay.
 const EndDelay = "force-unlock --end-delay"
 
-// Mutexctl is the command line about a lock. The flags are words, of which any may be hostile.
+// Mutexctl is the command line about a lock.
 func (s *App) Mutexctl(command, lock string, flags ...string) string {
-	line := "mutexctl " + command + " "
-	for _, word := range flags {
-		line += text.ShellWord(word) + " "
-	}
-	return line + text.ShellOperand(lock)
+	return text.Mutexctl(command, lock, flags...)
 }
 
 // HoldFlags are the flags of mutexctl for a hold that somebody saw and what is done to it: the reason is an empty word
-// if there is none yet, which mutexctl refuses and asks for.
+// if there is none yet.
 func HoldFlags(uuid, reason, ticket string) []string {
 	return append([]string{"--uuid", cmp.Or(uuid, "none"), "--reason", reason}, Flags("--ticket", ticket)...)
 }
